@@ -19,14 +19,14 @@ typedef struct cli_call {
     const char *paths[2];
     uint32_t path_count;
     FILE *out;
-#define EXG_FLAG(field, name, commands, needs, help)                    bool field;
-#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help)   const char *field;
-#define EXG_LIST_OPTION(field, name, argument, commands, needs, help)   cli_words field;
-#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help) \
-    double field;                                                       \
+#define EXG_FLAG(field, name, commands, needs, help)                  bool field;
+#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help) const char *field;
+#define EXG_LIST_OPTION(field, name, argument, commands, needs, help) cli_words field;
+#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help)                            \
+    double field;                                                                                  \
     bool has_##field;
-#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help) \
-    double field;                                                         \
+#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help)                          \
+    double field;                                                                                  \
     bool has_##field;
 #include "cli/option.def"
 #undef EXG_FLAG
@@ -36,7 +36,7 @@ typedef struct cli_call {
 #undef EXG_WHOLE_OPTION
 } cli_call;
 
-#define EXG_COMMAND(name, letter, arguments, summary, examples) \
+#define EXG_COMMAND(name, letter, arguments, summary, examples)                                    \
     exg_status cmd_##name(const cli_call *call, exg_error *err);
 #include "cli/command.def"
 #undef EXG_COMMAND
@@ -54,7 +54,7 @@ struct exg_text;
 /* Of a command's option what it needs, for people: " [needs --expect; not with --json]". */
 void cli_put_needs(struct exg_text *text, const char *needs, char letter);
 
-bool cli_is_code(const char *word); /* of a fault: "VAL-004" */
+bool cli_is_code(const char *word);    /* of a fault: "VAL-004" */
 bool cli_is_tensors(const char *path); /* named .safetensors */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);

@@ -7,7 +7,8 @@
 
 static exg_status save_options(const cli_call *call, exg_save_options *options, exg_error *err)
 {
-    *options = (exg_save_options){.size = sizeof(*options), .deduplicate = call->deduplicate,
+    *options = (exg_save_options){.size = sizeof(*options),
+                                  .deduplicate = call->deduplicate,
                                   .progress = cli_progress,
                                   .threads = (uint32_t)call->threads,
                                   .strict = call->strict,
@@ -25,8 +26,8 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
         if (strcmp(call->compress, "none") != 0 && strcmp(call->compress, "zstd") != 0) {
             return EXG_FAIL(err, USAGE, "CLI-001", "--compress '%s': none or zstd", call->compress);
         }
-        options->compression = strcmp(call->compress, "zstd") == 0 ? EXG_COMPRESSION_ZSTD
-                                                                   : EXG_COMPRESSION_NONE;
+        options->compression =
+            strcmp(call->compress, "zstd") == 0 ? EXG_COMPRESSION_ZSTD : EXG_COMPRESSION_NONE;
     }
     if (call->weights != NULL) {
         if (strcmp(call->weights, "internal") != 0 && strcmp(call->weights, "external") != 0) {
@@ -87,8 +88,10 @@ static exg_status check_whole(const char *path, exg_error *err)
         return EXG_OK;
     }
     return exg_error_fix(err,
-                         EXG_FAIL(err, USAGE, "CLI-010", "'%s' is by its name part %u of %u of a "
-                                  "model", path, number, count),
+                         EXG_FAIL(err, USAGE, "CLI-010",
+                                  "'%s' is by its name part %u of %u of a "
+                                  "model",
+                                  path, number, count),
                          "give the index of the parts (.safetensors.index.json), or another name "
                          "to this one");
 }
@@ -132,8 +135,8 @@ static exg_status open_giver(const cli_call *call, const char *program, exg_weig
     return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", call->weights_from);
 }
 
-static exg_status fill_weights(const cli_call *call, const exg_program *program,
-                               exg_weights **made, exg_error *err)
+static exg_status fill_weights(const cli_call *call, const exg_program *program, exg_weights **made,
+                               exg_error *err)
 {
     exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
     exg_weights *from;
@@ -148,8 +151,7 @@ static exg_status fill_weights(const cli_call *call, const exg_program *program,
     }
     exg_misfits_free(&misfits);
     exg_weights_release(from);
-    return status == EXG_OK ? status
-                            : exg_error_within(err, status, "%s:", call->weights_from);
+    return status == EXG_OK ? status : exg_error_within(err, status, "%s:", call->weights_from);
 }
 
 /* Takes over `status` and `made`. */
@@ -204,8 +206,8 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     exg_status status;
 
     EXG_TRY(check_whole(call->paths[0], err));
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err), "%s:",
-               call->paths[0]);
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err),
+               "%s:", call->paths[0]);
     status = save_weights(call, weights, err);
     report(call, status, "safetensors");
     exg_weights_release(weights);
@@ -213,9 +215,8 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
 }
 
 /* All programs of FILE, changed and written. */
-static exg_status rewrite_programs(const cli_call *call, const cli_programs *all,
-                                   exg_format format, const exg_save_options *options,
-                                   exg_error *err)
+static exg_status rewrite_programs(const cli_call *call, const cli_programs *all, exg_format format,
+                                   const exg_save_options *options, exg_error *err)
 {
     cli_program *opened = calloc(all->count, sizeof(*opened));
     const exg_program **programs = calloc(all->count, sizeof(*programs));

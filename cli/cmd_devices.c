@@ -27,8 +27,9 @@ static void put_device(exg_text *text, bool json, const char *kind, uint32_t ind
         exg_text_json_string(text, info->name);
         exg_text_puts(text, ", \"architecture\": ");
         exg_text_json_string(text, info->architecture);
-        exg_text_printf(text, ", \"memory_bytes\": %" PRIu64 ", \"free_bytes\": %" PRIu64
-                        ", \"libraries\": ", info->memory_bytes, info->free_bytes);
+        exg_text_printf(
+            text, ", \"memory_bytes\": %" PRIu64 ", \"free_bytes\": %" PRIu64 ", \"libraries\": ",
+            info->memory_bytes, info->free_bytes);
         exg_text_json_string(text, info->libraries);
         exg_text_puts(text, ", \"collectives\": ");
         exg_text_json_string(text, info->collectives);

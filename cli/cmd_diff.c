@@ -265,8 +265,8 @@ static exg_status compare_files(const cli_call *call, const cli_call *second, ex
     } else if (status == EXG_OK) {
         status = name_only(call, &a, err);
         status = status == EXG_OK ? name_only(second, &b, err) : status;
-        status = status == EXG_OK ? compare_all(call, second, &a, &b, text, differences, err)
-                                  : status;
+        status =
+            status == EXG_OK ? compare_all(call, second, &a, &b, text, differences, err) : status;
     }
     cli_programs_free(&a);
     cli_programs_free(&b);

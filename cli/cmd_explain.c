@@ -58,38 +58,36 @@ static exg_status bind(const cli_call *call, const cli_program *p, struct exg_ar
         const exg_session_input *input = &inputs.items[i];
         const exg_tensor *tensor = &input->tensor;
 
-        bindings[i] = (exg_input_binding){
-            .name = input->name,
-            .kind = input->is_number ? EXG_ARGUMENT_INT : EXG_ARGUMENT_TENSOR,
-            .as_int = input->number,
-            .dtype = tensor->dtype,
-            .rank = tensor->rank,
-            .sizes = tensor->sizes};
+        bindings[i] =
+            (exg_input_binding){.name = input->name,
+                                .kind = input->is_number ? EXG_ARGUMENT_INT : EXG_ARGUMENT_TENSOR,
+                                .as_int = input->number,
+                                .dtype = tensor->dtype,
+                                .rank = tensor->rank,
+                                .sizes = tensor->sizes};
         if (!input->is_number && tensor->rank == 0 && tensor->dtype == EXG_DTYPE_I64) {
             memcpy(&bindings[i].as_int, tensor->data, sizeof(int64_t));
         }
     }
     if (status == EXG_OK) {
-        status = exg_bind_inputs(&p->verified, bindings, inputs.count, &options, arena, symbols,
-                                 err);
+        status =
+            exg_bind_inputs(&p->verified, bindings, inputs.count, &options, arena, symbols, err);
     }
     cli_inputs_free(&inputs);
     return status;
 }
 
-static exg_status print_placed(const cli_call *call, const cli_program *p, const exg_program *functional,
-                               exg_error *err)
+static exg_status print_placed(const cli_call *call, const cli_program *p,
+                               const exg_program *functional, exg_error *err)
 {
     exg_session_options options;
     cli_placement placement;
     exg_program *local = NULL;
     exg_status status = cli_session_options(call, &options, &placement, err);
 
-    status = status == EXG_OK
-                 ? exg_place(functional, p->operators, options.place, &options.goal, &options.mesh, 0,
-                             &local,
-                             NULL, NULL, err)
-                 : status;
+    status = status == EXG_OK ? exg_place(functional, p->operators, options.place, &options.goal,
+                                          &options.mesh, 0, &local, NULL, NULL, err)
+                              : status;
     status = status == EXG_OK ? print_program(call, local, err) : status;
     exg_program_destroy(local);
     cli_placement_free(&placement);
@@ -126,8 +124,8 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
         status = exg_simplify(stages[2], p->operators, &stages[3], err);
     }
     if (status == EXG_OK) {
-        status = place ? print_placed(call, p, stages[3], err)
-                       : print_program(call, stages[last], err);
+        status =
+            place ? print_placed(call, p, stages[3], err) : print_program(call, stages[last], err);
     }
     if (status == EXG_OK && segment != NULL && segment->break_reason != NULL && !call->json) {
         fprintf(call->out, "%s\n", segment->break_reason);
@@ -141,7 +139,8 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
 
 exg_status cmd_explain(const cli_call *call, exg_error *err)
 {
-    static const char *const stages[] = {"specialize", "decompose", "functionalize", "simplify", "place"};
+    static const char *const stages[] = {"specialize", "decompose", "functionalize", "simplify",
+                                         "place"};
     const char *stage = call->stage == NULL ? "simplify" : call->stage;
     cli_program p;
     exg_program *holder;

@@ -25,8 +25,7 @@ static void print_place(const cli_call *call, const exg_session *session, bool p
             ": %u nodes split, %u all_gather, %u all_reduce, "
             "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64
             " bytes a rank, predicted %.0f ns",
-            stats.place.split_count,
-            stats.place.all_gather_count, stats.place.all_reduce_count,
+            stats.place.split_count, stats.place.all_gather_count, stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count,
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns);
     if (processes) {
@@ -35,11 +34,12 @@ static void print_place(const cli_call *call, const exg_session *session, bool p
     fprintf(call->out, "\nmemory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
             stats.place.weight_bytes, stats.place.value_bytes);
     if (call->check) {
-        fprintf(call->out, "checked: all ranks issue the same %u collectives in one order, with "
-                "equal counts", exg_place_moves(&stats.place));
+        fprintf(call->out,
+                "checked: all ranks issue the same %u collectives in one order, with "
+                "equal counts",
+                exg_place_moves(&stats.place));
         if (stats.plan_count > 1) {
-            fprintf(call->out, "; and theirs in %u segments that may follow",
-                    stats.plan_count - 1);
+            fprintf(call->out, "; and theirs in %u segments that may follow", stats.plan_count - 1);
         }
         fputs("\n", call->out);
     }
@@ -58,8 +58,10 @@ static void print_device(const cli_call *call, const exg_session *session)
     if (call->device == NULL) {
         return;
     }
-    fprintf(call->out, "device %s, whose memory this is: %u of %u steps are the host's, between "
-            "copies\n", call->device, stats.plan.host_count, stats.plan.step_count);
+    fprintf(call->out,
+            "device %s, whose memory this is: %u of %u steps are the host's, between "
+            "copies\n",
+            call->device, stats.plan.host_count, stats.plan.step_count);
     if (stats.collectives_through[0] != '\0') {
         fprintf(call->out, "collectives go through %s\n", stats.collectives_through);
     }
@@ -80,23 +82,21 @@ static void print_json(const cli_call *call, const exg_session *session, bool pr
     exg_session_stats stats;
 
     exg_session_statistics(session, &stats);
-    fprintf(call->out,
-            "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
-            "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64
-            ", \"workspace_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
-            ", \"ranks\": \"%s\", \"placement\": \"",
-            stats.plan.node_count, stats.plan.step_count, stats.plan.view_count,
-            stats.plan.fused_count, stats.plan.in_place_count, stats.plan.arena_bytes,
-            stats.plan.values_bytes, stats.plan.workspace_bytes, stats.plan.weight_bytes,
-            processes ? "processes" : "threads");
+    fprintf(
+        call->out,
+        "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
+        "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64 ", \"workspace_bytes\": %" PRIu64
+        ", \"weight_bytes\": %" PRIu64 ", \"ranks\": \"%s\", \"placement\": \"",
+        stats.plan.node_count, stats.plan.step_count, stats.plan.view_count, stats.plan.fused_count,
+        stats.plan.in_place_count, stats.plan.arena_bytes, stats.plan.values_bytes,
+        stats.plan.workspace_bytes, stats.plan.weight_bytes, processes ? "processes" : "threads");
     cli_put_modes(call->out, call, &stats.place);
     fprintf(call->out,
             "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
             "\"reduce_scatter\": %u, \"all_to_all\": %u, \"window\": %u, \"moved_bytes\": %" PRIu64
             ", \"predicted_ns\": %.0f, \"hidden_ns\": %.0f, \"rank_weight_bytes\": %" PRIu64
             ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s",
-            stats.place.split_count, stats.place.all_gather_count,
-            stats.place.all_reduce_count,
+            stats.place.split_count, stats.place.all_gather_count, stats.place.all_reduce_count,
             stats.place.reduce_scatter_count, stats.place.all_to_all_count,
             stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
             stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes,
@@ -178,10 +178,9 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
         status = calibrate(call, &options, &placement, err);
     }
     status = status == EXG_OK ? exg_session_create(&p->verified, &options, &session, err) : status;
-    status = status == EXG_OK ? exg_session_prepare(session, inputs->items, inputs->count, err)
-                              : status;
-    status = status == EXG_OK ? print_plan(call, session, options.processes, err)
-                              : status;
+    status =
+        status == EXG_OK ? exg_session_prepare(session, inputs->items, inputs->count, err) : status;
+    status = status == EXG_OK ? print_plan(call, session, options.processes, err) : status;
     exg_session_destroy(session);
     cli_placement_free(&placement);
     return status;

@@ -1,8 +1,8 @@
 /* cmd_run.c - exg run FILE: inputs in, outputs out, compared when asked. */
 #include "cli/cli.h"
-#include "libexport/base/clock.h"
 #include "cli/numbers.h"
 #include "cli/profile.h"
+#include "libexport/base/clock.h"
 #include "libexport/base/text.h"
 #include "libexport/formats/weights_file.h"
 
@@ -153,8 +153,8 @@ static exg_status compare_unwritten(const comparison *c, const exg_weight *weigh
     }
     exg_tensor_set_contiguous(&saved);
     status = exg_weight_read(c->program->weights, weight, saved.data, bytes, err);
-    status = status == EXG_OK ? cli_compare(want->name, &saved, want, c->rtol, c->atol, err)
-                              : status;
+    status =
+        status == EXG_OK ? cli_compare(want->name, &saved, want, c->rtol, c->atol, err) : status;
     free(saved.data);
     return status;
 }
@@ -171,9 +171,9 @@ static exg_status compare_one(const comparison *c, const exg_named_tensor *want,
     }
     if (strncmp(want->name, "buffer:", 7) == 0) {
         weight = exg_weights_find(c->program->weights, EXG_TABLE_STATE, want->name + 7);
-        weight = weight != NULL ? weight
-                                : exg_weights_find(c->program->weights, EXG_TABLE_CONSTANTS,
-                                                   want->name + 7);
+        weight = weight != NULL
+                     ? weight
+                     : exg_weights_find(c->program->weights, EXG_TABLE_CONSTANTS, want->name + 7);
     }
     *known = *known && weight != NULL;
     return weight == NULL ? EXG_OK : compare_unwritten(c, weight, want, err);
@@ -202,8 +202,8 @@ static exg_status compare_outputs(const cli_call *call, const comparison *c, exg
         snprintf(name, sizeof(name), "%u", i);
         if (exg_session_output_at(c->session, i)->constant.kind == EXG_ARGUMENT_TENSOR &&
             exg_tensor_file_find(file, name) == NULL) {
-            status = EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"", call->expect,
-                              name);
+            status =
+                EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"", call->expect, name);
         }
     }
     for (uint32_t i = 0; status == EXG_OK && i < file->count; i++) {
@@ -250,8 +250,9 @@ static void put_stats(exg_text *text, bool json, const exg_session *session, dou
         s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
         exg_place_moves(&s.place));
     if (json || s.plan.host_count > 0) {
-        exg_text_printf(text, json ? ", \"host_steps\": %u"
-                                   : "%u of the steps are the host's: the device has no kernel\n",
+        exg_text_printf(text,
+                        json ? ", \"host_steps\": %u"
+                             : "%u of the steps are the host's: the device has no kernel\n",
                         s.plan.host_count);
     }
     if (s.collectives_through[0] != '\0') {
@@ -357,7 +358,8 @@ static exg_status run(const cli_call *call, exg_session *session, const exg_prog
                                 .atol = call->has_atol ? call->atol : 1e-5};
     uint32_t repeat = call->has_repeat ? (uint32_t)call->repeat : 1;
     double *times = calloc(repeat, sizeof(*times));
-    exg_status status = times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+    exg_status status =
+        times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
 
     watch_signals(session);
     for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
@@ -398,7 +400,8 @@ exg_status cmd_run(const cli_call *call, exg_error *err)
     if (status == EXG_OK) {
         status = cli_session_options(call, &options, &placement, err);
         options.profile = call->profile || call->trace != NULL;
-        status = status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
+        status =
+            status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
         status = status == EXG_OK ? run(call, session, p.program, &inputs, err) : status;
         exg_session_destroy(session);
         cli_placement_free(&placement);

@@ -302,9 +302,7 @@ static void report_unopened(const cli_call *call, const exg_error *err)
                            .fix = err->fix,
                            .source_file = "",
                            .source_text = ""};
-    report r = {
-        .path = call->paths[0], .found = {.items = &only, .count = 1, .error_count = 1}
-    };
+    report r = {.path = call->paths[0], .found = {.items = &only, .count = 1, .error_count = 1}};
 
     if (rule != NULL && (call->json || call->sarif)) {
         (void)print_report(call, &r, NULL);

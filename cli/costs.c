@@ -25,8 +25,7 @@ static exg_status read_ns(exg_json object, const char *key, double *ns, exg_erro
     } else {
         EXG_TRY_IN(err, exg_json_double(value, ns, err), "%s", key);
     }
-    return *ns >= 0 ? EXG_OK
-                    : EXG_FAIL(err, USAGE, "CLI-004", "'%s' is a time, and below 0", key);
+    return *ns >= 0 ? EXG_OK : EXG_FAIL(err, USAGE, "CLI-004", "'%s' is a time, and below 0", key);
 }
 
 /* Every member is one of `known`, which ends in NULL: a misspelt one would go unseen. */

@@ -8,13 +8,12 @@
 /* Room for one more input, one more file and one more block. */
 static exg_status reserve(cli_inputs *inputs, exg_error *err)
 {
-    bool room =
-        exg_arena_reserve(inputs->arena, &inputs->items, inputs->count, &inputs->capacity,
-                          sizeof(*inputs->items)) &&
-        exg_arena_reserve(inputs->arena, &inputs->files, inputs->file_count,
-                          &inputs->file_capacity, sizeof(exg_tensor_file *)) &&
-        exg_arena_reserve(inputs->arena, &inputs->blocks, inputs->block_count,
-                          &inputs->block_capacity, sizeof(void *));
+    bool room = exg_arena_reserve(inputs->arena, &inputs->items, inputs->count, &inputs->capacity,
+                                  sizeof(*inputs->items)) &&
+                exg_arena_reserve(inputs->arena, &inputs->files, inputs->file_count,
+                                  &inputs->file_capacity, sizeof(exg_tensor_file *)) &&
+                exg_arena_reserve(inputs->arena, &inputs->blocks, inputs->block_count,
+                                  &inputs->block_capacity, sizeof(void *));
 
     return room ? EXG_OK : EXG_OUT_OF_MEMORY(err);
 }
@@ -162,8 +161,8 @@ static bool shapes_alone(const exg_program *program, cli_inputs *inputs, exg_err
         if (program->signature.inputs[i].kind != EXG_INPUT_USER) {
             continue;
         }
-        meta = arg->kind == EXG_ARGUMENT_TENSOR ? program->graph->values[arg->as_tensor].tensor
-                                                : NULL;
+        meta =
+            arg->kind == EXG_ARGUMENT_TENSOR ? program->graph->values[arg->as_tensor].tensor : NULL;
         if (meta == NULL || meta->rank > EXG_RANK_MAX || reserve(inputs, err) != EXG_OK) {
             return false;
         }

@@ -20,8 +20,8 @@ typedef struct cli_module {
     const char *type; /* its class, or "" */
     uint32_t parent;  /* UINT32_MAX of the whole */
     uint32_t depth;
-    uint32_t first, last; /* of those within it, and */
-    uint32_t next;        /* the one after it; 0: none */
+    uint32_t first, last;         /* of those within it, and */
+    uint32_t next;                /* the one after it; 0: none */
     uint64_t parameters, buffers; /* numbers in them; what has several names once */
     uint64_t bytes;               /* of both, and of constants */
 } cli_module;

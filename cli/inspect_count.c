@@ -102,8 +102,8 @@ static uint32_t first_of(cli_inspection *i, exg_map *tensors, uint32_t w)
     if (meta == NULL) {
         return w;
     }
-    exg_text_printf(&key, "%d %u %d %" PRId64, (int)i->kinds[w], weight->storage,
-                    (int)meta->dtype, meta->storage_offset.value);
+    exg_text_printf(&key, "%d %u %d %" PRId64, (int)i->kinds[w], weight->storage, (int)meta->dtype,
+                    meta->storage_offset.value);
     for (uint32_t d = 0; d < meta->rank; d++) {
         exg_text_printf(&key, " %" PRId64 ":%" PRId64, meta->sizes[d].value,
                         meta->strides[d].value);
@@ -130,11 +130,11 @@ static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, siz
     if (!exg_map_put(map, key, at)) {
         return EXG_MAP_NONE;
     }
-    i->modules[i->module_count++] = (cli_module){
-        .path = key,
-        .type = "",
-        .parent = parent,
-        .depth = parent == UINT32_MAX ? 0 : i->modules[parent].depth + 1};
+    i->modules[i->module_count++] =
+        (cli_module){.path = key,
+                     .type = "",
+                     .parent = parent,
+                     .depth = parent == UINT32_MAX ? 0 : i->modules[parent].depth + 1};
     if (parent != UINT32_MAX) {
         cli_module *within = &i->modules[parent];
 
@@ -146,9 +146,9 @@ static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, siz
 
 typedef struct counting {
     cli_inspection *i;
-    exg_map modules; /* by path */
-    exg_map counted; /* "<module> <first weight>" of tensors with several names */
-    uint32_t *first; /* by weight: the first that is the same tensor */
+    exg_map modules;  /* by path */
+    exg_map counted;  /* "<module> <first weight>" of tensors with several names */
+    uint32_t *first;  /* by weight: the first that is the same tensor */
     bool *is_several; /* by first weight: others are the same tensor */
 } counting;
 
@@ -397,10 +397,8 @@ exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_a
                                cli_inspection *made, exg_error *err)
 {
     *made = (cli_inspection){.call = call, .p = p, .arena = arena};
-    EXG_TRY(cli_activation_bytes(p, arena, &made->activation_bytes, &made->activations_known,
-                                 err));
-    return count_storages(made) && count_operators(made) && find_kinds(made) &&
-                   count_modules(made)
+    EXG_TRY(cli_activation_bytes(p, arena, &made->activation_bytes, &made->activations_known, err));
+    return count_storages(made) && count_operators(made) && find_kinds(made) && count_modules(made)
                ? EXG_OK
                : EXG_OUT_OF_MEMORY(err);
 }

@@ -133,9 +133,10 @@ static void put_modules(exg_text *text, const cli_inspection *i)
         put_member(text, "path", i->modules[m].path);
         exg_text_puts(text, ", ");
         put_member(text, "type", i->modules[m].type);
-        exg_text_printf(text, ", \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
-                        ", \"bytes\": %" PRIu64 "}", i->modules[m].parameters,
-                        i->modules[m].buffers, i->modules[m].bytes);
+        exg_text_printf(text,
+                        ", \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
+                        ", \"bytes\": %" PRIu64 "}",
+                        i->modules[m].parameters, i->modules[m].buffers, i->modules[m].bytes);
     }
     exg_text_puts(text, "]");
 }
@@ -174,9 +175,11 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
         exg_text_puts(text, v > 0 ? ", " : "");
         exg_text_json_string(text, program->verifiers[v]);
     }
-    exg_text_printf(text, "], \"nodes\": %u, \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
-                    ", \"storage_bytes\": %" PRIu64, program->graph->node_count,
-                    i->modules[0].parameters, i->modules[0].buffers, i->storage_bytes);
+    exg_text_printf(text,
+                    "], \"nodes\": %u, \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
+                    ", \"storage_bytes\": %" PRIu64,
+                    program->graph->node_count, i->modules[0].parameters, i->modules[0].buffers,
+                    i->storage_bytes);
     exg_text_puts(text, ", \"activation_bytes\": ");
     exg_text_printf(text, i->activations_known ? "%" PRIu64 : "null", i->activation_bytes);
     put_signature(text, program);

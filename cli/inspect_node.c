@@ -59,8 +59,8 @@ static uint32_t find_node(const exg_graph *graph, const char *name)
 typedef struct described {
     exg_text *text;
     const exg_graph *graph;
-    uint32_t node; /* where it stands */
-    bool users;    /* or makers */
+    uint32_t node;  /* where it stands */
+    bool users;     /* or makers */
     uint32_t count; /* values, in JSON */
 } described;
 
@@ -264,7 +264,7 @@ static void put_quoted(exg_text *text, const char *string)
 typedef struct edges {
     exg_text *text;
     const exg_graph *graph;
-    uint32_t node; /* UINT32_MAX: a result of the graph */
+    uint32_t node;   /* UINT32_MAX: a result of the graph */
     uint32_t *maker; /* by value: node, or UINT32_MAX */
     uint32_t output;
 } edges;

@@ -45,8 +45,7 @@ exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err)
     exg_text json = EXG_TEXT_EMPTY;
     exg_diagnostics found;
     exg_verified verified;
-    exg_status status =
-        exg_verify(i->p->program, i->p->operators, &verified, &found, err);
+    exg_status status = exg_verify(i->p->program, i->p->operators, &verified, &found, err);
 
     if (status == EXG_OK || status == EXG_MALFORMED) { /* its faults are part of the page */
         status = EXG_OK;

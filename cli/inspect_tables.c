@@ -18,8 +18,11 @@ void cli_put_bytes(exg_text *text, uint64_t bytes)
         number /= 1000;
         unit++;
     }
-    exg_text_printf(text, unit == 0 ? "%.0f %s" : number < 9.995 ? "%.2f %s" : "%.1f %s", number,
-                    units[unit]);
+    exg_text_printf(text,
+                    unit == 0        ? "%.0f %s"
+                    : number < 9.995 ? "%.2f %s"
+                                     : "%.1f %s",
+                    number, units[unit]);
 }
 
 static void put_size(exg_text *text, const exg_sym_int *size)
@@ -166,9 +169,8 @@ static void put_module(exg_text *text, const cli_inspection *i, uint32_t at)
 {
     const cli_module *m = &i->modules[at];
     const char *name = strrchr(m->path, '.');
-    double share = i->modules[0].bytes == 0
-                       ? 0
-                       : 100.0 * (double)m->bytes / (double)i->modules[0].bytes;
+    double share =
+        i->modules[0].bytes == 0 ? 0 : 100.0 * (double)m->bytes / (double)i->modules[0].bytes;
     exg_text label = EXG_TEXT_EMPTY;
     exg_text bytes = EXG_TEXT_EMPTY;
 

@@ -113,13 +113,13 @@ static size_t list_options(const cli_call *call, given rows[OPTIONS_MAX])
 {
     const given table[] = {
 #define EXG_FLAG(field, name, commands, needs, help) {name, commands, needs, call->field, NULL},
-#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help) \
+#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help)                              \
     {name, commands, needs, call->field != NULL, call->field},
-#define EXG_LIST_OPTION(field, name, argument, commands, needs, help) \
+#define EXG_LIST_OPTION(field, name, argument, commands, needs, help)                              \
     {name, commands, needs, call->field.count > 0, NULL},
-#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help) \
+#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help)                            \
     {name, commands, needs, call->has_##field, NULL},
-#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help) \
+#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help)                          \
     {name, commands, needs, call->has_##field, NULL},
 #include "cli/option.def"
 #undef EXG_FLAG

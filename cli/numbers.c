@@ -25,12 +25,13 @@ static exg_status compare_shapes(const char *name, const exg_tensor *got,
                            "output \"%s\" has another dtype or shape than expected", name);
 }
 
-/* Of numbers that were rounded once or twice more: torch.testing's, but 1e-4 for those of f32 on. */
+/* Of numbers that were rounded once or twice more: torch.testing's, but 1e-4 for those of f32 on.
+ */
 static double rtol_of(exg_dtype dtype)
 {
-    return dtype == EXG_DTYPE_BF16                               ? 1.6e-2
+    return dtype == EXG_DTYPE_BF16                            ? 1.6e-2
            : dtype == EXG_DTYPE_F16 || dtype == EXG_DTYPE_C32 ? 1e-3
-                                                                 : 1e-4;
+                                                              : 1e-4;
 }
 
 /* A complex tensor as its parts, one after the other; any other as it is. */

@@ -17,18 +17,34 @@ typedef struct option_row {
 } option_row;
 
 static const option_row options[] = {
-#define EXG_FLAG(field, name, commands, needs, help) \
+#define EXG_FLAG(field, name, commands, needs, help)                                               \
     {name, NULL, commands, needs, help, OPTION_FLAG, offsetof(cli_call, field), 0, 0, 0},
-#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help) \
+#define EXG_TEXT_OPTION(field, name, argument, commands, needs, help)                              \
     {name, argument, commands, needs, help, OPTION_TEXT, offsetof(cli_call, field), 0, 0, 0},
-#define EXG_LIST_OPTION(field, name, argument, commands, needs, help) \
+#define EXG_LIST_OPTION(field, name, argument, commands, needs, help)                              \
     {name, argument, commands, needs, help, OPTION_LIST, offsetof(cli_call, field), 0, 0, 0},
-#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help)                   \
-    {name, argument, commands, needs, help, OPTION_NUMBER, offsetof(cli_call, field),     \
-     offsetof(cli_call, has_##field), 0, 0},
-#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help)            \
-    {name, "N", commands, needs, help, OPTION_NUMBER, offsetof(cli_call, field),     \
-     offsetof(cli_call, has_##field), least, most},
+#define EXG_NUMBER_OPTION(field, name, argument, commands, needs, help)                            \
+    {name,                                                                                         \
+     argument,                                                                                     \
+     commands,                                                                                     \
+     needs,                                                                                        \
+     help,                                                                                         \
+     OPTION_NUMBER,                                                                                \
+     offsetof(cli_call, field),                                                                    \
+     offsetof(cli_call, has_##field),                                                              \
+     0,                                                                                            \
+     0},
+#define EXG_WHOLE_OPTION(field, name, least, most, commands, needs, help)                          \
+    {name,                                                                                         \
+     "N",                                                                                          \
+     commands,                                                                                     \
+     needs,                                                                                        \
+     help,                                                                                         \
+     OPTION_NUMBER,                                                                                \
+     offsetof(cli_call, field),                                                                    \
+     offsetof(cli_call, has_##field),                                                              \
+     least,                                                                                        \
+     most},
 #include "cli/option.def"
 #undef EXG_FLAG
 #undef EXG_TEXT_OPTION
@@ -42,7 +58,7 @@ static const struct command_text {
     char letter;
     const char *arguments, *summary, *examples;
 } commands[] = {
-#define EXG_COMMAND(name, letter, arguments, summary, examples) \
+#define EXG_COMMAND(name, letter, arguments, summary, examples)                                    \
     {#name, letter, arguments, summary, examples},
 #include "cli/command.def"
 #undef EXG_COMMAND
@@ -122,8 +138,8 @@ static exg_status take_option(const option_row *option, const char *value, cli_c
         }
         if (option->most > 0 &&
             (number < option->least || number > option->most || number != floor(number))) {
-            return usage(err, call->command, "not a whole number, too small or too large a one:",
-                         value);
+            return usage(err, call->command,
+                         "not a whole number, too small or too large a one:", value);
         }
         EXG_TRY(take_once(option, *has, err));
         *(double *)(void *)field = number;
@@ -173,9 +189,8 @@ static exg_status check_written(const cli_call *call, exg_error *err)
     for (size_t w = first_written; w < COUNT(files); w++) {
         for (size_t f = 0; files[w].path != NULL && f < w; f++) {
             if (files[f].path != NULL && is_same_file(files[f].path, files[w].path)) {
-                exg_status status =
-                    EXG_FAIL(err, USAGE, "CLI-004", "%s and %s are one file, '%s'",
-                             files[f].name, files[w].name, files[w].path);
+                exg_status status = EXG_FAIL(err, USAGE, "CLI-004", "%s and %s are one file, '%s'",
+                                             files[f].name, files[w].name, files[w].path);
 
                 return exg_error_fix(err, status, "give %s a name of its own", files[w].name);
             }
@@ -221,8 +236,7 @@ exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, e
         }
         EXG_TRY(take_option(option, value, call, err));
     }
-    if (call->path_count != paths_wanted(call->command) &&
-        !(call->list && call->path_count == 0)) {
+    if (call->path_count != paths_wanted(call->command) && !(call->list && call->path_count == 0)) {
         return usage(err, call->command, "a file name is missing for", call->command);
     }
     EXG_TRY(cli_check_needs(call, err));

@@ -14,8 +14,7 @@
 #define PLANNED_MAX 65536 /* ranks, of a mesh that is not run on */
 
 static exg_status read_pattern(const char *key, uint32_t key_length, exg_json value,
-                               cli_placement *placement, exg_place_pattern *pattern,
-                               exg_error *err)
+                               cli_placement *placement, exg_place_pattern *pattern, exg_error *err)
 {
     const char *text;
     size_t length;
@@ -278,10 +277,10 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
         options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
-        options->place[d] = (exg_place_options){
-            .size = sizeof(options->place[d]),
-            .mode = call->mesh == NULL && !options->processes ? EXG_PLACE_REPLICATE
-                                                              : EXG_PLACE_AUTO};
+        options->place[d] = (exg_place_options){.size = sizeof(options->place[d]),
+                                                .mode = call->mesh == NULL && !options->processes
+                                                            ? EXG_PLACE_REPLICATE
+                                                            : EXG_PLACE_AUTO};
     }
     options->goal = (exg_place_goal){.size = sizeof(options->goal)};
     if (call->costs != NULL) {

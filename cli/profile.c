@@ -104,8 +104,8 @@ exg_status cli_put_profile(exg_text *text, bool json, const exg_session *session
         exg_step_profile step;
 
         exg_session_profile_at(session, i, &step);
-        operators[i] = (profile_row){step.target[0] == '\0' ? step.name : step.target,
-                                     step.total_ns, 1};
+        operators[i] =
+            (profile_row){step.target[0] == '\0' ? step.name : step.target, step.total_ns, 1};
         modules[i] = (profile_row){step.module, step.total_ns, 1};
         if (json) {
             exg_text_puts(text, i == 0 ? ", \"profile\": [" : ", ");

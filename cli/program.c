@@ -18,8 +18,8 @@ exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
 
     memset(p, 0, sizeof(*p));
     status = exg_operators_create(&p->operators, err);
-    status = status == EXG_OK ? exg_open(call->paths[0], &options, &p->program, &p->info, err)
-                              : status;
+    status =
+        status == EXG_OK ? exg_open(call->paths[0], &options, &p->program, &p->info, err) : status;
     if (status != EXG_OK) {
         cli_close(p);
         return exg_error_within(err, status, "%s:", call->paths[0]);
@@ -90,12 +90,13 @@ exg_status cli_programs_only(const cli_programs *all, const char *what, exg_erro
         exg_text_puts(&names, i > 0 ? ", " : "");
         exg_text_puts(&names, all->names[i]);
     }
-    status = exg_text_string(&names) == NULL
-                 ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                 : exg_error_fix(err,
-                                 EXG_FAIL(err, USAGE, "CLI-008", "%s of one program, and the "
-                                          "archive holds %u: %s", what, all->count, names.data),
-                                 "name one with --program");
+    status = exg_text_string(&names) == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                                             : exg_error_fix(err,
+                                                             EXG_FAIL(err, USAGE, "CLI-008",
+                                                                      "%s of one program, and the "
+                                                                      "archive holds %u: %s",
+                                                                      what, all->count, names.data),
+                                                             "name one with --program");
     exg_text_free(&names);
     return status;
 }
@@ -167,8 +168,9 @@ void cli_progress(void *user, uint64_t done, uint64_t total)
     }
     progress.last = now;
     progress.shown = true;
-    fprintf(stderr, "\r%3.0f %%  %.0f of %.0f MiB ", total == 0 ? 100.0 : 100.0 * (double)done / (double)total,
-            (double)done / 1048576, (double)total / 1048576);
+    fprintf(stderr, "\r%3.0f %%  %.0f of %.0f MiB ",
+            total == 0 ? 100.0 : 100.0 * (double)done / (double)total, (double)done / 1048576,
+            (double)total / 1048576);
 }
 
 void cli_progress_end(void)
@@ -189,8 +191,8 @@ exg_status cli_put(FILE *out, const exg_text *text, exg_error *err)
 
 void cli_tell(const exg_text *text)
 {
-    fputs(text->failed ? "exg: out of memory for what is to be told here\n"
-                       : exg_text_string(text), stderr);
+    fputs(text->failed ? "exg: out of memory for what is to be told here\n" : exg_text_string(text),
+          stderr);
 }
 
 exg_status cli_save_text(const char *path, const char *text, exg_error *err)

@@ -13,24 +13,24 @@ static const struct {
     const char *name;
     targets_view *view;
 } targets_views[] = {
-    {"parameters",              exg_signature_parameters             },
-    {"buffers",                 exg_signature_buffers                },
-    {"non_persistent_buffers",  exg_signature_non_persistent_buffers },
+    {"parameters", exg_signature_parameters},
+    {"buffers", exg_signature_buffers},
+    {"non_persistent_buffers", exg_signature_non_persistent_buffers},
     {"lifted_tensor_constants", exg_signature_lifted_tensor_constants},
-    {"lifted_custom_objs",      exg_signature_lifted_custom_objs     },
+    {"lifted_custom_objs", exg_signature_lifted_custom_objs},
 };
 
 static const struct {
     const char *name;
     pairs_view *view;
 } pairs_views[] = {
-    {"inputs_to_parameters",              exg_signature_inputs_to_parameters             },
-    {"inputs_to_buffers",                 exg_signature_inputs_to_buffers                },
-    {"buffers_to_mutate",                 exg_signature_buffers_to_mutate                },
-    {"parameters_to_mutate",              exg_signature_parameters_to_mutate             },
-    {"user_inputs_to_mutate",             exg_signature_user_inputs_to_mutate            },
+    {"inputs_to_parameters", exg_signature_inputs_to_parameters},
+    {"inputs_to_buffers", exg_signature_inputs_to_buffers},
+    {"buffers_to_mutate", exg_signature_buffers_to_mutate},
+    {"parameters_to_mutate", exg_signature_parameters_to_mutate},
+    {"user_inputs_to_mutate", exg_signature_user_inputs_to_mutate},
     {"inputs_to_lifted_tensor_constants", exg_signature_inputs_to_lifted_tensor_constants},
-    {"inputs_to_lifted_custom_objs",      exg_signature_inputs_to_lifted_custom_objs     },
+    {"inputs_to_lifted_custom_objs", exg_signature_inputs_to_lifted_custom_objs},
 };
 
 /* Room for what any view gives. */
@@ -103,8 +103,7 @@ static void put_leaves(exg_text *out, const char *key, const room *r, uint32_t c
     exg_text_puts(out, "], ");
 }
 
-static exg_status put_backward(exg_text *out, const exg_signature *s, const room *r,
-                               exg_error *err)
+static exg_status put_backward(exg_text *out, const exg_signature *s, const room *r, exg_error *err)
 {
     exg_backward_signature backward;
     bool exists = false;
@@ -189,8 +188,7 @@ static exg_status print_json(FILE *out, const exg_signature *s, exg_error *err)
     return status;
 }
 
-exg_status cli_print_signature(FILE *out, const exg_signature *signature, bool json,
-                               exg_error *err)
+exg_status cli_print_signature(FILE *out, const exg_signature *signature, bool json, exg_error *err)
 {
     exg_text plain = EXG_TEXT_EMPTY;
     char *text = NULL;

@@ -2,8 +2,8 @@
 #ifndef EXG_CLI_SIGNATURE_H
 #define EXG_CLI_SIGNATURE_H
 
-#include <exg/export.h>
 #include "libexport/base/text.h"
+#include <exg/export.h>
 
 #include <stdio.h>
 

@@ -68,8 +68,7 @@ static void print_text(exg_text *text, const char *path, const char *format,
         exg_text_json_string(&value, pair->value);
         exg_text_puts(text, i == 0 ? "metadata\n  " : "  ");
         exg_text_plain(text, pair->key, false);
-        exg_text_printf(text, " = %.*s%s\n", VALUE_COLUMNS,
-                        exg_text_part(text, &value),
+        exg_text_printf(text, " = %.*s%s\n", VALUE_COLUMNS, exg_text_part(text, &value),
                         value.length > VALUE_COLUMNS ? "..." : "");
         exg_text_free(&value);
     }
@@ -148,11 +147,10 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
 {
     bool sha256 = strcmp(call->digest, "sha256") == 0;
     const char *name = sha256 ? "sha256" : "xxh3-128";
-    const exg_open_options options = {
-        .size = sizeof(options),
-        .program = call->program,
-        .ignore_carry = call->ignore_carry,
-        .no_check = call->no_check};
+    const exg_open_options options = {.size = sizeof(options),
+                                      .program = call->program,
+                                      .ignore_carry = call->ignore_carry,
+                                      .no_check = call->no_check};
     cli_programs all = {0};
     char digest[EXG_DIGEST_TEXT_MAX];
     exg_weights *weights;
@@ -167,8 +165,8 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
         cli_programs_free(&all);
         EXG_TRY(status);
     }
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, NULL, err), "%s:",
-               call->paths[0]);
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, NULL, err),
+               "%s:", call->paths[0]);
     status = exg_weights_digest(weights, sha256 ? EXG_CHECKSUM_SHA256 : EXG_CHECKSUM_XXH3_128, 0,
                                 digest, err);
     if (status == EXG_OK) {

@@ -68,8 +68,8 @@ static exg_status make_inputs(const loaded *l, exg_session_input *inputs, uint32
     const exg_signature_argument *leaves[INPUTS_MAX];
     uint32_t leaf_count;
 
-    EXG_TRY(exg_signature_user_inputs(&l->program->signature, leaves, INPUTS_MAX, &leaf_count,
-                                      err));
+    EXG_TRY(
+        exg_signature_user_inputs(&l->program->signature, leaves, INPUTS_MAX, &leaf_count, err));
     for (uint32_t i = 0; i < leaf_count && i < INPUTS_MAX; i++) {
         exg_value_id id = leaves[i]->kind == EXG_ARGUMENT_TENSOR
                               ? exg_graph_find_value(l->program->graph, leaves[i]->name)

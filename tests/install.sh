@@ -35,4 +35,4 @@ BUILD_PACKAGES="cmake ninja-build gcc g++ libc6-dev pkg-config flatbuffers-compi
     liblapacke-dev libopenblas-serial-dev"
 TEST_PACKAGES="libcmocka-dev zstd libopenmpi-dev openmpi-bin python3"
 BENCH_PACKAGES="libdnnl-dev" # the kernel benchmark's peer
-FUZZ_PACKAGES="clang-14 libclang-rt-14-dev"
+FUZZ_PACKAGES="clang-14 libclang-rt-14-dev clang-format-14"

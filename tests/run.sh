@@ -43,8 +43,6 @@ run_tests() { # preset [ctest arguments]
 
 fuzz() {
     seconds="${EXG_FUZZ_SECONDS:-10}"
-    # shellcheck disable=SC2086
-    need_packages $FUZZ_PACKAGES
     build fuzz fuzz_targets
     say "fuzzing: each target for $seconds s"
     mkdir -p build/fuzz-corpus
@@ -82,6 +80,8 @@ release)
     run_tests release
     ;;
 all)
+    # shellcheck disable=SC2086
+    need_packages $FUZZ_PACKAGES # the check of the layout comes with the first tests
     build release
     run_tests release
     build asan

@@ -231,8 +231,7 @@ exg_strip exg_collective_received(const exg_communicator *c, const exg_collectiv
 
 /* ---- where bytes lie ------------------------------------------------------------------ */
 
-static void pack_spans(const exg_communicator *c, const exg_collective *what,
-                       const exg_segment *to)
+static void pack_spans(const exg_communicator *c, const exg_collective *what, const exg_segment *to)
 {
     cutting k = cutting_of(c, what, 0);
 
@@ -392,9 +391,9 @@ exg_status exg_collective_finish(exg_communicator *c, const exg_collective *what
     bool sums = what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
 
     EXG_TRY(exg_exchange_finish(c, turn,
-                                sums              ? read_summands
+                                sums                 ? read_summands
                                 : is_direct(c, what) ? NULL
-                                                  : read_chunks,
+                                                     : read_chunks,
                                 &r, err));
     return exg_collective_rounds(c, what) == 2 ? share_sums(c, what, turn + 1, err) : EXG_OK;
 }

@@ -96,8 +96,7 @@ typedef struct exg_strip {
 /* For memory that all can reach, or whose bytes go in one round: what of `in` goes to rank
  * `rank`, and where in `out` comes from it what that one sends; of reductions the part that is
  * summed, all of it where it is not scattered. Both are equally long, not of one shape. */
-exg_strip exg_collective_sent(const exg_communicator *c, const exg_collective *what,
-                              uint32_t rank);
+exg_strip exg_collective_sent(const exg_communicator *c, const exg_collective *what, uint32_t rank);
 exg_strip exg_collective_received(const exg_communicator *c, const exg_collective *what,
                                   uint32_t rank);
 

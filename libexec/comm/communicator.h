@@ -35,7 +35,7 @@ typedef struct exg_segment {
 #define EXG_DEADLINE_NS (UINT64_C(60) * 1000000000u) /* of one wait, where nothing else is said */
 
 #define EXG_RANKS_MAX     256 /* that meet on one communicator */
-#define EXG_EXCHANGES_MAX 16 /* under way on one communicator */
+#define EXG_EXCHANGES_MAX 16  /* under way on one communicator */
 
 /* Takes what rank i sent, at from[i], in place of a copy. */
 typedef void exg_exchange_reader(void *context, const exg_segment *from);

@@ -1,6 +1,6 @@
 /* grid.c - communicators along the dims of a mesh. */
-#include "libexec/comm/collectives.h"
 #include "libexec/comm/grid.h"
+#include "libexec/comm/collectives.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -102,9 +102,8 @@ exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends
 {
     *grid = (exg_grid){.ndim = shape->ndim, .rank = rank};
     for (uint32_t d = 0; d < shape->ndim; d++) {
-        exg_status status =
-            exg_paper_create(shape->sizes[d], exg_mesh_shape_coordinate(shape, rank, d),
-                             lends, &grid->dims[d], err);
+        exg_status status = exg_paper_create(
+            shape->sizes[d], exg_mesh_shape_coordinate(shape, rank, d), lends, &grid->dims[d], err);
 
         if (status != EXG_OK) {
             exg_grid_close(grid);
@@ -164,8 +163,8 @@ static exg_status share_fault(exg_communicator *c, word *own, const word *fault,
 }
 
 /* "weights, seed": what two ranks do not have alike. "" when there is nothing. */
-static const char *differences(const word *a, const word *b, const exg_common *own,
-                               uint32_t count, char *text, size_t length)
+static const char *differences(const word *a, const word *b, const exg_common *own, uint32_t count,
+                               char *text, size_t length)
 {
     size_t used = 0;
 
@@ -197,11 +196,11 @@ static exg_status agree_along(exg_communicator *c, word *own, const exg_common *
     for (uint32_t r = 1; r < c->size && own->status == EXG_OK; r++) {
         if (differences(&words[r], &words[0], common, count, what, sizeof(what))[0] != '\0') {
             own->rank = words[r].rank;
-            own->status = exg_error_fix(
-                error,
-                EXG_FAIL(error, PEER, "COM-009", "rank %u has not the same as rank %u: %s",
-                         words[r].rank, words[0].rank, what),
-                "start all ranks with the same files, inputs and options");
+            own->status = exg_error_fix(error,
+                                        EXG_FAIL(error, PEER, "COM-009",
+                                                 "rank %u has not the same as rank %u: %s",
+                                                 words[r].rank, words[0].rank, what),
+                                        "start all ranks with the same files, inputs and options");
         }
     }
     return EXG_OK;
@@ -265,8 +264,7 @@ static exg_status split_lines(const exg_mesh_shape *shape, exg_communicator *wor
 
         /* one colour a line along the dim: the number of its first rank */
         EXG_TRY(exg_communicator_split(
-            world, grid->rank - coordinate * exg_mesh_shape_stride(shape, d), &grid->dims[d],
-            err));
+            world, grid->rank - coordinate * exg_mesh_shape_stride(shape, d), &grid->dims[d], err));
     }
     return EXG_OK;
 }

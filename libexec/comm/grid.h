@@ -31,7 +31,7 @@ exg_status exg_mpi_grid(const exg_mesh_shape *shape, uint64_t deadline_ns, exg_g
 exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends, exg_grid *grid,
                           exg_error *err);
 
-void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns); /* of each wait */
+void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns);   /* of each wait */
 void exg_grid_watch(const exg_grid *grid, const exg_stop *stop); /* communicator.h */
 
 /* What all ranks must have alike. */
@@ -57,8 +57,8 @@ exg_status exg_grid_join(exg_grid *grid, struct exg_accelerator *device, char *t
 void exg_grid_leave(exg_grid *grid); /* the same, when no plan of theirs is left */
 
 void exg_grid_close(exg_grid *grid);
-void exg_grid_abort(const exg_grid *grid, exg_status status); /* along every dim */
-bool exg_grid_is_aborted(const exg_grid *grid);               /* by any rank, along any dim */
+void exg_grid_abort(const exg_grid *grid, exg_status status);     /* along every dim */
+bool exg_grid_is_aborted(const exg_grid *grid);                   /* by any rank, along any dim */
 exg_status exg_grid_status(const exg_grid *grid, exg_error *err); /* the first fault */
 
 /* Where rank `rank` of a mesh stands along `dim`; ranks are numbered row-major. */

@@ -9,12 +9,12 @@
 
 #include <string.h>
 
-#define COLLECTIVES(ROW)                                                             \
-    /* row, kind, positions of arguments: dim, other dim, name of the reduction (0: none) */ \
-    ROW(all_reduce, EXG_ALL_REDUCE, 0, 0, 1)                                         \
-    ROW(all_gather, EXG_ALL_GATHER, 1, 0, 0)                                         \
-    ROW(reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3)                                 \
-    ROW(all_to_all, EXG_ALL_TO_ALL, 1, 3, 0)                                         \
+#define COLLECTIVES(ROW)                                                                           \
+    /* row, kind, positions of arguments: dim, other dim, name of the reduction (0: none) */       \
+    ROW(all_reduce, EXG_ALL_REDUCE, 0, 0, 1)                                                       \
+    ROW(all_gather, EXG_ALL_GATHER, 1, 0, 0)                                                       \
+    ROW(reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3)                                               \
+    ROW(all_to_all, EXG_ALL_TO_ALL, 1, 3, 0)                                                       \
     ROW(window, EXG_WINDOW, 1, 0, 0)
 
 static uint32_t dim_at(const exg_kernel_call *call, uint32_t position)
@@ -181,7 +181,7 @@ static void run_finish(const exg_kernel_call *call)
         return;
     }
     if (exg_collective_finish(f->c, &what, f->turn, NULL) == EXG_OK) {
-        (void)(f->settles ? exg_collective_settle(f->c, &what, f->turn, NULL)
+        (void)(f->settles    ? exg_collective_settle(f->c, &what, f->turn, NULL)
                : f->turn > 0 ? exg_exchange_settle(f->c, f->turn - 1, NULL)
                              : EXG_OK);
     }
@@ -189,27 +189,25 @@ static void run_finish(const exg_kernel_call *call)
 
 #define FLAGS EXG_KERNEL_EACH_RUN | EXG_KERNEL_EXCHANGES
 
-#define ROW(row, kind, dim, other_dim, op)                                                     \
-    static exg_status prepare_##row(exg_kernel_call *call, exg_error *err)                     \
-    {                                                                                          \
-        exg_collective what = make(call, kind, dim, other_dim, op);                            \
-                                                                                               \
-        return prepare(call, &what, err);                                                      \
-    }                                                                                          \
-    extern const exg_kernel exg_kernel_##row;                                                  \
-    const exg_kernel exg_kernel_##row = {                                                      \
-        .name = #row, .prepare = prepare_##row, .run = run_whole, .flags = FLAGS};             \
-    static const exg_kernel begin_##row = {.name = "begin", .run = run_begin,           \
-                                           .flags = FLAGS};                                    \
-    static const exg_kernel finish_##row = {.name = "end", .run = run_finish,           \
-                                            .flags = FLAGS};
+#define ROW(row, kind, dim, other_dim, op)                                                         \
+    static exg_status prepare_##row(exg_kernel_call *call, exg_error *err)                         \
+    {                                                                                              \
+        exg_collective what = make(call, kind, dim, other_dim, op);                                \
+                                                                                                   \
+        return prepare(call, &what, err);                                                          \
+    }                                                                                              \
+    extern const exg_kernel exg_kernel_##row;                                                      \
+    const exg_kernel exg_kernel_##row = {                                                          \
+        .name = #row, .prepare = prepare_##row, .run = run_whole, .flags = FLAGS};                 \
+    static const exg_kernel begin_##row = {.name = "begin", .run = run_begin, .flags = FLAGS};     \
+    static const exg_kernel finish_##row = {.name = "end", .run = run_finish, .flags = FLAGS};
 COLLECTIVES(ROW)
 #undef ROW
 
 static const struct {
     const exg_kernel *whole, *begin, *finish;
 } kernels[] = {
-#define ROW(row, kind, dim, other_dim, op) \
+#define ROW(row, kind, dim, other_dim, op)                                                         \
     [kind] = {&exg_kernel_##row, &begin_##row, &finish_##row},
     COLLECTIVES(ROW)
 #undef ROW

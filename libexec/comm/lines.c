@@ -35,8 +35,7 @@ exg_status exg_grid_join(exg_grid *grid, exg_accelerator *device, char *through,
         }
         status = table->join(device, grid->dims[d], &grid->lines[d], err);
         if (status == EXG_UNSUPPORTED) {
-            (void)snprintf(why, sizeof(why), "the host (%.200s)",
-                           err == NULL ? "" : err->message);
+            (void)snprintf(why, sizeof(why), "the host (%.200s)", err == NULL ? "" : err->message);
             exg_error_clear(err);
             tell(through, why);
         } else if (status != EXG_OK) {

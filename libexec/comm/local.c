@@ -24,16 +24,16 @@
 /* Of one rank in one exchange. */
 typedef struct place {
     _Alignas(LINE_BYTES) _Atomic uint64_t posted; /* turn + 1 of what lies here */
-    const exg_segment *segments;                   /* sent to each rank, then expected of each */
+    const exg_segment *segments;                  /* sent to each rank, then expected of each */
     bool is_held;
-    _Alignas(16) uint8_t held[HELD_BYTES]; /* elements lie aligned */
+    _Alignas(16) uint8_t held[HELD_BYTES];       /* elements lie aligned */
     _Alignas(LINE_BYTES) _Atomic uint64_t taken; /* turn + 1 that this rank has read all of */
 } place;
 
 typedef struct group {
     uint32_t size;
-    _Atomic int status; /* exg_status of an abort, or EXG_OK */
-    place *places;      /* by exchange under way, by rank */
+    _Atomic int status;    /* exg_status of an abort, or EXG_OK */
+    place *places;         /* by exchange under way, by rank */
     exg_segment *segments; /* of the places, 2 * size each */
     _Atomic uint32_t sleepers;
     pthread_mutex_t lock;
@@ -229,11 +229,14 @@ static exg_status check_counts(local *l, const place *own, const place *theirs, 
     }
     local_abort(&l->base, EXG_PEER);
     return comes != expected
-               ? EXG_FAIL(err, PEER, "COM-002", "rank %u sends %llu bytes where rank %u expects "
-                          "%llu", from, (unsigned long long)comes, me,
-                          (unsigned long long)expected)
-               : EXG_FAIL(err, PEER, "COM-002", "rank %u sends %llu bytes where rank %u expects "
-                          "%llu", me, (unsigned long long)goes, from, (unsigned long long)wanted);
+               ? EXG_FAIL(err, PEER, "COM-002",
+                          "rank %u sends %llu bytes where rank %u expects "
+                          "%llu",
+                          from, (unsigned long long)comes, me, (unsigned long long)expected)
+               : EXG_FAIL(err, PEER, "COM-002",
+                          "rank %u sends %llu bytes where rank %u expects "
+                          "%llu",
+                          me, (unsigned long long)goes, from, (unsigned long long)wanted);
 }
 
 static exg_status local_finish(exg_communicator *self, uint64_t turn, exg_exchange_reader *reader,

@@ -23,8 +23,10 @@ static exg_status outcome_status(const mpi *m, exg_mpi_outcome outcome, uint32_t
         return EXG_FAIL(err, PEER, "COM-001", "rank %u did not arrive within %.1f s", peer,
                         (double)m->base.deadline_ns * 1e-9);
     case EXG_MPI_MISMATCH:
-        return EXG_FAIL(err, PEER, "COM-002", "rank %u sends another number of bytes than rank %u "
-                        "expects", peer, m->base.rank);
+        return EXG_FAIL(err, PEER, "COM-002",
+                        "rank %u sends another number of bytes than rank %u "
+                        "expects",
+                        peer, m->base.rank);
     case EXG_MPI_ABORTED:
         return EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
     case EXG_MPI_STOPPED:
@@ -124,8 +126,7 @@ static const exg_communicator_ops mpi_ops = {
 
 /* Takes `group` over. */
 static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint32_t rank,
-                        uint32_t size, uint64_t deadline_ns, exg_communicator **out,
-                        exg_error *err)
+                        uint32_t size, uint64_t deadline_ns, exg_communicator **out, exg_error *err)
 {
     mpi *m = calloc(1, sizeof(*m));
     exg_segment *parts = calloc((size_t)EXG_EXCHANGES_MAX * size, sizeof(*parts));
@@ -137,8 +138,8 @@ static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint
         plugin->close(group);
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    m->base = (exg_communicator){.ops = &mpi_ops, .rank = rank, .size = size,
-                                 .deadline_ns = deadline_ns, .status = EXG_OK};
+    m->base = (exg_communicator){
+        .ops = &mpi_ops, .rank = rank, .size = size, .deadline_ns = deadline_ns, .status = EXG_OK};
     m->plugin = plugin;
     m->group = group;
     m->parts = parts;
@@ -166,13 +167,12 @@ static exg_status mpi_split(exg_communicator *self, uint32_t color, exg_communic
 static exg_status load(const exg_mpi_plugin **plugin, exg_error *err)
 {
     void *library = dlopen(EXG_MPI_PLUGIN_FILE, RTLD_NOW | RTLD_GLOBAL); /* stays: MPI's own do */
-    const exg_mpi_plugin *found =
-        library == NULL ? NULL : dlsym(library, EXG_MPI_PLUGIN_SYMBOL);
+    const exg_mpi_plugin *found = library == NULL ? NULL : dlsym(library, EXG_MPI_PLUGIN_SYMBOL);
 
     *plugin = NULL;
     if (found == NULL) {
-        exg_status status = EXG_FAIL(err, UNSUPPORTED, "COM-008", "MPI cannot be loaded: %.200s",
-                                     dlerror());
+        exg_status status =
+            EXG_FAIL(err, UNSUPPORTED, "COM-008", "MPI cannot be loaded: %.200s", dlerror());
 
         return exg_error_fix(err, status, "build exg where libopenmpi-dev is installed");
     }
@@ -205,10 +205,9 @@ exg_status exg_mpi_create(uint32_t size, uint64_t deadline_ns, exg_communicator 
     }
     if (found != size) {
         plugin->close(group);
-        return exg_error_fix(err,
-                             EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u processes",
-                                      size, found),
-                             "start as many: mpirun -n %u", size);
+        return exg_error_fix(
+            err, EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u processes", size, found),
+            "start as many: mpirun -n %u", size);
     }
     return adopt(plugin, group, rank, found, deadline_ns, world, err);
 }

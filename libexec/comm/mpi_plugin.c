@@ -202,8 +202,7 @@ static bool post(traffic *t, const exg_mpi_group *g, const exg_segment *segment,
 
         t->peers[t->count] = peer;
         t->expected[t->count] = sends ? -1 : bytes;
-        if ((sends ? MPI_Isend(data, bytes, MPI_BYTE, peer, tag, g->comm,
-                               &t->requests[t->count])
+        if ((sends ? MPI_Isend(data, bytes, MPI_BYTE, peer, tag, g->comm, &t->requests[t->count])
                    : MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, g->comm,
                                &t->requests[t->count])) != MPI_SUCCESS) {
             return false;
@@ -380,16 +379,14 @@ static exg_mpi_outcome begin(exg_mpi_group *g, uint64_t turn, const exg_segment 
     return watched(g, outcome == EXG_MPI_DONE ? post_all(g, t, turn, send, receive) : outcome);
 }
 
-static exg_mpi_outcome finish(exg_mpi_group *g, uint64_t turn, uint64_t deadline_ns,
-                              uint32_t *peer)
+static exg_mpi_outcome finish(exg_mpi_group *g, uint64_t turn, uint64_t deadline_ns, uint32_t *peer)
 {
     traffic *t = &g->under_way[turn % EXG_EXCHANGES_MAX];
 
     return watched(g, watch(g, t, 0, t->receives, deadline_ns, peer));
 }
 
-static exg_mpi_outcome settle(exg_mpi_group *g, uint64_t turn, uint64_t deadline_ns,
-                              uint32_t *peer)
+static exg_mpi_outcome settle(exg_mpi_group *g, uint64_t turn, uint64_t deadline_ns, uint32_t *peer)
 {
     traffic *t = &g->under_way[turn % EXG_EXCHANGES_MAX];
 
@@ -403,8 +400,8 @@ static exg_mpi_outcome split(exg_mpi_group *g, uint32_t color, uint64_t deadline
 {
     MPI_Comm part;
     exg_mpi_outcome outcome =
-        send_for(ERRAND_SPLIT, g->comm, color == EXG_NO_COLOR ? MPI_UNDEFINED : (int)color,
-                 g->rank, deadline_ns, &part);
+        send_for(ERRAND_SPLIT, g->comm, color == EXG_NO_COLOR ? MPI_UNDEFINED : (int)color, g->rank,
+                 deadline_ns, &part);
 
     *out = NULL;
     return outcome != EXG_MPI_DONE || part == MPI_COMM_NULL ? outcome

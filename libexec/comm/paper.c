@@ -62,10 +62,12 @@ static void paper_close(exg_communicator *self)
     free(self);
 }
 
-#define PAPER_OPS(does_lend)                                                                      \
-    {.name = "paper", .lends = (does_lend), .begin = paper_begin, .finish = paper_finish,         \
-     .settle = paper_settle, .split = paper_split, .abort = paper_abort,                          \
-     .is_aborted = paper_is_aborted, .close = paper_close}
+#define PAPER_OPS(does_lend)                                                                       \
+    {                                                                                              \
+        .name = "paper", .lends = (does_lend), .begin = paper_begin, .finish = paper_finish,       \
+        .settle = paper_settle, .split = paper_split, .abort = paper_abort,                        \
+        .is_aborted = paper_is_aborted, .close = paper_close                                       \
+    }
 
 exg_status exg_paper_create(uint32_t size, uint32_t rank, bool lends, exg_communicator **out,
                             exg_error *err)
@@ -77,7 +79,10 @@ exg_status exg_paper_create(uint32_t size, uint32_t rank, bool lends, exg_commun
     if (c == NULL) {
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
-    *c = (exg_communicator){.ops = &ops[lends], .rank = rank, .size = size,
-                            .deadline_ns = EXG_DEADLINE_NS, .status = EXG_OK};
+    *c = (exg_communicator){.ops = &ops[lends],
+                            .rank = rank,
+                            .size = size,
+                            .deadline_ns = EXG_DEADLINE_NS,
+                            .status = EXG_OK};
     return EXG_OK;
 }

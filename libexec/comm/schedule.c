@@ -46,8 +46,8 @@ static void begin_next(scheduler *o)
 static void begin_ready(scheduler *o, uint32_t gap)
 {
     while (o->begun < o->count && !o->crossings[o->begun].is_fixed &&
-           o->crossings[o->begun].ready <= gap &&
-           o->crossings[o->begun].after <= o->ended && o->begun - o->ended < AHEAD &&
+           o->crossings[o->begun].ready <= gap && o->crossings[o->begun].after <= o->ended &&
+           o->begun - o->ended < AHEAD &&
            (o->begun == o->ended ||
             o->under_way + o->crossings[o->begun].bytes <= 2 * o->bytes_most)) {
         begin_next(o);

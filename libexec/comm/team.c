@@ -89,9 +89,9 @@ static exg_status create(uint32_t size, uint32_t first, exg_team **team, exg_err
         m->team = t;
         m->rank = t->started;
         if (!exg_thread_start(&m->thread, serve, m)) {
-            exg_status status = EXG_FAIL(err, NO_MEMORY, "THR-001",
-                                         "the system starts no thread for rank %u of %u",
-                                         t->started, size);
+            exg_status status =
+                EXG_FAIL(err, NO_MEMORY, "THR-001", "the system starts no thread for rank %u of %u",
+                         t->started, size);
 
             exg_team_destroy(t);
             return status;

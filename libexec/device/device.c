@@ -1,7 +1,7 @@
 /* device.c - the kinds of devices, and their tables by name. */
-#include "libexport/base/given.h"
 #include "libexec/device/device.h"
 #include "libexec/kernels/isa.h"
+#include "libexport/base/given.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -91,8 +91,7 @@ static void describe_host(exg_device_info *info)
 
     *info = (exg_device_info){0};
     snprintf(info->name, sizeof(info->name), "%ld core%s", cores, cores == 1 ? "" : "s");
-    snprintf(info->architecture, sizeof(info->architecture), "%s",
-             exg_isa_name(exg_isa_current()));
+    snprintf(info->architecture, sizeof(info->architecture), "%s", exg_isa_name(exg_isa_current()));
     info->memory_bytes = pages > 0 ? (uint64_t)pages * page : 0;
     info->free_bytes = free_pages > 0 ? (uint64_t)free_pages * page : 0;
 }

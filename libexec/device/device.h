@@ -121,9 +121,9 @@ struct exg_device_table {
     void (*leave)(exg_accelerator *device, exg_line *line);
     exg_status (*prepare_collective)(exg_accelerator *device, exg_line *line,
                                      const struct exg_collective *what,
-                                     const struct exg_strip *sent,
-                                     const struct exg_strip *received, exg_arena *arena,
-                                     void **made, uint64_t *workspace_bytes, exg_error *err);
+                                     const struct exg_strip *sent, const struct exg_strip *received,
+                                     exg_arena *arena, void **made, uint64_t *workspace_bytes,
+                                     exg_error *err);
     void (*begin_collective)(exg_accelerator *device, void *made, void *workspace);
     void (*finish_collective)(exg_accelerator *device, void *made);
     const struct exg_collective *(*stuck_at)(exg_accelerator *device);

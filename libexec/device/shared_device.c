@@ -153,7 +153,7 @@ static exg_status arena_for_asked(exg_shared_device *device, exg_arena **arena, 
 }
 
 exg_status exg_shared_device_launch(exg_shared_device *device, const exg_kernel *kernel,
-                           const exg_kernel_call *call, exg_error *err)
+                                    const exg_kernel_call *call, exg_error *err)
 {
     exg_kernel_call made = *call;
     exg_status status;
@@ -172,7 +172,7 @@ exg_status exg_shared_device_launch(exg_shared_device *device, const exg_kernel 
 }
 
 exg_status exg_shared_device_compute(exg_shared_device *device, const exg_kernel *kernel,
-                            const exg_kernel_call *call, exg_error *err)
+                                     const exg_kernel_call *call, exg_error *err)
 {
     const exg_kernel *own = device->open->table->kernel_of(kernel);
 

@@ -12,8 +12,8 @@
  * computed between copies, as a device with few kernels does.
  */
 #include "libexec/device/device.h"
-#include "libexec/kernels/kernels.h"
 #include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ALIGNMENT 256u
+#define ALIGNMENT      256u
 #define RELEASED_MAX   256
 #define SPARE_PAGES    16 /* blocks of up to so many pages are mapped once, and taken again */
 #define STRICT_DEVICES 64 /* as many as a session's ranks */
@@ -48,7 +48,7 @@ typedef struct request {
     uint64_t bytes;
     uint32_t operands;
     const exg_kernel_call *call; /* of what was recorded: where its operands are by now */
-    bool is_kept; /* by a graph */
+    bool is_kept;                /* by a graph */
 } request;
 
 typedef struct requests {
@@ -211,9 +211,8 @@ static block *block_at(const strict *s, const void *address)
 {
     uint32_t k = place_of(s, address);
 
-    return k < s->block_count && (uintptr_t)address >= (uintptr_t)s->blocks[k]->pages
-               ? s->blocks[k]
-               : NULL;
+    return k < s->block_count && (uintptr_t)address >= (uintptr_t)s->blocks[k]->pages ? s->blocks[k]
+                                                                                      : NULL;
 }
 
 /* Among the blocks; false: out of memory. */
@@ -292,7 +291,7 @@ static const exg_kernel *kernel_of_few(const exg_kernel *kernel)
     static const exg_kernel sum = {
         .name = "sum", .prepare = refuse, .flags = EXG_KERNEL_ANY_STRIDES};
 
-    return kernel == &exg_kernel_sum || kernel == &sum ? &sum
+    return kernel == &exg_kernel_sum || kernel == &sum                     ? &sum
            : kernel == &exg_kernel_copy || kernel == &exg_kernel_pointwise ? kernel
                                                                            : NULL;
 }
@@ -480,9 +479,8 @@ static exg_status run(strict *s, const request *r, exg_error *err)
     if (call == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    before = call->fault == NULL
-                 ? 0
-                 : atomic_load_explicit(&call->fault->fault, memory_order_relaxed);
+    before =
+        call->fault == NULL ? 0 : atomic_load_explicit(&call->fault->fault, memory_order_relaxed);
     r->kernel->run(call);
     if (call->fault != NULL && (r->kernel->flags & EXG_KERNEL_RAISES) == 0 &&
         call->epilogue == NULL &&
@@ -514,7 +512,8 @@ static exg_status carry_out(exg_accelerator *device, exg_error *err)
     return s->silent == NULL ? EXG_OK
                              : EXG_FAIL(err, DEVICE, "DEV-012",
                                         "the kernel '%s' raised a fault, which its row does not "
-                                        "say that it may", s->silent->name);
+                                        "say that it may",
+                                        s->silent->name);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------ */
@@ -578,16 +577,15 @@ static void forget(exg_accelerator *device, exg_device_graph *graph)
     }
 }
 
-#define TABLE(name_, open_, kernel_of_)                                                       \
-    {                                                                                         \
-        .version = EXG_DEVICE_TABLE_VERSION, .name = (name_), .count = count_devices,         \
-        .describe = describe, .open = (open_), .close = close_strict,                         \
-        .kernel_of = (kernel_of_), .allocate = allocate, .release = release,                  \
-        .shows_releases = true, .holds = holds, .copy_in = copy, .copy_out = copy,            \
-        .copy = copy, .launch = launch, .wait = carry_out, .record = record,                  \
-        .recorded = recorded, .replay = replay, .forget = forget,                             \
+#define TABLE(name_, open_, kernel_of_)                                                            \
+    {                                                                                              \
+        .version = EXG_DEVICE_TABLE_VERSION, .name = (name_), .count = count_devices,              \
+        .describe = describe, .open = (open_), .close = close_strict, .kernel_of = (kernel_of_),   \
+        .allocate = allocate, .release = release, .shows_releases = true, .holds = holds,          \
+        .copy_in = copy, .copy_out = copy, .copy = copy, .launch = launch, .wait = carry_out,      \
+        .record = record, .recorded = recorded, .replay = replay, .forget = forget,                \
     }
 
 const exg_device_table exg_device_strict = TABLE("strict", open_strict, kernel_of);
-const exg_device_table exg_device_strict_host = TABLE("strict-host", open_strict_host,
-                                                      kernel_of_few);
+const exg_device_table exg_device_strict_host =
+    TABLE("strict-host", open_strict_host, kernel_of_few);

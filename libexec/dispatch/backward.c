@@ -1,7 +1,7 @@
 /* backward.c - from what was computed back to the leaves: the latest step first, so that every
  * gradient of its results has come. The same order on every rank. */
-#include "libexport/base/given.h"
 #include "libexec/dispatch/tape.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 
 #include <stdlib.h>
@@ -107,8 +107,8 @@ static exg_status reach_leaf(agenda *a, exg_history *leaf, exg_error *err)
     exg_dtensor *lies;
     exg_status status;
 
-    EXG_TRY(exg_redistribute(a->d, gradient, leaf->placements, gradient->mesh->ndim, NULL, &lies,
-                             err));
+    EXG_TRY(
+        exg_redistribute(a->d, gradient, leaf->placements, gradient->mesh->ndim, NULL, &lies, err));
     if (lies->local.data == gradient->local.data) {
         args[0] = exg_object_dtensor(lies);
         status = exg_dispatch(a->d, "aten.clone.default", args, 1, NULL, 0, &result, err);
@@ -161,9 +161,8 @@ static exg_status begin(exg_dispatcher *d, exg_dtensor *root, const exg_dtensor 
         numel *= root->sizes[k];
     }
     if (root->history == NULL || (given == NULL && numel != 1) ||
-        (given != NULL &&
-         (given->local.dtype != root->local.dtype ||
-          !exg_dims_equal(given->sizes, given->rank, root->sizes, root->rank)))) {
+        (given != NULL && (given->local.dtype != root->local.dtype ||
+                           !exg_dims_equal(given->sizes, given->rank, root->sizes, root->rank)))) {
         return EXG_FAIL(err, USAGE, "TAP-004",
                         root->history == NULL ? "nothing that has a gradient leads here"
                         : given == NULL       ? "a root of %lld elements without a gradient"

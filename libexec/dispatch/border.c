@@ -1,7 +1,7 @@
 /* border.c - steps between plain tensors and DTensors, and from placements to others, with their
  * ways back: each is another of these steps. */
-#include "libexport/base/given.h"
 #include "libexec/dispatch/tape.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ typedef struct border_step {
     exg_tape_step step;
     exg_dtensor *source; /* what it was of, without memory; of from_local what it gave */
     exg_placement placements[EXG_MESH_DIMS_MAX]; /* of the gradient that comes, or is given back */
-    exg_dtype dtype;     /* in which the gradient is sent */
+    exg_dtype dtype;                             /* in which the gradient is sent */
 } border_step;
 
 static void let_go(void *step)
@@ -92,9 +92,9 @@ static exg_status remember(exg_dispatcher *d, const exg_tape_kind *kind, const e
     h->let_go = let_go;
     h->inputs[0] = (exg_edge){exg_history_share(input->history), input->output};
     if (options->grad_placement_count > 0) {
-        status = exg_spec_placements(source->mesh, options->grad_placements,
-                                     options->grad_placement_count, source->rank, s->placements,
-                                     err);
+        status =
+            exg_spec_placements(source->mesh, options->grad_placements,
+                                options->grad_placement_count, source->rank, s->placements, err);
     }
     if (status == EXG_OK) {
         exg_tape_number(d, h);
@@ -139,8 +139,8 @@ static exg_status to_local_back(exg_dispatcher *d, exg_history *h, exg_dtensor *
 
     exg_global_from_local(t->mesh, &gradients[0]->local, t->placements, sizes, strides);
     how.strides = strides;
-    return exg_from_local(d, gradients[0], t->mesh, s->placements, t->mesh->ndim, &how, NULL,
-                          made, err);
+    return exg_from_local(d, gradients[0], t->mesh, s->placements, t->mesh->ndim, &how, NULL, made,
+                          err);
 }
 
 static const exg_tape_kind to_local_kind = {to_local_back, "to_local"};
@@ -158,8 +158,8 @@ exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_
     EXG_TRY(exg_dispatcher_self(d, &self, err));
     EXG_TRY(check_device(t->mesh, self, err));
     EXG_TRY(exg_dtensor_wait(t, err));
-    EXG_TRY(exg_dtensor_make(self, &whole, &t->local, t->local.sizes, t->local.strides, local,
-                             err));
+    EXG_TRY(
+        exg_dtensor_make(self, &whole, &t->local, t->local.sizes, t->local.strides, local, err));
     (*local)->owned = exg_block_share(t->owned);
     (*local)->meta = t->meta;
     return give(remember(d, &to_local_kind, t, t, &options, *local, err), local);
@@ -174,8 +174,8 @@ static exg_status from_local_back(exg_dispatcher *d, exg_history *h, exg_dtensor
     exg_dtensor *lies = NULL;
     exg_status status;
 
-    EXG_TRY(exg_redistribute(d, gradients[0], s->placements, s->source->mesh->ndim, NULL, &lies,
-                             err));
+    EXG_TRY(
+        exg_redistribute(d, gradients[0], s->placements, s->source->mesh->ndim, NULL, &lies, err));
     status = exg_to_local(d, lies, NULL, made, err);
     exg_dtensor_destroy(lies);
     return status;
@@ -231,8 +231,8 @@ exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_devic
                         "DTensor while gradients are disabled");
     }
     status = check_hint(*t, &options, err);
-    status = status == EXG_OK ? remember(d, &from_local_kind, local, *t, &options, *t, err)
-                              : status;
+    status =
+        status == EXG_OK ? remember(d, &from_local_kind, local, *t, &options, *t, err) : status;
     return give(status, t);
 }
 
@@ -359,9 +359,9 @@ static exg_status as_it_lies(exg_dtensor *tensor, const exg_device_mesh *mesh,
     EXG_TRY(exg_spec_placements(mesh, placements, count, tensor->rank, to, err));
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         if (!exg_placement_equal(to[m], tensor->placements[m])) {
-            return exg_error_fix(err, EXG_FAIL(err, USAGE, "TAP-004",
-                                               "what is distributed lies otherwise already"),
-                                 "redistribute it");
+            return exg_error_fix(
+                err, EXG_FAIL(err, USAGE, "TAP-004", "what is distributed lies otherwise already"),
+                "redistribute it");
         }
     }
     *t = tensor;
@@ -382,9 +382,10 @@ exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor, exg_device_mes
         return as_it_lies(tensor, mesh, placements, count, t, err);
     }
     if (!exg_dtensor_is_leaf(tensor)) {
-        return exg_error_fix(err, EXG_FAIL(err, USAGE, "TAP-004",
-                                           "what was computed is not distributed: it has a "
-                                           "history"),
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "TAP-004",
+                                      "what was computed is not distributed: it has a "
+                                      "history"),
                              "from_local, or detach it");
     }
     EXG_TRY(check_device(tensor->mesh, mesh, err));

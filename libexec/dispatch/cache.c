@@ -82,8 +82,8 @@ exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *wo
 {
     entry->hash = hash;
     entry->word_count = words->count;
-    entry->words = exg_arena_memdup(entry->arena, words->items, words->count,
-                                    sizeof(*words->items));
+    entry->words =
+        exg_arena_memdup(entry->arena, words->items, words->count, sizeof(*words->items));
     if (entry->words == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

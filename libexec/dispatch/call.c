@@ -202,8 +202,8 @@ exg_status exg_op_schema_meta_args(const exg_op_schema *schema, exg_arena *arena
 
     call->graph = (exg_graph){0};
     EXG_TRY(exg_schema_positions(schema, at, err));
-    EXG_TRY(exg_call_operands(f, at, call->operands, EXG_CALL_OPERANDS_MAX, &call->operand_count,
-                              err));
+    EXG_TRY(
+        exg_call_operands(f, at, call->operands, EXG_CALL_OPERANDS_MAX, &call->operand_count, err));
     EXG_TRY(add_values(call, arena, err));
     for (uint32_t i = 0; i < f->argument_count; i++) {
         const exg_schema_argument *parameter = &f->arguments[i];
@@ -212,9 +212,9 @@ exg_status exg_op_schema_meta_args(const exg_op_schema *schema, exg_arena *arena
             EXG_TRY(tensor_argument(call, at[i], parameter->type.is_element_optional, &next, arena,
                                     &call->args[i], err));
         } else {
-            call->args[i] = at[i] == NULL                      ? parameter->default_value
+            call->args[i] = at[i] == NULL                     ? parameter->default_value
                             : at[i]->kind == EXG_OBJECT_VALUE ? at[i]->value
-                                                               : exg_arg_none();
+                                                              : exg_arg_none();
         }
         if (!exg_argument_fits(&call->args[i], &parameter->type)) {
             return EXG_FAIL(err, USAGE, "DSP-001", "%s does not fit parameter '%s' of %s",

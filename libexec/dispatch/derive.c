@@ -14,10 +14,10 @@ typedef struct derivation {
     const exg_ref *results, *gradients;
 } derivation;
 
-#define G         (x->gradients[0])
-#define Y         (x->results[0])
-#define A(i)      exg_get_ref(&x->args[i])
-#define V(i)      (x->args[i])
+#define G          (x->gradients[0])
+#define Y          (x->results[0])
+#define A(i)       exg_get_ref(&x->args[i])
+#define V(i)       (x->args[i])
 #define S(op, ...) EMIT(x->b, op, __VA_ARGS__)
 
 /* ---- what formulas are made of --------------------------------- */
@@ -51,8 +51,7 @@ static exg_ref zeros_as(const derivation *x, uint32_t position)
 
 static exg_ref times(const derivation *x, exg_ref ref, exg_argument number)
 {
-    return exg_is_none(&number) || exg_get_float(&number) == 1 ? ref
-                                                               : S(mul_Scalar, ref, number);
+    return exg_is_none(&number) || exg_get_float(&number) == 1 ? ref : S(mul_Scalar, ref, number);
 }
 
 /* The last two dims exchanged. */
@@ -81,10 +80,9 @@ static exg_ref power(const derivation *x)
 {
     double exponent = exg_get_float(&V(1));
 
-    return exponent == 0
-               ? zeros_as(x, 0)
-               : S(mul_Tensor, G,
-                   S(mul_Scalar, S(pow_Tensor_Scalar, A(0), exponent - 1), exponent));
+    return exponent == 0 ? zeros_as(x, 0)
+                         : S(mul_Tensor, G,
+                             S(mul_Scalar, S(pow_Tensor_Scalar, A(0), exponent - 1), exponent));
 }
 
 /* Where `a` is larger; half where it is the same. */
@@ -256,8 +254,8 @@ static exg_ref through_convolution(const derivation *x, uint32_t which)
 {
     exg_argument made[3] = {exg_arg_none(), exg_arg_none(), exg_arg_none()};
     exg_argument bias = exg_is_none(&V(2)) ? exg_arg_none() : sizes_of(x, 2);
-    exg_argument args[11] = {exg_arg_ref(G), V(0), V(1), bias, V(3), V(4),
-                             V(5), V(6), V(7), V(8), only(x->b, which)};
+    exg_argument args[11] = {exg_arg_ref(G),   V(0), V(1), bias, V(3), V(4), V(5), V(6), V(7), V(8),
+                             only(x->b, which)};
 
     (void)exg_emit_all(x->b, EXG_OP_convolution_backward_default, args, 11, made);
     return nth(made, which);
@@ -273,9 +271,9 @@ static exg_ref scores(const derivation *x, double scale)
     double least = -1e30;
 
     if (exg_get_bool(&V(5)) && dims.rank > 1) {
-        exg_ref seen = S(tril_default, S(full_default,
-                                         INTS(x->b, dims.n[dims.rank - 2], dims.n[dims.rank - 1]),
-                                         1, DTYPE(exg_lower_dtype(x->b, all))));
+        exg_ref seen = S(tril_default,
+                         S(full_default, INTS(x->b, dims.n[dims.rank - 2], dims.n[dims.rank - 1]),
+                           1, DTYPE(exg_lower_dtype(x->b, all))));
 
         all = S(masked_fill_Scalar, all, S(eq_Scalar, seen, 0), least);
     }
@@ -290,8 +288,8 @@ static exg_ref scores(const derivation *x, double scale)
 static exg_ref through_attention(const derivation *x, uint32_t which)
 {
     exg_dims query = dims_of(x, 0);
-    double scale = exg_is_none(&V(6)) ? 1 / sqrt((double)query.n[query.rank - 1])
-                                      : exg_get_float(&V(6));
+    double scale =
+        exg_is_none(&V(6)) ? 1 / sqrt((double)query.n[query.rank - 1]) : exg_get_float(&V(6));
     exg_ref weights, g;
 
     if (exg_get_float(&V(4)) != 0 || exg_get_bool(&V(7))) {
@@ -344,10 +342,10 @@ static exg_ref piece_of(const derivation *x)
 /* ---- the table --------------------------------- */
 
 #define EXG_UNDIFFERENTIATED(op)
-#define EXG_DERIVATIVE(op, position, formula)                        \
-    static exg_ref derive_##op##_##position(const derivation *x)     \
-    {                                                                \
-        return formula;                                              \
+#define EXG_DERIVATIVE(op, position, formula)                                                      \
+    static exg_ref derive_##op##_##position(const derivation *x)                                   \
+    {                                                                                              \
+        return formula;                                                                            \
     }
 #include "libexec/dispatch/derivatives.def"
 #undef EXG_DERIVATIVE
@@ -430,7 +428,9 @@ void exg_emit_derivatives(const exg_call *call, exg_builder *b, const exg_ref *r
 {
     const exg_derivation_of *of = user;
     exg_argument args[EXG_CALL_ARGS_MAX];
-    derivation x = {.b = b, .args = args, .arg_count = call->op->schema->argument_count,
+    derivation x = {.b = b,
+                    .args = args,
+                    .arg_count = call->op->schema->argument_count,
                     .results = refs + of->operands,
                     .gradients = refs + of->operands + of->results};
 

@@ -1,8 +1,8 @@
 /* dispatch.c - a call from key and objects to its entry: lowering, handler, cache. */
-#include "libexport/base/given.h"
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/tape.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/decompositions/complex.h"
 
@@ -57,9 +57,9 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
     status = status == EXG_OK ? exg_cache_init(&made->cache, capacity, err) : status;
     status = status == EXG_OK ? exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &made->empty, err)
                               : status;
-    status = status == EXG_OK ? exg_weight_store_create(made->empty->weights, NULL, &made->memory,
-                                                    err)
-                              : status;
+    status = status == EXG_OK
+                 ? exg_weight_store_create(made->empty->weights, NULL, &made->memory, err)
+                 : status;
     if (status != EXG_OK) {
         exg_dispatcher_destroy(made);
         return status;
@@ -260,8 +260,8 @@ void exg_call_words(const exg_call *call, exg_words *w)
     for (uint32_t i = 0; i < f->argument_count; i++) {
         const exg_object *object = call->at[i];
 
-        exg_words_put(w, object == NULL ? UINT64_MAX
-                                        : (uint64_t)object->kind << 32 | object->count);
+        exg_words_put(w,
+                      object == NULL ? UINT64_MAX : (uint64_t)object->kind << 32 | object->count);
         if (object == NULL || f->arguments[i].type.base != EXG_TYPE_TENSOR) {
             if (object != NULL && object->kind == EXG_OBJECT_VALUE) {
                 exg_words_value(w, &object->value);
@@ -371,8 +371,8 @@ static bool overlap(const exg_tensor *a, const exg_tensor *b)
         for (uint32_t k = 0; k < both[i]->rank; k++) {
             last += (both[i]->sizes[k] - 1) * both[i]->strides[k];
         }
-        end[i] = (const uint8_t *)both[i]->data +
-                 (last + 1) * (int64_t)exg_dtype_bytes(both[i]->dtype);
+        end[i] =
+            (const uint8_t *)both[i]->data + (last + 1) * (int64_t)exg_dtype_bytes(both[i]->dtype);
     }
     if (end[0] <= (const uint8_t *)b->data || end[1] <= (const uint8_t *)a->data) {
         return false;
@@ -481,7 +481,8 @@ static exg_status run_call(exg_call *call, exg_object *result)
         if (call->operands[0].object->dtensor->detached) {
             return EXG_FAIL(call->err, UNSUPPORTED, "DSP-006",
                             "inplace_moves_self: %s of a view that had to be moved, whose base "
-                            "would not see it", call->row->key);
+                            "would not see it",
+                            call->row->key);
         }
         if (functional->id == EXG_OP_alias_default) {
             *result = *call->operands[0].object;
@@ -670,8 +671,8 @@ exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_d
     *sharding = NULL;
     if (p.rule == NULL) {
         bool specs = exg_op_schema_all_specs(schema, NULL, 0) > 0;
-        bool ruled = row->op != NULL &&
-                     (!specs || exg_rule_exists(exg_computed_by(d->operators, row->op)));
+        bool ruled =
+            row->op != NULL && (!specs || exg_rule_exists(exg_computed_by(d->operators, row->op)));
 
         if (!ruled && row->op != NULL && d->options.fallback == EXG_FALLBACK_LOCAL) {
             return EXG_OK;

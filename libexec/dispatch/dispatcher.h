@@ -19,13 +19,13 @@ typedef struct exg_call {
     exg_dispatcher *d;
     const exg_dispatch_op *row;
     const exg_operator *op;
-    exg_object *at[EXG_CALL_ARGS_MAX]; /* by position; NULL: the default */
+    exg_object *at[EXG_CALL_ARGS_MAX];                 /* by position; NULL: the default */
     exg_place_in_call operands[EXG_CALL_OPERANDS_MAX]; /* DTENSOR, number VALUE, NONE */
     uint32_t operand_count;
     exg_device_mesh *mesh;
-    exg_object *plain;      /* in the place of plain tensors; NULL: none */
-    exg_dtensor *wrapped;   /* these */
-    uint32_t depth;         /* of operators made of operators */
+    exg_object *plain;    /* in the place of plain tensors; NULL: none */
+    exg_dtensor *wrapped; /* these */
+    uint32_t depth;       /* of operators made of operators */
     exg_error *err;
 } exg_call;
 
@@ -52,7 +52,7 @@ typedef struct exg_graph_node exg_graph_node;
 typedef struct exg_entry {
     struct exg_entry *chain;         /* of the same slot */
     struct exg_entry *newer, *older; /* by use */
-    uint32_t runs; /* going on: it is not dropped meanwhile */
+    uint32_t runs;                   /* going on: it is not dropped meanwhile */
     uint64_t hash;
     uint64_t *words;
     uint32_t word_count;
@@ -63,8 +63,8 @@ typedef struct exg_entry {
     exg_entry_operand *operands;
     exg_local_result *results;
     uint32_t operand_count, result_count;
-    exg_object_kind form; /* of the results: DTENSOR (one), LIST or TUPLE */
-    exg_plan_executor *rank;       /* LOCAL */
+    exg_object_kind form;    /* of the results: DTENSOR (one), LIST or TUPLE */
+    exg_plan_executor *rank; /* LOCAL */
     exg_shared_device *held; /* that it is for; NULL: the host */
     bool draws;
     bool copies;          /* VIEW: of a row-major copy */
@@ -146,9 +146,9 @@ struct exg_dispatcher {
     uint64_t draws; /* of random operators so far */
     uint64_t drawn; /* by factories: the offset of the next */
     bool grad_disabled;
-    uint32_t muted;      /* inside operators that are recorded whole */
-    uint64_t steps;      /* recorded so far */
-    exg_device_mesh *self; /* of this rank alone; NULL: not asked for yet */
+    uint32_t muted;                          /* inside operators that are recorded whole */
+    uint64_t steps;                          /* recorded so far */
+    exg_device_mesh *self;                   /* of this rank alone; NULL: not asked for yet */
     exg_device_mesh *meshes[EXG_MESHES_MAX]; /* that were pushed */
     uint32_t mesh_count;
     exg_dispatch_stats stats;

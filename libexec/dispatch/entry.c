@@ -32,8 +32,8 @@ exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_aren
         given = call->at[i] != NULL && !f->arguments[i].keyword_only ? i + 1 : given;
     }
     for (uint32_t i = 0; i < f->argument_count; i++) {
-        exg_object object = call->at[i] != NULL ? *call->at[i]
-                                                : exg_object_value(f->arguments[i].default_value);
+        exg_object object =
+            call->at[i] != NULL ? *call->at[i] : exg_object_value(f->arguments[i].default_value);
 
         if (f->arguments[i].type.base == EXG_TYPE_TENSOR) { /* as wrapped */
             uint32_t first = next;
@@ -57,8 +57,7 @@ exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_aren
 }
 
 /* The placements decided for each operand, and its local window once it has come. */
-static exg_status fill_operands(const exg_call *call, exg_entry *entry,
-                                const exg_op_schema *target)
+static exg_status fill_operands(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_device_mesh *mesh = call->mesh;
     exg_object *at[EXG_CALL_ARGS_MAX];
@@ -194,8 +193,8 @@ static exg_status fill_plan(const exg_call *call, exg_entry *entry, const exg_op
     if (status == EXG_NO_MEMORY && entry->held != NULL &&
         exg_shared_device_empty_cache(entry->held)) {
         exg_error_clear(call->err);
-        status = exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count,
-                                call->err);
+        status =
+            exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err);
     }
     EXG_TRY(status);
     entry->draws = op->stream != EXG_NOT_DRAWN;
@@ -293,8 +292,10 @@ static exg_status rewritten_operator(const exg_call *call, const exg_op_schema *
     *op = exg_operators_find(call->d->operators, name);
     return *op != NULL && (*op)->lowering == NULL && (*op)->symbolic == NULL
                ? EXG_OK
-               : EXG_FAIL(call->err, UNSUPPORTED, "DSP-005", "the rule of %s rewrites it to '%s', "
-                          "which is not run as it is", call->row->key, name);
+               : EXG_FAIL(call->err, UNSUPPORTED, "DSP-005",
+                          "the rule of %s rewrites it to '%s', "
+                          "which is not run as it is",
+                          call->row->key, name);
 }
 
 static exg_status decide(const exg_call *given, exg_entry *entry)
@@ -498,9 +499,8 @@ static exg_status make_results(const exg_call *call, const exg_entry *entry, exg
 static exg_status run_plan(const exg_call *call, const exg_entry *entry, exg_dtensor **results)
 {
     exg_dtensor *few[8];
-    exg_dtensor **moved = entry->operand_count <= 8
-                              ? few
-                              : calloc(entry->operand_count, sizeof(*moved));
+    exg_dtensor **moved =
+        entry->operand_count <= 8 ? few : calloc(entry->operand_count, sizeof(*moved));
     exg_status status = EXG_OK;
     uint32_t brought = 0;
 

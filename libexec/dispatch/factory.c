@@ -339,7 +339,7 @@ static exg_status factory_handler(void *user, exg_dispatcher *d, const char *key
     }
     EXG_TRY(read_call(&r, f, args, arg_count, kwargs, kwarg_count, err));
     r.like.sizes = r.sizes;
-    EXG_TRY(f->is_full       ? exg_full(d, r.mesh, &r.like, r.value, &t, err)
+    EXG_TRY(f->is_full        ? exg_full(d, r.mesh, &r.like, r.value, &t, err)
             : f->draw != NULL ? draw(d, r.mesh, &r.like, f->draw, &t, err)
                               : make(d, r.mesh, &r.like, f->make, &t, err));
     status = settle_outside(t, err);

@@ -290,8 +290,7 @@ static exg_status take_outputs(exg_walk *w, exg_module_value *outputs)
         const exg_argument *out = &w->graph->outputs[o];
 
         if (is_mutation(signature->outputs[o].kind) && out->kind == EXG_ARGUMENT_TENSOR) {
-            EXG_TRY(write_back(w, &signature->outputs[o],
-                               w->slots[out->as_tensor].object.dtensor));
+            EXG_TRY(write_back(w, &signature->outputs[o], w->slots[out->as_tensor].object.dtensor));
         }
     }
     for (uint32_t o = 0; o < signature->output_count; o++) {
@@ -306,8 +305,8 @@ static exg_status run(exg_dispatcher *d, exg_module *m, exg_device_mesh *self,
                       exg_module_value *values, uint32_t count, exg_module_value *outputs,
                       exg_error *err)
 {
-    exg_walk w = {.d = d, .m = m, .self = self, .program = m->bound, .graph = m->bound->graph,
-              .err = err};
+    exg_walk w = {
+        .d = d, .m = m, .self = self, .program = m->bound, .graph = m->bound->graph, .err = err};
     exg_status status = prepare(&w);
 
     status = status == EXG_OK ? fill_inputs(&w, values, count) : status;
@@ -346,9 +345,7 @@ static exg_status forward(exg_dispatcher *d, exg_module *m, exg_passage *in, exg
     EXG_TRY(exg_dispatcher_self(d, &w.self, err));
     status = pass_root(&w, false, false, in);
     status = status == EXG_OK ? bind(m, in->values, in->count, err) : status;
-    status = status == EXG_OK
-                 ? run(d, m, w.self, in->values, in->count, out->values, err)
-                 : status;
+    status = status == EXG_OK ? run(d, m, w.self, in->values, in->count, out->values, err) : status;
     status = status == EXG_OK ? pass_root(&w, true, true, out) : status;
     for (uint32_t i = 0; i < in->count; i++) { /* what the function put there */
         if (in->values[i].dtensor != in->before[i]) {

@@ -116,8 +116,10 @@ exg_status exg_graph_entry_emit(const exg_call *call, exg_entry *entry, exg_grap
 
         node->node = &graph->nodes[n];
         if (op == NULL || op->symbolic != NULL) {
-            return EXG_FAIL(call->err, UNSUPPORTED, "OPR-003", "%s needs '%s', which is not run "
-                            "operator by operator", call->row->key, graph->nodes[n].target);
+            return EXG_FAIL(call->err, UNSUPPORTED, "OPR-003",
+                            "%s needs '%s', which is not run "
+                            "operator by operator",
+                            call->row->key, graph->nodes[n].target);
         }
         EXG_TRY(exg_dispatch_row_of_op(call->d, op, &node->row, call->err));
         node->args = EXG_NEW_ARRAY(entry->arena, exg_argument, op->schema->argument_count);
@@ -144,12 +146,13 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *it
     exg_status status;
 
     entry->returns_out = call->op->schema->is_out_variant;
-    status = exg_graph_entry_emit(call, entry, emit_operator, NULL,
-                                  call->op->schema->return_count);
+    status = exg_graph_entry_emit(call, entry, emit_operator, NULL, call->op->schema->return_count);
     if (status == EXG_UNSUPPORTED && entry->returns_out && call->err != NULL &&
         strcmp(call->err->code, "OPR-007") == 0) { /* in a program; here the caller's fault */
-        return EXG_FAIL(call->err, USAGE, "DSP-007", "%s: a tensor for out= has other sizes than "
-                        "the result", call->row->key);
+        return EXG_FAIL(call->err, USAGE, "DSP-007",
+                        "%s: a tensor for out= has other sizes than "
+                        "the result",
+                        call->row->key);
     }
     EXG_TRY(status);
     graph = entry->program->graph;
@@ -362,8 +365,8 @@ static uint32_t list_items(const exg_entry *entry)
 
         for (uint32_t i = 0; i < entry->nodes[n].row->op->schema->argument_count; i++) {
             const exg_argument *arg = &entry->nodes[n].args[i];
-            bool list = arg->kind == EXG_ARGUMENT_TENSORS ||
-                        arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+            bool list =
+                arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
 
             count += list ? arg->count : 0;
         }

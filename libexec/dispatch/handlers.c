@@ -1,8 +1,8 @@
 /* handlers.c - operators that are no map of local tensors: numbers, lists, other views of
  * the object itself. */
-#include "libexport/base/given.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/dispatch/dispatcher.h"
+#include "libexport/base/given.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -94,8 +94,8 @@ static exg_status assert_async(void *user, exg_dispatcher *d, const char *key,
         EXG_TRY(exg_scalar_store(EXG_DTYPE_B8, &truth, number, err));
     }
     return truth ? EXG_OK
-               : EXG_FAIL(err, MALFORMED, "RUN-006", "an assertion does not hold: %s",
-                          says ? args[1].value.as_string : "");
+                 : EXG_FAIL(err, MALFORMED, "RUN-006", "an assertion does not hold: %s",
+                            says ? args[1].value.as_string : "");
 }
 
 /* Goes on to the next element of `t` in row-major order; false after the last. */
@@ -210,8 +210,9 @@ static exg_status equal(void *user, exg_dispatcher *d, const char *key, const ex
     (void)user;
     (void)d;
     (void)kwargs;
-    EXG_TRY(want(key, arg_count == 2 && kwarg_count == 0 && is_dtensor(args, 2, 0) &&
-                          is_dtensor(args, 2, 1), err));
+    EXG_TRY(want(
+        key, arg_count == 2 && kwarg_count == 0 && is_dtensor(args, 2, 0) && is_dtensor(args, 2, 1),
+        err));
     x = args[0].dtensor;
     y = args[1].dtensor;
     EXG_TRY(want(key, exg_device_mesh_equal(x->mesh, y->mesh) && x->local.dtype == y->local.dtype,
@@ -245,12 +246,12 @@ static exg_status is_same_size(void *user, exg_dispatcher *d, const char *key,
     (void)user;
     (void)d;
     (void)kwargs;
-    EXG_TRY(want(key, arg_count == 2 && kwarg_count == 0 && is_dtensor(args, 2, 0) &&
-                          is_dtensor(args, 2, 1), err));
+    EXG_TRY(want(
+        key, arg_count == 2 && kwarg_count == 0 && is_dtensor(args, 2, 0) && is_dtensor(args, 2, 1),
+        err));
     a = args[0].dtensor;
     b = args[1].dtensor;
-    *result =
-        exg_object_value(exg_arg_bool(exg_dims_equal(a->sizes, a->rank, b->sizes, b->rank)));
+    *result = exg_object_value(exg_arg_bool(exg_dims_equal(a->sizes, a->rank, b->sizes, b->rank)));
     return EXG_OK;
 }
 
@@ -276,10 +277,9 @@ static bool is_ints(const exg_object *object, const int64_t *values, uint32_t co
 }
 
 /* Only what it is already: any other window has no meaning on parts. */
-static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
-                             const exg_object *args, uint32_t arg_count,
-                             const exg_named_object *kwargs, uint32_t kwarg_count,
-                             exg_object *result, exg_error *err)
+static exg_status as_strided(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
+                             uint32_t arg_count, const exg_named_object *kwargs,
+                             uint32_t kwarg_count, exg_object *result, exg_error *err)
 {
     const exg_dtensor *t;
     exg_dtensor *same;
@@ -288,8 +288,7 @@ static exg_status as_strided(void *user, exg_dispatcher *d, const char *key,
     EXG_TRY(want(key, arg_count >= 3 && kwarg_count == 0 && is_dtensor(args, arg_count, 0), err));
     t = args[0].dtensor;
     if (!is_ints(&args[1], t->sizes, t->rank) || !is_ints(&args[2], t->strides, t->rank) ||
-        (arg_count > 3 && args[3].kind == EXG_OBJECT_VALUE &&
-         exg_get_int(&args[3].value) != 0)) {
+        (arg_count > 3 && args[3].kind == EXG_OBJECT_VALUE && exg_get_int(&args[3].value) != 0)) {
         if (d->options.fallback == EXG_FALLBACK_REPLICATE) {
             return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
         }
@@ -360,7 +359,7 @@ static exg_status write_number(const exg_device_mesh *mesh, const exg_tensor *t,
 
 static const exg_tensor *local_number(const exg_object *object)
 {
-    const exg_tensor *t = object->kind == EXG_OBJECT_DTENSOR ? &object->dtensor->local
+    const exg_tensor *t = object->kind == EXG_OBJECT_DTENSOR  ? &object->dtensor->local
                           : object->kind == EXG_OBJECT_TENSOR ? object->tensor
                                                               : NULL;
 
@@ -368,10 +367,9 @@ static const exg_tensor *local_number(const exg_object *object)
 }
 
 /* (Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale): found on one rank is found. */
-static exg_status non_finite(void *user, exg_dispatcher *d, const char *key,
-                             const exg_object *args, uint32_t arg_count,
-                             const exg_named_object *kwargs, uint32_t kwarg_count,
-                             exg_object *result, exg_error *err)
+static exg_status non_finite(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
+                             uint32_t arg_count, const exg_named_object *kwargs,
+                             uint32_t kwarg_count, exg_object *result, exg_error *err)
 {
     const exg_tensor *found = arg_count == 3 ? local_number(&args[1]) : NULL;
     const exg_tensor *scale = arg_count == 3 ? local_number(&args[2]) : NULL;
@@ -386,8 +384,10 @@ static exg_status non_finite(void *user, exg_dispatcher *d, const char *key,
     (void)result;
     EXG_TRY(want(key, found != NULL && scale != NULL && args[0].kind == EXG_OBJECT_LIST, err));
     for (uint32_t i = 0; i < args[0].count; i++) {
-        EXG_TRY(want(key, is_dtensor(args[0].items, args[0].count, i) &&
-                              exg_dtype_is_float(args[0].items[i].dtensor->local.dtype), err));
+        EXG_TRY(want(key,
+                     is_dtensor(args[0].items, args[0].count, i) &&
+                         exg_dtype_is_float(args[0].items[i].dtensor->local.dtype),
+                     err));
         mesh = args[0].items[i].dtensor->mesh;
         if (mesh->communicator == NULL) {
             return EXG_OK;
@@ -443,8 +443,9 @@ static exg_status each(void *user, exg_dispatcher *d, const char *key, const exg
     uint32_t count;
     exg_status status = EXG_OK;
 
-    EXG_TRY(want(key, arg_count > 0 && arg_count <= EXG_CALL_ARGS_MAX &&
-                          args[0].kind == EXG_OBJECT_LIST, err));
+    EXG_TRY(want(key,
+                 arg_count > 0 && arg_count <= EXG_CALL_ARGS_MAX && args[0].kind == EXG_OBJECT_LIST,
+                 err));
     count = args[0].count;
     for (uint32_t a = 0; a < arg_count; a++) {
         EXG_TRY(want(key, args[a].kind != EXG_OBJECT_LIST || args[a].count == count, err));
@@ -475,8 +476,10 @@ static exg_status each(void *user, exg_dispatcher *d, const char *key, const exg
 
 /* ---- the table --------------------------------- */
 
-#define EACH(name, overload) \
-    {"aten._foreach_" name "." overload, each, "aten." name "." overload}
+#define EACH(name, overload)                                                                       \
+    {                                                                                              \
+        "aten._foreach_" name "." overload, each, "aten." name "." overload                        \
+    }
 
 static const struct {
     const char *key;

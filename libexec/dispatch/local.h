@@ -28,10 +28,10 @@ typedef struct exg_local_result {
 /* One call for this rank's parts. */
 typedef struct exg_local_call {
     const exg_operators *operators;
-    const exg_operator *op; /* what computes it */
-    exg_weight_store *memory;     /* for what is made once */
-    exg_accelerator *device; /* that computes; NULL: the host */
-    exg_object *const *at;  /* by position: values, fitted to the local part */
+    const exg_operator *op;   /* what computes it */
+    exg_weight_store *memory; /* for what is made once */
+    exg_accelerator *device;  /* that computes; NULL: the host */
+    exg_object *const *at;    /* by position: values, fitted to the local part */
     const exg_place_in_call *operands;
     const exg_tensor *tensors; /* by operand: sizes and strides; of absent ones and numbers unset */
     uint32_t operand_count;

@@ -117,8 +117,8 @@ static exg_status add_tensor(exg_module *m, const exg_weight *weight, exg_map *k
     if (name == NULL || owner == NULL) {
         return no_memory(err);
     }
-    *tensor = (exg_tensor_entry){.weight = weight, .next = NO_TENSOR,
-                             .holder = exg_map_find(keys, name)};
+    *tensor =
+        (exg_tensor_entry){.weight = weight, .next = NO_TENSOR, .holder = exg_map_find(keys, name)};
     if (tensor->holder == EXG_MAP_NONE) {
         tensor->holder = at;
     }
@@ -140,8 +140,7 @@ static exg_status add_tensor(exg_module *m, const exg_weight *weight, exg_map *k
 /* Is it of the state dict, or a buffer that this leaves out? */
 static bool is_listed(const exg_weight *weight, const exg_map *buffers)
 {
-    return weight->table == EXG_TABLE_STATE ||
-           exg_map_find(buffers, weight->fqn) != EXG_MAP_NONE;
+    return weight->table == EXG_TABLE_STATE || exg_map_find(buffers, weight->fqn) != EXG_MAP_NONE;
 }
 
 /* Those of the modules, then constants that only the graph holds. */
@@ -298,9 +297,10 @@ exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement
     exg_tensor_entry *holder = find_holder(m, fqn);
 
     if (m->assigning == NULL || holder == NULL) {
-        return EXG_FAIL(err, USAGE, "DTN-017", holder == NULL
-                            ? "the program has no parameter or buffer '%s'"
-                            : "'%s' is assigned outside a partition function", fqn);
+        return EXG_FAIL(err, USAGE, "DTN-017",
+                        holder == NULL ? "the program has no parameter or buffer '%s'"
+                                       : "'%s' is assigned outside a partition function",
+                        fqn);
     }
     if (holder->t == NULL || holder->is_plain) {
         return distribute(m, holder, m->assigning, placements, count, err);
@@ -377,9 +377,10 @@ exg_status exg_distribute_module(exg_dispatcher *d, exg_module *m, const char *f
         return EXG_FAIL(err, USAGE, "DTN-018", "no mesh is given");
     }
     if (root == NULL || root->mesh != NULL || m->assigning != NULL) {
-        return EXG_FAIL(err, USAGE, "DTN-017", root == NULL
-                            ? "the program has no module '%s'"
-                            : "the module '%s' is distributed a second time", fqn);
+        return EXG_FAIL(err, USAGE, "DTN-017",
+                        root == NULL ? "the program has no module '%s'"
+                                     : "the module '%s' is distributed a second time",
+                        fqn);
     }
     EXG_TRY(EXG_READ_OPTIONS(exg_module_functions, &own, functions, err));
     EXG_TRY(check_functions(d, &own, err));

@@ -24,8 +24,8 @@ typedef struct exg_module_entry {
 struct exg_module {
     exg_arena *arena; /* names, maps */
     exg_verified verified;
-    exg_tensor_entry *tensors; /* parameters, buffers, then constants of the graph */
-    exg_module_entry *modules; /* parents first */
+    exg_tensor_entry *tensors;           /* parameters, buffers, then constants of the graph */
+    exg_module_entry *modules;           /* parents first */
     uint32_t tensor_count, listed_count; /* without constants */
     uint32_t module_count, module_capacity;
     exg_map tensor_of, module_of; /* by FQN */

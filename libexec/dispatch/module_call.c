@@ -18,9 +18,9 @@
 exg_status exg_passage_open(exg_passage *p, uint32_t most, exg_error *err)
 {
     *p = (exg_passage){.values = calloc(most + 1u, sizeof(*p->values)),
-                   .before = calloc(most + 1u, sizeof(exg_dtensor *)),
-                   .ids = calloc(most + 1u, sizeof(*p->ids)),
-                   .kept = calloc(most + 1u, sizeof(*p->kept))};
+                       .before = calloc(most + 1u, sizeof(exg_dtensor *)),
+                       .ids = calloc(most + 1u, sizeof(*p->ids)),
+                       .kept = calloc(most + 1u, sizeof(*p->kept))};
     return p->values == NULL || p->before == NULL || p->ids == NULL || p->kept == NULL
                ? EXG_OUT_OF_MEMORY(err)
                : EXG_OK;
@@ -57,8 +57,7 @@ static exg_status settle_plain(const exg_walk *w, exg_module_value *value)
     if (value->dtensor != NULL || value->tensor == NULL) {
         return EXG_OK;
     }
-    EXG_TRY(exg_dtensor_from_local(w->self, value->tensor, NULL, 0, NULL, &value->dtensor,
-                                   w->err));
+    EXG_TRY(exg_dtensor_from_local(w->self, value->tensor, NULL, 0, NULL, &value->dtensor, w->err));
     value->tensor = &value->dtensor->local;
     return EXG_OK;
 }
@@ -115,8 +114,8 @@ static bool enters(const exg_walk *w, uint32_t n, const module_call *around, mod
             length == 0 || !inside ? NULL : exg_module_called(w->m, frame.path, length);
 
         if (module != NULL && (has_hook(module, false) || has_hook(module, true))) {
-            *call = (module_call){module, frame.path, frame.path_length, n, n + 1,
-                                  around == NULL ? 0 : around->depth + 1};
+            *call = (module_call){module, frame.path, frame.path_length,
+                                  n,      n + 1,      around == NULL ? 0 : around->depth + 1};
             return true;
         }
         inside = inside || same_path(&frame, around->path, around->path_length);
@@ -150,9 +149,9 @@ static void gather(void *user, exg_value_id *id)
     const gathering *g = user;
     exg_passage *p = g->p;
     const exg_slot *s = *id == EXG_NO_VALUE ? NULL : &g->w->slots[*id];
-    bool known = s == NULL || s->object.kind == EXG_OBJECT_NONE ||
-                 (g->of_outputs ? s->last <= g->call->end
-                                : s->first > g->call->first || s->is_state);
+    bool known =
+        s == NULL || s->object.kind == EXG_OBJECT_NONE ||
+        (g->of_outputs ? s->last <= g->call->end : s->first > g->call->first || s->is_state);
 
     for (uint32_t i = 0; i < p->count && !known; i++) {
         known = p->ids[i] == *id;

@@ -1,8 +1,8 @@
 /* pack.c - DTensors moved and unwrapped, local tensors wrapped. */
-#include "libexport/base/given.h"
 #include "libexec/comm/communicator.h"
 #include "libexec/dispatch/local.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +70,8 @@ exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {
         if (to[m].kind == EXG_PARTIAL && !exg_placement_equal(to[m], t->placements[m])) {
             way[m] = exg_replicate();
-            clears = clears || (to[m].op == EXG_REDUCE_SUM &&
-                                exg_device_mesh_coordinate(t->mesh, m) != 0);
+            clears = clears ||
+                     (to[m].op == EXG_REDUCE_SUM && exg_device_mesh_coordinate(t->mesh, m) != 0);
         }
     }
     EXG_TRY(exg_dtensor_move(t, way, false, out, err));
@@ -124,8 +124,8 @@ exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint3
             local[i] = exg_object_tensor(&t->local);
         } else if (is_list(&args[i]) && is_list(&schema[i])) {
             if (args[i].count != schema[i].count) {
-                return EXG_FAIL(err, USAGE, "DSP-001", "a list of %u and one of %u",
-                                args[i].count, schema[i].count);
+                return EXG_FAIL(err, USAGE, "DSP-001", "a list of %u and one of %u", args[i].count,
+                                schema[i].count);
             }
             local[i].items = EXG_NEW_ARRAY(arena, exg_object, args[i].count);
             if (local[i].items == NULL) {
@@ -155,8 +155,7 @@ static exg_status check_wrapped(const exg_tensor *local, const exg_dtensor_spec 
                     spec->rank, offsets, sizes);
     return exg_dims_equal(local->sizes, local->rank, sizes, spec->rank)
                ? EXG_OK
-               : EXG_FAIL(err, MALFORMED, "DSP-009",
-                          "a local tensor of other sizes than its spec");
+               : EXG_FAIL(err, MALFORMED, "DSP-009", "a local tensor of other sizes than its spec");
 }
 
 static exg_status wrap_tensor(const exg_object *local, const exg_object *spec, exg_object *result,
@@ -201,11 +200,11 @@ static exg_status wrap_list(const exg_object *local, const exg_object *specs, ex
         return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
     }
     for (uint32_t i = 0; status == EXG_OK && i < local->count; i++) {
-        bool none = local->items[i].kind == EXG_OBJECT_NONE ||
-                    specs->items[i].kind == EXG_OBJECT_NONE;
+        bool none =
+            local->items[i].kind == EXG_OBJECT_NONE || specs->items[i].kind == EXG_OBJECT_NONE;
 
-        status = none ? EXG_OK
-                      : exg_wrap(&local->items[i], &specs->items[i], &result->items[i], err);
+        status =
+            none ? EXG_OK : exg_wrap(&local->items[i], &specs->items[i], &result->items[i], err);
         result->count = i + 1;
     }
     if (status != EXG_OK) {

@@ -25,8 +25,8 @@ static exg_status failed(const exg_propagation *p, const exg_op_schema *schema, 
     return status;
 }
 
-static exg_status refused(const exg_propagation *p, const exg_op_schema *schema,
-                          const char *reason, exg_error *err)
+static exg_status refused(const exg_propagation *p, const exg_op_schema *schema, const char *reason,
+                          exg_error *err)
 {
     bool moves_self = reason != NULL && strncmp(reason, "inplace_moves_self", 18) == 0;
     exg_status status =

@@ -16,8 +16,8 @@ exg_status exg_schema_positions(const exg_op_schema *schema, exg_object **at, ex
 
 /* Tensors among objects by schema position, flat: lists laid out. */
 typedef struct exg_place_in_call {
-    uint32_t position; /* of the parameter */
-    uint32_t item;     /* in its list; 0 without one */
+    uint32_t position;  /* of the parameter */
+    uint32_t item;      /* in its list; 0 without one */
     exg_object *object; /* SPEC, DTENSOR, TENSOR, a number's VALUE; NONE: absent */
 } exg_place_in_call;
 

@@ -1,8 +1,8 @@
 /* schema.c - objects, specs, and calls by spec. */
-#include "libexport/base/given.h"
 #include "libexec/dispatch/words.h"
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +61,8 @@ exg_object exg_object_scalar(exg_scalar number)
     case EXG_SCALAR_FLOAT:
         return exg_object_value(exg_arg_float(number.as_float));
     case EXG_SCALAR_COMPLEX:
-        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_COMPLEX,
-                                               .as_complex = number.as_complex});
+        return exg_object_value(
+            (exg_argument){.kind = EXG_ARGUMENT_COMPLEX, .as_complex = number.as_complex});
     default:
         return exg_object_none();
     }
@@ -155,8 +155,8 @@ exg_status exg_op_schema_from_call(exg_op_schema *schema, const exg_function_sch
                                    const exg_named_object *kwargs, uint32_t kwarg_count,
                                    exg_arena *arena, exg_error *err)
 {
-    EXG_GIVEN(err, schema, func_schema, EXG_IF_ANY(arg_count, args), EXG_IF_ANY(kwarg_count,
-              kwargs), arena);
+    EXG_GIVEN(err, schema, func_schema, EXG_IF_ANY(arg_count, args),
+              EXG_IF_ANY(kwarg_count, kwargs), arena);
     exg_object *own_args = EXG_NEW_ARRAY(arena, exg_object, arg_count);
     exg_named_object *own_kwargs = EXG_NEW_ARRAY(arena, exg_named_object, kwarg_count);
 
@@ -231,8 +231,8 @@ exg_status exg_op_schema_set_value(exg_op_schema *schema, uint32_t i, const exg_
                                    exg_error *err)
 {
     EXG_GIVEN(err, schema, value);
-    if (i >= schema->arg_count || (schema->args[i].kind != EXG_OBJECT_VALUE &&
-                                   schema->args[i].kind != EXG_OBJECT_NONE)) {
+    if (i >= schema->arg_count ||
+        (schema->args[i].kind != EXG_OBJECT_VALUE && schema->args[i].kind != EXG_OBJECT_NONE)) {
         return EXG_FAIL(err, USAGE, "DSP-001", "argument %u of %s is no value to be set", i,
                         schema->func_schema->name);
     }

@@ -297,10 +297,10 @@ static exg_status add_choice(search *s, const choice *from, uint32_t m, const ex
     if (at == CHOICES_MAX) {
         return EXG_OK;
     }
-    made.operands = exg_arena_memdup(s->arena, from->operands, s->call->operand_count,
-                                     sizeof(*made.operands));
-    made.results = exg_arena_memdup(s->arena, from->results, s->result_count,
-                                    sizeof(*made.results));
+    made.operands =
+        exg_arena_memdup(s->arena, from->operands, s->call->operand_count, sizeof(*made.operands));
+    made.results =
+        exg_arena_memdup(s->arena, from->results, s->result_count, sizeof(*made.results));
     if (made.operands == NULL || made.results == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
@@ -330,8 +330,7 @@ static exg_status along(search *s, uint32_t m)
             double cost = row_cost(s, m, &rows, &rows.rows[r], &moves);
 
             if (cost < EXG_COST_IMPOSSIBLE && fits_in_place(s, m, &rows.rows[r])) {
-                EXG_TRY(add_choice(s, &s->choices[c], m, &rows.rows[r], cost, moves, list,
-                                   &count));
+                EXG_TRY(add_choice(s, &s->choices[c], m, &rows.rows[r], cost, moves, list, &count));
             }
         }
     }
@@ -367,10 +366,10 @@ static exg_status find_choices(search *s)
     uint32_t kept = 0;
 
     s->choices[0] = (choice){0};
-    s->choices[0].operands = exg_arena_alloc(s->arena, s->call->operand_count,
-                                             sizeof(*s->choices[0].operands));
-    s->choices[0].results = exg_arena_alloc(s->arena, s->result_count,
-                                            sizeof(*s->choices[0].results));
+    s->choices[0].operands =
+        exg_arena_alloc(s->arena, s->call->operand_count, sizeof(*s->choices[0].operands));
+    s->choices[0].results =
+        exg_arena_alloc(s->arena, s->result_count, sizeof(*s->choices[0].results));
     if (s->choices[0].operands == NULL || s->choices[0].results == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
@@ -482,8 +481,8 @@ static exg_status fit_values(const search *s, const choice *c, exg_op_schema *sc
 static exg_status copy_object(exg_arena *arena, exg_object *object, exg_error *err)
 {
     if (object->kind == EXG_OBJECT_LIST || object->kind == EXG_OBJECT_TUPLE) {
-        object->items = exg_arena_memdup(arena, object->items, object->count,
-                                         sizeof(*object->items));
+        object->items =
+            exg_arena_memdup(arena, object->items, object->count, sizeof(*object->items));
         for (uint32_t i = 0; object->items != NULL && i < object->count; i++) {
             EXG_TRY(copy_object(arena, &object->items[i], err));
         }
@@ -501,10 +500,10 @@ static exg_status suggest(const search *s, const choice *c, const exg_op_schema 
     uint32_t count;
 
     *suggestion = *schema;
-    suggestion->args = exg_arena_memdup(s->arena, schema->args, schema->arg_count,
-                                        sizeof(*schema->args));
-    suggestion->kwargs = exg_arena_memdup(s->arena, schema->kwargs, schema->kwarg_count,
-                                          sizeof(*schema->kwargs));
+    suggestion->args =
+        exg_arena_memdup(s->arena, schema->args, schema->arg_count, sizeof(*schema->args));
+    suggestion->kwargs =
+        exg_arena_memdup(s->arena, schema->kwargs, schema->kwarg_count, sizeof(*schema->kwargs));
     if (suggestion->args == NULL || suggestion->kwargs == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
@@ -595,9 +594,8 @@ exg_status exg_table_rule(void *question, exg_op_schema *schema, exg_arena *aren
         s->call->args[i] = s->op->schema->arguments[i].default_value;
     }
     for (uint32_t i = 0; i < s->call->operand_count; i++) {
-        s->operands[i] = s->call->ids[i] == EXG_NO_VALUE
-                             ? NULL
-                             : s->call->graph.values[s->call->ids[i]].tensor;
+        s->operands[i] =
+            s->call->ids[i] == EXG_NO_VALUE ? NULL : s->call->graph.values[s->call->ids[i]].tensor;
     }
     EXG_TRY(infer(s));
     EXG_TRY(find_choices(s));

@@ -146,13 +146,13 @@ static exg_status keep_argument(const exg_call *call, operator_step *s, uint32_t
 /* The operator's operands, its results and their gradients, as the graph of the derivative takes
  * them; `absent` stands for what is not there. */
 static exg_status derivative_call(exg_dispatcher *d, const operator_step *s,
-                                  exg_dtensor *const *gradients, exg_object *extra,
-                                  exg_call *call, exg_error *err)
+                                  exg_dtensor *const *gradients, exg_object *extra, exg_call *call,
+                                  exg_error *err)
 {
     uint32_t results = s->result_count;
 
-    *call = (exg_call){.d = d, .row = s->row, .op = s->row->op, .mesh = s->mesh, .depth = 1,
-                       .err = err};
+    *call = (exg_call){
+        .d = d, .row = s->row, .op = s->row->op, .mesh = s->mesh, .depth = 1, .err = err};
     memcpy(call->at, s->at, sizeof(s->at));
     EXG_TRY(exg_call_operands(call->op->schema, call->at, call->operands, EXG_CALL_OPERANDS_MAX,
                               &call->operand_count, err));
@@ -297,8 +297,8 @@ static exg_status find_needed(const exg_call *call, const exg_derivation_of *of,
         for (uint32_t i = 0; i < of->operands + of->results; i++) {
             const exg_graph *graph = entry->program->graph;
 
-            needed[i] = s->saved[i] != NULL &&
-                        entry->last_use[graph->inputs[input++].as_tensor] > 0;
+            needed[i] =
+                s->saved[i] != NULL && entry->last_use[graph->inputs[input++].as_tensor] > 0;
         }
     }
     free(derivative);
@@ -313,8 +313,8 @@ static exg_status keep_all(const exg_call *call, operator_step *s, const exg_obj
     uint32_t next = 0;
 
     for (uint32_t i = 0; i < s->operand_count + s->result_count; i++) {
-        const exg_object *object = i < s->operand_count ? call->operands[i].object
-                                                        : &items[i - s->operand_count];
+        const exg_object *object =
+            i < s->operand_count ? call->operands[i].object : &items[i - s->operand_count];
 
         exg_dtensor_destroy(s->saved[i]);
         s->saved[i] = NULL;
@@ -364,8 +364,8 @@ static exg_status fill_step(const exg_call *call, exg_history *h, const exg_obje
         const exg_object *object = call->operands[i].object;
 
         if (object->kind == EXG_OBJECT_DTENSOR && object->dtensor->history != NULL) {
-            h->inputs[i] = (exg_edge){exg_history_share(object->dtensor->history),
-                                      object->dtensor->output};
+            h->inputs[i] =
+                (exg_edge){exg_history_share(object->dtensor->history), object->dtensor->output};
         }
     }
     EXG_TRY(keep_all(call, s, items, needed));

@@ -1,6 +1,6 @@
 /* text.c - objects, specs and schemas as text. */
-#include "libexport/base/given.h"
 #include "libexec/dispatch/text.h"
+#include "libexport/base/given.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static void print_dtype(exg_text *text, exg_dtype dtype)
     static const char *const ids[EXG_DTYPE_COUNT] = {
         [EXG_DTYPE_UNKNOWN] = "?",
 #define EXG_DTYPE(id, number, early, torch, safetensors, descr, bytes, class)                      \
-        [EXG_DTYPE_##id] = #id,
+    [EXG_DTYPE_##id] = #id,
 #include <exg/dtype.def>
 #undef EXG_DTYPE
     };

@@ -35,8 +35,7 @@ static void set_value(exg_walk *w, exg_value_id id, const exg_object *object, co
                               : arg->kind == EXG_ARGUMENT_TENSOR ? arg->as_tensor
                                                                  : EXG_NO_VALUE;
 
-            if (of != EXG_NO_VALUE && of != id &&
-                w->slots[of].object.kind == EXG_OBJECT_DTENSOR &&
+            if (of != EXG_NO_VALUE && of != id && w->slots[of].object.kind == EXG_OBJECT_DTENSOR &&
                 w->slots[of].object.dtensor == object->dtensor) {
                 s->owner = w->slots[of].owner;
             }
@@ -116,8 +115,8 @@ static exg_status operand(operands *o, exg_value_id id, exg_object *object)
     if (t == NULL || o->mesh == NULL || t->mesh != w->self) {
         return EXG_OK;
     }
-    may_cross = t->history != NULL && (w->d->options.implicit_replication ||
-                                       exg_tensor_numel(&t->local) == 1);
+    may_cross = t->history != NULL &&
+                (w->d->options.implicit_replication || exg_tensor_numel(&t->local) == 1);
     *object = exg_object_tensor(&t->local);
     if (s->is_constant || may_cross) {
         EXG_TRY(exg_from_local(w->d, t, o->mesh, NULL, 0, NULL, NULL, made, w->err));
@@ -197,8 +196,11 @@ exg_status exg_walk_node(exg_walk *w, uint32_t n)
 
     if (op == NULL || op->symbolic != NULL || op->schema->argument_count > EXG_CALL_ARGS_MAX) {
         return exg_error_fix(w->err,
-                             EXG_FAIL(w->err, UNSUPPORTED, "OPR-003", "'%s' is not run operator by "
-                                      "operator", node->target), "run it with a session");
+                             EXG_FAIL(w->err, UNSUPPORTED, "OPR-003",
+                                      "'%s' is not run operator by "
+                                      "operator",
+                                      node->target),
+                             "run it with a session");
     }
     exg_arena_reset(w->arena);
     EXG_TRY(exg_operator_normalize(op, node, all, w->err));

@@ -9,12 +9,12 @@
 
 /* A value of the graph, as it is now. */
 typedef struct exg_slot {
-    exg_object object; /* DTENSOR, VALUE, or NONE: not there */
+    exg_object object;  /* DTENSOR, VALUE, or NONE: not there */
     exg_value_id owner; /* the value that owns the DTensor; EXG_NO_VALUE: it is not ours */
-    uint32_t first;    /* 1 + the node that makes it; 0: an input */
-    uint32_t last;     /* 1 + the node that reads it last, EXG_READ_LAST; 0: none */
-    bool is_state;     /* of the program, no user's input: functions do not see it */
-    bool is_constant;  /* of the graph, or computed of those: alike on every rank */
+    uint32_t first;     /* 1 + the node that makes it; 0: an input */
+    uint32_t last;      /* 1 + the node that reads it last, EXG_READ_LAST; 0: none */
+    bool is_state;      /* of the program, no user's input: functions do not see it */
+    bool is_constant;   /* of the graph, or computed of those: alike on every rank */
 } exg_slot;
 
 typedef struct exg_walk {
@@ -23,7 +23,7 @@ typedef struct exg_walk {
     exg_device_mesh *self;
     const exg_program *program; /* bound */
     const exg_graph *graph;
-    exg_slot *slots;      /* by value */
+    exg_slot *slots;  /* by value */
     exg_arena *arena; /* of the run */
     exg_error *err;
 } exg_walk;

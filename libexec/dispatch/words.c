@@ -177,7 +177,8 @@ void exg_words_object(exg_words *w, const exg_object *object)
 
     /* a DTensor is written as its spec */
     exg_words_put(w, (uint64_t)(object->kind == EXG_OBJECT_DTENSOR ? EXG_OBJECT_SPEC : object->kind)
-                             << 32 | object->count);
+                             << 32 |
+                         object->count);
     switch (object->kind) {
     case EXG_OBJECT_VALUE:
         exg_words_value(w, &object->value);

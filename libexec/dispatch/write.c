@@ -16,8 +16,9 @@ static exg_status cast(exg_dispatcher *d, const exg_dtensor *self, exg_dtensor *
 static exg_status check(const exg_dtensor *self, const exg_dtensor *from, exg_error *err)
 {
     if (!exg_dims_equal(self->sizes, self->rank, from->sizes, from->rank)) {
-        return EXG_FAIL(err, USAGE, "DSP-007", "a result of other sizes than the tensor it is "
-                                               "written to");
+        return EXG_FAIL(err, USAGE, "DSP-007",
+                        "a result of other sizes than the tensor it is "
+                        "written to");
     }
     for (uint32_t m = 0; m < self->mesh->ndim; m++) {
         if (self->placements[m].kind == EXG_PARTIAL &&

@@ -1,6 +1,6 @@
 /* checkpoint.c - what of a whole a rank's part is, for saving it and for loading it. */
-#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,7 @@ static exg_status has_chunks(const exg_dtensor *t, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes,
-                             exg_error *err)
+exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes, exg_error *err)
 {
     EXG_GIVEN(err, t, offsets, sizes);
     EXG_TRY(has_chunks(t, err));
@@ -62,9 +61,9 @@ exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, ex
         int64_t skipped = (piece->box.offset[d] - piece->origin[d]) * local->strides[d];
 
         local->sizes[d] = piece->box.size[d];
-        local->data = t->meta ? NULL
-                              : (uint8_t *)local->data +
-                                    skipped * (int64_t)exg_dtype_bytes(local->dtype);
+        local->data =
+            t->meta ? NULL
+                    : (uint8_t *)local->data + skipped * (int64_t)exg_dtype_bytes(local->dtype);
     }
     free(all);
     return piece != NULL || memcmp(own, offsets, bytes) == 0
@@ -156,7 +155,9 @@ exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_wr
                                    uint32_t room, uint32_t *count, exg_error *err)
 {
     EXG_GIVEN(err, t, fqn, EXG_IF_ANY(room, items), count);
-    exg_write_item item = {.fqn = fqn, .rank = t->rank, .dtype = t->local.dtype,
+    exg_write_item item = {.fqn = fqn,
+                           .rank = t->rank,
+                           .dtype = t->local.dtype,
                            .layout = EXG_LAYOUT_STRIDED,
                            .memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS,
                            .requires_grad = t->history != NULL};

@@ -1,7 +1,7 @@
 /* dtensor.c - into DTensors: from local parts, from a whole. */
-#include "libexport/base/given.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 
 #include <inttypes.h>
@@ -45,8 +45,8 @@ static void sum_sizes(const exg_device_mesh *mesh, const exg_placement *placemen
             bool counts = true;
 
             for (uint32_t m = 0; m < mesh->ndim; m++) {
-                bool shards = exg_placement_is_shard(placements[m]) &&
-                              placements[m].dim == (int32_t)d;
+                bool shards =
+                    exg_placement_is_shard(placements[m]) && placements[m].dim == (int32_t)d;
 
                 counts = counts && (shards || exg_mesh_coordinate(mesh, r, m) == 0);
             }
@@ -65,12 +65,13 @@ static exg_status compare_statements(const exg_device_mesh *mesh, const exg_plac
 
     for (uint32_t r = 0; r < mesh->size; r++) {
         if (all[r].dtype != all[0].dtype || all[r].rank != all[0].rank ||
-            all[r].has_shape != all[0].has_shape ||
-            all[r].requires_grad != all[0].requires_grad ||
+            all[r].has_shape != all[0].has_shape || all[r].requires_grad != all[0].requires_grad ||
             memcmp(all[r].whole, all[0].whole, sizeof(all[0].whole)) != 0 ||
             memcmp(all[r].strides, all[0].strides, sizeof(all[0].strides)) != 0) {
-            return EXG_FAIL(err, USAGE, "DTN-013", "rank %u has another dtype, number of dims, "
-                            "shape, strides or requires_grad than rank 0", r);
+            return EXG_FAIL(err, USAGE, "DTN-013",
+                            "rank %u has another dtype, number of dims, "
+                            "shape, strides or requires_grad than rank 0",
+                            r);
         }
         exg_local_chunk(mesh, r, placements, sizes, rank, offsets, chunk);
         for (uint32_t d = 0; d < rank; d++) {
@@ -88,7 +89,8 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
                             const exg_tensor *local, const exg_from_local_options *options,
                             int64_t *sizes, exg_error *err)
 {
-    statement own = {.dtype = local->dtype, .rank = local->rank,
+    statement own = {.dtype = local->dtype,
+                     .rank = local->rank,
                      .has_shape = options->shape != NULL,
                      .requires_grad = options->requires_grad};
     statement *all = calloc(mesh->size, sizeof(*all));
@@ -148,9 +150,8 @@ static bool first_gives(const void *user, uint32_t giver, uint32_t taker)
     for (uint32_t m = 0; m < c->mesh->ndim; m++) {
         uint32_t from = exg_mesh_coordinate(c->mesh, giver, m);
 
-        if (from != (c->placements[m].kind == EXG_REPLICATE
-                         ? 0
-                         : exg_mesh_coordinate(c->mesh, taker, m))) {
+        if (from !=
+            (c->placements[m].kind == EXG_REPLICATE ? 0 : exg_mesh_coordinate(c->mesh, taker, m))) {
             return false;
         }
     }
@@ -236,8 +237,8 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
     (*t)->meta = options.meta;
     (*t)->local.data = options.meta ? NULL : (*t)->local.data;
     status = exg_dtensor_settle(*t, err);
-    status = status == EXG_OK ? exg_dtensor_set_requires_grad(*t, options.requires_grad, err)
-                              : status;
+    status =
+        status == EXG_OK ? exg_dtensor_set_requires_grad(*t, options.requires_grad, err) : status;
     if (status == EXG_OK && member && options.run_check && !options.meta && has_copies(*t)) {
         status = take_copies(*t, err);
     }
@@ -344,8 +345,8 @@ static exg_status take_parts(exg_dtensor *t, const exg_tensor *global, uint32_t 
     if (status != EXG_OK) {
         exg_communicator_abort(mesh->communicator, status);
     } else {
-        status = exg_dtensor_receive(t, global, there, held, wanted, source_gives, &source, false,
-                                     err);
+        status =
+            exg_dtensor_receive(t, global, there, held, wanted, source_gives, &source, false, err);
     }
     free(held);
     free(wanted);
@@ -366,11 +367,10 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
     if (source != EXG_NO_RANK && source >= mesh->size) {
         return EXG_FAIL(err, USAGE, "DTN-007", "rank %u of a mesh of %u", source, mesh->size);
     }
-    status = global->data == NULL && exg_tensor_numel(global) > 0
-                 ? exg_dtensor_make_meta(mesh, to, global->dtype, global->rank, global->sizes, t,
-                                         err)
-                 : exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t,
-                                          err);
+    status =
+        global->data == NULL && exg_tensor_numel(global) > 0
+            ? exg_dtensor_make_meta(mesh, to, global->dtype, global->rank, global->sizes, t, err)
+            : exg_dtensor_make_owned(mesh, to, global->dtype, global->rank, global->sizes, t, err);
     if (status != EXG_OK && source != EXG_NO_RANK && mesh->communicator != NULL) {
         exg_communicator_abort(mesh->communicator, status); /* the others would wait */
     }

@@ -33,8 +33,10 @@ static message message_of(const exchange *e, uint32_t sender, uint32_t receiver)
 {
     bool goes = e->sends(e->user, sender, receiver);
 
-    return (message){.e = e, .sender = sender, .receiver = receiver,
-                    .next_wanted = goes ? 0 : e->wanted[receiver].count};
+    return (message){.e = e,
+                     .sender = sender,
+                     .receiver = receiver,
+                     .next_wanted = goes ? 0 : e->wanted[receiver].count};
 }
 
 static bool next_part(message *p)
@@ -131,7 +133,7 @@ struct exg_transit {
     exg_device_mesh *mesh;
     bool is_held, is_settled; /* by a DTensor; by all that read what was sent */
     exg_tensor to;
-    exg_host_copy there;            /* of a device that `to` is of */
+    exg_host_copy there;         /* of a device that `to` is of */
     exg_segment *send, *receive; /* by rank */
     uint8_t *packed;             /* what goes and what comes */
     scatter_target *targets;
@@ -298,10 +300,9 @@ static bool find_strips(const exchange *e, uint32_t sender, uint32_t receiver, e
 
     *from = *to = (exg_strip){0};
     if (next_part(&p)) {
-        is_one = exg_box_strip(&p.part, p.held->origin, e->held[sender].sizes, e->rank, dtype,
-                               from) &&
-                 exg_box_strip(&p.part, p.wanted->origin, e->wanted[receiver].sizes, e->rank, dtype,
-                               to);
+        is_one =
+            exg_box_strip(&p.part, p.held->origin, e->held[sender].sizes, e->rank, dtype, from) &&
+            exg_box_strip(&p.part, p.wanted->origin, e->wanted[receiver].sizes, e->rank, dtype, to);
     }
     return is_one && !next_part(&p);
 }
@@ -364,10 +365,10 @@ static exg_status exchange_there(const exchange *e, const exg_mesh_line *line,
     if (status == EXG_OK && sends_any(e)) {
         status = exg_mesh_row_major(e->mesh, e->from, true, &from, &from_block, err);
     }
-    status = status == EXG_OK ? exg_mesh_line_run(e->mesh, line, &what, sent, received, err)
-                              : status;
-    status = status == EXG_OK && to_block != NULL ? exg_mesh_copy(e->mesh, &to, e->to, err)
-                                                  : status;
+    status =
+        status == EXG_OK ? exg_mesh_line_run(e->mesh, line, &what, sent, received, err) : status;
+    status =
+        status == EXG_OK && to_block != NULL ? exg_mesh_copy(e->mesh, &to, e->to, err) : status;
     exg_block_release(from_block);
     exg_block_release(to_block);
     return status;
@@ -425,8 +426,11 @@ exg_status exg_dtensor_receive(exg_dtensor *t, const exg_tensor *from, bool ther
                                const exg_region *held, const exg_region *wanted,
                                exg_sends_fn *sends, const void *user, bool async, exg_error *err)
 {
-    exchange e = {t->mesh, exg_device_mesh_rank(t->mesh), t->rank, exg_dtype_bytes(t->local.dtype),
-                 from, &t->local, held, wanted, sends, user};
+    exchange e = {t->mesh, exg_device_mesh_rank(t->mesh),
+                  t->rank, exg_dtype_bytes(t->local.dtype),
+                  from,    &t->local,
+                  held,    wanted,
+                  sends,   user};
     exg_status status = there ? exchange_on_device(&e, async, err) : EXG_UNSUPPORTED;
 
     if (status == EXG_UNSUPPORTED) {

@@ -1,8 +1,8 @@
 /* factory.c - DTensors made where they lie: constants, ranges, random numbers. */
-#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/random.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 
 #include <math.h>
@@ -39,7 +39,8 @@ static exg_status check_agreement(exg_device_mesh *mesh, const exg_dtensor_like 
         if (memcmp(&all[r], &all[0], sizeof(own)) != 0) {
             status = EXG_FAIL(err, USAGE, "DTN-013",
                               "rank %u asks for another dtype, other sizes or random numbers than "
-                              "rank 0", r);
+                              "rank 0",
+                              r);
         }
     }
     free(all);
@@ -207,9 +208,9 @@ static void store_at(exg_dtype dtype, uint8_t *at, value_fn *value, const void *
                      uint64_t place)
 {
     if (exg_dtype_is_complex(dtype)) {
-        exg_ignore(exg_scalar_store(dtype, at,
-                               exg_scalar_complex(value(user, 2 * place),
-                                                  value(user, 2 * place + 1)), NULL));
+        exg_ignore(exg_scalar_store(
+            dtype, at, exg_scalar_complex(value(user, 2 * place), value(user, 2 * place + 1)),
+            NULL));
     } else {
         exg_element_store(dtype, at, value(user, place));
     }
@@ -364,7 +365,8 @@ static exg_status make_random(exg_device_mesh *mesh, const exg_dtensor_like *giv
     EXG_TRY(make_filled(mesh, &like, rng,
                         !is_normal   ? uniform
                         : is_complex ? half_normal
-                                     : normal, &d, t, err));
+                                     : normal,
+                        &d, t, err));
     drawn = is_complex ? 2 : 1;
     for (uint32_t k = 0; k < (*t)->rank; k++) {
         drawn *= (uint64_t)(*t)->sizes[k];

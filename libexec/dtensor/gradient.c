@@ -1,6 +1,6 @@
 /* gradient.c - what the borders of a DTensor give back to a gradient: docs/dtensor.md 3.6. */
-#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/given.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -24,18 +24,19 @@ exg_status exg_gradient_fits(const exg_dtensor *t, const exg_placement *to, cons
     for (uint32_t d = 0; rank == t->rank && d < rank; d++) {
         if (sizes[d] != chunk[d]) {
             return EXG_FAIL(err, USAGE, "DTN-015",
-                            "a gradient of %" PRId64 " in dim %u, where its placements leave %"
-                            PRId64, sizes[d], d, chunk[d]);
+                            "a gradient of %" PRId64
+                            " in dim %u, where its placements leave %" PRId64,
+                            sizes[d], d, chunk[d]);
         }
     }
-    return rank == t->rank ? EXG_OK
-                           : EXG_FAIL(err, USAGE, "DTN-015", "a gradient of %u dims, not %u", rank,
-                                      t->rank);
+    return rank == t->rank
+               ? EXG_OK
+               : EXG_FAIL(err, USAGE, "DTN-015", "a gradient of %u dims, not %u", rank, t->rank);
 }
 
 exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradient,
-                                 const exg_placement *placements, uint32_t count,
-                                 exg_dtensor **out, exg_error *err)
+                                 const exg_placement *placements, uint32_t count, exg_dtensor **out,
+                                 exg_error *err)
 {
     EXG_GIVEN(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];

@@ -1,7 +1,7 @@
 /* history.c - the life of histories, and what a DTensor says of its own. */
-#include "libexport/base/given.h"
 #include "libexec/dtensor/history.h"
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,8 +105,7 @@ exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg
 
     if (requires_grad && !exg_dtype_is_float(t->local.dtype) &&
         !exg_dtype_is_complex(t->local.dtype)) {
-        return EXG_FAIL(err, USAGE, "DTN-016", "a gradient of %s",
-                        exg_dtype_name(t->local.dtype));
+        return EXG_FAIL(err, USAGE, "DTN-016", "a gradient of %s", exg_dtype_name(t->local.dtype));
     }
     if (requires_grad == (t->history != NULL)) {
         return EXG_OK;

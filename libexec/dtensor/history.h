@@ -23,7 +23,7 @@ struct exg_history {
     exg_dtensor **pending; /* gradients of the outputs, on the way back; else NULL */
     exg_dtensor *gradient; /* of a leaf */
     exg_placement placements[EXG_MESH_DIMS_MAX]; /* as a leaf's gradient lies */
-    exg_history *next; /* of those to be freed */
+    exg_history *next;                           /* of those to be freed */
 };
 
 /* A step of edges without ends and no use but the caller's; NULL: out of memory. */

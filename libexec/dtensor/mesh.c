@@ -1,7 +1,7 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
-#include "libexport/base/given.h"
 #include "libexec/comm/grid.h"
 #include "libexec/dtensor/line.h"
+#include "libexport/base/given.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +140,7 @@ exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **
     return status;
 }
 
-exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh,
-                               exg_error *err)
+exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh, exg_error *err)
 {
     EXG_GIVEN(err, shape, mesh);
     exg_communicator *world;
@@ -279,8 +278,8 @@ static void ranks_along(const exg_device_mesh *mesh, const uint32_t *dims, uint3
             for (uint32_t k = 0; k < dim_count; k++) {
                 along = along || dims[k] == d;
             }
-            same = same && (along || exg_mesh_coordinate(mesh, r, d) ==
-                                         exg_mesh_coordinate(mesh, rank, d));
+            same = same &&
+                   (along || exg_mesh_coordinate(mesh, r, d) == exg_mesh_coordinate(mesh, rank, d));
         }
         if (same) {
             slice->ranks[found++] = mesh->ranks[r];
@@ -414,8 +413,7 @@ exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
     return split(mesh, color, size < mesh->size, part, selected, err);
 }
 
-exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self,
-                                exg_error *err)
+exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self, exg_error *err)
 {
     EXG_GIVEN(err, mesh, self);
     exg_mesh_shape alone = {.ndim = 1, .sizes = {1}};

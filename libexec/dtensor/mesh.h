@@ -14,7 +14,7 @@ struct exg_device_mesh {
     exg_communicator *around;       /* of all ranks that have this mesh, some of which are no
                                        members; NULL: all are */
     const char *device_type;        /* of exg_device_kind() */
-    exg_shared_device *held;          /* NULL: the host, or this rank is no member */
+    exg_shared_device *held;        /* NULL: the host, or this rank is no member */
     exg_accelerator *device;        /* which is open there; NULL alike */
     exg_mesh_line *lines;           /* that were asked for */
     uint32_t ndim;

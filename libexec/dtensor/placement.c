@@ -6,9 +6,9 @@
 #include <string.h>
 
 static const char *const op_names[EXG_REDUCE_OP_COUNT] = {
-    [EXG_REDUCE_SUM] = "sum",   [EXG_REDUCE_AVG] = "avg",         [EXG_REDUCE_MAX] = "max",
-    [EXG_REDUCE_MIN] = "min",   [EXG_REDUCE_PRODUCT] = "product", [EXG_REDUCE_BAND] = "band",
-    [EXG_REDUCE_BOR] = "bor",   [EXG_REDUCE_BXOR] = "bxor",
+    [EXG_REDUCE_SUM] = "sum", [EXG_REDUCE_AVG] = "avg",         [EXG_REDUCE_MAX] = "max",
+    [EXG_REDUCE_MIN] = "min", [EXG_REDUCE_PRODUCT] = "product", [EXG_REDUCE_BAND] = "band",
+    [EXG_REDUCE_BOR] = "bor", [EXG_REDUCE_BXOR] = "bxor",
 };
 
 const char *exg_reduce_op_name(exg_reduce_op op)

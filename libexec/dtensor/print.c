@@ -1,13 +1,13 @@
 /* print.c - a DTensor as text. */
-#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/given.h"
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #define ALL_MAX 1000 /* elements that are printed one and all */
-#define EDGE 3       /* at both ends of a dim, where they are more */
+#define EDGE    3    /* at both ends of a dim, where they are more */
 
 static void print_real(exg_text *text, exg_dtype dtype, const void *at)
 {

@@ -6,10 +6,10 @@
  * each rank receives what it lacks and no more; an all-reduce is two. A rank that has
  * replicas to choose from takes the one at its own coordinates.
  */
-#include "libexport/base/given.h"
 #include "libexec/comm/reduce.h"
 #include "libexec/dtensor/line.h"
 #include "libexec/dtensor/spec.h"
+#include "libexport/base/given.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct passage {
     exg_region *held; /* by rank of the mesh */
     exg_tensor data;
     bool there;                      /* it lies on the device, on all ranks */
-    exg_host_copy copy;               /* of the part, when it does not any more */
+    exg_host_copy copy;              /* of the part, when it does not any more */
     void *owned;                     /* of `data`, or NULL */
     exg_block *block;                /* the same on the device */
     bool reduced[EXG_MESH_DIMS_MAX]; /* mesh dims that were Partial */
@@ -127,8 +127,7 @@ static exg_status reduce_shares(const passage *p, reduction *r, exg_error *err)
         }
     }
     EXG_TRY(exg_exchange(mesh->communicator, r->send, r->receive, err));
-    exg_reduce_parts(p->data.dtype, r->op, parts, r->n, exg_box_numel(&own, p->t->rank),
-                     r->result);
+    exg_reduce_parts(p->data.dtype, r->op, parts, r->n, exg_box_numel(&own, p->t->rank), r->result);
     return EXG_OK;
 }
 
@@ -142,8 +141,8 @@ static exg_status reduce_here(passage *p, reduction *r, const exg_box *own, exg_
 
     r->send = calloc(2 * (size_t)mesh->size, sizeof(*r->send));
     r->receive = r->send == NULL ? NULL : r->send + mesh->size;
-    r->packed = malloc((size_t)(r->n * item + (uint64_t)exg_tensor_numel(&p->data) * item +
-                                r->n * own_bytes));
+    r->packed = malloc(
+        (size_t)(r->n * item + (uint64_t)exg_tensor_numel(&p->data) * item + r->n * own_bytes));
     r->result = malloc((size_t)own_bytes + 1);
     status = r->send == NULL || r->packed == NULL || r->result == NULL
                  ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
@@ -295,8 +294,8 @@ static exg_status pass(passage *p, exg_dtensor *out, bool async, exg_error *err)
     if (status != EXG_OK) { /* the others would wait */
         exg_communicator_abort(t->mesh->communicator, status);
     } else {
-        status = exg_dtensor_receive(out, &p->data, p->there, p->held, wanted, gives, p, async,
-                                     err);
+        status =
+            exg_dtensor_receive(out, &p->data, p->there, p->held, wanted, gives, p, async, err);
     }
     exg_host_copy_close(&p->copy);
     exg_block_release(p->block);

@@ -43,9 +43,8 @@ static int64_t place_in(const stride *s, int64_t at, int64_t *run)
     return group * s->length + (at < in_groups ? s->start : s->last_start) + within;
 }
 
-int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank,
-                        const exg_placement *placements, int64_t length, uint32_t dim, int64_t at,
-                        int64_t *run)
+int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
+                        int64_t length, uint32_t dim, int64_t at, int64_t *run)
 {
     stride cuts[EXG_MESH_DIMS_MAX];
     uint32_t count = 0;
@@ -141,12 +140,11 @@ exg_region *exg_regions_create(const exg_device_mesh *mesh, const exg_placement 
         l.holder = r;
         own = pieces_of(&l, &regions[r]);
         regions[r].count = (uint32_t)own;
-        count = own > UINT32_MAX || count > SIZE_MAX / 4 / sizeof(*piece) ? SIZE_MAX / 2
-                                                                          : count + own;
+        count =
+            own > UINT32_MAX || count > SIZE_MAX / 4 / sizeof(*piece) ? SIZE_MAX / 2 : count + own;
     }
-    all = count > SIZE_MAX / 4 / sizeof(*piece)
-              ? NULL
-              : realloc(regions, head + count * sizeof(*piece));
+    all = count > SIZE_MAX / 4 / sizeof(*piece) ? NULL
+                                                : realloc(regions, head + count * sizeof(*piece));
     if (regions == NULL || all == NULL) {
         free(regions);
         return NULL;

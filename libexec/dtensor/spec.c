@@ -1,9 +1,9 @@
 /* spec.c - placements that fit, the part of a rank, DTensor objects. */
-#include "libexport/base/given.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
+#include "libexport/base/given.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -113,8 +113,8 @@ struct exg_block {
     uint32_t uses; /* by one rank's thread */
     uint32_t version;
     exg_shared_device *held; /* NULL: the host, whose bytes follow */
-    void *there;           /* on the device */
-    uint64_t bytes;        /* of its memory */
+    void *there;             /* on the device */
+    uint64_t bytes;          /* of its memory */
 };
 
 static exg_status take_there(exg_block *block, exg_shared_device *held, uint64_t bytes,
@@ -284,8 +284,7 @@ exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
     uint64_t bytes;
     exg_status status;
 
-    if (device == NULL || t->meta || t->local.data == NULL ||
-        table->holds(device, t->local.data)) {
+    if (device == NULL || t->meta || t->local.data == NULL || table->holds(device, t->local.data)) {
         return EXG_OK;
     }
     span = exg_tensor_span(&t->local);
@@ -311,7 +310,7 @@ exg_status exg_dtensor_host_copy(const exg_dtensor *t, bool reads, exg_host_copy
 }
 
 exg_status exg_mesh_host_copy(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
-                           exg_host_copy *m, exg_error *err)
+                              exg_host_copy *m, exg_error *err)
 {
     exg_accelerator *device = mesh->device;
     bool there = device != NULL && device->table->holds(device, t->data);
@@ -325,8 +324,7 @@ exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, co
     uint64_t bytes = (uint64_t)exg_tensor_numel(to) * exg_dtype_bytes(to->dtype);
     exg_tensor in = *from;
     exg_tensor out = *to;
-    exg_kernel_call call = {
-        .inputs = &in, .outputs = &out, .input_count = 1, .output_count = 1};
+    exg_kernel_call call = {.inputs = &in, .outputs = &out, .input_count = 1, .output_count = 1};
 
     if (bytes == 0) {
         return EXG_OK;

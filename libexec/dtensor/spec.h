@@ -19,7 +19,7 @@ exg_block *exg_block_share(exg_block *block); /* one use more; NULL gives NULL *
 void exg_block_release(exg_block *block);     /* one use less; NULL is allowed */
 void *exg_block_data(exg_block *block);       /* aligned to 64 bytes; an address of the device */
 uint64_t exg_block_bytes(const exg_block *block);
-void exg_block_touch(exg_block *block);       /* it was written again; NULL is allowed */
+void exg_block_touch(exg_block *block);             /* it was written again; NULL is allowed */
 uint32_t exg_block_version(const exg_block *block); /* how often; 0 of NULL */
 
 /* What of a local part is on its way. */
@@ -77,9 +77,8 @@ int64_t exg_shard_size(exg_placement p, int64_t length, uint32_t n, uint32_t pla
 
 /* Where element `at` of the mesh rank's part lies along `dim` of the whole, `length` long; from
  * there on *run elements lie side by side. */
-int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank,
-                        const exg_placement *placements, int64_t length, uint32_t dim, int64_t at,
-                        int64_t *run);
+int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
+                        int64_t length, uint32_t dim, int64_t at, int64_t *run);
 
 /* Copies the elements of `part`, which is in both, between tensors that begin at
  * `from_origin` and `to_origin`. */
@@ -116,7 +115,7 @@ exg_status exg_dtensor_host_copy(const exg_dtensor *t, bool reads, exg_host_copy
 
 /* A plain tensor in either's memory, the same. */
 exg_status exg_mesh_host_copy(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
-                           exg_host_copy *m, exg_error *err);
+                              exg_host_copy *m, exg_error *err);
 
 /* The elements of the one's part to the other's, of the same sizes and mesh. */
 exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to, exg_error *err);

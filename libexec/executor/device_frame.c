@@ -14,13 +14,13 @@ struct exg_device_frame {
     exg_host_fallback_base *base;
     const void *context;
     void *arena, *workspace;
-    void **inputs;              /* by graph input: room for a user's tensor */
-    uint8_t **given;            /* by graph input: the caller's */
-    void **taken;               /* by graph output, the host's */
-    void *staging;              /* the host's, for the steps it computes: operands, */
-    void *workspace_here;       /* and their workspace */
+    void **inputs;        /* by graph input: room for a user's tensor */
+    uint8_t **given;      /* by graph input: the caller's */
+    void **taken;         /* by graph output, the host's */
+    void *staging;        /* the host's, for the steps it computes: operands, */
+    void *workspace_here; /* and their workspace */
     uint64_t staging_bytes;
-    bool stages; /* is there such a step? */
+    bool stages;                /* is there such a step? */
     exg_fault_note *notes;      /* by step */
     exg_fault_note *notes_here; /* as they were when a run ended */
     exg_random_source *random;
@@ -176,8 +176,7 @@ static bool records(const exg_step *step)
     if ((step->kernel->flags & EXG_KERNEL_EXCHANGES) == 0) {
         return true;
     }
-    return exg_collective_of(step->kernel, &step->call, &what, &mesh_dim) !=
-               EXG_COLLECTIVE_NONE &&
+    return exg_collective_of(step->kernel, &step->call, &what, &mesh_dim) != EXG_COLLECTIVE_NONE &&
            step->call.grid->lines[mesh_dim] != NULL && step->call.grid->lines[mesh_dim]->records;
 }
 
@@ -237,7 +236,7 @@ uint8_t *exg_device_frame_input(const exg_device_frame *frame, uint32_t input)
 }
 
 void exg_device_frame_bind(exg_device_frame *frame, uint32_t s, exg_fault_note *fault,
-                   const exg_random_source *random)
+                           const exg_random_source *random)
 {
     exg_step *step = &frame->plan->steps[s];
 
@@ -335,7 +334,7 @@ exg_status exg_device_frame_replay(exg_device_frame *frame, exg_error *err)
     }
     frame->has_run = true;
     return frame->graph == NULL ? ask_for_steps(frame, err)
-                               : table->replay(frame->device, frame->graph, err);
+                                : table->replay(frame->device, frame->graph, err);
 }
 
 /* None is left for the next run. */
@@ -377,8 +376,7 @@ exg_status exg_device_frame_end(exg_device_frame *frame, uint32_t *step, exg_fau
         if (frame->taken[o] != NULL) {
             EXG_TRY(table->copy_out(frame->device, frame->taken[o],
                                     frame->base(frame->context, from->buffer) +
-                                        from->offset *
-                                            (int64_t)exg_dtype_bytes(from->window.dtype),
+                                        from->offset * (int64_t)exg_dtype_bytes(from->window.dtype),
                                     result_bytes(&plan->outputs[o]), err));
         }
     }

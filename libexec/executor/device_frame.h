@@ -11,8 +11,8 @@
 #ifndef EXG_LIBEXEC_EXECUTOR_DEVICE_FRAME_H
 #define EXG_LIBEXEC_EXECUTOR_DEVICE_FRAME_H
 
-#include "libexec/executor/scratch.h"
 #include "libexec/executor/host_fallback.h"
+#include "libexec/executor/scratch.h"
 #include "libexec/kernels/random.h"
 
 typedef struct exg_device_frame exg_device_frame;
@@ -34,7 +34,7 @@ uint8_t *exg_device_frame_input(const exg_device_frame *frame,
 /* What step `s` works with but its operands on the device; those too where the host computes
  * it, whose faults go to `fault`. */
 void exg_device_frame_bind(exg_device_frame *frame, uint32_t s, exg_fault_note *fault,
-                   const exg_random_source *random);
+                           const exg_random_source *random);
 
 void exg_device_frame_give(exg_device_frame *frame, uint32_t input, void *data);
 void *exg_device_frame_taken(const exg_device_frame *frame,

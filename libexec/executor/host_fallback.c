@@ -80,8 +80,8 @@ static int64_t lay_out(exg_step *step, uint8_t *memory, bool binds)
             int64_t first = location->offset * (int64_t)exg_dtype_bytes(operand->dtype);
 
             if (location->buffer == buffer) { /* one without elements lies anywhere */
-                operand->data = memory + at +
-                                (exg_tensor_numel(operand) == 0 ? 0 : first - part.low);
+                operand->data =
+                    memory + at + (exg_tensor_numel(operand) == 0 ? 0 : first - part.low);
             }
         }
         at += round_up(part.high - part.low);
@@ -164,7 +164,7 @@ static const uint8_t *window_of(const exg_step *step, uint32_t input, uint8_t *m
 }
 
 exg_status exg_host_fallback_run(exg_accelerator *device, const exg_step *step, uint8_t *memory,
-                           exg_host_fallback_base *base, const void *context, exg_error *err)
+                                 exg_host_fallback_base *base, const void *context, exg_error *err)
 {
     EXG_TRY(copy_parts(device, step, memory, false, base, context, err));
     for (uint32_t i = 0; i < exg_step_operands(step); i++) {

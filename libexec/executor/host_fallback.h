@@ -19,6 +19,6 @@ typedef uint8_t *exg_host_fallback_base(const void *context, uint32_t buffer);
 /* Brings the operands over, runs the kernel and brings the results back; `memory` as it was
  * bound. */
 exg_status exg_host_fallback_run(exg_accelerator *device, const exg_step *step, uint8_t *memory,
-                           exg_host_fallback_base *base, const void *context, exg_error *err);
+                                 exg_host_fallback_base *base, const void *context, exg_error *err);
 
 #endif

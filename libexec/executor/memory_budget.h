@@ -14,8 +14,8 @@
 
 struct exg_accelerator;
 
-#define EXG_MEMORY_BUDGET_FIX \
-    "raise the limit (--memory-limit), give smaller inputs, or spread it over ranks (--mesh N " \
+#define EXG_MEMORY_BUDGET_FIX                                                                      \
+    "raise the limit (--memory-limit), give smaller inputs, or spread it over ranks (--mesh N "    \
     "--place fsdp)"
 
 typedef struct exg_memory_budget {

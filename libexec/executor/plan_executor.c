@@ -1,12 +1,12 @@
 /* plan_executor.c - binds operands to memory once, then runs steps. */
+#include "libexec/executor/plan_executor.h"
 #include "libexec/comm/collectives.h"
-#include "libexec/kernels/kernels.h"
 #include "libexec/executor/device_frame.h"
 #include "libexec/executor/weight_bindings.h"
-#include "libexec/executor/plan_executor.h"
+#include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/stop.h"
 #include "libexport/base/clock.h"
+#include "libexport/base/stop.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,24 +36,24 @@ struct exg_plan_executor {
     const exg_grid *grid;
     exg_accelerator *device; /* NULL: the host */
     exg_pool *pool;
-    exg_pool *alone;      /* what steps take that do not take the pool */
-    const exg_stop *stop; /* NULL: nobody's */
-    exg_device_frame *frame;     /* on a device: what the plan has there */
+    exg_pool *alone;         /* what steps take that do not take the pool */
+    const exg_stop *stop;    /* NULL: nobody's */
+    exg_device_frame *frame; /* on a device: what the plan has there */
     uint32_t index, level;
     bool is_settled;    /* the scratch was asked, */
     uint64_t moves;     /* when it had moved so often */
     uint8_t *arena;     /* of the scratch */
     uint8_t *workspace; /* likewise */
-    uint8_t **inputs; /* first byte behind each graph input */
-    uint8_t **outputs; /* of each graph output's memory, where that is the caller's */
-    bool is_filled;   /* the steps that run once have run */
+    uint8_t **inputs;   /* first byte behind each graph input */
+    uint8_t **outputs;  /* of each graph output's memory, where that is the caller's */
+    bool is_filled;     /* the steps that run once have run */
     patch *patches;
     uint32_t patch_count;
-    bool moved; /* an input's data changed since the operands were bound */
-    step_time *times; /* by step; NULL: not measured */
+    bool moved;           /* an input's data changed since the operands were bound */
+    step_time *times;     /* by step; NULL: not measured */
     exg_fault_note fault; /* what steps raise */
     noted once, now;      /* the first one of the steps that run once, and of a run */
-    _Atomic uint32_t at; /* the step being run */
+    _Atomic uint32_t at;  /* the step being run */
     exg_random_source random;
 };
 
@@ -92,15 +92,15 @@ static void *data_at(const exg_plan_executor *executor, const exg_location *loca
 {
     uint8_t *base = base_of(executor, location->buffer);
 
-    return base == NULL ? NULL
-                        : base + location->offset *
-                                     (int64_t)exg_dtype_bytes(location->window.dtype);
+    return base == NULL
+               ? NULL
+               : base + location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
 }
 
 void *exg_plan_executor_output(const exg_plan_executor *executor, uint32_t index)
 {
     return executor->frame != NULL ? exg_device_frame_taken(executor->frame, index)
-                              : data_at(executor, &executor->plan->outputs[index].location);
+                                   : data_at(executor, &executor->plan->outputs[index].location);
 }
 
 void *exg_plan_executor_output_address(const exg_plan_executor *executor, uint32_t index)
@@ -168,7 +168,7 @@ static exg_status create_patches(exg_plan_executor *executor, exg_error *err)
 
         if (!step->on_host) { /* its operands are copied */
             executor->patch_count += count_moving(executor, step->inputs, exg_step_operands(step)) +
-                                 count_moving(executor, step->outputs, step->call.output_count);
+                                     count_moving(executor, step->outputs, step->call.output_count);
         }
     }
     executor->patches = EXG_NEW_ARRAY(executor->plan->arena, patch, executor->patch_count);
@@ -218,19 +218,18 @@ static exg_status tell_need(const exg_plan *plan, exg_status status, exg_error *
 {
     const exg_plan_summary *s = &plan->summary;
 
-    (void)exg_error_fix(err, status, "spread it over more ranks (--mesh N --place fsdp), or give "
-                                     "it smaller inputs");
+    (void)exg_error_fix(err, status,
+                        "spread it over more ranks (--mesh N --place fsdp), or give "
+                        "it smaller inputs");
     return exg_error_within(err, status,
                             "a plan of %" PRIu64 " bytes of values, %" PRIu64
-                            " of workspace, %" PRIu64 " of weights and %" PRIu64
-                            " made from them",
-                            s->arena_bytes, s->workspace_bytes, s->weight_bytes,
-                            s->constant_bytes);
+                            " of workspace, %" PRIu64 " of weights and %" PRIu64 " made from them",
+                            s->arena_bytes, s->workspace_bytes, s->weight_bytes, s->constant_bytes);
 }
 
 exg_status exg_plan_executor_create(exg_plan *plan, exg_weight_store *store, exg_pool *pool,
-                           const exg_grid *grid, exg_accelerator *device, uint32_t index,
-                           uint32_t level, exg_plan_executor **executor, exg_error *err)
+                                    const exg_grid *grid, exg_accelerator *device, uint32_t index,
+                                    uint32_t level, exg_plan_executor **executor, exg_error *err)
 {
     exg_plan_executor *r = calloc(1, sizeof(*r));
     exg_status status;
@@ -280,9 +279,8 @@ static exg_status take_turn(exg_plan_executor *r, exg_error *err)
         }
         return EXG_OK;
     }
-    EXG_TRY(exg_scratch_block(scratch,
-                              (exg_scratch_key){EXG_SCRATCH_VALUES, r->level, r->index, 0}, NULL,
-                              s->arena_bytes, &arena, err));
+    EXG_TRY(exg_scratch_block(scratch, (exg_scratch_key){EXG_SCRATCH_VALUES, r->level, r->index, 0},
+                              NULL, s->arena_bytes, &arena, err));
     EXG_TRY(exg_scratch_block(scratch, (exg_scratch_key){EXG_SCRATCH_WORKSPACE, 0, r->index, 0},
                               NULL, s->workspace_bytes, &workspace, err));
     r->arena = arena;
@@ -417,11 +415,10 @@ static exg_status tell_fault(const exg_plan_executor *executor, const noted *fir
     const char *what = what_is_wrong(step, first->fault);
     exg_status status;
 
-    status = first->size < 0
-                 ? EXG_FAIL(err, MALFORMED, "RUN-001", "%s: %s", step->target, what)
-                 : EXG_FAIL(err, MALFORMED, "RUN-001",
-                            "%s: index %" PRId64 " is outside a dimension of %" PRId64,
-                            step->target, first->index, first->size);
+    status = first->size < 0 ? EXG_FAIL(err, MALFORMED, "RUN-001", "%s: %s", step->target, what)
+                             : EXG_FAIL(err, MALFORMED, "RUN-001",
+                                        "%s: index %" PRId64 " is outside a dimension of %" PRId64,
+                                        step->target, first->index, first->size);
     if (step->source[0] != '\0') {
         (void)exg_error_fix(err, status, "it comes from %s", step->source);
     }
@@ -600,8 +597,8 @@ static void rebind_moved(exg_plan_executor *executor)
     for (uint32_t i = 0; executor->moved && i < executor->patch_count; i++) {
         uint8_t *base = *executor->patches[i].base;
 
-        executor->patches[i].operand->data = base == NULL ? NULL
-                                                      : base + executor->patches[i].byte_offset;
+        executor->patches[i].operand->data =
+            base == NULL ? NULL : base + executor->patches[i].byte_offset;
     }
     executor->moved = false;
 }
@@ -650,9 +647,9 @@ static exg_status run_watched(exg_plan_executor *executor, exg_error *err)
     exg_status status;
 
     exg_pool_watch(pool, executor->stop);
-    status = executor->frame != NULL    ? run_on_device(executor, err)
+    status = executor->frame != NULL   ? run_on_device(executor, err)
              : executor->times != NULL ? run_measured(executor, err)
-                                   : run_steps(executor, err);
+                                       : run_steps(executor, err);
     exg_pool_watch(pool, NULL);
     return status == EXG_OK ? exg_stop_check(executor->stop, err) : status;
 }

@@ -27,8 +27,8 @@ exg_status exg_plan_executor_profile(exg_plan_executor *executor, exg_error *err
 void exg_plan_executor_destroy(exg_plan_executor *executor); /* NULL is allowed */
 
 const exg_plan *exg_plan_executor_plan(const exg_plan_executor *executor);
-uint64_t
-exg_plan_executor_own_bytes(const exg_plan_executor *executor); /* that no other plan shares */
+uint64_t exg_plan_executor_own_bytes(
+    const exg_plan_executor *executor); /* that no other plan shares */
 
 /* Data of graph input `index`, a user input, the host's; before exg_plan_executor_run. */
 void exg_plan_executor_set_input(exg_plan_executor *executor, uint32_t index, void *data);

@@ -111,8 +111,8 @@ exg_status exg_scratch_block(exg_scratch *scratch, exg_scratch_key key, exg_acce
         return EXG_OUT_OF_MEMORY(err);
     }
     before = b->bytes;
-    if (b->data != NULL && (bytes > before ||
-                            (bytes < before && (exact || is_tight(scratch->budget, 0))))) {
+    if (b->data != NULL &&
+        (bytes > before || (bytes < before && (exact || is_tight(scratch->budget, 0))))) {
         release(scratch, device, b);
     }
     if (b->data == NULL) {

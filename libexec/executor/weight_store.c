@@ -1,7 +1,7 @@
 /* weight_store.c - bytes of weights, where they are mapped or read once; bytes of state,
  * which the program writes. */
-#include "libexec/device/device.h"
 #include "libexec/executor/weight_store.h"
+#include "libexec/device/device.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/pipeline.h"
 #include "libexport/weights/storage.h"
@@ -26,7 +26,7 @@ typedef struct state {
 } state;
 
 typedef struct made_block {
-    exg_folded_constant folded; /* first: what others know it by */
+    exg_folded_constant folded;         /* first: what others know it by */
     struct made_block *next, *previous; /* of all */
     struct made_block *chain;           /* of keys that fall together */
     uint64_t key;
@@ -58,17 +58,17 @@ struct exg_weight_store {
     kept *storages;
     uint32_t share, shares; /* of the storages whose checksums are compared here; 0: of none */
     uint32_t compared;      /* storages up to here were, or are looked at one by one */
-    state **states; /* by weight */
-    state **shown;  /* those of rank 0, as they were asked for */
+    state **states;         /* by weight */
+    state **shown;          /* those of rank 0, as they were asked for */
     uint32_t shown_count, shown_capacity;
     made_block *folded;
-    made_block **chains; /* by key, of those with one */
+    made_block **chains;           /* by key, of those with one */
     uint32_t chained, chain_count; /* a power of two, or 0 */
-    resident **residents; /* by storage */
+    resident **residents;          /* by storage */
 };
 
 exg_status exg_weight_store_create(exg_weights *weights, exg_pool *pool, exg_weight_store **store,
-                             exg_error *err)
+                                   exg_error *err)
 {
     exg_weight_store *m = calloc(1, sizeof(*m));
 
@@ -247,7 +247,7 @@ static const exg_weight *find_weight(const exg_weight_store *store, const exg_pl
 }
 
 exg_status exg_weight_store_check(const exg_weight_store *store, const exg_plan_input *input,
-                            exg_range range, exg_error *err)
+                                  exg_range range, exg_error *err)
 {
     const exg_weight *weight = find_weight(store, input);
     const exg_storage *storage;
@@ -299,11 +299,9 @@ static void compare_ahead(exg_weight_store *store, uint32_t storage)
 static exg_status compare(exg_weight_store *store, const exg_plan_input *input, uint32_t storage,
                           exg_range range, exg_error *err)
 {
-    bool is_whole =
-        range.first == 0 && range.end == store->weights->storages[storage].length;
+    bool is_whole = range.first == 0 && range.end == store->weights->storages[storage].length;
 
-    if (store->shares == 0 ||
-        (!is_whole && store->storages[storage].share != store->share)) {
+    if (store->shares == 0 || (!is_whole && store->storages[storage].share != store->share)) {
         return EXG_OK;
     }
     if (store->pool != NULL) {
@@ -342,9 +340,9 @@ static exg_status read_frame(void *context, const exg_pipeline_block *block, exg
     exg_range frame = frame_of(r, block->index);
     uint8_t *here = r->store->storages[r->index].data + frame.first;
 
-    EXG_TRY(exg_storage_read_with(r->store->weights, r->index, frame.first,
-                                  frame.end - frame.first, here,
-                                  r->readers == NULL ? NULL : r->readers[block->worker], err));
+    EXG_TRY(exg_storage_read_with(r->store->weights, r->index, frame.first, frame.end - frame.first,
+                                  here, r->readers == NULL ? NULL : r->readers[block->worker],
+                                  err));
     if (storage->byte_order != exg_host_byte_order()) {
         uint64_t item = exg_dtype_bytes(r->dtype);
 
@@ -363,8 +361,7 @@ static exg_status send_frame(void *context, const exg_pipeline_block *block, exg
                ? EXG_OK
                : r->to->device->table->copy_in(
                      r->to->device, (uint8_t *)r->to->data + (frame.first - r->part.first),
-                     r->store->storages[r->index].data + frame.first, frame.end - frame.first,
-                     err);
+                     r->store->storages[r->index].data + frame.first, frame.end - frame.first, err);
 }
 
 /* `to` (NULL: none) is room on a device for the part, which is asked to go there. */
@@ -382,8 +379,8 @@ static exg_status read_part(exg_weight_store *store, uint32_t index, exg_range p
     if (store->weights->storages[index].kind == EXG_STORAGE_FRAMES) {
         EXG_TRY(exg_frame_readers_create(workers, &r.readers, err));
     }
-    status = exg_pipeline_run(frames == 1 ? NULL : store->pool, frames, read_frame, send_frame, &r,
-                              err);
+    status =
+        exg_pipeline_run(frames == 1 ? NULL : store->pool, frames, read_frame, send_frame, &r, err);
     exg_frame_readers_destroy(r.readers, workers);
     exg_storage_forget(store->weights, index, part.first / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
                        part.end);
@@ -407,9 +404,9 @@ static exg_status widen(exg_weight_store *store, uint32_t index, exg_range range
     EXG_TRY(exg_memory_budget_take(&store->budget, count_of(store, k), more, "weights", err));
     if (k->data != NULL) {
         status = read_part(store, index, (exg_range){hull.first, was.first}, dtype, NULL, err);
-        status = status == EXG_OK ? read_part(store, index, (exg_range){was.end, hull.end}, dtype,
-                                              NULL, err)
-                                  : status;
+        status = status == EXG_OK
+                     ? read_part(store, index, (exg_range){was.end, hull.end}, dtype, NULL, err)
+                     : status;
         if (status != EXG_OK) {
             *count_of(store, k) -= more;
             return status;
@@ -528,8 +525,8 @@ static exg_status take_residence(exg_weight_store *store, exg_accelerator *devic
 }
 
 exg_status exg_weight_store_weight(exg_weight_store *store, exg_accelerator *device,
-                             const exg_plan_input *input, exg_range range, bool stays,
-                             const void **data, exg_error *err)
+                                   const exg_plan_input *input, exg_range range, bool stays,
+                                   const void **data, exg_error *err)
 {
     const exg_weight *weight = find_weight(store, input);
     resident *found = NULL;
@@ -616,7 +613,7 @@ static bool widen_chains(exg_weight_store *store)
 }
 
 exg_status exg_weight_store_folded(exg_weight_store *store, exg_accelerator *device, uint64_t key,
-                           uint64_t bytes, exg_folded_constant **folded, exg_error *err)
+                                   uint64_t bytes, exg_folded_constant **folded, exg_error *err)
 {
     made_block **chain;
     made_block *block;
@@ -709,7 +706,7 @@ static exg_status first_state(exg_weight_store *store, const exg_plan_input *inp
 }
 
 exg_status exg_weight_store_state(exg_weight_store *store, exg_accelerator *device, uint32_t rank,
-                            const exg_plan_input *input, void **data, exg_error *err)
+                                  const exg_plan_input *input, void **data, exg_error *err)
 {
     const exg_weight *weight = find_weight(store, input);
     state *s = weight == NULL ? NULL : find_state(store, rank, weight);

@@ -12,7 +12,7 @@ typedef struct exg_weight_store exg_weight_store;
 
 /* `pool` (may be NULL) reads and copies what is long, and must stay. */
 exg_status exg_weight_store_create(exg_weights *weights, exg_pool *pool, exg_weight_store **store,
-                             exg_error *err);
+                                   exg_error *err);
 void exg_weight_store_destroy(exg_weight_store *store); /* NULL is allowed */
 
 /* Checksums are compared when weights are first read: of storages that are read as a whole,
@@ -36,12 +36,12 @@ typedef struct exg_range {
  * `range` is there to be read, and what was asked for before: the rest is not even read from
  * the file. It `stays` with the memory, or until exg_weight_store_forget(). */
 exg_status exg_weight_store_weight(exg_weight_store *store, struct exg_accelerator *device,
-                             const exg_plan_input *input, exg_range range, bool stays,
-                             const void **data, exg_error *err);
+                                   const exg_plan_input *input, exg_range range, bool stays,
+                                   const void **data, exg_error *err);
 
 /* Is there such a weight, with the bytes of `range`? SIG-005, WGT-005, WGT-012. */
 exg_status exg_weight_store_check(const exg_weight_store *store, const exg_plan_input *input,
-                            exg_range range, exg_error *err);
+                                  exg_range range, exg_error *err);
 
 /* A rank's own row-major copy of a weight that the program writes, made from the
  * weight's window on first use. */
@@ -70,7 +70,7 @@ uint64_t exg_weight_store_weight_key(const exg_weight_store *store, const exg_pl
 /* Who asked for the weight's own bytes has read them: mapped pages go back to the system, and
  * what was read or copied and need not stay goes. */
 void exg_weight_store_forget(exg_weight_store *store, struct exg_accelerator *device,
-                       const exg_plan_input *input, uint64_t bytes);
+                             const exg_plan_input *input, uint64_t bytes);
 
 /* The states of rank 0: equal on every rank. Of one on a device a copy, whose data is NULL
  * when the device does not give it any more. */

@@ -12,46 +12,46 @@
 #include <math.h>
 #include <stdint.h>
 
-#define EXG_CELL_PARAMS(real)                                                                     \
+#define EXG_CELL_PARAMS(real)                                                                      \
     const real *x, const real *s, const real *bias, int64_t n, int64_t i, real h, real *c
 
 /* What a gate gets of the state, and in all. */
-#define EXG_OF_STATE(k) (s[(k) * n + i] + (bias == 0 ? 0 : bias[(k) * n + i]))
-#define EXG_GATE(k)     (x[(k) * n + i] + EXG_OF_STATE(k))
+#define EXG_OF_STATE(k) (s[(k)*n + i] + (bias == 0 ? 0 : bias[(k)*n + i]))
+#define EXG_GATE(k)     (x[(k)*n + i] + EXG_OF_STATE(k))
 
-#define EXG_DEFINE_CELLS(suffix, real, one_plus_exp, tanh_)                                       \
-    static inline real exg_sigmoid_##suffix(real x)                                               \
-    {                                                                                             \
-        return 1 / one_plus_exp(-x);                                                              \
-    }                                                                                             \
-    static inline real exg_cell_tanh_##suffix(EXG_CELL_PARAMS(real))                              \
-    {                                                                                             \
-        (void)h, (void)c;                                                                         \
-        return tanh_(EXG_GATE(0));                                                                \
-    }                                                                                             \
-    static inline real exg_cell_relu_##suffix(EXG_CELL_PARAMS(real))                              \
-    {                                                                                             \
-        const real sum = EXG_GATE(0);                                                             \
-                                                                                                  \
-        (void)h, (void)c;                                                                         \
-        return sum > 0 || sum != sum ? sum : 0;                                                   \
-    }                                                                                             \
-    static inline real exg_cell_lstm_##suffix(EXG_CELL_PARAMS(real))                              \
-    {                                                                                             \
-        const real kept = exg_sigmoid_##suffix(EXG_GATE(1)) * c[i];                               \
-        const real cell = kept + exg_sigmoid_##suffix(EXG_GATE(0)) * tanh_(EXG_GATE(2));          \
-                                                                                                  \
-        (void)h;                                                                                  \
-        c[i] = cell;                                                                              \
-        return exg_sigmoid_##suffix(EXG_GATE(3)) * tanh_(cell);                                   \
-    }                                                                                             \
-    static inline real exg_cell_gru_##suffix(EXG_CELL_PARAMS(real))                               \
-    {                                                                                             \
-        const real reset = exg_sigmoid_##suffix(EXG_GATE(0));                                     \
-        const real fresh = tanh_(x[2 * n + i] + reset * EXG_OF_STATE(2));                         \
-                                                                                                  \
-        (void)c;                                                                                  \
-        return fresh + exg_sigmoid_##suffix(EXG_GATE(1)) * (h - fresh);                           \
+#define EXG_DEFINE_CELLS(suffix, real, one_plus_exp, tanh_)                                        \
+    static inline real exg_sigmoid_##suffix(real x)                                                \
+    {                                                                                              \
+        return 1 / one_plus_exp(-x);                                                               \
+    }                                                                                              \
+    static inline real exg_cell_tanh_##suffix(EXG_CELL_PARAMS(real))                               \
+    {                                                                                              \
+        (void)h, (void)c;                                                                          \
+        return tanh_(EXG_GATE(0));                                                                 \
+    }                                                                                              \
+    static inline real exg_cell_relu_##suffix(EXG_CELL_PARAMS(real))                               \
+    {                                                                                              \
+        const real sum = EXG_GATE(0);                                                              \
+                                                                                                   \
+        (void)h, (void)c;                                                                          \
+        return sum > 0 || sum != sum ? sum : 0;                                                    \
+    }                                                                                              \
+    static inline real exg_cell_lstm_##suffix(EXG_CELL_PARAMS(real))                               \
+    {                                                                                              \
+        const real kept = exg_sigmoid_##suffix(EXG_GATE(1)) * c[i];                                \
+        const real cell = kept + exg_sigmoid_##suffix(EXG_GATE(0)) * tanh_(EXG_GATE(2));           \
+                                                                                                   \
+        (void)h;                                                                                   \
+        c[i] = cell;                                                                               \
+        return exg_sigmoid_##suffix(EXG_GATE(3)) * tanh_(cell);                                    \
+    }                                                                                              \
+    static inline real exg_cell_gru_##suffix(EXG_CELL_PARAMS(real))                                \
+    {                                                                                              \
+        const real reset = exg_sigmoid_##suffix(EXG_GATE(0));                                      \
+        const real fresh = tanh_(x[2 * n + i] + reset * EXG_OF_STATE(2));                          \
+                                                                                                   \
+        (void)c;                                                                                   \
+        return fresh + exg_sigmoid_##suffix(EXG_GATE(1)) * (h - fresh);                            \
     }
 
 static inline double exg_f64_one_plus_exp(double x)

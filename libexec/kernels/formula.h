@@ -18,113 +18,112 @@ static inline double exg_f64_fmod(double a, double b, int wide)
     return fmod(a, b);
 }
 
-#define EXG_DEFINE_FLOAT(type, suffix, c)                                                     \
-    static inline type exg_remainder_##suffix(type a, type b, int wide)                       \
-    {                                                                                         \
-        type rest = exg_##suffix##_fmod(a, b, wide);                                          \
-        int is_off = (rest != 0) & ((b < 0) != (rest < 0));                                   \
-                                                                                              \
-        return is_off && wide != EXG_F32_WIDE_ASKED ? rest + b : rest;                        \
-    }                                                                                         \
-    static inline type exg_div_floor_##suffix(type a, type b, int wide)                       \
-    {                                                                                         \
-        type rest = exg_##suffix##_fmod(a, b, wide);                                          \
-        type whole = (a - rest) / b;                                                          \
-        int is_off = (rest != 0) & ((b < 0) != (rest < 0));                                   \
-        type floored;                                                                         \
-                                                                                              \
-        whole = is_off ? whole - 1 : whole;                                                   \
-        floored = floor##c(whole);                                                            \
-        floored = whole - floored > (type)0.5 ? floored + 1 : floored;                        \
-        floored = whole == 0 ? copysign##c((type)0, a / b) : floored;                         \
-        floored = b == 0 ? a / b : floored;                                                   \
-        return wide == EXG_F32_WIDE_ASKED ? rest : floored;                                   \
-    }                                                                                         \
-    static inline type exg_lgamma_##suffix(type a)                                            \
-    {                                                                                         \
-        int sign; /* not the global one */                                                    \
-                                                                                              \
-        return lgamma##c##_r(a, &sign);                                                       \
+#define EXG_DEFINE_FLOAT(type, suffix, c)                                                          \
+    static inline type exg_remainder_##suffix(type a, type b, int wide)                            \
+    {                                                                                              \
+        type rest = exg_##suffix##_fmod(a, b, wide);                                               \
+        int is_off = (rest != 0) & ((b < 0) != (rest < 0));                                        \
+                                                                                                   \
+        return is_off && wide != EXG_F32_WIDE_ASKED ? rest + b : rest;                             \
+    }                                                                                              \
+    static inline type exg_div_floor_##suffix(type a, type b, int wide)                            \
+    {                                                                                              \
+        type rest = exg_##suffix##_fmod(a, b, wide);                                               \
+        type whole = (a - rest) / b;                                                               \
+        int is_off = (rest != 0) & ((b < 0) != (rest < 0));                                        \
+        type floored;                                                                              \
+                                                                                                   \
+        whole = is_off ? whole - 1 : whole;                                                        \
+        floored = floor##c(whole);                                                                 \
+        floored = whole - floored > (type)0.5 ? floored + 1 : floored;                             \
+        floored = whole == 0 ? copysign##c((type)0, a / b) : floored;                              \
+        floored = b == 0 ? a / b : floored;                                                        \
+        return wide == EXG_F32_WIDE_ASKED ? rest : floored;                                        \
+    }                                                                                              \
+    static inline type exg_lgamma_##suffix(type a)                                                 \
+    {                                                                                              \
+        int sign; /* not the global one */                                                         \
+                                                                                                   \
+        return lgamma##c##_r(a, &sign);                                                            \
     }
 
 EXG_DEFINE_FLOAT(float, f32, f)
 EXG_DEFINE_FLOAT(double, f64, )
 
-#define EXG_DEFINE_INT(type, utype, suffix)                                                   \
-    static inline type exg_div_trunc_##suffix(type a, type b, int *bad)                       \
-    {                                                                                         \
-        *bad |= b == 0;                                                                       \
-        return b == 0 ? 0 : b == -1 ? (type)(0 - (utype)a) : (type)(a / b);                   \
-    }                                                                                         \
-    static inline type exg_fmod_##suffix(type a, type b, int *bad)                            \
-    {                                                                                         \
-        *bad |= b == 0;                                                                       \
-        return b == 0 || b == -1 ? 0 : (type)(a % b);                                         \
-    }                                                                                         \
-    static inline type exg_remainder_##suffix(type a, type b, int *bad)                       \
-    {                                                                                         \
-        type rest = exg_fmod_##suffix(a, b, bad);                                             \
-                                                                                              \
-        return rest != 0 && (b < 0) != (rest < 0) ? (type)(rest + b) : rest;                  \
-    }                                                                                         \
-    static inline type exg_div_floor_##suffix(type a, type b, int *bad)                       \
-    {                                                                                         \
-        type whole = exg_div_trunc_##suffix(a, b, bad);                                       \
-        int bad_again = 0;                                                                    \
-        type rest = exg_fmod_##suffix(a, b, &bad_again);                                      \
-                                                                                              \
-        return rest != 0 && (b < 0) != (rest < 0) ? (type)(whole - 1) : whole;                \
-    }                                                                                         \
-    static inline type exg_pow_##suffix(type a, type b)                                       \
-    {                                                                                         \
-        utype power = 1;                                                                      \
-        utype base = (utype)a;                                                                \
-                                                                                              \
-        if (b < 0) {                                                                          \
-            return a == 1 ? 1 : a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0;                        \
-        }                                                                                     \
-        for (; b > 0; b >>= 1) {                                                              \
-            power = (b & 1) != 0 ? power * base : power;                                      \
-            base *= base;                                                                     \
-        }                                                                                     \
-        return (type)power;                                                                   \
-    }                                                                                         \
-    static inline type exg_gcd_##suffix(type a, type b)                                       \
-    {                                                                                         \
-        utype x = a < 0 ? 0 - (utype)a : (utype)a;                                            \
-        utype y = b < 0 ? 0 - (utype)b : (utype)b;                                            \
-                                                                                              \
-        while (y != 0) {                                                                      \
-            utype rest = x % y;                                                               \
-                                                                                              \
-            x = y;                                                                            \
-            y = rest;                                                                         \
-        }                                                                                     \
-        return (type)x;                                                                       \
-    }                                                                                         \
-    static inline type exg_shift_left_##suffix(type a, type b)                                \
-    {                                                                                         \
-        return b < 0 || b >= (type)(8 * sizeof(type)) ? 0 : (type)((utype)a << b);            \
-    }                                                                                         \
-    static inline type exg_shift_right_##suffix(type a, type b)                               \
-    {                                                                                         \
-        type last = 8 * sizeof(type) - 1;                                                     \
-                                                                                              \
-        return (type)(a >> (b < 0 || b > last ? last : b));                                   \
+#define EXG_DEFINE_INT(type, utype, suffix)                                                        \
+    static inline type exg_div_trunc_##suffix(type a, type b, int *bad)                            \
+    {                                                                                              \
+        *bad |= b == 0;                                                                            \
+        return b == 0 ? 0 : b == -1 ? (type)(0 - (utype)a) : (type)(a / b);                        \
+    }                                                                                              \
+    static inline type exg_fmod_##suffix(type a, type b, int *bad)                                 \
+    {                                                                                              \
+        *bad |= b == 0;                                                                            \
+        return b == 0 || b == -1 ? 0 : (type)(a % b);                                              \
+    }                                                                                              \
+    static inline type exg_remainder_##suffix(type a, type b, int *bad)                            \
+    {                                                                                              \
+        type rest = exg_fmod_##suffix(a, b, bad);                                                  \
+                                                                                                   \
+        return rest != 0 && (b < 0) != (rest < 0) ? (type)(rest + b) : rest;                       \
+    }                                                                                              \
+    static inline type exg_div_floor_##suffix(type a, type b, int *bad)                            \
+    {                                                                                              \
+        type whole = exg_div_trunc_##suffix(a, b, bad);                                            \
+        int bad_again = 0;                                                                         \
+        type rest = exg_fmod_##suffix(a, b, &bad_again);                                           \
+                                                                                                   \
+        return rest != 0 && (b < 0) != (rest < 0) ? (type)(whole - 1) : whole;                     \
+    }                                                                                              \
+    static inline type exg_pow_##suffix(type a, type b)                                            \
+    {                                                                                              \
+        utype power = 1;                                                                           \
+        utype base = (utype)a;                                                                     \
+                                                                                                   \
+        if (b < 0) {                                                                               \
+            return a == 1 ? 1 : a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0;                             \
+        }                                                                                          \
+        for (; b > 0; b >>= 1) {                                                                   \
+            power = (b & 1) != 0 ? power * base : power;                                           \
+            base *= base;                                                                          \
+        }                                                                                          \
+        return (type)power;                                                                        \
+    }                                                                                              \
+    static inline type exg_gcd_##suffix(type a, type b)                                            \
+    {                                                                                              \
+        utype x = a < 0 ? 0 - (utype)a : (utype)a;                                                 \
+        utype y = b < 0 ? 0 - (utype)b : (utype)b;                                                 \
+                                                                                                   \
+        while (y != 0) {                                                                           \
+            utype rest = x % y;                                                                    \
+                                                                                                   \
+            x = y;                                                                                 \
+            y = rest;                                                                              \
+        }                                                                                          \
+        return (type)x;                                                                            \
+    }                                                                                              \
+    static inline type exg_shift_left_##suffix(type a, type b)                                     \
+    {                                                                                              \
+        return b < 0 || b >= (type)(8 * sizeof(type)) ? 0 : (type)((utype)a << b);                 \
+    }                                                                                              \
+    static inline type exg_shift_right_##suffix(type a, type b)                                    \
+    {                                                                                              \
+        type last = 8 * sizeof(type) - 1;                                                          \
+                                                                                                   \
+        return (type)(a >> (b < 0 || b > last ? last : b));                                        \
     }
 
 EXG_DEFINE_INT(int32_t, uint32_t, i32)
 EXG_DEFINE_INT(int64_t, uint64_t, i64)
 
 /* The slope of gelu_tanh at x, h being the tanh in it. */
-#define GELU_TANH_SLOPE(x, h)                                                                 \
-    (K(0.5) * (K(1) + (h)) +                                                                  \
-     K(0.5) * (x) * (K(1) - (h) * (h)) *                                                      \
-         (K(0.79788456080286535588) * (K(1) + K(0.134145) * (x) * (x))))
+#define GELU_TANH_SLOPE(x, h)                                                                      \
+    (K(0.5) * (K(1) + (h)) + K(0.5) * (x) * (K(1) - (h) * (h)) *                                   \
+                                 (K(0.79788456080286535588) * (K(1) + K(0.134145) * (x) * (x))))
 
-#define NONE        K(0)
-#define K(x)        ((C)(x))
-#define ISNAN(x)    ((x) != (x))
+#define NONE               K(0)
+#define K(x)               ((C)(x))
+#define ISNAN(x)           ((x) != (x))
 #define SPECIAL(name, ...) ((C)exg_special_##name(__VA_ARGS__))
 /* NaN where one is; asked in this order compilers make vectors of one in the other. */
 #define MAXIMUM(x, y) ((x) <= (y) || ISNAN(y) ? (y) : (x))
@@ -252,7 +251,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define LOG1P_EXP(x)    exg_f64_log1p_exp(x)
 #define LOG2(x)         log2(x)
 #define NEXTAFTER(x, y) nextafter(x, y)
-#define NORMAL_CDF(x)   (0.5 * (1 + erf((x) * 0.70710678118654752440)))
+#define NORMAL_CDF(x)   (0.5 * (1 + erf((x)*0.70710678118654752440)))
 #define ONE_PLUS_EXP(x) (1 + exg_f64_exp(x))
 #define POW(x, y)       pow(x, y)
 #define REMAINDER(x, y) exg_remainder_f64(x, y, wide)
@@ -267,13 +266,13 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #elif defined(EXG_FORMULA_I32) || defined(EXG_FORMULA_I64)
 #ifdef EXG_FORMULA_I32
 #undef EXG_FORMULA_I32
-#define C                 int32_t
-#define EXG_INT(name)     exg_##name##_i32
+#define C             int32_t
+#define EXG_INT(name) exg_##name##_i32
 #else
 #undef EXG_FORMULA_I64
 #undef EXG_INT
-#define C                 int64_t
-#define EXG_INT(name)     exg_##name##_i64
+#define C             int64_t
+#define EXG_INT(name) exg_##name##_i64
 #endif
 #define ABS(x)            ((x) < 0 ? -(x) : (x))
 #define DIV_FLOOR(x, y)   EXG_INT(div_floor)(x, y, &bad)

@@ -84,19 +84,25 @@ bool exg_isa_has(exg_isa isa)
         return true;
     }
     switch (isa) {
-    case EXG_ISA_GENERIC: return true;
+    case EXG_ISA_GENERIC:
+        return true;
 #ifdef EXG_HAVE_X86_64_LOOPS
-    case EXG_ISA_V3: return has_v3();
+    case EXG_ISA_V3:
+        return has_v3();
 #endif
 #ifdef EXG_HAVE_V4_LOOPS
-    case EXG_ISA_V4: return has_v4();
-    case EXG_ISA_VNNI: return has_v4() && __builtin_cpu_supports("avx512vnni");
+    case EXG_ISA_V4:
+        return has_v4();
+    case EXG_ISA_VNNI:
+        return has_v4() && __builtin_cpu_supports("avx512vnni");
     case EXG_ISA_BF16:
         return has_v4() && __builtin_cpu_supports("avx512vnni") &&
                __builtin_cpu_supports("avx512bf16");
-    case EXG_ISA_AMX: return has_v4() && __builtin_cpu_supports("avx512vnni") && has_tiles();
+    case EXG_ISA_AMX:
+        return has_v4() && __builtin_cpu_supports("avx512vnni") && has_tiles();
 #endif
-    default: return false;
+    default:
+        return false;
     }
 }
 

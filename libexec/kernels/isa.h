@@ -47,25 +47,25 @@ void exg_isa_assume(exg_isa isa);
 
 /* In headers: the tables of a family. */
 #define EXG_LOOPS_DECLARE(type, name) extern const type name##_generic, name##_v3, name##_v4
-#define EXG_LOOPS_DECLARE_BYTES(type, name) \
-    EXG_LOOPS_DECLARE(type, name);          \
+#define EXG_LOOPS_DECLARE_BYTES(type, name)                                                        \
+    EXG_LOOPS_DECLARE(type, name);                                                                 \
     extern const type name##_vnni, name##_amx
 #define EXG_LOOPS_DECLARE_BF16(type, name) extern const type name##_bf16, name##_amx
 
 /* EXG_LOOPS_BF16: NULL where there is none. A build without those of v4 has none of what lies on
  * them either (EXG_LOOPS_FOR_HERE in CMakeLists.txt). */
 #if defined(EXG_HAVE_V4_LOOPS)
-#define EXG_LOOPS(name)                                                                  \
-    (exg_isa_current() >= EXG_ISA_V4   ? &name##_v4                                      \
-     : exg_isa_current() == EXG_ISA_V3 ? &name##_v3                                      \
+#define EXG_LOOPS(name)                                                                            \
+    (exg_isa_current() >= EXG_ISA_V4   ? &name##_v4                                                \
+     : exg_isa_current() == EXG_ISA_V3 ? &name##_v3                                                \
                                        : &name##_generic)
-#define EXG_LOOPS_BYTES(name)                               \
-    (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx      \
-     : exg_isa_current() >= EXG_ISA_VNNI ? &name##_vnni     \
+#define EXG_LOOPS_BYTES(name)                                                                      \
+    (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx                                             \
+     : exg_isa_current() >= EXG_ISA_VNNI ? &name##_vnni                                            \
                                          : EXG_LOOPS(name))
-#define EXG_LOOPS_BF16(name)                                \
-    (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx      \
-     : exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16     \
+#define EXG_LOOPS_BF16(name)                                                                       \
+    (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx                                             \
+     : exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16                                            \
                                          : NULL)
 #else
 #if defined(EXG_HAVE_X86_64_LOOPS)

@@ -48,11 +48,11 @@ typedef struct exg_kernel_call {
     uint64_t workspace_bytes; /* asked for by prepare; 64-byte aligned at run */
 
     void *workspace;
-    exg_pool *pool;     /* may be NULL: run in the caller */
+    exg_pool *pool;        /* may be NULL: run in the caller */
     exg_fault_note *fault; /* run raises an exg_fault here */
 
     const struct exg_random_source *random; /* of draws; set before each run */
-    const struct exg_grid *grid; /* of collectives; known in prepare too */
+    const struct exg_grid *grid;            /* of collectives; known in prepare too */
 
     /* What follows the kernel, done on parts of its result while they are near: a pointwise
      * program over the result's elements, which takes operand and result from there too. */
@@ -61,7 +61,7 @@ typedef struct exg_kernel_call {
     const exg_tensor *epilogue_inputs;
     uint32_t epilogue_self; /* which of them is what the kernel itself gives */
 
-    bool channels_last; /* outputs[0] is to lie so (suits_channels_last) */
+    bool channels_last;       /* outputs[0] is to lie so (suits_channels_last) */
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
     const void *packing;      /* of_packed: the params of the packer that made it */
 
@@ -74,13 +74,16 @@ typedef struct exg_kernel_call {
  * copies first). IN_PLACE: output 0 may be operand 0's own memory, same layout. */
 #define EXG_KERNEL_ANY_STRIDES   1u
 #define EXG_KERNEL_IN_PLACE      2u
-#define EXG_KERNEL_ANY_STRIDES_1 4u /* operand 1 alone: a weight, or a chunk of one */
-#define EXG_KERNEL_EACH_RUN      8u /* its results are not those of its operands alone */
+#define EXG_KERNEL_ANY_STRIDES_1 4u  /* operand 1 alone: a weight, or a chunk of one */
+#define EXG_KERNEL_EACH_RUN      8u  /* its results are not those of its operands alone */
 #define EXG_KERNEL_EXCHANGES     16u /* with other ranks */
 #define EXG_KERNEL_SEES_EPILOGUE 32u /* prepare is called again once there is one */
-#define EXG_KERNEL_RAISES        64u /* run() may raise a fault of the data; of the pointwise
-                                        kernel when integers are among its operands */
-#define EXG_KERNEL_LEAVES_UNUSED 128u /* results but the first are absent where nobody reads them */
+#define EXG_KERNEL_RAISES                                                                          \
+    64u /* run() may raise a fault of the data; of the pointwise                                   \
+           kernel when integers are among its operands */
+#define EXG_KERNEL_LEAVES_UNUSED                                                                   \
+    128u /* results but the first are absent where nobody reads them                               \
+          */
 
 typedef struct exg_kernel {
     const char *name;

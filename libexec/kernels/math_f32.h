@@ -322,8 +322,8 @@ static inline float exg_f32_normal_cdf(float x)
  * the first of 33 bits, so that its products are exact. Far, x = m * 2^e with a 24-bit
  * integer m, and m times exg_two_over_pi[e] modulo 4 is exact enough for every float.
  * `far` is a constant of the loop: the table would keep it from being vectorised. */
-#define EXG_F32_NEAR 1e6f
-#define EXG_F32_WIDE_ASKED 2 /* exg_f32_fmod says 1 where it must be given `wide` */
+#define EXG_F32_NEAR          1e6f
+#define EXG_F32_WIDE_ASKED    2 /* exg_f32_fmod says 1 where it must be given `wide` */
 #define EXG_TWO_OVER_PI_FIRST (-37)
 #define EXG_TWO_OVER_PI_COUNT 142
 extern const double exg_two_over_pi[2][EXG_TWO_OVER_PI_COUNT];
@@ -609,8 +609,9 @@ static inline double exg_f64_exp2_short(double x)
     p = p * r + 2.40226506988843145e-1;
     p = p * r + 6.93147180546491082e-1;
     p = p * r + 9.99999999999761746e-1;
-    return p * exg_f64_of_bits((int64_t)((uint64_t)(exg_f64_bits(t) -
-                                                    exg_f64_bits(EXG_F64_ROUNDER) + 1023) << 52));
+    return p *
+           exg_f64_of_bits(
+               (int64_t)((uint64_t)(exg_f64_bits(t) - exg_f64_bits(EXG_F64_ROUNDER) + 1023) << 52));
 }
 
 /* In double throughout; the edges in the order C's pow states them. */
@@ -632,11 +633,10 @@ static inline float exg_f32_pow(float x, float y)
     result = is_odd ? exg_f32_copysign(result, x) : result;
     result = x != x || y != y ? NAN : result;
     /* y infinite: |x| against 1 */
-    result = exg_f32_abs(y) == INFINITY && x == x
-                 ? (magnitude == 1.0f                    ? 1.0f
-                    : (magnitude > 1.0f) == (y > 0.0f) ? INFINITY
-                                                         : 0.0f)
-                 : result;
+    result = exg_f32_abs(y) == INFINITY && x == x ? (magnitude == 1.0f                  ? 1.0f
+                                                     : (magnitude > 1.0f) == (y > 0.0f) ? INFINITY
+                                                                                        : 0.0f)
+                                                  : result;
     return y == 0.0f || x == 1.0f ? 1.0f : result;
 }
 

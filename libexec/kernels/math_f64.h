@@ -104,8 +104,7 @@ static inline double exg_f64_log(double x)
     r = r * z + 2.0 / 5.0;
     r = r * z + 2.0 / 3.0;
     e = x < 0x1p-1022 ? e - 54.0 : e;
-    result = e * EXG_F64_LN2_HIGH -
-             ((half - (s * (half + r * z) + e * EXG_F64_LN2_LOW)) - f);
+    result = e * EXG_F64_LN2_HIGH - ((half - (s * (half + r * z) + e * EXG_F64_LN2_LOW)) - f);
     result = x > 0x1.fffffffffffffp1023 ? x : result;
     result = x == 0.0 ? -INFINITY : result;
     return x < 0.0 ? NAN : x != x ? x : result;

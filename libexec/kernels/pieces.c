@@ -4,8 +4,7 @@
 
 static exg_pieces *pieces_new(exg_kernel_call *call, uint32_t count, exg_error *err)
 {
-    exg_pieces *p =
-        exg_arena_alloc(call->arena, 1, sizeof(exg_pieces) + count * sizeof(exg_piece));
+    exg_pieces *p = exg_arena_alloc(call->arena, 1, sizeof(exg_pieces) + count * sizeof(exg_piece));
 
     if (p == NULL) {
         EXG_OUT_OF_MEMORY(err);
@@ -56,8 +55,7 @@ exg_status exg_pieces_of_cat(exg_kernel_call *call, exg_pieces **pieces, exg_err
 
 /* ---- constant_pad_nd ------------------------------------------------------------- */
 
-exg_status exg_pieces_of_constant_pad_nd(exg_kernel_call *call, exg_pieces **pieces,
-                                         exg_error *err)
+exg_status exg_pieces_of_constant_pad_nd(exg_kernel_call *call, exg_pieces **pieces, exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
     const exg_tensor *out = &call->outputs[0];
@@ -256,8 +254,8 @@ exg_status exg_pieces_of_diagonal_scatter(exg_kernel_call *call, exg_pieces **pi
     }
     strides[rank++] = out->strides[dim1] + out->strides[dim2];
     return window(call, rank, call->inputs[1].sizes, strides,
-                  offset >= 0 ? offset * out->strides[dim2] : -offset * out->strides[dim1],
-                  pieces, err);
+                  offset >= 0 ? offset * out->strides[dim2] : -offset * out->strides[dim1], pieces,
+                  err);
 }
 
 exg_status exg_pieces_of_as_strided_scatter(exg_kernel_call *call, exg_pieces **pieces,

@@ -6,11 +6,10 @@
  */
 #include "libexec/kernels/pointwise_program.h"
 
-#include <exg/operators.h>
 #include <assert.h>
+#include <exg/operators.h>
 #include <math.h>
 #include <string.h>
-
 
 /* Of one apply(): four for each operand (rounded, then from an integer type to f32, to bf16 and
  * widened), the formula, and three for its result. */
@@ -24,7 +23,7 @@ static const struct {
     const char *float_formula;
     const char *int_formula;
 } formulas[EXG_FORMULA_COUNT] = {
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)                    \
     {result, #id, #float_formula, #int_formula},
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
@@ -33,7 +32,7 @@ static const struct {
 static bool find_formula(uint32_t operator_id, exg_formula *formula)
 {
     static const uint16_t plus_one[EXG_OPERATOR_COUNT] = {
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)                    \
     [EXG_OP_##id] = EXG_FORMULA_##id + 1,
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
@@ -468,8 +467,8 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     formula = simplest(formula, compute, scalars);
     set_scalars(scalar_bits, type, keeps_scalars(formula) ? EXG_DTYPE_F32 : compute, scalars,
                 scalar_count);
-    keeps = source_count == 2 &&
-            keeps_factor(formula, compute, &p->values[p->registers[sources[1]]]);
+    keeps =
+        source_count == 2 && keeps_factor(formula, compute, &p->values[p->registers[sources[1]]]);
     if (!keeps && compute == EXG_DTYPE_BF16 && EXG_LOOPS(exg_loops_narrow)->of[formula] != NULL) {
         type = EXG_COMPUTE_BF16;
     }

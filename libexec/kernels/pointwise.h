@@ -50,8 +50,8 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
 
 /* `count` elements of a call's epilogue from `start`, and as many of `rows` rows in all,
  * `stride` elements apart. */
-void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows,
-                            int64_t count, int64_t stride);
+void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows, int64_t count,
+                            int64_t stride);
 
 extern const exg_kernel exg_kernel_pointwise; /* runs a finished program */
 

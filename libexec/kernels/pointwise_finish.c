@@ -10,7 +10,7 @@
 #define BLOCK_ELEMENTS       32768
 #define BLOCK_ELEMENTS_HEAVY 8192
 #define BLOCK_ELEMENTS_ASKED 65536 /* when operands come from memory: a fence follows each */
-#define ROW_ELEMENTS_MIN     64 /* shorter rows share a tile */
+#define ROW_ELEMENTS_MIN     64    /* shorter rows share a tile */
 
 static bool reads(const exg_instruction *i, uint8_t value)
 {
@@ -123,8 +123,7 @@ static bool is_followed_by(const exg_pointwise *p, const exg_instruction *i,
     }
     return i->chain != NULL && i->chain == next->chain && count == 1 &&
            next->is_invariant == i->is_invariant && count_readers(p, i->target) == 1 &&
-           (next->sources[0] == i->target ||
-            (commutes(next) && next->sources[1] == i->target));
+           (next->sources[0] == i->target || (commutes(next) && next->sources[1] == i->target));
 }
 
 /* Formulas that others follow go right before those, and run with them. */
@@ -193,13 +192,12 @@ static void find_direct_stores(exg_pointwise *p)
     for (uint8_t k = 0; k < p->instruction_count; k++) {
         exg_instruction *store = &p->instructions[k];
         exg_instruction *maker = &p->instructions[p->values[store->target].made_by];
-        bool direct = store->kind == EXG_INSTRUCTION_STORE &&
-                      exg_value_is_storage(p, store) &&
-                      (!p->operands[store->operand].is_past_caches ||
-                       (maker->takes_flow && count_readers(p, store->target) == 1)) &&
-                      (maker->kind == EXG_INSTRUCTION_FORMULA ||
-                       maker->kind == EXG_INSTRUCTION_CONVERT) &&
-                      !maker->is_invariant && !maker->is_direct;
+        bool direct =
+            store->kind == EXG_INSTRUCTION_STORE && exg_value_is_storage(p, store) &&
+            (!p->operands[store->operand].is_past_caches ||
+             (maker->takes_flow && count_readers(p, store->target) == 1)) &&
+            (maker->kind == EXG_INSTRUCTION_FORMULA || maker->kind == EXG_INSTRUCTION_CONVERT) &&
+            !maker->is_invariant && !maker->is_direct;
 
         for (uint8_t j = p->values[store->target].made_by; direct && j < p->instruction_count;
              j++) {
@@ -396,8 +394,8 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
 /* What is there, without the room for more. */
 static bool keep(exg_pointwise *p)
 {
-    p->instructions = exg_arena_memdup(p->arena, p->instructions, p->instruction_count,
-                                       sizeof(*p->instructions));
+    p->instructions =
+        exg_arena_memdup(p->arena, p->instructions, p->instruction_count, sizeof(*p->instructions));
     p->values = exg_arena_memdup(p->arena, p->values, p->value_count, sizeof(*p->values));
     p->operands = exg_arena_memdup(p->arena, p->operands, p->operand_count, sizeof(*p->operands));
     return p->instructions != NULL && p->values != NULL && p->operands != NULL;
@@ -410,8 +408,8 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
 
     for (uint8_t o = 0; o < p->operand_count; o++) {
         exg_pointwise_operand *operand = &p->operands[o];
-        const exg_tensor *t = operand->is_output ? &call->outputs[operand->index]
-                                                 : &call->inputs[operand->index];
+        const exg_tensor *t =
+            operand->is_output ? &call->outputs[operand->index] : &call->inputs[operand->index];
 
         assert(t->rank == p->rank);
         memcpy(operand->strides, t->strides, sizeof(operand->strides));

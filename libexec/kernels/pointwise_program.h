@@ -7,7 +7,8 @@
 #include "libexec/kernels/compute.h"
 #include "libexec/kernels/pointwise.h"
 
-#define EXG_TILE            512 /* elements that go through all instructions at once; twice as
+#define EXG_TILE                                                                                   \
+    512                         /* elements that go through all instructions at once; twice as     \
                                  * many of two bytes */
 #define EXG_TILE_ASKED      512 /* bytes of the widest operand, when they come from memory */
 #define EXG_INSTRUCTION_MAX 96
@@ -32,20 +33,20 @@ typedef struct exg_instruction {
     uint8_t target;     /* value written; of a STORE the value read */
     uint8_t sources[3]; /* values; those a formula has not are its first again */
     uint8_t source_count;
-    uint8_t operand; /* LOAD, STORE: index into operands */
+    uint8_t operand;   /* LOAD, STORE: index into operands */
     bool is_invariant; /* the same for every tile: done once a block */
     bool is_direct;    /* the value is in the operand's memory when the tile is dense there */
     bool is_truth;     /* CONVERT: to 0 or 1 */
     bool is_chained;   /* FORMULA: runs with the next, whose first operand it makes */
     uint8_t chained;   /* FORMULA: how many before it run with it */
     const exg_chain_loops *chain; /* FORMULA: what it runs in then; NULL: in none */
-    bool takes_flow;   /* FORMULA: its loop does */
-    bool is_heavy;     /* FORMULA: takes as long as many additions */
+    bool takes_flow;              /* FORMULA: its loop does */
+    bool is_heavy;                /* FORMULA: takes as long as many additions */
     uint8_t asked_count;
     uint8_t asked[EXG_FLOW_ASKED_MAX]; /* operands whose lines the formula asks for */
     uint8_t scalar_count;
     uint16_t formula_id; /* FORMULA: exg_formula */
-    exg_dtype dtype;   /* LOAD, STORE, ROUND */
+    exg_dtype dtype;     /* LOAD, STORE, ROUND */
     union {
         exg_load_loop *load;
         exg_store_loop *store;
@@ -59,20 +60,20 @@ typedef struct exg_instruction {
 /* A tile being computed. */
 typedef struct exg_tile_value {
     exg_compute compute;
-    exg_dtype dtype;      /* what it means */
-    bool is_unrounded;    /* dtype is narrower than compute and this is not yet rounded */
+    exg_dtype dtype;   /* what it means */
+    bool is_unrounded; /* dtype is narrower than compute and this is not yet rounded */
     bool is_invariant;
-    bool is_one;          /* one element, broadcast */
-    uint8_t made_by;      /* instruction */
-    uint8_t last_use;     /* instruction */
+    bool is_one;                          /* one element, broadcast */
+    uint8_t made_by;                      /* instruction */
+    uint8_t last_use;                     /* instruction */
     uint8_t converted[EXG_COMPUTE_COUNT]; /* the same in another compute type, or EXG_NO_TILE */
-    uint32_t offset;      /* of its tile buffer */
+    uint32_t offset;                      /* of its tile buffer */
 } exg_tile_value;
 
 typedef struct exg_pointwise_operand {
     uint32_t index; /* into the call's inputs, or outputs */
     bool is_output;
-    bool is_dense;  /* row-major over the whole iteration space */
+    bool is_dense; /* row-major over the whole iteration space */
     bool is_invariant;
     bool is_past_caches; /* written, and more than they hold */
     bool is_in_flow;     /* a formula asks for what comes next */
@@ -88,9 +89,9 @@ struct exg_pointwise {
     int64_t block_elements;
     uint32_t block_count;
     uint32_t tile_most, tile; /* elements */
-    exg_copy_loop *copy; /* past the caches */
-    bool by_rows;  /* tiles do not cross rows */
-    bool asks;     /* operands come from memory */
+    exg_copy_loop *copy;      /* past the caches */
+    bool by_rows;             /* tiles do not cross rows */
+    bool asks;                /* operands come from memory */
     bool has_heavy;
     uint8_t instruction_count;
     uint8_t invariant_count; /* the first so many instructions are invariant */
@@ -98,16 +99,15 @@ struct exg_pointwise {
     uint8_t register_count;
     uint8_t operand_count;
     uint8_t registers[EXG_POINTWISE_REGISTERS]; /* value behind a register handed out */
-    exg_instruction *instructions; /* as many as there may be, until it is finished: */
-    exg_tile_value *values;        /* then as many as there are */
+    exg_instruction *instructions;              /* as many as there may be, until it is finished: */
+    exg_tile_value *values;                     /* then as many as there are */
     exg_pointwise_operand *operands;
 };
 
 /* The value is what lies in memory of the operand. */
 static inline bool exg_value_is_storage(const exg_pointwise *p, const exg_instruction *i)
 {
-    return exg_compute_bytes(p->values[i->target].compute) ==
-           p->operands[i->operand].element_bytes;
+    return exg_compute_bytes(p->values[i->target].compute) == p->operands[i->operand].element_bytes;
 }
 
 /* Its lines are asked for before the tile, not by a formula. */

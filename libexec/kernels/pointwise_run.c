@@ -8,7 +8,7 @@
 typedef struct run {
     const exg_pointwise *p;
     exg_fault_note *fault;
-    bool is_near; /* operands and results are in a cache */
+    bool is_near;                            /* operands and results are in a cache */
     char *data[EXG_POINTWISE_REGISTERS * 2]; /* of operands */
 } run;
 
@@ -305,13 +305,13 @@ static void bind(run *r, const exg_tensor *inputs, const exg_tensor *outputs)
     for (uint8_t o = 0; o < r->p->operand_count; o++) {
         const exg_pointwise_operand *operand = &r->p->operands[o];
 
-        r->data[o] = operand->is_output ? outputs[operand->index].data
-                                        : inputs[operand->index].data;
+        r->data[o] =
+            operand->is_output ? outputs[operand->index].data : inputs[operand->index].data;
     }
 }
 
-void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows,
-                            int64_t count, int64_t stride)
+void exg_pointwise_epilogue(const exg_kernel_call *call, int64_t start, int64_t rows, int64_t count,
+                            int64_t stride)
 {
     run r = {.p = call->epilogue, .fault = call->fault, .is_near = true};
 

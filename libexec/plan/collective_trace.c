@@ -44,10 +44,11 @@ exg_status exg_collective_trace_of(const exg_plan *plan, exg_arena *arena,
             issues->count++;
         }
         if (phase == EXG_COLLECTIVE_WHOLE || phase == EXG_COLLECTIVE_ENDS) {
-            if (ended == issues->count ||
-                strcmp(issues->items[ended].node, step->name) != 0) {
-                return EXG_FAIL(err, PEER, "COM-010", "'%s' ends, which is not the next that was "
-                                "begun", step->name);
+            if (ended == issues->count || strcmp(issues->items[ended].node, step->name) != 0) {
+                return EXG_FAIL(err, PEER, "COM-010",
+                                "'%s' ends, which is not the next that was "
+                                "begun",
+                                step->name);
             }
             issues->items[ended++].begun = issues->count;
         }
@@ -59,9 +60,8 @@ static bool same_kind(const exg_traced_collective *a, const exg_traced_collectiv
 {
     return a->what.kind == b->what.kind &&
            memcmp(&a->what.window, &b->what.window, sizeof(a->what.window)) == 0 &&
-           a->what.dim == b->what.dim &&
-           a->what.other_dim == b->what.other_dim && a->mesh_dim == b->mesh_dim &&
-           a->in.dtype == b->in.dtype && a->what.op == b->what.op;
+           a->what.dim == b->what.dim && a->what.other_dim == b->what.other_dim &&
+           a->mesh_dim == b->mesh_dim && a->in.dtype == b->in.dtype && a->what.op == b->what.op;
 }
 
 /* What a rank has begun it ends, in that order, before it begins too many more: then those
@@ -98,8 +98,10 @@ static exg_status check_order(const exg_collective_trace *first, const exg_colle
         bool more = other->count > shared;
         const exg_traced_collective *left = more ? &other->items[shared] : &first->items[shared];
 
-        return EXG_FAIL(err, PEER, "COM-010", "rank %u issues %s at '%s', for which rank %u is "
-                        "not there", more ? rank : 0, left->kernel, left->node, more ? 0 : rank);
+        return EXG_FAIL(err, PEER, "COM-010",
+                        "rank %u issues %s at '%s', for which rank %u is "
+                        "not there",
+                        more ? rank : 0, left->kernel, left->node, more ? 0 : rank);
     }
     return EXG_OK;
 }
@@ -123,8 +125,9 @@ static exg_status compare_counts(const exg_collective_trace *issues, const line 
 
                 return EXG_FAIL(err, PEER, "COM-010",
                                 "%s at '%s': rank %u sends %" PRIu64 " bytes to rank %u, which "
-                                "expects %" PRIu64, at->kernel, at->node,
-                                l->first + a * l->stride, sent, l->first + b * l->stride, expected);
+                                "expects %" PRIu64,
+                                at->kernel, at->node, l->first + a * l->stride, sent,
+                                l->first + b * l->stride, expected);
             }
         }
     }

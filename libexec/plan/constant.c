@@ -209,16 +209,15 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
         step->call.channels_last = channels_last;
         status = add_packing(p, kernel, step, operands, count);
     }
-    if (status == EXG_OK &&
-        (exg_tensor_numel(&step->call.outputs[0]) == 0 ||
-         !all_may_read_packed(p, from, &step->call.outputs[0]))) {
+    if (status == EXG_OK && (exg_tensor_numel(&step->call.outputs[0]) == 0 ||
+                             !all_may_read_packed(p, from, &step->call.outputs[0]))) {
         p->plan->step_count--; /* as if it had not been asked */
     } else if (status == EXG_OK) {
         packed->offset = 0;
         packed->window = step->call.outputs[0];
         exg_tensor_set_contiguous(&packed->window);
-        status = exg_planner_buffer(p, (uint64_t)exg_tensor_numel(&packed->window),
-                                    &packed->buffer);
+        status =
+            exg_planner_buffer(p, (uint64_t)exg_tensor_numel(&packed->window), &packed->buffer);
         if (status == EXG_OK) {
             p->plan->buffers[packed->buffer].is_packed = true;
             exg_planner_output(p, step, 0, packed);
@@ -247,8 +246,7 @@ static void keep_constants(exg_plan *plan, const uint32_t *moved)
             continue;
         }
         buffer->first_step = moved[buffer->first_step];
-        buffer->last_step = buffer->last_step == UINT32_MAX ? UINT32_MAX
-                                                            : moved[buffer->last_step];
+        buffer->last_step = buffer->last_step == UINT32_MAX ? UINT32_MAX : moved[buffer->last_step];
     }
 }
 
@@ -327,8 +325,8 @@ static void move_packings(exg_plan *plan, exg_step *steps, uint32_t *moved, uint
 
     for (uint32_t s = 0; s < plan->step_count; s++) {
         if (packs_input(plan, &plan->steps[s])) {
-            packings[count++] = (direct_packing){
-                plan->buffers[plan->steps[s].outputs[0].buffer].bytes, s};
+            packings[count++] =
+                (direct_packing){plan->buffers[plan->steps[s].outputs[0].buffer].bytes, s};
             packing[s] = s;
         }
     }
@@ -342,8 +340,8 @@ exg_status exg_planner_order(exg_planner *p)
 {
     exg_plan *plan = p->plan;
     exg_step *steps = EXG_NEW_ARRAY(p->arena, exg_step, plan->step_count);
-    uint32_t *tables = calloc(2 * (size_t)plan->step_count + plan->buffer_count + 1,
-                              sizeof(*tables));
+    uint32_t *tables =
+        calloc(2 * (size_t)plan->step_count + plan->buffer_count + 1, sizeof(*tables));
     direct_packing *packings = calloc((size_t)plan->step_count + 1, sizeof(*packings));
     uint32_t *moved = tables;
     uint32_t *packing = tables == NULL ? NULL : tables + plan->step_count;

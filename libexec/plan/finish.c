@@ -30,8 +30,7 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
     exg_location location = p->locations[p->graph->outputs[o].as_tensor];
 
     if (p->plan->buffers[location.buffer].place != EXG_PLACE_ARENA ||
-        p->plan->buffers[location.buffer].is_once ||
-        !exg_tensor_is_contiguous(&location.window)) {
+        p->plan->buffers[location.buffer].is_once || !exg_tensor_is_contiguous(&location.window)) {
         EXG_TRY(copy_result(p, &location));
     }
     p->plan->buffers[location.buffer].last_step = UINT32_MAX;
@@ -45,8 +44,8 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
 
 static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec)
 {
-    uint32_t i = exg_map_find(&p->written[spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION],
-                              spec->target);
+    uint32_t i =
+        exg_map_find(&p->written[spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION], spec->target);
 
     return i < p->plan->input_count ? &p->plan->inputs[i] : NULL;
 }

@@ -76,7 +76,8 @@ static uint32_t uses_of(const exg_node *node, exg_value_id value)
 }
 
 /* Is the group a residual, added to the result of a step whose library may add it, and needed by
- * others than `node` too? Then it is not to grow: a sum that is a result of its own is done there. */
+ * others than `node` too? Then it is not to grow: a sum that is a result of its own is done there.
+ */
 static bool is_residual(const exg_planner *p, const exg_node *node)
 {
     const exg_plan *plan = p->plan;
@@ -91,8 +92,7 @@ static bool is_residual(const exg_planner *p, const exg_node *node)
     }
     sum = &p->graph->nodes[g->nodes[0]];
     return exg_operators_find(p->operators, sum->target)->id == EXG_OP_add_Tensor &&
-           p->value_uses[sum->outputs[0].as_tensor] >
-               uses_of(node, sum->outputs[0].as_tensor);
+           p->value_uses[sum->outputs[0].as_tensor] > uses_of(node, sum->outputs[0].as_tensor);
 }
 
 exg_status exg_planner_group(exg_planner *p, uint32_t index)
@@ -351,9 +351,9 @@ static exg_status place_results(exg_planner *p, const group_step *s, exg_step *s
         if (load < LOADS_MAX) {
             taken[load] = true;
         }
-        EXG_TRY(exg_planner_place(
-            p, value,
-            load < LOADS_MAX ? p->locations[p->group.loads[load]].buffer : EXG_NO_BUFFER));
+        EXG_TRY(exg_planner_place(p, value,
+                                  load < LOADS_MAX ? p->locations[p->group.loads[load]].buffer
+                                                   : EXG_NO_BUFFER));
         result = p->locations[value];
         result.window = in_order(&result.window, s->order);
         exg_tensor_set_contiguous(&result.window);
@@ -418,8 +418,8 @@ static exg_status attach(exg_planner *p, const group_step *s)
     uint32_t count = p->group.load_count;
     exg_location *locations = EXG_NEW_ARRAY(p->arena, exg_location, before + count);
     exg_tensor *tensors = EXG_NEW_ARRAY(p->arena, exg_tensor, before + count);
-    exg_kernel_call call = {.outputs = step->call.outputs, .input_count = count,
-                            .output_count = 1, .arena = p->arena};
+    exg_kernel_call call = {
+        .outputs = step->call.outputs, .input_count = count, .output_count = 1, .arena = p->arena};
 
     if (locations == NULL || tensors == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);

@@ -7,7 +7,7 @@
 #define EXG_VIEW(id, schema, view, lowering, sharding)
 #define EXG_INPLACE(id, schema, functional)
 #define EXG_SYMBOLIC(id, target, schema, evaluate)
-#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) \
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)                                \
     extern const exg_kernel exg_kernel_##kernel;
 #include "libexport/operators/operators.def"
 #undef EXG_OPERATOR
@@ -16,7 +16,7 @@ const exg_kernel exg_kernel_NONE = {.name = "none"};
 
 /* The row's kernel; NONE stands for NULL. */
 static const exg_kernel *const kernels[EXG_OPERATOR_COUNT] = {
-#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) \
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)                                \
     [EXG_OP_##id] = &exg_kernel_##kernel,
 #include "libexport/operators/operators.def"
 #undef EXG_OPERATOR

@@ -50,7 +50,8 @@ static exg_status take(layout *l, uint64_t bytes, uint64_t *offset, exg_error *e
     uint32_t best = l->count;
 
     for (uint32_t i = 0; i < l->count; i++) {
-        if (l->gaps[i].bytes >= bytes && (best == l->count || l->gaps[i].bytes < l->gaps[best].bytes)) {
+        if (l->gaps[i].bytes >= bytes &&
+            (best == l->count || l->gaps[i].bytes < l->gaps[best].bytes)) {
             best = i;
         }
     }

@@ -141,7 +141,9 @@ static uint32_t settled_at(const overlap *o, uint32_t i, uint32_t *by)
 static exg_status split(overlap *o, const exg_crossing *c, exg_step *begin, exg_step *end)
 {
     exg_plan *plan = o->p->plan;
-    exg_tensor scratch = {.dtype = EXG_DTYPE_U8, .rank = 1, .strides = {1},
+    exg_tensor scratch = {.dtype = EXG_DTYPE_U8,
+                          .rank = 1,
+                          .strides = {1},
                           .sizes = {(int64_t)begin->call.workspace_bytes}};
     exg_location *location = &begin->inputs[begin->call.input_count];
 
@@ -188,8 +190,8 @@ static void renumber(exg_plan *plan, const uint32_t *moved)
 
         if (buffer->place == EXG_PLACE_ARENA) {
             buffer->first_step = moved[buffer->first_step];
-            buffer->last_step = buffer->last_step == UINT32_MAX ? UINT32_MAX
-                                                                : moved[buffer->last_step];
+            buffer->last_step =
+                buffer->last_step == UINT32_MAX ? UINT32_MAX : moved[buffer->last_step];
         }
     }
 }
@@ -265,8 +267,8 @@ exg_status exg_planner_overlap(exg_planner *p)
         find_crossings(&o);
         find_ready(&o);
         find_due(&o);
-        o.order_count = exg_schedule(o.crossings, o.count, plan->once_count, plan->step_count,
-                                     o.order);
+        o.order_count =
+            exg_schedule(o.crossings, o.count, plan->once_count, plan->step_count, o.order);
         status = put_in_order(&o, words + 2 * (size_t)plan->buffer_count);
         measure_workspace(plan);
     }

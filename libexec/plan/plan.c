@@ -1,12 +1,12 @@
 /* plan.c - goes through a functional program once and turns nodes into steps:
  * views become windows, pointwise neighbours one step, the rest one step each.
  */
-#include "libexport/base/given.h"
-#include "libexport/program/uses.h"
 #include "libexec/device/device.h"
 #include "libexec/plan/planner.h"
 #include "libexport/base/checked.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/program/uses.h"
 
 #include <exg/module.h>
 #include <inttypes.h>
@@ -268,8 +268,7 @@ static exg_status plan_input(exg_planner *p, uint32_t i)
     location->offset = p->graph->values[arg->as_tensor].tensor->storage_offset.value;
     input->tensor = location->window;
     input->storage_offset = location->offset;
-    input->mutated =
-        is_written(p, i, spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target);
+    input->mutated = is_written(p, i, spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target);
     if (input->mutated) { /* the session keeps a copy of its own, row-major */
         exg_tensor_set_contiguous(&location->window);
         location->offset = 0;
@@ -338,8 +337,8 @@ static uint32_t operands_of(const exg_operator *op, const exg_argument *args, ex
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        bool list = args[i].kind == EXG_ARGUMENT_TENSORS ||
-                    args[i].kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+        bool list =
+            args[i].kind == EXG_ARGUMENT_TENSORS || args[i].kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
 
         if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
             continue;
@@ -369,9 +368,9 @@ static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_val
     int64_t numel = exg_tensor_numel(&location->window);
 
     if (p->no_reuse || (kernel->flags & EXG_KERNEL_IN_PLACE) == 0 || !buffer->writable ||
-        buffer->is_once != p->once ||
-        p->buffer_uses[location->buffer] != 1 || location->offset != 0 ||
-        !exg_tensor_is_contiguous(&location->window) || meta->dtype != location->window.dtype ||
+        buffer->is_once != p->once || p->buffer_uses[location->buffer] != 1 ||
+        location->offset != 0 || !exg_tensor_is_contiguous(&location->window) ||
+        meta->dtype != location->window.dtype ||
         (uint64_t)numel * exg_dtype_bytes(meta->dtype) != buffer->bytes) {
         return EXG_NO_BUFFER;
     }
@@ -414,8 +413,8 @@ static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const 
                                 const exg_value_id *values, uint32_t count)
 {
     exg_tensor windows[8] = {{0}};
-    exg_kernel_call call = {.args = args, .arg_count = arg_count, .inputs = windows,
-                            .input_count = count};
+    exg_kernel_call call = {
+        .args = args, .arg_count = arg_count, .inputs = windows, .input_count = count};
 
     for (uint32_t o = 1; o < node->output_count; o++) { /* the others are not computed then */
         if (node->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
@@ -454,8 +453,8 @@ static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *n
                                                                        : EXG_NO_VALUE;
 
             if (value == EXG_NO_VALUE ||
-                (at > 0 && (step->call.channels_last ||
-                            (leaves_unused && p->value_uses[value] == 0)))) {
+                (at > 0 &&
+                 (step->call.channels_last || (leaves_unused && p->value_uses[value] == 0)))) {
                 step->call.outputs[at].dtype = EXG_DTYPE_COUNT;
                 step->outputs[at].buffer = EXG_NO_BUFFER;
                 step->outputs[at++].window.dtype = EXG_DTYPE_COUNT;
@@ -518,8 +517,8 @@ static exg_status find_operands(exg_planner *p, const exg_node *node, const exg_
     (void)operands_of(op, args, k->values, k->count);
     EXG_TRY(keep_arguments(p, args, k->arg_count, &kept));
     k->args = kept;
-    k->channels_last = suits_channels_last(p, k->kernel, node, args, k->arg_count, k->values,
-                                           k->count);
+    k->channels_last =
+        suits_channels_last(p, k->kernel, node, args, k->arg_count, k->values, k->count);
     EXG_TRY(bind_operands(p, k->kernel, k->channels_last, k->values, k->count, k->bound));
     EXG_TRY(exg_planner_pack(p, k->kernel, k->args, k->arg_count, k->bound, k->count,
                              k->channels_last, &k->packed));
@@ -621,9 +620,9 @@ static void count_plain_uses(exg_planner *p, const exg_node *node)
 
     for (uint32_t i = 0; i < node->input_count; i++) {
         const exg_argument *arg = &node->inputs[i].arg;
-        bool takes = op != NULL && (op->pointwise != EXG_POINTWISE_NOT ||
-                                    (i == 0 && kernel != NULL &&
-                                     kernel->suits_channels_last != NULL));
+        bool takes =
+            op != NULL && (op->pointwise != EXG_POINTWISE_NOT ||
+                           (i == 0 && kernel != NULL && kernel->suits_channels_last != NULL));
 
         bool list = arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
 
@@ -650,8 +649,8 @@ static exg_status prepare_tables(exg_planner *p)
     p->plan->outputs = EXG_NEW_ARRAY(p->arena, exg_plan_output, graph->output_count);
     p->plan->input_count = graph->input_count;
     p->plan->output_count = graph->output_count;
-    if (p->locations == NULL || p->value_uses == NULL || p->plain_uses == NULL || p->group_of == NULL ||
-        p->plan->inputs == NULL || p->plan->outputs == NULL) {
+    if (p->locations == NULL || p->value_uses == NULL || p->plain_uses == NULL ||
+        p->group_of == NULL || p->plan->inputs == NULL || p->plan->outputs == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {
@@ -717,8 +716,8 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
                          const exg_plan_options *options, const struct exg_grid *grid,
                          struct exg_accelerator *device, exg_plan **plan, exg_error *err)
 {
-    exg_arena *arena = exg_arena_create(exg_arena_allocator(functional->arena),
-                                        EXG_ARENA_UNBOUNDED);
+    exg_arena *arena =
+        exg_arena_create(exg_arena_allocator(functional->arena), EXG_ARENA_UNBOUNDED);
     exg_planner p = {.program = functional,
                      .graph = functional->graph,
                      .operators = operators,

@@ -15,22 +15,22 @@
 
 typedef enum exg_buffer_place {
     EXG_PLACE_ARENA,
-    EXG_PLACE_INPUT, /* the tensor of graph input `index` */
+    EXG_PLACE_INPUT,    /* the tensor of graph input `index` */
     EXG_PLACE_CONSTANT, /* the session's own, made once from weights: constant `index` */
-    EXG_PLACE_OUTPUT, /* where the caller says: graph output `index` */
+    EXG_PLACE_OUTPUT,   /* where the caller says: graph output `index` */
 } exg_buffer_place;
 
 typedef struct exg_buffer {
     exg_buffer_place place;
-    uint32_t index;       /* INPUT: graph input; OUTPUT: graph output; CONSTANT: which */
+    uint32_t index; /* INPUT: graph input; OUTPUT: graph output; CONSTANT: which */
     uint64_t bytes;
-    uint64_t offset;      /* ARENA: where it begins */
-    uint32_t first_step;  /* written first */
-    uint32_t last_step;   /* read or written last; UINT32_MAX: until the run's end */
-    bool writable;        /* INPUT: its content is written back, so steps may write it */
-    bool is_once;         /* ARENA, CONSTANT: written by a step that runs once */
-    bool is_read;         /* by a step that runs each time */
-    bool is_packed;       /* CONSTANT: made by a packer */
+    uint64_t offset;     /* ARENA: where it begins */
+    uint32_t first_step; /* written first */
+    uint32_t last_step;  /* read or written last; UINT32_MAX: until the run's end */
+    bool writable;       /* INPUT: its content is written back, so steps may write it */
+    bool is_once;        /* ARENA, CONSTANT: written by a step that runs once */
+    bool is_read;        /* by a step that runs each time */
+    bool is_packed;      /* CONSTANT: made by a packer */
 } exg_buffer;
 
 /* A tensor inside a buffer. The window's data is the buffer's first byte plus
@@ -48,15 +48,15 @@ typedef struct exg_step {
     const exg_kernel *kernel;
     const exg_kernel *host; /* the same, for the host */
     exg_kernel_call call;
-    exg_location *inputs;  /* call.inputs[i] is inputs[i].window, once bound */
+    exg_location *inputs; /* call.inputs[i] is inputs[i].window, once bound */
     exg_location *outputs;
-    const char *name; /* of the node, or what the step is for */
+    const char *name;            /* of the node, or what the step is for */
     const char *target, *module; /* of the node; "" without one */
     const char *source;          /* the user's line it comes from, or "" */
-    uint32_t fused;   /* nodes inside */
-    bool once;        /* depends on weights alone: runs before the first run */
-    bool on_host;     /* the plan is of a device that has no such kernel */
-    bool has_packed;  /* inputs[input_count] is call.packed, a begun collective's workspace too */
+    uint32_t fused;              /* nodes inside */
+    bool once;                   /* depends on weights alone: runs before the first run */
+    bool on_host;                /* the plan is of a device that has no such kernel */
+    bool has_packed; /* inputs[input_count] is call.packed, a begun collective's workspace too */
     uint32_t epilogue_count; /* inputs after these are call.epilogue_inputs */
 } exg_step;
 

@@ -24,12 +24,12 @@ typedef struct exg_planner {
     const exg_operators *operators;
     exg_plan *plan;
     exg_arena *arena;
-    exg_arena *scratch; /* of the pointwise program being built */
-    exg_location *locations;   /* by value id; buffer EXG_NO_BUFFER: none yet */
-    uint32_t *value_uses;      /* by value id: uses to come, outputs included */
-    uint32_t *plain_uses;      /* by value id: readers that want it row-major */
-    uint32_t *buffer_uses;     /* by buffer: uses to come of the values in it */
-    uint32_t *group_of;        /* by value id: 1 + index into group.nodes, of the open group */
+    exg_arena *scratch;      /* of the pointwise program being built */
+    exg_location *locations; /* by value id; buffer EXG_NO_BUFFER: none yet */
+    uint32_t *value_uses;    /* by value id: uses to come, outputs included */
+    uint32_t *plain_uses;    /* by value id: readers that want it row-major */
+    uint32_t *buffer_uses;   /* by buffer: uses to come of the values in it */
+    uint32_t *group_of;      /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
     exg_map written[2];     /* of state, and of user inputs: those that outputs write, by name */
     bool *constant;         /* by value id: the same in every run */

@@ -1,6 +1,6 @@
 /* print.c - a plan as text, a line a step. */
-#include "libexport/base/given.h"
 #include "libexec/plan/plan_internal.h"
+#include "libexport/base/given.h"
 #include "libexport/base/text.h"
 
 #include <inttypes.h>

@@ -128,11 +128,11 @@ exg_status exg_agreement_reach(const exg_agreement *agreement, const exg_grid *g
 {
     bool known = status == EXG_OK;
     const exg_common own[] = {
-        {"program",         agreement->program  },
-        {"weights",         agreement->weights  },
-        {"placement",       agreement->placement},
-        {"seed",            agreement->seed     },
-        {"options",         agreement->options  },
+        {"program", agreement->program},
+        {"weights", agreement->weights},
+        {"placement", agreement->placement},
+        {"seed", agreement->seed},
+        {"options", agreement->options},
         {"sizes of inputs", known ? XXH3_64bits(key, key_count * sizeof(*key)) : 0},
         {"values of inputs",
          known && agreement->with_bytes ? digest_inputs(inputs, input_count) : 0},

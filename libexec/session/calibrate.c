@@ -2,17 +2,17 @@
  * short and a long all-reduce between threads or processes. Each is the shortest of several; of
  * all-reduces of batches, for one of them alone may find that the others were there before.
  */
-#include "libexport/base/given.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/team.h"
 #include "libexec/session/context.h"
+#include "libexport/base/given.h"
 
 #include <exg/emit.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE       512            /* of the matrices multiplied */
-#define ELEMENTS   (1 << 23)      /* of the tensor summed: beyond the caches of a core */
+#define SIDE       512       /* of the matrices multiplied */
+#define ELEMENTS   (1 << 23) /* of the tensor summed: beyond the caches of a core */
 #define LONG_BYTES (UINT64_C(4) << 20)
 #define TIMES      7
 #define RANKS_MAX  64
@@ -41,8 +41,8 @@ static exg_status build(const exg_operators *operators, bool product, exg_progra
 static exg_status time_runs(exg_session *session, bool product, uint64_t *shortest, exg_error *err)
 {
     int64_t rows = product ? SIDE : ELEMENTS / SIDE;
-    exg_session_input input = {.name = "x", .tensor = {.dtype = EXG_DTYPE_F32, .rank = 2,
-                                                       .sizes = {rows, SIDE}}};
+    exg_session_input input = {
+        .name = "x", .tensor = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {rows, SIDE}}};
     exg_status status = EXG_OK;
 
     exg_tensor_set_contiguous(&input.tensor);
@@ -114,12 +114,14 @@ static void reduce_often(void *context, uint32_t r)
 /* Rank `r`'s part of an all-reduce of so many bytes. */
 static bool prepare_rank(exchange *x, uint32_t r, uint64_t bytes)
 {
-    exg_tensor whole = {.dtype = EXG_DTYPE_F32, .rank = 1,
-                        .sizes = {(int64_t)(bytes / sizeof(float))}, .strides = {1}};
+    exg_tensor whole = {.dtype = EXG_DTYPE_F32,
+                        .rank = 1,
+                        .sizes = {(int64_t)(bytes / sizeof(float))},
+                        .strides = {1}};
 
     x->in[r] = x->out[r] = whole;
-    x->what[r] = (exg_collective){.kind = EXG_ALL_REDUCE, .in = &x->in[r], .out = &x->out[r],
-                                  .op = EXG_REDUCE_SUM};
+    x->what[r] = (exg_collective){
+        .kind = EXG_ALL_REDUCE, .in = &x->in[r], .out = &x->out[r], .op = EXG_REDUCE_SUM};
     x->in[r].data = calloc(1, bytes);
     x->out[r].data = calloc(1, bytes);
     x->workspaces[r] = malloc(exg_collective_workspace(x->ranks[r], &x->what[r]) + 1);
@@ -170,8 +172,7 @@ static exg_status time_reduce(uint32_t ranks, exg_communicator *world, uint64_t 
     return status;
 }
 
-static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *costs,
-                          exg_error *err)
+static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *costs, exg_error *err)
 {
     double others = 2.0 * (ranks - 1) / ranks;
     uint64_t product;
@@ -186,8 +187,8 @@ static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *co
     costs->ns_per_flop = (double)product / (2.0 * SIDE * SIDE * SIDE);
     costs->ns_per_touched = (double)sum / (3.0 * ELEMENTS * sizeof(float)); /* x twice, and y */
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
-        double bytes = (double)(moved > message ? moved - message : 0) /
-                       (others * (double)LONG_BYTES);
+        double bytes =
+            (double)(moved > message ? moved - message : 0) / (others * (double)LONG_BYTES);
 
         costs->links[d] = (exg_link){.message_ns = (double)message, .ns_per_byte = bytes};
     }

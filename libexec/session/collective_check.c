@@ -1,8 +1,8 @@
 /* collective_check.c - what every rank of a mesh issues, from the plans of few of them: along a
  * mesh dim ranks whose chunks are as long move the same (exg_cuts).
  */
-#include "libexec/session/executable.h"
 #include "libexec/plan/collective_trace.h"
+#include "libexec/session/executable.h"
 
 #include <stdlib.h>
 
@@ -34,7 +34,8 @@ static exg_status plan_on_paper(proof *p, uint32_t rank)
         return EXG_OUT_OF_MEMORY(p->err);
     }
     EXG_TRY(exg_paper_grid(&p->e->mesh, rank, !p->e->options.processes, &grid, p->err));
-    status = exg_executable_plan_rank(p->e, p->b, p->functional, rank, &grid, made->cuts,
+    status =
+        exg_executable_plan_rank(p->e, p->b, p->functional, rank, &grid, made->cuts,
                                  p->e->devices == NULL ? NULL : p->e->devices[0], &plan, p->err);
     status =
         status == EXG_OK ? exg_collective_trace_of(plan, p->arena, &made->traces, p->err) : status;

@@ -124,8 +124,8 @@ static exg_status open_devices(exg_session_context *e, exg_arena *arena, exg_err
     EXG_TRY(exg_device_table_find(name, &table, err));
     EXG_TRY(table->count(&count, err));
     if (first >= count) {
-        return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s': %s has %u", e->options.device,
-                        name, count);
+        return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s': %s has %u", e->options.device, name,
+                        count);
     }
     e->devices = EXG_NEW_ARRAY(arena, exg_accelerator *, e->rank_count);
     if (e->devices == NULL) {
@@ -145,8 +145,8 @@ static void join_rank(void *context, uint32_t r)
     char unused[EXG_THROUGH_TEXT];
 
     exg_error_clear(&e->outcomes[r].error);
-    e->outcomes[r].status = exg_grid_join(&e->grids[r], e->devices[r],
-                                          r == 0 ? e->through : unused, &e->outcomes[r].error);
+    e->outcomes[r].status = exg_grid_join(&e->grids[r], e->devices[r], r == 0 ? e->through : unused,
+                                          &e->outcomes[r].error);
 }
 
 static void leave_rank(void *context, uint32_t r)

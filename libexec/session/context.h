@@ -24,23 +24,23 @@ typedef struct exg_session_context {
     exg_pool *alone;     /* of one thread: each rank's of a mesh, which watches `stop` */
     exg_stop stop;       /* of the run under way, or of the next */
     struct exg_accelerator **devices; /* by rank here; NULL: the host */
-    exg_team *team;      /* of several ranks */
-    exg_grid *grids;     /* by rank here; NULL: no mesh */
-    char through[EXG_THROUGH_TEXT]; /* what carries out collectives of devices */
-    exg_outcome *outcomes; /* by rank */
-    struct exg_executable *running; /* what the team carries out */
+    exg_team *team;                   /* of several ranks */
+    exg_grid *grids;                  /* by rank here; NULL: no mesh */
+    char through[EXG_THROUGH_TEXT];   /* what carries out collectives of devices */
+    exg_outcome *outcomes;            /* by rank */
+    struct exg_executable *running;   /* what the team carries out */
     bool lost; /* a rank did not come back: what it may reach is never freed */
     exg_weight_store *store;
     struct exg_graph_executor *executor; /* of the whole program */
-    uint64_t plan_bytes;         /* what plans take that they do not share */
-    uint64_t plan_bytes_limit;   /* past it the oldest go */
-    double work_limit;   /* operations that a run may take, */
-    double work_left;    /* and this one still */
-    uint64_t loops_left; /* iterations that this run may still take */
-    uint64_t runs;       /* so far */
-    uint64_t segments;  /* that this run carried out */
+    uint64_t plan_bytes;                 /* what plans take that they do not share */
+    uint64_t plan_bytes_limit;           /* past it the oldest go */
+    double work_limit;                   /* operations that a run may take, */
+    double work_left;                    /* and this one still */
+    uint64_t loops_left;                 /* iterations that this run may still take */
+    uint64_t runs;                       /* so far */
+    uint64_t segments;                   /* that this run carried out */
     uint32_t plan_count;
-    uint32_t explored; /* segments that were planned ahead of any run */
+    uint32_t explored;  /* segments that were planned ahead of any run */
     exg_text unchecked; /* a line a place after which nothing was */
     uint64_t plan_ns;
 } exg_session_context;

@@ -1,8 +1,8 @@
 /* executable.c - a segment from program to plans, one a rank, and one run of them. */
 #include "libexec/session/executable.h"
 #include "libexec/comm/collectives.h"
-#include "libexec/session/loop.h"
 #include "libexec/session/graph_executor.h"
+#include "libexec/session/loop.h"
 #include "libexec/session/work.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/clock.h"
@@ -72,9 +72,9 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
     for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
         options[d].mode = b->place.modes[d];
     }
-    status = exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank,
-                              b->named_inputs, cuts, &local, &placed,
-                              first ? &b->report : NULL, err);
+    status =
+        exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank, b->named_inputs,
+                         cuts, &local, &placed, first ? &b->report : NULL, err);
     b->place = first && status == EXG_OK ? placed : b->place;
     status = status == EXG_OK
                  ? exg_plan_rank(local, e->operators, &e->options.plan, grid, device, plan, err)
@@ -117,8 +117,8 @@ static exg_status check_memory(const exg_session_context *e, const exg_plan *pla
     return exg_error_fix(err,
                          EXG_FAIL(err, LIMIT, "PLC-009",
                                   "the plan needs %" PRIu64 " bytes for %svalues and "
-                                  "workspace, and %s %" PRIu64, bytes,
-                                  budget->of_machine ? "" : "weights, ",
+                                  "workspace, and %s %" PRIu64,
+                                  bytes, budget->of_machine ? "" : "weights, ",
                                   budget->of_machine ? "the machine has" : "may take",
                                   budget->limit),
                          EXG_MEMORY_BUDGET_FIX);
@@ -134,8 +134,8 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
     exg_status status;
 
     if (grid == NULL) {
-        EXG_TRY(exg_plan_rank(functional, e->operators, &e->options.plan, NULL, device, &plan,
-                              err));
+        EXG_TRY(
+            exg_plan_rank(functional, e->operators, &e->options.plan, NULL, device, &plan, err));
         status = check_memory(e, plan, err);
         if (status != EXG_OK) {
             exg_plan_destroy(plan);
@@ -143,13 +143,12 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
         }
     } else {
         EXG_TRY(exg_executable_plan_rank(e, b, functional, e->first_rank + r, grid, NULL, device,
-                                    &plan, err));
+                                         &plan, err));
     }
     note_handed_on(b, is_part, plan);
-    return e->options.plan_only
-               ? exg_plan_executor_on_paper(plan, &b->executors[r], err)
-               : exg_plan_executor_create(plan, e->store, e->pool, grid, device, r, b->level,
-                                 &b->executors[r], err);
+    return e->options.plan_only ? exg_plan_executor_on_paper(plan, &b->executors[r], err)
+                                : exg_plan_executor_create(plan, e->store, e->pool, grid, device, r,
+                                                           b->level, &b->executors[r], err);
 }
 
 /* Ranks that write one caller's tensor would disturb each other: each gets a copy of
@@ -163,8 +162,7 @@ static exg_status take_copies(exg_scratch *scratch, exg_executable *b, exg_error
 
         if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].mutated) {
             EXG_TRY(exg_scratch_block(
-                scratch,
-                (exg_scratch_key){EXG_SCRATCH_COPY, b->level, i % b->rank_count, p}, NULL,
+                scratch, (exg_scratch_key){EXG_SCRATCH_COPY, b->level, i % b->rank_count, p}, NULL,
                 input_bytes(plan, p), &b->copies[i], err));
         }
     }
@@ -376,10 +374,10 @@ static void run_rank(void *context, uint32_t r)
  * the news that there is one. */
 static int distance(const exg_outcome *out)
 {
-    return out->status == EXG_OK                           ? 3
-           : out->status != EXG_PEER                       ? 0
+    return out->status == EXG_OK                     ? 3
+           : out->status != EXG_PEER                 ? 0
            : strcmp(out->error.code, "COM-003") == 0 ? 2
-                                                           : 1;
+                                                     : 1;
 }
 
 exg_status exg_outcome_of(const exg_session_context *context, exg_error *err)
@@ -441,7 +439,7 @@ exg_session_output exg_executable_output(const exg_executable *executable, uint3
     if (from->constant.kind == EXG_ARGUMENT_TENSOR) {
         output.tensor = from->location.window;
         output.tensor.data = exg_plan_executor_output(executable->executors[0],
-                                             executable->segment->first_output + index);
+                                                      executable->segment->first_output + index);
     }
     return output;
 }
@@ -502,9 +500,9 @@ exg_status exg_executable_run(exg_session_context *context, exg_executable *exec
     for (uint32_t r = 0; r < context->rank_count; r++) {
         exg_plan_executor_set_random(executable->executors[r], context->options.seed, draw);
     }
-    EXG_TRY(context->team != NULL   ? run_team(context, executable, err)
+    EXG_TRY(context->team != NULL    ? run_team(context, executable, err)
             : context->grids != NULL ? run_process(context, executable, err)
-                                    : exg_plan_executor_run(executable->executors[0], err));
+                                     : exg_plan_executor_run(executable->executors[0], err));
     for (uint32_t i = 0; i < s->check_count; i++) {
         exg_argument held;
 

@@ -12,11 +12,11 @@ typedef struct exg_executable {
     struct exg_executable *follow; /* those that may come after this one */
     exg_arena *arena;
     exg_graph_segment *segment;
-    uint32_t level; /* scratch.h */
-    uint64_t bytes; /* that it takes beside what it shares, */
+    uint32_t level;       /* scratch.h */
+    uint64_t bytes;       /* that it takes beside what it shares, */
     uint64_t *plan_bytes; /* counted here */
-    double work; /* of a run (work.h) */
-    int64_t *key; /* the numbers it was made for */
+    double work;          /* of a run (work.h) */
+    int64_t *key;         /* the numbers it was made for */
     uint32_t key_count;
     exg_plan_executor **executors;
     uint32_t rank_count;

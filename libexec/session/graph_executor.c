@@ -78,9 +78,9 @@ bool exg_graph_executor_evict(void *executor)
     bool dropped = drop_oldest(&r->plans, r->current, passed_first(r));
 
     for (uint32_t d = 0; !dropped && d < r->path_count; d++) {
-        dropped = drop_oldest(&r->path[d]->follow, NULL,
-                              d + 1 < r->path_count ? r->path[d + 1] : NULL) ||
-                  exg_loop_evict(r->path[d]->loop);
+        dropped =
+            drop_oldest(&r->path[d]->follow, NULL, d + 1 < r->path_count ? r->path[d + 1] : NULL) ||
+            exg_loop_evict(r->path[d]->loop);
     }
     return dropped;
 }
@@ -98,7 +98,7 @@ exg_status exg_graph_executor_select(exg_graph_executor *executor, const int64_t
         return EXG_OK;
     }
     EXG_TRY(exg_graph_segment_begin(executor->program, executor->context->operators, symbols, metas,
-                              numbers, &segment, err));
+                                    numbers, &segment, err));
     EXG_TRY(exg_executable_create(executor->context, segment, executor->is_part, executor->level,
                                   key, key_count, &executor->current, err));
     add_plan(&executor->plans, executor->current, plan_limit(executor), passed_first(executor));
@@ -287,7 +287,7 @@ static exg_status explore_loop(exg_graph_executor *r, exg_executable *b, exg_err
     EXG_TRY(exg_loop_explore(b->loop, b, &known, err));
     if (!known) {
         return leave_unchecked(r->context, b->segment,
-                              "what the loop carries changes its size, or hangs on the run", err);
+                               "what the loop carries changes its size, or hangs on the run", err);
     }
     key = malloc((sizes_of(exg_loop_results(b->loop), count, NULL) + 1) * sizeof(*key));
     if (key == NULL) {
@@ -305,11 +305,10 @@ static exg_status explore_after(exg_graph_executor *r, exg_executable *b, exg_er
         return EXG_OK;
     }
     if (r->context->explored++ >= EXG_EXPLORED_MAX) {
-        return leave_unchecked(r->context, b->segment, "too many segments may come before it",
-                               err);
+        return leave_unchecked(r->context, b->segment, "too many segments may come before it", err);
     }
     return b->segment->graph_break == EXG_GRAPH_BREAK_LOOP ? explore_loop(r, b, err)
-                                               : explore_number(r, b, err);
+                                                           : explore_number(r, b, err);
 }
 
 exg_status exg_graph_executor_explore(exg_graph_executor *executor, exg_error *err)
@@ -380,7 +379,8 @@ exg_status exg_graph_executor_run(exg_graph_executor *executor, void *const *dat
             executor->last = b;
             return EXG_OK;
         }
-        EXG_TRY(b->segment->graph_break == EXG_GRAPH_BREAK_LOOP ? after_loop(executor, b, &b, err)
-                                                    : after_number(executor, b, &b, err));
+        EXG_TRY(b->segment->graph_break == EXG_GRAPH_BREAK_LOOP
+                    ? after_loop(executor, b, &b, err)
+                    : after_number(executor, b, &b, err));
     }
 }

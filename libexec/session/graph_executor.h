@@ -16,12 +16,12 @@
 typedef struct exg_graph_executor {
     exg_session_context *context;
     const exg_program *program;
-    bool is_part;         /* of another: state is kept, the first plans are limited too */
-    uint32_t level;       /* of its first segment (scratch.h) */
-    exg_executable *plans;     /* of the first segment, newest use first */
-    exg_executable *current;   /* the first segment of this run */
-    exg_executable *last;      /* the segment the run ended with, or NULL */
-    exg_executable **path;     /* by depth: those of this run, whose results are read */
+    bool is_part;            /* of another: state is kept, the first plans are limited too */
+    uint32_t level;          /* of its first segment (scratch.h) */
+    exg_executable *plans;   /* of the first segment, newest use first */
+    exg_executable *current; /* the first segment of this run */
+    exg_executable *last;    /* the segment the run ended with, or NULL */
+    exg_executable **path;   /* by depth: those of this run, whose results are read */
     uint32_t path_count, path_capacity;
 } exg_graph_executor;
 

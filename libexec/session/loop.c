@@ -4,8 +4,8 @@
  * they were.
  */
 #include "libexec/session/loop.h"
-#include "libexec/session/loop_buffers.h"
 #include "libexec/session/graph_executor.h"
+#include "libexec/session/loop_buffers.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ struct exg_loop_run {
     exg_tensor_meta *metas; /* by operand, with room for sizes and strides */
     const exg_tensor_meta **meta_of;
     int64_t *key;
-    exg_tensor *results; /* without data */
-    exg_loop_buffer *kept;   /* by result, then by sliced operand */
+    exg_tensor *results;   /* without data */
+    exg_loop_buffer *kept; /* by result, then by sliced operand */
 };
 
 static uint32_t kept_count(const exg_loop_run *l)
@@ -102,9 +102,9 @@ exg_status exg_loop_create(exg_session_context *context, const exg_graph_segment
                            uint32_t level, exg_loop_run **loop, exg_error *err)
 {
     exg_loop_run *l = calloc(1, sizeof(*l));
-    exg_arena *arena = l == NULL ? NULL : exg_arena_create(
-                                                   exg_arena_allocator(segment->arena),
-                                                   EXG_ARENA_UNBOUNDED);
+    exg_arena *arena =
+        l == NULL ? NULL
+                  : exg_arena_create(exg_arena_allocator(segment->arena), EXG_ARENA_UNBOUNDED);
 
     *loop = NULL;
     if (arena == NULL) {
@@ -230,8 +230,8 @@ static exg_status keep_given(exg_loop_run *l, uint32_t i, exg_error *err)
         void *kept = exg_loop_result_address(l, i, p);
 
         EXG_TRY(exg_loop_buffer_copy(l->context, p, kept,
-                                 l->whole[p * l->segment->loop.operand_count + i],
-                                 bytes_of(&l->given[i]), err));
+                                     l->whole[p * l->segment->loop.operand_count + i],
+                                     bytes_of(&l->given[i]), err));
         give(l, p, i, kept);
     }
     l->results[i] = l->given[i];
@@ -479,7 +479,7 @@ exg_status exg_loop_execute(exg_loop_run *loop, const exg_executable *executable
 
     EXG_TRY_IN(err,
                executable->segment->loop.condition != NULL ? run_while(loop, err)
-                                                      : run_slices(loop, slices, err),
+                                                           : run_slices(loop, slices, err),
                "node '%s'", node->name == NULL ? node->target : node->name);
     return EXG_OK;
 }

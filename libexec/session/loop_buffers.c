@@ -14,10 +14,10 @@ exg_status exg_loop_buffer_reserve(exg_loop_buffer *buffer, const exg_session_co
                                    uint64_t bytes, exg_error *err)
 {
     for (uint32_t p = 0; p < exg_session_context_memories(context); p++) {
-        EXG_TRY(exg_scratch_block(
-            exg_weight_store_scratch(context->store),
-            (exg_scratch_key){EXG_SCRATCH_LOOP, buffer->level, p, buffer->index},
-            device_of(context, p), bytes, &buffer->data[p], err));
+        EXG_TRY(
+            exg_scratch_block(exg_weight_store_scratch(context->store),
+                              (exg_scratch_key){EXG_SCRATCH_LOOP, buffer->level, p, buffer->index},
+                              device_of(context, p), bytes, &buffer->data[p], err));
     }
     return EXG_OK;
 }

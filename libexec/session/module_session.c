@@ -45,8 +45,7 @@ static exg_status place(placing *p, const char *name, bool of_inputs, const exg_
         if (pattern == NULL) {
             return EXG_OUT_OF_MEMORY(p->err);
         }
-        p->patterns[d][p->counts[d]++] =
-            (exg_place_pattern){pattern, t->placements[d], of_inputs};
+        p->patterns[d][p->counts[d]++] = (exg_place_pattern){pattern, t->placements[d], of_inputs};
     }
     return EXG_OK;
 }
@@ -107,9 +106,8 @@ static exg_status ask(placing *p, exg_module_value *values, exg_tensor *tensors,
             count++;
         }
     }
-    status = status == EXG_OK
-                 ? exg_module_call_hook(p->m, root, false, values, count, p->err)
-                 : status;
+    status =
+        status == EXG_OK ? exg_module_call_hook(p->m, root, false, values, count, p->err) : status;
     for (uint32_t i = 0; i < count; i++) {
         if (status == EXG_OK && values[i].dtensor != NULL) {
             status = place(p, values[i].name, true, values[i].dtensor);
@@ -128,9 +126,8 @@ static exg_status place_inputs(placing *p)
     exg_symbols symbols;
     exg_status status = values == NULL || tensors == NULL ? EXG_OUT_OF_MEMORY(p->err) : EXG_OK;
 
-    status = status == EXG_OK
-                 ? exg_bind_hints(p->m->verified.program, arena, &symbols, p->err)
-                 : status;
+    status =
+        status == EXG_OK ? exg_bind_hints(p->m->verified.program, arena, &symbols, p->err) : status;
     status = status == EXG_OK ? ask(p, values, tensors, &symbols) : status;
     exg_arena_destroy(arena);
     return status;
@@ -161,7 +158,8 @@ exg_status exg_module_session(exg_module *m, const exg_session_options *given,
     *session = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_session_options, &options, given, err));
     if (root->mesh == NULL || is_placed(&options)) {
-        return EXG_FAIL(err, USAGE, "DTN-017", root->mesh == NULL
+        return EXG_FAIL(err, USAGE, "DTN-017",
+                        root->mesh == NULL
                             ? "a session of a module that is not distributed"
                             : "the module says how a session of it lies, not its options");
     }
@@ -178,9 +176,8 @@ exg_status exg_module_session(exg_module *m, const exg_session_options *given,
     for (uint32_t d = 0; d < root->mesh->ndim; d++) {
         options.mesh.sizes[d] = root->mesh->sizes[d];
         options.place[d] = (exg_place_options){
-            sizeof(options.place[d]),
-            p.counts[d] > 0 ? EXG_PLACE_PATTERNS : EXG_PLACE_REPLICATE, p.patterns[d],
-            p.counts[d]};
+            sizeof(options.place[d]), p.counts[d] > 0 ? EXG_PLACE_PATTERNS : EXG_PLACE_REPLICATE,
+            p.patterns[d], p.counts[d]};
     }
     return exg_session_create(&m->verified, &options, session, err);
 }

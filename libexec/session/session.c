@@ -1,11 +1,11 @@
 /* session.c - the way of a call: inputs checked and bound, the plan found or made, carried
  * out, results handed out.
  */
-#include "libexport/base/given.h"
 #include "libexec/session/agreement.h"
 #include "libexec/session/graph_executor.h"
-#include "libexport/base/map.h"
 #include "libexec/sharding/cuts.h"
+#include "libexport/base/given.h"
+#include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/text.h"
 
@@ -41,7 +41,7 @@ struct exg_session {
     void **data;                 /* by graph input: of this run */
     void **given;                /* by input of this run */
     uint64_t *given_bytes;
-    int64_t *last_sizes;         /* of the last inputs: the plan is known without binding */
+    int64_t *last_sizes; /* of the last inputs: the plan is known without binding */
     uint32_t last_count;
     exg_arena *arena;
     uint64_t run_ns;
@@ -59,11 +59,12 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
         for (char *c = missing; *c != '\0'; c++) {
             *c = *c == '\n' ? ';' : *c;
         }
-        status = EXG_FAIL(err, UNSUPPORTED, "OPR-003", "operators that are not there yet: %s",
-                          missing);
+        status =
+            EXG_FAIL(err, UNSUPPORTED, "OPR-003", "operators that are not there yet: %s", missing);
         if (strstr(missing, "torch._functorch.predispatch.") != NULL) {
-            (void)exg_error_fix(err, status, "of torch.vmap and torch.func, save "
-                                             "program.run_decompositions(), which writes them out");
+            (void)exg_error_fix(err, status,
+                                "of torch.vmap and torch.func, save "
+                                "program.run_decompositions(), which writes them out");
         }
         free(missing);
     }
@@ -172,9 +173,8 @@ static exg_status create_memory(exg_session *s, exg_error *err)
     e->plan_bytes_limit = e->options.plan_limit != 0 ? UINT64_MAX
                           : weights > PLAN_BYTES     ? weights
                                                      : PLAN_BYTES;
-    e->work_limit = e->options.work_limit > 0
-                        ? e->options.work_limit
-                        : WORK_LIMIT + WORK_PER_BYTE * (double)weights;
+    e->work_limit = e->options.work_limit > 0 ? e->options.work_limit
+                                              : WORK_LIMIT + WORK_PER_BYTE * (double)weights;
     return EXG_OK;
 }
 
@@ -263,8 +263,8 @@ static exg_status set_aside(exg_session *s, uint32_t i, const exg_session_input 
                             exg_error *err)
 {
     exg_scratch *scratch = exg_weight_store_scratch(s->context.store);
-    uint64_t bytes = (uint64_t)exg_tensor_numel(&input->tensor) *
-                     exg_dtype_bytes(input->tensor.dtype);
+    uint64_t bytes =
+        (uint64_t)exg_tensor_numel(&input->tensor) * exg_dtype_bytes(input->tensor.dtype);
 
     s->given[i] = input->tensor.data;
     s->given_bytes[i] = input->is_number ? 0 : bytes;
@@ -285,8 +285,9 @@ static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, 
             return EXG_FAIL(err, USAGE, "INP-001", "input %u of %u has no name", i, count);
         }
         if (!inputs[i].is_number && inputs[i].tensor.rank > EXG_RANK_MAX) {
-            return EXG_FAIL(err, USAGE, "INP-004", "input '%s' has %u dims; at most %d are possible",
-                            inputs[i].name, inputs[i].tensor.rank, EXG_RANK_MAX);
+            return EXG_FAIL(err, USAGE, "INP-004",
+                            "input '%s' has %u dims; at most %d are possible", inputs[i].name,
+                            inputs[i].tensor.rank, EXG_RANK_MAX);
         }
         if (!inputs[i].is_number && exg_dtype_bytes(inputs[i].tensor.dtype) == 0) {
             return EXG_FAIL(err, USAGE, "INP-003", "input '%s' has no dtype that there is",
@@ -462,8 +463,7 @@ static exg_status run_routine(exg_session *s, exg_error *err)
     bool stopped = false;
     exg_status status;
 
-    e->stop.limit_ns =
-        e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
+    e->stop.limit_ns = e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
     e->loops_left = e->options.loop_limit;
     e->segments = 0;
     budget->refused = false;
@@ -545,12 +545,12 @@ void exg_session_statistics(const exg_session *session, exg_session_stats *stats
 {
     const exg_graph_executor *executor = &session->executor;
 
-    *stats = (exg_session_stats){.plan_count = session->context.plan_count,
-                                 .plan_ns = session->context.plan_ns,
-                                 .runs = session->context.runs,
-                                 .run_ns = session->run_ns,
-                                 .memory_bytes =
-                                     exg_weight_store_budget(session->context.store)->held};
+    *stats =
+        (exg_session_stats){.plan_count = session->context.plan_count,
+                            .plan_ns = session->context.plan_ns,
+                            .runs = session->context.runs,
+                            .run_ns = session->run_ns,
+                            .memory_bytes = exg_weight_store_budget(session->context.store)->held};
     if (executor->current != NULL) {
         exg_plan_summarize(exg_executable_plan(executor->current), &stats->plan);
         stats->place = executor->current->place;

@@ -39,8 +39,7 @@ double exg_work_of(const exg_program *functional, const exg_operators *operators
 
             exg_argument_visit_values(&arg, read_operand, &r);
         }
-        if (op != NULL && node->output_count > 0 &&
-            node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
+        if (op != NULL && node->output_count > 0 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
             work += exg_predict_work(&costs, op, r.operands, r.count,
                                      graph->values[node->outputs[0].as_tensor].tensor);
             work += op->view != NULL ? 0 : r.beside * costs.ns_per_touched;

@@ -4,8 +4,8 @@
 
 #include <exg/place.h>
 
-#define EXG_COST_TO_PARTIAL_NS  1.0    /* a summand made on the spot: nearly free */
-#define EXG_COST_IMPOSSIBLE     1e300
+#define EXG_COST_TO_PARTIAL_NS 1.0 /* a summand made on the spot: nearly free */
+#define EXG_COST_IMPOSSIBLE    1e300
 
 /* Bytes that a rank receives when a tensor of `bytes` moves between placements. */
 double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32_t mesh_size);

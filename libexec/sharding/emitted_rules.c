@@ -122,7 +122,7 @@ exg_status exg_rule_softmax(exg_rule_call *call)
         return EXG_OK;
     }
     row = exg_rule_add_emitted(call, call->op->id == EXG_OP__softmax_default ? emit_softmax
-                                                                            : emit_log_softmax);
+                                                                             : emit_log_softmax);
     if (row == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
@@ -145,8 +145,8 @@ static void emit_causal(const exg_emission *e)
     int64_t offset;
     int64_t rows = exg_own_chunk(e, query->sizes[query->rank - 2].value, &offset);
     exg_ref positions = EMIT(b, arange_start_step, offset, offset + rows, 1, DTYPE(EXG_DTYPE_I64));
-    exg_ref keys = EMIT(b, arange_start_step, 0, key->sizes[key->rank - 2].value, 1,
-                        DTYPE(EXG_DTYPE_I64));
+    exg_ref keys =
+        EMIT(b, arange_start_step, 0, key->sizes[key->rank - 2].value, 1, DTYPE(EXG_DTYPE_I64));
 
     for (uint32_t i = 0; i < schema->argument_count && i < EXG_EMITTED_ARGS_MAX; i++) {
         args[i] = e->args[i];
@@ -194,10 +194,10 @@ static void emit_running(const exg_emission *e)
     exg_ref totals = EMIT(b, exg_all_gather, total(e, x), dim, e->call->mesh_size, e->mesh_dim);
     exg_ref before = total(e, EMIT(b, slice_Tensor, totals, dim, 0, e->rank, 1));
 
-    e->results[0] = exg_arg_ref(
-        e->call->op->id == EXG_OP_cumsum_default
-            ? EMIT(b, add_Tensor, EMIT(b, cumsum_default, x, dim, dtype), before)
-            : EMIT(b, mul_Tensor, EMIT(b, cumprod_default, x, dim, dtype), before));
+    e->results[0] =
+        exg_arg_ref(e->call->op->id == EXG_OP_cumsum_default
+                        ? EMIT(b, add_Tensor, EMIT(b, cumsum_default, x, dim, dtype), before)
+                        : EMIT(b, mul_Tensor, EMIT(b, cumprod_default, x, dim, dtype), before));
 }
 
 exg_status exg_rule_cumsum(exg_rule_call *call)
@@ -328,9 +328,9 @@ static void emit_gather(const exg_emission *e)
 
     if (!emit_nothing(e, length)) {
         index = own_indices(e, exg_get_ref(&e->args[2]), length, &others);
-        e->results[0] = exg_arg_ref(EMIT(
-            b, masked_fill_Scalar, EMIT(b, gather_default, e->args[0], e->args[1], index), others,
-            0));
+        e->results[0] =
+            exg_arg_ref(EMIT(b, masked_fill_Scalar,
+                             EMIT(b, gather_default, e->args[0], e->args[1], index), others, 0));
     }
 }
 
@@ -351,9 +351,9 @@ static void emit_index_select(const exg_emission *e)
         }
         index = own_indices(e, exg_get_ref(&e->args[2]), length, &others);
         index = EMIT(b, index_select_default, e->args[0], e->args[1], index);
-        e->results[0] = exg_arg_ref(
-            EMIT(b, masked_fill_Scalar, index,
-                 EMIT(b, view_default, others, INTS_OF(b, shape, self->rank)), 0));
+        e->results[0] =
+            exg_arg_ref(EMIT(b, masked_fill_Scalar, index,
+                             EMIT(b, view_default, others, INTS_OF(b, shape, self->rank)), 0));
     }
 }
 

@@ -13,9 +13,9 @@
 typedef struct walk {
     const exg_graph *graph;
     const exg_operators *operators;
-    exg_value_id *base; /* by value: whose memory it is a window on; itself */
-    uint32_t *last;     /* by value: the node that reads it last */
-    double *read;       /* by value: of a weight, bytes of the windows read, each once */
+    exg_value_id *base;   /* by value: whose memory it is a window on; itself */
+    uint32_t *last;       /* by value: the node that reads it last */
+    double *read;         /* by value: of a weight, bytes of the windows read, each once */
     exg_strided **window; /* by value: of a view of a weight */
     bool *is_weight;
     exg_arena *arena;
@@ -34,8 +34,10 @@ static void each_operand(walk *w, uint32_t node, void (*visit)(walk *, exg_value
         if (arg->kind == EXG_ARGUMENT_TENSOR) {
             visit(w, arg->as_tensor, node);
         }
-        for (uint32_t t = 0; (arg->kind == EXG_ARGUMENT_TENSORS ||
-                              arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS) && t < arg->count; t++) {
+        for (uint32_t t = 0;
+             (arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS) &&
+             t < arg->count;
+             t++) {
             if (arg->as_tensors[t] != EXG_NO_VALUE) {
                 visit(w, arg->as_tensors[t], node);
             }

@@ -177,8 +177,8 @@ exg_status exg_rule_diagonal_scatter(exg_rule_call *call)
  * whole; of index_put values come last. */
 typedef struct indexing {
     uint32_t index_count;
-    uint32_t first;     /* where the dims of the indices stand in the result */
-    uint32_t spread;    /* how many they are */
+    uint32_t first;                  /* where the dims of the indices stand in the result */
+    uint32_t spread;                 /* how many they are */
     bool of_dim[EXG_SHAPE_RANK_MAX]; /* is there an index for it? */
 } indexing;
 
@@ -267,8 +267,7 @@ exg_status exg_rule_index(exg_rule_call *call)
             return EXG_OUT_OF_MEMORY(call->err);
         }
         for (uint32_t i = 1; i < call->operand_count; i++) {
-            row->operands[i] =
-                follows(call->operands[i], x.spread, e, size_at(out, x.first + e));
+            row->operands[i] = follows(call->operands[i], x.spread, e, size_at(out, x.first + e));
         }
         row->results[0] = exg_shard((int32_t)(x.first + e));
     }

@@ -18,8 +18,8 @@ typedef exg_forms forms;
 
 const char *exg_place_mode_name(exg_place_mode mode)
 {
-    static const char *const names[] = {"replicate", "data", "tensor", "fsdp", "sequence", "auto",
-                                        "patterns"};
+    static const char *const names[] = {"replicate", "data", "tensor",  "fsdp",
+                                        "sequence",  "auto", "patterns"};
 
     return (unsigned)mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "?";
 }
@@ -175,7 +175,8 @@ static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_re
     const form *source = cheapest_form(p, id, want, &cost);
 
     if (source == NULL || cost >= EXG_COST_IMPOSSIBLE) {
-        return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-002", "no way to move '%s' to where it is needed",
+        return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-002",
+                        "no way to move '%s' to where it is needed",
                         p->r.in->graph->values[id].name);
     }
     if (exg_placement_equal(source->placement, want)) {
@@ -226,8 +227,8 @@ static double inner_cost(const placer *p, const exg_row *row)
 {
     const exg_link *link = &p->costs->links[p->mesh_dim];
 
-    return row->reduces * link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(),
-                                    row->reduced_bytes) +
+    return row->reduces *
+               link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(), row->reduced_bytes) +
            row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes) +
            row->windows * link->message_ns +
            (row->window_bytes + (p->overlaps ? 0 : row->beside_bytes)) * link->ns_per_byte +
@@ -328,13 +329,12 @@ static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
     return NULL;
 }
 
-static const exg_row *choose_row(placer *p, const exg_rule_call *call,
-                                 const exg_value_id *operands)
+static const exg_row *choose_row(placer *p, const exg_rule_call *call, const exg_value_id *operands)
 {
     const exg_row *best = megatron_row(p, call, operands);
     double least = EXG_COST_IMPOSSIBLE;
 
-    p->why = best != NULL            ? "weights by column, then by row"
+    p->why = best != NULL           ? "weights by column, then by row"
              : call->row_count == 1 ? "no rule splits the operator"
                                     : "the least moved";
 
@@ -492,8 +492,7 @@ static double time_of(const placer *p, const exg_operator *op, const exg_argumen
         metas[i] = exg_ref_meta(p->r.builder, operands->refs[i]);
     }
     if (exg_is_exchange(op->id) && out != NULL && metas[0] != NULL) {
-        const exg_link *link =
-            &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])];
+        const exg_link *link = &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])];
 
         return link->message_ns +
                (exg_meta_bytes(metas[0]) + exg_meta_bytes(out)) * link->ns_per_byte;
@@ -508,8 +507,7 @@ static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call 
     const exg_operator *op = call->op;
 
     if (row->emit != NULL) {
-        row->emit(&(exg_emission){p->r.builder, call, row, args, results, p->rank,
-                                  p->mesh_dim});
+        row->emit(&(exg_emission){p->r.builder, call, row, args, results, p->rank, p->mesh_dim});
         p->uneven = true; /* the ranks' programs may differ */
         if (p->cuts != NULL && row->windows > 0) {
             p->cuts->by_rank = true;
@@ -574,9 +572,8 @@ static exg_status place_node(placer *p, const exg_node *node)
 
         EXG_TRY(check_result(p, outs[i], row->results[i], ref));
         add_form(p, outs[i], row->results[i], ref);
-        p->forms[outs[i]].is_weight =
-            op->view != NULL && operands.ids[0] != EXG_NO_VALUE &&
-            p->forms[operands.ids[0]].is_weight;
+        p->forms[outs[i]].is_weight = op->view != NULL && operands.ids[0] != EXG_NO_VALUE &&
+                                      p->forms[operands.ids[0]].is_weight;
         p->forms[outs[i]].in_pieces = all_in_pieces(p, operands.ids, call.operand_count);
     }
     if (call.result_count > 0) {
@@ -614,8 +611,9 @@ static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_
         char text[EXG_PLACEMENT_TEXT];
 
         return exg_error_fix(p->r.err,
-                             EXG_FAIL(p->r.err, USAGE, "PLC-004", "'%s' of rank %u cannot lie as %s",
-                                      name, meta->rank, exg_placement_print(placement, text)),
+                             EXG_FAIL(p->r.err, USAGE, "PLC-004",
+                                      "'%s' of rank %u cannot lie as %s", name, meta->rank,
+                                      exg_placement_print(placement, text)),
                              "write R, or S(dim) of a dim that is there");
     }
     if (p->even_only && !splits_evenly(p, meta, exg_shard(dim))) {
@@ -634,8 +632,8 @@ static exg_status split_by_mode(placer *p, exg_value_id id, const exg_input_spec
     bool fits = meta->rank > (uint32_t)dim && meta->sizes[dim].value >= (int64_t)p->n;
 
     if (spec->kind == EXG_INPUT_USER) {
-        bool splits = p->mode == EXG_PLACE_DATA || p->mode == EXG_PLACE_FSDP ||
-                      p->mode == EXG_PLACE_SEQUENCE;
+        bool splits =
+            p->mode == EXG_PLACE_DATA || p->mode == EXG_PLACE_FSDP || p->mode == EXG_PLACE_SEQUENCE;
 
         return splits && fits ? split_input(p, id, spec->arg.name, exg_shard(dim)) : EXG_OK;
     }
@@ -664,8 +662,7 @@ static exg_status place_inputs(placer *p)
         for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && t < p->options->pattern_count; t++) {
             const exg_place_pattern *pattern = &p->options->patterns[t];
 
-            if ((i < p->named_inputs || !pattern->of_inputs) &&
-                exg_place_matches(pattern, spec)) {
+            if ((i < p->named_inputs || !pattern->of_inputs) && exg_place_matches(pattern, spec)) {
                 EXG_TRY(split_input(p, id, exg_place_name(spec), pattern->placement));
                 break;
             }
@@ -718,10 +715,18 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
                           exg_line *along, exg_text *report, exg_place_summary *summary,
                           exg_program **local, exg_error *err)
 {
-    placer p = {.options = options, .costs = goal->costs, .mode = options->mode,
-                .mesh_dim = along->dim, .n = along->size, .rank = along->place, .report = report,
-                .json = goal->json, .overlaps = goal->overlaps, .moves = EXG_TEXT_EMPTY,
-                .even_only = along->even_only, .cuts = along->cuts,
+    placer p = {.options = options,
+                .costs = goal->costs,
+                .mode = options->mode,
+                .mesh_dim = along->dim,
+                .n = along->size,
+                .rank = along->place,
+                .report = report,
+                .json = goal->json,
+                .overlaps = goal->overlaps,
+                .moves = EXG_TEXT_EMPTY,
+                .even_only = along->even_only,
+                .cuts = along->cuts,
                 .named_inputs = along->named_inputs};
     exg_status status;
 
@@ -729,9 +734,8 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
     EXG_TRY(exg_rewrite_begin(&p.r, functional, operators, err));
     exg_builder_set_lowering(p.r.builder, true);
     p.scratch = exg_arena_create(exg_arena_allocator(functional->arena), EXG_ARENA_UNBOUNDED);
-    p.forms = p.scratch == NULL
-                  ? NULL
-                  : EXG_NEW_ARRAY(p.scratch, forms, functional->graph->value_count);
+    p.forms =
+        p.scratch == NULL ? NULL : EXG_NEW_ARRAY(p.scratch, forms, functional->graph->value_count);
     status = p.forms == NULL ? EXG_OUT_OF_MEMORY(err) : place_inputs(&p);
     for (uint32_t i = 0; status == EXG_OK && i < functional->graph->node_count; i++) {
         status = place_node(&p, &functional->graph->nodes[i]);

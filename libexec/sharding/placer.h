@@ -28,17 +28,17 @@ typedef struct exg_placer {
     const exg_costs *costs;
     exg_place_mode mode;
     uint32_t mesh_dim, n, rank; /* along that dim */
-    exg_forms *forms; /* by old value id */
+    exg_forms *forms;           /* by old value id */
     exg_place_summary summary;
     exg_text *report; /* NULL: none wanted */
     bool json;
-    bool overlaps; /* moves go on beside computation */
+    bool overlaps;     /* moves go on beside computation */
     uint32_t reported; /* nodes, of JSON */
     exg_text moves;    /* of the node being placed, as reported */
     const char *why;   /* its operands must lie as they are made to */
-    bool even_only; /* nothing is split unevenly, so every rank has a program of these sizes */
-    bool uneven;    /* something is */
-    exg_cuts *cuts; /* NULL: not noted */
+    bool even_only;    /* nothing is split unevenly, so every rank has a program of these sizes */
+    bool uneven;       /* something is */
+    exg_cuts *cuts;    /* NULL: not noted */
     uint32_t named_inputs;
     exg_arena *scratch;
 } exg_placer;
@@ -48,7 +48,7 @@ typedef struct exg_line {
     uint32_t dim, size, place;
     uint32_t named_inputs; /* the first that patterns of inputs speak of */
     bool even_only;
-    bool uneven; /* out */
+    bool uneven;    /* out */
     exg_cuts *cuts; /* out; may be NULL */
 } exg_line;
 

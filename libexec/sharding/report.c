@@ -29,8 +29,7 @@ void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_pla
                         b, moved, ns, p->why);
         return;
     }
-    put_key(&p->moves, p->moves.length == 0 ? "{\"value\": " : ", {\"value\": ",
-            value->name);
+    put_key(&p->moves, p->moves.length == 0 ? "{\"value\": " : ", {\"value\": ", value->name);
     exg_text_printf(&p->moves, ", \"from\": \"%s\", \"to\": \"%s\", \"bytes\": %.0f, \"ns\": %.0f",
                     a, b, moved, ns);
     put_key(&p->moves, ", \"why\": ", p->why);

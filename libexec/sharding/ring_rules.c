@@ -18,7 +18,7 @@
 
 typedef struct ring {
     const exg_emission *e;
-    exg_ref query; /* scaled, in float32 at least */
+    exg_ref query;                                /* scaled, in float32 at least */
     int64_t rows, first_row, queries, keys, full; /* `full`: keys of a block */
     int64_t groups; /* heads of the queries that share one of the keys */
     bool causal, masked;
@@ -42,8 +42,7 @@ static exg_ref block_of(const ring *r, const exg_argument *own, uint32_t step, i
     uint32_t ranks = e->call->mesh_size;
     bool turns = !(r->causal && r->queries == r->keys);
     uint32_t dim = e->call->operands[0]->rank - 2;
-    exg_window w = {r->keys, ranks, r->full, step * r->full, r->full,
-                    turns ? ranks * r->full : 0};
+    exg_window w = {r->keys, ranks, r->full, step * r->full, r->full, turns ? ranks * r->full : 0};
 
     exg_window_of(&w, ranks, e->rank, first, count);
     if (step == 0) {
@@ -151,11 +150,10 @@ static exg_ref scaled_query(const exg_emission *e)
 {
     const exg_tensor_meta *query = e->call->operands[0];
     double width = (double)query->sizes[query->rank - 1].value;
-    double scale = e->args[5].kind == EXG_ARGUMENT_NONE ? 1 / sqrt(width)
-                                                        : exg_get_float(&e->args[5]);
+    double scale =
+        e->args[5].kind == EXG_ARGUMENT_NONE ? 1 / sqrt(width) : exg_get_float(&e->args[5]);
 
-    return EMIT(e->builder, mul_Scalar, widened(e, exg_get_ref(&e->args[0])),
-                exg_arg_float(scale));
+    return EMIT(e->builder, mul_Scalar, widened(e, exg_get_ref(&e->args[0])), exg_arg_float(scale));
 }
 
 static void put_result(ring *r)
@@ -169,13 +167,12 @@ static void put_result(ring *r)
         return;
     }
     if (r->masked && e->call->op->id == EXG_OP_attention) { /* a row that sees nothing is 0 */
-        r->sum = EMIT(e->builder, masked_fill_Scalar, r->sum,
-                      EMIT(e->builder, eq_Scalar, r->sum, 0), 1);
+        r->sum =
+            EMIT(e->builder, masked_fill_Scalar, r->sum, EMIT(e->builder, eq_Scalar, r->sum, 0), 1);
     }
     y = EMIT(e->builder, div_Tensor, r->seen, r->sum);
-    e->results[0] = exg_arg_ref(exg_dtype_bytes(dtype) == 2
-                                    ? EMIT(e->builder, _to_copy_default, y, DTYPE(dtype))
-                                    : y);
+    e->results[0] = exg_arg_ref(
+        exg_dtype_bytes(dtype) == 2 ? EMIT(e->builder, _to_copy_default, y, DTYPE(dtype)) : y);
 }
 
 static void emit_ring(const exg_emission *e)
@@ -197,8 +194,7 @@ static void emit_ring(const exg_emission *e)
         int64_t count;
         exg_ref k = block_of(&r, &e->args[1], step, &first, &count);
         exg_ref v = block_of(&r, &e->args[2], step, &first, &count);
-        bool is_seen = count > 0 && r.rows > 0 &&
-                       !(r.causal && first > r.first_row + r.rows - 1);
+        bool is_seen = count > 0 && r.rows > 0 && !(r.causal && first > r.first_row + r.rows - 1);
 
         if (is_seen) {
             see_block(&r, k, v, first, count);
@@ -245,8 +241,8 @@ static void count_ring(const exg_rule_call *call, exg_row *row, uint32_t at)
     row->windows = 2 * others;
     row->beside_bytes = others * keys / call->mesh_size *
                         (exg_bytes_without(key, at) + exg_bytes_without(value, at));
-    row->touched_bytes = others * MERGE_TOUCHES * own +
-                         (wide == 0 ? 0 : SCORE_TOUCHES * own / wide * keys);
+    row->touched_bytes =
+        others * MERGE_TOUCHES * own + (wide == 0 ? 0 : SCORE_TOUCHES * own / wide * keys);
 }
 
 exg_status exg_add_ring_attention(exg_rule_call *call)
@@ -258,9 +254,8 @@ exg_status exg_add_ring_attention(exg_rule_call *call)
     uint32_t at = query->rank - 2;
     exg_row *row;
 
-    if (!call->emits || query->rank < 3 || !exg_is_real(query->dtype) ||
-        !heads_fit(call) || !same_but(key, value, at + 1) ||
-        query->sizes[at].value == 0 || key->sizes[at].value == 0 ||
+    if (!call->emits || query->rank < 3 || !exg_is_real(query->dtype) || !heads_fit(call) ||
+        !same_but(key, value, at + 1) || query->sizes[at].value == 0 || key->sizes[at].value == 0 ||
         (exg_get_bool(&call->args[4]) && mask != NULL)) {
         return EXG_OK;
     }
@@ -272,8 +267,7 @@ exg_status exg_add_ring_attention(exg_rule_call *call)
         row->operands[i] = exg_shard((int32_t)at);
     }
     if (mask != NULL && mask->rank >= 2 &&
-        mask->sizes[mask->rank - 2].value == query->sizes[at].value &&
-        query->sizes[at].value > 1) {
+        mask->sizes[mask->rank - 2].value == query->sizes[at].value && query->sizes[at].value > 1) {
         row->operands[3] = exg_shard((int32_t)mask->rank - 2);
     }
     row->results[0] = exg_shard((int32_t)at);

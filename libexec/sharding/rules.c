@@ -90,32 +90,32 @@ typedef struct partial_row {
 #define WHOLE EXG_REDUCE_OP_COUNT
 
 static const partial_row partial_rows[] = {
-    {FAMILY_LINEAR,     EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
-    {FAMILY_LINEAR,     EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
-    {FAMILY_ADD,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, EXG_REDUCE_SUM}},
-    {FAMILY_ADD,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, EXG_REDUCE_AVG}},
-    {FAMILY_ADD,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
-    {FAMILY_ADD,        EXG_REDUCE_AVG, {WHOLE, EXG_REDUCE_AVG}         },
-    {FAMILY_MUL,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
-    {FAMILY_MUL,        EXG_REDUCE_SUM, {WHOLE, EXG_REDUCE_SUM}         },
-    {FAMILY_MUL,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
-    {FAMILY_MUL,        EXG_REDUCE_AVG, {WHOLE, EXG_REDUCE_AVG}         },
-    {FAMILY_DIV,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
-    {FAMILY_DIV,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
-    {FAMILY_INCREASING, EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}         },
-    {FAMILY_INCREASING, EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}         },
-    {FAMILY_DECREASING, EXG_REDUCE_MIN, {EXG_REDUCE_MAX, WHOLE}         },
-    {FAMILY_DECREASING, EXG_REDUCE_MAX, {EXG_REDUCE_MIN, WHOLE}         },
-    {FAMILY_MAXIMUM,    EXG_REDUCE_MAX, {EXG_REDUCE_MAX, EXG_REDUCE_MAX}},
-    {FAMILY_MAXIMUM,    EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}         },
-    {FAMILY_MAXIMUM,    EXG_REDUCE_MAX, {WHOLE, EXG_REDUCE_MAX}         },
-    {FAMILY_MINIMUM,    EXG_REDUCE_MIN, {EXG_REDUCE_MIN, EXG_REDUCE_MIN}},
-    {FAMILY_MINIMUM,    EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}         },
-    {FAMILY_MINIMUM,    EXG_REDUCE_MIN, {WHOLE, EXG_REDUCE_MIN}         },
-    {FAMILY_ANY,        EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}         },
-    {FAMILY_ANY,        EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}         },
-    {FAMILY_ANY,        EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}         },
-    {FAMILY_ANY,        EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}         },
+    {FAMILY_LINEAR, EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}},
+    {FAMILY_LINEAR, EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}},
+    {FAMILY_ADD, EXG_REDUCE_SUM, {EXG_REDUCE_SUM, EXG_REDUCE_SUM}},
+    {FAMILY_ADD, EXG_REDUCE_AVG, {EXG_REDUCE_AVG, EXG_REDUCE_AVG}},
+    {FAMILY_ADD, EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}},
+    {FAMILY_ADD, EXG_REDUCE_AVG, {WHOLE, EXG_REDUCE_AVG}},
+    {FAMILY_MUL, EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}},
+    {FAMILY_MUL, EXG_REDUCE_SUM, {WHOLE, EXG_REDUCE_SUM}},
+    {FAMILY_MUL, EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}},
+    {FAMILY_MUL, EXG_REDUCE_AVG, {WHOLE, EXG_REDUCE_AVG}},
+    {FAMILY_DIV, EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}},
+    {FAMILY_DIV, EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}},
+    {FAMILY_INCREASING, EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}},
+    {FAMILY_INCREASING, EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}},
+    {FAMILY_DECREASING, EXG_REDUCE_MIN, {EXG_REDUCE_MAX, WHOLE}},
+    {FAMILY_DECREASING, EXG_REDUCE_MAX, {EXG_REDUCE_MIN, WHOLE}},
+    {FAMILY_MAXIMUM, EXG_REDUCE_MAX, {EXG_REDUCE_MAX, EXG_REDUCE_MAX}},
+    {FAMILY_MAXIMUM, EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}},
+    {FAMILY_MAXIMUM, EXG_REDUCE_MAX, {WHOLE, EXG_REDUCE_MAX}},
+    {FAMILY_MINIMUM, EXG_REDUCE_MIN, {EXG_REDUCE_MIN, EXG_REDUCE_MIN}},
+    {FAMILY_MINIMUM, EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}},
+    {FAMILY_MINIMUM, EXG_REDUCE_MIN, {WHOLE, EXG_REDUCE_MIN}},
+    {FAMILY_ANY, EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}},
+    {FAMILY_ANY, EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}},
+    {FAMILY_ANY, EXG_REDUCE_MAX, {EXG_REDUCE_MAX, WHOLE}},
+    {FAMILY_ANY, EXG_REDUCE_MIN, {EXG_REDUCE_MIN, WHOLE}},
 };
 
 /* A sum may not pass an operation on integers that rounds or wraps otherwise, nor a
@@ -135,8 +135,7 @@ static exg_status pointwise_rows(exg_rule_call *call, family of)
             const exg_tensor_meta *in = call->operands[i];
             uint32_t missing = in == NULL ? 0 : out->rank - in->rank;
 
-            if (in != NULL && d >= missing &&
-                in->sizes[d - missing].value == out->sizes[d].value) {
+            if (in != NULL && d >= missing && in->sizes[d - missing].value == out->sizes[d].value) {
                 row->operands[i] = exg_shard((int32_t)(d - missing));
             }
         }
@@ -166,9 +165,9 @@ static exg_status pointwise_rows(exg_rule_call *call, family of)
 /* ---- the column --------------------------------------------------------------------- */
 
 /* Named rules, declared by the rows: exg_rule_<name>() in view_rules.c, row_rules.c. */
-#define NONE                NULL, NULL, FAMILY_NONE
-#define LETTERS(text)       text, NULL, FAMILY_NONE
-#define RULE(name)          NULL, exg_rule_##name, FAMILY_NONE
+#define NONE          NULL, NULL, FAMILY_NONE
+#define LETTERS(text) text, NULL, FAMILY_NONE
+#define RULE(name)    NULL, exg_rule_##name, FAMILY_NONE
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)
 #define EXG_INPLACE(id, schema, functional)
 #define EXG_SYMBOLIC(id, target, schema, evaluate)
@@ -190,7 +189,7 @@ typedef struct column {
 static const column columns[EXG_OPERATOR_COUNT] = {
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) [EXG_OP_##id] = {sharding},
 #define EXG_VIEW(id, schema, view, lowering, sharding)              [EXG_OP_##id] = {sharding},
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)                    \
     [EXG_OP_##id] = {NULL, NULL, FAMILY_##sharding},
 #include "libexport/operators/operators.def"
 };

@@ -39,7 +39,7 @@ typedef struct exg_row {
 /* One call to be given rows. Sizes are global. */
 typedef struct exg_rule_call {
     const exg_operator *op;
-    const exg_argument *args; /* normalized */
+    const exg_argument *args;         /* normalized */
     const exg_tensor_meta **operands; /* NULL: absent */
     const exg_tensor_meta **results;
     uint32_t operand_count;
@@ -69,9 +69,9 @@ typedef struct exg_emission {
     exg_builder *builder;
     const exg_rule_call *call; /* sizes are global */
     const exg_row *row;
-    const exg_argument *args;  /* operands are the rank's own */
-    exg_argument *results;     /* out */
-    uint32_t rank, mesh_dim;   /* which of call->mesh_size, along which dim */
+    const exg_argument *args; /* operands are the rank's own */
+    exg_argument *results;    /* out */
+    uint32_t rank, mesh_dim;  /* which of call->mesh_size, along which dim */
 } exg_emission;
 
 /* Rows of emitted_rules.c and window_rules.c for the rules of their operators: an uneven dim of

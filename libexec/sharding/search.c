@@ -1,11 +1,11 @@
 /* search.c - a program placed along every dim of a mesh; where the strategy is left open,
  * the one of least predicted time among those that fit into the memory.
  */
-#include "libexport/base/given.h"
-#include "libexport/program/uses.h"
 #include "libexec/comm/grid.h"
 #include "libexec/sharding/placer.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/program/uses.h"
 
 #include <inttypes.h>
 #include <xxhash.h>
@@ -23,8 +23,8 @@ typedef struct task {
     exg_place_goal goal;
     uint32_t rank;
     uint32_t named_inputs; /* that patterns speak of */
-    bool even_only; /* along all mesh dims but the last */
-    exg_cuts *cuts; /* by mesh dim; NULL: not noted */
+    bool even_only;        /* along all mesh dims but the last */
+    exg_cuts *cuts;        /* by mesh dim; NULL: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
 } task;
 
@@ -110,8 +110,12 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
     *uneven = false;
     *sum = (exg_place_summary){0};
     for (uint32_t d = 0; status == EXG_OK && d < t->mesh->ndim; d++) {
-        exg_line along = {d, t->mesh->sizes[d], exg_mesh_shape_coordinate(t->mesh, t->rank, d),
-                          t->named_inputs, t->even_only && d < last, false,
+        exg_line along = {d,
+                          t->mesh->sizes[d],
+                          exg_mesh_shape_coordinate(t->mesh, t->rank, d),
+                          t->named_inputs,
+                          t->even_only && d < last,
+                          false,
                           t->cuts == NULL ? NULL : &t->cuts[d]};
         exg_place_summary part;
         exg_program *made = NULL;
@@ -242,9 +246,11 @@ static exg_status check_memory(const task *t, const exg_place_summary *summary, 
 {
     return fits(t, summary)
                ? EXG_OK
-               : exg_error_fix(err, EXG_FAIL(err, LIMIT, "PLC-009", "a rank needs %" PRIu64
-                                             " bytes for weights and values, and may take %" PRIu64,
-                                             memory_of(summary), t->goal.memory_limit),
+               : exg_error_fix(err,
+                               EXG_FAIL(err, LIMIT, "PLC-009",
+                                        "a rank needs %" PRIu64
+                                        " bytes for weights and values, and may take %" PRIu64,
+                                        memory_of(summary), t->goal.memory_limit),
                                "use more ranks, or another placement (fsdp needs the least)");
 }
 
@@ -384,7 +390,9 @@ exg_status exg_place_check(const exg_place_options *options, const exg_place_goa
     EXG_TRY_IN(err,
                EXG_CHECK_PART(exg_place_goal, goal,
                               goal->costs != NULL || goal->memory_limit != 0 || goal->overlaps ||
-                                  goal->json, err), "goal");
+                                  goal->json,
+                              err),
+               "goal");
     return goal->costs == NULL ? EXG_OK : check_costs(goal->costs, err);
 }
 
@@ -438,8 +446,12 @@ exg_status exg_place_noting(const exg_program *functional, const exg_operators *
                             exg_cuts *cuts, exg_program **local, exg_place_summary *summary,
                             char **report, exg_error *err)
 {
-    task t = {.functional = functional, .operators = operators, .mesh = mesh, .rank = rank,
-              .named_inputs = named_inputs, .cuts = cuts};
+    task t = {.functional = functional,
+              .operators = operators,
+              .mesh = mesh,
+              .rank = rank,
+              .named_inputs = named_inputs,
+              .cuts = cuts};
     exg_place_summary sum;
     exg_text text = EXG_TEXT_EMPTY;
     exg_costs costs;

@@ -32,8 +32,10 @@ static sliding sliding_of(const exg_rule_call *call, uint32_t dim)
     const exg_tensor_meta *in = call->operands[0];
     bool convolves = call->op->id == EXG_OP_convolution_default;
     bool largest = call->op->id == EXG_OP_max_pool2d_with_indices_default;
-    sliding s = {.dim = dim, .size = in->sizes[dim].value,
-                 .parts = call->results[0]->sizes[dim].value, .dilation = 1};
+    sliding s = {.dim = dim,
+                 .size = in->sizes[dim].value,
+                 .parts = call->results[0]->sizes[dim].value,
+                 .dilation = 1};
 
     if (convolves) {
         s.at = dim - 2;
@@ -105,9 +107,8 @@ static exg_argument with_at(const exg_emission *e, const exg_argument *list, uin
                             int64_t value)
 {
     int64_t items[EXG_SHAPE_RANK_MAX];
-    uint32_t dims = e->call->op->id == EXG_OP_convolution_default
-                        ? e->call->operands[0]->rank - 2
-                        : 2;
+    uint32_t dims =
+        e->call->op->id == EXG_OP_convolution_default ? e->call->operands[0]->rank - 2 : 2;
 
     for (uint32_t i = 0; i < dims; i++) {
         items[i] = i == at ? value : of_list(list, i, 0);
@@ -131,8 +132,8 @@ static exg_ref whole_places(const exg_emission *e, const sliding *s, const own_w
 
     at = EMIT(b, sub_Scalar, at, exg_arg_int(own->before));
     if (own->before > 0) { /* negative: on by whole steps until it is not */
-        exg_ref steps = EMIT(b, div_Scalar_mode, at, exg_arg_int(s->dilation),
-                             exg_arg_string("floor"));
+        exg_ref steps =
+            EMIT(b, div_Scalar_mode, at, exg_arg_int(s->dilation), exg_arg_string("floor"));
 
         steps = EMIT(b, clamp_max_default, steps, 0);
         at = EMIT(b, sub_Tensor, at, EMIT(b, mul_Scalar, steps, exg_arg_int(s->dilation)));
@@ -155,8 +156,8 @@ static void emit_window(const exg_emission *e)
 
     if (own.parts == 0) {
         e->results[0] = exg_arg_ref(exg_emit_zeros(e));
-        e->results[1] = exg_arg_ref(EMIT(e->builder, _to_copy_default, e->results[0],
-                                         DTYPE(EXG_DTYPE_I64)));
+        e->results[1] =
+            exg_arg_ref(EMIT(e->builder, _to_copy_default, e->results[0], DTYPE(EXG_DTYPE_I64)));
         return;
     }
     for (uint32_t i = 0; i < schema->argument_count && i < 16; i++) {
@@ -166,8 +167,7 @@ static void emit_window(const exg_emission *e)
     args[own_at] = with_at(e, &e->args[own_at], s.at, adapts ? own.parts : 0);
     exg_emit_all(e->builder, id, args, schema->argument_count, e->results);
     if (largest) {
-        e->results[1] =
-            exg_arg_ref(whole_places(e, &s, &own, exg_get_ref(&e->results[1])));
+        e->results[1] = exg_arg_ref(whole_places(e, &s, &own, exg_get_ref(&e->results[1])));
     }
 }
 
@@ -177,8 +177,7 @@ static bool averages_alike(const exg_rule_call *call, const sliding *s)
     bool inside = (s->parts - 1) * s->stride + s->kernel <= s->size + 2 * s->padding;
     bool counts = exg_get_bool(&call->args[5]);
 
-    return call->args[6].kind == EXG_ARGUMENT_INT ||
-           (inside && (counts || s->padding == 0));
+    return call->args[6].kind == EXG_ARGUMENT_INT || (inside && (counts || s->padding == 0));
 }
 
 static bool slides_over_parts(const exg_rule_call *call, const sliding *s)
@@ -187,8 +186,7 @@ static bool slides_over_parts(const exg_rule_call *call, const sliding *s)
     bool adapts = call->op->id == EXG_OP__adaptive_avg_pool2d_default;
 
     return s->size > 0 && s->parts > 0 && s->kernel > 0 && s->stride > 0 &&
-           (averages ? averages_alike(call, s) : true) &&
-           (adapts ? s->size % s->parts == 0 : true);
+           (averages ? averages_alike(call, s) : true) && (adapts ? s->size % s->parts == 0 : true);
 }
 
 /* Dim `dim` split, of which a rank sees `beside` more than its own. */
@@ -204,8 +202,8 @@ static exg_status add_row(exg_rule_call *call, uint32_t dim, exg_emit_row *emit,
         row->results[r] = exg_shard((int32_t)dim);
     }
     row->windows = 1;
-    row->window_bytes = (double)(beside > 0 ? beside : 0) *
-                        exg_bytes_without(call->operands[0], dim);
+    row->window_bytes =
+        (double)(beside > 0 ? beside : 0) * exg_bytes_without(call->operands[0], dim);
     return EXG_OK;
 }
 
@@ -242,7 +240,9 @@ typedef struct spreading {
 
 static spreading spreading_of(const exg_rule_call *call, uint32_t dim)
 {
-    spreading s = {.dim = dim, .at = dim - 2, .size = call->operands[0]->sizes[dim].value,
+    spreading s = {.dim = dim,
+                   .at = dim - 2,
+                   .size = call->operands[0]->sizes[dim].value,
                    .results = call->results[0]->sizes[dim].value};
 
     s.stride = of_list(&call->args[3], s.at, 1);
@@ -298,8 +298,8 @@ static void emit_spreading(const exg_emission *e)
     args[4] = with_at(e, &e->args[4], s.at, 0);
     args[7] = with_at(e, &e->args[7], s.at, beyond > 0 ? beyond : 0);
     exg_emit_all(b, e->call->op->id, args, 9, e->results);
-    e->results[0] = exg_arg_ref(EMIT(b, slice_Tensor, e->results[0], s.dim, exg_arg_int(from),
-                                     exg_arg_int(from + own), 1));
+    e->results[0] = exg_arg_ref(
+        EMIT(b, slice_Tensor, e->results[0], s.dim, exg_arg_int(from), exg_arg_int(from + own), 1));
 }
 
 static exg_status add_spreading(exg_rule_call *call)
@@ -335,9 +335,13 @@ static sliding padding_of(const exg_rule_call *call, uint32_t dim, const int64_t
 {
     const exg_tensor_meta *in = call->operands[0];
 
-    return (sliding){.dim = dim, .size = in->sizes[dim].value,
-                     .parts = call->results[0]->sizes[dim].value, .kernel = 1, .stride = 1,
-                     .padding = pads[2 * (in->rank - 1 - dim)], .dilation = 1};
+    return (sliding){.dim = dim,
+                     .size = in->sizes[dim].value,
+                     .parts = call->results[0]->sizes[dim].value,
+                     .kernel = 1,
+                     .stride = 1,
+                     .padding = pads[2 * (in->rank - 1 - dim)],
+                     .dilation = 1};
 }
 
 /* The rank's own elements, and of the padding what lies in its part. */

@@ -28,7 +28,7 @@
 #define UNPOISON(p, n) ((void)0)
 #endif
 
-#define ALIGNMENT       16
+#define ALIGNMENT         16
 #define CHUNK_BYTES_MIN   (4u << 10)
 #define CHUNK_BYTES_SMALL (64u << 10) /* up to here the next is twice as large */
 #define CHUNK_GROWTH      8u          /* and from here on */
@@ -274,7 +274,8 @@ exg_status exg_arena_fault(const exg_arena *arena, exg_error *err)
     return exg_error_fix(err,
                          EXG_FAIL(err, LIMIT, "MEM-002",
                                   "more than the memory budget of %" PRIu64 " bytes is needed, at "
-                                  "least %" PRIu64, arena->budget, arena->wanted),
+                                  "least %" PRIu64,
+                                  arena->budget, arena->wanted),
                          "open it with a larger memory budget");
 }
 

@@ -48,12 +48,10 @@ char *exg_arena_printf(exg_arena *arena, const char *format, ...)
 bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity,
                        size_t size);
 
-#define EXG_NEW(arena, type) ((type *)exg_arena_alloc((arena), 1, sizeof(type)))
-#define EXG_NEW_ARRAY(arena, type, count) \
-    ((type *)exg_arena_alloc((arena), (count), sizeof(type)))
+#define EXG_NEW(arena, type)              ((type *)exg_arena_alloc((arena), 1, sizeof(type)))
+#define EXG_NEW_ARRAY(arena, type, count) ((type *)exg_arena_alloc((arena), (count), sizeof(type)))
 
 /* The error to return when an allocation answered NULL. */
-#define EXG_OUT_OF_MEMORY(err) \
-    EXG_FAIL((err), NO_MEMORY, "MEM-001", "out of memory")
+#define EXG_OUT_OF_MEMORY(err) EXG_FAIL((err), NO_MEMORY, "MEM-001", "out of memory")
 
 #endif

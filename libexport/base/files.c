@@ -78,9 +78,9 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
         return copies ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
                       : refused(err, "IO-MAP", "map", name);
     }
-    status = copies ? read_range(descriptor, name, start, base, (size_t)(offset - start + length),
-                                 err)
-                    : EXG_OK;
+    status = copies
+                 ? read_range(descriptor, name, start, base, (size_t)(offset - start + length), err)
+                 : EXG_OK;
     if (status != EXG_OK) {
         munmap(base, (size_t)(offset - start + length));
         return status;

@@ -12,9 +12,9 @@ exg_status exg_given(const char *file, int line, const char *function, const cha
                      const void *const *pointers, size_t count, exg_error *err);
 
 /* Returns from the caller unless every one of these pointers is there. */
-#define EXG_GIVEN(err, ...)                                                                    \
-    EXG_TRY(exg_given(__FILE__, __LINE__, __func__, #__VA_ARGS__,                              \
-                      (const void *const[]){__VA_ARGS__},                                      \
+#define EXG_GIVEN(err, ...)                                                                        \
+    EXG_TRY(exg_given(__FILE__, __LINE__, __func__, #__VA_ARGS__,                                  \
+                      (const void *const[]){__VA_ARGS__},                                          \
                       sizeof((const void *const[]){__VA_ARGS__}) / sizeof(const void *), (err)))
 
 /* A list, which may be NULL when it has no items. */

@@ -28,7 +28,7 @@ static inline exg_status exg_options_read(void *own, size_t room, const void *gi
     return EXG_OK;
 }
 
-#define EXG_READ_OPTIONS(type, own, given, err) \
+#define EXG_READ_OPTIONS(type, own, given, err)                                                    \
     exg_options_read((own), sizeof(type), (given), #type, (err))
 
 /* A struct of options that is part of another or one of an array: what lies after it is found by
@@ -39,14 +39,14 @@ static inline exg_status exg_options_part(size_t size, size_t own, bool is_set, 
     if (size == own || (size == 0 && !is_set)) {
         return EXG_OK;
     }
-    return exg_error_fix(err,
-                         size == 0 ? EXG_FAIL(err, USAGE, "OPT-001", "%s.size is not set", type)
-                                   : EXG_FAIL(err, USAGE, "OPT-001", "%s.size is %zu, not %zu",
-                                              type, size, own),
-                         "set it to sizeof(%s)", type);
+    return exg_error_fix(
+        err,
+        size == 0 ? EXG_FAIL(err, USAGE, "OPT-001", "%s.size is not set", type)
+                  : EXG_FAIL(err, USAGE, "OPT-001", "%s.size is %zu, not %zu", type, size, own),
+        "set it to sizeof(%s)", type);
 }
 
-#define EXG_CHECK_PART(type, part, is_set, err) \
+#define EXG_CHECK_PART(type, part, is_set, err)                                                    \
     exg_options_part((part)->size, sizeof(type), (is_set), #type, (err))
 
 /* One of the values 0 to `last`? USAGE OPT-002. */
@@ -55,15 +55,17 @@ static inline exg_status exg_option_choice(uint32_t value, uint32_t last, const 
 {
     if (value > last) {
         return exg_error_fix(err,
-                             EXG_FAIL(err, USAGE, "OPT-002", "%s is %" PRIu32 ", which stands "
-                                      "for nothing", name, value),
+                             EXG_FAIL(err, USAGE, "OPT-002",
+                                      "%s is %" PRIu32 ", which stands "
+                                      "for nothing",
+                                      name, value),
                              "take one of the names the header gives its type");
     }
     return EXG_OK;
 }
 
 /* Of an enum, whose numbers may be signed. */
-#define EXG_CHECK_CHOICE(value, last, name, err) \
+#define EXG_CHECK_CHOICE(value, last, name, err)                                                   \
     exg_option_choice((uint32_t)(value), (uint32_t)(last), (name), (err))
 
 #endif

@@ -70,8 +70,7 @@ static void work_on_job(exg_pool *pool)
         pool_work *work = atomic_load_explicit(&pool->work, memory_order_relaxed);
         void *context = atomic_load_explicit(&pool->context, memory_order_relaxed);
         uint32_t count = atomic_load_explicit(&pool->block_count, memory_order_relaxed);
-        bool stops =
-            exg_stop_is_due(atomic_load_explicit(&pool->stop_wish, memory_order_relaxed));
+        bool stops = exg_stop_is_due(atomic_load_explicit(&pool->stop_wish, memory_order_relaxed));
         uint32_t taken = stops ? BLOCKS_LEFT(ticket) : 1;
 
         if (!atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket - taken,
@@ -202,8 +201,10 @@ exg_status exg_pool_create(uint32_t thread_count, exg_pool **out, exg_error *err
     *out = NULL;
     if (count > EXG_POOL_THREADS_MAX) {
         return exg_error_fix(err,
-                             EXG_FAIL(err, USAGE, "POOL-002", "%u threads are asked for, at most "
-                                      "%d are possible", count, EXG_POOL_THREADS_MAX),
+                             EXG_FAIL(err, USAGE, "POOL-002",
+                                      "%u threads are asked for, at most "
+                                      "%d are possible",
+                                      count, EXG_POOL_THREADS_MAX),
                              "0 takes one a core");
     }
     pool = calloc(1, sizeof(*pool) + (count - 1) * sizeof(pthread_t));

@@ -105,7 +105,10 @@ exg_status exg_error_within(exg_error *err, exg_status status, const char *forma
 
             memcpy(err->where, outer, length);
             snprintf(err->where + length, sizeof(err->where) - length, "%s%s",
-                     is_file ? " " : inner[0] == '[' ? "" : ".", inner);
+                     is_file           ? " "
+                     : inner[0] == '[' ? ""
+                                       : ".",
+                     inner);
         }
         keep_printable(err->where);
     }

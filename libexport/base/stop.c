@@ -9,7 +9,6 @@ exg_status exg_stop_check(const exg_stop *stop, exg_error *err)
     return atomic_load(&stop->asked)
                ? EXG_FAIL(err, LIMIT, "RUN-010", "the run was stopped")
                : exg_error_fix(err,
-                               EXG_FAIL(err, LIMIT, "RUN-011",
-                                        "the run took longer than it may"),
+                               EXG_FAIL(err, LIMIT, "RUN-011", "the run took longer than it may"),
                                "give it more time (--time-limit), smaller inputs, or more cores");
 }

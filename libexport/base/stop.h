@@ -25,8 +25,8 @@ static inline bool exg_stop_is_late(const exg_stop *stop)
 /* NULL: never. */
 static inline bool exg_stop_is_due(const exg_stop *stop)
 {
-    return stop != NULL && (atomic_load_explicit(&stop->asked, memory_order_relaxed) ||
-                            exg_stop_is_late(stop));
+    return stop != NULL &&
+           (atomic_load_explicit(&stop->asked, memory_order_relaxed) || exg_stop_is_late(stop));
 }
 
 /* LIMIT RUN-010, RUN-011 once `stop` is due. */

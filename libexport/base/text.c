@@ -235,8 +235,7 @@ void exg_text_json_string(exg_text *text, const char *string)
         } else if (point < 0x10000) {
             exg_text_printf(text, "\\u%04x", (unsigned)point);
         } else {
-            exg_text_printf(text, "\\u%04x\\u%04x",
-                            (unsigned)(0xd800 + ((point - 0x10000) >> 10)),
+            exg_text_printf(text, "\\u%04x\\u%04x", (unsigned)(0xd800 + ((point - 0x10000) >> 10)),
                             (unsigned)(0xdc00 + ((point - 0x10000) & 0x3ff)));
         }
     }

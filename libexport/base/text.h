@@ -26,8 +26,7 @@ void exg_text_puts(exg_text *text, const char *string);
 void exg_text_putc(exg_text *text, char c);
 /* "1 node", "2 nodes": of a noun whose plural has an s. */
 void exg_text_count(exg_text *text, uint64_t count, const char *noun);
-void exg_text_printf(exg_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void exg_text_printf(exg_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The shortest decimal that reads back as `value`, always with a point or an
  * exponent ("1.0", "1e-05"); inf, -inf and nan by these names (Python's repr). */

@@ -24,7 +24,7 @@ struct exg_writer {
     char *temporary; /* what is written; "" while it has no name */
     char *directory; /* "" is the working directory */
     size_t temporary_capacity;
-    bool kept; /* when it is aborted */
+    bool kept;     /* when it is aborted */
     bool is_there; /* under the target's name */
     uint64_t position;
     size_t buffered;
@@ -363,8 +363,7 @@ exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
     if (status == EXG_OK && closed != 0) {
         status = refused(writer, "close", err);
     }
-    if (status == EXG_OK && !writer->is_there &&
-        rename(writer->temporary, writer->path) != 0) {
+    if (status == EXG_OK && !writer->is_there && rename(writer->temporary, writer->path) != 0) {
         status = refused(writer, "rename to", err);
     }
     if (status == EXG_OK) {

@@ -36,8 +36,8 @@ static exg_ref causal(exg_builder *b, int64_t rows, int64_t keys, exg_dtype dtyp
     exg_ref unseen = EMIT(b, triu_default,
                           EMIT(b, full_default, INTS(b, rows, keys), 1, DTYPE(EXG_DTYPE_B8)), 1);
 
-    return EMIT(b, masked_fill_Scalar,
-                EMIT(b, full_default, INTS(b, rows, keys), 0, DTYPE(dtype)), unseen, NOTHING);
+    return EMIT(b, masked_fill_Scalar, EMIT(b, full_default, INTS(b, rows, keys), 0, DTYPE(dtype)),
+                unseen, NOTHING);
 }
 
 static exg_argument scale_of(exg_builder *b, const attending *a)
@@ -102,8 +102,8 @@ static exg_ref attend(exg_builder *b, const attending *a, double dropped)
 void exg_lower_scaled_dot_product_attention(exg_builder *b, const exg_argument *args,
                                             exg_argument *results)
 {
-    const attending a = {QUERY, KEY, VALUE, args[3], args[6], exg_get_bool(&args[5]),
-                         exg_get_bool(&args[7])};
+    const attending a = {
+        QUERY, KEY, VALUE, args[3], args[6], exg_get_bool(&args[5]), exg_get_bool(&args[7])};
 
     results[0] = exg_arg_ref(attend(b, &a, exg_get_float(&args[4])));
 }
@@ -112,8 +112,8 @@ void exg_lower_scaled_dot_product_attention(exg_builder *b, const exg_argument *
  * -> output, weights: less those dropped, and larger for it only where chance dropped them */
 void exg_lower_attention_math(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    const attending a = {QUERY, KEY, VALUE, args[3], args[7], exg_get_bool(&args[5]),
-                         exg_get_bool(&args[8])};
+    const attending a = {
+        QUERY, KEY, VALUE, args[3], args[7], exg_get_bool(&args[5]), exg_get_bool(&args[8])};
     double dropped = exg_get_float(&args[4]);
     exg_ref given = weights(b, &a);
     exg_ref by = given;
@@ -139,9 +139,8 @@ static bool is_grouped(exg_builder *b, exg_ref query, exg_ref key)
 /* (query, key, value, dropout_p, is_causal, attn_mask?, scale?) -> output, logsumexp */
 void exg_lower_flash_attention(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    const attending a = {QUERY,   KEY,     VALUE,
-                         args[5], args[6], exg_get_bool(&args[4]),
-                         is_grouped(b, QUERY, KEY)};
+    const attending a = {
+        QUERY, KEY, VALUE, args[5], args[6], exg_get_bool(&args[4]), is_grouped(b, QUERY, KEY)};
 
     results[0] = exg_arg_ref(attend(b, &a, exg_get_float(&args[3])));
     results[1] = exg_arg_ref(EMIT(b, logsumexp_default, scores(b, &a), INTS(b, -1)));
@@ -195,8 +194,13 @@ static void go_back(exg_builder *b, const attending *a, exg_ref grad, exg_ref ou
 static attending attending_of(const exg_argument *args, exg_argument mask,
                               const exg_argument *causal_too, exg_argument scale)
 {
-    return (attending){exg_get_ref(&args[1]), exg_get_ref(&args[2]), exg_get_ref(&args[3]), mask,
-                       scale, exg_get_bool(causal_too), true};
+    return (attending){exg_get_ref(&args[1]),
+                       exg_get_ref(&args[2]),
+                       exg_get_ref(&args[3]),
+                       mask,
+                       scale,
+                       exg_get_bool(causal_too),
+                       true};
 }
 
 /* (.., out, logsumexp, dropout_p, is_causal, attn_mask?, scale?) -> those of query, key, value */
@@ -221,8 +225,7 @@ static exg_argument zeros_of(exg_builder *b, exg_argument sizes, exg_dtype dtype
 static void on_gpu(exg_builder *b, const attending *a, double dropped, exg_argument *results)
 {
     results[0] = exg_arg_ref(attend(b, a, dropped));
-    results[1] = exg_arg_ref(
-        EMIT(b, logsumexp_default, scores(b, a), INTS(b, -1)));
+    results[1] = exg_arg_ref(EMIT(b, logsumexp_default, scores(b, a), INTS(b, -1)));
 }
 
 /* Rows and keys of the scores, as numbers. */
@@ -234,11 +237,14 @@ static void lengths(exg_builder *b, const attending *a, exg_argument *results)
 
 /* (query, key, value, dropout_p, is_causal, return_debug_mask, scale?) -> output, logsumexp,
  * cum_seq_q, cum_seq_k, max_q, max_k, rng_state, unused, debug_attn_mask */
-void exg_lower_gpu_flash_attention(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_gpu_flash_attention(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    const attending a = {QUERY,   KEY,     VALUE,
-                         exg_arg_none(), args[6], exg_get_bool(&args[4]),
+    const attending a = {QUERY,
+                         KEY,
+                         VALUE,
+                         exg_arg_none(),
+                         args[6],
+                         exg_get_bool(&args[4]),
                          is_grouped(b, QUERY, KEY)};
 
     on_gpu(b, &a, exg_get_float(&args[3]), results);
@@ -254,30 +260,27 @@ void exg_lower_gpu_flash_attention(exg_builder *b, const exg_argument *args,
 void exg_lower_gpu_efficient_attention(exg_builder *b, const exg_argument *args,
                                        exg_argument *results)
 {
-    const attending a = {QUERY,   KEY,     VALUE,
-                         args[3], args[7], exg_get_bool(&args[6]),
-                         is_grouped(b, QUERY, KEY)};
+    const attending a = {
+        QUERY, KEY, VALUE, args[3], args[7], exg_get_bool(&args[6]), is_grouped(b, QUERY, KEY)};
     exg_argument rows[2];
 
     on_gpu(b, &a, exg_get_float(&args[5]), results);
     lengths(b, &a, rows);
-    results[1] = exg_arg_ref(
-        exg_get_bool(&args[4])
-            ? EMIT(b, constant_pad_nd_default, results[1],
-                   INTS(b, 0, (32 - exg_get_int(&rows[0]) % 32) % 32), (double)INFINITY)
-            : exg_lower_slice(b, exg_get_ref(&results[1]),
-                              exg_lower_dims(b, QUERY).rank < 2 ? 0 : 2, 0, 0));
+    results[1] =
+        exg_arg_ref(exg_get_bool(&args[4])
+                        ? EMIT(b, constant_pad_nd_default, results[1],
+                               INTS(b, 0, (32 - exg_get_int(&rows[0]) % 32) % 32), (double)INFINITY)
+                        : exg_lower_slice(b, exg_get_ref(&results[1]),
+                                          exg_lower_dims(b, QUERY).rank < 2 ? 0 : 2, 0, 0));
     results[2] = results[3] = zeros_of(b, exg_arg_ints(b, NULL, 0), EXG_DTYPE_I64);
 }
 
 /* (query, key, value, attn_bias?, compute_log_sumexp, dropout_p, is_causal, return_debug_mask,
  * scale?) -> as flash attention, but logsumexp is a column */
-void exg_lower_gpu_cudnn_attention(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_gpu_cudnn_attention(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    const attending a = {QUERY,   KEY,     VALUE,
-                         args[3], args[8], exg_get_bool(&args[6]),
-                         is_grouped(b, QUERY, KEY)};
+    const attending a = {
+        QUERY, KEY, VALUE, args[3], args[8], exg_get_bool(&args[6]), is_grouped(b, QUERY, KEY)};
 
     on_gpu(b, &a, exg_get_float(&args[5]), results);
     results[1] = exg_arg_ref(EMIT(b, unsqueeze_default, results[1], -1));
@@ -294,8 +297,8 @@ void exg_lower_gpu_flash_attention_backward(exg_builder *b, const exg_argument *
     const attending a = attending_of(args, exg_arg_none(), &args[11], args[14]);
     exg_ref of_mask;
 
-    go_back(b, &a, exg_get_ref(&args[0]), exg_get_ref(&args[4]), exg_get_float(&args[10]),
-            results, &of_mask);
+    go_back(b, &a, exg_get_ref(&args[0]), exg_get_ref(&args[4]), exg_get_float(&args[10]), results,
+            &of_mask);
 }
 
 /* (.., attn_bias?, out, logsumexp, philox_seed, philox_offset, dropout_p, grad_input_mask,
@@ -314,8 +317,8 @@ void exg_lower_gpu_efficient_attention_backward(exg_builder *b, const exg_argume
         exg_dims dims = exg_lower_dims(b, exg_get_ref(&args[4]));
 
         of_mask = EMIT(b, sum_to_size_default, of_mask, INTS_OF(b, dims.n, dims.rank));
-        results[3] = exg_arg_ref(
-            exg_lower_cast(b, of_mask, exg_lower_dtype(b, exg_get_ref(&args[4]))));
+        results[3] =
+            exg_arg_ref(exg_lower_cast(b, of_mask, exg_lower_dtype(b, exg_get_ref(&args[4]))));
     }
 }
 
@@ -327,15 +330,14 @@ void exg_lower_gpu_cudnn_attention_backward(exg_builder *b, const exg_argument *
     const attending a = attending_of(args, args[8], &args[14], args[15]);
     exg_ref of_mask;
 
-    go_back(b, &a, exg_get_ref(&args[0]), exg_get_ref(&args[4]), exg_get_float(&args[13]),
-            results, &of_mask);
+    go_back(b, &a, exg_get_ref(&args[0]), exg_get_ref(&args[4]), exg_get_float(&args[13]), results,
+            &of_mask);
 }
 
 /* ---- softmax of a mask ---------------------------------------------------------------------- */
 
 /* How the mask lies beside the scores (B, H, L, keys): 0 (L, keys), 1 (B, keys), 2 as they do. */
-static exg_ref beside(exg_builder *b, const exg_argument *mask, const exg_argument *type,
-                      exg_ref x)
+static exg_ref beside(exg_builder *b, const exg_argument *mask, const exg_argument *type, exg_ref x)
 {
     exg_dims in = exg_lower_dims(b, x);
     exg_dims dims = exg_lower_dims(b, exg_get_ref(mask));

@@ -23,27 +23,25 @@ void exg_lower_softmax_backward(exg_builder *b, const exg_argument *args, exg_ar
 {
     exg_ref y = exg_lower_wide(b, exg_get_ref(&args[1]));
     exg_ref product = EMIT(b, mul_Tensor, exg_lower_wide(b, SELF), y);
-    exg_ref sum = EMIT(b, sum_dim_IntList, product, INTS(b, exg_get_int(&args[2])),
-                       exg_arg_bool(true));
+    exg_ref sum =
+        EMIT(b, sum_dim_IntList, product, INTS(b, exg_get_int(&args[2])), exg_arg_bool(true));
     exg_ref x = EMIT(b, sub_Tensor, product, EMIT(b, mul_Tensor, y, sum));
 
-    results[0] = exg_arg_ref(
-        exg_lower_cast(b, x, exg_dtype_argument(&args[3], exg_lower_dtype(b, SELF))));
+    results[0] =
+        exg_arg_ref(exg_lower_cast(b, x, exg_dtype_argument(&args[3], exg_lower_dtype(b, SELF))));
 }
 
 /* g - exp(y) sum(g) */
-void exg_lower_log_softmax_backward(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_log_softmax_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref grad = exg_lower_wide(b, SELF);
     exg_ref y = exg_lower_wide(b, exg_get_ref(&args[1]));
-    exg_ref sum = EMIT(b, sum_dim_IntList, grad, INTS(b, exg_get_int(&args[2])),
-                       exg_arg_bool(true));
+    exg_ref sum =
+        EMIT(b, sum_dim_IntList, grad, INTS(b, exg_get_int(&args[2])), exg_arg_bool(true));
     exg_ref x = EMIT(b, mul_Tensor, EMIT(b, exp_default, y), sum);
 
-    results[0] = exg_arg_ref(exg_lower_cast(b, EMIT(b, sub_Tensor, grad, x),
-                                            exg_dtype_argument(&args[3],
-                                                               exg_lower_dtype(b, SELF))));
+    results[0] = exg_arg_ref(exg_lower_cast(
+        b, EMIT(b, sub_Tensor, grad, x), exg_dtype_argument(&args[3], exg_lower_dtype(b, SELF))));
 }
 
 /* rstd (g - mean(g) - x mean(g x)) over `dims`, x normalized */
@@ -62,8 +60,7 @@ static bool wants(const exg_argument *mask, uint32_t index)
 }
 
 /* (grad_out, input, normalized_shape, mean, rstd, weight?, bias?, output_mask) */
-void exg_lower_layer_norm_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_layer_norm_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dtype dtype = exg_lower_dtype(b, exg_get_ref(&args[1]));
     exg_dims in = exg_lower_dims(b, SELF);
@@ -93,8 +90,7 @@ void exg_lower_layer_norm_backward(exg_builder *b, const exg_argument *args,
 }
 
 /* (grad_out, input, mean [N, G], rstd, weight?, N, C, HxW, group, output_mask) */
-void exg_lower_group_norm_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_group_norm_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dtype dtype = exg_lower_dtype(b, exg_get_ref(&args[1]));
     exg_dims in = exg_lower_dims(b, SELF);
@@ -123,11 +119,11 @@ void exg_lower_group_norm_backward(exg_builder *b, const exg_argument *args,
     }
     for (uint32_t k = 1; k < 3; k++) {
         if (wants(&args[9], k)) {
-            exg_ref y = EMIT(b, sum_dim_IntList, k == 1 ? EMIT(b, mul_Tensor, g, x) : g,
-                             INTS(b, 0, 3));
+            exg_ref y =
+                EMIT(b, sum_dim_IntList, k == 1 ? EMIT(b, mul_Tensor, g, x) : g, INTS(b, 0, 3));
 
-            results[k] = exg_arg_ref(
-                exg_lower_cast(b, EMIT(b, reshape_default, y, INTS(b, c)), dtype));
+            results[k] =
+                exg_arg_ref(exg_lower_cast(b, EMIT(b, reshape_default, y, INTS(b, c)), dtype));
         }
     }
 }
@@ -161,9 +157,9 @@ void exg_lower_batch_norm_backward(exg_builder *b, const exg_argument *args, exg
                    : g;
     for (uint32_t k = 0; k < 3; k++) {
         exg_ref y = k == 0 && train ? through_norm(b, weighted, x, rstd, dims)
-                    : k == 0        ? EMIT(b, mul_Tensor, weighted, rstd)
-                                    : EMIT(b, sum_dim_IntList,
-                                           k == 1 ? EMIT(b, mul_Tensor, g, x) : g, dims);
+                    : k == 0
+                        ? EMIT(b, mul_Tensor, weighted, rstd)
+                        : EMIT(b, sum_dim_IntList, k == 1 ? EMIT(b, mul_Tensor, g, x) : g, dims);
         exg_ref like = exg_get_ref(k > 0 && exg_lower_given(&args[2]) ? &args[2] : &args[1]);
 
         if (wants(&args[9], k)) {
@@ -200,8 +196,7 @@ void exg_lower_embedding_backward(exg_builder *b, const exg_argument *args, exg_
         g = EMIT(b, div_Tensor, g, exg_lower_cast(b, often, exg_lower_dtype(b, SELF)));
     }
     kept = EMIT(b, ne_Scalar, index, args[3]);
-    g = EMIT(b, where_self, EMIT(b, unsqueeze_default, kept, 1), g,
-             EMIT(b, zeros_like_default, g));
+    g = EMIT(b, where_self, EMIT(b, unsqueeze_default, kept, 1), g, EMIT(b, zeros_like_default, g));
     results[0] = exg_arg_ref(exg_lower_added(b, g, 0, rows, index));
 }
 
@@ -228,14 +223,12 @@ static exg_argument to_largest(exg_builder *b, exg_ref g, exg_ref x, exg_ref ind
 }
 
 /* (grad_output, self, kernel, stride, padding, dilation, ceil_mode, indices) */
-void exg_lower_max_pool2d_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_max_pool2d_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[7]), 2);
 }
 
-void exg_lower_max_pool3d_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_max_pool3d_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = to_largest(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[7]), 3);
 }
@@ -257,8 +250,7 @@ void exg_lower_adaptive_max_pool3d_backward(exg_builder *b, const exg_argument *
 void exg_lower_mse_loss_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref gap = EMIT(b, sub_Tensor, args[1], args[2]);
-    double factor =
-        exg_get_int(&args[3]) == 1 ? 2.0 / (double)exg_lower_numel(b, gap) : 2.0;
+    double factor = exg_get_int(&args[3]) == 1 ? 2.0 / (double)exg_lower_numel(b, gap) : 2.0;
 
     results[0] = exg_arg_ref(EMIT(b, mul_Tensor, EMIT(b, mul_Scalar, gap, factor), SELF));
 }
@@ -284,8 +276,8 @@ void exg_lower_nll_loss_backward(exg_builder *b, const exg_argument *args, exg_a
         flat = EMIT(b, index_select_default, exg_get_ref(&args[3]), 0, flat);
         g = EMIT(b, mul_Tensor, g, exg_lower_shaped(b, flat, &dims));
     }
-    results[0] = exg_arg_ref(
-        EMIT(b, scatter_src, EMIT(b, zeros_like_default, x), (int)dim, safe, g));
+    results[0] =
+        exg_arg_ref(EMIT(b, scatter_src, EMIT(b, zeros_like_default, x), (int)dim, safe, g));
 }
 
 static exg_ref zeros(exg_builder *b, const exg_argument *sizes, exg_ref like)
@@ -296,15 +288,15 @@ static exg_ref zeros(exg_builder *b, const exg_argument *sizes, exg_ref like)
 /* (grad_output, input_sizes, dim, index) */
 void exg_lower_select_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, select_scatter_default, zeros(b, &args[1], SELF), SELF,
-                                  args[2], args[3]));
+    results[0] = exg_arg_ref(
+        EMIT(b, select_scatter_default, zeros(b, &args[1], SELF), SELF, args[2], args[3]));
 }
 
 /* (grad_output, input_sizes, dim, start, end, step) */
 void exg_lower_slice_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, slice_scatter_default, zeros(b, &args[1], SELF), SELF,
-                                  args[2], args[3], args[4], args[5]));
+    results[0] = exg_arg_ref(EMIT(b, slice_scatter_default, zeros(b, &args[1], SELF), SELF, args[2],
+                                  args[3], args[4], args[5]));
 }
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
@@ -368,10 +360,10 @@ static exg_ref from_input(exg_builder *b, exg_ref g, const exg_dims *in, exg_ref
                           const window *w, int64_t groups)
 {
     const int64_t none[3] = {0, 0, 0};
-    exg_ref y = EMIT(b, convolution_default, g, weight, exg_arg_none(),
-                     INTS_OF(b, w->stride, w->count), INTS_OF(b, w->padding, w->count),
-                     INTS_OF(b, w->dilation, w->count), exg_arg_bool(false),
-                     INTS_OF(b, none, w->count), exg_arg_int(groups));
+    exg_ref y =
+        EMIT(b, convolution_default, g, weight, exg_arg_none(), INTS_OF(b, w->stride, w->count),
+             INTS_OF(b, w->padding, w->count), INTS_OF(b, w->dilation, w->count),
+             exg_arg_bool(false), INTS_OF(b, none, w->count), exg_arg_int(groups));
 
     return cut(b, y, in);
 }
@@ -387,8 +379,7 @@ static exg_ref by_columns(exg_builder *b, exg_ref g, exg_ref columns, const exg_
     exg_ref y;
 
     columns = EMIT(b, reshape_default, columns, INTS(b, out.n[0] * groups, depth, places));
-    y = EMIT(b, bmm_default,
-             EMIT(b, reshape_default, g, INTS(b, out.n[0] * groups, rows, places)),
+    y = EMIT(b, bmm_default, EMIT(b, reshape_default, g, INTS(b, out.n[0] * groups, rows, places)),
              exg_lower_swapped(b, columns, 1, 2));
     y = EMIT(b, reshape_default, y, INTS(b, out.n[0], groups * rows, depth));
     return exg_lower_shaped(b, EMIT(b, sum_dim_IntList, y, INTS(b, 0)), kernel);
@@ -435,9 +426,9 @@ static exg_ref to_weight(exg_builder *b, exg_ref g, exg_ref x, const exg_dims *k
         image = w->stride[d] > 0 && out.n[2 + d] == room / w->stride[d] + 1;
     }
     if (image) {
-        exg_ref columns = EMIT(b, im2col_default, exg_lower_wide(b, x),
-                               INTS(b, kernel->n[2], kernel->n[3]), INTS_OF(b, w->dilation, 2),
-                               INTS_OF(b, w->padding, 2), INTS_OF(b, w->stride, 2));
+        exg_ref columns =
+            EMIT(b, im2col_default, exg_lower_wide(b, x), INTS(b, kernel->n[2], kernel->n[3]),
+                 INTS_OF(b, w->dilation, 2), INTS_OF(b, w->padding, 2), INTS_OF(b, w->stride, 2));
         exg_ref y = by_columns(b, exg_lower_wide(b, g), columns, kernel, groups);
 
         return exg_lower_cast(b, y, exg_lower_dtype(b, x));
@@ -465,8 +456,7 @@ static void window_with_height(window *w)
 
 /* (grad_output, input, weight, bias_sizes?, stride, padding, dilation, transposed,
  * output_padding, groups, output_mask) */
-void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref x = exg_get_ref(&args[1]);
     exg_ref weight = exg_get_ref(&args[2]);
@@ -483,8 +473,7 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     window w;
 
     results[0] = results[1] = results[2] = exg_arg_none();
-    if (in.rank < 3 || in.rank > 5 || kernel.rank != in.rank || groups < 1 ||
-        out.rank != in.rank) {
+    if (in.rank < 3 || in.rank > 5 || kernel.rank != in.rank || groups < 1 || out.rank != in.rank) {
         exg_lower_refuse(b, "the gradient of a convolution that has not one to three dims");
         return;
     }
@@ -498,8 +487,8 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
     }
     window_of(&args[4], &args[5], &args[6], in.rank - 2, &w);
     if (wants(&args[10], 0)) {
-        results[0] = exg_arg_ref(
-            (transposed ? from_input : to_input)(b, SELF, &in, weight, &w, groups));
+        results[0] =
+            exg_arg_ref((transposed ? from_input : to_input)(b, SELF, &in, weight, &w, groups));
     }
     if (wants(&args[10], 1)) { /* transposed, a convolution leads from the output to the input */
         exg_ref from = with_height(b, transposed ? SELF : x);
@@ -512,8 +501,7 @@ void exg_lower_convolution_backward(exg_builder *b, const exg_argument *args,
         results[1] = exg_arg_ref(exg_lower_shaped(b, y, &kernel));
     }
     if (wants(&args[10], 2)) {
-        results[2] = exg_arg_ref(
-            EMIT(b, sum_dim_IntList, SELF, all_but(b, in.rank, 1, 1)));
+        results[2] = exg_arg_ref(EMIT(b, sum_dim_IntList, SELF, all_but(b, in.rank, 1, 1)));
     }
 }
 
@@ -594,18 +582,16 @@ static void avg_pool_backward(exg_builder *b, const exg_argument *args, uint32_t
     }
     ones = EMIT(b, full_default, INTS_OF(b, kernel.n, kernel.rank), 1.0, DTYPE(dtype));
     g = to_input(b, g, &image, ones, &w, 1);
-    results[0] = exg_arg_ref(
-        exg_lower_cast(b, exg_lower_shaped(b, g, &in), exg_lower_dtype(b, SELF)));
+    results[0] =
+        exg_arg_ref(exg_lower_cast(b, exg_lower_shaped(b, g, &in), exg_lower_dtype(b, SELF)));
 }
 
-void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_avg_pool2d_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     avg_pool_backward(b, args, 2, results);
 }
 
-void exg_lower_avg_pool3d_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_avg_pool3d_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     avg_pool_backward(b, args, 3, results);
 }

@@ -723,8 +723,8 @@ void exg_complex_addmm(exg_builder *b, exg_operator_id id, const exg_argument *a
 
 /* (input, weight, bias, ...); a bias is added along the last dim of the result but
  * `dims_after` */
-static void layer(exg_builder *b, exg_operator_id id, const exg_argument *args,
-                  uint32_t dims_after, exg_argument *results)
+static void layer(exg_builder *b, exg_operator_id id, const exg_argument *args, uint32_t dims_after,
+                  exg_argument *results)
 {
     exg_argument bare[12];
     uint32_t count = exg_operators_get(exg_builder_operators(b), id)->schema->argument_count;

@@ -20,8 +20,8 @@ void exg_complex_sinc(exg_builder *b, exg_operator_id id, const exg_argument *ar
     exg_ref y = EMIT(b, div_Tensor, EMIT(b, sin_default, x), x);
 
     (void)id;
-    results[0] = exg_arg_ref(EMIT(b, where_self, EMIT(b, eq_Scalar, SELF, 0),
-                                  EMIT(b, ones_like_default, y), y));
+    results[0] = exg_arg_ref(
+        EMIT(b, where_self, EMIT(b, eq_Scalar, SELF, 0), EMIT(b, ones_like_default, y), y));
 }
 
 /* (self, other, rtol, atol, equal_nan) */
@@ -52,8 +52,7 @@ void exg_complex_logaddexp(exg_builder *b, exg_operator_id id, const exg_argumen
     exg_ref first = EMIT(b, ge_Tensor, real_part(b, x), real_part(b, y));
     exg_ref large = EMIT(b, where_self, first, x, y);
     exg_ref small = EMIT(b, where_self, first, y, x);
-    exg_ref rest = EMIT(b, log1p_default,
-                        EMIT(b, exp_default, EMIT(b, sub_Tensor, small, large)));
+    exg_ref rest = EMIT(b, log1p_default, EMIT(b, exp_default, EMIT(b, sub_Tensor, small, large)));
 
     (void)id;
     results[0] = exg_arg_ref(EMIT(b, add_Tensor, large, rest));
@@ -134,14 +133,12 @@ void exg_complex_scatter_add(exg_builder *b, exg_operator_id id, const exg_argum
     exg_dims dims = exg_lower_dims(b, index);
     int64_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
     exg_argument real[4] = {exg_arg_ref(EMIT(b, view_as_real_default, args[0])), exg_arg_int(dim),
-                            exg_arg_none(),
-                            exg_arg_ref(EMIT(b, view_as_real_default, args[3]))};
+                            exg_arg_none(), exg_arg_ref(EMIT(b, view_as_real_default, args[3]))};
 
     dims.n[dims.rank++] = 2;
     real[2] = exg_arg_ref(EMIT(b, expand_default, EMIT(b, unsqueeze_default, index, -1),
                                INTS_OF(b, dims.n, dims.rank)));
-    results[0] =
-        exg_arg_ref(EMIT(b, view_as_complex_default, exg_emit(b, id, real, 4)));
+    results[0] = exg_arg_ref(EMIT(b, view_as_complex_default, exg_emit(b, id, real, 4)));
 }
 
 /* (self, indices, values, accumulate): the parts are a dim that no index names */
@@ -155,6 +152,5 @@ void exg_complex_index_put(exg_builder *b, exg_operator_id id, const exg_argumen
     if (values.rank == 0) { /* its parts are no values of the last dim's places */
         real[2] = exg_arg_ref(EMIT(b, reshape_default, real[2], INTS(b, 1, 2)));
     }
-    results[0] =
-        exg_arg_ref(EMIT(b, view_as_complex_default, exg_emit(b, id, real, 4)));
+    results[0] = exg_arg_ref(EMIT(b, view_as_complex_default, exg_emit(b, id, real, 4)));
 }

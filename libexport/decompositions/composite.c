@@ -70,11 +70,11 @@ static exg_ref floored(exg_builder *b, exg_ref x, exg_ref y)
     }
     left = EMIT(b, fmod_Tensor, x, y);
     exact = EMIT(b, div_Tensor, EMIT(b, sub_Tensor, x, left), y);
-    exact = EMIT(b, where_self,
-                 EMIT(b, logical_and_default, EMIT(b, ne_Scalar, left, 0),
-                      EMIT(b, logical_xor_default, EMIT(b, lt_Scalar, y, 0),
-                           EMIT(b, lt_Scalar, left, 0))),
-                 EMIT(b, sub_Scalar, exact, 1), exact);
+    exact = EMIT(
+        b, where_self,
+        EMIT(b, logical_and_default, EMIT(b, ne_Scalar, left, 0),
+             EMIT(b, logical_xor_default, EMIT(b, lt_Scalar, y, 0), EMIT(b, lt_Scalar, left, 0))),
+        EMIT(b, sub_Scalar, exact, 1), exact);
     whole = EMIT(b, floor_default, exact);
     whole = EMIT(b, where_self, EMIT(b, gt_Scalar, EMIT(b, sub_Tensor, exact, whole), 0.5),
                  EMIT(b, add_Scalar, whole, 1), whole);
@@ -188,11 +188,11 @@ static exg_ref next_of_two_bytes(exg_builder *b, exg_ref x, exg_ref y)
     exg_ref away = EMIT(b, eq_Tensor, EMIT(b, lt_Tensor, x, y), EMIT(b, gt_Scalar, x, 0));
     exg_ref next = EMIT(b, where_self, away, EMIT(b, add_Scalar, bits, exg_arg_int(1)),
                         EMIT(b, sub_Scalar, bits, exg_arg_int(1)));
-    exg_ref first = EMIT(b, where_Scalar, EMIT(b, gt_Scalar, y, 0), exg_arg_int(1),
-                         exg_arg_int(INT16_MIN + 1));
+    exg_ref first =
+        EMIT(b, where_Scalar, EMIT(b, gt_Scalar, y, 0), exg_arg_int(1), exg_arg_int(INT16_MIN + 1));
 
-    next = EMIT(b, where_self, EMIT(b, eq_Scalar, x, 0),
-                exg_lower_cast(b, first, EXG_DTYPE_I16), next);
+    next = EMIT(b, where_self, EMIT(b, eq_Scalar, x, 0), exg_lower_cast(b, first, EXG_DTYPE_I16),
+                next);
     next = EMIT(b, where_self, EMIT(b, eq_Tensor, x, y), EMIT(b, expand_as_default, y, sum),
                 EMIT(b, view_dtype, EMIT(b, clone_default, next), DTYPE(dtype)));
     return EMIT(b, where_self,
@@ -207,8 +207,8 @@ void exg_lower_nextafter(exg_builder *b, const exg_argument *args, exg_argument 
     exg_dtype dtype = exg_lower_dtype(b, EMIT(b, add_Tensor, SELF, other)); /* of both */
 
     if (exg_dtype_bytes(dtype) < 4) {
-        results[0] = exg_arg_ref(next_of_two_bytes(b, exg_lower_cast(b, SELF, dtype),
-                                                   exg_lower_cast(b, other, dtype)));
+        results[0] = exg_arg_ref(
+            next_of_two_bytes(b, exg_lower_cast(b, SELF, dtype), exg_lower_cast(b, other, dtype)));
         return;
     }
     results[0] = exg_arg_ref(EMIT(b, nextafter_wide, args[0], args[1]));
@@ -234,8 +234,8 @@ void exg_lower_polar(exg_builder *b, const exg_argument *args, exg_argument *res
 static exg_argument shifted(exg_builder *b, exg_operator_id shift, const exg_argument *args)
 {
     exg_ref by = exg_get_ref(&args[1]);
-    exg_dtype dtype = exg_lower_dtype(b, by) == EXG_DTYPE_B8 ? EXG_DTYPE_I64
-                                                              : exg_lower_dtype(b, by);
+    exg_dtype dtype =
+        exg_lower_dtype(b, by) == EXG_DTYPE_B8 ? EXG_DTYPE_I64 : exg_lower_dtype(b, by);
     const exg_argument both[] = {exg_arg_ref(exg_lower_wrapped(b, &args[0], dtype)),
                                  exg_arg_ref(exg_lower_cast(b, by, dtype))};
 

@@ -18,8 +18,8 @@ void exg_lower_outer(exg_builder *b, const exg_argument *args, exg_argument *res
 /* One number of two vectors: narrow floats are not rounded between ranks. */
 void exg_lower_dot(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref x = EMIT(b, matmul_default, exg_lower_wide(b, SELF),
-                     exg_lower_wide(b, exg_get_ref(&args[1])));
+    exg_ref x =
+        EMIT(b, matmul_default, exg_lower_wide(b, SELF), exg_lower_wide(b, exg_get_ref(&args[1])));
 
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_lower_dtype(b, SELF)));
 }
@@ -68,14 +68,14 @@ static exg_ref added(exg_builder *b, exg_ref self, exg_ref product, const exg_ar
 
 void exg_lower_addmv(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(
-        added(b, SELF, EMIT(b, matmul_default, args[1], args[2]), &args[3], &args[4]));
+    results[0] =
+        exg_arg_ref(added(b, SELF, EMIT(b, matmul_default, args[1], args[2]), &args[3], &args[4]));
 }
 
 void exg_lower_addr(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(
-        added(b, SELF, EMIT(b, outer_default, args[1], args[2]), &args[3], &args[4]));
+    results[0] =
+        exg_arg_ref(added(b, SELF, EMIT(b, outer_default, args[1], args[2]), &args[3], &args[4]));
 }
 
 /* The sum of all products is one product, of the batches beside each other. */
@@ -111,8 +111,7 @@ void exg_lower_inner(exg_builder *b, const exg_argument *args, exg_argument *res
         results[0] = exg_arg_ref(EMIT(b, mul_Tensor, args[0], args[1]));
         return;
     }
-    results[0] = exg_arg_ref(EMIT(b, tensordot_default, SELF, y,
-                                  INTS(b, (int64_t)left.rank - 1),
+    results[0] = exg_arg_ref(EMIT(b, tensordot_default, SELF, y, INTS(b, (int64_t)left.rank - 1),
                                   INTS(b, (int64_t)right.rank - 1)));
 }
 
@@ -139,11 +138,10 @@ void exg_lower_kron(exg_builder *b, const exg_argument *args, exg_argument *resu
         wide[1].n[2 * d + 1] = m;
         out.n[d] = n * m;
     }
-    results[0] = exg_arg_ref(
-        exg_lower_shaped(b,
-                         EMIT(b, mul_Tensor, exg_lower_shaped(b, SELF, &wide[0]),
-                              exg_lower_shaped(b, y, &wide[1])),
-                         &out));
+    results[0] = exg_arg_ref(exg_lower_shaped(
+        b,
+        EMIT(b, mul_Tensor, exg_lower_shaped(b, SELF, &wide[0]), exg_lower_shaped(b, y, &wide[1])),
+        &out));
 }
 
 /* Where one side has size 1 along a summed dim, the other is summed before. */
@@ -221,9 +219,9 @@ void exg_lower_tensordot(exg_builder *b, const exg_argument *args, exg_argument 
             exg_lower_refuse(b, "tensordot to too many dims");
             return;
         }
-        flat[s] = EMIT(b, reshape_default,
-                       EMIT(b, permute_default, sides[s], INTS_OF(b, order, in.rank)),
-                       s == 0 ? INTS(b, outer, inner) : INTS(b, inner, outer));
+        flat[s] =
+            EMIT(b, reshape_default, EMIT(b, permute_default, sides[s], INTS_OF(b, order, in.rank)),
+                 s == 0 ? INTS(b, outer, inner) : INTS(b, inner, outer));
     }
     results[0] = exg_arg_ref(exg_lower_shaped(b, EMIT(b, mm_default, flat[0], flat[1]), &out));
 }
@@ -259,8 +257,7 @@ void exg_lower_cross(exg_builder *b, const exg_argument *args, exg_argument *res
         turned[s][0] = EMIT(b, roll_default, x, INTS(b, -1), INTS(b, (int64_t)dim));
         turned[s][1] = EMIT(b, roll_default, x, INTS(b, -2), INTS(b, (int64_t)dim));
     }
-    results[0] = exg_arg_ref(EMIT(b, sub_Tensor,
-                                  EMIT(b, mul_Tensor, turned[0][0], turned[1][1]),
+    results[0] = exg_arg_ref(EMIT(b, sub_Tensor, EMIT(b, mul_Tensor, turned[0][0], turned[1][1]),
                                   EMIT(b, mul_Tensor, turned[0][1], turned[1][0])));
 }
 
@@ -279,9 +276,9 @@ void exg_lower_vdot(exg_builder *b, const exg_argument *args, exg_argument *resu
 /* (x, y, dim) */
 void exg_lower_linalg_vecdot(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList,
-                                  EMIT(b, mul_Tensor, conjugate(b, SELF), args[1]),
-                                  INTS(b, exg_get_int(&args[2]))));
+    results[0] =
+        exg_arg_ref(EMIT(b, sum_dim_IntList, EMIT(b, mul_Tensor, conjugate(b, SELF), args[1]),
+                         INTS(b, exg_get_int(&args[2]))));
 }
 
 void exg_lower_linalg_multi_dot(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -370,8 +367,7 @@ void exg_lower_matrix_power(exg_builder *b, const exg_argument *args, exg_argume
         square = left > 1 ? EMIT(b, matmul_default, square, square) : square;
     }
     if (n == 0) {
-        power = EMIT(b, eye_default, exg_arg_int(EXG_END(in, 1)),
-                     DTYPE(exg_lower_dtype(b, SELF)));
+        power = EMIT(b, eye_default, exg_arg_int(EXG_END(in, 1)), DTYPE(exg_lower_dtype(b, SELF)));
         power = EMIT(b, expand_default, power, INTS_OF(b, in.n, in.rank));
     }
     results[0] = exg_arg_ref(n < 2 ? EMIT(b, clone_default, power) : power);
@@ -394,13 +390,12 @@ void exg_lower_vander(exg_builder *b, const exg_argument *args, exg_argument *re
         return;
     }
     wide.n[wide.rank++] = count - 1;
-    ones[1] = EMIT(b, expand_default, EMIT(b, unsqueeze_default, x, -1),
-                   INTS_OF(b, wide.n, wide.rank));
+    ones[1] =
+        EMIT(b, expand_default, EMIT(b, unsqueeze_default, x, -1), INTS_OF(b, wide.n, wide.rank));
     EXG_END(wide, 1) = 1;
     ones[0] = EMIT(b, full_default, INTS_OF(b, wide.n, wide.rank), 1, DTYPE(dtype));
-    results[0] = exg_arg_ref(EMIT(b, cumprod_default,
-                                  EMIT(b, cat_default, exg_arg_refs(b, ones, 2), -1), -1,
-                                  DTYPE(dtype)));
+    results[0] = exg_arg_ref(EMIT(
+        b, cumprod_default, EMIT(b, cat_default, exg_arg_refs(b, ones, 2), -1), -1, DTYPE(dtype)));
 }
 
 void exg_lower_falling_vander(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -463,10 +458,10 @@ void exg_lower_conv_padding(exg_builder *b, const exg_argument *args, exg_argume
     if (is_odd) {
         x = EMIT(b, constant_pad_nd_default, x, INTS_OF(b, behind, 2 * count), 0);
     }
-    results[0] = exg_arg_ref(EMIT(b, convolution_default, x, args[1], args[2],
-                                  INTS_OF(b, stride, count), INTS_OF(b, before, count),
-                                  INTS_OF(b, dilation, count), exg_arg_bool(false),
-                                  INTS_OF(b, zeros, count), args[6]));
+    results[0] =
+        exg_arg_ref(EMIT(b, convolution_default, x, args[1], args[2], INTS_OF(b, stride, count),
+                         INTS_OF(b, before, count), INTS_OF(b, dilation, count),
+                         exg_arg_bool(false), INTS_OF(b, zeros, count), args[6]));
 }
 
 /* (input, weight, bias, stride, padding, output_padding, groups, dilation) */

@@ -122,7 +122,8 @@ void exg_lower_full_like(exg_builder *b, const exg_argument *args, exg_argument 
     results[0] = filled_like(b, &args[0], args[1], &args[2]);
 }
 
-static exg_dtype new_dtype(const exg_builder *b, const exg_argument *self, const exg_argument *dtype)
+static exg_dtype new_dtype(const exg_builder *b, const exg_argument *self,
+                           const exg_argument *dtype)
 {
     const exg_tensor_meta *meta = exg_ref_meta(b, exg_get_ref(self));
 
@@ -158,8 +159,7 @@ void exg_lower_range(exg_builder *b, const exg_argument *args, exg_argument *res
     }
     steps = exg_lower_steps(b, (int64_t)count, EXG_DTYPE_F64, 0, 1);
     steps = EMIT(b, add_Scalar, EMIT(b, mul_Scalar, steps, step), start);
-    results[0] =
-        exg_arg_ref(exg_lower_cast(b, steps, exg_dtype_argument(&args[3], EXG_DTYPE_F32)));
+    results[0] = exg_arg_ref(exg_lower_cast(b, steps, exg_dtype_argument(&args[3], EXG_DTYPE_F32)));
 }
 
 /* (self, value, wrap): where all dims are at the same place; wrapped, rows begin again after one
@@ -181,9 +181,9 @@ void exg_lower_fill_diagonal(exg_builder *b, const exg_argument *args, exg_argum
     }
     mask = EMIT(b, eq_Tensor, row, exg_lower_steps(b, dims.n[1], EXG_DTYPE_I64, 1, dims.rank));
     for (uint32_t d = 2; d < dims.rank; d++) {
-        mask = EMIT(b, bitwise_and_Tensor, mask,
-                    EMIT(b, eq_Tensor, row,
-                         exg_lower_steps(b, dims.n[d], EXG_DTYPE_I64, d, dims.rank)));
+        mask = EMIT(
+            b, bitwise_and_Tensor, mask,
+            EMIT(b, eq_Tensor, row, exg_lower_steps(b, dims.n[d], EXG_DTYPE_I64, d, dims.rank)));
     }
     results[0] = exg_arg_ref(EMIT(b, masked_fill_Scalar, self, mask, args[1]));
 }

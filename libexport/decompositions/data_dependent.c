@@ -8,8 +8,7 @@
 /* Where a mask is set, row by row: (size, rank) int64. */
 exg_status exg_shape_places(exg_shape_call *call, exg_error *err)
 {
-    exg_dims out = {.rank = 2,
-                    .n = {exg_get_int(&call->args[1]), exg_shape_input(call, 0)->rank}};
+    exg_dims out = {.rank = 2, .n = {exg_get_int(&call->args[1]), exg_shape_input(call, 0)->rank}};
 
     if (out.n[0] < 0) {
         return EXG_SHAPE_FAIL(err, "a negative number of places");
@@ -229,15 +228,14 @@ static void runs(exg_builder *b, exg_ref x, exg_ref starts, exg_argument size, e
     exg_ref at = flat_places(b, starts, size);
     int64_t count = exg_lower_numel(b, starts);
     int64_t many = exg_get_int(&size);
-    exg_ref end = EMIT(b, full_default, INTS(b, many > 0 ? 1 : 0), exg_arg_int(count),
-                       DTYPE(EXG_DTYPE_I64));
-    exg_ref next = many < 2 ? end
-                            : EMIT(b, cat_default,
-                                   exg_arg_refs(b,
-                                                (const exg_ref[]){
-                                                    exg_lower_slice(b, at, 0, 1, many - 1), end},
-                                                2),
-                                   0);
+    exg_ref end =
+        EMIT(b, full_default, INTS(b, many > 0 ? 1 : 0), exg_arg_int(count), DTYPE(EXG_DTYPE_I64));
+    exg_ref next =
+        many < 2 ? end
+                 : EMIT(b, cat_default,
+                        exg_arg_refs(
+                            b, (const exg_ref[]){exg_lower_slice(b, at, 0, 1, many - 1), end}, 2),
+                        0);
 
     results[0] = EMIT(b, index_select_default, x, 0, at);
     starts = EMIT(b, cumsum_default, exg_lower_cast(b, starts, EXG_DTYPE_I64), 0);
@@ -275,8 +273,8 @@ void exg_lower_unique2_sized(exg_builder *b, const exg_argument *args, exg_argum
     runs(b, exg_get_ref(&sorted[0]), begins(b, exg_get_ref(&sorted[0])), args[4], made);
     inverse = EMIT(b, scatter_src, made[1], 0, exg_get_ref(&sorted[1]), made[1]);
     results[0] = exg_arg_ref(made[0]);
-    results[1] = exg_arg_ref(exg_get_bool(&args[2]) ? exg_lower_shaped(b, inverse, &in)
-                                                    : nothing(b));
+    results[1] =
+        exg_arg_ref(exg_get_bool(&args[2]) ? exg_lower_shaped(b, inverse, &in) : nothing(b));
     results[2] = exg_arg_ref(exg_get_bool(&args[3]) ? made[2] : nothing(b));
 }
 
@@ -385,8 +383,8 @@ void exg_lower_unique_consecutive_sized(exg_builder *b, const exg_argument *args
     flat = exg_lower_flat(b, SELF);
     runs(b, flat, begins(b, flat), args[4], made);
     results[0] = exg_arg_ref(made[0]);
-    results[1] = exg_arg_ref(exg_get_bool(&args[1]) ? exg_lower_shaped(b, made[1], &in)
-                                                    : nothing(b));
+    results[1] =
+        exg_arg_ref(exg_get_bool(&args[1]) ? exg_lower_shaped(b, made[1], &in) : nothing(b));
     results[2] = exg_arg_ref(exg_get_bool(&args[2]) ? made[2] : nothing(b));
 }
 
@@ -420,9 +418,9 @@ void exg_lower_bincount_sized(exg_builder *b, const exg_argument *args, exg_argu
     exg_dtype given = weighted ? exg_lower_dtype(b, exg_get_ref(&args[1])) : EXG_DTYPE_I64;
     exg_dtype dtype = !weighted || given == EXG_DTYPE_F32 ? given : EXG_DTYPE_F64;
     exg_ref zeros = EMIT(b, full_default, INTS(b, exg_get_int(&args[3])), 0, DTYPE(dtype));
-    exg_ref ones = weighted ? exg_lower_cast(b, exg_get_ref(&args[1]), dtype)
-                            : EMIT(b, full_default, INTS(b, exg_lower_numel(b, SELF)), 1,
-                                   DTYPE(dtype));
+    exg_ref ones = weighted
+                       ? exg_lower_cast(b, exg_get_ref(&args[1]), dtype)
+                       : EMIT(b, full_default, INTS(b, exg_lower_numel(b, SELF)), 1, DTYPE(dtype));
 
     results[0] = exg_arg_ref(EMIT(b, scatter_add_default, zeros, 0, index, ones));
 }
@@ -448,9 +446,9 @@ static exg_ref places_of(exg_builder *b, exg_ref repeats, int64_t size)
         exg_lower_refuse(b, "a negative number of repeats");
         return EXG_NO_REF;
     }
-    marks = EMIT(b, scatter_add_default, marks, 0, ends,
-                 EMIT(b, full_default, INTS(b, exg_lower_numel(b, repeats)), 1,
-                      DTYPE(EXG_DTYPE_I64)));
+    marks =
+        EMIT(b, scatter_add_default, marks, 0, ends,
+             EMIT(b, full_default, INTS(b, exg_lower_numel(b, repeats)), 1, DTYPE(EXG_DTYPE_I64)));
     marks = EMIT(b, cumsum_default, exg_lower_slice(b, marks, 0, 0, size), 0);
     return exg_lower_cast(b, marks, dtype);
 }

@@ -43,9 +43,8 @@ static exg_ref moved(exg_builder *b, const exg_argument *args, uint32_t which, e
 static void extremes(exg_builder *b, const exg_argument *args, exg_ref *least, exg_ref *most)
 {
     uint32_t rank = exg_lower_dims(b, SELF).rank;
-    uint32_t axis = exg_get_bool(&args[BY_ROW])
-                        ? exg_lower_dim(b, exg_get_int(&args[AXIS]), rank)
-                        : rank;
+    uint32_t axis =
+        exg_get_bool(&args[BY_ROW]) ? exg_lower_dim(b, exg_get_int(&args[AXIS]), rank) : rank;
     int64_t dims[EXG_SHAPE_RANK_MAX] = {0};
     uint32_t count = 0;
     exg_ref x = exg_lower_wide(b, SELF);
@@ -130,8 +129,7 @@ static exg_argument kept(exg_builder *b, exg_ref on, const exg_argument *old, ex
 }
 
 /* -> output, mask, running_min, running_max, scale, zero_point */
-void exg_lower_observed_functional(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_observed_functional(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref on = is_up(b, &args[ON]);
     exg_ref quantizes = is_up(b, &args[QUANTIZES]);
@@ -154,12 +152,12 @@ void exg_lower_observed_functional(exg_builder *b, const exg_argument *args,
         (void)EMIT_ALL(b, fake_quantize_per_channel_affine_cachemask_default, made, SELF,
                        results[4], results[5], args[AXIS], args[LEAST], args[MOST]);
         results[0] = exg_arg_ref(EMIT(b, where_self, quantizes, made[0], SELF));
-        results[1] = exg_arg_ref(EMIT(b, logical_or_default, made[1],
-                                      EMIT(b, logical_not_default, quantizes)));
+        results[1] = exg_arg_ref(
+            EMIT(b, logical_or_default, made[1], EMIT(b, logical_not_default, quantizes)));
         return;
     }
-    (void)EMIT_ALL(b, _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_default, made,
-                   SELF, results[4], results[5], quantizes, args[LEAST], args[MOST]);
+    (void)EMIT_ALL(b, _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_default, made, SELF,
+                   results[4], results[5], quantizes, args[LEAST], args[MOST]);
     results[0] = made[0];
     results[1] = made[1];
 }

@@ -8,8 +8,8 @@
 
 static exg_ref narrow(exg_builder *b, exg_ref x, exg_dtype dtype)
 {
-    return exg_lower_cast(
-        b, dtype == EXG_DTYPE_F8E4M3FN ? EMIT(b, clamp_both, x, -448., 448.) : x, dtype);
+    return exg_lower_cast(b, dtype == EXG_DTYPE_F8E4M3FN ? EMIT(b, clamp_both, x, -448., 448.) : x,
+                          dtype);
 }
 
 /* The same of float32. */
@@ -96,7 +96,9 @@ void exg_lower_scaled_mm_v2(exg_builder *b, const exg_argument *args, exg_argume
         exg_lower_unsupported(b, "a scaled product with scales by block");
         return;
     }
-    results[0] = exg_arg_ref(
-        narrow(b, scaled_product(b, args, factor(b, exg_lower_item(&args[2], 0)),
-                                 factor(b, exg_lower_item(&args[5], 0)), &args[8]), out));
+    results[0] =
+        exg_arg_ref(narrow(b,
+                           scaled_product(b, args, factor(b, exg_lower_item(&args[2], 0)),
+                                          factor(b, exg_lower_item(&args[5], 0)), &args[8]),
+                           out));
 }

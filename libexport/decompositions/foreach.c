@@ -4,8 +4,7 @@
 #define ARGUMENTS_MAX 8
 
 /* How many the lists hold, all of them the same; a fault sticks. */
-static uint32_t length(exg_builder *b, const exg_function_schema *schema,
-                       const exg_argument *args)
+static uint32_t length(exg_builder *b, const exg_function_schema *schema, const exg_argument *args)
 {
     uint32_t count = 0;
     bool found = false;
@@ -63,10 +62,10 @@ static void each(exg_builder *b, exg_operator_id id, exg_operator_id as, const e
     }
 }
 
-#define EXG_EACH(id, schema, as)                                                               \
-    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
-    {                                                                                          \
-        each(b, EXG_OP_##id, EXG_OP_##as, args, results);                                      \
+#define EXG_EACH(id, schema, as)                                                                   \
+    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)           \
+    {                                                                                              \
+        each(b, EXG_OP_##id, EXG_OP_##as, args, results);                                          \
     }
 #include "libexport/operators/foreach.def"
 #undef EXG_EACH

@@ -132,8 +132,7 @@ void exg_lower_log_sigmoid_forward(exg_builder *b, const exg_argument *args, exg
     results[1] = exg_arg_ref(kept);
 }
 
-void exg_lower_log_sigmoid_backward(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_log_sigmoid_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref s = EMIT(b, sigmoid_default, EMIT(b, neg_default, exg_lower_wide(b, REF(1))));
 
@@ -166,8 +165,8 @@ void exg_lower_logit_backward(exg_builder *b, const exg_argument *args, exg_argu
     bool given = !exg_is_none(&args[2]) && exg_get_float(&args[2]) >= 0;
     double eps = given ? exg_get_float(&args[2]) : 0;
     exg_ref x = exg_lower_wide(b, REF(1));
-    exg_ref outside = EMIT(b, logical_or_default, EMIT(b, lt_Scalar, x, eps),
-                           EMIT(b, gt_Scalar, x, 1 - eps));
+    exg_ref outside =
+        EMIT(b, logical_or_default, EMIT(b, lt_Scalar, x, eps), EMIT(b, gt_Scalar, x, 1 - eps));
     exg_ref g = EMIT(b, div_Tensor, exg_lower_wide(b, SELF), bell(b, x));
 
     g = EMIT(b, where_ScalarSelf, outside, given ? 0.0 : (double)NAN, g);
@@ -193,8 +192,8 @@ void exg_lower_prelu_backward(exg_builder *b, const exg_argument *args, exg_argu
 {
     exg_ref above = EMIT(b, gt_Scalar, REF(1), 0);
 
-    results[0] = stored(
-        b, EMIT(b, where_self, above, SELF, EMIT(b, mul_Tensor, args[2], SELF)), REF(1));
+    results[0] =
+        stored(b, EMIT(b, where_self, above, SELF, EMIT(b, mul_Tensor, args[2], SELF)), REF(1));
     results[1] = stored(
         b, EMIT(b, where_ScalarSelf, above, 0.0, EMIT(b, mul_Tensor, args[1], SELF)), REF(1));
 }
@@ -271,8 +270,8 @@ void exg_lower_pdist_backward(exg_builder *b, const exg_argument *args, exg_argu
         exg_lower_refuse(b, "distances of rows of a matrix that can be counted");
         return;
     }
-    results[0] = exg_arg_ref(EMIT(b, _cdist_backward_default, both_ways(b, SELF, in.n[0]),
-                                  args[1], args[1], args[2], both_ways(b, REF(3), in.n[0])));
+    results[0] = exg_arg_ref(EMIT(b, _cdist_backward_default, both_ways(b, SELF, in.n[0]), args[1],
+                                  args[1], args[2], both_ways(b, REF(3), in.n[0])));
 }
 
 /* ---- windows, masks ---- */
@@ -300,8 +299,8 @@ void exg_lower_masked_scatter_backward(exg_builder *b, const exg_argument *args,
     place = EMIT(b, where_ScalarOther, mask, EMIT(b, sub_Scalar, place, 1), exg_arg_int(count));
     x = EMIT(b, full_default, INTS(b, count + 1), 0, DTYPE(exg_lower_dtype(b, SELF)));
     x = EMIT(b, scatter_src, x, 0, place, exg_lower_flat(b, SELF));
-    results[0] = exg_arg_ref(EMIT(b, reshape_default, exg_lower_slice(b, x, 0, 0, count),
-                                  INTS_OF(b, sizes, rank)));
+    results[0] = exg_arg_ref(
+        EMIT(b, reshape_default, exg_lower_slice(b, x, 0, 0, count), INTS_OF(b, sizes, rank)));
 }
 
 /* (grad_in, input_sizes, dim, size, step): what lay in several windows comes together. */
@@ -351,8 +350,8 @@ void exg_lower_weight_norm_interface(exg_builder *b, const exg_argument *args,
     uint32_t rank = exg_lower_dims(b, SELF).rank;
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), rank);
     exg_ref v = exg_lower_wide(b, SELF);
-    exg_ref norm = EMIT(b, linalg_vector_norm_default, v, 2, all_but(b, rank, dim),
-                        exg_arg_bool(true));
+    exg_ref norm =
+        EMIT(b, linalg_vector_norm_default, v, 2, all_but(b, rank, dim), exg_arg_bool(true));
     exg_ref scale = EMIT(b, div_Tensor, exg_lower_wide(b, REF(1)), norm);
 
     results[0] = stored(b, EMIT(b, mul_Tensor, v, scale), SELF);
@@ -360,8 +359,7 @@ void exg_lower_weight_norm_interface(exg_builder *b, const exg_argument *args,
 }
 
 /* (w', v, g, |v|, dim): v' = g / |v| (w' - v (w' . v) / |v|^2), g' = (w' . v) / |v| */
-void exg_lower_weight_norm_backward(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_weight_norm_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     uint32_t rank = exg_lower_dims(b, SELF).rank;
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[4]), rank);

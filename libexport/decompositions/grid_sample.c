@@ -63,8 +63,8 @@ static void place(exg_builder *b, exg_ref x, int64_t size, int64_t padding, bool
         x = reflected(b, x, corners ? 0 : -0.5, corners ? most : n, &a->slope);
     }
     if (padding != ZEROS) { /* on the edge and beyond it nothing changes */
-        exg_ref inside = EMIT(b, logical_and_default, EMIT(b, gt_Scalar, x, 0.0),
-                              EMIT(b, lt_Scalar, x, most));
+        exg_ref inside =
+            EMIT(b, logical_and_default, EMIT(b, gt_Scalar, x, 0.0), EMIT(b, lt_Scalar, x, most));
 
         a->slope = EMIT(b, where_ScalarOther, inside, a->slope, 0.0);
         x = EMIT(b, clamp_both, x, 0.0, most);
@@ -121,8 +121,8 @@ static void by_corners(exg_builder *b, const sampling *s, exg_ref *of_image, exg
         exg_ref weight = corner_weight(b, s, corner, DIMS_MAX, inside);
         exg_ref taken = EMIT(b, mul_Tensor, s->g, EMIT(b, gather_default, s->image, 2, at));
 
-        *of_image = EMIT(b, scatter_add_default, *of_image, 2, at,
-                         EMIT(b, mul_Tensor, s->g, weight));
+        *of_image =
+            EMIT(b, scatter_add_default, *of_image, 2, at, EMIT(b, mul_Tensor, s->g, weight));
         taken = EMIT(b, sum_dim_IntList, taken, INTS(b, 1), exg_arg_bool(true));
         for (uint32_t k = 0; k < s->count; k++) {
             exg_ref part = EMIT(b, mul_Tensor, taken, corner_weight(b, s, corner, k, inside));
@@ -229,8 +229,8 @@ static void by_cubic(exg_builder *b, const sampling *s, taps *t, exg_ref *of_ima
         }
         inside = EMIT(b, mul_Tensor, inside,
                       EMIT(b, mul_Tensor, t->weight[0][at[0]], t->weight[1][at[1]]));
-        *of_image = EMIT(b, scatter_add_default, *of_image, 2, place,
-                         EMIT(b, mul_Tensor, s->g, inside));
+        *of_image =
+            EMIT(b, scatter_add_default, *of_image, 2, place, EMIT(b, mul_Tensor, s->g, inside));
     }
     for (uint32_t k = 0; k < 2; k++) {
         of_axes[k] = EMIT(b, mul_Tensor, of_axes[k], s->axes[k].slope);
@@ -298,11 +298,11 @@ void exg_lower_grid_sampler_backward(exg_builder *b, const exg_argument *args,
     stacked = EMIT(b, stack_default, exg_arg_refs(b, of_axes, s.count), -1);
     results[0] = results[1] = exg_arg_none();
     if (args[6].kind != EXG_ARGUMENT_BOOLS || args[6].count != 2 || args[6].as_bools[0]) {
-        results[0] = exg_arg_ref(exg_lower_cast(b, exg_lower_shaped(b, of_image, &in),
-                                                exg_lower_dtype(b, image)));
+        results[0] = exg_arg_ref(
+            exg_lower_cast(b, exg_lower_shaped(b, of_image, &in), exg_lower_dtype(b, image)));
     }
     if (args[6].kind != EXG_ARGUMENT_BOOLS || args[6].count != 2 || args[6].as_bools[1]) {
-        results[1] = exg_arg_ref(exg_lower_cast(b, exg_lower_shaped(b, stacked, &of_grid),
-                                                exg_lower_dtype(b, grid)));
+        results[1] = exg_arg_ref(
+            exg_lower_cast(b, exg_lower_shaped(b, stacked, &of_grid), exg_lower_dtype(b, grid)));
     }
 }

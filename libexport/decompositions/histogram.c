@@ -205,8 +205,8 @@ void exg_lower_nonzero_static(exg_builder *b, const exg_argument *args, exg_argu
     if (in.rank == 0) { /* a place in a number has no dims */
         int64_t none[2] = {size, 0};
 
-        results[0] = exg_arg_ref(EMIT(b, full_default, INTS_OF(b, none, 2), -1,
-                                      DTYPE(EXG_DTYPE_I64)));
+        results[0] =
+            exg_arg_ref(EMIT(b, full_default, INTS_OF(b, none, 2), -1, DTYPE(EXG_DTYPE_I64)));
         return;
     }
     at = EMIT(b, sub_Scalar, EMIT(b, cumsum_default, mask, 0), 1);
@@ -542,8 +542,8 @@ static exg_ref slope(exg_builder *b, exg_ref f, uint32_t dim, spacing by, int64_
         }
         parts[side == 0 || n == 2 ? side : 2] = end_slope(b, ends, gaps, order);
     }
-    return exg_lower_cast(
-        b, EMIT(b, cat_default, exg_arg_refs(b, parts, n > 2 ? 3 : 2), (int)dim), given);
+    return exg_lower_cast(b, EMIT(b, cat_default, exg_arg_refs(b, parts, n > 2 ? 3 : 2), (int)dim),
+                          given);
 }
 
 /* dims: None (all), a number, or a list; spacing by position among them. */

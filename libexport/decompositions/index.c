@@ -1,8 +1,8 @@
 /* index.c - shapes and lowerings of index.def. */
-#include <exg/emit.h>
-#include "libexport/operators/rows.h"
-#include "libexport/operators/lower.h"
 #include "libexport/base/checked.h"
+#include "libexport/operators/lower.h"
+#include "libexport/operators/rows.h"
+#include <exg/emit.h>
 
 #include <inttypes.h>
 #include <string.h>
@@ -239,15 +239,14 @@ exg_status exg_shape_index_put_masks(exg_shape_call *call, exg_error *err)
         for (uint32_t d = 0; is_mask && d < index->rank && next + d < self->rank; d++) {
             if (index->sizes[d].value != self->sizes[next + d].value) {
                 return EXG_SHAPE_FAIL(err, "a mask of size %" PRId64 " for dim %u of size %" PRId64,
-                                      index->sizes[d].value, next + d,
-                                      self->sizes[next + d].value);
+                                      index->sizes[d].value, next + d, self->sizes[next + d].value);
             }
         }
         next += is_mask ? index->rank : 1;
     }
-    return next <= self->rank ? exg_shape_same(call, err)
-                              : EXG_SHAPE_FAIL(err, "%u indices for a tensor of rank %u", next,
-                                               self->rank);
+    return next <= self->rank
+               ? exg_shape_same(call, err)
+               : EXG_SHAPE_FAIL(err, "%u indices for a tensor of rank %u", next, self->rank);
 }
 
 /* The source of a *_scatter has the shape of the view it replaces; its dtype may be another. */
@@ -490,8 +489,9 @@ void exg_lower_stack(exg_builder *b, const exg_argument *args, exg_argument *res
     if (parts != NULL && count > 0 && dim < 0 && parts[0].id != EXG_NO_VALUE) {
         dim += exg_ref_meta(b, parts[0])->rank;
     }
-    results[0] = parts == NULL ? exg_arg_none()
-                               : exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, parts, count), dim));
+    results[0] = parts == NULL
+                     ? exg_arg_none()
+                     : exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, parts, count), dim));
 }
 
 /* repeat: each dim becomes (times, size), expanded, copied, joined again. */

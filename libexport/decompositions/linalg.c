@@ -500,11 +500,11 @@ void exg_lower_linalg_solve_triangular(exg_builder *b, const exg_argument *args,
     bool unit = exg_get_bool(&args[4]);
     exg_ref y = exg_lower_cast(b, REF(1), exg_lower_dtype(b, SELF)); /* torch copies it into that */
 
-    results[0] = OUT(
-        exg_get_bool(&args[3])
-            ? triangular(b, SELF, y, upper, unit)
-            : exg_linalg_transposed(b, triangular(b, exg_linalg_transposed(b, SELF),
-                                                  exg_linalg_transposed(b, y), !upper, unit)));
+    results[0] =
+        OUT(exg_get_bool(&args[3])
+                ? triangular(b, SELF, y, upper, unit)
+                : exg_linalg_transposed(b, triangular(b, exg_linalg_transposed(b, SELF),
+                                                      exg_linalg_transposed(b, y), !upper, unit)));
 }
 
 /* (B, A, upper, transpose, unitriangular) */

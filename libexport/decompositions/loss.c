@@ -44,8 +44,8 @@ void exg_lower_smooth_l1_loss(exg_builder *b, const exg_argument *args, exg_argu
 void exg_lower_huber_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     double delta = exg_get_float(&args[3]);
-    exg_dtype dtype = exg_promote_types(exg_lower_dtype(b, SELF),
-                                        exg_lower_dtype(b, exg_get_ref(&args[1])));
+    exg_dtype dtype =
+        exg_promote_types(exg_lower_dtype(b, SELF), exg_lower_dtype(b, exg_get_ref(&args[1])));
     const exg_argument wide[2] = {exg_arg_ref(exg_lower_wide(b, SELF)),
                                   exg_arg_ref(exg_lower_wide(b, exg_get_ref(&args[1])))};
     exg_ref z = distance(b, wide);
@@ -57,8 +57,7 @@ void exg_lower_huber_loss(exg_builder *b, const exg_argument *args, exg_argument
 }
 
 /* -(y log x + (1 - y) log(1 - x)), logarithms no less than -100 */
-void exg_lower_binary_cross_entropy(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_binary_cross_entropy(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref y = exg_get_ref(&args[1]);
     exg_ref log_x = EMIT(b, clamp_min_default, EMIT(b, log_default, SELF), -100.0);
@@ -99,10 +98,10 @@ void exg_lower_binary_cross_entropy_with_logits(exg_builder *b, const exg_argume
 void exg_lower_kl_div(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref y = exg_get_ref(&args[1]);
-    exg_ref loss = exg_get_bool(&args[3])
-                       ? EMIT(b, mul_Tensor, EMIT(b, exp_default, y), EMIT(b, sub_Tensor, y, SELF))
-                       : EMIT(b, sub_Tensor, EMIT(b, xlogy_Tensor, y, y),
-                              EMIT(b, mul_Tensor, y, SELF));
+    exg_ref loss =
+        exg_get_bool(&args[3])
+            ? EMIT(b, mul_Tensor, EMIT(b, exp_default, y), EMIT(b, sub_Tensor, y, SELF))
+            : EMIT(b, sub_Tensor, EMIT(b, xlogy_Tensor, y, y), EMIT(b, mul_Tensor, y, SELF));
 
     reduce(b, loss, &args[2], results);
 }
@@ -116,8 +115,7 @@ void exg_lower_soft_margin_loss(exg_builder *b, const exg_argument *args, exg_ar
 }
 
 /* (input1, input2, target, margin, reduction) */
-void exg_lower_margin_ranking_loss(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_margin_ranking_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref gap = EMIT(b, sub_Tensor, args[0], args[1]);
     exg_ref loss = EMIT(b, mul_Tensor, EMIT(b, neg_default, exg_get_ref(&args[2])), gap);
@@ -127,8 +125,7 @@ void exg_lower_margin_ranking_loss(exg_builder *b, const exg_argument *args,
 }
 
 /* y = 1: x; y = -1: max(0, margin - x); else both */
-void exg_lower_hinge_embedding_loss(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_hinge_embedding_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref y = exg_get_ref(&args[1]);
     exg_ref margin = EMIT(b, full_like_default, SELF, args[2]); /* an integer among integers */
@@ -157,8 +154,8 @@ void exg_lower_cosine_embedding_loss(exg_builder *b, const exg_argument *args,
     exg_ref cosine = EMIT(b, div_Tensor, last_sum(b, EMIT(b, mul_Tensor, args[0], args[1])),
                           EMIT(b, sqrt_default, both));
     exg_ref none = EMIT(b, zeros_like_default, cosine);
-    exg_ref near = EMIT(b, where_self, EMIT(b, eq_Scalar, y, 1), EMIT(b, rsub_Scalar, cosine, 1),
-                        none);
+    exg_ref near =
+        EMIT(b, where_self, EMIT(b, eq_Scalar, y, 1), EMIT(b, rsub_Scalar, cosine, 1), none);
     exg_ref far = EMIT(b, clamp_min_default, EMIT(b, sub_Scalar, cosine, args[3]), 0);
 
     far = EMIT(b, where_self, EMIT(b, eq_Scalar, y, -1), far, none);
@@ -181,8 +178,8 @@ void exg_lower_poisson_nll_loss(exg_builder *b, const exg_argument *args, exg_ar
         exg_ref half = EMIT(b, log_default, EMIT(b, mul_Scalar, y, 6.28318530717958647693));
 
         more = EMIT(b, add_Tensor, more, half, 0.5);
-        more = EMIT(b, where_self, EMIT(b, le_Scalar, y, 1), EMIT(b, zeros_like_default, more),
-                    more);
+        more =
+            EMIT(b, where_self, EMIT(b, le_Scalar, y, 1), EMIT(b, zeros_like_default, more), more);
         loss = EMIT(b, add_Tensor, loss, more);
     }
     reduce(b, loss, &args[5], results);
@@ -197,16 +194,15 @@ static exg_ref pair_distance(exg_builder *b, const exg_argument *x, const exg_ar
 }
 
 /* (anchor, positive, negative, margin, p, eps, swap, reduction) */
-void exg_lower_triplet_margin_loss(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_triplet_margin_loss(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref near = pair_distance(b, &args[0], &args[1], &args[4], &args[5]);
     exg_ref far = pair_distance(b, &args[0], &args[2], &args[4], &args[5]);
     exg_ref loss;
 
     if (exg_get_bool(&args[6])) {
-        far = EMIT(b, minimum_default, far,
-                   pair_distance(b, &args[1], &args[2], &args[4], &args[5]));
+        far =
+            EMIT(b, minimum_default, far, pair_distance(b, &args[1], &args[2], &args[4], &args[5]));
     }
     loss = EMIT(b, add_Scalar, EMIT(b, sub_Tensor, near, far), args[3]);
     reduce(b, EMIT(b, clamp_min_default, loss, 0), &args[7], results);
@@ -260,9 +256,9 @@ static exg_ref weight_of_target(exg_builder *b, const classes *c, const exg_argu
 
 static exg_ref reduced_by_weight(exg_builder *b, exg_ref loss, exg_ref weight, int64_t reduction)
 {
-    return reduction == 1 ? EMIT(b, div_Tensor, EMIT(b, sum_default, loss),
-                                 EMIT(b, sum_default, weight))
-                          : exg_lower_reduced(b, loss, reduction);
+    return reduction == 1
+               ? EMIT(b, div_Tensor, EMIT(b, sum_default, loss), EMIT(b, sum_default, weight))
+               : exg_lower_reduced(b, loss, reduction);
 }
 
 static exg_ref nll(exg_builder *b, exg_ref x, const classes *c, exg_ref weight)
@@ -278,8 +274,8 @@ void exg_lower_nll_loss_nd(exg_builder *b, const exg_argument *args, exg_argumen
     classes c = classes_of(b, SELF, exg_get_ref(&args[1]), exg_get_int(&args[4]));
     exg_ref weight = weight_of_target(b, &c, &args[2], exg_lower_dtype(b, SELF));
 
-    results[0] = exg_arg_ref(reduced_by_weight(b, nll(b, SELF, &c, weight), weight,
-                                               exg_get_int(&args[3])));
+    results[0] =
+        exg_arg_ref(reduced_by_weight(b, nll(b, SELF, &c, weight), weight, exg_get_int(&args[3])));
 }
 
 /* results: loss, sum of the weights */
@@ -290,9 +286,8 @@ void exg_lower_nll_loss_forward(exg_builder *b, const exg_argument *args, exg_ar
     int64_t reduction = exg_get_int(&args[3]);
 
     results[0] = exg_arg_ref(reduced_by_weight(b, nll(b, SELF, &c, weight), weight, reduction));
-    results[1] = exg_arg_ref(reduction == 0
-                                 ? exg_lower_number(b, 0, exg_lower_dtype(b, SELF))
-                                 : EMIT(b, sum_default, weight));
+    results[1] = exg_arg_ref(reduction == 0 ? exg_lower_number(b, 0, exg_lower_dtype(b, SELF))
+                                            : EMIT(b, sum_default, weight));
 }
 
 /* The target is a distribution over the classes. */
@@ -317,9 +312,9 @@ static exg_ref soft_cross_entropy(exg_builder *b, exg_ref log_x, const exg_argum
         return EMIT(b, neg_default, EMIT(b, sum_dim_IntList, loss, INTS(b, (int64_t)dim)));
     }
     loss = EMIT(b, neg_default, EMIT(b, sum_default, loss));
-    return reduction == 2 ? loss
-                          : EMIT(b, div_Scalar, loss,
-                                 (double)exg_lower_numel(b, log_x) / (double)dims.n[dim]);
+    return reduction == 2
+               ? loss
+               : EMIT(b, div_Scalar, loss, (double)exg_lower_numel(b, log_x) / (double)dims.n[dim]);
 }
 
 /* (self, target, weight, reduction, ignore_index, label_smoothing) */
@@ -372,9 +367,9 @@ static exg_ref logits_gradient(exg_builder *b, const exg_argument *args, bool me
 {
     exg_ref bias =
         exg_lower_given(&args[3]) ? exg_lower_wide(b, exg_get_ref(&args[3])) : EXG_NO_REF;
-    exg_ref logits = EMIT(b, linear_default, exg_lower_wide(b, SELF),
-                          exg_lower_wide(b, exg_get_ref(&args[1])),
-                          bias.id == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(bias));
+    exg_ref logits =
+        EMIT(b, linear_default, exg_lower_wide(b, SELF), exg_lower_wide(b, exg_get_ref(&args[1])),
+             bias.id == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(bias));
     exg_dtype wide = exg_lower_dtype(b, logits);
     exg_ref target = exg_get_ref(&args[2]);
     exg_ref counts = EMIT(b, ne_Scalar, target, args[6]);
@@ -391,8 +386,7 @@ static exg_ref logits_gradient(exg_builder *b, const exg_argument *args, bool me
     own = EMIT(b, eq_Tensor, EMIT(b, unsqueeze_default, target, 1),
                exg_lower_steps(b, exg_lower_dims(b, logits).n[1], EXG_DTYPE_I64, 1, 2));
     return EMIT(b, mul_Tensor, EMIT(b, unsqueeze_default, share, 1),
-                EMIT(b, sub_Tensor, EMIT(b, softmax_int, logits, 1),
-                     exg_lower_cast(b, own, wide)));
+                EMIT(b, sub_Tensor, EMIT(b, softmax_int, logits, 1), exg_lower_cast(b, own, wide)));
 }
 
 /* (..., reduction, ignore_index, label_smoothing, chunk, policy, dtype, retain, compute_*) ->
@@ -406,8 +400,8 @@ void exg_lower_linear_cross_entropy_chunked(exg_builder *b, const exg_argument *
     exg_ref made[3] = {EXG_NO_REF, EXG_NO_REF, EXG_NO_REF};
     int64_t none[2] = {0, 0};
 
-    results[0] = exg_arg_ref(
-        linear_cross_entropy(b, args, mean ? 1 : 2, &args[6], exg_get_float(&args[7])));
+    results[0] =
+        exg_arg_ref(linear_cross_entropy(b, args, mean ? 1 : 2, &args[6], exg_get_float(&args[7])));
     if (wanted[0] || wanted[1] || wanted[2]) {
         exg_ref grad = logits_gradient(b, args, mean);
 
@@ -482,8 +476,8 @@ static labels labels_of(exg_builder *b, exg_ref x, exg_ref target)
     l.classes = exg_lower_dims(b, l.x).n[1];
     ended = EMIT(b, cumsum_default, EMIT(b, lt_Scalar, l.target, 0), 1);
     l.valid = EMIT(b, eq_Scalar, ended, 0);
-    l.places = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, l.target, -1),
-                    exg_arg_int(l.classes), EMIT(b, clamp_min_default, l.target, 0));
+    l.places = EMIT(b, where_ScalarSelf, EMIT(b, lt_Scalar, l.target, -1), exg_arg_int(l.classes),
+                    EMIT(b, clamp_min_default, l.target, 0));
     l.is_target = EMIT(b, scatter_add_default, EMIT(b, zeros_like_default, l.x), 1, l.places,
                        exg_lower_cast(b, l.valid, dtype));
     l.is_target = EMIT(b, ne_Scalar, l.is_target, 0);
@@ -522,8 +516,8 @@ void exg_lower_multilabel_margin_loss_forward(exg_builder *b, const exg_argument
     gap = EMIT(b, div_Scalar, EMIT(b, sum_dim_IntList, gap, INTS(b, 1, 2)), (double)l.classes);
     gap = l.one ? EMIT(b, squeeze_dims, gap, INTS(b, 0)) : gap;
     results[0] = exg_arg_ref(exg_lower_reduced(b, gap, exg_get_int(&args[2])));
-    results[1] = exg_arg_ref(exg_lower_cast(b, exg_lower_shaped(b, l.is_target, &dims),
-                                            exg_lower_dtype(b, SELF)));
+    results[1] = exg_arg_ref(
+        exg_lower_cast(b, exg_lower_shaped(b, l.is_target, &dims), exg_lower_dtype(b, SELF)));
 }
 
 void exg_lower_multilabel_margin_loss(exg_builder *b, const exg_argument *args,
@@ -550,8 +544,7 @@ void exg_lower_multilabel_margin_loss_backward(exg_builder *b, const exg_argumen
     down = EMIT(b, neg_default, EMIT(b, sum_dim_IntList, left, INTS(b, 2)));
     left = EMIT(b, sum_dim_IntList, left, INTS(b, 1));
     left = EMIT(b, scatter_add_default, left, 1, l.places, down);
-    left = EMIT(b, div_Scalar, left,
-                (double)l.classes * (exg_get_int(&args[3]) == 1 ? rows : 1));
+    left = EMIT(b, div_Scalar, left, (double)l.classes * (exg_get_int(&args[3]) == 1 ? rows : 1));
     if (exg_lower_dims(b, g).rank == 1) {
         g = EMIT(b, unsqueeze_default, g, 1);
     }

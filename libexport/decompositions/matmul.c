@@ -1,6 +1,6 @@
 /* matmul.c - shapes and lowerings of matmul.def, shape of attention. */
-#include "libexport/decompositions/complex.h"
 #include "libexport/base/checked.h"
+#include "libexport/decompositions/complex.h"
 
 #include <inttypes.h>
 
@@ -244,8 +244,7 @@ exg_status exg_convolution_sizes(const exg_shape_call *call, exg_dims *out, exg_
     EXG_TRY(spatial(&call->args[4], count, 0, padding, err));
     EXG_TRY(spatial(&call->args[5], count, 1, dilation, err));
     EXG_TRY(spatial(&call->args[7], count, 0, extra, err));
-    EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : grouped,
-                      "input channels", err));
+    EXG_TRY(same_size(in.n[batched], transposed ? weight.n[0] : grouped, "input channels", err));
     in.n[batched] = transposed ? grouped : weight.n[0];
     if (weight.n[0] % groups != 0 || exg_get_ints(&call->args[3], NULL, 0) == 0 ||
         exg_get_ints(&call->args[5], NULL, 0) == 0 ||
@@ -300,8 +299,7 @@ static exg_status int_a_channel(const exg_shape_call *call, uint32_t position, i
 {
     const exg_tensor_meta *t = exg_shape_input(call, position);
 
-    if (t != NULL &&
-        (t->rank != 1 || t->sizes[0].value != channels || t->dtype != EXG_DTYPE_I32)) {
+    if (t != NULL && (t->rank != 1 || t->sizes[0].value != channels || t->dtype != EXG_DTYPE_I32)) {
         return EXG_SHAPE_FAIL(err, "argument '%s' is not one int32 a channel",
                               call->op->schema->arguments[position].name);
     }
@@ -375,9 +373,9 @@ static exg_status pool2d(exg_shape_call *call, const exg_argument *dilations, bo
         if (exg_get_ints(&call->args[2], (int64_t[2]){0}, 2) == 0) {
             stride[i] = kernel[i];
         }
-        EXG_TRY(exg_pool_windows(
-            *n, &(exg_pool_window){kernel[i], stride[i], padding[i], dilation[i]}, ceil_mode, n,
-            err));
+        EXG_TRY(exg_pool_windows(*n,
+                                 &(exg_pool_window){kernel[i], stride[i], padding[i], dilation[i]},
+                                 ceil_mode, n, err));
     }
     return EXG_OK;
 }
@@ -524,10 +522,10 @@ void exg_lower_conv(exg_builder *b, const exg_argument *args, exg_argument *resu
             return;
         }
     }
-    results[0] = exg_arg_ref(EMIT(
-        b, convolution_default, args[0], args[1], args[2], INTS_OF(b, numbers[0], count),
-        INTS_OF(b, numbers[1], count), INTS_OF(b, numbers[2], count), exg_arg_bool(false),
-        INTS_OF(b, zeros, count), args[6]));
+    results[0] = exg_arg_ref(EMIT(b, convolution_default, args[0], args[1], args[2],
+                                  INTS_OF(b, numbers[0], count), INTS_OF(b, numbers[1], count),
+                                  INTS_OF(b, numbers[2], count), exg_arg_bool(false),
+                                  INTS_OF(b, zeros, count), args[6]));
 }
 
 void exg_lower_max_pool2d(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -549,8 +547,8 @@ static exg_ref groups_of(exg_builder *b, const exg_argument *args, exg_ref *has_
 {
     exg_ref ends = exg_get_ref(&args[2]);
     int64_t count = exg_lower_numel(b, ends);
-    exg_ref at = exg_lower_steps(b, exg_lower_dims(b, exg_get_ref(&args[0])).n[0], EXG_DTYPE_I64,
-                                 0, 2);
+    exg_ref at =
+        exg_lower_steps(b, exg_lower_dims(b, exg_get_ref(&args[0])).n[0], EXG_DTYPE_I64, 0, 2);
     exg_ref group = EMIT(b, le_Tensor, EMIT(b, unsqueeze_default, ends, 0), at);
 
     group = EMIT(b, sum_dim_IntList, group, INTS(b, 1));
@@ -593,8 +591,7 @@ void exg_lower_grouped_mm(exg_builder *b, const exg_argument *args, exg_argument
 }
 
 /* (input, weight, offs, grad_output (S, N)) -> of input, of weight */
-void exg_lower_grouped_mm_backward(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_grouped_mm_backward(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref grad = exg_get_ref(&args[3]);
     exg_ref has_one;
@@ -610,8 +607,8 @@ void exg_lower_grouped_mm_backward(exg_builder *b, const exg_argument *args,
     grad = EMIT(b, where_ScalarOther, has_one, grad, 0.);
     own = EMIT(b, mul_Tensor, EMIT(b, unsqueeze_default, args[0], 2),
                EMIT(b, unsqueeze_default, grad, 1));
-    results[1] = exg_arg_ref(EMIT(b, index_add_default, EMIT(b, zeros_like_default, args[1]), 0,
-                                  group, own));
+    results[1] = exg_arg_ref(
+        EMIT(b, index_add_default, EMIT(b, zeros_like_default, args[1]), 0, group, own));
 }
 
 /* (self (M, K), mat2 (K, N), offs (G)) -> (G, M, N): each group has a part of K. */
@@ -703,6 +700,6 @@ void exg_lower_addmm_activation(exg_builder *b, const exg_argument *args, exg_ar
 {
     exg_ref x = EMIT(b, addmm_default, args[0], args[1], args[2], args[3], args[4]);
 
-    results[0] = exg_arg_ref(exg_get_bool(&args[5]) ? EMIT(b, gelu_default, x)
-                                                    : EMIT(b, relu_default, x));
+    results[0] =
+        exg_arg_ref(exg_get_bool(&args[5]) ? EMIT(b, gelu_default, x) : EMIT(b, relu_default, x));
 }

@@ -116,8 +116,8 @@ void exg_lower_rms_norm(exg_builder *b, const exg_argument *args, exg_argument *
 
         weight = exg_arg_ref(fits ? w : exg_lower_cast(b, w, dtype));
     }
-    results[0] = exg_arg_ref(
-        EMIT(b, exg_rms_norm, args[0], count, weight, rms_eps(&args[3], dtype)));
+    results[0] =
+        exg_arg_ref(EMIT(b, exg_rms_norm, args[0], count, weight, rms_eps(&args[3], dtype)));
 }
 
 /* The last `count` dims of x. */
@@ -168,8 +168,8 @@ void exg_lower_fused_rms_norm_backward(exg_builder *b, const exg_argument *args,
     along = EMIT(b, mean_dim, EMIT(b, mul_Tensor, g, x), last_dims(b, x, args[2].count),
                  exg_arg_bool(true));
     x = EMIT(b, sub_Tensor, g, EMIT(b, mul_Tensor, x, along));
-    results[0] = exg_arg_ref(
-        exg_lower_cast(b, EMIT(b, mul_Tensor, x, args[3]), exg_lower_dtype(b, input)));
+    results[0] =
+        exg_arg_ref(exg_lower_cast(b, EMIT(b, mul_Tensor, x, args[3]), exg_lower_dtype(b, input)));
 }
 
 void exg_lower_group_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -272,11 +272,12 @@ void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
         results[1] = saved(b, s.mean, SELF);
         results[2] = saved(b, s.rstd, SELF);
         results[3] = exg_arg_ref(moved(b, running_mean, s.mean, momentum, 3));
-        results[4] = exg_arg_ref(
-            moved(b, running_var, EMIT(b, mul_Scalar, s.var, unbias), momentum, 4));
+        results[4] =
+            exg_arg_ref(moved(b, running_var, EMIT(b, mul_Scalar, s.var, unbias), momentum, 4));
     } else {
-        exg_ref rstd = EMIT(b, rsqrt_default,
-                            EMIT(b, add_Scalar, exg_lower_wide(b, running_var), exg_get_float(&args[7])));
+        exg_ref rstd =
+            EMIT(b, rsqrt_default,
+                 EMIT(b, add_Scalar, exg_lower_wide(b, running_var), exg_get_float(&args[7])));
 
         out = normalized(b, x, running_mean, rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
         results[1] = results[2] =
@@ -284,7 +285,8 @@ void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
         results[3] = args[3];
         results[4] = args[4];
     }
-    results[0] = exg_arg_ref(EMIT(b, to_dtype, out, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype)));
+    results[0] =
+        exg_arg_ref(EMIT(b, to_dtype, out, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype)));
 }
 
 void exg_lower_batch_norm_no_training(exg_builder *b, const exg_argument *args,
@@ -310,7 +312,8 @@ void exg_lower_batch_norm_no_stats(exg_builder *b, const exg_argument *args, exg
     batch_stats s = batch_statistics(b, x, exg_get_float(&args[5]));
     exg_ref out = normalized(b, x, s.mean, s.rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
 
-    results[0] = exg_arg_ref(EMIT(b, to_dtype, out, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype)));
+    results[0] =
+        exg_arg_ref(EMIT(b, to_dtype, out, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype)));
     results[1] = saved(b, s.mean, SELF);
     results[2] = saved(b, s.rstd, SELF);
 }
@@ -336,8 +339,9 @@ void exg_lower_batch_norm_legit(exg_builder *b, const exg_argument *args, exg_ar
  * that there are. */
 void exg_lower_native_batch_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    const exg_argument *given =
-        exg_lower_given(&args[3]) ? &args[3] : exg_lower_given(&args[4]) ? &args[4] : NULL;
+    const exg_argument *given = exg_lower_given(&args[3])   ? &args[3]
+                                : exg_lower_given(&args[4]) ? &args[4]
+                                                            : NULL;
     exg_argument all[5];
 
     if (exg_lower_given(&args[3]) && exg_lower_given(&args[4])) {
@@ -397,9 +401,8 @@ void exg_lower_batch_norm(exg_builder *b, const exg_argument *args, exg_argument
 /* One per channel of every batch: (C) as (N C). */
 static exg_ref repeated(exg_builder *b, const exg_argument *vector, int64_t batch)
 {
-    return exg_lower_given(vector)
-               ? EMIT(b, repeat_default, exg_get_ref(vector), INTS(b, batch))
-               : EXG_NO_REF;
+    return exg_lower_given(vector) ? EMIT(b, repeat_default, exg_get_ref(vector), INTS(b, batch))
+                                   : EXG_NO_REF;
 }
 
 /* The mean over the batch, written to what runs along. */
@@ -463,6 +466,6 @@ void exg_lower_weight_norm(exg_builder *b, const exg_argument *args, exg_argumen
     }
     length = EMIT(b, linalg_vector_norm_default, SELF, 2.0, INTS_OF(b, others, count),
                   exg_arg_bool(true));
-    results[0] = exg_arg_ref(
-        EMIT(b, mul_Tensor, SELF, EMIT(b, div_Tensor, exg_get_ref(&args[1]), length)));
+    results[0] =
+        exg_arg_ref(EMIT(b, mul_Tensor, SELF, EMIT(b, div_Tensor, exg_get_ref(&args[1]), length)));
 }

@@ -51,10 +51,10 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as, bo
     }
 }
 
-#define WRITES(id, as, alike)                                                                 \
-    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
-    {                                                                                          \
-        write_out(b, EXG_OP_##id, EXG_OP_##as, alike, args, results);                          \
+#define WRITES(id, as, alike)                                                                      \
+    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)           \
+    {                                                                                              \
+        write_out(b, EXG_OP_##id, EXG_OP_##as, alike, args, results);                              \
     }
 #define EXG_OUT(id, schema, as)       WRITES(id, as, false)
 #define EXG_OUT_ALIKE(id, schema, as) WRITES(id, as, true)

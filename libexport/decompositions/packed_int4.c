@@ -39,8 +39,8 @@ static exg_ref unpacked(exg_builder *b, exg_ref packed, int64_t rows, int64_t de
         exg_ref x = exg_lower_slice(b, packed, 0, in_blocks, rows - in_blocks);
 
         x = EMIT(b, reshape_default, x, INTS(b, depth, (rows - in_blocks) / 2));
-        parts[count++] = EMIT(b, reshape_default, halves(b, x, 2),
-                              INTS(b, depth, rows - in_blocks));
+        parts[count++] =
+            EMIT(b, reshape_default, halves(b, x, 2), INTS(b, depth, rows - in_blocks));
     }
     return EMIT(b, cat_default, exg_arg_refs(b, parts, count), 1);
 }

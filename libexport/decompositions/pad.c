@@ -146,8 +146,8 @@ void exg_lower_pad_sequence(exg_builder *b, const exg_argument *args, exg_argume
                          INTS_OF(b, pad, 2 * dims.rank), args[2]);
     }
     if (padded != NULL) {
-        results[0] = exg_arg_ref(EMIT(b, stack_default, exg_arg_refs(b, padded, count),
-                                      exg_get_bool(&args[1]) ? 0 : 1));
+        results[0] = exg_arg_ref(
+            EMIT(b, stack_default, exg_arg_refs(b, padded, count), exg_get_bool(&args[1]) ? 0 : 1));
     }
 }
 
@@ -168,8 +168,7 @@ static void pad_backward(exg_builder *b, const exg_argument *args, pad_mode mode
         uint32_t d = in.rank - 1 - k;
         exg_ref place = exg_lower_steps(b, in.n[d], EXG_DTYPE_I64, 0, 1);
 
-        g = exg_lower_added(b, g, d, in.n[d],
-                            padded(b, place, 0, n[2 * k], n[2 * k + 1], mode));
+        g = exg_lower_added(b, g, d, in.n[d], padded(b, place, 0, n[2 * k], n[2 * k + 1], mode));
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
 }

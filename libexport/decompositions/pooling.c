@@ -194,9 +194,8 @@ static void nothing(exg_builder *b, exg_ref x, uint32_t count, const int64_t *ou
 
     memcpy(&dims.n[dims.rank - count], out, count * sizeof(*out));
     for (int r = 0; r < 2; r++) {
-        results[r] = exg_arg_ref(
-            EMIT(b, zeros_default, INTS_OF(b, dims.n, dims.rank),
-                 DTYPE(r == 0 ? exg_lower_dtype(b, x) : EXG_DTYPE_I64)));
+        results[r] = exg_arg_ref(EMIT(b, zeros_default, INTS_OF(b, dims.n, dims.rank),
+                                      DTYPE(r == 0 ? exg_lower_dtype(b, x) : EXG_DTYPE_I64)));
     }
 }
 
@@ -468,8 +467,8 @@ static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out,
 }
 
 /* Bytes are weighed in whole parts, and are bytes again after every dim. */
-static exg_ref smoothed_along(exg_builder *b, const filter *f, exg_ref x, uint32_t dim,
-                              int64_t out, double scale, bool of_bytes)
+static exg_ref smoothed_along(exg_builder *b, const filter *f, exg_ref x, uint32_t dim, int64_t out,
+                              double scale, bool of_bytes)
 {
     int64_t in = exg_lower_dims(b, x).n[dim];
     exg_ref w = filter_weights(b, f, in, out, scale, exg_lower_dtype(b, x));
@@ -555,12 +554,12 @@ static void smoothed_to_either(exg_builder *b, const filter *f, const exg_argume
 }
 
 #define SMOOTHED(name, filter)                                                                     \
-    void exg_lower_upsample_##name##2d_aa(exg_builder *b, const exg_argument *args,                \
+    void exg_lower_upsample_##name##2d_aa(exg_builder * b, const exg_argument *args,               \
                                           exg_argument *results)                                   \
     {                                                                                              \
         smoothed_to_size(b, filter, args, results);                                                \
     }                                                                                              \
-    void exg_lower_upsample_##name##2d_aa_vec(exg_builder *b, const exg_argument *args,            \
+    void exg_lower_upsample_##name##2d_aa_vec(exg_builder * b, const exg_argument *args,           \
                                               exg_argument *results)                               \
     {                                                                                              \
         smoothed_to_either(b, filter, args, results);                                              \

@@ -8,9 +8,9 @@ void exg_lower_prims_div(exg_builder *b, const exg_argument *args, exg_argument 
 {
     bool whole = exg_dtype_is_integral(exg_lower_dtype(b, SELF));
 
-    results[0] = exg_arg_ref(whole ? EMIT(b, div_Tensor_mode, args[0], args[1],
-                                          exg_arg_string("trunc"))
-                                   : EMIT(b, div_Tensor, args[0], args[1]));
+    results[0] =
+        exg_arg_ref(whole ? EMIT(b, div_Tensor_mode, args[0], args[1], exg_arg_string("trunc"))
+                          : EMIT(b, div_Tensor, args[0], args[1]));
 }
 
 /* sign(x) |x| ^ (1/3) */
@@ -56,8 +56,7 @@ static exg_argument stored(exg_builder *b, exg_ref x, const exg_argument *dtype)
 
 void exg_lower_prims_sum(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] =
-        exg_arg_ref(EMIT(b, sum_dim_IntList, args[0], dims_of(b, args), false, args[2]));
+    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, args[0], dims_of(b, args), false, args[2]));
 }
 
 /* From the last dim on, so that those before keep their places. */
@@ -91,8 +90,7 @@ void exg_lower_prims_amin(exg_builder *b, const exg_argument *args, exg_argument
 
 void exg_lower_prims_var(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] =
-        stored(b, EMIT(b, var_correction, args[0], dims_of(b, args), args[2]), &args[3]);
+    results[0] = stored(b, EMIT(b, var_correction, args[0], dims_of(b, args), args[2]), &args[3]);
 }
 
 /* ---- creation ------------------------------------------------------------------------------- */
@@ -133,8 +131,8 @@ void exg_lower_prims_uniform(exg_builder *b, const exg_argument *args, exg_argum
 {
     exg_ref x = EMIT(b, zeros_default, args[0], args[3]);
 
-    results[0] = exg_arg_ref(EMIT(b, uniform_default, x, exg_get_float(&args[1]),
-                                  exg_get_float(&args[2])));
+    results[0] =
+        exg_arg_ref(EMIT(b, uniform_default, x, exg_get_float(&args[1]), exg_get_float(&args[2])));
 }
 
 /* ---- Fourier transforms, not divided by their length ---------------------------------------- */
@@ -159,8 +157,8 @@ void exg_lower_prims_fft_c2c(exg_builder *b, const exg_argument *args, exg_argum
 /* (a, dim, outer_length) */
 void exg_lower_prims_split_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(
-        EMIT(b, unflatten_int, args[0], args[1], INTS(b, exg_get_int(&args[2]), -1)));
+    results[0] =
+        exg_arg_ref(EMIT(b, unflatten_int, args[0], args[1], INTS(b, exg_get_int(&args[2]), -1)));
 }
 
 /* (a, shape, broadcast_dimensions): a's dim k lies at the k-th of them, all others are new. */

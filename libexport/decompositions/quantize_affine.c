@@ -120,10 +120,10 @@ void exg_lower_dequantize_affine(exg_builder *b, const exg_argument *args, exg_a
 /* The least scale there is unless the call says: the smallest normal number. */
 static double least_scale(exg_dtype dtype, const exg_argument *eps)
 {
-    return !exg_is_none(eps)          ? exg_get_float(eps)
-           : dtype == EXG_DTYPE_F16   ? 0x1p-14
-           : dtype == EXG_DTYPE_F64   ? DBL_MIN
-                                      : (double)FLT_MIN;
+    return !exg_is_none(eps)        ? exg_get_float(eps)
+           : dtype == EXG_DTYPE_F16 ? 0x1p-14
+           : dtype == EXG_DTYPE_F64 ? DBL_MIN
+                                    : (double)FLT_MIN;
 }
 
 /* Sizes of a result: of dims whose block is the whole nothing is left, unless they are kept. */
@@ -160,8 +160,7 @@ void exg_lower_choose_qparams_affine(exg_builder *b, const exg_argument *args,
     high = EMIT(b, clamp_min_default, EMIT(b, amax_default, low, within(b, &of)), 0.);
     low = EMIT(b, clamp_max_default, EMIT(b, amin_default, low, within(b, &of)), 0.);
     if (symmetric) {
-        scale = EMIT(b, div_Scalar,
-                     EMIT(b, maximum_default, EMIT(b, neg_default, low), high),
+        scale = EMIT(b, div_Scalar, EMIT(b, maximum_default, EMIT(b, neg_default, low), high),
                      (e.high - e.low) / 2);
     } else if (unclipped) {
         scale = EMIT(b, maximum_default, EMIT(b, div_Scalar, low, e.low),
@@ -223,8 +222,9 @@ static exg_ref scaled(exg_builder *b, exg_ref x, exg_ref scale, bool by)
     for (uint32_t d = 0; d < in.rank; d++) {
         size[d] = parts.n[d] < 1 || in.n[d] % parts.n[d] != 0 ? 0 : in.n[d] / parts.n[d];
     }
-    if (!blocks_of(b, x, &(exg_argument){.kind = EXG_ARGUMENT_INTS, .count = in.rank,
-                                         .as_ints = size}, &of)) {
+    if (!blocks_of(b, x,
+                   &(exg_argument){.kind = EXG_ARGUMENT_INTS, .count = in.rank, .as_ints = size},
+                   &of)) {
         return x;
     }
     x = exg_lower_shaped(b, x, &of.split);

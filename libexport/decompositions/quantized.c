@@ -23,8 +23,9 @@ static exg_ref clamped(exg_builder *b, exg_ref x, const exg_argument *low, const
 static exg_ref quantized(exg_builder *b, exg_ref x, exg_ref scale, exg_ref zero,
                          const exg_argument *low, const exg_argument *high, exg_dtype dtype)
 {
-    exg_ref steps = EMIT(b, round_default, EMIT(b, mul_Tensor, exg_lower_wide(b, x),
-                                                EMIT(b, reciprocal_default, scale)));
+    exg_ref steps =
+        EMIT(b, round_default,
+             EMIT(b, mul_Tensor, exg_lower_wide(b, x), EMIT(b, reciprocal_default, scale)));
 
     return exg_lower_cast(b, clamped(b, EMIT(b, add_Tensor, steps, zero), low, high), dtype);
 }
@@ -48,9 +49,9 @@ void exg_lower_quantize(exg_builder *b, const exg_argument *args, exg_argument *
 
 void exg_lower_quantize_tensor(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(quantized(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]),
-                                       &args[3], &args[4],
-                                       exg_dtype_argument(&args[5], EXG_DTYPE_I8)));
+    results[0] =
+        exg_arg_ref(quantized(b, SELF, exg_get_ref(&args[1]), exg_get_ref(&args[2]), &args[3],
+                              &args[4], exg_dtype_argument(&args[5], EXG_DTYPE_I8)));
 }
 
 /* (input, scales, zero_points, axis, quant_min, quant_max, dtype) */
@@ -58,10 +59,9 @@ void exg_lower_quantize_channel(exg_builder *b, const exg_argument *args, exg_ar
 {
     int64_t axis = exg_get_int(&args[3]);
 
-    results[0] = exg_arg_ref(
-        quantized(b, SELF, along_axis(b, exg_get_ref(&args[1]), SELF, axis),
-                  along_axis(b, exg_get_ref(&args[2]), SELF, axis), &args[4], &args[5],
-                  exg_dtype_argument(&args[6], EXG_DTYPE_I8)));
+    results[0] = exg_arg_ref(quantized(b, SELF, along_axis(b, exg_get_ref(&args[1]), SELF, axis),
+                                       along_axis(b, exg_get_ref(&args[2]), SELF, axis), &args[4],
+                                       &args[5], exg_dtype_argument(&args[6], EXG_DTYPE_I8)));
 }
 
 /* As above, but rounded after the zero point was added. */
@@ -165,7 +165,9 @@ void exg_lower_quantize_group(exg_builder *b, const exg_argument *args, exg_argu
     exg_argument by_row[6] = {exg_arg_ref(groups_of(b, args)),
                               exg_arg_ref(as_column(b, exg_get_ref(&args[1]))),
                               exg_arg_ref(as_column(b, exg_get_ref(&args[2]))),
-                              args[3], args[4], args[5]};
+                              args[3],
+                              args[4],
+                              args[5]};
 
     exg_lower_quantize_token(b, by_row, results);
     results[0] = exg_arg_ref(exg_lower_shaped(b, exg_get_ref(&results[0]), &in));
@@ -199,10 +201,10 @@ void exg_lower_choose_qparams(exg_builder *b, const exg_argument *args, exg_argu
     scale = EMIT(b, clamp_min_default, scale, args[3]);
     zero = EMIT(b, rsub_Scalar, EMIT(b, round_default, EMIT(b, div_Tensor, r.low, scale)), low);
     zero = EMIT(b, clamp_both, zero, low, high);
-    results[0] = exg_arg_ref(
-        EMIT(b, view_default, exg_lower_cast(b, scale, EXG_DTYPE_F64), INTS(b, 1)));
-    results[1] = exg_arg_ref(
-        EMIT(b, view_default, exg_lower_cast(b, zero, EXG_DTYPE_I64), INTS(b, 1)));
+    results[0] =
+        exg_arg_ref(EMIT(b, view_default, exg_lower_cast(b, scale, EXG_DTYPE_F64), INTS(b, 1)));
+    results[1] =
+        exg_arg_ref(EMIT(b, view_default, exg_lower_cast(b, zero, EXG_DTYPE_I64), INTS(b, 1)));
 }
 
 /* The same with zero in the middle: 0, of bytes without a sign 128. */
@@ -216,8 +218,8 @@ void exg_lower_choose_qparams_symmetric(exg_builder *b, const exg_argument *args
 
     scale = EMIT(b, div_Scalar, scale, span / 2);
     scale = EMIT(b, clamp_min_default, exg_lower_wide(b, scale), args[3]);
-    results[0] = exg_arg_ref(
-        EMIT(b, view_default, exg_lower_cast(b, scale, EXG_DTYPE_F64), INTS(b, 1)));
+    results[0] =
+        exg_arg_ref(EMIT(b, view_default, exg_lower_cast(b, scale, EXG_DTYPE_F64), INTS(b, 1)));
     results[1] = exg_arg_ref(EMIT(b, full_default, INTS(b, 1), zero, DTYPE(EXG_DTYPE_I64)));
 }
 
@@ -243,11 +245,10 @@ void exg_lower_choose_qparams_token_asymmetric(exg_builder *b, const exg_argumen
 }
 
 /* (input, dtype) -> scales [.., 1], zero_points of 0 */
-void exg_lower_choose_qparams_token(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_choose_qparams_token(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref scale = EMIT(b, amax_default, EMIT(b, abs_default, SELF), INTS(b, -1),
-                         exg_arg_bool(true));
+    exg_ref scale =
+        EMIT(b, amax_default, EMIT(b, abs_default, SELF), INTS(b, -1), exg_arg_bool(true));
 
     scale = exg_lower_dtype(b, scale) == EXG_DTYPE_F16 ? exg_lower_cast(b, scale, EXG_DTYPE_F32)
                                                        : scale;
@@ -280,10 +281,10 @@ void exg_lower_fake_quantize_cachemask(exg_builder *b, const exg_argument *args,
 {
     bool given = args[1].kind == EXG_ARGUMENT_TENSOR;
     exg_dtype dtype = exg_lower_dtype(b, SELF);
-    exg_ref scale = given ? exg_get_ref(&args[1])
-                          : exg_lower_number(b, exg_get_float(&args[1]), dtype);
-    exg_ref zero = given ? exg_get_ref(&args[2])
-                         : exg_lower_number(b, (double)exg_get_int(&args[2]), dtype);
+    exg_ref scale =
+        given ? exg_get_ref(&args[1]) : exg_lower_number(b, exg_get_float(&args[1]), dtype);
+    exg_ref zero =
+        given ? exg_get_ref(&args[2]) : exg_lower_number(b, (double)exg_get_int(&args[2]), dtype);
 
     fake_quantize(b, SELF, scale, zero, &args[3], results);
 }
@@ -355,7 +356,10 @@ static grid grid_of(exg_builder *b, exg_ref x, const exg_argument *args, bool by
     uint32_t rank = exg_lower_dims(b, x).rank;
     const exg_argument *rest = args + 2 + by_channel;
     exg_dims none = {0};
-    grid g = {exg_get_ref(&args[0]), exg_get_ref(&args[1]), rank, {rest[0], rest[1]},
+    grid g = {exg_get_ref(&args[0]),
+              exg_get_ref(&args[1]),
+              rank,
+              {rest[0], rest[1]},
               exg_get_float(&rest[2])};
 
     g.zero = exg_lower_cast(b, g.zero, exg_lower_dtype(b, g.scale));
@@ -368,9 +372,8 @@ static grid grid_of(exg_builder *b, exg_ref x, const exg_argument *args, bool by
         g.zero = exg_lower_shaped(b, g.zero, &none);
     }
     /* backward PyTorch adds a half to one for all, and cuts */
-    g.zero = is_backward && !by_channel
-                 ? EMIT(b, trunc_default, EMIT(b, add_Scalar, g.zero, 0.5))
-                 : EMIT(b, round_default, g.zero);
+    g.zero = is_backward && !by_channel ? EMIT(b, trunc_default, EMIT(b, add_Scalar, g.zero, 0.5))
+                                        : EMIT(b, round_default, g.zero);
     g.zero = EMIT(b, clamp_both, g.zero, g.ends[0], g.ends[1]);
     return g;
 }
@@ -430,8 +433,8 @@ static void learnable_backward(exg_builder *b, const exg_argument *args, bool by
     held = EMIT(b, clamp_both, level, g.ends[0], g.ends[1]);
     inside = EMIT(b, eq_Tensor, held, level);
     held = EMIT(b, sub_Tensor, held, g.zero);
-    of_scale = EMIT(b, div_Tensor, EMIT(b, sub_Tensor, EMIT(b, mul_Tensor, held, g.scale), x),
-                    g.scale);
+    of_scale =
+        EMIT(b, div_Tensor, EMIT(b, sub_Tensor, EMIT(b, mul_Tensor, held, g.scale), x), g.scale);
     of_scale = EMIT(b, where_self, inside, of_scale, held);
     results[0] = exg_arg_ref(EMIT(b, mul_Tensor, grad, inside));
     results[1] = learned(b, &g, EMIT(b, mul_Tensor, grad, of_scale));

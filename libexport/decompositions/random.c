@@ -352,8 +352,8 @@ static exg_ref proper_chances(exg_builder *b, exg_ref p)
 {
     exg_ref least = EMIT(b, amin_default, p, INTS(b, -1)); /* NaN, where there is one */
     exg_ref most = EMIT(b, amax_default, p, INTS(b, -1));
-    exg_ref holds = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, least, 0),
-                         EMIT(b, gt_Scalar, most, 0));
+    exg_ref holds =
+        EMIT(b, logical_and_default, EMIT(b, ge_Scalar, least, 0), EMIT(b, gt_Scalar, most, 0));
 
     holds = EMIT(b, logical_and_default, holds, EMIT(b, lt_Scalar, most, (double)INFINITY));
     return exg_lower_checked(b, p, holds,

@@ -124,9 +124,8 @@ static exg_ref shuffled(exg_builder *b, exg_ref x, int64_t r, bool back)
     exg_dims joined = in;
     int64_t order[EXG_SHAPE_RANK_MAX];
 
-    if (in.rank < 3 || in.rank + 2 > EXG_SHAPE_RANK_MAX || r < 1 ||
-        r > INT32_MAX || (back ? in.n[k + 1] % r != 0 || in.n[k + 2] % r != 0
-                               : in.n[k] % (r * r) != 0)) {
+    if (in.rank < 3 || in.rank + 2 > EXG_SHAPE_RANK_MAX || r < 1 || r > INT32_MAX ||
+        (back ? in.n[k + 1] % r != 0 || in.n[k + 2] % r != 0 : in.n[k] % (r * r) != 0)) {
         exg_lower_refuse(b, "sizes that the factor of a pixel shuffle does not divide");
         return x;
     }
@@ -236,8 +235,8 @@ void exg_lower_broadcast_tensors(exg_builder *b, const exg_argument *args, exg_a
         }
     }
     for (uint32_t i = 0; refs != NULL && i < args[0].count; i++) {
-        refs[i] = EMIT(b, expand_default, exg_lower_item(&args[0], i),
-                       INTS_OF(b, common.n, common.rank));
+        refs[i] =
+            EMIT(b, expand_default, exg_lower_item(&args[0], i), INTS_OF(b, common.n, common.rank));
     }
     results[0] = refs == NULL ? exg_arg_none() : exg_arg_refs(b, refs, args[0].count);
 }
@@ -293,8 +292,8 @@ static void joined(exg_builder *b, const exg_argument *list, uint32_t rank, uint
         refs[i] = at_least(b, exg_lower_item(list, i), rank);
     }
     if (refs != NULL && list->count > 0) {
-        results[0] = exg_arg_ref(
-            EMIT(b, cat_default, exg_arg_refs(b, refs, list->count), (int)dim));
+        results[0] =
+            exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, refs, list->count), (int)dim));
     }
 }
 
@@ -537,8 +536,7 @@ void exg_lower_tensor_split_sections(exg_builder *b, const exg_argument *args,
     results[0] = in_sections(b, SELF, dim, exg_get_int(&args[1]));
 }
 
-void exg_lower_tensor_split_indices(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_tensor_split_indices(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[2]), exg_lower_dims(b, SELF).rank);
 
@@ -621,8 +619,8 @@ static void shifted(exg_builder *b, const exg_argument *args, bool back, exg_arg
     exg_dims in = exg_lower_dims(b, SELF);
     int64_t dims[EXG_SHAPE_RANK_MAX];
     int64_t shifts[EXG_SHAPE_RANK_MAX];
-    uint32_t count = exg_is_none(&args[1]) ? in.rank
-                                           : exg_get_ints(&args[1], dims, EXG_SHAPE_RANK_MAX);
+    uint32_t count =
+        exg_is_none(&args[1]) ? in.rank : exg_get_ints(&args[1], dims, EXG_SHAPE_RANK_MAX);
 
     for (uint32_t i = 0; i < count; i++) {
         dims[i] = exg_is_none(&args[1]) ? i : exg_lower_dim(b, dims[i], in.rank);

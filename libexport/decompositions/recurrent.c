@@ -40,18 +40,17 @@ static exg_ref lstm_step(exg_builder *b, exg_ref gates, int64_t hidden, exg_ref 
 static exg_ref gru_step(exg_builder *b, exg_ref from_input, exg_ref from_state, int64_t hidden,
                         exg_ref h)
 {
-    exg_ref reset = EMIT(b, sigmoid_default,
-                         EMIT(b, add_Tensor, gate(b, from_input, 0, hidden),
-                              gate(b, from_state, 0, hidden)));
-    exg_ref update = EMIT(b, sigmoid_default,
-                          EMIT(b, add_Tensor, gate(b, from_input, 1, hidden),
-                               gate(b, from_state, 1, hidden)));
+    exg_ref reset =
+        EMIT(b, sigmoid_default,
+             EMIT(b, add_Tensor, gate(b, from_input, 0, hidden), gate(b, from_state, 0, hidden)));
+    exg_ref update =
+        EMIT(b, sigmoid_default,
+             EMIT(b, add_Tensor, gate(b, from_input, 1, hidden), gate(b, from_state, 1, hidden)));
     exg_ref fresh = EMIT(b, tanh_default,
                          EMIT(b, add_Tensor, gate(b, from_input, 2, hidden),
                               EMIT(b, mul_Tensor, reset, gate(b, from_state, 2, hidden))));
 
-    return EMIT(b, add_Tensor, fresh,
-                EMIT(b, mul_Tensor, update, EMIT(b, sub_Tensor, h, fresh)));
+    return EMIT(b, add_Tensor, fresh, EMIT(b, mul_Tensor, update, EMIT(b, sub_Tensor, h, fresh)));
 }
 
 static exg_ref step(exg_builder *b, cell kind, const weights *w, exg_ref from_input, int64_t hidden,
@@ -146,8 +145,7 @@ static exg_ref direction(exg_builder *b, cell kind, const weights *w, exg_ref x,
         *h = step(b, kind, w, now, hidden, *h, c);
         out[t] = EMIT(b, unsqueeze_default, *h, 0);
     }
-    return out == NULL ? x
-                       : EMIT(b, cat_default, exg_arg_refs(b, out, (uint32_t)steps), 0);
+    return out == NULL ? x : EMIT(b, cat_default, exg_arg_refs(b, out, (uint32_t)steps), 0);
 }
 
 typedef struct shape {
@@ -160,8 +158,8 @@ typedef struct shape {
 static weights weights_at(const exg_argument *params, const shape *s, uint32_t per, uint32_t index)
 {
     uint32_t at = index * per;
-    weights w = {exg_lower_item(params, at), exg_lower_item(params, at + 1), EXG_NO_REF,
-                 EXG_NO_REF, EXG_NO_REF};
+    weights w = {exg_lower_item(params, at), exg_lower_item(params, at + 1), EXG_NO_REF, EXG_NO_REF,
+                 EXG_NO_REF};
 
     if (s->has_biases) {
         w.input_bias = exg_lower_item(params, at + 2);
@@ -211,8 +209,9 @@ static void recurrent(exg_builder *b, cell kind, exg_ref x, exg_ref h0, exg_ref 
             x = EMIT(b, dropout_default, x, s->dropout, true);
         }
     }
-    x = flat ? EMIT(b, squeeze_dims, x, INTS(b, 1))
-             : s->batch_first ? exg_lower_swapped(b, x, 0, 1) : x;
+    x = flat             ? EMIT(b, squeeze_dims, x, INTS(b, 1))
+        : s->batch_first ? exg_lower_swapped(b, x, 0, 1)
+                         : x;
     results[0] = exg_arg_ref(x);
     for (uint32_t r = 1; r < (kind == CELL_LSTM ? 3u : 2u); r++) {
         exg_ref all = EMIT(b, stack_default, exg_arg_refs(b, r == 1 ? h : c, parts), 0);
@@ -300,8 +299,8 @@ static exg_ref with_bias(exg_builder *b, const exg_argument *gates, const exg_ar
 /* (input_gates, hidden_gates, cx, input_bias?, hidden_bias?) -> h, c, the gates for the way back */
 void exg_lower_fused_lstm_cell(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref gates = EMIT(b, add_Tensor, with_bias(b, &args[0], &args[3]),
-                         with_bias(b, &args[1], &args[4]));
+    exg_ref gates =
+        EMIT(b, add_Tensor, with_bias(b, &args[0], &args[3]), with_bias(b, &args[1], &args[4]));
     exg_ref c = exg_get_ref(&args[2]);
     int64_t hidden = exg_lower_dims(b, c).n[1];
     exg_ref open[GATES_LSTM];
@@ -328,14 +327,14 @@ void exg_lower_fused_gru_cell(exg_builder *b, const exg_argument *args, exg_argu
 
     results[0] = exg_arg_ref(gru_step(b, from_input, from_state, hidden, h));
     for (uint32_t i = 0; i < 2; i++) {
-        kept[i] = EMIT(b, add_Tensor, gate(b, from_input, i, hidden),
-                       gate(b, from_state, i, hidden));
+        kept[i] =
+            EMIT(b, add_Tensor, gate(b, from_input, i, hidden), gate(b, from_state, i, hidden));
         kept[i] = EMIT(b, sigmoid_default, kept[i]);
     }
     kept[3] = h;
     kept[4] = gate(b, from_state, 2, hidden);
-    kept[2] = EMIT(b, add_Tensor, gate(b, from_input, 2, hidden),
-                   EMIT(b, mul_Tensor, kept[0], kept[4]));
+    kept[2] =
+        EMIT(b, add_Tensor, gate(b, from_input, 2, hidden), EMIT(b, mul_Tensor, kept[0], kept[4]));
     kept[2] = EMIT(b, tanh_default, kept[2]);
     results[1] = exg_arg_ref(EMIT(b, cat_default, exg_arg_refs(b, kept, 5), 1));
 }

@@ -1,8 +1,8 @@
 /* reduction.c - shapes and lowerings of reduction.def. */
-#include <exg/emit.h>
 #include "libexport/decompositions/complex.h"
 #include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
+#include <exg/emit.h>
 
 #include <inttypes.h>
 
@@ -32,10 +32,9 @@ exg_status exg_shape_sum(exg_shape_call *call, exg_error *err)
     exg_dims out;
 
     EXG_TRY(reduced(call, &call->args[1], exg_get_bool(&call->args[2]), &out, err));
-    return exg_shape_result(call, 0,
-                            exg_dtype_argument(&call->args[3],
-                                               exg_dtype_is_integral(in) ? EXG_DTYPE_I64 : in),
-                            &out, err);
+    return exg_shape_result(
+        call, 0, exg_dtype_argument(&call->args[3], exg_dtype_is_integral(in) ? EXG_DTYPE_I64 : in),
+        &out, err);
 }
 
 exg_status exg_shape_mean(exg_shape_call *call, exg_error *err)
@@ -102,10 +101,9 @@ exg_status exg_shape_cumsum(exg_shape_call *call, exg_error *err)
 
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
     EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), out.rank, &dim, err));
-    return exg_shape_result(call, 0,
-                            exg_dtype_argument(&call->args[2],
-                                               exg_dtype_is_integral(in) ? EXG_DTYPE_I64 : in),
-                            &out, err);
+    return exg_shape_result(
+        call, 0, exg_dtype_argument(&call->args[2], exg_dtype_is_integral(in) ? EXG_DTYPE_I64 : in),
+        &out, err);
 }
 
 /* (self, dim, half_to_float) */
@@ -163,7 +161,8 @@ exg_status exg_shape_topk(exg_shape_call *call, exg_error *err)
 
 void exg_lower_sum_default(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, SELF, ALL_DIMS, exg_arg_bool(false), args[1]));
+    results[0] =
+        exg_arg_ref(EMIT(b, sum_dim_IntList, SELF, ALL_DIMS, exg_arg_bool(false), args[1]));
 }
 
 void exg_lower_mean_default(exg_builder *b, const exg_argument *args, exg_argument *results)

@@ -38,8 +38,8 @@ static uint32_t samplings(exg_builder *b, const exg_argument *args, uint32_t sca
         s[i].in = in.n[2 + i];
         s[i].out = by_size ? size[i] : (int64_t)((double)s[i].in * factor);
         s[i].align_corners = align_corners;
-        s[i].scale = align_corners ? (s[i].out > 1 ? (double)(s[i].in - 1) / (double)(s[i].out - 1)
-                                                   : 0)
+        s[i].scale = align_corners
+                         ? (s[i].out > 1 ? (double)(s[i].in - 1) / (double)(s[i].out - 1) : 0)
                      : by_size ? (double)s[i].in / (double)s[i].out
                                : 1 / factor;
         if (s[i].in < 1 || s[i].out < 1) {
@@ -216,12 +216,12 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
 /* ---- grid sampling -------------------------------------------------------------------------- */
 
 typedef struct grid {
-    uint32_t count;    /* dims: 2, 3 */
-    exg_ref at[3];     /* (N, places) each, in elements; the first dim of the image first */
-    exg_ref image;     /* (N, C, elements) */
-    exg_dims in;       /* N C and the image's sizes */
+    uint32_t count; /* dims: 2, 3 */
+    exg_ref at[3];  /* (N, places) each, in elements; the first dim of the image first */
+    exg_ref image;  /* (N, C, elements) */
+    exg_dims in;    /* N C and the image's sizes */
     int64_t places;
-    bool zeros;        /* outside is 0; else the border */
+    bool zeros; /* outside is 0; else the border */
     int64_t padding;
     bool align;
 } grid;
@@ -280,8 +280,7 @@ static exg_ref at_place(exg_builder *b, const grid *g, const exg_ref *at)
     place = EMIT(b, expand_default, EMIT(b, unsqueeze_default, place, 1),
                  INTS(b, g->in.n[0], g->in.n[1], g->places));
     taken = EMIT(b, gather_default, g->image, 2, place);
-    return g->zeros ? EMIT(b, where_ScalarOther, EMIT(b, unsqueeze_default, inside, 1), taken,
-                           0.0)
+    return g->zeros ? EMIT(b, where_ScalarOther, EMIT(b, unsqueeze_default, inside, 1), taken, 0.0)
                     : taken;
 }
 
@@ -375,8 +374,8 @@ void exg_lower_grid_sampler(exg_builder *b, const exg_argument *args, exg_argume
         elements *= g.in.n[2 + k];
         made.n[2 + k] = by.n[1 + k];
     }
-    g.image = EMIT(b, reshape_default, exg_lower_wide(b, SELF),
-                   INTS(b, g.in.n[0], g.in.n[1], elements));
+    g.image =
+        EMIT(b, reshape_default, exg_lower_wide(b, SELF), INTS(b, g.in.n[0], g.in.n[1], elements));
     places = EMIT(b, reshape_default, exg_lower_wide(b, exg_get_ref(&args[1])),
                   INTS(b, by.n[0], g.places, (int64_t)g.count));
     for (uint32_t k = 0; k < g.count; k++) {
@@ -387,8 +386,8 @@ void exg_lower_grid_sampler(exg_builder *b, const exg_argument *args, exg_argume
         g.at[k] = mode == 1 ? EMIT(b, round_default, x) : x;
     }
     out = mode == 0 ? linear(b, &g) : mode == 1 ? at_place(b, &g, g.at) : bicubic(b, &g);
-    results[0] = exg_arg_ref(
-        exg_lower_cast(b, exg_lower_shaped(b, out, &made), exg_lower_dtype(b, SELF)));
+    results[0] =
+        exg_arg_ref(exg_lower_cast(b, exg_lower_shaped(b, out, &made), exg_lower_dtype(b, SELF)));
 }
 
 /* (theta N 2 3, size N C H W, align_corners) -> N H W 2 */
@@ -412,9 +411,9 @@ void exg_lower_affine_grid(exg_builder *b, const exg_argument *args, exg_argumen
 
         first = align && count == 1 ? 0 : first;
         steps = EMIT(b, add_Scalar, EMIT(b, mul_Scalar, steps, step), first);
-        parts[k] = EMIT(b, reshape_default,
-                        EMIT(b, expand_default, steps, INTS(b, size[2], size[3])),
-                        INTS(b, size[2] * size[3], 1));
+        parts[k] =
+            EMIT(b, reshape_default, EMIT(b, expand_default, steps, INTS(b, size[2], size[3])),
+                 INTS(b, size[2] * size[3], 1));
     }
     parts[2] = EMIT(b, full_default, INTS(b, size[2] * size[3], 1), 1.0, DTYPE(dtype));
     base = EMIT(b, cat_default, exg_arg_refs(b, parts, 3), 1);
@@ -435,9 +434,9 @@ static exg_argument pair_of(exg_builder *b, const exg_argument *arg, int64_t fir
 /* (self, kernel_size, stride, padding, ceil_mode, count_include_pad) */
 void exg_lower_avg_pool1d(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_ref x = EMIT(b, avg_pool2d_default, EMIT(b, unsqueeze_default, SELF, -2),
-                     pair_of(b, &args[1], 1), pair_of(b, &args[2], 1), pair_of(b, &args[3], 0),
-                     args[4], args[5]);
+    exg_ref x =
+        EMIT(b, avg_pool2d_default, EMIT(b, unsqueeze_default, SELF, -2), pair_of(b, &args[1], 1),
+             pair_of(b, &args[2], 1), pair_of(b, &args[3], 0), args[4], args[5]);
 
     results[0] = exg_arg_ref(EMIT(b, squeeze_dims, x, INTS(b, -2)));
 }
@@ -468,8 +467,7 @@ void exg_lower_max_pool1d_with_indices(exg_builder *b, const exg_argument *args,
     max_pool1d(b, args, results);
 }
 
-void exg_lower_adaptive_avg_pool1d(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_adaptive_avg_pool1d(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref x = EMIT(b, _adaptive_avg_pool2d_default, EMIT(b, unsqueeze_default, SELF, -2),
                      pair_of(b, &args[1], 1));
@@ -492,8 +490,7 @@ static exg_ref as_images(exg_builder *b, exg_ref x, bool flat)
         lead *= in.n[d];
     }
     return flat ? EMIT(b, reshape_default, x, INTS(b, lead, in.n[k], in.n[k + 1] * in.n[k + 2]))
-                : EMIT(b, reshape_default, x,
-                       INTS(b, lead * in.n[k], in.n[k + 1], in.n[k + 2]));
+                : EMIT(b, reshape_default, x, INTS(b, lead * in.n[k], in.n[k + 1], in.n[k + 2]));
 }
 
 static exg_ref as_volumes(exg_builder *b, exg_ref x, exg_dims like, int64_t depth, int64_t height,
@@ -506,8 +503,7 @@ static exg_ref as_volumes(exg_builder *b, exg_ref x, exg_dims like, int64_t dept
 }
 
 /* (self, output_size) */
-void exg_lower_adaptive_avg_pool3d(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_adaptive_avg_pool3d(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
     int64_t out[3] = {0};
@@ -555,9 +551,9 @@ static exg_ref window_sums(exg_builder *b, exg_ref x, const window *w, exg_argum
 {
     exg_dims in = exg_lower_dims(b, x);
     exg_dims mid;
-    exg_ref y = EMIT(b, avg_pool2d_default, as_images(b, x, false),
-                     INTS(b, w->size[1], w->size[2]), INTS(b, w->stride[1], w->stride[2]),
-                     INTS(b, w->padding[1], w->padding[2]), ceil, exg_arg_bool(true), 1);
+    exg_ref y = EMIT(b, avg_pool2d_default, as_images(b, x, false), INTS(b, w->size[1], w->size[2]),
+                     INTS(b, w->stride[1], w->stride[2]), INTS(b, w->padding[1], w->padding[2]),
+                     ceil, exg_arg_bool(true), 1);
 
     mid = exg_lower_dims(b, y);
     y = as_volumes(b, y, in, EXG_END(in, 3), mid.n[1], mid.n[2]);
@@ -618,8 +614,7 @@ void exg_lower_max_pool3d(exg_builder *b, const exg_argument *args, exg_argument
     x = as_volumes(b, x, in, EXG_END(in, 3), mid.n[1], mid.n[2]);
     x = EMIT(b, max_pool2d_default, as_images(b, x, true), INTS(b, w.size[0], 1),
              INTS(b, w.stride[0], 1), INTS(b, w.padding[0], 0), INTS(b, w.dilation[0], 1), args[5]);
-    results[0] = exg_arg_ref(
-        as_volumes(b, x, in, exg_lower_dims(b, x).n[1], mid.n[1], mid.n[2]));
+    results[0] = exg_arg_ref(as_volumes(b, x, in, exg_lower_dims(b, x).n[1], mid.n[1], mid.n[2]));
 }
 
 /* ---- back to where it was -------------------------------------------------------------------- */

@@ -26,8 +26,7 @@ static bool is_dropped(exg_operator_id id, const char *argument)
 static void forward(exg_builder *b, exg_operator_id id, exg_operator_id as,
                     const exg_argument *args, exg_argument *results)
 {
-    const exg_function_schema *given =
-        exg_operators_get(exg_builder_operators(b), id)->schema;
+    const exg_function_schema *given = exg_operators_get(exg_builder_operators(b), id)->schema;
     exg_argument kept[ARGUMENTS_MAX];
     uint32_t count = 0;
 
@@ -55,21 +54,21 @@ static void copy(exg_builder *b, exg_argument *result)
     }
 }
 
-#define EXG_SAME(id, schema, as)                                                               \
-    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
-    {                                                                                          \
-        forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                   \
+#define EXG_SAME(id, schema, as)                                                                   \
+    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)           \
+    {                                                                                              \
+        forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                       \
     }
-#define EXG_COPY(id, schema, as)                                                               \
-    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)       \
-    {                                                                                          \
-        forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                   \
-        copy(b, &results[0]);                                                                  \
+#define EXG_COPY(id, schema, as)                                                                   \
+    void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)           \
+    {                                                                                              \
+        forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                       \
+        copy(b, &results[0]);                                                                      \
     }
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
 #define EXG_VIEW(id, schema, view, lowering, sharding)
-#include "libexport/operators/same.def"
 #include "libexport/operators/prims.def"
+#include "libexport/operators/same.def"
 #undef EXG_OPERATOR
 #undef EXG_VIEW
 #undef EXG_SAME

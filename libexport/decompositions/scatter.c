@@ -26,8 +26,7 @@ static exg_ref full_of(exg_builder *b, exg_ref like, exg_argument value, exg_dty
     return EMIT(b, full_default, INTS_OF(b, dims.n, dims.rank), value, DTYPE(dtype));
 }
 
-void exg_lower_scatter_reduce_value(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_scatter_reduce_value(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref src = full_of(b, exg_get_ref(&args[2]), args[3], exg_lower_dtype(b, SELF));
 
@@ -72,8 +71,8 @@ void exg_lower_scatter_reduce_two(exg_builder *b, const exg_argument *args, exg_
 void exg_lower_put(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
-    exg_ref index = exg_lower_from_start(b, exg_lower_flat(b, exg_get_ref(&args[1])),
-                                         exg_lower_numel(b, SELF));
+    exg_ref index =
+        exg_lower_from_start(b, exg_lower_flat(b, exg_get_ref(&args[1])), exg_lower_numel(b, SELF));
     exg_ref source = exg_lower_flat(b, exg_get_ref(&args[2]));
 
     index = exg_get_bool(&args[3])
@@ -162,8 +161,8 @@ void exg_lower_embedding_renorm(exg_builder *b, const exg_argument *args, exg_ar
     double most = exg_get_float(&args[2]);
     exg_ref index = exg_lower_flat(b, exg_get_ref(&args[1]));
     exg_ref rows = EMIT(b, index_select_default, SELF, 0, index);
-    exg_ref norm = EMIT(b, linalg_vector_norm_default, rows, args[3], INTS(b, 1),
-                        exg_arg_bool(true));
+    exg_ref norm =
+        EMIT(b, linalg_vector_norm_default, rows, args[3], INTS(b, 1), exg_arg_bool(true));
     exg_ref factor = EMIT(b, reciprocal_default, EMIT(b, add_Scalar, norm, 1e-7));
     exg_ref shorter = EMIT(b, mul_Tensor, rows, EMIT(b, mul_Scalar, factor, most));
 

@@ -75,8 +75,8 @@ static bool segments_of(exg_builder *b, exg_ref data, const exg_argument *length
 /* How many of those that `are` are in each segment, as x is stored. */
 static exg_ref number_of(exg_builder *b, const segments *s, exg_ref are, exg_dtype dtype)
 {
-    return exg_lower_cast(
-        b, EMIT(b, sum_dim_IntList, are, INTS(b, s->each), exg_arg_bool(true)), dtype);
+    return exg_lower_cast(b, EMIT(b, sum_dim_IntList, are, INTS(b, s->each), exg_arg_bool(true)),
+                          dtype);
 }
 
 /* (data, reduce, lengths, indices, offsets, axis, unsafe, initial) */
@@ -106,8 +106,7 @@ void exg_lower_segment_reduce(exg_builder *b, const exg_argument *args, exg_argu
         : most ? EMIT(b, clamp_min_default, x, initial)
                : EMIT(b, clamp_max_default, x, initial);
     if (mean) { /* a mean of nothing is NaN, or what it began with */
-        exg_ref count = EMIT(b, squeeze_dims, number_of(b, &s, s.inside, dtype),
-                             INTS(b, s.each));
+        exg_ref count = EMIT(b, squeeze_dims, number_of(b, &s, s.inside, dtype), INTS(b, s.each));
 
         x = EMIT(b, div_Tensor, x,
                  exg_is_none(&args[7]) ? count : EMIT(b, clamp_min_default, count, 1.));

@@ -34,8 +34,8 @@ static exg_ref embedded(exg_builder *b, exg_ref x, int64_t offset, int64_t dim1,
 
 void exg_lower_diag_embed(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(embedded(b, SELF, exg_get_int(&args[1]), exg_get_int(&args[2]),
-                                      exg_get_int(&args[3])));
+    results[0] = exg_arg_ref(
+        embedded(b, SELF, exg_get_int(&args[1]), exg_get_int(&args[2]), exg_get_int(&args[3])));
 }
 
 void exg_lower_diag(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -227,8 +227,7 @@ WINDOW(bartlett_window, bartlett_window, 0, 0)
 WINDOW(kaiser_window, kaiser_window, 12, 0)
 
 /* (length, periodic, alpha, dtype) */
-void exg_lower_hamming_window_alpha(exg_builder *b, const exg_argument *args,
-                                    exg_argument *results)
+void exg_lower_hamming_window_alpha(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     window(b, cosine_window, &args[0], exg_get_bool(&args[1]), &args[3], exg_get_float(&args[2]),
            0.46, results);
@@ -280,13 +279,11 @@ static void triangle(exg_builder *b, const exg_argument *args, bool lower, exg_a
         }
         column = EMIT(b, arange_start_step, exg_arg_int(from), exg_arg_int(to), 1, DTYPE(dtype));
         column = EMIT(b, unsqueeze_default, column, 0);
-        parts[count++] = EMIT(b, cat_default,
-                              exg_arg_refs(b,
-                                           (exg_ref[]){EMIT(b, full_like_default, column,
-                                                            exg_arg_int(r)),
-                                                       column},
-                                           2),
-                              0);
+        parts[count++] =
+            EMIT(b, cat_default,
+                 exg_arg_refs(
+                     b, (exg_ref[]){EMIT(b, full_like_default, column, exg_arg_int(r)), column}, 2),
+                 0);
     }
     results[0] = exg_arg_ref(count == 0 || parts == NULL
                                  ? EMIT(b, full_default, INTS(b, 2, 0), 0, DTYPE(dtype))
@@ -324,10 +321,10 @@ void exg_lower_one_hot(exg_builder *b, const exg_argument *args, exg_argument *r
         return;
     }
     dims.n[dims.rank++] = count;
-    results[0] = exg_arg_ref(EMIT(b, scatter_value,
-                                  EMIT(b, full_default, INTS_OF(b, dims.n, dims.rank), 0,
-                                       DTYPE(EXG_DTYPE_I64)),
-                                  -1, index, 1));
+    results[0] = exg_arg_ref(
+        EMIT(b, scatter_value,
+             EMIT(b, full_default, INTS_OF(b, dims.n, dims.rank), 0, DTYPE(EXG_DTYPE_I64)), -1,
+             index, 1));
 }
 
 void exg_lower_take(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -370,8 +367,7 @@ void exg_lower_take_along_dim(exg_builder *b, const exg_argument *args, exg_argu
         return;
     }
     index = exg_lower_from_start(b, spread(b, index, &common, dim), size);
-    results[0] = exg_arg_ref(
-        EMIT(b, gather_default, spread(b, x, &common, dim), (int)dim, index));
+    results[0] = exg_arg_ref(EMIT(b, gather_default, spread(b, x, &common, dim), (int)dim, index));
 }
 
 /* An index along `dim`, as large as `like` elsewhere. */
@@ -413,8 +409,8 @@ static void index_fill(exg_builder *b, const exg_argument *args, exg_ref value,
     exg_dims like = exg_lower_dims(b, SELF);
     exg_ref index = exg_get_ref(&args[2]);
     uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), like.rank);
-    exg_ref at = exg_lower_from_start(b, exg_lower_flat(b, index),
-                                      like.rank == 0 ? 1 : like.n[dim]);
+    exg_ref at =
+        exg_lower_from_start(b, exg_lower_flat(b, index), like.rank == 0 ? 1 : like.n[dim]);
     bool scalar = like.rank == 0;
     exg_ref x = scalar ? EMIT(b, view_default, SELF, INTS(b, 1)) : SELF;
 
@@ -453,10 +449,10 @@ static exg_ref windows(exg_builder *b, exg_ref x, uint32_t dim, int64_t count, i
 {
     exg_dims in = exg_lower_dims(b, x);
     exg_dims out = {.rank = in.rank + 1};
-    exg_ref begin = EMIT(b, mul_Scalar, exg_lower_steps(b, count, EXG_DTYPE_I64, 0, 2),
-                         exg_arg_int(step));
-    exg_ref inside = EMIT(b, mul_Scalar, exg_lower_steps(b, size, EXG_DTYPE_I64, 1, 2),
-                          exg_arg_int(spacing));
+    exg_ref begin =
+        EMIT(b, mul_Scalar, exg_lower_steps(b, count, EXG_DTYPE_I64, 0, 2), exg_arg_int(step));
+    exg_ref inside =
+        EMIT(b, mul_Scalar, exg_lower_steps(b, size, EXG_DTYPE_I64, 1, 2), exg_arg_int(spacing));
     exg_ref index = exg_lower_flat(b, EMIT(b, add_Tensor, begin, inside));
 
     if (in.rank + 1 > EXG_SHAPE_RANK_MAX || dim >= in.rank) {
@@ -552,9 +548,9 @@ void exg_lower_glu(exg_builder *b, const exg_argument *args, exg_argument *resul
         exg_lower_refuse(b, "glu halves a dim of even size");
         return;
     }
-    results[0] = exg_arg_ref(
-        EMIT(b, mul_Tensor, exg_lower_slice(b, SELF, dim, 0, half),
-             EMIT(b, sigmoid_default, exg_lower_slice(b, SELF, dim, half, half))));
+    results[0] =
+        exg_arg_ref(EMIT(b, mul_Tensor, exg_lower_slice(b, SELF, dim, 0, half),
+                         EMIT(b, sigmoid_default, exg_lower_slice(b, SELF, dim, half, half))));
 }
 
 void exg_lower_prelu(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -571,16 +567,16 @@ void exg_lower_prelu(exg_builder *b, const exg_argument *args, exg_argument *res
         exg_lower_refuse(b, "prelu has one weight, or one a channel");
         return;
     }
-    results[0] = exg_arg_ref(
-        EMIT(b, _prelu_kernel_default, SELF, exg_lower_shaped(b, weight, &shape)));
+    results[0] =
+        exg_arg_ref(EMIT(b, _prelu_kernel_default, SELF, exg_lower_shaped(b, weight, &shape)));
 }
 
 /* ---- memory that holds nothing yet: zeros ----------------------------------------------- */
 
 void exg_lower_empty_permuted(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, full_default, args[0], 0,
-                                  DTYPE(exg_dtype_argument(&args[2], EXG_DTYPE_F32))));
+    results[0] = exg_arg_ref(
+        EMIT(b, full_default, args[0], 0, DTYPE(exg_dtype_argument(&args[2], EXG_DTYPE_F32))));
 }
 
 void exg_lower_new_empty(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -597,8 +593,7 @@ void exg_lower_new_empty_strided(exg_builder *b, const exg_argument *args, exg_a
 
 /* (self, mask, indices, fill): the indices count where the mask says so, and may lie
  * outside elsewhere */
-void exg_lower_unsafe_masked_index(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_unsafe_masked_index(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dims in = exg_lower_dims(b, SELF);
     exg_argument indices = args[2];
@@ -611,8 +606,9 @@ void exg_lower_unsafe_masked_index(exg_builder *b, const exg_argument *args,
     }
     for (uint32_t i = 0; i < indices.count && i < in.rank; i++) {
         if (indices.as_tensors[i] != EXG_NO_VALUE) {
-            indices.as_tensors[i] = EMIT(b, clamp_both, (exg_ref){indices.as_tensors[i]}, 0,
-                                         exg_arg_int(in.n[i] - 1)).id;
+            indices.as_tensors[i] =
+                EMIT(b, clamp_both, (exg_ref){indices.as_tensors[i]}, 0, exg_arg_int(in.n[i] - 1))
+                    .id;
         }
     }
     x = EMIT(b, index_Tensor, SELF, indices);

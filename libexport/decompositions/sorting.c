@@ -51,8 +51,8 @@ static void place_of(exg_builder *b, sorted s, uint32_t dim, exg_ref place, bool
                          EMIT(b, gather_default, s.indices, (int)dim, place)};
 
     for (int i = 0; i < 2; i++) {
-        results[i] = exg_arg_ref(
-            keepdim ? picked[i] : EMIT(b, squeeze_dims, picked[i], INTS(b, (int64_t)dim)));
+        results[i] = exg_arg_ref(keepdim ? picked[i]
+                                         : EMIT(b, squeeze_dims, picked[i], INTS(b, (int64_t)dim)));
     }
 }
 
@@ -96,8 +96,8 @@ static void median(exg_builder *b, exg_ref x, uint32_t dim, bool keepdim, bool s
         return;
     }
     if (exg_dtype_is_float(exg_lower_dtype(b, x))) {
-        exg_ref missing = EMIT(b, sum_dim_IntList, EMIT(b, isnan_default, x),
-                               INTS(b, (int64_t)dim), exg_arg_bool(true));
+        exg_ref missing = EMIT(b, sum_dim_IntList, EMIT(b, isnan_default, x), INTS(b, (int64_t)dim),
+                               exg_arg_bool(true));
         exg_ref there = EMIT(b, rsub_Scalar, missing, exg_arg_int(in.n[dim]));
 
         place = skips ? EMIT(b, clamp_min_default,
@@ -132,8 +132,7 @@ static void median_all(exg_builder *b, const exg_argument *args, bool skips, exg
 {
     exg_argument both[2] = {exg_arg_none(), exg_arg_none()};
 
-    median(b, exg_lower_flat(b, SELF), 0, false, skips,
-           both);
+    median(b, exg_lower_flat(b, SELF), 0, false, skips, both);
     results[0] = both[0];
 }
 
@@ -286,8 +285,7 @@ void exg_lower_isin(exg_builder *b, const exg_argument *args, exg_argument *resu
                             : EMIT(b, reshape_default, among_many(b, SELF, tests, args),
                                    INTS_OF(b, x.n, x.rank));
 
-    results[0] =
-        exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, logical_not_default, found) : found);
+    results[0] = exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, logical_not_default, found) : found);
 }
 
 /* (elements, test_element, assume_unique, invert) */
@@ -302,8 +300,7 @@ void exg_lower_scalar_isin(exg_builder *b, const exg_argument *args, exg_argumen
 {
     exg_ref found = EMIT(b, any_default, EMIT(b, eq_Scalar, exg_get_ref(&args[1]), args[0]));
 
-    results[0] =
-        exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, logical_not_default, found) : found);
+    results[0] = exg_arg_ref(exg_get_bool(&args[3]) ? EMIT(b, logical_not_default, found) : found);
 }
 
 /* ---- scans ------------------------------------------------------------------------------ */
@@ -364,8 +361,7 @@ static void running(exg_builder *b, const exg_argument *args, combine *with, exg
     }
     place = in.rank == 0 ? EMIT(b, view_default, place, exg_arg_ints(b, NULL, 0)) : place;
     place = EMIT(b, where_self, own, place, EMIT(b, zeros_like_default, place));
-    results[0] =
-        exg_arg_ref(values.id == SELF.id ? EMIT(b, clone_default, values) : values);
+    results[0] = exg_arg_ref(values.id == SELF.id ? EMIT(b, clone_default, values) : values);
     results[1] = exg_arg_ref(scanned(b, place, dim, later_of));
 }
 

@@ -16,8 +16,8 @@ static exg_ref variance(exg_builder *b, exg_ref x, exg_argument dims, bool unbia
 
 void exg_lower_var_default(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(
-        variance(b, SELF, ALL_DIMS, exg_get_bool(&args[1]), exg_arg_bool(false)));
+    results[0] =
+        exg_arg_ref(variance(b, SELF, ALL_DIMS, exg_get_bool(&args[1]), exg_arg_bool(false)));
 }
 
 void exg_lower_std_default(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -28,8 +28,8 @@ void exg_lower_std_default(exg_builder *b, const exg_argument *args, exg_argumen
 
 void exg_lower_std_dim(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(
-        EMIT(b, std_correction, SELF, args[1], (int)exg_get_bool(&args[2]), args[3]));
+    results[0] =
+        exg_arg_ref(EMIT(b, std_correction, SELF, args[1], (int)exg_get_bool(&args[2]), args[3]));
 }
 
 void exg_lower_var_mean_default(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -56,8 +56,7 @@ void exg_lower_std_mean_dim(exg_builder *b, const exg_argument *args, exg_argume
     results[1] = exg_arg_ref(EMIT(b, mean_dim, SELF, args[1], args[3]));
 }
 
-void exg_lower_std_mean_correction(exg_builder *b, const exg_argument *args,
-                                   exg_argument *results)
+void exg_lower_std_mean_correction(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(EMIT(b, std_correction, SELF, args[1], args[2], args[3]));
     results[1] = exg_arg_ref(EMIT(b, mean_dim, SELF, args[1], args[3]));
@@ -74,8 +73,8 @@ static exg_ref without_nan(exg_builder *b, exg_ref x)
 
 void exg_lower_nansum(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(
-        EMIT(b, sum_dim_IntList, without_nan(b, SELF), args[1], args[2], args[3]));
+    results[0] =
+        exg_arg_ref(EMIT(b, sum_dim_IntList, without_nan(b, SELF), args[1], args[2], args[3]));
 }
 
 void exg_lower_nanmean(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -83,8 +82,8 @@ void exg_lower_nanmean(exg_builder *b, const exg_argument *args, exg_argument *r
     exg_ref there = EMIT(b, logical_not_default, EMIT(b, isnan_default, SELF));
     exg_ref sum = EMIT(b, sum_dim_IntList, without_nan(b, SELF), args[1], args[2], args[3]);
 
-    results[0] = exg_arg_ref(
-        EMIT(b, div_Tensor, sum, EMIT(b, sum_dim_IntList, there, args[1], args[2])));
+    results[0] =
+        exg_arg_ref(EMIT(b, div_Tensor, sum, EMIT(b, sum_dim_IntList, there, args[1], args[2])));
 }
 
 /* log(sum(exp(x - max))) + max, where max is finite */
@@ -102,8 +101,8 @@ void exg_lower_logsumexp(exg_builder *b, const exg_argument *args, exg_argument 
         return;
     }
     most = EMIT(b, amax_default, x, args[1], exg_arg_bool(true));
-    most = EMIT(b, where_self, EMIT(b, isinf_default, most), EMIT(b, zeros_like_default, most),
-                most);
+    most =
+        EMIT(b, where_self, EMIT(b, isinf_default, most), EMIT(b, zeros_like_default, most), most);
     sum = EMIT(b, sum_dim_IntList, EMIT(b, exp_default, EMIT(b, sub_Tensor, x, most)), args[1],
                exg_arg_bool(true));
     sum = EMIT(b, add_Tensor, EMIT(b, log_default, sum), most);
@@ -122,9 +121,9 @@ void exg_lower_logsumexp(exg_builder *b, const exg_argument *args, exg_argument 
 
 void exg_lower_count_nonzero(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_argument dims = exg_is_none(&args[1])                   ? ALL_DIMS
+    exg_argument dims = exg_is_none(&args[1])              ? ALL_DIMS
                         : args[1].kind == EXG_ARGUMENT_INT ? INTS(b, args[1].as_int)
-                                                                : args[1];
+                                                           : args[1];
 
     results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, EMIT(b, ne_Scalar, SELF, 0), dims));
 }
@@ -132,8 +131,7 @@ void exg_lower_count_nonzero(exg_builder *b, const exg_argument *args, exg_argum
 /* (self, dim?, keepdim) -> min, max */
 void exg_lower_aminmax(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    exg_argument dims =
-        exg_is_none(&args[1]) ? ALL_DIMS : INTS(b, exg_get_int(&args[1]));
+    exg_argument dims = exg_is_none(&args[1]) ? ALL_DIMS : INTS(b, exg_get_int(&args[1]));
 
     results[0] = exg_arg_ref(EMIT(b, amin_default, SELF, dims, args[2]));
     results[1] = exg_arg_ref(EMIT(b, amax_default, SELF, dims, args[2]));
@@ -199,9 +197,8 @@ void exg_lower_linalg_norm(exg_builder *b, const exg_argument *args, exg_argumen
                  exg_arg_bool(true));
         x = p > 0 ? EMIT(b, amax_default, x, INTS(b, (int64_t)most), exg_arg_bool(true))
                   : EMIT(b, amin_default, x, INTS(b, (int64_t)most), exg_arg_bool(true));
-        x = exg_get_bool(&args[3])
-                ? x
-                : EMIT(b, squeeze_dims, x, INTS(b, (int64_t)sum, (int64_t)most));
+        x = exg_get_bool(&args[3]) ? x
+                                   : EMIT(b, squeeze_dims, x, INTS(b, (int64_t)sum, (int64_t)most));
     } else { /* 2, -2: the greatest and the least singular value */
         x = exg_lower_singular_values(b, x, dims[0], dims[1]);
         x = EMIT(b, select_int, x, -1, p > 0 ? 0 : -1);
@@ -267,11 +264,10 @@ void exg_lower_cdist(exg_builder *b, const exg_argument *args, exg_argument *res
     }
     x = exg_lower_wide(b, SELF);
     y = exg_lower_wide(b, other);
-    squares = EMIT(b, matmul_default, EMIT(b, mul_Scalar, x, -2.0),
-                   EMIT(b, transpose_int, y, -2, -1));
+    squares =
+        EMIT(b, matmul_default, EMIT(b, mul_Scalar, x, -2.0), EMIT(b, transpose_int, y, -2, -1));
     squares = EMIT(b, add_Tensor, squares, squares_of_rows(b, x));
-    squares = EMIT(b, add_Tensor, squares,
-                   EMIT(b, transpose_int, squares_of_rows(b, y), -2, -1));
+    squares = EMIT(b, add_Tensor, squares, EMIT(b, transpose_int, squares_of_rows(b, y), -2, -1));
     squares = EMIT(b, sqrt_default, EMIT(b, clamp_min_default, squares, 0));
     results[0] = exg_arg_ref(exg_lower_cast(b, squares, exg_lower_dtype(b, SELF)));
 }
@@ -297,13 +293,12 @@ void exg_lower_cosine_similarity(exg_builder *b, const exg_argument *args, exg_a
         bool is_whole = exg_dtype_is_integral(exg_lower_dtype(b, sides[i]));
         exg_ref side = is_whole ? exg_lower_cast(b, sides[i], dtype) : sides[i];
         exg_ref x = EMIT(b, expand_default, side, INTS_OF(b, common.n, common.rank));
-        exg_ref length =
-            EMIT(b, linalg_vector_norm_default, x, 2.0, dim, exg_arg_bool(true));
+        exg_ref length = EMIT(b, linalg_vector_norm_default, x, 2.0, dim, exg_arg_bool(true));
 
         sides[i] = EMIT(b, div_Tensor, x, EMIT(b, clamp_min_default, length, args[3]));
     }
-    results[0] = exg_arg_ref(
-        EMIT(b, sum_dim_IntList, EMIT(b, mul_Tensor, sides[0], sides[1]), dim));
+    results[0] =
+        exg_arg_ref(EMIT(b, sum_dim_IntList, EMIT(b, mul_Tensor, sides[0], sides[1]), dim));
 }
 
 /* ---- differences ------------------------------------------------------------------------ */
@@ -431,10 +426,10 @@ void exg_lower_nan_to_num(exg_builder *b, const exg_argument *args, exg_argument
         results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
         return;
     }
-    results[0] = exg_arg_ref(EMIT(
-        b, nan_to_num, SELF, exg_is_none(&args[1]) ? 0.0 : exg_get_float(&args[1]),
-        exg_is_none(&args[2]) ? largest(dtype) : exg_get_float(&args[2]),
-        exg_is_none(&args[3]) ? -largest(dtype) : exg_get_float(&args[3])));
+    results[0] =
+        exg_arg_ref(EMIT(b, nan_to_num, SELF, exg_is_none(&args[1]) ? 0.0 : exg_get_float(&args[1]),
+                         exg_is_none(&args[2]) ? largest(dtype) : exg_get_float(&args[2]),
+                         exg_is_none(&args[3]) ? -largest(dtype) : exg_get_float(&args[3])));
 }
 
 void exg_lower_logit(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -482,8 +477,8 @@ void exg_lower_float_power(exg_builder *b, const exg_argument *args, exg_argumen
                           ? EXG_DTYPE_C128
                           : EXG_DTYPE_F64;
 
-    results[0] = exg_arg_ref(EMIT(b, pow_Tensor_Tensor, exg_lower_cast(b, SELF, dtype),
-                                  exg_lower_cast(b, y, dtype)));
+    results[0] = exg_arg_ref(
+        EMIT(b, pow_Tensor_Tensor, exg_lower_cast(b, SELF, dtype), exg_lower_cast(b, y, dtype)));
 }
 
 void exg_lower_float_power_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -513,8 +508,7 @@ void exg_lower_safe_softmax(exg_builder *b, const exg_argument *args, exg_argume
     exg_ref nothing = EMIT(b, all_dims, EMIT(b, isneginf_default, SELF),
                            INTS(b, exg_get_int(&args[1])), exg_arg_bool(true));
 
-    results[0] = exg_arg_ref(
-        EMIT(b, where_self, nothing, EMIT(b, zeros_like_default, y), y));
+    results[0] = exg_arg_ref(EMIT(b, where_self, nothing, EMIT(b, zeros_like_default, y), y));
 }
 
 /* ---- quantiles ------------------------------------------------------------------------------- */
@@ -530,7 +524,7 @@ static exg_ref between(exg_builder *b, exg_ref sorted, exg_ref rank, const char 
     if (word[0] == 'n') { /* nearest */
         below = above = EMIT(b, round_default, rank);
     }
-    below = word[0] == 'h' ? above : below; /* higher */
+    below = word[0] == 'h' ? above : below;                   /* higher */
     above = word[0] == 'l' && word[1] == 'o' ? below : above; /* lower */
     low = EMIT(b, gather_default, sorted, -1, exg_lower_cast(b, below, EXG_DTYPE_I64));
     high = EMIT(b, gather_default, sorted, -1, exg_lower_cast(b, above, EXG_DTYPE_I64));
@@ -567,11 +561,11 @@ static void quantile(exg_builder *b, const exg_argument *args, exg_ref q, bool s
     rank = skips ? EMIT(b, clamp_min_default, rank, 0.0) : rank;
     q = EMIT(b, reshape_default, exg_lower_cast(b, q, dtype), INTS(b, count));
     if (!skips) { /* one NaN is the answer: it is sorted last */
-        exg_ref last = EMIT(b, mul_Scalar, EMIT(b, ones_like_default, rank),
-                            (double)(rows.n[dim] - 1));
+        exg_ref last =
+            EMIT(b, mul_Scalar, EMIT(b, ones_like_default, rank), (double)(rows.n[dim] - 1));
 
-        rank = EMIT(b, where_self, EMIT(b, gt_Scalar, missing, 0), last,
-                    EMIT(b, mul_Tensor, last, q));
+        rank =
+            EMIT(b, where_self, EMIT(b, gt_Scalar, missing, 0), last, EMIT(b, mul_Tensor, last, q));
     } else {
         rank = EMIT(b, mul_Tensor, rank, q);
     }
@@ -644,8 +638,8 @@ void exg_lower_renorm(exg_builder *b, const exg_argument *args, exg_argument *re
     }
     norm = EMIT(b, linalg_vector_norm_default, SELF, args[1], INTS_OF(b, others, count),
                 exg_arg_bool(true));
-    factor = EMIT(b, mul_Scalar, EMIT(b, reciprocal_default, EMIT(b, add_Scalar, norm, 1e-7)),
-                  most);
+    factor =
+        EMIT(b, mul_Scalar, EMIT(b, reciprocal_default, EMIT(b, add_Scalar, norm, 1e-7)), most);
     factor = EMIT(b, where_self, EMIT(b, gt_Scalar, norm, most), factor,
                   EMIT(b, ones_like_default, factor));
     results[0] = exg_arg_ref(EMIT(b, mul_Tensor, SELF, factor));
@@ -681,18 +675,16 @@ void exg_lower_histc(exg_builder *b, const exg_argument *args, exg_argument *res
     inside = EMIT(b, logical_and_default, EMIT(b, ge_Tensor, x, from), EMIT(b, le_Tensor, x, to));
     place = EMIT(b, clamp_both, EMIT(b, floor_default, place), 0.0, (double)(bins - 1));
     place = EMIT(b, where_self, inside, place, EMIT(b, zeros_like_default, place));
-    results[0] = exg_arg_ref(EMIT(b, scatter_add_default,
-                                  EMIT(b, full_default, INTS(b, bins), 0, DTYPE(dtype)), 0,
-                                  exg_lower_cast(b, place, EXG_DTYPE_I64),
-                                  exg_lower_cast(b, inside, dtype)));
+    results[0] = exg_arg_ref(
+        EMIT(b, scatter_add_default, EMIT(b, full_default, INTS(b, bins), 0, DTYPE(dtype)), 0,
+             exg_lower_cast(b, place, EXG_DTYPE_I64), exg_lower_cast(b, inside, dtype)));
 }
 
 void exg_lower_isreal(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     results[0] = exg_arg_ref(
         exg_dtype_is_complex(exg_lower_dtype(b, SELF))
-            ? EMIT(b, eq_Scalar,
-                   EMIT(b, select_int, EMIT(b, view_as_real_default, SELF), -1, 1), 0)
+            ? EMIT(b, eq_Scalar, EMIT(b, select_int, EMIT(b, view_as_real_default, SELF), -1, 1), 0)
             : EMIT(b, ones_like_default, SELF, DTYPE(EXG_DTYPE_B8)));
 }
 
@@ -702,9 +694,10 @@ void exg_lower_angle(exg_builder *b, const exg_argument *args, exg_argument *res
     exg_ref x = exg_dtype_is_float(exg_lower_dtype(b, SELF))
                     ? SELF
                     : exg_lower_cast(b, SELF, EXG_DTYPE_F32);
-    exg_ref pi = EMIT(b, mul_Scalar, EMIT(b, _to_copy_default, EMIT(b, lt_Scalar, x, 0),
-                                          DTYPE(exg_lower_dtype(b, x))),
-                      3.14159265358979323846);
+    exg_ref pi =
+        EMIT(b, mul_Scalar,
+             EMIT(b, _to_copy_default, EMIT(b, lt_Scalar, x, 0), DTYPE(exg_lower_dtype(b, x))),
+             3.14159265358979323846);
 
     results[0] = exg_arg_ref(EMIT(b, where_self, EMIT(b, isnan_default, x), x, pi));
 }
@@ -753,6 +746,5 @@ void exg_lower_norm_dims_dtype(exg_builder *b, const exg_argument *args, exg_arg
 
 void exg_lower_frobenius_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] =
-        exg_arg_ref(EMIT(b, linalg_vector_norm_default, args[0], 2, args[1], args[2]));
+    results[0] = exg_arg_ref(EMIT(b, linalg_vector_norm_default, args[0], 2, args[1], args[2]));
 }

@@ -18,10 +18,9 @@ static exg_argument factors_of(exg_builder *b, const exg_argument *args, uint32_
         }
         factors[k] = exg_get_float(&args[at + k]);
     }
-    return factors == NULL ? exg_arg_none()
-                           : (exg_argument){.kind = EXG_ARGUMENT_FLOATS,
-                                            .as_floats = factors,
-                                            .count = count};
+    return factors == NULL
+               ? exg_arg_none()
+               : (exg_argument){.kind = EXG_ARGUMENT_FLOATS, .as_floats = factors, .count = count};
 }
 
 /* By the operator of the same name that takes a size or factors. */
@@ -105,15 +104,15 @@ static void backward(exg_builder *b, exg_operator_id vec, bool corners, bool pic
                       taken(b, vec, in[d], out, corners ? &args[3] : NULL, factor, dtype)));
         g = exg_lower_swapped(b, g, d, rank - 1);
     }
-    results[0] = exg_arg_ref(exg_lower_cast(
-        b, EMIT(b, clone_default, g), exg_lower_dtype(b, SELF)));
+    results[0] =
+        exg_arg_ref(exg_lower_cast(b, EMIT(b, clone_default, g), exg_lower_dtype(b, SELF)));
 }
 
-#define BACK(name, vec, corners, picks)                                                        \
-    void exg_lower_resized_##name##_backward(exg_builder *b, const exg_argument *args,         \
-                                             exg_argument *results)                            \
-    {                                                                                          \
-        backward(b, EXG_OP_##vec, corners, picks, args, results);                              \
+#define BACK(name, vec, corners, picks)                                                            \
+    void exg_lower_resized_##name##_backward(exg_builder *b, const exg_argument *args,             \
+                                             exg_argument *results)                                \
+    {                                                                                              \
+        backward(b, EXG_OP_##vec, corners, picks, args, results);                                  \
     }
 BACK(nearest, upsample_nearest2d_vec, false, true)
 BACK(nearest_exact, _upsample_nearest_exact2d_vec, false, true)

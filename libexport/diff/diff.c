@@ -1,7 +1,7 @@
 /* diff.c - the rooms of a comparison, one after the other, and what they find. */
 #include "libexport/base/given.h"
-#include "libexport/diff/side.h"
 #include "libexport/base/options.h"
+#include "libexport/diff/side.h"
 
 #include <string.h>
 
@@ -13,8 +13,8 @@ static const char *const room_names[EXG_DIFF_ROOM_COUNT] = {
 };
 
 static const char *const kind_names[EXG_DIFF_KIND_COUNT] = {
-    [EXG_DIFF_REMOVED] = "removed", [EXG_DIFF_ADDED] = "added",
-    [EXG_DIFF_CHANGED] = "changed", [EXG_DIFF_RENAMED] = "renamed",
+    [EXG_DIFF_REMOVED] = "removed",   [EXG_DIFF_ADDED] = "added",
+    [EXG_DIFF_CHANGED] = "changed",   [EXG_DIFF_RENAMED] = "renamed",
     [EXG_DIFF_RESHAPED] = "reshaped",
 };
 

@@ -17,8 +17,8 @@ typedef struct exg_differ {
     exg_diff *diff;
     exg_arena *scratch;
     uint32_t capacity;
-    bool failed;        /* memory ran out */
-    exg_map renamed;    /* name in A -> index of the weight in B, of renamed weights */
+    bool failed;     /* memory ran out */
+    exg_map renamed; /* name in A -> index of the weight in B, of renamed weights */
 } exg_differ;
 
 /* Adds a difference; texts are copied, `values` may be NULL. */

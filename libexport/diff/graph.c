@@ -156,10 +156,10 @@ static void pair(matcher *m)
         }
     }
     for (uint32_t v = 0; v < m->b->graph->value_count; v++) {
-        m->common.values[v].name = m->origin[v] == EXG_NO_VALUE
-                                       ? exg_arena_printf(m->d->scratch, "+%s",
-                                                          m->b->graph->values[v].name)
-                                       : m->a->graph->values[m->origin[v]].name;
+        m->common.values[v].name =
+            m->origin[v] == EXG_NO_VALUE
+                ? exg_arena_printf(m->d->scratch, "+%s", m->b->graph->values[v].name)
+                : m->a->graph->values[m->origin[v]].name;
         m->d->failed = m->d->failed || m->common.values[v].name == NULL;
     }
 }
@@ -204,9 +204,8 @@ static const exg_argument *find_argument(const exg_node *node, uint32_t index, c
             return &node->inputs[i].arg;
         }
     }
-    return (name == NULL || name[0] == '\0') && index < node->input_count
-               ? &node->inputs[index].arg
-               : NULL;
+    return (name == NULL || name[0] == '\0') && index < node->input_count ? &node->inputs[index].arg
+                                                                          : NULL;
 }
 
 typedef struct comparison {
@@ -241,8 +240,8 @@ static void compare_subgraphs(comparison *c, const exg_argument *x, const exg_ar
     const matcher *m = c->m;
     exg_side a = {.graph = x->as_graph->graph, .symbols = m->a->symbols};
     exg_side b = {.graph = y->as_graph->graph, .symbols = m->b->symbols};
-    const char *path = exg_arena_printf(m->d->scratch, "%snodes[%u].%s.", m->path, c->a,
-                                        x->as_graph->name);
+    const char *path =
+        exg_arena_printf(m->d->scratch, "%snodes[%u].%s.", m->path, c->a, x->as_graph->name);
     uint32_t before = m->d->diff->count;
 
     exg_side_fill(m->d, &a);
@@ -415,8 +414,8 @@ static void compare_outputs(matcher *m)
             exg_text out = EXG_TEXT_EMPTY;
             exg_difference found = {.room = EXG_DIFF_GRAPH, .kind = EXG_DIFF_CHANGED};
 
-            exg_text_printf(&out, "%s is another value: %s -> %s", key,
-                            print(m, m->a->graph, x), print(m, m->b->graph, y));
+            exg_text_printf(&out, "%s is another value: %s -> %s", key, print(m, m->a->graph, x),
+                            print(m, m->b->graph, y));
             found.what = exg_differ_keep(m->d, &out);
             found.where_a = exg_arena_printf(m->d->scratch, "%soutputs[%u]", m->path, at);
             found.where_b = exg_arena_printf(m->d->scratch, "%soutputs[%u]", m->path, i);

@@ -67,8 +67,7 @@ const char *exg_symbols_numbered(exg_differ *d, exg_symbol_names *names, const c
     return exg_differ_keep(d, &out);
 }
 
-const char *exg_side_annotation(exg_differ *d, const exg_side *side, exg_value_id id,
-                                bool numbered)
+const char *exg_side_annotation(exg_differ *d, const exg_side *side, exg_value_id id, bool numbered)
 {
     exg_text out = EXG_TEXT_EMPTY;
     const char *text;
@@ -101,8 +100,7 @@ static const char *common_name(const exg_side *side, const char *target)
 
 static const char *input_key(exg_differ *d, const exg_side *side, uint32_t index, uint32_t *users)
 {
-    const exg_input_spec *spec =
-        side->signature == NULL ? NULL : &side->signature->inputs[index];
+    const exg_input_spec *spec = side->signature == NULL ? NULL : &side->signature->inputs[index];
     exg_text out = EXG_TEXT_EMPTY;
 
     if (spec != NULL && spec->target != NULL) {
@@ -116,11 +114,9 @@ static const char *input_key(exg_differ *d, const exg_side *side, uint32_t index
 }
 
 /* `places`: of the next output of each kind. */
-static const char *output_key(exg_differ *d, const exg_side *side, uint32_t index,
-                              uint32_t *places)
+static const char *output_key(exg_differ *d, const exg_side *side, uint32_t index, uint32_t *places)
 {
-    const exg_output_spec *spec =
-        side->signature == NULL ? NULL : &side->signature->outputs[index];
+    const exg_output_spec *spec = side->signature == NULL ? NULL : &side->signature->outputs[index];
     const char *kind = spec == NULL ? "USER_OUTPUT" : exg_output_kind_name(spec->kind);
     exg_text out = EXG_TEXT_EMPTY;
 
@@ -317,7 +313,7 @@ static bool reserve(exg_differ *d, exg_side *side)
 {
     uint32_t nodes = side->graph->node_count;
     uint32_t values = side->graph->value_count;
-    char *names = EXG_NEW_ARRAY(d->scratch, char, (size_t)values * HEX_BYTES);
+    char *names = EXG_NEW_ARRAY(d->scratch, char, (size_t)values *HEX_BYTES);
 
     side->targets = EXG_NEW_ARRAY(d->scratch, uint64_t, nodes);
     side->labels = EXG_NEW_ARRAY(d->scratch, uint64_t, nodes);

@@ -15,13 +15,13 @@ struct exg_side {
     const exg_map *renamed;         /* of A: weights that B calls otherwise; or NULL */
     const exg_program *renamed_to;
     exg_symbol_names *symbols;
-    exg_graph view;   /* the graph, its values named by where they come from */
-    exg_value *blank; /* values that are all called "%" */
-    uint64_t *targets; /* by node: of the target alone */
-    uint64_t *labels;  /* and of constant arguments, dtypes and shapes */
-    uint64_t *up;      /* and of all it is computed from */
-    uint64_t *down;    /* and of all that is computed from it, not of its inputs */
-    const char **keys; /* by graph input: what tells it from the others */
+    exg_graph view;           /* the graph, its values named by where they come from */
+    exg_value *blank;         /* values that are all called "%" */
+    uint64_t *targets;        /* by node: of the target alone */
+    uint64_t *labels;         /* and of constant arguments, dtypes and shapes */
+    uint64_t *up;             /* and of all it is computed from */
+    uint64_t *down;           /* and of all that is computed from it, not of its inputs */
+    const char **keys;        /* by graph input: what tells it from the others */
     const char **output_keys; /* by graph output: its kind and target, or its place */
 };
 

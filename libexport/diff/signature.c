@@ -79,8 +79,8 @@ static void compare_input(exg_differ *d, const exg_side *a, uint32_t i, const ex
 
     if (!same) {
         changed(d, EXG_DIFF_SIGNATURE, place(d, "inputs", i, input_name(a, i)),
-                place(d, "inputs", j, input_name(b, j)), a->keys[i],
-                describe_input(d, a, i, false), describe_input(d, b, j, false));
+                place(d, "inputs", j, input_name(b, j)), a->keys[i], describe_input(d, a, i, false),
+                describe_input(d, b, j, false));
     }
     counts->same += same;
     counts->changed += !same;
@@ -202,8 +202,7 @@ static void compare_ranges(exg_differ *d, const exg_side *a, const exg_side *b)
 
     exg_map_init(&map, d->scratch);
     for (uint32_t i = 0; i < d->a->range_constraint_count && !d->failed; i++) {
-        const char *key =
-            exg_symbols_numbered(d, a->symbols, d->a->range_constraints[i].symbol);
+        const char *key = exg_symbols_numbered(d, a->symbols, d->a->range_constraints[i].symbol);
 
         d->failed = d->failed || !exg_map_put(&map, key, i);
     }
@@ -211,8 +210,7 @@ static void compare_ranges(exg_differ *d, const exg_side *a, const exg_side *b)
         const exg_range_constraint *y = &d->b->range_constraints[j];
         const char *key = exg_symbols_numbered(d, b->symbols, y->symbol);
         uint32_t i = exg_map_find(&map, key);
-        const exg_range_constraint *x =
-            i == EXG_MAP_NONE ? NULL : &d->a->range_constraints[i];
+        const exg_range_constraint *x = i == EXG_MAP_NONE ? NULL : &d->a->range_constraints[i];
 
         if (x != NULL && strcmp(range(d, x), range(d, y)) != 0) {
             exg_text out = EXG_TEXT_EMPTY;

@@ -56,8 +56,8 @@ static exg_status stream_open(stream *s, exg_weights *weights, const exg_weight 
     *s = (stream){.weights = weights, .weight = weight, .bytes = stored_bytes(weights, weight)};
     s->dense = raw || is_dense(weight->meta);
     if (!raw) {
-        s->start = (uint64_t)weight->meta->storage_offset.value *
-                   exg_dtype_bytes(weight->meta->dtype);
+        s->start =
+            (uint64_t)weight->meta->storage_offset.value * exg_dtype_bytes(weight->meta->dtype);
     }
     s->block = malloc(s->dense ? BLOCK_BYTES : s->bytes + 1);
     if (s->block == NULL) {
@@ -84,10 +84,10 @@ static exg_status stream_next(stream *s, const uint8_t **data, uint64_t *length,
     if (!s->dense || *length == 0) {
         return EXG_OK;
     }
-    EXG_TRY_IN(err,
-               exg_storage_read(s->weights, s->weight->storage, s->start + at, *length, s->block,
-                                err),
-               "weights[\"%s\"]", s->weight->fqn);
+    EXG_TRY_IN(
+        err,
+        exg_storage_read(s->weights, s->weight->storage, s->start + at, *length, s->block, err),
+        "weights[\"%s\"]", s->weight->fqn);
     if (storage->byte_order == EXG_BIG_ENDIAN && s->weight->meta != NULL) {
         exg_bytes_swap(s->block, *length, s->weight->meta->dtype);
     }
@@ -163,8 +163,7 @@ static exg_status compare_values(exg_differ *d, const exg_weight *a, const exg_w
                                  exg_value_difference *v, bool *same_bytes, exg_error *err)
 {
     bool raw = a->meta == NULL || a->use_pickle;
-    scale s = {raw ? EXG_DTYPE_U8 : component(a->meta->dtype), d->options->rtol,
-               d->options->atol};
+    scale s = {raw ? EXG_DTYPE_U8 : component(a->meta->dtype), d->options->rtol, d->options->atol};
     stream x = {0};
     stream y = {0};
     exg_status status = stream_open(&x, d->a->weights, a, err);
@@ -228,8 +227,7 @@ static void found_weight(exg_differ *d, exg_diff_kind kind, const exg_weight *a,
                                : &counts->changed) += 1;
 }
 
-static const char *describe(exg_differ *d, const exg_weight *weight,
-                            const exg_value_difference *v)
+static const char *describe(exg_differ *d, const exg_weight *weight, const exg_value_difference *v)
 {
     exg_text out = EXG_TEXT_EMPTY;
 
@@ -315,8 +313,8 @@ static exg_status hash_left(exg_differ *d, const exg_program *side, const bool *
     for (uint32_t i = 0; i < side->weights->count; i++) {
         if (!seen[i]) {
             index[*count] = i;
-            EXG_TRY(hash_content(d, side->weights, &side->weights->items[i], &hashes[(*count)++],
-                                 err));
+            EXG_TRY(
+                hash_content(d, side->weights, &side->weights->items[i], &hashes[(*count)++], err));
         }
     }
     return EXG_OK;

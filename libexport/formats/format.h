@@ -22,8 +22,8 @@ typedef exg_status exg_open_fn(const exg_source *source, const exg_open_options 
                                exg_program **program, exg_file_info *info, exg_error *err);
 
 /* `count` is 1 where a file of the format holds one program. */
-typedef exg_status exg_save_fn(const exg_program *const *programs, uint32_t count,
-                               const char *path, const exg_save_options *options, exg_error *err);
+typedef exg_status exg_save_fn(const exg_program *const *programs, uint32_t count, const char *path,
+                               const exg_save_options *options, exg_error *err);
 
 /* Generation and program names alone. */
 typedef exg_status exg_describe_fn(const exg_source *source, exg_file_info *info, exg_error *err);
@@ -31,7 +31,7 @@ typedef exg_status exg_describe_fn(const exg_source *source, exg_file_info *info
 typedef struct exg_format_row {
     bool (*sniff)(const uint8_t *data, uint64_t length);
     exg_open_fn *open;
-    exg_save_fn *save; /* NULL: read only */
+    exg_save_fn *save;         /* NULL: read only */
     exg_describe_fn *describe; /* NULL: a file holds one program */
 } exg_format_row;
 

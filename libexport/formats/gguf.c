@@ -79,7 +79,7 @@ typedef struct reader {
     uint64_t length, at;
     bool big;
     uint64_t alignment;
-    exg_arena *arena; /* scratch */
+    exg_arena *arena;     /* scratch */
     exg_weights *weights; /* NULL: only what the pairs say of the set is read */
     gguf_part part;
     exg_error *err;
@@ -500,8 +500,8 @@ static exg_status check_name(set *s)
     return exg_error_fix(s->err,
                          EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT",
                                   "this is part %" PRIu64 " of %" PRIu64 " of a model, and its "
-                                  "name does not tell those of the others", s->part.number + 1,
-                                  s->part.count),
+                                  "name does not tell those of the others",
+                                  s->part.number + 1, s->part.count),
                          "call it NAME-%05u-of-%05u.gguf, with the other parts in its folder",
                          (unsigned)s->part.number + 1, (unsigned)s->part.count);
 }
@@ -528,14 +528,15 @@ static exg_status check_parts(set *s)
         }
     }
     if (status == EXG_OK && count > 0) {
-        status = exg_text_string(&missing) == NULL
-                     ? EXG_OUT_OF_MEMORY(s->err)
-                     : exg_error_fix(s->err,
-                                     EXG_FAIL(s->err, IO, "GGUF-SPLIT",
-                                              "this is part %" PRIu64 " of %" PRIu64 " of a model, "
-                                              "and %u cannot be opened: %s", s->part.number + 1,
-                                              s->part.count, count, missing.data),
-                                     "all parts belong in one folder");
+        status =
+            exg_text_string(&missing) == NULL
+                ? EXG_OUT_OF_MEMORY(s->err)
+                : exg_error_fix(s->err,
+                                EXG_FAIL(s->err, IO, "GGUF-SPLIT",
+                                         "this is part %" PRIu64 " of %" PRIu64 " of a model, "
+                                         "and %u cannot be opened: %s",
+                                         s->part.number + 1, s->part.count, count, missing.data),
+                                "all parts belong in one folder");
     }
     exg_text_free(&missing);
     return status;
@@ -549,8 +550,8 @@ static exg_status read_part(set *s, uint64_t number)
     exg_status status;
 
     name_part(s, number);
-    EXG_TRY(exg_file_map_below(s->folder, s->name, exg_weights_copies_files(s->weights),
-                               &mapping, s->err));
+    EXG_TRY(exg_file_map_below(s->folder, s->name, exg_weights_copies_files(s->weights), &mapping,
+                               s->err));
     source.data = mapping.data;
     source.length = mapping.length;
     status = exg_weights_own_mapping(s->weights, &mapping, s->err);

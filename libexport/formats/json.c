@@ -90,10 +90,7 @@ exg_status exg_json_double(exg_json value, double *out, exg_error *err)
         const char *name;
         double value;
     } rows[] = {
-        {"NaN",       __builtin_nan("")},
-        {"Infinity",  __builtin_inf()  },
-        {"-Infinity", -__builtin_inf() }
-    };
+        {"NaN", __builtin_nan("")}, {"Infinity", __builtin_inf()}, {"-Infinity", -__builtin_inf()}};
     exg_json_type type = exg_json_type_of(value);
 
     if (type == EXG_JSON_DOUBLE) {

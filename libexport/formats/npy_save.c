@@ -30,12 +30,11 @@ static exg_status find_descr(array *a)
     exg_dtype dtype = a->tensor->dtype;
 
     a->descr = exg_dtype_numpy(dtype == EXG_DTYPE_C32 ? EXG_DTYPE_C64 : dtype);
-    return a->descr[0] != '\0'
-               ? EXG_OK
-               : exg_error_fix(a->err,
-                               EXG_FAIL(a->err, UNSUPPORTED, "NPY-DTYPE", "NumPy has no %s",
-                                        exg_dtype_name(dtype)),
-                               "name the file .safetensors");
+    return a->descr[0] != '\0' ? EXG_OK
+                               : exg_error_fix(a->err,
+                                               EXG_FAIL(a->err, UNSUPPORTED, "NPY-DTYPE",
+                                                        "NumPy has no %s", exg_dtype_name(dtype)),
+                                               "name the file .safetensors");
 }
 
 /* Magic, version 1, and the dict, padded so that the data lie at a multiple of 64. */
@@ -50,8 +49,9 @@ static exg_status describe(array *a)
     EXG_TRY(find_descr(a));
     if (!exg_shape_bytes(t->shape, t->rank, t->dtype, &bytes) || bytes != t->bytes ||
         !exg_shape_bytes(t->shape, t->rank, written, &a->bytes)) {
-        return EXG_FAIL(a->err, USAGE, "NPY-SIZE", "the shape takes %" PRIu64 " bytes, %" PRIu64
-                        " are given", bytes, t->bytes);
+        return EXG_FAIL(a->err, USAGE, "NPY-SIZE",
+                        "the shape takes %" PRIu64 " bytes, %" PRIu64 " are given", bytes,
+                        t->bytes);
     }
     exg_text_add(&a->header, "\x93NUMPY\1\0", 8);
     exg_text_add(&a->header, "\0\0", 2);
@@ -100,9 +100,8 @@ static exg_status write_halves(const array *a, write_fn *write, void *to)
 static exg_status write_array(const array *a, write_fn *write, void *to)
 {
     EXG_TRY(write(to, a->header.data, a->header.length, a->err));
-    return a->tensor->dtype == EXG_DTYPE_C32
-               ? write_halves(a, write, to)
-               : write(to, a->tensor->data, a->tensor->bytes, a->err);
+    return a->tensor->dtype == EXG_DTYPE_C32 ? write_halves(a, write, to)
+                                             : write(to, a->tensor->data, a->tensor->bytes, a->err);
 }
 
 static exg_status to_file(void *to, const void *data, uint64_t length, exg_error *err)
@@ -141,10 +140,10 @@ exg_status exg_npy_save(const char *path, const exg_named_tensor *items, uint32_
 
     EXG_TRY(no_metadata(metadata, err));
     if (count != 1) {
-        return exg_error_fix(err,
-                             EXG_FAIL(err, USAGE, "NPY-COUNT",
-                                      "an .npy holds one array, and here are %u", count),
-                             "name the file .npz");
+        return exg_error_fix(
+            err,
+            EXG_FAIL(err, USAGE, "NPY-COUNT", "an .npy holds one array, and here are %u", count),
+            "name the file .npz");
     }
     status = describe(&a);
     status = status == EXG_OK ? exg_writer_open(path, &writer, err) : status;

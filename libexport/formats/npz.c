@@ -27,8 +27,8 @@ bool exg_npz_sniff(const uint8_t *data, uint64_t length)
 static exg_status read_member(const exg_zip *zip, const exg_zip_entry *entry, uint64_t *budget,
                               exg_weights *weights, exg_error *err)
 {
-    const char *name = exg_arena_strndup(weights->arena, entry->name,
-                                         stem_of(entry->name, strlen(entry->name)));
+    const char *name =
+        exg_arena_strndup(weights->arena, entry->name, stem_of(entry->name, strlen(entry->name)));
     const uint8_t *data = NULL;
     void *owned = NULL;
 

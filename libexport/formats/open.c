@@ -1,8 +1,8 @@
 /* open.c - which format, and off it goes. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/formats/format.h"
 #include "libexport/weights/storage.h"
@@ -228,8 +228,8 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     return EXG_OK;
 }
 
-exg_status exg_file_describe(const char *path, const exg_open_options *options,
-                             exg_file_info *info, exg_error *err)
+exg_status exg_file_describe(const char *path, const exg_open_options *options, exg_file_info *info,
+                             exg_error *err)
 {
     EXG_GIVEN(err, path, info);
     exg_open_options own = {0};
@@ -260,8 +260,8 @@ exg_status exg_file_describe(const char *path, const exg_open_options *options,
 }
 
 /* One program goes into a file of any format. */
-static exg_status check_count(const exg_program *const *programs, uint32_t count,
-                              exg_format format, exg_error *err)
+static exg_status check_count(const exg_program *const *programs, uint32_t count, exg_format format,
+                              exg_error *err)
 {
     if (count == 0) {
         return EXG_FAIL(err, USAGE, "FMT-SEVERAL", "there is no program to be written");
@@ -272,7 +272,8 @@ static exg_status check_count(const exg_program *const *programs, uint32_t count
     return exg_error_fix(err,
                          EXG_FAIL(err, UNSUPPORTED, "FMT-SEVERAL",
                                   "a file of this format holds one program, and here are %u: %s, "
-                                  "%s%s", count, programs[0]->name, programs[1]->name,
+                                  "%s%s",
+                                  count, programs[0]->name, programs[1]->name,
                                   count > 2 ? ", ..." : ""),
                          "write .pt2, or one of them");
 }
@@ -297,8 +298,8 @@ exg_status exg_save_programs(const exg_program *const *programs, uint32_t count,
     }
     EXG_TRY(EXG_CHECK_CHOICE(options.compression, EXG_COMPRESSION_ZSTD,
                              "exg_save_options.compression", err));
-    EXG_TRY(EXG_CHECK_CHOICE(options.weights, EXG_WEIGHTS_EXTERNAL, "exg_save_options.weights",
-                             err));
+    EXG_TRY(
+        EXG_CHECK_CHOICE(options.weights, EXG_WEIGHTS_EXTERNAL, "exg_save_options.weights", err));
     if (format_rows[format].save == NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "FMT-WRITE", "%s files cannot be written",
                         format_names[format].name);

@@ -29,7 +29,7 @@ typedef struct reader {
     const uint8_t *file;
     const uint8_t *data; /* after the header */
     uint64_t length;
-    exg_arena *arena; /* scratch */
+    exg_arena *arena;     /* scratch */
     exg_weights *weights; /* NULL: rules are checked, nothing is read */
     exg_error *err;
     tensor_range *ranges;
@@ -253,8 +253,8 @@ static exg_status tell_cut(const reader *r, exg_json root, exg_status status)
 
         if (!exg_json_find(tensor, "data_offsets", &offsets) ||
             exg_json_array(offsets, &pair, NULL) != EXG_OK || !exg_json_next(&pair, &begin) ||
-            !exg_json_next(&pair, &end) || exg_json_int(end, &bytes, NULL) != EXG_OK ||
-            bytes < 0 || (uint64_t)bytes > UINT64_MAX / 2) {
+            !exg_json_next(&pair, &end) || exg_json_int(end, &bytes, NULL) != EXG_OK || bytes < 0 ||
+            (uint64_t)bytes > UINT64_MAX / 2) {
             continue;
         }
         exg_lost_tensor(&lost, key, start + (uint64_t)bytes);
@@ -337,7 +337,8 @@ static exg_status check_slices(const reader *r, const char *path)
                                 "checkpoint")
                      : EXG_FAIL(r->err, UNSUPPORTED, "STF-SLICE",
                                 "'%s' is a slice of a tensor, from %lld on: other ranks saved the "
-                                "others", name, (long long)from);
+                                "others",
+                                name, (long long)from);
         (void)exg_error_fix(r->err, status,
                             "put them together with consolidate_safetensors_files() of PyTorch's "
                             "torch.distributed.checkpoint");
@@ -366,12 +367,11 @@ static exg_status read_text(reader *r, const void *text, uint64_t length, const 
     return status;
 }
 
-exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,
-                                 exg_error *err)
+exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data, exg_error *err)
 {
     reader r = {.length = data, .arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED), .err = err};
-    exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err)
-                                       : read_text(&r, header, length, NULL);
+    exg_status status =
+        r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_text(&r, header, length, NULL);
 
     exg_arena_destroy(r.arena);
     return status;

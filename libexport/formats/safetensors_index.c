@@ -112,7 +112,8 @@ static exg_status check_files(reader *r)
                      : exg_error_fix(r->err,
                                      EXG_FAIL(r->err, IO, "IO-OPEN",
                                               "%u of the %u files that the index names cannot be "
-                                              "opened: %s", missing, r->file_count, names.data),
+                                              "opened: %s",
+                                              missing, r->file_count, names.data),
                                      "they belong in the folder of the index");
     }
     exg_text_free(&names);
@@ -133,8 +134,8 @@ static exg_status tell_missing(reader *r, exg_json map)
 
     exg_map_init(&held, r->arena);
     for (uint32_t i = 0; i < r->weights->count && status == EXG_OK; i++) {
-        status = exg_map_put(&held, r->weights->items[i].fqn, i) ? EXG_OK
-                                                                 : EXG_OUT_OF_MEMORY(r->err);
+        status =
+            exg_map_put(&held, r->weights->items[i].fqn, i) ? EXG_OK : EXG_OUT_OF_MEMORY(r->err);
     }
     while (status == EXG_OK && exg_json_next_member(&walk, &key, &length, &element)) {
         if (exg_map_find(&held, key) == EXG_MAP_NONE) {

@@ -8,10 +8,10 @@
  * is renamed into place last: at any moment it is the old model or the new one. Files of
  * another one under the same name are not left beside it (model_beside.c).
  */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
@@ -47,10 +47,10 @@ typedef struct saver {
     exg_arena *arena;
     part *parts;
     uint32_t count;
-    const exg_string_map *metadata;  /* NULL: none */
-    exg_string_map encodings;        /* "encoding:NAME" of raw bytes */
-    exg_string_map pairs;            /* both, no name twice */
-    XXH3_state_t *hash;              /* of the file being written; NULL: nobody asks */
+    const exg_string_map *metadata; /* NULL: none */
+    exg_string_map encodings;       /* "encoding:NAME" of raw bytes */
+    exg_string_map pairs;           /* both, no name twice */
+    XXH3_state_t *hash;             /* of the file being written; NULL: nobody asks */
     exg_pool *pool;
     uint8_t **slots; /* BLOCK_BYTES each */
     uint64_t done, total;
@@ -139,9 +139,8 @@ static exg_status keep_pairs(saver *s)
 
     exg_map_init(&names, s->arena);
     s->pairs.items = EXG_NEW_ARRAY(s->arena, exg_string_pair, count + s->encodings.count);
-    if (s->pairs.items == NULL ||
-        (s->options != NULL && s->options->split > 0 &&
-         !exg_map_put(&names, "total_size", UINT32_MAX - 1))) {
+    if (s->pairs.items == NULL || (s->options != NULL && s->options->split > 0 &&
+                                   !exg_map_put(&names, "total_size", UINT32_MAX - 1))) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -544,8 +543,7 @@ static exg_status collect_weight(saver *s, const exg_weight *weight)
     }
     *p = (part){
         .item = {.name = weight->fqn, .dtype = meta->dtype, .rank = meta->rank, .shape = shape},
-        .weight = weight
-    };
+        .weight = weight};
     EXG_TRY(exg_tensor_meta_bytes(meta, &p->item.bytes, s->err));
     for (uint32_t d = 0; d < meta->rank; d++) {
         shape[d] = meta->sizes[d].value;
@@ -630,7 +628,8 @@ static exg_status check_size(const saver *s, const char *path)
         return exg_error_fix(s->err,
                              EXG_FAIL(s->err, LIMIT, "STF-EXPAND",
                                       "%" PRIu64 " bytes would be written of tensors that repeat "
-                                      "what %" PRIu64 " bytes hold", s->total, stored),
+                                      "what %" PRIu64 " bytes hold",
+                                      s->total, stored),
                              "--expand, exg_weights_save_options.expands");
     }
     if (known && s->total / disk.f_frsize > disk.f_bavail) {
@@ -646,10 +645,7 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
 {
     EXG_GIVEN(err, weights, path);
     exg_weights_save_options options = {0};
-    saver s = {.weights = weights,
-               .options = &options,
-               .metadata = &weights->metadata,
-               .err = err};
+    saver s = {.weights = weights, .options = &options, .metadata = &weights->metadata, .err = err};
     exg_status status;
 
     EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, &options, given, err));

@@ -1,7 +1,7 @@
 /* weights_file.c - which file of named tensors, and off it goes. */
+#include "libexport/formats/weights_file.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
-#include "libexport/formats/weights_file.h"
 
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
@@ -22,13 +22,13 @@ typedef struct format_row {
 /* The order is that of the table: safetensors goes before its index, since the length
  * it begins with may look like the beginning of JSON. */
 static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
-    [EXG_WEIGHTS_FORMAT_SAFETENSORS] = {exg_safetensors_sniff,       exg_safetensors_read},
+    [EXG_WEIGHTS_FORMAT_SAFETENSORS] = {exg_safetensors_sniff, exg_safetensors_read},
     [EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX] = {exg_safetensors_index_sniff,
-                                        exg_safetensors_index_read                       },
-    [EXG_WEIGHTS_FORMAT_NPY] = {exg_npy_sniff,               exg_npy_read        },
-    [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff,               exg_npz_read        },
-    [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff,              exg_gguf_read       },
-    [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff,        exg_checkpoint_read },
+                                              exg_safetensors_index_read},
+    [EXG_WEIGHTS_FORMAT_NPY] = {exg_npy_sniff, exg_npy_read},
+    [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff, exg_npz_read},
+    [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
+    [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
 };
 
 const char *exg_weights_format_name(exg_weights_format format)
@@ -82,14 +82,12 @@ exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, e
                            .length = dense->bytes,
                            .data = dense->data,
                            .checksum = dense->checksum};
-    exg_tensor_meta meta = {
-        .dtype = dense->dtype,
-        .layout = EXG_LAYOUT_STRIDED,
-        .rank = dense->rank,
-        .sizes = sizes,
-        .strides = strides,
-        .device = {"cpu", -1}
-    };
+    exg_tensor_meta meta = {.dtype = dense->dtype,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = dense->rank,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
     exg_weight weight = {.fqn = dense->name, .meta = &meta, .encoding = dense->encoding};
 
     if (dense->rank > RANK_MAX) {
@@ -163,9 +161,9 @@ static exg_status read_source(const exg_source *source, exg_weights *weights,
     return check_names(weights, err);
 }
 
-exg_status exg_weights_open_memory(const void *data, size_t length,
-                                   const exg_open_options *options, exg_weights **weights,
-                                   exg_weights_format *format, exg_error *err)
+exg_status exg_weights_open_memory(const void *data, size_t length, const exg_open_options *options,
+                                   exg_weights **weights, exg_weights_format *format,
+                                   exg_error *err)
 {
     EXG_GIVEN(err, EXG_IF_ANY(length, data), weights);
     exg_source source = {data, length, NULL, 0, NULL};

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static void fail(exg_builder *b, exg_status status, const exg_error *err)
 {
     if (status != EXG_OK) {
@@ -76,8 +75,8 @@ static exg_status add_weight(exg_weights *weights, const char *fqn, const exg_te
         memcpy(copy, data, bytes);
     }
     weight.meta = (exg_tensor_meta *)meta;
-    EXG_TRY(exg_weights_add_bytes(weights, copy, bytes, exg_host_byte_order(), &weight.storage,
-                                  err));
+    EXG_TRY(
+        exg_weights_add_bytes(weights, copy, bytes, exg_host_byte_order(), &weight.storage, err));
     return exg_weights_add(weights, &weight, err);
 }
 
@@ -101,8 +100,7 @@ exg_ref exg_builder_weight(exg_builder *b, const char *fqn, const exg_tensor_met
     for (char *c = name; *c != '\0'; c++) {
         *c = *c == '.' ? '_' : *c;
     }
-    fail(b,
-         add_weight(exg_builder_program(b)->weights, target, meta, is_param, data, &err), &err);
+    fail(b, add_weight(exg_builder_program(b)->weights, target, meta, is_param, data, &err), &err);
     return exg_builder_input(b, name, &input, kind, target, is_param ? EXG_UNSET : EXG_TRUE);
 }
 

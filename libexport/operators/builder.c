@@ -1,6 +1,6 @@
 /* builder.c - adds nodes to a graph, with metas inferred and names made unique. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
@@ -32,10 +32,10 @@ struct exg_builder {
     const exg_tensor_meta *const *recorded;      /* of the results that are being lowered */
     uint32_t next_recorded_count, recorded_count;
     int64_t draw_count; /* draws of random numbers so far */
-    joined *joins; /* complex values and what they were joined from */
+    joined *joins;      /* complex values and what they were joined from */
     uint32_t join_count, join_capacity;
     exg_string_map origin; /* metadata of the nodes to come */
-    bool lowers; /* operators with a lowering are written out, even if they have a shape */
+    bool lowers;    /* operators with a lowering are written out, even if they have a shape */
     uint32_t depth; /* of operators that are being written out, one in another */
     exg_error error;
 };
@@ -430,8 +430,8 @@ static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of
         return;
     }
     for (uint32_t r = 0; r < op->schema->return_count; r++) {
-        const exg_value_id *ids = results[r].kind == EXG_ARGUMENT_TENSORS ? results[r].as_tensors
-                                                                          : &results[r].as_tensor;
+        const exg_value_id *ids =
+            results[r].kind == EXG_ARGUMENT_TENSORS ? results[r].as_tensors : &results[r].as_tensor;
         uint32_t count = results[r].kind == EXG_ARGUMENT_TENSORS  ? results[r].count
                          : results[r].kind == EXG_ARGUMENT_TENSOR ? 1
                                                                   : 0;
@@ -484,8 +484,8 @@ static exg_status complete(const exg_operator *op, const exg_argument *args, uin
     for (uint32_t i = 0; i < schema->argument_count; i++) {
         const exg_schema_argument *parameter = &schema->arguments[i];
 
-        if (i < count && !(exg_is_none(&args[i]) && !parameter->type.is_optional &&
-                           parameter->has_default)) {
+        if (i < count &&
+            !(exg_is_none(&args[i]) && !parameter->type.is_optional && parameter->has_default)) {
             if (!may_stand(op, args, count, i)) {
                 return EXG_FAIL(err, USAGE, "BLD-001", "%s does not fit parameter '%s' of %s",
                                 exg_argument_tag(args[i].kind), parameter->name, op->target);
@@ -563,7 +563,7 @@ static bool has_other_bias(const exg_builder *b, const exg_operator *op, const e
 
 /* What the operator is of numbers like these, or NULL: it is the same of all. */
 static exg_dtype_lowering *lowering_of_kind(const exg_builder *b, const exg_operator *op,
-                                              const exg_argument *args)
+                                            const exg_argument *args)
 {
     exg_dtype_lowering *of_float8 = b->lowers ? exg_float8_lowering_of(op->id) : NULL;
 
@@ -624,7 +624,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         return b->error.status;
     }
     if (op->functional != EXG_OP_NONE) { /* in place: the result is argument 0 itself */
-        b->join_count = 0; /* whose parts may have been written */
+        b->join_count = 0;               /* whose parts may have been written */
         metas = EXG_NEW_ARRAY(b->arena, exg_tensor_meta *, 1);
         if (metas == NULL) {
             out_of_memory(b);
@@ -633,8 +633,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         metas[0] = b->graph->values[exg_get_ref(&all[0]).id].tensor;
         meta_count = 1;
     }
-    if (fill_inputs(b, op, args, count, &node) &&
-        fill_outputs(b, op, &node, metas, meta_count) &&
+    if (fill_inputs(b, op, args, count, &node) && fill_outputs(b, op, &node, metas, meta_count) &&
         reserve(b, &b->graph->nodes, b->graph->node_count, &b->node_capacity, sizeof(node))) {
         node.name = node.output_count == 1 && node.outputs[0].kind == EXG_ARGUMENT_TENSOR
                         ? b->graph->values[node.outputs[0].as_tensor].name

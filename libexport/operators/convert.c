@@ -75,9 +75,9 @@ static exg_memory_format suggested_format(const exg_tensor_meta *meta)
 
 void exg_lower_contiguous(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(is_contiguous_as(b, SELF, &args[1])
-                                 ? EMIT(b, alias_default, SELF)
-                                 : EMIT(b, clone_default, SELF, args[1]));
+    results[0] =
+        exg_arg_ref(is_contiguous_as(b, SELF, &args[1]) ? EMIT(b, alias_default, SELF)
+                                                        : EMIT(b, clone_default, SELF, args[1]));
 }
 
 /* to(): the tensor itself when nothing changes, else a copy. A format that is asked for is that of
@@ -98,8 +98,7 @@ static exg_ref to(exg_builder *b, exg_ref x, exg_dtype dtype, bool copy, const e
 
 void exg_lower_to_dtype(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] =
-        exg_arg_ref(to(b, SELF, args[1].as_scalar_type, exg_get_bool(&args[3]), &args[4]));
+    results[0] = exg_arg_ref(to(b, SELF, args[1].as_scalar_type, exg_get_bool(&args[3]), &args[4]));
 }
 
 void exg_lower_to_dtype_layout(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -112,8 +111,7 @@ void exg_lower_to_dtype_layout(exg_builder *b, const exg_argument *args, exg_arg
 
 void exg_lower_to_device(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] =
-        exg_arg_ref(to(b, SELF, args[2].as_scalar_type, exg_get_bool(&args[4]), &args[5]));
+    results[0] = exg_arg_ref(to(b, SELF, args[2].as_scalar_type, exg_get_bool(&args[4]), &args[5]));
 }
 
 static exg_dtype dtype_of_other(const exg_builder *b, const exg_argument *args)

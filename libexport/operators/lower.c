@@ -132,8 +132,7 @@ exg_ref exg_lower_added(exg_builder *b, exg_ref g, uint32_t dim, int64_t size, e
     return EMIT(b, index_add_default, zeros, (int)dim, index, g);
 }
 
-exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim,
-                        uint32_t rank)
+exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t dim, uint32_t rank)
 {
     exg_ref steps = EMIT(b, arange_start_step, 0, exg_arg_int(count), 1, DTYPE(dtype));
 
@@ -224,14 +223,13 @@ void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument
     }
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
         bool number = args[i].kind == EXG_ARGUMENT_INT || args[i].kind == EXG_ARGUMENT_FLOAT ||
-                      args[i].kind == EXG_ARGUMENT_BOOL ||
-                      args[i].kind == EXG_ARGUMENT_COMPLEX;
+                      args[i].kind == EXG_ARGUMENT_BOOL || args[i].kind == EXG_ARGUMENT_COMPLEX;
 
         if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
             args[i] = exg_arg_ref(number_tensor(b, &args[i], beside, has_dims));
         } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
-            exg_dtype dtype = is_product && has_dims ? EXG_DTYPE_F32
-                                                     : dtype_of(slots[i], beside, has_dims);
+            exg_dtype dtype =
+                is_product && has_dims ? EXG_DTYPE_F32 : dtype_of(slots[i], beside, has_dims);
 
             args[i] = exg_arg_ref(EMIT(b, _to_copy_default, args[i], DTYPE(dtype)));
         }
@@ -250,9 +248,7 @@ exg_argument exg_lower_least(exg_dtype dtype)
 
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction)
 {
-    return reduction == 1   ? EMIT(b, mean_default, x)
-           : reduction == 2 ? EMIT(b, sum_default, x)
-                            : x;
+    return reduction == 1 ? EMIT(b, mean_default, x) : reduction == 2 ? EMIT(b, sum_default, x) : x;
 }
 
 #define REFS_MAX 65536

@@ -68,8 +68,7 @@ exg_ref exg_lower_cast(exg_builder *b, exg_ref x, exg_dtype dtype);
 
 /* What the program that is lowered says of the next emitted node's results, and, while that is
  * lowered, of one of them: NULL where it says nothing. Borrowed. */
-void exg_builder_next_recorded(exg_builder *b, const exg_tensor_meta *const *metas,
-                               uint32_t count);
+void exg_builder_next_recorded(exg_builder *b, const exg_tensor_meta *const *metas, uint32_t count);
 const exg_tensor_meta *exg_lower_recorded(const exg_builder *b, uint32_t result);
 
 /* [start, start + count) of one dim; x with other sizes; x as a vector; dims exchanged. */

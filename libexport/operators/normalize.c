@@ -122,8 +122,8 @@ void exg_operator_functional_args(const exg_operator *op, const exg_operator *fu
     }
 }
 
-exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
-                                  exg_argument *args, exg_error *err)
+exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node, exg_argument *args,
+                                  exg_error *err)
 {
     EXG_GIVEN(err, op, node, args);
     const exg_function_schema *schema = op->schema;
@@ -141,9 +141,8 @@ exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
             at = UINT32_MAX; /* it may only be given by its name */
         }
         if (at >= schema->argument_count) {
-            exg_status status =
-                EXG_FAIL(err, MALFORMED, "NOD-003", "%s has no parameter '%s'", op->target,
-                         input->name);
+            exg_status status = EXG_FAIL(err, MALFORMED, "NOD-003", "%s has no parameter '%s'",
+                                         op->target, input->name);
 
             exg_error_fix(err, status, "arguments are named as in the operator's schema");
             return exg_error_within(err, status, "inputs[%u]", i);
@@ -156,12 +155,11 @@ exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node,
                                     "inputs[%u]", i);
         }
         if (!exg_argument_fits(&input->arg, &schema->arguments[at].type)) {
-            return exg_error_within(err,
-                                    EXG_FAIL(err, MALFORMED, "NOD-006",
-                                             "%s does not fit parameter '%s' of %s",
-                                             exg_argument_tag(input->arg.kind),
-                                             schema->arguments[at].name, op->target),
-                                    "inputs[%u].arg", i);
+            return exg_error_within(
+                err,
+                EXG_FAIL(err, MALFORMED, "NOD-006", "%s does not fit parameter '%s' of %s",
+                         exg_argument_tag(input->arg.kind), schema->arguments[at].name, op->target),
+                "inputs[%u].arg", i);
         }
         given[at] = true;
         args[at] = input->arg;

@@ -1,6 +1,6 @@
 /* operators.c - the rows of operators.def as data, found by target. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/operators/rows.h"
 
@@ -51,26 +51,25 @@ typedef struct row {
 
 /* The formulas are C text for libexec; here only the result rule counts. */
 static const row rows[] = {
-#define EXG_POINTWISE(id, schema_text, result, float_formula, int_formula, sharding) \
-    [EXG_OP_##id] = {.schema = schema_text,                                          \
-                     .pointwise = EXG_POINTWISE_##result,                            \
+#define EXG_POINTWISE(id, schema_text, result, float_formula, int_formula, sharding)               \
+    [EXG_OP_##id] = {                                                                              \
+        .schema = schema_text, .pointwise = EXG_POINTWISE_##result, .functional = EXG_OP_NONE},
+#define EXG_OPERATOR(id, schema_text, shape_name, lowering_name, kernel, sharding)                 \
+    [EXG_OP_##id] = {.schema = schema_text,                                                        \
+                     .shape = exg_shape_##shape_name,                                              \
+                     .lowering = exg_lower_##lowering_name,                                        \
                      .functional = EXG_OP_NONE},
-#define EXG_OPERATOR(id, schema_text, shape_name, lowering_name, kernel, sharding) \
-    [EXG_OP_##id] = {.schema = schema_text,                                        \
-                     .shape = exg_shape_##shape_name,                              \
-                     .lowering = exg_lower_##lowering_name,                        \
+#define EXG_VIEW(id, schema_text, view_name, lowering_name, sharding)                              \
+    [EXG_OP_##id] = {.schema = schema_text,                                                        \
+                     .view = exg_view_##view_name,                                                 \
+                     .lowering = exg_lower_##lowering_name,                                        \
                      .functional = EXG_OP_NONE},
-#define EXG_VIEW(id, schema_text, view_name, lowering_name, sharding) \
-    [EXG_OP_##id] = {.schema = schema_text,                           \
-                     .view = exg_view_##view_name,                    \
-                     .lowering = exg_lower_##lowering_name,           \
-                     .functional = EXG_OP_NONE},
-#define EXG_INPLACE(id, schema_text, functional_id) \
+#define EXG_INPLACE(id, schema_text, functional_id)                                                \
     [EXG_OP_##id] = {.schema = schema_text, .functional = EXG_OP_##functional_id},
-#define EXG_SYMBOLIC(id, target_text, schema_text, evaluate) \
-    [EXG_OP_##id] = {.target = target_text,                  \
-                     .schema = schema_text,                  \
-                     .symbolic = exg_symbolic_##evaluate,    \
+#define EXG_SYMBOLIC(id, target_text, schema_text, evaluate)                                       \
+    [EXG_OP_##id] = {.target = target_text,                                                        \
+                     .schema = schema_text,                                                        \
+                     .symbolic = exg_symbolic_##evaluate,                                          \
                      .functional = EXG_OP_NONE},
 #include "libexport/operators/operators.def"
 #undef EXG_POINTWISE

@@ -22,8 +22,8 @@ static int category(exg_dtype dtype)
 
 static exg_dtype promote_integers(exg_dtype a, exg_dtype b)
 {
-    static const exg_dtype signed_of[] = {[1] = EXG_DTYPE_I8, [2] = EXG_DTYPE_I16,
-                                          [4] = EXG_DTYPE_I32, [8] = EXG_DTYPE_I64};
+    static const exg_dtype signed_of[] = {
+        [1] = EXG_DTYPE_I8, [2] = EXG_DTYPE_I16, [4] = EXG_DTYPE_I32, [8] = EXG_DTYPE_I64};
     uint32_t bytes_a = exg_dtype_bytes(a);
     uint32_t bytes_b = exg_dtype_bytes(b);
     uint32_t bytes;

@@ -9,11 +9,11 @@
 
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)
 #define EXG_INPLACE(id, schema, functional)
-#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) \
-    exg_shape_function exg_shape_##shape;                           \
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)                                \
+    exg_shape_function exg_shape_##shape;                                                          \
     exg_lowering exg_lower_##lowering;
-#define EXG_VIEW(id, schema, view, lowering, sharding) \
-    exg_view_function exg_view_##view;                 \
+#define EXG_VIEW(id, schema, view, lowering, sharding)                                             \
+    exg_view_function exg_view_##view;                                                             \
     exg_lowering exg_lower_##lowering;
 #define EXG_SYMBOLIC(id, target, schema, evaluate) exg_symbolic_function exg_symbolic_##evaluate;
 #include "libexport/operators/operators.def"

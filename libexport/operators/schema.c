@@ -2,8 +2,8 @@
  * operators ("aten::sum.dim_IntList(Tensor self, int[1]? dim, ...) -> Tensor").
  * Grammar: torch/_C schema text; only what operators of ATen use.
  */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/text.h"
 
 #include <exg/operators.h>
@@ -67,14 +67,22 @@ static const struct {
     const char *name;
     exg_type_base base;
 } type_rows[] = {
-    {"Tensor", EXG_TYPE_TENSOR},         {"Scalar", EXG_TYPE_SCALAR},
-    {"int", EXG_TYPE_INT},               {"SymInt", EXG_TYPE_SYM_INT},
-    {"float", EXG_TYPE_FLOAT},           {"bool", EXG_TYPE_BOOL},
-    {"str", EXG_TYPE_STRING},            {"ScalarType", EXG_TYPE_SCALAR_TYPE},
-    {"Layout", EXG_TYPE_LAYOUT},         {"Device", EXG_TYPE_DEVICE},
-    {"MemoryFormat", EXG_TYPE_MEMORY_FORMAT}, {"Generator", EXG_TYPE_GENERATOR},
-    {"SymBool", EXG_TYPE_SYM_BOOL},      {"QScheme", EXG_TYPE_OBJECT},
-    {"Stream", EXG_TYPE_OBJECT},         {"Storage", EXG_TYPE_OBJECT},
+    {"Tensor", EXG_TYPE_TENSOR},
+    {"Scalar", EXG_TYPE_SCALAR},
+    {"int", EXG_TYPE_INT},
+    {"SymInt", EXG_TYPE_SYM_INT},
+    {"float", EXG_TYPE_FLOAT},
+    {"bool", EXG_TYPE_BOOL},
+    {"str", EXG_TYPE_STRING},
+    {"ScalarType", EXG_TYPE_SCALAR_TYPE},
+    {"Layout", EXG_TYPE_LAYOUT},
+    {"Device", EXG_TYPE_DEVICE},
+    {"MemoryFormat", EXG_TYPE_MEMORY_FORMAT},
+    {"Generator", EXG_TYPE_GENERATOR},
+    {"SymBool", EXG_TYPE_SYM_BOOL},
+    {"QScheme", EXG_TYPE_OBJECT},
+    {"Stream", EXG_TYPE_OBJECT},
+    {"Storage", EXG_TYPE_OBJECT},
     {"__torch__", EXG_TYPE_OBJECT}, /* a class, with a path behind it */
 };
 

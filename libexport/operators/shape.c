@@ -87,8 +87,8 @@ exg_status exg_broadcast(const exg_dims *a, const exg_dims *b, exg_dims *out, ex
         int64_t in_b = from_end <= b->rank ? b->n[b->rank - from_end] : 1;
 
         if (in_a != in_b && in_a != 1 && in_b != 1) {
-            return EXG_SHAPE_FAIL(err, "sizes %" PRId64 " and %" PRId64 " do not broadcast (dim %u)",
-                                  in_a, in_b, i);
+            return EXG_SHAPE_FAIL(
+                err, "sizes %" PRId64 " and %" PRId64 " do not broadcast (dim %u)", in_a, in_b, i);
         }
         result.n[i] = in_a == 1 ? in_b : in_a;
     }
@@ -238,7 +238,8 @@ static exg_dtype combine(exg_dtype higher, exg_dtype lower)
     if (higher == NO_DTYPE || lower == NO_DTYPE) {
         return higher == NO_DTYPE ? lower : higher;
     }
-    if (exg_dtype_is_complex(higher) || (exg_dtype_is_float(higher) && !exg_dtype_is_complex(lower))) {
+    if (exg_dtype_is_complex(higher) ||
+        (exg_dtype_is_float(higher) && !exg_dtype_is_complex(lower))) {
         return higher;
     }
     if (higher == EXG_DTYPE_B8 || !exg_dtype_is_integral(lower)) {
@@ -247,8 +248,8 @@ static exg_dtype combine(exg_dtype higher, exg_dtype lower)
     return higher;
 }
 
-void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args,
-                          const exg_graph *graph, exg_dtype *compute, exg_dtype *result)
+void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args, const exg_graph *graph,
+                          exg_dtype *compute, exg_dtype *result)
 {
     exg_dtype with_dims = NO_DTYPE;
     exg_dtype zero_dim = NO_DTYPE;
@@ -376,8 +377,8 @@ static exg_status infer_pointwise(exg_shape_call *call, exg_error *err)
             kept = strided;
             keep = true;
         } else {
-            alike = alike && memcmp(kept.strides, strided.strides,
-                                    dims.rank * sizeof(kept.strides[0])) == 0;
+            alike = alike &&
+                    memcmp(kept.strides, strided.strides, dims.rank * sizeof(kept.strides[0])) == 0;
         }
     }
     exg_pointwise_dtypes(call->op, call->args, call->graph, &compute, &dtype);
@@ -406,8 +407,8 @@ static exg_status infer_view(exg_shape_call *call, exg_error *err)
 }
 
 exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
-                              const exg_graph *graph, exg_arena *arena,
-                              exg_tensor_meta ***results, uint32_t *result_count, exg_error *err)
+                              const exg_graph *graph, exg_arena *arena, exg_tensor_meta ***results,
+                              uint32_t *result_count, exg_error *err)
 {
     EXG_GIVEN(err, op, args, graph, arena, results, result_count);
     EXG_TRY(exg_check_numbers(op, args, err));

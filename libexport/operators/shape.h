@@ -34,8 +34,8 @@ exg_status exg_check_held(const exg_operator *op, const exg_argument *args, exg_
 bool exg_dtype_holds(exg_dtype dtype, const exg_argument *number);
 
 /* Refuses bools, tensors or numbers, where PyTorch does. */
-exg_status exg_check_bools(const exg_operator *op, const exg_argument *args,
-                           const exg_graph *graph, exg_error *err);
+exg_status exg_check_bools(const exg_operator *op, const exg_argument *args, const exg_graph *graph,
+                           exg_error *err);
 
 /* Does an element of the dtype have the number's value, but for its last digits? */
 bool exg_keeps_value(exg_dtype dtype, const exg_argument *number);
@@ -80,8 +80,8 @@ exg_status exg_shape_result_strided(exg_shape_call *call, uint32_t index, exg_dt
 exg_status exg_dim_set(const exg_argument *arg, uint32_t rank, bool *in_set, exg_error *err);
 
 /* What a pointwise operator computes in, and what its result is stored as. */
-void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args,
-                          const exg_graph *graph, exg_dtype *compute, exg_dtype *result);
+void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args, const exg_graph *graph,
+                          exg_dtype *compute, exg_dtype *result);
 
 /* The dtype argument at `position`, or `otherwise` when it is None. */
 exg_dtype exg_dtype_argument(const exg_argument *arg, exg_dtype otherwise);

@@ -25,8 +25,8 @@ static bool is_among(const char *name, const char *const *names, size_t count)
  * only compared with. */
 static bool may_be_any(const char *name)
 {
-    static const char *const names[] = {"start", "end",  "shifts", "low",         "high",
-                                        "from",  "to",   "stream", "ignore_index"};
+    static const char *const names[] = {"start", "end", "shifts", "low",         "high",
+                                        "from",  "to",  "stream", "ignore_index"};
 
     return is_among(name, names, sizeof(names) / sizeof(names[0]));
 }
@@ -114,22 +114,35 @@ static const struct {
 static double largest_of(exg_dtype dtype)
 {
     switch (dtype) {
-    case EXG_DTYPE_U8: return UINT8_MAX;
-    case EXG_DTYPE_I8: return INT8_MAX;
-    case EXG_DTYPE_I16: return INT16_MAX;
-    case EXG_DTYPE_I32: return INT32_MAX;
-    case EXG_DTYPE_I64: return 0x1.fffffffffffffp62; /* the last double before it */
-    case EXG_DTYPE_U16: return UINT16_MAX;
-    case EXG_DTYPE_U32: return UINT32_MAX;
-    case EXG_DTYPE_U64: return 0x1.fffffffffffffp63;
-    case EXG_DTYPE_F16: return 65504;
-    case EXG_DTYPE_BF16: return 0x1.fep127;
+    case EXG_DTYPE_U8:
+        return UINT8_MAX;
+    case EXG_DTYPE_I8:
+        return INT8_MAX;
+    case EXG_DTYPE_I16:
+        return INT16_MAX;
+    case EXG_DTYPE_I32:
+        return INT32_MAX;
+    case EXG_DTYPE_I64:
+        return 0x1.fffffffffffffp62; /* the last double before it */
+    case EXG_DTYPE_U16:
+        return UINT16_MAX;
+    case EXG_DTYPE_U32:
+        return UINT32_MAX;
+    case EXG_DTYPE_U64:
+        return 0x1.fffffffffffffp63;
+    case EXG_DTYPE_F16:
+        return 65504;
+    case EXG_DTYPE_BF16:
+        return 0x1.fep127;
     case EXG_DTYPE_F32:
     case EXG_DTYPE_C32:
-    case EXG_DTYPE_C64: return (double)FLT_MAX;
+    case EXG_DTYPE_C64:
+        return (double)FLT_MAX;
     case EXG_DTYPE_F64:
-    case EXG_DTYPE_C128: return DBL_MAX;
-    default: return exg_float8_most(dtype);
+    case EXG_DTYPE_C128:
+        return DBL_MAX;
+    default:
+        return exg_float8_most(dtype);
     }
 }
 
@@ -157,11 +170,11 @@ static bool holds_whole(exg_dtype dtype, int64_t n)
 static bool holds_float(exg_dtype dtype, double x)
 {
     const double largest = largest_of(dtype);
-    const double least = is_unsigned(dtype)               ? 0
-                         : dtype == EXG_DTYPE_F8E8M0FNU   ? 0x1p-127
-                         : dtype == EXG_DTYPE_I64         ? -0x1p63
-                         : exg_dtype_class(dtype) == 'I'  ? -largest - 1
-                                                          : -largest;
+    const double least = is_unsigned(dtype)              ? 0
+                         : dtype == EXG_DTYPE_F8E8M0FNU  ? 0x1p-127
+                         : dtype == EXG_DTYPE_I64        ? -0x1p63
+                         : exg_dtype_class(dtype) == 'I' ? -largest - 1
+                                                         : -largest;
 
     if (isnan(x)) {
         return !exg_dtype_is_integral(dtype);
@@ -273,14 +286,14 @@ static bool has_bools(const exg_operator *op, const exg_argument *args, const ex
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
         const exg_type_base base = op->schema->arguments[i].type.base;
 
-        any = any || ((base == EXG_TYPE_TENSOR || base == EXG_TYPE_SCALAR) &&
-                      is_bool(&args[i], graph));
+        any = any ||
+              ((base == EXG_TYPE_TENSOR || base == EXG_TYPE_SCALAR) && is_bool(&args[i], graph));
     }
     return any;
 }
 
-exg_status exg_check_bools(const exg_operator *op, const exg_argument *args,
-                           const exg_graph *graph, exg_error *err)
+exg_status exg_check_bools(const exg_operator *op, const exg_argument *args, const exg_graph *graph,
+                           exg_error *err)
 {
     const exg_operator_id id = op->functional == EXG_OP_NONE ? op->id : op->functional;
     exg_dtype compute;

@@ -1,7 +1,7 @@
 /* symbolic.c - operators on sizes, evaluated when sizes are numbers. Meaning:
  * Python's operators; floordiv and mod round towards minus infinity. */
-#include "libexport/base/given.h"
 #include "libexport/base/checked.h"
+#include "libexport/base/given.h"
 #include "libexport/operators/rows.h"
 
 #include <inttypes.h>
@@ -17,40 +17,40 @@ static exg_status overflow(exg_error *err)
     return EXG_FAIL(err, LIMIT, "SYM-010", "arithmetic on sizes leaves 64 bits");
 }
 
-#define CHECKED_BINARY(name, builtin, operation)                                             \
-    exg_status exg_symbolic_##name(const exg_argument *args, uint32_t count,                 \
-                                   exg_argument *result, exg_error *err)                     \
-    {                                                                                        \
-        int64_t value;                                                                       \
-                                                                                             \
-        (void)count;                                                                         \
-        if (is_float(&args[0]) || is_float(&args[1])) {                                      \
-            *result = exg_arg_float(exg_get_float(&args[0]) operation exg_get_float(&args[1])); \
-            return EXG_OK;                                                                   \
-        }                                                                                    \
-        if (builtin(exg_get_int(&args[0]), exg_get_int(&args[1]), &value)) {                 \
-            return overflow(err);                                                            \
-        }                                                                                    \
-        *result = exg_arg_int(value);                                                        \
-        return EXG_OK;                                                                       \
+#define CHECKED_BINARY(name, builtin, operation)                                                   \
+    exg_status exg_symbolic_##name(const exg_argument *args, uint32_t count, exg_argument *result, \
+                                   exg_error *err)                                                 \
+    {                                                                                              \
+        int64_t value;                                                                             \
+                                                                                                   \
+        (void)count;                                                                               \
+        if (is_float(&args[0]) || is_float(&args[1])) {                                            \
+            *result = exg_arg_float(exg_get_float(&args[0]) operation exg_get_float(&args[1]));    \
+            return EXG_OK;                                                                         \
+        }                                                                                          \
+        if (builtin(exg_get_int(&args[0]), exg_get_int(&args[1]), &value)) {                       \
+            return overflow(err);                                                                  \
+        }                                                                                          \
+        *result = exg_arg_int(value);                                                              \
+        return EXG_OK;                                                                             \
     }
 
 CHECKED_BINARY(add, __builtin_add_overflow, +)
 CHECKED_BINARY(sub, __builtin_sub_overflow, -)
 CHECKED_BINARY(mul, __builtin_mul_overflow, *)
 
-#define COMPARISON(name, operation)                                                          \
-    exg_status exg_symbolic_##name(const exg_argument *args, uint32_t count,                 \
-                                   exg_argument *result, exg_error *err)                     \
-    {                                                                                        \
-        (void)count;                                                                         \
-        (void)err;                                                                           \
-        if (is_float(&args[0]) || is_float(&args[1])) {                                      \
-            *result = exg_arg_bool(exg_get_float(&args[0]) operation exg_get_float(&args[1])); \
-        } else {                                                                             \
-            *result = exg_arg_bool(exg_get_int(&args[0]) operation exg_get_int(&args[1]));   \
-        }                                                                                    \
-        return EXG_OK;                                                                       \
+#define COMPARISON(name, operation)                                                                \
+    exg_status exg_symbolic_##name(const exg_argument *args, uint32_t count, exg_argument *result, \
+                                   exg_error *err)                                                 \
+    {                                                                                              \
+        (void)count;                                                                               \
+        (void)err;                                                                                 \
+        if (is_float(&args[0]) || is_float(&args[1])) {                                            \
+            *result = exg_arg_bool(exg_get_float(&args[0]) operation exg_get_float(&args[1]));     \
+        } else {                                                                                   \
+            *result = exg_arg_bool(exg_get_int(&args[0]) operation exg_get_int(&args[1]));         \
+        }                                                                                          \
+        return EXG_OK;                                                                             \
     }
 
 COMPARISON(eq, ==)
@@ -121,7 +121,7 @@ exg_status exg_symbolic_pow(const exg_argument *args, uint32_t count, exg_argume
     if (exg_get_int(&args[0]) >= -1 && exg_get_int(&args[0]) <= 1) {
         int64_t base = exg_get_int(&args[0]);
 
-        *result = exg_arg_int(exg_get_int(&args[1]) == 0 ? 1
+        *result = exg_arg_int(exg_get_int(&args[1]) == 0                   ? 1
                               : base < 0 && exg_get_int(&args[1]) % 2 == 0 ? 1
                                                                            : base);
         return EXG_OK;
@@ -138,7 +138,8 @@ exg_status exg_symbolic_pow(const exg_argument *args, uint32_t count, exg_argume
 exg_status exg_symbolic_neg(const exg_argument *args, uint32_t count, exg_argument *result,
                             exg_error *err)
 {
-    const exg_argument zero_minus[] = {is_float(&args[0]) ? exg_arg_float(0) : exg_arg_int(0), args[0]};
+    const exg_argument zero_minus[] = {is_float(&args[0]) ? exg_arg_float(0) : exg_arg_int(0),
+                                       args[0]};
 
     return exg_symbolic_sub(zero_minus, count, result, err);
 }
@@ -247,9 +248,9 @@ exg_status exg_symbolic_range(const exg_argument *args, uint32_t count, exg_argu
     for (uint32_t i = 1; i < count && i < 3; i++) {
         if (args[i].kind == EXG_ARGUMENT_INT &&
             (i == 1 ? value < args[i].as_int : value > args[i].as_int)) {
-            return EXG_FAIL(err, USAGE, "INP-007", "the program asserts: a number %s %" PRId64
-                            ", given is %" PRId64, i == 1 ? "of at least" : "of at most",
-                            args[i].as_int, value);
+            return EXG_FAIL(err, USAGE, "INP-007",
+                            "the program asserts: a number %s %" PRId64 ", given is %" PRId64,
+                            i == 1 ? "of at least" : "of at most", args[i].as_int, value);
         }
     }
     return EXG_OK;
@@ -327,9 +328,9 @@ exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *arg
         *result = exg_arg_int(numel);
         return EXG_OK;
     case EXG_OP_sym_is_contiguous_default:
-        *result = exg_arg_bool(is_contiguous(graph->values[args[0].as_tensor].tensor,
-                                             count > 1 ? args[1].as_memory_format
-                                                       : EXG_MEMORY_FORMAT_CONTIGUOUS));
+        *result = exg_arg_bool(
+            is_contiguous(graph->values[args[0].as_tensor].tensor,
+                          count > 1 ? args[1].as_memory_format : EXG_MEMORY_FORMAT_CONTIGUOUS));
         return EXG_OK;
     case EXG_OP__assert_scalar_default:
         if (!exg_get_bool(&args[0])) {

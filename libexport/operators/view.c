@@ -1,7 +1,7 @@
 /* view.c - views as arithmetic on sizes and strides, and the lowerings that bring
  * the many spellings down to a few. Meaning: at/native TensorShape in PyTorch. */
-#include "libexport/operators/lower.h"
 #include "libexport/base/checked.h"
+#include "libexport/operators/lower.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,8 +21,8 @@ exg_status exg_view_alias(const exg_argument *args, const exg_strided *in, exg_s
  * end to end are cut anew; false when a new dim would cross such a border. */
 static bool restride(const exg_strided *in, exg_strided *out)
 {
-    int64_t run = 1;       /* elements of the current run of input dims */
-    int64_t filled = 1;    /* of which are handed out */
+    int64_t run = 1;    /* elements of the current run of input dims */
+    int64_t filled = 1; /* of which are handed out */
     int64_t base;
     int32_t view_dim = (int32_t)out->rank - 1;
 
@@ -241,7 +241,8 @@ exg_status exg_view_slice(const exg_argument *args, const exg_strided *in, exg_s
     end = end < start ? start : end;
     *out = *in;
     out->sizes[dim] = (end - start) / step + ((end - start) % step != 0);
-    out->strides[dim] = out->sizes[dim] > 1 || step == 1 ? in->strides[dim] * step : in->strides[dim];
+    out->strides[dim] =
+        out->sizes[dim] > 1 || step == 1 ? in->strides[dim] * step : in->strides[dim];
     out->offset += out->sizes[dim] > 0 ? start * in->strides[dim] : 0;
     return EXG_OK;
 }

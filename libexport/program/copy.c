@@ -427,8 +427,8 @@ exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_
     if (c.scratch == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_program_create(exg_arena_allocator(program->arena), EXG_ARENA_UNBOUNDED, &made,
-                                err);
+    status =
+        exg_program_create(exg_arena_allocator(program->arena), EXG_ARENA_UNBOUNDED, &made, err);
     if (status == EXG_OK) {
         exg_weights_release(made->weights);
         made->weights = exg_weights_retain(program->weights);

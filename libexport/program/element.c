@@ -6,12 +6,12 @@
 
 /* ---- float8 kinds without infinities and -0, and that of powers of two ----------------------- */
 
-#define NO_NUMBER 0x80 /* of the kinds without -0, in its place */
-#define E4M3_FRACTION 3
-#define E4M3_BIAS     8
-#define E5M2_FRACTION 2
-#define E5M2_BIAS     16
-#define E8M0_BIAS     127
+#define NO_NUMBER      0x80 /* of the kinds without -0, in its place */
+#define E4M3_FRACTION  3
+#define E4M3_BIAS      8
+#define E5M2_FRACTION  2
+#define E5M2_BIAS      16
+#define E8M0_BIAS      127
 #define E8M0_NO_NUMBER 0xff
 
 /* Subnormal ones have the exponent of 1 without its leading bit. */
@@ -39,9 +39,7 @@ static uint8_t fnuz_of(float x, int fraction, int bias)
     }
     code = ((int64_t)(exponent + bias - 1) * (1 << fraction)) +
            llrint(ldexp(magnitude, fraction - exponent));
-    return code > 0x7f   ? NO_NUMBER
-           : code == 0 ? 0
-                       : (uint8_t)(code | (x < 0 ? 0x80 : 0));
+    return code > 0x7f ? NO_NUMBER : code == 0 ? 0 : (uint8_t)(code | (x < 0 ? 0x80 : 0));
 }
 
 static double value_of_e8m0(uint8_t byte)
@@ -100,11 +98,11 @@ static void store_narrow(exg_dtype dtype, void *at, float x)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-#define READ(type)                         \
-    do {                                   \
-        type value;                        \
-        memcpy(&value, at, sizeof(value)); \
-        return (double)value;              \
+#define READ(type)                                                                                 \
+    do {                                                                                           \
+        type value;                                                                                \
+        memcpy(&value, at, sizeof(value));                                                         \
+        return (double)value;                                                                      \
     } while (0)
 
 double exg_element_value(exg_dtype dtype, const void *at)

@@ -580,8 +580,8 @@ static exg_status weights(exg_weights *a, exg_weights *b, bool compare_bytes, ex
 static exg_status samples(const exg_program *a, const exg_program *b, bool compare_bytes,
                           exg_error *err)
 {
-    EXG_TRY(numbers(a->sample_input_count, b->sample_input_count, "the count of sample inputs",
-                    err));
+    EXG_TRY(
+        numbers(a->sample_input_count, b->sample_input_count, "the count of sample inputs", err));
     for (uint32_t i = 0; i < a->sample_input_count; i++) {
         const exg_sample_input *x = &a->sample_inputs[i];
         const exg_sample_input *y = &b->sample_inputs[i];

@@ -10,7 +10,10 @@
 
 /* A function of one real number under all its names. */
 #define REAL(name)                                                                                 \
-    {"OpaqueUnaryFn_" #name, EXG_FN_REAL, 1, 1, name}, {"math." #name, EXG_FN_REAL, 1, 1, name}
+    {"OpaqueUnaryFn_" #name, EXG_FN_REAL, 1, 1, name},                                             \
+    {                                                                                              \
+        "math." #name, EXG_FN_REAL, 1, 1, name                                                     \
+    }
 
 static const exg_function functions[] = {
     {"Add", EXG_FN_ADD, 1, MANY, NULL},
@@ -54,8 +57,22 @@ static const exg_function functions[] = {
     {"torch._sym_sqrt", EXG_FN_REAL, 1, 1, sqrt},
     {"exp", EXG_FN_REAL, 1, 1, exp},
     {"log", EXG_FN_REAL, 1, 1, log},
-    REAL(sqrt), REAL(exp), REAL(log), REAL(log2), REAL(log10), REAL(cos), REAL(cosh), REAL(acos),
-    REAL(sin), REAL(sinh), REAL(asin), REAL(tan), REAL(tanh), REAL(atan), REAL(asinh), REAL(acosh),
+    REAL(sqrt),
+    REAL(exp),
+    REAL(log),
+    REAL(log2),
+    REAL(log10),
+    REAL(cos),
+    REAL(cosh),
+    REAL(acos),
+    REAL(sin),
+    REAL(sinh),
+    REAL(asin),
+    REAL(tan),
+    REAL(tanh),
+    REAL(atan),
+    REAL(asinh),
+    REAL(acosh),
     REAL(atanh),
     {"Equality", EXG_FN_EQ, 2, 2, NULL},
     {"Eq", EXG_FN_EQ, 2, 2, NULL},

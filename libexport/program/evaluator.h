@@ -6,8 +6,8 @@
 
 #include <exg/symint.h>
 
-#define EXG_ARGUMENTS_MANY UINT32_MAX /* folded as they are read, so none is kept */
-#define EXG_ARGUMENTS_FIXED_MAX 3     /* of a function that takes just so many */
+#define EXG_ARGUMENTS_MANY      UINT32_MAX /* folded as they are read, so none is kept */
+#define EXG_ARGUMENTS_FIXED_MAX 3          /* of a function that takes just so many */
 
 typedef struct exg_number {
     bool is_float;
@@ -27,12 +27,42 @@ typedef struct exg_evaluator {
 } exg_evaluator;
 
 typedef enum exg_function_kind {
-    EXG_FN_ADD, EXG_FN_MUL, EXG_FN_POW, EXG_FN_MIN, EXG_FN_MAX, EXG_FN_MOD, EXG_FN_FLOORDIV,
-    EXG_FN_MODULAR, EXG_FN_TRUEDIV, EXG_FN_TOFLOAT, EXG_FN_TRUNC, EXG_FN_ROUND, EXG_FN_ROUND_TO,
-    EXG_FN_ABS, EXG_FN_REAL, EXG_FN_EQ, EXG_FN_NE, EXG_FN_LE, EXG_FN_GE, EXG_FN_LT, EXG_FN_GT,
-    EXG_FN_AND, EXG_FN_OR, EXG_FN_NOT, EXG_FN_BITAND, EXG_FN_BITOR, EXG_FN_BITXOR, EXG_FN_LSHIFT,
-    EXG_FN_RSHIFT, EXG_FN_WHERE, EXG_FN_CEILDIV, EXG_FN_FLOOR, EXG_FN_CEIL, EXG_FN_IDENTITY,
-    EXG_FN_PAIR, EXG_FN_PIECEWISE
+    EXG_FN_ADD,
+    EXG_FN_MUL,
+    EXG_FN_POW,
+    EXG_FN_MIN,
+    EXG_FN_MAX,
+    EXG_FN_MOD,
+    EXG_FN_FLOORDIV,
+    EXG_FN_MODULAR,
+    EXG_FN_TRUEDIV,
+    EXG_FN_TOFLOAT,
+    EXG_FN_TRUNC,
+    EXG_FN_ROUND,
+    EXG_FN_ROUND_TO,
+    EXG_FN_ABS,
+    EXG_FN_REAL,
+    EXG_FN_EQ,
+    EXG_FN_NE,
+    EXG_FN_LE,
+    EXG_FN_GE,
+    EXG_FN_LT,
+    EXG_FN_GT,
+    EXG_FN_AND,
+    EXG_FN_OR,
+    EXG_FN_NOT,
+    EXG_FN_BITAND,
+    EXG_FN_BITOR,
+    EXG_FN_BITXOR,
+    EXG_FN_LSHIFT,
+    EXG_FN_RSHIFT,
+    EXG_FN_WHERE,
+    EXG_FN_CEILDIV,
+    EXG_FN_FLOOR,
+    EXG_FN_CEIL,
+    EXG_FN_IDENTITY,
+    EXG_FN_PAIR,
+    EXG_FN_PIECEWISE
 } exg_function_kind;
 
 /* A function by the name that sympy or Python writes. */

@@ -128,12 +128,12 @@ bool exg_frame_match(const char *from, const char *to, exg_source_line *frame)
             strncmp(digits - strlen(line_part), line_part, strlen(line_part)) != 0) {
             continue;
         }
-        *frame = (exg_source_line){
-            .file = file,
-            .file_length = (uint32_t)(digits - strlen(line_part) - file),
-            .line = read_line_number(digits, end),
-            .function = end + strlen(name_part),
-            .function_length = (uint32_t)(to - end - (ptrdiff_t)strlen(name_part))};
+        *frame = (exg_source_line){.file = file,
+                                   .file_length = (uint32_t)(digits - strlen(line_part) - file),
+                                   .line = read_line_number(digits, end),
+                                   .function = end + strlen(name_part),
+                                   .function_length =
+                                       (uint32_t)(to - end - (ptrdiff_t)strlen(name_part))};
         return true;
     }
     return false;
@@ -154,11 +154,22 @@ static bool begins_with(const char *path, const char *end, const char *name)
  * those that nobody else's folder of that name is likely to have. */
 static bool is_in_torch(const char *path, const char *end)
 {
-    static const char *const names[] = {
-        "_decomp/",  "_dynamo/", "_export/",      "_functorch/",      "_higher_order_ops/",
-        "_library/", "_ops.py",  "_prims/",       "_refs/",           "_tensor.py",
-        "fx/",       "utils/_",  "nn/attention/", "nn/functional.py", "nn/modules/",
-        "utils/checkpoint.py"};
+    static const char *const names[] = {"_decomp/",
+                                        "_dynamo/",
+                                        "_export/",
+                                        "_functorch/",
+                                        "_higher_order_ops/",
+                                        "_library/",
+                                        "_ops.py",
+                                        "_prims/",
+                                        "_refs/",
+                                        "_tensor.py",
+                                        "fx/",
+                                        "utils/_",
+                                        "nn/attention/",
+                                        "nn/functional.py",
+                                        "nn/modules/",
+                                        "utils/checkpoint.py"};
 
     for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
         if (begins_with(path, end, names[n])) {

@@ -1,6 +1,6 @@
 /* print.c - whole programs and graphs as PyTorch prints them. */
-#include "libexport/base/given.h"
 #include "libexport/program/print.h"
+#include "libexport/base/given.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

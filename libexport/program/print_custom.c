@@ -112,11 +112,7 @@ static void read_container(cursor *c, exg_text *out, char closer, int depth)
 
 static void read_value(cursor *c, exg_text *out, int depth)
 {
-    static const char *const words[][2] = {
-        {"true",  "True" },
-        {"false", "False"},
-        {"null",  "None" }
-    };
+    static const char *const words[][2] = {{"true", "True"}, {"false", "False"}, {"null", "None"}};
 
     skip_spaces(c);
     if (depth == 0) {

@@ -80,7 +80,7 @@ static void put_placeholders(const exg_printer *p, const exg_signature *signatur
     for (uint32_t i = 0; i < p->graph->input_count; i++) {
         const exg_argument *input = &p->graph->inputs[i];
         exg_value_id value = exg_output_value(input);
-        const char *name = value != EXG_NO_VALUE ? p->graph->values[value].name
+        const char *name = value != EXG_NO_VALUE                    ? p->graph->values[value].name
                            : input->kind == EXG_ARGUMENT_CUSTOM_OBJ ? input->as_custom_obj->name
                            : i < signature->input_count             ? signature->inputs[i].arg.name
                                                                     : NULL;

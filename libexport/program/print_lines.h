@@ -43,8 +43,8 @@ typedef struct exg_printer {
     exg_map names;   /* of values, for objects that are named by text */
     exg_map defined; /* names of lines so far, for those FX makes up */
     exg_printed_line *lines;
-    uint32_t *uses; /* ids, line after line */
-    uint32_t *used_by;  /* by id: the number of lines when it was noted last */
+    uint32_t *uses;    /* ids, line after line */
+    uint32_t *used_by; /* by id: the number of lines when it was noted last */
     uint32_t used_by_capacity;
     const char **id_names;
     uint32_t *last_use; /* line, by id */

@@ -58,29 +58,11 @@ static const char *find_operator(const char *target)
         const char *name;
         const char *symbol;
     } rows[] = {
-        {"eq",       "=="},
-        {"ne",       "!="},
-        {"lt",       "<" },
-        {"gt",       ">" },
-        {"le",       "<="},
-        {"ge",       ">="},
-        {"add",      "+" },
-        {"sub",      "-" },
-        {"mul",      "*" },
-        {"floordiv", "//"},
-        {"truediv",  "/" },
-        {"div",      "/" },
-        {"mod",      "%" },
-        {"pow",      "**"},
-        {"lshift",   "<<"},
-        {"rshift",   ">>"},
-        {"and_",     "&" },
-        {"or_",      "|" },
-        {"xor",      "^" },
-        {"matmul",   "@" },
-        {"pos",      "+" },
-        {"neg",      "-" },
-        {"invert",   "~" },
+        {"eq", "=="},     {"ne", "!="},  {"lt", "<"},     {"gt", ">"},   {"le", "<="},
+        {"ge", ">="},     {"add", "+"},  {"sub", "-"},    {"mul", "*"},  {"floordiv", "//"},
+        {"truediv", "/"}, {"div", "/"},  {"mod", "%"},    {"pow", "**"}, {"lshift", "<<"},
+        {"rshift", ">>"}, {"and_", "&"}, {"or_", "|"},    {"xor", "^"},  {"matmul", "@"},
+        {"pos", "+"},     {"neg", "-"},  {"invert", "~"},
     };
 
     if (strncmp(target, "_operator.", 10) != 0) {

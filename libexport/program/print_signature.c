@@ -81,7 +81,7 @@ static void put_constant(exg_text *out, const exg_signature_argument *arg)
 
 static void put_argument(exg_text *out, const exg_signature_argument *arg)
 {
-    const char *type = arg->is_token                         ? "Token"
+    const char *type = arg->is_token                          ? "Token"
                        : arg->kind == EXG_ARGUMENT_TENSOR     ? "Tensor"
                        : arg->kind == EXG_ARGUMENT_SYM_INT    ? "SymInt"
                        : arg->kind == EXG_ARGUMENT_SYM_FLOAT  ? "SymFloat"

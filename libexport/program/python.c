@@ -40,7 +40,10 @@ static const char *const words[] = {
 #define EXG_PYTHON_KEYWORD(text) text,
 #include "libexport/program/python_name.def"
 #undef EXG_PYTHON_NAME
-    "self", "torch", "pytree", "fx_pytree",
+    "self",
+    "torch",
+    "pytree",
+    "fx_pytree",
 };
 
 static const char *const module_names[] = {
@@ -228,8 +231,8 @@ static exg_status name_branches(exg_arena *arena, exg_graph *graph, const exg_we
             }
             *found = true;
             if (renames) {
-                branch->name = identifier_of(arena, &names,
-                                             branch->name[0] == '\0' ? "branch" : branch->name);
+                branch->name =
+                    identifier_of(arena, &names, branch->name[0] == '\0' ? "branch" : branch->name);
                 if (branch->name == NULL || !exg_map_put(&names, branch->name, 0)) {
                     return EXG_OUT_OF_MEMORY(err);
                 }
@@ -481,10 +484,9 @@ exg_status exg_program_suits_python(const exg_program *program, bool *suits, exg
 {
     exg_arena *scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     bool found = false;
-    exg_status status =
-        scratch == NULL
-            ? EXG_OUT_OF_MEMORY(err)
-            : find_strange_names(scratch, program->graph, program->weights, &found, err);
+    exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(err)
+                                        : find_strange_names(scratch, program->graph,
+                                                             program->weights, &found, err);
 
     *suits = program->module_call_count > 0 && program->origin != EXG_ORIGIN_EARLY && !found;
     exg_arena_destroy(scratch);

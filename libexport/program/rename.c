@@ -1,6 +1,6 @@
 /* rename.c - names in a program: a value under another one, one value for another. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 
 #include <exg/signature.h>
 #include <string.h>
@@ -84,8 +84,8 @@ exg_status exg_program_rename_value(exg_program *program, const char *old_name,
     for (uint32_t i = 0; i < program->input_metadata_count; i++) {
         exg_input_metadata *said = &program->input_metadata[i];
 
-        said->input = said->input != NULL && strcmp(said->input, old_name) == 0 ? kept
-                                                                                : said->input;
+        said->input =
+            said->input != NULL && strcmp(said->input, old_name) == 0 ? kept : said->input;
     }
     graph->values[id].name = kept;
     return EXG_OK;

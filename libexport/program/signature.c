@@ -9,13 +9,15 @@
 static const struct {
     const char *name;
     int number;
-} input_kinds[] = {
+} input_kinds[] =
+    {
 #define EXG_INPUT_KIND(id, name, number) [EXG_INPUT_##id] = {name, number},
 #define EXG_OUTPUT_KIND(id, name, number)
 #include <exg/signature_kind.def>
 #undef EXG_INPUT_KIND
 #undef EXG_OUTPUT_KIND
-}, output_kinds[] = {
+},
+  output_kinds[] = {
 #define EXG_INPUT_KIND(id, name, number)
 #define EXG_OUTPUT_KIND(id, name, number) [EXG_OUTPUT_##id] = {name, number},
 #include <exg/signature_kind.def>
@@ -97,8 +99,8 @@ exg_status exg_output_spec_check(const exg_output_spec *spec, exg_error *err)
 /* ---- targets and maps ----------------------------------------------------------------------- */
 
 /* Targets of one kind; `persistent` EXG_UNSET: whatever that says. */
-static uint32_t input_targets(const exg_signature *s, exg_input_kind kind,
-                              exg_tristate persistent, const char **targets, uint32_t capacity)
+static uint32_t input_targets(const exg_signature *s, exg_input_kind kind, exg_tristate persistent,
+                              const char **targets, uint32_t capacity)
 {
     uint32_t count = 0;
 
@@ -171,8 +173,8 @@ uint32_t exg_signature_non_persistent_buffers(const exg_signature *signature, co
     return input_targets(signature, EXG_INPUT_BUFFER, EXG_FALSE, targets, capacity);
 }
 
-uint32_t exg_signature_lifted_tensor_constants(const exg_signature *signature,
-                                               const char **targets, uint32_t capacity)
+uint32_t exg_signature_lifted_tensor_constants(const exg_signature *signature, const char **targets,
+                                               uint32_t capacity)
 {
     return input_targets(signature, EXG_INPUT_CONSTANT_TENSOR, EXG_UNSET, targets, capacity);
 }
@@ -196,8 +198,7 @@ uint32_t exg_signature_inputs_to_buffers(const exg_signature *signature, exg_str
 }
 
 uint32_t exg_signature_inputs_to_lifted_tensor_constants(const exg_signature *signature,
-                                                         exg_string_pair *pairs,
-                                                         uint32_t capacity)
+                                                         exg_string_pair *pairs, uint32_t capacity)
 {
     return input_pairs(signature, EXG_INPUT_CONSTANT_TENSOR, EXG_ARGUMENT_TENSOR, pairs, capacity);
 }
@@ -220,8 +221,8 @@ uint32_t exg_signature_parameters_to_mutate(const exg_signature *signature, exg_
     return output_pairs(signature, EXG_OUTPUT_PARAMETER_MUTATION, pairs, capacity);
 }
 
-uint32_t exg_signature_user_inputs_to_mutate(const exg_signature *signature,
-                                             exg_string_pair *pairs, uint32_t capacity)
+uint32_t exg_signature_user_inputs_to_mutate(const exg_signature *signature, exg_string_pair *pairs,
+                                             uint32_t capacity)
 {
     return output_pairs(signature, EXG_OUTPUT_USER_INPUT_MUTATION, pairs, capacity);
 }
@@ -242,9 +243,9 @@ uint32_t exg_signature_gradients_to_user_inputs(const exg_signature *signature,
 
 static exg_status no_token(const exg_signature_argument *arg, exg_error *err)
 {
-    return arg->is_token ? EXG_FAIL(err, MALFORMED, "SIG-010", "the token '%s' is no user's value",
-                                    arg->name)
-                         : EXG_OK;
+    return arg->is_token
+               ? EXG_FAIL(err, MALFORMED, "SIG-010", "the token '%s' is no user's value", arg->name)
+               : EXG_OK;
 }
 
 exg_status exg_signature_user_inputs(const exg_signature *signature,

@@ -1,6 +1,6 @@
 /* signature_maps.c - a signature from what tracing knows: PyTorch's _sig_to_specs. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 
 #include <exg/signature.h>
@@ -59,17 +59,17 @@ static bool is_tensor(const exg_signature_argument *arg)
     return arg->kind == EXG_ARGUMENT_TENSOR;
 }
 
-static exg_status input_spec(const exg_signature_maps *maps, const lookup *l,
-                             exg_input_spec *spec, exg_error *err)
+static exg_status input_spec(const exg_signature_maps *maps, const lookup *l, exg_input_spec *spec,
+                             exg_error *err)
 {
     const struct {
         const exg_map *map;
         const exg_string_map *pairs;
         exg_input_kind kind;
     } lifted[] = {
-        {&l->parameters, &maps->inputs_to_parameters, EXG_INPUT_PARAMETER      },
-        {&l->buffers,    &maps->inputs_to_buffers,    EXG_INPUT_BUFFER         },
-        {&l->constants,  &maps->inputs_to_constants,  EXG_INPUT_CONSTANT_TENSOR},
+        {&l->parameters, &maps->inputs_to_parameters, EXG_INPUT_PARAMETER},
+        {&l->buffers, &maps->inputs_to_buffers, EXG_INPUT_BUFFER},
+        {&l->constants, &maps->inputs_to_constants, EXG_INPUT_CONSTANT_TENSOR},
     };
     const char *name = spec->arg.name;
 
@@ -119,13 +119,13 @@ static exg_status output_spec(const exg_signature_maps *maps, const lookup *l, b
                               exg_output_spec *spec, exg_error *err)
 {
     const output_row mutations[] = {
-        {&l->buffer_mutations,     &maps->buffer_mutations,     EXG_OUTPUT_BUFFER_MUTATION    },
-        {&l->parameter_mutations,  &maps->parameter_mutations,  EXG_OUTPUT_PARAMETER_MUTATION },
+        {&l->buffer_mutations, &maps->buffer_mutations, EXG_OUTPUT_BUFFER_MUTATION},
+        {&l->parameter_mutations, &maps->parameter_mutations, EXG_OUTPUT_PARAMETER_MUTATION},
         {&l->user_input_mutations, &maps->user_input_mutations, EXG_OUTPUT_USER_INPUT_MUTATION},
     };
     const output_row results[] = {
-        {&l->user_outputs,     NULL,                    EXG_OUTPUT_USER                  },
-        {&l->grad_params,      &maps->grad_params,      EXG_OUTPUT_GRADIENT_TO_PARAMETER },
+        {&l->user_outputs, NULL, EXG_OUTPUT_USER},
+        {&l->grad_params, &maps->grad_params, EXG_OUTPUT_GRADIENT_TO_PARAMETER},
         {&l->grad_user_inputs, &maps->grad_user_inputs, EXG_OUTPUT_GRADIENT_TO_USER_INPUT},
     };
     const char *name = spec->arg.name;
@@ -257,8 +257,8 @@ static void all_user(exg_signature *s, exg_signature_argument *inputs,
                      exg_signature_argument *outputs)
 {
     for (uint32_t i = 0; i < s->input_count; i++) {
-        s->inputs[i] = (exg_input_spec){
-            .kind = EXG_INPUT_USER, .arg = inputs[i], .persistent = EXG_UNSET};
+        s->inputs[i] =
+            (exg_input_spec){.kind = EXG_INPUT_USER, .arg = inputs[i], .persistent = EXG_UNSET};
     }
     for (uint32_t i = 0; i < s->output_count; i++) {
         s->outputs[i] = (exg_output_spec){.kind = EXG_OUTPUT_USER, .arg = outputs[i]};

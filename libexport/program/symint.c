@@ -31,8 +31,9 @@ static exg_status read_expr(exg_evaluator *e, exg_number *out);
 
 static exg_status syntax(exg_evaluator *e, const char *expected)
 {
-    return EXG_FAIL(e->err, MALFORMED, "SYM-001", "expression '%.120s': expected %s at position %zu",
-                    e->text, expected, (size_t)(e->at - e->text));
+    return EXG_FAIL(e->err, MALFORMED, "SYM-001",
+                    "expression '%.120s': expected %s at position %zu", e->text, expected,
+                    (size_t)(e->at - e->text));
 }
 
 static void skip_spaces(exg_evaluator *e)
@@ -129,8 +130,9 @@ static exg_status read_number(exg_evaluator *e, exg_number *out)
         return EXG_OK;
     }
     *out = exg_number_int(value);
-    return wrapped ? EXG_FAIL(e->err, LIMIT, "SYM-010", "expression '%.120s' leaves 64 bits", e->text)
-                   : EXG_OK;
+    return wrapped
+               ? EXG_FAIL(e->err, LIMIT, "SYM-010", "expression '%.120s' leaves 64 bits", e->text)
+               : EXG_OK;
 }
 
 /* Float('0.5', precision=53) after the name and "(". */
@@ -403,8 +405,7 @@ static exg_status read_not(exg_evaluator *e, exg_number *out)
 
 /* Reads with `read` what is computed only where `counts`. */
 static exg_status read_where(exg_evaluator *e, bool counts,
-                             exg_status (*read)(exg_evaluator *e, exg_number *out),
-                             exg_number *out)
+                             exg_status (*read)(exg_evaluator *e, exg_number *out), exg_number *out)
 {
     const exg_symbols *symbols = e->symbols;
     exg_status status;
@@ -603,7 +604,8 @@ bool exg_symint_lone_symbol(const char *expr, const char **name, size_t *length)
         start++;
     }
     *length = (size_t)(start - *name);
-    return *length > 0 && (*start == '\0' || (*start == '\'' && strchr(start, ')') != NULL &&
-                                              strchr(start, ')')[1] == '\0')) &&
+    return *length > 0 &&
+           (*start == '\0' ||
+            (*start == '\'' && strchr(start, ')') != NULL && strchr(start, ')')[1] == '\0')) &&
            !(**name >= '0' && **name <= '9');
 }

@@ -92,8 +92,8 @@ static exg_value_id unscaled(const exg_finder *f, exg_value_id id, double *scale
     } rows[] = {
         {EXG_OP_mul_Tensor, false},
         {EXG_OP_mul_Scalar, false},
-        {EXG_OP_div_Tensor, true },
-        {EXG_OP_div_Scalar, true },
+        {EXG_OP_div_Tensor, true},
+        {EXG_OP_div_Scalar, true},
     };
 
     id = behind(f, id);

@@ -1,10 +1,10 @@
 /* bind.c - numbers for symbols, from the inputs a caller brings or from the hints
  * of the example inputs. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
-#include "libexport/verify/guards.h"
 #include "libexport/base/checked.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/verify/guards.h"
 
 #include <exg/transform.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@ typedef struct unbound {
     const exg_symbols *symbols;
     exg_symbols *bound; /* gets those that have one; may be NULL */
     exg_arena *arena;
-    bool failed;        /* out of memory */
+    bool failed;      /* out of memory */
     const char *name; /* the first */
     size_t length;
     bool several;
@@ -42,19 +42,18 @@ static void note_unbound(void *user, const char *name, size_t length)
     const exg_symbol *symbol = exg_symbols_find(found->symbols, name, length);
 
     if (symbol != NULL) {
-        found->failed = found->failed ||
-                        (found->bound != NULL &&
-                         exg_symbols_find(found->bound, name, length) == NULL &&
-                         exg_symbols_add(found->bound, found->arena, name, length, symbol->value,
-                                         NULL) != EXG_OK);
+        found->failed = found->failed || (found->bound != NULL &&
+                                          exg_symbols_find(found->bound, name, length) == NULL &&
+                                          exg_symbols_add(found->bound, found->arena, name, length,
+                                                          symbol->value, NULL) != EXG_OK);
         return;
     }
     if (found->name == NULL) {
         found->name = name;
         found->length = length;
     }
-    found->several = found->several || found->length != length ||
-                     memcmp(found->name, name, length) != 0;
+    found->several =
+        found->several || found->length != length || memcmp(found->name, name, length) != 0;
 }
 
 /* `expr` where the symbol without a number is `value`. `trial` has room for one more. */
@@ -89,8 +88,8 @@ static exg_status bind_derived(exg_symbols *symbols, exg_arena *arena, const cha
         evaluate_at(expr, trial, &symbol, arena, 2 + FAR, &far, NULL) != EXG_OK ||
         !exg_sub_i64(at_three, at_two, &slope) || slope <= 0 ||
         !exg_mul_i64(slope, FAR, &on_line) || !exg_add_i64(at_two, on_line, &on_line) ||
-        far != on_line ||
-        !exg_sub_i64(value, at_two, &rest) || !exg_add_i64(2, rest / slope, &number)) {
+        far != on_line || !exg_sub_i64(value, at_two, &rest) ||
+        !exg_add_i64(2, rest / slope, &number)) {
         return EXG_OK;
     }
     return exg_symbols_add(symbols, arena, symbol.name, symbol.length, number, err);
@@ -227,8 +226,8 @@ static exg_status check_sizes(const exg_value *value, const exg_input_binding *b
         int64_t expected = size->value;
 
         if (size->expr != NULL) {
-            EXG_TRY_IN(err, exg_symint_evaluate(size->expr, symbols, &expected, err), "%s.sizes[%u]",
-                       value->name, d);
+            EXG_TRY_IN(err, exg_symint_evaluate(size->expr, symbols, &expected, err),
+                       "%s.sizes[%u]", value->name, d);
         }
         if (expected != binding->sizes[d]) {
             return EXG_FAIL(err, USAGE, "INP-004",
@@ -261,8 +260,8 @@ static exg_status check_ranges(const exg_program *program, const exg_symbols *sy
         if ((range->has_min && value < (range->min_val > MIN_GUESSED ? range->min_val : 0)) ||
             (range->has_max && value > range->max_val)) {
             exg_status status =
-                EXG_FAIL(err, USAGE, "INP-005", "%s = %" PRId64 " is outside its range", range->symbol,
-                         value);
+                EXG_FAIL(err, USAGE, "INP-005", "%s = %" PRId64 " is outside its range",
+                         range->symbol, value);
 
             return exg_error_fix(err, status, "allowed: %" PRId64 " to %" PRId64,
                                  range->has_min ? range->min_val : INT64_MIN,

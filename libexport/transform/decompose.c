@@ -1,10 +1,10 @@
 /* decompose.c - composite operators written out by their lowerings, until only
  * core operators and in-place writes are left. */
 #include "libexport/base/given.h"
-#include <exg/emit.h>
 #include "libexport/operators/lower.h"
-#include "libexport/transform/layout.h"
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/layout.h"
+#include <exg/emit.h>
 
 #include <exg/transform.h>
 #include <string.h>
@@ -13,7 +13,10 @@
 static const struct {
     exg_operator_id id, by_number;
 } products[] = {
-#define ROW(id, by_number) {EXG_OP_##id, EXG_OP_##by_number}
+#define ROW(id, by_number)                                                                         \
+    {                                                                                              \
+        EXG_OP_##id, EXG_OP_##by_number                                                            \
+    }
     ROW(mul_Tensor, mul_Scalar),
     ROW(mul__Tensor, mul__Scalar),
     ROW(mul_out, mul_Scalar_out),

@@ -30,8 +30,8 @@ static void needs_number(void *user, exg_value_id *id)
 
 static bool is_item(const exg_operator *op)
 {
-    return op != NULL && (op->id == EXG_OP_item_default ||
-                          op->id == EXG_OP__local_scalar_dense_default);
+    return op != NULL &&
+           (op->id == EXG_OP_item_default || op->id == EXG_OP__local_scalar_dense_default);
 }
 
 /* May the parameter that argument `i` is given for be a tensor? */
@@ -143,8 +143,8 @@ static exg_status find_written(exg_flat_graph *c, exg_arena *arena, exg_error *e
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
-        c->written[i] = graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
-                        written[graph->inputs[i].as_tensor];
+        c->written[i] =
+            graph->inputs[i].kind == EXG_ARGUMENT_TENSOR && written[graph->inputs[i].as_tensor];
     }
     return find_written_beside(c, arena, err);
 }
@@ -181,7 +181,7 @@ static exg_status describe(exg_flat_graph *c, exg_arena *arena, exg_error *err)
 }
 
 exg_status exg_flat_graph_create(const exg_program *program, const exg_operators *operators,
-                             exg_arena *arena, exg_flat_graph **flat, exg_error *err)
+                                 exg_arena *arena, exg_flat_graph **flat, exg_error *err)
 {
     exg_flat_graph *c = EXG_NEW(arena, exg_flat_graph);
 

@@ -7,7 +7,7 @@
 
 struct exg_flat_graph {
     const exg_operators *operators;
-    exg_program flat;       /* the program with `graph` in place of its own */
+    exg_program flat; /* the program with `graph` in place of its own */
     exg_graph graph;
     exg_tensor_meta **metas; /* by graph input */
     exg_argument *numbers;   /* by graph input */
@@ -19,7 +19,7 @@ struct exg_flat_graph {
 };
 
 exg_status exg_flat_graph_create(const exg_program *program, const exg_operators *operators,
-                             exg_arena *arena, exg_flat_graph **flat, exg_error *err);
+                                 exg_arena *arena, exg_flat_graph **flat, exg_error *err);
 
 /* The flat graph after the cond nodes[at] of another, whose arena must stay. */
 exg_status exg_flat_graph_branch(const exg_flat_graph *from, uint32_t at, bool taken,

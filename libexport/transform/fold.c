@@ -95,8 +95,8 @@ static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const e
 {
     exg_builder *b = f->r.builder;
     const exg_argument *product = f->products[node->inputs[0].arg.as_tensor];
-    exg_argument *now = exg_arena_memdup(f->r.out->arena, product, CONVOLUTION_ARGS,
-                                         sizeof(*product));
+    exg_argument *now =
+        exg_arena_memdup(f->r.out->arena, product, CONVOLUTION_ARGS, sizeof(*product));
     exg_ref factor = exg_get_ref(&args[1]);
     exg_ref weight = exg_get_ref(&product[1]);
     exg_ref bias = exg_get_ref(&product[2]);
@@ -110,9 +110,8 @@ static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const e
         sizes[d] = d == 0 ? meta->sizes[0].value : 1;
     }
     if (rows[row].weight != EXG_OP_NONE && meta != NULL) {
-        exg_argument pair[2] = {product[1],
-                                exg_arg_ref(EMIT(b, reshape_default, factor,
-                                                 INTS_OF(b, sizes, meta->rank)))};
+        exg_argument pair[2] = {product[1], exg_arg_ref(EMIT(b, reshape_default, factor,
+                                                             INTS_OF(b, sizes, meta->rank)))};
 
         now[1] = exg_arg_ref(exg_emit(b, rows[row].weight, pair, 2));
     }
@@ -142,8 +141,7 @@ static exg_status note_product(fold *f, const exg_node *node, const exg_argument
         !exg_get_bool(&args[6]) && result->rank <= WEIGHT_RANK_MAX &&
         values[weight->as_tensor].tensor->rank == result->rank &&
         (dtype == EXG_DTYPE_F32 || dtype == EXG_DTYPE_F64) &&
-        (exg_get_ref(&args[2]).id == EXG_NO_VALUE ||
-         f->constant[node->inputs[2].arg.as_tensor])) {
+        (exg_get_ref(&args[2]).id == EXG_NO_VALUE || f->constant[node->inputs[2].arg.as_tensor])) {
         exg_argument *kept =
             exg_arena_memdup(f->r.out->arena, args, CONVOLUTION_ARGS, sizeof(*args));
 

@@ -10,10 +10,10 @@
  * comes out as mutation outputs.
  */
 #include "libexport/base/given.h"
-#include <exg/emit.h>
 #include "libexport/operators/lower.h"
-#include "libexport/transform/places.h"
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/places.h"
+#include <exg/emit.h>
 
 #include <exg/transform.h>
 #include <exg/weights.h>
@@ -28,18 +28,18 @@ typedef struct tensor {
     uint32_t base;   /* old value id of the base */
     uint32_t depth;  /* views down to the base */
     const exg_operator *view;
-    exg_argument *args;  /* of the view, normalized; args[0] is replaced when read */
-    exg_ref ref;         /* the new value, as of `version` */
-    uint32_t version;    /* a number of the base's writes */
-    uint32_t writes;     /* of a base: how many there were */
-    uint32_t newest;     /* of a base: the tensor that is up to date while those above it are not */
+    exg_argument *args; /* of the view, normalized; args[0] is replaced when read */
+    exg_ref ref;        /* the new value, as of `version` */
+    uint32_t version;   /* a number of the base's writes */
+    uint32_t writes;    /* of a base: how many there were */
+    uint32_t newest;    /* of a base: the tensor that is up to date while those above it are not */
 } tensor;
 
 typedef struct functionalizer {
     exg_rewrite r;
-    tensor *tensors;  /* by old value id */
-    uint32_t *named;  /* by old value id: the tensor that it is another name of, or itself */
-    uint32_t *path;   /* room for a chain of views */
+    tensor *tensors; /* by old value id */
+    uint32_t *named; /* by old value id: the tensor that it is another name of, or itself */
+    uint32_t *path;  /* room for a chain of views */
     exg_weight_place *places; /* by input */
 } functionalizer;
 
@@ -269,8 +269,8 @@ static void write_tensor(functionalizer *f, exg_value_id written, exg_ref conten
 
 static void set_base(functionalizer *f, exg_value_id id, exg_ref ref)
 {
-    f->tensors[id] = (tensor){
-        .known = true, .parent = NO_TENSOR, .base = id, .newest = id, .ref = ref};
+    f->tensors[id] =
+        (tensor){.known = true, .parent = NO_TENSOR, .base = id, .newest = id, .ref = ref};
 }
 
 /* Does the view leave the elements in their order, so that its sizes are all there is to it? */
@@ -527,11 +527,11 @@ static exg_status check_not_shared(const functionalizer *f, uint32_t input)
 
 static exg_status add_mutations(functionalizer *f)
 {
-    static const exg_output_kind kinds[] = {
-        [EXG_INPUT_USER] = EXG_OUTPUT_USER_INPUT_MUTATION,
-        [EXG_INPUT_PARAMETER] = EXG_OUTPUT_PARAMETER_MUTATION,
-        [EXG_INPUT_BUFFER] = EXG_OUTPUT_BUFFER_MUTATION,
-        [EXG_INPUT_CONSTANT_TENSOR] = EXG_OUTPUT_BUFFER_MUTATION};
+    static const exg_output_kind kinds[] = {[EXG_INPUT_USER] = EXG_OUTPUT_USER_INPUT_MUTATION,
+                                            [EXG_INPUT_PARAMETER] = EXG_OUTPUT_PARAMETER_MUTATION,
+                                            [EXG_INPUT_BUFFER] = EXG_OUTPUT_BUFFER_MUTATION,
+                                            [EXG_INPUT_CONSTANT_TENSOR] =
+                                                EXG_OUTPUT_BUFFER_MUTATION};
     const exg_graph *graph = f->r.in->graph;
     const bool *mixed = find_mixed(f);
 
@@ -542,8 +542,7 @@ static exg_status add_mutations(functionalizer *f)
         const exg_input_spec *spec = &f->r.in->signature.inputs[i];
         exg_argument arg;
 
-        if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR ||
-            f->tensors[base_of(f, i)].writes == 0) {
+        if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR || f->tensors[base_of(f, i)].writes == 0) {
             continue;
         }
         if (spec->kind > EXG_INPUT_CONSTANT_TENSOR) {

@@ -196,7 +196,7 @@ static exg_status do_cond(exg_segment_builder *m, const exg_node *node)
         return wait_for_number(m, node, number);
     }
     EXG_TRY(exg_flat_graph_branch(m->flat, m->at, exg_is_true(&predicate), m->segment->arena, &flat,
-                              m->err));
+                                  m->err));
     return follow(m, flat, m->flat->graph.value_count);
 }
 
@@ -282,8 +282,7 @@ static exg_status add_check(exg_segment_builder *m, const exg_node *node, exg_re
         return EXG_OUT_OF_MEMORY(m->err);
     }
     m->checks[s->check_count] = value;
-    s->checks[s->check_count++] = (exg_check){
-        .node = node, .message = message};
+    s->checks[s->check_count++] = (exg_check){.node = node, .message = message};
     return EXG_OK;
 }
 
@@ -341,9 +340,8 @@ static exg_status do_sized(exg_segment_builder *m, const exg_node *node, const e
 
 static exg_status do_node(exg_segment_builder *m, const exg_node *node, const exg_operator *op)
 {
-    const exg_operator *whole = op->functional == EXG_OP_NONE
-                                    ? op
-                                    : exg_operators_get(m->r.operators, op->functional);
+    const exg_operator *whole =
+        op->functional == EXG_OP_NONE ? op : exg_operators_get(m->r.operators, op->functional);
     exg_argument args[EXG_REWRITE_ARGS_MAX + 1];
     exg_argument_kind slots[EXG_REWRITE_ARGS_MAX];
     exg_argument size = exg_arg_none();
@@ -434,14 +432,12 @@ static exg_status own_inputs(exg_segment_builder *m)
                 exg_arena_strdup(m->r.out->arena, spec->target), spec->persistent);
             continue;
         }
-        if (m->flat->numbers[i].kind != EXG_ARGUMENT_NONE &&
-            input->as_sym.value != EXG_NO_VALUE) {
+        if (m->flat->numbers[i].kind != EXG_ARGUMENT_NONE && input->as_sym.value != EXG_NO_VALUE) {
             m->numbers[input->as_sym.value] = m->flat->numbers[i];
         }
-        exg_builder_constant_input(b, exg_arena_strdup(m->r.out->arena, spec->arg.name),
-                                   m->flat->numbers[i].kind == EXG_ARGUMENT_NONE
-                                       ? input
-                                       : &m->flat->numbers[i]);
+        exg_builder_constant_input(
+            b, exg_arena_strdup(m->r.out->arena, spec->arg.name),
+            m->flat->numbers[i].kind == EXG_ARGUMENT_NONE ? input : &m->flat->numbers[i]);
     }
     return exg_builder_status(b);
 }
@@ -544,11 +540,13 @@ static exg_status tell(exg_graph_segment *s, exg_error *err)
 {
     const char *name = s->node->name == NULL ? "" : s->node->name;
 
-    s->break_reason = s->graph_break == EXG_GRAPH_BREAK_LOOP
-                   ? exg_arena_printf(s->arena, "then the loop '%s' (%s)", name, s->node->target)
-                   : exg_arena_printf(s->arena, "then a number is read for '%s' (%s), and what "
-                                                "follows is planned for it",
-                                      name, s->node->target);
+    s->break_reason =
+        s->graph_break == EXG_GRAPH_BREAK_LOOP
+            ? exg_arena_printf(s->arena, "then the loop '%s' (%s)", name, s->node->target)
+            : exg_arena_printf(s->arena,
+                               "then a number is read for '%s' (%s), and what "
+                               "follows is planned for it",
+                               name, s->node->target);
     return s->break_reason == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
@@ -681,8 +679,8 @@ exg_status exg_graph_segment_begin(const exg_program *program, const exg_operato
     *segment = NULL;
     EXG_TRY(exg_graph_segment_new(exg_arena_allocator(program->arena), 0, &s, err));
     status = exg_flat_graph_create(program, operators, s->arena, &flat, err);
-    status = status == EXG_OK ? describe_inputs(flat, symbols, metas, numbers, s->arena, err)
-                              : status;
+    status =
+        status == EXG_OK ? describe_inputs(flat, symbols, metas, numbers, s->arena, err) : status;
     status = status == EXG_OK ? exg_graph_segment_make(s, flat, NULL, NULL, err) : status;
     if (status != EXG_OK) {
         exg_graph_segment_destroy(s);
@@ -724,21 +722,21 @@ static exg_status keep_state(const exg_flat_graph *flat, exg_program *p, exg_err
     memcpy(specs, signature->outputs, graph->output_count * sizeof(*specs));
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_input_spec *spec = &signature->inputs[i];
-        bool kept = spec->kind == EXG_INPUT_BUFFER ||
-                    ((spec->kind == EXG_INPUT_PARAMETER ||
-                      spec->kind == EXG_INPUT_CONSTANT_TENSOR) &&
-                     i < flat->graph.input_count && flat->written[i]);
+        bool kept =
+            spec->kind == EXG_INPUT_BUFFER ||
+            ((spec->kind == EXG_INPUT_PARAMETER || spec->kind == EXG_INPUT_CONSTANT_TENSOR) &&
+             i < flat->graph.input_count && flat->written[i]);
 
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR || !kept || spec->target == NULL ||
             is_written(signature, spec->target)) {
             continue;
         }
         outputs[graph->output_count] = graph->inputs[i];
-        specs[graph->output_count++] = (exg_output_spec){
-            .kind = spec->kind == EXG_INPUT_PARAMETER ? EXG_OUTPUT_PARAMETER_MUTATION
-                                                      : EXG_OUTPUT_BUFFER_MUTATION,
-            .arg = spec->arg,
-            .target = spec->target};
+        specs[graph->output_count++] = (exg_output_spec){.kind = spec->kind == EXG_INPUT_PARAMETER
+                                                                     ? EXG_OUTPUT_PARAMETER_MUTATION
+                                                                     : EXG_OUTPUT_BUFFER_MUTATION,
+                                                         .arg = spec->arg,
+                                                         .target = spec->target};
     }
     graph->outputs = outputs;
     signature->outputs = specs;
@@ -762,9 +760,8 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
     if (keeps || segment->depth > 0 || segment->graph_break != EXG_GRAPH_BREAK_END) {
         status = keep_state(segment->flat, pure, err);
     }
-    status = status == EXG_OK
-                 ? exg_simplify_for(pure, operators, multiplies_bytes, functional, err)
-                 : status;
+    status = status == EXG_OK ? exg_simplify_for(pure, operators, multiplies_bytes, functional, err)
+                              : status;
     exg_program_destroy(pure);
     return status;
 }

@@ -36,8 +36,8 @@ typedef struct exg_live_in {
     exg_value_id id;
     const char *name;
     exg_tensor_meta *meta; /* row-major */
-    uint32_t depth; /* of that segment: the first of a run is 0 */
-    uint32_t index; /* of its output, or of a result of its loop */
+    uint32_t depth;        /* of that segment: the first of a run is 0 */
+    uint32_t index;        /* of its output, or of a result of its loop */
     bool of_loop;
 } exg_live_in;
 
@@ -100,10 +100,10 @@ typedef struct exg_graph_segment {
     exg_check *checks;
     uint32_t check_count;
     exg_graph_break graph_break;
-    const exg_node *node;   /* that waits; NULL at the END */
-    const char *break_reason;      /* for what, in words; NULL at the END */
-    uint32_t number_output; /* NUMBER */
-    exg_loop loop;          /* LOOP */
+    const exg_node *node;     /* that waits; NULL at the END */
+    const char *break_reason; /* for what, in words; NULL at the END */
+    uint32_t number_output;   /* NUMBER */
+    exg_loop loop;            /* LOOP */
     const exg_flat_graph *flat;
     exg_state after;
 } exg_graph_segment;

@@ -42,8 +42,8 @@ exg_higher_order exg_higher_order_of(const char *target)
                 {"scan", EXG_HIGHER_ORDER_SCAN},
                 {"map_impl", EXG_HIGHER_ORDER_MAP}};
 
-    for (size_t i = 0; strncmp(target, prefix, sizeof(prefix) - 1) == 0 &&
-                       i < sizeof(rows) / sizeof(rows[0]);
+    for (size_t i = 0;
+         strncmp(target, prefix, sizeof(prefix) - 1) == 0 && i < sizeof(rows) / sizeof(rows[0]);
          i++) {
         if (strcmp(target + sizeof(prefix) - 1, rows[i].name) == 0) {
             return rows[i].is;
@@ -111,8 +111,8 @@ static exg_node *new_node(inliner *l)
 
 static exg_value_id new_value(inliner *l, const exg_value *value)
 {
-    exg_value *values = grown(l->arena, l->out->values, l->out->value_count, &l->value_capacity,
-                              sizeof(exg_value));
+    exg_value *values =
+        grown(l->arena, l->out->values, l->out->value_count, &l->value_capacity, sizeof(exg_value));
 
     if (values == NULL) {
         return EXG_NO_VALUE;
@@ -424,8 +424,8 @@ static exg_status number_in(inliner *l, exg_value_id tensor, int64_t at, exg_sym
     if (at >= 0) {
         meta->rank = 0;
         part.tensor = meta;
-        EXG_TRY(add_node(l, "torch.ops.aten.select.int", inputs, 3, &part,
-                         &inputs[0].arg.as_tensor));
+        EXG_TRY(
+            add_node(l, "torch.ops.aten.select.int", inputs, 3, &part, &inputs[0].arg.as_tensor));
     }
     *number = (exg_sym_argument){.value = EXG_NO_VALUE};
     return add_node(l, "torch.ops.aten.item.default", inputs, 1, &value, &number->value);
@@ -459,13 +459,13 @@ static exg_status inline_split(inliner *l, const exg_node *node, exg_value_id *m
     }
     EXG_TRY(copy_node(l, node, map, mode));
     split = &l->out->nodes[l->out->node_count - 1];
-    split->target = is_vector ? "torch.ops.aten.tensor_split.indices"
-                              : "torch.ops.aten.tensor_split.sections";
+    split->target =
+        is_vector ? "torch.ops.aten.tensor_split.indices" : "torch.ops.aten.tensor_split.sections";
     split->inputs[1].name = is_vector ? "indices" : "sections";
     split->inputs[1].arg = (exg_argument){.kind = EXG_ARGUMENT_SYM_INT, .as_sym = numbers[0]};
     if (is_vector) {
-        split->inputs[1].arg = (exg_argument){
-            .kind = EXG_ARGUMENT_SYM_INTS, .count = count, .as_syms = numbers};
+        split->inputs[1].arg =
+            (exg_argument){.kind = EXG_ARGUMENT_SYM_INTS, .count = count, .as_syms = numbers};
     }
     return EXG_OK;
 }
@@ -537,8 +537,8 @@ exg_status exg_inline_branch(const exg_graph *graph, uint32_t at, bool taken, ex
         return mismatch(&l, node);
     }
     operands = operands_of(&l, node, 3);
-    EXG_TRY(inline_graph(&l, node, node->inputs[branch].arg.as_graph->graph, &operands, map, NULL,
-                         0));
+    EXG_TRY(
+        inline_graph(&l, node, node->inputs[branch].arg.as_graph->graph, &operands, map, NULL, 0));
     rest.nodes += at + 1;
     rest.node_count -= at + 1;
     EXG_TRY(inline_nodes(&l, &rest, map, NULL, 0));

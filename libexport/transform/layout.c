@@ -1,8 +1,8 @@
 /* layout.c - operators that speak of memory, as views of elements. */
 #include "libexport/transform/layout.h"
-#include <exg/emit.h>
 #include "libexport/base/checked.h"
 #include "libexport/operators/lower.h"
+#include <exg/emit.h>
 
 #include <string.h>
 
@@ -15,8 +15,8 @@ static bool same_strides(const exg_tensor_meta *a, const exg_tensor_meta *b)
     bool same = a->rank == b->rank;
 
     for (uint32_t d = 0; same && d < a->rank; d++) {
-        same = a->sizes[d].expr == NULL && b->sizes[d].expr == NULL &&
-               b->strides[d].expr == NULL && a->sizes[d].value == b->sizes[d].value &&
+        same = a->sizes[d].expr == NULL && b->sizes[d].expr == NULL && b->strides[d].expr == NULL &&
+               a->sizes[d].value == b->sizes[d].value &&
                (a->sizes[d].value <= 1 || a->strides[d].value == b->strides[d].value);
     }
     return same;
@@ -169,14 +169,10 @@ static const struct {
     uint32_t sizes;
     bool scatters; /* gives all of self, with a window written */
 } rows[] = {
-    {EXG_OP_as_strided_default,         1, false},
-    {EXG_OP_as_strided__default,        1, false},
-    {EXG_OP_as_strided_copy_default,    1, false},
-    {EXG_OP_as_strided_copy_out,        1, false},
-    {EXG_OP_prims_as_strided,           1, false},
-    {EXG_OP_as_strided_scatter_default, 2, true },
-    {EXG_OP_as_strided_scatter_out,     2, true },
-    {EXG_OP_prims_as_strided_scatter,   2, true },
+    {EXG_OP_as_strided_default, 1, false},      {EXG_OP_as_strided__default, 1, false},
+    {EXG_OP_as_strided_copy_default, 1, false}, {EXG_OP_as_strided_copy_out, 1, false},
+    {EXG_OP_prims_as_strided, 1, false},        {EXG_OP_as_strided_scatter_default, 2, true},
+    {EXG_OP_as_strided_scatter_out, 2, true},   {EXG_OP_prims_as_strided_scatter, 2, true},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -288,8 +284,7 @@ static exg_ref in_memory_order(exg_builder *b, exg_ref ref, const int64_t *order
     if (!is_row_major(order, meta)) {
         ref = EMIT(b, permute_default, ref, INTS_OF(b, order, meta->rank));
     }
-    return meta->rank == 1 ? ref
-                           : EMIT(b, view_default, ref, INTS(b, exg_lower_numel(b, ref)));
+    return meta->rank == 1 ? ref : EMIT(b, view_default, ref, INTS(b, exg_lower_numel(b, ref)));
 }
 
 /* The other way: what `flat` has, as a tensor like `like`. */

@@ -6,8 +6,8 @@
 #ifndef EXG_LIBEXPORT_TRANSFORM_LAYOUT_H
 #define EXG_LIBEXPORT_TRANSFORM_LAYOUT_H
 
-#include "libexport/transform/rewrite.h"
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/rewrite.h"
 
 /* Gives the new value of `old` the strides that are recorded for it, where its elements fill
  * memory in another order than row by row (channels_last). NO_MEMORY. */

@@ -7,11 +7,11 @@
 typedef struct live_outs {
     exg_rewrite *r;
     exg_graph_segment *segment;
-    const exg_graph *graph;  /* the new one */
-    const exg_node **maker;  /* by new value id: the view or in-place node, or NULL */
-    bool *needed;            /* by new value id: a view on the way to something live */
-    exg_value_id *called;    /* by new value id: its name for the next segment, or NO_VALUE */
-    exg_value_id *live;      /* ids of the flat graph */
+    const exg_graph *graph; /* the new one */
+    const exg_node **maker; /* by new value id: the view or in-place node, or NULL */
+    bool *needed;           /* by new value id: a view on the way to something live */
+    exg_value_id *called;   /* by new value id: its name for the next segment, or NO_VALUE */
+    exg_value_id *live;     /* ids of the flat graph */
     uint32_t live_count;
     exg_error *err;
 } live_outs;
@@ -79,8 +79,8 @@ static uint32_t input_of(const exg_graph *graph, exg_value_id id)
 {
     uint32_t i = 0;
 
-    while (i < graph->input_count && (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR ||
-                                      graph->inputs[i].as_tensor != id)) {
+    while (i < graph->input_count &&
+           (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR || graph->inputs[i].as_tensor != id)) {
         i++;
     }
     return i;

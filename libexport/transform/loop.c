@@ -25,10 +25,10 @@ static exg_status add_operand(exg_segment_builder *m, exg_value_id id, exg_argum
         return refuse_loop(m);
     }
     for (uint32_t i = 0; alike && i < graph->input_count && m->flat->own[id]; i++) {
-        operand->is_weight = operand->is_weight ||
-                             (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
-                              graph->inputs[i].as_tensor == id &&
-                              m->flat->flat.signature.inputs[i].kind != EXG_INPUT_USER);
+        operand->is_weight =
+            operand->is_weight ||
+            (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR && graph->inputs[i].as_tensor == id &&
+             m->flat->flat.signature.inputs[i].kind != EXG_INPUT_USER);
     }
     if (!operand->is_weight) {
         operand->output = exg_segment_builder_output(m, m->r.refs[id]);
@@ -163,8 +163,7 @@ exg_status exg_segment_builder_loop(exg_segment_builder *m)
         }
     }
     for (uint32_t i = first; i < node->input_count; i++) {
-        EXG_TRY(add_operands(m, &node->inputs[i].arg,
-                             i > first + (is == EXG_HIGHER_ORDER_SCAN)));
+        EXG_TRY(add_operands(m, &node->inputs[i].arg, i > first + (is == EXG_HIGHER_ORDER_SCAN)));
         if (i == first) {
             loop->carried_count = is == EXG_HIGHER_ORDER_MAP ? 0 : loop->operand_count;
             loop->sliced_count = is == EXG_HIGHER_ORDER_MAP ? loop->operand_count : 0;

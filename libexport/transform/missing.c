@@ -1,6 +1,6 @@
 /* missing.c - which operators of a program cannot be run, told all at once. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
 #include "libexport/program/uses.h"
@@ -65,8 +65,8 @@ static void list_graph(exg_text *list, exg_map *listed, const exg_graph *graph,
     for (uint32_t n = 0; uses != NULL && n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
 
-        for (uint32_t i = 0; exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT &&
-                             i < node->input_count;
+        for (uint32_t i = 0;
+             exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT && i < node->input_count;
              i++) {
             if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
                 list_graph(list, listed, node->inputs[i].arg.as_graph->graph, operators, runs);

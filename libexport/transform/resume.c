@@ -13,8 +13,8 @@ static exg_status check_range(const exg_flat_graph *c, const exg_sym_int *size, 
     const char *name;
     size_t length;
 
-    if (size == NULL || size->expr == NULL ||
-        !exg_symint_lone_symbol(size->expr, &name, &length) || name[0] != 'u') {
+    if (size == NULL || size->expr == NULL || !exg_symint_lone_symbol(size->expr, &name, &length) ||
+        name[0] != 'u') {
         return EXG_OK;
     }
     for (uint32_t i = 0; i < c->flat.range_constraint_count; i++) {
@@ -101,7 +101,7 @@ static exg_status resume(exg_graph_segment *s, const exg_graph_segment *before,
 }
 
 exg_status exg_graph_segment_resume(const exg_graph_segment *before, const exg_argument *number,
-                              exg_graph_segment **segment, exg_error *err)
+                                    exg_graph_segment **segment, exg_error *err)
 {
     exg_graph_segment *s;
     exg_status status;

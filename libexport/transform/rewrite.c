@@ -5,8 +5,8 @@
 #include <exg/weights.h>
 #include <string.h>
 
-exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in,
-                             const exg_operators *operators, exg_error *err)
+exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in, const exg_operators *operators,
+                             exg_error *err)
 {
     *r = (exg_rewrite){.in = in, .operators = operators, .err = err};
     exg_error_clear(err); /* what the builder finds is told at the end, beside what is set here */
@@ -34,13 +34,13 @@ exg_status exg_rewrite_inputs(exg_rewrite *r)
         const exg_input_spec *spec = &r->in->signature.inputs[i];
 
         if (input->kind == EXG_ARGUMENT_TENSOR) {
-            r->refs[input->as_tensor] = exg_builder_input(
-                r->builder, graph->values[input->as_tensor].name,
-                graph->values[input->as_tensor].tensor, spec->kind,
-                exg_arena_strdup(r->out->arena, spec->target), spec->persistent);
+            r->refs[input->as_tensor] =
+                exg_builder_input(r->builder, graph->values[input->as_tensor].name,
+                                  graph->values[input->as_tensor].tensor, spec->kind,
+                                  exg_arena_strdup(r->out->arena, spec->target), spec->persistent);
         } else {
-            exg_builder_constant_input(r->builder,
-                                       exg_arena_strdup(r->out->arena, spec->arg.name), input);
+            exg_builder_constant_input(r->builder, exg_arena_strdup(r->out->arena, spec->arg.name),
+                                       input);
         }
     }
     return exg_builder_status(r->builder);
@@ -59,7 +59,8 @@ static exg_status translate(exg_rewrite *r, exg_value_id *id)
         if (exg_builder_status(r->builder) != EXG_OK) {
             return exg_builder_status(r->builder);
         }
-        return EXG_FAIL(r->err, UNSUPPORTED, "TRF-001", "value '%s' is not a tensor that can be read",
+        return EXG_FAIL(r->err, UNSUPPORTED, "TRF-001",
+                        "value '%s' is not a tensor that can be read",
                         r->in->graph->values[old].name);
     }
     *id = ref.id;
@@ -99,8 +100,8 @@ exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_oper
 }
 
 /* Visits the value ids a node defines, in order. */
-static void output_ids(const exg_node *node, void (*visit)(void *user, uint32_t at, exg_value_id id),
-                       void *user)
+static void output_ids(const exg_node *node,
+                       void (*visit)(void *user, uint32_t at, exg_value_id id), void *user)
 {
     uint32_t at = 0;
 
@@ -144,7 +145,8 @@ void exg_rewrite_set(exg_rewrite *r, const exg_node *node, const exg_argument *r
 
         if (output->kind == EXG_ARGUMENT_TENSOR && results[o].kind == EXG_ARGUMENT_TENSOR) {
             r->refs[output->as_tensor] = exg_get_ref(&results[o]);
-        } else if (output->kind == EXG_ARGUMENT_TENSORS && results[o].kind == EXG_ARGUMENT_TENSORS) {
+        } else if (output->kind == EXG_ARGUMENT_TENSORS &&
+                   results[o].kind == EXG_ARGUMENT_TENSORS) {
             for (uint32_t i = 0; i < output->count && i < results[o].count; i++) {
                 r->refs[output->as_tensors[i]] = (exg_ref){results[o].as_tensors[i]};
             }

@@ -28,8 +28,8 @@ typedef struct exg_rewrite {
 } exg_rewrite;
 
 /* Starts a new program that shares the weights. On failure nothing is left. */
-exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in,
-                             const exg_operators *operators, exg_error *err);
+exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in, const exg_operators *operators,
+                             exg_error *err);
 
 /* Adds every input of the old program to the new one, in order. */
 exg_status exg_rewrite_inputs(exg_rewrite *r);

@@ -2,8 +2,8 @@
  * program is free of effects, so a node lives only by its results. Before, arithmetic
  * goes into weights (fold.h) and products become what they mean (attention.h,
  * quantized.h). */
-#include "libexport/base/given.h"
 #include "libexport/transform/simplify.h"
+#include "libexport/base/given.h"
 #include "libexport/transform/attention.h"
 #include "libexport/transform/fold.h"
 #include "libexport/transform/quantized.h"
@@ -96,9 +96,9 @@ static const struct {
     pass *run;
     bool makes_bytes; /* products, convolutions of them */
 } passes[] = {
-    {EXG_OP__to_copy_default,    exg_find_quantized, true }, /* before weights are folded into */
-    {EXG_OP_convolution_default, exg_fold,           false},
-    {EXG_OP_bmm_default,         exg_find_attention, false},
+    {EXG_OP__to_copy_default, exg_find_quantized, true}, /* before weights are folded into */
+    {EXG_OP_convolution_default, exg_fold, false},
+    {EXG_OP_bmm_default, exg_find_attention, false},
 };
 
 static bool calls(const exg_program *program, const exg_operators *operators, exg_operator_id op)

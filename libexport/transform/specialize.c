@@ -4,8 +4,8 @@
  * dropped, arguments that named a size become numbers. Graphs inside modes are
  * inlined before (inline.h).
  */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/transform/graph_segment.h"
 
 #include <exg/transform.h>
@@ -45,8 +45,8 @@ static void note_unknown(void *user, const char *name, size_t length)
 static bool is_unknown(specializer *s, const exg_sym_int *size)
 {
     s->met_unknown = false;
-    return size->expr != NULL &&
-           exg_symint_visit(size->expr, note_unknown, s, NULL) == EXG_OK && s->met_unknown;
+    return size->expr != NULL && exg_symint_visit(size->expr, note_unknown, s, NULL) == EXG_OK &&
+           s->met_unknown;
 }
 
 static bool has_unknown(specializer *s, const exg_tensor_meta *meta)
@@ -106,7 +106,7 @@ static exg_status copy_values(specializer *s)
         if (in->values[v].tensor != NULL && !has_unknown(s, in->values[v].tensor)) {
             EXG_TRY_IN(s->err,
                        exg_meta_evaluate(in->values[v].tensor, s->symbols, s->arena,
-                                     &out->values[v].tensor, s->err),
+                                         &out->values[v].tensor, s->err),
                        "tensor_values[\"%s\"]", in->values[v].name);
         }
     }
@@ -314,8 +314,8 @@ static exg_status copy_inputs(specializer *s)
 
     *signature = s->in->signature;
     out->inputs = exg_arena_memdup(s->arena, in->inputs, in->input_count, sizeof(*in->inputs));
-    signature->inputs = exg_arena_memdup(s->arena, s->in->signature.inputs,
-                                         signature->input_count, sizeof(*signature->inputs));
+    signature->inputs = exg_arena_memdup(s->arena, s->in->signature.inputs, signature->input_count,
+                                         sizeof(*signature->inputs));
     if (out->inputs == NULL || signature->inputs == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
@@ -367,9 +367,7 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
 {
     EXG_GIVEN(err, verified, symbols, out);
     EXG_GIVEN(err, verified->program, verified->operators);
-    specializer s = {.operators = verified->operators,
-                     .symbols = symbols,
-                     .err = err};
+    specializer s = {.operators = verified->operators, .symbols = symbols, .err = err};
     exg_program flat = *verified->program;
     exg_graph graph;
     exg_status status;

@@ -32,8 +32,10 @@ static mark mark_of(const char *target)
     static const struct {
         const char *name;
         mark is;
-    } rows[] = {{"lazy_load_decompositions", MARK_IDLE}, {"_vmap_increment_nesting", MARK_BEGIN},
-                {"_vmap_decrement_nesting", MARK_END},   {"_add_batch_dim", MARK_ADD},
+    } rows[] = {{"lazy_load_decompositions", MARK_IDLE},
+                {"_vmap_increment_nesting", MARK_BEGIN},
+                {"_vmap_decrement_nesting", MARK_END},
+                {"_add_batch_dim", MARK_ADD},
                 {"_remove_batch_dim", MARK_REMOVE}};
 
     for (size_t i = 0; strncmp(target, PREDISPATCH, sizeof(PREDISPATCH) - 1) == 0 &&
@@ -245,8 +247,7 @@ static exg_status add_movedim(unmarker *u, const exg_node *from, exg_value_id se
 
 /* Of a mark that takes the batch away from a tensor or gives it one: the tensor, and the dim of the
  * batch. */
-static bool tensor_and_dim(const unmarker *u, const exg_node *node, exg_value_id *id,
-                           uint32_t *dim)
+static bool tensor_and_dim(const unmarker *u, const exg_node *node, exg_value_id *id, uint32_t *dim)
 {
     const bool adds = mark_of(node->target) == MARK_ADD;
     const uint32_t at = adds ? 1 : 3;
@@ -330,10 +331,10 @@ static exg_status repeat(unmarker *u, const exg_node *node, exg_value_id id, uin
                      : (exg_sym_argument){.value = EXG_NO_VALUE, .as_int = batch->as_int};
     EXG_TRY(add_node(u, node, "torch.ops.aten.unsqueeze.default", inputs, 2, tensor(one)));
     inputs[0].arg = tensor(one);
-    inputs[1] = (exg_named_argument){
-        "size",
-        {.kind = EXG_ARGUMENT_SYM_INTS, .count = rank, .as_syms = sizes},
-        EXG_KIND_POSITIONAL};
+    inputs[1] =
+        (exg_named_argument){"size",
+                             {.kind = EXG_ARGUMENT_SYM_INTS, .count = rank, .as_syms = sizes},
+                             EXG_KIND_POSITIONAL};
     return add_node(u, node, "torch.ops.aten.expand.default", inputs, 2, node->outputs[0]);
 }
 
@@ -584,8 +585,8 @@ static exg_status finish_call(unmarker *u, const call *c)
             if (copied == EXG_NO_VALUE) {
                 return EXG_NO_MEMORY;
             }
-            EXG_TRY(add_node(u, c->first, "torch.ops.aten.copy_.default", inputs, 2,
-                             tensor(copied)));
+            EXG_TRY(
+                add_node(u, c->first, "torch.ops.aten.copy_.default", inputs, 2, tensor(copied)));
         }
     }
     return EXG_OK;
@@ -672,8 +673,7 @@ static exg_status start(unmarker *u, const exg_graph *graph)
     return EXG_OK;
 }
 
-exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *out,
-                           exg_error *err)
+exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *out, exg_error *err)
 {
     unmarker u = {.arena = arena, .out = out, .err = err};
     search left = {NULL, PLACE_MAP, false};

@@ -26,8 +26,8 @@ static bool gather_conditions(exg_verifier *v)
         int64_t holds;
 
         if (exg_guard_read(&inputs, p->guards_code[i], v->arena, &text, NULL) != EXG_OK ||
-            !exg_arena_reserve(v->arena, &v->conditions, v->condition_count,
-                               &v->condition_capacity, sizeof(char *))) {
+            !exg_arena_reserve(v->arena, &v->conditions, v->condition_count, &v->condition_capacity,
+                               sizeof(char *))) {
             v->failed = true;
             return false;
         }

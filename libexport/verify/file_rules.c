@@ -1,8 +1,8 @@
 /* file_rules.c - how the file is made, beside what it says (ARC-010, ARC-013), and whether the
  * files are there that it names (WGT-015). */
-#include "libexport/base/given.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/verify/verifier.h"
 #include "libexport/weights/storage.h"
@@ -19,8 +19,7 @@ static void check_archive(exg_verifier *v, const char *path, const exg_file_info
 
     if (info->loose_count > 0) {
         exg_found(v, "ARC-010", archive, "'%s'%s stored at a multiple of 64 bytes",
-                  info->loose_member,
-                  info->loose_count > 1 ? " and others are not" : " is not");
+                  info->loose_member, info->loose_count > 1 ? " and others are not" : " is not");
     }
     if (exg_format_from_path(path) != EXG_FORMAT_PT2) {
         exg_found(v, "ARC-013", archive, "the name is '%s'", path);
@@ -111,8 +110,8 @@ static exg_status check_besides(exg_verifier *v, exg_error *err)
     return status;
 }
 
-exg_status exg_verify_file(const exg_program *program, const char *path,
-                           const exg_file_info *info, exg_diagnostics *diagnostics, exg_error *err)
+exg_status exg_verify_file(const exg_program *program, const char *path, const exg_file_info *info,
+                           exg_diagnostics *diagnostics, exg_error *err)
 {
     EXG_GIVEN(err, program, path, info, diagnostics);
     exg_verifier v = {.program = program,

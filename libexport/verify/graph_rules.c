@@ -437,8 +437,7 @@ static void check_parameters_used(exg_verifier *v, const uint32_t *uses)
             program->graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
             uses[program->graph->inputs[i].as_tensor] == 0 &&
             exg_map_find(&untied, s->inputs[i].target) != EXG_MAP_NONE) {
-            exg_found(v, "SIG-027",
-                      EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i),
+            exg_found(v, "SIG-027", EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i),
                       "nothing uses the parameter '%s'", s->inputs[i].target);
         }
     }

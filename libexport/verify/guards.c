@@ -31,8 +31,8 @@ static void clear(exg_text *text)
 
 static bool is_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || (unsigned char)c >= 0x80;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           (unsigned char)c >= 0x80;
 }
 
 /* A string as Python's repr() writes it, decoded. NULL: it does not end, or holds an escape
@@ -175,8 +175,7 @@ static const exg_value *value_of(const exg_program *program, const exg_argument 
 static void find_in_names(finder *f, const exg_program *program)
 {
     for (uint32_t i = 0; !f->failed && i < f->inputs->leaf_count; i++) {
-        const exg_value *value =
-            value_of(program, &program->graph->inputs[f->inputs->leaves[i]]);
+        const exg_value *value = value_of(program, &program->graph->inputs[f->inputs->leaves[i]]);
 
         if (value != NULL && value->name != NULL) {
             clear(&f->path);

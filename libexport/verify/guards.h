@@ -20,7 +20,7 @@ typedef struct exg_guard_inputs {
     exg_map by_path;        /* of the graph's inputs */
     const uint32_t *leaves; /* the graph's inputs that are leaves, in the order of the call */
     uint32_t leaf_count;
-    bool has_names;         /* of arguments; else placeholders alone have some */
+    bool has_names; /* of arguments; else placeholders alone have some */
 } exg_guard_inputs;
 
 /* NO_MEMORY. Lives in `arena`. */

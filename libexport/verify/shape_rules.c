@@ -549,8 +549,8 @@ static exg_status infer(call *c, exg_argument *args, exg_tensor_meta ***made, ui
         uint32_t unused_count;
 
         EXG_TRY(exg_operator_infer(op, args, c->from, c->shapes->v->scratch, made, count, err));
-        return is_lowered_later(c, args) && write_out(c, args, &unused, &unused_count, err) ==
-                                                EXG_MALFORMED
+        return is_lowered_later(c, args) &&
+                       write_out(c, args, &unused, &unused_count, err) == EXG_MALFORMED
                    ? EXG_MALFORMED
                    : EXG_OK;
     }
@@ -571,8 +571,7 @@ static bool can_cast(exg_dtype from, exg_dtype to)
 /* `made` fills `self`. */
 static void compare_written(call *c, const exg_tensor_meta *self, const exg_tensor_meta *made)
 {
-    bool fits =
-        made == NULL || (made->rank == self->rank && can_cast(made->dtype, self->dtype));
+    bool fits = made == NULL || (made->rank == self->rank && can_cast(made->dtype, self->dtype));
     char said_text[120];
     char made_text[120];
     char sizes[120];

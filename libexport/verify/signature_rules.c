@@ -194,11 +194,11 @@ static void check_target(exg_verifier *v, const names *inputs, const exg_output_
         exg_input_kind input;
         const char *code;
     } rows[] = {
-        {EXG_OUTPUT_BUFFER_MUTATION,        EXG_INPUT_BUFFER,    "SIG-015"},
-        {EXG_OUTPUT_PARAMETER_MUTATION,     EXG_INPUT_PARAMETER, "SIG-016"},
-        {EXG_OUTPUT_USER_INPUT_MUTATION,    EXG_INPUT_USER,      "SIG-017"},
-        {EXG_OUTPUT_GRADIENT_TO_PARAMETER,  EXG_INPUT_PARAMETER, "SIG-020"},
-        {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, EXG_INPUT_USER,      "SIG-020"},
+        {EXG_OUTPUT_BUFFER_MUTATION, EXG_INPUT_BUFFER, "SIG-015"},
+        {EXG_OUTPUT_PARAMETER_MUTATION, EXG_INPUT_PARAMETER, "SIG-016"},
+        {EXG_OUTPUT_USER_INPUT_MUTATION, EXG_INPUT_USER, "SIG-017"},
+        {EXG_OUTPUT_GRADIENT_TO_PARAMETER, EXG_INPUT_PARAMETER, "SIG-020"},
+        {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, EXG_INPUT_USER, "SIG-020"},
     };
 
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
@@ -320,8 +320,8 @@ static void check_outputs_together(exg_verifier *v)
         exg_found(v, "SIG-019", EXG_AT(NULL, "signature.output_specs"), "%u losses", losses);
     }
     if (losses == 0 && gradients > 0) { /* S004-40 */
-        exg_found(v, "SIG-030", EXG_AT(NULL, "signature.output_specs"),
-                  "%u gradients and no loss", gradients);
+        exg_found(v, "SIG-030", EXG_AT(NULL, "signature.output_specs"), "%u gradients and no loss",
+                  gradients);
     }
 }
 

@@ -33,13 +33,13 @@ static const struct {
     bool has_condition; /* the first graph gives one bool */
     bool same_results;  /* what the last graph returns is what the node gives */
 } rows[] = {
-    {COND,                       OPERANDS_LISTS,  2, -1, false, true,  false, true },
-    {WHILE_LOOP,                 OPERANDS_LISTS,  2, -1, true,  false, true,  true },
-    {SCAN,                       OPERANDS_LISTS,  1, 1,  true,  false, false, false},
-    {MAP,                        OPERANDS_LISTS,  1, 0,  false, false, false, false},
-    {WRAP_WITH_SET_GRAD_ENABLED, OPERANDS_SINGLE, 1, -1, false, false, false, true },
-    {WRAP_WITH_AUTOCAST,         OPERANDS_SINGLE, 1, -1, false, false, false, true },
-    {INVOKE_SUBGRAPH,            OPERANDS_SINGLE, 1, -1, false, false, false, true },
+    {COND, OPERANDS_LISTS, 2, -1, false, true, false, true},
+    {WHILE_LOOP, OPERANDS_LISTS, 2, -1, true, false, true, true},
+    {SCAN, OPERANDS_LISTS, 1, 1, true, false, false, false},
+    {MAP, OPERANDS_LISTS, 1, 0, false, false, false, false},
+    {WRAP_WITH_SET_GRAD_ENABLED, OPERANDS_SINGLE, 1, -1, false, false, false, true},
+    {WRAP_WITH_AUTOCAST, OPERANDS_SINGLE, 1, -1, false, false, false, true},
+    {INVOKE_SUBGRAPH, OPERANDS_SINGLE, 1, -1, false, false, false, true},
 };
 
 /* One operand: a value of the outer graph, or a constant (EXG_NO_VALUE). */

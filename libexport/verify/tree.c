@@ -154,8 +154,7 @@ static exg_status walk(walker *w, exg_json json, const exg_tree_step *way)
 }
 
 /* The arguments are steps by name; the pair (args, kwargs) itself and args are none. */
-static exg_status walk_call(walker *w, exg_json root, const char *const *names,
-                            uint32_t name_count)
+static exg_status walk_call(walker *w, exg_json root, const char *const *names, uint32_t name_count)
 {
     exg_tree_node call;
     exg_tree_node args;

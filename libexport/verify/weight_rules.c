@@ -1,6 +1,6 @@
 /* weight_rules.c - weights against their storages and the graph (WGT). */
-#include "libexport/base/given.h"
 #include "libexport/base/checked.h"
+#include "libexport/base/given.h"
 #include "libexport/verify/verifier.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* change.c - weights like others, with their bytes gone or turned around. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/weights/storage.h"
 

@@ -161,9 +161,8 @@ exg_status exg_checks_end(exg_checks *checks, const exg_storage *storage, exg_st
     for (uint32_t i = 0; checks->hashers != NULL && i < checks->count; i++) {
         if (checks->hashers[i] != NULL) {
             exg_hasher_finish(checks->hashers[i], found);
-            status = status == EXG_OK
-                         ? exg_checksum_compare(checksum_at(storage, i), found, err)
-                         : status;
+            status = status == EXG_OK ? exg_checksum_compare(checksum_at(storage, i), found, err)
+                                      : status;
         }
     }
     free(checks->hashers);

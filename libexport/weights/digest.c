@@ -3,8 +3,8 @@
  *   leaf = H(name NUL, dtype NUL, u64 rank, u64 sizes, elements row by row, little endian)
  *   root = H(leaves, as bytes, in the order of names)
  */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pool.h"
 #include "libexport/weights/checksum.h"

@@ -3,8 +3,8 @@
  * A storage that is one tensor, under one name or several, reads from the file it comes
  * from when it is read itself. What is viewed in several ways is put together in memory.
  */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
 #include "libexport/weights/storage.h"

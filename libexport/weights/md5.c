@@ -20,11 +20,7 @@ static uint32_t rotate(uint32_t x, unsigned n)
 static void add_block(uint32_t *state, const unsigned char *block)
 {
     static const unsigned char shifts[4][4] = {
-        {7, 12, 17, 22},
-        {5, 9,  14, 20},
-        {4, 11, 16, 23},
-        {6, 10, 15, 21}
-    };
+        {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
     uint32_t a = state[0];
     uint32_t b = state[1];
     uint32_t c = state[2];

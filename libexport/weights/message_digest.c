@@ -12,21 +12,15 @@ struct exg_digest_kind {
     void (*blocks)(uint32_t *state, const unsigned char *data, size_t count);
 };
 
-static const exg_digest_kind sha256 = {
-    {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
-     0x5be0cd19},
-    8,
-    true,
-    exg_sha256_blocks
-};
+static const exg_digest_kind sha256 = {{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                                        0x9b05688c, 0x1f83d9ab, 0x5be0cd19},
+                                       8,
+                                       true,
+                                       exg_sha256_blocks};
 static const exg_digest_kind sha1 = {
-    {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0},
-    5, true, exg_sha1_blocks
-};
+    {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0}, 5, true, exg_sha1_blocks};
 static const exg_digest_kind md5 = {
-    {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476},
-    4, false, exg_md5_blocks
-};
+    {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476}, 4, false, exg_md5_blocks};
 
 void exg_message_digest_begin(exg_message_digest *digest, exg_checksum_kind kind)
 {

@@ -67,8 +67,9 @@ void exg_sha256_blocks_plain(uint32_t *state, const unsigned char *data, size_t 
 
 #if defined(__x86_64__)
 /* The instructions keep a, b, e, f in one register and c, d, g, h in the other. */
-__attribute__((target("sha,sse4.1"))) static void
-blocks_x86(uint32_t *state, const unsigned char *data, size_t count)
+__attribute__((target("sha,sse4.1"))) static void blocks_x86(uint32_t *state,
+                                                             const unsigned char *data,
+                                                             size_t count)
 {
     const __m128i turn = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i abcd = _mm_loadu_si128((const __m128i *)(const void *)state);

@@ -1,6 +1,6 @@
 /* stream.c - storages read in order by several threads, their checksums compared. */
-#include "libexport/base/given.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
 #include "libexport/weights/checksum.h"
@@ -13,8 +13,9 @@
 #define BLOCK_BYTES  EXG_FRAME_BYTES
 #define FORGET_BYTES (16u << 20) /* mapped bytes given back at a time */
 #define STAYS_BYTES  (64u << 20) /* read once more at once: its pages are kept till then */
-#define ALONE_BYTES  (64u << 20) /* frames up to here are inflated by one worker, the others at
-                                    other storages: less room to make, and no order to keep */
+#define ALONE_BYTES                                                                                \
+    (64u << 20) /* frames up to here are inflated by one worker, the others at                     \
+                   other storages: less room to make, and no order to keep */
 
 /* ---- streaming ----------------------------------------------------------------------------- */
 
@@ -22,12 +23,12 @@ typedef struct stream {
     exg_weights *weights;
     uint32_t storage;
     uint64_t length;
-    exg_checks checks; /* of the checksums that the storage has */
+    exg_checks checks;   /* of the checksums that the storage has */
     const uint8_t *data; /* where the bytes lie, or NULL */
     exg_take_fn *take;
     void *user;
-    bool stays; /* it is read again at once */
-    uint8_t **slots; /* BLOCK_BYTES each, where there is no data */
+    bool stays;                 /* it is read again at once */
+    uint8_t **slots;            /* BLOCK_BYTES each, where there is no data */
     exg_frame_reader **readers; /* of frames */
 } stream;
 
@@ -84,9 +85,8 @@ static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_err
             return EXG_OUT_OF_MEMORY(err);
         }
     }
-    return storage->kind == EXG_STORAGE_FRAMES
-               ? exg_frame_readers_create(workers, &s->readers, err)
-               : EXG_OK;
+    return storage->kind == EXG_STORAGE_FRAMES ? exg_frame_readers_create(workers, &s->readers, err)
+                                               : EXG_OK;
 }
 
 /* "storages[3], of layer.weight" */
@@ -125,8 +125,7 @@ static exg_status compare(stream *s, exg_status status, exg_error *err)
 static exg_status pass(exg_weights *weights, uint32_t storage, exg_pool *pool, exg_take_fn *take,
                        void *user, bool stays, exg_error *err)
 {
-    stream s = {
-        .weights = weights, .storage = storage, .take = take, .user = user, .stays = stays};
+    stream s = {.weights = weights, .storage = storage, .take = take, .user = user, .stays = stays};
     uint32_t slots;
     uint32_t workers;
     exg_status status;

@@ -37,9 +37,9 @@ struct exg_weights_private {
     uint32_t metadata_capacity;
     exg_map metadata_names; /* key -> place in the metadata */
     exg_map repeats;        /* key -> the number that the last of this name got */
-    exg_map names[2]; /* by table: of weights, the first of a name */
-    mapped *mapped; /* files among `owned` */
-    uint8_t *checks; /* a storage each: what is known of its checksum */
+    exg_map names[2];       /* by table: of weights, the first of a name */
+    mapped *mapped;         /* files among `owned` */
+    uint8_t *checks;        /* a storage each: what is known of its checksum */
     uint32_t check_capacity;
     pthread_cond_t checked; /* one of them became known */
     bool trusts;            /* bytes are taken as they are */
@@ -51,8 +51,7 @@ enum { CHECK_DUE, CHECK_RUNS, CHECK_HELD };
 
 /* ---- life --------------------------------------------------------------------- */
 
-exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights,
-                              exg_error *err)
+exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights, exg_error *err)
 {
     EXG_GIVEN(err, weights);
     exg_arena *arena = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED);
@@ -119,8 +118,8 @@ exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), vo
 exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t length,
                                  exg_byte_order byte_order, uint32_t *storage, exg_error *err)
 {
-    exg_storage made = {.kind = EXG_STORAGE_MEMORY, .byte_order = byte_order, .length = length,
-                        .data = bytes};
+    exg_storage made = {
+        .kind = EXG_STORAGE_MEMORY, .byte_order = byte_order, .length = length, .data = bytes};
     exg_status status = exg_weights_own(weights, free, bytes, err);
 
     if (status != EXG_OK) {
@@ -322,8 +321,7 @@ exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const
 const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
                                    const char *fqn)
 {
-    uint32_t at =
-        exg_map_find(&weights->private_->names[table == EXG_TABLE_CONSTANTS], fqn);
+    uint32_t at = exg_map_find(&weights->private_->names[table == EXG_TABLE_CONSTANTS], fqn);
 
     return at == EXG_MAP_NONE ? NULL : &weights->items[at];
 }

@@ -71,7 +71,9 @@ static void bench_reduce(exg_team *team, uint64_t bytes)
         exit(1);
     }
     for (uint32_t r = 0; r < RANKS; r++) {
-        x.in[r] = x.out[r] = (exg_tensor){.dtype = EXG_DTYPE_F32, .rank = 1, .strides = {1},
+        x.in[r] = x.out[r] = (exg_tensor){.dtype = EXG_DTYPE_F32,
+                                          .rank = 1,
+                                          .strides = {1},
                                           .sizes = {(int64_t)(bytes / sizeof(float))}};
         x.in[r].data = calloc(1, bytes);
         x.out[r].data = calloc(1, bytes);
@@ -181,8 +183,11 @@ static void compare(const char *what, int64_t rows, exg_session *a, exg_session 
 {
     static double times[2][RUNS];
     static double ratios[RUNS]; /* of runs beside each other, which one noise disturbs alike */
-    exg_tensor x = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {rows, WIDTH},
-                    .strides = {WIDTH, 1}, .data = calloc((size_t)rows * WIDTH, sizeof(float))};
+    exg_tensor x = {.dtype = EXG_DTYPE_F32,
+                    .rank = 2,
+                    .sizes = {rows, WIDTH},
+                    .strides = {WIDTH, 1},
+                    .data = calloc((size_t)rows * WIDTH, sizeof(float))};
 
     (void)time_session(a, &x);
     (void)time_session(b, &x);

@@ -47,7 +47,8 @@ static void bench(exg_communicator *c, uint64_t bytes)
         double theirs = median(times[1], runs);
 
         printf("all-reduce of %8llu bytes, %u processes: %10.0f ns, MPI_Allreduce %10.0f ns: "
-               "%.2f\n", (unsigned long long)bytes, c->size, ours, theirs, ours / theirs);
+               "%.2f\n",
+               (unsigned long long)bytes, c->size, ours, theirs, ours / theirs);
     }
     free(in.data);
     free(out.data);
@@ -61,8 +62,8 @@ int main(void)
     exg_communicator *world;
     exg_error err;
 
-    if (processes == NULL || exg_mpi_create((uint32_t)atoi(processes), EXG_DEADLINE_NS, &world,
-                                            &err) != EXG_OK) {
+    if (processes == NULL ||
+        exg_mpi_create((uint32_t)atoi(processes), EXG_DEADLINE_NS, &world, &err) != EXG_OK) {
         fprintf(stderr, "start it as mpirun -n 2 bench_comm_mpi\n");
         return 1;
     }

@@ -28,14 +28,18 @@ typedef struct worker {
     double cached[6], miss[6];
 } worker;
 
-static const char *const names[6] = {"add.Tensor", "relu", "view", "add_.Tensor", "mm",
-                                     "native_layer_norm"};
+static const char *const names[6] = {"add.Tensor",  "relu", "view",
+                                     "add_.Tensor", "mm",   "native_layer_norm"};
 
 static exg_dtensor *zeros(const worker *w, int64_t rows, int64_t columns, exg_placement placement)
 {
     const int64_t sizes[2] = {rows, columns};
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = sizes, .placements = &placement, .placement_count = 1};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 2,
+                             .sizes = sizes,
+                             .placements = &placement,
+                             .placement_count = 1};
     exg_dtensor *t = NULL;
 
     if (exg_dtensor_zeros(w->mesh, &like, &t, NULL) != EXG_OK) {
@@ -47,9 +51,9 @@ static exg_dtensor *zeros(const worker *w, int64_t rows, int64_t columns, exg_pl
 /* Operator `which` on tensors of `rows` rows. */
 static void call(const worker *w, int which, exg_dtensor *x, exg_dtensor *y, int64_t rows)
 {
-    static const char *const keys[6] = {"aten.add.Tensor", "aten.relu.default", "aten.view.default",
-                                        "aten.add_.Tensor", "aten.mm.default",
-                                        "aten.native_layer_norm.default"};
+    static const char *const keys[6] = {"aten.add.Tensor",   "aten.relu.default",
+                                        "aten.view.default", "aten.add_.Tensor",
+                                        "aten.mm.default",   "aten.native_layer_norm.default"};
     int64_t sizes[2] = {rows, 4}, normalized[1] = {4};
     exg_argument ints = {.kind = EXG_ARGUMENT_INTS, .count = 2, .as_ints = sizes};
     exg_argument shape = {.kind = EXG_ARGUMENT_INTS, .count = 1, .as_ints = normalized};
@@ -102,8 +106,8 @@ static void measure_miss(worker *w, int which)
     for (int i = 0; i < MISSES; i++) {
         int64_t rows = 4 * (i + 2);
         exg_dtensor *x = zeros(w, rows, 4, exg_shard(0));
-        exg_dtensor *y = zeros(w, which == 4 ? 4 : rows, 4,
-                               which == 4 ? exg_replicate() : exg_shard(0));
+        exg_dtensor *y =
+            zeros(w, which == 4 ? 4 : rows, 4, which == 4 ? exg_replicate() : exg_shard(0));
         double start = now_ns();
 
         call(w, which, x, y, rows);

@@ -7,8 +7,8 @@
  * With one thread the times are the process's own, so that other work on the machine
  * counts less.
  */
-#include "libexec/kernels/isa.h"
 #include "libexec/kernels/kernels.h"
+#include "libexec/kernels/isa.h"
 #include "libexec/kernels/pointwise.h"
 #include "libexport/base/arena.h"
 #include "tests/bench/memory.h"
@@ -29,7 +29,7 @@
 #define ROUND_NS     20000000.0 /* what a round takes at least */
 #define OPERANDS_MAX 8
 
-#define FAR_BYTES    (4 << 20) /* operands from here on are held against the memory */
+#define FAR_BYTES (4 << 20) /* operands from here on are held against the memory */
 
 static exg_pool *pool;
 static uint32_t threads = 1;
@@ -329,10 +329,11 @@ static void bench_products(void)
          0},
         {"mm i8", &exg_kernel_mm, EXG_DTYPE_I8, EXG_DTYPE_I32, dnnl_s8, dnnl_s32, 0},
     };
-    static const int64_t shapes[][3] = { /* m, k, n */
-        {1, 4096, 4096},    {4, 768, 3072},     {12, 768, 768},     {24, 768, 768},
-        {36, 768, 3072},    {64, 64, 64},       {64, 1000, 1000},   {128, 768, 768},
-        {128, 768, 3072},   {512, 768, 3072},   {512, 3072, 768},   {1020, 1024, 1024},
+    static const int64_t shapes[][3] = {
+        /* m, k, n */
+        {1, 4096, 4096},    {4, 768, 3072},   {12, 768, 768},   {24, 768, 768},
+        {36, 768, 3072},    {64, 64, 64},     {64, 1000, 1000}, {128, 768, 768},
+        {128, 768, 3072},   {512, 768, 3072}, {512, 3072, 768}, {1020, 1024, 1024},
         {2040, 2048, 2048}, {4096, 64, 64},
     };
 
@@ -374,18 +375,21 @@ static void bench_products(void)
 
 static void bench_convolutions(void)
 {
-    static const int64_t rows[][7] = { /* in, out, size, kernel, stride, padding, groups */
-        {3, 64, 224, 7, 2, 3, 1},  {64, 64, 56, 3, 1, 1, 1},  {64, 256, 56, 1, 1, 0, 1},
-        {128, 128, 28, 3, 1, 1, 1}, {256, 256, 14, 3, 1, 1, 1}, {512, 512, 7, 3, 1, 1, 1},
-        {64, 128, 56, 3, 2, 1, 1}, {3, 768, 224, 16, 16, 0, 1}, {96, 96, 56, 3, 1, 1, 96},
+    static const int64_t rows[][7] = {
+        /* in, out, size, kernel, stride, padding, groups */
+        {3, 64, 224, 7, 2, 3, 1},   {64, 64, 56, 3, 1, 1, 1},    {64, 256, 56, 1, 1, 0, 1},
+        {128, 128, 28, 3, 1, 1, 1}, {256, 256, 14, 3, 1, 1, 1},  {512, 512, 7, 3, 1, 1, 1},
+        {64, 128, 56, 3, 2, 1, 1},  {3, 768, 224, 16, 16, 0, 1}, {96, 96, 56, 3, 1, 1, 96},
     };
 
     for (uint32_t r = 0; r < COUNT(rows); r++) {
         const int64_t *c = rows[r];
         int64_t out = (c[2] + 2 * c[5] - c[3]) / c[4] + 1;
-        const exg_argument args[] = {none_arg(), none_arg(), none_arg(),
-                                     ints_arg(1, &c[4]), ints_arg(1, &c[5]), ints_arg(1, SIZES(1)),
-                                     bool_arg(false), ints_arg(1, SIZES(0)), int_arg(c[6])};
+        const exg_argument args[] = {none_arg(),         none_arg(),
+                                     none_arg(),         ints_arg(1, &c[4]),
+                                     ints_arg(1, &c[5]), ints_arg(1, SIZES(1)),
+                                     bool_arg(false),    ints_arg(1, SIZES(0)),
+                                     int_arg(c[6])};
         char name[80];
         bench_call b = {0};
         dnnl_call peer = {0};
@@ -402,8 +406,8 @@ static void bench_convolutions(void)
         b.outputs[0] = tensor(EXG_DTYPE_F32, 4, SIZES(1, c[1], out, out));
         prepare(&b, &exg_kernel_convolution, args, 9, 3, 1);
         if (c[6] == 1) {
-            peer = peer_convolution(b.inputs[0].sizes, b.inputs[1].sizes, b.outputs[0].sizes,
-                                    c[4], c[5]);
+            peer = peer_convolution(b.inputs[0].sizes, b.inputs[1].sizes, b.outputs[0].sizes, c[4],
+                                    c[5]);
         }
         compare_with(name, run_ours, &b, c[6] == 1 ? run_dnnl : NULL, &peer,
                      2.0 * (double)(c[1] * out * out * c[0] / c[6] * c[3] * c[3]), "GFLOP/s");
@@ -413,8 +417,12 @@ static void bench_convolutions(void)
 
 static void bench_rows(void)
 {
-    static const int64_t shapes[][2] = { /* bytes, columns */
-        {192 << 10, 768}, {1 << 20, 1024}, {4 << 20, 1024}, {40 << 20, 1024}, {160 << 20, 1024}};
+    static const int64_t shapes[][2] = {/* bytes, columns */
+                                        {192 << 10, 768},
+                                        {1 << 20, 1024},
+                                        {4 << 20, 1024},
+                                        {40 << 20, 1024},
+                                        {160 << 20, 1024}};
 
     for (uint32_t s = 0; s < COUNT(shapes); s++) {
         for (int at = 0; at < 8; at++) {
@@ -446,11 +454,13 @@ static void bench_rows(void)
             b.outputs[1] = tensor(dtype, 1, &rows);
             b.outputs[2] = tensor(dtype, 1, &rows);
             prepare(&b, kernels[kind],
-                    kind == 3   ? rms
+                    kind == 3 ? rms
                     : is_norm ? layer
                               : softmax,
-                    kind == 3 ? 4 : is_norm ? 5 : 3, is_norm ? (kind == 3 ? 2 : 3) : 1,
-                    is_norm && kind != 3 ? 3 : 1);
+                    kind == 3 ? 4
+                    : is_norm ? 5
+                              : 3,
+                    is_norm ? (kind == 3 ? 2 : 3) : 1, is_norm && kind != 3 ? 3 : 1);
             if (at == 0) {
                 dnnl_call peer = peer_softmax(rows, n, b.inputs[0].data, b.outputs[0].data);
 
@@ -478,17 +488,18 @@ static void run_steps(void *context)
 /* Against bmm, softmax, bmm. */
 static void bench_attention(void)
 {
-    static const int64_t shapes[][4] = { /* heads, rows, keys, depth */
-        {12, 36, 36, 64}, {12, 512, 512, 64}, {8, 2048, 2048, 64}, {16, 1024, 1024, 128},
-        {32, 1, 4096, 128},
+    static const int64_t shapes[][4] = {
+        /* heads, rows, keys, depth */
+        {12, 36, 36, 64},      {12, 512, 512, 64}, {8, 2048, 2048, 64},
+        {16, 1024, 1024, 128}, {32, 1, 4096, 128},
     };
 
     for (uint32_t r = 0; r < COUNT(shapes) * 2; r++) {
         const int64_t *h = shapes[r / 2];
         bool is_causal = r % 2 == 1;
-        const exg_argument args[] = {none_arg(),    none_arg(), none_arg(),
-                                     none_arg(),    float_arg(0), bool_arg(is_causal),
-                                     none_arg(),    bool_arg(false)};
+        const exg_argument args[] = {none_arg(), none_arg(),     none_arg(),
+                                     none_arg(), float_arg(0),   bool_arg(is_causal),
+                                     none_arg(), bool_arg(false)};
         const exg_argument pair[] = {none_arg(), none_arg()};
         const exg_argument softmax[] = {none_arg(), int_arg(2), bool_arg(false)};
         char name[80];
@@ -577,8 +588,7 @@ static void bench_reductions(void)
             static const char *const names[] = {"sum", "amax", "max_dim"};
             static const exg_kernel *const kernels[] = {&exg_kernel_sum, &exg_kernel_amax,
                                                         &exg_kernel_max_dim};
-            const exg_argument args[] = {none_arg(), kind == 2 ? int_arg(1)
-                                                               : ints_arg(1, SIZES(1)),
+            const exg_argument args[] = {none_arg(), kind == 2 ? int_arg(1) : ints_arg(1, SIZES(1)),
                                          bool_arg(false), none_arg()};
             char name[80];
             bench_call b = {0};
@@ -615,8 +625,12 @@ static void prepare_pointwise(bench_call *b, const pointwise_step *chain, int co
     uint32_t regs[2];
 
     b->kernel = &exg_kernel_pointwise;
-    b->call = (exg_kernel_call){.inputs = b->inputs, .outputs = b->outputs, .input_count = 2,
-                                .output_count = 1, .pool = pool, .fault = &b->fault};
+    b->call = (exg_kernel_call){.inputs = b->inputs,
+                                .outputs = b->outputs,
+                                .input_count = 2,
+                                .output_count = 1,
+                                .pool = pool,
+                                .fault = &b->fault};
     b->call.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     p = exg_pointwise_begin(b->call.arena, b->call.arena, 1, b->inputs[0].sizes);
     for (uint32_t i = 0; i < chain[0].operands; i++) {
@@ -656,7 +670,8 @@ static void bench_pointwise(void)
         {"div", 1, {{EXG_OP_div_Tensor, 2, 0}}},
         {"pow", 1, {{EXG_OP_pow_Tensor_Tensor, 2, 0}}},
         {"cast", 1, {{EXG_OP__to_copy_default, 1, 0}}},
-        {"chain", 3,
+        {"chain",
+         3,
          {{EXG_OP_mul_Tensor, 2, 0}, {EXG_OP_add_Tensor, 2, 1}, {EXG_OP_gelu_none, 1, 0}}},
     };
     static const int64_t sizes[] = {4, 4000, 400000, 4 << 20, 40 << 20, 160 << 20}; /* bytes */
@@ -680,8 +695,9 @@ static void bench_pointwise(void)
             b.inputs[1] = tensor(dtype, 1, &n);
             b.outputs[0] = tensor(result, 1, &n);
             prepare_pointwise(&b, rows[r].steps, rows[r].count, result);
-            against_copy(name, &b, (double)n * (exg_dtype_bytes(dtype) * rows[r].steps[0].operands +
-                                                exg_dtype_bytes(result)));
+            against_copy(name, &b,
+                         (double)n * (exg_dtype_bytes(dtype) * rows[r].steps[0].operands +
+                                      exg_dtype_bytes(result)));
             release(&b);
         }
     }

@@ -14,8 +14,8 @@
 #include <emmintrin.h>
 #endif
 
-#define MEMORY_BYTES  ((size_t)256 << 20) /* of an array */
-#define MEMORY_WAYS   4
+#define MEMORY_BYTES ((size_t)256 << 20) /* of an array */
+#define MEMORY_WAYS  4
 
 typedef double memory_vector __attribute__((vector_size(64), aligned(64), may_alias));
 
@@ -60,8 +60,7 @@ static void memory_triad_past_caches(void *context, uint32_t block)
 
     (void)context;
     for (size_t i = 0; i < memory_count * 8; i += 2) {
-        _mm_stream_pd(a + i,
-                      _mm_add_pd(_mm_load_pd(b + i), _mm_mul_pd(three, _mm_load_pd(c + i))));
+        _mm_stream_pd(a + i, _mm_add_pd(_mm_load_pd(b + i), _mm_mul_pd(three, _mm_load_pd(c + i))));
     }
     _mm_sfence();
 #else

@@ -64,13 +64,10 @@ static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, dnnl_data_type_t 
     dnnl_primitive_desc_t pd;
     dnnl_call call = {.count = 3};
 
-    check(dnnl_memory_desc_init_by_strides(&ma, 2, (dnnl_dims_t){m, k}, type,
-                                           (dnnl_dims_t){k, 1}));
+    check(dnnl_memory_desc_init_by_strides(&ma, 2, (dnnl_dims_t){m, k}, type, (dnnl_dims_t){k, 1}));
     check(dnnl_memory_desc_init_by_strides(&mb, 2, (dnnl_dims_t){k, n}, type,
-                                           b_is_rows ? (dnnl_dims_t){n, 1}
-                                                     : (dnnl_dims_t){1, k}));
-    check(dnnl_memory_desc_init_by_strides(&mc, 2, (dnnl_dims_t){m, n}, sums,
-                                           (dnnl_dims_t){n, 1}));
+                                           b_is_rows ? (dnnl_dims_t){n, 1} : (dnnl_dims_t){1, k}));
+    check(dnnl_memory_desc_init_by_strides(&mc, 2, (dnnl_dims_t){m, n}, sums, (dnnl_dims_t){n, 1}));
     check(dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc));
     check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
     check(dnnl_primitive_create(&call.primitive, pd));
@@ -120,10 +117,9 @@ static dnnl_call peer_convolution(const int64_t *x, const int64_t *w, const int6
     check(dnnl_memory_desc_init_by_tag(&mx, 4, x, dnnl_f32, dnnl_format_tag_any));
     check(dnnl_memory_desc_init_by_tag(&mw, 4, w, dnnl_f32, dnnl_format_tag_any));
     check(dnnl_memory_desc_init_by_tag(&my, 4, y, dnnl_f32, dnnl_format_tag_any));
-    check(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_inference,
-                                             dnnl_convolution_direct, &mx, &mw, NULL, &my,
-                                             (dnnl_dims_t){s, s}, (dnnl_dims_t){p, p},
-                                             (dnnl_dims_t){p, p}));
+    check(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_inference, dnnl_convolution_direct,
+                                             &mx, &mw, NULL, &my, (dnnl_dims_t){s, s},
+                                             (dnnl_dims_t){p, p}, (dnnl_dims_t){p, p}));
     check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
     check(dnnl_primitive_create(&call.primitive, pd));
     for (int i = 0; i < 3; i++) {

@@ -79,9 +79,10 @@ int main(void)
     exg_session *sessions[2];
     exg_error err;
     float value = 1;
-    exg_session_input input = {.name = "x",
-                               .tensor = {.data = &value, .dtype = EXG_DTYPE_F32, .rank = 1,
-                                          .sizes = {1}, .strides = {1}}};
+    exg_session_input input = {
+        .name = "x",
+        .tensor = {
+            .data = &value, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {1}, .strides = {1}}};
     exg_program *program;
     void (*volatile call)(float *, const float *, const float *) = add_one;
 
@@ -112,7 +113,8 @@ int main(void)
         }
     }
     printf("chain of %d additions, ns a node: session %.1f, unfused %.1f, bare calls %.1f\n", NODES,
-           median(fused, RUNS) / NODES, median(unfused, RUNS) / NODES, median(floor_ns, RUNS) / NODES);
+           median(fused, RUNS) / NODES, median(unfused, RUNS) / NODES,
+           median(floor_ns, RUNS) / NODES);
     exg_session_destroy(sessions[0]);
     exg_session_destroy(sessions[1]);
     exg_program_destroy(program);

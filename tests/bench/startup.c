@@ -93,9 +93,9 @@ static double start(const exg_operators *operators, const char *path, int64_t ro
 {
     static float data[ROWS * SIDE];
     exg_session_options options = {.size = sizeof(options), .no_check = no_check};
-    exg_session_input input = {.name = "x",
-                               .tensor = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2,
-                                          .sizes = {rows, SIDE}}};
+    exg_session_input input = {
+        .name = "x",
+        .tensor = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {rows, SIDE}}};
     double begin = now_ns();
     double cpu_begin = cpu_ns();
     exg_verified verified;

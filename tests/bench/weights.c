@@ -123,14 +123,12 @@ static exg_program *program_of(const uint8_t *data, uint64_t bytes, exg_dtype dt
     exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = bytes / WEIGHTS};
     exg_sym_int size = exg_sym_int_of((int64_t)(storage.length / exg_dtype_bytes(dtype)));
     exg_sym_int stride = exg_sym_int_of(1);
-    exg_tensor_meta meta = {
-        .dtype = dtype,
-        .layout = EXG_LAYOUT_STRIDED,
-        .rank = 1,
-        .sizes = &size,
-        .strides = &stride,
-        .device = {"cpu", -1}
-    };
+    exg_tensor_meta meta = {.dtype = dtype,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 1,
+                            .sizes = &size,
+                            .strides = &stride,
+                            .device = {"cpu", -1}};
     exg_weight weight = {.table = EXG_TABLE_CONSTANTS, .meta = &meta};
     exg_error err;
 
@@ -295,16 +293,16 @@ enum {
 };
 
 static const row rows[] = {
-    [COPY] = {"copy a file, with sync",     copy_file,   -1  },
-    [XXH3] = {"XXH3-128, one core",         hash_xxh3,   -1  },
-    [CRC] = {"CRC-32, one core",           hash_crc,    -1  },
-    [SAVE_PLAIN] = {"save plain",                 save_plain,  COPY},
-    [REPACK] = {"repack plain to plain",      repack,      COPY},
-    [CONVERT] = {"convert to safetensors",     convert,     COPY},
-    [CHECK_PLAIN] = {"verify --data, plain",       check_plain, XXH3},
-    [SAVE_ZSTD] = {"save in zstd frames",        save_zstd,   COPY},
-    [READ_ZSTD] = {"read zstd frames, one core", read_zstd,   XXH3},
-    [CHECK_ZSTD] = {"verify --data, zstd",        check_zstd,  XXH3},
+    [COPY] = {"copy a file, with sync", copy_file, -1},
+    [XXH3] = {"XXH3-128, one core", hash_xxh3, -1},
+    [CRC] = {"CRC-32, one core", hash_crc, -1},
+    [SAVE_PLAIN] = {"save plain", save_plain, COPY},
+    [REPACK] = {"repack plain to plain", repack, COPY},
+    [CONVERT] = {"convert to safetensors", convert, COPY},
+    [CHECK_PLAIN] = {"verify --data, plain", check_plain, XXH3},
+    [SAVE_ZSTD] = {"save in zstd frames", save_zstd, COPY},
+    [READ_ZSTD] = {"read zstd frames, one core", read_zstd, XXH3},
+    [CHECK_ZSTD] = {"verify --data, zstd", check_zstd, XXH3},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

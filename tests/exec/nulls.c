@@ -22,11 +22,11 @@ static void look(const char *call, exg_status status, const exg_error *err)
     }
 }
 
-#define NULLED(call)                                   \
-    do {                                               \
-        exg_error_clear(&err);                         \
-        exg_status status_ = (call); /* NOLINT */      \
-        look(#call, status_, &err);                    \
+#define NULLED(call)                                                                               \
+    do {                                                                                           \
+        exg_error_clear(&err);                                                                     \
+        exg_status status_ = (call); /* NOLINT */                                                  \
+        look(#call, status_, &err);                                                                \
     } while (0)
 
 static void check_formats(void)

@@ -34,8 +34,11 @@ static void end(made *m)
 static void it_makes_a_whole_program(void **state)
 {
     const float values[2] = {1.5f, -2.0f};
-    exg_input_binding binding = {.name = "x", .kind = EXG_ARGUMENT_TENSOR, .dtype = EXG_DTYPE_F32,
-                                 .rank = 1, .sizes = (int64_t[]){2}};
+    exg_input_binding binding = {.name = "x",
+                                 .kind = EXG_ARGUMENT_TENSOR,
+                                 .dtype = EXG_DTYPE_F32,
+                                 .rank = 1,
+                                 .sizes = (int64_t[]){2}};
     exg_verified verified;
     exg_symbols symbols;
     exg_tensor_meta meta;
@@ -58,7 +61,8 @@ static void it_makes_a_whole_program(void **state)
     assert_int_equal(exg_builder_finish(m.b, NULL), EXG_OK);
     assert_int_equal(m.program->module_call_count, 1);
     assert_int_equal(exg_weight_read(m.program->weights, &m.program->weights->items[0], read,
-                                     sizeof(read), NULL), EXG_OK);
+                                     sizeof(read), NULL),
+                     EXG_OK);
     assert_memory_equal(read, values, sizeof(values));
     assert_int_equal(exg_verify(m.program, m.operators, &verified, NULL, NULL), EXG_OK);
     assert_int_equal(exg_bind_inputs(&verified, &binding, 1, NULL, arena, &symbols, NULL), EXG_OK);
@@ -94,10 +98,17 @@ static void it_finds_the_symbol_of_a_derived_size(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         exg_sym_int size = {cases[i].expr, 5, true};
         exg_sym_int stride = exg_sym_int_of(1);
-        exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32, .layout = EXG_LAYOUT_STRIDED, .rank = 1,
-                                .sizes = &size, .strides = &stride, .device = {"cpu", -1}};
-        exg_input_binding binding = {.name = "x", .kind = EXG_ARGUMENT_TENSOR,
-                                     .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = &cases[i].given};
+        exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32,
+                                .layout = EXG_LAYOUT_STRIDED,
+                                .rank = 1,
+                                .sizes = &size,
+                                .strides = &stride,
+                                .device = {"cpu", -1}};
+        exg_input_binding binding = {.name = "x",
+                                     .kind = EXG_ARGUMENT_TENSOR,
+                                     .dtype = EXG_DTYPE_F32,
+                                     .rank = 1,
+                                     .sizes = &cases[i].given};
         exg_error err = {0};
         exg_verified verified;
         exg_symbols symbols;
@@ -316,14 +327,14 @@ static void it_refuses_positions_of_another_rank(void **state)
         uint32_t ranks[3]; /* of those */
         bool fits;
     } rows[] = {
-        {{5},    {3},    {4},    {1, 1, 1}, true },
-        {{5},    {0},    {0},    {1, 0, 0}, true },
-        {{0},    {1},    {1},    {0, 1, 1}, true },
-        {{5},    {3},    {0},    {1, 1, 0}, false},
-        {{5, 3}, {0},    {0},    {2, 0, 0}, false},
-        {{5, 3}, {2},    {2},    {2, 1, 1}, false},
-        {{5, 3}, {2, 3}, {0},    {2, 2, 0}, false},
-        {{5, 3}, {6, 3}, {6, 3}, {2, 2, 2}, true }, /* along dim 0 more may be added */
+        {{5}, {3}, {4}, {1, 1, 1}, true},
+        {{5}, {0}, {0}, {1, 0, 0}, true},
+        {{0}, {1}, {1}, {0, 1, 1}, true},
+        {{5}, {3}, {0}, {1, 1, 0}, false},
+        {{5, 3}, {0}, {0}, {2, 0, 0}, false},
+        {{5, 3}, {2}, {2}, {2, 1, 1}, false},
+        {{5, 3}, {2, 3}, {0}, {2, 2, 0}, false},
+        {{5, 3}, {6, 3}, {6, 3}, {2, 2, 2}, true}, /* along dim 0 more may be added */
         {{5, 3}, {2, 4}, {2, 4}, {2, 2, 2}, false},
     };
 
@@ -454,17 +465,18 @@ static void it_normalizes_and_infers(void **state)
     begin(&m);
     op = exg_operators_get(m.operators, EXG_OP_add_Tensor);
     assert_ptr_equal(op, exg_operators_find(m.operators, "torch.ops.aten.add.Tensor"));
-    given[0] = (exg_named_argument){"self", exg_arg_ref(input(m.b, "x", 2, 3)),
-                                    EXG_KIND_POSITIONAL};
-    given[1] = (exg_named_argument){"other", exg_arg_ref(input(m.b, "y", 1, 3)),
-                                    EXG_KIND_POSITIONAL};
+    given[0] =
+        (exg_named_argument){"self", exg_arg_ref(input(m.b, "x", 2, 3)), EXG_KIND_POSITIONAL};
+    given[1] =
+        (exg_named_argument){"other", exg_arg_ref(input(m.b, "y", 1, 3)), EXG_KIND_POSITIONAL};
     assert_int_equal(exg_operator_normalize(op, &node, args, NULL), EXG_OK);
     assert_int_equal(exg_get_int(&args[2]), 1); /* alpha's default */
     assert_true(exg_argument_fits(&args[0], &op->schema->arguments[0].type));
     args[3] = exg_arg_string("x");
     assert_false(exg_argument_fits(&args[3], &op->schema->arguments[0].type));
     assert_int_equal(exg_operator_infer(op, args, exg_builder_graph(m.b), m.program->arena,
-                                        &results, &count, NULL), EXG_OK);
+                                        &results, &count, NULL),
+                     EXG_OK);
     assert_true(count == 1 && results[0]->rank == 2 && results[0]->sizes[0].value == 2);
     given[1].name = "others";
     given[1].kind = EXG_KIND_KEYWORD;

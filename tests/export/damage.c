@@ -104,8 +104,8 @@ static exg_status to_json(exg_program *p, exg_error *err)
 
 static exg_status to_json_beside(exg_program *p, exg_error *err)
 {
-    return save_as(p, EXG_FORMAT_EARLY_JSON,
-                   (exg_save_options){.weights = EXG_WEIGHTS_EXTERNAL}, err);
+    return save_as(p, EXG_FORMAT_EARLY_JSON, (exg_save_options){.weights = EXG_WEIGHTS_EXTERNAL},
+                   err);
 }
 
 static exg_status to_safetensors(exg_program *p, exg_error *err)
@@ -261,8 +261,8 @@ static void damage_each(const char *name, const uint8_t *data, size_t length)
 static void a_damaged_program_goes_nowhere(void **state)
 {
     static const char *const paths[] = {
-        "fixtures/mlp.pt2", "fixtures/mlp.layout-2.2.pt2", "fixtures/mlp.layout-2.8.pt2",
-        "fixtures/examples.pt2", "fixtures/tied.pt2", "fixtures/constants.pt2",
+        "fixtures/mlp.pt2",         "fixtures/mlp.layout-2.2.pt2", "fixtures/mlp.layout-2.8.pt2",
+        "fixtures/examples.pt2",    "fixtures/tied.pt2",           "fixtures/constants.pt2",
         "fixtures/bad/ARC-019.pt2", /* an extra file */
     };
 

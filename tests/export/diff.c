@@ -27,8 +27,15 @@ typedef struct recipe {
 } recipe;
 
 static const float plain[4] = {1, 2, 3, 4};
-static const recipe base = {.weight = "w", .values = plain, .rows = 2, .batch = 3, .alpha = 2,
-                            .blocks = 3, .changed = -1, .inserted = -1, .input = "x"};
+static const recipe base = {.weight = "w",
+                            .values = plain,
+                            .rows = 2,
+                            .batch = 3,
+                            .alpha = 2,
+                            .blocks = 3,
+                            .changed = -1,
+                            .inserted = -1,
+                            .input = "x"};
 
 static exg_operators *operators;
 
@@ -59,10 +66,15 @@ static exg_program *make(const recipe *r)
     exg_sym_int square[2] = {exg_sym_int_of(2), exg_sym_int_of(2)};
     exg_sym_int flat[2] = {exg_sym_int_of(r->rows), exg_sym_int_of(4 / r->rows)};
     exg_sym_int flat_strides[2] = {exg_sym_int_of(4 / r->rows), exg_sym_int_of(1)};
-    exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32, .layout = EXG_LAYOUT_STRIDED, .rank = 2,
-                            .sizes = sizes, .strides = strides, .device = {"cpu", -1}};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 2,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
     exg_tensor_meta weight_meta = meta;
-    exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = 4 * sizeof(float),
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY,
+                           .length = 4 * sizeof(float),
                            .data = (const uint8_t *)r->values};
     exg_weight weight = {.fqn = r->weight, .table = EXG_TABLE_STATE, .is_param = true};
     exg_program *program;

@@ -74,9 +74,9 @@ static void it_writes_what_it_read(void **state)
     expect_ours(early_json("\"stack_trace\": \"\"", "\"stack_trace\": \"one\\ntwo\"")); /* -80 */
     expect_ours(
         early_json("\"nn_module_stack\": \"\"", "\"nn_module_stack\": \"a,b[c];d\"")); /* -81 */
-    expect_ours(early_json("\"type\": \"cpu\"", "\"type\": \"tpu:new\""));           /* S002-20 */
-    expect_ours(early_json("\"index\": -1", "\"index\": 3"));                        /* S002-21 */
-    expect_ours(early_json("\"requires_grad\": true", "\"requires_grad\": false"));  /* S002-58 */
+    expect_ours(early_json("\"type\": \"cpu\"", "\"type\": \"tpu:new\""));             /* S002-20 */
+    expect_ours(early_json("\"index\": -1", "\"index\": 3"));                          /* S002-21 */
+    expect_ours(early_json("\"requires_grad\": true", "\"requires_grad\": false"));    /* S002-58 */
 }
 
 /* S002-82: a key of `extra` that has a meaning elsewhere. */
@@ -101,14 +101,14 @@ static void it_reads_every_variant_as_one_model(void **state)
     static const struct {
         const char *from, *to;
     } rows[] = {
-        {"{\"as_int\": 2}",                    "{\"as_int\": 2, \"as_sym\": null}"},
-        {"\"f32\"",                            "7"                                },
-        {"\"strided\"",                        "1"                                },
-        {"\"Internal\"",                       "1"                                },
+        {"{\"as_int\": 2}", "{\"as_int\": 2, \"as_sym\": null}"},
+        {"\"f32\"", "7"},
+        {"\"strided\"", "1"},
+        {"\"Internal\"", "1"},
         {"{\"as_tensor\": {\"name\": \"x\"}}",
          "{\"as_none\": null, \"as_tensor\": {\"name\": \"x\"}, \"as_int\": null}"},
-        {"{\"name\": \"m\", \"graph\"",        "\n {\t\"graph\""                  },
-        {"\"buffers\": {}}",                   "\"buffers\": {} }\n"              },
+        {"{\"name\": \"m\", \"graph\"", "\n {\t\"graph\""},
+        {"\"buffers\": {}}", "\"buffers\": {} }\n"},
     };
 
     (void)state;
@@ -154,13 +154,13 @@ static void it_keeps_unknown_keys(void **state)
         const char *from, *to;
     } rows[] = {
         {"\"buffers\": {}", "\"buffers\": {}, \"hash\": \"aa\\u00e9\", \"version\": [1, -2.5, "
-         "true, null, {}, 18446744073709551615]"},
-        {"\"symint_values\": []",   "\"symint_values\": [], \"0\": {\"0\": 1}"},
-        {"{\"name\": \"y\"}",       "{\"name\": \"y\", \"new\": false}"},
+                            "true, null, {}, 18446744073709551615]"},
+        {"\"symint_values\": []", "\"symint_values\": [], \"0\": {\"0\": 1}"},
+        {"{\"name\": \"y\"}", "{\"name\": \"y\", \"new\": false}"},
         {"\"layout\": \"strided\"", "\"layout\": \"strided\", \"is_cool\": true"},
-        {"\"extra\": {}",           "\"extra\": {}, \"from_node\": [{\"name\": \"a\"}]"},
-        {"\"buffers\": {}",         "\"buffers\": {}, \"gone\": null"},
-        {"\"data\": {\"buffer\"",   "\"data\": {\"why\": [1, \"]\"], \"buffer\""},
+        {"\"extra\": {}", "\"extra\": {}, \"from_node\": [{\"name\": \"a\"}]"},
+        {"\"buffers\": {}", "\"buffers\": {}, \"gone\": null"},
+        {"\"data\": {\"buffer\"", "\"data\": {\"why\": [1, \"]\"], \"buffer\""},
         {"\"symint_values\": []",
          "\"symint_values\": [], \"w\": {\"storage\": {\"data_location\": \"Internal\", "
          "\"data\": {\"buffer\": \"AA==\"}}}"},
@@ -224,20 +224,20 @@ static void it_reads_big_endian_bytes_of_every_dtype(void **state)
         int number;
         const char *big, *little; /* hex */
     } rows[] = {
-        {"u8",   1,  "01ff",                             "01ff"                            },
-        {"i8",   2,  "ff02",                             "ff02"                            },
-        {"i16",  3,  "0001fffe",                         "0100feff"                        },
-        {"i32",  4,  "00000001fffffffe",                 "01000000feffffff"                },
-        {"i64",  5,  "0000000000000001fffffffffffffffe", "0100000000000000feffffffffffffff"},
-        {"f16",  6,  "3c00c000",                         "003c00c0"                        },
-        {"f32",  7,  "3f800000c0000000",                 "0000803f000000c0"                },
-        {"f64",  8,  "3ff0000000000000c000000000000000", "000000000000f03f00000000000000c0"},
-        {"c32",  9,  "3c00c0003c00c000",                 "003c00c0003c00c0"                },
-        {"c64",  10, "3f800000c00000003f800000c0000000", "0000803f000000c00000803f000000c0"},
+        {"u8", 1, "01ff", "01ff"},
+        {"i8", 2, "ff02", "ff02"},
+        {"i16", 3, "0001fffe", "0100feff"},
+        {"i32", 4, "00000001fffffffe", "01000000feffffff"},
+        {"i64", 5, "0000000000000001fffffffffffffffe", "0100000000000000feffffffffffffff"},
+        {"f16", 6, "3c00c000", "003c00c0"},
+        {"f32", 7, "3f800000c0000000", "0000803f000000c0"},
+        {"f64", 8, "3ff0000000000000c000000000000000", "000000000000f03f00000000000000c0"},
+        {"c32", 9, "3c00c0003c00c000", "003c00c0003c00c0"},
+        {"c64", 10, "3f800000c00000003f800000c0000000", "0000803f000000c00000803f000000c0"},
         {"c128", 11, "3ff0000000000000c0000000000000003ff0000000000000c000000000000000",
-         "000000000000f03f00000000000000c0000000000000f03f00000000000000c0"                },
-        {"b8",   12, "0100",                             "0100"                            },
-        {"bf16", 13, "3f80c000",                         "803f00c0"                        },
+         "000000000000f03f00000000000000c0000000000000f03f00000000000000c0"},
+        {"b8", 12, "0100", "0100"},
+        {"bf16", 13, "3f80c000", "803f00c0"},
     };
 
     (void)state;
@@ -356,7 +356,7 @@ static void it_keeps_every_argument_as_it_is(void **state)
             snprintf(kwargs, sizeof(kwargs), "\"kwargs\": {}");
         }
         expect_ours(early_node("mine.op.default", args, kwargs,
-                                 "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]"));
+                               "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]"));
     }
 }
 
@@ -414,10 +414,7 @@ static void it_warns_of_a_parameter_that_nothing_uses(void **state)
 /* S002-39: names among numbers; an early list has one of the two, so the list is carried. */
 static void it_carries_a_list_of_names_and_numbers(void **state)
 {
-    exg_sym_argument sizes[] = {
-        {EXG_NO_VALUE, {.as_int = 0}},
-        {EXG_NO_VALUE, {.as_int = 3}}
-    };
+    exg_sym_argument sizes[] = {{EXG_NO_VALUE, {.as_int = 0}}, {EXG_NO_VALUE, {.as_int = 3}}};
     exg_program *p = open_text(
         early_node("mine.op.default", "[{\"as_tensor\": {\"name\": \"x\"}}, {\"as_ints\": [0, 3]}]",
                    "\"kwargs\": {}",
@@ -473,13 +470,8 @@ static void expect_found(exg_program *p, const char *code, const char *message)
 /* S002-94, S004-71: neither has a place in any of PyTorch's files; they are carried. */
 static void it_carries_metadata_of_inputs_and_the_token_of_assertions(void **state)
 {
-    exg_string_pair pairs[] = {
-        {"stack_trace", "net.py:3"}
-    };
-    exg_input_metadata said[] = {
-        {"x",  {pairs, 1}},
-        {NULL, {pairs, 1}}
-    };
+    exg_string_pair pairs[] = {{"stack_trace", "net.py:3"}};
+    exg_input_metadata said[] = {{"x", {pairs, 1}}, {NULL, {pairs, 1}}};
     exg_program *p = open_program("fixtures/mlp.pt2");
     exg_program *again;
     char difference[256];
@@ -538,10 +530,10 @@ static void it_lifts_what_branches_have(void **state)
         const char *target;
         exg_input_kind kind;
     } expected[] = {
-        {"s",               EXG_INPUT_PARAMETER},
-        {"positive.w",      EXG_INPUT_PARAMETER},
-        {"negative.near.b", EXG_INPUT_BUFFER   },
-        {"negative.far.w",  EXG_INPUT_PARAMETER},
+        {"s", EXG_INPUT_PARAMETER},
+        {"positive.w", EXG_INPUT_PARAMETER},
+        {"negative.near.b", EXG_INPUT_BUFFER},
+        {"negative.far.w", EXG_INPUT_PARAMETER},
     };
     char *text = branches_text();
     exg_program *p = open_text(text);

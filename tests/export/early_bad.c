@@ -24,8 +24,7 @@
 #define SECOND "{\"as_tensor\": {\"name\": \"w\"}}"
 #define META_OF(size, stride, offset)                                                              \
     "{\"dtype\": \"f32\", \"sizes\": [" size "], \"requires_grad\": true, \"device\": "            \
-    "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [{\"as_int\": "                              \
-    stride                                                                                         \
+    "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [{\"as_int\": " stride                       \
     "}], \"storage_offset\": {\"as_int\": " offset "}, \"layout\": \"strided\"}"
 #define META                         META_OF("{\"as_int\": 2}", "1", "0")
 #define WEIGHT(size, stride, offset) WHERE "}, \"meta\": " META_OF(size, stride, offset)
@@ -178,15 +177,14 @@ static void expect_found(const char *text, const char *code)
     }
     if (code == NULL ? found.count > 0 : !there) {
         fail_msg("%s was not found (%u errors, first %s)", code == NULL ? "nothing" : code,
-                 found.error_count,
-                 found.count > 0 ? found.items[0].code : "none");
+                 found.error_count, found.count > 0 ? found.items[0].code : "none");
     }
     exg_diagnostics_free(&found);
     exg_program_destroy(program);
     exg_operators_destroy(operators);
 }
 
-#define VALUE(name)    "{\"name\": \"" name "\", \"meta\": " META "}"
+#define VALUE(name)     "{\"name\": \"" name "\", \"meta\": " META "}"
 #define VALUES(a, b, c) VALUE(a) ", " VALUE(b) ", " VALUE(c)
 
 /* S002-28, S002-31, S002-78: each value is defined once and described: inputs, results,
@@ -237,20 +235,20 @@ static void it_asks_for_the_table_of_the_kind(void **state)
 }
 
 #define NODE(target, args, outputs)                                                                \
-    "{\"target\": \"" target "\", \"args\": [" args "], \"kwargs\": {}, \"outputs\": ["            \
-    outputs                                                                                        \
+    "{\"target\": \"" target "\", \"args\": [" args "], \"kwargs\": {}, \"outputs\": [" outputs    \
     "], \"metadata\": {\"stack_trace\": \"\", \"nn_module_stack\": \"\", \"extra\": {}}}"
 #define T(name) "{\"as_tensor\": {\"name\": \"" name "\"}}"
 
 /* S002-36, S002-92: nothing is read above the node that makes it. */
 static void it_asks_for_the_order_of_nodes(void **state)
 {
-    static const char good[] = "\"nodes\": [" NODE("aten.add.Tensor", T("x") ", " T("w"), T("q"))
-        ", " NODE("aten.neg.default", T("q"), T("y")) "]";
+    static const char good[] =
+        "\"nodes\": [" NODE("aten.add.Tensor", T("x") ", " T("w"),
+                            T("q")) ", " NODE("aten.neg.default", T("q"), T("y")) "]";
     static const char bad[] = "\"nodes\": [" NODE("aten.neg.default", T("q"), T("y")) ", " NODE(
         "aten.add.Tensor", T("x") ", " T("w"), T("q")) "]";
-    static const char one[] = "\"nodes\": [" NODE("aten.add.Tensor", T("x") ", " T("w"),
-        T("y")) "]";
+    static const char one[] =
+        "\"nodes\": [" NODE("aten.add.Tensor", T("x") ", " T("w"), T("y")) "]";
     const char *text = early_json(VALUES("x", "y", "w"), VALUES("x", "y", "w") ", " VALUE("q"));
 
     (void)state;
@@ -276,8 +274,9 @@ static void it_asks_for_the_schema_of_operators(void **state)
 /* S002-84: what is no call of a function stands in no early graph; nor has a name empty parts. */
 static void it_takes_calls_of_functions_alone(void **state)
 {
-    static const char *const targets[] = {"placeholder", "output", "get_attr", "call_method",
-                                          "call_module", "", "aten..Tensor", ".add", "aten.add."};
+    static const char *const targets[] = {"placeholder",  "output",      "get_attr",
+                                          "call_method",  "call_module", "",
+                                          "aten..Tensor", ".add",        "aten.add."};
 
     (void)state;
     for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
@@ -319,25 +318,24 @@ static void it_checks_external_bytes(void **state)
         const char *checksum;
         bool good;
     } rows[] = {
-        {"",                                                                 true },
-        {"xxh3-128:d536d02cb52becf3c36375144d528b79",                        true },
-        {"xxh3-64:e7c0bca1e9a1b5f3",                                         true },
-        {"crc32:c7949a4c",                                                   true },
-        {"xxh3-64:e7c0bca1e9a1b5f4",                                         false},
-        {"crc32:00000000",                                                   false},
-        {"sha1:c0f2eea97c3c48ad40df82155d19041f70c94f14",                    true },
-        {"00f2eea97c3c48ad40df82155d19041f70c94f14",                         false},
-        {"md5:4660c1f3c1485d35f0f58c3a70499def",                             true },
-        {"md5:00000000000000000000000000000000",                             false},
-        {"rot13:whatever",                                                   true },
+        {"", true},
+        {"xxh3-128:d536d02cb52becf3c36375144d528b79", true},
+        {"xxh3-64:e7c0bca1e9a1b5f3", true},
+        {"crc32:c7949a4c", true},
+        {"xxh3-64:e7c0bca1e9a1b5f4", false},
+        {"crc32:00000000", false},
+        {"sha1:c0f2eea97c3c48ad40df82155d19041f70c94f14", true},
+        {"00f2eea97c3c48ad40df82155d19041f70c94f14", false},
+        {"md5:4660c1f3c1485d35f0f58c3a70499def", true},
+        {"md5:00000000000000000000000000000000", false},
+        {"rot13:whatever", true},
         {"0000000000000000000000000000000000000000000000000000000000000000", false},
-        {SHA256,                                                             true },
-        {"sha256:" SHA256,                                                   true },
-        {"sha256:0000000000000000000000000000000000000000000000000000000000000000",
-                                                                             false},
-        {"c0f2eea97c3c48ad40df82155d19041f70c94f14",                         true },
-        {"xxh3-128:d536d02cb52becf3c36375144d528b78",                        false},
-        {"sha1:c0f2eea97c3c48ad40df82155d19041f70c94f15",                    false},
+        {SHA256, true},
+        {"sha256:" SHA256, true},
+        {"sha256:0000000000000000000000000000000000000000000000000000000000000000", false},
+        {"c0f2eea97c3c48ad40df82155d19041f70c94f14", true},
+        {"xxh3-128:d536d02cb52becf3c36375144d528b78", false},
+        {"sha1:c0f2eea97c3c48ad40df82155d19041f70c94f15", false},
     };
     const unsigned char bytes[] = {9, 9, 9, 9, 0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0};
 
@@ -395,8 +393,25 @@ static char *carried_text(void)
 
 /* What the early schema has no words for, seen in some program. */
 enum {
-    SYM_FLOAT, SYM_BOOL, TEXTS, SYM_INPUT, NO_OUTPUT, CONSTANT, RANGES, OPSET, GRADIENT, SHARED,
-    TOKEN, CUSTOM, NAMES, HINT, CALLS, MUTATION, GUARDS, FLAG, SEEN_COUNT
+    SYM_FLOAT,
+    SYM_BOOL,
+    TEXTS,
+    SYM_INPUT,
+    NO_OUTPUT,
+    CONSTANT,
+    RANGES,
+    OPSET,
+    GRADIENT,
+    SHARED,
+    TOKEN,
+    CUSTOM,
+    NAMES,
+    HINT,
+    CALLS,
+    MUTATION,
+    GUARDS,
+    FLAG,
+    SEEN_COUNT
 };
 
 static void look_at_graph(const exg_graph *graph, bool seen[SEEN_COUNT])
@@ -453,8 +468,8 @@ static exg_program *make_strange(exg_value values[64], exg_argument inputs[16],
     exg_graph *graph = p->graph;
     exg_signature *s = &p->signature;
     const exg_value more[] = {
-        {.name = "s9",    .sym_int = &symbol             },
-        {.name = "obj",   .custom_class = "__torch__.O"  },
+        {.name = "s9", .sym_int = &symbol},
+        {.name = "obj", .custom_class = "__torch__.O"},
         {.name = "token", .tensor = graph->values[0].tensor},
     };
     const exg_argument_kind kinds[] = {EXG_ARGUMENT_SYM_INT, EXG_ARGUMENT_CUSTOM_OBJ,
@@ -469,10 +484,11 @@ static exg_program *make_strange(exg_value values[64], exg_argument inputs[16],
     for (uint32_t i = 0; i < 3; i++) {
         values[graph->value_count] = more[i];
         inputs[graph->input_count] = (exg_argument){.kind = kinds[i]};
-        specs[s->input_count] = (exg_input_spec){
-            .kind = roles[i], .persistent = EXG_UNSET, .target = i == 1 ? "o" : NULL,
-            .arg = {.kind = kinds[i], .is_token = i == 2, .name = more[i].name}
-        };
+        specs[s->input_count] =
+            (exg_input_spec){.kind = roles[i],
+                             .persistent = EXG_UNSET,
+                             .target = i == 1 ? "o" : NULL,
+                             .arg = {.kind = kinds[i], .is_token = i == 2, .name = more[i].name}};
         if (i == 1) {
             inputs[graph->input_count].as_custom_obj = &object;
             specs[s->input_count].arg.as_string = "__torch__.O";
@@ -496,8 +512,7 @@ static exg_program *make_strange(exg_value values[64], exg_argument inputs[16],
 }
 
 /* Saved and read again, it is itself, the same bytes if it was in order; what was seen counts. */
-static void carry(const exg_program *before, const char *name, bool in_order,
-                  bool seen[SEEN_COUNT])
+static void carry(const exg_program *before, const char *name, bool in_order, bool seen[SEEN_COUNT])
 {
     exg_program *after;
     char difference[256];
@@ -591,19 +606,20 @@ static void it_refuses_a_carry_that_disagrees(void **state)
         const char *from, *to, *message;
     } rows[] = {
         {"{\"as_tensor\": {\"name\": \"relu\"}}", "{\"as_tensor\": {\"name\": \"moved\"}}", ""},
-        {"\"target\": \"aten.relu.default\"",     "\"target\": \"aten.tanh.default\"",      ""},
-        {"\"inputs\": [{\"name\": \"x\"}]",       "\"inputs\": []",                         ""},
-        {"{\"name\": \"up.weight\"}",             "{\"name\": \"down.weight\"}",            ""},
-        {"{\\\"parameter\\\": \\\"up.bias\\\"}",  "{\\\"parameter\\\": \\\"up.gone\\\"}",
-         "the early part has no 'up.gone'"                                                },
-        {"{\\\"parameter\\\": \\\"up.bias\\\"}",  "{\\\"buffer\\\": \\\"up.bias\\\"}",
-         "the early part has no 'up.bias'"                                                },
-        {"\\\"byte_order\\\": \\\"little\\\", ",   "",
-         "a storage of the carry has no bytes"                                            },
-        {"\\\"byte_order\\\": \\\"little\\\", \\\"data", "\\\"byte_order\\\": \\\"little\\\", "
-         "\\\"none",                                "a storage of the carry has no bytes"  },
-        {"\\\"storage\\\": 4",                    "\\\"storage\\\": 6", "no storage 6"      },
-        {"\\\"storage\\\": 5",                    "\\\"storage\\\": -1", "no storage -1"    },
+        {"\"target\": \"aten.relu.default\"", "\"target\": \"aten.tanh.default\"", ""},
+        {"\"inputs\": [{\"name\": \"x\"}]", "\"inputs\": []", ""},
+        {"{\"name\": \"up.weight\"}", "{\"name\": \"down.weight\"}", ""},
+        {"{\\\"parameter\\\": \\\"up.bias\\\"}", "{\\\"parameter\\\": \\\"up.gone\\\"}",
+         "the early part has no 'up.gone'"},
+        {"{\\\"parameter\\\": \\\"up.bias\\\"}", "{\\\"buffer\\\": \\\"up.bias\\\"}",
+         "the early part has no 'up.bias'"},
+        {"\\\"byte_order\\\": \\\"little\\\", ", "", "a storage of the carry has no bytes"},
+        {"\\\"byte_order\\\": \\\"little\\\", \\\"data",
+         "\\\"byte_order\\\": \\\"little\\\", "
+         "\\\"none",
+         "a storage of the carry has no bytes"},
+        {"\\\"storage\\\": 4", "\\\"storage\\\": 6", "no storage 6"},
+        {"\\\"storage\\\": 5", "\\\"storage\\\": -1", "no storage -1"},
     };
     char *text = carried_text();
 
@@ -701,9 +717,8 @@ static void it_lists_what_is_lost(void **state)
         exg_program *p = open_program(rows[i].path);
         exg_error err;
 
-        assert_int_equal(
-            exg_save(p, in_folder("x.json"), EXG_FORMAT_EARLY_JSON, &strict, &err),
-            EXG_UNSUPPORTED);
+        assert_int_equal(exg_save(p, in_folder("x.json"), EXG_FORMAT_EARLY_JSON, &strict, &err),
+                         EXG_UNSUPPORTED);
         assert_true(strncmp(err.message, "the early schema cannot say: ", 29) == 0);
         assert_string_equal(err.message + 29, rows[i].lost);
         assert_int_equal(exg_save(p, in_folder("x.json"), EXG_FORMAT_EARLY_JSON, &zstd, &err),

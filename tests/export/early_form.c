@@ -40,8 +40,7 @@ static void it_keeps_the_form(void **state)
         {"{\"name\": \"m\", ", "\t{\"name\" :\"\\u006d\" ,\r\n"},
         {"\"buffers\": {}}", "\"buffers\": {}}\n"},
         {"\"buffers\": {}}", "\"buffers\": {}}\n\n"},
-        {"\"metadata\": {}, \"par",
-         "\"metadata\": {\"z\": \"1\", \"a\": \"\xc3\xa9\"}, \"par"},
+        {"\"metadata\": {}, \"par", "\"metadata\": {\"z\": \"1\", \"a\": \"\xc3\xa9\"}, \"par"},
         {"\"symint_values\": []",
          "\"symint_values\": [{\"name\": \"t\", \"value\": {\"as_int\": 0}}, {\"name\": \"s\", "
          "\"value\": {\"as_sym\": \"2*s0 + 1\"}}]"},
@@ -70,7 +69,7 @@ static void it_keeps_the_form(void **state)
     "{\"dtype\": \"f32\", \"sizes\": [{\"as_int\": 2}], \"requires_grad\": true, \"device\": "     \
     "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [{\"as_int\": 1}], \"storage_offset\": "     \
     "{\"as_int\": 0}, \"layout\": \"strided\"}"
-#define VALUE(name) "{\"name\": \"" name "\", \"meta\": " META "}"
+#define VALUE(name)     "{\"name\": \"" name "\", \"meta\": " META "}"
 #define VALUES(a, b, c) VALUE(a) ", " VALUE(b) ", " VALUE(c)
 
 /* S002-77, S002-87, S002-111, S002-116: the table is in the order of the file; so are
@@ -78,7 +77,10 @@ static void it_keeps_the_form(void **state)
 static void it_keeps_the_order_of_tables(void **state)
 {
     static const char *const tables[] = {
-        VALUES("y", "x", "w"), VALUES("w", "x", "y"), VALUES("w", "y", "x"), VALUES("x", "w", "y"),
+        VALUES("y", "x", "w"),
+        VALUES("w", "x", "y"),
+        VALUES("w", "y", "x"),
+        VALUES("x", "w", "y"),
         VALUES("unused", "y", "x") ", " VALUE("w"),
         VALUE("y") ", " VALUE("x"), /* that of "w" is its tensor's */
     };
@@ -103,8 +105,8 @@ static void it_keeps_the_order_of_tables(void **state)
 /* S002-117: what was changed is written, and all else as it was, in whatever order. */
 static void it_follows_changes(void **state)
 {
-    const char *before = early_with(early_json("\"Internal\"", "1"), VALUES("x", "y", "w"),
-                                    VALUES("y", "w", "x"));
+    const char *before =
+        early_with(early_json("\"Internal\"", "1"), VALUES("x", "y", "w"), VALUES("y", "w", "x"));
     exg_program *p = open_text(before);
     char expected[8192] = "";
     const char *at = before;
@@ -150,10 +152,13 @@ static void it_adds_what_is_new(void **state)
     "\"outputs\": [{\"name\": \"r\"}], \"nodes\": [{\"target\": \"" op "\", \"args\": "            \
     "[{\"as_tensor\": {\"name\": \"a\"}}, {\"as_tensor\": {\"name\": \"p\"}}], \"kwargs\": {}, "   \
     "\"outputs\": [{\"as_tensor\": {\"name\": \"r\"}}], \"metadata\": {\"stack_trace\": \"\", "    \
-    "\"nn_module_stack\": \"\", \"extra\": {}}}], \"tensor_values\": [" VALUES("r", "p", "a")      \
-    "], \"symint_values\": []}, \"metadata\": {\"of\": \"" op "\"}, \"parameters\": {\"p\": "      \
-    "{\"storage\": {\"data_location\": \"Internal\", \"data\": {\"buffer\": \"" own "\"}}, "       \
-    "\"meta\": " META "}}, \"buffers\": {}}}"
+    "\"nn_module_stack\": \"\", \"extra\": {}}}], \"tensor_values\": [" VALUES(                    \
+        "r", "p",                                                                                  \
+        "a") "], \"symint_values\": []}, \"metadata\": {\"of\": \"" op                             \
+             "\"}, \"parameters\": {\"p\": "                                                       \
+             "{\"storage\": {\"data_location\": \"Internal\", \"data\": {\"buffer\": \"" own       \
+             "\"}}, "                                                                              \
+             "\"meta\": " META "}}, \"buffers\": {}}}"
 
 static void format_cond(char *out, size_t room, const char *name)
 {
@@ -176,8 +181,8 @@ static void format_cond(char *out, size_t room, const char *name)
  * anything; S002-106: what branches have goes back to them by way of every format. */
 static void it_keeps_names_of_branches(void **state)
 {
-    static const char *const names[] = {"GraphModule", "", "<lambda>", "forward", "a.b", "w",
-                                        "x", "class", "\xc3\xa9", "true"};
+    static const char *const names[] = {"GraphModule", "",  "<lambda>", "forward",  "a.b",
+                                        "w",           "x", "class",    "\xc3\xa9", "true"};
     exg_operators *operators = NULL;
 
     (void)state;
@@ -254,7 +259,10 @@ static exg_program *open_beside(const char *text)
 static void it_keeps_external_bytes_beside(void **state)
 {
     static const char *const checksums[] = {
-        "", "crc32:c7949a4c", "CRC32:C7949A4C", "rot13:whatever",
+        "",
+        "crc32:c7949a4c",
+        "CRC32:C7949A4C",
+        "rot13:whatever",
         "sha256:cd79fa3baa7a66adad4bd3d75b9fe7fc4d2fb0a81ed6ad1c5f1e2a41e3bd3ba0",
         "xxh3-64:e7c0bca1e9a1b5f3",
     };
@@ -292,7 +300,8 @@ static void it_keeps_external_bytes_beside(void **state)
 static void it_writes_a_file_of_no_bytes(void **state)
 {
     const char *text = early_json(INTERNAL ", \"meta\": {\"dtype\": \"f32\", \"sizes\": "
-                                  "[{\"as_int\": 2}]", "%STORAGE%, \"meta\": {\"dtype\": "
+                                           "[{\"as_int\": 2}]",
+                                  "%STORAGE%, \"meta\": {\"dtype\": "
                                   "\"f32\", \"sizes\": [{\"as_int\": 0}]");
     exg_program *p = open_beside(early_with(text, "%STORAGE%", external("w.bin", "0", "")));
     size_t length;
@@ -368,10 +377,10 @@ static void it_looks_at_every_file(void **state)
         exg_status status;
         const char *code;
     } rows[] = {
-        {"gone.bin", "8",  EXG_IO,        "IO-OPEN" },
-        {"w.bin",    "12", EXG_MALFORMED, "IO-RANGE"},
-        {"link.bin", "8",  EXG_MALFORMED, "WGT-LOC" }, /* where it leads are bytes enough */
-        {"w.bin",    "8",  EXG_OK,        ""        },
+        {"gone.bin", "8", EXG_IO, "IO-OPEN"},
+        {"w.bin", "12", EXG_MALFORMED, "IO-RANGE"},
+        {"link.bin", "8", EXG_MALFORMED, "WGT-LOC"}, /* where it leads are bytes enough */
+        {"w.bin", "8", EXG_OK, ""},
     };
     static const char *const checksums[] = {"", "rot13:whatever", "crc32:c7949a4c"};
 
@@ -379,8 +388,8 @@ static void it_looks_at_every_file(void **state)
     assert_int_equal(symlink("/etc/passwd", in_folder("link.bin")), 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (size_t k = 0; k < sizeof(checksums) / sizeof(checksums[0]); k++) {
-            exg_program *p = open_beside(early_json(
-                INTERNAL, external(rows[i].location, rows[i].length, checksums[k])));
+            exg_program *p = open_beside(
+                early_json(INTERNAL, external(rows[i].location, rows[i].length, checksums[k])));
             exg_error err;
             exg_status status = exg_weights_check(p->weights, NULL, &err);
 
@@ -422,17 +431,16 @@ static void it_compares_every_checksum(void **state)
         const char *first, *second;
         exg_status status;
     } rows[] = {
-        {"",                          "crc32:c7949a4c",          EXG_OK       },
-        {"",                          "crc32:00000000",          EXG_MALFORMED},
-        {"crc32:00000000",            "",                        EXG_MALFORMED},
-        {"crc32:c7949a4c",            "crc32:C7949A4C",          EXG_OK       },
-        {"crc32:c7949a4c",            "crc32:00000000",          EXG_MALFORMED},
-        {"xxh3-64:e7c0bca1e9a1b5f3",  "crc32:c7949a4c",          EXG_OK       },
-        {"xxh3-64:e7c0bca1e9a1b5f3",  "crc32:c7949a4d",          EXG_MALFORMED},
-        {"rot13:whatever",            "xxh3-64:e7c0bca1e9a1b5f4", EXG_MALFORMED},
-        {"rot13:whatever",            "rot14:whatever",          EXG_OK       },
-        {"xxh3-64:e7c0bca1e9a1b5f3",
-         "xxh3-128:d536d02cb52becf3c36375144d528b78",             EXG_MALFORMED},
+        {"", "crc32:c7949a4c", EXG_OK},
+        {"", "crc32:00000000", EXG_MALFORMED},
+        {"crc32:00000000", "", EXG_MALFORMED},
+        {"crc32:c7949a4c", "crc32:C7949A4C", EXG_OK},
+        {"crc32:c7949a4c", "crc32:00000000", EXG_MALFORMED},
+        {"xxh3-64:e7c0bca1e9a1b5f3", "crc32:c7949a4c", EXG_OK},
+        {"xxh3-64:e7c0bca1e9a1b5f3", "crc32:c7949a4d", EXG_MALFORMED},
+        {"rot13:whatever", "xxh3-64:e7c0bca1e9a1b5f4", EXG_MALFORMED},
+        {"rot13:whatever", "rot14:whatever", EXG_OK},
+        {"xxh3-64:e7c0bca1e9a1b5f3", "xxh3-128:d536d02cb52becf3c36375144d528b78", EXG_MALFORMED},
     };
 
     (void)state;
@@ -443,8 +451,9 @@ static void it_compares_every_checksum(void **state)
         char *again;
         exg_error err;
 
-        snprintf(tensor, sizeof(tensor), "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " META
-                 "}}", external("w.bin", "8", rows[i].second));
+        snprintf(tensor, sizeof(tensor),
+                 "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " META "}}",
+                 external("w.bin", "8", rows[i].second));
         text = early_with(early_add, "\"buffers\": {}", tensor);
         text = early_with(text, INTERNAL, external("w.bin", "8", rows[i].first));
         p = open_beside(text);
@@ -489,9 +498,9 @@ static void it_reads_bytes_inside_and_beside(void **state)
             float got[2];
 
             assert_int_equal(each->weights->storages[k].byte_order, EXG_BIG_ENDIAN);
-            assert_int_equal(exg_weight_read(each->weights, &each->weights->items[k], got,
-                                             sizeof(got), NULL),
-                             EXG_OK);
+            assert_int_equal(
+                exg_weight_read(each->weights, &each->weights->items[k], got, sizeof(got), NULL),
+                EXG_OK);
             assert_memory_equal(got, expected, sizeof(got));
         }
         again = saved_text(each);
@@ -522,9 +531,11 @@ static void it_shares_bytes_of_one_dtype_alone(void **state)
                  external("w.bin", lengths[i], ""), i == 0 ? 2 : 0);
         text = early_with(early_add, "\"buffers\": {}", tensor);
         if (i == 1) {
-            text = early_with(text, INTERNAL ", \"meta\": {\"dtype\": \"f32\", \"sizes\": "
-                              "[{\"as_int\": 2}]", INTERNAL ", \"meta\": {\"dtype\": \"f32\", "
-                              "\"sizes\": [{\"as_int\": 0}]");
+            text = early_with(text,
+                              INTERNAL ", \"meta\": {\"dtype\": \"f32\", \"sizes\": "
+                                       "[{\"as_int\": 2}]",
+                              INTERNAL ", \"meta\": {\"dtype\": \"f32\", "
+                                       "\"sizes\": [{\"as_int\": 0}]");
         }
         p = open_beside(early_with(text, INTERNAL, external("w.bin", lengths[i], "")));
         assert_int_equal(p->weights->storage_count, 2);
@@ -541,13 +552,13 @@ static void it_compares_the_checksum_of_nothing(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         const char *text = early_json(INTERNAL ", \"meta\": {\"dtype\": \"f32\", \"sizes\": "
-                                      "[{\"as_int\": 2}]", "%STORAGE%, \"meta\": {\"dtype\": "
+                                               "[{\"as_int\": 2}]",
+                                      "%STORAGE%, \"meta\": {\"dtype\": "
                                       "\"f32\", \"sizes\": [{\"as_int\": 0}]");
         exg_program *p =
             open_beside(early_with(text, "%STORAGE%", external("w.bin", "0", sums[i])));
 
-        assert_int_equal(exg_storage_check(p->weights, 0, NULL),
-                         i == 0 ? EXG_OK : EXG_MALFORMED);
+        assert_int_equal(exg_storage_check(p->weights, 0, NULL), i == 0 ? EXG_OK : EXG_MALFORMED);
         exg_program_destroy(p);
     }
 }
@@ -612,8 +623,7 @@ static void it_reads_devices_without_an_index(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
-        exg_program *p =
-            open_text(early_json("{\"type\": \"cpu\", \"index\": -1}", devices[i]));
+        exg_program *p = open_text(early_json("{\"type\": \"cpu\", \"index\": -1}", devices[i]));
 
         assert_int_equal(p->graph->values[0].tensor->device.index, -1);
         assert_string_equal(p->graph->values[0].tensor->device.type, "cuda");
@@ -640,9 +650,9 @@ static exg_program *made_current(const char *text)
  * a range of each symbol, and texts that it can read. */
 static void it_writes_what_pytorch_loads(void **state)
 {
-    exg_program *p = made_current(early_with(
-        early_json("{\"as_int\": 2}", "{\"as_sym\": \"s0\"}"), "\"symint_values\": []",
-        "\"symint_values\": [{\"name\": \"t\", \"value\": {\"as_sym\": \"u3\"}}]"));
+    exg_program *p = made_current(
+        early_with(early_json("{\"as_int\": 2}", "{\"as_sym\": \"s0\"}"), "\"symint_values\": []",
+                   "\"symint_values\": [{\"name\": \"t\", \"value\": {\"as_sym\": \"u3\"}}]"));
 
     (void)state;
     assert_string_equal(p->name, "model");
@@ -676,8 +686,8 @@ static void it_sets_apart_stacks_that_pytorch_cannot_read(void **state)
     static const struct {
         const char *stack;
         bool is_read;
-    } rows[] = {{"", true}, {"a,b,c", true}, {"a,b,c;d,(e,f),g", true},
-                {"a", false}, {"a,b,c;", false}, {"a,b,c;d", false}, {";a,b,c", false}};
+    } rows[] = {{"", true},        {"a,b,c", true},    {"a,b,c;d,(e,f),g", true}, {"a", false},
+                {"a,b,c;", false}, {"a,b,c;d", false}, {";a,b,c", false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -691,8 +701,8 @@ static void it_sets_apart_stacks_that_pytorch_cannot_read(void **state)
         map = &p->graph->nodes[0].metadata;
         assert_int_equal(map->count, 2);
         assert_string_equal(map->items[0].key, "stack_trace");
-        assert_string_equal(map->items[1].key, rows[i].is_read ? "nn_module_stack"
-                                                               : "exg.extra.nn_module_stack");
+        assert_string_equal(map->items[1].key,
+                            rows[i].is_read ? "nn_module_stack" : "exg.extra.nn_module_stack");
         assert_string_equal(map->items[1].value, rows[i].stack);
         exg_program_destroy(p);
     }

@@ -20,17 +20,17 @@ static void it_reads_enums_by_number(void **state)
         const char *number, *name;
     } rows[] = {
         {"{\"as_memory_format\": 1}", "{\"as_memory_format\": \"contiguous_format\"}"},
-        {"{\"as_memory_format\": 2}", "{\"as_memory_format\": \"channels_last\"}"    },
-        {"{\"as_memory_format\": 3}", "{\"as_memory_format\": \"channels_last_3d\"}" },
-        {"{\"as_memory_format\": 4}", "{\"as_memory_format\": \"preserve_format\"}"  },
-        {"{\"as_scalar_type\": 6}",   "{\"as_scalar_type\": \"f16\"}"                },
-        {"{\"as_layout\": 7}",        "{\"as_layout\": \"_mkldnn\"}"                 },
+        {"{\"as_memory_format\": 2}", "{\"as_memory_format\": \"channels_last\"}"},
+        {"{\"as_memory_format\": 3}", "{\"as_memory_format\": \"channels_last_3d\"}"},
+        {"{\"as_memory_format\": 4}", "{\"as_memory_format\": \"preserve_format\"}"},
+        {"{\"as_scalar_type\": 6}", "{\"as_scalar_type\": \"f16\"}"},
+        {"{\"as_layout\": 7}", "{\"as_layout\": \"_mkldnn\"}"},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        exg_program *p = open_text(early_json("{\"as_tensor\": {\"name\": \"w\"}}",
-            rows[i].number));
+        exg_program *p =
+            open_text(early_json("{\"as_tensor\": {\"name\": \"w\"}}", rows[i].number));
         exg_program *q = open_text(early_json("{\"as_tensor\": {\"name\": \"w\"}}", rows[i].name));
 
         assert_true(exg_graph_equal(p->graph, q->graph));
@@ -46,19 +46,19 @@ static void it_takes_what_is_not_null_as_set(void **state)
         const char *text;
         exg_argument_kind kind;
     } rows[] = {
-        {"{\"as_none\": false}",    EXG_ARGUMENT_NONE    },
-        {"{\"as_none\": true}",     EXG_ARGUMENT_NONE    },
-        {"{\"as_int\": 0}",         EXG_ARGUMENT_INT     },
-        {"{\"as_bool\": false}",    EXG_ARGUMENT_BOOL    },
-        {"{\"as_float\": 0.0}",     EXG_ARGUMENT_FLOAT   },
-        {"{\"as_float\": 1}",       EXG_ARGUMENT_FLOAT   },
-        {"{\"as_str\": \"\"}",      EXG_ARGUMENT_STRING  },
-        {"{\"as_tensors\": []}",    EXG_ARGUMENT_TENSORS },
-        {"{\"as_symints\": []}",    EXG_ARGUMENT_SYM_INTS},
-        {"{\"as_ints\": []}",       EXG_ARGUMENT_INTS    },
-        {"{\"as_floats\": []}",     EXG_ARGUMENT_FLOATS  },
-        {"{\"as_bools\": []}",      EXG_ARGUMENT_BOOLS   },
-        {"{\"as_floats\": [1, 2]}", EXG_ARGUMENT_FLOATS  },
+        {"{\"as_none\": false}", EXG_ARGUMENT_NONE},
+        {"{\"as_none\": true}", EXG_ARGUMENT_NONE},
+        {"{\"as_int\": 0}", EXG_ARGUMENT_INT},
+        {"{\"as_bool\": false}", EXG_ARGUMENT_BOOL},
+        {"{\"as_float\": 0.0}", EXG_ARGUMENT_FLOAT},
+        {"{\"as_float\": 1}", EXG_ARGUMENT_FLOAT},
+        {"{\"as_str\": \"\"}", EXG_ARGUMENT_STRING},
+        {"{\"as_tensors\": []}", EXG_ARGUMENT_TENSORS},
+        {"{\"as_symints\": []}", EXG_ARGUMENT_SYM_INTS},
+        {"{\"as_ints\": []}", EXG_ARGUMENT_INTS},
+        {"{\"as_floats\": []}", EXG_ARGUMENT_FLOATS},
+        {"{\"as_bools\": []}", EXG_ARGUMENT_BOOLS},
+        {"{\"as_floats\": [1, 2]}", EXG_ARGUMENT_FLOATS},
     };
 
     (void)state;
@@ -103,13 +103,8 @@ static void it_maps_layouts_by_name(void **state)
         const char *name;
         int early, current;
     } rows[] = {
-        {"strided",    1, 7},
-        {"sparse_coo", 2, 1},
-        {"sparse_csr", 3, 2},
-        {"sparse_csc", 4, 3},
-        {"sparse_bsr", 5, 4},
-        {"sparse_bsc", 6, 5},
-        {"_mkldnn",    7, 6},
+        {"strided", 1, 7},    {"sparse_coo", 2, 1}, {"sparse_csr", 3, 2}, {"sparse_csc", 4, 3},
+        {"sparse_bsr", 5, 4}, {"sparse_bsc", 6, 5}, {"_mkldnn", 7, 6},
     };
 
     (void)state;
@@ -161,7 +156,7 @@ static void it_builds_tensors_from_storages(void **state)
     expect_ours(text);
 }
 
-#define META                                                                                      \
+#define META                                                                                       \
     "{\"dtype\": \"f32\", \"sizes\": [{\"as_int\": 2}], \"requires_grad\": true, \"device\": "     \
     "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [{\"as_int\": 1}], \"storage_offset\": "     \
     "{\"as_int\": 0}, \"layout\": \"strided\"}"
@@ -180,20 +175,20 @@ static void it_lifts_a_perceptron(void **state)
         bool implicit;
         exg_tristate persistent;
     } expected[] = {
-        {"up.weight",   EXG_INPUT_PARAMETER, true,  EXG_UNSET},
-        {"down.weight", EXG_INPUT_PARAMETER, true,  EXG_UNSET},
-        {"down.bias",   EXG_INPUT_PARAMETER, true,  EXG_UNSET},
-        {"scale",       EXG_INPUT_BUFFER,    true,  EXG_TRUE },
-        {"x",           EXG_INPUT_USER,      false, EXG_UNSET},
-        {"up.bias",     EXG_INPUT_PARAMETER, false, EXG_UNSET},
+        {"up.weight", EXG_INPUT_PARAMETER, true, EXG_UNSET},
+        {"down.weight", EXG_INPUT_PARAMETER, true, EXG_UNSET},
+        {"down.bias", EXG_INPUT_PARAMETER, true, EXG_UNSET},
+        {"scale", EXG_INPUT_BUFFER, true, EXG_TRUE},
+        {"x", EXG_INPUT_USER, false, EXG_UNSET},
+        {"up.bias", EXG_INPUT_PARAMETER, false, EXG_UNSET},
     };
     exg_program *p = open_text(early_with(
         early_with(early_json("\"inputs\": [{\"name\": \"x\"}]",
                               "\"inputs\": [{\"name\": \"x\"}, {\"name\": \"up.bias\"}]"),
                    "\"buffers\": {}", "\"buffers\": {\"scale\": " TENSOR "}"),
-        "\"parameters\": {", "\"parameters\": {\"up.weight\": " TENSOR ", \"up.bias\": " TENSOR
-                             ", \"down.weight\": " TENSOR ", \"down.bias\": " TENSOR
-                             "}, \"unknown\": {"));
+        "\"parameters\": {",
+        "\"parameters\": {\"up.weight\": " TENSOR ", \"up.bias\": " TENSOR
+        ", \"down.weight\": " TENSOR ", \"down.bias\": " TENSOR "}, \"unknown\": {"));
 
     (void)state;
     assert_int_equal(p->signature.input_count, 6);

@@ -370,9 +370,8 @@ static exg_status read_external(exg_error *err)
 
 static void it_refuses_external_files_missing_changed_or_elsewhere(void **state)
 {
-    exg_save_options options = {.size = sizeof(options),
-                                .weights = EXG_WEIGHTS_EXTERNAL,
-                                .external_name = "x.weights"};
+    exg_save_options options = {
+        .size = sizeof(options), .weights = EXG_WEIGHTS_EXTERNAL, .external_name = "x.weights"};
     exg_program *p = open_program("fixtures/mlp.pt2");
     size_t length;
     uint8_t *data;

@@ -29,9 +29,7 @@ typedef struct packed {
 
 static packed pack(const uint8_t *plain, uint64_t length, uint32_t width)
 {
-    packed made = {
-        .frames = {.plain_length = length, .element_bytes = width}
-    };
+    packed made = {.frames = {.plain_length = length, .element_bytes = width}};
     exg_packer *packer;
 
     assert_int_equal(exg_packer_create(&packer, NULL), EXG_OK);

@@ -242,14 +242,12 @@ static void it_inflates_only_the_frames_of_the_rows_wanted(void **state)
     exg_program *p = large_program();
     exg_sym_int sizes[2] = {exg_sym_int_of(5 << 10), exg_sym_int_of(256)};
     exg_sym_int strides[2] = {exg_sym_int_of(256), exg_sym_int_of(1)};
-    exg_tensor_meta rows = {
-        .dtype = EXG_DTYPE_F32,
-        .layout = EXG_LAYOUT_STRIDED,
-        .rank = 2,
-        .sizes = sizes,
-        .strides = strides,
-        .device = {"cpu", -1}
-    };
+    exg_tensor_meta rows = {.dtype = EXG_DTYPE_F32,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 2,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
     exg_weight weight = {.fqn = "rows", .meta = &rows};
     uint8_t *got = malloc(2u << 20);
     uint8_t *want = malloc(2u << 20);

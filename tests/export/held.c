@@ -107,8 +107,10 @@ static void a_number_that_is_no_element_is_refused_where_it_is_emitted(void **st
         int64_t number;
         bool is_taken;
     } rows[] = {
-        {EXG_OP_full_like_default, 300, false}, {EXG_OP_full_like_default, 255, true },
-        {EXG_OP_fill_Scalar,       300, false}, {EXG_OP_fill_Scalar,       -255, true},
+        {EXG_OP_full_like_default, 300, false},
+        {EXG_OP_full_like_default, 255, true},
+        {EXG_OP_fill_Scalar, 300, false},
+        {EXG_OP_fill_Scalar, -255, true},
     };
 
     (void)state;

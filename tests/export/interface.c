@@ -113,8 +113,8 @@ static void it_tells_faults(void **state)
 static void it_reads_elements(void **state)
 {
     const int8_t minus = -5;
-    const uint16_t half = 0xc500;       /* -5.0 */
-    const uint16_t brain = 0x3fc0;      /* 1.5 */
+    const uint16_t half = 0xc500;  /* -5.0 */
+    const uint16_t brain = 0x3fc0; /* 1.5 */
     const float complex_number[2] = {2.5f, 9.0f};
     const uint64_t large = UINT64_MAX;
 
@@ -130,10 +130,13 @@ static void it_reads_elements(void **state)
 
 static void it_knows_descriptions(void **state)
 {
-    exg_sym_int n[4] = {exg_sym_int_of(3), exg_sym_int_of(4), exg_sym_int_of(4),
-                        exg_sym_int_of(1)};
-    exg_tensor_meta meta = {.dtype = EXG_DTYPE_F64, .layout = EXG_LAYOUT_STRIDED, .rank = 2,
-                            .sizes = n, .strides = n + 2, .device = {"cpu", -1}};
+    exg_sym_int n[4] = {exg_sym_int_of(3), exg_sym_int_of(4), exg_sym_int_of(4), exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_F64,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 2,
+                            .sizes = n,
+                            .strides = n + 2,
+                            .device = {"cpu", -1}};
     int64_t numel;
 
     (void)state;
@@ -163,8 +166,8 @@ static void it_binds_names_to_numbers(void **state)
     for (int i = 0; i < 500; i++) { /* past where a map takes over */
         int length = snprintf(name, sizeof(name), "s%d", i);
 
-        assert_int_equal(
-            exg_symbols_add(&symbols, arena, name, (size_t)length, 7 * i, NULL), EXG_OK);
+        assert_int_equal(exg_symbols_add(&symbols, arena, name, (size_t)length, 7 * i, NULL),
+                         EXG_OK);
     }
     assert_int_equal(symbols.count, 500);
     assert_int_equal(exg_symbols_find(&symbols, "s499", 4)->value, 7 * 499);
@@ -219,8 +222,8 @@ static void it_reads_where_nodes_come_from(void **state)
     assert_true(frame.type_length == 1 && frame.type[0] == 'M');
     assert_true(exg_module_stack_next(&stack, &frame));
     assert_true(frame.path_length == 2 && memcmp(frame.path, "up", 2) == 0);
-    assert_true(frame.type_length == 30 && memcmp(frame.type, "torch.nn.modules.linear.Linear",
-                                                  30) == 0);
+    assert_true(frame.type_length == 30 &&
+                memcmp(frame.type, "torch.nn.modules.linear.Linear", 30) == 0);
     assert_false(exg_module_stack_next(&stack, &frame));
 }
 
@@ -323,13 +326,11 @@ static void numbers_of_no_choice_are_refused(void **state)
     save.weights = (exg_placement_of_weights)99;
     refused_as_no_choice(exg_save(program, "/nowhere/x.exg", EXG_FORMAT_EXG, &save, &err), &err,
                          "exg_save_options.weights is 99");
-    refused_as_no_choice(
-        exg_weights_in_order(program->weights, (exg_byte_order)2, &made, &err), &err,
-        "the byte order is 2");
+    refused_as_no_choice(exg_weights_in_order(program->weights, (exg_byte_order)2, &made, &err),
+                         &err, "the byte order is 2");
     assert_null(made);
-    refused_as_no_choice(
-        exg_weights_digest(program->weights, (exg_checksum_kind)99, 1, text, &err), &err,
-        "the kind of checksum is 99");
+    refused_as_no_choice(exg_weights_digest(program->weights, (exg_checksum_kind)99, 1, text, &err),
+                         &err, "the kind of checksum is 99");
     exg_program_destroy(program);
 }
 

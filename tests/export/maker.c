@@ -159,15 +159,15 @@ const char *weights_json(const char *from, const char *to)
 void make_program(zip_maker *zip, const record *changes, size_t count)
 {
     const record good[] = {
-        {"data/weights/weight_0",                      "\0\0\x80\x3f\0\0\0\x40", 8       }, /* 1, 2 */
-        {"data/weights/model_weights_config.json",     weights_config,           SIZE_MAX},
-        {"data/constants/model_constants_config.json", "{\"config\": {}}",       SIZE_MAX},
-        {"models/model.json",                          smallest,                 SIZE_MAX},
-        {"data/sample_inputs/model.pt",                "",                       0       },
-        {"archive_format",                             "pt2",                    3       },
-        {"archive_version",                            "0",                      1       },
-        {".data/version",                              "6\n",                    2       },
-        {"byteorder",                                  "little",                 6       },
+        {"data/weights/weight_0", "\0\0\x80\x3f\0\0\0\x40", 8}, /* 1, 2 */
+        {"data/weights/model_weights_config.json", weights_config, SIZE_MAX},
+        {"data/constants/model_constants_config.json", "{\"config\": {}}", SIZE_MAX},
+        {"models/model.json", smallest, SIZE_MAX},
+        {"data/sample_inputs/model.pt", "", 0},
+        {"archive_format", "pt2", 3},
+        {"archive_version", "0", 1},
+        {".data/version", "6\n", 2},
+        {"byteorder", "little", 6},
     };
     bool used[16] = {false};
     char name[700];

@@ -17,8 +17,12 @@
 
 static exg_tensor_meta meta_of(exg_sym_int *sizes, exg_sym_int *strides, uint32_t rank)
 {
-    return (exg_tensor_meta){.dtype = EXG_DTYPE_F32, .layout = EXG_LAYOUT_STRIDED, .rank = rank,
-                             .sizes = sizes, .strides = strides, .device = {"cpu", -1}};
+    return (exg_tensor_meta){.dtype = EXG_DTYPE_F32,
+                             .layout = EXG_LAYOUT_STRIDED,
+                             .rank = rank,
+                             .sizes = sizes,
+                             .strides = strides,
+                             .device = {"cpu", -1}};
 }
 
 static void it_counts_elements(void **state)
@@ -42,7 +46,8 @@ static void it_counts_elements(void **state)
 
     (void)state;
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-        exg_sym_int sizes[3] = {{NULL, rows[r].sizes[0], false}, {NULL, rows[r].sizes[1], false},
+        exg_sym_int sizes[3] = {{NULL, rows[r].sizes[0], false},
+                                {NULL, rows[r].sizes[1], false},
                                 {rows[r].expr, rows[r].sizes[2], false}};
         exg_tensor_meta meta = meta_of(sizes, sizes, rows[r].rank);
         int64_t numel = 99;
@@ -67,21 +72,50 @@ static void it_compares_metas(void **state)
         bool symbolic = false;
 
         switch (change) {
-        case 1: b.dtype = EXG_DTYPE_F64; break;
-        case 2: b.layout = EXG_LAYOUT_UNKNOWN; break;
-        case 3: b.rank = 1; break;
-        case 4: b.requires_grad = true; break;
-        case 5: b.device.index = 0; break;
-        case 6: b.device.type = "cuda"; break;
-        case 7: b.device.type = NULL; break;
-        case 8: b.storage_offset.value = 1; break;
-        case 9: b.storage_offset.expr = "s0", symbolic = true; break;
-        case 10: other_sizes[1].value = 4; break;
-        case 11: other_sizes[1].expr = "s0", symbolic = true; break;
-        case 12: other_sizes[0].has_hint = true; break;
-        case 13: other_strides[1].value = 2; break;
-        case 14: other_strides[0].expr = "s0", symbolic = true; break;
-        default: break;
+        case 1:
+            b.dtype = EXG_DTYPE_F64;
+            break;
+        case 2:
+            b.layout = EXG_LAYOUT_UNKNOWN;
+            break;
+        case 3:
+            b.rank = 1;
+            break;
+        case 4:
+            b.requires_grad = true;
+            break;
+        case 5:
+            b.device.index = 0;
+            break;
+        case 6:
+            b.device.type = "cuda";
+            break;
+        case 7:
+            b.device.type = NULL;
+            break;
+        case 8:
+            b.storage_offset.value = 1;
+            break;
+        case 9:
+            b.storage_offset.expr = "s0", symbolic = true;
+            break;
+        case 10:
+            other_sizes[1].value = 4;
+            break;
+        case 11:
+            other_sizes[1].expr = "s0", symbolic = true;
+            break;
+        case 12:
+            other_sizes[0].has_hint = true;
+            break;
+        case 13:
+            other_strides[1].value = 2;
+            break;
+        case 14:
+            other_strides[0].expr = "s0", symbolic = true;
+            break;
+        default:
+            break;
         }
         assert_int_equal(exg_tensor_meta_equal(&a, &b), change == 0);
         assert_int_equal(exg_tensor_meta_equal(&b, &a), change == 0);
@@ -130,28 +164,28 @@ static void it_reads_elements_of_every_dtype(void **state)
         uint8_t bytes[8];
         double value;
     } rows[] = {
-        {EXG_DTYPE_U8,       {200},                              200       },
-        {EXG_DTYPE_I8,       {200},                              -56       },
-        {EXG_DTYPE_B8,       {1},                                1         },
-        {EXG_DTYPE_I16,      {0xfe, 0xff},                       -2        },
-        {EXG_DTYPE_U16,      {0xfe, 0xff},                       65534     },
-        {EXG_DTYPE_I32,      {0xfe, 0xff, 0xff, 0xff},           -2        },
-        {EXG_DTYPE_U32,      {0xfe, 0xff, 0xff, 0xff},           4294967294},
-        {EXG_DTYPE_I64,      {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, -2},
-        {EXG_DTYPE_U64,      {0, 0, 0, 0, 0, 0, 0, 0x80},        0x1p63    },
-        {EXG_DTYPE_F32,      {0, 0, 0xc0, 0x3f},                 1.5       },
-        {EXG_DTYPE_F64,      {0, 0, 0, 0, 0, 0, 0xf8, 0x3f},     1.5       },
-        {EXG_DTYPE_C64,      {0, 0, 0xc0, 0x3f},                 1.5       },
-        {EXG_DTYPE_C128,     {0, 0, 0, 0, 0, 0, 0xf8, 0x3f},     1.5       },
-        {EXG_DTYPE_F16,      {0x00, 0x3e},                       1.5       },
-        {EXG_DTYPE_F16,      {0xff, 0x7b},                       65504     },
-        {EXG_DTYPE_F16,      {0x01, 0x00},                       0x1p-24   },
-        {EXG_DTYPE_C32,      {0x00, 0x3e},                       1.5       },
-        {EXG_DTYPE_BF16,     {0x10, 0xc0},                       -2.25     },
-        {EXG_DTYPE_F8E4M3FN, {0x3e},                             1.75      },
-        {EXG_DTYPE_F8E4M3FN, {0x7e},                             448       },
-        {EXG_DTYPE_F8E5M2,   {0xc3},                             -3.5      },
-        {EXG_DTYPE_F8E8M0FNU, {200},                             0x1p73    },
+        {EXG_DTYPE_U8, {200}, 200},
+        {EXG_DTYPE_I8, {200}, -56},
+        {EXG_DTYPE_B8, {1}, 1},
+        {EXG_DTYPE_I16, {0xfe, 0xff}, -2},
+        {EXG_DTYPE_U16, {0xfe, 0xff}, 65534},
+        {EXG_DTYPE_I32, {0xfe, 0xff, 0xff, 0xff}, -2},
+        {EXG_DTYPE_U32, {0xfe, 0xff, 0xff, 0xff}, 4294967294},
+        {EXG_DTYPE_I64, {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, -2},
+        {EXG_DTYPE_U64, {0, 0, 0, 0, 0, 0, 0, 0x80}, 0x1p63},
+        {EXG_DTYPE_F32, {0, 0, 0xc0, 0x3f}, 1.5},
+        {EXG_DTYPE_F64, {0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, 1.5},
+        {EXG_DTYPE_C64, {0, 0, 0xc0, 0x3f}, 1.5},
+        {EXG_DTYPE_C128, {0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, 1.5},
+        {EXG_DTYPE_F16, {0x00, 0x3e}, 1.5},
+        {EXG_DTYPE_F16, {0xff, 0x7b}, 65504},
+        {EXG_DTYPE_F16, {0x01, 0x00}, 0x1p-24},
+        {EXG_DTYPE_C32, {0x00, 0x3e}, 1.5},
+        {EXG_DTYPE_BF16, {0x10, 0xc0}, -2.25},
+        {EXG_DTYPE_F8E4M3FN, {0x3e}, 1.75},
+        {EXG_DTYPE_F8E4M3FN, {0x7e}, 448},
+        {EXG_DTYPE_F8E5M2, {0xc3}, -3.5},
+        {EXG_DTYPE_F8E8M0FNU, {200}, 0x1p73},
     };
 
     (void)state;
@@ -166,7 +200,7 @@ static void it_reads_elements_of_every_dtype(void **state)
 static void it_knows_identifiers(void **state)
 {
     static const char *const good[] = {"", "a", "Z", "_", "_1", "a_b9", "az_AZ09"};
-    static const char *const bad[] = {"1", "9a", "a.b", "a b", "-", "a-",
+    static const char *const bad[] = {"1", "9a", "a.b", "a b", "-",       "a-",
                                       "{", "[",  "`",   "@",   "\xc3\xa9"};
 
     (void)state;
@@ -190,8 +224,8 @@ static void it_says_how_a_program_is_called(void **state)
         uint32_t inputs, outputs;
         const char *in_spec, *out_spec;
     } rows[] = {
-        {0, 0, CALL(""),             "[1, " TUPLE("") "]"            },
-        {1, 1, CALL(LEAF),           "[1, " LEAF "]"                 },
+        {0, 0, CALL(""), "[1, " TUPLE("") "]"},
+        {1, 1, CALL(LEAF), "[1, " LEAF "]"},
         {2, 2, CALL(LEAF ", " LEAF), "[1, " TUPLE(LEAF ", " LEAF) "]"},
     };
 
@@ -240,15 +274,15 @@ static void it_renames_for_python(void **state)
     exg_value inner_values[] = {{.name = "in.ner"}};
     exg_graph inner = {.values = inner_values, .value_count = 1};
     exg_graph_argument branch = {.name = "body", .graph = &inner};
-    exg_value values[] = {{.name = "layer.weight"}, {.name = "layer_weight"}, {.name = "0"},
-                          {.name = "x-y"}};
+    exg_value values[] = {
+        {.name = "layer.weight"}, {.name = "layer_weight"}, {.name = "0"}, {.name = "x-y"}};
     exg_named_argument args[] = {
         {"", {.kind = EXG_ARGUMENT_GRAPH, .as_graph = &branch}, EXG_KIND_POSITIONAL}};
     exg_node node = {.target = "t", .name = "x-y", .inputs = args, .input_count = 1};
-    exg_input_spec inputs[] = {
-        {.kind = EXG_INPUT_PARAMETER, .arg = {EXG_ARGUMENT_TENSOR, .name = "layer.weight"},
-         .target = "layer.weight"},
-        {.kind = EXG_INPUT_USER, .arg = {EXG_ARGUMENT_TENSOR, .name = "0"}}};
+    exg_input_spec inputs[] = {{.kind = EXG_INPUT_PARAMETER,
+                                .arg = {EXG_ARGUMENT_TENSOR, .name = "layer.weight"},
+                                .target = "layer.weight"},
+                               {.kind = EXG_INPUT_USER, .arg = {EXG_ARGUMENT_TENSOR, .name = "0"}}};
     exg_output_spec outputs[] = {
         {EXG_OUTPUT_USER_INPUT_MUTATION, {EXG_ARGUMENT_TENSOR, .name = "x-y"}, "0"},
         {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, {EXG_ARGUMENT_TENSOR, .name = "x-y"}, "0"},

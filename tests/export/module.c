@@ -192,8 +192,7 @@ static void only_torch_is_passed_over(void **state)
 
         snprintf(inner, sizeof(inner), "File \"%s\", line 7, in g\n    h()", rows[r].file);
         snprintf(trace, sizeof(trace), "  File \"outer.py\", line 2, in f\n    g()\n  %s\n", inner);
-        expect_line(trace,
-                    rows[r].is_users ? inner : "File \"outer.py\", line 2, in f\n    g()");
+        expect_line(trace, rows[r].is_users ? inner : "File \"outer.py\", line 2, in f\n    g()");
         expect_line(inner, rows[r].is_users ? inner : NULL);
     }
 }

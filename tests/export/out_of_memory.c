@@ -144,10 +144,12 @@ static exg_status build(const char *name, void *user, exg_error *err)
 
 static void programs_survive_it(void **state)
 {
-    static const char *const files[] = {
-        "fixtures/mlp.pt2",              "tests/export/data/control.pt2",
-        "tests/export/data/kinds.pt2",   "tests/export/data/protocol4.pt2",
-        "tests/export/data/symbols.pt2", "fixtures/bad/SYM-006.pt2"};
+    static const char *const files[] = {"fixtures/mlp.pt2",
+                                        "tests/export/data/control.pt2",
+                                        "tests/export/data/kinds.pt2",
+                                        "tests/export/data/protocol4.pt2",
+                                        "tests/export/data/symbols.pt2",
+                                        "fixtures/bad/SYM-006.pt2"};
     static refused_call *const calls[] = {print_graph, print_program, print_signature, copy,
                                           verify};
 

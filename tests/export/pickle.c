@@ -45,14 +45,13 @@ static opened read_pickle(const void *data, size_t length)
 #define FROM_TYPE(builder, type, attributes)                                                       \
     "\x80\x02"                                                                                     \
     "ctorch._tensor\n_rebuild_from_type_v2\n"                                                      \
-    "(" builder type                                                                               \
-    "((X\x07\x00\x00\x00storage"                                                                   \
+    "(" builder type "((X\x07\x00\x00\x00storage"                                                  \
     "ctorch\nFloatStorage\n"                                                                       \
     "X\x01\x00\x00\x00"                                                                            \
     "0X\x03\x00\x00\x00"                                                                           \
     "cpuK\x0ctQK\x02K\x02K\x03\x86K\x03K\x01\x86\x89"                                              \
     "ccollections\nOrderedDict\n)Rt" attributes "tR."
-#define REBUILD   "ctorch._utils\n_rebuild_tensor_v2\n"
+#define REBUILD     "ctorch._utils\n_rebuild_tensor_v2\n"
 #define SPECIALIZED "}X\x0e\x00\x00\x00_specialize_on}K\x00]ss"
 
 static void it_reads_a_tensor_with_attributes(void **state)
@@ -100,11 +99,11 @@ static void it_reads_every_constant(void **state)
         size_t length;
         int64_t value;
     } rows[] = {
-        {"K\xff.",                                    3,  255      },
-        {"M\xff\xff.",                                4,  65535    },
-        {"J\xff\xff\xff\xff.",                        6,  -1       },
-        {"\x8a\x00.",                                 3,  0        },
-        {"\x8a\x01\x80.",                             4,  -128     },
+        {"K\xff.", 3, 255},
+        {"M\xff\xff.", 4, 65535},
+        {"J\xff\xff\xff\xff.", 6, -1},
+        {"\x8a\x00.", 3, 0},
+        {"\x8a\x01\x80.", 4, -128},
         {"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f.", 11, INT64_MAX},
     };
     static const char pair[] = "cbuiltins\ncomplex\nG\x3f\xf0\0\0\0\0\0\0G\x40\0\0\0\0\0\0\0\x86R.";

@@ -56,9 +56,23 @@ static void expressions_are_sympy_s(void **state)
 static void other_texts_are_left_alone(void **state)
 {
     static const char *const texts[] = {
-        "s0",       "2*s0 + 1", "Add(",        "Add(s0, 1)", "Add(Integer(1)",     "Integer(1) 2",
-        "truth",    "True",     "Symbol(s0)",  "Symbol('s0", "Pow(Integer(1))",    "Symbol('s0\")",
-        "Integer()", "Rational(1)", "Mul(Rational(1), " A ")", "FloorDiv(" A ")", "(" A ")",
+        "s0",
+        "2*s0 + 1",
+        "Add(",
+        "Add(s0, 1)",
+        "Add(Integer(1)",
+        "Integer(1) 2",
+        "truth",
+        "True",
+        "Symbol(s0)",
+        "Symbol('s0",
+        "Pow(Integer(1))",
+        "Symbol('s0\")",
+        "Integer()",
+        "Rational(1)",
+        "Mul(Rational(1), " A ")",
+        "FloorDiv(" A ")",
+        "(" A ")",
         "Mul(Integer(9223372036854775807), Integer(2))",
         "Mul(Integer(9223372036854775807), Rational(2, 3), " A ")",
     };
@@ -72,16 +86,16 @@ static void other_texts_are_left_alone(void **state)
 static void strings_are_python_s(void **state)
 {
     static const golden rows[] = {
-        {"plain",            "'plain'"            },
-        {"it's",             "\"it's\""           },
-        {"a\"b",             "'a\"b'"             },
-        {"it's \"x\"",       "'it\\'s \"x\"'"     },
-        {"a\\b",             "'a\\\\b'"            },
-        {"\n\r\t",           "'\\n\\r\\t'"        },
-        {"\x01\x1f\x7f",     "'\\x01\\x1f\\x7f'"  },
-        {" ~",               "' ~'"               },
-        {"\xc3\xa9",         "'\xc3\xa9'"         },
-        {"",                 "''"                 },
+        {"plain", "'plain'"},
+        {"it's", "\"it's\""},
+        {"a\"b", "'a\"b'"},
+        {"it's \"x\"", "'it\\'s \"x\"'"},
+        {"a\\b", "'a\\\\b'"},
+        {"\n\r\t", "'\\n\\r\\t'"},
+        {"\x01\x1f\x7f", "'\\x01\\x1f\\x7f'"},
+        {" ~", "' ~'"},
+        {"\xc3\xa9", "'\xc3\xa9'"},
+        {"", "''"},
     };
 
     (void)state;
@@ -104,8 +118,8 @@ static void annotations_are_fx_s(void **state)
         {"{\"q\": \"a\\\"b\"}", "Annotation: {'q': 'a\"b'} "},
         {"{\"e\": \"\\n\\t\\r\\\\ \\/ \\b\\f\"}",
          "Annotation: {'e': '\\n\\t\\r\\\\ / \\x08\\x0c'} "},
-        {"{\"u\": \"\\u00e9\\u20ac\\u0041\"}",
-         "Annotation: {'u': '\xc3\xa9\xe2\x82\xac" "A'} "},
+        {"{\"u\": \"\\u00e9\\u20ac\\u0041\"}", "Annotation: {'u': '\xc3\xa9\xe2\x82\xac"
+                                               "A'} "},
         {"{\"l\": [1, 2.5, \"x\", [true, null], {\"y\": -1}]}",
          "Annotation: {'l': [1, 2.5, 'x', [True, None], {'y': -1}]} "},
         {"{\"d\": {\"a\": 1, \"b\": [2]}}", "Annotation: {'d': {'a': 1, 'b': [2]}} "},
@@ -173,32 +187,32 @@ static void operators_have_python_s_signs(void **state)
         uint32_t count;
         const char *line, *fx;
     } rows[] = {
-        {"_operator.eq",       2, "r = a == b;",   "operator.eq]"      },
-        {"_operator.ne",       2, "r = a != b;",   "operator.ne]"      },
-        {"_operator.lt",       2, "r = a < b;",    "operator.lt]"      },
-        {"_operator.gt",       2, "r = a > b;",    "operator.gt]"      },
-        {"_operator.le",       2, "r = a <= b;",   "operator.le]"      },
-        {"_operator.ge",       2, "r = a >= b;",   "operator.ge]"      },
-        {"_operator.add",      2, "r = a + b;",    "operator.add]"     },
-        {"_operator.sub",      2, "r = a - b;",    "operator.sub]"     },
-        {"_operator.mul",      2, "r = a * b;",    "operator.mul]"     },
-        {"_operator.floordiv", 2, "r = a // b;",   "operator.floordiv]"},
-        {"_operator.truediv",  2, "r = a / b;",    "operator.truediv]" },
-        {"_operator.div",      2, "r = a / b;",    "operator.div]"     },
-        {"_operator.mod",      2, "r = a % b;",    "operator.mod]"     },
-        {"_operator.pow",      2, "r = a ** b;",   "operator.pow]"     },
-        {"_operator.lshift",   2, "r = a << b;",   "operator.lshift]"  },
-        {"_operator.rshift",   2, "r = a >> b;",   "operator.rshift]"  },
-        {"_operator.and_",     2, "r = a & b;",    "operator.and_]"    },
-        {"_operator.or_",      2, "r = a | b;",    "operator.or_]"     },
-        {"_operator.xor",      2, "r = a ^ b;",    "operator.xor]"     },
-        {"_operator.matmul",   2, "r = a @ b;",    "operator.matmul]"  },
-        {"_operator.pos",      1, "r = +a;",       "operator.pos]"     },
-        {"_operator.neg",      1, "r = -a;",       "operator.neg]"     },
-        {"_operator.invert",   1, "r = ~a;",       "operator.invert]"  },
-        {"_operator.not_",     1, "r = _operator_not_(a);", "operator.not_]"},
-        {"math.floor",         1, "r = math_floor(a);", "target=math.floor]"},
-        {"torch.sym_max",      2, "r = torch.sym_max(a, b);", "target=torch.sym_max]"},
+        {"_operator.eq", 2, "r = a == b;", "operator.eq]"},
+        {"_operator.ne", 2, "r = a != b;", "operator.ne]"},
+        {"_operator.lt", 2, "r = a < b;", "operator.lt]"},
+        {"_operator.gt", 2, "r = a > b;", "operator.gt]"},
+        {"_operator.le", 2, "r = a <= b;", "operator.le]"},
+        {"_operator.ge", 2, "r = a >= b;", "operator.ge]"},
+        {"_operator.add", 2, "r = a + b;", "operator.add]"},
+        {"_operator.sub", 2, "r = a - b;", "operator.sub]"},
+        {"_operator.mul", 2, "r = a * b;", "operator.mul]"},
+        {"_operator.floordiv", 2, "r = a // b;", "operator.floordiv]"},
+        {"_operator.truediv", 2, "r = a / b;", "operator.truediv]"},
+        {"_operator.div", 2, "r = a / b;", "operator.div]"},
+        {"_operator.mod", 2, "r = a % b;", "operator.mod]"},
+        {"_operator.pow", 2, "r = a ** b;", "operator.pow]"},
+        {"_operator.lshift", 2, "r = a << b;", "operator.lshift]"},
+        {"_operator.rshift", 2, "r = a >> b;", "operator.rshift]"},
+        {"_operator.and_", 2, "r = a & b;", "operator.and_]"},
+        {"_operator.or_", 2, "r = a | b;", "operator.or_]"},
+        {"_operator.xor", 2, "r = a ^ b;", "operator.xor]"},
+        {"_operator.matmul", 2, "r = a @ b;", "operator.matmul]"},
+        {"_operator.pos", 1, "r = +a;", "operator.pos]"},
+        {"_operator.neg", 1, "r = -a;", "operator.neg]"},
+        {"_operator.invert", 1, "r = ~a;", "operator.invert]"},
+        {"_operator.not_", 1, "r = _operator_not_(a);", "operator.not_]"},
+        {"math.floor", 1, "r = math_floor(a);", "target=math.floor]"},
+        {"torch.sym_max", 2, "r = torch.sym_max(a, b);", "target=torch.sym_max]"},
     };
 
     (void)state;
@@ -206,15 +220,24 @@ static void operators_have_python_s_signs(void **state)
         exg_sym_int number = {"s0", 3, true};
         exg_value values[] = {
             {.name = "a", .sym_int = &number}, {.name = "b", .sym_int = &number}, {.name = "r"}};
-        exg_argument args[3] = {{.kind = EXG_ARGUMENT_SYM_INT}, {.kind = EXG_ARGUMENT_SYM_INT},
+        exg_argument args[3] = {{.kind = EXG_ARGUMENT_SYM_INT},
+                                {.kind = EXG_ARGUMENT_SYM_INT},
                                 {.kind = EXG_ARGUMENT_SYM_INT}};
         exg_named_argument inputs[] = {{"", args[0], EXG_KIND_POSITIONAL},
                                        {"", args[1], EXG_KIND_POSITIONAL}};
-        exg_node node = {.target = rows[i].target, .name = "r", .inputs = inputs,
-                         .input_count = rows[i].count, .outputs = &args[2], .output_count = 1,
+        exg_node node = {.target = rows[i].target,
+                         .name = "r",
+                         .inputs = inputs,
+                         .input_count = rows[i].count,
+                         .outputs = &args[2],
+                         .output_count = 1,
                          .is_hop_single_tensor_return = EXG_UNSET};
-        exg_graph graph = {.inputs = args, .input_count = 2, .nodes = &node, .node_count = 1,
-                           .values = values, .value_count = 3};
+        exg_graph graph = {.inputs = args,
+                           .input_count = 2,
+                           .nodes = &node,
+                           .node_count = 1,
+                           .values = values,
+                           .value_count = 3};
         exg_program program = {.graph = &graph};
         char *text;
 
@@ -244,24 +267,33 @@ static void inputs_have_names_that_python_takes(void **state)
     exg_argument output = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 1};
     exg_named_argument args[] = {{"self", inputs[0], EXG_KIND_POSITIONAL},
                                  {"alpha", inputs[2], EXG_KIND_KEYWORD}};
-    exg_node node = {.target = "torch.ops.aten.relu.default", .name = "input_1", .inputs = args,
-                     .input_count = 2, .outputs = &output, .output_count = 1,
+    exg_node node = {.target = "torch.ops.aten.relu.default",
+                     .name = "input_1",
+                     .inputs = args,
+                     .input_count = 2,
+                     .outputs = &output,
+                     .output_count = 1,
                      .is_hop_single_tensor_return = EXG_UNSET};
-    exg_graph graph = {.inputs = inputs, .input_count = 3, .nodes = &node, .node_count = 1,
-                       .values = values, .value_count = 3, .outputs = &output, .output_count = 1};
+    exg_graph graph = {.inputs = inputs,
+                       .input_count = 3,
+                       .nodes = &node,
+                       .node_count = 1,
+                       .values = values,
+                       .value_count = 3,
+                       .outputs = &output,
+                       .output_count = 1};
     char *text;
 
     (void)state;
     text = printed(&graph);
-    assert_string_equal(text,
-                        "class GraphModule(torch.nn.Module):\n"
-                        "    def forward(self, input, x, arg2):\n"
-                        "        input_2 = input\n"
-                        "\n"
-                        "        # No stacktrace found for following nodes\n"
-                        "        input_1 = torch.ops.aten.relu.default(input_2, alpha = 3);  "
-                        "input_2 = None\n"
-                        "        return (input_1,)\n");
+    assert_string_equal(text, "class GraphModule(torch.nn.Module):\n"
+                              "    def forward(self, input, x, arg2):\n"
+                              "        input_2 = input\n"
+                              "\n"
+                              "        # No stacktrace found for following nodes\n"
+                              "        input_1 = torch.ops.aten.relu.default(input_2, alpha = 3);  "
+                              "input_2 = None\n"
+                              "        return (input_1,)\n");
     free(text);
     graph.is_single_tensor_return = true;
     text = printed(&graph);
@@ -279,8 +311,11 @@ static void inputs_have_names_that_python_takes(void **state)
 static void uses_are_counted_by_node(void **state)
 {
     exg_custom_obj object = {"obj", "a.B"};
-    exg_value values[] = {{.name = "obj", .custom_class = "a.B"}, {.name = "x"}, {.name = "a"},
-                          {.name = "b"},                          {.name = "unused"}};
+    exg_value values[] = {{.name = "obj", .custom_class = "a.B"},
+                          {.name = "x"},
+                          {.name = "a"},
+                          {.name = "b"},
+                          {.name = "unused"}};
     exg_value_id twice[] = {1, 1}, both[] = {2, 3};
     exg_argument inputs[] = {{.kind = EXG_ARGUMENT_CUSTOM_OBJ, .as_custom_obj = &object},
                              {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 1},
@@ -294,49 +329,57 @@ static void uses_are_counted_by_node(void **state)
     exg_argument outputs[] = {{.kind = EXG_ARGUMENT_TENSORS, .count = 2, .as_tensors = both},
                               {.kind = EXG_ARGUMENT_NONE},
                               {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 4}};
-    exg_node node = {.target = "torch.ops.mine.op.default", .name = "op", .inputs = args,
-                     .input_count = 4, .outputs = outputs, .output_count = 3,
+    exg_node node = {.target = "torch.ops.mine.op.default",
+                     .name = "op",
+                     .inputs = args,
+                     .input_count = 4,
+                     .outputs = outputs,
+                     .output_count = 3,
                      .is_hop_single_tensor_return = EXG_UNSET};
     exg_argument result = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 3};
-    exg_graph graph = {.inputs = inputs, .input_count = 2, .nodes = &node, .node_count = 1,
-                       .values = values, .value_count = 5, .outputs = &result, .output_count = 1};
+    exg_graph graph = {.inputs = inputs,
+                       .input_count = 2,
+                       .nodes = &node,
+                       .node_count = 1,
+                       .values = values,
+                       .value_count = 5,
+                       .outputs = &result,
+                       .output_count = 1};
     exg_program program = {.graph = &graph};
     char *text;
 
     (void)state;
     assert_int_equal(exg_program_print_graph(&program, &text, NULL), EXG_OK);
-    assert_string_equal(
-        text,
-        "graph():\n"
-        "    %obj : [num_users=1] = placeholder[target=obj]\n"
-        "    %x : [num_users=1] = placeholder[target=x]\n"
-        "    %op : [num_users=3] = call_function[target=torch.ops.mine.op.default]"
-        "(args = (%obj, None, %x, [%x, %x]), kwargs = {})\n"
-        "    %getitem : [num_users=2] = call_function[target=operator.getitem]"
-        "(args = (%op, 0), kwargs = {})\n"
-        "    %a : [num_users=0] = call_function[target=operator.getitem]"
-        "(args = (%getitem, 0), kwargs = {})\n"
-        "    %b : [num_users=1] = call_function[target=operator.getitem]"
-        "(args = (%getitem, 1), kwargs = {})\n"
-        "    %as_none : [num_users=0] = call_function[target=operator.getitem]"
-        "(args = (%op, 1), kwargs = {})\n"
-        "    %unused : [num_users=0] = call_function[target=operator.getitem]"
-        "(args = (%op, 2), kwargs = {})\n"
-        "    return (b,)");
+    assert_string_equal(text,
+                        "graph():\n"
+                        "    %obj : [num_users=1] = placeholder[target=obj]\n"
+                        "    %x : [num_users=1] = placeholder[target=x]\n"
+                        "    %op : [num_users=3] = call_function[target=torch.ops.mine.op.default]"
+                        "(args = (%obj, None, %x, [%x, %x]), kwargs = {})\n"
+                        "    %getitem : [num_users=2] = call_function[target=operator.getitem]"
+                        "(args = (%op, 0), kwargs = {})\n"
+                        "    %a : [num_users=0] = call_function[target=operator.getitem]"
+                        "(args = (%getitem, 0), kwargs = {})\n"
+                        "    %b : [num_users=1] = call_function[target=operator.getitem]"
+                        "(args = (%getitem, 1), kwargs = {})\n"
+                        "    %as_none : [num_users=0] = call_function[target=operator.getitem]"
+                        "(args = (%op, 1), kwargs = {})\n"
+                        "    %unused : [num_users=0] = call_function[target=operator.getitem]"
+                        "(args = (%op, 2), kwargs = {})\n"
+                        "    return (b,)");
     free(text);
     text = printed(&graph);
-    assert_string_equal(text,
-                        "class GraphModule(torch.nn.Module):\n"
-                        "    def forward(self, obj, x):\n"
-                        "        # No stacktrace found for following nodes\n"
-                        "        op = torch.ops.mine.op.default(obj, None, x, [x, x]);  "
-                        "obj = x = None\n"
-                        "        getitem = op[0]\n"
-                        "        a = getitem[0];  a = None\n"
-                        "        b = getitem[1];  getitem = None\n"
-                        "        as_none = op[1];  as_none = None\n"
-                        "        unused = op[2];  op = unused = None\n"
-                        "        return (b,)\n");
+    assert_string_equal(text, "class GraphModule(torch.nn.Module):\n"
+                              "    def forward(self, obj, x):\n"
+                              "        # No stacktrace found for following nodes\n"
+                              "        op = torch.ops.mine.op.default(obj, None, x, [x, x]);  "
+                              "obj = x = None\n"
+                              "        getitem = op[0]\n"
+                              "        a = getitem[0];  a = None\n"
+                              "        b = getitem[1];  getitem = None\n"
+                              "        as_none = op[1];  as_none = None\n"
+                              "        unused = op[2];  op = unused = None\n"
+                              "        return (b,)\n");
     free(text);
 }
 

@@ -83,31 +83,32 @@ static void it_prints_expressions_as_sympy_does(void **state)
         const char *expr;
         const char *expected;
     } rows[] = {
-        {A,                                                                              "s77"                                   },
-        {"Integer(-3)",                                                                  "-3"                                    },
-        {"Add(Mul(Integer(-1), " B "), " A ")",                                          "-s27 + s77"                            },
-        {"Mul(Integer(-1), " A ")",                                                      "-s77"                                  },
-        {"Mul(" B ", " A ")",                                                            "s27*s77"                               },
-        {"Mul(Integer(3), Pow(" A ", Integer(2)))",                                      "3*s77**2"                              },
-        {"FloorDiv(Add(Mul(Integer(2), " A "), Integer(1)), Integer(3))",                "((2*s77 + 1)//3)"                      },
-        {"Mul(Integer(4), FloorDiv(" A ", Integer(2)))",                                 "4*((s77//2))"                          },
-        {"Mod(" A ", Integer(3))",                                                       "Mod(s77, 3)"                           },
-        {"Mul(Rational(1, 2), " A ")",                                                   "s77/2"                                 },
-        {"Mul(Pow(" B ", Integer(-1)), " A ")",                                          "s77/s27"                               },
-        {"Equality(" A ", Integer(3))",                                                  "Eq(s77, 3)"                            },
-        {"Unequality(" A ", " B ")",                                                     "Ne(s77, s27)"                          },
-        {"Mul(" B ", Add(" A ", Integer(1)))",                                           "s27*(s77 + 1)"                         },
-        {"Add(Mul(Integer(-1), " A "), Integer(-1))",                                    "-s77 - 1"                              },
+        {A, "s77"},
+        {"Integer(-3)", "-3"},
+        {"Add(Mul(Integer(-1), " B "), " A ")", "-s27 + s77"},
+        {"Mul(Integer(-1), " A ")", "-s77"},
+        {"Mul(" B ", " A ")", "s27*s77"},
+        {"Mul(Integer(3), Pow(" A ", Integer(2)))", "3*s77**2"},
+        {"FloorDiv(Add(Mul(Integer(2), " A "), Integer(1)), Integer(3))", "((2*s77 + 1)//3)"},
+        {"Mul(Integer(4), FloorDiv(" A ", Integer(2)))", "4*((s77//2))"},
+        {"Mod(" A ", Integer(3))", "Mod(s77, 3)"},
+        {"Mul(Rational(1, 2), " A ")", "s77/2"},
+        {"Mul(Pow(" B ", Integer(-1)), " A ")", "s77/s27"},
+        {"Equality(" A ", Integer(3))", "Eq(s77, 3)"},
+        {"Unequality(" A ", " B ")", "Ne(s77, s27)"},
+        {"Mul(" B ", Add(" A ", Integer(1)))", "s27*(s77 + 1)"},
+        {"Add(Mul(Integer(-1), " A "), Integer(-1))", "-s77 - 1"},
         {"Piecewise(ExprCondPair(" A ", StrictGreaterThan(" A ", Integer(3))), ExprCondPair(" B
-         ", true))",                                                            "Piecewise((s77, s77 > 3), (s27, True))"},
-        {"Mul(Float('1.5', precision=53), ToFloat(" A "))",                              "1.5*ToFloat(s77)"                      },
+         ", true))",
+         "Piecewise((s77, s77 > 3), (s27, True))"},
+        {"Mul(Float('1.5', precision=53), ToFloat(" A "))", "1.5*ToFloat(s77)"},
         {"And(StrictGreaterThan(" A ", Integer(3)), StrictLessThan(" B ", Integer(4)))",
-         "(s77 > 3) & (s27 < 4)"                                                                                                 },
-        {"Add(Mul(Integer(-1), Integer(2), " B "), " A ")",                              "-2*s27 + s77"                          },
-        {"Add(FloorDiv(Add(" A ", Integer(-1)), Integer(2)), Integer(1))",               "(((s77 - 1)//2)) + 1"                  },
-        {"2*s0 + 1",                                                                     "2*s0 + 1"                              }, /* infix stays */
-        {"Add(Symbol('s0'",                                                              "Add(Symbol('s0'"                       },
-        {"",                                                                             ""                                      },
+         "(s77 > 3) & (s27 < 4)"},
+        {"Add(Mul(Integer(-1), Integer(2), " B "), " A ")", "-2*s27 + s77"},
+        {"Add(FloorDiv(Add(" A ", Integer(-1)), Integer(2)), Integer(1))", "(((s77 - 1)//2)) + 1"},
+        {"2*s0 + 1", "2*s0 + 1"}, /* infix stays */
+        {"Add(Symbol('s0'", "Add(Symbol('s0'"},
+        {"", ""},
     };
 
     (void)state;
@@ -163,8 +164,24 @@ static void it_names_the_first_difference(void **state)
 /* Everything a file says counts; each row changes one thing of a copy. */
 static void it_sees_every_change(void **state)
 {
-    enum { NAME, ORIGIN, MAJOR, MINOR, VERSION, SAMPLES, SAMPLE_KIND, SAMPLE_META, KEYWORD, EXTRAS,
-           EXTRA_NAME, IMPLICIT, METADATA, OPSET, GUARDS, COUNT };
+    enum {
+        NAME,
+        ORIGIN,
+        MAJOR,
+        MINOR,
+        VERSION,
+        SAMPLES,
+        SAMPLE_KIND,
+        SAMPLE_META,
+        KEYWORD,
+        EXTRAS,
+        EXTRA_NAME,
+        IMPLICIT,
+        METADATA,
+        OPSET,
+        GUARDS,
+        COUNT
+    };
 
     (void)state;
     for (int change = 0; change < COUNT; change++) {
@@ -188,7 +205,8 @@ static void it_sees_every_change(void **state)
         b->extra_file_count -= change == EXTRAS;
         b->extra_files[0].name = change == EXTRA_NAME ? "" : b->extra_files[0].name;
         b->signature.inputs[0].implicit ^= change == IMPLICIT;
-        b->metadata.items = change == METADATA ? (exg_string_pair[]){{"a", "b"}} : b->metadata.items;
+        b->metadata.items =
+            change == METADATA ? (exg_string_pair[]){{"a", "b"}} : b->metadata.items;
         b->metadata.count += change == METADATA;
         b->opsets[0].version += change == OPSET;
         b->guards_code = change == GUARDS ? (const char *[]){"True"} : b->guards_code;
@@ -209,24 +227,16 @@ static void count_value(void *user, exg_value_id *id)
 static void it_visits_every_value_of_an_argument(void **state)
 {
     exg_value_id ids[] = {1, EXG_NO_VALUE, 3};
-    exg_value_list lists[] = {
-        {ids,     1},
-        {ids + 2, 1}
-    };
-    exg_sym_argument syms[] = {
-        {.value = 5  },
-        { .value = EXG_NO_VALUE, .as_int = 7}
-    };
-    exg_string_argument inner[] = {
-        {"k", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 9}}
-    };
+    exg_value_list lists[] = {{ids, 1}, {ids + 2, 1}};
+    exg_sym_argument syms[] = {{.value = 5}, {.value = EXG_NO_VALUE, .as_int = 7}};
+    exg_string_argument inner[] = {{"k", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 9}}};
     exg_argument rows[] = {
-        {.kind = EXG_ARGUMENT_OPTIONAL_TENSORS,   .count = 3,                 .as_tensors = ids},
-        {.kind = EXG_ARGUMENT_NESTED_TENSORS,                                       .count = 2,                               .as_nested_tensors = lists},
-        {.kind = EXG_ARGUMENT_SYM_INTS,             .count = 2,         .as_syms = syms},
-        {.kind = EXG_ARGUMENT_STRING_TO_ARGUMENT,                 .count = 1,                    .as_string_to_argument = inner},
+        {.kind = EXG_ARGUMENT_OPTIONAL_TENSORS, .count = 3, .as_tensors = ids},
+        {.kind = EXG_ARGUMENT_NESTED_TENSORS, .count = 2, .as_nested_tensors = lists},
+        {.kind = EXG_ARGUMENT_SYM_INTS, .count = 2, .as_syms = syms},
+        {.kind = EXG_ARGUMENT_STRING_TO_ARGUMENT, .count = 1, .as_string_to_argument = inner},
         {.kind = EXG_ARGUMENT_OPTIONAL_TENSOR, .as_tensor = EXG_NO_VALUE},
-        {.kind = EXG_ARGUMENT_INT,                                       .as_int = 4                             },
+        {.kind = EXG_ARGUMENT_INT, .as_int = 4},
     };
     static const uint64_t sums[] = {6, 6, 6, 10, 0, 0};
 

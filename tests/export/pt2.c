@@ -32,11 +32,9 @@ static void it_reads_files_of_every_generation_alike(void **state)
     static const struct {
         const char *path;
         const char *generation;
-    } rows[] = {
-        {"fixtures/mlp.pt2",            "D"},
-        {"fixtures/mlp.layout-2.8.pt2", "C"},
-        {"fixtures/mlp.layout-2.2.pt2", "B"}
-    };
+    } rows[] = {{"fixtures/mlp.pt2", "D"},
+                {"fixtures/mlp.layout-2.8.pt2", "C"},
+                {"fixtures/mlp.layout-2.2.pt2", "B"}};
     exg_program *first = NULL;
 
     (void)state;
@@ -288,10 +286,10 @@ static void it_keeps_records_it_does_not_know(void **state)
 static void it_chooses_a_program_by_name(void **state)
 {
     const record second[] = {
-        {"models/b.json", program_json(NULL,         NULL),                            SIZE_MAX},
-        {"data/weights/b_weights_config.json",               "{\"config\": {}}",     SIZE_MAX    },
-        {"data/constants/b_constants_config.json",               "{\"config\": {}}", SIZE_MAX},
-        {"data/sample_inputs/b.pt",               "",                0                                   },
+        {"models/b.json", program_json(NULL, NULL), SIZE_MAX},
+        {"data/weights/b_weights_config.json", "{\"config\": {}}", SIZE_MAX},
+        {"data/constants/b_constants_config.json", "{\"config\": {}}", SIZE_MAX},
+        {"data/sample_inputs/b.pt", "", 0},
     };
     exg_open_options options = {.size = sizeof(options)};
     zip_maker zip = {0};
@@ -338,28 +336,28 @@ static void it_refuses_archives_that_break_a_rule(void **state)
         const char *data;
         const char *code;
     } rows[] = {
-        {".data/version",                              "0",          "ARC-002"},
-        {".data/version",                              "11",         "ARC-002"},
-        {".data/version",                              "x",          "ARC-002"},
-        {".data/version",                              NULL,         "ARC-002"},
-        {"archive_format",                             "pt3",        "ARC-003"},
-        {"archive_format",                             "pt2\n",      "ARC-003"},
-        {"archive_format",                             NULL,         "ARC-003"},
-        {"archive_version",                            "1",          "ARC-004"},
-        {"archive_version",                            NULL,         "ARC-004"},
-        {"models/readme.txt",                          "x",          "ARC-005"},
-        {"data/weights/model_weights_config.json",     NULL,         "ARC-006"},
-        {"data/constants/model_constants_config.json", NULL,         "ARC-006"},
-        {"data/sample_inputs/model.pt",                NULL,         "ARC-007"},
-        {"byteorder",                                  "middle",     "ARC-011"},
-        {"data/weights/model.pt",                      "x",          "ARC-015"},
-        {"data/weights/weight_0",                      NULL,         "WGT-001"},
-        {"data/weights/weight_0",                      "123456789",  "WGT-003"},
-        {"data/weights/weight_0",                      "1234",       "WGT-005"},
-        {"data/sample_inputs/model.pt",                "PK\003\004", "ZIP-END"},
-        {"models/model.json",                          "{",          "JSN-001"},
-        {"models/model.json",                          "[]",         "JSN-002"},
-        {"models/model.json",                          "{}",         "JSN-002"},
+        {".data/version", "0", "ARC-002"},
+        {".data/version", "11", "ARC-002"},
+        {".data/version", "x", "ARC-002"},
+        {".data/version", NULL, "ARC-002"},
+        {"archive_format", "pt3", "ARC-003"},
+        {"archive_format", "pt2\n", "ARC-003"},
+        {"archive_format", NULL, "ARC-003"},
+        {"archive_version", "1", "ARC-004"},
+        {"archive_version", NULL, "ARC-004"},
+        {"models/readme.txt", "x", "ARC-005"},
+        {"data/weights/model_weights_config.json", NULL, "ARC-006"},
+        {"data/constants/model_constants_config.json", NULL, "ARC-006"},
+        {"data/sample_inputs/model.pt", NULL, "ARC-007"},
+        {"byteorder", "middle", "ARC-011"},
+        {"data/weights/model.pt", "x", "ARC-015"},
+        {"data/weights/weight_0", NULL, "WGT-001"},
+        {"data/weights/weight_0", "123456789", "WGT-003"},
+        {"data/weights/weight_0", "1234", "WGT-005"},
+        {"data/sample_inputs/model.pt", "PK\003\004", "ZIP-END"},
+        {"models/model.json", "{", "JSN-001"},
+        {"models/model.json", "[]", "JSN-002"},
+        {"models/model.json", "{}", "JSN-002"},
     };
     zip_maker zip = {0};
     const record only = {"data/aotinductor/model/x.so", "x", 1};
@@ -393,49 +391,50 @@ static void it_refuses_programs_that_break_a_rule(void **state)
         const char *code;
         const char *where; /* NULL: not compared */
     } rows[] = {
-        {"\"inputs\": [{\"as_tensor\"",          "\"inputs\": [{\"as_tenzor\"",                        "JSN-003",
-         "model.graph_module.graph.inputs[0]"                                                                         },
-        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{}",                                                 "JSN-003",
-         "model.graph_module.graph.inputs[0]"                                                                         },
-        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{\"as_none\": true, \"as_int\": 1}",                 "JSN-003",
-         NULL                                                                                                         },
-        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{\"as_tensor\": {}}",                                "JSN-002",
-         "model.graph_module.graph.inputs[0].as_tensor"                                                               },
-        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{\"as_tensor\": {\"name\": 1}}",                     "JSN-002",
-         "model.graph_module.graph.inputs[0].as_tensor.name"                                                          },
+        {"\"inputs\": [{\"as_tensor\"", "\"inputs\": [{\"as_tenzor\"", "JSN-003",
+         "model.graph_module.graph.inputs[0]"},
+        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{}", "JSN-003",
+         "model.graph_module.graph.inputs[0]"},
+        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{\"as_none\": true, \"as_int\": 1}", "JSN-003",
+         NULL},
+        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{\"as_tensor\": {}}", "JSN-002",
+         "model.graph_module.graph.inputs[0].as_tensor"},
+        {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{\"as_tensor\": {\"name\": 1}}", "JSN-002",
+         "model.graph_module.graph.inputs[0].as_tensor.name"},
         {"{\"as_tensor\": {\"name\": \"p_w\"}}", "{\"as_tensor\": {\"name\": \"a\\u0000\"}}",
-         "JSN-001",                                                                                               NULL},
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_int\": 1.0}, \"kind\": 2",                     "JSN-002",
-         "model.graph_module.graph.nodes[0].inputs[2].arg.as_int"                                                     },
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_int\": 9223372036854775808}, \"kind\": 2",
-         "JSN-006",                                                                                               NULL},
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_float\": 1}, \"kind\": 2",                     "JSN-002", NULL},
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_float\": \"x\"}, \"kind\": 2",                 "JSN-002", NULL},
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_scalar_type\": 0}, \"kind\": 2",               "JSN-004", NULL},
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_scalar_type\": 14}, \"kind\": 2",              "JSN-004", NULL},
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_memory_format\": 0}, \"kind\": 2",             "JSN-004", NULL},
-        {"{\"as_int\": 1}, \"kind\": 2",         "{\"as_layout\": 8}, \"kind\": 2",                    "JSN-004", NULL},
-        {"\"dtype\": 7",                         "\"dtype\": 99",                                      "JSN-004",
-         "model.graph_module.graph.tensor_values['p_w'].dtype"                                                        },
-        {"\"sizes\": [{\"as_int\": 2}]",         "\"sizes\": []",                                      "WGT-011", NULL},
-        {"\"sizes\": [{\"as_int\": 2}]",         "\"sizes\": [2.0]",                                   "JSN-002", NULL},
+         "JSN-001", NULL},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_int\": 1.0}, \"kind\": 2", "JSN-002",
+         "model.graph_module.graph.nodes[0].inputs[2].arg.as_int"},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_int\": 9223372036854775808}, \"kind\": 2",
+         "JSN-006", NULL},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_float\": 1}, \"kind\": 2", "JSN-002", NULL},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_float\": \"x\"}, \"kind\": 2", "JSN-002", NULL},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_scalar_type\": 0}, \"kind\": 2", "JSN-004", NULL},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_scalar_type\": 14}, \"kind\": 2", "JSN-004", NULL},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_memory_format\": 0}, \"kind\": 2", "JSN-004", NULL},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_layout\": 8}, \"kind\": 2", "JSN-004", NULL},
+        {"\"dtype\": 7", "\"dtype\": 99", "JSN-004",
+         "model.graph_module.graph.tensor_values['p_w'].dtype"},
+        {"\"sizes\": [{\"as_int\": 2}]", "\"sizes\": []", "WGT-011", NULL},
+        {"\"sizes\": [{\"as_int\": 2}]", "\"sizes\": [2.0]", "JSN-002", NULL},
         {"\"sizes\": [{\"as_int\": 2}]",
-         "\"sizes\": [{\"as_expr\": {\"expr_str\": \"s0\", \"hint\": {\"as_float\": 1.0}}}]",          "SYM-002", NULL},
-        {"\"metadata\": {}",                     "\"metadata\": {\"a\": \"1\", \"a\": \"2\"}",         "JSN-001", NULL},
-        {"\"metadata\": {}",                     "\"metadata\": []",                                   "JSN-002", NULL},
-        {"\"name\": \"add\"}]",                  "\"name\": \"add\", \"name\": \"add\"}]",             "JSN-001", NULL},
-        {"\"name\": \"add\"}]",                  "\"name\": \"add\", \"new\": {\"a\": 1, \"a\": 2}}]", "JSN-001",
-         NULL                                                                                                         },
-        {"\"x\": {",                             "\"p_w\": {",                                         "JSN-001", NULL},
-        {"\"target\": \"torch",                  "\"tarjet\": \"torch",                                "JSN-002",
-         "model.graph_module.graph.nodes[0]"                                                                          },
-        {"{\"user_input\"",                      "{\"user_imput\"",                                    "JSN-003",
-         "model.graph_module.signature.input_specs[1]"                                                                },
-        {"\"parameter_name\": \"w\"",            "\"p\": \"w\"",                                       "JSN-002", NULL},
-        {"\"major\": 8",                         "\"major\": 8.0",                                     "JSN-002", NULL},
-        {"\"min_val\": 0, ",                     "",                                                   "JSN-002", NULL},
-        {"\"min_val\": 0",                       "\"min_val\": \"0\"",                                 "JSN-002", NULL},
-        {"\"opset_version\"",                    "\"opset\"",                                          "JSN-002", NULL},
+         "\"sizes\": [{\"as_expr\": {\"expr_str\": \"s0\", \"hint\": {\"as_float\": 1.0}}}]",
+         "SYM-002", NULL},
+        {"\"metadata\": {}", "\"metadata\": {\"a\": \"1\", \"a\": \"2\"}", "JSN-001", NULL},
+        {"\"metadata\": {}", "\"metadata\": []", "JSN-002", NULL},
+        {"\"name\": \"add\"}]", "\"name\": \"add\", \"name\": \"add\"}]", "JSN-001", NULL},
+        {"\"name\": \"add\"}]", "\"name\": \"add\", \"new\": {\"a\": 1, \"a\": 2}}]", "JSN-001",
+         NULL},
+        {"\"x\": {", "\"p_w\": {", "JSN-001", NULL},
+        {"\"target\": \"torch", "\"tarjet\": \"torch", "JSN-002",
+         "model.graph_module.graph.nodes[0]"},
+        {"{\"user_input\"", "{\"user_imput\"", "JSN-003",
+         "model.graph_module.signature.input_specs[1]"},
+        {"\"parameter_name\": \"w\"", "\"p\": \"w\"", "JSN-002", NULL},
+        {"\"major\": 8", "\"major\": 8.0", "JSN-002", NULL},
+        {"\"min_val\": 0, ", "", "JSN-002", NULL},
+        {"\"min_val\": 0", "\"min_val\": \"0\"", "JSN-002", NULL},
+        {"\"opset_version\"", "\"opset\"", "JSN-002", NULL},
     };
 
     (void)state;
@@ -502,20 +501,20 @@ static void it_refuses_weights_that_break_a_rule(void **state)
         const char *to;
         const char *code;
     } rows[] = {
-        {"\"weight_0\"",                        "\"../weight_0\"",                                       "WGT-001"},
-        {"\"weight_0\"",                        "\"weight_1\"",                                          "WGT-001"},
-        {"\"weight_0\"",                        "\"\"",                                                  "WGT-001"},
-        {"{\"as_int\": 2}",                     "{\"as_int\": 3}",                                       "WGT-005"},
-        {"{\"as_int\": 2}",                     "{\"as_int\": -1}",                                      "WGT-011"},
-        {"{\"as_int\": 2}",                     "{\"as_int\": 9223372036854775807}",                     "WGT-005"},
-        {"\"strides\": [{\"as_int\": 1}]",      "\"strides\": [{\"as_int\": -1}]",                       "WGT-011"},
-        {"\"strides\": [{\"as_int\": 1}]",      "\"strides\": [{\"as_int\": 9223372036854775807}]",
-         "WGT-005"                                                                                                },
-        {"\"storage_offset\": {\"as_int\": 0}", "\"storage_offset\": {\"as_int\": 1}",                   "WGT-005"},
-        {"\"storage_offset\": {\"as_int\": 0}", "\"storage_offset\": {\"as_int\": -1}",                  "WGT-011"},
-        {"{\"as_int\": 2}",                     "{\"as_expr\": {\"expr_str\": \"s0\", \"hint\": null}}", "WGT-002"},
-        {"\"config\"",                          "\"konfig\"",                                            "JSN-002"},
-        {"\"is_param\": true, ",                "",                                                      "JSN-002"},
+        {"\"weight_0\"", "\"../weight_0\"", "WGT-001"},
+        {"\"weight_0\"", "\"weight_1\"", "WGT-001"},
+        {"\"weight_0\"", "\"\"", "WGT-001"},
+        {"{\"as_int\": 2}", "{\"as_int\": 3}", "WGT-005"},
+        {"{\"as_int\": 2}", "{\"as_int\": -1}", "WGT-011"},
+        {"{\"as_int\": 2}", "{\"as_int\": 9223372036854775807}", "WGT-005"},
+        {"\"strides\": [{\"as_int\": 1}]", "\"strides\": [{\"as_int\": -1}]", "WGT-011"},
+        {"\"strides\": [{\"as_int\": 1}]", "\"strides\": [{\"as_int\": 9223372036854775807}]",
+         "WGT-005"},
+        {"\"storage_offset\": {\"as_int\": 0}", "\"storage_offset\": {\"as_int\": 1}", "WGT-005"},
+        {"\"storage_offset\": {\"as_int\": 0}", "\"storage_offset\": {\"as_int\": -1}", "WGT-011"},
+        {"{\"as_int\": 2}", "{\"as_expr\": {\"expr_str\": \"s0\", \"hint\": null}}", "WGT-002"},
+        {"\"config\"", "\"konfig\"", "JSN-002"},
+        {"\"is_param\": true, ", "", "JSN-002"},
     };
     zip_maker zip = {0};
     char text[2048];
@@ -549,8 +548,9 @@ static void it_keeps_objects_raw_and_marked(void **state)
     const record changes[] = {
         {"data/constants/model_constants_config.json",
          "{\"config\": {\"o\": {\"path_name\": \"custom_obj_0\", \"is_param\": false, "
-         "\"use_pickle\": false, \"tensor_meta\": null}}}",              SIZE_MAX},
-        {"data/constants/custom_obj_0",                "cos\nsystem\n.", SIZE_MAX},
+         "\"use_pickle\": false, \"tensor_meta\": null}}}",
+         SIZE_MAX},
+        {"data/constants/custom_obj_0", "cos\nsystem\n.", SIZE_MAX},
     };
     zip_maker zip = {0};
     exg_program *p;
@@ -577,21 +577,22 @@ static void it_accepts_what_pytorch_accepts(void **state)
         const char *from;
         const char *to;
     } rows[] = {
-        {", \"is_hop_single_tensor_return\": null, \"name\": \"add\"",                      ""                                                  },
-        {", \"kind\": 2",                                                                   ", \"kind\": 7"                                     },
-        {", \"kind\": 2",                                                                   ", \"kind\": null"                                  },
-        {", \"index\": null",                                                               ""                                                  },
-        {"\"storage_offset\": {\"as_int\": 0}",                                             "\"storage_offset\": 0"                             },
+        {", \"is_hop_single_tensor_return\": null, \"name\": \"add\"", ""},
+        {", \"kind\": 2", ", \"kind\": 7"},
+        {", \"kind\": 2", ", \"kind\": null"},
+        {", \"index\": null", ""},
+        {"\"storage_offset\": {\"as_int\": 0}", "\"storage_offset\": 0"},
         {", \"is_single_tensor_return\": false, \"custom_obj_values\": {}, \"sym_float_values\": "
-         "{}",                                                                     ""                                                  },
-        {", \"verifiers\": [\"ATEN\"], \"torch_version\": \"2.13.0\", \"guards_code\": []", ""                                                  },
-        {"\"name\": \"add\"}]",                                                             "\"name\": \"add\", \"unknown\": {\"a\": [1, {}]}}]"},
-        {"{\"as_int\": 1}, \"kind\": 2",                                                    "{\"as_none\": []}, \"kind\": 2"                    },
-        {"{\"as_int\": 1}, \"kind\": 2",                                                    "{\"as_floats\": [NaN, \"Infinity\"]}, \"kind\": 2" },
+         "{}",
+         ""},
+        {", \"verifiers\": [\"ATEN\"], \"torch_version\": \"2.13.0\", \"guards_code\": []", ""},
+        {"\"name\": \"add\"}]", "\"name\": \"add\", \"unknown\": {\"a\": [1, {}]}}]"},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_none\": []}, \"kind\": 2"},
+        {"{\"as_int\": 1}, \"kind\": 2", "{\"as_floats\": [NaN, \"Infinity\"]}, \"kind\": 2"},
         {"{\"as_int\": 1}, \"kind\": 2",
-         "{\"as_string_to_argument\": {\"k\": {\"as_int_lists\": [[1], []]}}}, \"kind\": 2"                                                     },
+         "{\"as_string_to_argument\": {\"k\": {\"as_int_lists\": [[1], []]}}}, \"kind\": 2"},
         {"{\"as_int\": 1}, \"kind\": 2",
-         "{\"as_optional_tensors\": [{\"as_tensor\": \"x\"}, {\"as_none\": true}]}, \"kind\": 2"                                                },
+         "{\"as_optional_tensors\": [{\"as_tensor\": \"x\"}, {\"as_none\": true}]}, \"kind\": 2"},
     };
 
     (void)state;
@@ -614,10 +615,8 @@ static void it_accepts_what_pytorch_accepts(void **state)
 
 static void it_reads_big_endian_weights(void **state)
 {
-    const record changes[] = {
-        {"byteorder",             "big",                    3},
-        {"data/weights/weight_0", "\x3f\x80\0\0\x40\0\0\0", 8}
-    };
+    const record changes[] = {{"byteorder", "big", 3},
+                              {"data/weights/weight_0", "\x3f\x80\0\0\x40\0\0\0", 8}};
     zip_maker zip = {0};
     exg_program *p;
     float values[2];
@@ -687,8 +686,11 @@ static void it_fails_cleanly_at_every_memory_budget(void **state)
             unsigned long long given = 0, needed = 0;
 
             assert_string_equal(err.code, "MEM-002");
-            assert_int_equal(sscanf(err.message, "more than the memory budget of %llu bytes is "
-                                    "needed, at least %llu", &given, &needed), 2);
+            assert_int_equal(sscanf(err.message,
+                                    "more than the memory budget of %llu bytes is "
+                                    "needed, at least %llu",
+                                    &given, &needed),
+                             2);
             assert_int_equal(given, budget);
             assert_true(needed > given);
         }

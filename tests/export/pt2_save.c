@@ -64,8 +64,8 @@ static void it_writes_several_programs(void **state)
     for (int i = 0; i < 3; i++) {
         assert_string_equal(info.program_names[i], names[i]);
         options.program = names[i];
-        assert_int_equal(exg_open("fixtures/archives/several.pt2", &options, &before[i], NULL,
-                                  &err), EXG_OK);
+        assert_int_equal(
+            exg_open("fixtures/archives/several.pt2", &options, &before[i], NULL, &err), EXG_OK);
         all[i] = before[i];
     }
     exg_file_info_free(&info);
@@ -110,8 +110,8 @@ static void it_aligns_records(void **state)
     assert_int_equal(exg_save(program, in_folder("a.pt2"), EXG_FORMAT_PT2, NULL, NULL), EXG_OK);
     data = read_file("a.pt2", &length);
     for (size_t at = 0; at + 30 < length && memcmp(data + at, "PK\3\4", 4) == 0; seen++) {
-        size_t begin = at + 30 + data[at + 26] + data[at + 27] * 256u + data[at + 28] +
-                       data[at + 29] * 256u;
+        size_t begin =
+            at + 30 + data[at + 26] + data[at + 27] * 256u + data[at + 28] + data[at + 29] * 256u;
         uint32_t bytes;
 
         assert_int_equal(begin % 64, 0);

@@ -18,12 +18,12 @@ typedef struct stand_in {
 
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
 #define EXG_VIEW(id, schema, view, lowering, sharding)
-#define EXG_SAME(id, schema, as)             {EXG_OP_##id, EXG_OP_##as, ALIKE},
-#define EXG_COPY(id, schema, as)             {EXG_OP_##id, EXG_OP_##as, ALIKE},
-#define EXG_INPLACE(id, schema, functional)  {EXG_OP_##id, EXG_OP_##functional, ALIKE},
-#define EXG_OUT(id, schema, as)              {EXG_OP_##id, EXG_OP_##as, WRITES},
-#define EXG_EACH(id, schema, as)             {EXG_OP_##id, EXG_OP_##as, EACH},
-#define EXG_SIZED(of, size, sized)           {EXG_OP_##of, EXG_OP_##sized, SIZED},
+#define EXG_SAME(id, schema, as)            {EXG_OP_##id, EXG_OP_##as, ALIKE},
+#define EXG_COPY(id, schema, as)            {EXG_OP_##id, EXG_OP_##as, ALIKE},
+#define EXG_INPLACE(id, schema, functional) {EXG_OP_##id, EXG_OP_##functional, ALIKE},
+#define EXG_OUT(id, schema, as)             {EXG_OP_##id, EXG_OP_##as, WRITES},
+#define EXG_EACH(id, schema, as)            {EXG_OP_##id, EXG_OP_##as, EACH},
+#define EXG_SIZED(of, size, sized)          {EXG_OP_##of, EXG_OP_##sized, SIZED},
 static const stand_in rows[] = {
 #include "libexport/operators/foreach.def"
 #include "libexport/operators/inplace.def"
@@ -48,13 +48,13 @@ static const struct {
 
 /* Names of parameters that mean the same, as a row has them and as the other operator does. */
 static const char *const names[][2] = {
-    {"A", "self"},          {"a", "self"},         {"b", "other"},       {"b", "src"},
-    {"grad", "grad_output"}, {"input", "a"},       {"input2", "tau"},    {"other", "exponent"},
-    {"other", "max"},       {"other", "min"},      {"pred", "condition"}, {"scalar", "max"},
-    {"scalar", "min"},      {"scalar", "other"},   {"scalars", "max"},   {"scalars", "min"},
-    {"scalars", "other"},   {"scalars", "value"},  {"self", "A"},        {"self", "input"},
-    {"self", "x"},          {"shape", "size"},     {"tensors1", "end"},  {"value", "src"},
-    {"weights", "weight"},  {"self", "condition"},
+    {"A", "self"},           {"a", "self"},         {"b", "other"},        {"b", "src"},
+    {"grad", "grad_output"}, {"input", "a"},        {"input2", "tau"},     {"other", "exponent"},
+    {"other", "max"},        {"other", "min"},      {"pred", "condition"}, {"scalar", "max"},
+    {"scalar", "min"},       {"scalar", "other"},   {"scalars", "max"},    {"scalars", "min"},
+    {"scalars", "other"},    {"scalars", "value"},  {"self", "A"},         {"self", "input"},
+    {"self", "x"},           {"shape", "size"},     {"tensors1", "end"},   {"value", "src"},
+    {"weights", "weight"},   {"self", "condition"},
 };
 
 static bool are_names_alike(const char *given, const char *taken)
@@ -73,8 +73,7 @@ static exg_type_base base_of(const exg_schema_type *type)
 }
 
 /* Does whatever fits the one fit the other? */
-static bool goes_into(const exg_schema_type *given, const exg_schema_type *taken,
-                      manner how)
+static bool goes_into(const exg_schema_type *given, const exg_schema_type *taken, manner how)
 {
     const bool is_list = given->is_list && how != EACH;
 

@@ -55,10 +55,10 @@ static void join_leaves(const exg_signature_argument **leaves, uint32_t count, c
         const exg_signature_argument *leaf = leaves[i];
 
         strcat(text, i > 0 ? " " : "");
-        strcat(text, leaf->kind == EXG_ARGUMENT_NONE                  ? "None"
+        strcat(text, leaf->kind == EXG_ARGUMENT_NONE                    ? "None"
                      : leaf->kind == EXG_ARGUMENT_BOOL && leaf->as_bool ? "True"
-                     : leaf->kind == EXG_ARGUMENT_BOOL                ? "False"
-                                                                      : leaf->name);
+                     : leaf->kind == EXG_ARGUMENT_BOOL                  ? "False"
+                                                                        : leaf->name);
     }
 }
 
@@ -280,20 +280,24 @@ static void it_refuses_a_backward_signature_that_cannot_be(void **state)
         exg_output_spec spec;
     } rows[] = {
         {"two losses",
-         "SIG-019", 3,
-         {.kind = EXG_OUTPUT_LOSS, .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = "y"}}        },
+         "SIG-019",
+         3,
+         {.kind = EXG_OUTPUT_LOSS, .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = "y"}}},
         {"a loss that is a constant",
-         "SIG-019", 5,
-         {.kind = EXG_OUTPUT_LOSS, .arg = {.kind = EXG_ARGUMENT_FLOAT, .name = ""}}          },
+         "SIG-019",
+         5,
+         {.kind = EXG_OUTPUT_LOSS, .arg = {.kind = EXG_ARGUMENT_FLOAT, .name = ""}}},
         {"a gradient without a target",
-         "SIG-020", 6,
+         "SIG-020",
+         6,
          {.kind = EXG_OUTPUT_GRADIENT_TO_PARAMETER,
-          .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = "gw"}}                                },
+          .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = "gw"}}},
         {"a gradient that is a number",
-         "SIG-019", 7,
+         "SIG-019",
+         7,
          {.kind = EXG_OUTPUT_GRADIENT_TO_USER_INPUT,
           .arg = {.kind = EXG_ARGUMENT_SYM_INT, .name = "gx"},
-          .target = "x"}                                                                     },
+          .target = "x"}},
     };
 
     (void)state;
@@ -342,14 +346,14 @@ static void it_names_kinds_as_pytorch_does(void **state)
         int number; /* PyTorch 2.13 */
         int seed;   /* seed 004; 0: it has none */
     } outputs[] = {
-        {EXG_OUTPUT_USER,                   "USER_OUTPUT",            1, 1},
-        {EXG_OUTPUT_LOSS,                   "LOSS_OUTPUT",            2, 2},
-        {EXG_OUTPUT_BUFFER_MUTATION,        "BUFFER_MUTATION",        3, 3},
-        {EXG_OUTPUT_PARAMETER_MUTATION,     "PARAMETER_MUTATION",     4, 0},
-        {EXG_OUTPUT_GRADIENT_TO_PARAMETER,  "GRADIENT_TO_PARAMETER",  5, 4},
+        {EXG_OUTPUT_USER, "USER_OUTPUT", 1, 1},
+        {EXG_OUTPUT_LOSS, "LOSS_OUTPUT", 2, 2},
+        {EXG_OUTPUT_BUFFER_MUTATION, "BUFFER_MUTATION", 3, 3},
+        {EXG_OUTPUT_PARAMETER_MUTATION, "PARAMETER_MUTATION", 4, 0},
+        {EXG_OUTPUT_GRADIENT_TO_PARAMETER, "GRADIENT_TO_PARAMETER", 5, 4},
         {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, "GRADIENT_TO_USER_INPUT", 6, 5},
-        {EXG_OUTPUT_USER_INPUT_MUTATION,    "USER_INPUT_MUTATION",    7, 6},
-        {EXG_OUTPUT_TOKEN,                  "TOKEN",                  8, 7},
+        {EXG_OUTPUT_USER_INPUT_MUTATION, "USER_INPUT_MUTATION", 7, 6},
+        {EXG_OUTPUT_TOKEN, "TOKEN", 8, 7},
     };
 
     (void)state;
@@ -387,11 +391,11 @@ static void it_refuses_specs_that_cannot_be_built(void **state)
     assert_int_equal(exg_output_spec_check(&r.outputs[1], &err), EXG_MALFORMED);
     assert_int_equal(exg_output_spec_check(&object, &err), EXG_OK);
     for (int kind = 0; kind < EXG_ARGUMENT_KIND_COUNT; kind++) {
-        static const exg_argument_kind kinds[] = {
-            EXG_ARGUMENT_NONE,    EXG_ARGUMENT_INT,       EXG_ARGUMENT_FLOAT,
-            EXG_ARGUMENT_STRING,  EXG_ARGUMENT_BOOL,      EXG_ARGUMENT_TENSOR,
-            EXG_ARGUMENT_SYM_INT, EXG_ARGUMENT_SYM_FLOAT, EXG_ARGUMENT_SYM_BOOL,
-            EXG_ARGUMENT_CUSTOM_OBJ};
+        static const exg_argument_kind kinds[] = {EXG_ARGUMENT_NONE,     EXG_ARGUMENT_INT,
+                                                  EXG_ARGUMENT_FLOAT,    EXG_ARGUMENT_STRING,
+                                                  EXG_ARGUMENT_BOOL,     EXG_ARGUMENT_TENSOR,
+                                                  EXG_ARGUMENT_SYM_INT,  EXG_ARGUMENT_SYM_FLOAT,
+                                                  EXG_ARGUMENT_SYM_BOOL, EXG_ARGUMENT_CUSTOM_OBJ};
         bool may = false;
 
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -417,23 +421,18 @@ static void it_renames_arguments_in_both_lists(void **state)
         exg_argument_kind kind;
         bool renamed;
     } kinds[] = {
-        {EXG_ARGUMENT_TENSOR,     true },
-        {EXG_ARGUMENT_SYM_INT,    true },
-        {EXG_ARGUMENT_SYM_FLOAT,  true },
-        {EXG_ARGUMENT_SYM_BOOL,   true },
-        {EXG_ARGUMENT_CUSTOM_OBJ, true },
-        {EXG_ARGUMENT_NONE,       false},
-        {EXG_ARGUMENT_INT,        false},
-        {EXG_ARGUMENT_FLOAT,      false},
-        {EXG_ARGUMENT_BOOL,       false},
-        {EXG_ARGUMENT_STRING,     false},
+        {EXG_ARGUMENT_TENSOR, true},     {EXG_ARGUMENT_SYM_INT, true},
+        {EXG_ARGUMENT_SYM_FLOAT, true},  {EXG_ARGUMENT_SYM_BOOL, true},
+        {EXG_ARGUMENT_CUSTOM_OBJ, true}, {EXG_ARGUMENT_NONE, false},
+        {EXG_ARGUMENT_INT, false},       {EXG_ARGUMENT_FLOAT, false},
+        {EXG_ARGUMENT_BOOL, false},      {EXG_ARGUMENT_STRING, false},
     };
     rich r;
 
     (void)state;
     make_rich(&r);
-    assert_int_equal(
-        exg_signature_rename(&r.signature, "add_1", "zz", EXG_TARGETS_STAY, NULL), EXG_OK);
+    assert_int_equal(exg_signature_rename(&r.signature, "add_1", "zz", EXG_TARGETS_STAY, NULL),
+                     EXG_OK);
     assert_string_equal(r.outputs[2].arg.name, "zz");
     r.outputs[3].arg.name = "x"; /* an input that is given back, twice */
     r.outputs[5].arg.name = "x";
@@ -540,17 +539,17 @@ static void it_leaves_targets_to_the_hook_s_caller(void **state)
 
 /* ---- graphs --------------------------------------------------------------------------------- */
 
-#define NAMES(...) ((exg_name_list){(const char *const[]){__VA_ARGS__}, \
-                                    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)})
+#define NAMES(...)                                                                                 \
+    ((exg_name_list){(const char *const[]){__VA_ARGS__},                                           \
+                     sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)})
 #define ONE(key, value) ((exg_string_map){(exg_string_pair[]){{key, value}}, 1})
 
 static exg_program *build(exg_operators *operators)
 {
     exg_sym_int two[1] = {exg_sym_int_of(2)};
     exg_sym_int one[1] = {exg_sym_int_of(1)};
-    exg_tensor_meta meta = {EXG_DTYPE_F32, EXG_LAYOUT_STRIDED,  false,
-                            1,             two,                 one,
-                            {NULL, 0, false}, {"cpu", -1}};
+    exg_tensor_meta meta = {EXG_DTYPE_F32, EXG_LAYOUT_STRIDED, false,      1, two,
+                            one,           {NULL, 0, false},   {"cpu", -1}};
     exg_program *program = NULL;
     exg_builder *b = NULL;
     exg_argument args[2];
@@ -585,8 +584,7 @@ static void expect_verified(const exg_program *program, const exg_operators *ope
 static void it_makes_a_signature_of_a_graph(void **state)
 {
     exg_operators *operators = NULL;
-    exg_signature_maps maps = {.user_outputs = NAMES("mul"),
-                               .inputs_to_parameters = ONE("x", "w")};
+    exg_signature_maps maps = {.user_outputs = NAMES("mul"), .inputs_to_parameters = ONE("x", "w")};
     exg_program *program;
     exg_error err;
 

@@ -13,8 +13,9 @@
 
 #include <cmocka.h>
 
-#define NAMES(...) ((exg_name_list){(const char *const[]){__VA_ARGS__}, \
-                                    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)})
+#define NAMES(...)                                                                                 \
+    ((exg_name_list){(const char *const[]){__VA_ARGS__},                                           \
+                     sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)})
 #define ONE(key, value) ((exg_string_map){(exg_string_pair[]){{key, value}}, 1})
 
 static exg_signature_argument tensor(const char *name)
@@ -39,11 +40,15 @@ typedef struct io {
 
 static io golden_io(void)
 {
-    io made = {
-        {tensor("t0"), tensor("p_w"), tensor("b_m"), tensor("x")},
-        {tensor("t1"), tensor("nb"), tensor("nx"), tensor("y"), tensor("loss"), tensor("gp"),
-         tensor("gx"), {.kind = EXG_ARGUMENT_NONE, .name = ""}}
-    };
+    io made = {{tensor("t0"), tensor("p_w"), tensor("b_m"), tensor("x")},
+               {tensor("t1"),
+                tensor("nb"),
+                tensor("nx"),
+                tensor("y"),
+                tensor("loss"),
+                tensor("gp"),
+                tensor("gx"),
+                {.kind = EXG_ARGUMENT_NONE, .name = ""}}};
 
     made.inputs[0].is_token = true;
     made.outputs[0].is_token = true;
@@ -63,14 +68,14 @@ static void it_builds_specs_from_maps(void **state)
         exg_output_kind kind;
         const char *target;
     } expected[] = {
-        {EXG_OUTPUT_TOKEN,                  NULL},
-        {EXG_OUTPUT_BUFFER_MUTATION,        "m" },
-        {EXG_OUTPUT_USER_INPUT_MUTATION,    "x" },
-        {EXG_OUTPUT_USER,                   NULL},
-        {EXG_OUTPUT_LOSS,                   NULL},
-        {EXG_OUTPUT_GRADIENT_TO_PARAMETER,  "w" },
-        {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, "x" },
-        {EXG_OUTPUT_USER,                   NULL},
+        {EXG_OUTPUT_TOKEN, NULL},
+        {EXG_OUTPUT_BUFFER_MUTATION, "m"},
+        {EXG_OUTPUT_USER_INPUT_MUTATION, "x"},
+        {EXG_OUTPUT_USER, NULL},
+        {EXG_OUTPUT_LOSS, NULL},
+        {EXG_OUTPUT_GRADIENT_TO_PARAMETER, "w"},
+        {EXG_OUTPUT_GRADIENT_TO_USER_INPUT, "x"},
+        {EXG_OUTPUT_USER, NULL},
     };
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_signature_maps maps = GOLDEN_MAPS;
@@ -114,7 +119,7 @@ static void it_prefers_the_user_where_names_meet(void **state)
     assert_null(s.inputs[0].target);
     assert_int_equal(s.outputs[0].kind, EXG_OUTPUT_TOKEN);
     assert_int_equal(s.inputs[1].kind, EXG_INPUT_USER);
-    assert_int_equal(s.inputs[3].kind, EXG_INPUT_USER); /* never CUSTOM_OBJ here */
+    assert_int_equal(s.inputs[3].kind, EXG_INPUT_USER);   /* never CUSTOM_OBJ here */
     assert_int_equal(s.outputs[1].kind, EXG_OUTPUT_USER); /* inside the mutations */
     assert_int_equal(s.outputs[4].kind, EXG_OUTPUT_USER); /* the loss */
     exg_arena_destroy(arena);
@@ -128,16 +133,16 @@ static void it_refuses_tensors_no_map_knows(void **state)
         const char *name; /* of the tensor that is unknown then */
         size_t map;
     } rows[] = {
-        {"x",    offsetof(exg_signature_maps, user_inputs)         },
-        {"y",    offsetof(exg_signature_maps, user_outputs)        },
-        {"p_w",  offsetof(exg_signature_maps, inputs_to_parameters)},
-        {"b_m",  offsetof(exg_signature_maps, inputs_to_buffers)   },
-        {"gp",   offsetof(exg_signature_maps, grad_params)         },
-        {"gx",   offsetof(exg_signature_maps, grad_user_inputs)    },
-        {"loss", offsetof(exg_signature_maps, loss_output)         },
-        {"nb",   offsetof(exg_signature_maps, buffer_mutations)    },
-        {"nx",   offsetof(exg_signature_maps, user_input_mutations)},
-        {"nx",   offsetof(exg_signature_maps, output_tokens)       }, /* the part is one shorter */
+        {"x", offsetof(exg_signature_maps, user_inputs)},
+        {"y", offsetof(exg_signature_maps, user_outputs)},
+        {"p_w", offsetof(exg_signature_maps, inputs_to_parameters)},
+        {"b_m", offsetof(exg_signature_maps, inputs_to_buffers)},
+        {"gp", offsetof(exg_signature_maps, grad_params)},
+        {"gx", offsetof(exg_signature_maps, grad_user_inputs)},
+        {"loss", offsetof(exg_signature_maps, loss_output)},
+        {"nb", offsetof(exg_signature_maps, buffer_mutations)},
+        {"nx", offsetof(exg_signature_maps, user_input_mutations)},
+        {"nx", offsetof(exg_signature_maps, output_tokens)}, /* the part is one shorter */
     };
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
 
@@ -152,7 +157,7 @@ static void it_refuses_tensors_no_map_knows(void **state)
         snprintf(quoted, sizeof(quoted), "'%s'", rows[i].name);
         memset((char *)&maps + rows[i].map, 0,
                rows[i].map == offsetof(exg_signature_maps, loss_output) ? sizeof(char *)
-                                                                       : sizeof(exg_name_list));
+                                                                        : sizeof(exg_name_list));
         assert_int_equal(from(arena, &maps, &of, &s, &err), EXG_MALFORMED);
         assert_string_equal(err.code, "SIG-025");
         if (strstr(err.message, quoted) == NULL) {
@@ -221,9 +226,8 @@ static void it_builds_specs_of_several(void **state)
     static const char *const results[] = {"nl", "nm", "nv", "nw", "nx", "ny", "r", "s", "gv", "gw"};
     static const char *const of[] = {"l", "m", "v", "w", "x", "y", NULL, NULL, "v", "w"};
     static const exg_output_kind kinds[] = {
-        EXG_OUTPUT_BUFFER_MUTATION,     EXG_OUTPUT_PARAMETER_MUTATION,
-        EXG_OUTPUT_USER_INPUT_MUTATION, EXG_OUTPUT_USER,
-        EXG_OUTPUT_GRADIENT_TO_PARAMETER};
+        EXG_OUTPUT_BUFFER_MUTATION, EXG_OUTPUT_PARAMETER_MUTATION, EXG_OUTPUT_USER_INPUT_MUTATION,
+        EXG_OUTPUT_USER, EXG_OUTPUT_GRADIENT_TO_PARAMETER};
     exg_signature_argument inputs[6], outputs[10];
     exg_signature s;
     exg_error err;
@@ -238,8 +242,9 @@ static void it_builds_specs_of_several(void **state)
     for (int i = 0; i < 6; i++) {
         assert_string_equal(s.inputs[i].target == NULL ? "-" : s.inputs[i].target,
                             targets[i] == NULL ? "-" : targets[i]);
-        assert_int_equal(s.inputs[i].persistent,
-                         i == 2 ? EXG_TRUE : i == 3 ? EXG_FALSE : EXG_UNSET);
+        assert_int_equal(s.inputs[i].persistent, i == 2   ? EXG_TRUE
+                                                 : i == 3 ? EXG_FALSE
+                                                          : EXG_UNSET);
     }
     for (int i = 0; i < 10; i++) {
         assert_int_equal(s.outputs[i].kind, kinds[i / 2]);
@@ -274,12 +279,18 @@ static void it_makes_a_signature_of_every_kind(void **state)
         {.kind = EXG_ARGUMENT_CUSTOM_OBJ, .as_custom_obj = &object},
     };
     static const char *const shown[] = {
-        "TensorArgument(name='t')",          "SymIntArgument(name='i')",
-        "ConstantArgument(name='', value=7)", "SymFloatArgument(name='f')",
-        "ConstantArgument(name='', value=0.5)", "SymBoolArgument(name='b')",
-        "ConstantArgument(name='', value=True)", "ConstantArgument(name='', value=-3)",
-        "ConstantArgument(name='', value=1.5)", "ConstantArgument(name='', value=True)",
-        "ConstantArgument(name='', value='s')", "ConstantArgument(name='', value=None)",
+        "TensorArgument(name='t')",
+        "SymIntArgument(name='i')",
+        "ConstantArgument(name='', value=7)",
+        "SymFloatArgument(name='f')",
+        "ConstantArgument(name='', value=0.5)",
+        "SymBoolArgument(name='b')",
+        "ConstantArgument(name='', value=True)",
+        "ConstantArgument(name='', value=-3)",
+        "ConstantArgument(name='', value=1.5)",
+        "ConstantArgument(name='', value=True)",
+        "ConstantArgument(name='', value='s')",
+        "ConstantArgument(name='', value=None)",
         "CustomObjArgument(name='o', class_fqn='a.B', fake_val=None)"};
     exg_program *program = NULL;
     char *text = NULL;

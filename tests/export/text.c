@@ -23,14 +23,18 @@ static void controls_are_shown_not_sent(void **state)
     expect_plain("blocks.0.weight", false, "blocks.0.weight");
     expect_plain("a\033[2Jb\rc\nd\177", false, "a\\x1b[2Jb\\x0dc\\x0ad\\x7f");
     expect_plain("a\n\tb\033", true, "a\n\tb\\x1b");
-    expect_plain("\xc2\x9b" "31m", false, "\\u{009b}31m"); /* a C1 control: CSI */
+    expect_plain("\xc2\x9b"
+                 "31m",
+                 false, "\\u{009b}31m"); /* a C1 control: CSI */
 }
 
 static void turned_writing_is_shown_other_letters_stay(void **state)
 {
     (void)state;
-    expect_plain("a\xe2\x80\xae" "b\xe2\x81\xa6" "c\xe2\x80\x8f", false,
-                 "a\\u{202e}b\\u{2066}c\\u{200f}");
+    expect_plain("a\xe2\x80\xae"
+                 "b\xe2\x81\xa6"
+                 "c\xe2\x80\x8f",
+                 false, "a\\u{202e}b\\u{2066}c\\u{200f}");
     expect_plain("\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xe2\x80\x93", false,
                  "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xe2\x80\x93");
 }

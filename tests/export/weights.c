@@ -45,15 +45,13 @@ static unsigned count_entries(void)
 
 static exg_tensor_meta meta_of(exg_sym_int *numbers, uint32_t rank, int64_t offset)
 {
-    return (exg_tensor_meta){
-        .dtype = EXG_DTYPE_I16,
-        .layout = EXG_LAYOUT_STRIDED,
-        .rank = rank,
-        .sizes = numbers,
-        .strides = numbers + rank,
-        .storage_offset = exg_sym_int_of(offset),
-        .device = {"cpu", -1}
-    };
+    return (exg_tensor_meta){.dtype = EXG_DTYPE_I16,
+                             .layout = EXG_LAYOUT_STRIDED,
+                             .rank = rank,
+                             .sizes = numbers,
+                             .strides = numbers + rank,
+                             .storage_offset = exg_sym_int_of(offset),
+                             .device = {"cpu", -1}};
 }
 
 static void it_gathers_views_row_by_row(void **state)
@@ -65,12 +63,12 @@ static void it_gathers_views_row_by_row(void **state)
         int16_t expected[6];
         int count;
     } rows[] = {
-        {{2, 3, 3, 1}, 0,  {0, 1, 2, 3, 4, 5}, 6}, /* packed */
-        {{2, 3, 3, 1}, 2,  {2, 3, 4, 5, 6, 7}, 6}, /* at an offset */
-        {{2, 3, 1, 2}, 1,  {1, 3, 5, 2, 4, 6}, 6}, /* transposed */
-        {{2, 3, 0, 1}, 5,  {5, 6, 7, 5, 6, 7}, 6}, /* expanded */
-        {{2, 2, 1, 1}, 3,  {3, 4, 4, 5},       4}, /* overlapping */
-        {{0, 3, 3, 1}, 99, {0},                0}, /* empty */
+        {{2, 3, 3, 1}, 0, {0, 1, 2, 3, 4, 5}, 6}, /* packed */
+        {{2, 3, 3, 1}, 2, {2, 3, 4, 5, 6, 7}, 6}, /* at an offset */
+        {{2, 3, 1, 2}, 1, {1, 3, 5, 2, 4, 6}, 6}, /* transposed */
+        {{2, 3, 0, 1}, 5, {5, 6, 7, 5, 6, 7}, 6}, /* expanded */
+        {{2, 2, 1, 1}, 3, {3, 4, 4, 5}, 4},       /* overlapping */
+        {{0, 3, 3, 1}, 99, {0}, 0},               /* empty */
     };
     exg_weights *w = NULL;
     exg_storage storage = {
@@ -134,8 +132,8 @@ static void it_hashes_long_texts_with_and_without_instructions(void **state)
         const char *text;
     } rows[] = {
         {EXG_CHECKSUM_SHA256, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"},
-        {EXG_CHECKSUM_SHA1,   "34aa973cd4c4daa4f61eeb2bdbad27316534016f"                        },
-        {EXG_CHECKSUM_MD5,    "7707d6ae4e027c70eea2a935c2296f21"                                },
+        {EXG_CHECKSUM_SHA1, "34aa973cd4c4daa4f61eeb2bdbad27316534016f"},
+        {EXG_CHECKSUM_MD5, "7707d6ae4e027c70eea2a935c2296f21"},
     };
     char text[65];
 
@@ -167,12 +165,12 @@ static void it_knows_its_checksums(void **state)
         exg_checksum_kind kind;
         const char *text;
     } rows[] = {
-        {EXG_CHECKSUM_CRC32,    "352441c2"                                                        },
-        {EXG_CHECKSUM_SHA1,     "a9993e364706816aba3e25717850c26c9cd0d89d"                        },
-        {EXG_CHECKSUM_MD5,      "900150983cd24fb0d6963f7d28e17f72"                                },
-        {EXG_CHECKSUM_SHA256,   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-        {EXG_CHECKSUM_XXH3_64,  "78af5f94892f3950"                                                },
-        {EXG_CHECKSUM_XXH3_128, "06b05ab6733a618578af5f94892f3950"                                },
+        {EXG_CHECKSUM_CRC32, "352441c2"},
+        {EXG_CHECKSUM_SHA1, "a9993e364706816aba3e25717850c26c9cd0d89d"},
+        {EXG_CHECKSUM_MD5, "900150983cd24fb0d6963f7d28e17f72"},
+        {EXG_CHECKSUM_SHA256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {EXG_CHECKSUM_XXH3_64, "78af5f94892f3950"},
+        {EXG_CHECKSUM_XXH3_128, "06b05ab6733a618578af5f94892f3950"},
     };
     char text[EXG_CHECKSUM_TEXT_MAX];
     exg_hasher *h;
@@ -199,18 +197,18 @@ static void it_reads_external_storages_below_its_folder_only(void **state)
         uint64_t offset, length;
         exg_status status;
     } rows[] = {
-        {"inside.bin",        2,          4, EXG_OK         },
-        {"sub/deep.bin",      0,          4, EXG_OK         },
-        {"inside.bin",        8,          4, EXG_MALFORMED  },
-        {"inside.bin",        UINT64_MAX, 4, EXG_MALFORMED  },
-        {"absent.bin",        0,          4, EXG_IO         },
-        {"../inside.bin",     0,          4, EXG_MALFORMED  },
-        {"/etc/passwd",       0,          4, EXG_MALFORMED  },
-        {"sub/../inside.bin", 0,          4, EXG_MALFORMED  },
-        {"",                  0,          4, EXG_MALFORMED  },
-        {"sub//deep.bin",     0,          4, EXG_MALFORMED  },
-        {"out.link",          0,          4, EXG_MALFORMED  },
-        {"sub",               0,          4, EXG_UNSUPPORTED},
+        {"inside.bin", 2, 4, EXG_OK},
+        {"sub/deep.bin", 0, 4, EXG_OK},
+        {"inside.bin", 8, 4, EXG_MALFORMED},
+        {"inside.bin", UINT64_MAX, 4, EXG_MALFORMED},
+        {"absent.bin", 0, 4, EXG_IO},
+        {"../inside.bin", 0, 4, EXG_MALFORMED},
+        {"/etc/passwd", 0, 4, EXG_MALFORMED},
+        {"sub/../inside.bin", 0, 4, EXG_MALFORMED},
+        {"", 0, 4, EXG_MALFORMED},
+        {"sub//deep.bin", 0, 4, EXG_MALFORMED},
+        {"out.link", 0, 4, EXG_MALFORMED},
+        {"sub", 0, 4, EXG_UNSUPPORTED},
     };
     char path[256];
 

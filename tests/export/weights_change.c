@@ -225,12 +225,7 @@ static void it_fills_views_where_they_lie(void **state)
 
 static void it_lists_every_misfit(void **state)
 {
-    static const int64_t shapes[][2] = {
-        {8,  16},
-        {16, 0 },
-        {4,  16},
-        {3,  3 }
-    };
+    static const int64_t shapes[][2] = {{8, 16}, {16, 0}, {4, 16}, {3, 3}};
     static const float zeros[256] = {0};
     exg_program *p = open_program("fixtures/mlp.pt2");
     exg_named_tensor items[4];

@@ -87,15 +87,15 @@ static const struct {
     const char *expected;
     exg_weights_format format;
 } files[] = {
-    {"stored.npz",                     "stored",   EXG_WEIGHTS_FORMAT_NPZ              },
-    {"deflated.npz",                   "deflated", EXG_WEIGHTS_FORMAT_NPZ              },
-    {"nested.pt",                      "nested",   EXG_WEIGHTS_FORMAT_CHECKPOINT       },
-    {"no_crc.pt",                      "no_crc",   EXG_WEIGHTS_FORMAT_CHECKPOINT       },
-    {"little.gguf",                    "little",   EXG_WEIGHTS_FORMAT_GGUF             },
-    {"big.gguf",                       "big",      EXG_WEIGHTS_FORMAT_GGUF             },
-    {"parts-00001-of-00003.gguf",      "parts",    EXG_WEIGHTS_FORMAT_GGUF             },
-    {"parts-00003-of-00003.gguf",      "parts",    EXG_WEIGHTS_FORMAT_GGUF             },
-    {"sharded.safetensors.index.json", "sharded",  EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX},
+    {"stored.npz", "stored", EXG_WEIGHTS_FORMAT_NPZ},
+    {"deflated.npz", "deflated", EXG_WEIGHTS_FORMAT_NPZ},
+    {"nested.pt", "nested", EXG_WEIGHTS_FORMAT_CHECKPOINT},
+    {"no_crc.pt", "no_crc", EXG_WEIGHTS_FORMAT_CHECKPOINT},
+    {"little.gguf", "little", EXG_WEIGHTS_FORMAT_GGUF},
+    {"big.gguf", "big", EXG_WEIGHTS_FORMAT_GGUF},
+    {"parts-00001-of-00003.gguf", "parts", EXG_WEIGHTS_FORMAT_GGUF},
+    {"parts-00003-of-00003.gguf", "parts", EXG_WEIGHTS_FORMAT_GGUF},
+    {"sharded.safetensors.index.json", "sharded", EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX},
 };
 
 static void it_reads_what_their_own_writers_made(void **state)
@@ -338,19 +338,19 @@ static void it_refuses_an_index_that_lies(void **state)
         const char *text;
         const char *code;
     } rows[] = {
-        {"{\"weight_map\": {\"a\": \"1.safetensors\"}}",                           ""           },
-        {"{\"metadata\": {}, \"weight_map\": {}}",                                 ""           },
-        {"{\"weight_map\": {\"b\": \"1.safetensors\"}}",                           "STF-INDEX"  },
-        {"{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"1.safetensors\"}}", "STF-INDEX"  },
-        {"{\"weight_map\": {\"a\": \"2.safetensors\"}}",                           "IO-OPEN"    },
-        {"{\"weight_map\": {\"a\": \"link.safetensors\"}}",                        "WGT-LOC"    },
-        {"{\"weight_map\": {\"a\": \"../1.safetensors\"}}",                        "WGT-LOC"    },
-        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}",                             "WGT-LOC"    },
-        {"{\"weight_map\": {\"a\": \"x.index.json\"}}",                            "STF-HEADER" },
-        {"{\"weight_map\": {\"a\": 1}}",                                           "JSN-002"    },
-        {"{\"weight_map\": [\"a\"]}",                                              "JSN-002"    },
-        {"{\"weight_map\": {\"a\": \"1.safetensors\"}",                            "JSN-001"    },
-        {"[\"weight_map\"]",                                                       "FMT-TENSORS"},
+        {"{\"weight_map\": {\"a\": \"1.safetensors\"}}", ""},
+        {"{\"metadata\": {}, \"weight_map\": {}}", ""},
+        {"{\"weight_map\": {\"b\": \"1.safetensors\"}}", "STF-INDEX"},
+        {"{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"1.safetensors\"}}", "STF-INDEX"},
+        {"{\"weight_map\": {\"a\": \"2.safetensors\"}}", "IO-OPEN"},
+        {"{\"weight_map\": {\"a\": \"link.safetensors\"}}", "WGT-LOC"},
+        {"{\"weight_map\": {\"a\": \"../1.safetensors\"}}", "WGT-LOC"},
+        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "WGT-LOC"},
+        {"{\"weight_map\": {\"a\": \"x.index.json\"}}", "STF-HEADER"},
+        {"{\"weight_map\": {\"a\": 1}}", "JSN-002"},
+        {"{\"weight_map\": [\"a\"]}", "JSN-002"},
+        {"{\"weight_map\": {\"a\": \"1.safetensors\"}", "JSN-001"},
+        {"[\"weight_map\"]", "FMT-TENSORS"},
     };
     static const char shard[] =
         "\x37\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}  \1\2";
@@ -489,14 +489,15 @@ static void it_takes_no_part_for_the_whole(void **state)
         exg_weights_release(weights);
     }
     copy_file("fixtures/weights/parts-00002-of-00003.gguf", "p-00002-of-00003.gguf");
-    assert_int_equal(exg_weights_open(in_folder("p-00002-of-00003.gguf"), NULL, &weights, NULL,
-                                      &err), EXG_IO);
+    assert_int_equal(
+        exg_weights_open(in_folder("p-00002-of-00003.gguf"), NULL, &weights, NULL, &err), EXG_IO);
     assert_string_equal(err.code, "GGUF-SPLIT");
     assert_non_null(strstr(err.message, "p-00001-of-00003.gguf, p-00003-of-00003.gguf"));
     copy_file("fixtures/weights/parts-00001-of-00003.gguf", "p-00001-of-00003.gguf");
     copy_file("fixtures/weights/parts-00001-of-00003.gguf", "p-00003-of-00003.gguf");
-    assert_int_equal(exg_weights_open(in_folder("p-00002-of-00003.gguf"), NULL, &weights, NULL,
-                                      &err), EXG_MALFORMED);
+    assert_int_equal(
+        exg_weights_open(in_folder("p-00002-of-00003.gguf"), NULL, &weights, NULL, &err),
+        EXG_MALFORMED);
     assert_string_equal(err.code, "GGUF-SPLIT");
     copy_file("fixtures/weights/parts-00001-of-00003.gguf", "model.gguf");
     assert_int_equal(exg_weights_open(in_folder("model.gguf"), NULL, &weights, NULL, &err),

@@ -9,31 +9,24 @@
 
 #include <cmocka.h>
 
-static exg_sym_int sizes[] = {
-    {NULL, 2, false}, {"s0", 7, true}, {"s1", 0, false}, {NULL, 0, false}, {"8*s0", 56, true},
-    {NULL, 1, false}
-};
-static exg_tensor_meta meta = {
-    .dtype = EXG_DTYPE_BF16,
-    .layout = EXG_LAYOUT_STRIDED,
-    .requires_grad = true,
-    .rank = 3,
-    .sizes = sizes,
-    .strides = sizes + 3,
-    .storage_offset = {"s0 + 1", 8, true},
-    .device = {"cuda", 3}
-};
+static exg_sym_int sizes[] = {{NULL, 2, false}, {"s0", 7, true},    {"s1", 0, false},
+                              {NULL, 0, false}, {"8*s0", 56, true}, {NULL, 1, false}};
+static exg_tensor_meta meta = {.dtype = EXG_DTYPE_BF16,
+                               .layout = EXG_LAYOUT_STRIDED,
+                               .requires_grad = true,
+                               .rank = 3,
+                               .sizes = sizes,
+                               .strides = sizes + 3,
+                               .storage_offset = {"s0 + 1", 8, true},
+                               .device = {"cuda", 3}};
 static exg_sym_int sym_int = {"s0", -3, true};
 static exg_sym_float sym_float = {NULL, -0.0, false};
 static exg_sym_bool sym_bool = {"Eq(s0, 1)", true, true};
 
 static exg_value values[] = {
-    {.name = "x", .tensor = &meta},
-    {.name = "i", .sym_int = &sym_int},
-    {.name = "f", .sym_float = &sym_float},
-    {.name = "b", .sym_bool = &sym_bool},
-    {.name = "c", .custom_class = "cls"},
-    {.name = ""},
+    {.name = "x", .tensor = &meta},         {.name = "i", .sym_int = &sym_int},
+    {.name = "f", .sym_float = &sym_float}, {.name = "b", .sym_bool = &sym_bool},
+    {.name = "c", .custom_class = "cls"},   {.name = ""},
 };
 
 static exg_value_id ids[] = {0, EXG_NO_VALUE, 5};
@@ -50,17 +43,23 @@ static exg_int_list int_lists[] = {{NULL, 0}, {ints, 3}};
 static exg_float_list float_lists[] = {{floats, 3}, {floats, 1}};
 static exg_value inner_values[] = {{.name = "y"}};
 static exg_argument inner_input = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 0};
-static exg_graph inner = {.inputs = &inner_input, .input_count = 1, .values = inner_values,
-                          .value_count = 1, .is_single_tensor_return = true};
+static exg_graph inner = {.inputs = &inner_input,
+                          .input_count = 1,
+                          .values = inner_values,
+                          .value_count = 1,
+                          .is_single_tensor_return = true};
 static exg_string_pair branch_metadata = {"from", "an early file"};
 static exg_graph_argument graph_argument = {"body", &inner, {&branch_metadata, 1}, 1};
 static exg_custom_obj custom = {"obj", "a.B"};
 static exg_string_argument pairs[] = {
     {"k", {.kind = EXG_ARGUMENT_INTS, .count = 0}},
-    {"",  {.kind = EXG_ARGUMENT_FLOAT, .as_float = -0.0}},
+    {"", {.kind = EXG_ARGUMENT_FLOAT, .as_float = -0.0}},
 };
 
-#define ARG(kind_, ...) {"n", {.kind = EXG_ARGUMENT_##kind_, __VA_ARGS__}, EXG_KIND_POSITIONAL}
+#define ARG(kind_, ...)                                                                            \
+    {                                                                                              \
+        "n", {.kind = EXG_ARGUMENT_##kind_, __VA_ARGS__}, EXG_KIND_POSITIONAL                      \
+    }
 
 static exg_named_argument inputs[] = {
     ARG(NONE, .count = 0),
@@ -107,9 +106,14 @@ static exg_named_argument inputs[] = {
 static exg_argument output = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 5};
 static exg_string_pair metadata[] = {{"stack_trace", ""}, {"", "v"}};
 static exg_node nodes[] = {
-    {.target = "t", .name = "", .inputs = inputs, .outputs = &output,
-     .input_count = sizeof(inputs) / sizeof(inputs[0]), .output_count = 1,
-     .metadata = {metadata, 2}, .is_hop_single_tensor_return = EXG_FALSE},
+    {.target = "t",
+     .name = "",
+     .inputs = inputs,
+     .outputs = &output,
+     .input_count = sizeof(inputs) / sizeof(inputs[0]),
+     .output_count = 1,
+     .metadata = {metadata, 2},
+     .is_hop_single_tensor_return = EXG_FALSE},
     {.target = "u", .is_hop_single_tensor_return = EXG_UNSET},
     {.target = "", .is_hop_single_tensor_return = EXG_TRUE},
 };
@@ -122,8 +126,11 @@ static exg_input_spec input_specs[] = {
     {EXG_INPUT_USER, {EXG_ARGUMENT_BOOL, false, "", {.as_bool = true}}, NULL, EXG_UNSET, false},
     {EXG_INPUT_USER, {EXG_ARGUMENT_STRING, false, "", {.as_string = ""}}, "", EXG_TRUE, false},
     {EXG_INPUT_USER, {EXG_ARGUMENT_NONE, false, "n", {0}}, NULL, EXG_UNSET, false},
-    {EXG_INPUT_CUSTOM_OBJ, {EXG_ARGUMENT_CUSTOM_OBJ, false, "c", {.as_string = "cls"}}, "c",
-     EXG_UNSET, false},
+    {EXG_INPUT_CUSTOM_OBJ,
+     {EXG_ARGUMENT_CUSTOM_OBJ, false, "c", {.as_string = "cls"}},
+     "c",
+     EXG_UNSET,
+     false},
     {EXG_INPUT_USER, {EXG_ARGUMENT_SYM_INT, false, "i", {0}}, NULL, EXG_UNSET, false},
 };
 static exg_output_spec output_specs[] = {
@@ -131,15 +138,18 @@ static exg_output_spec output_specs[] = {
     {EXG_OUTPUT_TOKEN, {EXG_ARGUMENT_SYM_BOOL, false, "b", {0}}, ""},
 };
 static exg_module_call calls[] = {
-    {.fqn = "", .has_signature = true, .inputs = &output, .input_count = 1, .in_spec = "[]",
-     .forward_arg_names = strings, .forward_arg_name_count = 3},
+    {.fqn = "",
+     .has_signature = true,
+     .inputs = &output,
+     .input_count = 1,
+     .in_spec = "[]",
+     .forward_arg_names = strings,
+     .forward_arg_name_count = 3},
     {.fqn = "a"},
 };
 static exg_range_constraint ranges[] = {
     {"s0", 0, 0, true, false}, {"s1", 0, INT64_MAX, false, true}, {"s2", -1, 0, true, true}};
-static exg_input_metadata said[] = {
-    {"x", {metadata, 2}}, {NULL, {metadata, 1}}
-};
+static exg_input_metadata said[] = {{"x", {metadata, 2}}, {NULL, {metadata, 1}}};
 static exg_named_tuple tuples[] = {{"T", strings, 3}, {"U", NULL, 0}};
 static exg_opset opsets[] = {{"aten", 10}};
 static exg_sample_input samples[] = {
@@ -160,8 +170,8 @@ exg_program *make_whole(void)
 
     assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &p, NULL), EXG_OK);
     assert_int_equal(exg_weights_add_storage(p->weights, &storage, &index, NULL), EXG_OK);
-    storage = (exg_storage){.length = 0, .data = data,
-                            .checksum = {EXG_CHECKSUM_UNKNOWN, "md5:00"}};
+    storage =
+        (exg_storage){.length = 0, .data = data, .checksum = {EXG_CHECKSUM_UNKNOWN, "md5:00"}};
     assert_int_equal(exg_weights_add_storage(p->weights, &storage, &index, NULL), EXG_OK);
     assert_int_equal(exg_weights_add(p->weights, &weight, NULL), EXG_OK);
     p->name = "m";
@@ -172,9 +182,12 @@ exg_program *make_whole(void)
     p->graph->value_count = 6;
     p->graph->outputs = &output;
     p->graph->output_count = 1;
-    p->signature = (exg_signature){.inputs = input_specs, .outputs = output_specs,
-                                   .input_count = 9, .output_count = 2,
-                                   .assertion_dep_token = "y", .assertion_dep_index = 2};
+    p->signature = (exg_signature){.inputs = input_specs,
+                                   .outputs = output_specs,
+                                   .input_count = 9,
+                                   .output_count = 2,
+                                   .assertion_dep_token = "y",
+                                   .assertion_dep_index = 2};
     p->input_metadata = said;
     p->input_metadata_count = 2;
     p->early_form = "{\"name\" :\"m\"}";

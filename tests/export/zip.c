@@ -112,19 +112,9 @@ static void it_refuses_names_that_are_not_safe(void **state)
     static const struct {
         const char *name;
         uint16_t length; /* 0: strlen */
-    } rows[] = {
-        {"m/../x",         0},
-        {"m/./x",          0},
-        {"m//x",           0},
-        {"/x",             0},
-        {"..",             0},
-        {".",              0},
-        {"m\\x",           0},
-        {"m/x\0y",         5},
-        {"m/\xff",         0},
-        {"m/\xc0\x80",     0},
-        {"m/\xed\xa0\x80", 0}
-    };
+    } rows[] = {{"m/../x", 0}, {"m/./x", 0},      {"m//x", 0},          {"/x", 0},
+                {"..", 0},     {".", 0},          {"m\\x", 0},          {"m/x\0y", 5},
+                {"m/\xff", 0}, {"m/\xc0\x80", 0}, {"m/\xed\xa0\x80", 0}};
     char longest[600];
     zip_maker maker = {0};
 

@@ -72,10 +72,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char zeros[128];
     const record changes[] = {
-        {"models/model.json",                      (const char *)data, size    },
-        {"data/weights/model_weights_config.json", weights,            SIZE_MAX},
-        {"data/weights/weight_0",                  zeros,              128     },
-        {"data/weights/weight_1",                  zeros,              16      },
+        {"models/model.json", (const char *)data, size},
+        {"data/weights/model_weights_config.json", weights, SIZE_MAX},
+        {"data/weights/weight_0", zeros, 128},
+        {"data/weights/weight_1", zeros, 16},
     };
     exg_open_options options = {.size = sizeof(options), .memory_budget = 16 << 20};
     zip_maker zip = {0};

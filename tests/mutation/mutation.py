@@ -299,10 +299,12 @@ def read_table(path, root):
         old = "\n".join(line[2:] for line in lines if line.startswith("-"))
         new = "\n".join(line[2:] for line in lines if line.startswith("+"))
         source = (root / file).read_text()
-        if source.count(old) != 1 or not old:
-            raise SystemExit(f"mutation: {path.name}: {row}: the text stands {source.count(old)} times in {file}, not once:\n{old}")
-        start = source.index(old)
-        found.append((row, Mutant(file, source.count("\n", 0, start) + 1, "table", start, start + len(old), new), test))
+        # However the lines are wrapped today.
+        stands = list(re.finditer(r"\s+".join(re.escape(word) for word in old.split()), source)) if old else []
+        if len(stands) != 1:
+            raise SystemExit(f"mutation: {path.name}: {row}: the text stands {len(stands)} times in {file}, not once:\n{old}")
+        start, end = stands[0].span()
+        found.append((row, Mutant(file, source.count("\n", 0, start) + 1, "table", start, end, new), test))
     return found
 
 

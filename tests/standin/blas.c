@@ -85,11 +85,11 @@ typedef struct work {
     X(cublasLtMatmulAlgoGetHeuristic,                                                              \
       (void *handle, const product *p, const layout *a, const layout *b, const layout *c,          \
        const layout *d, const preference *wish, int most, choice *choices, int *found))            \
-    X(cublasLtMatmul, (void *handle, const product *p, const void *alpha, const void *at_a,        \
-                       const layout *a, const void *at_b, const layout *b, const void *beta,       \
-                       const void *at_c, const layout *c, void *at_d, const layout *d,             \
-                       const algorithm *how, void *workspace, size_t workspace_bytes,              \
-                       void *stream))
+    X(cublasLtMatmul,                                                                              \
+      (void *handle, const product *p, const void *alpha, const void *at_a, const layout *a,       \
+       const void *at_b, const layout *b, const void *beta, const void *at_c, const layout *c,     \
+       void *at_d, const layout *d, const algorithm *how, void *workspace, size_t workspace_bytes, \
+       void *stream))
 #define DECLARE(name, parameters) int name parameters;
 CALLS(DECLARE)
 
@@ -217,9 +217,8 @@ static bool makes_sense(const product *p, const layout *a, const layout *b, cons
     bool is_double = a->type == TYPE_F64;
 
     return fits(a, p->transposes[0], d->rows, depth) &&
-           fits(b, p->transposes[1], depth, d->columns) &&
-           fits(c, false, d->rows, d->columns) && fits(d, false, d->rows, d->columns) &&
-           b->type == a->type && c->type == d->type &&
+           fits(b, p->transposes[1], depth, d->columns) && fits(c, false, d->rows, d->columns) &&
+           fits(d, false, d->rows, d->columns) && b->type == a->type && c->type == d->type &&
            (d->type == a->type || (d->type == TYPE_F32 && !is_double)) &&
            a->batches == d->batches && b->batches == d->batches && c->batches == d->batches &&
            p->compute == (is_double ? 70 : 68) && p->scale == (is_double ? TYPE_F64 : TYPE_F32) &&
@@ -234,18 +233,18 @@ static bool is_epilogue(uint32_t e)
 
 static double epilogue_of(uint32_t e, double x)
 {
-    return (e & EPILOGUE_RELU) != 0   ? (x < 0 ? 0 : x)
-           : (e & EPILOGUE_GELU) != 0 ? 0.5 * x * (1 + tanh(0.7978845608028654 *
-                                                            (x + 0.044715 * x * x * x)))
-                                      : x;
+    return (e & EPILOGUE_RELU) != 0 ? (x < 0 ? 0 : x)
+           : (e & EPILOGUE_GELU) != 0
+               ? 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+               : x;
 }
 
 static uint64_t key_of(const product *p, const layout *a, const layout *b, const layout *c,
                        const layout *d)
 {
     const layout *all[] = {a, b, c, d};
-    uint64_t key = (uint64_t)p->epilogue + 31u * (uint64_t)p->transposes[0] +
-                   57u * (uint64_t)p->transposes[1];
+    uint64_t key =
+        (uint64_t)p->epilogue + 31u * (uint64_t)p->transposes[0] + 57u * (uint64_t)p->transposes[1];
 
     for (int i = 0; i < 4; i++) {
         key = key * 1099511628211u + all[i]->rows;
@@ -257,9 +256,9 @@ static uint64_t key_of(const product *p, const layout *a, const layout *b, const
     return key;
 }
 
-int cublasLtMatmulAlgoGetHeuristic(void *handle, const product *p, const layout *a,
-                                   const layout *b, const layout *c, const layout *d,
-                                   const preference *wish, int most, choice *choices, int *found)
+int cublasLtMatmulAlgoGetHeuristic(void *handle, const product *p, const layout *a, const layout *b,
+                                   const layout *c, const layout *d, const preference *wish,
+                                   int most, choice *choices, int *found)
 {
     uint64_t least = 256;
 
@@ -268,8 +267,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const product *p, const layout 
     if (most < 1 || !makes_sense(p, a, b, c, d)) {
         return INVALID_VALUE;
     }
-    if (!is_epilogue(p->epilogue) ||
-        (p->epilogue != EPILOGUE_NONE && d->type == TYPE_F64) ||
+    if (!is_epilogue(p->epilogue) || (p->epilogue != EPILOGUE_NONE && d->type == TYPE_F64) ||
         ((p->epilogue & EPILOGUE_BIAS) != 0 && p->bias == NULL)) {
         return NOT_SUPPORTED;
     }
@@ -375,8 +373,7 @@ int cublasLtMatmul(void *handle, const product *p, const void *alpha, const void
         return INVALID_VALUE;
     }
     if (!is_there(at_a, a, how->alignment) || !is_there(at_b, b, how->alignment) ||
-        !is_there(at_d, d, how->alignment) ||
-        (w.beta != 0 && !is_there(at_c, c, how->alignment))) {
+        !is_there(at_d, d, how->alignment) || (w.beta != 0 && !is_there(at_c, c, how->alignment))) {
         return EXECUTION;
     }
     return standin_ask(stream, multiply, &w, sizeof(w)) == 0 ? 0 : EXECUTION;

@@ -303,12 +303,10 @@ int cuLaunchKernel(function *f, unsigned blocks_x, unsigned blocks_y, unsigned b
                    unsigned threads_x, unsigned threads_y, unsigned threads_z,
                    unsigned shared_bytes, stream *s, void **params, void **extra)
 {
-    task t = {
-        .kind = TASK_LAUNCH,
-        .function = f,
-        .blocks = {blocks_x, blocks_y, blocks_z},
-        .threads = threads_x
-    };
+    task t = {.kind = TASK_LAUNCH,
+              .function = f,
+              .blocks = {blocks_x, blocks_y, blocks_z},
+              .threads = threads_x};
     const char *broken = getenv("EXG_STANDIN_NO_LAUNCH"); /* a device that takes none */
     size_t bytes = 0;
     const void *given = NULL;

@@ -17,7 +17,7 @@ int standin_ask(void *stream, standin_work *run, const void *params, size_t byte
 typedef int standin_meeting(void *op, void **state);
 
 int standin_meet(void *stream, standin_meeting *meet, void *op);
-uint32_t standin_stream_number(const void *stream); /* from 1 on a device */
+uint32_t standin_stream_number(const void *stream);  /* from 1 on a device */
 bool standin_holds(const void *first, size_t bytes); /* inside one block of memory */
 int standin_device(void);                            /* that this thread has entered; -1: none */
 

@@ -18,11 +18,11 @@
 #define EXECUTION     5000
 #define NO_MEMORY     1002
 
-#define RANK_MAX  5
-#define WORKSPACE 128 /* bytes that the good proposal asks for */
-#define GOOD      6   /* algorithms proposed */
-#define UNSTEADY  0
-#define FAILING   4
+#define RANK_MAX    5
+#define WORKSPACE   128 /* bytes that the good proposal asks for */
+#define GOOD        6   /* algorithms proposed */
+#define UNSTEADY    0
+#define FAILING     4
 #define PRECOMPUTED 1
 
 #define RELU     1
@@ -200,8 +200,8 @@ int cudnnDestroyConvolutionDescriptor(convolution *c)
     return 0;
 }
 
-int cudnnSetConvolutionNdDescriptor(convolution *c, int rank, const int *padding,
-                                    const int *stride, const int *dilation, int mode, int compute)
+int cudnnSetConvolutionNdDescriptor(convolution *c, int rank, const int *padding, const int *stride,
+                                    const int *dilation, int mode, int compute)
 {
     c->rank = rank;
     c->mode = mode;
@@ -242,8 +242,8 @@ static bool fits(const tensor *x, const tensor *w, const convolution *c, const t
     for (int d = 0; d < c->rank && is_right; d++) {
         int span = (w->sizes[2 + d] - 1) * c->dilation[d] + 1;
 
-        is_right = y->sizes[2 + d] ==
-                   (x->sizes[2 + d] + 2 * c->padding[d] - span) / c->stride[d] + 1;
+        is_right =
+            y->sizes[2 + d] == (x->sizes[2 + d] + 2 * c->padding[d] - span) / c->stride[d] + 1;
     }
     return is_right;
 }
@@ -268,10 +268,7 @@ int cudnnGetConvolutionForwardAlgorithm_v7(handle *h, const tensor *x, const ten
 
 static number_kind kind_of(int type)
 {
-    return type == 0   ? NUMBER_F32
-           : type == 1 ? NUMBER_F64
-           : type == 2 ? NUMBER_F16
-                       : NUMBER_BF16;
+    return type == 0 ? NUMBER_F32 : type == 1 ? NUMBER_F64 : type == 2 ? NUMBER_F16 : NUMBER_BF16;
 }
 
 /* One element of the result, at `at`. */
@@ -289,8 +286,8 @@ static double element(const work *k, const int *at)
         bool is_inside = true;
 
         for (int d = k->c.rank - 1; d >= 0; d--) {
-            int p = at[2 + d] * k->c.stride[d] - k->c.padding[d] +
-                    rest % w[2 + d] * k->c.dilation[d];
+            int p =
+                at[2 + d] * k->c.stride[d] - k->c.padding[d] + rest % w[2 + d] * k->c.dilation[d];
 
             is_inside = is_inside && p >= 0 && p < k->of_x.sizes[2 + d];
             from += (int64_t)p * k->of_x.strides[2 + d];
@@ -351,8 +348,7 @@ static bool is_right(const work *k, const void *alpha, int algorithm, const void
     return fits(&k->of_x, &k->of_w, &k->c, &k->of_y) &&
            (algorithm == GOOD || algorithm == PRECOMPUTED) && workspace_bytes >= WORKSPACE &&
            memory_holds(workspace, WORKSPACE) && is_there(&k->of_x, k->x) &&
-           is_there(&k->of_w, k->w) && is_there(&k->of_y, k->y) &&
-           factor(k->of_x.type, alpha) == 1;
+           is_there(&k->of_w, k->w) && is_there(&k->of_y, k->y) && factor(k->of_x.type, alpha) == 1;
 }
 
 int cudnnConvolutionForward(handle *h, const void *alpha, const tensor *of_x, const void *x,
@@ -360,9 +356,7 @@ int cudnnConvolutionForward(handle *h, const void *alpha, const tensor *of_x, co
                             void *workspace, size_t workspace_bytes, const void *beta,
                             const tensor *of_y, void *y)
 {
-    const work k = {*of_x,    *of_w, *of_y, *c, x,
-                    w,        y,     NULL,  y,  factor(of_x->type, beta),
-                    IDENTITY};
+    const work k = {*of_x, *of_w, *of_y, *c, x, w, y, NULL, y, factor(of_x->type, beta), IDENTITY};
 
     standin_log("cudnnConvolutionForward %d of %d groups%s", algorithm, c->groups,
                 k.beta != 0 ? " beta" : "");
@@ -389,12 +383,11 @@ int cudnnConvolutionBiasActivationForward(handle *h, const void *alpha, const te
                                           const void *x, const tensor *of_w, const void *w,
                                           const convolution *c, int algorithm, void *workspace,
                                           size_t workspace_bytes, const void *alpha_of_z,
-                                          const tensor *of_z, const void *z,
-                                          const tensor *of_bias, const void *bias,
-                                          const activation *a, const tensor *of_y, void *y)
+                                          const tensor *of_z, const void *z, const tensor *of_bias,
+                                          const void *bias, const activation *a, const tensor *of_y,
+                                          void *y)
 {
-    const work k = {*of_x,  *of_w, *of_y, *c, x,
-                    w,      z,     bias,  y,  factor(of_x->type, alpha_of_z),
+    const work k = {*of_x,  *of_w, *of_y, *c, x, w, z, bias, y, factor(of_x->type, alpha_of_z),
                     a->mode};
 
     standin_log("cudnnConvolutionBiasActivationForward %d of %d groups%s%s", algorithm, c->groups,
@@ -460,8 +453,8 @@ int cudnnActivationForward(handle *h, const activation *a, const void *alpha, co
     const pointwise p = {*of_y, x, y, factor(of_y->type, beta), 0, a->mode};
 
     standin_log("cudnnActivationForward");
-    if (a->mode != RELU || !is_same(of_x, of_y) || factor(of_y->type, alpha) != 1 ||
-        p.beta != 0 || !is_there(of_x, x) || !is_there(of_y, y)) {
+    if (a->mode != RELU || !is_same(of_x, of_y) || factor(of_y->type, alpha) != 1 || p.beta != 0 ||
+        !is_there(of_x, x) || !is_there(of_y, y)) {
         return BAD_PARAM;
     }
     return standin_ask(h->stream, go, &p, sizeof(p)) == 0 ? 0 : EXECUTION;

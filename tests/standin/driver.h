@@ -144,7 +144,7 @@ void drop_lock(int *taken);
     X(cuMemFreeHost, (void *memory))                                                               \
     X(cuMemcpyHtoDAsync_v2, (address to, const void *from, size_t bytes, stream *s))               \
     X(cuMemcpyDtoHAsync_v2, (void *to, address from, size_t bytes, stream *s))                     \
-    X(cuMemcpyDtoDAsync_v2, (address to, address from, size_t bytes, stream *s))                   \
+    X(cuMemcpyDtoDAsync_v2, (address to, address from, size_t bytes, stream * s))                  \
     X(cuStreamCreate, (stream * *s, unsigned flags))                                               \
     X(cuStreamDestroy_v2, (stream * s))                                                            \
     X(cuStreamSynchronize, (stream * s))                                                           \

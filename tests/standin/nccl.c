@@ -109,11 +109,11 @@ static __thread struct {
     X(ncclCommGetAsyncError, (comm * c, int *error))                                               \
     X(ncclGroupStart, (void))                                                                      \
     X(ncclGroupEnd, (void))                                                                        \
-    X(ncclAllReduce, (const void *in, void *out, size_t count, int dtype, int op, comm *c,         \
-                      void *stream))                                                               \
+    X(ncclAllReduce,                                                                               \
+      (const void *in, void *out, size_t count, int dtype, int op, comm *c, void *stream))         \
     X(ncclAllGather, (const void *in, void *out, size_t count, int dtype, comm *c, void *stream))  \
-    X(ncclReduceScatter, (const void *in, void *out, size_t count, int dtype, int op, comm *c,     \
-                          void *stream))                                                           \
+    X(ncclReduceScatter,                                                                           \
+      (const void *in, void *out, size_t count, int dtype, int op, comm *c, void *stream))         \
     X(ncclSend, (const void *data, size_t count, int dtype, int peer, comm *c, void *stream))      \
     X(ncclRecv, (void *data, size_t count, int dtype, int peer, comm *c, void *stream))
 #define DECLARE(name, parameters) int name parameters;
@@ -220,8 +220,8 @@ int ncclCommGetAsyncError(comm *c, int *error)
 {
     int fault = atomic_load(&c->group->fault);
 
-    *error = c->fault != 0                             ? c->fault
-             : fault != 0                              ? fault
+    *error = c->fault != 0                              ? c->fault
+             : fault != 0                               ? fault
              : atomic_load(&c->group->joined) < c->size ? IN_PROGRESS
                                                         : SUCCESS;
     return SUCCESS;
@@ -293,8 +293,8 @@ static void put_real(int dtype, void *at, double x)
     }
 }
 
-#define COMBINE(op, a, b) ((op) == 1 ? a * b : (op) == 2 ? (a > b ? a : b)                         \
-                           : (op) == 3 ? (a < b ? a : b) : a + b)
+#define COMBINE(op, a, b)                                                                          \
+    ((op) == 1 ? a * b : (op) == 2 ? (a > b ? a : b) : (op) == 3 ? (a < b ? a : b) : a + b)
 
 /* What goes one way between this rank and another. */
 typedef struct transfer {
@@ -436,8 +436,7 @@ static void reduce_element(const call *what, int size, const progress *p, size_t
 
     memcpy(to, p->received + (1 % (size_t)size * what->count + i) * bytes, bytes);
     for (int n = 1; n < size; n++) {
-        const void *next =
-            p->received + ((size_t)((n + 1) % size) * what->count + i) * bytes;
+        const void *next = p->received + ((size_t)((n + 1) % size) * what->count + i) * bytes;
 
         if (what->dtype >= 6) {
             double a = real_at(what->dtype, to);
@@ -592,8 +591,7 @@ int ncclReduceScatter(const void *in, void *out, size_t count, int dtype, int op
 
 int ncclSend(const void *data, size_t count, int dtype, int peer, comm *c, void *stream)
 {
-    standin_log("ncclSend %zu of %d to %d s%u", count, dtype, peer,
-                standin_stream_number(stream));
+    standin_log("ncclSend %zu of %d to %d s%u", count, dtype, peer, standin_stream_number(stream));
     return take(c, stream, &(call){SEND, data, NULL, count, dtype, 0, peer});
 }
 

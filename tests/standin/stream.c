@@ -41,14 +41,12 @@ static void fail_with(int result, const char *text)
 
 static void carry_out_launch(const task *t)
 {
-    fibre_launch launch = {
-        .kernel = t->function->entry,
-        .params = t->params,
-        .blocks = {t->blocks[0], t->blocks[1], t->blocks[2]},
-        .threads = t->threads,
-        .shared = t->function->module->shared,
-        .shared_bytes = t->function->module->shared_bytes
-    };
+    fibre_launch launch = {.kernel = t->function->entry,
+                           .params = t->params,
+                           .blocks = {t->blocks[0], t->blocks[1], t->blocks[2]},
+                           .threads = t->threads,
+                           .shared = t->function->module->shared,
+                           .shared_bytes = t->function->module->shared_bytes};
     const char *wrong = fibre_run(&launch);
 
     if (wrong != NULL) {

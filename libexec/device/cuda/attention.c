@@ -11,9 +11,9 @@
 #define DEPTH_MAX_F32 128 /* what fits shared memory */
 #define DEPTH_MAX_F64 64
 
-#define FEWEST_ROWS  16            /* of a product that is worth it */
-#define SCORES_MOST  (256 << 20)   /* bytes */
-#define ALIGNED      256
+#define FEWEST_ROWS 16          /* of a product that is worth it */
+#define SCORES_MOST (256 << 20) /* bytes */
+#define ALIGNED     256
 
 static exg_status check(const exg_kernel_call *call, exg_error *err)
 {
@@ -86,8 +86,8 @@ static exg_status even_out(exg_kernel_call *call, const cuda_attention_params *p
     *matrix = (cuda_matrix){window.rank == 0 ? 0 : window.strides[0], p->strides[operand][1],
                             p->strides[operand][2]};
     *slot = (exg_cuda_slot){EXG_CUDA_INPUT, (uint8_t)operand, 0};
-    if (window.rank <= 1 && (operand != 0 || (p->heads_of_kv == 1) ||
-                             matrix->batch == rows * matrix->row)) {
+    if (window.rank <= 1 &&
+        (operand != 0 || (p->heads_of_kv == 1) || matrix->batch == rows * matrix->row)) {
         return EXG_OK;
     }
     *matrix = (cuda_matrix){rows * width, width, 1};
@@ -104,8 +104,8 @@ static exg_status even_out(exg_kernel_call *call, const cuda_attention_params *p
         piece.to_strides[d] = piece.to_strides[d + 1] * piece.sizes[d + 1];
     }
     EXG_TRY(exg_cuda_add_piece(call, &piece, *slot, err));
-    *workspace += (uint64_t)exg_round_up(
-        piece.to_strides[0] * piece.sizes[0] * (int64_t)bytes, ALIGNED);
+    *workspace +=
+        (uint64_t)exg_round_up(piece.to_strides[0] * piece.sizes[0] * (int64_t)bytes, ALIGNED);
     return EXG_OK;
 }
 

@@ -52,7 +52,7 @@ typedef struct blas_product {
     int32_t batch;
     int type, c_type, compute, scale;
     uint32_t epilogue;
-    double alpha, beta; /* beta 0: no self */
+    double alpha, beta;     /* beta 0: no self */
     blas_choice choices[2]; /* for aligned addresses; for any */
 } blas_product;
 
@@ -68,9 +68,9 @@ EXG_CUDA_LIBRARY(blas, EXG_BLAS_CALLS, "cublasLt", exg_cuda_major(driver), CUDA_
 
 static exg_status check(int status, const char *what, exg_error *err)
 {
-    return status == 0 ? EXG_OK
-                       : EXG_FAIL(err, DEVICE, "DEV-008", "%s failed: status %d of cuBLASLt", what,
-                                  status);
+    return status == 0
+               ? EXG_OK
+               : EXG_FAIL(err, DEVICE, "DEV-008", "%s failed: status %d of cuBLASLt", what, status);
 }
 
 /* ---- describing ------------------------------------------------------------------------ */
@@ -90,8 +90,8 @@ static void forget(const exg_cuda_blas *blas, const description *d)
 static int describe_matrix(const exg_cuda_blas *blas, const blas_product *p, const side *s,
                            int type, blas_layout *layout)
 {
-    int status = blas->layout_create(layout, type, (uint64_t)s->rows, (uint64_t)s->columns,
-                                     s->lead);
+    int status =
+        blas->layout_create(layout, type, (uint64_t)s->rows, (uint64_t)s->columns, s->lead);
 
     if (status == 0 && p->batch > 1) {
         status = blas->layout_set(*layout, MATRIX_BATCHES, &p->batch, sizeof(p->batch));
@@ -150,8 +150,8 @@ static bool choose_for(const exg_cuda_blas *blas, const description *d, uint32_t
         status = blas->preference_set(preference, CHOICE_WORKSPACE, &most, sizeof(most));
     }
     for (int i = 0; i < 4 && status == 0; i++) {
-        status = blas->preference_set(preference, CHOICE_ALIGNMENT + i, &alignment,
-                                      sizeof(alignment));
+        status =
+            blas->preference_set(preference, CHOICE_ALIGNMENT + i, &alignment, sizeof(alignment));
     }
     if (status == 0) {
         status = blas->choose(blas->handle, d->product, d->matrices[0], d->matrices[1],
@@ -307,12 +307,11 @@ static exg_status ask(exg_cuda_device *device, const exg_cuda_launch *launch, vo
 
     (void)launch;
     if (status == 0) {
-        status = blas->multiply(blas->handle, d.product,
-                                is_double ? (const void *)&p->alpha : &narrow[0], p->x,
-                                d.matrices[0], p->y, d.matrices[1],
-                                is_double ? (const void *)&p->beta : &narrow[1], self,
-                                d.matrices[2], p->c, d.matrices[3], &choice->algorithm,
-                                p->workspace, choice->workspace_bytes, device->stream);
+        status = blas->multiply(
+            blas->handle, d.product, is_double ? (const void *)&p->alpha : &narrow[0], p->x,
+            d.matrices[0], p->y, d.matrices[1], is_double ? (const void *)&p->beta : &narrow[1],
+            self, d.matrices[2], p->c, d.matrices[3], &choice->algorithm, p->workspace,
+            choice->workspace_bytes, device->stream);
     }
     forget(blas, &d);
     return check(status, "asking for a product", err);

@@ -104,10 +104,7 @@ static bool write_all(int file, const void *data, size_t bytes)
 /* Not synced: what a crash leaves of a file is known by its checksum. */
 void exg_cuda_cache_keep(const uint64_t key[2], const void *code, size_t bytes)
 {
-    cache_head head = {
-        MAGIC, {key[0], key[1]},
-         bytes, XXH3_64bits(code, bytes)
-    };
+    cache_head head = {MAGIC, {key[0], key[1]}, bytes, XXH3_64bits(code, bytes)};
     char path[PATH_MAX_BYTES];
     char part[PATH_MAX_BYTES + 8];
     bool is_written;

@@ -34,9 +34,9 @@ static exg_status compile_move(exg_cuda_collective *m, exg_error *err)
 static exg_status compile_combine(exg_cuda_collective *m, exg_error *err)
 {
     static const char *const ops[EXG_REDUCE_OP_COUNT] = {
-        [EXG_REDUCE_SUM] = "SUM",   [EXG_REDUCE_AVG] = "AVG",         [EXG_REDUCE_MAX] = "MAX",
-        [EXG_REDUCE_MIN] = "MIN",   [EXG_REDUCE_PRODUCT] = "PRODUCT", [EXG_REDUCE_BAND] = "BAND",
-        [EXG_REDUCE_BOR] = "BOR",   [EXG_REDUCE_BXOR] = "BXOR",
+        [EXG_REDUCE_SUM] = "SUM", [EXG_REDUCE_AVG] = "AVG",         [EXG_REDUCE_MAX] = "MAX",
+        [EXG_REDUCE_MIN] = "MIN", [EXG_REDUCE_PRODUCT] = "PRODUCT", [EXG_REDUCE_BAND] = "BAND",
+        [EXG_REDUCE_BOR] = "BOR", [EXG_REDUCE_BXOR] = "BXOR",
     };
     exg_dtype dtype = m->what->in->dtype;
     char options[64];
@@ -59,8 +59,7 @@ static exg_status launch(const exg_cuda_device *d, cuda_function function, int64
 }
 
 void exg_cuda_add_move(const exg_cuda_collective *made, cuda_moves_params *moves, uint32_t *count,
-                       uint64_t from, const exg_strip *of_from, uint64_t to,
-                       const exg_strip *of_to)
+                       uint64_t from, const exg_strip *of_from, uint64_t to, const exg_strip *of_to)
 {
     int64_t element = exg_dtype_bytes(made->what->in->dtype);
 
@@ -88,8 +87,8 @@ exg_status exg_cuda_move(const exg_cuda_collective *made, const cuda_moves_param
         most = moves->moves[i].count > most ? moves->moves[i].count : most;
     }
     return count == 0 ? EXG_OK
-                      : launch(made->line->device, made->move, most, count, &params,
-                               sizeof(params), stream, err);
+                      : launch(made->line->device, made->move, most, count, &params, sizeof(params),
+                               stream, err);
 }
 
 exg_status exg_cuda_combine(const exg_cuda_collective *made, const uint64_t *parts,

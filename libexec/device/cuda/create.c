@@ -5,8 +5,7 @@
 exg_status exg_cuda_add_fill(exg_kernel_call *call, const uint64_t element[2], exg_error *err)
 {
     const exg_tensor *out = &call->outputs[0];
-    cuda_fill_params params = {.numel = exg_tensor_numel(out),
-                               .element = {element[0], element[1]}};
+    cuda_fill_params params = {.numel = exg_tensor_numel(out), .element = {element[0], element[1]}};
     exg_cuda_launch *launch = NULL;
 
     if (params.numel == 0) {
@@ -119,8 +118,7 @@ static exg_status draw_each(exg_kernel_call *call, const char *distribution, exg
     exg_dtype dtype = call->outputs[0].dtype;
     bool is_of_two = call->input_count > 1;
     cuda_draw_each_params params = {.numel = exg_tensor_numel(&call->outputs[0]),
-                                    .stream =
-                                        (uint32_t)exg_call_int(call, call->input_count)};
+                                    .stream = (uint32_t)exg_call_int(call, call->input_count)};
     exg_cuda_launch *launch = NULL;
 
     EXG_TRY(exg_require_float("random numbers", dtype, err));

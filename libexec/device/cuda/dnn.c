@@ -14,14 +14,14 @@
 #define NEWEST 9
 #define OLDEST 8
 
-#define CHOICES          8
-#define WORKSPACE_MOST   (256u << 20) /* bytes */
+#define CHOICES           8
+#define WORKSPACE_MOST    (256u << 20) /* bytes */
 #define CROSS_CORRELATION 1
-#define DETERMINISTIC    1
-#define FORMAT_NCHW      0
-#define MATH_DEFAULT     0
-#define MATH_TENSOR      1 /* matrix units, of narrow numbers */
-#define MATH_FMA         3
+#define DETERMINISTIC     1
+#define FORMAT_NCHW       0
+#define MATH_DEFAULT      0
+#define MATH_TENSOR       1 /* matrix units, of narrow numbers */
+#define MATH_FMA          3
 
 #define ALGORITHM_PRECOMPUTED 1 /* implicit, precomputed GEMM */
 #define ACTIVATION_RELU       1
@@ -114,8 +114,7 @@ static int describe(const exg_cuda_dnn *dnn, const dnn_params *p, int math, desc
     status = status != 0 ? status : describe_tensor(dnn, p, p->of_y, &d->y);
     status = status != 0 ? status : describe_tensor(dnn, p, of_bias, &d->bias);
     status = status != 0 ? status : dnn->filter_create(&d->w);
-    status = status != 0 ? status
-                         : dnn->filter_set(d->w, p->type, FORMAT_NCHW, p->rank, p->of_w);
+    status = status != 0 ? status : dnn->filter_set(d->w, p->type, FORMAT_NCHW, p->rank, p->of_w);
     status = status != 0 ? status : describe_convolution(dnn, p, math, &d->convolution);
     status = status != 0 ? status : dnn->activation_create(&d->activation);
     return status != 0 ? status
@@ -265,9 +264,9 @@ static int ask_parts(const exg_cuda_dnn *dnn, const dnn_params *p, const descrip
         beta = f.one;
     }
     if (status == 0) {
-        status = dnn->forward(dnn->handle, f.one, d->x, p->x, d->w, p->w, d->convolution,
-                              p->choice.algorithm, p->workspace, p->choice.memory, beta, d->y,
-                              p->y);
+        status =
+            dnn->forward(dnn->handle, f.one, d->x, p->x, d->w, p->w, d->convolution,
+                         p->choice.algorithm, p->workspace, p->choice.memory, beta, d->y, p->y);
     }
     if (status == 0 && p->activation != ACTIVATION_IDENTITY) {
         status = dnn->activate(dnn->handle, d->activation, f.one, d->y, p->y, f.zero, d->y, p->y);
@@ -308,8 +307,8 @@ exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params
     bool has_bias = exg_cuda_has(call, 2);
     dnn_params p = {.activation = ACTIVATION_IDENTITY};
     exg_cuda_epilogue e;
-    bool is_read = has_bias && exg_cuda_read_epilogue(call, 0, &e) &&
-                   e.activation != EXG_CUDA_GELU_TANH;
+    bool is_read =
+        has_bias && exg_cuda_read_epilogue(call, 0, &e) && e.activation != EXG_CUDA_GELU_TANH;
     exg_cuda_dnn *dnn;
     exg_cuda_launch *launch;
 

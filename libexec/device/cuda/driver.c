@@ -61,8 +61,8 @@ exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err)
     return exg_cuda_check(driver, driver->init(0), "starting the driver", err);
 }
 
-bool exg_cuda_library_open(const char *stem, int newest, int oldest,
-                           const exg_cuda_symbol *symbols, size_t count, void *calls)
+bool exg_cuda_library_open(const char *stem, int newest, int oldest, const exg_cuda_symbol *symbols,
+                           size_t count, void *calls)
 {
     for (int major = newest; major >= oldest; major--) {
         char name[48];

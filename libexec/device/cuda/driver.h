@@ -220,8 +220,8 @@ const char *exg_cuda_find_symbols(void *library, const exg_cuda_symbol *symbols,
 
 /* Fills `calls` from lib<stem>.so.<newest>, or the one before as far as `oldest`, whichever the
  * loader finds first with all symbols. It stays. False: there is none. */
-bool exg_cuda_library_open(const char *stem, int newest, int oldest,
-                           const exg_cuda_symbol *symbols, size_t count, void *calls);
+bool exg_cuda_library_open(const char *stem, int newest, int oldest, const exg_cuda_symbol *symbols,
+                           size_t count, void *calls);
 
 #define CUDA_NEWEST 13 /* whose libraries are looked for, where the driver is no older */
 #define CUDA_OLDEST 12

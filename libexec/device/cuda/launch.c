@@ -67,8 +67,8 @@ exg_status exg_cuda_step_add_kernel(exg_kernel_call *call, const char *text, con
 {
     cuda_function function;
 
-    EXG_TRY(exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry, &function,
-                             err));
+    EXG_TRY(
+        exg_cuda_compile((exg_cuda_device *)call->device, text, options, entry, &function, err));
     EXG_TRY(exg_cuda_step_add(call, ask_kernel, params, params_bytes, launch, err));
     (*launch)->function = function;
     (*launch)->threads = THREADS;

@@ -29,8 +29,8 @@ typedef struct exg_cuda_line {
 
 /* What a rank tells another of a collective of a shared device. */
 typedef struct exg_cuda_word {
-    uint64_t in;       /* what is sent lies in there, */
-    exg_strip sent;    /* so */
+    uint64_t in;    /* what is sent lies in there, */
+    exg_strip sent; /* so */
     cuda_event ready, done;
 } exg_cuda_word;
 
@@ -49,9 +49,9 @@ typedef struct exg_cuda_collective {
     exg_cuda_way way;
     cuda_function move, combine;
     const exg_strip *sent, *received; /* by rank */
-    uint64_t packed_bytes;       /* at the start of the workspace: what is sent, by rank */
-    bool unpacks;                /* what comes lies behind it first */
-    uint8_t *workspace;          /* of this run */
+    uint64_t packed_bytes;            /* at the start of the workspace: what is sent, by rank */
+    bool unpacks;                     /* what comes lies behind it first */
+    uint8_t *workspace;               /* of this run */
     exg_cuda_asked *asked;
     uint64_t turn;
     exg_cuda_word *told, *heard; /* SHARED: by rank */
@@ -119,7 +119,6 @@ exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err);
 /* Until all that the device was asked for is done, or a collective is not: PEER, and then
  * none of its lines is of use. */
 exg_status exg_cuda_watch(exg_cuda_device *device, exg_error *err);
-
 
 const exg_collective *exg_cuda_stuck_at(exg_accelerator *device);
 

@@ -50,8 +50,8 @@ exg_status exg_nccl_open(exg_nccl *nccl, exg_error *err)
 
 void exg_nccl_name(const exg_nccl *nccl, char *text, size_t size)
 {
-    (void)snprintf(text, size, "NCCL %d.%d.%d", nccl->version / 10000,
-                   nccl->version / 100 % 100, nccl->version % 100);
+    (void)snprintf(text, size, "NCCL %d.%d.%d", nccl->version / 10000, nccl->version / 100 % 100,
+                   nccl->version % 100);
 }
 
 /* ---- waiting for NCCL ----------------------------------------------------------------------- */
@@ -68,8 +68,8 @@ void exg_nccl_give_up(exg_cuda_line *line)
 static exg_status failed(const exg_cuda_line *line, nccl_result result, const char *what,
                          exg_error *err)
 {
-    return EXG_FAIL(err, PEER, "COM-011", "%s failed: %s (%d)", what,
-                    line->nccl.error_text(result), result);
+    return EXG_FAIL(err, PEER, "COM-011", "%s failed: %s (%d)", what, line->nccl.error_text(result),
+                    result);
 }
 
 exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err)
@@ -89,8 +89,7 @@ exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err)
 }
 
 /* Until what a call began is done. */
-static exg_status settle(exg_cuda_line *line, nccl_result result, const char *what,
-                         exg_error *err)
+static exg_status settle(exg_cuda_line *line, nccl_result result, const char *what, exg_error *err)
 {
     uint64_t start = exg_now_ns();
     exg_status status = EXG_OK;
@@ -102,8 +101,8 @@ static exg_status settle(exg_cuda_line *line, nccl_result result, const char *wh
         if (result == NCCL_IN_PROGRESS && line->c->ops->is_aborted(line->c)) {
             status = EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
         } else if (result == NCCL_IN_PROGRESS && exg_now_ns() - start > line->c->deadline_ns) {
-            status = EXG_FAIL(err, PEER, "COM-001", "%s: not all ranks arrived within %.1f s",
-                              what, (double)line->c->deadline_ns * 1e-9);
+            status = EXG_FAIL(err, PEER, "COM-001", "%s: not all ranks arrived within %.1f s", what,
+                              (double)line->c->deadline_ns * 1e-9);
         }
         sched_yield();
     }
@@ -120,10 +119,9 @@ exg_status exg_nccl_join(exg_cuda_line *line, const nccl_id *id, exg_error *err)
 {
     nccl_config config = {sizeof(config), NCCL_CONFIG_MAGIC, NCCL_OLDEST, 0};
 
-    return settle(line,
-                  line->nccl.init(&line->comm, (int)line->c->size, *id, (int)line->c->rank,
-                                  &config),
-                  "ncclCommInitRankConfig", err);
+    return settle(
+        line, line->nccl.init(&line->comm, (int)line->c->size, *id, (int)line->c->rank, &config),
+        "ncclCommInitRankConfig", err);
 }
 
 void exg_nccl_leave(exg_cuda_line *line)
@@ -133,8 +131,7 @@ void exg_nccl_leave(exg_cuda_line *line)
     }
     if (line->c->ops->is_aborted(line->c)) {
         exg_nccl_give_up(line);
-    } else if (settle(line, line->nccl.finalize(line->comm), "ncclCommFinalize", NULL) ==
-               EXG_OK) {
+    } else if (settle(line, line->nccl.finalize(line->comm), "ncclCommFinalize", NULL) == EXG_OK) {
         (void)line->nccl.destroy(line->comm);
         line->comm = NULL;
     }
@@ -357,8 +354,7 @@ exg_status exg_nccl_finish(exg_cuda_collective *m, exg_error *err)
 {
     exg_cuda_device *d = m->line->device;
 
-    EXG_TRY(exg_cuda_check(&d->driver,
-                           d->driver.stream_wait_event(d->stream, m->asked->done, 0),
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.stream_wait_event(d->stream, m->asked->done, 0),
                            "waiting for an event", err));
     return m->unpacks ? unpack(m, err) : EXG_OK;
 }

@@ -32,7 +32,7 @@ typedef struct nccl_config {
     X(get_version, "ncclGetVersion", (int *version))                                               \
     X(get_id, "ncclGetUniqueId", (nccl_id * id))                                                   \
     X(init, "ncclCommInitRankConfig",                                                              \
-      (nccl_comm * comm, int size, nccl_id id, int rank, nccl_config * config))                    \
+      (nccl_comm * comm, int size, nccl_id id, int rank, nccl_config *config))                     \
     X(finalize, "ncclCommFinalize", (nccl_comm comm))                                              \
     X(destroy, "ncclCommDestroy", (nccl_comm comm))                                                \
     X(abort, "ncclCommAbort", (nccl_comm comm))                                                    \

@@ -4,10 +4,10 @@
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
-#define FEW         64 /* elements of a line that one thread takes */
-#define MANY_LINES  16384
-#define BLOCKS_MAX  (1 << 20)
-#define RUN         16 /* items brought in order by one thread */
+#define FEW        64 /* elements of a line that one thread takes */
+#define MANY_LINES 16384
+#define BLOCKS_MAX (1 << 20)
+#define RUN        16 /* items brought in order by one thread */
 
 /* One thread a line, or one block. */
 static void grid_of_lines(exg_cuda_launch *launch, int64_t lines, bool by_thread)
@@ -86,12 +86,12 @@ static exg_status add_scan(exg_kernel_call *call, exg_around around, exg_dtype o
     if (params.rows * params.size == 0) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(
-        call, "scan", "scan", slots, params, &launch, err, "-DIN=%s -DOUT=%s %s %s %s %s",
-        exg_cuda_dtype(in), exg_cuda_dtype(out_dtype), kind,
-        compute <= EXG_COMPUTE_F64 ? "-DREAL" : "",
-        compute == EXG_COMPUTE_F32 && out_dtype != EXG_DTYPE_F32 ? "-DIS_NARROW" : "",
-        by_thread ? "-DBY_THREAD" : ""));
+    EXG_TRY(
+        EXG_CUDA_ADD(call, "scan", "scan", slots, params, &launch, err,
+                     "-DIN=%s -DOUT=%s %s %s %s %s", exg_cuda_dtype(in), exg_cuda_dtype(out_dtype),
+                     kind, compute <= EXG_COMPUTE_F64 ? "-DREAL" : "",
+                     compute == EXG_COMPUTE_F32 && out_dtype != EXG_DTYPE_F32 ? "-DIS_NARROW" : "",
+                     by_thread ? "-DBY_THREAD" : ""));
     grid_of_lines(launch, params.rows, by_thread);
     return EXG_OK;
 }
@@ -239,8 +239,8 @@ static exg_status order(exg_kernel_call *call, int64_t kept, exg_error *err)
     if (params.lines * params.kept == 0) {
         return EXG_OK;
     }
-    EXG_TRY(add_sort_step(call, &params, "keys", "i0 w", params.lines * params.size,
-                          is_descending, 0, err));
+    EXG_TRY(add_sort_step(call, &params, "keys", "i0 w", params.lines * params.size, is_descending,
+                          0, err));
     EXG_TRY(exg_cuda_add_sort(call, params.lines, params.size, &sorted, err));
     return add_sort_step(call, &params, "take", "i0 w o0 o1", params.lines * params.kept,
                          is_descending, sorted, err);

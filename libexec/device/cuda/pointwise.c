@@ -26,19 +26,16 @@ static const struct {
     const char *type;
     const char *capital; /* of EXG_FORMULA_... */
 } computes[EXG_COMPUTE_COUNT] = {
-    [EXG_COMPUTE_F32] = {"float",   "F32"},
-    [EXG_COMPUTE_F64] = {"double",  "F64"},
-    [EXG_COMPUTE_I32] = {"int32_t", "I32"},
-    [EXG_COMPUTE_I64] = {"int64_t", "I64"},
-    [EXG_COMPUTE_BF16] = {"float",  "F32"}, /* rounded */
+    [EXG_COMPUTE_F32] = {"float", "F32"},   [EXG_COMPUTE_F64] = {"double", "F64"},
+    [EXG_COMPUTE_I32] = {"int32_t", "I32"}, [EXG_COMPUTE_I64] = {"int64_t", "I64"},
+    [EXG_COMPUTE_BF16] = {"float", "F32"}, /* rounded */
 };
 
 /* The compute type a formula is evaluated in: its result's, or of BOOL its operands'. */
 static exg_compute compute_of(const exg_pointwise *p, const exg_instruction *i)
 {
-    exg_compute compute = formulas[i->formula_id].result == BOOL
-                              ? p->values[i->sources[0]].compute
-                              : p->values[i->target].compute;
+    exg_compute compute = formulas[i->formula_id].result == BOOL ? p->values[i->sources[0]].compute
+                                                                 : p->values[i->target].compute;
 
     return compute == EXG_COMPUTE_BF16 ? EXG_COMPUTE_F32 : compute;
 }
@@ -207,8 +204,8 @@ static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
                         i->operand, i->operand, i->target);
         break;
     case EXG_INSTRUCTION_CONVERT:
-        exg_text_printf(text, "    %s v%u = (%s)(v%u%s);\n", type, i->target, type,
-                        i->sources[0], i->is_truth ? " != 0" : "");
+        exg_text_printf(text, "    %s v%u = (%s)(v%u%s);\n", type, i->target, type, i->sources[0],
+                        i->is_truth ? " != 0" : "");
         break;
     case EXG_INSTRUCTION_ROUND:
         exg_text_printf(text, "    v%u = round_%s(v%u);\n", i->target, exg_cuda_dtype(i->dtype),

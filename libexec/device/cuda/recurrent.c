@@ -67,8 +67,8 @@ static exg_cuda_product product_of(const exg_kernel_call *call, const layer *l)
         .a_dtype = l->dtype,
         .b_dtype = l->dtype,
         .c_dtype = l->dtype,
-        .b = {EXG_CUDA_INPUT,     1, 0},
-        .c = {EXG_CUDA_WORKSPACE, 0,     0                           },
+        .b = {EXG_CUDA_INPUT, 1, 0},
+        .c = {EXG_CUDA_WORKSPACE, 0, 0},
         .workspace = (uint64_t)exg_round_up((int64_t)bytes_of(l, l->batch * l->gates), 256),
     };
 }

@@ -30,8 +30,7 @@ const exg_kernel *exg_cuda_kernel_of(const exg_kernel *kernel)
 const char *exg_cuda_dtype(exg_dtype dtype)
 {
     static const char *const names[EXG_DTYPE_COUNT] = {
-#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
-        [EXG_DTYPE_##id] = #id,
+#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind) [EXG_DTYPE_##id] = #id,
 #include <exg/dtype.def>
 #undef EXG_DTYPE
     };
@@ -90,10 +89,10 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
         EXG_TRY(exg_cuda_step_begin(call, err));
     }
     finishes = call->epilogue != NULL && strchr(slots, 'e') != NULL;
-    EXG_TRY(finishes ? exg_cuda_add_finishing(call, file, text, entry, params, params_bytes,
-                                              launch, err)
-                     : exg_cuda_step_add_kernel(call, exg_cuda_text_find(file), text, entry,
-                                                params, params_bytes, launch, err));
+    EXG_TRY(finishes
+                ? exg_cuda_add_finishing(call, file, text, entry, params, params_bytes, launch, err)
+                : exg_cuda_step_add_kernel(call, exg_cuda_text_find(file), text, entry, params,
+                                           params_bytes, launch, err));
     add_slots(*launch, slots);
     if (finishes) {
         exg_cuda_add_epilogue_slots(call, (uint32_t)params_bytes, *launch);

@@ -37,10 +37,10 @@ static exg_status add_scatter(exg_kernel_call *call, cuda_scatter_params *params
     }
     memcpy(slots + 2, source, 2);
     EXG_TRY(exg_cuda_add_sort(call, params->lines, params->size, &sorted, err));
-    EXG_TRY(EXG_CUDA_ADD(call, "scatter", "scatter", slots, *params, &launch, err,
-                         "-DELEMENT=element_%u %s %s%s", exg_dtype_bytes(dtype), kind,
-                         kind[0] == '\0' ? "" : "-DOUT=",
-                         kind[0] == '\0' ? "" : exg_cuda_dtype(dtype)));
+    EXG_TRY(EXG_CUDA_ADD(
+        call, "scatter", "scatter", slots, *params, &launch, err, "-DELEMENT=element_%u %s %s%s",
+        exg_dtype_bytes(dtype), kind,
+        kind[0] == '\0' ? "" : "-DOUT=", kind[0] == '\0' ? "" : exg_cuda_dtype(dtype)));
     launch->slots[0].offset = sorted;
     exg_cuda_grid(launch, params->lines * params->size * params->window);
     return EXG_OK;
@@ -75,7 +75,7 @@ static void lay_out(const exg_kernel_call *call, uint32_t dim, bool has_source,
         int64_t to = d < self->rank ? self->strides[d] : 0;
         int64_t from = has_source && d < source->rank ? source->strides[d] : 0;
 
-        add_dim(d == dim                                           ? &item
+        add_dim(d == dim                                        ? &item
                 : index->strides[d] == 0 && index->sizes[d] > 1 ? &inner
                                                                 : &lines,
                 index->sizes[d], to, from, index->strides[d]);
@@ -104,8 +104,7 @@ static exg_status scatter(exg_kernel_call *call, const char *kind, bool has_sour
     cuda_scatter_params params = {0};
     cuda_place_params place;
 
-    if (!has_source &&
-        !exg_call_element(call, 3, call->outputs[0].dtype, params.element)) {
+    if (!has_source && !exg_call_element(call, 3, call->outputs[0].dtype, params.element)) {
         return exg_unsupported_dtype("scatter", call->outputs[0].dtype, err);
     }
     EXG_TRY(exg_cuda_step_begin(call, err));
@@ -167,8 +166,8 @@ EXG_CUDA_ROW_OF(index_copy, EXG_KERNEL_IN_PLACE);
 
 /* ---- index_put ----------------------------------------------------------------------------- */
 
-static void lay_out_put(const exg_kernel_call *call, uint32_t count,
-                        const cuda_index_params *index, cuda_scatter_params *params)
+static void lay_out_put(const exg_kernel_call *call, uint32_t count, const cuda_index_params *index,
+                        cuda_scatter_params *params)
 {
     const exg_tensor *self = &call->outputs[0];
     const exg_tensor *values = &call->inputs[call->input_count - 1];

@@ -17,8 +17,7 @@ exg_status exg_cuda_shared_begin(exg_cuda_collective *m, exg_error *err)
     exg_segment send[EXG_RANKS_MAX];
     exg_segment receive[EXG_RANKS_MAX];
 
-    EXG_TRY(exg_cuda_check(driver,
-                           driver->event_record(m->asked->ready, m->line->device->stream),
+    EXG_TRY(exg_cuda_check(driver, driver->event_record(m->asked->ready, m->line->device->stream),
                            "recording an event", err));
     m->turn = exg_exchange_turns(c, 2);
     for (uint32_t r = 0; r < c->size; r++) {

@@ -96,8 +96,8 @@ exg_status exg_cuda_watch(exg_cuda_device *d, exg_error *err)
     exg_status status;
 
     if (d->lines == NULL || d->is_recording) {
-        return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream),
-                              "running on the device", err);
+        return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
+                              err);
     }
     d->stuck = NULL;
     status = watch(d, err);

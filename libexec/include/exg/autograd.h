@@ -55,7 +55,7 @@ typedef struct exg_step_options {
      * tensor. */
     exg_dtype forward_dtype, backward_dtype;
     const exg_device_mesh *mesh; /* NULL, or that of the tensor: UNSUPPORTED TAP-006 of another */
-    bool async; /* the result may still be on its way: exg_dtensor_wait */
+    bool async;                  /* the result may still be on its way: exg_dtensor_wait */
 } exg_step_options;
 
 /* exg_dtensor_from_local of a plain tensor, which is `local` and may have a history; its gradient
@@ -92,7 +92,7 @@ EXG_NODISCARD exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor,
 /* ---- going back --------------------------------- */
 
 typedef struct exg_backward_options {
-    size_t size; /* sizeof(exg_backward_options) */
+    size_t size;       /* sizeof(exg_backward_options) */
     bool create_graph; /* gradients have histories, and gradients: take them from their leaves
                           (exg_dtensor_take_grad), or both hold each other */
 } exg_backward_options;

@@ -36,10 +36,10 @@ extern "C" {
 #endif
 
 typedef struct exg_device_info {
-    char name[96];         /* "NVIDIA H200" */
-    char architecture[32]; /* "sm_90"; of the host the level of instructions in force */
+    char name[96];                     /* "NVIDIA H200" */
+    char architecture[32];             /* "sm_90"; of the host the level of instructions in force */
     uint64_t memory_bytes, free_bytes; /* 0: not told */
-    char libraries[48];   /* that compute for it: "cuBLASLt, no cuDNN"; or "" */
+    char libraries[48];                /* that compute for it: "cuBLASLt, no cuDNN"; or "" */
     char collectives[48]; /* what joins several of a kind: "NCCL 2.28.3", "no NCCL"; or "" */
 } exg_device_info;
 

@@ -36,7 +36,7 @@ typedef struct exg_mesh_shape {
     uint32_t ndim; /* 1 and more */
     uint32_t sizes[EXG_MESH_DIMS_MAX];
     const char *names[EXG_MESH_DIMS_MAX]; /* distinct; NULL: the dim has none */
-    const char *device_type; /* of device.h; NULL: "cpu", of a part its mesh's */
+    const char *device_type;              /* of device.h; NULL: "cpu", of a part its mesh's */
 } exg_mesh_shape;
 
 /* Faults of all that make a mesh: USAGE DTN-001, DEV-001 of a device type that there is not,
@@ -59,7 +59,7 @@ void exg_device_mesh_destroy(exg_device_mesh *mesh); /* NULL is allowed */
 uint32_t exg_device_mesh_ndim(const exg_device_mesh *mesh);
 uint32_t exg_device_mesh_size(const exg_device_mesh *mesh); /* ranks in all */
 uint32_t exg_device_mesh_dim_size(const exg_device_mesh *mesh, uint32_t dim);
-const char *exg_device_mesh_device_type(const exg_device_mesh *mesh); /* "cpu", ... */
+const char *exg_device_mesh_device_type(const exg_device_mesh *mesh);            /* "cpu", ... */
 const char *exg_device_mesh_dim_name(const exg_device_mesh *mesh, uint32_t dim); /* or "" */
 
 /* Is the calling rank one of the mesh? If not, the two below are 0. */

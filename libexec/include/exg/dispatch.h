@@ -53,11 +53,11 @@ bool exg_dtensor_spec_equal(const exg_dtensor_spec *a, const exg_dtensor_spec *b
 
 typedef enum exg_object_kind {
     EXG_OBJECT_NONE,
-    EXG_OBJECT_VALUE,   /* a number, a string, a list of numbers, a dtype, ... */
-    EXG_OBJECT_UINT,    /* an integer above INT64_MAX: what item gives, and full takes */
+    EXG_OBJECT_VALUE, /* a number, a string, a list of numbers, a dtype, ... */
+    EXG_OBJECT_UINT,  /* an integer above INT64_MAX: what item gives, and full takes */
     EXG_OBJECT_DTENSOR,
-    EXG_OBJECT_TENSOR,  /* a plain tensor; borrowed */
-    EXG_OBJECT_SPEC,    /* stands for a DTensor; borrowed */
+    EXG_OBJECT_TENSOR, /* a plain tensor; borrowed */
+    EXG_OBJECT_SPEC,   /* stands for a DTensor; borrowed */
     EXG_OBJECT_LIST,
     EXG_OBJECT_TUPLE
 } exg_object_kind;
@@ -197,15 +197,15 @@ typedef enum exg_dispatch_event {
 typedef void exg_dispatch_log(void *user, exg_dispatch_event event, const char *text);
 
 typedef struct exg_dispatch_options {
-    size_t size; /* sizeof(exg_dispatch_options) */
+    size_t size;           /* sizeof(exg_dispatch_options) */
     exg_device_mesh *mesh; /* of calls without any DTensor; NULL: they are refused */
     exg_fallback fallback;
     bool implicit_replication; /* plain tensors beside DTensors are whole on every rank */
     exg_dtype default_dtype; /* of factories without a dtype; what is not floating, as 0: float32 */
-    bool first_suggestion;     /* instead of the one of least moves */
-    uint32_t cache_capacity;   /* calls that are remembered; 0: 1024 */
-    uint64_t seed;             /* of random operators */
-    exg_dispatch_log *log;     /* NULL: silence */
+    bool first_suggestion;   /* instead of the one of least moves */
+    uint32_t cache_capacity; /* calls that are remembered; 0: 1024 */
+    uint64_t seed;           /* of random operators */
+    exg_dispatch_log *log;   /* NULL: silence */
     void *log_user;
 } exg_dispatch_options;
 

@@ -60,11 +60,11 @@ typedef exg_status exg_values_hook(void *user, exg_module_value *values, uint32_
                                    exg_device_mesh *mesh, exg_error *err);
 
 typedef struct exg_module_functions {
-    size_t size; /* sizeof(exg_module_functions) */
-    exg_partition_fn *partition; /* NULL: everything is Replicate */
-    exg_module_hook *input;      /* before the forward of the module, or NULL */
-    exg_module_hook *output;     /* after it, or NULL */
-    void *user;                  /* of all of them */
+    size_t size;                                   /* sizeof(exg_module_functions) */
+    exg_partition_fn *partition;                   /* NULL: everything is Replicate */
+    exg_module_hook *input;                        /* before the forward of the module, or NULL */
+    exg_module_hook *output;                       /* after it, or NULL */
+    void *user;                                    /* of all of them */
     exg_values_hook *input_of_two, *output_of_two; /* deprecated: instead of the above */
 } exg_module_functions;
 

@@ -147,10 +147,10 @@ EXG_NODISCARD exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dt
 /* ---- factories: no message ---------------------------------------------------------------- */
 
 typedef struct exg_dtensor_like {
-    size_t size; /* sizeof(exg_dtensor_like) */
+    size_t size;     /* sizeof(exg_dtensor_like) */
     exg_dtype dtype; /* UNKNOWN (0): float32; of full what the value is: int64, bool, complex64 */
     uint32_t rank;
-    const int64_t *sizes; /* of a single number none */
+    const int64_t *sizes;            /* of a single number none */
     const exg_placement *placements; /* no Partial; none at all: Replicate */
     uint32_t placement_count;
     bool requires_grad; /* USAGE DTN-016 */
@@ -193,9 +193,9 @@ EXG_NODISCARD exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dten
 
 exg_device_mesh *exg_dtensor_device_mesh(const exg_dtensor *t);
 const exg_placement *exg_dtensor_placements(const exg_dtensor *t); /* the mesh's ndim of them */
-uint32_t exg_dtensor_rank_count(const exg_dtensor *t);   /* global number of dims */
-const int64_t *exg_dtensor_sizes(const exg_dtensor *t);   /* global */
-const int64_t *exg_dtensor_strides(const exg_dtensor *t); /* global, elements */
+uint32_t exg_dtensor_rank_count(const exg_dtensor *t);             /* global number of dims */
+const int64_t *exg_dtensor_sizes(const exg_dtensor *t);            /* global */
+const int64_t *exg_dtensor_strides(const exg_dtensor *t);          /* global, elements */
 exg_dtype exg_dtensor_dtype(const exg_dtensor *t);
 
 /* Is its gradient wanted? At first as the options or the source say, of a distributed tensor
@@ -231,8 +231,8 @@ EXG_NODISCARD exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offset
 
 /* A chunk of this rank's, for saving. */
 typedef struct exg_write_item {
-    const char *fqn; /* as given */
-    uint32_t rank;   /* number of dims */
+    const char *fqn;                                    /* as given */
+    uint32_t rank;                                      /* number of dims */
     int64_t offsets[EXG_RANK_MAX], sizes[EXG_RANK_MAX]; /* of the chunk, in the whole */
     int64_t global_sizes[EXG_RANK_MAX];
     exg_dtype dtype;

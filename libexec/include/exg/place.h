@@ -52,7 +52,7 @@ typedef struct exg_link {
 } exg_link;
 
 typedef struct exg_costs {
-    size_t size; /* sizeof(exg_costs) */
+    size_t size;           /* sizeof(exg_costs) */
     double ns_per_flop;    /* of a product */
     double ns_per_touched; /* byte read or written by any other operator */
     exg_link links[EXG_MESH_DIMS_MAX];
@@ -62,35 +62,35 @@ void exg_costs_init(exg_costs *costs); /* of a core and threads beside it */
 
 /* What a placement is measured by, and how it is told. */
 typedef struct exg_place_goal {
-    size_t size; /* sizeof(exg_place_goal) */
+    size_t size;            /* sizeof(exg_place_goal) */
     const exg_costs *costs; /* NULL: exg_costs_init() */
     /* Bytes a rank may take, LIMIT PLC-009; 0: any. Of placing: its weights and values. Of a
      * session: all it holds at once, weights read or mapped, what is made of them, state, values,
      * workspace, what loops keep; plans that were not used for long make room. Not counted:
      * descriptions (programs, plans), which grow with nodes, not with sizes. */
     uint64_t memory_limit;
-    bool overlaps;          /* moves go on beside computation (exg_plan_options.overlap) */
-    bool json;              /* the report: a JSON array, one object a mesh dim, all nodes */
+    bool overlaps; /* moves go on beside computation (exg_plan_options.overlap) */
+    bool json;     /* the report: a JSON array, one object a mesh dim, all nodes */
 } exg_place_goal;
 
 typedef struct exg_place_summary {
     exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count,
-        window_count; /* of all moves: parts of dims that lie beside a rank's own */
-    uint32_t split_count; /* nodes with a result that is not replicated */
+        window_count;       /* of all moves: parts of dims that lie beside a rank's own */
+    uint32_t split_count;   /* nodes with a result that is not replicated */
     uint32_t sharded_count; /* outputs that lie in shards before they are made whole */
     uint32_t partial_count; /* that are summands before */
-    uint64_t moved_bytes; /* received by a rank, all collectives of a run */
-    uint64_t weight_bytes; /* that a rank reads */
-    uint64_t value_bytes;  /* of all values alive at once, at most */
-    double predicted_ns;   /* of a rank's run, by the costs */
-    double hidden_ns;      /* of moves, beside computation: not in predicted_ns */
+    uint64_t moved_bytes;   /* received by a rank, all collectives of a run */
+    uint64_t weight_bytes;  /* that a rank reads */
+    uint64_t value_bytes;   /* of all values alive at once, at most */
+    double predicted_ns;    /* of a rank's run, by the costs */
+    double hidden_ns;       /* of moves, beside computation: not in predicted_ns */
 } exg_place_summary;
 
 static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of all kinds */
 {
-    return summary->all_gather_count + summary->all_reduce_count +
-           summary->reduce_scatter_count + summary->all_to_all_count + summary->window_count;
+    return summary->all_gather_count + summary->all_reduce_count + summary->reduce_scatter_count +
+           summary->all_to_all_count + summary->window_count;
 }
 
 /* Rank `rank`'s program on `mesh`: placed along the first mesh dim by options[0], what that

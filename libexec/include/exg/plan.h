@@ -32,11 +32,11 @@ typedef enum exg_overlap {
 } exg_overlap;
 
 typedef struct exg_plan_options {
-    size_t size;     /* sizeof(exg_plan_options) */
-    bool no_fusion;  /* every pointwise node is a step of its own */
-    bool no_reuse;   /* every value has memory of its own (for tests) */
+    size_t size;         /* sizeof(exg_plan_options) */
+    bool no_fusion;      /* every pointwise node is a step of its own */
+    bool no_reuse;       /* every value has memory of its own (for tests) */
     exg_overlap overlap; /* on a mesh */
-    bool outputs_apart; /* each output lies in memory of the caller's, not in the plan's block */
+    bool outputs_apart;  /* each output lies in memory of the caller's, not in the plan's block */
 } exg_plan_options;
 
 /* Plans `functional`, which exg_functionalize (and exg_simplify) made. UNSUPPORTED

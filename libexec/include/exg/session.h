@@ -37,20 +37,20 @@ typedef struct exg_session_options {
     /* How to place, by mesh dim; patterns must stay as long as the session. */
     exg_place_options place[EXG_MESH_DIMS_MAX];
     exg_place_goal goal; /* costs and limits of placing; costs must stay as long */
-    bool processes; /* ranks are the processes that mpirun started, this being one (COM-008
-                       without MPI); else threads of this process */
+    bool processes;      /* ranks are the processes that mpirun started, this being one (COM-008
+                            without MPI); else threads of this process */
     /* What random operators draw from. A run draws new numbers; the n-th run of a session
      * draws the same bits as the n-th of any session of this program with this seed and
      * these sizes, however many threads or ranks there are. */
     uint64_t seed;
-    bool profile;            /* measure each step */
-    uint64_t loop_limit;     /* iterations of while_loop, scan and map in a run; 0: a million */
+    bool profile;        /* measure each step */
+    uint64_t loop_limit; /* iterations of while_loop, scan and map in a run; 0: a million */
     /* On a mesh: a rank that dies, fails or hangs ends the run on every rank within this
      * time, and no wait for another rank lasts longer than half of it; 0: two minutes a wait
      * at most, and a rank's thread that hangs is waited for. */
     uint64_t timeout_ns;
-    bool plan_only;   /* prepare, never run: no rank is started, of a mesh of any size the
-                         plan of rank 0 is made; for a device, which must be there */
+    bool plan_only; /* prepare, never run: no rank is started, of a mesh of any size the
+                       plan of rank 0 is made; for a device, which must be there */
     /* What steps run on, "NAME" or "NAME:INDEX": NULL or "cpu" the host; "cuda" a GPU (on a mesh
      * one for each rank, from INDEX on, and again from the first); "strict" the host with a
      * device's manners, to find faults without one (exg/device.h). What the device has no
@@ -69,8 +69,8 @@ typedef struct exg_session_options {
      * Nor are the values of inputs compared between such ranks, and weights that have no checksum,
      * which all must have alike (COM-009): that reads all their bytes once more. */
     bool no_check;
-    bool ignore_guards; /* run though guards of the program do not hold, or cannot be read
-                           (exg_bind_options) */
+    bool ignore_guards;     /* run though guards of the program do not hold, or cannot be read
+                               (exg_bind_options) */
     uint64_t time_limit_ns; /* of a run, looked at inside its steps: RUN-011; 0: none */
     /* Operations of a run, foreseen before each segment of it: RUN-012. Those of a product are its
      * multiplications and additions, any other operator's one for four bytes that it reads or
@@ -150,9 +150,9 @@ typedef struct exg_session_stats {
     exg_plan_summary plan; /* of the last run */
     uint32_t plan_count;   /* made */
     uint64_t runs;
-    uint64_t plan_ns;      /* spent planning, all plans */
-    uint64_t run_ns;       /* of the last run */
-    uint64_t memory_bytes; /* held: of all plans, state, what was made or unpacked of weights */
+    uint64_t plan_ns;        /* spent planning, all plans */
+    uint64_t run_ns;         /* of the last run */
+    uint64_t memory_bytes;   /* held: of all plans, state, what was made or unpacked of weights */
     exg_place_summary place; /* of the last run, on a mesh; of one rank, the memory alone */
     /* What carries out collectives of devices, "NCCL 2.28.3", "the device's memory", "the host
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */

@@ -19,7 +19,7 @@ extern "C" {
 #define EXG_RANK_MAX 16
 
 typedef struct exg_tensor {
-    void *data; /* first element; NULL in plans, and of absent operands */
+    void *data;      /* first element; NULL in plans, and of absent operands */
     exg_dtype dtype; /* EXG_DTYPE_COUNT: an optional operand that is absent */
     uint32_t rank;
     int64_t sizes[EXG_RANK_MAX];

@@ -53,16 +53,16 @@ static void arrange_run(const exg_kernel_call *call)
     }
 }
 
-#define ARRANGING(kernel, flags_)                                                             \
-    static exg_status kernel##_prepare(exg_kernel_call *call, exg_error *err)                 \
-    {                                                                                         \
-        return arrange(call, exg_pieces_of_##kernel, err);                                    \
-    }                                                                                         \
-    const exg_kernel exg_kernel_##kernel = {                                                  \
-        .name = #kernel,                                                                      \
-        .prepare = kernel##_prepare,                                                          \
-        .run = arrange_run,                                                                   \
-        .flags = flags_,                                                                      \
+#define ARRANGING(kernel, flags_)                                                                  \
+    static exg_status kernel##_prepare(exg_kernel_call *call, exg_error *err)                      \
+    {                                                                                              \
+        return arrange(call, exg_pieces_of_##kernel, err);                                         \
+    }                                                                                              \
+    const exg_kernel exg_kernel_##kernel = {                                                       \
+        .name = #kernel,                                                                           \
+        .prepare = kernel##_prepare,                                                               \
+        .run = arrange_run,                                                                        \
+        .flags = flags_,                                                                           \
     };
 EXG_KERNELS_OF_PIECES(ARRANGING)
 

@@ -38,7 +38,7 @@ typedef struct attention_params {
     int64_t packed_keys, packed_head; /* elements of one head: its keys, and all */
     int64_t kv_heads;
     double scale;
-    double masked; /* a row whose keys are all masked */
+    double masked;                  /* a row whose keys are all masked */
     const exg_gemm_loops *gemm;     /* of panels */
     const exg_gemm_loops *few_gemm; /* of few rows, which are not packed */
     const exg_row_f32_loops *f32;
@@ -221,10 +221,9 @@ static void attention_block(void *context, uint32_t block)
     kv = t.group * p->heads_of_group / p->heads_of_kv;
     t.key = at(p, r->key, t.batch, kv, 0);
     t.value = at(p, r->value, t.batch, kv, 0);
-    t.packed = p->packs_first
-                   ? r->packed + (t.batch * p->kv_heads + kv) * p->packed_head *
-                                     p->gemm->panel_bytes
-                   : NULL;
+    t.packed = p->packs_first ? r->packed + (t.batch * p->kv_heads + kv) * p->packed_head *
+                                                p->gemm->panel_bytes
+                              : NULL;
     if (r->out->dtype == EXG_DTYPE_F64) {
         attention_f64_task(&t);
     } else {

@@ -12,7 +12,7 @@ typedef struct ATT(buffers) {
     double sums[ROWS_MAX];
 } ATT(buffers);
 
-static void ATT(load_query)(const attention_task *t, ATT(buffers) *b)
+static void ATT(load_query)(const attention_task *t, ATT(buffers) * b)
 {
     const attention_params *p = t->p;
     const exg_tensor *q = t->r->query;
@@ -33,7 +33,7 @@ static void ATT(load_query)(const attention_task *t, ATT(buffers) *b)
 }
 
 /* Packs the query's rows from depth `d` on, DEPTH of them at most. */
-static void ATT(pack_query)(const attention_task *t, ATT(buffers) *b, int64_t d, REAL *panels)
+static void ATT(pack_query)(const attention_task *t, ATT(buffers) * b, int64_t d, REAL *panels)
 {
     const attention_params *p = t->p;
     exg_dtype dtype = t->r->out->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
@@ -43,7 +43,7 @@ static void ATT(pack_query)(const attention_task *t, ATT(buffers) *b, int64_t d,
 }
 
 /* Its panels: packed before, or now. */
-static const void *ATT(query_panels)(const attention_task *t, ATT(buffers) *b, int64_t d)
+static const void *ATT(query_panels)(const attention_task *t, ATT(buffers) * b, int64_t d)
 {
     if (keeps_query(t)) {
         return b->query_panels + d * padded_rows(t);
@@ -53,7 +53,7 @@ static const void *ATT(query_panels)(const attention_task *t, ATT(buffers) *b, i
 }
 
 /* Panels of keys [first + j, first + j + columns), depth [d, d + depth). */
-static const void *ATT(key_panels)(const attention_task *t, ATT(buffers) *b, int64_t key,
+static const void *ATT(key_panels)(const attention_task *t, ATT(buffers) * b, int64_t key,
                                    int64_t columns, int64_t d, int64_t depth)
 {
     const attention_params *p = t->p;
@@ -71,7 +71,7 @@ static const void *ATT(key_panels)(const attention_task *t, ATT(buffers) *b, int
 }
 
 /* scores (count, keys) = query * key transposed, for `keys` keys from `first`. */
-static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, int64_t keys)
+static void ATT(score)(const attention_task *t, ATT(buffers) * b, int64_t first, int64_t keys)
 {
     const attention_params *p = t->p;
     const exg_tensor *k = t->r->key;
@@ -93,8 +93,8 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
             int64_t whole = exg_ceil_div(columns, p->gemm->lanes) * p->gemm->lanes;
 
             p->gemm->block(t->count, whole, depth, query, 0,
-                           ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j,
-                           KEYS, d > 0, NULL, NULL);
+                           ATT(key_panels)(t, b, first + j, columns, d, depth), b->scores + j, KEYS,
+                           d > 0, NULL, NULL);
         }
     }
     if (p->depth == 0) {
@@ -107,7 +107,7 @@ static void ATT(score)(const attention_task *t, ATT(buffers) *b, int64_t first, 
     }
 }
 
-static void ATT(mask)(const attention_task *t, ATT(buffers) *b, int64_t row, int64_t first,
+static void ATT(mask)(const attention_task *t, ATT(buffers) * b, int64_t row, int64_t first,
                       int64_t keys)
 {
     const attention_params *p = t->p;
@@ -140,7 +140,7 @@ static void ATT(mask)(const attention_task *t, ATT(buffers) *b, int64_t row, int
 }
 
 /* Scores become weights; what is summed so far is brought to the new maximum. */
-static void ATT(normalize)(const attention_task *t, ATT(buffers) *b, int64_t row, int64_t keys)
+static void ATT(normalize)(const attention_task *t, ATT(buffers) * b, int64_t row, int64_t keys)
 {
     const attention_params *p = t->p;
     REAL *scores = b->scores + row * KEYS;
@@ -167,7 +167,7 @@ static void ATT(normalize)(const attention_task *t, ATT(buffers) *b, int64_t row
 }
 
 /* result += scores * value. */
-static void ATT(weigh)(const attention_task *t, ATT(buffers) *b, int64_t first, int64_t keys)
+static void ATT(weigh)(const attention_task *t, ATT(buffers) * b, int64_t first, int64_t keys)
 {
     const attention_params *p = t->p;
     const exg_tensor *v = t->r->value;
@@ -225,8 +225,7 @@ static void ATT(task)(const attention_task *t)
     }
     for (int64_t row = 0; row < t->count; row++) {
         REAL *result = b.result + row * p->width;
-        char *to = (char *)(uintptr_t)at(p, out, t->batch, row_head(t, row),
-                                         row_position(t, row));
+        char *to = (char *)(uintptr_t)at(p, out, t->batch, row_head(t, row), row_position(t, row));
 
         p->ROW_LOOPS->scale(p->width, result, result,
                             (REAL)(b.sums[row] != 0 ? 1.0 / b.sums[row] : p->masked), false);

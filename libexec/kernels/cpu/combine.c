@@ -11,25 +11,25 @@ typedef union lanes {
 } lanes;
 
 /* The kind is told outside of the loops, which then are simple ones. */
-#define COMBINE_ALL(kind, type)                        \
-    for (int64_t k = 0; k < count; k++) {              \
-        type *x = (type *)a + k;                       \
-                                                       \
-        *x = EXG_COMBINE_##kind(*x, ((const type *)b)[k]); \
-    }                                                  \
+#define COMBINE_ALL(kind, type)                                                                    \
+    for (int64_t k = 0; k < count; k++) {                                                          \
+        type *x = (type *)a + k;                                                                   \
+                                                                                                   \
+        *x = EXG_COMBINE_##kind(*x, ((const type *)b)[k]);                                         \
+    }                                                                                              \
     break
 
-#define COMBINE_EACH(type)            \
-    switch (kind) {                   \
-    case EXG_COMBINE_BY_ADD:          \
-        COMBINE_ALL(ADD, type);       \
-    case EXG_COMBINE_BY_PROD:         \
-        COMBINE_ALL(PROD, type);      \
-    case EXG_COMBINE_BY_AMAX:         \
-        COMBINE_ALL(AMAX, type);      \
-    default:                          \
-        COMBINE_ALL(AMIN, type);      \
-    }                                 \
+#define COMBINE_EACH(type)                                                                         \
+    switch (kind) {                                                                                \
+    case EXG_COMBINE_BY_ADD:                                                                       \
+        COMBINE_ALL(ADD, type);                                                                    \
+    case EXG_COMBINE_BY_PROD:                                                                      \
+        COMBINE_ALL(PROD, type);                                                                   \
+    case EXG_COMBINE_BY_AMAX:                                                                      \
+        COMBINE_ALL(AMAX, type);                                                                   \
+    default:                                                                                       \
+        COMBINE_ALL(AMIN, type);                                                                   \
+    }                                                                                              \
     break
 
 static void combine_rows(exg_combination kind, exg_compute compute, int64_t count, void *a,

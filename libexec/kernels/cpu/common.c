@@ -3,8 +3,7 @@
 
 #include <assert.h>
 
-uint32_t exg_call_ints(const exg_kernel_call *call, uint32_t position, int64_t *items,
-                       uint32_t max)
+uint32_t exg_call_ints(const exg_kernel_call *call, uint32_t position, int64_t *items, uint32_t max)
 {
     const exg_argument *arg = &call->args[position];
 

@@ -102,16 +102,15 @@ typedef struct exg_move {
     int64_t sizes[EXG_RANK_MAX];
     int64_t dst_strides[EXG_RANK_MAX];
     int64_t src_strides[EXG_RANK_MAX];
-    int64_t rows;          /* product of all sizes but the last */
+    int64_t rows; /* product of all sizes but the last */
     int64_t rows_of_block;
     uint32_t block_count;
-    bool is_transposed;    /* the last two dimensions, in tiles */
+    bool is_transposed; /* the last two dimensions, in tiles */
 } exg_move;
 
 /* Strides count elements of `element_bytes`. */
-void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes,
-                   const int64_t *dst_strides, const int64_t *src_strides,
-                   uint32_t element_bytes);
+void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const int64_t *dst_strides,
+                   const int64_t *src_strides, uint32_t element_bytes);
 void exg_move_run(const exg_move *move, exg_pool *pool, void *dst, const void *src);
 
 /* `count` elements of `bytes` each, equal to the one at `value`. */

@@ -65,9 +65,8 @@ static void find_row(const convolution *c, const int64_t *tap, int64_t z, int64_
 }
 
 /* One tap of one stretch of `all` positions, for channels [channel, end). */
-static void pack_stretch(const convolution *c, const tap_row *row, int64_t all,
-                         const char *image, int64_t channel, int64_t end, char *panel,
-                         int64_t panel_step)
+static void pack_stretch(const convolution *c, const tap_row *row, int64_t all, const char *image,
+                         int64_t channel, int64_t end, char *panel, int64_t panel_step)
 {
     uint32_t real = c->gemm.loops->real_bytes;
     int64_t count = row->last - row->first;
@@ -87,15 +86,14 @@ static void pack_stretch(const convolution *c, const tap_row *row, int64_t all,
         } else if (is_plain) {
             memcpy(panel + row->first * real, from, (size_t)(count * real));
         } else {
-            c->convert->load[c->dtype]((uint32_t)count, panel + row->first * real, from,
-                                       row->step);
+            c->convert->load[c->dtype]((uint32_t)count, panel + row->first * real, from, row->step);
         }
     }
 }
 
 /* One panel: positions from j, rows [k, k + depth) of in * taps. */
-static void pack_panel(const convolution *c, const char *image, int64_t k, int64_t depth,
-                       int64_t j, int64_t columns, char *panel)
+static void pack_panel(const convolution *c, const char *image, int64_t k, int64_t depth, int64_t j,
+                       int64_t columns, char *panel)
 {
     uint32_t real = c->gemm.loops->real_bytes;
     int64_t row_bytes = (int64_t)c->panel * real;
@@ -204,9 +202,9 @@ static void turn_transposed(exg_kernel_call *call, convolution *c)
 {
     const exg_tensor *weight = &call->inputs[1];
     int64_t sizes[6] = {c->groups, c->out, c->in, c->kernel[0], c->kernel[1], c->kernel[2]};
-    int64_t dst[6] = {c->out * c->in * c->taps, c->in * c->taps, c->taps,
-                      c->kernel[1] * c->kernel[2], c->kernel[2], 1};
-    int64_t src[6] = {c->in * c->out * c->taps, c->taps, c->out * c->taps,
+    int64_t dst[6] = {c->out * c->in * c->taps,    c->in * c->taps, c->taps,
+                      c->kernel[1] * c->kernel[2], c->kernel[2],    1};
+    int64_t src[6] = {c->in * c->out * c->taps,     c->taps,       c->out * c->taps,
                       -c->kernel[1] * c->kernel[2], -c->kernel[2], -1};
 
     exg_move_plan(&c->weight_move, 6, sizes, dst, src, c->bytes);

@@ -135,8 +135,10 @@ static uint32_t cut(const bytes_convolution *k, int64_t j, int64_t columns, stre
 }
 
 /* `chunks` of every row, from `from` on; what they hold too many the next stretch goes over. */
-static inline __attribute__((always_inline)) void
-copy_chunks(const int chunks, int64_t depth, uint8_t *to, const uint8_t *const *rows, int64_t from)
+static inline __attribute__((always_inline)) void copy_chunks(const int chunks, int64_t depth,
+                                                              uint8_t *to,
+                                                              const uint8_t *const *rows,
+                                                              int64_t from)
 {
     for (int64_t d = 0; d < depth; d++, to += STEP) {
         for (int i = 0; i < chunks; i++) {

@@ -18,7 +18,7 @@ typedef struct depthwise_run {
     const convolution *c;
     const char *input, *weight, *bias;
     char *result;
-    int64_t tiles[3];                     /* of a plane */
+    int64_t tiles[3];                    /* of a plane */
     int64_t offsets[EXG_DEPTHWISE_TAPS]; /* where in a frame each tap begins */
 } depthwise_run;
 
@@ -54,16 +54,14 @@ static int64_t frame_size(const convolution *c, int d)
 
 static int64_t frame_numbers(const convolution *c)
 {
-    return c->kernel[0] * remainders(c, 1) * remainders(c, 2) * frame_size(c, 1) *
-           frame_size(c, 2);
+    return c->kernel[0] * remainders(c, 1) * remainders(c, 2) * frame_size(c, 1) * frame_size(c, 2);
 }
 
 static bool tile_fits(const convolution *c)
 {
     int64_t narrow = real_bytes(c) / (int64_t)sizeof(float);
 
-    return frame_numbers(c) <= FRAME / narrow &&
-           c->tile[1] * frame_size(c, 2) <= SUMS / narrow;
+    return frame_numbers(c) <= FRAME / narrow && c->tile[1] * frame_size(c, 2) <= SUMS / narrow;
 }
 
 bool exg_convolution_depthwise_plan(convolution *c)
@@ -156,8 +154,8 @@ static void find_taps(const convolution *c, int64_t *offsets)
         int64_t z = t / c->kernel[2] / c->kernel[1];
         int64_t y = t / c->kernel[2] % c->kernel[1] * c->dilation[1];
         int64_t x = t % c->kernel[2] * c->dilation[2];
-        int64_t part = (z * remainders(c, 1) + y % c->stride[1]) * remainders(c, 2) +
-                       x % c->stride[2];
+        int64_t part =
+            (z * remainders(c, 1) + y % c->stride[1]) * remainders(c, 2) + x % c->stride[2];
 
         offsets[t] = part * plane + y / c->stride[1] * width + x / c->stride[2];
     }
@@ -182,18 +180,17 @@ static void depthwise_tile(void *context, uint32_t task)
     NUMBERS(SUMS + SLACK) sums;
     NUMBERS(2 * EXG_DEPTHWISE_TAPS) weights;
 
-    c->convert->load[c->dtype]((uint32_t)c->taps, &weights,
-                               r->weight + filter * c->taps * c->bytes, 1);
+    c->convert->load[c->dtype]((uint32_t)c->taps, &weights, r->weight + filter * c->taps * c->bytes,
+                               1);
     fill_frame(c, r->input + plane / c->out * c->plane * c->bytes, at, (char *)&frame);
     if (c->dtype == EXG_DTYPE_F64) {
         c->f64->windows(count, sums.f64, frame.f64, c->taps, r->offsets, weights.f64, start);
     } else {
-        c->f32->windows(count, sums.f32, frame.f32, c->taps, r->offsets, weights.f32,
-                        (float)start);
+        c->f32->windows(count, sums.f32, frame.f32, c->taps, r->offsets, weights.f32, (float)start);
     }
     for (int64_t y = 0; y < rows; y++) {
-        int64_t to = plane * c->positions +
-                     (at[0] * c->result[1] + at[1] + y) * c->result[2] + at[2];
+        int64_t to =
+            plane * c->positions + (at[0] * c->result[1] + at[1] + y) * c->result[2] + at[2];
 
         c->convert->store[c->dtype]((uint32_t)columns, r->result + to * c->bytes, 1,
                                     (char *)&sums + y * width * real_bytes(c));
@@ -203,8 +200,13 @@ static void depthwise_tile(void *context, uint32_t task)
 void exg_convolution_depthwise_run(const exg_kernel_call *call, const convolution *c,
                                    const void *weight)
 {
-    depthwise_run r = {c, call->inputs[0].data, weight,
-                       c->has_bias ? call->inputs[2].data : NULL, call->outputs[0].data, {0}, {0}};
+    depthwise_run r = {c,
+                       call->inputs[0].data,
+                       weight,
+                       c->has_bias ? call->inputs[2].data : NULL,
+                       call->outputs[0].data,
+                       {0},
+                       {0}};
     int64_t tasks = c->batch * c->groups * c->out;
 
     for (int d = 0; d < 3; d++) {

@@ -15,9 +15,9 @@
 
 typedef struct last_convolution {
     convolution c;
-    bool by_columns;   /* depth is (channel, row, column) */
-    int64_t segment;   /* of the depth: what lies side by side */
-    int64_t step;      /* elements between neighbours of a segment */
+    bool by_columns;    /* depth is (channel, row, column) */
+    int64_t segment;    /* of the depth: what lies side by side */
+    int64_t step;       /* elements between neighbours of a segment */
     int64_t strides[4]; /* of the image: batch, channel, row, column */
 } last_convolution;
 
@@ -44,8 +44,8 @@ static void gather(const convolution *c, int64_t count, char *to, const char *me
 
 /* Elements [from, from + count) of segment `s` at one corner, or zeros. `room` holds
  * them where they do not lie dense as panels hold them. */
-static const void *piece(const last_convolution *l, const char *image, const corner *at,
-                         int64_t s, int64_t from, int64_t count, char *room)
+static const void *piece(const last_convolution *l, const char *image, const corner *at, int64_t s,
+                         int64_t from, int64_t count, char *room)
 {
     const convolution *c = &l->c;
     uint32_t bytes = c->gemm.loops->panel_bytes;
@@ -103,11 +103,10 @@ static int64_t reach(const last_convolution *l, int64_t s, int64_t from)
     const convolution *c = &l->c;
     int64_t row = l->by_columns ? s % c->kernel[1] : s / c->kernel[2];
 
-    return l->by_columns
-               ? s / c->kernel[1] * l->strides[1] + row * c->dilation[1] * l->strides[2] +
-                     from * l->step
-               : row * c->dilation[1] * l->strides[2] +
-                     s % c->kernel[2] * c->dilation[2] * l->strides[3] + from * l->step;
+    return l->by_columns ? s / c->kernel[1] * l->strides[1] + row * c->dilation[1] * l->strides[2] +
+                               from * l->step
+                         : row * c->dilation[1] * l->strides[2] +
+                               s % c->kernel[2] * c->dilation[2] * l->strides[3] + from * l->step;
 }
 
 /* What an inside corner is in the image. */
@@ -184,9 +183,8 @@ static void pack_joined(const last_convolution *l, const char *image, const corn
 
         for (uint32_t r = 0; r < loops->rows; r++) {
             char *to = room[r] + done * loops->panel_bytes;
-            const void *found = first[r] != NULL
-                                    ? first[r] + offset
-                                    : piece(l, image, &corners[r], s, from, count, to);
+            const void *found = first[r] != NULL ? first[r] + offset
+                                                 : piece(l, image, &corners[r], s, from, count, to);
 
             if (found != to) {
                 memcpy(to, found, (size_t)count * loops->panel_bytes);
@@ -198,8 +196,8 @@ static void pack_joined(const last_convolution *l, const char *image, const corn
 }
 
 /* Rows [i, i + rows) of the patches, depth [k, k + depth), as panels. */
-static void pack_patches(const void *context, const void *a, int64_t batch, int64_t i,
-                         int64_t rows, int64_t k, int64_t depth, void *panels)
+static void pack_patches(const void *context, const void *a, int64_t batch, int64_t i, int64_t rows,
+                         int64_t k, int64_t depth, void *panels)
 {
     const last_convolution *l = context;
     const convolution *c = &l->c;
@@ -308,9 +306,8 @@ void exg_convolution_last_run(const exg_kernel_call *call)
         exg_winograd_run(call);
         return;
     }
-    exg_gemm_run(&l->c.gemm, call, call->workspace, call->outputs[0].data,
-                 call->inputs[0].data, call->packed->data,
-                 l->c.has_bias ? call->inputs[2].data : NULL);
+    exg_gemm_run(&l->c.gemm, call, call->workspace, call->outputs[0].data, call->inputs[0].data,
+                 call->packed->data, l->c.has_bias ? call->inputs[2].data : NULL);
 }
 
 /* ---- weights ----------------------------------------------------------------------------- */

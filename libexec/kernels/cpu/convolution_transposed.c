@@ -73,7 +73,7 @@ static int64_t source_of(const convolution *c, int d, int64_t o, int64_t k)
     int64_t at = o + c->padding[d] - k * c->dilation[d];
 
     return at >= 0 && at % c->stride[d] == 0 && at / c->stride[d] < c->size[d] ? at / c->stride[d]
-                                                                              : -1;
+                                                                               : -1;
 }
 
 /* Adds tap k of a row of columns to `count` results from x on. */
@@ -163,9 +163,8 @@ void exg_convolution_scatter_run(const exg_kernel_call *call, const convolution 
 
     r.stretches = exg_ceil_div(c->result[2], STRETCH);
     r.units = c->images * c->outs * c->result[0] * c->result[1] * r.stretches;
-    r.units_of_block =
-        exg_items_per_block(exg_ceil_div(c->taps * c->plane, c->positions) *
-                                EXG_MIN(c->result[2], STRETCH), EXG_GRAIN);
+    r.units_of_block = exg_items_per_block(
+        exg_ceil_div(c->taps * c->plane, c->positions) * EXG_MIN(c->result[2], STRETCH), EXG_GRAIN);
     for (; r.image < c->batch * c->groups; r.image += c->images) {
         for (r.channel = 0; r.channel < c->out; r.channel += c->outs) {
             int64_t first = r.image % c->groups * c->in * c->out + r.channel;
@@ -173,8 +172,7 @@ void exg_convolution_scatter_run(const exg_kernel_call *call, const convolution 
             exg_gemm_run(&c->gemm, call, (char *)call->workspace + c->columns_bytes,
                          call->workspace, weight + first * c->taps * c->bytes,
                          image + r.image * c->in * c->plane * c->bytes, NULL);
-            exg_pool_run(call->pool, scatter_block, &r,
-                         exg_block_count(r.units, r.units_of_block));
+            exg_pool_run(call->pool, scatter_block, &r, exg_block_count(r.units, r.units_of_block));
         }
     }
 }

@@ -44,8 +44,8 @@ static void fill_block(void *context, uint32_t block)
     const fill_run_context *r = context;
     int64_t first = (int64_t)block * EXG_GRAIN;
 
-    exg_fill(r->out + first * r->p->bytes, r->p->element,
-             EXG_MIN(r->p->numel - first, EXG_GRAIN), r->p->bytes);
+    exg_fill(r->out + first * r->p->bytes, r->p->element, EXG_MIN(r->p->numel - first, EXG_GRAIN),
+             r->p->bytes);
 }
 
 static void fill_run(const exg_kernel_call *call)

@@ -12,7 +12,7 @@
 typedef struct extreme_params {
     exg_around around;
     bool is_min;
-    int64_t tiles;      /* of inner, of COLUMNS each */
+    int64_t tiles; /* of inner, of COLUMNS each */
     int64_t rows_of_block;
     exg_dtype dtype;
     exg_compute compute;
@@ -33,92 +33,91 @@ typedef struct extreme_run_context {
  * Columns of one outer row: the best of each, one element of all at a time, without a
  * branch. A dense row: the extreme of a stretch first, and its place only in a stretch
  * that has a better one. */
-#define DEFINE_BEST(type, name)                                                               \
-    static inline int better_##name(const type x, const type best, const bool is_min)         \
-    {                                                                                         \
-        return (is_min ? x < best : x > best) | ((x != x) & (best == best));                  \
-    }                                                                                         \
-    static inline void columns_##name(const bool is_min, int64_t count, const type *x,        \
-                                      int32_t at, type *best, int32_t *where)                 \
-    {                                                                                         \
-        EXG_INDEPENDENT                                                                       \
-        for (int64_t k = 0; k < count; k++) {                                                 \
-            int better = better_##name(x[k], best[k], is_min);                                \
-                                                                                              \
-            best[k] = better ? x[k] : best[k];                                                \
-            where[k] = better ? at : where[k];                                                \
-        }                                                                                     \
-    }                                                                                         \
-    static void best_##name(const extreme_params *p, const char *in, int64_t count,           \
-                            char *values, int64_t *indices)                                   \
-    {                                                                                         \
-        type best[COLUMNS];                                                                   \
-        type scratch[COLUMNS];                                                                \
-        int32_t where[COLUMNS] = {0};                                                         \
-                                                                                              \
-        p->convert->load[p->dtype]((uint32_t)count, best, in, 1);                             \
-        for (int64_t i = 1; i < p->around.size; i++) {                                        \
-            const type *x = (const type *)(const void *)(in += p->around.inner * p->bytes);   \
-                                                                                              \
-            if (!exg_compute_is_storage(p->dtype)) {                                          \
-                p->convert->load[p->dtype]((uint32_t)count, scratch, in, 1);                  \
-                x = scratch;                                                                  \
-            }                                                                                 \
-            if (p->is_min) {                                                                  \
-                columns_##name(true, count, x, (int32_t)i, best, where);                      \
-            } else {                                                                          \
-                columns_##name(false, count, x, (int32_t)i, best, where);                     \
-            }                                                                                 \
-        }                                                                                     \
-        for (int64_t k = 0; k < count; k++) {                                                 \
-            indices[k] = where[k];                                                            \
-        }                                                                                     \
-        if (values != NULL) {                                                                 \
-            p->convert->store[p->dtype]((uint32_t)count, values, 1, best);                    \
-        }                                                                                     \
-    }                                                                                         \
-    /* whether a stretch has something better than best */                                    \
-    static inline bool improves_##name(const bool is_min, int64_t count, const type *x,       \
-                                       const type best)                                       \
-    {                                                                                         \
-        int any = 0;                                                                          \
-                                                                                              \
-        for (int64_t k = 0; k < count; k++) {                                                 \
-            any |= better_##name(x[k], best, is_min);                                         \
-        }                                                                                     \
-        return any != 0;                                                                      \
-    }                                                                                         \
-    static void best_of_row_##name(const extreme_params *p, const char *in, char *values,     \
-                                   int64_t *index)                                            \
-    {                                                                                         \
-        type best;                                                                            \
-        type scratch[STRETCH];                                                                \
-                                                                                              \
-        p->convert->load[p->dtype](1, &best, in, 1);                                          \
-        *index = 0;                                                                           \
-        for (int64_t first = 0; first < p->around.size; first += STRETCH) {                   \
-            int64_t count = EXG_MIN(p->around.size - first, STRETCH);                         \
-            const type *x = (const type *)(const void *)(in + first * p->bytes);              \
-                                                                                              \
-            if (!exg_compute_is_storage(p->dtype)) {                                          \
-                p->convert->load[p->dtype]((uint32_t)count, scratch,                          \
-                                           in + first * p->bytes, 1);                         \
-                x = scratch;                                                                  \
-            }                                                                                 \
-            if (!(p->is_min ? improves_##name(true, count, x, best)                           \
-                            : improves_##name(false, count, x, best))) {                      \
-                continue;                                                                     \
-            }                                                                                 \
-            for (int64_t k = 0; k < count; k++) {                                             \
-                if (better_##name(x[k], best, p->is_min)) {                                   \
-                    best = x[k];                                                              \
-                    *index = first + k;                                                       \
-                }                                                                             \
-            }                                                                                 \
-        }                                                                                     \
-        if (values != NULL) {                                                                 \
-            p->convert->store[p->dtype](1, values, 1, &best);                                 \
-        }                                                                                     \
+#define DEFINE_BEST(type, name)                                                                    \
+    static inline int better_##name(const type x, const type best, const bool is_min)              \
+    {                                                                                              \
+        return (is_min ? x < best : x > best) | ((x != x) & (best == best));                       \
+    }                                                                                              \
+    static inline void columns_##name(const bool is_min, int64_t count, const type *x, int32_t at, \
+                                      type *best, int32_t *where)                                  \
+    {                                                                                              \
+        EXG_INDEPENDENT                                                                            \
+        for (int64_t k = 0; k < count; k++) {                                                      \
+            int better = better_##name(x[k], best[k], is_min);                                     \
+                                                                                                   \
+            best[k] = better ? x[k] : best[k];                                                     \
+            where[k] = better ? at : where[k];                                                     \
+        }                                                                                          \
+    }                                                                                              \
+    static void best_##name(const extreme_params *p, const char *in, int64_t count, char *values,  \
+                            int64_t *indices)                                                      \
+    {                                                                                              \
+        type best[COLUMNS];                                                                        \
+        type scratch[COLUMNS];                                                                     \
+        int32_t where[COLUMNS] = {0};                                                              \
+                                                                                                   \
+        p->convert->load[p->dtype]((uint32_t)count, best, in, 1);                                  \
+        for (int64_t i = 1; i < p->around.size; i++) {                                             \
+            const type *x = (const type *)(const void *)(in += p->around.inner * p->bytes);        \
+                                                                                                   \
+            if (!exg_compute_is_storage(p->dtype)) {                                               \
+                p->convert->load[p->dtype]((uint32_t)count, scratch, in, 1);                       \
+                x = scratch;                                                                       \
+            }                                                                                      \
+            if (p->is_min) {                                                                       \
+                columns_##name(true, count, x, (int32_t)i, best, where);                           \
+            } else {                                                                               \
+                columns_##name(false, count, x, (int32_t)i, best, where);                          \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t k = 0; k < count; k++) {                                                      \
+            indices[k] = where[k];                                                                 \
+        }                                                                                          \
+        if (values != NULL) {                                                                      \
+            p->convert->store[p->dtype]((uint32_t)count, values, 1, best);                         \
+        }                                                                                          \
+    }                                                                                              \
+    /* whether a stretch has something better than best */                                         \
+    static inline bool improves_##name(const bool is_min, int64_t count, const type *x,            \
+                                       const type best)                                            \
+    {                                                                                              \
+        int any = 0;                                                                               \
+                                                                                                   \
+        for (int64_t k = 0; k < count; k++) {                                                      \
+            any |= better_##name(x[k], best, is_min);                                              \
+        }                                                                                          \
+        return any != 0;                                                                           \
+    }                                                                                              \
+    static void best_of_row_##name(const extreme_params *p, const char *in, char *values,          \
+                                   int64_t *index)                                                 \
+    {                                                                                              \
+        type best;                                                                                 \
+        type scratch[STRETCH];                                                                     \
+                                                                                                   \
+        p->convert->load[p->dtype](1, &best, in, 1);                                               \
+        *index = 0;                                                                                \
+        for (int64_t first = 0; first < p->around.size; first += STRETCH) {                        \
+            int64_t count = EXG_MIN(p->around.size - first, STRETCH);                              \
+            const type *x = (const type *)(const void *)(in + first * p->bytes);                   \
+                                                                                                   \
+            if (!exg_compute_is_storage(p->dtype)) {                                               \
+                p->convert->load[p->dtype]((uint32_t)count, scratch, in + first * p->bytes, 1);    \
+                x = scratch;                                                                       \
+            }                                                                                      \
+            if (!(p->is_min ? improves_##name(true, count, x, best)                                \
+                            : improves_##name(false, count, x, best))) {                           \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int64_t k = 0; k < count; k++) {                                                  \
+                if (better_##name(x[k], best, p->is_min)) {                                        \
+                    best = x[k];                                                                   \
+                    *index = first + k;                                                            \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        if (values != NULL) {                                                                      \
+            p->convert->store[p->dtype](1, values, 1, &best);                                      \
+        }                                                                                          \
     }
 
 DEFINE_BEST(float, f32)
@@ -200,15 +199,15 @@ static void extreme_run(const exg_kernel_call *call)
     }
 }
 
-#define EXTREME_KERNEL(kernel, is_min, has_values)                                            \
-    static exg_status kernel##_prepare(exg_kernel_call *call, exg_error *err)                 \
-    {                                                                                         \
-        return plan(call, is_min, has_values, err);                                           \
-    }                                                                                         \
-    const exg_kernel exg_kernel_##kernel = {                                                  \
-        .name = #kernel,                                                                      \
-        .prepare = kernel##_prepare,                                                          \
-        .run = extreme_run,                                                                   \
+#define EXTREME_KERNEL(kernel, is_min, has_values)                                                 \
+    static exg_status kernel##_prepare(exg_kernel_call *call, exg_error *err)                      \
+    {                                                                                              \
+        return plan(call, is_min, has_values, err);                                                \
+    }                                                                                              \
+    const exg_kernel exg_kernel_##kernel = {                                                       \
+        .name = #kernel,                                                                           \
+        .prepare = kernel##_prepare,                                                               \
+        .run = extreme_run,                                                                        \
     };
 
 EXTREME_KERNEL(max_dim, false, true)

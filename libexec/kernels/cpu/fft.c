@@ -21,10 +21,10 @@ typedef struct lines {
 
 typedef struct fft_params {
     exg_around around;
-    exg_fft_passes passes;           /* of n, or of Bluestein's length */
-    const exg_complex_double *chirp; /* W(2n)^(k^2); NULL: no Bluestein */
+    exg_fft_passes passes;            /* of n, or of Bluestein's length */
+    const exg_complex_double *chirp;  /* W(2n)^(k^2); NULL: no Bluestein */
     const exg_complex_double *filter; /* its conjugates */
-    lines lines; /* that go together */
+    lines lines;                      /* that go together */
     bool is_inverse;
     double scale;
     exg_dtype dtype;

@@ -104,8 +104,8 @@ static void plan_ready_tiles(exg_gemm *g)
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->packs_a_first = g->column_tiles > 1;
     if (g->packs_a_first) {
-        g->packed_bytes = (uint64_t)(exg_round_up(g->m, g->loops->rows) *
-                                     exg_gemm_panel_bytes(g->loops, g->k));
+        g->packed_bytes =
+            (uint64_t)(exg_round_up(g->m, g->loops->rows) * exg_gemm_panel_bytes(g->loops, g->k));
     }
 }
 
@@ -129,8 +129,8 @@ static void plan_tiles(exg_gemm *g)
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     g->packs_a_first = g->column_tiles > 1 && flops > TASK_FLOPS_MIN;
     if (g->packs_a_first) {
-        g->packed_bytes = (uint64_t)(exg_round_up(g->m, g->loops->rows) *
-                                     exg_gemm_panel_bytes(g->loops, g->k));
+        g->packed_bytes =
+            (uint64_t)(exg_round_up(g->m, g->loops->rows) * exg_gemm_panel_bytes(g->loops, g->k));
     }
     g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
@@ -206,8 +206,8 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
         exg_gemm_bytes_plan(g, call);
         return EXG_OK;
     }
-    if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64 ||
-        g->batch == 0 || g->m == 0 || g->n == 0) { /* nothing to compute: nothing to cut */
+    if (g->compute == EXG_COMPUTE_I32 || g->compute == EXG_COMPUTE_I64 || g->batch == 0 ||
+        g->m == 0 || g->n == 0) { /* nothing to compute: nothing to cut */
         g->path = EXG_GEMM_INTEGER;
         return EXG_OK;
     }
@@ -253,12 +253,11 @@ static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t
                 n, &self, exg_matrix_at(r->self, &g->self, batch, i, first), g->self.column);
         }
         for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F64; k++) {
-            ((double *)c)[k] = g->alpha * ((double *)c)[k] +
-                               (adds ? g->beta * self.f64[k] : 0);
+            ((double *)c)[k] = g->alpha * ((double *)c)[k] + (adds ? g->beta * self.f64[k] : 0);
         }
         for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F32; k++) {
-            ((float *)c)[k] = (float)g->alpha * ((float *)c)[k] +
-                              (adds ? (float)g->beta * self.f32[k] : 0);
+            ((float *)c)[k] =
+                (float)g->alpha * ((float *)c)[k] + (adds ? (float)g->beta * self.f32[k] : 0);
         }
         if (g->has_result) {
             convert->store[g->c_dtype](n, r->c + at * exg_dtype_bytes(g->c_dtype), 1, c);
@@ -272,8 +271,8 @@ void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t r
     const exg_gemm *g = r->g;
     int64_t first = (batch * g->m + i) * g->n + j;
 
-    if (g->has_result && columns == g->n && rows <= FINISH_ROWS &&
-        (!g->has_self || g->starts) && g->alpha == 1) {
+    if (g->has_result && columns == g->n && rows <= FINISH_ROWS && (!g->has_self || g->starts) &&
+        g->alpha == 1) {
         EXG_LOOPS(exg_loops_convert)
             ->store[g->c_dtype]((uint32_t)(rows * columns),
                                 r->c + first * exg_dtype_bytes(g->c_dtype), 1,
@@ -575,8 +574,7 @@ static void run_tiles(exg_gemm_work *r, exg_pool *pool)
         if (g->packs_b_first) {
             exg_pool_run(pool, pack_b_block, r, batches * (uint32_t)g->column_tiles);
         }
-        exg_pool_run(pool, tile_block, r,
-                     batches * (uint32_t)(g->row_tiles * g->column_tiles));
+        exg_pool_run(pool, tile_block, r, batches * (uint32_t)(g->row_tiles * g->column_tiles));
     }
 }
 

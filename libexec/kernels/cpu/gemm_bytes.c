@@ -72,7 +72,7 @@ void exg_gemm_bytes_plan(exg_gemm *g, exg_kernel_call *call)
 /* ---- panels ------------------------------------------------------------------------- */
 
 int64_t exg_gemm_bytes_a_at(const exg_gemm_bytes_loops *loops, int64_t m, int64_t k, int64_t depth,
-                          int64_t i)
+                            int64_t i)
 {
     return exg_round_up(m, loops->rows) * exg_gemm_bytes_row_to(loops, true, k) +
            i * exg_gemm_bytes_row(loops, true, depth);
@@ -92,10 +92,9 @@ void exg_gemm_bytes_pack_rows(const exg_gemm_bytes_loops *loops, const exg_matri
     for (int64_t at = 0; at < k; at += loops->depth) {
         int64_t depth = EXG_MIN(k - at, loops->depth);
 
-        loops->pack_a(EXG_MIN(m - i, TILE_ROWS), depth,
-                      panels + exg_gemm_bytes_a_at(loops, m, at, depth, i),
-                      exg_matrix_at(memory, a, 0, i, at), a->dtype == EXG_DTYPE_I8, a->row,
-                      a->column);
+        loops->pack_a(
+            EXG_MIN(m - i, TILE_ROWS), depth, panels + exg_gemm_bytes_a_at(loops, m, at, depth, i),
+            exg_matrix_at(memory, a, 0, i, at), a->dtype == EXG_DTYPE_I8, a->row, a->column);
     }
 }
 
@@ -117,10 +116,9 @@ static void pack_tile(const exg_gemm_bytes_loops *loops, const exg_matrix *b, in
     for (int64_t at = 0; at < k; at += loops->depth) {
         int64_t depth = EXG_MIN(k - at, loops->depth);
 
-        loops->pack_b(EXG_MIN(n - j, TILE_COLUMNS), depth,
-                      panels + b_panel_at(loops, n, at, depth, j),
-                      exg_matrix_at(memory, b, 0, at, j), b->dtype == EXG_DTYPE_I8, b->column,
-                      b->row);
+        loops->pack_b(
+            EXG_MIN(n - j, TILE_COLUMNS), depth, panels + b_panel_at(loops, n, at, depth, j),
+            exg_matrix_at(memory, b, 0, at, j), b->dtype == EXG_DTYPE_I8, b->column, b->row);
     }
 }
 
@@ -131,8 +129,7 @@ static void pack_columns(void *context, uint32_t block)
     int64_t batch = block / g->column_tiles;
 
     pack_tile(g->byte_loops, &g->b, g->n, g->k, exg_matrix_at(r->b, &g->b, batch, 0, 0),
-              block % g->column_tiles * TILE_COLUMNS,
-              r->b_panels + batch * b_panels_bytes(g));
+              block % g->column_tiles * TILE_COLUMNS, r->b_panels + batch * b_panels_bytes(g));
 }
 
 /* ---- tiles --------------------------------------------------------------------------- */

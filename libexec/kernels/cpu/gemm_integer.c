@@ -43,8 +43,7 @@ static void integer_columns(const integer_run *r, int64_t batch, int64_t i, int6
         uint64_t sum = sums[c] * (uint64_t)(int64_t)g->alpha;
 
         if (g->has_self) {
-            sum += (uint64_t)(int64_t)g->beta *
-                   (uint64_t)(is_long ? row.i64[c] : row.i32[c]);
+            sum += (uint64_t)(int64_t)g->beta * (uint64_t)(is_long ? row.i64[c] : row.i32[c]);
         }
         if (is_long) {
             row.i64[c] = (int64_t)sum;
@@ -52,9 +51,8 @@ static void integer_columns(const integer_run *r, int64_t batch, int64_t i, int6
             row.i32[c] = (int32_t)sum;
         }
     }
-    convert->store[g->c_dtype](n, r->c + ((batch * g->m + i) * g->n + j) *
-                                             exg_dtype_bytes(g->c_dtype),
-                               1, &row);
+    convert->store[g->c_dtype](
+        n, r->c + ((batch * g->m + i) * g->n + j) * exg_dtype_bytes(g->c_dtype), 1, &row);
 }
 
 static void integer_row(void *context, uint32_t block)

@@ -25,8 +25,8 @@ exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int
         n < PACKING_MIN / k) {
         return EXG_OK;
     }
-    p->loops = compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64)
-                                          : EXG_LOOPS(exg_loops_gemm_f32);
+    p->loops =
+        compute == EXG_COMPUTE_F64 ? EXG_LOOPS(exg_loops_gemm_f64) : EXG_LOOPS(exg_loops_gemm_f32);
     if (b->dtype == EXG_DTYPE_BF16 && EXG_GEMM_PAIRS() != NULL) {
         p->loops = EXG_GEMM_PAIRS();
     }
@@ -109,8 +109,8 @@ static int64_t cell_at(const exg_gemm_loops *loops, int64_t d, int64_t j)
 {
     const int64_t sides = loops->columns / loops->side;
     const int64_t cells = loops->group / loops->cell;
-    const int64_t row = (d / loops->group * sides + j / loops->side) * cells +
-                        d % loops->group / loops->cell;
+    const int64_t row =
+        (d / loops->group * sides + j / loops->side) * cells + d % loops->group / loops->cell;
 
     return (row * loops->side + j % loops->side) * loops->cell;
 }

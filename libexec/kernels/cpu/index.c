@@ -13,7 +13,7 @@ typedef struct index_params {
     struct {
         uint32_t input;
         exg_dtype dtype;
-        int64_t size, stride; /* of self along the indexed dimension */
+        int64_t size, stride;          /* of self along the indexed dimension */
         int64_t strides[EXG_RANK_MAX]; /* over the broadcast positions */
     } indexed[EXG_RANK_MAX];
     uint32_t position_rank;
@@ -39,9 +39,8 @@ typedef struct index_run_context {
     bool puts;
 } index_run_context;
 
-static exg_status broadcast_positions(exg_kernel_call *call, index_params *p,
-                                      uint32_t index_count, const exg_tensor *self,
-                                      exg_error *err)
+static exg_status broadcast_positions(exg_kernel_call *call, index_params *p, uint32_t index_count,
+                                      const exg_tensor *self, exg_error *err)
 {
     for (uint32_t d = 0; d < index_count; d++) {
         const exg_tensor *index = &call->inputs[1 + d];
@@ -249,8 +248,7 @@ static void index_run(const exg_kernel_call *call)
     const index_params *p = call->params;
     index_run_context r = {call, p, call->inputs[0].data, call->outputs[0].data, false};
 
-    exg_pool_run(call->pool, index_block, &r,
-                 exg_block_count(p->positions, p->positions_of_block));
+    exg_pool_run(call->pool, index_block, &r, exg_block_count(p->positions, p->positions_of_block));
 }
 
 const exg_kernel exg_kernel_index = {
@@ -265,8 +263,8 @@ static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
     const exg_tensor *out = &call->outputs[0];
     index_params *p;
 
-    EXG_TRY(index_plan(call, out, call->input_count - 2, &call->inputs[call->input_count - 1],
-                       err));
+    EXG_TRY(
+        index_plan(call, out, call->input_count - 2, &call->inputs[call->input_count - 1], err));
     p = (index_params *)(uintptr_t)call->params;
     p->accumulates = exg_call_bool(call, 3);
     if (p->accumulates) {

@@ -65,8 +65,8 @@ static exg_status mm_prepare(exg_kernel_call *call, exg_error *err)
 
 static void mm_run(const exg_kernel_call *call)
 {
-    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data,
-                 call->inputs[0].data, second(call, 1), NULL);
+    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data, call->inputs[0].data,
+                 second(call, 1), NULL);
 }
 
 static exg_status addmm_prepare(exg_kernel_call *call, exg_error *err)
@@ -77,37 +77,37 @@ static exg_status addmm_prepare(exg_kernel_call *call, exg_error *err)
 
 static void addmm_run(const exg_kernel_call *call)
 {
-    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data,
-                 call->inputs[1].data, second(call, 2), call->inputs[0].data);
+    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data, call->inputs[1].data,
+                 second(call, 2), call->inputs[0].data);
 }
 
 /* Packs the matrix that is operand OPERAND of a product. */
-#define MATRIX_PACKER(packer, operand)                                                        \
-    static exg_status packer##_prepare(exg_kernel_call *call, exg_error *err)                 \
-    {                                                                                         \
-        const exg_tensor *b = &call->inputs[operand];                                         \
-        exg_matrix matrix = matrix_of(b);                                                     \
-                                                                                              \
-        return exg_gemm_packing_plan(call, &matrix, b->sizes[1], b->sizes[0], err);           \
-    }                                                                                         \
-    static void packer##_run(const exg_kernel_call *call)                                     \
-    {                                                                                         \
-        exg_gemm_packing_run(call, call->inputs[operand].data);                               \
-    }                                                                                         \
-    static const exg_kernel packer = {.name = #packer, .prepare = packer##_prepare,           \
-                                      .run = packer##_run}
+#define MATRIX_PACKER(packer, operand)                                                             \
+    static exg_status packer##_prepare(exg_kernel_call *call, exg_error *err)                      \
+    {                                                                                              \
+        const exg_tensor *b = &call->inputs[operand];                                              \
+        exg_matrix matrix = matrix_of(b);                                                          \
+                                                                                                   \
+        return exg_gemm_packing_plan(call, &matrix, b->sizes[1], b->sizes[0], err);                \
+    }                                                                                              \
+    static void packer##_run(const exg_kernel_call *call)                                          \
+    {                                                                                              \
+        exg_gemm_packing_run(call, call->inputs[operand].data);                                    \
+    }                                                                                              \
+    static const exg_kernel packer = {                                                             \
+        .name = #packer, .prepare = packer##_prepare, .run = packer##_run}
 
 MATRIX_PACKER(mm_pack, 1);
 MATRIX_PACKER(addmm_pack, 2);
 
-#define PRODUCT_KERNEL(kernel, prepares, runs, packer_, packs_)                               \
-    const exg_kernel exg_kernel_##kernel = {                                                  \
-        .name = #kernel,                                                                      \
-        .prepare = prepares,                                                                  \
-        .run = runs,                                                                          \
-        .flags = EXG_KERNEL_ANY_STRIDES,                                                      \
-        .packer = packer_,                                                                    \
-        .packs = packs_,                                                                      \
+#define PRODUCT_KERNEL(kernel, prepares, runs, packer_, packs_)                                    \
+    const exg_kernel exg_kernel_##kernel = {                                                       \
+        .name = #kernel,                                                                           \
+        .prepare = prepares,                                                                       \
+        .run = runs,                                                                               \
+        .flags = EXG_KERNEL_ANY_STRIDES,                                                           \
+        .packer = packer_,                                                                         \
+        .packs = packs_,                                                                           \
     }
 
 PRODUCT_KERNEL(mm, mm_prepare, mm_run, &mm_pack, 1);
@@ -159,9 +159,8 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
 
 static void linear_run(const exg_kernel_call *call)
 {
-    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data,
-                 call->inputs[0].data, second(call, 1),
-                 call->input_count > 2 ? call->inputs[2].data : NULL);
+    exg_gemm_run(call->params, call, call->workspace, call->outputs[0].data, call->inputs[0].data,
+                 second(call, 1), call->input_count > 2 ? call->inputs[2].data : NULL);
 }
 
 static exg_status linear_pack_prepare(exg_kernel_call *call, exg_error *err)
@@ -178,8 +177,8 @@ static void linear_pack_run(const exg_kernel_call *call)
     exg_gemm_packing_run(call, call->inputs[1].data);
 }
 
-static const exg_kernel linear_pack = {.name = "linear_pack", .prepare = linear_pack_prepare,
-                                       .run = linear_pack_run};
+static const exg_kernel linear_pack = {
+    .name = "linear_pack", .prepare = linear_pack_prepare, .run = linear_pack_run};
 
 const exg_kernel exg_kernel_linear = {
     .name = "linear",

@@ -74,8 +74,8 @@ static void find_transpose(exg_move *m)
     uint32_t last = m->rank - 1;
     uint32_t best = last;
 
-    if (m->dst_strides[last] != m->element_bytes ||
-        m->src_strides[last] == m->element_bytes || m->src_strides[last] == 0) {
+    if (m->dst_strides[last] != m->element_bytes || m->src_strides[last] == m->element_bytes ||
+        m->src_strides[last] == 0) {
         return;
     }
     for (uint32_t d = 0; d < last; d++) {
@@ -89,9 +89,8 @@ static void find_transpose(exg_move *m)
     }
 }
 
-void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes,
-                   const int64_t *dst_strides, const int64_t *src_strides,
-                   uint32_t element_bytes)
+void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const int64_t *dst_strides,
+                   const int64_t *src_strides, uint32_t element_bytes)
 {
     int64_t numel = 1;
 
@@ -135,68 +134,68 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes,
     move->block_count = exg_block_count(move->rows, move->rows_of_block);
 }
 
-#define DEFINE_ROW(type, name)                                                                \
-    static void row_##name(char *dst, int64_t dst_stride, const char *src,                    \
-                           int64_t src_stride, int64_t count)                                 \
-    {                                                                                         \
-        if (src_stride == 0 && dst_stride == (int64_t)sizeof(type)) {                         \
-            const type value = *(const type *)src;                                            \
-            for (int64_t i = 0; i < count; i++) {                                             \
-                ((type *)dst)[i] = value;                                                     \
-            }                                                                                 \
-        } else {                                                                              \
-            for (int64_t i = 0; i < count; i++) {                                             \
-                *(type *)(dst + i * dst_stride) = *(const type *)(src + i * src_stride);      \
-            }                                                                                 \
-        }                                                                                     \
-    }                                                                                         \
-    /* a part of a tile that is no whole square */                                            \
-    static void part_##name(char *dst, int64_t dst_stride, const char *src,                   \
-                            int64_t src_stride, int64_t rows, int64_t columns)                \
-    {                                                                                         \
-        for (int64_t i = 0; i < rows; i++) {                                                  \
-            type *to = (type *)(dst + i * dst_stride);                                        \
-                                                                                              \
-            for (int64_t j = 0; j < columns; j++) {                                           \
-                to[j] = ((const type *)(src + j * src_stride))[i];                            \
-            }                                                                                 \
-        }                                                                                     \
-    }                                                                                         \
-    /* dst (rows, columns) with columns dense, src the other way around: squares are          \
-     * turned in a buffer, so that each side is read and written in whole cache lines */      \
-    static void tile_##name(char *dst, int64_t dst_stride, const char *src,                   \
-                            int64_t src_stride, int64_t rows, int64_t columns)                \
-    {                                                                                         \
-        enum { side = 64 / sizeof(type) < 16 ? 16 : 64 / sizeof(type) };                      \
-        type square[side][side];                                                              \
-                                                                                              \
-        for (int64_t j = 0; j < columns; j += side) {                                         \
-            for (int64_t i = 0; i < rows; i += side) {                                        \
-                char *to = dst + i * dst_stride + j * (int64_t)sizeof(type);                  \
-                const char *from = src + j * src_stride + i * (int64_t)sizeof(type);          \
-                                                                                              \
-                if (rows - i < side || columns - j < side) {                                  \
-                    part_##name(to, dst_stride, from, src_stride, EXG_MIN(rows - i, side),    \
-                                EXG_MIN(columns - j, side));                                  \
-                    continue;                                                                 \
-                }                                                                             \
-                turn_##name(side, square[0], from, src_stride);                               \
-                for (int64_t k = 0; k < side; k++) {                                          \
-                    memcpy(to + k * dst_stride, square[k], sizeof(square[k]));                \
-                }                                                                             \
-            }                                                                                 \
-        }                                                                                     \
+#define DEFINE_ROW(type, name)                                                                     \
+    static void row_##name(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,     \
+                           int64_t count)                                                          \
+    {                                                                                              \
+        if (src_stride == 0 && dst_stride == (int64_t)sizeof(type)) {                              \
+            const type value = *(const type *)src;                                                 \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                ((type *)dst)[i] = value;                                                          \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                *(type *)(dst + i * dst_stride) = *(const type *)(src + i * src_stride);           \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* a part of a tile that is no whole square */                                                 \
+    static void part_##name(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,    \
+                            int64_t rows, int64_t columns)                                         \
+    {                                                                                              \
+        for (int64_t i = 0; i < rows; i++) {                                                       \
+            type *to = (type *)(dst + i * dst_stride);                                             \
+                                                                                                   \
+            for (int64_t j = 0; j < columns; j++) {                                                \
+                to[j] = ((const type *)(src + j * src_stride))[i];                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* dst (rows, columns) with columns dense, src the other way around: squares are               \
+     * turned in a buffer, so that each side is read and written in whole cache lines */           \
+    static void tile_##name(char *dst, int64_t dst_stride, const char *src, int64_t src_stride,    \
+                            int64_t rows, int64_t columns)                                         \
+    {                                                                                              \
+        enum { side = 64 / sizeof(type) < 16 ? 16 : 64 / sizeof(type) };                           \
+        type square[side][side];                                                                   \
+                                                                                                   \
+        for (int64_t j = 0; j < columns; j += side) {                                              \
+            for (int64_t i = 0; i < rows; i += side) {                                             \
+                char *to = dst + i * dst_stride + j * (int64_t)sizeof(type);                       \
+                const char *from = src + j * src_stride + i * (int64_t)sizeof(type);               \
+                                                                                                   \
+                if (rows - i < side || columns - j < side) {                                       \
+                    part_##name(to, dst_stride, from, src_stride, EXG_MIN(rows - i, side),         \
+                                EXG_MIN(columns - j, side));                                       \
+                    continue;                                                                      \
+                }                                                                                  \
+                turn_##name(side, square[0], from, src_stride);                                    \
+                for (int64_t k = 0; k < side; k++) {                                               \
+                    memcpy(to + k * dst_stride, square[k], sizeof(square[k]));                     \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
     }
 
-#define DEFINE_TURN(type, name)                                                               \
-    /* square[i][j] = element i of row j */                                                   \
-    static void turn_##name(int64_t side, type *square, const char *src, int64_t src_stride)  \
-    {                                                                                         \
-        for (int64_t j = 0; j < side; j++) {                                                  \
-            for (int64_t i = 0; i < side; i++) {                                              \
-                square[i * side + j] = ((const type *)(src + j * src_stride))[i];             \
-            }                                                                                 \
-        }                                                                                     \
+#define DEFINE_TURN(type, name)                                                                    \
+    /* square[i][j] = element i of row j */                                                        \
+    static void turn_##name(int64_t side, type *square, const char *src, int64_t src_stride)       \
+    {                                                                                              \
+        for (int64_t j = 0; j < side; j++) {                                                       \
+            for (int64_t i = 0; i < side; i++) {                                                   \
+                square[i * side + j] = ((const type *)(src + j * src_stride))[i];                  \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
@@ -334,9 +333,8 @@ static void move_block(void *context, uint32_t block)
             int64_t i = row % tiles * TILE;
 
             move_tile(m->element_bytes, dst + i * m->dst_strides[last - 1],
-                      m->dst_strides[last - 1], src + i * m->element_bytes,
-                      m->src_strides[last], EXG_MIN(m->sizes[last - 1] - i, TILE),
-                      m->sizes[last]);
+                      m->dst_strides[last - 1], src + i * m->element_bytes, m->src_strides[last],
+                      EXG_MIN(m->sizes[last - 1] - i, TILE), m->sizes[last]);
             if (row % tiles != tiles - 1) {
                 continue; /* the next tile of the same matrix */
             }
@@ -380,8 +378,7 @@ static exg_status copy_prepare(exg_kernel_call *call, exg_error *err)
     if (move == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    exg_move_plan(move, in->rank, in->sizes, out->strides, in->strides,
-                  exg_dtype_bytes(in->dtype));
+    exg_move_plan(move, in->rank, in->sizes, out->strides, in->strides, exg_dtype_bytes(in->dtype));
     call->params = move;
     return EXG_OK;
 }

@@ -28,12 +28,12 @@ typedef struct norm_params {
     double eps;
     bool is_double;
     bool has_own_weights; /* of its dtype */
-    int64_t chunk;       /* elements taken at once */
-    bool is_short;       /* a row is one chunk */
-    bool asks;           /* for the next row, which is in no cache */
-    bool asks_result;    /* for room for it too */
-    bool is_plain;       /* all is read and written where it lies */
-    bool is_past_caches; /* what is written */
+    int64_t chunk;        /* elements taken at once */
+    bool is_short;        /* a row is one chunk */
+    bool asks;            /* for the next row, which is in no cache */
+    bool asks_result;     /* for room for it too */
+    bool is_plain;        /* all is read and written where it lies */
+    bool is_past_caches;  /* what is written */
     exg_dtype dtype;
     uint32_t bytes;
     uint32_t weight, bias; /* inputs; 0: absent */
@@ -65,8 +65,8 @@ static chunk *scratch_of(norm_room *room)
 }
 
 /* `count` elements of the row as the loops take them: the row's own, or in `scratch`. */
-static const void *bring(const norm_params *p, const char *memory, exg_dtype dtype,
-                         int64_t count, chunk *scratch)
+static const void *bring(const norm_params *p, const char *memory, exg_dtype dtype, int64_t count,
+                         chunk *scratch)
 {
     if (p->bf16 != NULL ||
         (exg_compute_is_storage(dtype) && (dtype == EXG_DTYPE_F64) == p->is_double)) {
@@ -148,8 +148,8 @@ static void apply(const norm_params *p, char *y, source x, int64_t count, double
     bool is_direct = exg_compute_is_storage(p->dtype) || p->bf16 != NULL;
     bool begins_line = ((uintptr_t)y & 63) == 0;
     bool past = p->is_past_caches && begins_line;
-    void *to = is_direct && (!p->is_past_caches || begins_line || scratch == NULL) ? (void *)y
-                                                                                   : scratch;
+    void *to =
+        is_direct && (!p->is_past_caches || begins_line || scratch == NULL) ? (void *)y : scratch;
 
     if (p->bf16 != NULL) {
         p->bf16->normalize(count, to, from, (float)mean, (float)factor, weight, bias, past);
@@ -228,9 +228,8 @@ static void apply_group(const norm_run_context *r, char *y, source x, int64_t fi
     chunk *biases = &room->biases;
 
     for (int64_t c = 0; c < p->channels; c++) {
-        double w = p->weight != 0
-                       ? channel_value(p, &r->call->inputs[p->weight], first_channel + c)
-                       : 1;
+        double w =
+            p->weight != 0 ? channel_value(p, &r->call->inputs[p->weight], first_channel + c) : 1;
 
         if (p->bias != 0) {
             const double b = channel_value(p, &r->call->inputs[p->bias], first_channel + c);
@@ -281,8 +280,8 @@ static void begin_row(const norm_run_context *r, int64_t row, norm_row *s, norm_
         return;
     }
     if (p->is_short && !exg_compute_is_storage(p->dtype)) { /* widened once */
-        s->x = (source){bring(p, x.memory, x.dtype, p->size, &room->wide[row & 1]), EXG_DTYPE_F32,
-                        4};
+        s->x =
+            (source){bring(p, x.memory, x.dtype, p->size, &room->wide[row & 1]), EXG_DTYPE_F32, 4};
     }
     statistics(p, s->x, asked, scratch_of(room), &s->mean, &s->factor);
 }
@@ -413,15 +412,14 @@ static void plan_rows(norm_params *p)
 
     p->chunk = p->bf16 != NULL ? 2 * CHUNK : CHUNK;
     p->is_short = p->size <= p->chunk;
-    p->is_past_caches = p->kind != GROUP &&
-                        (exg_compute_is_storage(p->dtype) || p->bf16 != NULL) &&
+    p->is_past_caches = p->kind != GROUP && (exg_compute_is_storage(p->dtype) || p->bf16 != NULL) &&
                         bytes >= exg_past_caches_bytes();
     p->is_plain = p->kind != GROUP && exg_compute_is_storage(p->dtype) && p->has_own_weights &&
                   (!p->is_past_caches || p->size * p->bytes % 64 == 0);
     p->asks = p->is_short && 2 * bytes > EXG_STREAM_BYTES;
     p->asks_result = p->asks && !p->is_past_caches;
-    p->rows_of_block = exg_items_per_block(2 * p->size,
-                                           p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
+    p->rows_of_block =
+        exg_items_per_block(2 * p->size, p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
 }
 
 /* The last `dims` dimensions are one row. */

@@ -45,8 +45,8 @@ static exg_status pick_plan(exg_kernel_call *call, const exg_tensor *self, uint3
 }
 
 /* Places [from, end) of the index for one of the outer; `bytes` may be a constant. */
-static inline __attribute__((always_inline)) void
-pick_rows(const pick_run *r, int64_t outer, int64_t from, int64_t end, size_t bytes)
+static inline __attribute__((always_inline)) void pick_rows(const pick_run *r, int64_t outer,
+                                                            int64_t from, int64_t end, size_t bytes)
 {
     const pick_params *p = r->p;
     const char *self = r->self + (size_t)(outer * p->size) * bytes;
@@ -78,10 +78,18 @@ static void pick_block(void *context, uint32_t block)
         int64_t to = EXG_MIN(p->count, from + end - row);
 
         switch (p->row_bytes) {
-        case 2: pick_rows(r, outer, from, to, 2); break;
-        case 4: pick_rows(r, outer, from, to, 4); break;
-        case 8: pick_rows(r, outer, from, to, 8); break;
-        default: pick_rows(r, outer, from, to, p->row_bytes); break;
+        case 2:
+            pick_rows(r, outer, from, to, 2);
+            break;
+        case 4:
+            pick_rows(r, outer, from, to, 4);
+            break;
+        case 8:
+            pick_rows(r, outer, from, to, 8);
+            break;
+        default:
+            pick_rows(r, outer, from, to, p->row_bytes);
+            break;
         }
         row += to - from;
     }

@@ -79,8 +79,8 @@ static void pool_row(const pool_params *p, const char *plane, int64_t y, char *o
                                                indices == NULL ? NULL : indices + first,
                                                plane + place * bytes, p->stride[1], place);
             } else {
-                p->loops->add[p->compute](last - first, out + first * bytes,
-                                          plane + place * bytes, p->stride[1]);
+                p->loops->add[p->compute](last - first, out + first * bytes, plane + place * bytes,
+                                          p->stride[1]);
             }
         }
     }
@@ -153,45 +153,45 @@ static int64_t divisor_of(const pool_params *p, pool_range y, pool_range x)
 
 #define IS_EMPTY(range) ((range).last <= (range).first)
 
-#define DEFINE_AVERAGE(type, sum_type, name)                                                  \
-    static void average_##name(const pool_params *p, const type *plane, type *out)            \
-    {                                                                                         \
-        for (int64_t x = 0; x < p->out_width; x++) {                                          \
-            pool_range columns = range_of(p, 1, x);                                           \
-                                                                                              \
-            for (int64_t y = 0; y < p->out_height; y++) {                                     \
-                pool_range rows = range_of(p, 0, y);                                          \
-                sum_type sum = 0;                                                             \
-                                                                                              \
-                for (int64_t i = rows.first; i < rows.last; i++) {                            \
-                    for (int64_t j = columns.first; j < columns.last; j++) {                  \
-                        sum += plane[i * p->width + j];                                       \
-                    }                                                                         \
-                }                                                                             \
-                out[y * p->out_width + x] =                                                   \
-                    IS_EMPTY(rows) || IS_EMPTY(columns)                                       \
-                        ? (type)0                                                             \
-                        : (type)(sum / (sum_type)divisor_of(p, rows, columns));               \
-            }                                                                                 \
-        }                                                                                     \
+#define DEFINE_AVERAGE(type, sum_type, name)                                                       \
+    static void average_##name(const pool_params *p, const type *plane, type *out)                 \
+    {                                                                                              \
+        for (int64_t x = 0; x < p->out_width; x++) {                                               \
+            pool_range columns = range_of(p, 1, x);                                                \
+                                                                                                   \
+            for (int64_t y = 0; y < p->out_height; y++) {                                          \
+                pool_range rows = range_of(p, 0, y);                                               \
+                sum_type sum = 0;                                                                  \
+                                                                                                   \
+                for (int64_t i = rows.first; i < rows.last; i++) {                                 \
+                    for (int64_t j = columns.first; j < columns.last; j++) {                       \
+                        sum += plane[i * p->width + j];                                            \
+                    }                                                                              \
+                }                                                                                  \
+                out[y * p->out_width + x] =                                                        \
+                    IS_EMPTY(rows) || IS_EMPTY(columns)                                            \
+                        ? (type)0                                                                  \
+                        : (type)(sum / (sum_type)divisor_of(p, rows, columns));                    \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 /* Sums, by what their windows cover. */
-#define DEFINE_DIVIDE(type, name)                                                             \
-    static void divide_##name(const pool_params *p, type *out)                                \
-    {                                                                                         \
-        for (int64_t y = 0; y < p->out_height; y++) {                                         \
-            pool_range rows = range_of(p, 0, y);                                              \
-                                                                                              \
-            for (int64_t x = 0; x < p->out_width; x++) {                                      \
-                pool_range columns = range_of(p, 1, x);                                       \
-                type *to = &out[y * p->out_width + x];                                        \
-                                                                                              \
-                *to = IS_EMPTY(rows) || IS_EMPTY(columns)                                     \
-                          ? (type)0                                                           \
-                          : (type)(*to / (type)divisor_of(p, rows, columns));                 \
-            }                                                                                 \
-        }                                                                                     \
+#define DEFINE_DIVIDE(type, name)                                                                  \
+    static void divide_##name(const pool_params *p, type *out)                                     \
+    {                                                                                              \
+        for (int64_t y = 0; y < p->out_height; y++) {                                              \
+            pool_range rows = range_of(p, 0, y);                                                   \
+                                                                                                   \
+            for (int64_t x = 0; x < p->out_width; x++) {                                           \
+                pool_range columns = range_of(p, 1, x);                                            \
+                type *to = &out[y * p->out_width + x];                                             \
+                                                                                                   \
+                *to = IS_EMPTY(rows) || IS_EMPTY(columns)                                          \
+                          ? (type)0                                                                \
+                          : (type)(*to / (type)divisor_of(p, rows, columns));                      \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 DEFINE_AVERAGE(float, float, f32)
@@ -358,11 +358,10 @@ static bool max_suits_channels_last(const exg_kernel_call *call)
 static void pool_run_all(const exg_kernel_call *call)
 {
     const pool_params *p = call->params;
-    pool_run_context r = {p, call->inputs[0].data, call->outputs[0].data,
-                          p->kind == MAX && !exg_tensor_is_absent(&call->outputs[1])
-                              ? call->outputs[1].data
-                              : NULL,
-                          call->workspace};
+    pool_run_context r = {
+        p, call->inputs[0].data, call->outputs[0].data,
+        p->kind == MAX && !exg_tensor_is_absent(&call->outputs[1]) ? call->outputs[1].data : NULL,
+        call->workspace};
 
     if (call->channels_last) {
         exg_pool_run(call->pool, last_row, (void *)(uintptr_t)call,
@@ -400,10 +399,8 @@ static exg_status plan(exg_kernel_call *call, pool_kind kind, pool_params **out,
     p->planes_of_block = exg_items_per_block(4 * area, EXG_GRAIN);
     p->planes_of_block = EXG_MAX(p->planes_of_block, exg_ceil_div(p->planes, 64));
     if (!exg_compute_is_storage(p->dtype)) {
-        p->plane_bytes =
-            ((uint64_t)area * exg_compute_bytes(p->compute) + 63) & ~UINT64_C(63);
-        call->workspace_bytes =
-            p->plane_bytes * exg_block_count(p->planes, p->planes_of_block);
+        p->plane_bytes = ((uint64_t)area * exg_compute_bytes(p->compute) + 63) & ~UINT64_C(63);
+        call->workspace_bytes = p->plane_bytes * exg_block_count(p->planes, p->planes_of_block);
     }
     p->convert = EXG_LOOPS(exg_loops_convert);
     p->rows = EXG_LOOPS(exg_loops_row_f32);
@@ -457,13 +454,13 @@ static exg_status adaptive_avg_pool2d_prepare(exg_kernel_call *call, exg_error *
     return EXG_OK;
 }
 
-#define POOL_KERNEL(kernel, suits, kernel_flags)                                              \
-    const exg_kernel exg_kernel_##kernel = {                                                  \
-        .name = #kernel,                                                                      \
-        .prepare = kernel##_prepare,                                                          \
-        .run = pool_run_all,                                                                  \
-        .flags = kernel_flags,                                                                \
-        .suits_channels_last = suits,                                                         \
+#define POOL_KERNEL(kernel, suits, kernel_flags)                                                   \
+    const exg_kernel exg_kernel_##kernel = {                                                       \
+        .name = #kernel,                                                                           \
+        .prepare = kernel##_prepare,                                                               \
+        .run = pool_run_all,                                                                       \
+        .flags = kernel_flags,                                                                     \
+        .suits_channels_last = suits,                                                              \
     }
 
 POOL_KERNEL(max_pool2d_with_indices, max_suits_channels_last, EXG_KERNEL_LEAVES_UNUSED);

@@ -1,6 +1,6 @@
 /* random.c - draw_uniform, draw_normal, draw_bits: tensors of random numbers (distribution.h). */
-#include "libexec/kernels/distribution.h"
 #include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/distribution.h"
 
 #define CHUNK 256 /* elements drawn before they are stored; even blocks of words */
 

@@ -58,8 +58,7 @@ static exg_status recurrent_prepare(exg_kernel_call *call, exg_error *err)
                             .batch = x->sizes[1],
                             .hidden = weight->sizes[1],
                             .gates = weight->sizes[0],
-                            .cell = x->dtype == EXG_DTYPE_F32 ? loops->f32[kind]
-                                                              : loops->f64[kind],
+                            .cell = x->dtype == EXG_DTYPE_F32 ? loops->f32[kind] : loops->f64[kind],
                             .has_cell = kind == EXG_CELL_LSTM,
                             .backward = exg_call_bool(call, 6),
                             .bytes = exg_dtype_bytes(x->dtype)};

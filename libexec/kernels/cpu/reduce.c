@@ -12,11 +12,11 @@
 
 #include <math.h>
 
-#define COLUMNS      1024  /* outputs of a tile: long stretches of memory */
-#define CHUNK        1024  /* brought in at once, of a row or a tile */
-#define PIECE_TERMS  65536 /* of all outputs of a task */
+#define COLUMNS     1024      /* outputs of a tile: long stretches of memory */
+#define CHUNK       1024      /* brought in at once, of a row or a tile */
+#define PIECE_TERMS 65536     /* of all outputs of a task */
 #define PIECES_MAX  (1 << 20) /* each has a state in the workspace */
-#define FLUSH        64    /* rows added in f32 before they go to double */
+#define FLUSH       64        /* rows added in f32 before they go to double */
 
 typedef enum reduce_op { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, SQUARES } reduce_op;
 
@@ -53,7 +53,7 @@ typedef struct reduce_run_context {
     reduce_op op;
     const char *in;
     char *out;
-    reduce_state *states;  /* [piece][output], or NULL with one piece */
+    reduce_state *states;      /* [piece][output], or NULL with one piece */
     const reduce_state *means; /* [output], of SQUARES */
     reduce_state *means_out;   /* where the first pass of var leaves them */
 } reduce_run_context;
@@ -171,8 +171,8 @@ static void finish_outputs(const reduce_run_context *r, int64_t output, int64_t 
 /* ---- rows --------------------------------------------------------------------------- */
 
 /* `count` elements in the type they are reduced in: memory itself, or in `to`. */
-static const void *bring(const reduce_params *p, const char *memory, int64_t count,
-                         int64_t stride, values *to, values *scratch)
+static const void *bring(const reduce_params *p, const char *memory, int64_t count, int64_t stride,
+                         values *to, values *scratch)
 {
     if (stride == 1 && exg_compute_is_storage(p->in_dtype) && p->loaded == p->compute) {
         return memory;
@@ -187,33 +187,32 @@ static const void *bring(const reduce_params *p, const char *memory, int64_t cou
 }
 
 /* By eight lanes, none of which waits for another. */
-#define MULTIPLY(type)                                                                        \
-    do {                                                                                      \
-        double lanes[8] = {1, 1, 1, 1, 1, 1, 1, 1};                                           \
-        int64_t i = 0;                                                                        \
-                                                                                              \
-        for (; i + 8 <= count; i += 8) {                                                      \
-            for (int k = 0; k < 8; k++) {                                                     \
-                lanes[k] *= (double)((const type *)x)[i + k];                                 \
-            }                                                                                 \
-        }                                                                                     \
-        for (int k = 0; i < count; i++, k++) {                                                \
-            lanes[k] *= (double)((const type *)x)[i];                                         \
-        }                                                                                     \
-        for (int k = 0; k < 8; k++) {                                                         \
-            s.f *= lanes[k];                                                                  \
-        }                                                                                     \
+#define MULTIPLY(type)                                                                             \
+    do {                                                                                           \
+        double lanes[8] = {1, 1, 1, 1, 1, 1, 1, 1};                                                \
+        int64_t i = 0;                                                                             \
+                                                                                                   \
+        for (; i + 8 <= count; i += 8) {                                                           \
+            for (int k = 0; k < 8; k++) {                                                          \
+                lanes[k] *= (double)((const type *)x)[i + k];                                      \
+            }                                                                                      \
+        }                                                                                          \
+        for (int k = 0; i < count; i++, k++) {                                                     \
+            lanes[k] *= (double)((const type *)x)[i];                                              \
+        }                                                                                          \
+        for (int k = 0; k < 8; k++) {                                                              \
+            s.f *= lanes[k];                                                                       \
+        }                                                                                          \
     } while (0)
 
-#define REDUCE(type, result, expression)                                                      \
-    for (int64_t k = 0; k < count; k++) {                                                     \
-        const type v = ((const type *)x)[k];                                                  \
-        result = expression;                                                                  \
-    }                                                                                         \
+#define REDUCE(type, result, expression)                                                           \
+    for (int64_t k = 0; k < count; k++) {                                                          \
+        const type v = ((const type *)x)[k];                                                       \
+        result = expression;                                                                       \
+    }                                                                                              \
     break
 
-static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t count,
-                             double mean)
+static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t count, double mean)
 {
     const reduce_params *p = r->p;
     bool is_double = p->compute == EXG_COMPUTE_F64;
@@ -416,28 +415,28 @@ static bool add_row(const reduce_run_context *r, columns *c, const void *x, int6
     }
 }
 
-#define EACH(type, expression)                                                                \
-    for (int64_t k = 0; k < count; k++) {                                                     \
-        const int64_t v = ((const type *)x)[k], s = states[k].i;                              \
-                                                                                              \
-        states[k].i = expression;                                                             \
-    }                                                                                         \
+#define EACH(type, expression)                                                                     \
+    for (int64_t k = 0; k < count; k++) {                                                          \
+        const int64_t v = ((const type *)x)[k], s = states[k].i;                                   \
+                                                                                                   \
+        states[k].i = expression;                                                                  \
+    }                                                                                              \
     break
 
-#define EACH_BY(type)                                                                         \
-    switch (op) {                                                                             \
-    case AMAX:                                                                                \
-        EACH(type, v > s ? v : s);                                                            \
-    case AMIN:                                                                                \
-        EACH(type, v < s ? v : s);                                                            \
-    case ANY:                                                                                 \
-        EACH(type, s | (v != 0));                                                             \
-    case ALL:                                                                                 \
-        EACH(type, s & (v != 0));                                                             \
-    case PROD:                                                                                \
-        EACH(type, s * v);                                                                    \
-    default:                                                                                  \
-        EACH(type, s + v);                                                                    \
+#define EACH_BY(type)                                                                              \
+    switch (op) {                                                                                  \
+    case AMAX:                                                                                     \
+        EACH(type, v > s ? v : s);                                                                 \
+    case AMIN:                                                                                     \
+        EACH(type, v < s ? v : s);                                                                 \
+    case ANY:                                                                                      \
+        EACH(type, s | (v != 0));                                                                  \
+    case ALL:                                                                                      \
+        EACH(type, s &(v != 0));                                                                   \
+    case PROD:                                                                                     \
+        EACH(type, s *v);                                                                          \
+    default:                                                                                       \
+        EACH(type, s + v);                                                                         \
     }
 
 static void add_integers(const reduce_params *p, reduce_op op, reduce_state *states, const void *x,
@@ -466,8 +465,8 @@ static void add_columns(const reduce_run_context *r, columns *c, const void *x, 
     for (int64_t k = 0; k < count; k++) {
         reduce_state v;
 
-        v.f = p->compute == EXG_COMPUTE_F64 ? ((const double *)x)[k]
-                                            : (double)((const float *)x)[k];
+        v.f =
+            p->compute == EXG_COMPUTE_F64 ? ((const double *)x)[k] : (double)((const float *)x)[k];
         if (r->op == SQUARES) {
             v.f = (v.f - means[k].f) * (v.f - means[k].f);
         } else if (r->op == ANY || r->op == ALL) {
@@ -500,8 +499,8 @@ static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t 
     }
     c.rows_in_parts = 0;
     for (int64_t term = first; term < end; term++) {
-        int64_t offset = p->terms.rank == 1 ? term * p->terms.strides[0]
-                                            : locate(&p->terms, term, index);
+        int64_t offset =
+            p->terms.rank == 1 ? term * p->terms.strides[0] : locate(&p->terms, term, index);
         const char *at = base + offset * p->in_bytes;
 
         add_columns(r, &c, bring(p, at, count, stride, &to, &scratch), count,
@@ -509,8 +508,7 @@ static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t 
     }
     if (c.rows_in_parts > 0 && is_extreme) {
         for (int64_t k = 0; k < count; k++) {
-            c.states[k].f = p->compute == EXG_COMPUTE_F64 ? c.parts.f64[k]
-                                                          : (double)c.parts.f32[k];
+            c.states[k].f = p->compute == EXG_COMPUTE_F64 ? c.parts.f64[k] : (double)c.parts.f32[k];
         }
     } else if (c.rows_in_parts > 0) {
         flush_columns(p, &c, count);
@@ -713,16 +711,16 @@ static exg_status plan_dims(exg_kernel_call *call, reduce_op op, exg_error *err)
     return plan(call, op, exg_call_dim_mask(call, 1, call->inputs[0].rank), err);
 }
 
-#define REDUCTION(kernel, op)                                                                 \
-    static exg_status kernel##_prepare(exg_kernel_call *call, exg_error *err)                 \
-    {                                                                                         \
-        return plan_dims(call, op, err);                                                      \
-    }                                                                                         \
-    const exg_kernel exg_kernel_##kernel = {                                                  \
-        .name = #kernel,                                                                      \
-        .prepare = kernel##_prepare,                                                          \
-        .run = reduce_run,                                                                    \
-        .flags = EXG_KERNEL_ANY_STRIDES,                                                      \
+#define REDUCTION(kernel, op)                                                                      \
+    static exg_status kernel##_prepare(exg_kernel_call *call, exg_error *err)                      \
+    {                                                                                              \
+        return plan_dims(call, op, err);                                                           \
+    }                                                                                              \
+    const exg_kernel exg_kernel_##kernel = {                                                       \
+        .name = #kernel,                                                                           \
+        .prepare = kernel##_prepare,                                                               \
+        .run = reduce_run,                                                                         \
+        .flags = EXG_KERNEL_ANY_STRIDES,                                                           \
     };
 
 REDUCTION(sum, SUM)

@@ -11,18 +11,18 @@ typedef struct row_order_params {
 } row_order_params;
 
 /* Does row `b` come before row `a`? */
-#define PRECEDES(type, name)                                                               \
-    static bool name(const void *values, int64_t width, int64_t a, int64_t b)              \
-    {                                                                                      \
-        const type *x = (const type *)values + a * width;                                  \
-        const type *y = (const type *)values + b * width;                                  \
-                                                                                           \
-        for (int64_t i = 0; i < width; i++) {                                              \
-            if (y[i] < x[i] || x[i] < y[i]) {                                              \
-                return y[i] < x[i];                                                        \
-            }                                                                              \
-        }                                                                                  \
-        return false;                                                                      \
+#define PRECEDES(type, name)                                                                       \
+    static bool name(const void *values, int64_t width, int64_t a, int64_t b)                      \
+    {                                                                                              \
+        const type *x = (const type *)values + a * width;                                          \
+        const type *y = (const type *)values + b * width;                                          \
+                                                                                                   \
+        for (int64_t i = 0; i < width; i++) {                                                      \
+            if (y[i] < x[i] || x[i] < y[i]) {                                                      \
+                return y[i] < x[i];                                                                \
+            }                                                                                      \
+        }                                                                                          \
+        return false;                                                                              \
     }
 PRECEDES(float, precedes_f32)
 PRECEDES(double, precedes_f64)
@@ -39,8 +39,8 @@ static void merge(const row_order_params *p, precedes *before, const void *value
     int64_t right = mid;
 
     for (int64_t at = low; at < high; at++) {
-        bool takes_right = left == mid || (right < high && before(values, p->width, from[left],
-                                                                  from[right]));
+        bool takes_right =
+            left == mid || (right < high && before(values, p->width, from[left], from[right]));
 
         to[at] = takes_right ? from[right++] : from[left++];
     }

@@ -77,8 +77,8 @@ static exg_status scatter_plan(exg_kernel_call *call, scatter_kind kind, exg_err
         p->outer *= d == p->dim ? 1 : p->index_sizes[d];
     }
     p->outer *= exg_tensor_numel(index) == 0 ? 0 : 1;
-    p->outer_of_block = exg_items_per_block(4 * p->dim_count * p->index_sizes[p->rank - 1],
-                                            EXG_GRAIN);
+    p->outer_of_block =
+        exg_items_per_block(4 * p->dim_count * p->index_sizes[p->rank - 1], EXG_GRAIN);
     if (kind == SCATTER_VALUE && !exg_call_element(call, 3, p->dtype, p->element)) {
         return exg_unsupported_dtype("scatter", p->dtype, err);
     }
@@ -128,16 +128,16 @@ static inline char *place_of(const scatter_run *r, const scatter_line *l, int64_
 }
 
 /* Gathers along the dimension of the index, all dense: most are so. */
-#define GATHER_LINE(type)                                                           \
-    for (int64_t j = 0; j < l->count; j++) {                                        \
-        bool is_inside = (uint64_t)index[j] < (uint64_t)p->dim_size;                \
-        type value = ((const type *)from)[is_inside ? index[j] : 0];                \
-                                                                                    \
-        ((type *)to)[j] = is_inside ? value : 0;                                    \
-        if (!is_inside) {                                                           \
-            exg_raise_index(r->call, index[j], p->dim_size);                        \
-        }                                                                           \
-    }                                                                               \
+#define GATHER_LINE(type)                                                                          \
+    for (int64_t j = 0; j < l->count; j++) {                                                       \
+        bool is_inside = (uint64_t)index[j] < (uint64_t)p->dim_size;                               \
+        type value = ((const type *)from)[is_inside ? index[j] : 0];                               \
+                                                                                                   \
+        ((type *)to)[j] = is_inside ? value : 0;                                                   \
+        if (!is_inside) {                                                                          \
+            exg_raise_index(r->call, index[j], p->dim_size);                                       \
+        }                                                                                          \
+    }                                                                                              \
     return true
 
 static bool gather_line(const scatter_run *r, const scatter_line *l)
@@ -185,28 +185,28 @@ static void move_line(const scatter_run *r, const scatter_line *l)
 }
 
 /* Dtype and kind are told outside of the loops. */
-#define COMBINE_LINE(type, kind)                                                    \
-    for (int64_t j = 0; j < l->count; j++) {                                        \
-        type *a = (type *)(void *)place_of(r, l, j);                                \
-        const type *b = (const type *)(const void *)(l->src + j * l->src_step);     \
-                                                                                    \
-        if (a != NULL) {                                                            \
-            *a = EXG_COMBINE_##kind(*a, *b);                                        \
-        }                                                                           \
-    }                                                                               \
+#define COMBINE_LINE(type, kind)                                                                   \
+    for (int64_t j = 0; j < l->count; j++) {                                                       \
+        type *a = (type *)(void *)place_of(r, l, j);                                               \
+        const type *b = (const type *)(const void *)(l->src + j * l->src_step);                    \
+                                                                                                   \
+        if (a != NULL) {                                                                           \
+            *a = EXG_COMBINE_##kind(*a, *b);                                                       \
+        }                                                                                          \
+    }                                                                                              \
     break
 
-#define COMBINE_LINE_OF(type)           \
-    switch (r->p->combiner.kind) {      \
-    case EXG_COMBINE_BY_ADD:            \
-        COMBINE_LINE(type, ADD);        \
-    case EXG_COMBINE_BY_PROD:           \
-        COMBINE_LINE(type, PROD);       \
-    case EXG_COMBINE_BY_AMAX:           \
-        COMBINE_LINE(type, AMAX);       \
-    default:                            \
-        COMBINE_LINE(type, AMIN);       \
-    }                                   \
+#define COMBINE_LINE_OF(type)                                                                      \
+    switch (r->p->combiner.kind) {                                                                 \
+    case EXG_COMBINE_BY_ADD:                                                                       \
+        COMBINE_LINE(type, ADD);                                                                   \
+    case EXG_COMBINE_BY_PROD:                                                                      \
+        COMBINE_LINE(type, PROD);                                                                  \
+    case EXG_COMBINE_BY_AMAX:                                                                      \
+        COMBINE_LINE(type, AMAX);                                                                  \
+    default:                                                                                       \
+        COMBINE_LINE(type, AMIN);                                                                  \
+    }                                                                                              \
     break
 
 static void combine_line(const scatter_run *r, const scatter_line *l)
@@ -305,7 +305,7 @@ static void scatter_block(void *context, uint32_t block)
         }
         for (int64_t k = 0; k < p->dim_count; k++) {
             visit(r, at[0] + k * p->index_strides[p->dim] * (p->dim_count > 1), at[1],
-                        at[2] + k * p->src_strides[p->dim] * (p->dim_count > 1));
+                  at[2] + k * p->src_strides[p->dim] * (p->dim_count > 1));
         }
     }
 }
@@ -370,21 +370,20 @@ const exg_kernel exg_kernel_scatter_value = {
     .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_RAISES,
 };
 
-#define COMBINING(name_, kind)                                                    \
-    static exg_status name_##_prepare(exg_kernel_call *call, exg_error *err)      \
-    {                                                                             \
-        scatter_params *p;                                                        \
-                                                                                  \
-        EXG_TRY(scatter_plan(call, SCATTER_COMBINE, err));                        \
-        p = (scatter_params *)(uintptr_t)call->params;                            \
-        return exg_combiner_init(&p->combiner, kind, p->dtype, #name_, err);      \
-    }                                                                             \
-    const exg_kernel exg_kernel_##name_ = {                                       \
-        .name = #name_,                                                           \
-        .prepare = name_##_prepare,                                               \
-        .run = scatter_run_all,                                                   \
-        .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1 |                 \
-                 EXG_KERNEL_RAISES,                                               \
+#define COMBINING(name_, kind)                                                                     \
+    static exg_status name_##_prepare(exg_kernel_call *call, exg_error *err)                       \
+    {                                                                                              \
+        scatter_params *p;                                                                         \
+                                                                                                   \
+        EXG_TRY(scatter_plan(call, SCATTER_COMBINE, err));                                         \
+        p = (scatter_params *)(uintptr_t)call->params;                                             \
+        return exg_combiner_init(&p->combiner, kind, p->dtype, #name_, err);                       \
+    }                                                                                              \
+    const exg_kernel exg_kernel_##name_ = {                                                        \
+        .name = #name_,                                                                            \
+        .prepare = name_##_prepare,                                                                \
+        .run = scatter_run_all,                                                                    \
+        .flags = EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_RAISES,               \
     };
 
 COMBINING(scatter_add, EXG_COMBINE_BY_ADD)

@@ -14,8 +14,8 @@
 #include <stdatomic.h>
 
 #define SCRATCH_BYTES   32768
-#define ASKED_BYTES_MAX 16384 /* of a row, in the compute type */
-#define ACROSS_MIN      8     /* rows side by side */
+#define ASKED_BYTES_MAX 16384     /* of a row, in the compute type */
+#define ACROSS_MIN      8         /* rows side by side */
 #define ACROSS_BYTES    (1 << 18) /* of a tile, which stays in the second cache */
 #define ACROSS_MAX      512
 #define FLUSH           64 /* exponentials summed in the compute type */
@@ -28,10 +28,10 @@ typedef struct softmax_params {
     uint32_t in_bytes, out_bytes;
     int64_t rows_of_block;
     uint64_t scratch_bytes; /* of a row in the workspace, two a block, when a row is long */
-    int64_t across; /* rows of a tile; 0: they are dense, or few */
-    int64_t tiles;  /* of one outer */
-    bool asks;           /* for the next row: it comes from memory, and is short */
-    bool is_past_caches; /* what is written */
+    int64_t across;         /* rows of a tile; 0: they are dense, or few */
+    int64_t tiles;          /* of one outer */
+    bool asks;              /* for the next row: it comes from memory, and is short */
+    bool is_past_caches;    /* what is written */
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
     const exg_row_bf16_loops *bf16; /* NULL: not of this row */
@@ -59,24 +59,24 @@ typedef struct softmax_row {
 
 /* A NaN passes through exp into the sum and so into the whole row; a row of -inf only gives NaN,
  * as exp(-inf - -inf) does. */
-#define SUM(name, REAL)                                                                        \
-    static double sum_of_##name(const softmax_params *p, const softmax_row *s, REAL shift,     \
-                                const exg_ahead *ahead)                                        \
-    {                                                                                          \
-        int64_t n = p->around.size;                                                            \
-                                                                                               \
-        return p->is_log ? p->name->exp_sum(n, s->x, shift, ahead)                             \
-                         : p->name->exp(n, s->e, s->x, shift, ahead);                          \
-    }                                                                                          \
-    static void end_of_##name(const softmax_params *p, const softmax_row *s, bool past)        \
-    {                                                                                          \
-        int64_t n = p->around.size;                                                            \
-                                                                                               \
-        if (p->is_log) {                                                                       \
-            p->name->shift(n, s->y, s->x, (REAL)s->shift, (REAL)log(s->sum), past);            \
-        } else {                                                                               \
-            p->name->scale(n, s->y, s->e, (REAL)(1.0 / s->sum), past);                         \
-        }                                                                                      \
+#define SUM(name, REAL)                                                                            \
+    static double sum_of_##name(const softmax_params *p, const softmax_row *s, REAL shift,         \
+                                const exg_ahead *ahead)                                            \
+    {                                                                                              \
+        int64_t n = p->around.size;                                                                \
+                                                                                                   \
+        return p->is_log ? p->name->exp_sum(n, s->x, shift, ahead)                                 \
+                         : p->name->exp(n, s->e, s->x, shift, ahead);                              \
+    }                                                                                              \
+    static void end_of_##name(const softmax_params *p, const softmax_row *s, bool past)            \
+    {                                                                                              \
+        int64_t n = p->around.size;                                                                \
+                                                                                                   \
+        if (p->is_log) {                                                                           \
+            p->name->shift(n, s->y, s->x, (REAL)s->shift, (REAL)log(s->sum), past);                \
+        } else {                                                                                   \
+            p->name->scale(n, s->y, s->e, (REAL)(1.0 / s->sum), past);                             \
+        }                                                                                          \
     }
 
 SUM(f32, float)
@@ -205,38 +205,38 @@ static void *place(const softmax_run_context *r, const softmax_tile *t, int64_t 
                               : r->out + (t->at + i * r->p->around.inner) * r->p->out_bytes;
 }
 
-#define ACROSS(name, REAL)                                                                     \
-    static void across_of_##name(const softmax_run_context *r, const softmax_tile *t)          \
-    {                                                                                          \
-        const softmax_params *p = r->p;                                                        \
-        REAL peaks[ACROSS_MAX];                                                                \
-        REAL parts[ACROSS_MAX] = {0}; /* of up to FLUSH exponentials; then what ends rows */   \
-        double sums[ACROSS_MAX] = {0};                                                         \
-                                                                                               \
-        memcpy(peaks, bring(r, t, 0), (size_t)t->count * sizeof(REAL));                        \
-        for (int64_t i = 1; i < p->around.size; i++) {                                         \
-            p->name->max_of(t->count, peaks, bring(r, t, i));                                  \
-        }                                                                                      \
-        for (int64_t i = 0; i < p->around.size; i++) {                                         \
-            p->name->exp_across(t->count, p->is_log ? NULL : place(r, t, i), bring(r, t, i),   \
-                                peaks, parts);                                                 \
-            if ((i + 1) % FLUSH == 0 || i + 1 == p->around.size) {                             \
-                for (int64_t k = 0; k < t->count; k++) {                                       \
-                    sums[k] += (double)parts[k];                                               \
-                    parts[k] = 0;                                                              \
-                }                                                                              \
-            }                                                                                  \
-        }                                                                                      \
-        for (int64_t k = 0; k < t->count; k++) {                                               \
-            parts[k] = (REAL)(p->is_log ? log(sums[k]) : 1.0 / sums[k]);                       \
-        }                                                                                      \
-        for (int64_t i = 0; i < p->around.size; i++) {                                         \
-            if (p->is_log) {                                                                   \
-                p->name->shift_across(t->count, place(r, t, i), bring(r, t, i), peaks, parts); \
-            } else {                                                                           \
-                p->name->scale_across(t->count, place(r, t, i), place(r, t, i), parts);        \
-            }                                                                                  \
-        }                                                                                      \
+#define ACROSS(name, REAL)                                                                         \
+    static void across_of_##name(const softmax_run_context *r, const softmax_tile *t)              \
+    {                                                                                              \
+        const softmax_params *p = r->p;                                                            \
+        REAL peaks[ACROSS_MAX];                                                                    \
+        REAL parts[ACROSS_MAX] = {0}; /* of up to FLUSH exponentials; then what ends rows */       \
+        double sums[ACROSS_MAX] = {0};                                                             \
+                                                                                                   \
+        memcpy(peaks, bring(r, t, 0), (size_t)t->count * sizeof(REAL));                            \
+        for (int64_t i = 1; i < p->around.size; i++) {                                             \
+            p->name->max_of(t->count, peaks, bring(r, t, i));                                      \
+        }                                                                                          \
+        for (int64_t i = 0; i < p->around.size; i++) {                                             \
+            p->name->exp_across(t->count, p->is_log ? NULL : place(r, t, i), bring(r, t, i),       \
+                                peaks, parts);                                                     \
+            if ((i + 1) % FLUSH == 0 || i + 1 == p->around.size) {                                 \
+                for (int64_t k = 0; k < t->count; k++) {                                           \
+                    sums[k] += (double)parts[k];                                                   \
+                    parts[k] = 0;                                                                  \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t k = 0; k < t->count; k++) {                                                   \
+            parts[k] = (REAL)(p->is_log ? log(sums[k]) : 1.0 / sums[k]);                           \
+        }                                                                                          \
+        for (int64_t i = 0; i < p->around.size; i++) {                                             \
+            if (p->is_log) {                                                                       \
+                p->name->shift_across(t->count, place(r, t, i), bring(r, t, i), peaks, parts);     \
+            } else {                                                                               \
+                p->name->scale_across(t->count, place(r, t, i), place(r, t, i), parts);            \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 ACROSS(f32, float)
@@ -324,10 +324,10 @@ static exg_status plan(exg_kernel_call *call, bool is_log, exg_error *err)
     all = p->around.outer * p->around.inner * p->around.size;
     p->asks = p->around.inner == 1 && row_bytes <= ASKED_BYTES_MAX &&
               all * (p->in_bytes + p->out_bytes) > EXG_STREAM_BYTES;
-    p->is_past_caches = is_direct(p) && row_bytes <= SCRATCH_BYTES &&
-                        all * p->out_bytes >= exg_past_caches_bytes();
-    p->rows_of_block = exg_items_per_block(4 * p->around.size,
-                                           p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
+    p->is_past_caches =
+        is_direct(p) && row_bytes <= SCRATCH_BYTES && all * p->out_bytes >= exg_past_caches_bytes();
+    p->rows_of_block =
+        exg_items_per_block(4 * p->around.size, p->is_past_caches ? EXG_GRAIN_FENCED : EXG_GRAIN);
     if ((!is_direct(p) || (p->bf16 != NULL && !is_log)) && row_bytes > SCRATCH_BYTES) {
         p->scratch_bytes = (uint64_t)row_bytes;
         call->workspace_bytes =

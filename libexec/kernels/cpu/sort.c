@@ -106,7 +106,7 @@ static void make_short_keys(const sort_params *p, const char *memory, int64_t co
     }
 }
 
-#define LONG_KEY(key)  ((uint64_t)((int64_t)(key) - INT32_MIN))
+#define LONG_KEY(key)  ((uint64_t)((int64_t)(key)-INT32_MIN))
 #define SHORT_KEY(key) ((int32_t)((int64_t)(key) + INT32_MIN))
 
 /* ---- sorting ------------------------------------------------------------------------ */
@@ -228,8 +228,11 @@ static void take_short(least *l, const int32_t *keys, int64_t count, int64_t ind
 static const sort_item *take_least(const sort_params *p, const char *line, sort_item *items,
                                    sort_item *other)
 {
-    least l = {.items = items, .other = other, .k = p->k,
-               .room = EXG_MIN(p->around.size, 2 * p->k), .limit = LONG_KEY(INT32_MAX)};
+    least l = {.items = items,
+               .other = other,
+               .k = p->k,
+               .room = EXG_MIN(p->around.size, 2 * p->k),
+               .limit = LONG_KEY(INT32_MAX)};
 
     for (int64_t first = 0; first < p->around.size && p->k > 0; first += KEY_CHUNK) {
         int64_t count = EXG_MIN(p->around.size - first, KEY_CHUNK);
@@ -313,8 +316,8 @@ static void sort_run(const exg_kernel_call *call)
 
 /* ---- prepare --------------------------------------------------------------------------- */
 
-static exg_status plan(exg_kernel_call *call, uint32_t dim_position, bool is_descending,
-                       int64_t k, exg_error *err)
+static exg_status plan(exg_kernel_call *call, uint32_t dim_position, bool is_descending, int64_t k,
+                       exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
     sort_params *p = EXG_NEW(call->arena, sort_params);
@@ -336,8 +339,7 @@ static exg_status plan(exg_kernel_call *call, uint32_t dim_position, bool is_des
     p->lines_of_block = exg_items_per_block(16 * p->around.size, EXG_GRAIN);
     p->lines_of_block = EXG_MAX(p->lines_of_block, exg_ceil_div(lines, 64));
     p->block_count = exg_block_count(lines, p->lines_of_block);
-    p->scratch_bytes =
-        (2 * (uint64_t)p->around.size * sizeof(sort_item) + 63) & ~UINT64_C(63);
+    p->scratch_bytes = (2 * (uint64_t)p->around.size * sizeof(sort_item) + 63) & ~UINT64_C(63);
     p->convert = EXG_LOOPS(exg_loops_convert);
     call->workspace_bytes = p->block_count * p->scratch_bytes;
     call->params = p;

@@ -16,15 +16,15 @@
 
 #include <math.h>
 
-#define CHANNELS_MIN   32   /* of the image and of the result */
-#define WEIGHTS_MIN    4096 /* of one factor */
-#define TILES_MIN      32
-#define TILES          64 /* of a block */
-#define PANELS         2  /* of the weights in a block */
-#define COLUMNS_MAX    (PANELS * 48)
-#define CHANNELS       64 /* spread at a time */
-#define ROWS_MAX       8  /* of a panel of factors */
-#define EPILOGUE       16384 /* elements of a task */
+#define CHANNELS_MIN 32   /* of the image and of the result */
+#define WEIGHTS_MIN  4096 /* of one factor */
+#define TILES_MIN    32
+#define TILES        64 /* of a block */
+#define PANELS       2  /* of the weights in a block */
+#define COLUMNS_MAX  (PANELS * 48)
+#define CHANNELS     64    /* spread at a time */
+#define ROWS_MAX     8     /* of a panel of factors */
+#define EPILOGUE     16384 /* elements of a task */
 
 typedef struct winograd {
     convolution c;
@@ -59,12 +59,12 @@ static place place_of(const winograd *w, int64_t tile)
 }
 
 /* Channels from `first` of the pixel at (y, x), or zeros; `room` where they are not dense. */
-static const float *pixel(const winograd_run *r, int64_t batch, int64_t y, int64_t x,
-                          int64_t first, int64_t count, float *room)
+static const float *pixel(const winograd_run *r, int64_t batch, int64_t y, int64_t x, int64_t first,
+                          int64_t count, float *room)
 {
     const winograd *w = r->w;
-    const float *at = r->image + batch * w->strides[0] + first * w->strides[1] +
-                      y * w->strides[2] + x * w->strides[3];
+    const float *at = r->image + batch * w->strides[0] + first * w->strides[1] + y * w->strides[2] +
+                      x * w->strides[3];
 
     if (y < 0 || y >= w->c.size[1] || x < 0 || x >= w->c.size[2]) {
         return nothing;
@@ -151,8 +151,7 @@ static double factor_weight(const winograd_run *r, int e, int64_t in, int64_t ou
 
 /* One weight of the filter: what was spread is gathered, g1 = (g0 + g1 + g2) / 2 -
  * (g0 - g1 + g2) / 2. */
-static double weight_of(const winograd_run *r, int64_t row, int64_t column, int64_t in,
-                        int64_t out)
+static double weight_of(const winograd_run *r, int64_t row, int64_t column, int64_t in, int64_t out)
 {
     static const int first[3] = {0, 1, 3};
     double sum = 0;
@@ -186,8 +185,8 @@ static float define(const winograd_run *r, place p, int64_t out)
 }
 
 /* Columns [column, column + count) of one tile's results. */
-static void gather_tile(const winograd_run *r, int64_t tile, const float *products,
-                        int64_t stride, int64_t column, int64_t count)
+static void gather_tile(const winograd_run *r, int64_t tile, const float *products, int64_t stride,
+                        int64_t column, int64_t count)
 {
     const winograd *w = r->w;
     place p = place_of(w, tile);
@@ -199,9 +198,8 @@ static void gather_tile(const winograd_run *r, int64_t tile, const float *produc
         int64_t x = p.x + i % 2;
         int64_t at = (p.batch * w->c.result[1] + y) * w->c.result[2] + x;
 
-        results[i] = y < w->c.result[1] && x < w->c.result[2]
-                         ? r->result + at * w->c.out + column
-                         : outside;
+        results[i] =
+            y < w->c.result[1] && x < w->c.result[2] ? r->result + at * w->c.out + column : outside;
     }
     if (w->loops->gather(count, results, products, stride,
                          r->bias != NULL ? r->bias + column : nothing)) {
@@ -210,8 +208,7 @@ static void gather_tile(const winograd_run *r, int64_t tile, const float *produc
     for (int i = 0; i < 4; i++) {
         for (int64_t k = 0; k < count && results[i] != outside; k++) {
             if (!isfinite(results[i][k])) {
-                results[i][k] =
-                    define(r, (place){p.batch, p.y + i / 2, p.x + i % 2}, column + k);
+                results[i][k] = define(r, (place){p.batch, p.y + i / 2, p.x + i % 2}, column + k);
             }
         }
     }
@@ -232,8 +229,8 @@ static void product_block(void *context, uint32_t block)
         for (int64_t k = 0; k < w->c.in; k += EXG_GEMM_K) {
             int64_t depth = EXG_MIN(w->c.in - k, EXG_GEMM_K);
             const float *weights = weights_at(w, r->weights, e, k, depth, column);
-            const float *next = k + depth < w->c.in || e < 15 ? weights + depth * w->padded_out
-                                                               : NULL;
+            const float *next =
+                k + depth < w->c.in || e < 15 ? weights + depth * w->padded_out : NULL;
 
             w->gemm->block(tiles, columns, depth, factors_at(r, e, tile, k), 0, weights,
                            products + e * stride, columns, k > 0, NULL, next);
@@ -294,8 +291,7 @@ void exg_winograd_run(const exg_kernel_call *call)
                       .factors = call->workspace,
                       .result = call->outputs[0].data};
 
-    exg_pool_run(call->pool, spread_block, &r,
-                 (uint32_t)(w->padded_tiles / w->gemm->rows));
+    exg_pool_run(call->pool, spread_block, &r, (uint32_t)(w->padded_tiles / w->gemm->rows));
     exg_pool_run(call->pool, product_block, &r, (uint32_t)(w->tile_blocks * w->column_blocks));
     if (call->epilogue != NULL) {
         exg_pool_run(call->pool, finish_block, &r,
@@ -373,12 +369,11 @@ void exg_winograd_packing_run(const exg_kernel_call *call)
     exg_kernel_call one = *call;
     exg_tensor part = *packed;
 
-    exg_pool_run(call->pool, spread_filters, (void *)(uintptr_t)call,
-                 (uint32_t)weight->sizes[0]);
+    exg_pool_run(call->pool, spread_filters, (void *)(uintptr_t)call, (uint32_t)weight->sizes[0]);
     one.outputs = &part;
     for (int64_t e = 0; e < 16; e++) {
-        part.data = (char *)packed->data +
-                    e * packed->sizes[1] * packed->sizes[2] * packed->sizes[3];
+        part.data =
+            (char *)packed->data + e * packed->sizes[1] * packed->sizes[2] * packed->sizes[3];
         exg_gemm_packing_run(&one, (const float *)call->workspace +
                                        e * weight->sizes[0] * weight->sizes[1]);
     }

@@ -228,11 +228,11 @@ typedef struct cuda_scatter_params {
     const void *items, *source;
     void *out;
     int64_t lines, size, window;
-    uint64_t element[2];               /* where there is no source */
-    int64_t key_stride;                /* of out */
-    cuda_window out_line, source_line; /* their offsets, by line */
+    uint64_t element[2];                 /* where there is no source */
+    int64_t key_stride;                  /* of out */
+    cuda_window out_line, source_line;   /* their offsets, by line */
     cuda_window out_inner, source_inner; /* by w */
-    cuda_window source_item;           /* by item */
+    cuda_window source_item;             /* by item */
 } cuda_scatter_params;
 
 /* ---- products --------------------------------------------------------------------------- */

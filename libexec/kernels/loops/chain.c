@@ -18,8 +18,8 @@ static inline void put_part(element *out, const real vectors[4], bool is_past_ca
 
 #define EXG_NARROW(id, function) EXG_NARROW_FORMULA(id)
 #define EXG_NARROW_FORMULA(id)                                                                     \
-    static inline __attribute__((always_inline)) real step_##id(real x, real y, real z,            \
-                                                                const float *scalars)              \
+    static inline __attribute__((always_inline))                                                   \
+    real step_##id(real x, real y, real z, const float *scalars)                                   \
     {                                                                                              \
         return in_vectors[EXG_FORMULA_##id] != NULL ? in_vectors[EXG_FORMULA_##id](x)              \
                                                     : formula_##id(x, y, z, scalars);              \

@@ -23,8 +23,8 @@ static inline void put_part(element *out, const real vectors[4], bool is_past_ca
 }
 
 #define STEP(id, function, rounded)                                                                \
-    static inline __attribute__((always_inline)) real step_##id(real x, real y, real z,            \
-                                                                const float *scalars)              \
+    static inline __attribute__((always_inline))                                                   \
+    real step_##id(real x, real y, real z, const float *scalars)                                   \
     {                                                                                              \
         return ODD(rounded(function(x, y, z, scalars)));                                           \
     }

@@ -27,8 +27,8 @@ struct link {
 };
 
 #define OPERAND(from, k) vector_of((const element *)(from) + p->start, k)
-#define OF(id, x, k)                                                                               \
-    step_##id(x, OPERAND(l->step->b, k), OPERAND(l->step->c, k), l->step->scalars)
+
+#define OF(id, x, k) step_##id(x, OPERAND(l->step->b, k), OPERAND(l->step->c, k), l->step->scalars)
 
 #define EXG_NARROW(id, function) EXG_NARROW_FORMULA(id)
 #define EXG_NARROW_FORMULA(id)                                                                     \

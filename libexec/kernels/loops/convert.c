@@ -1,72 +1,72 @@
 /* convert.c - between memory of any dtype and compute types. */
-#include "libexport/base/element.h"
 #include "libexec/kernels/loops/loops.h"
 #include "libexec/kernels/loops/vector.h"
+#include "libexport/base/element.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 /* One dtype: storage type, compute type, and the two ways as expressions in x. */
-#define DTYPE(id, storage, compute, widen, narrow)                                            \
-    static void load_##id(uint32_t count, void *values, const void *memory, int64_t stride)   \
-    {                                                                                         \
-        const storage *from = memory;                                                         \
-        compute *to = values;                                                                 \
-                                                                                              \
-        if (stride == 1) {                                                                    \
-            EXG_INDEPENDENT                                                                   \
-            for (uint32_t i = 0; i < count; i++) {                                            \
-                const storage x = from[i];                                                    \
-                to[i] = (compute)(widen);                                                     \
-            }                                                                                 \
-        } else if (stride == 0) {                                                             \
-            const storage x = from[0];                                                        \
-            const compute value = (compute)(widen);                                           \
-            for (uint32_t i = 0; i < count; i++) {                                            \
-                to[i] = value;                                                                \
-            }                                                                                 \
-        } else if (stride == 2) {                                                             \
-            EXG_INDEPENDENT                                                                   \
-            for (uint32_t i = 0; i < count; i++) {                                            \
-                const storage x = from[2 * (size_t)i];                                        \
-                to[i] = (compute)(widen);                                                     \
-            }                                                                                 \
-        } else {                                                                              \
-            for (uint32_t i = 0; i < count; i++) {                                            \
-                const storage x = from[(int64_t)i * stride];                                  \
-                to[i] = (compute)(widen);                                                     \
-            }                                                                                 \
-        }                                                                                     \
-    }                                                                                         \
-    static void store_##id(uint32_t count, void *memory, int64_t stride, const void *values)  \
-    {                                                                                         \
-        storage *to = memory;                                                                 \
-        const compute *from = values;                                                         \
-                                                                                              \
-        if (stride == 1) {                                                                    \
-            EXG_INDEPENDENT                                                                   \
-            for (uint32_t i = 0; i < count; i++) {                                            \
-                const compute x = from[i];                                                    \
-                to[i] = (storage)(narrow);                                                    \
-            }                                                                                 \
-        } else {                                                                              \
-            for (uint32_t i = 0; i < count; i++) {                                            \
-                const compute x = from[i];                                                    \
-                to[(int64_t)i * stride] = (storage)(narrow);                                  \
-            }                                                                                 \
-        }                                                                                     \
+#define DTYPE(id, storage, compute, widen, narrow)                                                 \
+    static void load_##id(uint32_t count, void *values, const void *memory, int64_t stride)        \
+    {                                                                                              \
+        const storage *from = memory;                                                              \
+        compute *to = values;                                                                      \
+                                                                                                   \
+        if (stride == 1) {                                                                         \
+            EXG_INDEPENDENT                                                                        \
+            for (uint32_t i = 0; i < count; i++) {                                                 \
+                const storage x = from[i];                                                         \
+                to[i] = (compute)(widen);                                                          \
+            }                                                                                      \
+        } else if (stride == 0) {                                                                  \
+            const storage x = from[0];                                                             \
+            const compute value = (compute)(widen);                                                \
+            for (uint32_t i = 0; i < count; i++) {                                                 \
+                to[i] = value;                                                                     \
+            }                                                                                      \
+        } else if (stride == 2) {                                                                  \
+            EXG_INDEPENDENT                                                                        \
+            for (uint32_t i = 0; i < count; i++) {                                                 \
+                const storage x = from[2 * (size_t)i];                                             \
+                to[i] = (compute)(widen);                                                          \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (uint32_t i = 0; i < count; i++) {                                                 \
+                const storage x = from[(int64_t)i * stride];                                       \
+                to[i] = (compute)(widen);                                                          \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void store_##id(uint32_t count, void *memory, int64_t stride, const void *values)       \
+    {                                                                                              \
+        storage *to = memory;                                                                      \
+        const compute *from = values;                                                              \
+                                                                                                   \
+        if (stride == 1) {                                                                         \
+            EXG_INDEPENDENT                                                                        \
+            for (uint32_t i = 0; i < count; i++) {                                                 \
+                const compute x = from[i];                                                         \
+                to[i] = (storage)(narrow);                                                         \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (uint32_t i = 0; i < count; i++) {                                                 \
+                const compute x = from[i];                                                         \
+                to[(int64_t)i * stride] = (storage)(narrow);                                       \
+            }                                                                                      \
+        }                                                                                          \
     }
 
-#define ROUND(id, storage, compute, narrow, widen)                                            \
-    static void round_##id(uint32_t count, void *values)                                      \
-    {                                                                                         \
-        compute *v = values;                                                                  \
-                                                                                              \
-        EXG_INDEPENDENT                                                                       \
-        for (uint32_t i = 0; i < count; i++) {                                                \
-            const storage x = (storage)(narrow(v[i]));                                        \
-            v[i] = (compute)(widen(x));                                                       \
-        }                                                                                     \
+#define ROUND(id, storage, compute, narrow, widen)                                                 \
+    static void round_##id(uint32_t count, void *values)                                           \
+    {                                                                                              \
+        compute *v = values;                                                                       \
+                                                                                                   \
+        EXG_INDEPENDENT                                                                            \
+        for (uint32_t i = 0; i < count; i++) {                                                     \
+            const storage x = (storage)(narrow(v[i]));                                             \
+            v[i] = (compute)(widen(x));                                                            \
+        }                                                                                          \
     }
 
 #define SAME(x)     (x)
@@ -140,8 +140,7 @@ static void store_bf16_fast(uint32_t count, void *memory, int64_t stride, const 
         __m512i low = rounded_to_bf16((const float *)values + i);
         __m512i high = rounded_to_bf16((const float *)values + i + 16);
 
-        _mm512_storeu_si512((uint16_t *)memory + i,
-                            _mm512_permutex2var_epi16(low, pick, high));
+        _mm512_storeu_si512((uint16_t *)memory + i, _mm512_permutex2var_epi16(low, pick, high));
     }
     store_BF16(count - whole, (uint16_t *)memory + (int64_t)whole * stride, stride,
                (const float *)values + whole);
@@ -162,13 +161,13 @@ ROUND(BF16, uint16_t, float, exg_f32_to_bf16, exg_bf16_to_f32)
 ROUND(F8E4M3FN, uint8_t, float, exg_f32_to_f8e4m3fn, exg_f8e4m3fn_to_f32)
 ROUND(F8E5M2, uint8_t, float, exg_f32_to_f8e5m2, exg_f8e5m2_to_f32)
 
-#define CONVERT(to_name, to_type, from_name, from_type)                                       \
-    static void from_name##_to_##to_name(uint32_t count, void *to, const void *from)          \
-    {                                                                                         \
-        EXG_INDEPENDENT                                                                       \
-        for (uint32_t i = 0; i < count; i++) {                                                \
-            ((to_type *)to)[i] = (to_type)((const from_type *)from)[i];                       \
-        }                                                                                     \
+#define CONVERT(to_name, to_type, from_name, from_type)                                            \
+    static void from_name##_to_##to_name(uint32_t count, void *to, const void *from)               \
+    {                                                                                              \
+        EXG_INDEPENDENT                                                                            \
+        for (uint32_t i = 0; i < count; i++) {                                                     \
+            ((to_type *)to)[i] = (to_type)((const from_type *)from)[i];                            \
+        }                                                                                          \
     }
 
 CONVERT(f32, float, f32, float)
@@ -198,13 +197,13 @@ static void f32_to_bf16(uint32_t count, void *to, const void *from)
     STORE_BF16(count, to, 1, from);
 }
 
-#define TRUTH(name, type)                                                                     \
-    static void truth_of_##name(uint32_t count, void *to, const void *from)                   \
-    {                                                                                         \
-        EXG_INDEPENDENT                                                                       \
-        for (uint32_t i = 0; i < count; i++) {                                                \
-            ((int32_t *)to)[i] = ((const type *)from)[i] != 0;                                \
-        }                                                                                     \
+#define TRUTH(name, type)                                                                          \
+    static void truth_of_##name(uint32_t count, void *to, const void *from)                        \
+    {                                                                                              \
+        EXG_INDEPENDENT                                                                            \
+        for (uint32_t i = 0; i < count; i++) {                                                     \
+            ((int32_t *)to)[i] = ((const type *)from)[i] != 0;                                     \
+        }                                                                                          \
     }
 
 TRUTH(f32, float)
@@ -236,9 +235,9 @@ static void copy_past_caches(void *to_, const void *from_, size_t bytes)
 #define ROW(id)       [EXG_DTYPE_##id] = load_##id
 #define STORE_ROW(id) [EXG_DTYPE_##id] = store_##id
 #define ROUND_ROW(id) [EXG_DTYPE_##id] = round_##id
-#define ALL_ROWS(R)                                                                           \
-    R(U8), R(I8), R(I16), R(U16), R(I32), R(B8), R(U32), R(I64), R(F32), R(F64),              \
-        R(F8E4M3FN), R(F8E5M2)
+#define ALL_ROWS(R)                                                                                \
+    R(U8), R(I8), R(I16), R(U16), R(I32), R(B8), R(U32), R(I64), R(F32), R(F64), R(F8E4M3FN),      \
+        R(F8E5M2)
 
 const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
     .load = {ALL_ROWS(ROW), ROW(BF16), [EXG_DTYPE_U64] = load_I64, [EXG_DTYPE_F16] = LOAD_F16},
@@ -247,7 +246,8 @@ const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
     .round = {ROUND_ROW(U8), ROUND_ROW(I8), ROUND_ROW(I16), ROUND_ROW(U16), ROUND_ROW(B8),
               ROUND_ROW(U32), ROUND_ROW(F16), ROUND_ROW(BF16), ROUND_ROW(F8E4M3FN),
               ROUND_ROW(F8E5M2)},
-    .load_as_is = load_halves, .store_as_is = store_halves,
+    .load_as_is = load_halves,
+    .store_as_is = store_halves,
     .convert = {{f32_to_f32, f64_to_f32, i32_to_f32, i64_to_f32, bf16_to_f32},
                 {f32_to_f64, f64_to_f64, i32_to_f64, i64_to_f64},
                 {f32_to_i32, f64_to_i32, i32_to_i32, i64_to_i32},

@@ -14,6 +14,5 @@
 #undef LANE
 #undef PASS
 
-const exg_fft_loops EXG_ISA_NAME(exg_loops_fft) = {
-    .lines = EXG_VF64, .transform = {one_transform, lines_transform}
-};
+const exg_fft_loops EXG_ISA_NAME(exg_loops_fft) = {.lines = EXG_VF64,
+                                                   .transform = {one_transform, lines_transform}};

@@ -30,8 +30,9 @@ static inline __attribute__((always_inline)) PASS(value)
 }
 
 /* Two, four: without multiplications. */
-static inline __attribute__((always_inline)) void
-PASS(small_butterfly)(const PASS(value) * x, int64_t apart, int64_t p, PASS(value) * out)
+static inline __attribute__((always_inline)) void PASS(small_butterfly)(const PASS(value) * x,
+                                                                        int64_t apart, int64_t p,
+                                                                        PASS(value) * out)
 {
     const PASS(value) a = x[0];
     const PASS(value) b = x[apart];
@@ -55,8 +56,9 @@ PASS(small_butterfly)(const PASS(value) * x, int64_t apart, int64_t p, PASS(valu
 }
 
 /* y[k + s (p j + r)] = W(n/s)^(j r) times the butterfly of x[k + s (j + m q)], m = n / (s p) */
-static inline __attribute__((always_inline)) void
-PASS(pass)(const exg_fft_passes *f, const PASS(value) * x, PASS(value) * y, int64_t s, int64_t p)
+static inline __attribute__((always_inline)) void PASS(pass)(const exg_fft_passes *f,
+                                                             const PASS(value) * x, PASS(value) * y,
+                                                             int64_t s, int64_t p)
 {
     const int64_t m = f->n / (s * p);
 

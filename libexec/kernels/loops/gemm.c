@@ -5,9 +5,9 @@
  *
  * bf16 is widened and multiplied as f32, unless gemm_pairs.c or gemm_tiles.c is faster.
  */
-#include "libexport/base/element.h"
 #include "libexec/kernels/loops/loops.h"
 #include "libexec/kernels/loops/vector.h"
+#include "libexport/base/element.h"
 
 #include <string.h>
 
@@ -41,7 +41,6 @@ typedef double vf64x2 __attribute__((vector_size(16), aligned(8), may_alias));
 #define SHUFFLE4(a, b, i, j, k, l) __builtin_shuffle(a, b, (pick4){i, j, k, l})
 #define SHUFFLE2(a, b, i, j)       __builtin_shuffle(a, b, (pick2){i, j})
 #endif
-
 
 /* panel[0..3][0..3] = the four rows at k .. k + 3 */
 static inline void transpose4_f32(float *panel, uint32_t width, const float *const *rows, int64_t k)
@@ -77,23 +76,26 @@ static inline void transpose8_f32(float *panel, int64_t width, const float *cons
     vf32x8 pairs[8];
     vf32x8 fours[8];
 
-    UNROLL for (int i = 0; i < 8; i += 2) {
+    UNROLL for (int i = 0; i < 8; i += 2)
+    {
         vf32x8 even = *(const vf32x8 *)(rows[i] + k);
         vf32x8 odd = *(const vf32x8 *)(rows[i + 1] + k);
 
         pairs[i] = SHUFFLE8(even, odd, 0, 8, 1, 9, 4, 12, 5, 13);
         pairs[i + 1] = SHUFFLE8(even, odd, 2, 10, 3, 11, 6, 14, 7, 15);
     }
-    UNROLL for (int i = 0; i < 8; i += 4) {
-        UNROLL for (int j = 0; j < 2; j++) {
+    UNROLL for (int i = 0; i < 8; i += 4)
+    {
+        UNROLL for (int j = 0; j < 2; j++)
+        {
             fours[i + 2 * j] = SHUFFLE8(pairs[i + j], pairs[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
             fours[i + 2 * j + 1] =
                 SHUFFLE8(pairs[i + j], pairs[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
         }
     }
-    UNROLL for (int i = 0; i < 4; i++) {
-        *(vf32x8 *)(panel + i * width) =
-            SHUFFLE8(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        *(vf32x8 *)(panel + i * width) = SHUFFLE8(fours[i], fours[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         *(vf32x8 *)(panel + (i + 4) * width) =
             SHUFFLE8(fours[i], fours[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
@@ -153,25 +155,29 @@ typedef uint16_t narrow_lanes __attribute__((vector_size(EXG_VF32 * 2), aligned(
 typedef uint32_t wide_lanes __attribute__((vector_size(EXG_VECTOR_BYTES)));
 
 /* c (rows, one panel) = or += panel a times a panel of bf16, widened on the way. */
-static inline __attribute__((always_inline)) void
-few_rows(const int rows, int64_t depth, const float *a, const uint16_t *b, float *c,
-         int64_t c_stride, bool adds)
+static inline __attribute__((always_inline)) void few_rows(const int rows, int64_t depth,
+                                                           const float *a, const uint16_t *b,
+                                                           float *c, int64_t c_stride, bool adds)
 {
     exg_vf32 sums[ROWS][TILE_VECTORS] = {{{0}}};
 
     for (int64_t k = 0; k < depth; k++, a += ROWS, b += TILE_VECTORS * EXG_VF32) {
-        UNROLL for (int j = 0; j < TILE_VECTORS; j++) {
-            wide_lanes wide = __builtin_convertvector(
-                *(const narrow_lanes *)(b + j * EXG_VF32), wide_lanes);
+        UNROLL for (int j = 0; j < TILE_VECTORS; j++)
+        {
+            wide_lanes wide =
+                __builtin_convertvector(*(const narrow_lanes *)(b + j * EXG_VF32), wide_lanes);
             exg_vf32 column = (exg_vf32)(wide << 16);
 
-            UNROLL for (int i = 0; i < rows; i++) {
+            UNROLL for (int i = 0; i < rows; i++)
+            {
                 sums[i][j] += a[i] * column;
             }
         }
     }
-    UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int j = 0; j < TILE_VECTORS; j++) {
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        UNROLL for (int j = 0; j < TILE_VECTORS; j++)
+        {
             exg_vf32 *at = (exg_vf32 *)(c + i * c_stride + j * EXG_VF32);
 
             if (adds) {
@@ -194,8 +200,8 @@ static void few_rows_of(int64_t rows, int64_t depth, const float *a, const uint1
     }
 }
 
-static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
-                       float *c, int64_t c_stride, bool adds)
+static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, float *c,
+                       int64_t c_stride, bool adds)
 {
     enum { width = TILE_VECTORS * EXG_VF32 };
 
@@ -222,15 +228,14 @@ static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const
     }
 }
 
-#define TABLE(suffix, real, width)                                                            \
-    {                                                                                         \
-        .real_bytes = sizeof(real), .panel_bytes = sizeof(real), .group = 1, .rows = ROWS,    \
-        .columns = TILE_VECTORS * (width), .side = TILE_VECTORS * (width), .cell = 1,         \
-        .lanes = (width), .depth = EXG_GEMM_K,                                                \
-        .pack = gemm_##suffix##_pack, .pack_rows = gemm_##suffix##_pack_one,                  \
-        .block = gemm_##suffix##_block,                                                       \
-        .stream = gemm_##suffix##_stream, .stream_rows = STREAM_ROWS, .block_bf16 = block_bf16, \
-        .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                             \
+#define TABLE(suffix, real, width)                                                                 \
+    {                                                                                              \
+        .real_bytes = sizeof(real), .panel_bytes = sizeof(real), .group = 1, .rows = ROWS,         \
+        .columns = TILE_VECTORS * (width), .side = TILE_VECTORS * (width), .cell = 1,              \
+        .lanes = (width), .depth = EXG_GEMM_K, .pack = gemm_##suffix##_pack,                       \
+        .pack_rows = gemm_##suffix##_pack_one, .block = gemm_##suffix##_block,                     \
+        .stream = gemm_##suffix##_stream, .stream_rows = STREAM_ROWS, .block_bf16 = block_bf16,    \
+        .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                                  \
     }
 
 const exg_gemm_loops EXG_ISA_NAME(exg_loops_gemm_f32) = TABLE(f32, float, EXG_VF32);

@@ -5,14 +5,16 @@
 #if defined(TRANSPOSE8)
 /* Eight or sixteen dense rows into a panel: whole lines of rows and of the panel while they are
  * in the first cache, in which rows may fall on the same sets. */
-static inline __attribute__((always_inline)) void
-GEMM(pack_eights)(const int count, uint32_t width, int64_t depth, REAL *panel, const REAL *rows,
-                  int64_t stride)
+static inline __attribute__((always_inline)) void GEMM(pack_eights)(const int count, uint32_t width,
+                                                                    int64_t depth, REAL *panel,
+                                                                    const REAL *rows,
+                                                                    int64_t stride)
 {
     const REAL *of[16];
     int64_t k = 0;
 
-    UNROLL for (int i = 0; i < count; i++) {
+    UNROLL for (int i = 0; i < count; i++)
+    {
         of[i] = rows + i * stride;
     }
     for (; k + 16 <= depth; k += 16) {
@@ -22,7 +24,8 @@ GEMM(pack_eights)(const int count, uint32_t width, int64_t depth, REAL *panel, c
         }
     }
     for (; k < depth; k++) {
-        UNROLL for (int i = 0; i < count; i++) {
+        UNROLL for (int i = 0; i < count; i++)
+        {
             panel[k * width + i] = of[i][k];
         }
     }
@@ -91,9 +94,10 @@ static void GEMM(pack_one)(int64_t depth, void *panel_, const void *const *rows)
 
 /* Rows of another dtype, or not dense, some at a time: room is little, since a stack is touched
  * page by page. */
-static __attribute__((noinline)) void
-GEMM(pack_loaded)(uint32_t width, int64_t count, int64_t depth, REAL *panel, const char *memory,
-                  exg_dtype dtype, int64_t stride_bytes, int64_t depth_stride)
+static __attribute__((noinline)) void GEMM(pack_loaded)(uint32_t width, int64_t count,
+                                                        int64_t depth, REAL *panel,
+                                                        const char *memory, exg_dtype dtype,
+                                                        int64_t stride_bytes, int64_t depth_stride)
 {
     exg_load_loop *load = EXG_ISA_NAME(exg_loops_convert).load[dtype];
     REAL rows[8 * EXG_GEMM_K];
@@ -171,10 +175,10 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
         return;
     }
     for (int64_t first = 0; first < count; first += width) {
-        GEMM(pack_panel)(width, count - first < width ? count - first : width, depth,
-                         (REAL *)panels + first * depth,
-                         (const char *)memory + first * stride * bytes, dtype, bytes, stride,
-                         depth_stride);
+        GEMM(pack_panel)
+        (width, count - first < width ? count - first : width, depth,
+         (REAL *)panels + first * depth, (const char *)memory + first * stride * bytes, dtype,
+         bytes, stride, depth_stride);
     }
 }
 
@@ -184,18 +188,22 @@ static void GEMM(pack)(uint32_t width, int64_t count, int64_t depth, void *panel
  * and the first vectors of the one after it where there are more; rows and vectors constant.
  * `start` (NULL: 0) is what every row of c begins with. On the way `ahead` is asked for,
  * `ahead_step` bytes a row of b. */
-static inline __attribute__((always_inline)) void
-GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int64_t a_stride,
-           const REAL *b, REAL *c, int64_t c_stride, bool adds, const REAL *start,
-           const char *ahead, int64_t ahead_step)
+static inline __attribute__((always_inline)) void GEMM(tile)(const int rows, const int vectors,
+                                                             int64_t depth, const REAL *a,
+                                                             int64_t a_stride, const REAL *b,
+                                                             REAL *c, int64_t c_stride, bool adds,
+                                                             const REAL *start, const char *ahead,
+                                                             int64_t ahead_step)
 {
     const int64_t a_row = a_stride == 0 ? 1 : a_stride;
     const int64_t a_step = a_stride == 0 ? ROWS : 1;
     const int64_t next_panel = TILE_VECTORS * LANES * depth;
     VECTOR sums[ROWS][2 * TILE_VECTORS];
 
-    UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int j = 0; j < vectors; j++) {
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
             sums[i][j] = (VECTOR){0};
             __builtin_prefetch(c + i * c_stride + j * LANES, 1);
         }
@@ -205,20 +213,25 @@ GEMM(tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int6
 
         __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
-        UNROLL for (int j = 0; j < vectors; j++) {
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
             column[j] = *(const VECTOR *)(b + j % TILE_VECTORS * LANES +
                                           (j < TILE_VECTORS ? 0 : next_panel));
         }
-        UNROLL for (int i = 0; i < rows; i++) {
-            UNROLL for (int j = 0; j < vectors; j++) {
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            UNROLL for (int j = 0; j < vectors; j++)
+            {
                 sums[i][j] += a[i * a_row] * column[j];
             }
         }
         a += a_step;
         b += TILE_VECTORS * LANES;
     }
-    UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int j = 0; j < vectors; j++) {
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
             VECTOR *at = (VECTOR *)(c + i * c_stride + j * LANES);
 
             if (adds) {
@@ -235,40 +248,45 @@ typedef void GEMM(tile_function)(int64_t depth, const REAL *a, int64_t a_stride,
                                  REAL *c, int64_t c_stride, bool adds, const REAL *start,
                                  const char *ahead, int64_t ahead_step);
 
-#define TILE_FUNCTION(rows, vectors)                                                          \
-    static void GEMM(tile_##rows##_##vectors)(                                                \
-        int64_t depth, const REAL *a, int64_t a_stride, const REAL *b, REAL *c,               \
-        int64_t c_stride, bool adds, const REAL *start, const char *ahead, int64_t ahead_step) \
-    {                                                                                         \
-        GEMM(tile)(rows, vectors, depth, a, a_stride, b, c, c_stride, adds, start, ahead,     \
-                   ahead_step);                                                               \
+#define TILE_FUNCTION(rows, vectors)                                                               \
+    static void GEMM(tile_##rows##_##vectors)(                                                     \
+        int64_t depth, const REAL *a, int64_t a_stride, const REAL *b, REAL *c, int64_t c_stride,  \
+        bool adds, const REAL *start, const char *ahead, int64_t ahead_step)                       \
+    {                                                                                              \
+        GEMM(tile)                                                                                 \
+        (rows, vectors, depth, a, a_stride, b, c, c_stride, adds, start, ahead, ahead_step);       \
     }
 #define TILE_ROW(rows) TILE_FUNCTION(rows, 1) TILE_FUNCTION(rows, 2) TILE_FUNCTION(rows, 3)
 
+/* clang-format off */
 TILE_ROW(1) TILE_ROW(2) TILE_ROW(3) TILE_ROW(4)
-TILE_FUNCTION(1, 4) TILE_FUNCTION(2, 4)
-TILE_FUNCTION(1, 6) TILE_FUNCTION(2, 6)
+TILE_FUNCTION(1, 4) TILE_FUNCTION(2, 4) TILE_FUNCTION(1, 6) TILE_FUNCTION(2, 6)
 #if ROWS == 8
 TILE_ROW(5) TILE_ROW(6) TILE_ROW(7) TILE_ROW(8)
 TILE_FUNCTION(3, 4) TILE_FUNCTION(4, 4)
 #endif
+/* clang-format on */
 
-#define TILE_NAMES(rows) \
-    {GEMM(tile_##rows##_1), GEMM(tile_##rows##_2), GEMM(tile_##rows##_3)}
+#define TILE_NAMES(rows)                                                                           \
+    {                                                                                              \
+        GEMM(tile_##rows##_1), GEMM(tile_##rows##_2), GEMM(tile_##rows##_3)                        \
+    }
 
-static GEMM(tile_function) *const GEMM(tiles)[ROWS][TILE_VECTORS] = {
-    TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
+            static GEMM(tile_function) *const GEMM(tiles)[ROWS][TILE_VECTORS] = {
+                TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
 #if ROWS == 8
-    TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
+                TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
 #endif
 };
 
 /* Half as many rows by a panel and one vector of the next: by that vector alone, few sums would
  * wait for each other. */
 static GEMM(tile_function) *const GEMM(wide_tiles)[ROWS / 2] = {
-    GEMM(tile_1_4), GEMM(tile_2_4),
+    GEMM(tile_1_4),
+    GEMM(tile_2_4),
 #if ROWS == 8
-    GEMM(tile_3_4), GEMM(tile_4_4),
+    GEMM(tile_3_4),
+    GEMM(tile_4_4),
 #endif
 };
 
@@ -301,7 +319,8 @@ static void GEMM(edge_tile)(int64_t rows, int64_t columns, int64_t depth, const 
 {
     REAL buffer[ROWS * TILE_VECTORS * LANES];
 
-    GEMM(tiles)[rows - 1][(columns + LANES - 1) / LANES - 1](
+    GEMM(tiles)
+    [rows - 1][(columns + LANES - 1) / LANES - 1](
         depth, a, a_stride, b, buffer, TILE_VECTORS * LANES, false, NULL, (const char *)b, 0);
     GEMM(take)(rows, columns, buffer, TILE_VECTORS * LANES, c, c_stride, adds, start);
 }
@@ -319,8 +338,8 @@ static void GEMM(block_columns)(int64_t m, int64_t vectors, int64_t depth, const
         int64_t rows = m - i < together ? m - i : together;
 
         (vectors > TILE_VECTORS ? GEMM(wide_tiles)[rows - 1] : GEMM(tiles)[rows - 1][vectors - 1])(
-            depth, a + i / ROWS * a_panel + i % ROWS * a_row, a_stride, b,
-            c + i * c_stride, c_stride, adds, start, ahead + depth * step * (i / together), step);
+            depth, a + i / ROWS * a_panel + i % ROWS * a_row, a_stride, b, c + i * c_stride,
+            c_stride, adds, start, ahead + depth * step * (i / together), step);
     }
 }
 
@@ -351,19 +370,20 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int
         }
         if (m <= 2 && n - j >= 2 * TILE_VECTORS * LANES) {
             columns = 2 * TILE_VECTORS * LANES;
-            GEMM(double_tiles)[m - 1](depth, a_, a_stride, b, c + j, c_stride, adds, start,
-                                      (const char *)b, 0);
+            GEMM(double_tiles)
+            [m - 1](depth, a_, a_stride, b, c + j, c_stride, adds, start, (const char *)b, 0);
             continue;
         }
         if (columns % LANES == 0) {
-            GEMM(block_columns)(m, columns / LANES, depth, a_, a_stride, b, c + j, c_stride, adds,
-                                start, ahead, step);
+            GEMM(block_columns)
+            (m, columns / LANES, depth, a_, a_stride, b, c + j, c_stride, adds, start, ahead, step);
             continue;
         }
         for (int64_t i = 0; i < m; i += ROWS) {
-            GEMM(edge_tile)(m - i < ROWS ? m - i : ROWS, columns, depth,
-                            (const REAL *)a_ + i * (a_stride == 0 ? depth : a_stride), a_stride, b,
-                            c + i * c_stride + j, c_stride, adds, start);
+            GEMM(edge_tile)
+            (m - i < ROWS ? m - i : ROWS, columns, depth,
+             (const REAL *)a_ + i * (a_stride == 0 ? depth : a_stride), a_stride, b,
+             c + i * c_stride + j, c_stride, adds, start);
         }
     }
 }
@@ -373,30 +393,34 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int
 /* c (rows, vectors * LANES) = or += `rows` of a panel of a, `width` wide, times rows of b; rows
  * and vectors constant. As many rows as sums allow, since b comes from far: each row of it is
  * asked for `ahead` reals before. */
-static inline __attribute__((always_inline)) void
-GEMM(stream_tile)(const int rows, const int vectors, int64_t depth, const REAL *a, int64_t width,
-                  const REAL *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
-                  int64_t ahead)
+static inline __attribute__((always_inline)) void GEMM(stream_tile)(
+    const int rows, const int vectors, int64_t depth, const REAL *a, int64_t width, const REAL *b,
+    int64_t b_stride, REAL *c, int64_t c_stride, bool adds, int64_t ahead)
 {
     VECTOR sums[STREAM_ROWS][STREAM_VECTORS] = {{{0}}};
 
     for (int64_t k = 0; k < depth; k++) {
         VECTOR column[STREAM_VECTORS];
 
-        UNROLL for (int j = 0; j < vectors; j++) {
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
             __builtin_prefetch(b + j * LANES + LANES - 1 + ahead);
             column[j] = *(const VECTOR *)(b + j * LANES);
         }
-        UNROLL for (int i = 0; i < rows; i++) {
-            UNROLL for (int j = 0; j < vectors; j++) {
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            UNROLL for (int j = 0; j < vectors; j++)
+            {
                 sums[i][j] += a[i] * column[j];
             }
         }
         a += width;
         b += b_stride;
     }
-    UNROLL for (int i = 0; i < rows; i++) {
-        UNROLL for (int j = 0; j < vectors; j++) {
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
             VECTOR *at = (VECTOR *)(c + i * c_stride + j * LANES);
 
             if (adds) {
@@ -411,28 +435,32 @@ typedef void GEMM(stream_function)(int64_t depth, const REAL *a, int64_t width, 
                                    int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
                                    int64_t ahead);
 
-#define STREAM_FUNCTION(rows, vectors)                                                        \
-    static void GEMM(stream_##rows##_##vectors)(int64_t depth, const REAL *a, int64_t width,  \
-                                                const REAL *b, int64_t b_stride, REAL *c,     \
-                                                int64_t c_stride, bool adds, int64_t ahead)   \
-    {                                                                                         \
-        GEMM(stream_tile)(rows, vectors, depth, a, width, b, b_stride, c, c_stride, adds,     \
-                          ahead);                                                             \
+#define STREAM_FUNCTION(rows, vectors)                                                             \
+    static void GEMM(stream_##rows##_##vectors)(int64_t depth, const REAL *a, int64_t width,       \
+                                                const REAL *b, int64_t b_stride, REAL *c,          \
+                                                int64_t c_stride, bool adds, int64_t ahead)        \
+    {                                                                                              \
+        GEMM(stream_tile)(rows, vectors, depth, a, width, b, b_stride, c, c_stride, adds, ahead);  \
     }
-#define STREAM_ROW(rows)   STREAM_FUNCTION(rows, 1) STREAM_FUNCTION(rows, 2)
-#define STREAM_NAMES(rows) {GEMM(stream_##rows##_1), GEMM(stream_##rows##_2)}
+#define STREAM_ROW(rows) STREAM_FUNCTION(rows, 1) STREAM_FUNCTION(rows, 2)
+#define STREAM_NAMES(rows)                                                                         \
+    {                                                                                              \
+        GEMM(stream_##rows##_1), GEMM(stream_##rows##_2)                                           \
+    }
 
+/* clang-format off */
 STREAM_ROW(1) STREAM_ROW(2) STREAM_ROW(3) STREAM_ROW(4) STREAM_ROW(5) STREAM_ROW(6)
 #if STREAM_ROWS == 12
 STREAM_ROW(7) STREAM_ROW(8) STREAM_ROW(9) STREAM_ROW(10) STREAM_ROW(11) STREAM_ROW(12)
 #endif
+    /* clang-format on */
 
-static GEMM(stream_function) *const GEMM(streams)[STREAM_ROWS][STREAM_VECTORS] = {
-    STREAM_NAMES(1), STREAM_NAMES(2), STREAM_NAMES(3), STREAM_NAMES(4), STREAM_NAMES(5),
-    STREAM_NAMES(6),
+    static GEMM(stream_function) *const GEMM(streams)[STREAM_ROWS][STREAM_VECTORS] = {
+        STREAM_NAMES(1),  STREAM_NAMES(2),  STREAM_NAMES(3),
+        STREAM_NAMES(4),  STREAM_NAMES(5),  STREAM_NAMES(6),
 #if STREAM_ROWS == 12
-    STREAM_NAMES(7), STREAM_NAMES(8), STREAM_NAMES(9), STREAM_NAMES(10), STREAM_NAMES(11),
-    STREAM_NAMES(12),
+        STREAM_NAMES(7),  STREAM_NAMES(8),  STREAM_NAMES(9),
+        STREAM_NAMES(10), STREAM_NAMES(11), STREAM_NAMES(12),
 #endif
 };
 
@@ -456,8 +484,8 @@ static void GEMM(stream_rest)(int64_t m, int64_t columns, int64_t depth, const R
     for (int64_t i = 0; i < m; i += width) {
         int64_t rows = m - i < width ? m - i : width;
 
-        GEMM(streams)[rows - 1][0](depth, a + i * depth, width, panel, LANES, buffer, LANES, false,
-                                   0);
+        GEMM(streams)
+        [rows - 1][0](depth, a + i * depth, width, panel, LANES, buffer, LANES, false, 0);
         GEMM(take)(rows, columns, buffer, LANES, c + i * c_stride, c_stride, adds, NULL);
     }
 }
@@ -478,9 +506,10 @@ static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_, in
         int64_t vectors = n - j < STREAM_VECTORS * LANES ? (n - j) / LANES : STREAM_VECTORS;
 
         for (int64_t i = 0; i < m; i += width) {
-            GEMM(streams)[(m - i < width ? m - i : width) - 1][vectors - 1](
-                depth, a + i * depth, width, b + j, b_stride, c + i * c_stride + j, c_stride, adds,
-                i == 0 ? below : beside);
+            GEMM(streams)
+            [(m - i < width ? m - i : width) -
+                1][vectors - 1](depth, a + i * depth, width, b + j, b_stride, c + i * c_stride + j,
+                                c_stride, adds, i == 0 ? below : beside);
         }
     }
     j = n / LANES * LANES;
@@ -492,30 +521,32 @@ static void GEMM(stream)(int64_t m, int64_t n, int64_t depth, const void *a_, in
 /* ---- dot products ------------------------------------------------------------------- */
 
 /* The sums of the lanes of up to four vectors: folded to four lanes each, then all at once. */
-static inline __attribute__((always_inline)) void
-GEMM(lanes_sums)(const int count, const VECTOR *v, REAL *totals)
+static inline __attribute__((always_inline)) void GEMM(lanes_sums)(const int count, const VECTOR *v,
+                                                                   REAL *totals)
 {
     FOUR folded[4] = {{0}};
     REAL turned[16];
     const REAL *rows[4];
 
-    UNROLL for (int j = 0; j < 4; j++) {
-        UNROLL for (int k = 0; k < LANES / 4 && j < count; k++) {
+    UNROLL for (int j = 0; j < 4; j++)
+    {
+        UNROLL for (int k = 0; k < LANES / 4 && j < count; k++)
+        {
             folded[j] += ((const FOUR *)&v[j])[k];
         }
-        UNROLL for (int k = 0; k < LANES % 4 && j < count; k++) {
+        UNROLL for (int k = 0; k < LANES % 4 && j < count; k++)
+        {
             folded[j][k] = v[j][k];
         }
         rows[j] = (const REAL *)&folded[j];
     }
     TRANSPOSE4(turned, 4, rows, 0);
-    *(FOUR *)totals = (((FOUR *)turned)[0] + ((FOUR *)turned)[1]) +
-                      (((FOUR *)turned)[2] + ((FOUR *)turned)[3]);
+    *(FOUR *)totals =
+        (((FOUR *)turned)[0] + ((FOUR *)turned)[1]) + (((FOUR *)turned)[2] + ((FOUR *)turned)[3]);
 }
 
 /* A vector of b's elements from memory of their dtype. */
-static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memory,
-                                                                exg_dtype dtype)
+static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memory, exg_dtype dtype)
 {
     VECTOR v;
 
@@ -533,10 +564,10 @@ static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memo
 
 /* Dot products of `rows` rows of a with `columns` rows of b. On the way as much is asked for of
  * `ahead`, if it is not NULL, as is read of a row of b. */
-static inline __attribute__((always_inline)) void
-GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t depth,
-               const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
-               int64_t c_stride, bool adds, const char *ahead)
+static inline __attribute__((always_inline)) void GEMM(dot_tile)(
+    const int rows, const int columns, const exg_dtype dtype, int64_t depth, const REAL *a,
+    int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
+    const char *ahead)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
     VECTOR sums[3][DOT_COLUMNS] = {{{0}}};
@@ -548,24 +579,30 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
         if (ahead != NULL) {
             __builtin_prefetch(ahead + k * bytes);
         }
-        UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int i = 0; i < rows; i++)
+        {
             x[i] = *(const VECTOR *)(a + i * a_stride + k);
         }
-        UNROLL for (int j = 0; j < columns; j++) {
+        UNROLL for (int j = 0; j < columns; j++)
+        {
             VECTOR y = GEMM(widen)(b + (j * b_stride + k) * bytes, dtype);
 
-            UNROLL for (int i = 0; i < rows; i++) {
+            UNROLL for (int i = 0; i < rows; i++)
+            {
                 sums[i][j] += x[i] * y;
             }
         }
     }
-    UNROLL for (int i = 0; i < rows; i++) {
+    UNROLL for (int i = 0; i < rows; i++)
+    {
         REAL totals[DOT_COLUMNS];
 
-        UNROLL for (int j = 0; j < columns; j += 4) {
+        UNROLL for (int j = 0; j < columns; j += 4)
+        {
             GEMM(lanes_sums)(columns - j, &sums[i][j], &totals[j]);
         }
-        UNROLL for (int j = 0; j < columns; j++) {
+        UNROLL for (int j = 0; j < columns; j++)
+        {
             c[i * c_stride + j] = adds ? c[i * c_stride + j] + totals[j] : totals[j];
         }
     }
@@ -589,12 +626,15 @@ GEMM(dot_tile)(const int rows, const int columns, const exg_dtype dtype, int64_t
 }
 
 /* What most of the time is spent in, apart, so that sums have all registers. */
-static __attribute__((noinline)) void
-GEMM(whole_dot_tile)(int64_t depth, const REAL *a, int64_t a_stride, const REAL *b,
-                     int64_t b_stride, REAL *c, int64_t c_stride, bool adds, const REAL *ahead)
+static __attribute__((noinline)) void GEMM(whole_dot_tile)(int64_t depth, const REAL *a,
+                                                           int64_t a_stride, const REAL *b,
+                                                           int64_t b_stride, REAL *c,
+                                                           int64_t c_stride, bool adds,
+                                                           const REAL *ahead)
 {
-    GEMM(dot_tile)(3, DOT_COLUMNS, DTYPE, depth, a, a_stride, (const char *)b, b_stride, c,
-                   c_stride, adds, (const char *)ahead);
+    GEMM(dot_tile)
+    (3, DOT_COLUMNS, DTYPE, depth, a, a_stride, (const char *)b, b_stride, c, c_stride, adds,
+     (const char *)ahead);
 }
 
 /* With each three rows of a, one of the rows of b that come next is asked for. If there are no
@@ -607,39 +647,43 @@ static void GEMM(whole_dot_tiles)(int64_t m, int64_t depth, const REAL *a, int64
         const REAL *rows = a + i * a_stride;
         int64_t next = DOT_COLUMNS + (i / 3 < DOT_COLUMNS ? i / 3 : 0);
 
-        GEMM(whole_dot_tile)(depth, rows, a_stride, b, b_stride, c + i * c_stride, c_stride, adds,
-                             m > 3 ? b + next * b_stride : rows);
+        GEMM(whole_dot_tile)
+        (depth, rows, a_stride, b, b_stride, c + i * c_stride, c_stride, adds,
+         m > 3 ? b + next * b_stride : rows);
     }
 }
 
-static inline __attribute__((always_inline)) void
-GEMM(dot_columns)(const int columns, const exg_dtype dtype, int64_t m, int64_t depth,
-                  const REAL *a, int64_t a_stride, const char *b, int64_t b_stride, REAL *c,
-                  int64_t c_stride, bool adds)
+static inline __attribute__((always_inline)) void GEMM(dot_columns)(
+    const int columns, const exg_dtype dtype, int64_t m, int64_t depth, const REAL *a,
+    int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds)
 {
     int64_t i = 0;
 
     if (columns == DOT_COLUMNS && dtype == DTYPE) {
-        GEMM(whole_dot_tiles)(m, depth, a, a_stride, (const REAL *)b, b_stride, c, c_stride,
-                              adds);
+        GEMM(whole_dot_tiles)(m, depth, a, a_stride, (const REAL *)b, b_stride, c, c_stride, adds);
         i = m / 3 * 3;
     }
     for (; i + 3 <= m; i += 3) {
-        GEMM(dot_tile)(3, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride, adds, NULL);
+        GEMM(dot_tile)
+        (3, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride, c + i * c_stride,
+         c_stride, adds, NULL);
     }
     if (m - i == 2) {
-        GEMM(dot_tile)(2, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride, adds, NULL);
+        GEMM(dot_tile)
+        (2, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride, c + i * c_stride,
+         c_stride, adds, NULL);
     } else if (m - i == 1) {
-        GEMM(dot_tile)(1, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride,
-                       c + i * c_stride, c_stride, adds, NULL);
+        GEMM(dot_tile)
+        (1, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride, c + i * c_stride,
+         c_stride, adds, NULL);
     }
 }
 
-static inline __attribute__((always_inline)) void
-GEMM(dot_of)(const exg_dtype dtype, int64_t m, int64_t n, int64_t depth, const REAL *a,
-             int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride)
+static inline __attribute__((always_inline)) void GEMM(dot_of)(const exg_dtype dtype, int64_t m,
+                                                               int64_t n, int64_t depth,
+                                                               const REAL *a, int64_t a_stride,
+                                                               const char *b, int64_t b_stride,
+                                                               REAL *c, int64_t c_stride)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
     /* with many rows, some columns of b stay in the first cache while all pass by */
@@ -650,23 +694,25 @@ GEMM(dot_of)(const exg_dtype dtype, int64_t m, int64_t n, int64_t depth, const R
         int64_t j = 0;
 
         for (; j + DOT_COLUMNS <= n; j += DOT_COLUMNS) {
-            GEMM(dot_columns)(DOT_COLUMNS, dtype, m, length, a + k, a_stride,
-                              b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
+            GEMM(dot_columns)
+            (DOT_COLUMNS, dtype, m, length, a + k, a_stride, b + (j * b_stride + k) * bytes,
+             b_stride, c + j, c_stride, k > 0);
         }
         for (; j + 4 <= n; j += 4) {
-            GEMM(dot_columns)(4, dtype, m, length, a + k, a_stride,
-                              b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
+            GEMM(dot_columns)
+            (4, dtype, m, length, a + k, a_stride, b + (j * b_stride + k) * bytes, b_stride, c + j,
+             c_stride, k > 0);
         }
         for (; j < n; j++) {
-            GEMM(dot_columns)(1, dtype, m, length, a + k, a_stride,
-                              b + (j * b_stride + k) * bytes, b_stride, c + j, c_stride, k > 0);
+            GEMM(dot_columns)
+            (1, dtype, m, length, a + k, a_stride, b + (j * b_stride + k) * bytes, b_stride, c + j,
+             c_stride, k > 0);
         }
     }
 }
 
 static void GEMM(dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
-                      const void *b, exg_dtype dtype, int64_t b_stride, void *c,
-                      int64_t c_stride)
+                      const void *b, exg_dtype dtype, int64_t b_stride, void *c, int64_t c_stride)
 {
     if (DTYPE == EXG_DTYPE_F64 || dtype == DTYPE) { /* what is narrow is multiplied as f32 */
         GEMM(dot_of)(DTYPE, m, n, depth, a, a_stride, b, b_stride, c, c_stride);

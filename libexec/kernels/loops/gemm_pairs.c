@@ -57,8 +57,7 @@ INLINE void turn_eight(pair *panel, int64_t width, const uint16_t *const *rows, 
     }
     UNROLL for (int i = 0; i < 4; i++)
     {
-        _mm256_storeu_ps((void *)(panel + i * width),
-                         _mm256_permute2f128_ps(s[i], s[i + 4], 0x20));
+        _mm256_storeu_ps((void *)(panel + i * width), _mm256_permute2f128_ps(s[i], s[i + 4], 0x20));
         _mm256_storeu_ps((void *)(panel + (i + 4) * width),
                          _mm256_permute2f128_ps(s[i], s[i + 4], 0x31));
     }
@@ -218,8 +217,8 @@ INLINE void tile(const int rows, const int vectors, int64_t pairs, const pair *a
             if (adds) {
                 sums[i][j] = _mm512_add_ps(sums[i][j], _mm512_maskz_loadu_ps(some, at));
             } else if (start != NULL) {
-                sums[i][j] = _mm512_add_ps(sums[i][j],
-                                           _mm512_maskz_loadu_ps(some, start + j * LANES));
+                sums[i][j] =
+                    _mm512_add_ps(sums[i][j], _mm512_maskz_loadu_ps(some, start + j * LANES));
             }
             _mm512_mask_storeu_ps(at, some, sums[i][j]);
         }
@@ -230,21 +229,26 @@ typedef void tile_function(int64_t pairs, const pair *a, const pair *b, float *c
                            bool adds, const float *start, __mmask16 last, const char *ahead,
                            int64_t ahead_step);
 
-#define TILE(rows, vectors)                                                                      \
-    static void tile_##rows##_##vectors(int64_t pairs, const pair *a, const pair *b, float *c,   \
-                                        int64_t c_stride, bool adds, const float *start,         \
-                                        __mmask16 last, const char *ahead, int64_t ahead_step)   \
-    {                                                                                            \
-        tile(rows, vectors, pairs, a, b, c, c_stride, adds, start, last, ahead, ahead_step);     \
+#define TILE(rows, vectors)                                                                        \
+    static void tile_##rows##_##vectors(int64_t pairs, const pair *a, const pair *b, float *c,     \
+                                        int64_t c_stride, bool adds, const float *start,           \
+                                        __mmask16 last, const char *ahead, int64_t ahead_step)     \
+    {                                                                                              \
+        tile(rows, vectors, pairs, a, b, c, c_stride, adds, start, last, ahead, ahead_step);       \
     }
-#define TILES(rows)      TILE(rows, 1) TILE(rows, 2) TILE(rows, 3)
-#define TILE_NAMES(rows) {tile_##rows##_1, tile_##rows##_2, tile_##rows##_3}
+#define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3)
+#define TILE_NAMES(rows)                                                                           \
+    {                                                                                              \
+        tile_##rows##_1, tile_##rows##_2, tile_##rows##_3                                          \
+    }
 
+/* clang-format off */
 TILES(1) TILES(2) TILES(3) TILES(4) TILES(5) TILES(6) TILES(7) TILES(8)
+    /* clang-format on */
 
-static tile_function *const tiles[ROWS][VECTORS] = {
-    TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
-    TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
+    static tile_function *const tiles[ROWS][VECTORS] = {
+        TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4),
+        TILE_NAMES(5), TILE_NAMES(6), TILE_NAMES(7), TILE_NAMES(8),
 };
 
 static void block(int64_t m, int64_t n, int64_t depth, const void *a_panels, int64_t a_stride,

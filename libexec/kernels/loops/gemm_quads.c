@@ -215,14 +215,16 @@ typedef void tile_function(int64_t quads, const quad *a, const quad *b, int32_t 
         tile(rows, vectors, quads, a, b, c, c_stride);                                             \
     }
 
+/* clang-format off */
 TILE(1, 1) TILE(1, 2) TILE(1, 3)
 TILE(4, 1) TILE(4, 2) TILE(4, 3)
 TILE(8, 1) TILE(8, 2) TILE(8, 3)
+    /* clang-format on */
 
-static tile_function *const tiles[][VECTORS] = {
-    {tile_1_1, tile_1_2, tile_1_3},
-    {tile_4_1, tile_4_2, tile_4_3},
-    {tile_8_1, tile_8_2, tile_8_3},
+    static tile_function *const tiles[][VECTORS] = {
+        {tile_1_1, tile_1_2, tile_1_3},
+        {tile_4_1, tile_4_2, tile_4_3},
+        {tile_8_1, tile_8_2, tile_8_3},
 };
 
 static void block(int64_t m, int64_t n, int64_t depth, const void *a, bool a_is_signed,

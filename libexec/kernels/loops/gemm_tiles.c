@@ -395,10 +395,7 @@ static void block_pairs(int64_t m, int64_t n, int64_t depth, const void *a, int6
 static void block_bytes(int64_t m, int64_t n, int64_t depth, const void *a, bool a_is_signed,
                         const void *b, bool b_is_signed, int32_t *c, int64_t c_stride, bool adds)
 {
-    static sums_function *const by_sign[2][2] = {
-        {sums_uu, sums_us},
-        {sums_su, sums_ss}
-    };
+    static sums_function *const by_sign[2][2] = {{sums_uu, sums_us}, {sums_su, sums_ss}};
 
     block_of(by_sign[a_is_signed][b_is_signed], m, n, (depth + 63) / 64, a, b, (char *)c,
              c_stride * 4, adds, NULL);

@@ -113,14 +113,14 @@ typedef void exg_copy_loop(void *to, const void *from, size_t bytes);
 typedef void exg_convert_loop(uint32_t count, void *to, const void *from);
 
 typedef struct exg_convert_loops {
-    exg_load_loop *load[EXG_DTYPE_COUNT];   /* NULL: no compute type */
+    exg_load_loop *load[EXG_DTYPE_COUNT]; /* NULL: no compute type */
     exg_store_loop *store[EXG_DTYPE_COUNT];
     exg_round_loop *round[EXG_DTYPE_COUNT]; /* NULL: the compute type is exact */
-    exg_load_loop *load_as_is;   /* elements of two bytes */
+    exg_load_loop *load_as_is;              /* elements of two bytes */
     exg_store_loop *store_as_is;
     /* [to][from]; of bf16 those from f32, which rounds, and to f32 alone */
     exg_convert_loop *convert[EXG_COMPUTE_COUNT][EXG_COMPUTE_COUNT];
-    exg_convert_loop *truth[EXG_COMPUTE_COUNT];                      /* to int32_t 0 or 1 */
+    exg_convert_loop *truth[EXG_COMPUTE_COUNT]; /* to int32_t 0 or 1 */
     exg_copy_loop *copy_past_caches;
 } exg_convert_loops;
 
@@ -147,11 +147,9 @@ typedef struct exg_row_f32_loops {
     float (*min)(int64_t count, const float *x);
     float (*peak)(int64_t count, const float *x); /* the greatest, NaN passed over */
     /* y = e^(x - shift), shift not below any x; gives the sum; exp_sum only that */
-    double (*exp)(int64_t count, float *y, const float *x, float shift,
-                  const exg_ahead *ahead);
+    double (*exp)(int64_t count, float *y, const float *x, float shift, const exg_ahead *ahead);
     double (*exp_sum)(int64_t count, const float *x, float shift, const exg_ahead *ahead);
-    void (*scale)(int64_t count, float *y, const float *x, float factor,
-                  bool is_past_caches);
+    void (*scale)(int64_t count, float *y, const float *x, float factor, bool is_past_caches);
     /* y = (x - first) - second */
     void (*shift)(int64_t count, float *y, const float *x, float first, float second,
                   bool is_past_caches);
@@ -174,16 +172,13 @@ typedef struct exg_row_f32_loops {
 
 typedef struct exg_row_f64_loops {
     double (*sum)(int64_t count, const double *x);
-    double (*sum_squares)(int64_t count, const double *x, double mean,
-                          const exg_ahead *ahead);
+    double (*sum_squares)(int64_t count, const double *x, double mean, const exg_ahead *ahead);
     double (*max)(int64_t count, const double *x);
     double (*min)(int64_t count, const double *x);
     double (*peak)(int64_t count, const double *x);
-    double (*exp)(int64_t count, double *y, const double *x, double shift,
-                  const exg_ahead *ahead);
+    double (*exp)(int64_t count, double *y, const double *x, double shift, const exg_ahead *ahead);
     double (*exp_sum)(int64_t count, const double *x, double shift, const exg_ahead *ahead);
-    void (*scale)(int64_t count, double *y, const double *x, double factor,
-                  bool is_past_caches);
+    void (*scale)(int64_t count, double *y, const double *x, double factor, bool is_past_caches);
     void (*shift)(int64_t count, double *y, const double *x, double first, double second,
                   bool is_past_caches);
     void (*exp_across)(int64_t count, double *y, const double *x, const double *shift,
@@ -209,8 +204,7 @@ typedef struct exg_row_bf16_loops {
                    const exg_ahead *ahead);
     float (*peak)(int64_t count, const uint16_t *x);
     /* x may be above a shift of 0: a sum past 2^100 or NaN means nothing then */
-    double (*exp)(int64_t count, float *y, const uint16_t *x, float shift,
-                  const exg_ahead *ahead);
+    double (*exp)(int64_t count, float *y, const uint16_t *x, float shift, const exg_ahead *ahead);
     double (*exp_sum)(int64_t count, const uint16_t *x, float shift, const exg_ahead *ahead);
     void (*scale)(int64_t count, uint16_t *y, const float *x, float factor,
                   bool is_past_caches); /* y may begin where x does */
@@ -303,12 +297,12 @@ typedef struct exg_gemm_loops {
     uint32_t real_bytes;  /* of c */
     uint32_t panel_bytes; /* of an element in panels */
     uint32_t group;
-    uint32_t depth;       /* of a packed block at most, a multiple of the group; no row of one
-                           * takes more than EXG_GEMM_K doubles */
-    uint32_t rows;        /* width of A's panels */
-    uint32_t columns;     /* of B's */
-    uint32_t side, cell;  /* of B's, as above */
-    uint32_t lanes;       /* reals of a vector */
+    uint32_t depth;      /* of a packed block at most, a multiple of the group; no row of one
+                          * takes more than EXG_GEMM_K doubles */
+    uint32_t rows;       /* width of A's panels */
+    uint32_t columns;    /* of B's */
+    uint32_t side, cell; /* of B's, as above */
+    uint32_t lanes;      /* reals of a vector */
     /* Packs `count` rows of A (or columns of B) of depth k into panels of `width`. */
     void (*pack)(uint32_t width, int64_t count, int64_t depth, void *panels, const void *memory,
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
@@ -322,17 +316,17 @@ typedef struct exg_gemm_loops {
                   const void *b, void *c, int64_t c_stride, bool adds, const void *start,
                   const void *next);
     /* block() of f32 with b in bf16, for few rows. */
-    void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b,
-                       float *c, int64_t c_stride, bool adds);
+    void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, float *c,
+                       int64_t c_stride, bool adds);
     /* The same with b in memory, (depth, n) dense along n: for few rows. Panels of A are
      * `width` wide, `stream_rows` at most. */
-    void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t width,
-                   const void *b, int64_t b_stride, void *c, int64_t c_stride, bool adds);
+    void (*stream)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t width, const void *b,
+                   int64_t b_stride, void *c, int64_t c_stride, bool adds);
     uint32_t stream_rows;
     /* c (m, n) = a (m, depth) times b (n, depth) transposed, both dense along depth;
      * a of the real type, b of `dtype`. For few rows, which need no packing. */
-    void (*dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
-                const void *b, exg_dtype dtype, int64_t b_stride, void *c, int64_t c_stride);
+    void (*dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride, const void *b,
+                exg_dtype dtype, int64_t b_stride, void *c, int64_t c_stride);
     /* c (n) = a (depth) times b (depth, n), dense along n. */
     void (*axpy)(int64_t n, int64_t depth, const void *a, const void *b, exg_dtype dtype,
                  int64_t b_stride, void *c);

@@ -32,9 +32,11 @@ static inline __attribute__((always_inline)) void put(void *to, const void *part
 
 #define ABREAST 4 /* vectors that are read before any is written, so that steps of all mix */
 
-static inline __attribute__((always_inline)) void
-by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_vf32 x),
-           const exg_flow *flow, bool is_past_caches)
+static inline __attribute__((always_inline)) void by_vectors(uint32_t count, float *out,
+                                                             const float *a,
+                                                             exg_vf32 (*formula)(exg_vf32 x),
+                                                             const exg_flow *flow,
+                                                             bool is_past_caches)
 {
     uint32_t k = 0;
 
@@ -70,73 +72,71 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
 }
 
 /* The unused parts of a formula's environment. */
-#define UNUSED(a, b, c, s, t, u, v) \
+#define UNUSED(a, b, c, s, t, u, v)                                                                \
     ((void)(a), (void)(b), (void)(c), (void)(s), (void)(t), (void)(u), (void)(v))
 
 /* `take` of the formula of each of `many` elements from `first` on. */
-#define FOR_EACH(first, many, first_type, formula, is_far, is_wide, take)                     \
-    do {                                                                                      \
-        const first_type *const as = (const first_type *)a_ + (first);                        \
-        const C *const bs = (const C *)b_ + (first), *const cs = (const C *)c_ + (first);     \
-                                                                                              \
-        EXG_INDEPENDENT                                                                       \
-        for (uint32_t i = 0; i < (many); i++) {                                               \
-            enum { far = (is_far), wide = (is_wide) };                                        \
-            const first_type a = as[i];                                                       \
-            const C b = bs[i], c = cs[i];                                                     \
-                                                                                              \
-            UNUSED(a, b, c, s, t, u, v);                                                      \
-            take(formula);                                                                    \
-        }                                                                                     \
+#define FOR_EACH(first, many, first_type, formula, is_far, is_wide, take)                          \
+    do {                                                                                           \
+        const first_type *const as = (const first_type *)a_ + (first);                             \
+        const C *const bs = (const C *)b_ + (first), *const cs = (const C *)c_ + (first);          \
+                                                                                                   \
+        EXG_INDEPENDENT                                                                            \
+        for (uint32_t i = 0; i < (many); i++) {                                                    \
+            enum { far = (is_far), wide = (is_wide) };                                             \
+            const first_type a = as[i];                                                            \
+            const C b = bs[i], c = cs[i];                                                          \
+                                                                                                   \
+            UNUSED(a, b, c, s, t, u, v);                                                           \
+            take(formula);                                                                         \
+        }                                                                                          \
     } while (0)
 
-#define LOOP_OVER(to, first, many, out_type, first_type, formula, is_far)                     \
-    FOR_EACH(first, many, first_type, formula, is_far, is_far,                                \
-             ((out_type *)(to))[i] = (out_type))
+#define LOOP_OVER(to, first, many, out_type, first_type, formula, is_far)                          \
+    FOR_EACH(first, many, first_type, formula, is_far, is_far, ((out_type *)(to))[i] = (out_type))
 
 /* Formulas of f32 that take other ways by what operands are have those words in them. */
 #define HAS(formula, word) (sizeof(C) == 4 && __builtin_strstr(#formula, word) != NULL)
 
 /* Some quotient is wide. */
-#define FIND_WIDE(found, formula, first_type)                                                 \
-    do {                                                                                      \
-        if (HAS(formula, "wide)")) {                                                          \
-            FOR_EACH(0, count, first_type, formula, 0, EXG_F32_WIDE_ASKED, found |= 0 !=);    \
-        }                                                                                     \
+#define FIND_WIDE(found, formula, first_type)                                                      \
+    do {                                                                                           \
+        if (HAS(formula, "wide)")) {                                                               \
+            FOR_EACH(0, count, first_type, formula, 0, EXG_F32_WIDE_ASKED, found |= 0 !=);         \
+        }                                                                                          \
     } while (0)
 
 /* Only a formula that asks for it has a loop for what is far or wide. */
-#define LOOP(id, out_type, first_type, formula)                                               \
-    static void NAME(id)(uint32_t count, void *out, const void *a_, const void *b_,           \
-                         const void *c_, const void *scalars, const exg_flow *flow,           \
-                         int *bad_out)                                                        \
-    {                                                                                         \
-        const C s = ((const C *)scalars)[0], t = ((const C *)scalars)[1];                     \
-        const C u = ((const C *)scalars)[2], v = ((const C *)scalars)[3];                     \
-        int bad = 0;                                                                          \
-        int is_wide = 0;                                                                      \
-                                                                                              \
-        FIND_WIDE(is_wide, formula, first_type);                                              \
-        if (FLOWS && in_vectors[EXG_FORMULA_##id] != NULL) {                                  \
-            if (flow != NULL && flow->is_past_caches) {                                       \
-                by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, true);         \
-            } else {                                                                          \
-                by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, false);        \
-            }                                                                                 \
-        } else if (is_wide != 0 || (HAS(formula, "far)") && reaches_far(count, a_))) {        \
-            LOOP_OVER(out, 0, count, out_type, first_type, formula, 1);                       \
-        } else {                                                                              \
-            uint32_t k = 0;                                                                   \
-                                                                                              \
-            for (; FLOWS && k + EXG_FLOW_PART <= count; k += EXG_FLOW_PART) {                 \
-                _Alignas(EXG_VECTOR_BYTES) out_type part[EXG_FLOW_PART];                      \
-                                                                                              \
-                LOOP_OVER(part, k, EXG_FLOW_PART, out_type, first_type, formula, 0);          \
-                put((out_type *)out + k, part, k, flow);                                      \
-            }                                                                                 \
-            LOOP_OVER((out_type *)out + k, k, count - k, out_type, first_type, formula, 0);   \
-        }                                                                                     \
-        *bad_out |= bad;                                                                      \
+#define LOOP(id, out_type, first_type, formula)                                                    \
+    static void NAME(id)(uint32_t count, void *out, const void *a_, const void *b_,                \
+                         const void *c_, const void *scalars, const exg_flow *flow, int *bad_out)  \
+    {                                                                                              \
+        const C s = ((const C *)scalars)[0], t = ((const C *)scalars)[1];                          \
+        const C u = ((const C *)scalars)[2], v = ((const C *)scalars)[3];                          \
+        int bad = 0;                                                                               \
+        int is_wide = 0;                                                                           \
+                                                                                                   \
+        FIND_WIDE(is_wide, formula, first_type);                                                   \
+        if (FLOWS && in_vectors[EXG_FORMULA_##id] != NULL) {                                       \
+            if (flow != NULL && flow->is_past_caches) {                                            \
+                by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, true);              \
+            } else {                                                                               \
+                by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, false);             \
+            }                                                                                      \
+        } else if (is_wide != 0 || (HAS(formula, "far)") && reaches_far(count, a_))) {             \
+            LOOP_OVER(out, 0, count, out_type, first_type, formula, 1);                            \
+        } else {                                                                                   \
+            uint32_t k = 0;                                                                        \
+                                                                                                   \
+            for (; FLOWS && k + EXG_FLOW_PART <= count; k += EXG_FLOW_PART) {                      \
+                _Alignas(EXG_VECTOR_BYTES) out_type part[EXG_FLOW_PART];                           \
+                                                                                                   \
+                LOOP_OVER(part, k, EXG_FLOW_PART, out_type, first_type, formula, 0);               \
+                put((out_type *)out + k, part, k, flow);                                           \
+            }                                                                                      \
+            LOOP_OVER((out_type *)out + k, k, count - k, out_type, first_type, formula, 0);        \
+        }                                                                                          \
+        *bad_out |= bad;                                                                           \
     }
 
 #define LOOP_PROMOTE(id, formula) LOOP(id, C, C, formula)
@@ -147,7 +147,7 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
 #define LOOP_BOOL(id, formula)    LOOP(id, int32_t, C, formula)
 #define LOOP_WHERE(id, formula)   LOOP(id, C, int32_t, formula)
 
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)                    \
     LOOP_##result(id, float_formula)
 
 #define EXG_FORMULA_F32
@@ -166,7 +166,7 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
 #undef NAME
 #undef EXG_POINTWISE
 
-#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) \
+#define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)                    \
     LOOP_##result(id, int_formula)
 
 #define EXG_FORMULA_I32
@@ -182,24 +182,23 @@ by_vectors(uint32_t count, float *out, const float *a, exg_vf32 (*formula)(exg_v
 #undef NAME
 #undef EXG_POINTWISE
 
-const exg_pointwise_loops EXG_ISA_NAME(exg_loops_pointwise) = {{
-    {
+const exg_pointwise_loops EXG_ISA_NAME(exg_loops_pointwise) = {{{
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) f32_##id,
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
-    },
-    {
+                                                                },
+                                                                {
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) f64_##id,
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
-    },
-    {
+                                                                },
+                                                                {
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) i32_##id,
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
-    },
-    {
+                                                                },
+                                                                {
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding) i64_##id,
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
-    }}};
+                                                                }}};

@@ -63,8 +63,12 @@ POOL(i32, int32_t)
 POOL(i64, int64_t)
 
 const exg_pool_loops EXG_ISA_NAME(exg_loops_pool) = {
-    .greatest = {[EXG_COMPUTE_F32] = f32_greatest, [EXG_COMPUTE_F64] = f64_greatest,
-                 [EXG_COMPUTE_I32] = i32_greatest, [EXG_COMPUTE_I64] = i64_greatest},
-    .add = {[EXG_COMPUTE_F32] = f32_add, [EXG_COMPUTE_F64] = f64_add, [EXG_COMPUTE_I32] = i32_add,
+    .greatest = {[EXG_COMPUTE_F32] = f32_greatest,
+                 [EXG_COMPUTE_F64] = f64_greatest,
+                 [EXG_COMPUTE_I32] = i32_greatest,
+                 [EXG_COMPUTE_I64] = i64_greatest},
+    .add = {[EXG_COMPUTE_F32] = f32_add,
+            [EXG_COMPUTE_F64] = f64_add,
+            [EXG_COMPUTE_I32] = i32_add,
             [EXG_COMPUTE_I64] = i64_add},
 };

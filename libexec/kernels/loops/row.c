@@ -1,6 +1,6 @@
 /* row.c - sums, extremes and maps of a dense row, for f32 and f64. */
-#include "libexec/kernels/loops/real_math.h"
 #include "libexec/kernels/loops/row.h"
+#include "libexec/kernels/loops/real_math.h"
 
 #include <string.h>
 
@@ -35,31 +35,29 @@ static inline __attribute__((always_inline)) void row_f64_exp_lanes(int count, d
     }
 }
 
-#define REAL   float
-#define VECTOR exg_vf32
+#define REAL      float
+#define VECTOR    exg_vf32
 #define ROW(name) row_f32_##name
 #include "libexec/kernels/loops/row_body.h"
 #undef REAL
 #undef VECTOR
 #undef ROW
 
-#define REAL   double
-#define VECTOR exg_vf64
+#define REAL      double
+#define VECTOR    exg_vf64
 #define ROW(name) row_f64_##name
 #include "libexec/kernels/loops/row_body.h"
 #undef REAL
 #undef VECTOR
 #undef ROW
 
-#define TABLE(R)                                                                              \
-    {                                                                                         \
-        .sum = R(sum), .sum_squares = R(sum_squares), .max = R(max), .min = R(min),           \
-        .peak = R(peak),                                                                      \
-        .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale), .shift = R(shift),           \
-        .exp_across = R(exp_across), .scale_across = R(scale_across),                         \
-        .shift_across = R(shift_across),                                                      \
-        .normalize = R(normalize), .add = R(add), .windows = R(windows),                      \
-        .max_of = R(max_of), .min_of = R(min_of),                                             \
+#define TABLE(R)                                                                                   \
+    {                                                                                              \
+        .sum = R(sum), .sum_squares = R(sum_squares), .max = R(max), .min = R(min),                \
+        .peak = R(peak), .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale),                  \
+        .shift = R(shift), .exp_across = R(exp_across), .scale_across = R(scale_across),           \
+        .shift_across = R(shift_across), .normalize = R(normalize), .add = R(add),                 \
+        .windows = R(windows), .max_of = R(max_of), .min_of = R(min_of),                           \
     }
 #define F32(name) row_f32_##name
 #define F64(name) row_f64_##name

@@ -38,7 +38,9 @@ typedef double exg_double8 __attribute__((vector_size(64), aligned(8), may_alias
         return sums[0][0];                                                                         \
     }
 
-#define EXG_ROW_FAR 8192 /* bytes beyond what is asked for: those come as far as the second cache */
+#define EXG_ROW_FAR                                                                                \
+    8192 /* bytes beyond what is asked for: those come as far as the second cache                  \
+          */
 
 /* For the stretch of 128 bytes that begins at byte `at` of the row. More is on its way to the
  * second cache at a time than to the first, and rows that are read twice are none that processors

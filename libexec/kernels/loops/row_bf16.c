@@ -152,12 +152,10 @@ static float peak(int64_t count, const uint16_t *x)
 static inline real exponential(real x)
 {
     /* 2^(k / 16) as bits, less what the k below the point of `t` adds */
-    static const int32_t powers[16] = {
-        0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3,
-        0x3f7837f0, 0x3f76f532, 0x3f75fed7, 0x3f75583f,
-        0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
-        0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d
-    };
+    static const int32_t powers[16] = {0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3,
+                                       0x3f7837f0, 0x3f76f532, 0x3f75fed7, 0x3f75583f,
+                                       0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
+                                       0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
     const float rounder = 786432.0f; /* leaves 4 bits below the point */
     const __mmask16 is_some = _mm512_cmp_ps_mask((__m512)x, (__m512)all(-87.0f), _CMP_NLT_UQ);
     real near = AT_MOST(x, 88.0f);

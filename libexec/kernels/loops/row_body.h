@@ -31,8 +31,10 @@ static double ROW(sum)(int64_t count, const REAL *x)
     return total;
 }
 
-static inline __attribute__((always_inline)) double
-ROW(sum_squares_asking)(int64_t count, const REAL *x, REAL mean, const exg_ahead *ahead)
+static inline __attribute__((always_inline)) double ROW(sum_squares_asking)(int64_t count,
+                                                                            const REAL *x,
+                                                                            REAL mean,
+                                                                            const exg_ahead *ahead)
 {
     double total = 0;
 
@@ -68,34 +70,34 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean, const ex
 }
 
 /* Lanes hold the greatest value so far; a NaN shows in the sum of x - x. */
-#define EXTREME(name, better, worst)                                                          \
-    static REAL ROW(name)(int64_t count, const REAL *x)                                       \
-    {                                                                                         \
-        REAL lanes[LANES];                                                                    \
-        REAL odd[LANES];                                                                      \
-        int64_t i = 0;                                                                        \
-                                                                                              \
-        for (int k = 0; k < LANES; k++) {                                                \
-            lanes[k] = worst;                                                                 \
-            odd[k] = 0;                                                                       \
-        }                                                                                     \
-        for (; i + LANES <= count; i += LANES) {                                     \
-            for (int k = 0; k < LANES; k++) {                                            \
-                lanes[k] = x[i + k] better lanes[k] ? x[i + k] : lanes[k];                    \
-                odd[k] = x[i + k] != x[i + k] ? x[i + k] : odd[k];                            \
-            }                                                                                 \
-        }                                                                                     \
-        for (int k = 0; i < count; i++, k++) {                                           \
-            lanes[k] = x[i] better lanes[k] ? x[i] : lanes[k];                                \
-            odd[k] = x[i] != x[i] ? x[i] : odd[k];                                            \
-        }                                                                                     \
-        for (int half = LANES / 2; half > 0; half /= 2) {                                     \
-            for (int k = 0; k < half; k++) {                                                  \
-                lanes[k] = lanes[k + half] better lanes[k] ? lanes[k + half] : lanes[k];      \
-                odd[k] = odd[k + half] != odd[k + half] ? odd[k + half] : odd[k];             \
-            }                                                                                 \
-        }                                                                                     \
-        return odd[0] != odd[0] ? odd[0] : lanes[0];                                          \
+#define EXTREME(name, better, worst)                                                               \
+    static REAL ROW(name)(int64_t count, const REAL *x)                                            \
+    {                                                                                              \
+        REAL lanes[LANES];                                                                         \
+        REAL odd[LANES];                                                                           \
+        int64_t i = 0;                                                                             \
+                                                                                                   \
+        for (int k = 0; k < LANES; k++) {                                                          \
+            lanes[k] = worst;                                                                      \
+            odd[k] = 0;                                                                            \
+        }                                                                                          \
+        for (; i + LANES <= count; i += LANES) {                                                   \
+            for (int k = 0; k < LANES; k++) {                                                      \
+                lanes[k] = x[i + k] better lanes[k] ? x[i + k] : lanes[k];                         \
+                odd[k] = x[i + k] != x[i + k] ? x[i + k] : odd[k];                                 \
+            }                                                                                      \
+        }                                                                                          \
+        for (int k = 0; i < count; i++, k++) {                                                     \
+            lanes[k] = x[i] better lanes[k] ? x[i] : lanes[k];                                     \
+            odd[k] = x[i] != x[i] ? x[i] : odd[k];                                                 \
+        }                                                                                          \
+        for (int half = LANES / 2; half > 0; half /= 2) {                                          \
+            for (int k = 0; k < half; k++) {                                                       \
+                lanes[k] = lanes[k + half] better lanes[k] ? lanes[k + half] : lanes[k];           \
+                odd[k] = odd[k + half] != odd[k + half] ? odd[k + half] : odd[k];                  \
+            }                                                                                      \
+        }                                                                                          \
+        return odd[0] != odd[0] ? odd[0] : lanes[0];                                               \
     }
 
 EXTREME(max, >, (REAL)-INFINITY)
@@ -128,8 +130,9 @@ static REAL ROW(peak)(int64_t count, const REAL *x)
 }
 
 /* e^(x - shift) of each into y, where there is one; gives the sum. */
-static inline __attribute__((always_inline)) double
-ROW(exp_into)(int64_t count, REAL *y, const REAL *x, REAL shift, const exg_ahead *ahead)
+static inline __attribute__((always_inline)) double ROW(exp_into)(int64_t count, REAL *y,
+                                                                  const REAL *x, REAL shift,
+                                                                  const exg_ahead *ahead)
 {
     double total = 0;
 
@@ -183,8 +186,10 @@ static double ROW(exp_sum)(int64_t count, const REAL *x, REAL shift, const exg_a
 }
 
 /* e^(x - shift) of a line each into y, where there is one, and added to the lines' sums. */
-static inline __attribute__((always_inline)) void
-ROW(exp_across_into)(int64_t count, REAL *y, const REAL *x, const REAL *shift, REAL *sums)
+static inline __attribute__((always_inline)) void ROW(exp_across_into)(int64_t count, REAL *y,
+                                                                       const REAL *x,
+                                                                       const REAL *shift,
+                                                                       REAL *sums)
 {
     int64_t i = 0;
 
@@ -231,24 +236,24 @@ static void ROW(shift_across)(int64_t count, REAL *y, const REAL *x, const REAL 
     }
 }
 
-#define ELEMENT(row) (row)[i]
+#define ELEMENT(row)  (row)[i]
 #define STREAMED(row) (*(const VECTOR *)((row) + i))
 
 /* y = formula, whose operands are read by the macro it is given. */
-#define MAP(name, formula, ...)                                                               \
-    static void ROW(name)(int64_t count, REAL *y, const REAL *x, __VA_ARGS__,                 \
-                          bool is_past_caches)                                                \
-    {                                                                                         \
-        const int64_t streamed = is_past_caches ? count & -LINE : 0;                          \
-        int64_t i = 0;                                                                        \
-                                                                                              \
-        for (; i < streamed; i += EXG_VECTOR_BYTES / (int)sizeof(REAL)) {                     \
-            EXG_STREAM(y + i, formula(STREAMED));                                             \
-        }                                                                                     \
-        EXG_INDEPENDENT                                                                       \
-        for (; i < count; i++) {                                                              \
-            y[i] = formula(ELEMENT);                                                          \
-        }                                                                                     \
+#define MAP(name, formula, ...)                                                                    \
+    static void ROW(name)(int64_t count, REAL * y, const REAL *x, __VA_ARGS__,                     \
+                          bool is_past_caches)                                                     \
+    {                                                                                              \
+        const int64_t streamed = is_past_caches ? count & -LINE : 0;                               \
+        int64_t i = 0;                                                                             \
+                                                                                                   \
+        for (; i < streamed; i += EXG_VECTOR_BYTES / (int)sizeof(REAL)) {                          \
+            EXG_STREAM(y + i, formula(STREAMED));                                                  \
+        }                                                                                          \
+        EXG_INDEPENDENT                                                                            \
+        for (; i < count; i++) {                                                                   \
+            y[i] = formula(ELEMENT);                                                               \
+        }                                                                                          \
     }
 
 #define SCALED(AT)          (AT(x) * factor)
@@ -263,8 +268,7 @@ MAP(shift, SHIFTED, REAL first, REAL second)
 MAP(normalize_plain, NORMALIZED, REAL mean, REAL factor)
 MAP(normalize_weighted, WEIGHTED, REAL mean, REAL factor, const REAL *weight)
 MAP(normalize_biased, BIASED, REAL mean, REAL factor, const REAL *bias)
-MAP(normalize_both, WEIGHTED_BIASED, REAL mean, REAL factor, const REAL *weight,
-    const REAL *bias)
+MAP(normalize_both, WEIGHTED_BIASED, REAL mean, REAL factor, const REAL *weight, const REAL *bias)
 
 static void ROW(normalize)(int64_t count, REAL *y, const REAL *x, REAL mean, REAL factor,
                            const REAL *weight, const REAL *bias, bool is_past_caches)
@@ -299,9 +303,10 @@ static void ROW(add)(int64_t count, REAL *y, const REAL *x)
 }
 
 /* Of `vectors` vectors, in registers. */
-static inline __attribute__((always_inline)) void
-ROW(windows_of)(int vectors, REAL *y, const REAL *x, int64_t taps, const int64_t *offsets,
-                const REAL *weights, REAL start)
+static inline __attribute__((always_inline)) void ROW(windows_of)(int vectors, REAL *y,
+                                                                  const REAL *x, int64_t taps,
+                                                                  const int64_t *offsets,
+                                                                  const REAL *weights, REAL start)
 {
     VECTOR sums[4];
 

@@ -11,7 +11,7 @@
                                                                                                    \
         EXG_INDEPENDENT                                                                            \
         for (int64_t k = 0; k < lines; k++) {                                                      \
-            running[k] = running[k] OP (sum)x[k];                                                  \
+            running[k] = running[k] OP(sum) x[k];                                                  \
             y[k] = (type)running[k];                                                               \
         }                                                                                          \
     }                                                                                              \
@@ -21,10 +21,10 @@
         sum a = running[0], b = running[1], c = running[2], d = running[3];                        \
                                                                                                    \
         for (int64_t k = 0; k < count; k++) {                                                      \
-            a = a OP (sum)((const type *)x[0])[k];                                                 \
-            b = b OP (sum)((const type *)x[1])[k];                                                 \
-            c = c OP (sum)((const type *)x[2])[k];                                                 \
-            d = d OP (sum)((const type *)x[3])[k];                                                 \
+            a = a OP(sum)((const type *)x[0])[k];                                                  \
+            b = b OP(sum)((const type *)x[1])[k];                                                  \
+            c = c OP(sum)((const type *)x[2])[k];                                                  \
+            d = d OP(sum)((const type *)x[3])[k];                                                  \
             ((type *)y[0])[k] = (type)a;                                                           \
             ((type *)y[1])[k] = (type)b;                                                           \
             ((type *)y[2])[k] = (type)c;                                                           \
@@ -42,15 +42,21 @@
         sum a = *(sum *)running;                                                                   \
                                                                                                    \
         for (int64_t k = 0; k < count; k++) {                                                      \
-            a = a OP (sum)x[k];                                                                    \
+            a = a OP(sum) x[k];                                                                    \
             y[k] = (type)a;                                                                        \
         }                                                                                          \
         *(sum *)running = a;                                                                       \
     }
 
 #define SCANS(name, type, sum) SCAN(name##_sum, type, sum, +) SCAN(name##_product, type, sum, *)
-#define ROW(name)              {name##_across, name##_along, name##_one}
-#define TABLE(name)            {ROW(name##_sum), ROW(name##_product)}
+#define ROW(name)                                                                                  \
+    {                                                                                              \
+        name##_across, name##_along, name##_one                                                    \
+    }
+#define TABLE(name)                                                                                \
+    {                                                                                              \
+        ROW(name##_sum), ROW(name##_product)                                                       \
+    }
 
 SCANS(f32, float, float)
 SCANS(f32_in_f64, float, double)

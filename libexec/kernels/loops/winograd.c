@@ -14,13 +14,15 @@ static inline __attribute__((always_inline)) void spread(const exg_vf32 *d, exg_
 {
     exg_vf32 t[16];
 
-    UNROLL for (int i = 0; i < 4; i++) {
+    UNROLL for (int i = 0; i < 4; i++)
+    {
         t[i] = d[i] - d[8 + i];
         t[4 + i] = d[4 + i] + d[8 + i];
         t[8 + i] = d[8 + i] - d[4 + i];
         t[12 + i] = d[4 + i] - d[12 + i];
     }
-    UNROLL for (int i = 0; i < 16; i += 4) {
+    UNROLL for (int i = 0; i < 16; i += 4)
+    {
         v[i] = t[i] - t[i + 2];
         v[i + 1] = t[i + 1] + t[i + 2];
         v[i + 2] = t[i + 2] - t[i + 1];
@@ -33,11 +35,13 @@ static inline __attribute__((always_inline)) void gather(const exg_vf32 *m, exg_
 {
     exg_vf32 t[8];
 
-    UNROLL for (int i = 0; i < 4; i++) {
+    UNROLL for (int i = 0; i < 4; i++)
+    {
         t[i] = m[i] + m[4 + i] + m[8 + i];
         t[4 + i] = m[4 + i] - m[8 + i] - m[12 + i];
     }
-    UNROLL for (int i = 0; i < 2; i++) {
+    UNROLL for (int i = 0; i < 2; i++)
+    {
         y[2 * i] = t[4 * i] + t[4 * i + 1] + t[4 * i + 2];
         y[2 * i + 1] = t[4 * i + 1] - t[4 * i + 2] - t[4 * i + 3];
     }
@@ -69,11 +73,13 @@ static void winograd_spread(int64_t count, float *factors, int64_t stride,
     int64_t k = 0;
 
     for (; k + EXG_VF32 <= count; k += EXG_VF32) {
-        UNROLL for (int i = 0; i < 16; i++) {
+        UNROLL for (int i = 0; i < 16; i++)
+        {
             d[i] = *(const exg_vf32 *)(pixels[i] + k);
         }
         spread(d, v);
-        UNROLL for (int i = 0; i < 16; i++) {
+        UNROLL for (int i = 0; i < 16; i++)
+        {
             *(exg_vf32 *)(factors + i * stride + k) = v[i];
         }
     }
@@ -98,11 +104,13 @@ static bool winograd_gather(int64_t count, float *const *results, const float *p
     int64_t k = 0;
 
     for (; k + EXG_VF32 <= count; k += EXG_VF32) {
-        UNROLL for (int i = 0; i < 16; i++) {
+        UNROLL for (int i = 0; i < 16; i++)
+        {
             m[i] = *(const exg_vf32 *)(products + i * stride + k);
         }
         gather(m, y);
-        UNROLL for (int i = 0; i < 4; i++) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
             y[i] += *(const exg_vf32 *)(start + k);
             same += y[i] - y[i]; /* 0, or NaN */
             *(exg_vf32 *)(results[i] + k) = y[i];

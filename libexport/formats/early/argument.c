@@ -70,16 +70,15 @@ static exg_status enum_member(exg_decoder *d, exg_json value, const char **name,
 {
     *name = NULL;
     *number = 0;
-    return exg_json_type_of(value) == EXG_JSON_INT
-               ? exg_json_int(value, number, d->err)
-               : exg_json_string(value, name, NULL, d->err);
+    return exg_json_type_of(value) == EXG_JSON_INT ? exg_json_int(value, number, d->err)
+                                                   : exg_json_string(value, name, NULL, d->err);
 }
 
 static exg_status no_member(exg_decoder *d, exg_json value, const char *of, const char *name,
                             int64_t number)
 {
-    return name != NULL ? exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-004",
-                                         "\"%s\" is no %s", name, of)
+    return name != NULL ? exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-004", "\"%s\" is no %s",
+                                         name, of)
                         : exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-004", "%lld is no %s",
                                          (long long)number, of);
 }
@@ -110,8 +109,8 @@ static exg_status early_layout(exg_decoder *d, exg_json value, void *item)
 
     EXG_TRY(enum_member(d, value, &name, &number));
     for (size_t i = 0; i < COUNT(layouts); i++) {
-        if (layouts[i].early != 0 && (name != NULL ? strcmp(name, layouts[i].name) == 0
-                                                   : number == layouts[i].early)) {
+        if (layouts[i].early != 0 &&
+            (name != NULL ? strcmp(name, layouts[i].name) == 0 : number == layouts[i].early)) {
             *layout = layouts[i].layout;
             return EXG_OK;
         }
@@ -212,23 +211,23 @@ static const struct {
     size_t bytes; /* of a list's items, 0: a leaf */
     exg_item_fn *item;
 } rows[] = {
-    {"as_none",          EXG_ARGUMENT_NONE,          0,                        exg_item_none      },
-    {"as_tensor",        EXG_ARGUMENT_TENSOR,        0,                        exg_item_value_name},
-    {"as_tensors",       EXG_ARGUMENT_TENSORS,       sizeof(exg_value_id),     exg_item_value_name},
-    {"as_symint",        EXG_ARGUMENT_SYM_INT,       0,                        item_sym           },
-    {"as_symints",       EXG_ARGUMENT_SYM_INTS,      sizeof(exg_sym_argument), item_sym           },
-    {"as_bool",          EXG_ARGUMENT_BOOL,          0,                        exg_item_bool      },
-    {"as_bools",         EXG_ARGUMENT_BOOLS,         sizeof(bool),             exg_item_bool      },
-    {"as_int",           EXG_ARGUMENT_INT,           0,                        exg_item_int       },
-    {"as_ints",          EXG_ARGUMENT_INTS,          sizeof(int64_t),          exg_item_int       },
-    {"as_float",         EXG_ARGUMENT_FLOAT,         0,                        item_double        },
-    {"as_floats",        EXG_ARGUMENT_FLOATS,        sizeof(double),           item_double        },
-    {"as_str",           EXG_ARGUMENT_STRING,        0,                        exg_item_text      },
-    {"as_gm",            EXG_ARGUMENT_GRAPH,         0,                        item_branch        },
-    {"as_scalar_type",   EXG_ARGUMENT_SCALAR_TYPE,   0,                        early_dtype        },
-    {"as_memory_format", EXG_ARGUMENT_MEMORY_FORMAT, 0,                        early_memory_format},
-    {"as_layout",        EXG_ARGUMENT_LAYOUT,        0,                        early_layout       },
-    {"as_device",        EXG_ARGUMENT_DEVICE,        0,                        exg_decode_device  },
+    {"as_none", EXG_ARGUMENT_NONE, 0, exg_item_none},
+    {"as_tensor", EXG_ARGUMENT_TENSOR, 0, exg_item_value_name},
+    {"as_tensors", EXG_ARGUMENT_TENSORS, sizeof(exg_value_id), exg_item_value_name},
+    {"as_symint", EXG_ARGUMENT_SYM_INT, 0, item_sym},
+    {"as_symints", EXG_ARGUMENT_SYM_INTS, sizeof(exg_sym_argument), item_sym},
+    {"as_bool", EXG_ARGUMENT_BOOL, 0, exg_item_bool},
+    {"as_bools", EXG_ARGUMENT_BOOLS, sizeof(bool), exg_item_bool},
+    {"as_int", EXG_ARGUMENT_INT, 0, exg_item_int},
+    {"as_ints", EXG_ARGUMENT_INTS, sizeof(int64_t), exg_item_int},
+    {"as_float", EXG_ARGUMENT_FLOAT, 0, item_double},
+    {"as_floats", EXG_ARGUMENT_FLOATS, sizeof(double), item_double},
+    {"as_str", EXG_ARGUMENT_STRING, 0, exg_item_text},
+    {"as_gm", EXG_ARGUMENT_GRAPH, 0, item_branch},
+    {"as_scalar_type", EXG_ARGUMENT_SCALAR_TYPE, 0, early_dtype},
+    {"as_memory_format", EXG_ARGUMENT_MEMORY_FORMAT, 0, early_memory_format},
+    {"as_layout", EXG_ARGUMENT_LAYOUT, 0, early_layout},
+    {"as_device", EXG_ARGUMENT_DEVICE, 0, exg_decode_device},
 };
 
 exg_status exg_early_argument(exg_decoder *d, exg_json value, void *item)
@@ -248,10 +247,10 @@ exg_status exg_early_argument(exg_decoder *d, exg_json value, void *item)
     }
     *arg = (exg_argument){.kind = rows[r].kind};
     if (rows[r].bytes > 0) {
-        EXG_TRY_IN(d->err,
-                   exg_decode_array(d, payload, rows[r].bytes, rows[r].item, &arg->as_ints,
-                                    &arg->count),
-                   "%s", rows[r].tag);
+        EXG_TRY_IN(
+            d->err,
+            exg_decode_array(d, payload, rows[r].bytes, rows[r].item, &arg->as_ints, &arg->count),
+            "%s", rows[r].tag);
     } else { /* every leaf begins where the union does */
         EXG_TRY_IN(d->err, rows[r].item(d, payload, &arg->as_int), "%s", rows[r].tag);
     }

@@ -20,8 +20,8 @@ static const struct {
     uint32_t index;
 } places[] = {
     {"torch.ops.higher_order.while_loop", 3},
-    {"torch.ops.higher_order.scan",       3},
-    {"torch.ops.higher_order.map_impl",   2},
+    {"torch.ops.higher_order.scan", 3},
+    {"torch.ops.higher_order.map_impl", 2},
 };
 
 /* The list that operands are appended to, or NULL: they are arguments themselves. */
@@ -72,8 +72,7 @@ static exg_status name_branches(exg_decoder *d, exg_graph *graph, const exg_earl
         return exg_decoder_out_of_memory(d);
     }
     for (uint32_t i = 0; i < own_count; i++) {
-        const char *first =
-            exg_arena_strndup(d->arena, own[i].name, strcspn(own[i].name, "."));
+        const char *first = exg_arena_strndup(d->arena, own[i].name, strcspn(own[i].name, "."));
 
         if (first == NULL || !exg_map_put(&taken, first, i)) {
             return exg_decoder_out_of_memory(d);
@@ -82,11 +81,11 @@ static exg_status name_branches(exg_decoder *d, exg_graph *graph, const exg_earl
     for (uint32_t n = 0; n < graph->node_count; n++) {
         for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
             exg_early_branch_argument *branch = branch_at(&graph->nodes[n], i);
-            char *name = branch == NULL ? NULL
-                                        : exg_arena_printf(d->arena, "%s",
-                                                           branch->base.name[0] == '\0'
-                                                               ? "GraphModule"
-                                                               : branch->base.name);
+            char *name = branch == NULL
+                             ? NULL
+                             : exg_arena_printf(d->arena, "%s",
+                                                branch->base.name[0] == '\0' ? "GraphModule"
+                                                                             : branch->base.name);
 
             for (char *c = name; c != NULL && *c != '\0'; c++) {
                 *c = *c == '.' ? '_' : *c;
@@ -94,8 +93,7 @@ static exg_status name_branches(exg_decoder *d, exg_graph *graph, const exg_earl
             if (branch == NULL) {
                 continue;
             }
-            branch->base.name =
-                name == NULL ? NULL : exg_map_free_name(&taken, d->arena, name);
+            branch->base.name = name == NULL ? NULL : exg_map_free_name(&taken, d->arena, name);
             if (branch->base.name == NULL || !exg_map_put(&taken, branch->base.name, n)) {
                 return exg_decoder_out_of_memory(d);
             }
@@ -147,8 +145,8 @@ static exg_status add_operands(exg_decoder *d, exg_node *node, const exg_value_i
             memcpy(ids, list->as_tensors, before * sizeof(*ids));
         }
         memcpy(ids + before, values, count * sizeof(*ids));
-        *list = (exg_argument){.kind = EXG_ARGUMENT_TENSORS, .count = before + count,
-                               .as_tensors = ids};
+        *list = (exg_argument){
+            .kind = EXG_ARGUMENT_TENSORS, .count = before + count, .as_tensors = ids};
     } else {
         size_t most = (size_t)node->input_count + count;
         exg_named_argument *inputs = EXG_NEW_ARRAY(d->arena, exg_named_argument, most);
@@ -209,8 +207,7 @@ static exg_status add_inputs(exg_decoder *d, exg_early_branch_argument *branch,
             }
             values[graph->value_count++] = (exg_value){.name = name, .tensor = lifted[i].meta};
         }
-        inputs[graph->input_count++] =
-            (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = id};
+        inputs[graph->input_count++] = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = id};
     }
     graph->values = values;
     graph->inputs = inputs;
@@ -236,8 +233,7 @@ static exg_status rename_bound(exg_decoder *d, const char *branch, exg_early_bou
     return exg_decoder_out_of_memory(d);
 }
 
-static exg_status lift_node(exg_decoder *d, exg_node *node, exg_early_bound *lifted,
-                            uint32_t count)
+static exg_status lift_node(exg_decoder *d, exg_node *node, exg_early_bound *lifted, uint32_t count)
 {
     exg_value_id *ids = EXG_NEW_ARRAY(d->arena, exg_value_id, count);
     uint32_t at = 0;
@@ -294,8 +290,8 @@ exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_b
         uint32_t count = count_own(&graph->nodes[n]);
 
         if (count > 0) {
-            EXG_TRY_IN(d->err, lift_node(d, &graph->nodes[n], all + *own_count, count),
-                       "nodes[%u]", n);
+            EXG_TRY_IN(d->err, lift_node(d, &graph->nodes[n], all + *own_count, count), "nodes[%u]",
+                       n);
             *own_count += count;
         }
     }
@@ -370,7 +366,7 @@ static bool is_named_after(const char *lifted, const char *branch, const char *o
     }
     lifted += stem + 1 + rest;
     return *lifted == '\0' || (*lifted == '_' && strspn(lifted + 1, "0123456789") ==
-                                                    strlen(lifted + 1)); /* rename_bound() */
+                                                     strlen(lifted + 1)); /* rename_bound() */
 }
 
 static const char *own_name(const exg_graph *graph, uint32_t count, uint32_t k)
@@ -407,8 +403,8 @@ static exg_status find_owners(const exg_early_scope *outer, const exg_node *node
             bool is_named = is_named_after(outer->names[operand(node, last, count, k)],
                                            arg->as_graph->name, own_name(graph, count, k));
 
-            if (is_named || (!named[k] && input->kind == EXG_ARGUMENT_TENSOR &&
-                             uses[input->as_tensor] > 0)) {
+            if (is_named ||
+                (!named[k] && input->kind == EXG_ARGUMENT_TENSOR && uses[input->as_tensor] > 0)) {
                 owners[k] = i - 1;
             }
             named[k] = named[k] || is_named;

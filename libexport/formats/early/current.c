@@ -46,8 +46,7 @@ static exg_status set_apart(exg_arena *arena, exg_string_map *map, exg_error *er
 {
     for (uint32_t i = 0; i < map->count; i++) {
         if (!is_readable(&map->items[i])) {
-            map->items[i].key =
-                exg_arena_printf(arena, EXG_EARLY_EXTRA "%s", map->items[i].key);
+            map->items[i].key = exg_arena_printf(arena, EXG_EARLY_EXTRA "%s", map->items[i].key);
             if (map->items[i].key == NULL) {
                 return EXG_OUT_OF_MEMORY(err);
             }
@@ -151,8 +150,11 @@ static exg_status check_names(const exg_program *program, exg_error *err)
 /* What would be written of it, without bytes. */
 static exg_status make_form(exg_program *program, exg_error *err)
 {
-    exg_early_encoder e = {.program = program, .arena = program->arena, .to_branches = true,
-                           .bytes = EXG_EARLY_WITHOUT_BYTES, .err = err};
+    exg_early_encoder e = {.program = program,
+                           .arena = program->arena,
+                           .to_branches = true,
+                           .bytes = EXG_EARLY_WITHOUT_BYTES,
+                           .err = err};
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status = exg_early_encode(&e, NULL, &text);
 

@@ -94,7 +94,7 @@ static exg_status field_target(exg_decoder *d, exg_json value, void *base, const
 static exg_status item_node(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"target",   6, EXG_FIELD_REQUIRED, field_target,   0},
+        {"target", 6, EXG_FIELD_REQUIRED, field_target, 0},
         EXG_FIELD_LIST(half_node, args, arg_count, "args", EXG_FIELD_REQUIRED, item_positional),
         EXG_FIELD_MAP(half_node, kwargs, kwarg_count, "kwargs", EXG_FIELD_REQUIRED, member_keyword),
         EXG_FIELD_LIST(half_node, node.outputs, node.output_count, "outputs", EXG_FIELD_REQUIRED,
@@ -218,7 +218,7 @@ static exg_status decode_graph(exg_decoder *d, exg_json value, exg_graph *graph)
                        exg_early_tensor_name),
         EXG_FIELD_LIST(exg_graph, nodes, node_count, "nodes", EXG_FIELD_REQUIRED, item_node),
         {"tensor_values", 13, EXG_FIELD_REQUIRED, field_tensor_values, 0},
-        {"symint_values", 13, EXG_FIELD_REQUIRED, field_sym_values,    0},
+        {"symint_values", 13, EXG_FIELD_REQUIRED, field_sym_values, 0},
     };
 
     return exg_decode_struct(d, value, graph, fields, EXG_FIELD_COUNT(fields));
@@ -447,14 +447,13 @@ static exg_status join_inputs(lifter *l, const half_module *half)
     for (uint32_t i = 0; i < graph->input_count; i++) {
         exg_value_id id = graph->inputs[i].as_tensor;
 
-        s->inputs[count] = l->own_of[id] != 0
-                               ? l->lifted[l->own_of[id] - 1]
-                               : (exg_input_spec){
-                                     .kind = EXG_INPUT_USER,
-                                     .arg = {.kind = EXG_ARGUMENT_TENSOR,
-                                             .name = exg_decoder_value_at(l->d, id)->name},
-                                     .persistent = EXG_UNSET
-        };
+        s->inputs[count] =
+            l->own_of[id] != 0
+                ? l->lifted[l->own_of[id] - 1]
+                : (exg_input_spec){.kind = EXG_INPUT_USER,
+                                   .arg = {.kind = EXG_ARGUMENT_TENSOR,
+                                           .name = exg_decoder_value_at(l->d, id)->name},
+                                   .persistent = EXG_UNSET};
         inputs[count++] = graph->inputs[i];
     }
     graph->inputs = inputs;
@@ -476,8 +475,7 @@ static exg_status make_outputs(lifter *l)
 
         s->outputs[i] = (exg_output_spec){
             .kind = EXG_OUTPUT_USER,
-            .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = exg_decoder_value_at(l->d, id)->name}
-        };
+            .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = exg_decoder_value_at(l->d, id)->name}};
     }
     s->output_count = graph->output_count;
     return EXG_OK;

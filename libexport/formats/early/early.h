@@ -22,8 +22,8 @@
 #define EXG_EARLY_CARRY "exg.carry"
 #define EXG_EARLY_EXTRA "exg.extra." /* before keys of `extra` that have a meaning of their own */
 
-#define EXG_EARLY_NOTE  "exg.early" /* in a .pt2: the form */
-#define EXG_EARLY_LONG  "torch.ops." /* before targets, where they are spelt in full (S002-83) */
+#define EXG_EARLY_NOTE "exg.early"  /* in a .pt2: the form */
+#define EXG_EARLY_LONG "torch.ops." /* before targets, where they are spelt in full (S002-83) */
 
 /* Which bytes a document has: when structures are compared they do not matter. */
 typedef enum exg_early_bytes {
@@ -154,8 +154,7 @@ exg_status exg_early_big_endian(exg_early_encoder *e, const exg_weight *weight, 
 /* Fills e->names, ->holders and ->lifters. NO_MEMORY. */
 exg_status exg_early_name_values(exg_early_encoder *e);
 
-exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out,
-                               const exg_graph *graph);
+exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out, const exg_graph *graph);
 
 /* How many of the node's last operands were tensors of its branches and are to be so again, the
  * last of them being in or at inputs[*last]. */

@@ -155,10 +155,9 @@ exg_status exg_early_put_storage(exg_early_encoder *e, exg_text *out, const exg_
     if (range != NULL && range->location != NULL) {
         exg_text_puts(out, "{\"data_location\": \"External\", \"data\": {\"location\": ");
         exg_text_json_string(out, range->location);
-        exg_text_printf(out,
-                        ", \"offset\": \"%" PRIu64 "\", \"length\": \"%" PRIu64
-                        "\", \"checksum\": ",
-                        range->offset, range->length);
+        exg_text_printf(
+            out, ", \"offset\": \"%" PRIu64 "\", \"length\": \"%" PRIu64 "\", \"checksum\": ",
+            range->offset, range->length);
         exg_text_json_string(out, range->checksum);
     } else {
         exg_text_puts(out, "{\"data_location\": \"Internal\", \"data\": {\"buffer\": ");

@@ -308,8 +308,8 @@ static exg_status put_node(const exg_early_scope *scope, exg_text *out, const ex
     size_t prefix = strlen(EXG_EARLY_LONG);
 
     exg_text_puts(out, "{\"target\": ");
-    exg_text_json_string(
-        out, strncmp(target, EXG_EARLY_LONG, prefix) == 0 ? target + prefix : target);
+    exg_text_json_string(out,
+                         strncmp(target, EXG_EARLY_LONG, prefix) == 0 ? target + prefix : target);
     EXG_TRY(put_inputs(scope, out, node));
     exg_text_puts(out, ", \"outputs\": [");
     for (uint32_t i = 0; i < node->output_count; i++) {

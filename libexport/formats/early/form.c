@@ -227,7 +227,7 @@ static exg_json find(const members *index, const char *key)
         return at == EXG_MAP_NONE ? found : (exg_json){index->object.doc, at};
     }
     return is_there(index->object) && exg_json_find(index->object, key, &found) ? found
-                                                                               : (exg_json){0};
+                                                                                : (exg_json){0};
 }
 
 /* The weight whose number stands for its bytes (EXG_EARLY_WITH_NUMBERS); else none. */
@@ -569,8 +569,7 @@ static exg_status merge_table(merger *m, exg_json form, exg_json base, exg_json 
         span lead = open_item(m, false);
         uint32_t at = exg_map_find(&tables[1].map, tables[0].names[i]);
         exg_json known = at == EXG_MAP_NONE ? (exg_json){0} : tables[1].items[at];
-        exg_json own =
-            at == EXG_MAP_NONE ? (exg_json){0} : counterpart(&tables[1], &tables[2], at);
+        exg_json own = at == EXG_MAP_NONE ? (exg_json){0} : counterpart(&tables[1], &tables[2], at);
         fate what = fate_of("", known, own);
 
         EXG_TRY(put_item(m, what, is_first, lead, tables[0].items[i], known, own));
@@ -648,8 +647,11 @@ exg_status exg_early_keep_form(exg_json root, bool to_branches, exg_program *pro
                                exg_error *err)
 {
     exg_arena *scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_early_encoder e = {.program = program, .arena = scratch, .to_branches = to_branches,
-                           .bytes = EXG_EARLY_WITHOUT_BYTES, .err = err};
+    exg_early_encoder e = {.program = program,
+                           .arena = scratch,
+                           .to_branches = to_branches,
+                           .bytes = EXG_EARLY_WITHOUT_BYTES,
+                           .err = err};
     exg_text form = EXG_TEXT_EMPTY;
     exg_json_doc *own = NULL;
     exg_status status =
@@ -662,8 +664,8 @@ exg_status exg_early_keep_form(exg_json root, bool to_branches, exg_program *pro
         status = EXG_OUT_OF_MEMORY(err);
     }
     /* What we would write anyway needs no form. */
-    if (status == EXG_OK && (form.length != own->length + 1 ||
-                             memcmp(form.data, own->text, own->length) != 0)) {
+    if (status == EXG_OK &&
+        (form.length != own->length + 1 || memcmp(form.data, own->text, own->length) != 0)) {
         program->early_form = exg_arena_strndup(program->arena, form.data, form.length);
         status = program->early_form == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     }
@@ -677,8 +679,11 @@ exg_status exg_early_keep_form(exg_json root, bool to_branches, exg_program *pro
 static exg_status parse_base(exg_early_encoder *e, exg_json root, exg_json_doc **doc)
 {
     exg_program *said = NULL;
-    exg_early_encoder base = {.arena = e->arena, .is_plain = true, .to_branches = true,
-                              .bytes = EXG_EARLY_WITHOUT_BYTES, .err = e->err};
+    exg_early_encoder base = {.arena = e->arena,
+                              .is_plain = true,
+                              .to_branches = true,
+                              .bytes = EXG_EARLY_WITHOUT_BYTES,
+                              .err = e->err};
     exg_status status = exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &said, e->err);
 
     if (status == EXG_OK) {
@@ -698,15 +703,15 @@ exg_status exg_early_put_form(exg_early_encoder *e, const exg_text *own, exg_tex
     exg_json_doc *form = NULL;
     exg_json_doc *base = NULL;
     exg_json_doc *ours = NULL;
-    exg_status status = exg_json_parse(text, strlen(text), EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &form,
-                                       e->err);
+    exg_status status =
+        exg_json_parse(text, strlen(text), EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &form, e->err);
 
     if (status == EXG_OK) {
         status = parse_base(e, exg_json_root(form), &base);
     }
     if (status == EXG_OK) {
-        status = exg_json_parse(own->data, own->length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &ours,
-                                e->err);
+        status =
+            exg_json_parse(own->data, own->length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &ours, e->err);
     }
     if (status == EXG_OK) {
         status = merge_text(e, exg_json_root(form), exg_json_root(base), exg_json_root(ours), out);

@@ -9,8 +9,8 @@ bool exg_early_sniff(const uint8_t *data, uint64_t length)
 {
     uint64_t at = 0;
 
-    while (at < length && (data[at] == ' ' || data[at] == '\t' || data[at] == '\n' ||
-                           data[at] == '\r')) {
+    while (at < length &&
+           (data[at] == ' ' || data[at] == '\t' || data[at] == '\n' || data[at] == '\r')) {
         at++;
     }
     return at < length && data[at] == '{';
@@ -68,13 +68,13 @@ static exg_status check_agreement(exg_json root, const exg_program *carried, uin
                                   exg_error *err)
 {
     exg_arena *scratch = exg_arena_create(NULL, budget);
-    exg_early_encoder e = {.program = carried, .arena = scratch,
-                           .bytes = EXG_EARLY_WITHOUT_BYTES, .err = err};
+    exg_early_encoder e = {
+        .program = carried, .arena = scratch, .bytes = EXG_EARLY_WITHOUT_BYTES, .err = err};
     exg_json_doc *doc = NULL;
     exg_program *given = NULL;
     exg_program *expected = NULL;
-    exg_status status = scratch == NULL ? EXG_OUT_OF_MEMORY(err)
-                                        : exg_early_encode_parsed(&e, &doc);
+    exg_status status =
+        scratch == NULL ? EXG_OUT_OF_MEMORY(err) : exg_early_encode_parsed(&e, &doc);
 
     if (status == EXG_OK) {
         status = structure_of(root, budget, &given, err);

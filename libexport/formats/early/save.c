@@ -99,13 +99,11 @@ static exg_status refuse_strictly(exg_early_encoder *e)
     exg_status status = exg_early_list_losses(e, &losses);
 
     if (status == EXG_OK) {
-        status = exg_error_fix(e->err,
-                               EXG_FAIL(e->err, UNSUPPORTED, "EAR-005",
-                                        "the early schema cannot say: %s",
-                                        losses.length == 0 ? "names that meet"
-                                                           : exg_text_string(&losses)),
-                               "without --strict they are carried under metadata['%s']",
-                               EXG_EARLY_CARRY);
+        status = exg_error_fix(
+            e->err,
+            EXG_FAIL(e->err, UNSUPPORTED, "EAR-005", "the early schema cannot say: %s",
+                     losses.length == 0 ? "names that meet" : exg_text_string(&losses)),
+            "without --strict they are carried under metadata['%s']", EXG_EARLY_CARRY);
     }
     exg_text_free(&losses);
     return status;
@@ -179,8 +177,8 @@ static exg_status name_beside(beside *b, const char *path, const char *wanted, c
     char stem[EXG_STEM_MAX + 1];
 
     exg_path_stem(path, stem);
-    b->name = wanted != NULL ? wanted
-                             : exg_arena_printf(b->e->arena, "%s-%s.weights", stem, digits);
+    b->name =
+        wanted != NULL ? wanted : exg_arena_printf(b->e->arena, "%s-%s.weights", stem, digits);
     if (b->name != NULL && (!exg_location_is_plain(b->name) || strchr(b->name, '/') != NULL ||
                             strcmp(b->name, base) == 0)) {
         return EXG_FAIL(b->e->err, USAGE, "EXG-053", "'%s' cannot hold the weights of %s", b->name,
@@ -286,10 +284,10 @@ static exg_status save(exg_early_encoder *e, const char *path, const exg_save_op
     exg_status status;
 
     if (options->compression == EXG_COMPRESSION_ZSTD) {
-        return exg_error_fix(e->err,
-                             EXG_FAIL(e->err, UNSUPPORTED, "EAR-007",
-                                      "early files hold their weights as they are"),
-                             "write .exg to compress weights");
+        return exg_error_fix(
+            e->err,
+            EXG_FAIL(e->err, UNSUPPORTED, "EAR-007", "early files hold their weights as they are"),
+            "write .exg to compress weights");
     }
     e->moves_external = options->weights != EXG_WEIGHTS_KEEP;
     e->bytes = EXG_EARLY_WITHOUT_BYTES;

@@ -44,13 +44,13 @@ static exg_checksum checksum_of(const char *text)
         size_t digits;
     } kinds[] = {
         {"xxh3-128:", EXG_CHECKSUM_XXH3_128, 32},
-        {"xxh3-64:",  EXG_CHECKSUM_XXH3_64,  16},
-        {"crc32:",    EXG_CHECKSUM_CRC32,    8 },
-        {"sha256:",   EXG_CHECKSUM_SHA256,   64},
-        {"sha1:",     EXG_CHECKSUM_SHA1,     40},
-        {"md5:",      EXG_CHECKSUM_MD5,      32},
-        {"",          EXG_CHECKSUM_SHA256,   64},
-        {"",          EXG_CHECKSUM_SHA1,     40},
+        {"xxh3-64:", EXG_CHECKSUM_XXH3_64, 16},
+        {"crc32:", EXG_CHECKSUM_CRC32, 8},
+        {"sha256:", EXG_CHECKSUM_SHA256, 64},
+        {"sha1:", EXG_CHECKSUM_SHA1, 40},
+        {"md5:", EXG_CHECKSUM_MD5, 32},
+        {"", EXG_CHECKSUM_SHA256, 64},
+        {"", EXG_CHECKSUM_SHA1, 40},
     };
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -71,8 +71,7 @@ typedef struct half_storage {
     exg_json data;
 } half_storage;
 
-static exg_status field_location(exg_decoder *d, exg_json value, void *base,
-                                 const exg_field *field)
+static exg_status field_location(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     half_storage *half = base;
     int64_t number = 0;
@@ -112,8 +111,7 @@ exg_status exg_early_add_base64(const char *text, size_t length, exg_byte_order 
     return exg_weights_add_bytes(weights, data, bytes, order, storage, err);
 }
 
-static exg_status internal(exg_decoder *d, exg_json value, exg_weights *weights,
-                           uint32_t *storage)
+static exg_status internal(exg_decoder *d, exg_json value, exg_weights *weights, uint32_t *storage)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_storage, data, "buffer", EXG_FIELD_REQUIRED, field_json),
@@ -124,8 +122,7 @@ static exg_status internal(exg_decoder *d, exg_json value, exg_weights *weights,
 
     EXG_TRY(exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)));
     EXG_TRY_IN(d->err, exg_json_string(half.data, &text, &length, d->err), "buffer");
-    EXG_TRY_IN(d->err,
-               exg_early_add_base64(text, length, EXG_BIG_ENDIAN, weights, storage, d->err),
+    EXG_TRY_IN(d->err, exg_early_add_base64(text, length, EXG_BIG_ENDIAN, weights, storage, d->err),
                "buffer");
     return EXG_OK;
 }

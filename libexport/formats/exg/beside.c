@@ -42,14 +42,13 @@ static exg_status give_name(exg_saver *s, const char *path, uint32_t i, const ch
                                                  : exg_arena_printf(s->arena, "-%05u-of-%05u",
                                                                     i + 1, s->beside_count);
 
-        beside->name = which == NULL ? NULL
-                                     : exg_arena_printf(s->arena, "%s-%s%s.weights", stem, hash,
-                                                        which);
+        beside->name =
+            which == NULL ? NULL : exg_arena_printf(s->arena, "%s-%s%s.weights", stem, hash, which);
     }
-    beside->path = beside->name == NULL ? NULL
-                                        : exg_arena_printf(s->arena, "%.*s%s",
-                                                           (int)(base_of(path) - path), path,
-                                                           beside->name);
+    beside->path =
+        beside->name == NULL
+            ? NULL
+            : exg_arena_printf(s->arena, "%.*s%s", (int)(base_of(path) - path), path, beside->name);
     if (beside->path == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }

@@ -620,8 +620,9 @@ void decoder::tables(const flat::Program *f)
                                                *made = {text(e->name()), storage_id(e->storage())};
                                            });
     p_->input_metadata = list<exg_input_metadata>(
-        f->input_metadata(), &p_->input_metadata_count, "input_metadata",
-        [&](auto *m, auto *made) { *made = {text(m->input()), pairs(m->metadata())}; });
+        f->input_metadata(), &p_->input_metadata_count, "input_metadata", [&](auto *m, auto *made) {
+            *made = {text(m->input()), pairs(m->metadata())};
+        });
 }
 
 exg_status decoder::program(const flat::Program *f)

@@ -83,7 +83,7 @@ exg_status encode_or_throw(const exg_program *program, const uint32_t *storage_m
                        flat::ProgramIdentifier());
     made->data = e.builder().GetBufferPointer();
     made->length = e.builder().GetSize();
-    return !e.failed()   ? EXG_OK
+    return !e.failed()     ? EXG_OK
            : e.too_large() ? EXG_FAIL(err, LIMIT, "EXG-050", "the metadata passes 2 GiB")
            : e.no_text()   ? EXG_FAIL(err, UNSUPPORTED, "FMT-TEXT",
                                       "the program holds a text that is not UTF-8")
@@ -107,8 +107,8 @@ extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t
         status = EXG_OUT_OF_MEMORY(err);
     } else {
         try { /* std::bad_alloc alone is thrown */
-            status = encode_or_throw(program, storage_map, stored, stored_count, scratch, made,
-                                     err);
+            status =
+                encode_or_throw(program, storage_map, stored, stored_count, scratch, made, err);
         } catch (...) {
             status = EXG_OUT_OF_MEMORY(err);
         }
@@ -165,8 +165,8 @@ extern "C" void exg_flat_free(exg_flat *made)
 }
 
 /* A file shorter than it was written: with the metadata there, names what is lost. */
-static exg_status tell_cut(const uint8_t *data, uint64_t length, uint64_t total,
-                           uint64_t metadata, exg_error *err)
+static exg_status tell_cut(const uint8_t *data, uint64_t length, uint64_t total, uint64_t metadata,
+                           exg_error *err)
 {
     exg_lost lost = {length, total, 0, 0, ""};
     auto *copy = metadata > length ? nullptr : static_cast<uint8_t *>(std::malloc(metadata));
@@ -235,9 +235,9 @@ extern "C" exg_status exg_flat_length(const uint8_t *data, uint64_t length,
         return tell_cut(data, length, total, metadata, err);
     }
     if (total != length) {
-        return EXG_FAIL(err, MALFORMED, "EXG-002", "the file has %llu bytes, it was written with %llu",
-                        static_cast<unsigned long long>(length),
-                        static_cast<unsigned long long>(total));
+        return EXG_FAIL(
+            err, MALFORMED, "EXG-002", "the file has %llu bytes, it was written with %llu",
+            static_cast<unsigned long long>(length), static_cast<unsigned long long>(total));
     }
     if (metadata > limit || !exg_range_inside(facts, sizeof(flat::Facts), metadata)) {
         return damaged("the metadata's length is none", err);

@@ -27,10 +27,10 @@ typedef struct exg_stored {
     exg_byte_order byte_order;
     uint32_t element_bytes; /* of frames; 0: plain */
     uint32_t frame_count;
-    exg_frames *frames;           /* with frames: filled while writing */
-    const char *location;         /* NULL: in the program's own file; of one length before and
-                                     after writing */
-    const char *declared_checksum; /* of an unknown kind, or NULL */
+    exg_frames *frames;             /* with frames: filled while writing */
+    const char *location;           /* NULL: in the program's own file; of one length before and
+                                       after writing */
+    const char *declared_checksum;  /* of an unknown kind, or NULL */
     uint64_t offset, stored_length; /* these four: known when written */
     uint64_t hash_low, hash_high;
 } exg_stored;

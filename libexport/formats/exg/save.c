@@ -88,8 +88,8 @@ static exg_status frames_pay(exg_saver *s, uint32_t i, uint32_t width, bool *pay
     uint32_t length = whole < EXG_FRAME_BYTES ? (uint32_t)whole : EXG_FRAME_BYTES;
     exg_frame frame;
 
-    EXG_TRY(exg_storage_read_with(s->weights, s->source[i], 0, length, s->plain[0],
-                                  s->readers[0], s->err)); /* all of it is compared later */
+    EXG_TRY(exg_storage_read_with(s->weights, s->source[i], 0, length, s->plain[0], s->readers[0],
+                                  s->err)); /* all of it is compared later */
     *pay = exg_packer_pack(s->packers[0], width, s->plain[0], length, &frame, s->packed[0]) <
            length - length / 30;
     return EXG_OK;
@@ -337,10 +337,8 @@ static void free_room(exg_saver *s)
 exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, const char *path,
                         const exg_save_options *options, exg_error *err)
 {
-    exg_saver s = {.program = programs[0],
-                   .weights = programs[0]->weights,
-                   .options = options,
-                   .err = err};
+    exg_saver s = {
+        .program = programs[0], .weights = programs[0]->weights, .options = options, .err = err};
     exg_status status;
 
     (void)count; /* one */

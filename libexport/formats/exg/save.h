@@ -32,7 +32,7 @@ typedef struct exg_saver {
     uint32_t count;
     exg_beside *besides;
     uint32_t beside_count;
-    exg_resume *resume; /* NULL: a save that is stopped leaves nothing */
+    exg_resume *resume;   /* NULL: a save that is stopped leaves nothing */
     exg_packer **packers; /* a worker each */
     exg_frame_reader **readers;
     uint8_t **plain;  /* EXG_FRAME_BYTES, a slot each */

@@ -193,10 +193,10 @@ static exg_status name_stranger(const exg_archive *archive, exg_error *err)
         const char *fix;
     } rows[] = {
         {"data/aotinductor/", "an AOTInductor package: machine code without a program",
-         "save the exported program itself with torch.export.save"        },
-        {"constants.pkl",     "a TorchScript archive, not an exported program",
+         "save the exported program itself with torch.export.save"},
+        {"constants.pkl", "a TorchScript archive, not an exported program",
          "export the model with torch.export.export and torch.export.save"},
-        {"data.pkl",          "a torch.save file: weights or objects without a program",
+        {"data.pkl", "a torch.save file: weights or objects without a program",
          "export the model with torch.export.export and torch.export.save"},
     };
 
@@ -301,10 +301,8 @@ static exg_status check_program(exg_archive *archive, const char *program, exg_e
     static const struct {
         const char *folder;
         const char *config;
-    } rows[] = {
-        {"data/weights/",   "_weights_config.json"  },
-        {"data/constants/", "_constants_config.json"}
-    };
+    } rows[] = {{"data/weights/", "_weights_config.json"},
+                {"data/constants/", "_constants_config.json"}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         bool config = exg_archive_find3(archive, rows[i].folder, program, rows[i].config) != NULL;

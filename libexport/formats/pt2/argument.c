@@ -126,7 +126,7 @@ static exg_status decode_sym(exg_decoder *d, exg_json value, sym_target *sym)
 {
     static const exg_field fields[] = {
         {"expr_str", 8, EXG_FIELD_REQUIRED, field_expr, 0},
-        {"hint",     4, EXG_FIELD_NULLABLE, field_hint, 0},
+        {"hint", 4, EXG_FIELD_NULLABLE, field_hint, 0},
     };
     const char *tag = "";
     uint32_t length = 0;
@@ -330,8 +330,8 @@ static exg_status field_strides(exg_decoder *d, exg_json value, void *base, cons
     half_meta *half = base;
 
     (void)field;
-    return exg_decode_array(d, value, sizeof(exg_sym_int), half->form->sym_int,
-                            &half->meta.strides, &half->stride_count);
+    return exg_decode_array(d, value, sizeof(exg_sym_int), half->form->sym_int, &half->meta.strides,
+                            &half->stride_count);
 }
 
 exg_status exg_decode_meta_form(exg_decoder *d, exg_json value, const exg_meta_form *form,
@@ -413,7 +413,7 @@ exg_status exg_item_bool(exg_decoder *d, exg_json value, void *item)
 static exg_status item_complex(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"real", 4, EXG_FIELD_REQUIRED, exg_field_double, 0             },
+        {"real", 4, EXG_FIELD_REQUIRED, exg_field_double, 0},
         {"imag", 4, EXG_FIELD_REQUIRED, exg_field_double, sizeof(double)},
     };
 

@@ -392,8 +392,8 @@ exg_status exg_field_list(exg_decoder *d, exg_json value, void *base, const exg_
 {
     uint32_t count = 0;
 
-    EXG_TRY(exg_decode_array(d, value, field->item_bytes, field->item, member_of(base, field),
-                             &count));
+    EXG_TRY(
+        exg_decode_array(d, value, field->item_bytes, field->item, member_of(base, field), &count));
     memcpy((char *)base + field->count_offset, &count, sizeof(count));
     return EXG_OK;
 }
@@ -402,8 +402,8 @@ exg_status exg_field_map(exg_decoder *d, exg_json value, void *base, const exg_f
 {
     uint32_t count = 0;
 
-    EXG_TRY(exg_decode_map(d, value, field->item_bytes, field->member, member_of(base, field),
-                           &count));
+    EXG_TRY(
+        exg_decode_map(d, value, field->item_bytes, field->member, member_of(base, field), &count));
     memcpy((char *)base + field->count_offset, &count, sizeof(count));
     return EXG_OK;
 }

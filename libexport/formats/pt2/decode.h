@@ -108,7 +108,7 @@ struct exg_field {
     uint32_t key_length;
     uint32_t flags;
     exg_decode_fn *decode;
-    size_t offset; /* of the member in the struct, for decoders that serve many */
+    size_t offset;       /* of the member in the struct, for decoders that serve many */
     size_t count_offset; /* of a list or a map */
     size_t item_bytes;
     exg_item_fn *item;
@@ -171,7 +171,7 @@ exg_item_fn exg_item_bool; /* bool */
 /* ---- arguments (argument.c) ---------------------------------------------------------- */
 
 exg_item_fn exg_decode_argument;    /* exg_argument */
-exg_item_fn exg_item_value_name;  /* exg_value_id: TensorArgument{name} */
+exg_item_fn exg_item_value_name;    /* exg_value_id: TensorArgument{name} */
 exg_item_fn exg_decode_tensor_meta; /* exg_tensor_meta */
 exg_item_fn exg_decode_device;      /* exg_device */
 exg_item_fn exg_decode_sym_int;     /* exg_sym_int, and its kin */

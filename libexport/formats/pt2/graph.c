@@ -172,13 +172,13 @@ exg_status exg_decode_graph_body(exg_decoder *d, exg_json value, void *item)
         EXG_FIELD_LIST(exg_graph, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
                        exg_decode_argument),
         EXG_FIELD_LIST(exg_graph, nodes, node_count, "nodes", EXG_FIELD_REQUIRED, item_node),
-        {"tensor_values",     13, EXG_FIELD_REQUIRED, field_tensor_values,     0},
-        {"sym_int_values",    14, EXG_FIELD_REQUIRED, field_sym_int_values,    0},
-        {"sym_bool_values",   15, EXG_FIELD_REQUIRED, field_sym_bool_values,   0},
+        {"tensor_values", 13, EXG_FIELD_REQUIRED, field_tensor_values, 0},
+        {"sym_int_values", 14, EXG_FIELD_REQUIRED, field_sym_int_values, 0},
+        {"sym_bool_values", 15, EXG_FIELD_REQUIRED, field_sym_bool_values, 0},
         EXG_FIELD(exg_graph, is_single_tensor_return, "is_single_tensor_return", EXG_FIELD_OPTIONAL,
                   exg_field_bool),
         {"custom_obj_values", 17, EXG_FIELD_OPTIONAL, field_custom_obj_values, 0},
-        {"sym_float_values",  16, EXG_FIELD_OPTIONAL, field_sym_float_values,  0},
+        {"sym_float_values", 16, EXG_FIELD_OPTIONAL, field_sym_float_values, 0},
     };
 
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));

@@ -25,7 +25,7 @@ typedef struct payload_row {
 } payload_row;
 
 static const payload_row payload_rows[] = {
-    {EXG_TABLE_STATE,     "data/weights/",   "_weights_config.json"  },
+    {EXG_TABLE_STATE, "data/weights/", "_weights_config.json"},
     {EXG_TABLE_CONSTANTS, "data/constants/", "_constants_config.json"},
 };
 

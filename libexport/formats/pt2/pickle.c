@@ -38,8 +38,7 @@ static exg_status no_memory(machine *m)
 
 /* ---- stack, marks, memo ------------------------------------------------------------------ */
 
-static bool reserve(machine *m, void **items, uint32_t count, uint32_t *capacity,
-                    size_t item_bytes)
+static bool reserve(machine *m, void **items, uint32_t count, uint32_t *capacity, size_t item_bytes)
 {
     uint32_t bigger = *capacity < 64 ? 64 : *capacity * 2;
     void *moved;

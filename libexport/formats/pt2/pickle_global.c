@@ -33,7 +33,7 @@ static const exg_pickle_global globals[] = {
     {"torch", "BoolStorage", EXG_TAG_STORAGE, EXG_DTYPE_B8},
     {"torch", "ComplexDoubleStorage", EXG_TAG_STORAGE, EXG_DTYPE_C128},
     {"torch", "ComplexFloatStorage", EXG_TAG_STORAGE, EXG_DTYPE_C64},
-#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind) \
+#define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
     {"torch", torch, EXG_TAG_DTYPE, EXG_DTYPE_##id},
 #include <exg/dtype.def>
 #undef EXG_DTYPE

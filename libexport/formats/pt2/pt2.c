@@ -19,8 +19,8 @@ static void list_programs(const exg_archive *archive, char *names, size_t room)
     size_t used = 0;
 
     for (uint32_t i = 0; i < archive->program_count; i++) {
-        int more = snprintf(names + used, room - used, "%s%s", i > 0 ? ", " : "",
-                            archive->programs[i]);
+        int more =
+            snprintf(names + used, room - used, "%s%s", i > 0 ? ", " : "", archive->programs[i]);
 
         if (more < 0 || (size_t)more + sizeof(", ...") > room - used) {
             snprintf(names + used, room - used, "%s...", i > 0 ? ", " : "");
@@ -53,8 +53,8 @@ static exg_status choose_program(const exg_archive *archive, const char *wanted,
         "name one (--program): %s", names);
 }
 
-static exg_status read_model(exg_archive *archive, const char *name,
-                             exg_program *program, exg_error *err)
+static exg_status read_model(exg_archive *archive, const char *name, exg_program *program,
+                             exg_error *err)
 {
     const exg_zip_entry *entry = archive->generation == EXG_GENERATION_B
                                      ? exg_archive_find(archive, "serialized_exported_program.json")
@@ -199,8 +199,8 @@ exg_status exg_pt2_describe(const exg_source *source, exg_file_info *info, exg_e
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     if (status == EXG_OK) {
-        status = exg_archive_open(source->data, source->length, source->budget, arena, &archive,
-                                  err);
+        status =
+            exg_archive_open(source->data, source->length, source->budget, arena, &archive, err);
         status = status == EXG_OK ? fill_info(&archive, info, err) : status;
         status = exg_arena_settle(arena, status, err);
     }
@@ -227,10 +227,9 @@ exg_status exg_pt2_open(const exg_source *source, const exg_open_options *option
 {
     exg_arena *scratch = exg_arena_create(source->allocator, source->budget);
     exg_program *made = NULL;
-    exg_status status =
-        scratch == NULL
-            ? EXG_OUT_OF_MEMORY(err)
-            : exg_program_create(source->allocator, source->budget, &made, err);
+    exg_status status = scratch == NULL
+                            ? EXG_OUT_OF_MEMORY(err)
+                            : exg_program_create(source->allocator, source->budget, &made, err);
 
     if (status == EXG_OK) {
         status = open_archive(scratch, source, options, made, info, err);

@@ -24,9 +24,9 @@ enum { TABLES = 2 };
 typedef struct saver {
     const exg_program *const *programs;
     uint32_t count;
-    const exg_program *program; /* at hand */
+    const exg_program *program;  /* at hand */
     uint32_t numbers[TABLES][3]; /* of the next records, by table and kind */
-    exg_map extras;             /* names of those that are written -> program */
+    exg_map extras;              /* names of those that are written -> program */
     const exg_save_options *options;
     exg_zip_writer zip;
     exg_arena *arena;
@@ -44,7 +44,7 @@ typedef struct table_row {
 } table_row;
 
 static const table_row tables[TABLES] = {
-    {EXG_TABLE_STATE,     "data/weights/",   "weight_", "_weights_config.json"  },
+    {EXG_TABLE_STATE, "data/weights/", "weight_", "_weights_config.json"},
     {EXG_TABLE_CONSTANTS, "data/constants/", "tensor_", "_constants_config.json"},
 };
 
@@ -164,16 +164,16 @@ static exg_status put_table(saver *s, const table_row *row)
 {
     const exg_weights *weights = s->program->weights;
     const char **paths = EXG_NEW_ARRAY(s->arena, const char *, weights->storage_count);
-    const char *name = exg_arena_printf(s->arena, "%s%s%s", row->folder, s->program->name,
-                                        row->config);
+    const char *name =
+        exg_arena_printf(s->arena, "%s%s%s", row->folder, s->program->name, row->config);
     exg_text config = EXG_TEXT_EMPTY;
     exg_status status = paths == NULL || name == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
 
     exg_text_puts(&config, "{\"config\": {");
     for (uint32_t i = 0; i < weights->count && status == EXG_OK; i++) {
         if (weights->items[i].table == row->table) {
-            status = put_weight(s, row, &weights->items[i], paths, s->numbers[row - tables],
-                                &config);
+            status =
+                put_weight(s, row, &weights->items[i], paths, s->numbers[row - tables], &config);
         }
     }
     exg_text_puts(&config, "}}");
@@ -190,8 +190,8 @@ static exg_status put_model(saver *s)
 {
     const char *name = exg_arena_printf(s->arena, "models/%s.json", s->program->name);
     exg_text json = EXG_TEXT_EMPTY;
-    exg_status status = name == NULL ? EXG_OUT_OF_MEMORY(s->err)
-                                     : exg_encode_program(s->program, &json, s->err);
+    exg_status status =
+        name == NULL ? EXG_OUT_OF_MEMORY(s->err) : exg_encode_program(s->program, &json, s->err);
 
     if (status == EXG_OK) {
         status = put_text(s, name, &json);
@@ -283,10 +283,10 @@ static exg_status put_program(saver *s, uint32_t index)
 static exg_status put_records(saver *s)
 {
     static const char *const marks[][2] = {
-        {"archive_format",  "pt2"   },
-        {"archive_version", "0"     },
-        {".data/version",   "6\n"   },
-        {"byteorder",       "little"},
+        {"archive_format", "pt2"},
+        {"archive_version", "0"},
+        {".data/version", "6\n"},
+        {"byteorder", "little"},
     };
 
     for (uint32_t p = 0; p < s->count; p++) {

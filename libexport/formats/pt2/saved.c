@@ -49,10 +49,8 @@ exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, e
 {
     const exg_zip_entry *pickle;
 
-    *file = (exg_saved){
-        .archive = {.arena = arena, .inflate_left = inflate_left},
-          .weights = weights
-    };
+    *file =
+        (exg_saved){.archive = {.arena = arena, .inflate_left = inflate_left}, .weights = weights};
     exg_map_init(&file->storages, arena);
     if (length == 0) {
         return EXG_OK;

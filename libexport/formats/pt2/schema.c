@@ -74,7 +74,7 @@ static exg_status field_graph_module(exg_decoder *d, exg_json value, void *base,
                                      const exg_field *field)
 {
     static const exg_field fields[] = {
-        {"graph",     5, EXG_FIELD_REQUIRED, field_graph,     0},
+        {"graph", 5, EXG_FIELD_REQUIRED, field_graph, 0},
         {"signature", 9, EXG_FIELD_REQUIRED, field_signature, 0},
         EXG_FIELD_LIST(exg_program, module_calls, module_call_count, "module_call_graph",
                        EXG_FIELD_REQUIRED, item_module_call),
@@ -200,18 +200,18 @@ static exg_status check_version(exg_decoder *d, exg_json root, exg_program *prog
 exg_status exg_decode_program(exg_json root, exg_program *program, exg_error *err)
 {
     static const exg_field fields[] = {
-        {"graph_module",   12, EXG_FIELD_REQUIRED, field_graph_module, 0},
+        {"graph_module", 12, EXG_FIELD_REQUIRED, field_graph_module, 0},
         EXG_FIELD_MAP(exg_program, opsets, opset_count, "opset_version", EXG_FIELD_REQUIRED,
                       member_opset),
         EXG_FIELD_MAP(exg_program, range_constraints, range_constraint_count, "range_constraints",
                       EXG_FIELD_REQUIRED, member_range),
-        {"schema_version", 14, EXG_FIELD_REQUIRED, field_version,      0},
+        {"schema_version", 14, EXG_FIELD_REQUIRED, field_version, 0},
         EXG_FIELD_LIST(exg_program, verifiers, verifier_count, "verifiers", EXG_FIELD_OPTIONAL,
                        exg_item_text),
         EXG_FIELD(exg_program, torch_version, "torch_version", EXG_FIELD_OPTIONAL, exg_field_text),
         EXG_FIELD_LIST(exg_program, guards_code, guard_count, "guards_code", EXG_FIELD_OPTIONAL,
                        exg_item_text),
-        {"dialect",        7,  EXG_FIELD_OPTIONAL, field_dialect,      0},
+        {"dialect", 7, EXG_FIELD_OPTIONAL, field_dialect, 0},
     };
     exg_decoder d;
     exg_status status;

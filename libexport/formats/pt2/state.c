@@ -73,10 +73,8 @@ exg_status exg_state_read(exg_archive *archive, const char *program, exg_weights
         exg_weight_table table;
         const char *folder;
         const char *rootless;
-    } rows[] = {
-        {EXG_TABLE_STATE,     "data/weights/",   "serialized_state_dict.pt"},
-        {EXG_TABLE_CONSTANTS, "data/constants/", "serialized_constants.pt" }
-    };
+    } rows[] = {{EXG_TABLE_STATE, "data/weights/", "serialized_state_dict.pt"},
+                {EXG_TABLE_CONSTANTS, "data/constants/", "serialized_constants.pt"}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const exg_zip_entry *entry =

@@ -42,8 +42,8 @@ const char *exg_diff_kind_name(exg_diff_kind kind); /* "changed" */
 typedef struct exg_value_difference {
     uint64_t differing; /* beyond the tolerances; 0: nothing was compared by value */
     uint64_t total;
-    double max_abs; /* largest |a - b|; NaN where only one of a pair is NaN */
-    double max_rel; /* largest |a - b| / |a|; infinity where a is 0 */
+    double max_abs;   /* largest |a - b|; NaN where only one of a pair is NaN */
+    double max_rel;   /* largest |a - b| / |a|; infinity where a is 0 */
     uint64_t max_ulp; /* steps between floats of the dtype; 0 for other dtypes */
 } exg_value_difference;
 
@@ -70,8 +70,8 @@ typedef struct exg_diff {
 
 typedef struct exg_diff_options {
     size_t size;
-    double rtol, atol;   /* weights are the same where |a - b| <= atol + rtol * |a| */
-    bool skip_tensors;   /* read no weight */
+    double rtol, atol; /* weights are the same where |a - b| <= atol + rtol * |a| */
+    bool skip_tensors; /* read no weight */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
 } exg_diff_options;

@@ -32,9 +32,9 @@ typedef struct exg_open_options {
     uint64_t memory_budget; /* bytes the decoded program may take; 0: 64 times the file + 64 MiB */
     bool check_crc;         /* read and compare every record's crc (reads all bytes) */
     const exg_allocator *allocator; /* of what is opened (memory.h); NULL: the system's */
-    bool ignore_carry;      /* of early JSON: what its own schema says, and nothing else; of a .pt2
-                               made of it: the program as PyTorch takes it */
-    bool no_check;          /* checksums are not compared when tensors are first read */
+    bool ignore_carry; /* of early JSON: what its own schema says, and nothing else; of a .pt2
+                          made of it: the program as PyTorch takes it */
+    bool no_check;     /* checksums are not compared when tensors are first read */
     /* Read files into memory, whole, in the place of mapping them. A mapped file that another
      * process cuts short while it is open, or whose device fails, ends this process with SIGBUS
      * when it is read there (a new file under the old name, as exg and others write them, does no
@@ -48,11 +48,11 @@ typedef struct exg_file_info {
     /* .pt2, of its archive: "B" loose members (PyTorch 2.2 to 2.7), "C" an archive folder with
      * the weights as one .pt (2.8), "D" with a file a tensor (since 2.9). */
     char generation[8];
-    char **program_names;    /* programs in the archive; freed by exg_file_info_free */
+    char **program_names; /* programs in the archive; freed by exg_file_info_free */
     uint32_t program_count;
-    char *loose_member;      /* .pt2: the first member that is deflated, or begins at no
-                                multiple of 64 (ARC-010); NULL: none. Freed too */
-    uint32_t loose_count;    /* how many there are */
+    char *loose_member;   /* .pt2: the first member that is deflated, or begins at no
+                             multiple of 64 (ARC-010); NULL: none. Freed too */
+    uint32_t loose_count; /* how many there are */
 } exg_file_info;
 
 void exg_file_info_free(exg_file_info *info); /* NULL, all zeros are allowed */

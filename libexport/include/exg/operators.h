@@ -48,10 +48,10 @@ typedef struct exg_schema_type {
 typedef struct exg_schema_argument {
     const char *name; /* "" for unnamed returns */
     exg_schema_type type;
-    char alias;       /* 'a' of Tensor(a), or 0 */
-    bool is_write;    /* Tensor(a!) */
+    char alias;    /* 'a' of Tensor(a), or 0 */
+    bool is_write; /* Tensor(a!) */
     bool keyword_only;
-    bool is_out;      /* keyword-only and written: an out= argument */
+    bool is_out; /* keyword-only and written: an out= argument */
     bool has_default;
     exg_argument default_value;
 } exg_schema_argument;
@@ -204,8 +204,8 @@ typedef struct exg_ref {
 EXG_NODISCARD exg_status exg_builder_create(const exg_operators *operators, exg_program *program,
                                             exg_builder **builder, exg_error *err);
 EXG_NODISCARD exg_status exg_builder_finish(exg_builder *builder,
-                                            exg_error *err);        /* and destroys it */
-void exg_builder_destroy(exg_builder *builder);                     /* NULL is allowed */
+                                            exg_error *err); /* and destroys it */
+void exg_builder_destroy(exg_builder *builder);              /* NULL is allowed */
 
 const exg_operators *exg_builder_operators(const exg_builder *b);
 exg_arena *exg_builder_arena(const exg_builder *b);
@@ -255,7 +255,7 @@ exg_ref exg_emit(exg_builder *b, exg_operator_id op, const exg_argument *args, u
 /* The same for operators with several results; `results` receives the node's
  * output arguments (schema->return_count of them). */
 exg_status exg_emit_all(exg_builder *b, exg_operator_id op, const exg_argument *args,
-                                      uint32_t count, exg_argument *results);
+                        uint32_t count, exg_argument *results);
 
 /* The meta of a value under construction, NULL for EXG_NO_REF. */
 const exg_tensor_meta *exg_ref_meta(const exg_builder *b, exg_ref ref);
@@ -274,10 +274,10 @@ exg_argument exg_arg_ints(exg_builder *b, const int64_t *items, uint32_t count);
 exg_argument exg_arg_refs(exg_builder *b, const exg_ref *items, uint32_t count);
 
 /* What a normalized argument says; of another kind: 0, false, EXG_NO_REF. */
-int64_t exg_get_int(const exg_argument *arg);   /* INT, BOOL, constant SYM_INT */
-double exg_get_float(const exg_argument *arg);  /* FLOAT, INT, BOOL */
+int64_t exg_get_int(const exg_argument *arg);  /* INT, BOOL, constant SYM_INT */
+double exg_get_float(const exg_argument *arg); /* FLOAT, INT, BOOL */
 bool exg_get_bool(const exg_argument *arg);
-exg_ref exg_get_ref(const exg_argument *arg);   /* TENSOR; EXG_NO_REF of NONE */
+exg_ref exg_get_ref(const exg_argument *arg); /* TENSOR; EXG_NO_REF of NONE */
 bool exg_is_none(const exg_argument *arg);
 /* INTS, constant SYM_INTS, or one INT; gives the count, at most `max` are written. */
 uint32_t exg_get_ints(const exg_argument *arg, int64_t *items, uint32_t max);

@@ -120,8 +120,8 @@ struct exg_argument {
         int64_t as_int;
         double as_float;
         bool as_bool;
-        const char *as_string; /* also OPERATOR: a target */
-        exg_value_id as_tensor; /* also OPTIONAL_TENSOR, EXG_NO_VALUE = none */
+        const char *as_string;   /* also OPERATOR: a target */
+        exg_value_id as_tensor;  /* also OPTIONAL_TENSOR, EXG_NO_VALUE = none */
         exg_sym_argument as_sym; /* SYM_INT, SYM_FLOAT, SYM_BOOL */
         exg_dtype as_scalar_type;
         exg_memory_format as_memory_format;
@@ -132,7 +132,7 @@ struct exg_argument {
         double *as_floats;
         bool *as_bools;
         const char **as_strings;
-        exg_value_id *as_tensors; /* also OPTIONAL_TENSORS, EXG_NO_VALUE = none */
+        exg_value_id *as_tensors;  /* also OPTIONAL_TENSORS, EXG_NO_VALUE = none */
         exg_sym_argument *as_syms; /* SYM_INTS, SYM_FLOATS, SYM_BOOLS */
         exg_value_list *as_nested_tensors;
         exg_int_list *as_int_lists;
@@ -219,7 +219,7 @@ typedef enum exg_output_kind {
 
 const char *exg_input_kind_name(exg_input_kind kind);   /* "USER_INPUT" */
 const char *exg_output_kind_name(exg_output_kind kind); /* "BUFFER_MUTATION" */
-int exg_input_kind_number(exg_input_kind kind); /* PyTorch's, stored nowhere */
+int exg_input_kind_number(exg_input_kind kind);         /* PyTorch's, stored nowhere */
 int exg_output_kind_number(exg_output_kind kind);
 
 /* What a spec stands for: a graph value by name, or a constant (its kind one of
@@ -270,7 +270,7 @@ typedef struct exg_module_call {
     exg_argument *outputs;
     uint32_t input_count;
     uint32_t output_count;
-    const char *in_spec;            /* treespec text, verbatim: docs/pt2.md 1.8 */
+    const char *in_spec; /* treespec text, verbatim: docs/pt2.md 1.8 */
     const char *out_spec;
     const char **forward_arg_names; /* NULL when absent */
     uint32_t forward_arg_name_count;
@@ -295,7 +295,7 @@ typedef struct exg_opset {
 
 /* One leaf of the archive's example inputs, in call order. */
 typedef struct exg_sample_input {
-    const char *keyword; /* NULL: positional */
+    const char *keyword;    /* NULL: positional */
     exg_argument_kind kind; /* TENSOR, INT, FLOAT, BOOL, STRING, NONE */
     exg_tensor_meta *meta;  /* TENSOR */
     uint32_t storage;       /* TENSOR: index into exg_weights.storages */

@@ -28,8 +28,8 @@ uint32_t exg_signature_buffers(const exg_signature *signature, const char **targ
                                uint32_t capacity); /* persistent or not */
 uint32_t exg_signature_non_persistent_buffers(const exg_signature *signature, const char **targets,
                                               uint32_t capacity);
-uint32_t exg_signature_lifted_tensor_constants(const exg_signature *signature,
-                                               const char **targets, uint32_t capacity);
+uint32_t exg_signature_lifted_tensor_constants(const exg_signature *signature, const char **targets,
+                                               uint32_t capacity);
 uint32_t exg_signature_lifted_custom_objs(const exg_signature *signature, const char **targets,
                                           uint32_t capacity);
 
@@ -41,8 +41,7 @@ uint32_t exg_signature_inputs_to_parameters(const exg_signature *signature, exg_
 uint32_t exg_signature_inputs_to_buffers(const exg_signature *signature, exg_string_pair *pairs,
                                          uint32_t capacity);
 uint32_t exg_signature_inputs_to_lifted_tensor_constants(const exg_signature *signature,
-                                                         exg_string_pair *pairs,
-                                                         uint32_t capacity);
+                                                         exg_string_pair *pairs, uint32_t capacity);
 uint32_t exg_signature_inputs_to_lifted_custom_objs(const exg_signature *signature,
                                                     exg_string_pair *pairs, uint32_t capacity);
 
@@ -52,8 +51,8 @@ uint32_t exg_signature_buffers_to_mutate(const exg_signature *signature, exg_str
                                          uint32_t capacity);
 uint32_t exg_signature_parameters_to_mutate(const exg_signature *signature, exg_string_pair *pairs,
                                             uint32_t capacity);
-uint32_t exg_signature_user_inputs_to_mutate(const exg_signature *signature,
-                                             exg_string_pair *pairs, uint32_t capacity);
+uint32_t exg_signature_user_inputs_to_mutate(const exg_signature *signature, exg_string_pair *pairs,
+                                             uint32_t capacity);
 
 /* ---- user inputs and outputs --------------------------------------------------- */
 

@@ -71,25 +71,25 @@ exg_status exg_error_within(exg_error *err, exg_status status, const char *forma
 /* Notes the file offset of the fault; returns `status`. */
 exg_status exg_error_at(exg_error *err, exg_status status, uint64_t offset);
 
-#define EXG_FAIL(err, status, code, ...) \
+#define EXG_FAIL(err, status, code, ...)                                                           \
     exg_error_set((err), __FILE__, __LINE__, EXG_##status, (code), __VA_ARGS__)
 
 /* Returns from the caller unless `call` succeeds. */
-#define EXG_TRY(call)                      \
-    do {                                   \
-        exg_status try_status_ = (call);   \
-        if (try_status_ != EXG_OK) {       \
-            return try_status_;            \
-        }                                  \
+#define EXG_TRY(call)                                                                              \
+    do {                                                                                           \
+        exg_status try_status_ = (call);                                                           \
+        if (try_status_ != EXG_OK) {                                                               \
+            return try_status_;                                                                    \
+        }                                                                                          \
     } while (0)
 
 /* The same, and tells the error in which part of the model it happened. */
-#define EXG_TRY_IN(err, call, ...)                                     \
-    do {                                                               \
-        exg_status try_status_ = (call);                               \
-        if (try_status_ != EXG_OK) {                                   \
-            return exg_error_within((err), try_status_, __VA_ARGS__);  \
-        }                                                              \
+#define EXG_TRY_IN(err, call, ...)                                                                 \
+    do {                                                                                           \
+        exg_status try_status_ = (call);                                                           \
+        if (try_status_ != EXG_OK) {                                                               \
+            return exg_error_within((err), try_status_, __VA_ARGS__);                              \
+        }                                                                                          \
     } while (0)
 
 /* Where a status says nothing that matters: the fault is told elsewhere, or there is none. */

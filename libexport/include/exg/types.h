@@ -37,10 +37,10 @@ typedef enum exg_memory_format {
 } exg_memory_format;
 
 /* Rows of dtype.def. Lookups give EXG_DTYPE_COUNT when there is no such row. */
-const char *exg_dtype_name(exg_dtype dtype);       /* "float32" */
-const char *exg_dtype_short_name(exg_dtype dtype); /* "f32", as in print(ep) */
+const char *exg_dtype_name(exg_dtype dtype);        /* "float32" */
+const char *exg_dtype_short_name(exg_dtype dtype);  /* "f32", as in print(ep) */
 const char *exg_dtype_safetensors(exg_dtype dtype); /* "F32", "" when it has none */
-const char *exg_dtype_numpy(exg_dtype dtype);      /* "<f4", "" when it has none */
+const char *exg_dtype_numpy(exg_dtype dtype);       /* "<f4", "" when it has none */
 uint32_t exg_dtype_bytes(exg_dtype dtype);
 char exg_dtype_class(exg_dtype dtype); /* 'B','U','I','F','C' */
 int32_t exg_dtype_export_number(exg_dtype dtype);

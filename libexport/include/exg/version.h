@@ -15,7 +15,7 @@
 #define EXG_ABI           1
 
 /* One number, to compare: 1002003 is 1.2.3. */
-#define EXG_VERSION_NUMBER \
+#define EXG_VERSION_NUMBER                                                                         \
     (EXG_VERSION_MAJOR * 1000000 + EXG_VERSION_MINOR * 1000 + EXG_VERSION_PATCH)
 
 #ifdef __cplusplus

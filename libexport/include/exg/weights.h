@@ -43,8 +43,8 @@ typedef struct exg_checksum {
 } exg_checksum;
 
 typedef enum exg_storage_kind {
-    EXG_STORAGE_MEMORY,  /* `data` holds the plain bytes (mapped or allocated) */
-    EXG_STORAGE_FRAMES,  /* `frames` inflate to the bytes (frames.h) */
+    EXG_STORAGE_MEMORY,   /* `data` holds the plain bytes (mapped or allocated) */
+    EXG_STORAGE_FRAMES,   /* `frames` inflate to the bytes (frames.h) */
     EXG_STORAGE_EXTERNAL, /* bytes [offset, offset+length) of the file `location` */
     EXG_STORAGE_MADE      /* `maker` makes them when they are read */
 } exg_storage_kind;
@@ -60,11 +60,11 @@ typedef struct exg_storage_maker {
 typedef struct exg_storage {
     exg_storage_kind kind;
     exg_byte_order byte_order;
-    uint64_t length;      /* plain bytes */
-    const uint8_t *data;  /* MEMORY: the bytes; FRAMES: the stored ones; external: once mapped */
-    const char *location; /* EXTERNAL, FRAMES (NULL: in the naming file): path relative to the
-                             naming file, confined to its folder */
-    uint64_t offset;      /* where `location` holds the stored bytes */
+    uint64_t length;       /* plain bytes */
+    const uint8_t *data;   /* MEMORY: the bytes; FRAMES: the stored ones; external: once mapped */
+    const char *location;  /* EXTERNAL, FRAMES (NULL: in the naming file): path relative to the
+                              naming file, confined to its folder */
+    uint64_t offset;       /* where `location` holds the stored bytes */
     exg_checksum checksum; /* of the plain bytes */
     exg_frames *frames;
     exg_storage_maker maker;
@@ -228,8 +228,8 @@ void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);
 EXG_NODISCARD exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err);
 
 typedef struct exg_check_options {
-    size_t size;      /* sizeof(exg_check_options) */
-    uint32_t threads; /* 0: every core */
+    size_t size;                                                 /* sizeof(exg_check_options) */
+    uint32_t threads;                                            /* 0: every core */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL; called
                                                                      from one thread at a time */
     void *user;

@@ -105,8 +105,8 @@ static void shape_of_chunk(uint32_t dim, uint32_t r, int64_t *shape)
 
 static void call(exg_communicator *c, uint32_t r, const exg_tensor *in, const exg_tensor *out)
 {
-    static const exg_collective_kind kinds[] = {EXG_ALL_REDUCE, EXG_ALL_GATHER,
-                                                EXG_REDUCE_SCATTER, EXG_ALL_TO_ALL};
+    static const exg_collective_kind kinds[] = {EXG_ALL_REDUCE, EXG_ALL_GATHER, EXG_REDUCE_SCATTER,
+                                                EXG_ALL_TO_ALL};
     uint64_t bytes = (uint64_t)exg_tensor_numel(in) * exg_dtype_bytes(in->dtype);
 
     if (j.what == BROADCAST) {
@@ -143,8 +143,7 @@ static void work(void *context, uint32_t r)
     in.data = allocate((uint64_t)exg_tensor_numel(&in) * exg_dtype_bytes(j.dtype));
     out.data = allocate((uint64_t)exg_tensor_numel(&out) * exg_dtype_bytes(j.dtype));
     for (int64_t i = 0; i < exg_tensor_numel(&in); i++) {
-        store(j.dtype, in.data, i,
-              in_chunk ? j.whole[0][position(j.dim, r, i)] : j.whole[r][i]);
+        store(j.dtype, in.data, i, in_chunk ? j.whole[0][position(j.dim, r, i)] : j.whole[r][i]);
     }
     call(j.comms[r], r, &in, &out);
     for (int64_t i = 0; i < exg_tensor_numel(&out); i++) {
@@ -283,7 +282,7 @@ static void close_ranks(void)
 static void collectives_agree_with_brute_force(void **state)
 {
     static const int64_t shapes[][3] = {
-        {4, 6, 10}, {5, 3, 7},  {1, 1, 1},   {2, 1, 3}, {7, 11, 2},
+        {4, 6, 10}, {5, 3, 7}, {1, 1, 1},  {2, 1, 3},    {7, 11, 2},
         {0, 4, 5},  {3, 0, 2}, {13, 2, 1}, {3, 4099, 1},
     };
 
@@ -418,8 +417,8 @@ static void windows_bring_what_positions_read(void **state)
         for (uint32_t i = 0; i < 300; i++) {
             uint32_t x = i * 2654435761u;
 
-            seen = (exg_window){(x >> 3) % 14, (x >> 7) % 9, 1 + (x >> 11) % 3, (x >> 14) % 5,
-                                1 + (x >> 17) % 6, 0};
+            seen = (exg_window){(x >> 3) % 14, (x >> 7) % 9,      1 + (x >> 11) % 3,
+                                (x >> 14) % 5, 1 + (x >> 17) % 6, 0};
             for (uint32_t r = 0; r < n; r++) {
                 check_window_of(r);
             }

@@ -70,7 +70,9 @@ static void make(item *at, const exg_communicator *c, uint32_t i)
         whole.sizes[d] = drawn(&state) % (i % 7 == 0 ? 60 : 8);
     }
     at->what = (exg_collective){.kind = (exg_collective_kind)(drawn(&state) % 5),
-                                .in = &at->in, .out = &at->out, .dim = drawn(&state) % 3,
+                                .in = &at->in,
+                                .out = &at->out,
+                                .dim = drawn(&state) % 3,
                                 .op = drawn(&state) % 2 ? EXG_REDUCE_SUM : EXG_REDUCE_MAX};
     at->what.other_dim = (at->what.dim + 1 + drawn(&state) % 2) % 3;
     at->in = at->out = whole;
@@ -78,8 +80,12 @@ static void make(item *at, const exg_communicator *c, uint32_t i)
         int64_t size = whole.sizes[at->what.dim];
         int64_t first;
 
-        at->what.window = (exg_window){size, drawn(&state) % 9, 1 + drawn(&state) % 3,
-                                       drawn(&state) % 4, 1 + drawn(&state) % 5, 0};
+        at->what.window = (exg_window){size,
+                                       drawn(&state) % 9,
+                                       1 + drawn(&state) % 3,
+                                       drawn(&state) % 4,
+                                       1 + drawn(&state) % 5,
+                                       0};
         exg_window_of(&at->what.window, c->size, c->rank, &first, &at->out.sizes[at->what.dim]);
     }
     if (at->what.kind == EXG_ALL_GATHER || at->what.kind == EXG_ALL_TO_ALL ||

@@ -127,10 +127,10 @@ static void pytorchs_spelling_is_read(void **state)
 
 static void what_is_no_placement_is_refused(void **state)
 {
-    static const char *const rows[] = {"",       "S",      "S()",        "S(",       "S(1",
-                                       "S(x)",   "S(1)x",  "S(1)(2)",    "P(mean)",  "P(sum",
-                                       "r",      "RR",     "Shard",      "Shard(1",  "P(sum))",
-                                       "S(1 )x", "S(999)", "S(99999999999999999999)"};
+    static const char *const rows[] = {
+        "",      "S",       "S()",     "S(",     "S(1",    "S(x)",
+        "S(1)x", "S(1)(2)", "P(mean)", "P(sum",  "r",      "RR",
+        "Shard", "Shard(1", "P(sum))", "S(1 )x", "S(999)", "S(99999999999999999999)"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -148,11 +148,11 @@ static void what_is_no_placement_is_refused(void **state)
 /* What is read is what is printed, of each way to reduce. */
 static void reductions_have_names(void **state)
 {
-    static const char *const names[] = {"P(sum)", "P(avg)",  "P(max)", "P(min)",
+    static const char *const names[] = {"P(sum)",     "P(avg)",  "P(max)", "P(min)",
                                         "P(product)", "P(band)", "P(bor)", "P(bxor)"};
-    static const exg_reduce_op ops[] = {EXG_REDUCE_SUM,     EXG_REDUCE_AVG,  EXG_REDUCE_MAX,
-                                        EXG_REDUCE_MIN,     EXG_REDUCE_PRODUCT, EXG_REDUCE_BAND,
-                                        EXG_REDUCE_BOR,     EXG_REDUCE_BXOR};
+    static const exg_reduce_op ops[] = {EXG_REDUCE_SUM, EXG_REDUCE_AVG,     EXG_REDUCE_MAX,
+                                        EXG_REDUCE_MIN, EXG_REDUCE_PRODUCT, EXG_REDUCE_BAND,
+                                        EXG_REDUCE_BOR, EXG_REDUCE_BXOR};
 
     (void)state;
     assert_int_equal(sizeof(ops) / sizeof(ops[0]), EXG_REDUCE_OP_COUNT);

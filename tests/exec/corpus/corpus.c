@@ -36,10 +36,10 @@ typedef struct tally {
     char *known_text;
     exg_mesh_shape mesh;
     const char *eager; /* placements, or NULL */
-    uint32_t shards; /* ranks; 0: not this way */
-    tried tried;     /* of all cases */
-    bool *seen;      /* rows, by id; or NULL */
-    uint32_t *set;   /* parameters, a bit each, by id */
+    uint32_t shards;   /* ranks; 0: not this way */
+    tried tried;       /* of all cases */
+    bool *seen;        /* rows, by id; or NULL */
+    uint32_t *set;     /* parameters, a bit each, by id */
 } tally;
 
 /* 0: one device. */
@@ -99,8 +99,9 @@ double number_at(exg_dtype dtype, const void *data, int64_t i)
  * last place of the largest partial sum per rank, which is at most a few times the result. */
 static double mesh_rounding(const one_case *c, const exg_named_tensor *want, int64_t numel)
 {
-    double unit = want->dtype == EXG_DTYPE_BF16 ? 1.0 / 128
-                  : want->dtype == EXG_DTYPE_F16 ? 1.0 / 1024 : 0;
+    double unit = want->dtype == EXG_DTYPE_BF16  ? 1.0 / 128
+                  : want->dtype == EXG_DTYPE_F16 ? 1.0 / 1024
+                                                 : 0;
     double largest = 0;
 
     for (int64_t i = 0; unit > 0 && i < numel; i++) {
@@ -110,7 +111,7 @@ static double mesh_rounding(const one_case *c, const exg_named_tensor *want, int
 }
 
 bool equal_tensors(const one_case *c, const exg_tensor *got, const exg_named_tensor *want,
-                          char *why)
+                   char *why)
 {
     int64_t numel = exg_tensor_numel(got);
     double atol;
@@ -201,7 +202,9 @@ static bool compare_outputs(const one_case *c, const exg_session *session, char 
 static bool run_session(const one_case *c, const exg_operators *operators,
                         const exg_mesh_shape *mesh, char *why)
 {
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = *mesh,
+    exg_session_options options = {.size = sizeof(options),
+                                   .thread_count = 1,
+                                   .mesh = *mesh,
                                    .device = getenv("EXG_TEST_DEVICE")};
     exg_session_input inputs[32];
     uint32_t count = 0;
@@ -211,8 +214,8 @@ static bool run_session(const one_case *c, const exg_operators *operators,
     bool right = false;
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        options.place[d] = (exg_place_options){
-            .size = sizeof(options.place[d]), .mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR};
+        options.place[d] = (exg_place_options){.size = sizeof(options.place[d]),
+                                               .mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR};
     }
     if (exg_verify(c->program, operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK) {
@@ -368,10 +371,12 @@ static void run_cases(const char *file, const exg_tensor_file *tensors, exg_json
         }
         snprintf(name, sizeof(name), "%.*s", (int)length, text);
         c.name = name;
-        if (exg_json_find(json, "rtol", &field) && exg_json_double(field, &c.rtol, &err) != EXG_OK) {
+        if (exg_json_find(json, "rtol", &field) &&
+            exg_json_double(field, &c.rtol, &err) != EXG_OK) {
             c.rtol = 0;
         }
-        if (exg_json_find(json, "atol", &field) && exg_json_double(field, &c.atol, &err) != EXG_OK) {
+        if (exg_json_find(json, "atol", &field) &&
+            exg_json_double(field, &c.atol, &err) != EXG_OK) {
             c.atol = 0;
         }
         run_case(&c, json, operators, t);
@@ -452,9 +457,9 @@ int main(int argc, char **argv)
         printf("%u want LAPACK, which this build is without\n", t.lapack);
     }
     if (t.shards > 0) {
-        printf("shardings over %u ranks: %u right, %u wrong, %u failed; %u keep shards, %u summands\n",
-               t.shards, t.tried.right, t.tried.wrong, t.tried.failed, t.tried.kept,
-               t.tried.summands);
+        printf(
+            "shardings over %u ranks: %u right, %u wrong, %u failed; %u keep shards, %u summands\n",
+            t.shards, t.tried.right, t.tried.wrong, t.tried.failed, t.tried.kept, t.tried.summands);
     }
     if (t.known > 0) {
         printf("%u cases are listed in known.txt\n", t.known);

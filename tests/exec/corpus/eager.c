@@ -19,7 +19,7 @@ typedef struct eager_rank {
     exg_dispatcher *d;
     exg_object *values; /* by value of the graph */
     exg_dtensor **made; /* to be destroyed */
-    void **held;         /* what inputs lie in; to be freed */
+    void **held;        /* what inputs lie in; to be freed */
     uint32_t made_count, held_count;
     bool right;
     char why[400];
@@ -125,13 +125,19 @@ static void fit(const eager_rank *r, uint32_t input, const exg_tensor *t, exg_pl
 static double room_of(exg_dtype dtype)
 {
     switch (dtype) {
-    case EXG_DTYPE_U8: return 0x1p8;
-    case EXG_DTYPE_I8: return 0x1p7;
+    case EXG_DTYPE_U8:
+        return 0x1p8;
+    case EXG_DTYPE_I8:
+        return 0x1p7;
     case EXG_DTYPE_F16:
-    case EXG_DTYPE_I16: return 0x1p14;
-    case EXG_DTYPE_I32: return 0x1p30;
-    case EXG_DTYPE_I64: return 0x1p50;
-    default: return 1e37;
+    case EXG_DTYPE_I16:
+        return 0x1p14;
+    case EXG_DTYPE_I32:
+        return 0x1p30;
+    case EXG_DTYPE_I64:
+        return 0x1p50;
+    default:
+        return 1e37;
     }
 }
 
@@ -149,27 +155,45 @@ static double part_of(exg_reduce_op op, double x, uint32_t n, uint32_t turn, exg
     case EXG_REDUCE_SUM:
     case EXG_REDUCE_AVG:
         return n == 1 || !fits ? (turn == 0 ? x : 0) : turn == 0 ? 2 * x : turn == 1 ? -x : 0;
-    case EXG_REDUCE_MAX: return turn == 0 || x - beside < lowest ? x : x - beside;
-    case EXG_REDUCE_MIN: return turn == 0 || x + beside >= room ? x : x + beside;
+    case EXG_REDUCE_MAX:
+        return turn == 0 || x - beside < lowest ? x : x - beside;
+    case EXG_REDUCE_MIN:
+        return turn == 0 || x + beside >= room ? x : x + beside;
     default:
         return exg_dtype_is_integral(dtype) || n == 1 || !fits ? (turn == 0 ? x : 1)
-               : turn == 0                        ? 2 * x
-               : turn == 1                        ? 0.5
-                                                  : 1;
+               : turn == 0                                     ? 2 * x
+               : turn == 1                                     ? 0.5
+                                                               : 1;
     }
 }
 
 static void put_number(exg_dtype dtype, void *data, int64_t i, double x)
 {
     switch (dtype) {
-    case EXG_DTYPE_F16: ((uint16_t *)data)[i] = exg_f32_to_f16((float)x); break;
-    case EXG_DTYPE_BF16: ((uint16_t *)data)[i] = exg_f32_to_bf16((float)x); break;
-    case EXG_DTYPE_F32: ((float *)data)[i] = (float)x; break;
-    case EXG_DTYPE_F64: ((double *)data)[i] = x; break;
-    case EXG_DTYPE_I64: ((int64_t *)data)[i] = (int64_t)x; break;
-    case EXG_DTYPE_I32: ((int32_t *)data)[i] = (int32_t)x; break;
-    case EXG_DTYPE_I16: ((int16_t *)data)[i] = (int16_t)x; break;
-    default: ((uint8_t *)data)[i] = (uint8_t)(int64_t)x; break;
+    case EXG_DTYPE_F16:
+        ((uint16_t *)data)[i] = exg_f32_to_f16((float)x);
+        break;
+    case EXG_DTYPE_BF16:
+        ((uint16_t *)data)[i] = exg_f32_to_bf16((float)x);
+        break;
+    case EXG_DTYPE_F32:
+        ((float *)data)[i] = (float)x;
+        break;
+    case EXG_DTYPE_F64:
+        ((double *)data)[i] = x;
+        break;
+    case EXG_DTYPE_I64:
+        ((int64_t *)data)[i] = (int64_t)x;
+        break;
+    case EXG_DTYPE_I32:
+        ((int32_t *)data)[i] = (int32_t)x;
+        break;
+    case EXG_DTYPE_I16:
+        ((int16_t *)data)[i] = (int16_t)x;
+        break;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)(int64_t)x;
+        break;
     }
 }
 
@@ -294,9 +318,9 @@ static bool add_input(eager_rank *r, uint32_t i)
         to[0] = first;
         exg_tensor_set_contiguous(&whole);
         options.strides = whole.strides;
-        right = take_apart(r, i, exact, first.op, &parts) &&
-                exg_dtensor_from_local(r->mesh, &parts, to, ndim, &options, &made, &r->err) ==
-                    EXG_OK;
+        right =
+            take_apart(r, i, exact, first.op, &parts) &&
+            exg_dtensor_from_local(r->mesh, &parts, to, ndim, &options, &made, &r->err) == EXG_OK;
         exg_dtensor_destroy(exact);
     }
     free(whole.data);
@@ -336,8 +360,8 @@ static exg_object object_of(eager_rank *r, const exg_argument *arg, exg_object *
         for (uint32_t i = 0; i < arg->count; i++) {
             ints[i] = arg->as_syms[i].as_int;
         }
-        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_INTS, .count = arg->count,
-                                               .as_ints = ints});
+        return exg_object_value(
+            (exg_argument){.kind = EXG_ARGUMENT_INTS, .count = arg->count, .as_ints = ints});
     default:
         return exg_object_value(*arg);
     }
@@ -429,8 +453,7 @@ static bool run_node(eager_rank *r, const exg_node *node)
             args[arg_count++] = object;
         }
     }
-    if (exg_dispatch(r->d, key, args, arg_count, kwargs, kwarg_count, &result, &r->err) !=
-        EXG_OK) {
+    if (exg_dispatch(r->d, key, args, arg_count, kwargs, kwarg_count, &result, &r->err) != EXG_OK) {
         return fail(r, key);
     }
     if (!specs_stay(args, before, arg_count, &result)) {
@@ -514,13 +537,15 @@ static bool run_program(eager_rank *r)
         snprintf(position, sizeof(position), "%u", user++);
         if (graph->outputs[o].kind == EXG_ARGUMENT_TENSOR) {
             right = compare(r, &r->values[graph->outputs[o].as_tensor],
-                            case_tensor(r->c, "out", position)) && right;
+                            case_tensor(r->c, "out", position)) &&
+                    right;
         }
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
         if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
             right = compare(r, &r->values[written_value(r, i)],
-                            case_tensor(r->c, "after", s->inputs[i].arg.name)) && right;
+                            case_tensor(r->c, "after", s->inputs[i].arg.name)) &&
+                    right;
         }
     }
     return right;
@@ -562,7 +587,8 @@ static bool turns_on_rounding(const eager_rank *r, const exg_named_tensor *t)
     bool turns = calls(r->c->program, "aten.eq") || calls(r->c->program, "aten.view.dtype");
 
     for (int64_t i = 0; !turns && exg_dtype_is_float(t->dtype) &&
-                        i < (int64_t)(t->bytes / exg_dtype_bytes(t->dtype)); i++) {
+                        i < (int64_t)(t->bytes / exg_dtype_bytes(t->dtype));
+         i++) {
         double x = fabs(number_at(t->dtype, t->data, i));
 
         turns = isfinite(x) && x >= room_of(t->dtype); /* into infinity */
@@ -647,8 +673,8 @@ static bool run_pairs(eager_rank *r)
 static void *run_rank(void *argument)
 {
     eager_rank *r = argument;
-    exg_dispatch_options options = {.size = sizeof(options), .mesh = r->mesh,
-                                    .fallback = EXG_FALLBACK_REPLICATE};
+    exg_dispatch_options options = {
+        .size = sizeof(options), .mesh = r->mesh, .fallback = EXG_FALLBACK_REPLICATE};
     const exg_graph *graph = r->c->program->graph;
 
     exg_device_mesh_set_deadline(r->mesh, 5000000000u);
@@ -683,8 +709,8 @@ bool run_eager(const one_case *c, const exg_operators *operators, const exg_mesh
     }
     size = exg_device_mesh_size(meshes[0]);
     for (uint32_t r = 0; r < size; r++) {
-        ranks[r] = (eager_rank){.c = c, .operators = operators, .placements = placements,
-                                .mesh = meshes[r]};
+        ranks[r] = (eager_rank){
+            .c = c, .operators = operators, .placements = placements, .mesh = meshes[r]};
         pthread_create(&threads[r], NULL, run_rank, &ranks[r]);
     }
     for (uint32_t r = 0; r < size; r++) {

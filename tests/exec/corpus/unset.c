@@ -54,9 +54,8 @@ static bool are_ints(const exg_argument *arg, const exg_argument *as)
     bool same = arg->kind == EXG_ARGUMENT_INTS;
 
     for (uint32_t i = 0; same && i < arg->count; i++) {
-        same = as->kind == EXG_ARGUMENT_INT
-                   ? arg->as_ints[i] == as->as_int
-                   : i < as->count && arg->as_ints[i] == as->as_ints[i];
+        same = as->kind == EXG_ARGUMENT_INT ? arg->as_ints[i] == as->as_int
+                                            : i < as->count && arg->as_ints[i] == as->as_ints[i];
     }
     return same;
 }

@@ -86,10 +86,8 @@ typedef struct turn {
 
 static void prepare_turn(turn *t, exg_accelerator *device)
 {
-    *t = (turn){
-        .in = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {1, 3}},
-        .out = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {2, 1}}
-    };
+    *t = (turn){.in = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {1, 3}},
+                .out = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {2, 1}}};
     t->call = (exg_kernel_call){.inputs = &t->in,
                                 .outputs = &t->out,
                                 .input_count = 1,
@@ -352,9 +350,7 @@ static void what_is_missing_or_too_old_has_a_code_and_a_fix(void **state)
     expect_code(open_with("EXG_STANDIN_VERSION", "11080"), EXG_DEVICE, "DEV-006");
     expect_code(open_with("EXG_STANDIN_VERSION", "12000"), EXG_DEVICE, "DEV-004"); /* no .so.12 */
     device = open_device();
-    t = (turn){
-        .in = {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2}, .strides = {1}}
-    };
+    t = (turn){.in = {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2}, .strides = {1}}};
     t.out = t.in;
     t.call = (exg_kernel_call){
         .inputs = &t.in, .outputs = &t.out, .input_count = 1, .output_count = 1, .device = device};
@@ -395,9 +391,21 @@ static void too_little_memory_says_what_is_free_and_leaves_nothing_taken(void **
 static void what_has_no_row_is_left_to_the_host(void **state)
 {
     static const char *const hosts[] = {
-        "cholesky_factor", "convolution_of_bytes", "eig", "eigh", "fft", "householder",
-        "ldl_factor", "ldl_solve", "lu_factor", "matrix_exp", "pivots_order", "qr_factor",
-        "row_order", "solve_triangular", "svd_factor",
+        "cholesky_factor",
+        "convolution_of_bytes",
+        "eig",
+        "eigh",
+        "fft",
+        "householder",
+        "ldl_factor",
+        "ldl_solve",
+        "lu_factor",
+        "matrix_exp",
+        "pivots_order",
+        "qr_factor",
+        "row_order",
+        "solve_triangular",
+        "svd_factor",
     };
     static const exg_kernel *const all[] = {
 #define EXG_KERNEL_AT(name) &exg_kernel_##name,

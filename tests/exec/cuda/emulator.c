@@ -162,25 +162,22 @@ static void give_back(void *memory)
 /* A product of matrices of ones by gemm.cu: how many elements are not SIZE. */
 static int wrong_of_gemm(const char *planted, int without)
 {
-    static const char *const options[] = {"-D__FMA__", "-DA=F32", "-DB=F32",
-                                          "-DRESULT=F32"};
+    static const char *const options[] = {"-D__FMA__", "-DA=F32", "-DB=F32", "-DRESULT=F32"};
     const char *file = "libexec/kernels/cuda/gemm.cu";
     cuda_function function = kernel_of(file, "gemm", options, 4, planted, without);
     float *ones = malloc(SIZE * SIZE * sizeof(float));
     void *a = device_memory(SIZE * SIZE * sizeof(float));
     void *c = device_memory(SIZE * SIZE * sizeof(float));
-    cuda_gemm_params params = {
-        .a = a,
-        .b = a,
-        .c = c,
-        .batch = 1,
-        .m = SIZE,
-        .n = SIZE,
-        .k = SIZE,
-        .of_a = {0, SIZE, 1},
-        .of_b = {0, SIZE, 1},
-        .alpha = 1
-    };
+    cuda_gemm_params params = {.a = a,
+                               .b = a,
+                               .c = c,
+                               .batch = 1,
+                               .m = SIZE,
+                               .n = SIZE,
+                               .k = SIZE,
+                               .of_a = {0, SIZE, 1},
+                               .of_b = {0, SIZE, 1},
+                               .alpha = 1};
     int wrong = 0;
 
     assert_non_null(ones);

@@ -68,8 +68,7 @@ static void prepare(product *p, size_t shift)
         .operands = {{.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {M, K}, .strides = {K, 1}},
                      {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {N, K}, .strides = {K, 1}},
                      {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {N}, .strides = {1}}},
-        .out = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {M, N}, .strides = {N, 1}}
-    };
+        .out = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {M, N}, .strides = {N, 1}}};
     p->call = (exg_kernel_call){.inputs = p->operands,
                                 .outputs = &p->out,
                                 .input_count = 3,

@@ -32,7 +32,7 @@ typedef struct trial {
 
 /* A rank's side of it. */
 typedef struct side {
-    exg_tensor in, out;   /* on the device */
+    exg_tensor in, out; /* on the device */
     exg_tensor host_in, host_out, got;
     exg_collective what;
     exg_strip sent[RANKS_MAX], received[RANKS_MAX];
@@ -259,8 +259,8 @@ static exg_status carry_out(uint32_t r, exg_error *err)
     const uint32_t *order = t.trial_count == 1 || (t.uneven && r % 2 == 1) ? apart : together;
 
     for (uint32_t i = 0; i < 2 * t.trial_count; i++) {
-        EXG_TRY(launch(r, &t.sides[r][order[i] / 2], order[i] % 2 == 0 ? run_begin : run_finish,
-                       err));
+        EXG_TRY(
+            launch(r, &t.sides[r][order[i] / 2], order[i] % 2 == 0 ? run_begin : run_finish, err));
     }
     return EXG_OK;
 }
@@ -329,10 +329,10 @@ static double number_at(const exg_tensor *tensor, int64_t i)
 static void compare_side(const trial *of, uint32_t r, const side *s, bool same_bits)
 {
     bool sums = of->kind == EXG_ALL_REDUCE || of->kind == EXG_REDUCE_SCATTER;
-    double part = of->dtype == EXG_DTYPE_F64    ? 1e-14
-                  : of->dtype == EXG_DTYPE_F32  ? 1e-6
-                  : of->dtype == EXG_DTYPE_F16  ? 4e-3
-                                                : 3e-2;
+    double part = of->dtype == EXG_DTYPE_F64   ? 1e-14
+                  : of->dtype == EXG_DTYPE_F32 ? 1e-6
+                  : of->dtype == EXG_DTYPE_F16 ? 4e-3
+                                               : 3e-2;
 
     if (same_bits || !sums || !exg_dtype_is_float(of->dtype)) {
         if (memcmp(s->got.data, s->host_out.data, bytes_of(&s->got)) != 0) {
@@ -554,8 +554,8 @@ static exg_program *make_program(const exg_operators *operators)
     meta = exg_builder_meta(b, F32, (int64_t[]){8, 8}, 2);
     at = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
     for (int i = 0; i < 2; i++) {
-        exg_ref w = exg_builder_weight(b, i == 0 ? "w1" : "w2", &meta, EXG_INPUT_PARAMETER,
-                                       weights);
+        exg_ref w =
+            exg_builder_weight(b, i == 0 ? "w1" : "w2", &meta, EXG_INPUT_PARAMETER, weights);
 
         at = EMIT(b, relu_default, EMIT(b, mm_default, at, w));
     }
@@ -583,8 +583,8 @@ static exg_status run_session(const char *device, uint64_t timeout_ns, float *re
     }
     expect_ok(exg_operators_create(&operators, err), err);
     program = make_program(operators);
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_TENSOR};
+    options.place[0] =
+        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_TENSOR};
     expect_ok(exg_verify(program, operators, &verified, NULL, err), err);
     input.tensor = (exg_tensor){.data = x, .dtype = F32, .rank = 2, .sizes = {8, 8}};
     exg_tensor_set_contiguous(&input.tensor);
@@ -629,8 +629,7 @@ static void expect_fault(const char *variable, const char *planned, uint64_t tim
 static void an_error_of_nccl_ends_the_run_on_all_ranks(void **state)
 {
     (void)state;
-    expect_fault("EXG_STANDIN_NCCL", "error:1:0", 2 * SMALL, EXG_PEER, "COM-011",
-                 "rank 1, node '");
+    expect_fault("EXG_STANDIN_NCCL", "error:1:0", 2 * SMALL, EXG_PEER, "COM-011", "rank 1, node '");
 }
 
 static void a_collective_that_hangs_ends_the_run_in_time(void **state)

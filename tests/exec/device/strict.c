@@ -66,9 +66,9 @@ static void bring(bench *b, void *to, const void *from)
 {
     bool in = to == b->in.data || to == b->out.data;
 
-    assert_int_equal((in ? table->copy_in : table->copy_out)(b->device, to, from,
-                                                             sizeof(b->here), NULL),
-                     EXG_OK);
+    assert_int_equal(
+        (in ? table->copy_in : table->copy_out)(b->device, to, from, sizeof(b->here), NULL),
+        EXG_OK);
 }
 
 static void wait_for(bench *b)
@@ -305,7 +305,7 @@ static exg_status open_forgetful(uint32_t index, exg_accelerator **device, exg_e
     return status;
 }
 
-static bool hands_on; /* x as an earlier plan left it, each time in another place */
+static bool hands_on;        /* x as an earlier plan left it, each time in another place */
 static const exg_grid *grid; /* NULL: no mesh */
 
 static exg_status give(exg_plan_executor *rank, exg_accelerator *device, uint32_t input, float *x,
@@ -388,9 +388,9 @@ static exg_status try_relu(const exg_device_table *on, double *sum, exg_error *e
     assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, err), EXG_OK);
     assert_int_equal(exg_builder_create(operators, program, &builder, err), EXG_OK);
     meta = exg_builder_meta(builder, EXG_DTYPE_F32, sizes, 1);
-    out = exg_arg_ref(EMIT(builder, relu_default,
-                           exg_builder_input(builder, "x", &meta, EXG_INPUT_USER, NULL,
-                                             EXG_UNSET)));
+    out =
+        exg_arg_ref(EMIT(builder, relu_default,
+                         exg_builder_input(builder, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET)));
     exg_builder_output(builder, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(builder, err), EXG_OK);
     for (int i = 0; i < COUNT; i++) {

@@ -5,9 +5,9 @@
 
 #include <exg/autograd.h>
 #include <math.h>
-#include <stdio.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +33,7 @@ static exg_dtensor *plain(eager *e, int64_t rows, int64_t columns, double value,
     const exg_tensor *part;
     exg_dtensor *t = NULL;
 
-    EXPECT(e->c, exg_dtensor_empty(self_of(e), &like, &t, &e->err) == EXG_OK, "%s",
-           e->err.message);
+    EXPECT(e->c, exg_dtensor_empty(self_of(e), &like, &t, &e->err) == EXG_OK, "%s", e->err.message);
     if (t == NULL) {
         return NULL;
     }
@@ -101,11 +100,15 @@ static void run_chain(rank_context *c)
     if (c->faults > 0) {
         return;
     }
-    EXPECT(c, exg_dtensor_requires_grad(b) && exg_dtensor_sizes(b)[0] == 2 &&
-                  exg_dtensor_to_local(b)->data == exg_dtensor_to_local(a)->data, "from_local");
+    EXPECT(c,
+           exg_dtensor_requires_grad(b) && exg_dtensor_sizes(b)[0] == 2 &&
+               exg_dtensor_to_local(b)->data == exg_dtensor_to_local(a)->data,
+           "from_local");
     y = CALL(&e, "aten.mm.default", T(b), T(wb));
-    EXPECT(c, exg_redistribute(e.d, y, &whole, 1, NULL, &moved, &e.err) == EXG_OK &&
-                  exg_to_local(e.d, moved, NULL, &out, &e.err) == EXG_OK, "%s", e.err.message);
+    EXPECT(c,
+           exg_redistribute(e.d, y, &whole, 1, NULL, &moved, &e.err) == EXG_OK &&
+               exg_to_local(e.d, moved, NULL, &out, &e.err) == EXG_OK,
+           "%s", e.err.message);
     square = CALL(&e, "aten.square.default", T(out));
     loss = CALL(&e, "aten.sum.default", T(square));
     go_back(&e, loss, NULL);
@@ -165,9 +168,11 @@ static void walk(rank_context *c)
     placements_of(r->to, &to);
     eager_begin(&e, c, NULL);
     x = plain(&e, 2, 2, 1, 0, true);
-    EXPECT(c, exg_from_local(e.d, x, NULL, &from, 1, NULL, NULL, &a, &e.err) == EXG_OK &&
-                  exg_redistribute(e.d, a, &to, 1, NULL, &b, &e.err) == EXG_OK &&
-                  exg_to_local(e.d, b, NULL, &local, &e.err) == EXG_OK, "%s", e.err.message);
+    EXPECT(c,
+           exg_from_local(e.d, x, NULL, &from, 1, NULL, NULL, &a, &e.err) == EXG_OK &&
+               exg_redistribute(e.d, a, &to, 1, NULL, &b, &e.err) == EXG_OK &&
+               exg_to_local(e.d, b, NULL, &local, &e.err) == EXG_OK,
+           "%s", e.err.message);
     y = CALL(&e, "aten.mul.Scalar", T(local), of_int(rank + 1));
     loss = CALL(&e, "aten.sum.default", T(y));
     before = exg_device_mesh_exchanges(c->mesh);
@@ -205,24 +210,27 @@ static void the_tape_goes_back_the_way(void **state)
 static void take_hints(rank_context *c)
 {
     exg_placement rows = exg_shard(0), sum = exg_partial(EXG_REDUCE_SUM), whole = exg_replicate();
-    exg_step_options summands = {.size = sizeof(summands), .grad_placements = &sum,
-                                 .grad_placement_count = 1};
-    exg_step_options misfit = {.size = sizeof(misfit), .grad_placements = &whole,
-                               .grad_placement_count = 1};
+    exg_step_options summands = {
+        .size = sizeof(summands), .grad_placements = &sum, .grad_placement_count = 1};
+    exg_step_options misfit = {
+        .size = sizeof(misfit), .grad_placements = &whole, .grad_placement_count = 1};
     exg_dtensor *x = NULL, *full = NULL, *loss, *local, *t = NULL;
     eager e;
 
     eager_begin(&e, c, NULL);
     x = counted(&e, EXG_DTYPE_F32, "2x2", "S(0)");
-    EXPECT(c, exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK &&
-                  exg_full_tensor(e.d, x, &summands, &full, &e.err) == EXG_OK, "%s",
-           e.err.message);
+    EXPECT(c,
+           exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK &&
+               exg_full_tensor(e.d, x, &summands, &full, &e.err) == EXG_OK,
+           "%s", e.err.message);
     loss = CALL(&e, "aten.sum.default", T(full));
     go_back(&e, loss, NULL);
     expect_values(&e, exg_dtensor_grad(x), "S(0)", (const double[]){2, 2, 2, 2}, 4, "summands");
     local = plain(&e, 1, 2, 0, 1, true);
-    EXPECT(c, exg_from_local(e.d, local, NULL, &rows, 1, NULL, &misfit, &t, &e.err) == EXG_USAGE &&
-                  t == NULL && strcmp(e.err.code, "DTN-015") == 0, "%s", e.err.message);
+    EXPECT(c,
+           exg_from_local(e.d, local, NULL, &rows, 1, NULL, &misfit, &t, &e.err) == EXG_USAGE &&
+               t == NULL && strcmp(e.err.code, "DTN-015") == 0,
+           "%s", e.err.message);
     exg_dtensor_destroy(local);
     exg_dtensor_destroy(loss);
     exg_dtensor_destroy(full);
@@ -252,19 +260,21 @@ static void differentiate_twice(rank_context *c)
         exg_placement to;
 
         placements_of(ways[k][1], &to);
-        EXPECT(c, exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK &&
-                      exg_redistribute(e.d, x, &to, 1, NULL, &y, &e.err) == EXG_OK, "%s",
-               e.err.message);
+        EXPECT(c,
+               exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK &&
+                   exg_redistribute(e.d, x, &to, 1, NULL, &y, &e.err) == EXG_OK,
+               "%s", e.err.message);
         cube = CALL(&e, "aten.pow.Tensor_Scalar", T(y), of_int(3));
         loss = CALL(&e, "aten.sum.default", T(cube));
         graph.size = 0;
-        EXPECT(c, exg_backward(e.d, &loss, NULL, 1, &graph, &e.err) == EXG_USAGE &&
-                      exg_to_local(e.d, y, &(exg_step_options){.grad_placements = &to}, &g,
-                                   &e.err) == EXG_USAGE &&
-                      strcmp(e.err.code, "OPT-001") == 0, "options without a size");
+        EXPECT(c,
+               exg_backward(e.d, &loss, NULL, 1, &graph, &e.err) == EXG_USAGE &&
+                   exg_to_local(e.d, y, &(exg_step_options){.grad_placements = &to}, &g, &e.err) ==
+                       EXG_USAGE &&
+                   strcmp(e.err.code, "OPT-001") == 0,
+               "options without a size");
         graph.size = sizeof(graph);
-        EXPECT(c, exg_backward(e.d, &loss, NULL, 1, &graph, &e.err) == EXG_OK, "%s",
-               e.err.message);
+        EXPECT(c, exg_backward(e.d, &loss, NULL, 1, &graph, &e.err) == EXG_OK, "%s", e.err.message);
         g = exg_dtensor_take_grad(x);
         EXPECT(c, g != NULL && exg_dtensor_requires_grad(g) && exg_dtensor_grad(x) == NULL,
                "a gradient with a history");
@@ -307,8 +317,8 @@ static void count_notes(void *user, exg_dispatch_event event, const char *text)
 static void disable(rank_context *c)
 {
     int notes = 0;
-    exg_dispatch_options options = {.size = sizeof(options), .log = count_notes,
-                                    .log_user = &notes};
+    exg_dispatch_options options = {
+        .size = sizeof(options), .log = count_notes, .log_user = &notes};
     exg_placement rows = exg_shard(0), whole = exg_replicate();
     exg_dtensor *x, *y, *moved = NULL, *full = NULL, *local, *t = NULL;
     exg_dispatch_stats before, after;
@@ -320,21 +330,25 @@ static void disable(rank_context *c)
     y = CALL(&e, "aten.neg.default", T(x));
     EXPECT(c, exg_dtensor_requires_grad(y), "at first");
     exg_dtensor_destroy(y);
-    EXPECT(c, exg_grad_enabled(e.d) && exg_set_grad_enabled(e.d, false) &&
-                  !exg_grad_enabled(e.d), "it was enabled");
+    EXPECT(c, exg_grad_enabled(e.d) && exg_set_grad_enabled(e.d, false) && !exg_grad_enabled(e.d),
+           "it was enabled");
     exg_dispatcher_statistics(e.d, &before);
     y = CALL(&e, "aten.neg.default", T(x));
     exg_dispatcher_statistics(e.d, &after);
     EXPECT(c, !exg_dtensor_requires_grad(y) && after.misses == before.misses + 1,
            "the mode is of the key");
     exg_dtensor_destroy(y);
-    EXPECT(c, exg_redistribute(e.d, x, &whole, 1, NULL, &moved, &e.err) == EXG_OK &&
-                  !exg_dtensor_requires_grad(moved) &&
-                  exg_full_tensor(e.d, x, NULL, &full, &e.err) == EXG_OK &&
-                  !exg_dtensor_requires_grad(full), "steps without gradients");
+    EXPECT(c,
+           exg_redistribute(e.d, x, &whole, 1, NULL, &moved, &e.err) == EXG_OK &&
+               !exg_dtensor_requires_grad(moved) &&
+               exg_full_tensor(e.d, x, NULL, &full, &e.err) == EXG_OK &&
+               !exg_dtensor_requires_grad(full),
+           "steps without gradients");
     local = plain(&e, 2, 2, 0, 1, true);
-    EXPECT(c, exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
-                  !exg_dtensor_requires_grad(t) && notes == 1, "%d notes", notes);
+    EXPECT(c,
+           exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
+               !exg_dtensor_requires_grad(t) && notes == 1,
+           "%d notes", notes);
     y = CALL(&e, "aten.add_.Scalar", T(x), of_int(1)); /* an optimizer may */
     EXPECT(c, y == x && exg_dtensor_is_leaf(x) && exg_dtensor_requires_grad(x), "in place");
     EXPECT(c, !exg_set_grad_enabled(e.d, true), "it was disabled");
@@ -364,21 +378,26 @@ static void stack_meshes(rank_context *c)
            "a slice");
     eager_begin(&e, c, NULL);
     local = plain(&e, 1, 2, 0, 1, false);
-    EXPECT(c, exg_dispatcher_push_mesh(e.d, part, &e.err) == EXG_OK &&
-                  exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
-                  exg_dtensor_device_mesh(t) == part && exg_dtensor_sizes(t)[0] == 2,
+    EXPECT(c,
+           exg_dispatcher_push_mesh(e.d, part, &e.err) == EXG_OK &&
+               exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
+               exg_dtensor_device_mesh(t) == part && exg_dtensor_sizes(t)[0] == 2,
            "the pushed mesh");
     exg_dtensor_destroy(t);
     EXPECT(c, exg_dispatcher_pop_mesh(e.d) == part && exg_dispatcher_pop_mesh(e.d) == NULL,
            "popped");
-    EXPECT(c, exg_from_local(e.d, local, NULL, NULL, 0, NULL, NULL, &t, &e.err) == EXG_OK &&
-                  exg_dtensor_device_mesh(t) == c->mesh, "the mesh before");
+    EXPECT(c,
+           exg_from_local(e.d, local, NULL, NULL, 0, NULL, NULL, &t, &e.err) == EXG_OK &&
+               exg_dtensor_device_mesh(t) == c->mesh,
+           "the mesh before");
     exg_dtensor_destroy(t);
     for (int i = 0; i < 16; i++) {
         EXPECT(c, exg_dispatcher_push_mesh(e.d, part, &e.err) == EXG_OK, "%d", i);
     }
-    EXPECT(c, exg_dispatcher_push_mesh(e.d, part, &e.err) == EXG_LIMIT &&
-                  strcmp(e.err.code, "TAP-005") == 0, "too many");
+    EXPECT(c,
+           exg_dispatcher_push_mesh(e.d, part, &e.err) == EXG_LIMIT &&
+               strcmp(e.err.code, "TAP-005") == 0,
+           "too many");
     exg_dtensor_destroy(local);
     eager_end(&e);
     exg_device_mesh_destroy(part);
@@ -390,13 +409,15 @@ static void lose_mesh(rank_context *c)
     exg_dispatcher *d = NULL;
     exg_error err;
 
-    EXPECT(c, exg_dispatcher_create(all_operators(), NULL, &d, &err) == EXG_OK &&
-                  exg_dispatcher_self(d, &self, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DSP-008") == 0, "no mesh at all");
+    EXPECT(c,
+           exg_dispatcher_create(all_operators(), NULL, &d, &err) == EXG_OK &&
+               exg_dispatcher_self(d, &self, &err) == EXG_USAGE && strcmp(err.code, "DSP-008") == 0,
+           "no mesh at all");
     exg_dispatcher_destroy(d);
-    EXPECT(c, exg_device_mesh_self(c->mesh, &self, &err) == EXG_OK &&
-                  exg_device_mesh_size(self) == 1 &&
-                  exg_device_mesh_global_rank(self, 0) == exg_device_mesh_rank(c->mesh),
+    EXPECT(c,
+           exg_device_mesh_self(c->mesh, &self, &err) == EXG_OK &&
+               exg_device_mesh_size(self) == 1 &&
+               exg_device_mesh_global_rank(self, 0) == exg_device_mesh_rank(c->mesh),
            "this rank alone");
     exg_device_mesh_destroy(self);
 }
@@ -422,29 +443,37 @@ static void send_narrow(rank_context *c)
 
     eager_begin(&e, c, NULL);
     x = plain(&e, 4, 1, 1.001953125, 0, false); /* 1 + 2^-9, 1 in bf16 */
-    EXPECT(c, exg_distribute(e.d, x, c->mesh, &rows, 1, 0, &wide, &e.err) == EXG_OK &&
-                  exg_dtensor_set_requires_grad(wide, true, &e.err) == EXG_OK, "%s",
-           e.err.message);
+    EXPECT(c,
+           exg_distribute(e.d, x, c->mesh, &rows, 1, 0, &wide, &e.err) == EXG_OK &&
+               exg_dtensor_set_requires_grad(wide, true, &e.err) == EXG_OK,
+           "%s", e.err.message);
     sent = exg_device_mesh_bytes_sent(c->mesh);
-    EXPECT(c, exg_redistribute(e.d, wide, &whole, 1, &forward, &y, &e.err) == EXG_OK &&
-                  exg_dtensor_dtype(y) == EXG_DTYPE_BF16 &&
-                  exg_device_mesh_bytes_sent(c->mesh) == sent + 2 * 2, "two numbers of two bytes");
+    EXPECT(c,
+           exg_redistribute(e.d, wide, &whole, 1, &forward, &y, &e.err) == EXG_OK &&
+               exg_dtensor_dtype(y) == EXG_DTYPE_BF16 &&
+               exg_device_mesh_bytes_sent(c->mesh) == sent + 2 * 2,
+           "two numbers of two bytes");
     g = CALL(&e, "aten.ones_like.default", T(y));
     go_back(&e, y, g);
-    EXPECT(c, exg_dtensor_grad(wide) != NULL &&
-                  exg_dtensor_dtype(exg_dtensor_grad(wide)) == EXG_DTYPE_F32, "in f32 again");
+    EXPECT(c,
+           exg_dtensor_grad(wide) != NULL &&
+               exg_dtensor_dtype(exg_dtensor_grad(wide)) == EXG_DTYPE_F32,
+           "in f32 again");
     exg_dtensor_destroy(exg_dtensor_take_grad(wide));
     exg_dtensor_destroy(g);
     exg_dtensor_destroy(y);
 
-    EXPECT(c, exg_redistribute(e.d, wide, &whole, 1, &backward, &y, &e.err) == EXG_OK &&
-                  exg_dtensor_dtype(y) == EXG_DTYPE_F32, "%s", e.err.message);
+    EXPECT(c,
+           exg_redistribute(e.d, wide, &whole, 1, &backward, &y, &e.err) == EXG_OK &&
+               exg_dtensor_dtype(y) == EXG_DTYPE_F32,
+           "%s", e.err.message);
     g = CALL(&e, "aten.full_like.default", T(y), of_float(1.001953125));
     go_back(&e, y, g);
     if (exg_dtensor_grad(wide) != NULL) {
         expect_values(&e, exg_dtensor_grad(wide), "S(0)", (const double[]){1, 1, 1, 1}, 4, "bf16");
-        EXPECT(c, exg_dtensor_dtype(exg_dtensor_grad(wide)) == EXG_DTYPE_F32 &&
-                      *(const float *)on_host(exg_dtensor_grad(wide))->data == 1.0f,
+        EXPECT(c,
+               exg_dtensor_dtype(exg_dtensor_grad(wide)) == EXG_DTYPE_F32 &&
+                   *(const float *)on_host(exg_dtensor_grad(wide))->data == 1.0f,
                "the gradient went in bf16");
     }
     exg_dtensor_destroy(g);
@@ -468,8 +497,8 @@ static void move_async(rank_context *c)
     static const struct {
         const char *from, *to;
         bool ready;
-    } rows[] = {{"S(0)", "R", false}, {"S(0)", "S(1)", false}, {"P(sum)", "R", false},
-                {"S(0)", "S(0)", true}, {"R", "S(0)", true}, {"R", "R", true}};
+    } rows[] = {{"S(0)", "R", false},   {"S(0)", "S(1)", false}, {"P(sum)", "R", false},
+                {"S(0)", "S(0)", true}, {"R", "S(0)", true},     {"R", "R", true}};
     static const double values[] = {0, 1, 2, 3, 4, 5}, doubled[] = {0, 2, 4, 6, 8, 10};
     exg_step_options async = {.size = sizeof(async), .async = true};
     eager e;
@@ -482,13 +511,16 @@ static void move_async(rank_context *c)
 
         placements_of(rows[i].to, &to);
         for (int k = 0; k < 5; k++) { /* several at once */
-            EXPECT(c, exg_redistribute(e.d, x, &to, 1, &async, &y[k], &e.err) == EXG_OK &&
-                          exg_dtensor_is_ready(y[k]) == rows[i].ready, "%s -> %s: %d",
-                   rows[i].from, rows[i].to, exg_dtensor_is_ready(y[k]));
+            EXPECT(c,
+                   exg_redistribute(e.d, x, &to, 1, &async, &y[k], &e.err) == EXG_OK &&
+                       exg_dtensor_is_ready(y[k]) == rows[i].ready,
+                   "%s -> %s: %d", rows[i].from, rows[i].to, exg_dtensor_is_ready(y[k]));
         }
         exg_dtensor_destroy(x); /* what goes has gone */
-        EXPECT(c, exg_dtensor_wait(y[0], &e.err) == EXG_OK && exg_dtensor_is_ready(y[0]) &&
-                      exg_dtensor_wait(y[0], &e.err) == EXG_OK, "%s", e.err.message);
+        EXPECT(c,
+               exg_dtensor_wait(y[0], &e.err) == EXG_OK && exg_dtensor_is_ready(y[0]) &&
+                   exg_dtensor_wait(y[0], &e.err) == EXG_OK,
+               "%s", e.err.message);
         expect_values(&e, y[0], rows[i].to, values, 6, "waited for");
         z = CALL(&e, "aten.mul.Scalar", T(y[1]), of_int(2)); /* every use waits */
         EXPECT(c, exg_dtensor_is_ready(y[1]), "an operator waits");
@@ -522,8 +554,10 @@ static void move_before_the_others(rank_context *c)
         sched_yield();
     }
     for (int k = 0; k < 4; k++) {
-        EXPECT(c, exg_redistribute(e.d, x, k % 2 == 0 ? &whole : &columns, 1, &async, &y[k],
-                                   &e.err) == EXG_OK, "%s", e.err.message);
+        EXPECT(c,
+               exg_redistribute(e.d, x, k % 2 == 0 ? &whole : &columns, 1, &async, &y[k], &e.err) ==
+                   EXG_OK,
+               "%s", e.err.message);
     }
     EXPECT(c, !exg_dtensor_is_ready(y[0]) && !exg_dtensor_is_ready(y[3]), "on their way");
     atomic_store(&gone, 1);
@@ -543,9 +577,10 @@ static void move_before_the_others(rank_context *c)
             }
         }
     }
-    EXPECT(c, exg_redistribute(e.d, x, &whole, 1, &async, &y[0], &e.err) == EXG_OK &&
-                  exg_redistribute(e.d, x, &rows, 1, NULL, &y[1], &e.err) == EXG_OK, "%s",
-           e.err.message);
+    EXPECT(c,
+           exg_redistribute(e.d, x, &whole, 1, &async, &y[0], &e.err) == EXG_OK &&
+               exg_redistribute(e.d, x, &rows, 1, NULL, &y[1], &e.err) == EXG_OK,
+           "%s", e.err.message);
     expect_values(&e, y[0], "R", values, 6, "one among others");
     exg_dtensor_destroy(y[0]);
     exg_dtensor_destroy(y[1]);
@@ -571,8 +606,11 @@ static void distribute_leaves(rank_context *c)
 {
     exg_placement rows = exg_shard(0), last = exg_shard(-2), whole = exg_replicate();
     exg_step_options elsewhere = {.size = sizeof(elsewhere)};
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = (const int64_t[]){2, 2}, .requires_grad = true};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 2,
+                             .sizes = (const int64_t[]){2, 2},
+                             .requires_grad = true};
     exg_dtensor *x, *y, *t = NULL, *same = NULL, *local = NULL, *made = NULL;
     exg_device_mesh *self;
     eager e;
@@ -581,34 +619,48 @@ static void distribute_leaves(rank_context *c)
     self = self_of(&e);
     x = plain(&e, 2, 2, 0, 1, true);
     y = CALL(&e, "aten.neg.default", T(x));
-    EXPECT(c, exg_distribute(e.d, y, NULL, &rows, 1, 0, &t, &e.err) == EXG_USAGE && t == NULL &&
-                  strcmp(e.err.code, "TAP-004") == 0, "what was computed");
+    EXPECT(c,
+           exg_distribute(e.d, y, NULL, &rows, 1, 0, &t, &e.err) == EXG_USAGE && t == NULL &&
+               strcmp(e.err.code, "TAP-004") == 0,
+           "what was computed");
     EXPECT(c, exg_dtensor_set_requires_grad(y, false, &e.err) == EXG_USAGE, "%s", e.err.message);
-    EXPECT(c, exg_distribute(e.d, x, NULL, &rows, 1, 0, &t, &e.err) == EXG_OK &&
-                  exg_dtensor_is_leaf(t) && exg_dtensor_requires_grad(t), "%s", e.err.message);
-    EXPECT(c, exg_to_local(e.d, t, NULL, &local, &e.err) == EXG_OK &&
-                  exg_dtensor_requires_grad(local) && !exg_dtensor_is_leaf(local) &&
-                  exg_dtensor_to_local(local)->data == exg_dtensor_to_local(t)->data,
+    EXPECT(c,
+           exg_distribute(e.d, x, NULL, &rows, 1, 0, &t, &e.err) == EXG_OK &&
+               exg_dtensor_is_leaf(t) && exg_dtensor_requires_grad(t),
+           "%s", e.err.message);
+    EXPECT(c,
+           exg_to_local(e.d, t, NULL, &local, &e.err) == EXG_OK &&
+               exg_dtensor_requires_grad(local) && !exg_dtensor_is_leaf(local) &&
+               exg_dtensor_to_local(local)->data == exg_dtensor_to_local(t)->data,
            "its local tensor");
     EXPECT(c, exg_distribute(e.d, t, NULL, &last, 1, 0, &same, &e.err) == EXG_OK && same == t,
            "it lies so already");
-    EXPECT(c, exg_distribute(e.d, t, NULL, &whole, 1, 0, &same, &e.err) == EXG_USAGE &&
-                  same == NULL && strstr(e.err.fix, "redistribute") != NULL, "%s", e.err.fix);
-    EXPECT(c, exg_distribute(e.d, t, self, &whole, 1, 0, &same, &e.err) == EXG_USAGE &&
-                  strstr(e.err.message, "another mesh") != NULL, "%s", e.err.message);
-    EXPECT(c, exg_from_local(e.d, t, NULL, &rows, 1, NULL, NULL, &same, &e.err) == EXG_USAGE &&
-                  strcmp(e.err.code, "TAP-004") == 0, "from_local of a DTensor");
+    EXPECT(c,
+           exg_distribute(e.d, t, NULL, &whole, 1, 0, &same, &e.err) == EXG_USAGE && same == NULL &&
+               strstr(e.err.fix, "redistribute") != NULL,
+           "%s", e.err.fix);
+    EXPECT(c,
+           exg_distribute(e.d, t, self, &whole, 1, 0, &same, &e.err) == EXG_USAGE &&
+               strstr(e.err.message, "another mesh") != NULL,
+           "%s", e.err.message);
+    EXPECT(c,
+           exg_from_local(e.d, t, NULL, &rows, 1, NULL, NULL, &same, &e.err) == EXG_USAGE &&
+               strcmp(e.err.code, "TAP-004") == 0,
+           "from_local of a DTensor");
     elsewhere.mesh = self;
-    EXPECT(c, exg_redistribute(e.d, t, &whole, 1, &elsewhere, &same, &e.err) == EXG_UNSUPPORTED &&
-                  strcmp(e.err.code, "TAP-006") == 0, "to another mesh");
+    EXPECT(c,
+           exg_redistribute(e.d, t, &whole, 1, &elsewhere, &same, &e.err) == EXG_UNSUPPORTED &&
+               strcmp(e.err.code, "TAP-006") == 0,
+           "to another mesh");
     elsewhere.mesh = c->mesh;
     EXPECT(c, exg_redistribute(e.d, t, &whole, 1, &elsewhere, &same, &e.err) == EXG_OK, "%s",
            e.err.message);
     exg_dtensor_destroy(same);
     exg_dtensor_destroy(local);
-    EXPECT(c, exg_dtensor_ones(c->mesh, &like, &made, &e.err) == EXG_OK &&
-                  exg_to_local(e.d, made, NULL, &local, &e.err) == EXG_OK &&
-                  exg_dtensor_requires_grad(made) && exg_dtensor_requires_grad(local),
+    EXPECT(c,
+           exg_dtensor_ones(c->mesh, &like, &made, &e.err) == EXG_OK &&
+               exg_to_local(e.d, made, NULL, &local, &e.err) == EXG_OK &&
+               exg_dtensor_requires_grad(made) && exg_dtensor_requires_grad(local),
            "a factory's");
     exg_dtensor_destroy(local);
     exg_dtensor_destroy(made);
@@ -650,8 +702,10 @@ static void misuse(rank_context *c)
     EXPECT(c, back(&e, y, g) == EXG_USAGE && strstr(e.err.message, "other sizes") != NULL, "%s",
            e.err.message);
     exg_dtensor_destroy(g);
-    EXPECT(c, refusal(&e, "aten.add_.Scalar", (exg_object[]){T(x), of_int(1)}, 2) ==
-                      EXG_UNSUPPORTED && strcmp(e.err.code, "TAP-002") == 0, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.add_.Scalar", (exg_object[]){T(x), of_int(1)}, 2) == EXG_UNSUPPORTED &&
+               strcmp(e.err.code, "TAP-002") == 0,
+           "%s", e.err.message);
     g = CALL(&e, "aten.ones_like.default", T(y));
     EXPECT(c, !exg_dtensor_requires_grad(g), "constants have none");
     z = CALL(&e, "aten.detach.default", T(y));
@@ -672,13 +726,17 @@ static void misuse(rank_context *c)
     (void)exg_set_grad_enabled(e.d, false);
     (void)CALL(&e, "aten.mul_.Scalar", T(y), of_int(2));
     (void)exg_set_grad_enabled(e.d, true);
-    EXPECT(c, back(&e, y, g) == EXG_USAGE && strcmp(e.err.code, "TAP-003") == 0 &&
-                  exg_dtensor_grad(x) == NULL, "overwritten: %s", e.err.message);
+    EXPECT(c,
+           back(&e, y, g) == EXG_USAGE && strcmp(e.err.code, "TAP-003") == 0 &&
+               exg_dtensor_grad(x) == NULL,
+           "overwritten: %s", e.err.message);
     exg_dtensor_destroy(y);
     y = CALL(&e, "aten.erf.default", T(x));
     one = CALL(&e, "aten.sum.default", T(y));
-    EXPECT(c, back(&e, one, NULL) == EXG_UNSUPPORTED && strcmp(e.err.code, "TAP-001") == 0 &&
-                  strstr(e.err.message, "erf") != NULL, "%s", e.err.message);
+    EXPECT(c,
+           back(&e, one, NULL) == EXG_UNSUPPORTED && strcmp(e.err.code, "TAP-001") == 0 &&
+               strstr(e.err.message, "erf") != NULL,
+           "%s", e.err.message);
     exg_dtensor_destroy(one);
     exg_dtensor_destroy(y);
     exg_dtensor_destroy(g);
@@ -732,12 +790,12 @@ static void compute_on_some(rank_context *c)
     exg_dtensor *x, *t = NULL, *y, *loss;
     eager e;
 
-    EXPECT(c, exg_device_mesh_select(c->mesh, (const uint32_t[]){0, 1}, &two, &part, NULL) ==
-                  EXG_OK, "two ranks");
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, (const uint32_t[]){0, 1}, &two, &part, NULL) == EXG_OK,
+           "two ranks");
     eager_begin(&e, c, NULL);
     x = plain(&e, 2, 2, 1, 1, true);
-    EXPECT(c, exg_distribute(e.d, x, part, &rows, 1, 0, &t, &e.err) == EXG_OK, "%s",
-           e.err.message);
+    EXPECT(c, exg_distribute(e.d, x, part, &rows, 1, 0, &t, &e.err) == EXG_OK, "%s", e.err.message);
     y = CALL(&e, "aten.square.default", T(t));
     loss = CALL(&e, "aten.sum.default", T(y));
     go_back(&e, loss, NULL);

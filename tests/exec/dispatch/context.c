@@ -21,8 +21,8 @@
 static void look_outside(rank_context *c)
 {
     static int64_t sizes[2] = {2, 3}, strides[2] = {3, 1}, far[2] = {1LL << 40, 1};
-    exg_dispatch_options options = {.size = sizeof(options), .mesh = c->mesh,
-                                    .fallback = EXG_FALLBACK_REPLICATE};
+    exg_dispatch_options options = {
+        .size = sizeof(options), .mesh = c->mesh, .fallback = EXG_FALLBACK_REPLICATE};
     eager e;
     exg_dtensor *x, *row, *y;
 
@@ -35,7 +35,9 @@ static void look_outside(rank_context *c)
     for (int i = 0; i < 3; i++) {
         exg_object args[] = {T(i == 0 ? row : x), of_ints(sizes, 2),
                              of_ints(i == 1 ? far : strides, 2),
-                             of_int(i == 0 ? 1000 : i == 1 ? 0 : INT64_MAX / 2)};
+                             of_int(i == 0   ? 1000
+                                    : i == 1 ? 0
+                                             : INT64_MAX / 2)};
 
         EXPECT(c, refusal(&e, "aten.as_strided.default", args, 4) != EXG_OK, "window %d", i);
     }
@@ -74,33 +76,46 @@ static void distribute_nothing(rank_context *c)
     if (t == NULL) {
         return;
     }
-    EXPECT(c, exg_dtensor_is_meta(t) && exg_dtensor_to_local(t)->data == NULL &&
-                  exg_dtensor_to_local(t)->sizes[0] == (first ? 3 : 2) &&
-                  exg_dtensor_to_local(t)->sizes[1] == 3 && exg_dtensor_sizes(t)[0] == 5, "rows");
-    EXPECT(c, exg_dtensor_redistribute(t, &columns, 1, &moved, &e.err) == EXG_OK &&
-                  exg_dtensor_is_meta(moved) &&
-                  exg_dtensor_to_local(moved)->sizes[1] == (first ? 2 : 1), "columns");
-    EXPECT(c, exg_dtensor_print(t, &text, &e.err) == EXG_OK &&
-                  strncmp(text, "DTensor(local_tensor=meta,", 26) == 0, "%s", text);
-    EXPECT(c, exg_dtensor_write_items(t, "x", &item, 1, &count, &e.err) == EXG_OK && count == 1 &&
-                  exg_dtensor_shard_at(t, item.offsets, &part, &e.err) == EXG_OK &&
-                  part.data == NULL, "chunks of nothing");
+    EXPECT(c,
+           exg_dtensor_is_meta(t) && exg_dtensor_to_local(t)->data == NULL &&
+               exg_dtensor_to_local(t)->sizes[0] == (first ? 3 : 2) &&
+               exg_dtensor_to_local(t)->sizes[1] == 3 && exg_dtensor_sizes(t)[0] == 5,
+           "rows");
+    EXPECT(c,
+           exg_dtensor_redistribute(t, &columns, 1, &moved, &e.err) == EXG_OK &&
+               exg_dtensor_is_meta(moved) &&
+               exg_dtensor_to_local(moved)->sizes[1] == (first ? 2 : 1),
+           "columns");
+    EXPECT(c,
+           exg_dtensor_print(t, &text, &e.err) == EXG_OK &&
+               strncmp(text, "DTensor(local_tensor=meta,", 26) == 0,
+           "%s", text);
+    EXPECT(c,
+           exg_dtensor_write_items(t, "x", &item, 1, &count, &e.err) == EXG_OK && count == 1 &&
+               exg_dtensor_shard_at(t, item.offsets, &part, &e.err) == EXG_OK && part.data == NULL,
+           "chunks of nothing");
     EXPECT(c, exg_to_local(e.d, t, NULL, &local, &e.err) == EXG_OK && exg_dtensor_is_meta(local),
            "its local tensor");
-    EXPECT(c, refusal(&e, "aten.neg.default", (exg_object[]){T(t)}, 1) == EXG_USAGE &&
-                  strcmp(e.err.code, "DSP-010") == 0, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.neg.default", (exg_object[]){T(t)}, 1) == EXG_USAGE &&
+               strcmp(e.err.code, "DSP-010") == 0,
+           "%s", e.err.message);
     EXPECT(c, exg_dtensor_item(t, &number, &e.err) == EXG_USAGE, "no number");
     exg_dtensor_destroy(local);
     exg_dtensor_destroy(moved);
     exg_dtensor_destroy(t);
     free(text);
     part = (exg_tensor){.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {2, 3}, .strides = {3, 1}};
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &part, &rows, 1, &bare, &t, &e.err) == EXG_OK &&
-                  exg_dtensor_is_meta(t) && exg_dtensor_sizes(t)[0] == 4, "%s", e.err.message);
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &part, &rows, 1, &bare, &t, &e.err) == EXG_OK &&
+               exg_dtensor_is_meta(t) && exg_dtensor_sizes(t)[0] == 4,
+           "%s", e.err.message);
     exg_dtensor_destroy(t);
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == before, "nothing is sent of nothing");
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &part, &rows, 1, NULL, &t, &e.err) == EXG_USAGE &&
-                  strcmp(e.err.code, "DTN-003") == 0, "data that is missing");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &part, &rows, 1, NULL, &t, &e.err) == EXG_USAGE &&
+               strcmp(e.err.code, "DTN-003") == 0,
+           "data that is missing");
     eager_end(&e);
 }
 
@@ -122,9 +137,11 @@ static void print_and_coerce(rank_context *c)
     eager_begin(&e, c, NULL);
     x = counted(&e, EXG_DTYPE_F32, "3", "S(0)");
     y = counted(&e, EXG_DTYPE_F32, "3", "R");
-    EXPECT(c, exg_dtensor_print_whole(x, &text, &e.err) == EXG_OK &&
-                  strcmp(text, "DTensor(full_tensor=[0.0, 1.0, 2.0], device_mesh=DeviceMesh(a=2), "
-                               "placements=(S(0)))") == 0, "%s", text);
+    EXPECT(c,
+           exg_dtensor_print_whole(x, &text, &e.err) == EXG_OK &&
+               strcmp(text, "DTensor(full_tensor=[0.0, 1.0, 2.0], device_mesh=DeviceMesh(a=2), "
+                            "placements=(S(0)))") == 0,
+           "%s", text);
     free(text);
     EXPECT(c, exg_dtensor_coerce_like(x, y, &as_y, &e.err) == EXG_OK, "%s", e.err.message);
     expect_values(&e, as_y, "R", (const double[]){0, 1, 2}, 3, "coerced");
@@ -144,23 +161,30 @@ static void the_whole_is_printed_and_tangents_coerced(void **state)
 static void wrap_badly(rank_context *c)
 {
     float data[7];
-    exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {7},
-                       .strides = {1}};
-    exg_dtensor_spec spec = {.mesh = c->mesh, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4},
-                             .strides = {1}, .placements = {exg_replicate()}};
+    exg_tensor part = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {7}, .strides = {1}};
+    exg_dtensor_spec spec = {.mesh = c->mesh,
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 1,
+                             .sizes = {4},
+                             .strides = {1},
+                             .placements = {exg_replicate()}};
     exg_object local = exg_object_tensor(&part), given = exg_object_spec(&spec);
     exg_object result = exg_object_none();
     exg_error err;
 
-    EXPECT(c, exg_wrap(&local, &given, &result, &err) == EXG_MALFORMED &&
-                  strcmp(err.code, "DSP-009") == 0 && strstr(err.message, "sizes") != NULL, "%s",
-           err.message);
+    EXPECT(c,
+           exg_wrap(&local, &given, &result, &err) == EXG_MALFORMED &&
+               strcmp(err.code, "DSP-009") == 0 && strstr(err.message, "sizes") != NULL,
+           "%s", err.message);
     part.sizes[0] = 4;
     EXPECT(c, exg_wrap(&local, &given, &result, &err) == EXG_OK, "%s", err.message);
     exg_object_clear(&result, true);
     spec.mesh = NULL;
-    EXPECT(c, exg_wrap(&local, &given, &result, &err) == EXG_MALFORMED &&
-                  strstr(err.message, "mesh") != NULL, "%s", err.message);
+    EXPECT(c,
+           exg_wrap(&local, &given, &result, &err) == EXG_MALFORMED &&
+               strstr(err.message, "mesh") != NULL,
+           "%s", err.message);
 }
 
 /* S003-42, S003-43 */
@@ -196,22 +220,33 @@ static void make_without_dtype(rank_context *c)
         exg_dtype real = wide ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
 
         eager_begin(&e, c, wide ? &options : NULL);
-        EXPECT(c, dtype_of(&e, "aten.zeros.default", &size, 1) == real &&
-                      dtype_of(&e, "aten.ones.default", &size, 1) == real &&
-                      dtype_of(&e, "aten.empty.memory_format", &size, 1) == real &&
-                      dtype_of(&e, "aten.rand.default", &size, 1) == real &&
-                      dtype_of(&e, "aten.randn.default", &size, 1) == real, "default %d", wide);
+        EXPECT(c,
+               dtype_of(&e, "aten.zeros.default", &size, 1) == real &&
+                   dtype_of(&e, "aten.ones.default", &size, 1) == real &&
+                   dtype_of(&e, "aten.empty.memory_format", &size, 1) == real &&
+                   dtype_of(&e, "aten.rand.default", &size, 1) == real &&
+                   dtype_of(&e, "aten.randn.default", &size, 1) == real,
+               "default %d", wide);
         EXPECT(c, dtype_of(&e, "aten.full.default", (exg_object[]){size, of_float(7)}, 2) == real,
                "a float");
-        EXPECT(c, dtype_of(&e, "aten.full.default", (exg_object[]){size, of_int(7)}, 2) ==
-                      EXG_DTYPE_I64, "an int");
-        EXPECT(c, dtype_of(&e, "aten.full.default", (exg_object[]){size, of_bool(true)}, 2) ==
-                      EXG_DTYPE_B8, "a bool");
-        EXPECT(c, dtype_of(&e, "aten.full.default",
-                           (exg_object[]){size, exg_object_value(complex_number)}, 2) ==
-                      (wide ? EXG_DTYPE_C128 : EXG_DTYPE_C64), "a complex number");
-        EXPECT(c, exg_dispatch(e.d, "aten.zeros.default", &size, 1, &f32, 1, &result, &e.err) ==
-                          EXG_OK && exg_dtensor_dtype(result.dtensor) == EXG_DTYPE_F32, "given");
+        EXPECT(c,
+               dtype_of(&e, "aten.full.default", (exg_object[]){size, of_int(7)}, 2) ==
+                   EXG_DTYPE_I64,
+               "an int");
+        EXPECT(c,
+               dtype_of(&e, "aten.full.default", (exg_object[]){size, of_bool(true)}, 2) ==
+                   EXG_DTYPE_B8,
+               "a bool");
+        EXPECT(c,
+               dtype_of(&e, "aten.full.default",
+                        (exg_object[]){size, exg_object_value(complex_number)},
+                        2) == (wide ? EXG_DTYPE_C128 : EXG_DTYPE_C64),
+               "a complex number");
+        EXPECT(c,
+               exg_dispatch(e.d, "aten.zeros.default", &size, 1, &f32, 1, &result, &e.err) ==
+                       EXG_OK &&
+                   exg_dtensor_dtype(result.dtensor) == EXG_DTYPE_F32,
+               "given");
         exg_object_clear(&result, true);
         t = CALL(&e, "aten.full.default", size, of_int(7));
         expect_values(&e, t, "R", (const double[]){7, 7, 7, 7, 7, 7, 7, 7, 7, 7}, 10, "sevens");
@@ -229,21 +264,29 @@ static void dtypes_follow_the_value_or_the_default(void **state)
 
 static void make_sparse(rank_context *c)
 {
-    exg_named_object sparse = {"layout", exg_object_value((exg_argument){
-                                             .kind = EXG_ARGUMENT_LAYOUT,
-                                             .as_layout = EXG_LAYOUT_SPARSE_COO})};
+    exg_named_object sparse = {
+        "layout", exg_object_value((exg_argument){.kind = EXG_ARGUMENT_LAYOUT,
+                                                  .as_layout = EXG_LAYOUT_SPARSE_COO})};
     int64_t size = 4;
     exg_object sizes = of_ints(&size, 1), result = exg_object_none();
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1,
-                             .sizes = &size, .layout = EXG_LAYOUT_SPARSE_COO};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 1,
+                             .sizes = &size,
+                             .layout = EXG_LAYOUT_SPARSE_COO};
     exg_dtensor *t = NULL;
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_dispatch(e.d, "aten.zeros.default", &sizes, 1, &sparse, 1, &result, &e.err) ==
-                      EXG_UNSUPPORTED && strcmp(e.err.code, "DTN-020") == 0, "%s", e.err.message);
-    EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t, &e.err) == EXG_UNSUPPORTED &&
-                  strcmp(e.err.code, "DTN-020") == 0, "%s", e.err.message);
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.zeros.default", &sizes, 1, &sparse, 1, &result, &e.err) ==
+                   EXG_UNSUPPORTED &&
+               strcmp(e.err.code, "DTN-020") == 0,
+           "%s", e.err.message);
+    EXPECT(c,
+           exg_dtensor_ones(c->mesh, &like, &t, &e.err) == EXG_UNSUPPORTED &&
+               strcmp(e.err.code, "DTN-020") == 0,
+           "%s", e.err.message);
     like.layout = EXG_LAYOUT_STRIDED;
     EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t, &e.err) == EXG_OK, "%s", e.err.message);
     exg_dtensor_destroy(t);
@@ -261,14 +304,16 @@ static void draw_apart(rank_context *c)
 {
     uint32_t rank = exg_device_mesh_rank(c->mesh);
     int64_t sizes[2] = {4, 3}, other[2] = {4 + rank, 3};
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = sizes, .run_check = true};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = sizes, .run_check = true};
     exg_rng apart = {.seed = 5 + rank}, late = {.seed = 5, .offset = 4 * rank}, same = {.seed = 5};
     exg_dtensor *t = NULL;
     exg_error err;
 
-    EXPECT(c, exg_dtensor_rand(c->mesh, &like, &apart, &t, &err) == EXG_USAGE && t == NULL &&
-                  strcmp(err.code, "DTN-013") == 0, "other seeds");
+    EXPECT(c,
+           exg_dtensor_rand(c->mesh, &like, &apart, &t, &err) == EXG_USAGE && t == NULL &&
+               strcmp(err.code, "DTN-013") == 0,
+           "other seeds");
     EXPECT(c, exg_dtensor_randn(c->mesh, &like, &late, &t, &err) == EXG_USAGE && t == NULL,
            "other offsets");
     EXPECT(c, exg_dtensor_rand(c->mesh, &like, &same, &t, &err) == EXG_OK && same.offset == 12,
@@ -291,8 +336,8 @@ static void random_states_are_compared(void **state)
 static void draw_like(rank_context *c)
 {
     float data[12] = {0};
-    exg_tensor row_major = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {4, 3},
-                            .strides = {3, 1}};
+    exg_tensor row_major = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {4, 3}, .strides = {3, 1}};
     exg_tensor column_major = row_major;
     exg_placement rows = exg_shard(0);
     exg_dtensor *x = NULL, *y = NULL, *drawn[2], *full[2] = {NULL, NULL};
@@ -303,8 +348,10 @@ static void draw_like(rank_context *c)
         eager e;
 
         eager_begin(&e, c, NULL);
-        EXPECT(c, exg_distribute_tensor(c->mesh, k == 0 ? &row_major : &column_major, &rows, 1, 0,
-                                        k == 0 ? &x : &y, &e.err) == EXG_OK, "%s", e.err.message);
+        EXPECT(c,
+               exg_distribute_tensor(c->mesh, k == 0 ? &row_major : &column_major, &rows, 1, 0,
+                                     k == 0 ? &x : &y, &e.err) == EXG_OK,
+               "%s", e.err.message);
         drawn[k] = CALL(&e, "aten.rand_like.default", T(k == 0 ? x : y));
         EXPECT(c, drawn[k] != NULL && exg_dtensor_full_tensor(drawn[k], &full[k], &e.err) == EXG_OK,
                "drawn");
@@ -314,13 +361,15 @@ static void draw_like(rank_context *c)
         for (int k = 0; k < 3; k++) {
             const exg_tensor *a = on_host(full[0]), *b = on_host(full[1]);
 
-            EXPECT(c, ((const float *)a->data)[i * a->strides[0] + k * a->strides[1]] ==
-                          ((const float *)b->data)[i * b->strides[0] + k * b->strides[1]],
+            EXPECT(c,
+                   ((const float *)a->data)[i * a->strides[0] + k * a->strides[1]] ==
+                       ((const float *)b->data)[i * b->strides[0] + k * b->strides[1]],
                    "element %d, %d", i, k);
         }
     }
-    EXPECT(c, c->faults > 0 || ((const float *)on_host(full[0])->data)[0] !=
-                                   ((const float *)on_host(full[0])->data)[1],
+    EXPECT(c,
+           c->faults > 0 || ((const float *)on_host(full[0])->data)[0] !=
+                                ((const float *)on_host(full[0])->data)[1],
            "not random");
     for (int k = 0; k < 2; k++) {
         exg_dtensor_destroy(drawn[k]);
@@ -378,8 +427,8 @@ static void do_nothing_else(rank_context *c)
     float data[4] = {0, 1, 2, 3};
     int64_t sizes[1] = {6};
     exg_object size = of_ints(sizes, 1);
-    exg_tensor whole = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4},
-                        .strides = {1}};
+    exg_tensor whole = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4}, .strides = {1}};
     exg_placement rows = exg_shard(0);
     exg_dtensor *t = NULL, *drawn[2];
     uint64_t before;
@@ -390,16 +439,19 @@ static void do_nothing_else(rank_context *c)
         eager_begin(&e, c, NULL);
         before = exg_device_mesh_exchanges(c->mesh);
         for (int i = 0; i < 3 * k; i++) {
-            EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &rows, 1, EXG_NO_RANK, &t, &e.err) ==
-                          EXG_OK, "%s", e.err.message);
+            EXPECT(c,
+                   exg_distribute_tensor(c->mesh, &whole, &rows, 1, EXG_NO_RANK, &t, &e.err) ==
+                       EXG_OK,
+                   "%s", e.err.message);
             exg_dtensor_destroy(t);
         }
         EXPECT(c, exg_device_mesh_exchanges(c->mesh) == before, "something is told to others");
         drawn[k] = CALL(&e, "aten.rand.default", size);
         eager_end(&e);
     }
-    EXPECT(c, c->faults > 0 || memcmp(on_host(drawn[0])->data,
-                                      on_host(drawn[1])->data, 6 * sizeof(float)) == 0,
+    EXPECT(c,
+           c->faults > 0 ||
+               memcmp(on_host(drawn[0])->data, on_host(drawn[1])->data, 6 * sizeof(float)) == 0,
            "the random state was moved");
     exg_dtensor_destroy(drawn[0]);
     exg_dtensor_destroy(drawn[1]);
@@ -495,9 +547,10 @@ static void rewrite(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_dispatcher_register(e.d, "aten.squeeze.default", &row, &e.err) == EXG_OK &&
-                  exg_dispatcher_register(e.d, "aten.squeeze.dims", &row, &e.err) == EXG_OK, "%s",
-           e.err.message);
+    EXPECT(c,
+           exg_dispatcher_register(e.d, "aten.squeeze.default", &row, &e.err) == EXG_OK &&
+               exg_dispatcher_register(e.d, "aten.squeeze.dims", &row, &e.err) == EXG_OK,
+           "%s", e.err.message);
     x = counted(&e, EXG_DTYPE_F32, "2x1x3", "S(0)"); /* (1, 1, 3) on each rank */
     y = CALL(&e, "aten.squeeze.default", T(x));
     expect_values(&e, y, "S(0)", (const double[]){0, 1, 2, 3, 4, 5}, 6, "another operator");
@@ -530,11 +583,16 @@ static void lead_nowhere(rank_context *c)
         exg_object object;
         const char *code;
     } rows[] = {
-        {exg_object_dtensor(NULL), "ARG-001"},      {exg_object_tensor(NULL), "ARG-001"},
-        {exg_object_spec(NULL), "ARG-001"},         {exg_object_list(NULL, 3), "ARG-001"},
-        {exg_object_value(no_items), "ARG-001"},    {exg_object_value(no_text), "ARG-001"},
-        {exg_object_value(of_graph), "DSP-001"},    {exg_object_value(no_kind), "DSP-001"},
-        {{.kind = (exg_object_kind)77}, "OPT-002"}, {exg_object_tensor(&no_dtype), "DTN-009"},
+        {exg_object_dtensor(NULL), "ARG-001"},
+        {exg_object_tensor(NULL), "ARG-001"},
+        {exg_object_spec(NULL), "ARG-001"},
+        {exg_object_list(NULL, 3), "ARG-001"},
+        {exg_object_value(no_items), "ARG-001"},
+        {exg_object_value(no_text), "ARG-001"},
+        {exg_object_value(of_graph), "DSP-001"},
+        {exg_object_value(no_kind), "DSP-001"},
+        {{.kind = (exg_object_kind)77}, "OPT-002"},
+        {exg_object_tensor(&no_dtype), "DTN-009"},
         {own, "DSP-001"},
     };
     exg_named_object unnamed = {NULL, exg_object_none()};
@@ -545,12 +603,17 @@ static void lead_nowhere(rank_context *c)
     eager_begin(&e, c, NULL);
     x = counted(&e, EXG_DTYPE_F32, "4x2", "S(0)");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        EXPECT(c, refusal(&e, "aten.add.Tensor", (exg_object[]){T(x), rows[i].object}, 2) ==
-                          EXG_USAGE && strcmp(e.err.code, rows[i].code) == 0,
+        EXPECT(c,
+               refusal(&e, "aten.add.Tensor", (exg_object[]){T(x), rows[i].object}, 2) ==
+                       EXG_USAGE &&
+                   strcmp(e.err.code, rows[i].code) == 0,
                "row %zu: %s %s", i, e.err.code, e.err.message);
     }
-    EXPECT(c, exg_dispatch(e.d, "aten.relu.default", (exg_object[]){T(x)}, 1, &unnamed, 1, &result,
-                           &e.err) == EXG_USAGE && strcmp(e.err.code, "ARG-001") == 0, "a name");
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.relu.default", (exg_object[]){T(x)}, 1, &unnamed, 1, &result,
+                        &e.err) == EXG_USAGE &&
+               strcmp(e.err.code, "ARG-001") == 0,
+           "a name");
     exg_dtensor_destroy(CALL(&e, "aten.relu.default", T(x)));
     exg_dtensor_destroy(x);
     eager_end(&e);
@@ -577,10 +640,15 @@ static void cannot_be(rank_context *c)
 
     eager_begin(&e, c, NULL);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        EXPECT(c, exg_distribute_tensor(c->mesh, &rows[i], NULL, 0, EXG_NO_RANK, &t, &e.err) ==
-                          EXG_USAGE && strcmp(e.err.code, "DTN-009") == 0, "distribute %zu", i);
-        EXPECT(c, exg_dtensor_from_local(c->mesh, &rows[i], NULL, 0, NULL, &t, &e.err) ==
-                          EXG_USAGE && strcmp(e.err.code, "DTN-009") == 0, "from_local %zu", i);
+        EXPECT(c,
+               exg_distribute_tensor(c->mesh, &rows[i], NULL, 0, EXG_NO_RANK, &t, &e.err) ==
+                       EXG_USAGE &&
+                   strcmp(e.err.code, "DTN-009") == 0,
+               "distribute %zu", i);
+        EXPECT(c,
+               exg_dtensor_from_local(c->mesh, &rows[i], NULL, 0, NULL, &t, &e.err) == EXG_USAGE &&
+                   strcmp(e.err.code, "DTN-009") == 0,
+               "from_local %zu", i);
         like.dtype = rows[i].dtype;
         like.sizes = rows[i].sizes;
         EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, &e.err) == EXG_USAGE, "zeros %zu", i);
@@ -594,8 +662,10 @@ static void cannot_be(rank_context *c)
     EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_USAGE, "past its end");
     window = *exg_dtensor_to_local(t);
     window.sizes[0] = 64;
-    EXPECT(c, exg_dtensor_copy_from_host(t, &window, to, &e.err) == EXG_USAGE &&
-                  strcmp(e.err.code, "DTN-014") == 0, "larger than it");
+    EXPECT(c,
+           exg_dtensor_copy_from_host(t, &window, to, &e.err) == EXG_USAGE &&
+               strcmp(e.err.code, "DTN-014") == 0,
+           "larger than it");
     exg_dtensor_destroy(t);
     eager_end(&e);
 }

@@ -24,8 +24,8 @@ static exg_tensor numbers(float *data, int64_t length)
     for (int64_t i = 0; i < length; i++) {
         data[i] = (float)i;
     }
-    return (exg_tensor){.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {length},
-                        .strides = {1}};
+    return (exg_tensor){
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {length}, .strides = {1}};
 }
 
 static void *address_of(const exg_dtensor *t)
@@ -55,11 +55,15 @@ static void bring(rank_context *c)
     there = *exg_dtensor_to_local(t);
     EXPECT(c, exg_dtensor_copy_to_host(t, NULL, back, &err) == EXG_OK && back[5] == 5, "%s",
            err.message);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &there, &whole, 1, NULL, &same, &err) == EXG_OK &&
-                  address_of(same) == there.data, "copied what is there");
-    EXPECT(c, exg_distribute_tensor(c->mesh, &there, &rows, 1, 0, &again, &err) == EXG_OK &&
-                  exg_dtensor_copy_to_host(again, NULL, back, &err) == EXG_OK &&
-                  back[1] == (exg_device_mesh_rank(c->mesh) == 0 ? 1 : 4), "from the device");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &there, &whole, 1, NULL, &same, &err) == EXG_OK &&
+               address_of(same) == there.data,
+           "copied what is there");
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &there, &rows, 1, 0, &again, &err) == EXG_OK &&
+               exg_dtensor_copy_to_host(again, NULL, back, &err) == EXG_OK &&
+               back[1] == (exg_device_mesh_rank(c->mesh) == 0 ? 1 : 4),
+           "from the device");
     exg_dtensor_destroy(again);
     exg_dtensor_destroy(same);
     exg_dtensor_destroy(t);
@@ -72,20 +76,25 @@ static void bring_all(rank_context *c)
     exg_tensor given = numbers(here, COUNT), part;
     int64_t size = COUNT;
     exg_placement rows = exg_shard(0);
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1,
-                             .sizes = &size, .placements = &rows, .placement_count = 1};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 1,
+                             .sizes = &size,
+                             .placements = &rows,
+                             .placement_count = 1};
     exg_rng rng = {.seed = 1};
     exg_object result;
     exg_dtensor *t[8] = {NULL};
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_distribute_tensor(c->mesh, &given, &rows, 1, 0, &t[0], &e.err) == EXG_OK &&
-                  exg_dtensor_full(c->mesh, &like, exg_scalar_int(2), &t[1],
-                                   &e.err) == EXG_OK &&
-                  exg_dtensor_randn(c->mesh, &like, &rng, &t[2], &e.err) == EXG_OK &&
-                  exg_dtensor_full_tensor(t[0], &t[3], &e.err) == EXG_OK &&
-                  exg_to_local(e.d, t[0], NULL, &t[4], &e.err) == EXG_OK, "%s", e.err.message);
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &given, &rows, 1, 0, &t[0], &e.err) == EXG_OK &&
+               exg_dtensor_full(c->mesh, &like, exg_scalar_int(2), &t[1], &e.err) == EXG_OK &&
+               exg_dtensor_randn(c->mesh, &like, &rng, &t[2], &e.err) == EXG_OK &&
+               exg_dtensor_full_tensor(t[0], &t[3], &e.err) == EXG_OK &&
+               exg_to_local(e.d, t[0], NULL, &t[4], &e.err) == EXG_OK,
+           "%s", e.err.message);
     if (c->faults > 0) {
         return;
     }
@@ -103,9 +112,11 @@ static void bring_all(rank_context *c)
     expect_values(&e, t[6], "S(0)", (const double[]){0, 2, 4, 6, 8, 10}, COUNT, "products");
     result = call(&e, "aten.item.default", (exg_object[]){T(t[7])}, 1);
     EXPECT(c, result.kind == EXG_OBJECT_VALUE && result.value.as_float == 15, "the sum");
-    EXPECT(c, exg_dtensor_copy_from_host(t[1], NULL, here, &e.err) == EXG_OK &&
-                  exg_dtensor_copy_to_host(t[1], NULL, back, &e.err) == EXG_OK &&
-                  memcmp(here, back, 3 * sizeof(float)) == 0, "there and back");
+    EXPECT(c,
+           exg_dtensor_copy_from_host(t[1], NULL, here, &e.err) == EXG_OK &&
+               exg_dtensor_copy_to_host(t[1], NULL, back, &e.err) == EXG_OK &&
+               memcmp(here, back, 3 * sizeof(float)) == 0,
+           "there and back");
     for (int i = 0; i < 8; i++) {
         exg_dtensor_destroy(t[i]);
     }
@@ -138,17 +149,22 @@ static void part_of_a_mesh(rank_context *c)
     exg_error err;
 
     other.device_type = "cpu";
-    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &other, &none, &err) ==
-                      EXG_USAGE && strcmp(err.code, "DTN-021") == 0, "%s", err.message);
-    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, &err) == EXG_OK &&
-                  strcmp(exg_device_mesh_device_type(two), exg_device_mesh_device_type(c->mesh)) ==
-                      0, "%s", err.message);
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &other, &none, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-021") == 0,
+           "%s", err.message);
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, &err) == EXG_OK &&
+               strcmp(exg_device_mesh_device_type(two), exg_device_mesh_device_type(c->mesh)) == 0,
+           "%s", err.message);
     EXPECT(c, two->device == (inside ? c->mesh->device : NULL), "another device");
     EXPECT(c, exg_distribute_tensor(c->mesh, &given, &whole, 1, 0, &t, &err) == EXG_OK, "%s",
            err.message);
     there = *exg_dtensor_to_local(t);
-    EXPECT(c, exg_dtensor_from_local(two, &there, &whole, 1, NULL, &same, &err) == EXG_OK &&
-                  address_of(same) == there.data, "copied to the same device");
+    EXPECT(c,
+           exg_dtensor_from_local(two, &there, &whole, 1, NULL, &same, &err) == EXG_OK &&
+               address_of(same) == there.data,
+           "copied to the same device");
     exg_dtensor_destroy(same);
     exg_dtensor_destroy(t);
     exg_device_mesh_destroy(two);
@@ -162,29 +178,38 @@ static void parts_of_a_mesh_share_its_device(void **state)
 
 static void other_devices(rank_context *c)
 {
-    exg_mesh_shape alone = {.ndim = 1, .sizes = {1},
-                            .device_type = exg_device_mesh_device_type(c->mesh)};
+    exg_mesh_shape alone = {
+        .ndim = 1, .sizes = {1}, .device_type = exg_device_mesh_device_type(c->mesh)};
     exg_placement whole = exg_replicate();
     int64_t size = COUNT;
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1,
-                             .sizes = &size};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = &size};
     exg_device_mesh *other = NULL, *self;
     exg_dtensor *t = NULL, *local = NULL, *made = NULL;
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_local_mesh_create(&alone, &other, &e.err) == EXG_OK &&
-                  !exg_device_mesh_equal(other, c->mesh) &&
-                  exg_dtensor_ones(other, &like, &t, &e.err) == EXG_OK &&
-                  exg_dispatcher_self(e.d, &self, &e.err) == EXG_OK &&
-                  exg_dtensor_ones(self, &like, &local, &e.err) == EXG_OK, "%s", e.err.message);
+    EXPECT(c,
+           exg_local_mesh_create(&alone, &other, &e.err) == EXG_OK &&
+               !exg_device_mesh_equal(other, c->mesh) &&
+               exg_dtensor_ones(other, &like, &t, &e.err) == EXG_OK &&
+               exg_dispatcher_self(e.d, &self, &e.err) == EXG_OK &&
+               exg_dtensor_ones(self, &like, &local, &e.err) == EXG_OK,
+           "%s", e.err.message);
     if (c->faults == 0) {
-        EXPECT(c, exg_to_local(e.d, t, NULL, &made, &e.err) == EXG_USAGE && made == NULL &&
-                      strcmp(e.err.code, "DTN-021") == 0, "to_local from another device");
-        EXPECT(c, exg_from_local(e.d, local, other, &whole, 1, NULL, NULL, &made, &e.err) ==
-                          EXG_USAGE && strcmp(e.err.code, "DTN-021") == 0, "from_local");
-        EXPECT(c, exg_distribute(e.d, local, other, &whole, 1, 0, &made, &e.err) == EXG_USAGE &&
-                      strcmp(e.err.code, "DTN-021") == 0, "distribute");
+        EXPECT(c,
+               exg_to_local(e.d, t, NULL, &made, &e.err) == EXG_USAGE && made == NULL &&
+                   strcmp(e.err.code, "DTN-021") == 0,
+               "to_local from another device");
+        EXPECT(c,
+               exg_from_local(e.d, local, other, &whole, 1, NULL, NULL, &made, &e.err) ==
+                       EXG_USAGE &&
+                   strcmp(e.err.code, "DTN-021") == 0,
+               "from_local");
+        EXPECT(c,
+               exg_distribute(e.d, local, other, &whole, 1, 0, &made, &e.err) == EXG_USAGE &&
+                   strcmp(e.err.code, "DTN-021") == 0,
+               "distribute");
     }
     exg_dtensor_destroy(local);
     exg_dtensor_destroy(t);
@@ -330,9 +355,11 @@ static void choose_rows(rank_context *c)
         EXPECT(c, exg_dtensor_copy_from_host(index, NULL, chosen, &e.err) == EXG_OK, "%s",
                e.err.message);
         if (k == 1) {
-            EXPECT(c, refusal(&e, "aten.index_select.default", args, 3) == EXG_MALFORMED &&
-                          strcmp(e.err.code, "RUN-001") == 0 &&
-                          strstr(e.err.message, "index 4") != NULL, "%s", e.err.message);
+            EXPECT(c,
+                   refusal(&e, "aten.index_select.default", args, 3) == EXG_MALFORMED &&
+                       strcmp(e.err.code, "RUN-001") == 0 &&
+                       strstr(e.err.message, "index 4") != NULL,
+                   "%s", e.err.message);
             continue;
         }
         rows = call1(&e, "aten.index_select.default", args, 3);
@@ -368,12 +395,16 @@ static void choose_rows_of_parts(rank_context *c)
     args[1] = of_int(0);
     args[2] = T(index);
     if (rank == 1) {
-        EXPECT(c, refusal(&e, "aten.index_select.default", args, 3) == EXG_MALFORMED &&
-                      strcmp(e.err.code, "RUN-001") == 0, "%s", e.err.message);
+        EXPECT(c,
+               refusal(&e, "aten.index_select.default", args, 3) == EXG_MALFORMED &&
+                   strcmp(e.err.code, "RUN-001") == 0,
+               "%s", e.err.message);
     } else {
         rows = call1(&e, "aten.index_select.default", args, 3);
-        EXPECT(c, exg_dtensor_full_tensor(rows, &whole, &e.err) == EXG_PEER &&
-                      strcmp(e.err.code, "COM-003") == 0, "%s %s", e.err.code, e.err.message);
+        EXPECT(c,
+               exg_dtensor_full_tensor(rows, &whole, &e.err) == EXG_PEER &&
+                   strcmp(e.err.code, "COM-003") == 0,
+               "%s %s", e.err.code, e.err.message);
     }
     exg_dtensor_destroy(rows);
     exg_dtensor_destroy(index);
@@ -392,8 +423,8 @@ static void the_last_closes_the_device(void **state)
 {
     exg_device_mesh *mesh = watched_mesh(), *part;
     int64_t size = COUNT;
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1,
-                             .sizes = &size};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = &size};
     exg_dtensor *t;
 
     (void)state;
@@ -408,8 +439,7 @@ static void the_last_closes_the_device(void **state)
     assert_int_equal(given, 0);
 }
 
-static exg_status no_memory(exg_accelerator *device, uint64_t bytes, void **address,
-                            exg_error *err)
+static exg_status no_memory(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err)
 {
     (void)device;
     *address = NULL;
@@ -426,9 +456,9 @@ static void distribute_poorly(rank_context *c)
         exg_status status[2];
         int64_t length;
     } rows[] = {
-        {EXG_NO_RANK, true,  {EXG_OK, EXG_NO_MEMORY},   COUNT  },
-        {1,           false, {EXG_OK, EXG_OK},          COUNT  },
-        {1,           true,  {EXG_PEER, EXG_NO_MEMORY}, 1 << 20},
+        {EXG_NO_RANK, true, {EXG_OK, EXG_NO_MEMORY}, COUNT},
+        {1, false, {EXG_OK, EXG_OK}, COUNT},
+        {1, true, {EXG_PEER, EXG_NO_MEMORY}, 1 << 20},
     };
     const exg_device_table *rich = c->mesh->device->table;
     exg_device_table poor = *rich;
@@ -449,8 +479,9 @@ static void distribute_poorly(rank_context *c)
         status = exg_distribute_tensor(c->mesh, &whole, &placement, 1, rows[i].source, &t, &err);
         EXPECT(c, (t != NULL) == (status == EXG_OK), "%zu: %s", i, exg_status_name(status));
         status = t == NULL ? status : exg_dtensor_copy_to_host(t, NULL, part, &err);
-        EXPECT(c, status == rows[i].status[rank] &&
-                      (status != EXG_PEER || strcmp(err.code, "COM-003") == 0), /* at once */
+        EXPECT(c,
+               status == rows[i].status[rank] &&
+                   (status != EXG_PEER || strcmp(err.code, "COM-003") == 0), /* at once */
                "%zu: %s %s", i, exg_status_name(status), status == EXG_OK ? "" : err.message);
         exg_dtensor_destroy(t);
     }
@@ -469,15 +500,18 @@ static void a_rank_without_memory_ends_a_call_that_waits_for_it(void **state)
 static exg_status learn(exg_dispatcher *d, exg_device_mesh *mesh, exg_error *err)
 {
     int64_t size = 1 << 16;
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1,
-                             .sizes = &size, .requires_grad = true};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 1,
+                             .sizes = &size,
+                             .requires_grad = true};
     exg_dtensor *leaf = NULL;
     exg_object sum = exg_object_none();
     exg_status status = exg_dtensor_ones(mesh, &like, &leaf, err);
 
     if (status == EXG_OK) {
-        status = exg_dispatch(d, "aten.sum.default", (exg_object[]){T(leaf)}, 1, NULL, 0, &sum,
-                              err);
+        status =
+            exg_dispatch(d, "aten.sum.default", (exg_object[]){T(leaf)}, 1, NULL, 0, &sum, err);
     }
     status = status == EXG_OK ? exg_backward(d, &sum.dtensor, NULL, 1, NULL, err) : status;
     assert_true(leaf == NULL || (exg_dtensor_grad(leaf) != NULL) == (status == EXG_OK));

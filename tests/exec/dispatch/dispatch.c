@@ -93,15 +93,15 @@ static void write_in_place(rank_context *c)
     x = counted(&e, EXG_DTYPE_F32, "4", "R");
     z = CALL(&e, "aten.mul.Tensor", T(x), of_int(0));
     y = NULL;
-    EXPECT(c, exg_dtensor_redistribute(z, (exg_placement[]){exg_shard(0)}, 1, &y, &e.err) ==
-                  EXG_OK, "%s", e.err.message);
+    EXPECT(c, exg_dtensor_redistribute(z, (exg_placement[]){exg_shard(0)}, 1, &y, &e.err) == EXG_OK,
+           "%s", e.err.message);
     exg_dtensor_destroy(z);
     data = exg_dtensor_to_local(y)->data;
     z = CALL(&e, "aten.add_.Tensor", T(y), T(x));
     EXPECT(c, z == y && exg_dtensor_to_local(y)->data == data, "another object or memory");
     part = on_host(y)->data;
-    EXPECT(c, part[0] == (float)(2 * rank_of(&e)) &&
-                  part[1] == (float)(2 * rank_of(&e) + 1), "the local part");
+    EXPECT(c, part[0] == (float)(2 * rank_of(&e)) && part[1] == (float)(2 * rank_of(&e) + 1),
+           "the local part");
     expect_values(&e, y, "S(0)", (const double[]){0, 1, 2, 3}, 4, "add_");
     exg_dtensor_destroy(x);
     exg_dtensor_destroy(y);
@@ -124,11 +124,14 @@ static void may_not_move(rank_context *c)
 
     eager_begin(&e, c, NULL);
     p = parts(&e, EXG_DTYPE_F32, "4", "P(sum)", halves);
-    EXPECT(c, refusal(&e, "aten.relu_.default", (exg_object[]){T(p)}, 1) == EXG_UNSUPPORTED &&
-                  strcmp(e.err.code, "DSP-006") == 0 &&
-                  strstr(e.err.message, "inplace_moves_self") != NULL, "%s", e.err.message);
-    EXPECT(c, refusal(&e, "aten.add_.Tensor", (exg_object[]){T(p), of_int(1)}, 2) ==
-                  EXG_UNSUPPORTED, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.relu_.default", (exg_object[]){T(p)}, 1) == EXG_UNSUPPORTED &&
+               strcmp(e.err.code, "DSP-006") == 0 &&
+               strstr(e.err.message, "inplace_moves_self") != NULL,
+           "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.add_.Tensor", (exg_object[]){T(p), of_int(1)}, 2) == EXG_UNSUPPORTED,
+           "%s", e.err.message);
     expect_values(&e, p, "P(sum)", (const double[]){2, -4, 6, -8}, 4, "what was refused");
     q = CALL(&e, "aten.mul_.Tensor", T(p), of_int(2));
     EXPECT(c, q == p, "mul_ gives another object");
@@ -166,8 +169,9 @@ static void write_moved_view(rank_context *c)
     expect_values(&e, x, "S(0)", (const double[]){9, 1, 9, 3, 9, 5, 9, 7}, 8, "a view written");
     exg_dtensor_destroy(v);
     v = CALL(&e, "aten.select.int", T(x), of_int(0), of_int(0));
-    EXPECT(c, refusal(&e, "aten.fill_.Scalar", (exg_object[]){T(v), of_int(7)}, 2) ==
-                  EXG_UNSUPPORTED, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.fill_.Scalar", (exg_object[]){T(v), of_int(7)}, 2) == EXG_UNSUPPORTED,
+           "%s", e.err.message);
     exg_dtensor_destroy(v);
     exg_dtensor_destroy(x);
     eager_end(&e);
@@ -184,8 +188,8 @@ static void views_share_memory_or_say_so(void **state)
 static void write_strided(rank_context *c)
 {
     float data[4] = {0, 10, 20, 30};
-    exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {2, 2},
-                       .strides = {2, 1}};
+    exg_tensor part = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {2, 2}, .strides = {2, 1}};
     exg_placement rows = exg_shard(0);
     int64_t dims[] = {1, 0};
     eager e;
@@ -201,8 +205,8 @@ static void write_strided(rank_context *c)
     EXPECT(c, exg_dtensor_from_local(c->mesh, &part, &rows, 1, NULL, &x, &e.err) == EXG_OK, "%s",
            e.err.message);
     y = counted(&e, EXG_DTYPE_F32, "4x2", "S(1)"); /* has to move: on both ranks alike */
-    EXPECT(c, CALL(&e, "aten.add_.Tensor", T(x), T(y)) == x &&
-                  borrows(x, data), "another object or memory");
+    EXPECT(c, CALL(&e, "aten.add_.Tensor", T(x), T(y)) == x && borrows(x, data),
+           "another object or memory");
     expect_values(&e, x, "S(0)", (const double[]){0, 11, 22, 33, 4, 15, 26, 37}, 8, "add_");
     exg_dtensor_destroy(x);
     exg_dtensor_destroy(y);
@@ -266,8 +270,8 @@ static void renumber_by_name(rank_context *c)
 
         EXPECT(c, call(&e, rows[i].key, args, 1 + rows[i].count).dtensor == x, "%s", rows[i].key);
         EXPECT(c, exg_dtensor_rank_count(x) == rows[i].rank, "%s: dims", rows[i].key);
-        EXPECT(c, memcmp(exg_dtensor_sizes(x), rows[i].sizes,
-                         rows[i].rank * sizeof(int64_t)) == 0, "%s: sizes", rows[i].key);
+        EXPECT(c, memcmp(exg_dtensor_sizes(x), rows[i].sizes, rows[i].rank * sizeof(int64_t)) == 0,
+               "%s: sizes", rows[i].key);
         exg_dtensor_destroy(x);
     }
     eager_end(&e);
@@ -296,13 +300,17 @@ static void over_lists(rank_context *c)
     args[1] = of_int(1);
     result = call(&e, "aten._foreach_add_.Scalar", args, 2);
     EXPECT(c, result.kind == EXG_OBJECT_NONE, "_foreach_add_ returns nothing");
-    EXPECT(c, exg_dtensor_to_local(items[0].dtensor)->data == data[0] &&
-                  exg_dtensor_to_local(items[1].dtensor)->data == data[1], "other memory");
+    EXPECT(c,
+           exg_dtensor_to_local(items[0].dtensor)->data == data[0] &&
+               exg_dtensor_to_local(items[1].dtensor)->data == data[1],
+           "other memory");
     expect_values(&e, items[0].dtensor, "S(0)", (const double[]){1, 2, 3, 4}, 4, "item 0");
     expect_values(&e, items[1].dtensor, "S(0)", (const double[]){1, 2, 3}, 3, "item 1");
     result = call(&e, "aten._foreach_mul.Scalar", args, 2);
-    EXPECT(c, result.kind == EXG_OBJECT_LIST && result.count == 2 &&
-                  result.items[0].dtensor != items[0].dtensor, "_foreach_mul gives a list");
+    EXPECT(c,
+           result.kind == EXG_OBJECT_LIST && result.count == 2 &&
+               result.items[0].dtensor != items[0].dtensor,
+           "_foreach_mul gives a list");
     exg_object_clear(&result, true);
     exg_dtensor_destroy(items[0].dtensor);
     exg_dtensor_destroy(items[1].dtensor);
@@ -332,8 +340,10 @@ static void over_lists_by_name(rank_context *c)
         {"sub%s.List", 'l', {{-1, -1, -2, -5}, {3, 1, -2, -7}}},
         {"mul%s.List", 'l', {{0, 2, 8, 24}, {4, 6, 8, 8}}},
         {"div%s.List", 'l', {{0, 0.5, 0.5, 0.375}, {4, 1.5, 0.5, 0.125}}},
-        {"sqrt.default", '-', {{0, 1, 1.4142135381698608, 1.7320507764816284},
-                               {2, 1.7320507764816284, 1.4142135381698608, 1}}},
+        {"sqrt.default",
+         '-',
+         {{0, 1, 1.4142135381698608, 1.7320507764816284},
+          {2, 1.7320507764816284, 1.4142135381698608, 1}}},
         {"neg.default", '-', {{0, -1, -2, -3}, {-4, -3, -2, -1}}},
         {"zero_.default", '-', {{0, 0, 0, 0}, {0, 0, 0, 0}}},
     };
@@ -466,11 +476,13 @@ static void some_results_are_none(rank_context *c)
     args[4] = T(rstd);
     args[5] = T(w);
     args[6] = exg_object_none();
-    args[7] = exg_object_value((exg_argument){.kind = EXG_ARGUMENT_BOOLS, .count = 3,
-                                              .as_bools = mask});
+    args[7] =
+        exg_object_value((exg_argument){.kind = EXG_ARGUMENT_BOOLS, .count = 3, .as_bools = mask});
     result = call(&e, "aten.native_layer_norm_backward.default", args, 8);
-    EXPECT(c, result.kind == EXG_OBJECT_TUPLE && result.count == 3 &&
-                  result.items[2].kind == EXG_OBJECT_NONE, "three results, the last none");
+    EXPECT(c,
+           result.kind == EXG_OBJECT_TUPLE && result.count == 3 &&
+               result.items[2].kind == EXG_OBJECT_NONE,
+           "three results, the last none");
     if (c->faults == 0) {
         EXPECT(c, lies(result.items[0].dtensor, "S(0)"), "the input's gradient");
         EXPECT(c, lies(result.items[1].dtensor, "P(sum)"), "the weight's gradient");
@@ -638,16 +650,19 @@ static void beside_plain(rank_context *c)
 {
     exg_dispatch_options options = {.size = sizeof(options), .implicit_replication = true};
     float values[] = {10, 20, 30, 40};
-    exg_tensor four = {.data = values, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4},
-                       .strides = {1}};
+    exg_tensor four = {
+        .data = values, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4}, .strides = {1}};
     exg_tensor one = {.data = values, .dtype = EXG_DTYPE_F32, .rank = 0};
     eager e;
     exg_dtensor *x, *y;
 
     eager_begin(&e, c, NULL);
     x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
-    EXPECT(c, refusal(&e, "aten.add.Tensor", (exg_object[]){T(x), exg_object_tensor(&four)}, 2) ==
-                  EXG_USAGE && strcmp(e.err.code, "DSP-002") == 0, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.add.Tensor", (exg_object[]){T(x), exg_object_tensor(&four)}, 2) ==
+                   EXG_USAGE &&
+               strcmp(e.err.code, "DSP-002") == 0,
+           "%s", e.err.message);
     y = CALL(&e, "aten.add.Tensor", T(x), exg_object_tensor(&one));
     expect_values(&e, y, "S(0)", (const double[]){10, 11, 12, 13}, 4, "with a 0-d tensor");
     exg_dtensor_destroy(y);
@@ -676,16 +691,18 @@ static void two_meshes(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_device_mesh_select(c->mesh, there, &pair, &first, &e.err) == EXG_OK &&
-                  exg_device_mesh_select(c->mesh, back, &pair, &second, &e.err) == EXG_OK, "%s",
-           e.err.message);
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, there, &pair, &first, &e.err) == EXG_OK &&
+               exg_device_mesh_select(c->mesh, back, &pair, &second, &e.err) == EXG_OK,
+           "%s", e.err.message);
     e.mesh = first;
     x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
     e.mesh = second;
     y = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
-    EXPECT(c, refusal(&e, "aten.add.Tensor", (exg_object[]){T(x), T(y)}, 2) == EXG_USAGE &&
-                  strstr(e.err.message, "{0, 1}") != NULL &&
-                  strstr(e.err.message, "{0, 2}") != NULL, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.add.Tensor", (exg_object[]){T(x), T(y)}, 2) == EXG_USAGE &&
+               strstr(e.err.message, "{0, 1}") != NULL && strstr(e.err.message, "{0, 2}") != NULL,
+           "%s", e.err.message);
     exg_dtensor_destroy(x);
     exg_dtensor_destroy(y);
     exg_device_mesh_destroy(first);
@@ -720,9 +737,11 @@ static void outside(rank_context *c)
     before = exg_device_mesh_exchanges(c->mesh);
     y = CALL(&e, "aten.add.Tensor", T(x), T(x));
     EXPECT(c, lies(y, "S(0)") && exg_dtensor_sizes(y)[0] == 4, "the spec is everyone's");
-    EXPECT(c, exg_dtensor_to_local(y)->rank == 1 &&
-                  exg_dtensor_to_local(y)->sizes[0] == (member ? 2 : 0) &&
-                  exg_dtensor_dtype(y) == EXG_DTYPE_I64, "the part");
+    EXPECT(c,
+           exg_dtensor_to_local(y)->rank == 1 &&
+               exg_dtensor_to_local(y)->sizes[0] == (member ? 2 : 0) &&
+               exg_dtensor_dtype(y) == EXG_DTYPE_I64,
+           "the part");
     sum = CALL(&e, "aten.sum.default", T(x));
     EXPECT(c, exg_dtensor_to_local(sum)->rank == 0, "a 0-d part");
     if (!member) {

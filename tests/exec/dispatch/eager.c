@@ -86,8 +86,9 @@ exg_dtensor *counted(eager *e, exg_dtype dtype, const char *sizes, const char *p
     for (int64_t i = 0; i < exg_tensor_numel(&t); i++) {
         store(dtype, t.data, i, (double)i);
     }
-    EXPECT(e->c, exg_distribute_tensor(e->mesh, &t, to, count, EXG_NO_RANK, &made, &e->err) ==
-                     EXG_OK, "%s", e->err.message);
+    EXPECT(e->c,
+           exg_distribute_tensor(e->mesh, &t, to, count, EXG_NO_RANK, &made, &e->err) == EXG_OK,
+           "%s", e->err.message);
     free(t.data);
     return made;
 }
@@ -100,25 +101,25 @@ exg_dtensor *parts(eager *e, exg_dtype dtype, const char *sizes, const char *pla
     uint32_t count = placements_of(placements, to);
     int64_t offsets[EXG_RANK_MAX];
     exg_tensor local = whole;
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = dtype, .rank = whole.rank,
-                             .sizes = whole.sizes};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = dtype, .rank = whole.rank, .sizes = whole.sizes};
     exg_dtensor *made = NULL, *named = NULL;
-    exg_from_local_options options = {.size = sizeof(options), .shape = whole.sizes,
-                                      .strides = whole.strides};
+    exg_from_local_options options = {
+        .size = sizeof(options), .shape = whole.sizes, .strides = whole.strides};
 
     /* memory of a replicated one of the local sizes, kept by the test through `moved` */
     exg_local_chunk(e->mesh, exg_device_mesh_rank(e->mesh), to, whole.sizes, whole.rank, offsets,
                     local.sizes);
     exg_tensor_set_contiguous(&local);
     like.sizes = local.sizes;
-    EXPECT(e->c, exg_dtensor_empty(e->mesh, &like, &made, &e->err) == EXG_OK, "%s",
-           e->err.message);
+    EXPECT(e->c, exg_dtensor_empty(e->mesh, &like, &made, &e->err) == EXG_OK, "%s", e->err.message);
     local = *on_host(made);
     for (int64_t i = 0; i < exg_tensor_numel(&local); i++) {
         store(dtype, local.data, i, values[i]);
     }
-    EXPECT(e->c, exg_dtensor_from_local(e->mesh, &local, to, count, &options, &named, &e->err) ==
-                     EXG_OK, "%s", e->err.message);
+    EXPECT(e->c,
+           exg_dtensor_from_local(e->mesh, &local, to, count, &options, &named, &e->err) == EXG_OK,
+           "%s", e->err.message);
     /* a copy that owns its memory: by a shard of nothing else than itself */
     if (named != NULL) {
         exg_object args[1] = {exg_object_dtensor(named)};
@@ -214,8 +215,8 @@ void expect_values(eager *e, const exg_dtensor *t, const char *placements, const
         double got = exg_element_value(local->dtype, (const uint8_t *)local->data +
                                                          i * exg_dtype_bytes(local->dtype));
 
-        EXPECT(e->c, fabs(got - values[i]) <= 1e-5 * (1 + fabs(values[i])),
-               "%s[%u] is %g, not %g", what, i, got, values[i]);
+        EXPECT(e->c, fabs(got - values[i]) <= 1e-5 * (1 + fabs(values[i])), "%s[%u] is %g, not %g",
+               what, i, got, values[i]);
     }
     exg_dtensor_destroy(whole);
 }

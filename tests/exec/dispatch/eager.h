@@ -36,8 +36,8 @@ exg_object of_ints(int64_t *items, uint32_t count);
 exg_object call(eager *e, const char *key, exg_object *args, uint32_t count);
 exg_dtensor *call1(eager *e, const char *key, exg_object *args, uint32_t count);
 
-#define CALL(e, key, ...)                                                \
-    call1(e, key, (exg_object[]){__VA_ARGS__},                           \
+#define CALL(e, key, ...)                                                                          \
+    call1(e, key, (exg_object[]){__VA_ARGS__},                                                     \
           (uint32_t)(sizeof((exg_object[]){__VA_ARGS__}) / sizeof(exg_object)))
 #define T exg_object_dtensor
 

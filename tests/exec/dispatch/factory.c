@@ -97,9 +97,10 @@ static void expect_fill(rank_context *c, const fill *f, const char *how, exg_sta
 {
     bool refused = f->dtype == EXG_DTYPE_UNKNOWN;
 
-    EXPECT(c, status == (refused ? EXG_USAGE : EXG_OK) &&
-                  (!refused || strcmp(err->code, "DTN-022") == 0), "%s of %s, %s: %s", how,
-           f->asked, f->number, err->message);
+    EXPECT(c,
+           status == (refused ? EXG_USAGE : EXG_OK) &&
+               (!refused || strcmp(err->code, "DTN-022") == 0),
+           "%s of %s, %s: %s", how, f->asked, f->number, err->message);
     EXPECT(c, t == NULL || (exg_dtensor_dtype(t) == f->dtype && is_filled(t, f->element)),
            "%s of %s, %s: another dtype or other elements", how, f->asked, f->number);
     exg_dtensor_destroy(t);
@@ -137,15 +138,17 @@ static void fill_sevens(rank_context *c)
     static const int64_t seven = 7;
     int64_t five = 5;
     exg_placement rows = exg_shard(0);
-    exg_dtensor_like like = {.size = sizeof(like), .rank = 1, .sizes = &five, .placements = &rows,
-                             .placement_count = 1};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .rank = 1, .sizes = &five, .placements = &rows, .placement_count = 1};
     exg_dtensor *t;
     exg_error err;
 
-    EXPECT(c, exg_dtensor_full(c->mesh, &like, exg_scalar_int(7), &t, &err) == EXG_OK &&
-                  exg_dtensor_dtype(t) == EXG_DTYPE_I64 &&
-                  exg_dtensor_to_local(t)->sizes[0] == 3 - exg_device_mesh_rank(c->mesh) &&
-                  is_filled(t, (const uint8_t *)&seven), "%s", err.message);
+    EXPECT(c,
+           exg_dtensor_full(c->mesh, &like, exg_scalar_int(7), &t, &err) == EXG_OK &&
+               exg_dtensor_dtype(t) == EXG_DTYPE_I64 &&
+               exg_dtensor_to_local(t)->sizes[0] == 3 - exg_device_mesh_rank(c->mesh) &&
+               is_filled(t, (const uint8_t *)&seven),
+           "%s", err.message);
     exg_dtensor_destroy(t);
 }
 
@@ -193,9 +196,11 @@ static void expect_shape(rank_context *c, const layout *l, const exg_dtensor *t)
     const exg_tensor *part = exg_dtensor_to_local(t);
     uint32_t r = exg_device_mesh_rank(c->mesh);
 
-    EXPECT(c, exg_dtensor_rank_count(t) == 2 && exg_dtensor_sizes(t)[0] == 5 &&
-                  exg_dtensor_sizes(t)[1] == 3 && exg_dtensor_strides(t)[0] == 3 &&
-                  exg_dtensor_strides(t)[1] == 1, "the whole of %s", l->placements);
+    EXPECT(c,
+           exg_dtensor_rank_count(t) == 2 && exg_dtensor_sizes(t)[0] == 5 &&
+               exg_dtensor_sizes(t)[1] == 3 && exg_dtensor_strides(t)[0] == 3 &&
+               exg_dtensor_strides(t)[1] == 1,
+           "the whole of %s", l->placements);
     EXPECT(c, part->rank == 2 && part->sizes[0] == l->rows[r] && part->sizes[1] == l->columns[r],
            "the part of %s", l->placements);
 }
@@ -206,7 +211,9 @@ static void make_of_every_dtype(rank_context *c)
     static const uint8_t nothing[ELEMENT_MAX];
     exg_placement placements[EXG_MESH_DIMS_MAX];
     int64_t sizes[2] = {5, 3};
-    exg_dtensor_like like = {.size = sizeof(like), .rank = 2, .sizes = sizes,
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .rank = 2,
+                             .sizes = sizes,
                              .placements = placements,
                              .placement_count = placements_of(l->placements, placements)};
 
@@ -216,8 +223,10 @@ static void make_of_every_dtype(rank_context *c)
 
         like.dtype = (exg_dtype)d;
         sizes[0] = 5;
-        EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &zeros, &err) == EXG_OK &&
-                      exg_dtensor_ones(c->mesh, &like, &ones, &err) == EXG_OK, "%s", err.message);
+        EXPECT(c,
+               exg_dtensor_zeros(c->mesh, &like, &zeros, &err) == EXG_OK &&
+                   exg_dtensor_ones(c->mesh, &like, &ones, &err) == EXG_OK,
+               "%s", err.message);
         sizes[0] = 0;
         EXPECT(c, exg_dtensor_ones(c->mesh, &like, &none, &err) == EXG_OK, "%s", err.message);
         if (c->faults > 0) {
@@ -229,11 +238,14 @@ static void make_of_every_dtype(rank_context *c)
         EXPECT(c, is_filled(ones, one_of(like.dtype)), "ones of %s", exg_dtype_name(like.dtype));
         EXPECT(c, exg_dtensor_dtype(zeros) == like.dtype && exg_dtensor_dtype(ones) == like.dtype,
                "their dtype");
-        EXPECT(c, exg_dtensor_full_tensor(ones, &full, &err) == EXG_OK &&
-                      exg_tensor_numel(exg_dtensor_to_local(full)) == 15 &&
-                      is_filled(full, one_of(like.dtype)), "the whole");
-        EXPECT(c, exg_tensor_numel(exg_dtensor_to_local(none)) == 0 &&
-                      exg_dtensor_sizes(none)[1] == 3, "ones of no row");
+        EXPECT(c,
+               exg_dtensor_full_tensor(ones, &full, &err) == EXG_OK &&
+                   exg_tensor_numel(exg_dtensor_to_local(full)) == 15 &&
+                   is_filled(full, one_of(like.dtype)),
+               "the whole");
+        EXPECT(c,
+               exg_tensor_numel(exg_dtensor_to_local(none)) == 0 && exg_dtensor_sizes(none)[1] == 3,
+               "ones of no row");
         exg_dtensor_destroy(full);
         exg_dtensor_destroy(none);
         exg_dtensor_destroy(ones);
@@ -258,8 +270,9 @@ static void expect_sizes(eager *e, const char *key, exg_object *args, uint32_t c
     exg_dtensor *t = call1(e, key, args, count);
 
     if (t != NULL) {
-        EXPECT(e->c, exg_dtensor_rank_count(t) == rank &&
-                         memcmp(exg_dtensor_sizes(t), sizes, rank * sizeof(*sizes)) == 0,
+        EXPECT(e->c,
+               exg_dtensor_rank_count(t) == rank &&
+                   memcmp(exg_dtensor_sizes(t), sizes, rank * sizeof(*sizes)) == 0,
                "%s: sizes of %u dims", key, rank);
     }
     exg_dtensor_destroy(t);
@@ -294,15 +307,17 @@ static void take_sizes(rank_context *c)
     }
     expect_sizes(&e, "aten.full.default", (exg_object[]){list, of_int(7)}, 2, sizes, 2);
     expect_sizes(&e, "aten.full.default", (exg_object[]){none, of_int(7)}, 2, sizes, 0);
-    EXPECT(c, exg_dispatch(e.d, "aten.ones.default", NULL, 0, &size, 1, &result, &e.err) ==
-                      EXG_OK && exg_dtensor_rank_count(result.dtensor) == 2, "by keyword: %s",
-           e.err.message);
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.ones.default", NULL, 0, &size, 1, &result, &e.err) == EXG_OK &&
+               exg_dtensor_rank_count(result.dtensor) == 2,
+           "by keyword: %s", e.err.message);
     exg_object_clear(&result, true);
-    EXPECT(c, refusal(&e, keys[0], (exg_object[]){both, numbers[0]}, 2) == EXG_USAGE &&
-                  refusal(&e, keys[0], (exg_object[]){of_float(2)}, 1) == EXG_USAGE &&
-                  refusal(&e, keys[0], (exg_object[]){of_int(-1)}, 1) == EXG_USAGE &&
-                  refusal(&e, "aten.full.default", (exg_object[]){both}, 1) == EXG_USAGE &&
-                  refusal(&e, "aten.full.default", (exg_object[]){both, both}, 2) == EXG_USAGE,
+    EXPECT(c,
+           refusal(&e, keys[0], (exg_object[]){both, numbers[0]}, 2) == EXG_USAGE &&
+               refusal(&e, keys[0], (exg_object[]){of_float(2)}, 1) == EXG_USAGE &&
+               refusal(&e, keys[0], (exg_object[]){of_int(-1)}, 1) == EXG_USAGE &&
+               refusal(&e, "aten.full.default", (exg_object[]){both}, 1) == EXG_USAGE &&
+               refusal(&e, "aten.full.default", (exg_object[]){both, both}, 2) == EXG_USAGE,
            "what are no sizes");
     eager_end(&e);
 }
@@ -342,34 +357,43 @@ static void make_in_context(rank_context *c)
     EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &shape, &pair, &e.err) == EXG_OK,
            "%s", e.err.message);
     for (size_t k = 0; k < sizeof(makers) / sizeof(makers[0]) && c->faults == 0; k++) {
-        EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK &&
-                      makers[k](e.d, NULL, &like, &t, &e.err) == EXG_USAGE && t == NULL &&
-                      strcmp(e.err.code, "DSP-008") == 0, "%d: no mesh", (int)k);
+        EXPECT(c,
+               exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK &&
+                   makers[k](e.d, NULL, &like, &t, &e.err) == EXG_USAGE && t == NULL &&
+                   strcmp(e.err.code, "DSP-008") == 0,
+               "%d: no mesh", (int)k);
         EXPECT(c, exg_dispatcher_push_mesh(e.d, pair, &e.err) == EXG_OK, "%s", e.err.message);
         like.placements = &rows;
         like.placement_count = 1;
         EXPECT(c, makers[k](e.d, NULL, &like, &t, &e.err) == EXG_OK, "%s", e.err.message);
-        EXPECT(c, t != NULL && exg_dtensor_device_mesh(t) == pair &&
-                      exg_dtensor_dtype(t) == EXG_DTYPE_F64 && lies(t, "S(0)") &&
-                      exg_dtensor_to_local(t)->sizes[0] == (r == 0 ? 3 : r == 1 ? 2 : 0),
+        EXPECT(c,
+               t != NULL && exg_dtensor_device_mesh(t) == pair &&
+                   exg_dtensor_dtype(t) == EXG_DTYPE_F64 && lies(t, "S(0)") &&
+                   exg_dtensor_to_local(t)->sizes[0] == (r == 0   ? 3
+                                                         : r == 1 ? 2
+                                                                  : 0),
                "%d: on the pushed mesh, of the default dtype", (int)k);
         exg_dtensor_destroy(t);
         like.placement_count = 0;
-        EXPECT(c, makers[k](e.d, c->mesh, &like, &t, &e.err) == EXG_OK &&
-                      exg_dtensor_device_mesh(t) == c->mesh && lies(t, "R"), "%d: on another",
-               (int)k);
+        EXPECT(c,
+               makers[k](e.d, c->mesh, &like, &t, &e.err) == EXG_OK &&
+                   exg_dtensor_device_mesh(t) == c->mesh && lies(t, "R"),
+               "%d: on another", (int)k);
         exg_dtensor_destroy(t);
         EXPECT(c, exg_dispatcher_pop_mesh(e.d) == pair && exg_dispatcher_pop_mesh(e.d) == NULL,
                "popped");
         like.dtype = EXG_DTYPE_F32;
-        EXPECT(c, makers[k](e.d, c->mesh, &like, &t, &e.err) == EXG_OK &&
-                      exg_dtensor_dtype(t) == EXG_DTYPE_F32, "%d: a dtype of its own", (int)k);
+        EXPECT(c,
+               makers[k](e.d, c->mesh, &like, &t, &e.err) == EXG_OK &&
+                   exg_dtensor_dtype(t) == EXG_DTYPE_F32,
+               "%d: a dtype of its own", (int)k);
         exg_dtensor_destroy(t);
         like.dtype = EXG_DTYPE_UNKNOWN;
         like.requires_grad = true;
-        EXPECT(c, exg_dispatcher_configure(e.d, NULL, &e.err) == EXG_OK &&
-                      makers[k](e.d, c->mesh, &like, &t, &e.err) == EXG_OK &&
-                      exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_requires_grad(t),
+        EXPECT(c,
+               exg_dispatcher_configure(e.d, NULL, &e.err) == EXG_OK &&
+                   makers[k](e.d, c->mesh, &like, &t, &e.err) == EXG_OK &&
+                   exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_requires_grad(t),
                "%d: float32 without a default", (int)k);
         exg_dtensor_destroy(t);
         like.requires_grad = false;
@@ -387,13 +411,14 @@ static void make_without_context(rank_context *c)
     exg_dtensor *t[7] = {NULL};
     exg_error err;
 
-    EXPECT(c, exg_dtensor_empty(c->mesh, &like, &t[0], &err) == EXG_OK &&
-                  exg_dtensor_zeros(c->mesh, &like, &t[1], &err) == EXG_OK &&
-                  exg_dtensor_ones(c->mesh, &like, &t[2], &err) == EXG_OK &&
-                  exg_dtensor_arange(c->mesh, &like, 0, 1, &t[3], &err) == EXG_OK &&
-                  exg_dtensor_rand(c->mesh, &like, &rng, &t[4], &err) == EXG_OK &&
-                  exg_dtensor_randn(c->mesh, &like, &rng, &t[5], &err) == EXG_OK, "%s",
-           err.message);
+    EXPECT(c,
+           exg_dtensor_empty(c->mesh, &like, &t[0], &err) == EXG_OK &&
+               exg_dtensor_zeros(c->mesh, &like, &t[1], &err) == EXG_OK &&
+               exg_dtensor_ones(c->mesh, &like, &t[2], &err) == EXG_OK &&
+               exg_dtensor_arange(c->mesh, &like, 0, 1, &t[3], &err) == EXG_OK &&
+               exg_dtensor_rand(c->mesh, &like, &rng, &t[4], &err) == EXG_OK &&
+               exg_dtensor_randn(c->mesh, &like, &rng, &t[5], &err) == EXG_OK,
+           "%s", err.message);
     like.dtype = EXG_DTYPE_U8;
     EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t[6], &err) == EXG_OK, "%s", err.message);
     for (int i = 0; i < 7 && c->faults == 0; i++) {
@@ -404,8 +429,10 @@ static void make_without_context(rank_context *c)
         exg_dtensor_destroy(t[i]);
     }
     like.dtype = EXG_DTYPE_COUNT;
-    EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t[0], &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-009") == 0, "no dtype that there is");
+    EXPECT(c,
+           exg_dtensor_zeros(c->mesh, &like, &t[0], &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-009") == 0,
+           "no dtype that there is");
 }
 
 static void make_alike(rank_context *c)
@@ -414,8 +441,12 @@ static void make_alike(rank_context *c)
                                        "aten.empty_like.default"};
     int64_t sizes[2] = {5, 3};
     exg_placement rows = exg_shard(0);
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_I16, .rank = 2,
-                             .sizes = sizes, .placements = &rows, .placement_count = 1};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_I16,
+                             .rank = 2,
+                             .sizes = sizes,
+                             .placements = &rows,
+                             .placement_count = 1};
     exg_dtensor *x = NULL, *t;
     eager e;
 
@@ -445,12 +476,14 @@ static void make_number_outside(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &shape, &pair, &e.err) ==
-                      EXG_OK && exg_dtensor_zeros(pair, &like, &x, &e.err) == EXG_OK, "%s",
-           e.err.message);
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &shape, &pair, &e.err) == EXG_OK &&
+               exg_dtensor_zeros(pair, &like, &x, &e.err) == EXG_OK,
+           "%s", e.err.message);
     y = CALL(&e, "aten.ones_like.default", T(x));
-    EXPECT(c, y == NULL || (exg_dtensor_to_local(y)->rank == 0 &&
-                            *(const float *)on_host(y)->data == (inside ? 1.0f : 0.0f)),
+    EXPECT(c,
+           y == NULL || (exg_dtensor_to_local(y)->rank == 0 &&
+                         *(const float *)on_host(y)->data == (inside ? 1.0f : 0.0f)),
            "a number");
     exg_dtensor_destroy(y);
     exg_dtensor_destroy(x);
@@ -474,14 +507,20 @@ static void draw_of_a_cube(rank_context *c)
 {
     exg_placement placements[3] = {exg_shard(1), exg_replicate(), exg_shard(0)};
     int64_t sizes[2] = {8, 16};
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = sizes, .placements = placements, .placement_count = 3};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 2,
+                             .sizes = sizes,
+                             .placements = placements,
+                             .placement_count = 3};
     exg_rng rng = {.seed = 3, .offset = 8};
     exg_dtensor *t = NULL;
     exg_error err;
 
-    EXPECT(c, exg_dtensor_rand(c->mesh, &like, &rng, &t, &err) == EXG_OK && rng.offset == 8 + 128 &&
-                  rng.seed == 3, "the offset is %u", (unsigned)rng.offset);
+    EXPECT(c,
+           exg_dtensor_rand(c->mesh, &like, &rng, &t, &err) == EXG_OK && rng.offset == 8 + 128 &&
+               rng.seed == 3,
+           "the offset is %u", (unsigned)rng.offset);
     exg_dtensor_destroy(t);
     sizes[0] = 3; /* 48 and then 3 * 5 = 15, rounded up */
     EXPECT(c, exg_dtensor_randn(c->mesh, &like, &rng, &t, &err) == EXG_OK && rng.offset == 136 + 48,
@@ -518,17 +557,22 @@ static void draw_twice(rank_context *c)
     exg_dispatch_options options = {.size = sizeof(options), .mesh = c->mesh, .seed = 5};
     int64_t size = DRAWN / 2;
     exg_placement shard = exg_shard(0);
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_C64, .rank = 1,
-                             .sizes = &size, .placements = &shard, .placement_count = 1};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_C64,
+                             .rank = 1,
+                             .sizes = &size,
+                             .placements = &shard,
+                             .placement_count = 1};
     exg_dtensor *t[2] = {NULL}, *full[2] = {NULL};
     const float *x[2];
     eager e;
 
     eager_begin(&e, c, &options);
     for (int i = 0; i < 2; i++) {
-        EXPECT(c, (i == 0 ? exg_rand : exg_randn)(e.d, NULL, &like, &t[i], &e.err) == EXG_OK &&
-                      exg_dtensor_full_tensor(t[i], &full[i], &e.err) == EXG_OK, "%s",
-               e.err.message);
+        EXPECT(c,
+               (i == 0 ? exg_rand : exg_randn)(e.d, NULL, &like, &t[i], &e.err) == EXG_OK &&
+                   exg_dtensor_full_tensor(t[i], &full[i], &e.err) == EXG_OK,
+               "%s", e.err.message);
     }
     if (c->faults == 0) {
         x[0] = on_host(full[0])->data;
@@ -544,8 +588,10 @@ static void draw_twice(rank_context *c)
         exg_dtensor_destroy(full[i]);
     }
     like.dtype = EXG_DTYPE_F8E5M2;
-    EXPECT(c, exg_rand(e.d, NULL, &like, &t[0], &e.err) == EXG_USAGE &&
-                  strcmp(e.err.code, "DTN-009") == 0, "of float8");
+    EXPECT(c,
+           exg_rand(e.d, NULL, &like, &t[0], &e.err) == EXG_USAGE &&
+               strcmp(e.err.code, "DTN-009") == 0,
+           "of float8");
     eager_end(&e);
 }
 

@@ -43,8 +43,8 @@ void close_fixture(fixture *f)
 
 exg_tensor plain_tensor(const exg_named_tensor *from)
 {
-    exg_tensor t = {.data = (void *)(uintptr_t)from->data, .dtype = from->dtype,
-                    .rank = from->rank};
+    exg_tensor t = {
+        .data = (void *)(uintptr_t)from->data, .dtype = from->dtype, .rank = from->rank};
 
     memcpy(t.sizes, from->shape, from->rank * sizeof(int64_t));
     exg_tensor_set_contiguous(&t);
@@ -65,8 +65,9 @@ void expect_tensor(rank_context *c, const fixture *f, const char *name, const ex
     }
     want = plain_tensor(named);
     bytes = exg_dtype_bytes(want.dtype);
-    EXPECT(c, got->dtype == want.dtype && got->rank == want.rank &&
-                  memcmp(got->sizes, want.sizes, want.rank * sizeof(int64_t)) == 0,
+    EXPECT(c,
+           got->dtype == want.dtype && got->rank == want.rank &&
+               memcmp(got->sizes, want.sizes, want.rank * sizeof(int64_t)) == 0,
            "%s: other sizes, or another dtype", name);
     for (int64_t i = 0; c->faults == 0 && i < exg_tensor_numel(&want); i++) {
         double is = exg_element_value(got->dtype, (const uint8_t *)got->data + i * (int64_t)bytes);

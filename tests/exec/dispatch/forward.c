@@ -90,8 +90,11 @@ static void train(rank_context *c)
 {
     const exg_dispatch_options options = {.size = sizeof(options)};
     run r = {.f = (fixture *)(uintptr_t)c->user};
-    exg_module_functions functions = {.size = sizeof(functions), .partition = split_matrices,
-                                      .input = cut_batch, .output = make_whole, .user = &r};
+    exg_module_functions functions = {.size = sizeof(functions),
+                                      .partition = split_matrices,
+                                      .input = cut_batch,
+                                      .output = make_whole,
+                                      .user = &r};
     exg_module_value in[INPUTS_MAX], out[2];
     exg_tensor tensors[INPUTS_MAX];
     uint32_t count = take_inputs(r.f, in, tensors);
@@ -101,14 +104,19 @@ static void train(rank_context *c)
 
     eager_begin(&e, c, &options);
     r.e = &e;
-    EXPECT(c, exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
-                  exg_module_output_count(m) == 2 &&
-                  exg_distribute_module(e.d, m, "", NULL, &functions, &err) == EXG_OK, "%s",
-           err.message);
-    EXPECT(c, exg_module_forward(e.d, m, in, 1, out, 2, &err) == EXG_USAGE &&
-                  strstr(err.message, "target") != NULL, "one is missing");
-    EXPECT(c, exg_module_forward(e.d, m, in, count, out, 1, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-017") == 0, "too little room");
+    EXPECT(c,
+           exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
+               exg_module_output_count(m) == 2 &&
+               exg_distribute_module(e.d, m, "", NULL, &functions, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c,
+           exg_module_forward(e.d, m, in, 1, out, 2, &err) == EXG_USAGE &&
+               strstr(err.message, "target") != NULL,
+           "one is missing");
+    EXPECT(c,
+           exg_module_forward(e.d, m, in, count, out, 1, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-017") == 0,
+           "too little room");
     EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_OK, "%s", err.message);
     if (c->faults == 0) {
         EXPECT(c, r.calls == 1 && in[0].tensor == &tensors[0] && in[0].dtensor == NULL,
@@ -120,14 +128,17 @@ static void train(rank_context *c)
         EXPECT(c, exg_backward(e.d, &out[0].dtensor, NULL, 1, NULL, &err) == EXG_OK, "%s",
                err.message);
         expect_gradients(c, r.f, m);
-        EXPECT(c, exg_placement_equal(
-                      exg_dtensor_placements(exg_dtensor_grad(exg_module_find(m, "up.weight")))[1],
-                      exg_shard(0)), "gradients lie as their parameters");
+        EXPECT(c,
+               exg_placement_equal(
+                   exg_dtensor_placements(exg_dtensor_grad(exg_module_find(m, "up.weight")))[1],
+                   exg_shard(0)),
+               "gradients lie as their parameters");
         destroy_outputs(out, 2);
         exg_dtensor_destroy(exg_dtensor_take_grad(exg_module_find(m, "up.bias")));
-        EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_OK &&
-                      exg_backward(e.d, &out[0].dtensor, NULL, 1, NULL, &err) == EXG_OK, "%s",
-               err.message);
+        EXPECT(c,
+               exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_OK &&
+                   exg_backward(e.d, &out[0].dtensor, NULL, 1, NULL, &err) == EXG_OK,
+               "%s", err.message);
         expect_whole(c, r.f, "3", exg_dtensor_grad(exg_module_find(m, "up.bias")));
         EXPECT(c, *(const int64_t *)on_host(exg_module_find(m, "calls"))->data == 2, "two calls");
         destroy_outputs(out, 2);
@@ -200,13 +211,17 @@ static void count_notes(void *user, exg_dispatch_event event, const char *text)
 static void run_left_alone(rank_context *c)
 {
     uint32_t notes = 0;
-    const exg_dispatch_options options = {.size = sizeof(options), .implicit_replication = true,
-                                          .log = count_notes, .log_user = &notes};
+    const exg_dispatch_options options = {.size = sizeof(options),
+                                          .implicit_replication = true,
+                                          .log = count_notes,
+                                          .log_user = &notes};
     run r = {.f = (fixture *)(uintptr_t)c->user};
-    exg_module_functions functions = {.size = sizeof(functions), .input = leave_alone,
-                                      .output = leave_alone, .user = &r};
-    exg_module_functions of_two = {.size = sizeof(of_two), .input_of_two = place_target,
-                                   .output_of_two = note_outputs, .user = &r};
+    exg_module_functions functions = {
+        .size = sizeof(functions), .input = leave_alone, .output = leave_alone, .user = &r};
+    exg_module_functions of_two = {.size = sizeof(of_two),
+                                   .input_of_two = place_target,
+                                   .output_of_two = note_outputs,
+                                   .user = &r};
     exg_module_value in[INPUTS_MAX], out[2];
     exg_tensor tensors[INPUTS_MAX];
     uint32_t count = take_inputs(r.f, in, tensors);
@@ -221,14 +236,17 @@ static void run_left_alone(rank_context *c)
         r.calls = 0;
         EXPECT(c, exg_module_create(&r.f->verified, &m, &err) == EXG_OK, "%s", err.message);
         of_two.input = leave_alone;
-        EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, &of_two, &err) == EXG_USAGE &&
-                      strcmp(err.code, "DTN-017") == 0, "two input functions");
+        EXPECT(c,
+               exg_distribute_module(e.d, m, "", c->mesh, &of_two, &err) == EXG_USAGE &&
+                   strcmp(err.code, "DTN-017") == 0,
+               "two input functions");
         of_two.input = NULL;
-        EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, k == 0 ? &functions : &of_two,
-                                        &err) == EXG_OK, "%s", err.message);
+        EXPECT(c,
+               exg_distribute_module(e.d, m, "", c->mesh, k == 0 ? &functions : &of_two, &err) ==
+                   EXG_OK,
+               "%s", err.message);
         EXPECT(c, notes == (k == 0 ? 0 : 2), "%u notes", notes);
-        EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_OK, "%s",
-               err.message);
+        EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_OK, "%s", err.message);
         if (c->faults == 0) {
             EXPECT(c, r.calls == (k == 0 ? 2 : 3), "%u calls", r.calls);
             EXPECT(c, out[0].tensor == NULL && lies(out[0].dtensor, "R R"), "a DTensor comes out");
@@ -263,8 +281,8 @@ static exg_status over_the_border(run *r, exg_module_value *value, exg_device_me
     exg_dtensor *made;
 
     if (value->dtensor == NULL) { /* an input of the program has no gradient */
-        EXG_TRY(exg_dtensor_from_local(mesh, value->tensor, &placement, 1, NULL, &value->dtensor,
-                                       err));
+        EXG_TRY(
+            exg_dtensor_from_local(mesh, value->tensor, &placement, 1, NULL, &value->dtensor, err));
         value->tensor = NULL;
         return EXG_OK;
     }
@@ -329,8 +347,11 @@ static exg_status split_one(void *user, exg_module *m, const char *fqn, exg_devi
 static void train_modules(rank_context *c)
 {
     run r = {.f = (fixture *)(uintptr_t)c->user};
-    exg_module_functions functions = {.size = sizeof(functions), .partition = split_one,
-                                      .input = come_in, .output = go_out, .user = &r};
+    exg_module_functions functions = {.size = sizeof(functions),
+                                      .partition = split_one,
+                                      .input = come_in,
+                                      .output = go_out,
+                                      .user = &r};
     exg_module_value in[INPUTS_MAX], out[2];
     exg_tensor tensors[INPUTS_MAX];
     uint32_t count = take_inputs(r.f, in, tensors);
@@ -341,10 +362,11 @@ static void train_modules(rank_context *c)
 
     eager_begin(&e, c, NULL);
     r.e = &e;
-    EXPECT(c, exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "up", c->mesh, &functions, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "down", c->mesh, &functions, &err) == EXG_OK, "%s",
-           err.message);
+    EXPECT(c,
+           exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "up", c->mesh, &functions, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "down", c->mesh, &functions, &err) == EXG_OK,
+           "%s", err.message);
     EXPECT(c, exg_module_find(m, "scale") == NULL, "what is in no distributed module stays plain");
     EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_OK, "%s", err.message);
     if (c->faults == 0) {
@@ -359,8 +381,9 @@ static void train_modules(rank_context *c)
         EXPECT(c, scale != NULL && exg_device_mesh_size(exg_dtensor_device_mesh(scale)) == 1,
                "a plain buffer");
         destroy_outputs(out, 2);
-        EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) == EXG_OK &&
-                      exg_dtensor_device_mesh(exg_module_find(m, "scale")) == c->mesh,
+        EXPECT(c,
+               exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) == EXG_OK &&
+                   exg_dtensor_device_mesh(exg_module_find(m, "scale")) == c->mesh,
                "what was plain is distributed later");
     }
     exg_module_destroy(m);
@@ -384,8 +407,8 @@ static void modules_have_functions_of_their_own(void **state)
 static void call_within_itself(rank_context *c)
 {
     run r = {.f = (fixture *)(uintptr_t)c->user};
-    exg_module_functions functions = {.size = sizeof(functions), .partition = split_one,
-                                      .output = stay, .user = &r};
+    exg_module_functions functions = {
+        .size = sizeof(functions), .partition = split_one, .output = stay, .user = &r};
     exg_module_value in[INPUTS_MAX], out[2];
     exg_tensor tensors[INPUTS_MAX];
     uint32_t count = take_inputs(r.f, in, tensors);
@@ -394,11 +417,14 @@ static void call_within_itself(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "up", c->mesh, &functions, &err) == EXG_OK, "%s",
-           err.message);
-    EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_LIMIT &&
-                  strcmp(err.code, "LIM-001") == 0, "a module within itself");
+    EXPECT(c,
+           exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "up", c->mesh, &functions, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c,
+           exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_LIMIT &&
+               strcmp(err.code, "LIM-001") == 0,
+           "a module within itself");
     exg_module_destroy(m);
     eager_end(&e);
 }
@@ -481,9 +507,8 @@ static exg_status look_inside(void *user, exg_module *m, const char *fqn, exg_mo
     return EXG_OK;
 }
 
-static exg_status go_out_whole(void *user, exg_module *m, const char *fqn,
-                               exg_module_value *values, uint32_t count, exg_device_mesh *mesh,
-                               exg_error *err)
+static exg_status go_out_whole(void *user, exg_module *m, const char *fqn, exg_module_value *values,
+                               uint32_t count, exg_device_mesh *mesh, exg_error *err)
 {
     run *r = user;
 
@@ -503,8 +528,11 @@ static exg_status go_out_whole(void *user, exg_module *m, const char *fqn,
 static void run_blocks(rank_context *c)
 {
     run r = {.f = (fixture *)(uintptr_t)c->user};
-    exg_module_functions block = {.size = sizeof(block), .partition = split_block,
-                                  .input = come_in_whole, .output = go_out_whole, .user = &r};
+    exg_module_functions block = {.size = sizeof(block),
+                                  .partition = split_block,
+                                  .input = come_in_whole,
+                                  .output = go_out_whole,
+                                  .user = &r};
     exg_module_functions inner = {.size = sizeof(inner), .input = look_inside, .user = &r};
     exg_module_value in[INPUTS_MAX], out[1];
     exg_tensor tensors[INPUTS_MAX];
@@ -515,13 +543,15 @@ static void run_blocks(rank_context *c)
 
     eager_begin(&e, c, NULL);
     r.e = &e;
-    EXPECT(c, exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "blocks.0.mlp_norm", NULL, &block, &err) ==
-                      EXG_OK && /* whose input is added to the block's result */
-                  exg_distribute_module(e.d, m, "blocks.0.mlp", NULL, &block, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "blocks.1", NULL, &block, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "blocks.1.attention_norm", NULL, &inner, &err) ==
-                      EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "blocks.0.mlp_norm", NULL, &block, &err) ==
+                   EXG_OK && /* whose input is added to the block's result */
+               exg_distribute_module(e.d, m, "blocks.0.mlp", NULL, &block, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "blocks.1", NULL, &block, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "blocks.1.attention_norm", NULL, &inner, &err) ==
+                   EXG_OK,
+           "%s", err.message);
     EXPECT(c, exg_module_forward(e.d, m, in, count, out, 1, &err) == EXG_OK, "%s", err.message);
     if (c->faults == 0) {
         EXPECT(c, r.calls == 106, "%u calls", r.calls);
@@ -552,8 +582,8 @@ static void expect_session(const char *shape, const char *name, const char *cons
 {
     exg_mesh_shape grid = mesh_shape(shape);
     exg_device_mesh *meshes[8];
-    exg_module_functions functions = {.size = sizeof(functions), .partition = split_matrices,
-                                      .input = cut_batch};
+    exg_module_functions functions = {
+        .size = sizeof(functions), .partition = split_matrices, .input = cut_batch};
     exg_session_options placed = {.size = sizeof(placed), .mesh = grid};
     exg_session_input inputs[INPUTS_MAX];
     exg_module_value in[INPUTS_MAX];
@@ -595,8 +625,7 @@ static void expect_session(const char *shape, const char *name, const char *cons
     }
     exg_session_statistics(session, &stats);
     if (ranks == 4) { /* a rank holds half of three tensors of 4, 16 * 8 + 16 and 4 * 16 numbers */
-        assert_int_equal(stats.place.weight_bytes,
-                         4 * ((16 * 8 + 16 + 4 * 16) / 2 + 4 + 4) + 8);
+        assert_int_equal(stats.place.weight_bytes, 4 * ((16 * 8 + 16 + 4 * 16) / 2 + 4 + 4) + 8);
         assert_true(exg_place_moves(&stats.place) > 0);
     }
     if (ranks == 5) { /* by batch alone */

@@ -76,7 +76,10 @@ static void read_argument(gradient_case *c, const char *word, char *rest, uint32
 
     if (tensor || index || strcmp(word, "mask") == 0) {
         read_tensor(&c->tensors[c->tensor_count++],
-                    tensor ? EXG_DTYPE_F32 : index ? EXG_DTYPE_I64 : EXG_DTYPE_B8, rest);
+                    tensor  ? EXG_DTYPE_F32
+                    : index ? EXG_DTYPE_I64
+                            : EXG_DTYPE_B8,
+                    rest);
         if (*in_list > 0) {
             --*in_list;
             return;
@@ -190,10 +193,11 @@ static exg_dtensor *place(eager *e, const item *x, const exg_placement *to, bool
             ((bool *)whole.data)[at] = x->values[i] != 0;
         }
     }
-    EXPECT(e->c, exg_distribute_tensor(e->mesh, &whole, to, exg_device_mesh_ndim(e->mesh),
-                                       EXG_NO_RANK, &t, &e->err) == EXG_OK &&
-                     exg_dtensor_set_requires_grad(t, x->wanted, &e->err) == EXG_OK, "%s",
-           e->err.message);
+    EXPECT(e->c,
+           exg_distribute_tensor(e->mesh, &whole, to, exg_device_mesh_ndim(e->mesh), EXG_NO_RANK,
+                                 &t, &e->err) == EXG_OK &&
+               exg_dtensor_set_requires_grad(t, x->wanted, &e->err) == EXG_OK,
+           "%s", e->err.message);
     return t;
 }
 
@@ -204,9 +208,9 @@ static exg_placement choose(const item *x, uint64_t *way)
     uint32_t kind = (uint32_t)(*way % kinds);
 
     *way /= kinds;
-    return kind == 0                 ? exg_replicate()
+    return kind == 0                ? exg_replicate()
            : kind <= x->tensor.rank ? exg_shard((int32_t)kind - 1)
-                                     : exg_partial(EXG_REDUCE_SUM);
+                                    : exg_partial(EXG_REDUCE_SUM);
 }
 
 static uint64_t ways_of(const gradient_case *c, uint32_t ndim)
@@ -238,8 +242,7 @@ static void check_gradient(eager *e, const gradient_case *c, const item *x, cons
         EXPECT(e->c, exg_placement_equal(exg_dtensor_placements(gradient)[m], lies_as),
                "%s, %d: the gradient lies otherwise", c->key, (int)way);
     }
-    EXPECT(e->c, exg_dtensor_full_tensor(gradient, &full, &e->err) == EXG_OK, "%s",
-           e->err.message);
+    EXPECT(e->c, exg_dtensor_full_tensor(gradient, &full, &e->err) == EXG_OK, "%s", e->err.message);
     for (int64_t i = 0; full != NULL && i < exg_tensor_numel(&x->tensor); i++) {
         double got = (double)((const float *)on_host(full)->data)[i];
         double expected = (double)x->gradient[i];
@@ -283,8 +286,8 @@ static void check_way(eager *e, const gradient_case *c, uint64_t way)
     }
     root = place(e, &c->root, to, way % 3 != 0);
     if (e->c->faults == 0) {
-        exg_dtensor *y = result.kind == EXG_OBJECT_DTENSOR ? result.dtensor
-                                                           : result.items[0].dtensor;
+        exg_dtensor *y =
+            result.kind == EXG_OBJECT_DTENSOR ? result.dtensor : result.items[0].dtensor;
         const exg_dtensor *g = root;
 
         EXPECT(e->c, exg_backward(e->d, &y, &g, 1, NULL, &e->err) == EXG_OK, "%s, %d: %s", c->key,

@@ -20,8 +20,10 @@ static void look_at_sum(rank_context *c)
     eager_begin(&e, c, NULL);
     x = parts(&e, EXG_DTYPE_F32, "", "P(sum)",
               (const double[]){exg_device_mesh_rank(c->mesh) == 0 ? 1.0 : 5.0});
-    EXPECT(c, exg_dtensor_item(x, &number, &e.err) == EXG_OK &&
-                  number.kind == EXG_SCALAR_FLOAT && number.as_float == 6.0, "%g", number.as_float);
+    EXPECT(c,
+           exg_dtensor_item(x, &number, &e.err) == EXG_OK && number.kind == EXG_SCALAR_FLOAT &&
+               number.as_float == 6.0,
+           "%g", number.as_float);
     many = counted(&e, EXG_DTYPE_F32, "2", "R");
     EXPECT(c, exg_dtensor_item(many, &number, &e.err) == EXG_USAGE, "two elements");
     exg_dtensor_destroy(x);
@@ -90,7 +92,8 @@ static void look_at_all(rank_context *c)
     const element elements[] = {
         {EXG_DTYPE_C64, {0, 0, 0x80, 0x3f, 0, 0, 0, 0x40}, exg_scalar_complex(1, 2)},
         {EXG_DTYPE_C32, {0, 0x3c, 0, 0xc0}, exg_scalar_complex(1, -2)},
-        {EXG_DTYPE_C128, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0x40},
+        {EXG_DTYPE_C128,
+         {0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0x40},
          exg_scalar_complex(1, 2)},
         {EXG_DTYPE_U64, {255, 255, 255, 255, 255, 255, 255, 255}, exg_scalar_uint(UINT64_MAX)},
         {EXG_DTYPE_U64, {0, 0, 0, 0, 0, 0, 0, 0x80}, exg_scalar_uint((uint64_t)1 << 63)},
@@ -111,8 +114,8 @@ static void look_at_all(rank_context *c)
     for (size_t i = 0; i < sizeof(elements) / sizeof(elements[0]) && c->faults == 0; i++) {
         const element *is = &elements[i];
         uint8_t bytes[16];
-        exg_tensor one = {.data = bytes, .dtype = is->dtype, .rank = 1, .sizes = {1},
-                          .strides = {1}};
+        exg_tensor one = {
+            .data = bytes, .dtype = is->dtype, .rank = 1, .sizes = {1}, .strides = {1}};
         exg_dtensor *t;
 
         memcpy(bytes, is->bytes, sizeof(bytes));
@@ -149,11 +152,16 @@ static void pass_unsigned(rank_context *c)
 
     eager_begin(&e, c, NULL);
     x = counted(&e, EXG_DTYPE_I64, "4", "S(0)");
-    EXPECT(c, refusal(&e, "aten.add.Scalar", (exg_object[]){T(x), big}, 2) == EXG_USAGE &&
-                  strcmp(e.err.code, "DSP-001") == 0, "%s", e.err.message);
-    EXPECT(c, refusal(&e, "aten.full.default", (exg_object[]){of_ints(&size, 1), big}, 2) ==
-                      EXG_USAGE && strcmp(e.err.code, "DTN-022") == 0 &&
-                  strstr(e.err.message, "18446744073709551615") != NULL, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.add.Scalar", (exg_object[]){T(x), big}, 2) == EXG_USAGE &&
+               strcmp(e.err.code, "DSP-001") == 0,
+           "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.full.default", (exg_object[]){of_ints(&size, 1), big}, 2) ==
+                   EXG_USAGE &&
+               strcmp(e.err.code, "DTN-022") == 0 &&
+               strstr(e.err.message, "18446744073709551615") != NULL,
+           "%s", e.err.message);
     exg_dtensor_destroy(x);
     eager_end(&e);
 }
@@ -178,8 +186,8 @@ static void count_notes(void *user, exg_dispatch_event event, const char *text)
 static void beside_ones(rank_context *c)
 {
     int notes = 0;
-    exg_dispatch_options options = {.size = sizeof(options), .log = count_notes,
-                                    .log_user = &notes};
+    exg_dispatch_options options = {
+        .size = sizeof(options), .log = count_notes, .log_user = &notes};
     float value = 10;
     exg_tensor one = {.data = &value, .dtype = EXG_DTYPE_F32};
     eager e;
@@ -222,9 +230,11 @@ static void assert_later(rank_context *c)
         if (k % 2 == 1) {
             EXPECT(c, call(&e, key, args, k < 2 ? 1 : 2).kind == EXG_OBJECT_NONE, "%s", key);
         } else {
-            EXPECT(c, refusal(&e, key, args, k < 2 ? 1 : 2) == EXG_MALFORMED &&
-                          strcmp(e.err.code, "RUN-006") == 0 &&
-                          (strstr(e.err.message, "x is positive") != NULL) == (k == 2), "%s", key);
+            EXPECT(c,
+                   refusal(&e, key, args, k < 2 ? 1 : 2) == EXG_MALFORMED &&
+                       strcmp(e.err.code, "RUN-006") == 0 &&
+                       (strstr(e.err.message, "x is positive") != NULL) == (k == 2),
+                   "%s", key);
         }
         exg_dtensor_destroy(x);
     }

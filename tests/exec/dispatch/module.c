@@ -29,13 +29,20 @@ static exg_program *small_program(void)
         {.kind = EXG_INPUT_USER, .arg = {.kind = EXG_ARGUMENT_TENSOR, .name = "scale"}}};
     /* what the file leaves out follows from names */
     static exg_module_call calls[] = {{.fqn = ""}, {.fqn = "a"}, {.fqn = "b.0"}};
-    exg_tensor_meta matrix = {.dtype = EXG_DTYPE_F32, .layout = EXG_LAYOUT_STRIDED, .rank = 2,
-                              .sizes = sizes, .strides = strides,
+    exg_tensor_meta matrix = {.dtype = EXG_DTYPE_F32,
+                              .layout = EXG_LAYOUT_STRIDED,
+                              .rank = 2,
+                              .sizes = sizes,
+                              .strides = strides,
                               .device = {.type = "cpu", .index = -1}};
-    exg_tensor_meta number = {.dtype = EXG_DTYPE_I64, .layout = EXG_LAYOUT_STRIDED,
+    exg_tensor_meta number = {.dtype = EXG_DTYPE_I64,
+                              .layout = EXG_LAYOUT_STRIDED,
                               .device = {.type = "cpu", .index = -1}};
-    exg_tensor_meta bits = {.dtype = EXG_DTYPE_B8, .layout = EXG_LAYOUT_STRIDED, .rank = 1,
-                            .sizes = &two, .strides = &one,
+    exg_tensor_meta bits = {.dtype = EXG_DTYPE_B8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 1,
+                            .sizes = &two,
+                            .strides = &one,
                             .device = {.type = "cpu", .index = -1}};
     exg_tensor_meta trained = matrix;
     const exg_weight weights[] = {
@@ -58,8 +65,7 @@ static exg_program *small_program(void)
         exg_storage storage = {.data = data[i], .length = lengths[i]};
         uint32_t index;
 
-        assert_int_equal(exg_weights_add_storage(program->weights, &storage, &index, NULL),
-                         EXG_OK);
+        assert_int_equal(exg_weights_add_storage(program->weights, &storage, &index, NULL), EXG_OK);
         assert_int_equal(exg_weights_add(program->weights, &weights[i], NULL), EXG_OK);
     }
     for (int i = 0; i < 15; i++) {
@@ -98,10 +104,14 @@ static exg_status note(void *user, exg_module *m, const char *fqn, exg_device_me
     if (strcmp(fqn, "a") == 0) {
         EXPECT(a->c, exg_module_find(m, "b.0.weight") == NULL, "replicated too early");
         EXPECT(a->c, exg_module_assign(m, "nothing", &rows, 1, err) == EXG_USAGE, "no such tensor");
-        EXPECT(a->c, exg_module_assign(m, "a.weight", &rows, 1, err) == EXG_OK &&
-                         exg_module_assign(m, "a.weight", &rows, 1, err) == EXG_OK, "the same");
-        EXPECT(a->c, exg_module_assign(m, "a.weight", &columns, 1, err) == EXG_USAGE &&
-                         strcmp(err->code, "DTN-017") == 0, "another");
+        EXPECT(a->c,
+               exg_module_assign(m, "a.weight", &rows, 1, err) == EXG_OK &&
+                   exg_module_assign(m, "a.weight", &rows, 1, err) == EXG_OK,
+               "the same");
+        EXPECT(a->c,
+               exg_module_assign(m, "a.weight", &columns, 1, err) == EXG_USAGE &&
+                   strcmp(err->code, "DTN-017") == 0,
+               "another");
     }
     EXPECT(a->c, exg_distribute_module(a->e->d, m, "b", mesh, NULL, err) == EXG_USAGE,
            "one in another");
@@ -121,42 +131,53 @@ static void distribute_small(rank_context *c)
     exg_error err;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_dispatcher_configure(e.d, &no_mesh, &err) == EXG_OK &&
-                  create_module(c->user, &m, &err) == EXG_OK, "%s", err.message);
-    EXPECT(c, exg_distribute_module(e.d, m, "", NULL, &functions, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-018") == 0, "no mesh");
+    EXPECT(c,
+           exg_dispatcher_configure(e.d, &no_mesh, &err) == EXG_OK &&
+               create_module(c->user, &m, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c,
+           exg_distribute_module(e.d, m, "", NULL, &functions, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-018") == 0,
+           "no mesh");
     EXPECT(c, exg_distribute_module(e.d, m, "z", c->mesh, &functions, &err) == EXG_USAGE,
            "no module");
     functions.size = 0;
-    EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_USAGE &&
-                  strcmp(err.code, "OPT-001") == 0, "functions without a size");
+    EXPECT(c,
+           exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_USAGE &&
+               strcmp(err.code, "OPT-001") == 0,
+           "functions without a size");
     functions.size = sizeof(functions);
-    EXPECT(c, exg_dispatcher_push_mesh(e.d, c->mesh, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "", NULL, &functions, &err) == EXG_OK, "%s",
-           err.message); /* over the current mesh */
+    EXPECT(c,
+           exg_dispatcher_push_mesh(e.d, c->mesh, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "", NULL, &functions, &err) == EXG_OK,
+           "%s", err.message); /* over the current mesh */
     EXPECT(c, strcmp(a.order, "[][a][b][b.0][b.1]") == 0, "in the order %s", a.order);
     EXPECT(c, exg_module_tensor_count(m) == 4, "%u tensors", exg_module_tensor_count(m));
     for (uint32_t i = 0; c->faults == 0 && i < 4; i++) {
         const char *fqn = exg_module_tensor_at(m, i, &t);
 
-        EXPECT(c, t != NULL && exg_placement_equal(exg_dtensor_placements(t)[0],
-                                                   i == 0 ? exg_shard(0) : exg_replicate()),
+        EXPECT(c,
+               t != NULL && exg_placement_equal(exg_dtensor_placements(t)[0],
+                                                i == 0 ? exg_shard(0) : exg_replicate()),
                "%s lies otherwise", fqn);
         EXPECT(c, t == exg_module_find(m, fqn), "found by name");
         EXPECT(c, exg_dtensor_requires_grad(t) == (i == 0), "%s: requires_grad", fqn);
     }
     if (c->faults == 0) {
         t = exg_module_find(m, "a.weight");
-        EXPECT(c, exg_dtensor_to_local(t)->sizes[0] == rows &&
-                      ((const float *)on_host(t)->data)[0] == (rows == 3 ? 0 : 9),
+        EXPECT(c,
+               exg_dtensor_to_local(t)->sizes[0] == rows &&
+                   ((const float *)on_host(t)->data)[0] == (rows == 3 ? 0 : 9),
                "the rows of a.weight");
         t = exg_module_find(m, "b.1.count");
-        EXPECT(c, exg_dtensor_rank_count(t) == 0 &&
-                      *(const int64_t *)on_host(t)->data == 7, "the counter");
+        EXPECT(c, exg_dtensor_rank_count(t) == 0 && *(const int64_t *)on_host(t)->data == 7,
+               "the counter");
     }
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == 0, "messages");
-    EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-017") == 0, "twice");
+    EXPECT(c,
+           exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-017") == 0,
+           "twice");
     EXPECT(c, exg_module_assign(m, "a.weight", &whole, 1, &err) == EXG_USAGE, "outside");
     exg_module_destroy(m);
     eager_end(&e);
@@ -181,15 +202,19 @@ static void distribute_a_part(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, create_module(c->user, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "b", c->mesh, NULL, &err) == EXG_OK, "%s",
-           err.message);
+    EXPECT(c,
+           create_module(c->user, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "b", c->mesh, NULL, &err) == EXG_OK,
+           "%s", err.message);
     before = exg_module_find(m, "b.0.weight");
-    EXPECT(c, before != NULL && exg_module_find(m, "b.1.mask") != NULL &&
-                  exg_module_find(m, "a.weight") == NULL, "b and what is in it");
-    EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) == EXG_OK &&
-                  exg_module_find(m, "a.weight") != NULL &&
-                  exg_module_find(m, "b.0.weight") == before, "the rest");
+    EXPECT(c,
+           before != NULL && exg_module_find(m, "b.1.mask") != NULL &&
+               exg_module_find(m, "a.weight") == NULL,
+           "b and what is in it");
+    EXPECT(c,
+           exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) == EXG_OK &&
+               exg_module_find(m, "a.weight") != NULL && exg_module_find(m, "b.0.weight") == before,
+           "the rest");
     exg_module_destroy(m);
     eager_end(&e);
 }
@@ -206,12 +231,16 @@ static void distribute_on_two(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, &err) == EXG_OK &&
-                  create_module(c->user, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "", two, NULL, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, &err) == EXG_OK &&
+               create_module(c->user, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "", two, NULL, &err) == EXG_OK,
+           "%s", err.message);
     t = exg_module_find(m, "a.weight");
-    EXPECT(c, t != NULL && exg_dtensor_sizes(t)[0] == 5 && exg_dtensor_requires_grad(t) &&
-                  exg_tensor_numel(exg_dtensor_to_local(t)) == (inside ? 15 : 0), "a.weight");
+    EXPECT(c,
+           t != NULL && exg_dtensor_sizes(t)[0] == 5 && exg_dtensor_requires_grad(t) &&
+               exg_tensor_numel(exg_dtensor_to_local(t)) == (inside ? 15 : 0),
+           "a.weight");
     exg_module_destroy(m);
     exg_device_mesh_destroy(two);
     eager_end(&e);
@@ -271,10 +300,14 @@ static void distribute_others(rank_context *c)
         weight->meta->rank = k == 1 ? EXG_RANK_MAX + 1 : 2;
         weight->meta->strides = k == 1 ? ones : strides;
         EXPECT(c, create_module(program, &m, &err) == EXG_OK, "%s", err.message);
-        EXPECT(c, exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) ==
-                      (k < 2 ? EXG_UNSUPPORTED : EXG_OK), "%d: %s", k, err.message);
-        EXPECT(c, k == 2 || (strcmp(err.code, "DTN-017") == 0 &&
-                             strstr(err.message, "'b.0.weight'") != NULL), "%s", err.message);
+        EXPECT(c,
+               exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) ==
+                   (k < 2 ? EXG_UNSUPPORTED : EXG_OK),
+               "%d: %s", k, err.message);
+        EXPECT(c,
+               k == 2 || (strcmp(err.code, "DTN-017") == 0 &&
+                          strstr(err.message, "'b.0.weight'") != NULL),
+               "%s", err.message);
         exg_module_destroy(m);
     }
     eager_end(&e);
@@ -320,13 +353,16 @@ static void distribute_tied(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, create_module(c->user, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_OK, "%s",
-           err.message);
+    EXPECT(c,
+           create_module(c->user, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_OK,
+           "%s", err.message);
     t = exg_module_find(m, "encode.weight");
     EXPECT(c, t != NULL && t == exg_module_find(m, "decode.weight"), "one is two");
-    EXPECT(c, t != NULL && exg_dtensor_placements(t)[0].kind == EXG_SHARD &&
-                  exg_dtensor_requires_grad(t), "lies as one of its names was told");
+    EXPECT(c,
+           t != NULL && exg_dtensor_placements(t)[0].kind == EXG_SHARD &&
+               exg_dtensor_requires_grad(t),
+           "lies as one of its names was told");
     exg_module_destroy(m);
     eager_end(&e);
 }

@@ -16,8 +16,8 @@ static exg_object call_out(eager *e, const char *key, exg_object *args, uint32_t
 {
     exg_object result = exg_object_none();
 
-    EXPECT(e->c, exg_dispatch(e->d, key, args, count, outs, out_count, &result, &e->err) ==
-                     EXG_OK, "%s: %s", key, e->err.message);
+    EXPECT(e->c, exg_dispatch(e->d, key, args, count, outs, out_count, &result, &e->err) == EXG_OK,
+           "%s: %s", key, e->err.message);
     return result;
 }
 
@@ -38,17 +38,23 @@ static void write_out(rank_context *c)
     data = exg_dtensor_to_local(out)->data;
     kwargs[0] = (exg_named_object){"out", T(out)};
     result = call_out(&e, "aten.add.out", (exg_object[]){T(x), T(y)}, 2, kwargs, 1);
-    EXPECT(c, result.kind == EXG_OBJECT_DTENSOR && result.dtensor == out &&
-                  exg_dtensor_to_local(out)->data == data, "another object or memory");
+    EXPECT(c,
+           result.kind == EXG_OBJECT_DTENSOR && result.dtensor == out &&
+               exg_dtensor_to_local(out)->data == data,
+           "another object or memory");
     expect_values(&e, out, "S(0)", (const double[]){0, 2, 4, 6}, 4, "add.out");
-    EXPECT(c, exg_dispatch(e.d, "aten.add.out", (exg_object[]){T(x), T(y)}, 2, NULL, 0, &result,
-                           &e.err) == EXG_USAGE && strstr(e.err.message, "'out'") != NULL,
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.add.out", (exg_object[]){T(x), T(y)}, 2, NULL, 0, &result,
+                        &e.err) == EXG_USAGE &&
+               strstr(e.err.message, "'out'") != NULL,
            "a missing out: %s", e.err.message);
     exg_dtensor_destroy(out);
     out = counted(&e, EXG_DTYPE_F32, "3", "S(0)");
     kwargs[0].object = T(out);
-    EXPECT(c, exg_dispatch(e.d, "aten.add.out", (exg_object[]){T(x), T(y)}, 2, kwargs, 1, &result,
-                           &e.err) == EXG_USAGE && strcmp(e.err.code, "DSP-007") == 0,
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.add.out", (exg_object[]){T(x), T(y)}, 2, kwargs, 1, &result,
+                        &e.err) == EXG_USAGE &&
+               strcmp(e.err.code, "DSP-007") == 0,
            "a short out: %s", e.err.message);
     exg_dtensor_destroy(out);
     exg_dtensor_destroy(x);
@@ -70,8 +76,9 @@ static void write_out(rank_context *c)
     kwargs[0] = (exg_named_object){"values", T(values)};
     kwargs[1] = (exg_named_object){"indices", T(indices)};
     result = call_out(&e, "aten.topk.values", (exg_object[]){T(x), of_int(1)}, 2, kwargs, 2);
-    EXPECT(c, result.kind == EXG_OBJECT_TUPLE && result.count == 2 &&
-                  result.items[0].dtensor == values && result.items[1].dtensor == indices,
+    EXPECT(c,
+           result.kind == EXG_OBJECT_TUPLE && result.count == 2 &&
+               result.items[0].dtensor == values && result.items[1].dtensor == indices,
            "topk gives its two outs");
     exg_object_clear(&result, false);
     expect_values(&e, values, "S(0)", (const double[]){2, 5}, 2, "topk values");
@@ -89,8 +96,8 @@ static void unpack(rank_context *c)
     static const double factors[3][4] = {{0, 1, 1, 0}, {1, 0, 2.0 / 3, 1}, {6, 3, 0, 1}};
     static const char *const names[] = {"P", "L", "U"};
     int32_t places[2] = {2, 2};
-    exg_tensor swaps = {.data = places, .dtype = EXG_DTYPE_I32, .rank = 1, .sizes = {2},
-                        .strides = {1}};
+    exg_tensor swaps = {
+        .data = places, .dtype = EXG_DTYPE_I32, .rank = 1, .sizes = {2}, .strides = {1}};
     exg_named_object kwargs[3];
     exg_dtensor *lu, *pivots = NULL, *outs[3];
     exg_object result;
@@ -105,9 +112,11 @@ static void unpack(rank_context *c)
         kwargs[i] = (exg_named_object){names[i], T(outs[i])};
     }
     result = call_out(&e, "aten.lu_unpack.out", (exg_object[]){T(lu), T(pivots)}, 2, kwargs, 3);
-    EXPECT(c, result.kind == EXG_OBJECT_TUPLE && result.count == 3 &&
-                  result.items[0].dtensor == outs[0] && result.items[1].dtensor == outs[1] &&
-                  result.items[2].dtensor == outs[2], "lu_unpack gives its three outs");
+    EXPECT(c,
+           result.kind == EXG_OBJECT_TUPLE && result.count == 3 &&
+               result.items[0].dtensor == outs[0] && result.items[1].dtensor == outs[1] &&
+               result.items[2].dtensor == outs[2],
+           "lu_unpack gives its three outs");
     exg_object_clear(&result, false);
     for (int i = 0; i < 3; i++) {
         expect_values(&e, outs[i], i == 1 ? "S(0)" : "R", factors[i], 4, names[i]);

@@ -21,8 +21,8 @@ static exg_status cut_first(void *user, exg_module *m, const char *fqn, exg_modu
     for (uint32_t i = 0; i < count; i++) {
         bool cut = i == 0 && values[i].tensor->rank > 0;
 
-        EXG_TRY(exg_distribute_tensor(mesh, values[i].tensor, cut ? &rows : NULL, cut,
-                                      EXG_NO_RANK, &values[i].dtensor, err));
+        EXG_TRY(exg_distribute_tensor(mesh, values[i].tensor, cut ? &rows : NULL, cut, EXG_NO_RANK,
+                                      &values[i].dtensor, err));
         values[i].tensor = NULL;
     }
     return EXG_OK;
@@ -40,13 +40,15 @@ static void answer(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_module_create(&f->verified, &m, &err) == EXG_OK &&
-                  exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_OK, "%s",
-           err.message);
+    EXPECT(c,
+           exg_module_create(&f->verified, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_OK,
+           "%s", err.message);
     outputs = m == NULL ? 0 : exg_module_output_count(m);
-    EXPECT(c, outputs <= OUTPUTS_MAX &&
-                  exg_module_forward(e.d, m, in, count, out, outputs, &err) == EXG_OK, "%s",
-           err.message);
+    EXPECT(c,
+           outputs <= OUTPUTS_MAX &&
+               exg_module_forward(e.d, m, in, count, out, outputs, &err) == EXG_OK,
+           "%s", err.message);
     for (uint32_t o = 0; c->faults == 0 && o < outputs; o++) {
         char name[12];
 
@@ -109,9 +111,12 @@ static void refuse(rank_context *c)
     eager e;
 
     eager_begin(&e, c, NULL);
-    EXPECT(c, exg_module_create(&f->verified, &m, &err) == EXG_OK &&
-                  exg_module_forward(e.d, m, in, count, out, exg_module_output_count(m), &err) ==
-                      EXG_UNSUPPORTED && strcmp(err.code, "OPR-003") == 0, "%s", err.message);
+    EXPECT(c,
+           exg_module_create(&f->verified, &m, &err) == EXG_OK &&
+               exg_module_forward(e.d, m, in, count, out, exg_module_output_count(m), &err) ==
+                   EXG_UNSUPPORTED &&
+               strcmp(err.code, "OPR-003") == 0,
+           "%s", err.message);
     exg_module_destroy(m);
     eager_end(&e);
 }

@@ -18,7 +18,7 @@
 
 typedef struct scripted {
     int runs;
-    int fails_from;  /* this run and later fail with a status; 0: none */
+    int fails_from; /* this run and later fail with a status; 0: none */
     bool no_reason;
     bool refuses;    /* FAILED */
     bool empty;      /* suggestions, and none in it */
@@ -70,8 +70,7 @@ static void register_rule(eager *e, const char *key, scripted *s)
 {
     exg_dispatch_row row = {.rule = scripted_rule, .user = s};
 
-    EXPECT(e->c, exg_dispatcher_register(e->d, key, &row, &e->err) == EXG_OK, "%s",
-           e->err.message);
+    EXPECT(e->c, exg_dispatcher_register(e->d, key, &row, &e->err) == EXG_OK, "%s", e->err.message);
 }
 
 static void run_own_rule(rank_context *c)
@@ -163,10 +162,11 @@ static void run_bad_rules(rank_context *c)
     x = counted(&e, EXG_DTYPE_F32, "4x2", "S(0)");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         register_rule(&e, "aten.neg.default", cases[i].rule);
-        EXPECT(c, refusal(&e, "aten.neg.default", (exg_object[]){T(x)}, 1) == cases[i].status &&
-                      strstr(e.err.message, cases[i].says) != NULL &&
-                      strstr(e.err.message, "aten.neg.default") != NULL &&
-                      strstr(e.err.message, "Spec(f32[4, 2](") != NULL,
+        EXPECT(c,
+               refusal(&e, "aten.neg.default", (exg_object[]){T(x)}, 1) == cases[i].status &&
+                   strstr(e.err.message, cases[i].says) != NULL &&
+                   strstr(e.err.message, "aten.neg.default") != NULL &&
+                   strstr(e.err.message, "Spec(f32[4, 2](") != NULL,
                "rule %d: %s", (int)i, e.err.message);
     }
     exg_dtensor_destroy(x);
@@ -199,8 +199,8 @@ static void suggestions_change_specs_alone(rank_context *c)
 
     eager_begin(&e, c, NULL);
     for (int k = 0; k < 6 * 25; k++) {
-        exg_dtensor_spec x = {.mesh = c->mesh, .dtype = EXG_DTYPE_F32, .rank = 2,
-                              .sizes = {8, 8}, .strides = {8, 1}};
+        exg_dtensor_spec x = {
+            .mesh = c->mesh, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {8, 8}, .strides = {8, 1}};
         exg_dtensor_spec y = x;
         exg_object args[3] = {exg_object_spec(&x), exg_object_spec(&y), of_bool(false)};
         bool second = calls[k % 6].tensors == 2;
@@ -213,12 +213,15 @@ static void suggestions_change_specs_alone(rank_context *c)
         placements_of(ways[k / 6 % 5], y.placements);
         args[1] = second ? args[1] : of_int(1);
         exg_op_schema_init(&s, exg_operators_find(all_operators(), calls[k % 6].target)->schema,
-                           args, strstr(calls[k % 6].key, "softmax") != NULL ? 3
-                                 : strstr(calls[k % 6].key, "relu") != NULL  ? 1
-                                                                             : 2, NULL, 0);
-        EXPECT(c, exg_propagate_input_sharding(e.d, calls[k % 6].key, &s, arena, &target, &moves,
-                                               &sharding, &e.err) == EXG_OK, "%s: %s",
-               calls[k % 6].key, e.err.message);
+                           args,
+                           strstr(calls[k % 6].key, "softmax") != NULL ? 3
+                           : strstr(calls[k % 6].key, "relu") != NULL  ? 1
+                                                                       : 2,
+                           NULL, 0);
+        EXPECT(c,
+               exg_propagate_input_sharding(e.d, calls[k % 6].key, &s, arena, &target, &moves,
+                                            &sharding, &e.err) == EXG_OK,
+               "%s: %s", calls[k % 6].key, e.err.message);
         if (c->faults == 0 && moves) {
             asked++;
             EXPECT(c, target->func_schema == s.func_schema && target->arg_count == s.arg_count,
@@ -231,8 +234,10 @@ static void suggestions_change_specs_alone(rank_context *c)
                     memcpy(back.placements, s.args[i].spec->placements, sizeof(back.placements));
                     EXPECT(c, exg_dtensor_spec_equal(&back, s.args[i].spec), "another tensor");
                 } else {
-                    EXPECT(c, memcmp(&target->args[i].value, &s.args[i].value,
-                                     sizeof(exg_argument)) == 0, "another value");
+                    EXPECT(c,
+                           memcmp(&target->args[i].value, &s.args[i].value, sizeof(exg_argument)) ==
+                               0,
+                           "another value");
                 }
             }
         }
@@ -321,11 +326,15 @@ static void run_handlers(rank_context *c)
              of_ints((int64_t[]){1}, 1));
     EXPECT(c, exg_dtensor_to_local(y)->data == exg_dtensor_to_local(x)->data, "the same memory");
     exg_dtensor_destroy(y);
-    EXPECT(c, refusal(&e, "aten.as_strided.default",
-                      (exg_object[]){T(x), of_ints((int64_t[]){2}, 1), of_ints((int64_t[]){1}, 1)},
-                      3) == EXG_UNSUPPORTED, "%s", e.err.message);
-    EXPECT(c, refusal(&e, "mine.other.default", (exg_object[]){T(x)}, 1) == EXG_UNSUPPORTED &&
-                  strstr(e.err.message, "mine.other.default") != NULL, "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.as_strided.default",
+                   (exg_object[]){T(x), of_ints((int64_t[]){2}, 1), of_ints((int64_t[]){1}, 1)},
+                   3) == EXG_UNSUPPORTED,
+           "%s", e.err.message);
+    EXPECT(c,
+           refusal(&e, "mine.other.default", (exg_object[]){T(x)}, 1) == EXG_UNSUPPORTED &&
+               strstr(e.err.message, "mine.other.default") != NULL,
+           "%s", e.err.message);
     exg_dtensor_destroy(x);
     eager_end(&e);
 }
@@ -357,14 +366,15 @@ static void run_fallbacks(rank_context *c)
     x = counted(&e, EXG_DTYPE_I64, "4", "S(0)");
     args[0] = T(x);
     args[1] = exg_object_value(exg_arg_dtype(EXG_DTYPE_F64));
-    EXPECT(c, refusal(&e, key, args, 2) == EXG_UNSUPPORTED &&
-                  strcmp(e.err.code, "DSP-004") == 0 && strstr(e.err.message, key) != NULL, "%s",
-           e.err.message);
+    EXPECT(c,
+           refusal(&e, key, args, 2) == EXG_UNSUPPORTED && strcmp(e.err.code, "DSP-004") == 0 &&
+               strstr(e.err.message, key) != NULL,
+           "%s", e.err.message);
     options.fallback = EXG_FALLBACK_REPLICATE;
     EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
     y = call1(&e, key, args, 2);
-    EXPECT(c, lies(y, "R") && exg_dtensor_sizes(y)[0] == 4 &&
-                  exg_dtensor_dtype(y) == EXG_DTYPE_F64, "replicated");
+    EXPECT(c, lies(y, "R") && exg_dtensor_sizes(y)[0] == 4 && exg_dtensor_dtype(y) == EXG_DTYPE_F64,
+           "replicated");
     EXPECT(c, ((const int64_t *)on_host(y)->data)[3] == 3, "the whole");
     exg_dtensor_destroy(y);
     options.fallback = EXG_FALLBACK_LOCAL;
@@ -372,12 +382,14 @@ static void run_fallbacks(rank_context *c)
     y = call1(&e, key, args, 2);
     EXPECT(c, lies(y, "S(0)") && exg_dtensor_sizes(y)[0] == 4, "as the first argument");
     exg_dtensor_destroy(y);
-    EXPECT(c, exg_op_schema_from_call(&s, exg_operators_find(all_operators(),
-                                                             "torch.ops.aten.view.dtype")->schema,
-                                      args, 2, NULL, 0, arena, &e.err) == EXG_OK &&
-                  exg_propagate_input_sharding(e.d, key, &s, arena, &target, &moves, &sharding,
-                                               &e.err) == EXG_OK &&
-                  target == &s && !moves && sharding == NULL, "no sharding, no moves");
+    EXPECT(c,
+           exg_op_schema_from_call(
+               &s, exg_operators_find(all_operators(), "torch.ops.aten.view.dtype")->schema, args,
+               2, NULL, 0, arena, &e.err) == EXG_OK &&
+               exg_propagate_input_sharding(e.d, key, &s, arena, &target, &moves, &sharding,
+                                            &e.err) == EXG_OK &&
+               target == &s && !moves && sharding == NULL,
+           "no sharding, no moves");
     exg_arena_destroy(arena);
     exg_dtensor_destroy(x);
     eager_end(&e);
@@ -397,25 +409,32 @@ static void make_on_current_mesh(rank_context *c)
     EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, NULL) == EXG_OK,
            "a part of the mesh");
     t = call1(&e, "aten.ones.default", args, 1);
-    EXPECT(c, t != NULL && exg_dtensor_device_mesh(t) == c->mesh &&
-                  exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_sizes(t)[0] == 6,
+    EXPECT(c,
+           t != NULL && exg_dtensor_device_mesh(t) == c->mesh &&
+               exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_sizes(t)[0] == 6,
            "on the mesh, of the dtype that is there without one");
     exg_dtensor_destroy(t);
     options.mesh = two;
     EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
     t = call1(&e, "aten.ones.default", args, 1);
-    EXPECT(c, t != NULL && exg_dtensor_device_mesh(t) == two &&
-                  exg_tensor_numel(exg_dtensor_to_local(t)) ==
-                      (exg_device_mesh_is_member(two) ? 6 : 0), "on the part of it");
+    EXPECT(c,
+           t != NULL && exg_dtensor_device_mesh(t) == two &&
+               exg_tensor_numel(exg_dtensor_to_local(t)) ==
+                   (exg_device_mesh_is_member(two) ? 6 : 0),
+           "on the part of it");
     exg_dtensor_destroy(t);
     options.mesh = NULL;
     options.size = 0;
-    EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_USAGE &&
-                  strcmp(e.err.code, "OPT-001") == 0, "options without a size");
+    EXPECT(c,
+           exg_dispatcher_configure(e.d, &options, &e.err) == EXG_USAGE &&
+               strcmp(e.err.code, "OPT-001") == 0,
+           "options without a size");
     options.size = sizeof(options);
     EXPECT(c, exg_dispatcher_configure(e.d, &options, &e.err) == EXG_OK, "%s", e.err.message);
-    EXPECT(c, refusal(&e, "aten.ones.default", args, 1) == EXG_USAGE &&
-                  strcmp(e.err.code, "DSP-008") == 0, "on none");
+    EXPECT(c,
+           refusal(&e, "aten.ones.default", args, 1) == EXG_USAGE &&
+               strcmp(e.err.code, "DSP-008") == 0,
+           "on none");
     eager_end(&e);
     exg_device_mesh_destroy(two);
 }
@@ -513,16 +532,20 @@ static void run_containers(rank_context *c)
         exg_dispatch_row row = {.rule = pair_rule, .user = &kinds[k]};
 
         EXPECT(c, exg_dispatcher_register(e.d, "aten.topk.default", &row, &e.err) == EXG_OK, "-");
-        EXPECT(c, exg_dispatch(e.d, "aten.topk.values", (exg_object[]){T(x), of_int(1)}, 2, outs, 2,
-                               &result, &e.err) == EXG_OK, "%s", e.err.message);
+        EXPECT(c,
+               exg_dispatch(e.d, "aten.topk.values", (exg_object[]){T(x), of_int(1)}, 2, outs, 2,
+                            &result, &e.err) == EXG_OK,
+               "%s", e.err.message);
         exg_object_clear(&result, false);
         expect_values(&e, values, "S(0)", (const double[]){2, 5}, 2, "values");
         expect_values(&e, indices, "S(0)", (const double[]){2, 2}, 2, "indices");
     }
     y = counted(&e, EXG_DTYPE_F32, "2x3", "S(1)");
     other = (exg_named_object){"other", T(y)}; /* moved as a positional one would be */
-    EXPECT(c, exg_dispatch(e.d, "aten.add.Tensor", (exg_object[]){T(x)}, 1, &other, 1, &result,
-                           &e.err) == EXG_OK, "%s", e.err.message);
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.add.Tensor", (exg_object[]){T(x)}, 1, &other, 1, &result,
+                        &e.err) == EXG_OK,
+           "%s", e.err.message);
     z = result.dtensor;
     expect_values(&e, z, "", (const double[]){0, 2, 4, 6, 8, 10}, 6, "a keyword tensor");
     exg_dtensor_destroy(x);
@@ -573,8 +596,10 @@ static void run_logged(rank_context *c)
     eager_begin(&e, c, &options);
     x = counted(&e, EXG_DTYPE_F32, "4x2", "S(0)");
     y = counted(&e, EXG_DTYPE_F32, "4x2", "S(1)");
-    EXPECT(c, exg_dispatch(e.d, "aten.add.Tensor", (exg_object[]){T(x), T(y)}, 2, kwargs, 1,
-                           &result, &e.err) == EXG_OK, "%s", e.err.message);
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.add.Tensor", (exg_object[]){T(x), T(y)}, 2, kwargs, 1, &result,
+                        &e.err) == EXG_OK,
+           "%s", e.err.message);
     exg_object_clear(&result, true);
     exg_dtensor_destroy(CALL(&e, "aten.neg.default", T(x)));
     EXPECT(c, strcmp(t.text, want) == 0, "%s", t.text);
@@ -627,14 +652,16 @@ static void run_packed(rank_context *c)
     EXPECT(c, exg_pack_args(args, target, 2, false, arena, local, &moved, &e.err) == EXG_OK, "%s",
            e.err.message);
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == before && moved.count == 0, "nothing moves");
-    EXPECT(c, local[0].items[0].tensor == exg_dtensor_to_local(x) &&
-                  local[0].items[1].items[1].value.as_int == 3 &&
-                  local[1].kind == EXG_OBJECT_NONE, "the structure");
+    EXPECT(c,
+           local[0].items[0].tensor == exg_dtensor_to_local(x) &&
+               local[0].items[1].items[1].value.as_int == 3 && local[1].kind == EXG_OBJECT_NONE,
+           "the structure");
     EXPECT(c, exg_pack_args(args, target, 2, true, arena, local, &moved, &e.err) == EXG_OK, "%s",
            e.err.message);
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == before + 1, "one gather");
-    EXPECT(c, local[0].items[0].tensor->sizes[0] == 4 &&
-                  local[0].items[1].items[0].tensor->data == exg_dtensor_to_local(x)->data,
+    EXPECT(c,
+           local[0].items[0].tensor->sizes[0] == 4 &&
+               local[0].items[1].items[0].tensor->data == exg_dtensor_to_local(x)->data,
            "what has to move did, and nothing else");
     exg_object_clear(&moved, true);
     exg_dtensor_destroy(x);
@@ -652,28 +679,37 @@ static void arguments_are_packed_in_their_structure(void **state)
 static void run_wrapped(rank_context *c)
 {
     float data[4] = {1, 2, 3, 4};
-    exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2},
-                       .strides = {1}};
+    exg_tensor part = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2}, .strides = {1}};
     exg_tensor number = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 0};
-    exg_dtensor_spec spec = {.mesh = c->mesh, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4},
-                             .strides = {1}, .placements = {exg_shard(0)}};
+    exg_dtensor_spec spec = {.mesh = c->mesh,
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 1,
+                             .sizes = {4},
+                             .strides = {1},
+                             .placements = {exg_shard(0)}};
     exg_object local[3], specs[3], one, tuple, result;
     const exg_object passed[] = {of_int(3), of_float(2.5), of_bool(true), exg_object_none()};
     exg_error err;
 
     one = exg_object_tensor(&part);
     specs[0] = exg_object_spec(&spec);
-    EXPECT(c, exg_wrap(&one, &specs[0], &result, &err) == EXG_OK &&
-                  exg_dtensor_sizes(result.dtensor)[0] == 4, "the shape is the spec's");
+    EXPECT(c,
+           exg_wrap(&one, &specs[0], &result, &err) == EXG_OK &&
+               exg_dtensor_sizes(result.dtensor)[0] == 4,
+           "the shape is the spec's");
     exg_object_clear(&result, true);
     specs[0] = exg_object_none();
     EXPECT(c, exg_wrap(&one, &specs[0], &result, &err) == EXG_MALFORMED, "a tensor without spec");
     one = exg_object_tensor(&number);
-    EXPECT(c, exg_wrap(&one, &specs[0], &result, &err) == EXG_OK &&
-                  result.kind == EXG_OBJECT_TENSOR, "a 0-d tensor without spec");
+    EXPECT(c,
+           exg_wrap(&one, &specs[0], &result, &err) == EXG_OK && result.kind == EXG_OBJECT_TENSOR,
+           "a 0-d tensor without spec");
     for (int i = 0; i < 4; i++) {
-        EXPECT(c, exg_wrap(&passed[i], &specs[0], &result, &err) == EXG_OK &&
-                      result.kind == passed[i].kind, "a number");
+        EXPECT(c,
+               exg_wrap(&passed[i], &specs[0], &result, &err) == EXG_OK &&
+                   result.kind == passed[i].kind,
+               "a number");
     }
     local[0] = exg_object_tensor(&part);
     local[1] = exg_object_none();
@@ -683,15 +719,17 @@ static void run_wrapped(rank_context *c)
     specs[2] = exg_object_none();
     tuple = (exg_object){.kind = EXG_OBJECT_TUPLE, .count = 3, .items = local};
     one = exg_object_list(specs, 3);
-    EXPECT(c, exg_wrap(&tuple, &one, &result, &err) == EXG_OK &&
-                  result.kind == EXG_OBJECT_TUPLE && result.count == 3 &&
-                  result.items[0].kind == EXG_OBJECT_DTENSOR &&
-                  result.items[1].kind == EXG_OBJECT_NONE &&
-                  result.items[2].kind == EXG_OBJECT_NONE, "a tuple");
+    EXPECT(c,
+           exg_wrap(&tuple, &one, &result, &err) == EXG_OK && result.kind == EXG_OBJECT_TUPLE &&
+               result.count == 3 && result.items[0].kind == EXG_OBJECT_DTENSOR &&
+               result.items[1].kind == EXG_OBJECT_NONE && result.items[2].kind == EXG_OBJECT_NONE,
+           "a tuple");
     exg_object_clear(&result, true);
     one = exg_object_list(specs, 2);
-    EXPECT(c, exg_wrap(&tuple, &one, &result, &err) == EXG_MALFORMED &&
-                  strcmp(err.code, "DSP-009") == 0, "%s", err.message);
+    EXPECT(c,
+           exg_wrap(&tuple, &one, &result, &err) == EXG_MALFORMED &&
+               strcmp(err.code, "DSP-009") == 0,
+           "%s", err.message);
 }
 
 /* S001-48, S001-49, S001-50, S001-51 */
@@ -704,10 +742,14 @@ static void results_are_wrapped_by_their_specs(void **state)
 static void take_apart(rank_context *c)
 {
     double data[4] = {1, 2, 3, 4};
-    exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F64, .rank = 2, .sizes = {2, 2},
-                       .strides = {1, 2}};
-    exg_dtensor_spec spec = {.mesh = c->mesh, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {4, 2},
-                             .strides = {1, 4}, .placements = {exg_shard(0)}};
+    exg_tensor part = {
+        .data = data, .dtype = EXG_DTYPE_F64, .rank = 2, .sizes = {2, 2}, .strides = {1, 2}};
+    exg_dtensor_spec spec = {.mesh = c->mesh,
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 2,
+                             .sizes = {4, 2},
+                             .strides = {1, 4},
+                             .placements = {exg_shard(0)}};
     exg_object local = exg_object_tensor(&part), given = exg_object_spec(&spec), result;
     exg_dtensor_spec seen;
     uint64_t before = exg_device_mesh_exchanges(c->mesh);
@@ -717,8 +759,8 @@ static void take_apart(rank_context *c)
     exg_dtensor_get_spec(result.dtensor, &seen);
     EXPECT(c, seen.strides[0] == 1 && seen.strides[1] == 4, "the spec's strides are kept");
     EXPECT(c, seen.dtype == EXG_DTYPE_F64, "the dtype is the part's");
-    EXPECT(c, borrows(result.dtensor, data) &&
-                  exg_device_mesh_exchanges(c->mesh) == before, "copied, or sent something");
+    EXPECT(c, borrows(result.dtensor, data) && exg_device_mesh_exchanges(c->mesh) == before,
+           "copied, or sent something");
     seen.sizes[0] = 8; /* put together anew: (8) over the same memory as (4) */
     seen.sizes[1] = 1;
     seen.strides[1] = 8;

@@ -36,8 +36,11 @@ static void end(fixed *f, uint32_t n)
 static exg_dtensor_spec matrix(const fixed *f, const char *placements, int64_t rows,
                                int64_t columns)
 {
-    exg_dtensor_spec spec = {.mesh = f->meshes[0], .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = {rows, columns}, .strides = {columns, 1}};
+    exg_dtensor_spec spec = {.mesh = f->meshes[0],
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 2,
+                             .sizes = {rows, columns},
+                             .strides = {columns, 1}};
 
     placements_of(placements, spec.placements);
     return spec;
@@ -294,15 +297,20 @@ static void a_call_is_unwrapped(rank_context *c)
     args[1] = exg_object_none();
     args[2] = of_ints(dims, 2);
     kwargs[0] = (exg_named_object){"out", exg_object_dtensor(x)};
-    EXPECT(c, exg_op_schema_from_call(&s, schema_called(ADD), args, 3, kwargs, 1, arena, &e.err) ==
-                  EXG_OK, "%s", e.err.message);
-    EXPECT(c, s.args[0].kind == EXG_OBJECT_LIST &&
-                  s.args[0].items[0].kind == EXG_OBJECT_SPEC &&
-                  s.args[0].items[0].spec->sizes[1] == 4 &&
-                  exg_placement_equal(s.args[0].items[0].spec->placements[0], exg_shard(1)) &&
-                  s.args[0].items[1].value.as_int == 2, "the list");
-    EXPECT(c, s.args[1].kind == EXG_OBJECT_NONE && s.args[2].value.as_ints[1] == 2 &&
-                  s.args[2].value.as_ints != dims, "values are copied");
+    EXPECT(c,
+           exg_op_schema_from_call(&s, schema_called(ADD), args, 3, kwargs, 1, arena, &e.err) ==
+               EXG_OK,
+           "%s", e.err.message);
+    EXPECT(c,
+           s.args[0].kind == EXG_OBJECT_LIST && s.args[0].items[0].kind == EXG_OBJECT_SPEC &&
+               s.args[0].items[0].spec->sizes[1] == 4 &&
+               exg_placement_equal(s.args[0].items[0].spec->placements[0], exg_shard(1)) &&
+               s.args[0].items[1].value.as_int == 2,
+           "the list");
+    EXPECT(c,
+           s.args[1].kind == EXG_OBJECT_NONE && s.args[2].value.as_ints[1] == 2 &&
+               s.args[2].value.as_ints != dims,
+           "values are copied");
     EXPECT(c, s.kwargs[0].object.kind == EXG_OBJECT_SPEC, "a keyword DTensor is a spec");
     exg_dtensor_destroy(x);
     exg_arena_destroy(arena);
@@ -333,8 +341,8 @@ static asked ask(const fixed *f, const char *key, exg_op_schema *s)
     asked a = {0};
 
     assert_int_equal(exg_dispatcher_create(all_operators(), &options, &a.d, NULL), EXG_OK);
-    a.status = exg_propagate_input_sharding(a.d, key, s, f->arena, &a.target, &a.moves,
-                                            &a.sharding, &a.err);
+    a.status = exg_propagate_input_sharding(a.d, key, s, f->arena, &a.target, &a.moves, &a.sharding,
+                                            &a.err);
     exg_dispatcher_destroy(a.d);
     return a;
 }
@@ -415,7 +423,8 @@ static void no_result_is_no_failure(void **state)
     assert_int_equal(exg_dispatcher_create(all_operators(), NULL, &d, NULL), EXG_OK);
     assert_int_equal(exg_dispatcher_register(d, "aten.mm.default", &row, NULL), EXG_OK);
     assert_int_equal(exg_propagate_input_sharding(d, "aten.mm.default", &s, f.arena, &target,
-                                                  &moves, &sharding, &err), EXG_OK);
+                                                  &moves, &sharding, &err),
+                     EXG_OK);
     assert_int_equal(sharding->status, EXG_SHARDING_OK);
     assert_int_equal(sharding->result.kind, EXG_OBJECT_NONE);
     assert_ptr_equal(target, &s);
@@ -471,8 +480,12 @@ static void rules_fit_values_and_leave_specs(void **state)
 
     (void)state;
     begin(&f, 2);
-    x = (exg_dtensor_spec){.mesh = f.meshes[0], .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {24},
-                           .strides = {1}, .placements = {exg_shard(0)}};
+    x = (exg_dtensor_spec){.mesh = f.meshes[0],
+                           .dtype = EXG_DTYPE_F32,
+                           .rank = 1,
+                           .sizes = {24},
+                           .strides = {1},
+                           .placements = {exg_shard(0)}};
     before = x;
     args[0] = exg_object_spec(&x);
     args[1] = of_ints(sizes, 2);
@@ -516,10 +529,10 @@ static void meta_arguments_feed_shape_inference(void **state)
     assert_int_equal(call->graph.values[0].tensor->sizes[0].value, 4);
     assert_int_equal(call->graph.values[0].tensor->strides[0].value, 8);
     assert_int_equal(call->graph.values[1].tensor->dtype, EXG_DTYPE_F32);
-    assert_int_equal(exg_operator_infer(exg_operators_find(all_operators(),
-                                                           "torch.ops.aten.mm.default"),
-                                        call->args, &call->graph, f.arena, &results, &count, NULL),
-                     EXG_OK);
+    assert_int_equal(
+        exg_operator_infer(exg_operators_find(all_operators(), "torch.ops.aten.mm.default"),
+                           call->args, &call->graph, f.arena, &results, &count, NULL),
+        EXG_OK);
     assert_int_equal(count, 1);
     assert_int_equal(results[0]->sizes[0].value, 4);
     assert_int_equal(results[0]->sizes[1].value, 2);

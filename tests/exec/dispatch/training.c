@@ -47,8 +47,8 @@ static exg_dtensor *shaped(step *s, const char *key, exg_dtensor *t, int64_t *si
 /* One of query, key and value by heads, (3, 2, 5, 4). */
 static exg_dtensor *heads(step *s, exg_dtensor *mixed, int64_t which)
 {
-    exg_dtensor *t = DO(s, "aten.slice.Tensor", T(mixed), of_int(2), of_int(8 * which),
-                        of_int(8 * which + 8));
+    exg_dtensor *t =
+        DO(s, "aten.slice.Tensor", T(mixed), of_int(2), of_int(8 * which), of_int(8 * which + 8));
 
     t = DO(s, "aten.contiguous.default", T(t));
     t = shaped(s, "aten.view.default", t, (int64_t[]){3, 5, 2, 4}, 4);
@@ -93,11 +93,11 @@ static void train(eager *e, const placed *how, float *gradients)
     targets = DO(&s, "aten.bitwise_xor.Scalar", T(tokens), of_int(1));
     targets = DO(&s, "aten.remainder.Scalar", T(targets), of_int(11));
     loss = compute(&s, w, tokens, targets);
-    EXPECT(e->c, exg_backward(e->d, &loss, NULL, 1, NULL, &e->err) == EXG_OK, "%s",
-           e->err.message);
+    EXPECT(e->c, exg_backward(e->d, &loss, NULL, 1, NULL, &e->err) == EXG_OK, "%s", e->err.message);
     for (int i = 0; e->c->faults == 0 && i < WEIGHTS; i++) {
-        EXPECT(e->c, exg_dtensor_full_tensor(exg_dtensor_grad(w[i]), &whole, &e->err) == EXG_OK &&
-                         exg_dtensor_copy_to_host(whole, NULL, gradients, &e->err) == EXG_OK,
+        EXPECT(e->c,
+               exg_dtensor_full_tensor(exg_dtensor_grad(w[i]), &whole, &e->err) == EXG_OK &&
+                   exg_dtensor_copy_to_host(whole, NULL, gradients, &e->err) == EXG_OK,
                "%s", e->err.message);
         gradients += counts[i];
         exg_dtensor_destroy(whole);
@@ -117,8 +117,8 @@ static void train_both_ways(rank_context *c)
     train(&e, &whole, want);
     train(&e, c->user, got);
     for (int i = 0; i < counts[TABLE] + counts[IN] + counts[OUT]; i++) {
-        EXPECT(c, fabsf(got[i] - want[i]) <= 1e-4f, "gradient %d is %g, not %g", i,
-               (double)got[i], (double)want[i]);
+        EXPECT(c, fabsf(got[i] - want[i]) <= 1e-4f, "gradient %d is %g, not %g", i, (double)got[i],
+               (double)want[i]);
     }
     eager_end(&e);
 }

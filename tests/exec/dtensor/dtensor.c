@@ -34,8 +34,10 @@ static void look_at_parts(rank_context *c)
     exg_device_mesh *a = NULL, *b = NULL, *flat = NULL, *none = NULL;
     uint32_t dim;
 
-    EXPECT(c, exg_device_mesh_coordinate(c->mesh, 0) == rank / 4 &&
-                  exg_device_mesh_coordinate(c->mesh, 1) == rank % 4, "coordinates");
+    EXPECT(c,
+           exg_device_mesh_coordinate(c->mesh, 0) == rank / 4 &&
+               exg_device_mesh_coordinate(c->mesh, 1) == rank % 4,
+           "coordinates");
     EXPECT(c, exg_device_mesh_find_dim(c->mesh, "b", &dim, NULL) == EXG_OK && dim == 1, "dim b");
     EXPECT(c, exg_device_mesh_find_dim(c->mesh, "z", &dim, NULL) == EXG_USAGE, "dim z");
     EXPECT(c, exg_device_mesh_slice(c->mesh, first, 1, &a, NULL) == EXG_OK, "slice a");
@@ -45,14 +47,20 @@ static void look_at_parts(rank_context *c)
     EXPECT(c, exg_device_mesh_flatten(c->mesh, (uint32_t[]){0, 1}, 2, NULL, &flat, NULL) == EXG_OK,
            "flat");
     if (c->faults == 0) {
-        EXPECT(c, exg_device_mesh_size(a) == 2 && exg_device_mesh_global_rank(a, 0) == rank % 4 &&
-                      exg_device_mesh_global_rank(a, 1) == rank % 4 + 4 &&
-                      exg_device_mesh_rank(a) == rank / 4, "the ranks along a");
-        EXPECT(c, exg_device_mesh_size(b) == 4 && exg_device_mesh_global_rank(b, 3) ==
-                                                      rank / 4 * 4 + 3, "the ranks along b");
+        EXPECT(c,
+               exg_device_mesh_size(a) == 2 && exg_device_mesh_global_rank(a, 0) == rank % 4 &&
+                   exg_device_mesh_global_rank(a, 1) == rank % 4 + 4 &&
+                   exg_device_mesh_rank(a) == rank / 4,
+               "the ranks along a");
+        EXPECT(c,
+               exg_device_mesh_size(b) == 4 &&
+                   exg_device_mesh_global_rank(b, 3) == rank / 4 * 4 + 3,
+               "the ranks along b");
         EXPECT(c, strcmp(exg_device_mesh_dim_name(b, 0), "b") == 0, "the name of b");
-        EXPECT(c, exg_device_mesh_ndim(flat) == 1 && exg_device_mesh_size(flat) == 8 &&
-                      exg_device_mesh_rank(flat) == rank, "the flat mesh");
+        EXPECT(c,
+               exg_device_mesh_ndim(flat) == 1 && exg_device_mesh_size(flat) == 8 &&
+                   exg_device_mesh_rank(flat) == rank,
+               "the flat mesh");
         EXPECT(c, strcmp(exg_device_mesh_dim_name(flat, 0), "a_b") == 0, "the flat mesh's name");
         EXPECT(c, exg_device_mesh_equal(c->mesh, c->mesh) && !exg_device_mesh_equal(c->mesh, flat),
                "equality");
@@ -90,30 +98,41 @@ static void work_on_two_of_four(rank_context *c)
     exg_tensor whole = tensor_of(data, 3, 2);
     exg_placement shard = exg_shard(0);
     int64_t offsets[2], sizes[2];
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = whole.sizes, .placements = &shard, .placement_count = 1,
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_F32,
+                             .rank = 2,
+                             .sizes = whole.sizes,
+                             .placements = &shard,
+                             .placement_count = 1,
                              .requires_grad = true};
     exg_device_mesh *two = NULL;
     exg_dtensor *t = NULL, *full = NULL;
 
-    EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, NULL) == EXG_OK &&
-                  exg_device_mesh_is_member(two) == inside, "the part of two");
-    EXPECT(c, exg_distribute_tensor(two, &whole, &shard, 1, 0, &t, NULL) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "distributed");
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, NULL) == EXG_OK &&
+               exg_device_mesh_is_member(two) == inside,
+           "the part of two");
+    EXPECT(c,
+           exg_distribute_tensor(two, &whole, &shard, 1, 0, &t, NULL) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK,
+           "distributed");
     if (c->faults == 0) {
         EXPECT(c, exg_dtensor_sizes(t)[0] == 3, "the global size");
         EXPECT(c, exg_tensor_numel(exg_dtensor_to_local(full)) == (inside ? 6 : 0), "the whole");
-        EXPECT(c, exg_dtensor_chunk(t, offsets, sizes, NULL) == EXG_OK &&
-                      sizes[0] == (inside ? 2 - (int64_t)exg_device_mesh_rank(c->mesh) : 0),
+        EXPECT(c,
+               exg_dtensor_chunk(t, offsets, sizes, NULL) == EXG_OK &&
+                   sizes[0] == (inside ? 2 - (int64_t)exg_device_mesh_rank(c->mesh) : 0),
                "the chunk");
     }
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
-    EXPECT(c, exg_dtensor_ones(two, &like, &t, NULL) == EXG_OK && exg_dtensor_rank_count(t) == 2 &&
-                  exg_dtensor_sizes(t)[0] == 3 && exg_dtensor_requires_grad(t) &&
-                  exg_dtensor_to_local(t)->rank == (inside ? 2 : 1) &&
-                  exg_tensor_numel(exg_dtensor_to_local(t)) ==
-                      (inside ? 4 - 2 * (int64_t)exg_device_mesh_rank(c->mesh) : 0), "ones");
+    EXPECT(c,
+           exg_dtensor_ones(two, &like, &t, NULL) == EXG_OK && exg_dtensor_rank_count(t) == 2 &&
+               exg_dtensor_sizes(t)[0] == 3 && exg_dtensor_requires_grad(t) &&
+               exg_dtensor_to_local(t)->rank == (inside ? 2 : 1) &&
+               exg_tensor_numel(exg_dtensor_to_local(t)) ==
+                   (inside ? 4 - 2 * (int64_t)exg_device_mesh_rank(c->mesh) : 0),
+           "ones");
     exg_dtensor_destroy(t);
     exg_device_mesh_destroy(two);
 }
@@ -125,7 +144,8 @@ static void ranks_outside_own_nothing(void **state)
     on_mesh("4", work_on_two_of_four, NULL);
 }
 
-/* ---- into DTensors ----------------------------------------------------------------------------- */
+/* ---- into DTensors -----------------------------------------------------------------------------
+ */
 
 /* S003-25..28: locals of 2 and 1 rows; the second rank's copy is another. */
 static void ask_the_ranks(rank_context *c)
@@ -138,24 +158,32 @@ static void ask_the_ranks(rank_context *c)
     exg_dtensor *t = NULL;
     exg_error err;
 
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, &options, &t, &err) == EXG_OK &&
-                  exg_dtensor_sizes(t)[0] == 3 && exg_dtensor_sizes(t)[1] == 3, "summed sizes");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &shard, 1, &options, &t, &err) == EXG_OK &&
+               exg_dtensor_sizes(t)[0] == 3 && exg_dtensor_sizes(t)[1] == 3,
+           "summed sizes");
     exg_dtensor_destroy(t);
     options = (exg_from_local_options){.size = sizeof(options), .run_check = true};
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, &options, &t, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-013") == 0, "uneven parts without a shape");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &shard, 1, &options, &t, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-013") == 0,
+           "uneven parts without a shape");
     local = tensor_of(data, 2, 3);
     local.dtype = rank == 0 ? EXG_DTYPE_F32 : EXG_DTYPE_I32;
     EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &all, 1, &options, &t, &err) == EXG_USAGE,
            "two dtypes");
     local.dtype = EXG_DTYPE_F32;
     data[0] = (float)rank;
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &all, 1, &options, &t, &err) == EXG_OK &&
-                  floats(t)[0] == 0 && data[0] == (float)rank, "a copy of the first rank's");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &all, 1, &options, &t, &err) == EXG_OK &&
+               floats(t)[0] == 0 && data[0] == (float)rank,
+           "a copy of the first rank's");
     exg_dtensor_destroy(t);
     t = NULL;
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &all, 1, NULL, &t, &err) == EXG_OK &&
-                  borrows(t, data), "the caller's own memory");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &all, 1, NULL, &t, &err) == EXG_OK &&
+               borrows(t, data),
+           "the caller's own memory");
     exg_dtensor_destroy(t);
 }
 
@@ -171,8 +199,8 @@ static void gather_transposed(rank_context *c)
 {
     uint32_t rank = exg_device_mesh_rank(c->mesh);
     float data[6];
-    exg_tensor local = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2},
-                        .strides = {1, 3}};
+    exg_tensor local = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 2}, .strides = {1, 3}};
     exg_placement shard = exg_shard(0);
     exg_dtensor *t = NULL, *full = NULL;
     exg_tensor part;
@@ -182,16 +210,20 @@ static void gather_transposed(rank_context *c)
             data[i + 3 * j] = (float)(((int)rank * 3 + i) * 2 + j);
         }
     }
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "gathered");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK,
+           "gathered");
     for (int i = 0; c->faults == 0 && i < 12; i++) {
         EXPECT(c, floats(full)[i] == (float)i, "element %d is %g", i, (double)floats(full)[i]);
     }
     EXPECT(c, exg_dtensor_strides(t)[0] == 1 && exg_dtensor_strides(t)[1] == 6, "global strides");
-    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 * rank, 0}, &part, NULL) == EXG_OK &&
-                  memcmp(&part, exg_dtensor_to_local(t), sizeof(part)) == 0, "the own part");
-    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 - 3 * rank, 0}, &part, NULL) ==
-                      EXG_USAGE, "another's part");
+    EXPECT(c,
+           exg_dtensor_shard_at(t, (const int64_t[]){3 * rank, 0}, &part, NULL) == EXG_OK &&
+               memcmp(&part, exg_dtensor_to_local(t), sizeof(part)) == 0,
+           "the own part");
+    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){3 - 3 * rank, 0}, &part, NULL) == EXG_USAGE,
+           "another's part");
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
 }
@@ -207,20 +239,24 @@ static void parts_may_have_strides(void **state)
 static void keep_strides(rank_context *c)
 {
     float data[8] = {0, 2, 4, 6, 1, 3, 5, 7};
-    exg_tensor whole = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {4, 2},
-                        .strides = {1, 4}};
+    exg_tensor whole = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {4, 2}, .strides = {1, 4}};
     exg_placement rows = exg_shard(0);
     exg_dtensor *t = NULL, *full = NULL;
 
-    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &rows, 1, 0, &t, NULL) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "distributed");
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &whole, &rows, 1, 0, &t, NULL) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK,
+           "distributed");
     if (c->faults == 0) {
         const exg_tensor *local = exg_dtensor_to_local(t);
 
         EXPECT(c, exg_dtensor_strides(t)[0] == 1 && exg_dtensor_strides(t)[1] == 4, "global");
         EXPECT(c, local->strides[0] == 1 && local->strides[1] == 2, "local");
-        EXPECT(c, floats(t)[on_host(t)->strides[1]] ==
-                      (exg_device_mesh_rank(c->mesh) == 0 ? 1.0f : 5.0f), "a part");
+        EXPECT(c,
+               floats(t)[on_host(t)->strides[1]] ==
+                   (exg_device_mesh_rank(c->mesh) == 0 ? 1.0f : 5.0f),
+               "a part");
         for (int i = 0; i < 8; i++) {
             EXPECT(c, floats(full)[i] == (float)i, "element %d is %g", i, (double)floats(full)[i]);
         }
@@ -248,8 +284,10 @@ static void wrap_number(rank_context *c)
     EXPECT(c, exg_dtensor_from_local(c->mesh, &local, NULL, 0, &options, &t, NULL) == EXG_USAGE,
            "a shape without strides");
     options.strides = none;
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, NULL, 0, &options, &t, NULL) == EXG_OK &&
-                  exg_dtensor_rank_count(t) == 0 && floats(t)[0] == 4, "a number");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, NULL, 0, &options, &t, NULL) == EXG_OK &&
+               exg_dtensor_rank_count(t) == 0 && floats(t)[0] == 4,
+           "a number");
     exg_dtensor_destroy(t);
 }
 
@@ -260,7 +298,8 @@ static void numbers_have_a_shape(void **state)
     on_mesh("2", wrap_number, NULL);
 }
 
-/* ---- requires_grad ---------------------------------------------------------------------------- */
+/* ---- requires_grad ----------------------------------------------------------------------------
+ */
 
 static void keep_requires_grad(rank_context *c)
 {
@@ -274,34 +313,44 @@ static void keep_requires_grad(rank_context *c)
 
     for (int k = 0; k < 2; k++) {
         options.requires_grad = k == 1;
-        EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) ==
-                          EXG_OK && exg_dtensor_requires_grad(t) == (k == 1), "from_local");
-        EXPECT(c, exg_dtensor_redistribute(t, &columns, 1, &moved, &err) == EXG_OK &&
-                      exg_dtensor_redistribute(t, &rows, 1, &same, &err) == EXG_OK &&
-                      exg_dtensor_full_tensor(t, &full, &err) == EXG_OK &&
-                      exg_dtensor_requires_grad(moved) == (k == 1) &&
-                      exg_dtensor_requires_grad(same) == (k == 1) &&
-                      exg_dtensor_requires_grad(full) == (k == 1), "redistributed");
+        EXPECT(c,
+               exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_OK &&
+                   exg_dtensor_requires_grad(t) == (k == 1),
+               "from_local");
+        EXPECT(c,
+               exg_dtensor_redistribute(t, &columns, 1, &moved, &err) == EXG_OK &&
+                   exg_dtensor_redistribute(t, &rows, 1, &same, &err) == EXG_OK &&
+                   exg_dtensor_full_tensor(t, &full, &err) == EXG_OK &&
+                   exg_dtensor_requires_grad(moved) == (k == 1) &&
+                   exg_dtensor_requires_grad(same) == (k == 1) &&
+                   exg_dtensor_requires_grad(full) == (k == 1),
+               "redistributed");
         exg_dtensor_destroy(full);
         exg_dtensor_destroy(same);
         exg_dtensor_destroy(moved);
         exg_dtensor_destroy(t);
     }
-    EXPECT(c, exg_distribute_tensor(c->mesh, &local, &rows, 1, 0, &t, &err) == EXG_OK &&
-                  !exg_dtensor_requires_grad(t) &&
-                  exg_dtensor_set_requires_grad(t, true, &err) == EXG_OK &&
-                  exg_dtensor_requires_grad(t) &&
-                  exg_dtensor_set_requires_grad(t, false, &err) == EXG_OK &&
-                  !exg_dtensor_requires_grad(t), "distributed");
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &local, &rows, 1, 0, &t, &err) == EXG_OK &&
+               !exg_dtensor_requires_grad(t) &&
+               exg_dtensor_set_requires_grad(t, true, &err) == EXG_OK &&
+               exg_dtensor_requires_grad(t) &&
+               exg_dtensor_set_requires_grad(t, false, &err) == EXG_OK &&
+               !exg_dtensor_requires_grad(t),
+           "distributed");
     exg_dtensor_destroy(t);
     options.run_check = true; /* S003-27: the ranks say different things */
     options.requires_grad = rank == 0;
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-013") == 0, "not agreed on");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-013") == 0,
+           "not agreed on");
     local.dtype = EXG_DTYPE_I32;
     options.requires_grad = true;
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
-                  t == NULL && strcmp(err.code, "DTN-016") == 0, "of integers");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
+               t == NULL && strcmp(err.code, "DTN-016") == 0,
+           "of integers");
 }
 
 /* S003-27, S003-31, S003-122 */
@@ -309,8 +358,11 @@ static void requires_grad_is_kept(void **state)
 {
     exg_mesh_shape one = mesh_shape("1");
     int64_t size = 5;
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_BF16, .rank = 1,
-                             .sizes = &size, .requires_grad = true};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_BF16,
+                             .rank = 1,
+                             .sizes = &size,
+                             .requires_grad = true};
     exg_rng rng = {.seed = 1};
     exg_device_mesh *mesh;
     exg_dtensor *t;
@@ -348,28 +400,31 @@ static void print_parts(rank_context *c)
     int64_t big[2] = {INT64_MAX, -1};
     float numbers[4] = {0.5f, -1, 2, 3e10f};
     int64_t sizes[2] = {2000, 2};
-    exg_tensor longs = {.data = big, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {2},
-                        .strides = {1}};
-    exg_tensor complexes = {.data = numbers, .dtype = EXG_DTYPE_C64, .rank = 2, .sizes = {1, 2},
-                            .strides = {2, 1}};
+    exg_tensor longs = {
+        .data = big, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {2}, .strides = {1}};
+    exg_tensor complexes = {
+        .data = numbers, .dtype = EXG_DTYPE_C64, .rank = 2, .sizes = {1, 2}, .strides = {2, 1}};
     exg_placement rows = exg_shard(0), sum = exg_partial(EXG_REDUCE_SUM);
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_B8, .rank = 2,
-                             .sizes = sizes};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = EXG_DTYPE_B8, .rank = 2, .sizes = sizes};
     exg_dtensor *t = NULL;
 
     EXPECT(c, exg_distribute_tensor(c->mesh, &longs, &rows, 1, 0, &t, NULL) == EXG_OK, "longs");
-    expect_text(c, t, first ? "DTensor(local_tensor=[9223372036854775807], "
-                              "device_mesh=DeviceMesh(a=2), placements=(S(0)))"
-                            : "DTensor(local_tensor=[-1], device_mesh=DeviceMesh(a=2), "
-                              "placements=(S(0)))");
+    expect_text(c, t,
+                first ? "DTensor(local_tensor=[9223372036854775807], "
+                        "device_mesh=DeviceMesh(a=2), placements=(S(0)))"
+                      : "DTensor(local_tensor=[-1], device_mesh=DeviceMesh(a=2), "
+                        "placements=(S(0)))");
     EXPECT(c, exg_dtensor_from_local(c->mesh, &complexes, &sum, 1, NULL, &t, NULL) == EXG_OK,
            "complex");
-    expect_text(c, t, "DTensor(local_tensor=[[(0.5, -1.0), (2.0, 30000001024.0)]], "
-                      "device_mesh=DeviceMesh(a=2), placements=(P(sum)))");
+    expect_text(c, t,
+                "DTensor(local_tensor=[[(0.5, -1.0), (2.0, 30000001024.0)]], "
+                "device_mesh=DeviceMesh(a=2), placements=(P(sum)))");
     EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t, NULL) == EXG_OK, "bools");
-    expect_text(c, t, "DTensor(local_tensor=[[True, True], [True, True], [True, True], ..., "
-                      "[True, True], [True, True], [True, True]], device_mesh=DeviceMesh(a=2), "
-                      "placements=(R))");
+    expect_text(c, t,
+                "DTensor(local_tensor=[[True, True], [True, True], [True, True], ..., "
+                "[True, True], [True, True], [True, True]], device_mesh=DeviceMesh(a=2), "
+                "placements=(R))");
     sizes[0] = 0;
     EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, NULL) == EXG_OK, "nothing");
     expect_text(c, t, "DTensor(local_tensor=[], device_mesh=DeviceMesh(a=2), placements=(R))");
@@ -403,8 +458,9 @@ static void distribute(rank_context *c)
     for (int i = 0; i < 15; i++) {
         data[i] = (float)(rank * 100 + (uint32_t)i);
     }
-    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, placements, count, d->source, &t, &err) ==
-                      EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &whole, placements, count, d->source, &t, &err) == EXG_OK,
+           "%s", err.message);
     EXPECT(c, d->source != EXG_NO_RANK || exg_device_mesh_exchanges(c->mesh) == 0, "sent");
     if (c->faults == 0 && d->source != EXG_NO_RANK) {
         EXPECT(c, exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "whole");
@@ -413,8 +469,10 @@ static void distribute(rank_context *c)
                    d->placements, i, (double)floats(full)[i]);
         }
     } else if (c->faults == 0) {
-        EXPECT(c, exg_tensor_numel(exg_dtensor_to_local(t)) == 0 ||
-                      (int)floats(t)[0] / 100 == (int)rank, "another's values");
+        EXPECT(c,
+               exg_tensor_numel(exg_dtensor_to_local(t)) == 0 ||
+                   (int)floats(t)[0] / 100 == (int)rank,
+               "another's values");
     }
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
@@ -423,9 +481,9 @@ static void distribute(rank_context *c)
 /* S003-01, S003-83, S003-93, S003-97, S003-98, S003-105 */
 static void distribute_tensor_takes_the_sources_values(void **state)
 {
-    static const distribution rows[] = {{"R R", 0},      {"S(0) R", 0},      {"S(0) S(0)", 3},
-                                        {"S(1) S(0)", 1}, {"R P(sum)", 0},    {"P(avg) S(1)", 0},
-                                        {"P(max) R", 2},  {"S(0) S(1)", EXG_NO_RANK}};
+    static const distribution rows[] = {
+        {"R R", 0},      {"S(0) R", 0},      {"S(0) S(0)", 3}, {"S(1) S(0)", 1},
+        {"R P(sum)", 0}, {"P(avg) S(1)", 0}, {"P(max) R", 2},  {"S(0) S(1)", EXG_NO_RANK}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -440,8 +498,8 @@ static void make_some(rank_context *c)
     const char *text = c->user;
     exg_placement placements[EXG_MESH_DIMS_MAX];
     int64_t sizes[2] = {5, 3};
-    exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2, sizes, placements,
-                             placements_of(text, placements)};
+    exg_dtensor_like like = {sizeof(like), EXG_DTYPE_F32, 2,
+                             sizes,        placements,    placements_of(text, placements)};
     exg_dtensor *t = NULL, *full = NULL;
     exg_rng rng = {.seed = 7, .offset = 12};
 
@@ -450,22 +508,28 @@ static void make_some(rank_context *c)
         EXPECT(c, floats(t)[i] == 2.5f, "full's elements");
     }
     exg_dtensor_destroy(t);
-    EXPECT(c, exg_dtensor_empty(c->mesh, &like, &t, NULL) == EXG_OK &&
-                  exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_rank_count(t) == 2 &&
-                  exg_dtensor_strides(t)[0] == 3 && exg_dtensor_device_mesh(t) == c->mesh, "empty");
+    EXPECT(c,
+           exg_dtensor_empty(c->mesh, &like, &t, NULL) == EXG_OK &&
+               exg_dtensor_dtype(t) == EXG_DTYPE_F32 && exg_dtensor_rank_count(t) == 2 &&
+               exg_dtensor_strides(t)[0] == 3 && exg_dtensor_device_mesh(t) == c->mesh,
+           "empty");
     exg_dtensor_destroy(t);
     EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, NULL) == EXG_OK, "zeros");
     exg_dtensor_destroy(t);
     like.dtype = EXG_DTYPE_B8;
-    EXPECT(c, exg_dtensor_ones(c->mesh, &like, &t, NULL) == EXG_OK &&
-                  (exg_tensor_numel(exg_dtensor_to_local(t)) == 0 ||
-                   ((const uint8_t *)on_host(t)->data)[0] == 1), "a bool of ones");
+    EXPECT(c,
+           exg_dtensor_ones(c->mesh, &like, &t, NULL) == EXG_OK &&
+               (exg_tensor_numel(exg_dtensor_to_local(t)) == 0 ||
+                ((const uint8_t *)on_host(t)->data)[0] == 1),
+           "a bool of ones");
     exg_dtensor_destroy(t);
     EXPECT(c, exg_dtensor_rand(c->mesh, &like, &rng, &t, NULL) == EXG_USAGE, "random bools");
 
     like.dtype = EXG_DTYPE_F32;
-    EXPECT(c, exg_dtensor_rand(c->mesh, &like, &rng, &t, NULL) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK, "rand");
+    EXPECT(c,
+           exg_dtensor_rand(c->mesh, &like, &rng, &t, NULL) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, NULL) == EXG_OK,
+           "rand");
     EXPECT(c, rng.offset == 12 + 16, "the offset moves on by %u", (unsigned)rng.offset - 12);
     if (c->faults == 0) { /* the same as one rank alone would draw */
         exg_mesh_shape one = mesh_shape("1");
@@ -474,9 +538,11 @@ static void make_some(rank_context *c)
 
         rng.offset = 12;
         like.placements = NULL;
-        EXPECT(c, exg_local_mesh_create(&one, &alone, NULL) == EXG_OK &&
-                      exg_dtensor_rand(alone, &like, &rng, &whole, NULL) == EXG_OK &&
-                      memcmp(floats(whole), floats(full), 60) == 0, "drawn alone");
+        EXPECT(c,
+               exg_local_mesh_create(&one, &alone, NULL) == EXG_OK &&
+                   exg_dtensor_rand(alone, &like, &rng, &whole, NULL) == EXG_OK &&
+                   memcmp(floats(whole), floats(full), 60) == 0,
+               "drawn alone");
         exg_dtensor_destroy(whole);
         exg_device_mesh_destroy(alone);
     }
@@ -514,7 +580,8 @@ static void random_numbers_are_spread_as_they_should(void **state)
 
         like.dtype = dtypes[k / 2];
         assert_int_equal(k % 2 == 0 ? exg_dtensor_rand(mesh, &like, &rng, &t, NULL)
-                                    : exg_dtensor_randn(mesh, &like, &rng, &t, NULL), EXG_OK);
+                                    : exg_dtensor_randn(mesh, &like, &rng, &t, NULL),
+                         EXG_OK);
         at = on_host(t)->data;
         for (int64_t i = 0; i < size; i++) {
             double x = exg_element_value(like.dtype, at + i * (int64_t)exg_dtype_bytes(like.dtype));
@@ -540,11 +607,13 @@ static void a_range_is_cut(rank_context *c)
     exg_dtensor *t = NULL;
     int64_t offset, length;
 
-    EXPECT(c, exg_dtensor_arange(c->mesh, &like, -3, 2, &t, NULL) == EXG_OK &&
-                  exg_dtensor_chunk(t, &offset, &length, NULL) == EXG_OK, "arange");
+    EXPECT(c,
+           exg_dtensor_arange(c->mesh, &like, -3, 2, &t, NULL) == EXG_OK &&
+               exg_dtensor_chunk(t, &offset, &length, NULL) == EXG_OK,
+           "arange");
     for (int64_t i = 0; c->faults == 0 && i < length; i++) {
-        EXPECT(c, ((const int16_t *)on_host(t)->data)[i] == -3 + 2 * (offset + i),
-               "element %d", (int)i);
+        EXPECT(c, ((const int16_t *)on_host(t)->data)[i] == -3 + 2 * (offset + i), "element %d",
+               (int)i);
     }
     exg_dtensor_destroy(t);
 }
@@ -555,7 +624,8 @@ static void ranges_go_on_over_the_ranks(void **state)
     on_mesh("3", a_range_is_cut, NULL);
 }
 
-/* ---- faults ------------------------------------------------------------------------------------- */
+/* ---- faults -------------------------------------------------------------------------------------
+ */
 
 static void wait_for_rank_1(rank_context *c)
 {
@@ -568,8 +638,9 @@ static void wait_for_rank_1(rank_context *c)
         return; /* never arrives */
     }
     exg_device_mesh_set_deadline(c->mesh, 200 * 1000 * 1000);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, NULL) == EXG_PEER && full == NULL,
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, NULL) == EXG_PEER && full == NULL,
            "the missing rank is not noticed");
     exg_dtensor_destroy(t);
 }
@@ -676,8 +747,8 @@ static void what_cannot_be_made_is_named(void **state)
     };
     exg_mesh_shape line = mesh_shape("1");
     int64_t sizes[2] = {2, 2};
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = sizes};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = sizes};
     exg_device_mesh *mesh;
     exg_dtensor *t;
     exg_error err;
@@ -708,8 +779,8 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
     float data[6] = {0};
     exg_tensor whole = tensor_of(data, 2, 3);
     exg_placement list[2] = {exg_replicate(), exg_replicate()}, sum = exg_partial(EXG_REDUCE_SUM);
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2,
-                             .sizes = whole.sizes};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = whole.sizes};
     int64_t offsets[2], sizes[2];
     exg_tensor part;
     exg_dtensor *t, *out;
@@ -722,7 +793,8 @@ static void what_is_left_out_is_replicated_or_refused(void **state)
         like.placements = k == 2 ? list : NULL;
         assert_int_equal(k == 0   ? exg_distribute_tensor(two, &whole, NULL, 0, 0, &t, NULL)
                          : k == 3 ? exg_dtensor_from_local(two, &whole, NULL, 0, NULL, &t, NULL)
-                                  : exg_dtensor_ones(two, &like, &t, NULL), EXG_OK);
+                                  : exg_dtensor_ones(two, &like, &t, NULL),
+                         EXG_OK);
         assert_true(exg_placement_equal(exg_dtensor_placements(t)[0], exg_replicate()));
         assert_true(exg_placement_equal(exg_dtensor_placements(t)[1], exg_replicate()));
         assert_int_equal(exg_dtensor_redistribute(t, NULL, 0, &out, &err), EXG_USAGE);

@@ -43,18 +43,24 @@ static void disagree(rank_context *c)
         local.strides[1] = differs && k == STRIDES ? 2 : 1;
         options.shape = differs && k == SOME_SHAPE ? shape : NULL;
         options.strides = differs && k == SOME_SHAPE ? strides : NULL;
-        EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) ==
-                      (k == NOTHING ? EXG_OK : EXG_USAGE), "%d: %s", k, err.message);
-        EXPECT(c, k == NOTHING || (t == NULL && strcmp(err.code, "DTN-013") == 0 &&
-                                   strstr(err.message, "rank") != NULL), "%d: %s", k, err.message);
+        EXPECT(c,
+               exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) ==
+                   (k == NOTHING ? EXG_OK : EXG_USAGE),
+               "%d: %s", k, err.message);
+        EXPECT(c,
+               k == NOTHING || (t == NULL && strcmp(err.code, "DTN-013") == 0 &&
+                                strstr(err.message, "rank") != NULL),
+               "%d: %s", k, err.message);
         exg_dtensor_destroy(t);
         /* of a shape that is given the same */
         local = rows_of(data, 2, 2);
-        options = (exg_from_local_options){.size = sizeof(options), .run_check = true,
-                                           .shape = shape, .strides = strides};
+        options = (exg_from_local_options){
+            .size = sizeof(options), .run_check = true, .shape = shape, .strides = strides};
         options.strides = differs && k == STRIDES ? turned : strides;
-        EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) ==
-                      (k == STRIDES ? EXG_USAGE : EXG_OK), "%d, given: %s", k, err.message);
+        EXPECT(c,
+               exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) ==
+                   (k == STRIDES ? EXG_USAGE : EXG_OK),
+               "%d, given: %s", k, err.message);
         exg_dtensor_destroy(t);
     }
 }
@@ -71,8 +77,10 @@ static void give_some(rank_context *c)
 
     options.shape = exg_device_mesh_rank(c->mesh) == 0 ? &none : NULL;
     options.strides = exg_device_mesh_rank(c->mesh) == 0 ? &stride : NULL;
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-013") == 0, "a shape of one rank alone");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-013") == 0,
+           "a shape of one rank alone");
     exg_dtensor_destroy(t);
 }
 
@@ -81,16 +89,18 @@ static void agree(rank_context *c)
 {
     int64_t shape = 5, stride = 1;
     float data[3] = {1, 2, 3};
-    exg_from_local_options options = {.size = sizeof(options), .run_check = true, .shape = &shape,
-                                      .strides = &stride};
+    exg_from_local_options options = {
+        .size = sizeof(options), .run_check = true, .shape = &shape, .strides = &stride};
     exg_tensor local = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .strides = {1}};
     exg_placement rows = exg_shard(0);
     exg_dtensor *t = NULL;
     exg_error err;
 
     local.sizes[0] = 3 - exg_device_mesh_rank(c->mesh);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_OK &&
-                  exg_dtensor_sizes(t)[0] == 5, "%s", err.message);
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_OK &&
+               exg_dtensor_sizes(t)[0] == 5,
+           "%s", err.message);
     exg_dtensor_destroy(t);
 }
 
@@ -141,9 +151,9 @@ static void copy_first(rank_context *c)
 /* S003-28: from the first of each group that holds the same; shards and summands stay. */
 static void copies_are_of_the_first_of_a_group(void **state)
 {
-    static const copying rows[] = {{"R R", {0, 0, 0, 0}},      {"S(0) R", {0, 0, 2, 2}},
-                                   {"R S(0)", {0, 1, 0, 1}},   {"S(0) S(1)", {0, 1, 2, 3}},
-                                   {"P(sum) R", {0, 0, 2, 2}}, {"R P(sum)", {0, 1, 0, 1}},
+    static const copying rows[] = {{"R R", {0, 0, 0, 0}},          {"S(0) R", {0, 0, 2, 2}},
+                                   {"R S(0)", {0, 1, 0, 1}},       {"S(0) S(1)", {0, 1, 2, 3}},
+                                   {"P(sum) R", {0, 0, 2, 2}},     {"R P(sum)", {0, 1, 0, 1}},
                                    {"P(sum) P(sum)", {0, 1, 2, 3}}};
 
     (void)state;
@@ -159,8 +169,8 @@ static void come_from_four(rank_context *c)
     exg_mesh_shape pair = mesh_shape("2");
     bool inside = exg_device_mesh_rank(c->mesh) < 2;
     double data[6] = {1, 2, 3, 4, 5, 6};
-    exg_tensor local = {.data = data, .dtype = EXG_DTYPE_F64, .rank = 2, .sizes = {3, 2},
-                        .strides = {2, 1}};
+    exg_tensor local = {
+        .data = data, .dtype = EXG_DTYPE_F64, .rank = 2, .sizes = {3, 2}, .strides = {2, 1}};
     exg_placement rows = exg_shard(0);
     exg_device_mesh *two = NULL;
     exg_error err;
@@ -168,19 +178,21 @@ static void come_from_four(rank_context *c)
     EXPECT(c, exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, &err) == EXG_OK,
            "%s", err.message);
     for (int checks = 0; checks < 2 && two != NULL; checks++) {
-        exg_from_local_options options = {.size = sizeof(options), .run_check = checks == 1,
-                                          .requires_grad = true};
+        exg_from_local_options options = {
+            .size = sizeof(options), .run_check = checks == 1, .requires_grad = true};
         uint64_t before = exg_device_mesh_exchanges(two);
         exg_dtensor *t = NULL;
 
-        EXPECT(c, exg_dtensor_from_local(two, &local, &rows, 1, &options, &t, &err) == EXG_OK,
-               "%s", err.message);
+        EXPECT(c, exg_dtensor_from_local(two, &local, &rows, 1, &options, &t, &err) == EXG_OK, "%s",
+               err.message);
         if (t != NULL) {
             const exg_tensor *part = exg_dtensor_to_local(t);
 
             EXPECT(c, exg_dtensor_sizes(t)[0] == 6 && exg_dtensor_sizes(t)[1] == 2, "the whole");
-            EXPECT(c, part->rank == (inside ? 2 : 1) && part->sizes[0] == (inside ? 3 : 0) &&
-                          part->dtype == EXG_DTYPE_F64, "the part");
+            EXPECT(c,
+                   part->rank == (inside ? 2 : 1) && part->sizes[0] == (inside ? 3 : 0) &&
+                       part->dtype == EXG_DTYPE_F64,
+                   "the part");
             EXPECT(c, exg_dtensor_requires_grad(t), "its gradient is wanted");
         }
         EXPECT(c, inside || exg_device_mesh_exchanges(two) == before, "a message outside");

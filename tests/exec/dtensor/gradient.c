@@ -42,19 +42,24 @@ static void walk_back(rank_context *c)
 
     placements_of(r->from, &from);
     placements_of(r->to, &to);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &from, 1, NULL, &a, &err) == EXG_OK &&
-                  exg_dtensor_redistribute(a, &to, 1, &b, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &from, 1, NULL, &a, &err) == EXG_OK &&
+               exg_dtensor_redistribute(a, &to, 1, &b, &err) == EXG_OK,
+           "%s", err.message);
     if (c->faults > 0) {
         return;
     }
     part = filled(g, exg_dtensor_to_local(b)->sizes[0], exg_dtensor_to_local(b)->sizes[1],
                   (float)(rank + 1));
     before = exg_device_mesh_exchanges(c->mesh);
-    EXPECT(c, exg_to_local_backward(b, &part, NULL, 0, &gb, &err) == EXG_OK &&
-                  exg_device_mesh_exchanges(c->mesh) == before &&
-                  borrows(gb, part.data), "to_local sends, or copies");
-    EXPECT(c, exg_redistribute_backward(a, gb, &ga, &err) == EXG_OK &&
-                  exg_from_local_backward(a, ga, NULL, 0, &gx, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_to_local_backward(b, &part, NULL, 0, &gb, &err) == EXG_OK &&
+               exg_device_mesh_exchanges(c->mesh) == before && borrows(gb, part.data),
+           "to_local sends, or copies");
+    EXPECT(c,
+           exg_redistribute_backward(a, gb, &ga, &err) == EXG_OK &&
+               exg_from_local_backward(a, ga, NULL, 0, &gx, &err) == EXG_OK,
+           "%s", err.message);
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == before + r->exchanges, "%s -> %s: %d exchanges",
            r->from, r->to, (int)(exg_device_mesh_exchanges(c->mesh) - before));
     for (int i = 0; c->faults == 0 && i < 4; i++) {
@@ -111,16 +116,19 @@ static void take_hints(rank_context *c)
         EXPECT(c, exg_to_local_backward(t, &part, &hint, 1, &made, &err) == EXG_OK, "%s",
                err.message);
         if (c->faults == 0) {
-            EXPECT(c, exg_placement_equal(exg_dtensor_placements(made)[0], hint) &&
-                          exg_dtensor_sizes(made)[0] == 2 &&
-                          ((const float *)on_host(made)->data)[1] == value,
+            EXPECT(c,
+                   exg_placement_equal(exg_dtensor_placements(made)[0], hint) &&
+                       exg_dtensor_sizes(made)[0] == 2 &&
+                       ((const float *)on_host(made)->data)[1] == value,
                    "%s as %s", ways[k / 3], ways[k % 3]);
         }
         exg_dtensor_destroy(made);
         if (k % 3 != 2) { /* the hint that does not fit */
             part = filled(g, k % 3 == 0 ? 2 : 1, 2, value);
-            EXPECT(c, exg_to_local_backward(t, &part, &hint, 1, &made, &err) == EXG_USAGE &&
-                          made == NULL && strcmp(err.code, "DTN-015") == 0, "%s", err.message);
+            EXPECT(c,
+                   exg_to_local_backward(t, &part, &hint, 1, &made, &err) == EXG_USAGE &&
+                       made == NULL && strcmp(err.code, "DTN-015") == 0,
+                   "%s", err.message);
         }
         EXPECT(c, exg_to_local_backward(t, NULL, &hint, 1, &made, &err) == EXG_OK && made == NULL,
                "no gradient gives none");
@@ -144,22 +152,32 @@ static void more_hints(rank_context *c)
     uint64_t before;
     exg_error err;
 
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, NULL, &t, &err) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &rows, 1, NULL, &t, &err) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, &err) == EXG_OK,
+           "%s", err.message);
     part = filled(g, 2, 3, 1);
     before = exg_device_mesh_exchanges(c->mesh);
-    EXPECT(c, exg_to_local_backward(full, &part, &sum, 1, &gf, &err) == EXG_OK &&
-                  exg_redistribute_backward(t, gf, &gt, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_to_local_backward(full, &part, &sum, 1, &gf, &err) == EXG_OK &&
+               exg_redistribute_backward(t, gf, &gt, &err) == EXG_OK,
+           "%s", err.message);
     EXPECT(c, exg_device_mesh_exchanges(c->mesh) == before + 1, "one reduce-scatter");
     EXPECT(c, ((const float *)on_host(gt)->data)[2] == 2, "n times ones");
-    EXPECT(c, exg_from_local_backward(t, gt, &whole, 1, &gx, &err) == EXG_USAGE && gx == NULL &&
-                  strcmp(err.code, "DTN-015") == 0, "%s", err.message);
-    EXPECT(c, exg_from_local_backward(t, gt, &rows, 1, &gx, &err) == EXG_OK &&
-                  exg_dtensor_to_local(gx)->sizes[0] == 1, "%s", err.message);
+    EXPECT(c,
+           exg_from_local_backward(t, gt, &whole, 1, &gx, &err) == EXG_USAGE && gx == NULL &&
+               strcmp(err.code, "DTN-015") == 0,
+           "%s", err.message);
+    EXPECT(c,
+           exg_from_local_backward(t, gt, &rows, 1, &gx, &err) == EXG_OK &&
+               exg_dtensor_to_local(gx)->sizes[0] == 1,
+           "%s", err.message);
     exg_dtensor_destroy(gf);
     part = filled(g, 1, 3, 1); /* strides (3, 1) of the part: (3, 1) of the whole */
-    EXPECT(c, exg_to_local_backward(t, &part, NULL, 0, &gf, &err) == EXG_OK &&
-                  exg_dtensor_strides(gf)[0] == 3 && exg_dtensor_strides(gf)[1] == 1, "strides");
+    EXPECT(c,
+           exg_to_local_backward(t, &part, NULL, 0, &gf, &err) == EXG_OK &&
+               exg_dtensor_strides(gf)[0] == 3 && exg_dtensor_strides(gf)[1] == 1,
+           "strides");
     exg_dtensor_destroy(t);
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(gf);
@@ -186,8 +204,11 @@ static void stride_gradients(rank_context *c)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         exg_placement lies[2], hint[2];
         float data[12] = {0};
-        exg_dtensor_like like = {.size = sizeof(like), .rank = 2, .sizes = rows[i].sizes,
-                                 .placements = lies, .placement_count = 2};
+        exg_dtensor_like like = {.size = sizeof(like),
+                                 .rank = 2,
+                                 .sizes = rows[i].sizes,
+                                 .placements = lies,
+                                 .placement_count = 2};
         exg_tensor part = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2};
         exg_dtensor *t = NULL, *gradient = NULL;
         exg_error err;
@@ -196,12 +217,14 @@ static void stride_gradients(rank_context *c)
         (void)placements_of(rows[i].hint, hint);
         memcpy(part.sizes, rows[i].part, sizeof(rows[i].part));
         memcpy(part.strides, rows[i].strides, sizeof(rows[i].strides));
-        EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, &err) == EXG_OK &&
-                      exg_to_local_backward(t, &part, hint, 2, &gradient, &err) == EXG_OK, "%s",
-               err.message);
-        EXPECT(c, gradient == NULL ||
-                      memcmp(exg_dtensor_strides(gradient), rows[i].whole,
-                             sizeof(rows[i].whole)) == 0, "strides of row %d", (int)i);
+        EXPECT(c,
+               exg_dtensor_zeros(c->mesh, &like, &t, &err) == EXG_OK &&
+                   exg_to_local_backward(t, &part, hint, 2, &gradient, &err) == EXG_OK,
+               "%s", err.message);
+        EXPECT(c,
+               gradient == NULL ||
+                   memcmp(exg_dtensor_strides(gradient), rows[i].whole, sizeof(rows[i].whole)) == 0,
+               "strides of row %d", (int)i);
         exg_dtensor_destroy(gradient);
         exg_dtensor_destroy(t);
     }
@@ -232,22 +255,27 @@ static void walk_twice(rank_context *c)
 
         placements_of(ways[k][0], &from);
         placements_of(ways[k][1], &to);
-        EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &from, 1, 0, &a, &err) == EXG_OK &&
-                      exg_dtensor_redistribute(a, &to, 1, &b, &err) == EXG_OK, "%s", err.message);
+        EXPECT(c,
+               exg_distribute_tensor(c->mesh, &whole, &from, 1, 0, &a, &err) == EXG_OK &&
+                   exg_dtensor_redistribute(a, &to, 1, &b, &err) == EXG_OK,
+               "%s", err.message);
         part = filled(g, exg_dtensor_to_local(b)->sizes[0], exg_dtensor_to_local(b)->sizes[1], 1);
-        EXPECT(c, exg_to_local_backward(b, &part, NULL, 0, &gb, &err) == EXG_OK &&
-                      exg_redistribute_backward(a, gb, &ga, &err) == EXG_OK, "%s", err.message);
+        EXPECT(c,
+               exg_to_local_backward(b, &part, NULL, 0, &gb, &err) == EXG_OK &&
+                   exg_redistribute_backward(a, gb, &ga, &err) == EXG_OK,
+               "%s", err.message);
         part = filled(gg, exg_dtensor_to_local(a)->sizes[0], exg_dtensor_to_local(a)->sizes[1],
                       k == 1 ? 5 : (float)(rank + 1));
-        EXPECT(c, exg_to_local_backward(ga, &part, NULL, 0, &gga, &err) == EXG_OK &&
-                      exg_redistribute_backward(gb, gga, &ggb, &err) == EXG_OK &&
-                      exg_dtensor_full_tensor(ggb, &full, &err) == EXG_OK, "%s", err.message);
+        EXPECT(c,
+               exg_to_local_backward(ga, &part, NULL, 0, &gga, &err) == EXG_OK &&
+                   exg_redistribute_backward(gb, gga, &ggb, &err) == EXG_OK &&
+                   exg_dtensor_full_tensor(ggb, &full, &err) == EXG_OK,
+               "%s", err.message);
         EXPECT(c, c->faults > 0 || exg_placement_equal(exg_dtensor_placements(ggb)[0], to),
                "lies otherwise");
         for (int i = 0; c->faults == 0 && i < 4; i++) {
-            EXPECT(c, ((const float *)on_host(full)->data)[i] ==
-                          (float)(k == 1 ? 5 : i / 2 + 1), "%s -> %s: %d", ways[k][0], ways[k][1],
-                   i);
+            EXPECT(c, ((const float *)on_host(full)->data)[i] == (float)(k == 1 ? 5 : i / 2 + 1),
+                   "%s -> %s: %d", ways[k][0], ways[k][1], i);
         }
         exg_dtensor_destroy(a);
         exg_dtensor_destroy(b);
@@ -275,17 +303,23 @@ static void coerce(rank_context *c)
     uint64_t before = exg_device_mesh_exchanges(c->mesh);
     exg_error err;
 
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, NULL, &t, &err) == EXG_OK &&
-                  exg_dtensor_coerce_tangent(t, &made, &err) == EXG_OK, "%s", err.message);
-    EXPECT(c, c->faults > 0 || (borrows(made, x) &&
-                                exg_device_mesh_exchanges(c->mesh) == before), "rows stay");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &rows, 1, NULL, &t, &err) == EXG_OK &&
+               exg_dtensor_coerce_tangent(t, &made, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c, c->faults > 0 || (borrows(made, x) && exg_device_mesh_exchanges(c->mesh) == before),
+           "rows stay");
     exg_dtensor_destroy(made);
     exg_dtensor_destroy(t);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &sum, 1, NULL, &t, &err) == EXG_OK &&
-                  exg_dtensor_coerce_tangent(t, &made, &err) == EXG_OK, "%s", err.message);
-    EXPECT(c, c->faults > 0 ||
-                  (exg_placement_equal(exg_dtensor_placements(made)[0], exg_replicate()) &&
-                   ((const float *)on_host(made)->data)[3] == 6), "a sum");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &sum, 1, NULL, &t, &err) == EXG_OK &&
+               exg_dtensor_coerce_tangent(t, &made, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c,
+           c->faults > 0 ||
+               (exg_placement_equal(exg_dtensor_placements(made)[0], exg_replicate()) &&
+                ((const float *)on_host(made)->data)[3] == 6),
+           "a sum");
     exg_dtensor_destroy(made);
     exg_dtensor_destroy(t);
 }

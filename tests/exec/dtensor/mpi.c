@@ -20,16 +20,18 @@ static float number(uint32_t rank, int i)
 static void sum_in_order(rank_context *c)
 {
     float data[ELEMENTS];
-    exg_tensor local = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {ELEMENTS},
-                        .strides = {1}};
+    exg_tensor local = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {ELEMENTS}, .strides = {1}};
     exg_placement partial = exg_partial(EXG_REDUCE_SUM);
     exg_dtensor *t = NULL, *whole = NULL;
 
     for (int i = 0; i < ELEMENTS; i++) {
         data[i] = number(exg_device_mesh_rank(c->mesh), i);
     }
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &partial, 1, NULL, &t, NULL) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &whole, NULL) == EXG_OK, "no sum");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &partial, 1, NULL, &t, NULL) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &whole, NULL) == EXG_OK,
+           "no sum");
     for (int i = 0; c->faults == 0 && i < ELEMENTS; i++) {
         float sum = number(0, i);
 
@@ -84,8 +86,8 @@ static void dispatch_operators(rank_context *c)
 static void miss_rank_1(rank_context *c)
 {
     float data[4] = {0};
-    exg_tensor local = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4},
-                        .strides = {1}};
+    exg_tensor local = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {4}, .strides = {1}};
     exg_placement shard = exg_shard(0);
     exg_dtensor *t = NULL, *whole = NULL;
     exg_error err;
@@ -94,8 +96,10 @@ static void miss_rank_1(rank_context *c)
         return;
     }
     exg_device_mesh_set_deadline(c->mesh, 300 * 1000 * 1000);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &whole, &err) == EXG_PEER, "not noticed");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &shard, 1, NULL, &t, NULL) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &whole, &err) == EXG_PEER,
+           "not noticed");
     exg_dtensor_destroy(t);
 }
 

@@ -118,11 +118,11 @@ static bool list_at(uint32_t n, uint32_t ndim, const pairs *p, exg_placement *li
         uint32_t kind = n % kinds;
 
         n /= kinds;
-        list[m] = kind == 0             ? exg_replicate()
-                  : kind == 1           ? exg_partial(p->op)
-                  : kind < 2 + p->rank ? exg_shard((int32_t)kind - 2)
-                                        : exg_strided_shard((int32_t)(kind - 2 - p->rank),
-                                                            p->split_factor);
+        list[m] = kind == 0   ? exg_replicate()
+                  : kind == 1 ? exg_partial(p->op)
+                  : kind < 2 + p->rank
+                      ? exg_shard((int32_t)kind - 2)
+                      : exg_strided_shard((int32_t)(kind - 2 - p->rank), p->split_factor);
     }
     return n == 0;
 }
@@ -185,12 +185,14 @@ static void check_pair(rank_context *c, const pairs *p, const exg_placement *fro
             partial = partial || to[m].kind == EXG_PARTIAL;
         }
         fill_part(c->mesh, to, p->sizes, p->rank, &local, expected);
-        EXPECT(c, partial || memcmp(on_host(moved)->data, expected,
-                                    (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
+        EXPECT(c,
+               partial || memcmp(on_host(moved)->data, expected,
+                                 (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
                "%s: another part", text_of(ndim, from, to, text));
         fill_part(c->mesh, all, p->sizes, p->rank, &local, expected);
-        EXPECT(c, memcmp(on_host(whole)->data, expected,
-                         (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
+        EXPECT(c,
+               memcmp(on_host(whole)->data, expected,
+                      (size_t)exg_tensor_numel(&local) * sizeof(float)) == 0,
                "%s: another whole", text_of(ndim, from, to, text));
         EXPECT(c, memcmp(before, data, bytes) == 0, "%s: the source is changed",
                text_of(ndim, from, to, text));

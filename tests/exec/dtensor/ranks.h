@@ -14,11 +14,11 @@ typedef struct rank_context {
 } rank_context;
 
 /* Notes a fault of this rank: cmocka's asserts belong to the main thread. */
-#define EXPECT(c, condition, ...)                                        \
-    do {                                                                 \
-        if (!(condition) && (c)->faults++ == 0) {                        \
-            snprintf((c)->what, sizeof((c)->what), __VA_ARGS__);         \
-        }                                                                \
+#define EXPECT(c, condition, ...)                                                                  \
+    do {                                                                                           \
+        if (!(condition) && (c)->faults++ == 0) {                                                  \
+            snprintf((c)->what, sizeof((c)->what), __VA_ARGS__);                                   \
+        }                                                                                          \
     } while (0)
 
 /* Of cases that differ in what is computed, not in who waits for whom, one in so many is run:

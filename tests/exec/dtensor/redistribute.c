@@ -61,8 +61,9 @@ static void make_move(rank_context *c)
 
     (void)placements_of(m->to, to);
     fill_part(c->mesh, from, sizes, 2, &local, data);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, from, count, &options, &t, NULL) == EXG_OK &&
-                  exg_dtensor_redistribute(t, to, count, &moved, NULL) == EXG_OK,
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, from, count, &options, &t, NULL) == EXG_OK &&
+               exg_dtensor_redistribute(t, to, count, &moved, NULL) == EXG_OK,
            "no move");
     sent += exg_device_mesh_bytes_sent(c->mesh);
     exg_dtensor_destroy(moved);
@@ -80,10 +81,10 @@ static void nothing_is_sent_that_is_there(void **state)
     } rows[] = {
         {"4", 0, {"S(0)", "S(0)", 8, 4, 0}},
         {"4", 0, {"R", "S(1)", 8, 4, 0}},
-        {"4", 1, {"S(0)", "R", 8, 4, 4 * 3 * 32}},        /* all_gather: 3 of 4 chunks each */
-        {"4", 1, {"S(0)", "S(1)", 8, 4, 4 * 3 * 8}},      /* all_to_all: 3/4 of a chunk each */
-        {"4", 1, {"P(sum)", "S(0)", 8, 4, 4 * 3 * 32}},   /* reduce_scatter */
-        {"4", 2, {"P(sum)", "R", 8, 4, 2 * 4 * 3 * 32}},  /* all_reduce */
+        {"4", 1, {"S(0)", "R", 8, 4, 4 * 3 * 32}},       /* all_gather: 3 of 4 chunks each */
+        {"4", 1, {"S(0)", "S(1)", 8, 4, 4 * 3 * 8}},     /* all_to_all: 3/4 of a chunk each */
+        {"4", 1, {"P(sum)", "S(0)", 8, 4, 4 * 3 * 32}},  /* reduce_scatter */
+        {"4", 2, {"P(sum)", "R", 8, 4, 2 * 4 * 3 * 32}}, /* all_reduce */
         {"2x2", 1, {"S(0) S(0)", "R R", 8, 4, 4 * 3 * 32}},
         {"2x2", 1, {"S(0) S(0)", "R S(0)", 8, 4, 4 * 32 + 2 * 32}},
         {"2x2", 1, {"S(0) S(1)", "S(1) S(0)", 8, 4, 2 * 32}},
@@ -203,23 +204,29 @@ static void add_truths(rank_context *c)
     bool first = exg_device_mesh_rank(c->mesh) == 0;
     bool truths[4] = {first, !first, false, true};
     int64_t numbers[1] = {3};
-    exg_tensor local = {.data = truths, .dtype = EXG_DTYPE_B8, .rank = 1, .sizes = {4},
-                        .strides = {1}};
+    exg_tensor local = {
+        .data = truths, .dtype = EXG_DTYPE_B8, .rank = 1, .sizes = {4}, .strides = {1}};
     exg_placement sum = exg_partial(EXG_REDUCE_SUM), avg = exg_partial(EXG_REDUCE_AVG);
     exg_dtensor *t = NULL, *full = NULL;
     exg_error err;
 
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &sum, 1, NULL, &t, &err) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, &err) == EXG_OK, "%s", err.message);
-    EXPECT(c, c->faults > 0 || memcmp(on_host(full)->data,
-                                      (const bool[]){true, true, false, true}, 4) == 0, "or");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &sum, 1, NULL, &t, &err) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c,
+           c->faults > 0 ||
+               memcmp(on_host(full)->data, (const bool[]){true, true, false, true}, 4) == 0,
+           "or");
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
-    local = (exg_tensor){.data = numbers, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {1},
-                         .strides = {1}};
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &avg, 1, NULL, &t, &err) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-006") == 0, "an average of integers");
+    local = (exg_tensor){
+        .data = numbers, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {1}, .strides = {1}};
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &avg, 1, NULL, &t, &err) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-006") == 0,
+           "an average of integers");
     exg_dtensor_destroy(t);
 }
 

@@ -24,8 +24,8 @@ typedef struct golden {
 
 static exg_tensor numbers(int64_t *data, int64_t length)
 {
-    exg_tensor t = {.data = data, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {length},
-                    .strides = {1}};
+    exg_tensor t = {
+        .data = data, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {length}, .strides = {1}};
 
     for (int64_t i = 0; i < length; i++) {
         data[i] = i;
@@ -60,23 +60,25 @@ static void check_golden(rank_context *c)
     for (uint32_t r = 0; r < exg_device_mesh_rank(c->mesh); r++) {
         expected = strchr(expected, '|') + 1;
     }
-    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, to, count, 0, &t, &err) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, &err) == EXG_OK &&
-                  exg_dtensor_arange(c->mesh, &like, 0, 1, &range, &err) == EXG_OK &&
-                  exg_dtensor_chunk(t, &offset, &size, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &whole, to, count, 0, &t, &err) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, &err) == EXG_OK &&
+               exg_dtensor_arange(c->mesh, &like, 0, 1, &range, &err) == EXG_OK &&
+               exg_dtensor_chunk(t, &offset, &size, &err) == EXG_OK,
+           "%s", err.message);
     if (c->faults == 0) {
         print_part(on_host(t), text, sizeof(text));
-        EXPECT(c, strlen(text) == strcspn(expected, "|") &&
-                      strncmp(text, expected, strlen(text)) == 0, "%s of %d: '%s'", g->placements,
-               (int)g->length, text);
-        EXPECT(c, size == exg_dtensor_to_local(t)->sizes[0] &&
-                      offset == (size > 0 ? ((const int64_t *)on_host(t)->data)[0]
-                                          : g->length), "offset %d", (int)offset);
-        EXPECT(c, memcmp(on_host(full)->data, data,
-                         (size_t)g->length * sizeof(*data)) == 0, "%s: another whole",
-               g->placements);
-        EXPECT(c, memcmp(on_host(range)->data, on_host(t)->data,
-                         (size_t)size * sizeof(*data)) == 0, "made where it lies");
+        EXPECT(c,
+               strlen(text) == strcspn(expected, "|") && strncmp(text, expected, strlen(text)) == 0,
+               "%s of %d: '%s'", g->placements, (int)g->length, text);
+        EXPECT(c,
+               size == exg_dtensor_to_local(t)->sizes[0] &&
+                   offset == (size > 0 ? ((const int64_t *)on_host(t)->data)[0] : g->length),
+               "offset %d", (int)offset);
+        EXPECT(c, memcmp(on_host(full)->data, data, (size_t)g->length * sizeof(*data)) == 0,
+               "%s: another whole", g->placements);
+        EXPECT(c, memcmp(on_host(range)->data, on_host(t)->data, (size_t)size * sizeof(*data)) == 0,
+               "made where it lies");
     }
     exg_dtensor_destroy(range);
     exg_dtensor_destroy(full);
@@ -138,8 +140,8 @@ static void save_chunks(rank_context *c)
     uint32_t ndim = placements_of(text, to), count = 0;
     exg_write_item items[8];
     float data[12];
-    exg_tensor whole = {.data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {6, 2},
-                        .strides = {2, 1}};
+    exg_tensor whole = {
+        .data = data, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {6, 2}, .strides = {2, 1}};
     bool wanted = text[0] == 'S'; /* of some the gradient is */
     exg_dtensor *t = NULL;
     exg_error err;
@@ -147,23 +149,27 @@ static void save_chunks(rank_context *c)
     for (int i = 0; i < 12; i++) {
         data[i] = (float)i;
     }
-    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, to, ndim, 0, &t, &err) == EXG_OK &&
-                  exg_dtensor_set_requires_grad(t, wanted, &err) == EXG_OK &&
-                  exg_dtensor_write_items(t, "a.weight", items, 8, &count, &err) == EXG_OK, "%s",
-           err.message);
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &whole, to, ndim, 0, &t, &err) == EXG_OK &&
+               exg_dtensor_set_requires_grad(t, wanted, &err) == EXG_OK &&
+               exg_dtensor_write_items(t, "a.weight", items, 8, &count, &err) == EXG_OK,
+           "%s", err.message);
     for (uint32_t k = 0; c->faults == 0 && k < count; k++) {
         const exg_write_item *item = &items[k];
         exg_tensor part;
         float chunk[12];
 
-        EXPECT(c, strcmp(item->fqn, "a.weight") == 0 && item->rank == 2 &&
-                      item->dtype == EXG_DTYPE_F32 && item->layout == EXG_LAYOUT_STRIDED &&
-                      item->memory_format == EXG_MEMORY_FORMAT_CONTIGUOUS && !item->pin_memory &&
-                      item->requires_grad == wanted && item->global_sizes[0] == 6 &&
-                      item->global_sizes[1] == 2, "properties");
-        EXPECT(c, exg_dtensor_shard_at(t, item->offsets, &part, &err) == EXG_OK &&
-                      memcmp(part.sizes, item->sizes, 2 * sizeof(int64_t)) == 0, "%s",
-               err.message);
+        EXPECT(c,
+               strcmp(item->fqn, "a.weight") == 0 && item->rank == 2 &&
+                   item->dtype == EXG_DTYPE_F32 && item->layout == EXG_LAYOUT_STRIDED &&
+                   item->memory_format == EXG_MEMORY_FORMAT_CONTIGUOUS && !item->pin_memory &&
+                   item->requires_grad == wanted && item->global_sizes[0] == 6 &&
+                   item->global_sizes[1] == 2,
+               "properties");
+        EXPECT(c,
+               exg_dtensor_shard_at(t, item->offsets, &part, &err) == EXG_OK &&
+                   memcmp(part.sizes, item->sizes, 2 * sizeof(int64_t)) == 0,
+               "%s", err.message);
         EXPECT(c, exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_OK, "%s", err.message);
         for (int64_t i = 0; c->faults == 0 && i < item->sizes[0] * item->sizes[1]; i++) {
             int64_t row = i / item->sizes[1], column = i % item->sizes[1];
@@ -194,8 +200,10 @@ static void load_chunks(rank_context *c)
     exg_tensor_set_contiguous(&local);
     memcpy(data, file + (local.sizes[0] > 0 ? offsets[0] * 2 : 0),
            (size_t)local.sizes[0] * 2 * sizeof(float));
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_OK &&
-                  exg_dtensor_full_tensor(t, &full, &err) == EXG_OK, "%s", err.message);
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &local, &rows, 1, &options, &t, &err) == EXG_OK &&
+               exg_dtensor_full_tensor(t, &full, &err) == EXG_OK,
+           "%s", err.message);
     for (int i = 0; c->faults == 0 && i < 12; i++) {
         EXPECT(c, ((const float *)on_host(full)->data)[i] == (float)i, "loaded");
     }
@@ -209,8 +217,8 @@ static void strided_chunks_cover_each_element_once(void **state)
     static const struct {
         const char *placements;
         uint32_t holders; /* of each element */
-    } rows[] = {{"_S(0,2) S(0)", 1}, {"_S(0,3) S(1)", 1}, {"R _S(0,2)", 2}, {"S(0) R", 2},
-                {"R R", 4}};
+    } rows[] = {
+        {"_S(0,2) S(0)", 1}, {"_S(0,3) S(1)", 1}, {"R _S(0,2)", 2}, {"S(0) R", 2}, {"R R", 4}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -241,24 +249,34 @@ static void ask_for_chunks(rank_context *c)
 
     EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &strided, 1, 0, &t, &err) == EXG_OK, "%s",
            err.message);
-    EXPECT(c, exg_dtensor_write_items(t, "x", items, 1, &count, &err) == EXG_OK && count == 2 &&
-                  items[0].offsets[0] == 2 * rank && items[0].sizes[0] == 2, "two chunks");
-    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){4 + 2 * rank}, &part, &err) == EXG_OK &&
-                  exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_OK &&
-                  part.sizes[0] == 2 && chunk[1] == 5 + 2 * rank, "the second");
-    EXPECT(c, exg_dtensor_shard_at(t, (const int64_t[]){2 - 2 * rank}, &part, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-014") == 0, "another's chunk");
+    EXPECT(c,
+           exg_dtensor_write_items(t, "x", items, 1, &count, &err) == EXG_OK && count == 2 &&
+               items[0].offsets[0] == 2 * rank && items[0].sizes[0] == 2,
+           "two chunks");
+    EXPECT(c,
+           exg_dtensor_shard_at(t, (const int64_t[]){4 + 2 * rank}, &part, &err) == EXG_OK &&
+               exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_OK && part.sizes[0] == 2 &&
+               chunk[1] == 5 + 2 * rank,
+           "the second");
+    EXPECT(c,
+           exg_dtensor_shard_at(t, (const int64_t[]){2 - 2 * rank}, &part, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-014") == 0,
+           "another's chunk");
     EXPECT(c, exg_dtensor_print(t, &text, &err) == EXG_OK && strstr(text, "(_S(0, 2))") != NULL,
            "%s", text);
     free(text);
     exg_dtensor_destroy(t);
-    EXPECT(c, exg_dtensor_from_local(c->mesh, &whole, &sum, 1, &options, &t, &err) == EXG_OK &&
-                  exg_dtensor_write_items(t, "x", items, 1, &count, &err) == EXG_USAGE &&
-                  strcmp(err.code, "DTN-014") == 0, "chunks of a Partial");
+    EXPECT(c,
+           exg_dtensor_from_local(c->mesh, &whole, &sum, 1, &options, &t, &err) == EXG_OK &&
+               exg_dtensor_write_items(t, "x", items, 1, &count, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-014") == 0,
+           "chunks of a Partial");
     exg_dtensor_destroy(t);
     strided.split_factor = 0;
-    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &strided, 1, 0, &t, &err) ==
-                      EXG_UNSUPPORTED && strcmp(err.code, "DTN-019") == 0, "factor 0");
+    EXPECT(c,
+           exg_distribute_tensor(c->mesh, &whole, &strided, 1, 0, &t, &err) == EXG_UNSUPPORTED &&
+               strcmp(err.code, "DTN-019") == 0,
+           "factor 0");
     strided = (exg_placement){.kind = EXG_PLACEMENT_KIND_COUNT};
     EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &strided, 1, 0, &t, &err) == EXG_UNSUPPORTED,
            "a placement of no kind");
@@ -269,21 +287,29 @@ static void note_halves(rank_context *c)
 {
     int64_t rank = exg_device_mesh_rank(c->mesh), size = 4;
     exg_placement shard = exg_shard(0);
-    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_BF16, .rank = 1,
-                             .sizes = &size, .placements = &shard, .placement_count = 1,
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .dtype = EXG_DTYPE_BF16,
+                             .rank = 1,
+                             .sizes = &size,
+                             .placements = &shard,
+                             .placement_count = 1,
                              .requires_grad = true};
     exg_write_item item = {0};
     uint32_t count = 0;
     exg_dtensor *t;
     exg_error err;
 
-    EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, &err) == EXG_OK &&
-                  exg_dtensor_write_items(t, "b", &item, 1, &count, &err) == EXG_OK, "%s",
-           err.message);
-    EXPECT(c, count == 1 && strcmp(item.fqn, "b") == 0 && item.offsets[0] == 2 * rank &&
-                  item.sizes[0] == 2 && item.global_sizes[0] == 4 && item.rank == 1, "the chunk");
-    EXPECT(c, item.requires_grad && item.dtype == EXG_DTYPE_BF16 &&
-                  item.layout == EXG_LAYOUT_STRIDED && !item.pin_memory && item.writer == rank,
+    EXPECT(c,
+           exg_dtensor_zeros(c->mesh, &like, &t, &err) == EXG_OK &&
+               exg_dtensor_write_items(t, "b", &item, 1, &count, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c,
+           count == 1 && strcmp(item.fqn, "b") == 0 && item.offsets[0] == 2 * rank &&
+               item.sizes[0] == 2 && item.global_sizes[0] == 4 && item.rank == 1,
+           "the chunk");
+    EXPECT(c,
+           item.requires_grad && item.dtype == EXG_DTYPE_BF16 &&
+               item.layout == EXG_LAYOUT_STRIDED && !item.pin_memory && item.writer == rank,
            "its properties");
     exg_dtensor_destroy(t);
 }
@@ -351,33 +377,41 @@ static void reduce_bits(rank_context *c)
 
     for (int k = 0; k < 3; k++) {
         exg_placement bits = exg_partial(ops[k]);
-        exg_tensor local = {.data = whole, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {2},
-                            .strides = {1}};
+        exg_tensor local = {
+            .data = whole, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {2}, .strides = {1}};
         exg_dtensor *t = NULL, *full = NULL;
 
-        EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &bits, 1, NULL, &t, &err) == EXG_OK &&
-                      exg_dtensor_full_tensor(t, &full, &err) == EXG_OK, "%s", err.message);
-        EXPECT(c, c->faults > 0 || memcmp(on_host(full)->data, expected[k],
-                                          sizeof(expected[k])) == 0, "%s of integers",
+        EXPECT(c,
+               exg_dtensor_from_local(c->mesh, &local, &bits, 1, NULL, &t, &err) == EXG_OK &&
+                   exg_dtensor_full_tensor(t, &full, &err) == EXG_OK,
+               "%s", err.message);
+        EXPECT(c,
+               c->faults > 0 || memcmp(on_host(full)->data, expected[k], sizeof(expected[k])) == 0,
+               "%s of integers", exg_reduce_op_name(ops[k]));
+        exg_dtensor_destroy(full);
+        exg_dtensor_destroy(t);
+        local = (exg_tensor){
+            .data = bools, .dtype = EXG_DTYPE_B8, .rank = 1, .sizes = {4}, .strides = {1}};
+        EXPECT(c,
+               exg_dtensor_from_local(c->mesh, &local, &bits, 1, NULL, &t, &err) == EXG_OK &&
+                   exg_dtensor_full_tensor(t, &full, &err) == EXG_OK,
+               "%s", err.message);
+        EXPECT(c, c->faults > 0 || memcmp(on_host(full)->data, truths[k], 4) == 0, "%s of bools",
                exg_reduce_op_name(ops[k]));
         exg_dtensor_destroy(full);
         exg_dtensor_destroy(t);
-        local = (exg_tensor){.data = bools, .dtype = EXG_DTYPE_B8, .rank = 1, .sizes = {4},
-                             .strides = {1}};
-        EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &bits, 1, NULL, &t, &err) == EXG_OK &&
-                      exg_dtensor_full_tensor(t, &full, &err) == EXG_OK, "%s", err.message);
-        EXPECT(c, c->faults > 0 || memcmp(on_host(full)->data, truths[k], 4) == 0,
-               "%s of bools", exg_reduce_op_name(ops[k]));
-        exg_dtensor_destroy(full);
+        local = (exg_tensor){
+            .data = real, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2}, .strides = {1}};
+        EXPECT(c,
+               exg_dtensor_from_local(c->mesh, &local, &bits, 1, NULL, &t, &err) == EXG_OK &&
+                   exg_dtensor_full_tensor(t, &full, &err) == EXG_USAGE &&
+                   strcmp(err.code, "DTN-006") == 0,
+               "bits of floats");
         exg_dtensor_destroy(t);
-        local = (exg_tensor){.data = real, .dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2},
-                             .strides = {1}};
-        EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &bits, 1, NULL, &t, &err) == EXG_OK &&
-                      exg_dtensor_full_tensor(t, &full, &err) == EXG_USAGE &&
-                      strcmp(err.code, "DTN-006") == 0, "bits of floats");
-        exg_dtensor_destroy(t);
-        EXPECT(c, exg_distribute_tensor(c->mesh, &local, &bits, 1, 0, &t, &err) == EXG_USAGE &&
-                      strcmp(err.code, "DTN-007") == 0, "%s", err.message);
+        EXPECT(c,
+               exg_distribute_tensor(c->mesh, &local, &bits, 1, 0, &t, &err) == EXG_USAGE &&
+                   strcmp(err.code, "DTN-007") == 0,
+               "%s", err.message);
     }
 }
 

@@ -93,8 +93,8 @@ static void make_local(rank_context *c, const exg_placement *from, const move *m
     }
     for (int64_t i = 0; i < local->sizes[0]; i++) {
         for (int64_t k = 0; k < local->sizes[1]; k++) {
-            data[i * local->strides[0] + k * local->strides[1]] = number(
-                exg_device_mesh_rank(c->mesh), (offsets[0] + i) * COLUMNS + offsets[1] + k);
+            data[i * local->strides[0] + k * local->strides[1]] =
+                number(exg_device_mesh_rank(c->mesh), (offsets[0] + i) * COLUMNS + offsets[1] + k);
         }
     }
 }
@@ -232,7 +232,10 @@ static void distribute(rank_context *c)
     count_from_now(c); /* the source alone has it there */
     EXPECT(c, exg_distribute_tensor(c->mesh, &there, &columns, 1, 1, &parts, &err) == EXG_OK, "%s",
            err.message);
-    EXPECT(c, copies == (is_shared() ? 0 : exg_device_mesh_rank(c->mesh) == 1 ? 2 : 1),
+    EXPECT(c,
+           copies == (is_shared()                          ? 0
+                      : exg_device_mesh_rank(c->mesh) == 1 ? 2
+                                                           : 1),
            "%d copies", copies);
     c->mesh->device->table = device;
     for (int64_t i = 0; c->faults == 0 && i < ROWS * (COLUMNS / 2); i++) {
@@ -276,8 +279,11 @@ static void fill(rank_context *c)
 {
     int64_t sizes[2] = {ROWS, COLUMNS};
     exg_placement columns = exg_shard(1);
-    exg_dtensor_like like = {.size = sizeof(like), .rank = 2, .sizes = sizes,
-                             .placements = &columns, .placement_count = 1};
+    exg_dtensor_like like = {.size = sizeof(like),
+                             .rank = 2,
+                             .sizes = sizes,
+                             .placements = &columns,
+                             .placement_count = 1};
 
     for (size_t i = 0; i < sizeof(constants) / sizeof(constants[0]); i++) {
         uint32_t bytes = exg_dtype_bytes(constants[i].dtype);
@@ -287,15 +293,19 @@ static void fill(rank_context *c)
 
         like.dtype = constants[i].dtype;
         count_from_now(c);
-        EXPECT(c, exg_dtensor_full(c->mesh, &like, exg_scalar_float(constants[i].value), &t,
-                                   &err) == EXG_OK, "%s", err.message);
+        EXPECT(c,
+               exg_dtensor_full(c->mesh, &like, exg_scalar_float(constants[i].value), &t, &err) ==
+                   EXG_OK,
+               "%s", err.message);
         EXPECT(c, copies == (computes() && bytes < 16 ? 0 : 1), "%s: %d copies",
                exg_dtype_name(like.dtype), copies);
         c->mesh->device->table = device;
         part = c->faults == 0 ? on_host(t) : NULL;
         for (int64_t k = 0; part != NULL && k < exg_tensor_numel(part); k++) {
-            EXPECT(c, memcmp((const uint8_t *)part->data + k * bytes, constants[i].element,
-                             bytes) == 0, "an element of %s", exg_dtype_name(like.dtype));
+            EXPECT(c,
+                   memcmp((const uint8_t *)part->data + k * bytes, constants[i].element, bytes) ==
+                       0,
+                   "an element of %s", exg_dtype_name(like.dtype));
         }
         exg_dtensor_destroy(t);
     }

@@ -9,11 +9,11 @@ typedef struct heads {
 } heads;
 
 static const heads shapes[] = {
-    {1, 1, 1, 1, 1, 4, 4},      {2, 3, 3, 7, 9, 5, 6},    {1, 2, 2, 70, 130, 16, 24},
-    {2, 4, 2, 1, 300, 32, 32},  {1, 8, 2, 5, 140, 20, 12}, {1, 2, 2, 90, 90, 33, 17},
-    {1, 1, 1, 20, 40, 300, 140}, {1, 4, 1, 18, 18, 8, 8},  {1, 1, 1, 3, 0, 8, 8},
-    {1, 2, 1, 200, 260, 24, 40},  {1, 1, 1, 210, 130, 140, 8},
-    {2, 6, 2, 18, 20, 8, 8},    {1, 1, 1, 5, 6, 3000, 8},  {1, 1, 1, 14, 20, 1100, 1200},
+    {1, 1, 1, 1, 1, 4, 4},       {2, 3, 3, 7, 9, 5, 6},         {1, 2, 2, 70, 130, 16, 24},
+    {2, 4, 2, 1, 300, 32, 32},   {1, 8, 2, 5, 140, 20, 12},     {1, 2, 2, 90, 90, 33, 17},
+    {1, 1, 1, 20, 40, 300, 140}, {1, 4, 1, 18, 18, 8, 8},       {1, 1, 1, 3, 0, 8, 8},
+    {1, 2, 1, 200, 260, 24, 40}, {1, 1, 1, 210, 130, 140, 8},   {2, 6, 2, 18, 20, 8, 8},
+    {1, 1, 1, 5, 6, 3000, 8},    {1, 1, 1, 14, 20, 1100, 1200},
 };
 
 typedef enum mask_kind { NO_MASK, CAUSAL, BOOL_MASK, FLOAT_MASK, COLUMN_MASK } mask_kind;
@@ -65,12 +65,18 @@ static void attend(const heads *h, const exg_tensor *q, const exg_tensor *k, con
 
 static void check(const heads *h, exg_dtype d, mask_kind kind, bool by_position)
 {
-    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(),
+    exg_argument args[] = {arg_tensor(),
+                           arg_tensor(),
+                           arg_tensor(),
                            kind > CAUSAL ? arg_tensor() : arg_none(),
                            arg_bool(kind == CAUSAL),
-                           kind == BOOL_MASK ? arg_float(0.3) : arg_none(), arg_bool(true)};
-    kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 7,
-                     .input_count = 4, .output_count = 1};
+                           kind == BOOL_MASK ? arg_float(0.3) : arg_none(),
+                           arg_bool(true)};
+    kernel_case c = {.kernel = &exg_kernel_attention,
+                     .args = args,
+                     .arg_count = 7,
+                     .input_count = 4,
+                     .output_count = 1};
     double *want = calloc((size_t)(h->batch * h->heads * h->rows * h->width), sizeof(double));
     exg_tensor mask = {0};
 
@@ -89,12 +95,11 @@ static void check(const heads *h, exg_dtype d, mask_kind kind, bool by_position)
         c.inputs[2] = transposed(
             make_random(d, 4, SIZES(h->batch, h->kv_heads, h->width, h->keys), -1, 1), 2, 3);
     }
-    c.inputs[3] = kind == BOOL_MASK    ? make_random(EXG_DTYPE_B8, 2, SIZES(h->rows, h->keys), 0, 1)
-                  : kind == FLOAT_MASK ? make_random(d, 4, SIZES(h->batch, h->heads, h->rows,
-                                                                 h->keys), -2, 2)
-                  : kind == COLUMN_MASK
-                      ? make_random(EXG_DTYPE_B8, 4, SIZES(h->batch, 1, 1, h->keys), 0, 1)
-                      : absent_tensor();
+    c.inputs[3] =
+        kind == BOOL_MASK    ? make_random(EXG_DTYPE_B8, 2, SIZES(h->rows, h->keys), 0, 1)
+        : kind == FLOAT_MASK ? make_random(d, 4, SIZES(h->batch, h->heads, h->rows, h->keys), -2, 2)
+        : kind == COLUMN_MASK ? make_random(EXG_DTYPE_B8, 4, SIZES(h->batch, 1, 1, h->keys), 0, 1)
+                              : absent_tensor();
     if (kind > CAUSAL) {
         mask = expanded(c.inputs[3], 4, SIZES(h->batch, h->heads, h->rows, h->keys));
     }
@@ -124,10 +129,13 @@ static void a_row_that_is_not_finite_leaves_the_others(void **state)
 {
     (void)state;
     for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
-        exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_none(),
-                               arg_bool(false), arg_none(), arg_bool(false)};
-        kernel_case c = {.kernel = &exg_kernel_attention, .args = args, .arg_count = 7,
-                         .input_count = 4, .output_count = 1};
+        exg_argument args[] = {arg_tensor(),    arg_tensor(), arg_tensor(),   arg_none(),
+                               arg_bool(false), arg_none(),   arg_bool(false)};
+        kernel_case c = {.kernel = &exg_kernel_attention,
+                         .args = args,
+                         .arg_count = 7,
+                         .input_count = 4,
+                         .output_count = 1};
         const heads h = {1, 1, 1, 20, 30, 19, 5};
         double want[20 * 5];
 
@@ -149,10 +157,10 @@ static void a_row_that_is_not_finite_leaves_the_others(void **state)
 /* Of rows that see key 2 alone, the first sees none. */
 static void check_masked(const exg_kernel *kernel, int64_t rows, double nothing)
 {
-    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_tensor(),
-                           arg_bool(false), arg_none(), arg_bool(false)};
-    kernel_case c = {.kernel = kernel, .args = args, .arg_count = 7, .input_count = 4,
-                     .output_count = 1};
+    exg_argument args[] = {arg_tensor(),    arg_tensor(), arg_tensor(),   arg_tensor(),
+                           arg_bool(false), arg_none(),   arg_bool(false)};
+    kernel_case c = {
+        .kernel = kernel, .args = args, .arg_count = 7, .input_count = 4, .output_count = 1};
     double want[2 * 20];
 
     c.inputs[0] = make_random(EXG_DTYPE_F32, 2, SIZES(rows, 4), -1, 1);

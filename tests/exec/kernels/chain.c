@@ -4,8 +4,8 @@
 #include "tests/exec/kernels/harness.h"
 
 #include "libexec/kernels/loops/loops.h"
-#include "libexport/base/element.h"
 #include "libexec/kernels/pointwise.h"
+#include "libexport/base/element.h"
 
 #include <exg/operators.h>
 #include <math.h>
@@ -51,10 +51,10 @@ typedef struct loop_set {
     exg_formula_loop *const *alone;
 } loop_set;
 
-#define SET(isa, name)                                                                            \
+#define SET(isa, name)                                                                             \
     {isa, EXG_DTYPE_F32, &exg_loops_chain_##name, exg_loops_pointwise_##name.of[EXG_COMPUTE_F32]}, \
-    {                                                                                             \
-        isa, EXG_DTYPE_BF16, &exg_loops_chain_bf16_##name, exg_loops_narrow_##name.of             \
+    {                                                                                              \
+        isa, EXG_DTYPE_BF16, &exg_loops_chain_bf16_##name, exg_loops_narrow_##name.of              \
     }
 
 static const loop_set sets[] = {
@@ -107,16 +107,16 @@ static void try_pair(const loop_set *s, exg_formula first, exg_formula second, u
 
 static void every_pair_gives_what_its_formulas_do(void **state)
 {
-    static const float edges[] = {0.0f, -0.0f, 1e-45f, -1e-40f, 3e38f, -3e38f, 1, -1, 20, -90,
-                                  INFINITY, -INFINITY, NAN};
+    static const float edges[] = {0.0f, -0.0f, 1e-45f, -1e-40f,  3e38f,     -3e38f, 1,
+                                  -1,   20,    -90,    INFINITY, -INFINITY, NAN};
     float operands[5][ELEMENTS];
 
     (void)state;
     srand(5);
     for (uint32_t k = 0; k < 5 * ELEMENTS; k++) {
-        operands[k / ELEMENTS][k % ELEMENTS] =
-            rand() % 8 == 0 ? edges[(uint32_t)rand() % COUNT(edges)]
-                            : (float)(rand() % 20000 - 10000) / 1500;
+        operands[k / ELEMENTS][k % ELEMENTS] = rand() % 8 == 0
+                                                   ? edges[(uint32_t)rand() % COUNT(edges)]
+                                                   : (float)(rand() % 20000 - 10000) / 1500;
     }
     for (const loop_set *s = sets; s < sets + COUNT(sets); s++) {
         char stored[5][ELEMENTS * 4];
@@ -160,8 +160,7 @@ static uint32_t load(program *g, exg_tensor t)
     uint32_t reg;
 
     g->inputs[g->call.input_count] = t;
-    assert_int_equal(exg_pointwise_load(g->p, g->call.input_count++, t.dtype, false, &reg,
-                                        &g->err),
+    assert_int_equal(exg_pointwise_load(g->p, g->call.input_count++, t.dtype, false, &reg, &g->err),
                      EXG_OK);
     return reg;
 }
@@ -195,8 +194,8 @@ static uint32_t apply(program *g, exg_dtype dtype, const step *s, const uint32_t
     for (uint32_t k = 0; k < s->operands; k++) {
         sources[k] = registers[k];
     }
-    if (exg_pointwise_apply(g->p, s->op, dtype, dtype, sources, s->operands,
-                            s->scalars, EXG_POINTWISE_SCALARS, &reg, &g->err) != EXG_OK) {
+    if (exg_pointwise_apply(g->p, s->op, dtype, dtype, sources, s->operands, s->scalars,
+                            EXG_POINTWISE_SCALARS, &reg, &g->err) != EXG_OK) {
         fail_msg("%s", g->err.message);
     }
     return reg;
@@ -210,10 +209,10 @@ static step any_step(uint32_t values, bool is_straight)
         exg_operator_id op;
         uint32_t operands;
     } choices[] = {
-        {EXG_OP_add_Tensor, 2},   {EXG_OP_sub_Tensor, 2},     {EXG_OP_mul_Tensor, 2},
-        {EXG_OP_div_Tensor, 2},   {EXG_OP_maximum_default, 2}, {EXG_OP_addcmul_default, 3},
-        {EXG_OP_gelu_none, 1},    {EXG_OP_silu_default, 1},   {EXG_OP_neg_default, 1},
-        {EXG_OP_mul_Scalar, 1},   {EXG_OP_clamp_both, 1},     {EXG_OP_relu_default, 1},
+        {EXG_OP_add_Tensor, 2},    {EXG_OP_sub_Tensor, 2},      {EXG_OP_mul_Tensor, 2},
+        {EXG_OP_div_Tensor, 2},    {EXG_OP_maximum_default, 2}, {EXG_OP_addcmul_default, 3},
+        {EXG_OP_gelu_none, 1},     {EXG_OP_silu_default, 1},    {EXG_OP_neg_default, 1},
+        {EXG_OP_mul_Scalar, 1},    {EXG_OP_clamp_both, 1},      {EXG_OP_relu_default, 1},
         {EXG_OP_log1p_default, 1}, {EXG_OP_atan2_default, 2}, /* never in a chain */
     };
     const size_t choice = (size_t)rand() % (COUNT(choices) - (is_straight ? 2 : 0));

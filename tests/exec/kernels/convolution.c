@@ -122,12 +122,20 @@ typedef struct asked {
 static void check_convolution(const geometry *g, exg_dtype dtype, asked how)
 {
     bool has_bias = how.has_bias;
-    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(),
-                           arg_ints(g->rank, g->stride), arg_ints(g->rank, g->padding),
-                           arg_ints(g->rank, g->dilation), arg_bool(g->transposed),
-                           arg_ints(g->rank, g->output_padding), arg_int(g->groups)};
-    kernel_case c = {.kernel = &exg_kernel_convolution, .args = args, .arg_count = 9,
-                     .input_count = 3, .output_count = 1};
+    exg_argument args[] = {arg_tensor(),
+                           arg_tensor(),
+                           arg_tensor(),
+                           arg_ints(g->rank, g->stride),
+                           arg_ints(g->rank, g->padding),
+                           arg_ints(g->rank, g->dilation),
+                           arg_bool(g->transposed),
+                           arg_ints(g->rank, g->output_padding),
+                           arg_int(g->groups)};
+    kernel_case c = {.kernel = &exg_kernel_convolution,
+                     .args = args,
+                     .arg_count = 9,
+                     .input_count = 3,
+                     .output_count = 1};
     int64_t sizes[5] = {g->batch, g->in};
     int64_t weights[5] = {g->transposed ? g->in : g->out,
                           (g->transposed ? g->out : g->in) / g->groups};
@@ -271,13 +279,22 @@ typedef struct byte_kinds {
  * padding and outside of it. */
 static void check_bytes(const geometry *g, const byte_kinds *how)
 {
-    exg_argument args[] = {arg_tensor(), arg_tensor(), how->has_bias ? arg_tensor() : arg_none(),
-                           arg_ints(g->rank, g->stride), arg_ints(g->rank, g->padding),
-                           arg_ints(g->rank, g->dilation), arg_bool(false),
-                           arg_ints(g->rank, g->output_padding), arg_int(g->groups),
-                           arg_int(how->zero), how->has_zeros ? arg_tensor() : arg_none()};
-    kernel_case c = {.kernel = &exg_kernel_convolution_of_bytes, .args = args, .arg_count = 11,
-                     .input_count = 4, .output_count = 1,
+    exg_argument args[] = {arg_tensor(),
+                           arg_tensor(),
+                           how->has_bias ? arg_tensor() : arg_none(),
+                           arg_ints(g->rank, g->stride),
+                           arg_ints(g->rank, g->padding),
+                           arg_ints(g->rank, g->dilation),
+                           arg_bool(false),
+                           arg_ints(g->rank, g->output_padding),
+                           arg_int(g->groups),
+                           arg_int(how->zero),
+                           how->has_zeros ? arg_tensor() : arg_none()};
+    kernel_case c = {.kernel = &exg_kernel_convolution_of_bytes,
+                     .args = args,
+                     .arg_count = 11,
+                     .input_count = 4,
+                     .output_count = 1,
                      .packs = how->packs && (g->in > g->groups || g->groups == 1)};
     int64_t sizes[5] = {g->batch, g->in};
     int64_t weights[5] = {g->out, g->in / g->groups};
@@ -293,15 +310,14 @@ static void check_bytes(const geometry *g, const byte_kinds *how)
         results[2 + d] = result_size(g, d);
         area *= results[2 + d];
     }
-    c.inputs[0] = make_random(how->image, 2 + g->rank, sizes,
-                              how->image == EXG_DTYPE_I8 ? -128 : 0,
+    c.inputs[0] = make_random(how->image, 2 + g->rank, sizes, how->image == EXG_DTYPE_I8 ? -128 : 0,
                               how->image == EXG_DTYPE_I8 ? 128 : 256);
-    c.inputs[1] = make_random(how->weight, 2 + g->rank, weights,
-                              how->weight == EXG_DTYPE_I8 ? -128 : 0,
-                              how->weight == EXG_DTYPE_I8 ? 128 : 256);
+    c.inputs[1] =
+        make_random(how->weight, 2 + g->rank, weights, how->weight == EXG_DTYPE_I8 ? -128 : 0,
+                    how->weight == EXG_DTYPE_I8 ? 128 : 256);
     c.inputs[2] = how->has_bias ? make_tensor(EXG_DTYPE_I32, 1, SIZES(g->out)) : absent_tensor();
-    c.inputs[3] = how->has_zeros ? make_random(EXG_DTYPE_I32, 1, SIZES(g->out), -128, 256)
-                                 : absent_tensor();
+    c.inputs[3] =
+        how->has_zeros ? make_random(EXG_DTYPE_I32, 1, SIZES(g->out), -128, 256) : absent_tensor();
     c.outputs[0] = make_tensor(EXG_DTYPE_I32, 2 + g->rank, results);
     centred = make_tensor(EXG_DTYPE_F64, 2 + g->rank, sizes);
     moved = make_tensor(EXG_DTYPE_F64, 2 + g->rank, weights);
@@ -337,11 +353,11 @@ static void check_bytes(const geometry *g, const byte_kinds *how)
 static void convolutions_of_bytes_are_exact(void **state)
 {
     static const byte_kinds kinds[] = {
-        {EXG_DTYPE_I8, EXG_DTYPE_I8, 0,   false, false, false},
-        {EXG_DTYPE_U8, EXG_DTYPE_I8, 131, true,  true,  false},
-        {EXG_DTYPE_I8, EXG_DTYPE_I8, -77, false, true,  true },
-        {EXG_DTYPE_U8, EXG_DTYPE_U8, 255, true,  false, true },
-        {EXG_DTYPE_I8, EXG_DTYPE_U8, 100, true,  true,  true },
+        {EXG_DTYPE_I8, EXG_DTYPE_I8, 0, false, false, false},
+        {EXG_DTYPE_U8, EXG_DTYPE_I8, 131, true, true, false},
+        {EXG_DTYPE_I8, EXG_DTYPE_I8, -77, false, true, true},
+        {EXG_DTYPE_U8, EXG_DTYPE_U8, 255, true, false, true},
+        {EXG_DTYPE_I8, EXG_DTYPE_U8, 100, true, true, true},
     };
     static const geometry more[] = {
         {2, 1, 300, 70, 1, {14, 15}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
@@ -367,11 +383,11 @@ static void convolutions_of_bytes_are_exact(void **state)
 static void bytes_are_convolved_by_tiles_of_amx(void **state)
 {
     static const byte_kinds kinds[] = {
-        {EXG_DTYPE_I8, EXG_DTYPE_I8, -77, false, true, true },
-        {EXG_DTYPE_U8, EXG_DTYPE_I8, 131, true,  true, false},
+        {EXG_DTYPE_I8, EXG_DTYPE_I8, -77, false, true, true},
+        {EXG_DTYPE_U8, EXG_DTYPE_I8, 131, true, true, false},
     };
-    static const geometry deep = {2, 1, 130, 70, 1, {5, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0},
-                                  false};
+    static const geometry deep = {2,      1,      130,    70,     1,   {5, 7},
+                                  {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0}, false};
 
     (void)state;
     if (getenv("EXG_KERNEL_DEVICE") != NULL || !amx_stand_in()) {
@@ -394,14 +410,14 @@ typedef struct pooling {
 } pooling;
 
 static const pooling poolings[] = {
-    {{2, 2}, {2, 2}, {0, 0}, {1, 1}, {6, 8}},   {{3, 3}, {2, 2}, {1, 1}, {1, 1}, {7, 9}},
-    {{3, 2}, {1, 3}, {1, 0}, {1, 1}, {13, 5}},  {{2, 3}, {1, 1}, {1, 1}, {2, 2}, {13, 15}},
+    {{2, 2}, {2, 2}, {0, 0}, {1, 1}, {6, 8}},  {{3, 3}, {2, 2}, {1, 1}, {1, 1}, {7, 9}},
+    {{3, 2}, {1, 3}, {1, 0}, {1, 1}, {13, 5}}, {{2, 3}, {1, 1}, {1, 1}, {2, 2}, {13, 15}},
     {{3, 3}, {3, 3}, {0, 1}, {1, 1}, {5, 6}}, /* ceil_mode: the last windows hang over */
 };
 
 /* Of each of `planes` planes of 13 by 17. */
-static void greatest_of_windows(const exg_tensor *x, const pooling *p, int64_t planes,
-                                double *best, double *where)
+static void greatest_of_windows(const exg_tensor *x, const pooling *p, int64_t planes, double *best,
+                                double *where)
 {
     int64_t area = p->result[0] * p->result[1];
 
@@ -410,8 +426,8 @@ static void greatest_of_windows(const exg_tensor *x, const pooling *p, int64_t p
         for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
             int64_t y = i % area / p->result[1] * p->stride[0] - p->padding[0] +
                         t / p->kernel[1] * p->dilation[0];
-            int64_t z = i % p->result[1] * p->stride[1] - p->padding[1] +
-                        t % p->kernel[1] * p->dilation[1];
+            int64_t z =
+                i % p->result[1] * p->stride[1] - p->padding[1] + t % p->kernel[1] * p->dilation[1];
 
             if (y >= 0 && y < 13 && z >= 0 && z < 17 &&
                 get(x, (i / area * 13 + y) * 17 + z) > best[i]) {
@@ -425,11 +441,18 @@ static void greatest_of_windows(const exg_tensor *x, const pooling *p, int64_t p
 static void check_max_pool(const pooling *p, exg_dtype dtype, int64_t planes, bool channels_last,
                            bool has_ceil_mode)
 {
-    exg_argument args[] = {arg_tensor(), arg_ints(2, p->kernel), arg_ints(2, p->stride),
-                           arg_ints(2, p->padding), arg_ints(2, p->dilation),
+    exg_argument args[] = {arg_tensor(),
+                           arg_ints(2, p->kernel),
+                           arg_ints(2, p->stride),
+                           arg_ints(2, p->padding),
+                           arg_ints(2, p->dilation),
                            arg_bool(has_ceil_mode)};
-    kernel_case c = {.kernel = &exg_kernel_max_pool2d_with_indices, .args = args, .arg_count = 6,
-                     .input_count = 1, .output_count = 2, .channels_last = channels_last};
+    kernel_case c = {.kernel = &exg_kernel_max_pool2d_with_indices,
+                     .args = args,
+                     .arg_count = 6,
+                     .input_count = 1,
+                     .output_count = 2,
+                     .channels_last = channels_last};
     int64_t area = p->result[0] * p->result[1];
     double *best = malloc((size_t)(2 * planes * area) * sizeof(double));
     double *where = malloc((size_t)(2 * planes * area) * sizeof(double));
@@ -485,12 +508,18 @@ static void average_pool_divides_by_what_its_options_say(void **state)
             const pooling *p = &poolings[k / 3];
             bool counts_padding = k % 3 == 0;
             int64_t divisor = k % 3 == 2 ? 5 : 0;
-            exg_argument args[] = {arg_tensor(), arg_ints(2, p->kernel), arg_ints(2, p->stride),
-                                   arg_ints(2, p->padding), arg_bool(false),
+            exg_argument args[] = {arg_tensor(),
+                                   arg_ints(2, p->kernel),
+                                   arg_ints(2, p->stride),
+                                   arg_ints(2, p->padding),
+                                   arg_bool(false),
                                    arg_bool(counts_padding),
                                    divisor != 0 ? arg_int(divisor) : arg_none()};
-            kernel_case c = {.kernel = &exg_kernel_avg_pool2d, .args = args, .arg_count = 7,
-                             .input_count = 1, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_avg_pool2d,
+                             .args = args,
+                             .arg_count = 7,
+                             .input_count = 1,
+                             .output_count = 1};
             exg_tensor x = make_random(float_dtypes[d], 3, SIZES(3, 13, 17), -1, 1);
             int64_t area = p->result[0] * p->result[1];
             double *want = calloc((size_t)(3 * area), sizeof(double));
@@ -499,10 +528,9 @@ static void average_pool_divides_by_what_its_options_say(void **state)
                 int64_t inside = 0;
 
                 for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
-                    int64_t y = i % area / p->result[1] * p->stride[0] - p->padding[0] +
-                                t / p->kernel[1];
-                    int64_t z = i % p->result[1] * p->stride[1] - p->padding[1] +
-                                t % p->kernel[1];
+                    int64_t y =
+                        i % area / p->result[1] * p->stride[0] - p->padding[0] + t / p->kernel[1];
+                    int64_t z = i % p->result[1] * p->stride[1] - p->padding[1] + t % p->kernel[1];
 
                     if (y >= 0 && y < 13 && z >= 0 && z < 17) {
                         want[i] += get(&x, (i / area * 13 + y) * 17 + z);
@@ -527,8 +555,11 @@ static void check_adaptive_pool(exg_dtype dtype, int64_t height, int64_t width, 
                                 int64_t columns)
 {
     exg_argument args[] = {arg_tensor(), arg_ints(2, SIZES(rows, columns))};
-    kernel_case c = {.kernel = &exg_kernel_adaptive_avg_pool2d, .args = args, .arg_count = 2,
-                     .input_count = 1, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_adaptive_avg_pool2d,
+                     .args = args,
+                     .arg_count = 2,
+                     .input_count = 1,
+                     .output_count = 1};
     exg_tensor x = make_random(dtype, 4, SIZES(2, 3, height, width), -1, 1);
     int64_t area = rows * columns;
     double *want = calloc((size_t)(6 * area), sizeof(double));
@@ -544,8 +575,8 @@ static void check_adaptive_pool(exg_dtype dtype, int64_t height, int64_t width, 
 
         for (int64_t y = y0; y < y1; y++) {
             for (int64_t z = x0; z < x1; z++) {
-                want[i] += get(&x, (i / area * height + y) * width + z) /
-                           (double)((y1 - y0) * (x1 - x0));
+                want[i] +=
+                    get(&x, (i / area * height + y) * width + z) / (double)((y1 - y0) * (x1 - x0));
             }
         }
     }

@@ -43,8 +43,11 @@ static void lines_of_every_length_are_transformed(void **state)
             const double scale = is_inverse ? 1 / (double)lengths[i] : 0.5;
             exg_argument args[] = {arg_tensor(), arg_int(1), arg_bool(is_inverse),
                                    arg_float(scale)};
-            kernel_case c = {.kernel = &exg_kernel_fft, .args = args, .arg_count = 4,
-                             .input_count = 1, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_fft,
+                             .args = args,
+                             .arg_count = 4,
+                             .input_count = 1,
+                             .output_count = 1};
             double *want;
 
             c.inputs[0] = make_random(dtype, 3, SIZES(n[0], lengths[i], n[1]), -1, 1);

@@ -36,7 +36,7 @@ static double steps(float got, double want, float near)
     }
     if (isinf(near) || isinf(got)) {
         return got == near || (double)fabsf(got) > 3.40282e38 || fabs(want) > 3.40282e38 ? 0
-                                                                                        : INFINITY;
+                                                                                         : INFINITY;
     }
     step = (double)(nextafterf(fabsf(near), INFINITY) - fabsf(near));
     return fabs((double)got - want) / step;
@@ -125,11 +125,11 @@ static void check(exg_formula formula, double (*truth)(double), bool of_argument
     }
 }
 
-#define CLAIM(name, formula, truth)                                                           \
-    static void name##_is_within_2_5_ulp_of_the_true_value(void **state)                      \
-    {                                                                                         \
-        (void)state;                                                                          \
-        check(EXG_FORMULA_##formula, truth, false, false, 2.5, #name);                        \
+#define CLAIM(name, formula, truth)                                                                \
+    static void name##_is_within_2_5_ulp_of_the_true_value(void **state)                           \
+    {                                                                                              \
+        (void)state;                                                                               \
+        check(EXG_FORMULA_##formula, truth, false, false, 2.5, #name);                             \
     }
 
 CLAIM(exp, exp_default, exp)
@@ -223,9 +223,9 @@ static void narrow_formulas_are_within_a_bf16_of_the_true_value(void **state)
         exg_formula formula;
         double (*truth)(double);
     } rows[] = {
-        {EXG_FORMULA_exp_default, exp},   {EXG_FORMULA_tanh_default, tanh},
+        {EXG_FORMULA_exp_default, exp},         {EXG_FORMULA_tanh_default, tanh},
         {EXG_FORMULA_sigmoid_default, sigmoid}, {EXG_FORMULA_silu_default, silu},
-        {EXG_FORMULA_gelu_none, gelu},    {EXG_FORMULA_gelu_tanh, gelu_tanh},
+        {EXG_FORMULA_gelu_none, gelu},          {EXG_FORMULA_gelu_tanh, gelu_tanh},
     };
     uint64_t scalars[EXG_POINTWISE_SCALARS] = {0};
     int bad = 0;
@@ -252,15 +252,13 @@ static void narrow_formulas_are_within_a_bf16_of_the_true_value(void **state)
                 double want = rows[at / COUNT(tables)].truth((double)in[k]);
                 double got = (double)exg_bf16_to_f32(stored[k]);
                 int apart = abs(place(stored[k]) - place(exg_f32_to_bf16((float)want)));
-                bool is_gelu =
-                    formula == EXG_FORMULA_gelu_none || formula == EXG_FORMULA_gelu_tanh;
+                bool is_gelu = formula == EXG_FORMULA_gelu_none || formula == EXG_FORMULA_gelu_tanh;
 
                 exact += apart == 0;
                 if (isnan(want) || isnan(got)) {
                     assert_true(isnan(want) && isnan(got));
                 } else if (apart > 1 &&
-                           fabs(got - want) >
-                               (is_gelu ? fabs((double)in[k]) * 0x1p-22 : NOTHING)) {
+                           fabs(got - want) > (is_gelu ? fabs((double)in[k]) * 0x1p-22 : NOTHING)) {
                     fail_msg("row %u: %a gives %a, not %a", at, (double)in[k], got, want);
                 }
             }
@@ -279,8 +277,8 @@ static void formulas_of_bf16_are_those_of_f32_rounded(void **state)
 #undef EXG_NARROW_FORMULA
 #undef EXG_NARROW
     };
-    static const uint16_t edges[] = {0, 0x8000, 1, 0x8001, 0x7f, 0x80, 0x3f80, 0xbf80, 0x7f7f,
-                                     0xff7f, 0x7f80, 0xff80, 0x7fc0, 0xffc1, 0x7fff};
+    static const uint16_t edges[] = {0,      0x8000, 1,      0x8001, 0x7f,   0x80,   0x3f80, 0xbf80,
+                                     0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0xffc1, 0x7fff};
     static const float numbers[][EXG_POINTWISE_SCALARS] = {
         {1, 1, 1, 1}, {0.5f, 2, 3, 0}, {-1.25f, 0.375f, 0, 2}, {NAN, 1, 1, 1}};
     int bad = 0;
@@ -302,8 +300,7 @@ static void formulas_of_bf16_are_those_of_f32_rounded(void **state)
             for (uint32_t o = 0; o < 3; o++) {
                 uint32_t any = ((uint32_t)rand() & 0x80ff) | ((uint32_t)rand() % 16 + 120) << 7;
 
-                stored[o][k] =
-                    k < 900 ? (uint16_t)any : edges[(uint32_t)rand() % COUNT(edges)];
+                stored[o][k] = k < 900 ? (uint16_t)any : edges[(uint32_t)rand() % COUNT(edges)];
                 wide[o][k] = exg_bf16_to_f32(stored[o][k]);
             }
         }
@@ -371,8 +368,7 @@ static void tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one(void **state)
 
     (void)state;
     for (uint32_t f = 0; f < COUNT(formulas); f++) {
-        exg_formula_loop *loop =
-            EXG_LOOPS(exg_loops_pointwise)->of[EXG_COMPUTE_F32][formulas[f]];
+        exg_formula_loop *loop = EXG_LOOPS(exg_loops_pointwise)->of[EXG_COMPUTE_F32][formulas[f]];
 
         for (uint64_t first = 0; first < UINT64_C(1) << 32; first += (uint64_t)stride * BATCH) {
             float in[BATCH];
@@ -395,9 +391,10 @@ static void tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one(void **state)
 static void check_pairs(exg_formula formula, double (*truth)(double, double), double bound,
                         const char *name)
 {
-    static const float edges[] = {0.0f, -0.0f, 1, -1, 0.5f, -0.5f, 2, -2, 3, -3, 1.5f, -2.5f,
-                                  1e-38f, 1e-45f, -1e-45f, 3e38f, -3e38f, 16777216, 16777217e1f,
-                                  INFINITY, -INFINITY, NAN, 0.99999994f, 1.0000001f};
+    static const float edges[] = {0.0f,        -0.0f,    1,         -1,    0.5f,        -0.5f,
+                                  2,           -2,       3,         -3,    1.5f,        -2.5f,
+                                  1e-38f,      1e-45f,   -1e-45f,   3e38f, -3e38f,      16777216,
+                                  16777217e1f, INFINITY, -INFINITY, NAN,   0.99999994f, 1.0000001f};
     exg_formula_loop *loop = EXG_LOOPS(exg_loops_pointwise)->of[EXG_COMPUTE_F32][formula];
     double worst = 0;
     uint64_t scalars[4] = {0};
@@ -458,8 +455,9 @@ static void f64_functions_are_within_3_ulp_of_the_true_value(void **state)
     } rows[] = {{EXG_FORMULA_exp_default, expl},
                 {EXG_FORMULA_log_default, logl},
                 {EXG_FORMULA_tanh_default, tanhl}};
-    static const double edges[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 5e-324, -5e-324, 709.7,
-                                   709.9, -745.0, -745.2, -708.5, 2.3e-308, 1.7e308, -1.7e308};
+    static const double edges[] = {0.0,    -0.0,    INFINITY, -INFINITY, NAN,
+                                   5e-324, -5e-324, 709.7,    709.9,     -745.0,
+                                   -745.2, -708.5,  2.3e-308, 1.7e308,   -1.7e308};
     const uint64_t scalars[EXG_POINTWISE_SCALARS] = {0};
     int bad = 0;
 
@@ -489,8 +487,8 @@ static void f64_functions_are_within_3_ulp_of_the_true_value(void **state)
             const double step = nextafter(fabs(near), INFINITY) - fabs(near);
 
             if (isnan(near) ? !isnan(out[k])
-                            : out[k] != near && !(fabsl((long double)out[k] - want) <=
-                                                  3 * (long double)step)) {
+                            : out[k] != near &&
+                                  !(fabsl((long double)out[k] - want) <= 3 * (long double)step)) {
                 fail_msg("row %u of %a gives %a, not %a", row, in[k], out[k], near);
             }
         }

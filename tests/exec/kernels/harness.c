@@ -565,8 +565,7 @@ double tolerance_of(exg_dtype dtype, int64_t terms)
                : 0;
 }
 
-void expect_values(const kernel_case *c, uint32_t output, const double *expected,
-                   double tolerance)
+void expect_values(const kernel_case *c, uint32_t output, const double *expected, double tolerance)
 {
     const exg_tensor *t = &c->outputs[output];
     int64_t n = exg_tensor_numel(t);

@@ -67,7 +67,7 @@ typedef struct kernel_case {
     uint32_t input_count;
     exg_tensor outputs[OPERANDS_MAX];
     uint32_t output_count;
-    exg_fault fault; /* the fault a run must raise */
+    exg_fault fault;    /* the fault a run must raise */
     bool packs;         /* the operand that the kernel packs */
     bool channels_last; /* output 0 lies so */
 } kernel_case;
@@ -82,8 +82,7 @@ exg_status prepare_only(kernel_case *c, exg_error *err);
 
 /* Output `output` equals `expected` in row-major order: |a - b| <= absolute + relative |b|,
  * scaled for the dtype: exactly for integers, in units of its rounding for floats. */
-void expect_values(const kernel_case *c, uint32_t output, const double *expected,
-                   double tolerance);
+void expect_values(const kernel_case *c, uint32_t output, const double *expected, double tolerance);
 /* run_everywhere, then expect_values on every instruction set. */
 void expect_kernel(kernel_case *c, uint32_t output, const double *expected, double tolerance);
 

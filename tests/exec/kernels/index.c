@@ -23,8 +23,11 @@ static void embedding_and_index_select_pick_whole_rows(void **state)
         exg_argument embedding[] = {arg_tensor(), arg_tensor(), arg_int(-1), arg_bool(false),
                                     arg_bool(false)};
         exg_argument select[] = {arg_tensor(), arg_int(-2), arg_tensor()};
-        kernel_case c = {.kernel = &exg_kernel_embedding, .args = embedding, .arg_count = 5,
-                         .input_count = 2, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_embedding,
+                         .args = embedding,
+                         .arg_count = 5,
+                         .input_count = 2,
+                         .output_count = 1};
         exg_tensor weight = make_random(all_dtypes[k], 2, SIZES(50, 33), -9, 9);
         exg_tensor self = make_random(all_dtypes[k], 3, SIZES(3, 50, 4), -9, 9);
         exg_tensor ids = make_indices(2, SIZES(4, 7), 0, 50);
@@ -60,8 +63,12 @@ static void an_index_outside_raises_and_reads_zero(void **state)
                            arg_bool(false)};
     exg_argument along[] = {arg_tensor(), arg_int(0), arg_tensor(), arg_bool(false)};
     exg_argument index[] = {arg_tensor(), arg_none()};
-    kernel_case c = {.kernel = &exg_kernel_embedding, .args = args, .arg_count = 5,
-                     .input_count = 2, .output_count = 1, .fault = EXG_FAULT_INDEX};
+    kernel_case c = {.kernel = &exg_kernel_embedding,
+                     .args = args,
+                     .arg_count = 5,
+                     .input_count = 2,
+                     .output_count = 1,
+                     .fault = EXG_FAULT_INDEX};
     const double want[] = {3, 4, 0, 0, 0, 0};
     const double one_column[] = {3, 0, 0};
 
@@ -96,8 +103,11 @@ static void index_copy_writes_rows_the_last_of_equal_ones_wins(void **state)
 
     (void)state;
     for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
-        kernel_case c = {.kernel = &exg_kernel_index_copy, .args = args, .arg_count = 4,
-                         .input_count = 3, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_index_copy,
+                         .args = args,
+                         .arg_count = 4,
+                         .input_count = 3,
+                         .output_count = 1};
         double *want;
 
         c.inputs[0] = make_random(all_dtypes[k], 3, SIZES(3, 9, 5), -9, 9);
@@ -175,8 +185,11 @@ static void gather_and_scatter_go_element_by_element_along_each_dimension(void *
             exg_tensor self = make_random(d, 3, SIZES(6, 7, 8), 1, 3);
             exg_tensor src = make_random(d, 3, SIZES(9, 9, 9), 1, 3);
             exg_tensor index;
-            kernel_case c = {.kernel = &exg_kernel_gather, .args = args, .arg_count = 4,
-                             .input_count = 2, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_gather,
+                             .args = args,
+                             .arg_count = 4,
+                             .input_count = 2,
+                             .output_count = 1};
             scattering s = {.from = &self, .gathers = true};
 
             n[dim] = 9;
@@ -255,7 +268,10 @@ static void check_indexing(exg_dtype dtype, const indexing *x)
     exg_argument args[] = {arg_tensor(), arg_none(), arg_tensor(), arg_bool(false)};
     exg_tensor self = make_random(dtype, 3, SIZES(5, 6, 7), 1, 3);
     exg_tensor values = make_random(dtype, x->rank, x->sizes, 1, 3);
-    kernel_case c = {.kernel = &exg_kernel_index, .args = args, .arg_count = 2, .input_count = 4,
+    kernel_case c = {.kernel = &exg_kernel_index,
+                     .args = args,
+                     .arg_count = 2,
+                     .input_count = 4,
                      .output_count = 1};
     double *want = values_of(&values);
 
@@ -311,11 +327,11 @@ static void index_and_index_put_follow_the_rules_of_advanced_indexing(void **sta
 {
     (void)state;
     for (uint32_t k = 0; k < COUNT(real_dtypes); k++) {
-        indexing neighbours = {.rank = 3, .sizes = {2, 3, 7}, .walks = {-1, -1, 2},
-                               .positions = {0, 1}};
+        indexing neighbours = {
+            .rank = 3, .sizes = {2, 3, 7}, .walks = {-1, -1, 2}, .positions = {0, 1}};
         indexing apart = {.rank = 2, .sizes = {3, 6}, .walks = {-1, 1, -1}, .positions = {-1, 0}};
-        indexing middle = {.rank = 3, .sizes = {5, 4, 7}, .walks = {0, -1, 2},
-                           .positions = {-1, 1}};
+        indexing middle = {
+            .rank = 3, .sizes = {5, 4, 7}, .walks = {0, -1, 2}, .positions = {-1, 1}};
 
         neighbours.index[0] = distinct(2, SIZES(2, 1), -3);
         neighbours.index[1] = distinct(1, SIZES(3), 2);
@@ -341,8 +357,11 @@ static void index_takes_rows_of_any_width(void **state)
     (void)state;
     for (uint32_t k = 0; k < COUNT(all_dtypes) * 9; k++) {
         int64_t width = k % 9 + 1;
-        kernel_case c = {.kernel = &exg_kernel_index, .args = args, .arg_count = 2,
-                         .input_count = 2, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_index,
+                         .args = args,
+                         .arg_count = 2,
+                         .input_count = 2,
+                         .output_count = 1};
         double want[20 * 9];
 
         c.inputs[0] = make_random(all_dtypes[k / 9], 2, SIZES(15, width), -9, 9);
@@ -359,8 +378,11 @@ static void index_takes_rows_of_any_width(void **state)
 static void index_put_accumulates_equal_indices(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_none(), arg_tensor(), arg_bool(true)};
-    kernel_case c = {.kernel = &exg_kernel_index_put, .args = args, .arg_count = 4,
-                     .input_count = 3, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_index_put,
+                     .args = args,
+                     .arg_count = 4,
+                     .input_count = 3,
+                     .output_count = 1};
     const double want[] = {0, 300, 0};
 
     (void)state;
@@ -423,8 +445,11 @@ static void search(exg_dtype dtype, int64_t size, bool own, bool right)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_bool(right),
                            arg_dtype(own ? EXG_DTYPE_I32 : EXG_DTYPE_I64)};
-    kernel_case c = {.kernel = &exg_kernel_searchsorted, .args = args, .arg_count = 4,
-                     .input_count = 2, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_searchsorted,
+                     .args = args,
+                     .arg_count = 4,
+                     .input_count = 2,
+                     .output_count = 1};
     double *want = calloc(4200, sizeof(*want));
 
     c.inputs[0] = own ? make_edges(dtype, 3, SIZES(2, 3, size)) : make_edges(dtype, 1, &size);
@@ -435,8 +460,8 @@ static void search(exg_dtype dtype, int64_t size, bool own, bool right)
         if (i % 3 == 0) { /* no few equal an edge */
             set(&c.inputs[1], i, (double)(i % 81 - 40));
         }
-        want[i] = edges_before(&c.inputs[0], own ? i / 700 * size : 0, size, get(&c.inputs[1], i),
-                               right);
+        want[i] =
+            edges_before(&c.inputs[0], own ? i / 700 * size : 0, size, get(&c.inputs[1], i), right);
     }
     expect_kernel(&c, 0, want, 0);
     free(want);
@@ -450,8 +475,7 @@ static void searchsorted_counts_the_edges_before_each_value(void **state)
 
     (void)state;
     for (uint32_t k = 0; k < COUNT(dtypes) * COUNT(sizes) * 4; k++) {
-        search(dtypes[k / 4 % COUNT(dtypes)], sizes[k / 4 / COUNT(dtypes)], k % 2 == 1,
-               k % 4 > 1);
+        search(dtypes[k / 4 % COUNT(dtypes)], sizes[k / 4 / COUNT(dtypes)], k % 2 == 1, k % 4 > 1);
     }
 }
 
@@ -459,8 +483,11 @@ static void searchsorted_counts_the_edges_before_each_value(void **state)
 static void searchsorted_among_what_is_no_number_and_in_no_order_is_as_pytorchs(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_bool(false), arg_dtype(EXG_DTYPE_I64)};
-    kernel_case c = {.kernel = &exg_kernel_searchsorted, .args = args, .arg_count = 4,
-                     .input_count = 2, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_searchsorted,
+                     .args = args,
+                     .arg_count = 4,
+                     .input_count = 2,
+                     .output_count = 1};
     const double values[] = {(double)NAN, 0, 1, 2.5, 3, 9};
     const double edges[] = {1, 2, 3, (double)NAN, (double)NAN};
     const double unsorted[] = {3, 1, 2};
@@ -492,8 +519,11 @@ static void searchsorted_among_what_is_no_number_and_in_no_order_is_as_pytorchs(
 static void checked_passes_what_it_is_given_and_raises_unless_all_holds(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_none()};
-    kernel_case c = {.kernel = &exg_kernel_checked, .args = args, .arg_count = 3,
-                     .input_count = 2, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_checked,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 2,
+                     .output_count = 1};
 
     (void)state;
     for (uint32_t k = 0; k < COUNT(all_dtypes) * 2; k++) {

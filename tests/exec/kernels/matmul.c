@@ -5,11 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const int64_t shapes[][3] = { /* m, k, n */
-    {1, 1, 1},  {3, 5, 7},    {1, 70, 50},  {1, 300, 600}, {50, 100, 1}, {16, 16, 16},
-    {13, 51, 31}, {9, 257, 97}, {70, 300, 49}, {130, 30, 200}, {5, 0, 3}, {0, 3, 4},
-    {4, 1, 9},  {12, 60, 50}, {2, 130, 9}, {9, 515, 49}, {20, 1100, 35}, {30, 270, 64},
-    {21, 9, 32}, {26, 300, 144}, {37, 130, 99}, {1, 0, 3},
+static const int64_t shapes[][3] = {
+    /* m, k, n */
+    {1, 1, 1},    {3, 5, 7},      {1, 70, 50},   {1, 300, 600},  {50, 100, 1},   {16, 16, 16},
+    {13, 51, 31}, {9, 257, 97},   {70, 300, 49}, {130, 30, 200}, {5, 0, 3},      {0, 3, 4},
+    {4, 1, 9},    {12, 60, 50},   {2, 130, 9},   {9, 515, 49},   {20, 1100, 35}, {30, 270, 64},
+    {21, 9, 32},  {26, 300, 144}, {37, 130, 99}, {1, 0, 3},
 };
 
 /* want (batch, m, n) = alpha * a * b + beta * self; self broadcasts, or is absent. */
@@ -72,8 +73,11 @@ static void mm_and_bmm_equal_the_triple_loop_in_every_layout(void **state)
                 int64_t n = shapes[s][2];
                 int64_t batch = layout == 4 || layout == 0 ? 3 : 1;
                 exg_argument args[] = {arg_tensor(), arg_tensor()};
-                kernel_case c = {.kernel = &exg_kernel_bmm, .args = args, .arg_count = 2,
-                                 .input_count = 2, .output_count = 1};
+                kernel_case c = {.kernel = &exg_kernel_bmm,
+                                 .args = args,
+                                 .arg_count = 2,
+                                 .input_count = 2,
+                                 .output_count = 1};
                 exg_tensor none = absent_tensor();
                 double *want;
 
@@ -97,8 +101,11 @@ static void expect_addmm(exg_dtype dtype, int64_t m, int64_t k, int64_t n, uint3
     double alpha = factors[f % 3][1];
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_float(beta),
                            arg_float(alpha)};
-    kernel_case c = {.kernel = &exg_kernel_addmm, .args = args, .arg_count = 5,
-                     .input_count = 3, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_addmm,
+                     .args = args,
+                     .arg_count = 5,
+                     .input_count = 3,
+                     .output_count = 1};
     double *want;
 
     c.inputs[0] = f / 3 == 0   ? make_random(dtype, 1, SIZES(n), -1, 1)
@@ -141,8 +148,11 @@ static void what_is_not_finite_stays_in_its_row_and_column(void **state)
     (void)state;
     for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
         exg_argument args[] = {arg_tensor(), arg_tensor()};
-        kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
-                         .input_count = 2, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_mm,
+                         .args = args,
+                         .arg_count = 2,
+                         .input_count = 2,
+                         .output_count = 1};
         exg_tensor none = absent_tensor();
         exg_tensor a = make_random(float_dtypes[d], 2, SIZES(9, 515), -1, 1);
         exg_tensor b = make_random(float_dtypes[d], 2, SIZES(516, 50), -1, 1);
@@ -170,8 +180,12 @@ static void check_linear(exg_dtype dtype, const int64_t *shape, bool has_bias, b
     int64_t k = shape[1];
     int64_t n = shape[2];
     exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor()};
-    kernel_case c = {.kernel = &exg_kernel_linear, .args = args, .arg_count = 3,
-                     .input_count = 3, .output_count = 1, .packs = packs};
+    kernel_case c = {.kernel = &exg_kernel_linear,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 3,
+                     .output_count = 1,
+                     .packs = packs};
     exg_tensor rows;
     exg_tensor weight;
     double *want;
@@ -201,9 +215,10 @@ static void linear_takes_all_leading_dimensions_as_rows(void **state)
 
 static void linear_with_a_weight_packed_once_gives_the_same(void **state)
 {
-    static const int64_t packed_shapes[][3] = { /* m, k, n: few rows, several tiles, tall */
-        {1, 300, 600}, {5, 257, 97}, {40, 513, 130}, {300, 270, 260}, {1100, 261, 50},
-        {1030, 20, 3100},
+    static const int64_t packed_shapes[][3] = {
+        /* m, k, n: few rows, several tiles, tall */
+        {1, 300, 600},   {5, 257, 97},    {40, 513, 130},
+        {300, 270, 260}, {1100, 261, 50}, {1030, 20, 3100},
     };
 
     (void)state;
@@ -222,8 +237,11 @@ static void integer_products_wrap_in_their_dtype(void **state)
     (void)state;
     for (uint32_t d = 0; d < COUNT(dtypes); d++) {
         exg_argument args[] = {arg_tensor(), arg_tensor()};
-        kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
-                         .input_count = 2, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_mm,
+                         .args = args,
+                         .arg_count = 2,
+                         .input_count = 2,
+                         .output_count = 1};
         exg_tensor none = absent_tensor();
         double *want;
 
@@ -266,8 +284,11 @@ static void products_of_bytes_sum_in_int32(void **state)
             const int64_t *n = shapes[s / 4];
             int layout = (int)s % 4;
             exg_argument args[] = {arg_tensor(), arg_tensor()};
-            kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
-                             .input_count = 2, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_mm,
+                             .args = args,
+                             .arg_count = 2,
+                             .input_count = 2,
+                             .output_count = 1};
             exg_tensor none = absent_tensor();
             double *want;
 
@@ -286,7 +307,10 @@ static void products_of_bytes_sum_in_int32(void **state)
 static void sums_of_bytes_wrap_and_do_not_saturate(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor()};
-    kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2, .input_count = 2,
+    kernel_case c = {.kernel = &exg_kernel_mm,
+                     .args = args,
+                     .arg_count = 2,
+                     .input_count = 2,
                      .output_count = 1};
     double want = -255.0 * 128 * 70000 + 4294967296.0;
 
@@ -314,8 +338,11 @@ static void bf16_and_bytes_are_multiplied_by_tiles_of_amx(void **state)
     is_by_hand = amx_stands_in();
     for (uint32_t d = 0; d < COUNT(dtypes) && is_by_hand; d++) {
         exg_argument args[] = {arg_tensor(), arg_tensor()};
-        kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2,
-                         .input_count = 2, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_mm,
+                         .args = args,
+                         .arg_count = 2,
+                         .input_count = 2,
+                         .output_count = 1};
         uint64_t before = amx_instructions();
 
         c.inputs[0] = make_random(dtypes[d][0], 2, SIZES(32, 64), -1, 1);
@@ -332,7 +359,10 @@ static void bf16_and_bytes_are_multiplied_by_tiles_of_amx(void **state)
 static void products_of_different_dtypes_are_unsupported(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_tensor()};
-    kernel_case c = {.kernel = &exg_kernel_mm, .args = args, .arg_count = 2, .input_count = 2,
+    kernel_case c = {.kernel = &exg_kernel_mm,
+                     .args = args,
+                     .arg_count = 2,
+                     .input_count = 2,
                      .output_count = 1};
     exg_error err;
 

@@ -9,7 +9,10 @@
 static void expect_copy(exg_tensor in)
 {
     exg_argument args[] = {arg_tensor(), arg_none()};
-    kernel_case c = {.kernel = &exg_kernel_copy, .args = args, .arg_count = 2, .input_count = 1,
+    kernel_case c = {.kernel = &exg_kernel_copy,
+                     .args = args,
+                     .arg_count = 2,
+                     .input_count = 1,
                      .output_count = 1};
     double *want = values_of(&in);
 
@@ -21,8 +24,8 @@ static void expect_copy(exg_tensor in)
 
 static void copy_makes_any_strides_contiguous(void **state)
 {
-    static const int64_t shapes[][3] = {{3, 5, 7}, {1, 1, 1}, {0, 2, 3}, {33, 65, 40},
-                                        {2, 1, 500}, {7, 64, 64}};
+    static const int64_t shapes[][3] = {{3, 5, 7},    {1, 1, 1},   {0, 2, 3},
+                                        {33, 65, 40}, {2, 1, 500}, {7, 64, 64}};
 
     (void)state;
     for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
@@ -57,7 +60,10 @@ static void copy_of_a_scalar_and_of_a_long_line(void **state)
 static void expect_window(const exg_kernel *kernel, const exg_argument *args, uint32_t arg_count,
                           exg_tensor self, exg_tensor src, exg_tensor window)
 {
-    kernel_case c = {.kernel = kernel, .args = args, .arg_count = arg_count, .input_count = 2,
+    kernel_case c = {.kernel = kernel,
+                     .args = args,
+                     .arg_count = arg_count,
+                     .input_count = 2,
                      .output_count = 1};
     exg_tensor whole = make_tensor(self.dtype, self.rank, self.sizes);
     double *want;
@@ -88,10 +94,10 @@ static void window_kernels_replace_their_window_and_nothing_else(void **state)
     for (uint32_t k = 0; k < COUNT(dtypes); k++) {
         exg_tensor self = make_random(dtypes[k], 3, SIZES(6, 8, 10), -9, 9);
         exg_tensor window = sliced(self, 1, 2, 3, 2);
-        exg_argument slice[] = {arg_tensor(), arg_tensor(), arg_int(-2), arg_int(2), arg_int(-1),
-                                arg_int(2)};
-        exg_argument all[] = {arg_tensor(), arg_tensor(), arg_int(0), arg_none(), arg_int(99),
-                              arg_int(1)};
+        exg_argument slice[] = {arg_tensor(), arg_tensor(), arg_int(-2),
+                                arg_int(2),   arg_int(-1),  arg_int(2)};
+        exg_argument all[] = {arg_tensor(), arg_tensor(), arg_int(0),
+                              arg_none(),   arg_int(99),  arg_int(1)};
         exg_argument select[] = {arg_tensor(), arg_tensor(), arg_int(2), arg_int(-3)};
         exg_argument diagonal[] = {arg_tensor(), arg_tensor(), arg_int(1), arg_int(0), arg_int(2)};
         exg_argument strided[] = {arg_tensor(), arg_tensor(), arg_ints(2, SIZES(3, 4)),
@@ -132,8 +138,11 @@ static void a_window_outside_the_tensor_is_refused(void **state)
     exg_argument select[] = {arg_tensor(), arg_tensor(), arg_int(0), arg_int(4)};
     exg_argument strided[] = {arg_tensor(), arg_tensor(), arg_ints(1, SIZES(3)),
                               arg_ints(1, SIZES(2)), arg_int(8)};
-    kernel_case c = {.kernel = &exg_kernel_select_scatter, .args = select, .arg_count = 4,
-                     .input_count = 2, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_select_scatter,
+                     .args = select,
+                     .arg_count = 4,
+                     .input_count = 2,
+                     .output_count = 1};
     exg_error err;
 
     (void)state;
@@ -155,8 +164,11 @@ static void cat_lays_tensors_one_after_the_other(void **state)
 
     (void)state;
     for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
-        kernel_case c = {.kernel = &exg_kernel_cat, .args = args, .arg_count = 2,
-                         .input_count = 4, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_cat,
+                         .args = args,
+                         .arg_count = 2,
+                         .input_count = 4,
+                         .output_count = 1};
         double want[2 * 12 * 5];
 
         c.inputs[0] = make_random(all_dtypes[k], 3, SIZES(2, 3, 5), -9, 9);
@@ -178,22 +190,25 @@ static void cat_lays_tensors_one_after_the_other(void **state)
 
 static void padding_adds_and_crops_at_both_ends(void **state)
 {
-    static const int64_t pads[][4] = {{1, 2, 0, 0}, {-1, -2, 0, 0}, {2, -3, -1, 4}, {0, 0, 0, 0},
-                                      {0, -7, 1, 0}};
+    static const int64_t pads[][4] = {
+        {1, 2, 0, 0}, {-1, -2, 0, 0}, {2, -3, -1, 4}, {0, 0, 0, 0}, {0, -7, 1, 0}};
 
     (void)state;
     for (uint32_t k = 0; k < COUNT(real_dtypes); k++) {
         for (uint32_t p = 0; p < COUNT(pads); p++) {
             exg_argument args[] = {arg_tensor(), arg_ints(4, pads[p]), arg_float(1)};
-            kernel_case c = {.kernel = &exg_kernel_constant_pad_nd, .args = args, .arg_count = 3,
-                             .input_count = 1, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_constant_pad_nd,
+                             .args = args,
+                             .arg_count = 3,
+                             .input_count = 1,
+                             .output_count = 1};
             exg_tensor in = make_random(real_dtypes[k], 3, SIZES(3, 5, 7), -9, 9);
             int64_t n[3] = {3, 5 + pads[p][2] + pads[p][3], 7 + pads[p][0] + pads[p][1]};
             double *want;
 
-            c.inputs[0] = p == 2 ? transposed(make_random(real_dtypes[k], 3, SIZES(3, 7, 5), -9, 9),
-                                              1, 2)
-                                 : in;
+            c.inputs[0] =
+                p == 2 ? transposed(make_random(real_dtypes[k], 3, SIZES(3, 7, 5), -9, 9), 1, 2)
+                       : in;
             c.outputs[0] = make_tensor(real_dtypes[k], 3, n);
             want = values_of(&c.outputs[0]);
             for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
@@ -220,8 +235,11 @@ static void flip_and_roll_permute_along_their_dimensions(void **state)
         exg_argument rolls[] = {arg_tensor(), arg_ints(3, SIZES(2, -10, 6)),
                                 arg_ints(3, SIZES(0, -1, 1))};
         exg_argument flat[] = {arg_tensor(), arg_ints(1, SIZES(-17)), arg_ints(0, NULL)};
-        kernel_case c = {.kernel = &exg_kernel_flip, .args = flips, .arg_count = 2,
-                         .input_count = 1, .output_count = 1};
+        kernel_case c = {.kernel = &exg_kernel_flip,
+                         .args = flips,
+                         .arg_count = 2,
+                         .input_count = 1,
+                         .output_count = 1};
         exg_tensor in = make_random(all_dtypes[k], 3, SIZES(4, 6, 7), -9, 9);
         double want[168];
 
@@ -256,8 +274,11 @@ static void triangles_keep_their_side_of_any_diagonal(void **state)
     for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
         for (uint32_t d = 0; d < COUNT(diagonals); d++) {
             exg_argument args[] = {arg_tensor(), arg_int(diagonals[d])};
-            kernel_case c = {.kernel = &exg_kernel_tril, .args = args, .arg_count = 2,
-                             .input_count = 1, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_tril,
+                             .args = args,
+                             .arg_count = 2,
+                             .input_count = 1,
+                             .output_count = 1};
             double lower[70];
             double upper[70];
 
@@ -287,8 +308,8 @@ static void full_and_scalar_tensor_convert_their_number(void **state)
     for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
         exg_argument full[] = {arg_ints(2, SIZES(3, 20000)), arg_float(2.5)};
         exg_argument scalar[] = {arg_int(2)};
-        kernel_case c = {.kernel = &exg_kernel_full, .args = full, .arg_count = 2,
-                         .output_count = 1};
+        kernel_case c = {
+            .kernel = &exg_kernel_full, .args = full, .arg_count = 2, .output_count = 1};
         exg_tensor one = make_tensor(all_dtypes[k], 0, NULL);
 
         c.outputs[0] = make_tensor(all_dtypes[k], 2, SIZES(3, 20000));
@@ -297,8 +318,8 @@ static void full_and_scalar_tensor_convert_their_number(void **state)
         for (int64_t i = 0; i < 60000; i += 59) {
             assert_true(get(&c.outputs[0], i) == get(&one, 0));
         }
-        c = (kernel_case){.kernel = &exg_kernel_scalar_tensor, .args = scalar, .arg_count = 1,
-                          .output_count = 1};
+        c = (kernel_case){
+            .kernel = &exg_kernel_scalar_tensor, .args = scalar, .arg_count = 1, .output_count = 1};
         c.outputs[0] = make_tensor(all_dtypes[k], 0, NULL);
         run_everywhere(&c);
         set(&one, 0, all_dtypes[k] == EXG_DTYPE_B8 ? 1 : 2);
@@ -311,8 +332,7 @@ static void arange_steps_without_drift(void **state)
 {
     exg_argument args[] = {arg_float(0.5), arg_float(1000), arg_float(0.1)};
     exg_argument down[] = {arg_int(10), arg_int(-20), arg_int(-3)};
-    kernel_case c = {.kernel = &exg_kernel_arange, .args = args, .arg_count = 3,
-                     .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_arange, .args = args, .arg_count = 3, .output_count = 1};
 
     (void)state;
     c.outputs[0] = make_tensor(EXG_DTYPE_F32, 1, SIZES(9995));

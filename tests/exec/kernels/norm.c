@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t shapes[][3] = {{2, 5, 1}, {1, 1000, 1}, {3, 77, 4}, {1, 9000, 2},
-                                    {4, 1, 3}, {0, 5, 1}, {70, 130, 1},
-                                    {2, 130, 9}, {1, 70, 1000}};
+static const int64_t shapes[][3] = {{2, 5, 1}, {1, 1000, 1}, {3, 77, 4},  {1, 9000, 2}, {4, 1, 3},
+                                    {0, 5, 1}, {70, 130, 1}, {2, 130, 9}, {1, 70, 1000}};
 
 static void softmax_rows_sum_to_one_and_log_softmax_is_their_logarithm(void **state)
 {
@@ -17,8 +16,11 @@ static void softmax_rows_sum_to_one_and_log_softmax_is_their_logarithm(void **st
         for (uint32_t s = 0; s < COUNT(shapes); s++) {
             const int64_t *n = shapes[s];
             exg_argument args[] = {arg_tensor(), arg_int(-2), arg_bool(false)};
-            kernel_case c = {.kernel = &exg_kernel_softmax, .args = args, .arg_count = 3,
-                             .input_count = 1, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_softmax,
+                             .args = args,
+                             .arg_count = 3,
+                             .input_count = 1,
+                             .output_count = 1};
             exg_tensor x = make_random(float_dtypes[d], 3, n, -5, 5);
             int64_t count = n[0] * n[1] * n[2];
             double *want = calloc((size_t)count + 1, sizeof(double));
@@ -51,8 +53,11 @@ static void softmax_rows_sum_to_one_and_log_softmax_is_their_logarithm(void **st
 static void softmax_takes_infinities_and_nan_as_pytorch(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_int(1), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_softmax, .args = args, .arg_count = 3,
-                     .input_count = 1, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_softmax,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 1,
+                     .output_count = 1};
     const double want[] = {0.5, 0, 0.5, NAN, NAN, NAN, NAN, NAN, NAN};
 
     (void)state;
@@ -71,8 +76,11 @@ static void softmax_takes_infinities_and_nan_as_pytorch(void **state)
 static void softmax_across_rows_takes_infinities_and_nan_as_pytorch(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_int(0), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_softmax, .args = args, .arg_count = 3,
-                     .input_count = 1, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_softmax,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 1,
+                     .output_count = 1};
     double want[3 * 40];
 
     (void)state;
@@ -94,8 +102,11 @@ static void softmax_across_rows_takes_infinities_and_nan_as_pytorch(void **state
 static void softmax_of_half_may_give_float(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_int(0), arg_bool(true)};
-    kernel_case c = {.kernel = &exg_kernel_softmax, .args = args, .arg_count = 3,
-                     .input_count = 1, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_softmax,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 1,
+                     .output_count = 1};
     const double want[] = {1 / (1 + exp(2)), exp(2) / (1 + exp(2))};
 
     (void)state;
@@ -146,8 +157,11 @@ static void expect_large_results(exg_dtype dtype, double tolerance)
     const int64_t n[] = {(33 << 20) / exg_dtype_bytes(dtype) / 2053, 2053};
     exg_argument softmax[] = {arg_tensor(), arg_int(1), arg_bool(false)};
     exg_argument rms[] = {arg_tensor(), arg_int(1), arg_none(), arg_float(1e-5)};
-    kernel_case c = {.kernel = &exg_kernel_rms_norm, .args = rms, .arg_count = 4,
-                     .input_count = 2, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_rms_norm,
+                     .args = rms,
+                     .arg_count = 4,
+                     .input_count = 2,
+                     .output_count = 1};
     double *want = calloc((size_t)(n[0] * n[1]), sizeof(double));
     double *x;
 
@@ -197,8 +211,11 @@ static void layer_and_rms_norm_equal_their_definitions(void **state)
         exg_argument layer[] = {arg_tensor(), arg_ints(1, &size), arg_tensor(), arg_tensor(),
                                 arg_float(1e-5)};
         exg_argument rms[] = {arg_tensor(), arg_int(1), arg_tensor(), arg_float(1e-5)};
-        kernel_case c = {.kernel = &exg_kernel_native_layer_norm, .args = layer, .arg_count = 5,
-                         .input_count = 3, .output_count = 3};
+        kernel_case c = {.kernel = &exg_kernel_native_layer_norm,
+                         .args = layer,
+                         .arg_count = 5,
+                         .input_count = 3,
+                         .output_count = 3};
         exg_tensor x = make_random(d, 2, SIZES(6, size), -3, 3);
         double *want = calloc((size_t)(6 * size), sizeof(double));
         double means[6];
@@ -237,8 +254,11 @@ static void layer_and_rms_norm_equal_their_definitions(void **state)
 
 static void group_norm_normalizes_groups_of_channels(void **state)
 {
-    static const int64_t rows[][4] = { /* batch, channels, area, groups */
-        {2, 6, 25, 3}, {1, 8, 1500, 8}, {3, 4, 1, 1}, {2, 4, 33, 2}};
+    static const int64_t rows[][4] = {/* batch, channels, area, groups */
+                                      {2, 6, 25, 3},
+                                      {1, 8, 1500, 8},
+                                      {3, 4, 1, 1},
+                                      {2, 4, 33, 2}};
 
     (void)state;
     for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
@@ -247,11 +267,14 @@ static void group_norm_normalizes_groups_of_channels(void **state)
             int64_t channels = rows[k][1];
             int64_t area = rows[k][2];
             int64_t groups = rows[k][3];
-            exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_int(n),
-                                   arg_int(channels), arg_int(area), arg_int(groups),
-                                   arg_float(1e-5)};
-            kernel_case c = {.kernel = &exg_kernel_native_group_norm, .args = args,
-                             .arg_count = 8, .input_count = 3, .output_count = 3};
+            exg_argument args[] = {arg_tensor(),    arg_tensor(),      arg_tensor(),
+                                   arg_int(n),      arg_int(channels), arg_int(area),
+                                   arg_int(groups), arg_float(1e-5)};
+            kernel_case c = {.kernel = &exg_kernel_native_group_norm,
+                             .args = args,
+                             .arg_count = 8,
+                             .input_count = 3,
+                             .output_count = 3};
             exg_dtype t = float_dtypes[d];
             double *want = calloc((size_t)(n * channels * area), sizeof(double));
             double means[8];
@@ -263,8 +286,8 @@ static void group_norm_normalizes_groups_of_channels(void **state)
             c.outputs[0] = make_tensor(t, 3, SIZES(n, channels, area));
             c.outputs[1] = make_tensor(t, 2, SIZES(n, groups));
             c.outputs[2] = make_tensor(t, 2, SIZES(n, groups));
-            normalize(&c.inputs[0], n * groups, channels / groups * area, 1e-5, false, want,
-                      means, factors);
+            normalize(&c.inputs[0], n * groups, channels / groups * area, 1e-5, false, want, means,
+                      factors);
             for (int64_t i = 0; i < n * channels * area; i++) {
                 int64_t channel = i / area % channels;
 
@@ -287,9 +310,13 @@ static bool run_on(exg_isa isa, const kernel_case *c)
     exg_tensor inputs[OPERANDS_MAX];
     exg_tensor outputs[OPERANDS_MAX];
     exg_fault_note fault = {0};
-    exg_kernel_call call = {.args = c->args, .arg_count = c->arg_count, .inputs = inputs,
-                            .input_count = c->input_count, .outputs = outputs,
-                            .output_count = c->output_count, .fault = &fault};
+    exg_kernel_call call = {.args = c->args,
+                            .arg_count = c->arg_count,
+                            .inputs = inputs,
+                            .input_count = c->input_count,
+                            .outputs = outputs,
+                            .output_count = c->output_count,
+                            .fault = &fault};
 
     memcpy(inputs, c->inputs, sizeof(inputs));
     memcpy(outputs, c->outputs, sizeof(outputs));
@@ -358,8 +385,8 @@ static void expect_neighbours_everywhere(kernel_case *c, const double *want, con
 /* (rows, size) of bf16 that begins one element into its memory. */
 static exg_tensor unaligned(exg_tensor t, const int64_t *n)
 {
-    exg_tensor u = {.data = (char *)t.data + 2, .dtype = EXG_DTYPE_BF16, .rank = 2,
-                    .sizes = {n[0], n[1]}};
+    exg_tensor u = {
+        .data = (char *)t.data + 2, .dtype = EXG_DTYPE_BF16, .rank = 2, .sizes = {n[0], n[1]}};
 
     exg_tensor_set_contiguous(&u);
     return u;
@@ -485,8 +512,10 @@ static void norms_of_bf16_are_next_to_the_true_value(void **state)
                                 arg_float(1e-5)};
         bool is_rms = (k & 4) != 0;
         kernel_case c = {.kernel = is_rms ? &exg_kernel_rms_norm : &exg_kernel_native_layer_norm,
-                         .args = is_rms ? rms : layer, .arg_count = is_rms ? 4 : 5,
-                         .input_count = is_rms ? 2 : 3, .output_count = is_rms ? 1 : 3};
+                         .args = is_rms ? rms : layer,
+                         .arg_count = is_rms ? 4 : 5,
+                         .input_count = is_rms ? 2 : 3,
+                         .output_count = is_rms ? 1 : 3};
         exg_tensor x = unaligned(make_random(EXG_DTYPE_BF16, 1, &room, -3, 3), n);
         double *want = calloc((size_t)count, sizeof(double));
         double *slack = calloc((size_t)count, sizeof(double));
@@ -500,10 +529,8 @@ static void norms_of_bf16_are_next_to_the_true_value(void **state)
         set(&x, 2 * size, 3e4);
         set(&x, 4 * size + size / 2, INFINITY);
         c.inputs[0] = x;
-        c.inputs[1] = (k & 1) != 0 ? make_random(EXG_DTYPE_BF16, 1, &size, -1, 1)
-                                   : absent_tensor();
-        c.inputs[2] = (k & 2) != 0 ? make_random(EXG_DTYPE_BF16, 1, &size, -1, 1)
-                                   : absent_tensor();
+        c.inputs[1] = (k & 1) != 0 ? make_random(EXG_DTYPE_BF16, 1, &size, -1, 1) : absent_tensor();
+        c.inputs[2] = (k & 2) != 0 ? make_random(EXG_DTYPE_BF16, 1, &size, -1, 1) : absent_tensor();
         c.outputs[0] = unaligned(make_tensor(EXG_DTYPE_BF16, 1, &room), n);
         c.outputs[1] = make_tensor(EXG_DTYPE_BF16, 2, SIZES(5, 1));
         c.outputs[2] = make_tensor(EXG_DTYPE_BF16, 2, SIZES(5, 1));
@@ -530,7 +557,8 @@ int main(void)
         cmocka_unit_test(layer_and_rms_norm_equal_their_definitions),
         cmocka_unit_test(group_norm_normalizes_groups_of_channels),
     };
-    const struct CMUnitTest loops[] = {/* of the host */
+    const struct CMUnitTest loops[] = {
+        /* of the host */
         cmocka_unit_test(large_results_are_written_whole),
         cmocka_unit_test(softmax_of_bf16_is_next_to_the_true_value),
         cmocka_unit_test(softmax_of_every_bf16_is_next_to_the_true_value),

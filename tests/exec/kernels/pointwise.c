@@ -41,8 +41,8 @@ static uint32_t load(program *g, exg_tensor t)
     uint32_t reg;
 
     g->inputs[g->call.input_count] = t;
-    assert_int_equal(
-        exg_pointwise_load(g->p, g->call.input_count++, t.dtype, false, &reg, &g->err), EXG_OK);
+    assert_int_equal(exg_pointwise_load(g->p, g->call.input_count++, t.dtype, false, &reg, &g->err),
+                     EXG_OK);
     return reg;
 }
 
@@ -52,8 +52,8 @@ static uint32_t apply(program *g, exg_operator_id op, exg_dtype compute, exg_dty
 {
     uint32_t reg;
 
-    if (exg_pointwise_apply(g->p, op, compute, result, sources, count, scalars, scalar_count,
-                            &reg, &g->err) != EXG_OK) {
+    if (exg_pointwise_apply(g->p, op, compute, result, sources, count, scalars, scalar_count, &reg,
+                            &g->err) != EXG_OK) {
         fail_msg("%s", g->err.message);
     }
     return reg;
@@ -62,8 +62,8 @@ static uint32_t apply(program *g, exg_operator_id op, exg_dtype compute, exg_dty
 static void store(program *g, exg_tensor t, uint32_t reg)
 {
     g->outputs[g->call.output_count] = t;
-    assert_int_equal(
-        exg_pointwise_store(g->p, g->call.output_count++, t.dtype, reg, &g->err), EXG_OK);
+    assert_int_equal(exg_pointwise_store(g->p, g->call.output_count++, t.dtype, reg, &g->err),
+                     EXG_OK);
 }
 
 static void finish_and_run(program *g, uint32_t threads)
@@ -154,10 +154,10 @@ static void expect_sum(exg_tensor out, exg_tensor a, exg_tensor b)
 
 static void operands_of_any_strides_and_broadcasts_are_read_right(void **state)
 {
-    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16,
-                                       EXG_DTYPE_I64, EXG_DTYPE_U8};
-    static const int64_t shapes[][3] = {{3, 5, 7}, {1, 1, 1}, {2, 3, 700}, {130, 1, 33},
-                                        {0, 4, 2}, {64, 40, 16}};
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_I64,
+                                       EXG_DTYPE_U8};
+    static const int64_t shapes[][3] = {{3, 5, 7},    {1, 1, 1}, {2, 3, 700},
+                                        {130, 1, 33}, {0, 4, 2}, {64, 40, 16}};
 
     (void)state;
     for (uint32_t k = 0; k < COUNT(dtypes); k++) {
@@ -166,8 +166,7 @@ static void operands_of_any_strides_and_broadcasts_are_read_right(void **state)
             exg_dtype d = dtypes[k];
             exg_tensor out = make_tensor(d, 3, n);
             exg_tensor plain = make_random(d, 3, n, -9, 9);
-            exg_tensor turned =
-                transposed(make_random(d, 3, SIZES(n[2], n[1], n[0]), -9, 9), 0, 2);
+            exg_tensor turned = transposed(make_random(d, 3, SIZES(n[2], n[1], n[0]), -9, 9), 0, 2);
             exg_tensor strided = sliced(make_random(d, 3, SIZES(n[0], n[1], 2 * n[2]), -9, 9), 2,
                                         n[2] > 0 ? 1 : 0, n[2], 2);
             exg_tensor row = make_random(d, 1, SIZES(n[2]), -9, 9);
@@ -221,8 +220,7 @@ static void an_output_may_lie_on_an_input(void **state)
 
 static void a_fused_chain_rounds_like_its_nodes_alone(void **state)
 {
-    static const exg_dtype dtypes[] = {EXG_DTYPE_BF16, EXG_DTYPE_F16, EXG_DTYPE_I8,
-                                       EXG_DTYPE_U8};
+    static const exg_dtype dtypes[] = {EXG_DTYPE_BF16, EXG_DTYPE_F16, EXG_DTYPE_I8, EXG_DTYPE_U8};
     const exg_argument one = arg_int(1);
 
     (void)state;
@@ -284,7 +282,7 @@ static void f16_rounds_to_nearest_even_over_all_halves(void **state)
     for (uint32_t i = 0; i < 65536; i++) {
         uint32_t exponent = i >> 10 & 31;
         double m = (double)(i & 1023);
-        double want = exponent == 31   ? (m == 0 ? INFINITY : NAN)
+        double want = exponent == 31  ? (m == 0 ? INFINITY : NAN)
                       : exponent == 0 ? ldexp(m, -24)
                                       : ldexp(1024 + m, (int)exponent - 25);
         double got = (double)((float *)wide.data)[i];
@@ -300,8 +298,7 @@ static void f16_rounds_to_nearest_even_over_all_halves(void **state)
         assert_true(h == i || (isnan((double)((float *)wide.data)[i]) && (h & 0x7c00) == 0x7c00));
     }
     for (uint32_t i = 0; i + 1 < 0x7c00; i++) {
-        ((float *)wide.data)[i] =
-            (((float *)wide.data)[i] + ((float *)wide.data)[i + 1]) / 2;
+        ((float *)wide.data)[i] = (((float *)wide.data)[i] + ((float *)wide.data)[i + 1]) / 2;
     }
     run_unary(EXG_OP__to_copy_default, EXG_DTYPE_F32, back, wide, 0, NULL);
     for (uint32_t i = 0; i + 1 < 0x7bff; i++) {
@@ -582,8 +579,8 @@ static void unary_formulas_agree_with_the_math_library(void **state)
 
             run_unary(rows[r].op, d, out, a, 0, NULL);
             for (int64_t i = 0; i < 777; i++) {
-                double want = rows[r].truth == NULL ? -softplus(-get(&a, i))
-                                                    : rows[r].truth(get(&a, i));
+                double want =
+                    rows[r].truth == NULL ? -softplus(-get(&a, i)) : rows[r].truth(get(&a, i));
 
                 if (fabs(get(&out, i) - want) > tolerance_of(d, 4) * (1 + fabs(want))) {
                     fail_msg("row %u of %s: f(%.9g) = %.9g, not %.9g", r, exg_dtype_name(d),
@@ -600,8 +597,8 @@ static void integer_division_follows_python_and_by_zero_raises(void **state)
     static const struct {
         int64_t a, b, floored, truncated, remainder, c_remainder;
     } rows[] = {
-        {7, 2, 3, 3, 1, 1},    {-7, 2, -4, -3, 1, -1}, {7, -2, -4, -3, -1, 1},
-        {-7, -2, 3, 3, -1, -1}, {6, 3, 2, 2, 0, 0},    {INT64_MIN, -1, INT64_MIN, INT64_MIN, 0, 0},
+        {7, 2, 3, 3, 1, 1},     {-7, 2, -4, -3, 1, -1}, {7, -2, -4, -3, -1, 1},
+        {-7, -2, 3, 3, -1, -1}, {6, 3, 2, 2, 0, 0},     {INT64_MIN, -1, INT64_MIN, INT64_MIN, 0, 0},
         {5, 0, 0, 0, 0, 0},
     };
     exg_tensor a = make_tensor(EXG_DTYPE_I64, 1, SIZES(1));

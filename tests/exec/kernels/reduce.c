@@ -6,16 +6,15 @@
 #include <string.h>
 
 /* (outer, size, inner) around the middle dimension. */
-static const int64_t shapes[][3] = {{2, 5, 1},   {1, 3000, 1}, {3, 77, 4}, {1, 200, 300},
-                                    {4, 1, 3},   {70, 30, 1},  {2, 3, 129}, {1, 100000, 1},
-                                    {1, 70000, 3}};
+static const int64_t shapes[][3] = {{2, 5, 1},     {1, 3000, 1},   {3, 77, 4},
+                                    {1, 200, 300}, {4, 1, 3},      {70, 30, 1},
+                                    {2, 3, 129},   {1, 100000, 1}, {1, 70000, 3}};
 
 typedef enum operation { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR, STD } operation;
 
 static const exg_kernel *const kernels[] = {&exg_kernel_sum,  &exg_kernel_mean, &exg_kernel_prod,
                                             &exg_kernel_amax, &exg_kernel_amin, &exg_kernel_any,
-                                            &exg_kernel_all,  &exg_kernel_var,
-                                            &exg_kernel_std};
+                                            &exg_kernel_all,  &exg_kernel_var,  &exg_kernel_std};
 
 static double reduce(operation op, const double *x, int64_t count, int64_t stride,
                      double correction)
@@ -79,8 +78,13 @@ static void check_reduction(operation op, exg_dtype d, const int64_t *n, bool is
     exg_argument dims[] = {arg_tensor(), arg_ints(1, SIZES(-2)), arg_bool(false), arg_none()};
     exg_argument one_dim[] = {arg_tensor(), arg_int(1), arg_bool(false), arg_none()};
     exg_argument var[] = {arg_tensor(), arg_ints(1, SIZES(1)), arg_float(0.5), arg_bool(true)};
-    kernel_case c = {.kernel = kernels[op], .args = op == PROD ? one_dim : op >= VAR ? var : dims,
-                     .arg_count = 4, .input_count = 1, .output_count = 1};
+    kernel_case c = {.kernel = kernels[op],
+                     .args = op == PROD  ? one_dim
+                             : op >= VAR ? var
+                                         : dims,
+                     .arg_count = 4,
+                     .input_count = 1,
+                     .output_count = 1};
     /* positive sums, whose relative error means something */
     double low = op == PROD ? 0.9 : op == SUM && exg_dtype_is_float(d) ? 0.1 : -3;
     double high = op == PROD ? 1.1 : 3;
@@ -129,7 +133,10 @@ static void a_reduction_over_several_or_all_dimensions_keeps_the_others(void **s
 {
     exg_argument some[] = {arg_tensor(), arg_ints(2, SIZES(0, -1)), arg_bool(true), arg_none()};
     exg_argument all[] = {arg_tensor(), arg_ints(0, NULL), arg_bool(false), arg_none()};
-    kernel_case c = {.kernel = &exg_kernel_sum, .args = some, .arg_count = 4, .input_count = 1,
+    kernel_case c = {.kernel = &exg_kernel_sum,
+                     .args = some,
+                     .arg_count = 4,
+                     .input_count = 1,
                      .output_count = 1};
     double want[3] = {0};
     double total = 0;
@@ -161,8 +168,11 @@ static void spreads_keep_their_digits_far_from_zero_and_at_any_size(void **state
     (void)state;
     for (uint32_t r = 0; r < COUNT(rows); r++) {
         for (uint32_t across = 0; across < 2; across++) {
-            kernel_case c = {.kernel = &exg_kernel_std, .args = args, .arg_count = 4,
-                             .input_count = 1, .output_count = 1};
+            kernel_case c = {.kernel = &exg_kernel_std,
+                             .args = args,
+                             .arg_count = 4,
+                             .input_count = 1,
+                             .output_count = 1};
             exg_tensor x = make_tensor(rows[r].dtype, 2, SIZES(1000, 1 + 2 * across));
             double want[3];
 
@@ -191,7 +201,9 @@ static void nothing_sums_to_the_neutral_element(void **state)
     for (uint32_t r = 0; r < COUNT(rows); r++) {
         kernel_case c = {.kernel = kernels[rows[r].op],
                          .args = rows[r].op == PROD ? one_dim : args,
-                         .arg_count = 4, .input_count = 1, .output_count = 1};
+                         .arg_count = 4,
+                         .input_count = 1,
+                         .output_count = 1};
         const double want[] = {rows[r].want, rows[r].want};
 
         c.inputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 0));
@@ -204,7 +216,10 @@ static void nothing_sums_to_the_neutral_element(void **state)
 static void amax_and_amin_hand_on_nan(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_ints(1, SIZES(1)), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_amax, .args = args, .arg_count = 3, .input_count = 1,
+    kernel_case c = {.kernel = &exg_kernel_amax,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 1,
                      .output_count = 1};
     const double want[] = {NAN, NAN, 0};
 
@@ -226,7 +241,10 @@ static void amax_and_amin_hand_on_nan(void **state)
 static void a_long_f32_sum_keeps_its_digits(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_ints(0, NULL), arg_bool(false), arg_none()};
-    kernel_case c = {.kernel = &exg_kernel_sum, .args = args, .arg_count = 4, .input_count = 1,
+    kernel_case c = {.kernel = &exg_kernel_sum,
+                     .args = args,
+                     .arg_count = 4,
+                     .input_count = 1,
                      .output_count = 1};
     double want = 0;
 
@@ -251,7 +269,9 @@ static void extremes_come_with_the_place_of_the_first(void **state)
                 const int64_t *n = shapes[s];
                 exg_argument args[] = {arg_tensor(), arg_int(1), arg_bool(true)};
                 kernel_case c = {.kernel = is_min ? &exg_kernel_min_dim : &exg_kernel_max_dim,
-                                 .args = args, .arg_count = 3, .input_count = 1,
+                                 .args = args,
+                                 .arg_count = 3,
+                                 .input_count = 1,
                                  .output_count = 2};
                 int64_t rows = n[0] * n[2];
                 double *values = calloc((size_t)rows, sizeof(double));
@@ -290,8 +310,11 @@ static void extremes_come_with_the_place_of_the_first(void **state)
 static void argmax_without_a_dimension_is_flat_and_stops_at_nan(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_none(), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_argmax, .args = args, .arg_count = 3,
-                     .input_count = 1, .output_count = 1};
+    kernel_case c = {.kernel = &exg_kernel_argmax,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 1,
+                     .output_count = 1};
     double want = 5;
 
     (void)state;
@@ -319,7 +342,9 @@ static void scans_run_along_their_dimension(void **state)
                 exg_dtype result = result_dtype(SUM, real_dtypes[d]);
                 exg_argument args[] = {arg_tensor(), arg_int(-2), arg_none()};
                 kernel_case c = {.kernel = is_product ? &exg_kernel_cumprod : &exg_kernel_cumsum,
-                                 .args = args, .arg_count = 3, .input_count = 1,
+                                 .args = args,
+                                 .arg_count = 3,
+                                 .input_count = 1,
                                  .output_count = 1};
                 double *want;
 
@@ -369,7 +394,9 @@ static void check_sort(exg_dtype d, const int64_t *n, bool descending, int64_t k
     exg_argument topk[] = {arg_tensor(), arg_int(k), arg_int(1), arg_bool(descending),
                            arg_bool(true)};
     kernel_case c = {.kernel = k < 0 ? &exg_kernel_sort : &exg_kernel_topk,
-                     .args = k < 0 ? sort : topk, .arg_count = k < 0 ? 4 : 5, .input_count = 1,
+                     .args = k < 0 ? sort : topk,
+                     .arg_count = k < 0 ? 4 : 5,
+                     .input_count = 1,
                      .output_count = 2};
     int64_t kept = k < 0 ? n[1] : k;
     double *values = calloc((size_t)(n[0] * kept * n[2]) + 1, sizeof(double));
@@ -430,7 +457,10 @@ static void numbers_that_no_signed_one_holds_are_the_greatest(void **state)
     static const uint64_t numbers[] = {UINT64_MAX, 0, UINT64_C(1) << 63, 7, INT64_MAX};
     static const int64_t order[] = {1, 3, 4, 2, 0};
     exg_argument args[] = {arg_tensor(), arg_bool(true), arg_int(0), arg_bool(false)};
-    kernel_case c = {.kernel = &exg_kernel_sort, .args = args, .arg_count = 4, .input_count = 1,
+    kernel_case c = {.kernel = &exg_kernel_sort,
+                     .args = args,
+                     .arg_count = 4,
+                     .input_count = 1,
                      .output_count = 2};
 
     (void)state;

@@ -18,15 +18,15 @@
 
 #include <cmocka.h>
 
-#define RANK_MAX   5
-#define ITEMS_MAX  6
-#define INPUTS_MAX 40
+#define RANK_MAX     5
+#define ITEMS_MAX    6
+#define INPUTS_MAX   40
 #define ELEMENTS_MAX 4096 /* of a tensor in a program that is run */
 
-static const double floats[] = {NAN, INFINITY, -INFINITY, 1e308, -0.0, -1, 1e-320, 0.5, 1e19,
-                                -3e9, 1e-9, 2};
-static const int64_t numbers[] = {INT64_MIN, INT64_MAX, 1LL << 31, -(1LL << 31), 1LL << 32,
-                                  1LL << 62, -(1LL << 62), 65536, 1000003, -1000};
+static const double floats[] = {NAN,    INFINITY, -INFINITY, 1e308, -0.0, -1,
+                                1e-320, 0.5,      1e19,      -3e9,  1e-9, 2};
+static const int64_t numbers[] = {INT64_MIN, INT64_MAX,    1LL << 31, -(1LL << 31), 1LL << 32,
+                                  1LL << 62, -(1LL << 62), 65536,     1000003,      -1000};
 static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F32,  EXG_DTYPE_F32, EXG_DTYPE_I64,
                                    EXG_DTYPE_I64, EXG_DTYPE_B8,   EXG_DTYPE_F64, EXG_DTYPE_I32,
                                    EXG_DTYPE_U8,  EXG_DTYPE_BF16, EXG_DTYPE_C64};
@@ -36,8 +36,8 @@ static const char *const strings[] = {"none", "mean",    "sum",  "floor", "trunc
 #define ONE_OF(list) ((list)[below(sizeof(list) / sizeof((list)[0]))])
 
 static exg_operators *operators;
-static uint64_t state; /* of chance */
-static const char *drawn; /* the operator */
+static uint64_t state;     /* of chance */
+static const char *drawn;  /* the operator */
 static uint32_t misjudged; /* programs that the gate should have refused */
 
 static uint64_t below(uint64_t n)
@@ -80,7 +80,7 @@ static exg_ref tensor(exg_builder *b, const common *c, const char *parameter)
     exg_tensor_meta meta;
 
     if (below(8) > 0) {
-        dtype = names(parameter, "ind", "offset") ? EXG_DTYPE_I64
+        dtype = names(parameter, "ind", "offset")  ? EXG_DTYPE_I64
                 : names(parameter, "mask", "cond") ? EXG_DTYPE_B8
                                                    : dtype;
     }
@@ -285,8 +285,7 @@ static bool is_small(const exg_program *program)
         const exg_tensor_meta *meta = program->graph->values[v].tensor;
         int64_t numel;
 
-        if (meta != NULL &&
-            (!exg_tensor_meta_numel(meta, &numel) || numel > ELEMENTS_MAX)) {
+        if (meta != NULL && (!exg_tensor_meta_numel(meta, &numel) || numel > ELEMENTS_MAX)) {
             return false;
         }
     }
@@ -309,8 +308,7 @@ static bool run(const exg_verified *verified, exg_session_input *inputs, uint32_
                  exg_session_run(session, inputs, count, &err) == EXG_OK;
 
     if (!right && !may_end(&err)) {
-        print_message("%s: %s %s: %s\n", drawn, exg_status_name(err.status), err.code,
-                      err.message);
+        print_message("%s: %s %s: %s\n", drawn, exg_status_name(err.status), err.code, err.message);
         misjudged++;
     }
     for (uint32_t o = 0; right && o < exg_session_output_count(session); o++) {
@@ -344,16 +342,14 @@ static bool try_program(const exg_program *program)
         const exg_tensor_meta *meta = program->graph->values[id].tensor;
         exg_session_input *in = &inputs[i];
 
-        *in = (exg_session_input){
-            .name = program->graph->values[id].name,
-            .tensor = {.dtype = meta->dtype, .rank = meta->rank}
-        };
+        *in = (exg_session_input){.name = program->graph->values[id].name,
+                                  .tensor = {.dtype = meta->dtype, .rank = meta->rank}};
         for (uint32_t d = 0; d < meta->rank; d++) {
             in->tensor.sizes[d] = meta->sizes[d].value;
         }
         exg_tensor_set_contiguous(&in->tensor);
-        in->tensor.data = calloc((size_t)exg_tensor_numel(&in->tensor) + 1,
-                                 exg_dtype_bytes(meta->dtype));
+        in->tensor.data =
+            calloc((size_t)exg_tensor_numel(&in->tensor) + 1, exg_dtype_bytes(meta->dtype));
         fill(&in->tensor);
     }
     ran = run(&verified, inputs, count);

@@ -203,14 +203,12 @@ static void run(made *m, const variant *t)
 {
     float *const data[] = {q_data, k_data, v_data, mask_data};
     static const char *const names[] = {"q", "k", "v", "mask"};
-    static const int64_t sizes[4][4] = {
-        {BATCH, HEADS, ROWS, DEPTH},
-        {BATCH, HEADS, KEYS, DEPTH},
-        {BATCH, HEADS, KEYS, WIDTH},
-        {BATCH, 1,     ROWS, KEYS }
-    };
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
-                                   .device = getenv("EXG_TEST_DEVICE")};
+    static const int64_t sizes[4][4] = {{BATCH, HEADS, ROWS, DEPTH},
+                                        {BATCH, HEADS, KEYS, DEPTH},
+                                        {BATCH, HEADS, KEYS, WIDTH},
+                                        {BATCH, 1, ROWS, KEYS}};
+    exg_session_options options = {
+        .size = sizeof(options), .thread_count = 1, .device = getenv("EXG_TEST_DEVICE")};
     exg_session_input inputs[4];
     exg_verified verified;
     exg_session *session;
@@ -218,8 +216,7 @@ static void run(made *m, const variant *t)
 
     for (int i = 0; i < 4; i++) {
         inputs[i] = (exg_session_input){
-            .name = names[i], .tensor = {.data = data[i], .dtype = EXG_DTYPE_F32, .rank = 4}
-        };
+            .name = names[i], .tensor = {.data = data[i], .dtype = EXG_DTYPE_F32, .rank = 4}};
         memcpy(inputs[i].tensor.sizes, sizes[i], sizeof(sizes[i]));
         exg_tensor_set_contiguous(&inputs[i].tensor);
     }
@@ -255,11 +252,11 @@ static void check(const variant *t)
 static void attention_is_found(void **state)
 {
     static const variant variants[] = {
-        {NO_MASK, false, BEHIND,     false, false, -1, true},
-        {NO_MASK, false, NOT_SCALED, false, false, 3,  true},
-        {FINITE,  false, BY_ROOTS,   false, false, -1, true},
-        {FINITE,  true,  DIVIDED,    false, false, -1, true},
-        {FINITE,  false, BY_ROOTS,   true,  false, -1, true},
+        {NO_MASK, false, BEHIND, false, false, -1, true},
+        {NO_MASK, false, NOT_SCALED, false, false, 3, true},
+        {FINITE, false, BY_ROOTS, false, false, -1, true},
+        {FINITE, true, DIVIDED, false, false, -1, true},
+        {FINITE, false, BY_ROOTS, true, false, -1, true},
     };
 
     (void)state;
@@ -272,8 +269,8 @@ static void attention_is_found(void **state)
 static void rows_without_keys_stay_what_they_were(void **state)
 {
     static const variant variants[] = {
-        {WITHOUT_KEYS, false, BEHIND,   false, false, -1, true},
-        {WITHOUT_KEYS, true,  BY_ROOTS, true,  false, -1, true},
+        {WITHOUT_KEYS, false, BEHIND, false, false, -1, true},
+        {WITHOUT_KEYS, true, BY_ROOTS, true, false, -1, true},
     };
 
     (void)state;
@@ -284,9 +281,9 @@ static void rows_without_keys_stay_what_they_were(void **state)
 static void what_is_no_attention_stays(void **state)
 {
     static const variant variants[] = {
-        {NO_MASK, false, BEHIND,   false, true,  -1, false}, /* the weights are wanted */
-        {FINITE,  false, BY_ROOTS, true,  true,  -1, false},
-        {NO_MASK, false, BEHIND,   false, false, 2,  false}, /* another dim */
+        {NO_MASK, false, BEHIND, false, true, -1, false}, /* the weights are wanted */
+        {FINITE, false, BY_ROOTS, true, true, -1, false},
+        {NO_MASK, false, BEHIND, false, false, 2, false}, /* another dim */
     };
 
     (void)state;
@@ -336,8 +333,8 @@ static void heads_may_be_missing(void **state)
 
     (void)state;
     for (int g = 0; g < 2; g++) {
-        exg_session_options options = {.size = sizeof(options), .thread_count = 1,
-                                       .device = getenv("EXG_TEST_DEVICE")};
+        exg_session_options options = {
+            .size = sizeof(options), .thread_count = 1, .device = getenv("EXG_TEST_DEVICE")};
         static const char *const names[] = {"q", "k", "v"};
         exg_session_input inputs[3];
         const exg_session_output *result;
@@ -360,11 +357,11 @@ static void heads_may_be_missing(void **state)
             fail_msg("%s %s", err.code, err.message);
         }
         for (int i = 0; i < 3; i++) {
-            inputs[i] = (exg_session_input){
-                .name = names[i],
-                .tensor = {.data = k_data, .dtype = EXG_DTYPE_F32, .rank = 4,
-                           .sizes = {1, i == 0 ? 0 : groups[g], 4, 8}}
-            };
+            inputs[i] = (exg_session_input){.name = names[i],
+                                            .tensor = {.data = k_data,
+                                                       .dtype = EXG_DTYPE_F32,
+                                                       .rank = 4,
+                                                       .sizes = {1, i == 0 ? 0 : groups[g], 4, 8}}};
             exg_tensor_set_contiguous(&inputs[i].tensor);
         }
         assert_int_equal(exg_verify(m.program, m.operators, &verified, NULL, &err), EXG_OK);

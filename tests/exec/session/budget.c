@@ -12,8 +12,10 @@
 
 #include <cmocka.h>
 
-#define ROW(program, data) \
-    {program ".pt2", data ".inputs.safetensors", data ".expected.safetensors", 1e-3, 1e-3}
+#define ROW(program, data)                                                                         \
+    {                                                                                              \
+        program ".pt2", data ".inputs.safetensors", data ".expected.safetensors", 1e-3, 1e-3       \
+    }
 
 static const fixture rows[] = {
     ROW("convbn", "convbn"),     ROW("inplace", "inplace"), ROW("loops", "loops"),

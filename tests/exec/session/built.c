@@ -99,24 +99,23 @@ static void it_prints_the_docstring_s_graph(void **state)
     make_docstring_graph(&m);
     assert_int_equal(exg_program_print_graph(m.program, &text, NULL), EXG_OK);
     assert_string_equal(
-        text,
-        "graph():\n"
-        "    %arg0_1 : [num_users=1] = placeholder[target=arg0_1]\n"
-        "    %arg1_1 : [num_users=1] = placeholder[target=arg1_1]\n"
-        "    %arg2_1 : [num_users=2] = placeholder[target=arg2_1]\n"
-        "    %arg3_1 : [num_users=1] = placeholder[target=arg3_1]\n"
-        "    %arg4_1 : [num_users=1] = placeholder[target=arg4_1]\n"
-        "    %add_tensor : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor]"
-        "(args = (%arg3_1, %arg0_1), kwargs = {})\n"
-        "    %mul_tensor : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor]"
-        "(args = (%add_tensor, %arg1_1), kwargs = {})\n"
-        "    %mul_tensor_1 : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor]"
-        "(args = (%arg4_1, %arg2_1), kwargs = {})\n"
-        "    %add_tensor_1 : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor]"
-        "(args = (%mul_tensor, %mul_tensor_1), kwargs = {})\n"
-        "    %add_tensor_2 : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor]"
-        "(args = (%arg2_1, 1.0), kwargs = {})\n"
-        "    return (add_tensor_2, add_tensor_1)");
+        text, "graph():\n"
+              "    %arg0_1 : [num_users=1] = placeholder[target=arg0_1]\n"
+              "    %arg1_1 : [num_users=1] = placeholder[target=arg1_1]\n"
+              "    %arg2_1 : [num_users=2] = placeholder[target=arg2_1]\n"
+              "    %arg3_1 : [num_users=1] = placeholder[target=arg3_1]\n"
+              "    %arg4_1 : [num_users=1] = placeholder[target=arg4_1]\n"
+              "    %add_tensor : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor]"
+              "(args = (%arg3_1, %arg0_1), kwargs = {})\n"
+              "    %mul_tensor : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor]"
+              "(args = (%add_tensor, %arg1_1), kwargs = {})\n"
+              "    %mul_tensor_1 : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor]"
+              "(args = (%arg4_1, %arg2_1), kwargs = {})\n"
+              "    %add_tensor_1 : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor]"
+              "(args = (%mul_tensor, %mul_tensor_1), kwargs = {})\n"
+              "    %add_tensor_2 : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor]"
+              "(args = (%arg2_1, 1.0), kwargs = {})\n"
+              "    return (add_tensor_2, add_tensor_1)");
     free(text);
     end(&m);
 }
@@ -131,19 +130,18 @@ static void it_makes_the_docstring_s_signature(void **state)
     make_docstring(&m);
     assert_int_equal(exg_signature_repr(&m.program->signature, &text, NULL), EXG_OK);
     assert_string_equal(
-        text,
-        "ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, "
-        "arg=TensorArgument(name='arg0_1'), target='my_parameter', persistent=None), "
-        "InputSpec(kind=<InputKind.BUFFER: 3>, arg=TensorArgument(name='arg1_1'), "
-        "target='my_buffer1', persistent=True), InputSpec(kind=<InputKind.BUFFER: 3>, "
-        "arg=TensorArgument(name='arg2_1'), target='my_buffer2', persistent=True), "
-        "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=TensorArgument(name='arg3_1'), "
-        "target=None, persistent=None), InputSpec(kind=<InputKind.USER_INPUT: 1>, "
-        "arg=TensorArgument(name='arg4_1'), target=None, persistent=None)], "
-        "output_specs=[OutputSpec(kind=<OutputKind.BUFFER_MUTATION: 3>, "
-        "arg=TensorArgument(name='add_2'), target='my_buffer2'), "
-        "OutputSpec(kind=<OutputKind.USER_OUTPUT: 1>, arg=TensorArgument(name='add_1'), "
-        "target=None)])");
+        text, "ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, "
+              "arg=TensorArgument(name='arg0_1'), target='my_parameter', persistent=None), "
+              "InputSpec(kind=<InputKind.BUFFER: 3>, arg=TensorArgument(name='arg1_1'), "
+              "target='my_buffer1', persistent=True), InputSpec(kind=<InputKind.BUFFER: 3>, "
+              "arg=TensorArgument(name='arg2_1'), target='my_buffer2', persistent=True), "
+              "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=TensorArgument(name='arg3_1'), "
+              "target=None, persistent=None), InputSpec(kind=<InputKind.USER_INPUT: 1>, "
+              "arg=TensorArgument(name='arg4_1'), target=None, persistent=None)], "
+              "output_specs=[OutputSpec(kind=<OutputKind.BUFFER_MUTATION: 3>, "
+              "arg=TensorArgument(name='add_2'), target='my_buffer2'), "
+              "OutputSpec(kind=<OutputKind.USER_OUTPUT: 1>, arg=TensorArgument(name='add_1'), "
+              "target=None)])");
     free(text);
     end(&m);
 }
@@ -190,18 +188,32 @@ typedef struct number_row {
     exg_operator_id op;
     exg_dtype dtype;
     exg_argument number;
-    bool last;         /* x is the last of the two */
-    const char *mode;  /* rounding_mode, or NULL */
+    bool last;        /* x is the last of the two */
+    const char *mode; /* rounding_mode, or NULL */
     exg_dtype result;
     double expected[2];
 } number_row;
 
-#define INT(n)   {.kind = EXG_ARGUMENT_INT, .as_int = (n)}
-#define FLOAT(n) {.kind = EXG_ARGUMENT_FLOAT, .as_float = (n)}
-#define BOOL(n)  {.kind = EXG_ARGUMENT_BOOL, .as_bool = (n)}
+#define INT(n)                                                                                     \
+    {                                                                                              \
+        .kind = EXG_ARGUMENT_INT, .as_int = (n)                                                    \
+    }
+#define FLOAT(n)                                                                                   \
+    {                                                                                              \
+        .kind = EXG_ARGUMENT_FLOAT, .as_float = (n)                                                \
+    }
+#define BOOL(n)                                                                                    \
+    {                                                                                              \
+        .kind = EXG_ARGUMENT_BOOL, .as_bool = (n)                                                  \
+    }
 
 #define ROW(name, op, dtype, number, last, mode, result, ...)                                      \
-    {name, EXG_OP_##op, EXG_DTYPE_##dtype, number, last, mode, EXG_DTYPE_##result, {__VA_ARGS__}}
+    {                                                                                              \
+        name, EXG_OP_##op, EXG_DTYPE_##dtype, number, last, mode, EXG_DTYPE_##result,              \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
 
 static const number_row numbers[] = {
     ROW("x + 1.5", add_Tensor, F32, FLOAT(1.5), false, NULL, F32, 6.5, -1.5),
@@ -227,11 +239,21 @@ static void put(exg_dtype dtype, void *to, const double from[2])
 {
     for (int i = 0; i < 2; i++) {
         switch (dtype) {
-        case EXG_DTYPE_I8: ((int8_t *)to)[i] = (int8_t)from[i]; break;
-        case EXG_DTYPE_I32: ((int32_t *)to)[i] = (int32_t)from[i]; break;
-        case EXG_DTYPE_I64: ((int64_t *)to)[i] = (int64_t)from[i]; break;
-        case EXG_DTYPE_F32: ((float *)to)[i] = (float)from[i]; break;
-        default: ((double *)to)[i] = from[i]; break;
+        case EXG_DTYPE_I8:
+            ((int8_t *)to)[i] = (int8_t)from[i];
+            break;
+        case EXG_DTYPE_I32:
+            ((int32_t *)to)[i] = (int32_t)from[i];
+            break;
+        case EXG_DTYPE_I64:
+            ((int64_t *)to)[i] = (int64_t)from[i];
+            break;
+        case EXG_DTYPE_F32:
+            ((float *)to)[i] = (float)from[i];
+            break;
+        default:
+            ((double *)to)[i] = from[i];
+            break;
         }
     }
 }
@@ -336,12 +358,9 @@ static void it_refuses_numbers_elsewhere(void **state)
         exg_operator_id op;
         bool tensor[2];
     } rows[] = {
-        {EXG_OP_mm_default,         {true, false} },
-        {EXG_OP_maximum_default,    {true, false} },
-        {EXG_OP_bitwise_and_Tensor, {true, false} },
-        {EXG_OP_add__Tensor,        {false, true} },
-        {EXG_OP_copy__default,      {false, true} },
-        {EXG_OP_add_Tensor,         {false, false}},
+        {EXG_OP_mm_default, {true, false}},         {EXG_OP_maximum_default, {true, false}},
+        {EXG_OP_bitwise_and_Tensor, {true, false}}, {EXG_OP_add__Tensor, {false, true}},
+        {EXG_OP_copy__default, {false, true}},      {EXG_OP_add_Tensor, {false, false}},
     };
 
     (void)state;

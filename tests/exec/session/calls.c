@@ -67,11 +67,14 @@ static const row rows[] = {
     {"convolution.default f32[1,1,4,4] f32[1,1,0,3] none [1] [0] [1] false [0] 1", "NOD-017"},
     {"convolution.default f32[1,1,4,4] f32[0,1,3,3] none [1] [0] [1] false [0] 1", ""},
     {"convolution_backward.default f32[1,1,2,2] f32[1,1,4,4] f32[1,1,3,3] none [1,1] [0,0] [1,1] "
-     "false [0,0] 1 [true,true,false]", ""},
+     "false [0,0] 1 [true,true,false]",
+     ""},
     {"convolution_backward.default f32[1,1,3,3] f32[1,1,4,4] f32[1,1,3,3] none [1,1] [0,0] [1,1] "
-     "false [0,0] 1 [true,true,false]", "NOD-017"},
+     "false [0,0] 1 [true,true,false]",
+     "NOD-017"},
     {"convolution_backward.default f32[1,1,2,2] f32[1,1,4,4] f32[1,2,3,3] none [1,1] [0,0] [1,1] "
-     "false [0,0] 1 [true,true,false]", "NOD-017"},
+     "false [0,0] 1 [true,true,false]",
+     "NOD-017"},
     {"avg_pool2d_backward.default f32[1,2,2] f32[1,4,4] [2] [2] [0] false true none", ""},
     {"avg_pool2d_backward.default f32[1,9,2] f32[1,4,4] [2] [2] [0] false true none", "NOD-017"},
     {"avg_pool2d_backward.default f32[1,2,2] f32[1,4,4] [] [2] [0] false true none", "NOD-017"},
@@ -109,20 +112,25 @@ static const row rows[] = {
     {"reflection_pad1d_backward.default f32[1,6] f32[1,3] [1,1]", "NOD-017"},
     {"reflection_pad1d_backward.default f32[1,7] f32[1,3] [3,1]", "NOD-017"},
     {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,3,2] 0 0 true "
-     "[true,true]", ""},
+     "[true,true]",
+     ""},
     {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,3,2] 2 0 true "
-     "[true,true]", ""},
+     "[true,true]",
+     ""},
     {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,3,2] 3 0 true "
-     "[true,true]", "NOD-017"},
+     "[true,true]",
+     "NOD-017"},
     {"grid_sampler_3d_backward.default f32[1,1,2,2,2] f32[1,1,2,2,2] f32[1,2,2,2,3] 2 0 true "
-     "[true,true]", "NOD-017"},
+     "[true,true]",
+     "NOD-017"},
     {"_weight_int4pack_mm_for_cpu.default f32[2,32] u8[4,16] 16 f32[2,4,2]", ""},
     {"_weight_int4pack_mm_for_cpu.default f32[2,32] u8[4,16] 24 f32[2,4,2]", "NOD-017"},
     {"_weight_int4pack_mm_for_cpu.default f32[2,32] u8[4,15] 16 f32[2,4,2]", "NOD-017"},
     {"_convert_weight_to_int4pack_for_cpu.default i32[4,16] 2", ""},
     {"_convert_weight_to_int4pack_for_cpu.default i32[3,16] 2", "NOD-017"},
     {"grid_sampler_2d_backward.default f32[1,1,2,3] f32[1,1,4,4] f32[1,2,2,2] 0 0 true "
-     "[true,true]", "NOD-017"},
+     "[true,true]",
+     "NOD-017"},
     {"grid_sampler_2d_backward.default f32[1,1,2] f32[1,1,4] f32[1,2,1] 0 0 true [true,true]",
      "NOD-017"},
     {"multi_margin_loss_backward.default f32[] f32[3,4] i64[3] 1 1", ""},
@@ -164,8 +172,8 @@ static exg_argument read_tensor(made *m, const char *text)
     }
     in->tensor.rank = read_list(text, in->tensor.sizes);
     exg_tensor_set_contiguous(&in->tensor);
-    in->tensor.data = calloc((size_t)exg_tensor_numel(&in->tensor) + 1,
-                             exg_dtype_bytes(in->tensor.dtype));
+    in->tensor.data =
+        calloc((size_t)exg_tensor_numel(&in->tensor) + 1, exg_dtype_bytes(in->tensor.dtype));
     meta = exg_builder_meta(m->b, in->tensor.dtype, in->tensor.sizes, in->tensor.rank);
     return exg_arg_ref(exg_builder_input(m->b, name, &meta, EXG_INPUT_USER, NULL, EXG_UNSET));
 }

@@ -81,11 +81,16 @@ static exg_ref user(made *m, uint32_t rank, const int64_t *sizes, exg_dtype dtyp
 static double element(const exg_tensor *t, int64_t i)
 {
     switch (t->dtype) {
-    case EXG_DTYPE_F64: return ((const double *)t->data)[i];
-    case EXG_DTYPE_F32: return (double)((const float *)t->data)[i];
-    case EXG_DTYPE_I8: return ((const int8_t *)t->data)[i];
-    case EXG_DTYPE_F16: return (double)exg_f16_to_f32(((const uint16_t *)t->data)[i]);
-    default: return (double)exg_bf16_to_f32(((const uint16_t *)t->data)[i]);
+    case EXG_DTYPE_F64:
+        return ((const double *)t->data)[i];
+    case EXG_DTYPE_F32:
+        return (double)((const float *)t->data)[i];
+    case EXG_DTYPE_I8:
+        return ((const int8_t *)t->data)[i];
+    case EXG_DTYPE_F16:
+        return (double)exg_f16_to_f32(((const uint16_t *)t->data)[i]);
+    default:
+        return (double)exg_bf16_to_f32(((const uint16_t *)t->data)[i]);
     }
 }
 
@@ -240,7 +245,7 @@ static void each_of_two_products_finishes_with_its_own(void **state)
 
 static void packed_matrices_give_the_same_products(void **state)
 {
-    static const int64_t shapes[][3] = {{1, 64, 64},   {1, 300, 530}, {2, 257, 97},  {5, 600, 48},
+    static const int64_t shapes[][3] = {{1, 64, 64},   {1, 300, 530}, {2, 257, 97},   {5, 600, 48},
                                         {64, 64, 100}, {65, 70, 900}, {130, 300, 60}, {3, 8, 8}};
 
     (void)state;
@@ -302,10 +307,9 @@ static exg_session *tied(made *m, int64_t rows, int64_t width, exg_dtype dtype, 
     y = EMIT(m->b, embedding_default, w, ids, -1, false, false);
     out = exg_arg_ref(y);
     exg_builder_output(m->b, &out, EXG_OUTPUT_USER, NULL);
-    out = exg_arg_ref(kind == LINEAR ? EMIT(m->b, linear_default, y, w, exg_arg_none())
-                      : kind == PLAIN_MM
-                          ? EMIT(m->b, mm_default, y, w)
-                          : EMIT(m->b, mm_default, y, EMIT(m->b, t_default, w)));
+    out = exg_arg_ref(kind == LINEAR     ? EMIT(m->b, linear_default, y, w, exg_arg_none())
+                      : kind == PLAIN_MM ? EMIT(m->b, mm_default, y, w)
+                                         : EMIT(m->b, mm_default, y, EMIT(m->b, t_default, w)));
     exg_builder_output(m->b, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(m->b, &err), EXG_OK);
     assert_int_equal(exg_verify(m->program, m->operators, &verified, NULL, &err), EXG_OK);
@@ -345,8 +349,8 @@ static void check_tied(int64_t rows, int64_t width, exg_dtype dtype, use kind)
     const int64_t ids[IDS] = {rows - 1, 0, rows / 2, 1, rows / 3};
     const int64_t wrong[IDS] = {0, 0, 0, rows, 0};
     const size_t bytes = (size_t)width * exg_dtype_bytes(dtype);
-    exg_session_input input = {.name = "x", .tensor = {.dtype = EXG_DTYPE_I64, .rank = 1,
-                                                       .sizes = {IDS}, .strides = {1}}};
+    exg_session_input input = {
+        .name = "x", .tensor = {.dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {IDS}, .strides = {1}}};
     float *w = values(rows * width, 4);
     char *table = stored(w, rows * width, dtype);
     exg_session_stats stats;
@@ -495,10 +499,10 @@ static void two_convolutions(const shape *s)
 static void folded_and_turned_convolutions_give_the_same(void **state)
 {
     static const shape shapes[] = {
-        {1, 3, 20, 23, 64, 7, 2, 3, 1},  {2, 3, 9, 8, 70, 3, 1, 1, 1},
-        {1, 64, 7, 7, 64, 1, 1, 0, 1},   {2, 32, 9, 11, 48, 3, 2, 1, 1},
-        {1, 40, 6, 5, 33, 3, 1, 2, 2},   {1, 64, 8, 8, 24, 1, 2, 0, 1},
-        {3, 20, 5, 5, 9, 5, 1, 4, 1},    {1, 2, 30, 4, 80, 4, 3, 3, 2},
+        {1, 3, 20, 23, 64, 7, 2, 3, 1}, {2, 3, 9, 8, 70, 3, 1, 1, 1},
+        {1, 64, 7, 7, 64, 1, 1, 0, 1},  {2, 32, 9, 11, 48, 3, 2, 1, 1},
+        {1, 40, 6, 5, 33, 3, 1, 2, 2},  {1, 64, 8, 8, 24, 1, 2, 0, 1},
+        {3, 20, 5, 5, 9, 5, 1, 4, 1},   {1, 2, 30, 4, 80, 4, 3, 3, 2},
         {1, 300, 4, 4, 16, 3, 1, 1, 1},
     };
 

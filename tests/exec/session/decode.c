@@ -8,20 +8,20 @@
 
 #include <exg/exec.h>
 
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
-            exit(1);                                                                  \
-        }                                                                             \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
-#define OK(call)                                                                      \
-    do {                                                                              \
-        if ((call) != EXG_OK) {                                                       \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, err.code, err.message); \
-            exit(1);                                                                  \
-        }                                                                             \
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        if ((call) != EXG_OK) {                                                                    \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, err.code, err.message);         \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 static void equal(const exg_tensor *got, const exg_tensor_file *file, const char *name)
@@ -81,15 +81,16 @@ static void run_step(exg_session *session, int step, const exg_tensor_file *expe
 /* S004-21: buffers after every call are PyTorch's, over a mesh too. */
 static void decode(const exg_verified *verified, uint32_t mesh)
 {
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
-        .device = getenv("EXG_TEST_DEVICE"),
-        .mesh = {mesh > 0, {mesh}}};
+    exg_session_options options = {.size = sizeof(options),
+                                   .thread_count = 1,
+                                   .device = getenv("EXG_TEST_DEVICE"),
+                                   .mesh = {mesh > 0, {mesh}}};
     exg_tensor_file *expected;
     exg_session *session;
     exg_error err;
 
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_TENSOR};
+    options.place[0] =
+        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_TENSOR};
     OK(exg_tensor_file_open("fixtures/lm.decode.expected.safetensors", &expected, &err));
     OK(exg_session_create(verified, &options, &session, &err));
     for (int step = 0; step < 3; step++) {

@@ -12,8 +12,10 @@
 
 #include <cmocka.h>
 
-#define ROW(program, data, rtol, atol) \
-    {program ".pt2", data ".inputs.safetensors", data ".expected.safetensors", rtol, atol}
+#define ROW(program, data, rtol, atol)                                                             \
+    {                                                                                              \
+        program ".pt2", data ".inputs.safetensors", data ".expected.safetensors", rtol, atol       \
+    }
 
 const fixture fixtures[] = {
     ROW("mlp", "mlp", 1e-4, 1e-5),

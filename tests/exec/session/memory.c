@@ -69,9 +69,19 @@ static window fresh(const window *like)
 /* ---- programs --------------------- */
 
 typedef enum step_kind {
-    ADD, HALVE, RELU, CLONE, /* new tensors */
-    SLICE, SELECT, TURN, UNSQUEEZE, DIAGONAL, /* views */
-    ADD_TO, HALVE_IN_PLACE, COPY_TO, FILL, /* writes */
+    ADD,
+    HALVE,
+    RELU,
+    CLONE, /* new tensors */
+    SLICE,
+    SELECT,
+    TURN,
+    UNSQUEEZE,
+    DIAGONAL, /* views */
+    ADD_TO,
+    HALVE_IN_PLACE,
+    COPY_TO,
+    FILL, /* writes */
     STEP_KINDS
 } step_kind;
 
@@ -145,7 +155,7 @@ static void write_step(const step *s, const window *a, const window *b)
     float values[ELEMENTS];
 
     for (int64_t i = 0; i < count_of(a); i++) { /* all are read before any is written */
-        values[i] = s->kind == ADD_TO            ? *at(a, i) + *at(b, i)
+        values[i] = s->kind == ADD_TO           ? *at(a, i) + *at(b, i)
                     : s->kind == HALVE_IN_PLACE ? *at(a, i) * 0.5f
                     : s->kind == COPY_TO        ? *at(b, i)
                                                 : (float)s->start;
@@ -202,8 +212,8 @@ static bool draw_step(uint32_t *state, const window *values, uint32_t count, ste
         }
         s->dim = (int64_t)(next_random(state) % a->rank);
         s->start = (int64_t)(next_random(state) % (uint32_t)a->sizes[s->dim]);
-        s->end = s->start + 1 +
-                 (int64_t)(next_random(state) % (uint32_t)(a->sizes[s->dim] - s->start));
+        s->end =
+            s->start + 1 + (int64_t)(next_random(state) % (uint32_t)(a->sizes[s->dim] - s->start));
         s->step = 1 + (int64_t)(next_random(state) % 2);
     }
     return s->kind < SLICE || s->kind >= ADD_TO || view_of(s, a, &out);
@@ -254,21 +264,33 @@ static exg_ref emit_step(exg_builder *b, const step *s, const exg_ref *refs, uin
         turned[d] = rank - 1 - d;
     }
     switch (s->kind) {
-    case ADD: return EMIT(b, add_Tensor, a, refs[s->b]);
-    case HALVE: return EMIT(b, mul_Scalar, a, 0.5);
-    case RELU: return EMIT(b, relu_default, a);
-    case CLONE: return EMIT(b, clone_default, a);
+    case ADD:
+        return EMIT(b, add_Tensor, a, refs[s->b]);
+    case HALVE:
+        return EMIT(b, mul_Scalar, a, 0.5);
+    case RELU:
+        return EMIT(b, relu_default, a);
+    case CLONE:
+        return EMIT(b, clone_default, a);
     case SLICE:
         return EMIT(b, slice_Tensor, a, exg_arg_int(s->dim), exg_arg_int(s->start),
                     exg_arg_int(s->end), exg_arg_int(s->step));
-    case SELECT: return EMIT(b, select_int, a, exg_arg_int(s->dim), exg_arg_int(s->start));
-    case TURN: return EMIT(b, permute_default, a, INTS_OF(b, turned, rank));
-    case UNSQUEEZE: return EMIT(b, unsqueeze_default, a, 0);
-    case DIAGONAL: return EMIT(b, diagonal_default, a);
-    case ADD_TO: return EMIT(b, add__Tensor, a, refs[s->b]);
-    case HALVE_IN_PLACE: return EMIT(b, mul__Scalar, a, 0.5);
-    case COPY_TO: return EMIT(b, copy__default, a, refs[s->b]);
-    default: return EMIT(b, fill__Scalar, a, exg_arg_int(s->start));
+    case SELECT:
+        return EMIT(b, select_int, a, exg_arg_int(s->dim), exg_arg_int(s->start));
+    case TURN:
+        return EMIT(b, permute_default, a, INTS_OF(b, turned, rank));
+    case UNSQUEEZE:
+        return EMIT(b, unsqueeze_default, a, 0);
+    case DIAGONAL:
+        return EMIT(b, diagonal_default, a);
+    case ADD_TO:
+        return EMIT(b, add__Tensor, a, refs[s->b]);
+    case HALVE_IN_PLACE:
+        return EMIT(b, mul__Scalar, a, 0.5);
+    case COPY_TO:
+        return EMIT(b, copy__default, a, refs[s->b]);
+    default:
+        return EMIT(b, fill__Scalar, a, exg_arg_int(s->start));
     }
 }
 
@@ -321,8 +343,8 @@ static void check_program(uint32_t seed, const exg_operators *operators, bool no
                           bool no_fusion)
 {
     static const char *const what[] = {"memory reused", "memory of its own"};
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
-                                   .device = getenv("EXG_TEST_DEVICE")};
+    exg_session_options options = {
+        .size = sizeof(options), .thread_count = 1, .device = getenv("EXG_TEST_DEVICE")};
     float start[24];
     float kept[24];
     float x[24];
@@ -462,8 +484,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
     assert_int_equal(exg_plan_executor_run(rank, &err), EXG_OK);
     for (uint32_t o = 0; o < k.shown; o++) {
         const window *want = &values[k.count + 1 - o];
-        const float *got =
-            exg_plan_executor_output(rank, segment->first_output + o);
+        const float *got = exg_plan_executor_output(rank, segment->first_output + o);
 
         for (int64_t i = 0; i < count_of(want); i++) {
             same = same && memcmp(at(want, i), &got[i], sizeof(float)) == 0;

@@ -97,7 +97,8 @@ static void a_digest_needs_no_second_thread(void **state)
     for (int refused = 0; refused < 2; refused++) {
         refuse(refused == 0 ? UINT32_MAX : 1, UINT32_MAX);
         assert_int_equal(exg_weights_digest(l.program->weights, EXG_CHECKSUM_SHA256, THREADS,
-                                            digest[refused], NULL), EXG_OK);
+                                            digest[refused], NULL),
+                         EXG_OK);
     }
     assert_string_equal(digest[0], digest[1]);
     unload_fixture(&l);
@@ -105,8 +106,7 @@ static void a_digest_needs_no_second_thread(void **state)
 
 static void ranks_need_theirs(void **state)
 {
-    exg_session_options options = {
-        .size = sizeof(options), .thread_count = 1, .mesh = {1, {3}}};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = {1, {3}}};
     exg_session *session;
     exg_error err;
     loaded l;

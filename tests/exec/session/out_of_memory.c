@@ -105,9 +105,7 @@ static void the_first_call_of_a_process_survives_it(void **state)
             refuse_memory(n, n);
             status = open_weights("fixtures/mlp.pt2", NULL, &err);
             grant_memory();
-            _exit(memory_requests() < n                           ? 2
-                  : status == EXG_OK || status == EXG_NO_MEMORY ? 0
-                                                                  : 1);
+            _exit(memory_requests() < n ? 2 : status == EXG_OK || status == EXG_NO_MEMORY ? 0 : 1);
         }
         assert_int_equal(waitpid(child, &how, 0), child);
         if (!WIFEXITED(how) || WEXITSTATUS(how) == 1) {
@@ -134,9 +132,7 @@ static void every_call_survives_it(void **state)
         for (uint32_t i = 0; i < tensors->count; i++) {
             const exg_named_tensor *t = &tensors->items[i];
 
-            inputs[i] = (exg_session_input){
-                t->name, {malloc(t->bytes), t->dtype, t->rank}
-            };
+            inputs[i] = (exg_session_input){t->name, {malloc(t->bytes), t->dtype, t->rank}};
             assert_non_null(inputs[i].tensor.data);
             memcpy(inputs[i].tensor.data, t->data, t->bytes);
             memcpy(inputs[i].tensor.sizes, t->shape, t->rank * sizeof(int64_t));
@@ -155,9 +151,9 @@ static void every_call_survives_it(void **state)
 static void what_is_read_is_not_taken_for_something_else(void **state)
 {
     static const char *const files[] = {
-        "fixtures/weights/deflated.npz",      "fixtures/weights/stored.npz",
-        "fixtures/weights/nested.pt",         "fixtures/weights/mlp.inputs.pt",
-        "fixtures/weights/big.gguf",          "fixtures/weights/sharded.safetensors.index.json",
+        "fixtures/weights/deflated.npz",   "fixtures/weights/stored.npz",
+        "fixtures/weights/nested.pt",      "fixtures/weights/mlp.inputs.pt",
+        "fixtures/weights/big.gguf",       "fixtures/weights/sharded.safetensors.index.json",
         "tests/export/data/branches.json",
     };
     static const char *const programs[] = {"fixtures/mlp.pt2", "fixtures/branch.pt2"};

@@ -116,8 +116,8 @@ static void it_places_alone(void **state)
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     functional = functional_of(&l, arena);
     assert_int_equal(exg_place(functional, l.operators, &options, NULL, &mesh, 1, &local, &summary,
-                               &report,
-                               NULL), EXG_OK);
+                               &report, NULL),
+                     EXG_OK);
     assert_true(summary.split_count > 0 && summary.moved_bytes > 0);
     assert_true(report != NULL && report[0] != '\0');
     free(report);
@@ -141,15 +141,17 @@ static void a_program_of_open_sizes_is_not_planned(void **state)
     load_fixture(fixture_named("lm.core.dynamic.pt2"), &l);
     assert_int_equal(exg_plan_create(l.program, l.operators, NULL, &plan, &err), EXG_USAGE);
     assert_string_equal(err.code, "PLN-003");
-    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
-                               &err), EXG_USAGE);
+    assert_int_equal(
+        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        EXG_USAGE);
     assert_string_equal(err.code, "PLN-003");
     unload_fixture(&l);
     load_fixture(fixture_named("mlp.pt2"), &l); /* where x lies in a storage nobody counts with */
     l.program->graph->values[l.program->graph->inputs[l.program->graph->input_count - 1].as_tensor]
         .tensor->storage_offset = exg_sym_int_of(INT64_MAX);
-    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
-                               &err), EXG_USAGE);
+    assert_int_equal(
+        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        EXG_USAGE);
     assert_string_equal(err.code, "PLN-003");
     unload_fixture(&l);
 }
@@ -169,22 +171,26 @@ static void options_that_cannot_be_are_refused(void **state)
     (void)state;
     load_fixture(fixture_named("mlp.pt2"), &l);
     assert_string_equal(exg_place_mode_name(place.mode), "?");
-    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
-                               &err), EXG_USAGE);
+    assert_int_equal(
+        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        EXG_USAGE);
     assert_string_equal(err.code, "OPT-002");
-    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &deep, 0, &local, NULL, NULL,
-                               &err), EXG_USAGE);
+    assert_int_equal(
+        exg_place(l.program, l.operators, &place, NULL, &deep, 0, &local, NULL, NULL, &err),
+        EXG_USAGE);
     assert_string_equal(err.code, "DTN-001");
     place = (exg_place_options){.mode = EXG_PLACE_DATA};
-    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
-                               &err), EXG_USAGE);
+    assert_int_equal(
+        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
     assert_null(local);
     assert_int_equal(exg_plan_create(l.program, l.operators, &plans, &plan, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-002");
     place = (exg_place_options){.size = sizeof(place)};
-    assert_int_equal(exg_place(l.program, l.operators, &place, NULL, &mesh, 2, &local, NULL, NULL,
-                               &err), EXG_USAGE);
+    assert_int_equal(
+        exg_place(l.program, l.operators, &place, NULL, &mesh, 2, &local, NULL, NULL, &err),
+        EXG_USAGE);
     assert_string_equal(err.code, "PLC-008");
     plans = (exg_plan_options){.no_fusion = true};
     assert_int_equal(exg_plan_create(l.program, l.operators, &plans, &plan, &err), EXG_USAGE);
@@ -223,8 +229,8 @@ static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh
                                     const exg_place_mode *modes, uint64_t memory_limit,
                                     bool overlaps)
 {
-    exg_place_goal goal = {.size = sizeof(goal), .memory_limit = memory_limit,
-                           .overlaps = overlaps};
+    exg_place_goal goal = {
+        .size = sizeof(goal), .memory_limit = memory_limit, .overlaps = overlaps};
 
     return summary_by(&goal, f, mesh, modes);
 }
@@ -306,8 +312,10 @@ static void collectives_are_parted_where_it_pays(void **state)
         bool lends;
         exg_overlap asked;
         bool parted;
-    } rows[] = {{true, EXG_OVERLAP_AUTO, false}, {false, EXG_OVERLAP_AUTO, true},
-                {true, EXG_OVERLAP_ON, true},    {false, EXG_OVERLAP_OFF, false}};
+    } rows[] = {{true, EXG_OVERLAP_AUTO, false},
+                {false, EXG_OVERLAP_AUTO, true},
+                {true, EXG_OVERLAP_ON, true},
+                {false, EXG_OVERLAP_OFF, false}};
     static const exg_mesh_shape mesh = {1, {2}, {NULL}};
     exg_place_options place = {.size = sizeof(place), .mode = EXG_PLACE_FSDP};
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -318,8 +326,9 @@ static void collectives_are_parted_where_it_pays(void **state)
     (void)state;
     load_fixture(fixture_named("mlp.pt2"), &l);
     functional = functional_of(&l, arena);
-    assert_int_equal(exg_place(functional, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL,
-                               NULL), EXG_OK);
+    assert_int_equal(
+        exg_place(functional, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, NULL),
+        EXG_OK);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         exg_plan_options options = {.size = sizeof(options), .overlap = rows[i].asked};
         exg_plan *plan;
@@ -353,8 +362,7 @@ static void auto_keeps_to_a_memory_limit(void **state)
 
     (void)state;
     free_one = summary_of(f, &mesh, open, 0, false);
-    kept = summary_of(f, &mesh, open, free_one.weight_bytes + free_one.value_bytes - 1,
-                      false);
+    kept = summary_of(f, &mesh, open, free_one.weight_bytes + free_one.value_bytes - 1, false);
     assert_true(kept.weight_bytes + kept.value_bytes <
                 free_one.weight_bytes + free_one.value_bytes);
     assert_true(kept.predicted_ns >= free_one.predicted_ns);
@@ -376,9 +384,10 @@ static void costs_are_measured_and_used(void **state)
 
 static void it_prepares_without_running(void **state)
 {
-    exg_session_options options = {.size = sizeof(options), .mesh = {1, {2}},
-                                   .place = {{.size = sizeof(options.place[0]),
-                                             .mode = EXG_PLACE_TENSOR}}};
+    exg_session_options options = {
+        .size = sizeof(options),
+        .mesh = {1, {2}},
+        .place = {{.size = sizeof(options.place[0]), .mode = EXG_PLACE_TENSOR}}};
     exg_session_input input;
     exg_session_stats stats;
     exg_session *session;
@@ -413,10 +422,8 @@ static void a_write_of_other_sizes_is_not_planned(void **state)
         exg_dtype dtype;
         bool fits;
     } rows[] = {
-        {{2, 3}, 2, EXG_DTYPE_F32, true },
-        {{4, 3}, 2, EXG_DTYPE_F32, false},
-        {{3, 2}, 2, EXG_DTYPE_F32, false},
-        {{6},    1, EXG_DTYPE_F32, false},
+        {{2, 3}, 2, EXG_DTYPE_F32, true},  {{4, 3}, 2, EXG_DTYPE_F32, false},
+        {{3, 2}, 2, EXG_DTYPE_F32, false}, {{6}, 1, EXG_DTYPE_F32, false},
         {{2, 3}, 2, EXG_DTYPE_F64, false},
     };
 
@@ -437,8 +444,8 @@ static void a_write_of_other_sizes_is_not_planned(void **state)
         meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){2, 3}, 2);
         (void)exg_builder_weight(b, "state", &meta, EXG_INPUT_BUFFER, zeros);
         meta = exg_builder_meta(b, rows[r].dtype, rows[r].sizes, rows[r].rank);
-        out = exg_arg_ref(EMIT(
-            b, neg_default, exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET)));
+        out = exg_arg_ref(EMIT(b, neg_default,
+                               exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET)));
         exg_builder_output(b, &out, EXG_OUTPUT_BUFFER_MUTATION, "state");
         assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
         exg_error_clear(&err);
@@ -482,8 +489,9 @@ static uint64_t read_of_windows(const int64_t (*rows)[2], uint32_t count)
         exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     }
     assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
-    assert_int_equal(exg_place(program, operators, &replicate, NULL, &mesh, 0, &local, &summary,
-                               NULL, NULL), EXG_OK);
+    assert_int_equal(
+        exg_place(program, operators, &replicate, NULL, &mesh, 0, &local, &summary, NULL, NULL),
+        EXG_OK);
     exg_program_destroy(local);
     exg_program_destroy(program);
     exg_operators_destroy(operators);

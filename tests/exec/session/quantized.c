@@ -162,9 +162,9 @@ static void products_of_bytes_are_found(void **state)
 {
     static const variant variants[] = {
         {LINEAR, EXG_DTYPE_I8, EXG_DTYPE_I8, false, false, true},
-        {LINEAR, EXG_DTYPE_U8, EXG_DTYPE_I8, false, true,  true},
-        {MM,     EXG_DTYPE_I8, EXG_DTYPE_I8, false, true,  true},
-        {ADDMM,  EXG_DTYPE_I8, EXG_DTYPE_U8, false, false, true},
+        {LINEAR, EXG_DTYPE_U8, EXG_DTYPE_I8, false, true, true},
+        {MM, EXG_DTYPE_I8, EXG_DTYPE_I8, false, true, true},
+        {ADDMM, EXG_DTYPE_I8, EXG_DTYPE_U8, false, false, true},
     };
 
     (void)state;
@@ -176,11 +176,11 @@ static void products_of_bytes_are_found(void **state)
 static void what_is_none_stays(void **state)
 {
     static const variant variants[] = {
-        {LINEAR,      EXG_DTYPE_I8,  EXG_DTYPE_I8, true,  false, false},
-        {LINEAR,      EXG_DTYPE_I16, EXG_DTYPE_I8, false, false, false},
-        {LINEAR,      EXG_DTYPE_I8,  EXG_DTYPE_B8, false, false, false},
-        {ADDMM_TWICE, EXG_DTYPE_I8,  EXG_DTYPE_I8, false, false, false},
-        {OF_DEEP,     EXG_DTYPE_I8,  EXG_DTYPE_I8, false, false, false}, /* past int32 */
+        {LINEAR, EXG_DTYPE_I8, EXG_DTYPE_I8, true, false, false},
+        {LINEAR, EXG_DTYPE_I16, EXG_DTYPE_I8, false, false, false},
+        {LINEAR, EXG_DTYPE_I8, EXG_DTYPE_B8, false, false, false},
+        {ADDMM_TWICE, EXG_DTYPE_I8, EXG_DTYPE_I8, false, false, false},
+        {OF_DEEP, EXG_DTYPE_I8, EXG_DTYPE_I8, false, false, false}, /* past int32 */
     };
 
     (void)state;
@@ -192,10 +192,10 @@ static void what_is_none_stays(void **state)
 static void convolutions_of_bytes_are_found(void **state)
 {
     static const image_variant variants[] = {
-        {BY_FILTER,  EXG_DTYPE_I8, EXG_DTYPE_I8, 0,    true},
-        {BY_ONE,     EXG_DTYPE_I8, EXG_DTYPE_I8, -128, true},
-        {WITH_ZEROS, EXG_DTYPE_U8, EXG_DTYPE_I8, 255,  true},
-        {BY_FILTER,  EXG_DTYPE_U8, EXG_DTYPE_U8, 3,    true},
+        {BY_FILTER, EXG_DTYPE_I8, EXG_DTYPE_I8, 0, true},
+        {BY_ONE, EXG_DTYPE_I8, EXG_DTYPE_I8, -128, true},
+        {WITH_ZEROS, EXG_DTYPE_U8, EXG_DTYPE_I8, 255, true},
+        {BY_FILTER, EXG_DTYPE_U8, EXG_DTYPE_U8, 3, true},
     };
 
     (void)state;
@@ -207,17 +207,17 @@ static void convolutions_of_bytes_are_found(void **state)
 static void what_is_no_convolution_of_bytes_stays(void **state)
 {
     static const image_variant variants[] = {
-        {BY_ONE,         EXG_DTYPE_I16, EXG_DTYPE_I8, 0,   false},
-        {BY_ONE,         EXG_DTYPE_I8,  EXG_DTYPE_B8, 0,   false},
-        {BY_ONE,         EXG_DTYPE_I8,  EXG_DTYPE_I8, 128, false}, /* no int8 */
-        {BY_ONE,         EXG_DTYPE_U8,  EXG_DTYPE_I8, -1,  false}, /* no uint8 */
-        {BY_ONE,         EXG_DTYPE_I8,  EXG_DTYPE_I8, 0.5, false},
-        {BY_INPUT,       EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
-        {OF_CHANNELS,    EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
-        {OF_A_TENSOR,    EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
-        {WITH_FRACTIONS, EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
-        {TRANSPOSED,     EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false},
-        {OF_MANY,        EXG_DTYPE_I8,  EXG_DTYPE_I8, 0,   false}, /* past int32 */
+        {BY_ONE, EXG_DTYPE_I16, EXG_DTYPE_I8, 0, false},
+        {BY_ONE, EXG_DTYPE_I8, EXG_DTYPE_B8, 0, false},
+        {BY_ONE, EXG_DTYPE_I8, EXG_DTYPE_I8, 128, false}, /* no int8 */
+        {BY_ONE, EXG_DTYPE_U8, EXG_DTYPE_I8, -1, false},  /* no uint8 */
+        {BY_ONE, EXG_DTYPE_I8, EXG_DTYPE_I8, 0.5, false},
+        {BY_INPUT, EXG_DTYPE_I8, EXG_DTYPE_I8, 0, false},
+        {OF_CHANNELS, EXG_DTYPE_I8, EXG_DTYPE_I8, 0, false},
+        {OF_A_TENSOR, EXG_DTYPE_I8, EXG_DTYPE_I8, 0, false},
+        {WITH_FRACTIONS, EXG_DTYPE_I8, EXG_DTYPE_I8, 0, false},
+        {TRANSPOSED, EXG_DTYPE_I8, EXG_DTYPE_I8, 0, false},
+        {OF_MANY, EXG_DTYPE_I8, EXG_DTYPE_I8, 0, false}, /* past int32 */
     };
 
     (void)state;

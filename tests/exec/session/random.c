@@ -48,15 +48,16 @@ static void finish(setup *s)
 static void open_with(setup *s, uint64_t seed, uint32_t threads, uint32_t mesh)
 {
     exg_verified verified;
-    exg_session_options options = {
-        .size = sizeof(options), .seed = seed, .thread_count = threads,
-        .device = getenv("EXG_TEST_DEVICE"),
-        .mesh = {mesh > 0, {mesh}}};
+    exg_session_options options = {.size = sizeof(options),
+                                   .seed = seed,
+                                   .thread_count = threads,
+                                   .device = getenv("EXG_TEST_DEVICE"),
+                                   .mesh = {mesh > 0, {mesh}}};
     exg_error err;
 
     exg_session_destroy(s->session);
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_TENSOR};
+    options.place[0] =
+        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_TENSOR};
     if (exg_verify(s->program, s->operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &s->session, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
@@ -331,12 +332,12 @@ static void what_is_drawn_by_rejection_is_theirs(void **state)
     DRAW(x, EMIT(b, _standard_gamma_default, EMIT(b, add_Scalar, self, 7.5)));
     assert_true(distance(x, gamma_wide_cdf, 0) < 1.95);
     assert_true(distance(x, gamma_half_cdf, 0) > 1.95);
-    DRAW(x, EMIT(b, select_int,
-                 EMIT(b, _sample_dirichlet_default,
-                      EMIT(b, expand_default,
-                           EMIT(b, arange_start_step, 2, 0, -1, DTYPE(EXG_DTYPE_F32)),
-                           INTS(b, N, 2))),
-                 1, 0));
+    DRAW(x,
+         EMIT(b, select_int,
+              EMIT(b, _sample_dirichlet_default,
+                   EMIT(b, expand_default,
+                        EMIT(b, arange_start_step, 2, 0, -1, DTYPE(EXG_DTYPE_F32)), INTS(b, N, 2))),
+              1, 0));
     assert_true(distance(x, beta_cdf, 0) < 1.95);
     DRAW(x, EMIT(b, poisson_default, EMIT(b, add_Scalar, self, 2.5)));
     assert_true(excess_from(x, poisson_few, 0) < 4);
@@ -344,8 +345,8 @@ static void what_is_drawn_by_rejection_is_theirs(void **state)
     assert_true(excess_from(x, poisson_many, 18) < 4);
     DRAW(x, EMIT(b, poisson_default, EMIT(b, add_Scalar, self, 24.)));
     assert_true(excess_from(x, poisson_many, 18) > 4);
-    DRAW(x, EMIT(b, binomial_default, EMIT(b, add_Scalar, self, 30.),
-                 EMIT(b, add_Scalar, self, 0.2)));
+    DRAW(x,
+         EMIT(b, binomial_default, EMIT(b, add_Scalar, self, 30.), EMIT(b, add_Scalar, self, 0.2)));
     assert_true(excess_from(x, binomial_few, 0) < 4);
     DRAW(x, EMIT(b, binomial_default, EMIT(b, add_Scalar, self, 100.),
                  EMIT(b, add_Scalar, self, 0.6)));
@@ -379,11 +380,9 @@ static void parameters_that_make_no_distribution_are_told(void **state)
         exg_operator_id op;
         double good, bad;
     } rows[] = {
-        {EXG_OP_bernoulli_default,       1, 1.5 },
-        {EXG_OP_bernoulli_default,       0, -0.5},
-        {EXG_OP_bernoulli_default,       0, NAN },
-        {EXG_OP_poisson_default,         3, -1  },
-        {EXG_OP__standard_gamma_default, 2, -2  },
+        {EXG_OP_bernoulli_default, 1, 1.5},      {EXG_OP_bernoulli_default, 0, -0.5},
+        {EXG_OP_bernoulli_default, 0, NAN},      {EXG_OP_poisson_default, 3, -1},
+        {EXG_OP__standard_gamma_default, 2, -2},
     };
 
     (void)state;
@@ -396,10 +395,10 @@ static void parameters_that_make_no_distribution_are_told(void **state)
             exg_error err;
 
             begin(&s);
-            x = exg_arg_ref(EMIT(s.b, add_Scalar,
-                                 EMIT(s.b, full_default, INTS(s.b, 5), rows[i].good,
-                                      DTYPE(EXG_DTYPE_F32)),
-                                 bad == 0 ? 0. : rows[i].bad - rows[i].good));
+            x = exg_arg_ref(
+                EMIT(s.b, add_Scalar,
+                     EMIT(s.b, full_default, INTS(s.b, 5), rows[i].good, DTYPE(EXG_DTYPE_F32)),
+                     bad == 0 ? 0. : rows[i].bad - rows[i].good));
             output(&s, exg_arg_ref(exg_emit(s.b, rows[i].op, &x, 1)));
             finish(&s);
             open_with(&s, 1, 2, 0);
@@ -515,10 +514,14 @@ static exg_ref handed_on(exg_builder *b)
     exg_ref zero = EMIT(b, zeros_default, INTS(b, 1, 1), DTYPE(EXG_DTYPE_F32));
     exg_ref params[] = {one, zero, one, zero};
     exg_ref state = EMIT(b, zeros_default, INTS(b, 2, N, 1), DTYPE(EXG_DTYPE_F32));
-    const exg_argument args[] = {exg_arg_ref(ones(b, 1, N, 1)), exg_arg_ref(state),
-                                 exg_arg_refs(b, params, 4), exg_arg_bool(false),
-                                 exg_arg_int(2), exg_arg_float(0.25),
-                                 exg_arg_bool(true), exg_arg_bool(false),
+    const exg_argument args[] = {exg_arg_ref(ones(b, 1, N, 1)),
+                                 exg_arg_ref(state),
+                                 exg_arg_refs(b, params, 4),
+                                 exg_arg_bool(false),
+                                 exg_arg_int(2),
+                                 exg_arg_float(0.25),
+                                 exg_arg_bool(true),
+                                 exg_arg_bool(false),
                                  exg_arg_bool(false)};
 
     return exg_emit(b, EXG_OP_rnn_relu_input, args, 9);
@@ -542,21 +545,13 @@ static void attention_and_recurrent_layers_drop(void **state)
 /* The paper's own test vectors for ten rounds. */
 static void philox_is_philox(void **state)
 {
-    static const uint32_t counters[3][4] = {
-        {0,          0,          0,          0         },
-        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
-        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}
-    };
-    static const uint32_t keys[3][2] = {
-        {0,          0         },
-        {0xffffffff, 0xffffffff},
-        {0xa4093822, 0x299f31d0}
-    };
-    static const uint32_t answers[3][4] = {
-        {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-        {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}
-    };
+    static const uint32_t counters[3][4] = {{0, 0, 0, 0},
+                                            {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                                            {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}};
+    static const uint32_t keys[3][2] = {{0, 0}, {0xffffffff, 0xffffffff}, {0xa4093822, 0x299f31d0}};
+    static const uint32_t answers[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+                                           {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+                                           {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
 
     (void)state;
     for (int i = 0; i < 3; i++) {

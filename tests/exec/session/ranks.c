@@ -1,8 +1,8 @@
 /* ranks.c - what is proved of a distributed run before it starts, and how it ends when a
  * rank does not go on. Plans that do not fit are made by placing ranks differently. */
 #include "libexec/comm/grid.h"
-#include "libexec/plan/collective_trace.h"
 #include "libexec/executor/plan_executor.h"
+#include "libexec/plan/collective_trace.h"
 #include "libexec/sharding/cuts.h"
 #include "libexport/base/arena.h"
 
@@ -128,9 +128,9 @@ static void a_program_with_moves_is_not_placed(void **state)
                            exg_arg_string("sum"), 1000003));
     exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
-    assert_int_equal(exg_place(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL,
-                               &err),
-                     EXG_UNSUPPORTED);
+    assert_int_equal(
+        exg_place(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        EXG_UNSUPPORTED);
     assert_string_equal(err.code, "PLC-002");
     exg_program_destroy(program);
     exg_operators_destroy(operators);
@@ -236,11 +236,11 @@ static bool issue_alike(const exg_collective_trace *a, const exg_collective_trac
     bool alike = a->count == b->count;
 
     for (uint32_t i = 0; alike && i < a->count; i++) {
-        alike = a->items[i].what.kind == b->items[i].what.kind &&
-                memcmp(a->items[i].in.sizes, b->items[i].in.sizes, sizeof(a->items[i].in.sizes)) ==
-                    0 &&
-                memcmp(a->items[i].out.sizes, b->items[i].out.sizes,
-                       sizeof(a->items[i].out.sizes)) == 0;
+        alike =
+            a->items[i].what.kind == b->items[i].what.kind &&
+            memcmp(a->items[i].in.sizes, b->items[i].in.sizes, sizeof(a->items[i].in.sizes)) == 0 &&
+            memcmp(a->items[i].out.sizes, b->items[i].out.sizes, sizeof(a->items[i].out.sizes)) ==
+                0;
     }
     return alike;
 }
@@ -270,8 +270,8 @@ static void ranks_cut_alike_issue_the_same(void **state)
                 assert_int_equal(exg_place_noting(program, operators, &options, NULL, &mesh, r,
                                                   UINT32_MAX, cuts[r], &local, NULL, NULL, NULL),
                                  EXG_OK);
-                assert_int_equal(
-                    exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL), EXG_OK);
+                assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL),
+                                 EXG_OK);
                 assert_int_equal(exg_collective_trace_of(plan, arena, &traces[r], NULL), EXG_OK);
                 exg_plan_destroy(plan);
                 exg_program_destroy(local);
@@ -321,8 +321,7 @@ typedef struct reads {
     uint64_t first, end; /* of all reads */
 } reads;
 
-static exg_status note_read(void *user, uint64_t offset, uint64_t length, void *out,
-                            exg_error *err)
+static exg_status note_read(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err)
 {
     reads *r = user;
 
@@ -338,8 +337,10 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
 {
     static const exg_mesh_shape mesh = {1, {4}, {NULL}};
     static const exg_place_pattern pattern = {"w1", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
-    exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_PATTERNS,
-                                 .patterns = &pattern, .pattern_count = 1};
+    exg_place_options options = {.size = sizeof(options),
+                                 .mode = EXG_PLACE_PATTERNS,
+                                 .patterns = &pattern,
+                                 .pattern_count = 1};
     exg_operators *operators;
 
     (void)state;
@@ -424,11 +425,13 @@ static void a_rank_that_hangs_ends_the_run_in_time(void **state)
     signal(SIGSEGV, hold);
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     program = make(operators, RANKS, (int64_t)(page / sizeof(float)), 0);
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_DATA};
+    options.place[0] =
+        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_DATA};
     assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);
     assert_int_equal(exg_session_create(&verified, &options, &kept, &err), EXG_OK);
-    input.tensor = (exg_tensor){.data = pages, .dtype = EXG_DTYPE_F32, .rank = 2,
+    input.tensor = (exg_tensor){.data = pages,
+                                .dtype = EXG_DTYPE_F32,
+                                .rank = 2,
                                 .sizes = {RANKS, (int64_t)(page / sizeof(float))}};
     exg_tensor_set_contiguous(&input.tensor);
     start = now_ms();

@@ -13,15 +13,17 @@
 
 #include <cmocka.h>
 
-#define ROW(program, data) \
-    {program ".pt2", data ".inputs.safetensors", data ".expected.safetensors", 1e-4, 1e-5}
+#define ROW(program, data)                                                                         \
+    {                                                                                              \
+        program ".pt2", data ".inputs.safetensors", data ".expected.safetensors", 1e-4, 1e-5       \
+    }
 
 static const fixture dynamic[] = {
-    ROW("branch", "branch"),     ROW("branch.core", "branch"), ROW("loops", "loops"),
-    ROW("loops.core", "loops"),  ROW("places", "places"),      ROW("places.core", "places"),
-    ROW("elements", "elements"), ROW("elements.core", "elements"),
-    ROW("slices", "slices"),     ROW("slices.core", "slices"), ROW("slopes", "slopes"),
-    ROW("suppress", "suppress"), ROW("masks", "masks"),        ROW("examples", "examples"),
+    ROW("branch", "branch"),      ROW("branch.core", "branch"),     ROW("loops", "loops"),
+    ROW("loops.core", "loops"),   ROW("places", "places"),          ROW("places.core", "places"),
+    ROW("elements", "elements"),  ROW("elements.core", "elements"), ROW("slices", "slices"),
+    ROW("slices.core", "slices"), ROW("slopes", "slopes"),          ROW("suppress", "suppress"),
+    ROW("masks", "masks"),        ROW("examples", "examples"),
 };
 
 static void agrees_on_ranks(void **state)
@@ -30,8 +32,7 @@ static void agrees_on_ranks(void **state)
     for (size_t i = 0; i < sizeof(dynamic) / sizeof(dynamic[0]); i++) {
         for (uint32_t ranks = 1; ranks <= 3; ranks++) {
             for (int mode = EXG_PLACE_REPLICATE; mode <= EXG_PLACE_AUTO; mode++) {
-                exg_session_options options = {.size = sizeof(options),
-        .mesh = {1, {ranks}}};
+                exg_session_options options = {.size = sizeof(options), .mesh = {1, {ranks}}};
                 char what[40];
                 exg_session *session;
                 loaded l;
@@ -84,7 +85,7 @@ static void marks_of_vmap_that_do_not_match_are_refused(void **state)
         {5, MARK("lazy_load_decompositions"), "GRF-010"}, /* makes a value */
         {5, MARK("_remove_batch_dim"), "GRF-010"},
         {8, MARK("_add_batch_dim"), "GRF-010"},
-        {8, "torch.ops.aten.alias.default", "GRF-010"}, /* one example as an output */
+        {8, "torch.ops.aten.alias.default", "GRF-010"},  /* one example as an output */
         {9, MARK("_vmap_increment_nesting"), "GRF-010"}, /* calls that do not end */
         {30, MARK("lazy_load_decompositions"), "GRF-010"},
         {51, "torch.ops.aten.alias.default", "GRF-010"},
@@ -256,8 +257,8 @@ static void what_a_run_plans_was_proved_before(void **state)
     loaded l;
 
     (void)state;
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_DATA};
+    options.place[0] =
+        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_DATA};
     load_fixture(&dynamic[2], &l); /* loops, one with a branch inside */
     for (int runs = 0; runs < 2; runs++) {
         exg_session_stats stats;
@@ -267,7 +268,8 @@ static void what_a_run_plans_was_proved_before(void **state)
         options.plan_only = options.check_ranks = runs == 0;
         session = open_session(&l, &options);
         assert_int_equal(runs == 0 ? exg_session_prepare(session, inputs, 2, &err)
-                                   : exg_session_run(session, inputs, 2, &err), EXG_OK);
+                                   : exg_session_run(session, inputs, 2, &err),
+                         EXG_OK);
         assert_null(exg_session_unchecked(session));
         exg_session_statistics(session, &stats);
         assert_true(runs == 0 || (stats.plan_count > 4 && stats.plan_count <= ahead));
@@ -367,8 +369,7 @@ static void a_loop_that_goes_on_is_stopped(void **state)
 
 static void check_refused(const char *code, float *x, int64_t k, uint32_t ranks, size_t row)
 {
-    exg_session_options options = {.size = sizeof(options),
-        .mesh = {1, {ranks}}};
+    exg_session_options options = {.size = sizeof(options), .mesh = {1, {ranks}}};
     float good[12] = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, 11, 12};
     const exg_session_input inputs[] = {floats("x", x, 3, 4), whole("count", &k)};
     exg_session *session;
@@ -479,7 +480,7 @@ static void first_operand_twice(exg_node *node, exg_graph *graph)
 /* The gate says no to most of these; what runs past it ends in a status, never worse. */
 static void graphs_that_disagree_with_operands_are_refused(void **state)
 {
-    static void (*const spoil[])(exg_node *node, exg_graph *graph) = {
+    static void (*const spoil[])(exg_node * node, exg_graph * graph) = {
         drop_input, drop_output, drop_operands, number_among_outputs, first_operand_twice};
     static const char *const targets[] = {"while_loop", "scan", "map_impl"};
 

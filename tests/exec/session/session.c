@@ -166,10 +166,10 @@ static void record_otherwise(exg_graph *graph)
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_argument *out = &graph->nodes[n].outputs[0];
-        exg_tensor_meta *meta = graph->nodes[n].output_count == 1 &&
-                                        out->kind == EXG_ARGUMENT_TENSOR
-                                    ? graph->values[out->as_tensor].tensor
-                                    : NULL;
+        exg_tensor_meta *meta =
+            graph->nodes[n].output_count == 1 && out->kind == EXG_ARGUMENT_TENSOR
+                ? graph->values[out->as_tensor].tensor
+                : NULL;
 
         if (meta != NULL && meta->rank == 2) {
             exg_sym_int rows = meta->sizes[0];
@@ -242,8 +242,7 @@ static void marks_of_functorch_say_the_way_out(void **state)
 static void check_kept(uint32_t limit, uint32_t plans)
 {
     static const char *const lengths[] = {"lm.t1", "lm.t17", "lm.t200", "lm.t17", "lm.t1"};
-    exg_session_options options = {
-        .size = sizeof(options), .thread_count = 2, .plan_limit = limit};
+    exg_session_options options = {.size = sizeof(options), .thread_count = 2, .plan_limit = limit};
     exg_session_stats stats;
     exg_session *session = NULL;
     loaded first;
@@ -334,8 +333,8 @@ static void each_step_is_measured(void **state)
         assert_true(step.start_ns >= end);
         assert_true(step.total_ns >= step.last_ns);
         end = step.start_ns + step.last_ns;
-        in_attention += strstr(step.module, "attention") != NULL &&
-                        strstr(step.target, "linear") != NULL;
+        in_attention +=
+            strstr(step.module, "attention") != NULL && strstr(step.target, "linear") != NULL;
     }
     assert_true(end > 0 && end <= stats.run_ns);
     assert_true(in_attention > 0);
@@ -429,8 +428,8 @@ static void a_fault_of_the_data_names_its_node(void **state)
     loaded l;
 
     (void)state;
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_TENSOR};
+    options.place[0] =
+        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_TENSOR};
     load_fixture(&lm, &l);
     check_fault(&l, NULL);
     check_fault(&l, &options);
@@ -471,26 +470,39 @@ static void options_of_parts_that_cannot_be_are_refused(void **state)
     } rows[] = {
         {{.plan = {.no_fusion = true}}, "OPT-001", "exg_plan_options.size is not set", "plan"},
         {{.plan = {.size = 8}}, "OPT-001", "exg_plan_options.size is 8", "plan"},
-        {{.plan = {.size = sizeof(exg_plan_options), .overlap = (exg_overlap)3}}, "OPT-002",
-         "overlap is 3", "plan"},
-        {{.place = {{.mode = EXG_PLACE_DATA}}}, "OPT-001", "exg_place_options.size is not set",
+        {{.plan = {.size = sizeof(exg_plan_options), .overlap = (exg_overlap)3}},
+         "OPT-002",
+         "overlap is 3",
+         "plan"},
+        {{.place = {{.mode = EXG_PLACE_DATA}}},
+         "OPT-001",
+         "exg_place_options.size is not set",
          "place[0]"},
-        {{.place = {sized, {.size = 999}}}, "OPT-001", "exg_place_options.size is 999",
+        {{.place = {sized, {.size = 999}}}, "OPT-001", "exg_place_options.size is 999", "place[1]"},
+        {{.place = {sized, {.size = sizeof(sized), .mode = (exg_place_mode)77}}},
+         "OPT-002",
+         "mode is 77",
          "place[1]"},
-        {{.place = {sized, {.size = sizeof(sized), .mode = (exg_place_mode)77}}}, "OPT-002",
-         "mode is 77", "place[1]"},
-        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &pattern, 1}}}, "OPT-002",
-         "placement.kind is 4", "place[0].patterns[0]"},
-        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &reducing, 1}}}, "OPT-002",
-         "placement.op is 8", "place[0].patterns[0]"},
+        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &pattern, 1}}},
+         "OPT-002",
+         "placement.kind is 4",
+         "place[0].patterns[0]"},
+        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &reducing, 1}}},
+         "OPT-002",
+         "placement.op is 8",
+         "place[0].patterns[0]"},
         {{.goal = {.memory_limit = 1}}, "OPT-001", "exg_place_goal.size is not set", "goal"},
-        {{.goal = {.size = sizeof(exg_place_goal), .costs = &costs}}, "OPT-001",
-         "exg_costs.size is 8", "goal.costs"},
+        {{.goal = {.size = sizeof(exg_place_goal), .costs = &costs}},
+         "OPT-001",
+         "exg_costs.size is 8",
+         "goal.costs"},
         {{.goal = {.size = sizeof(exg_place_goal), .costs = &endless}}, "PLC-010", "inf", ""},
         {{.goal = {.size = sizeof(exg_place_goal), .costs = &backward}}, "PLC-010", "-1", ""},
         {{.goal = {.size = sizeof(exg_place_goal), .costs = &neither}}, "PLC-010", "nan", ""},
         {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, NULL, 1}}}, "ARG-001", "'patterns'", ""},
-        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &unnamed, 1}}}, "ARG-001", "'pattern'",
+        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &unnamed, 1}}},
+         "ARG-001",
+         "'pattern'",
          "place[0].patterns[0]"},
     };
     loaded l;
@@ -530,9 +542,8 @@ static void meshes_that_cannot_be_are_refused(void **state)
     (void)state;
     load_fixture(&fixtures[0], &l);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        exg_session_options options = {.size = sizeof(options),
-                                       .mesh = rows[i].mesh,
-                                       .plan_only = rows[i].plan_only};
+        exg_session_options options = {
+            .size = sizeof(options), .mesh = rows[i].mesh, .plan_only = rows[i].plan_only};
         exg_session *session;
         exg_error err;
 

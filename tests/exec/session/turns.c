@@ -44,9 +44,9 @@ static void release(void *user, void *block, size_t bytes)
 static void run_length(exg_session *session, int64_t length)
 {
     int64_t tokens[LENGTHS];
-    exg_session_input input = {.name = "tokens",
-                               .tensor = {.data = tokens, .dtype = EXG_DTYPE_I64, .rank = 2,
-                                          .sizes = {1, length}}};
+    exg_session_input input = {
+        .name = "tokens",
+        .tensor = {.data = tokens, .dtype = EXG_DTYPE_I64, .rank = 2, .sizes = {1, length}}};
     exg_error err;
 
     for (int64_t i = 0; i < length; i++) {

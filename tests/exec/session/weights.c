@@ -110,7 +110,9 @@ static exg_session_options options_of(uint32_t threads, bool on_device)
 
     return (exg_session_options){.size = sizeof(exg_session_options),
                                  .thread_count = threads,
-                                 .device = !on_device ? NULL : device == NULL ? "strict" : device};
+                                 .device = !on_device       ? NULL
+                                           : device == NULL ? "strict"
+                                                            : device};
 }
 
 /* A device that the environment names is emulated, which takes its time: one case is enough. */
@@ -210,8 +212,8 @@ static void make_product(bool tied)
     out = exg_arg_ref(EMIT(b, mm_default, x, EMIT(b, t_default, weight)));
     exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     if (tied) {
-        out = exg_arg_ref(EMIT(b, add_Tensor, EMIT(b, select_int, x, 0, 0),
-                               EMIT(b, select_int, other, 0, 1)));
+        out = exg_arg_ref(
+            EMIT(b, add_Tensor, EMIT(b, select_int, x, 0, 0), EMIT(b, select_int, other, 0, 1)));
         exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     }
     assert_int_equal(exg_builder_finish(b, &err), EXG_OK);

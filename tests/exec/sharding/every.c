@@ -120,8 +120,8 @@ static double largest_of(const exg_tensor *t)
 {
     double largest = 0;
 
-    for (int64_t i = 0; exg_dtype_bytes(t->dtype) == 2 && slack_of(t->dtype) > 0 &&
-                        i < exg_tensor_numel(t); i++) {
+    for (int64_t i = 0;
+         exg_dtype_bytes(t->dtype) == 2 && slack_of(t->dtype) > 0 && i < exg_tensor_numel(t); i++) {
         double x = fabs(exg_element_value(t->dtype, (const uint8_t *)t->data + i * 2));
 
         largest = isfinite(x) && x > largest ? x : largest;
@@ -246,8 +246,8 @@ bool try_every_sharding(const exg_verified *verified, const exg_session_input *i
     exg_costs_init(&costs); /* small tensors are to be treated as large ones: by bytes alone */
     costs.links[0].message_ns = 0;
     options.goal = (exg_place_goal){.size = sizeof(options.goal), .costs = &costs};
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_PATTERNS, .patterns = patterns};
+    options.place[0] = (exg_place_options){
+        .size = sizeof(options.place[0]), .mode = EXG_PLACE_PATTERNS, .patterns = patterns};
     while (next(inputs, count, dims)) {
         uint32_t *used = &options.place[0].pattern_count;
 

@@ -11,7 +11,7 @@ typedef struct tried {
     uint32_t right, wrong, failed;
     uint32_t kept;     /* of those right: an output lies in shards */
     uint32_t summands; /* none does, but one is summands */
-    char why[400]; /* the first that is not right, and under which sharding */
+    char why[400];     /* the first that is not right, and under which sharding */
 } tried;
 
 /* Every tensor input whole, or split along any dim, over `ranks` ranks, in every combination

@@ -25,8 +25,7 @@ static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_m
     char what[100];
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        options.place[d] =
-            (exg_place_options){.size = sizeof(options.place[d]), .mode = modes[d]};
+        options.place[d] = (exg_place_options){.size = sizeof(options.place[d]), .mode = modes[d]};
         replicates = replicates && modes[d] == EXG_PLACE_REPLICATE;
         used += (size_t)snprintf(what + used, sizeof(what) - used, "%s over %u ranks ",
                                  exg_place_mode_name(modes[d]), mesh->sizes[d]);
@@ -160,16 +159,16 @@ static void check_pattern(const loaded *l, const char *pattern, exg_placement pl
                           uint32_t mesh)
 {
     exg_place_pattern row = {pattern, placement};
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1,
-        .mesh = {mesh > 0, {mesh}}};
+    exg_session_options options = {
+        .size = sizeof(options), .thread_count = 1, .mesh = {mesh > 0, {mesh}}};
     exg_session *session;
     char what[64];
     char text[EXG_PLACEMENT_TEXT];
 
     options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                        .mode = EXG_PLACE_PATTERNS,
-                                        .patterns = &row,
-                                        .pattern_count = 1};
+                                           .mode = EXG_PLACE_PATTERNS,
+                                           .patterns = &row,
+                                           .pattern_count = 1};
     (void)exg_placement_print(placement, text);
     snprintf(what, sizeof(what), "%s as %s on %u", pattern, text, mesh);
     session = open_session(l, &options);
@@ -181,8 +180,9 @@ static void check_pattern(const loaded *l, const char *pattern, exg_placement pl
 /* Every weight of these programs alone, split along every dimension: the rest follows. */
 static void every_weight_may_be_split_along_every_dimension(void **state)
 {
-    static const char *const programs[] = {"mlp.pt2", "tied.pt2", "views.pt2", "convbn.eval.pt2",
-                                           "convbn.core.pt2", "bf16.pt2", "integer.pt2"};
+    static const char *const programs[] = {"mlp.pt2",         "tied.pt2",        "views.pt2",
+                                           "convbn.eval.pt2", "convbn.core.pt2", "bf16.pt2",
+                                           "integer.pt2"};
 
     (void)state;
     for (uint32_t i = 0; i < fixture_count; i++) {
@@ -221,9 +221,9 @@ static void a_pattern_that_matches_nothing_is_told(void **state)
     (void)state;
     load_fixture(&fixtures[0], &l);
     options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                        .mode = EXG_PLACE_PATTERNS,
-                                        .patterns = &row,
-                                        .pattern_count = 1};
+                                           .mode = EXG_PLACE_PATTERNS,
+                                           .patterns = &row,
+                                           .pattern_count = 1};
     status = exg_session_create(&l.verified, &options, &session, &err);
     if (status == EXG_OK) {
         exg_session_input input = {.name = "x"};

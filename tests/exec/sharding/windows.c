@@ -99,7 +99,8 @@ static exg_session *run(uint32_t ranks, const int32_t *split, exg_session_stats 
     }
     options.mesh = ranks > 1 ? (exg_mesh_shape){1, {ranks}} : options.mesh;
     options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_PATTERNS, .patterns = patterns,
+                                           .mode = EXG_PLACE_PATTERNS,
+                                           .patterns = patterns,
                                            .pattern_count = count};
     if (exg_verify(t.program, t.operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK ||
@@ -181,14 +182,15 @@ static void convolutions_see_beyond_their_part(void **state)
         begin();
         x = input(columns ? (int64_t[]){1, 4, 6, size} : (int64_t[]){1, 4, size, 6}, 4);
         w = input(columns ? (int64_t[]){8, 4 / groups, 3, kernel}
-                          : (int64_t[]){8, 4 / groups, kernel, 3}, 4);
+                          : (int64_t[]){8, 4 / groups, kernel, 3},
+                  4);
         bias = input((int64_t[]){8}, 1);
-        output(exg_arg_ref(EMIT(
-            t.b, convolution_default, x, w, bias,
-            columns ? INTS(t.b, 1, rows[i / 2].stride) : INTS(t.b, rows[i / 2].stride, 1),
-            columns ? INTS(t.b, 1, rows[i / 2].padding) : INTS(t.b, rows[i / 2].padding, 1),
-            columns ? INTS(t.b, 1, rows[i / 2].dilation) : INTS(t.b, rows[i / 2].dilation, 1),
-            false, INTS(t.b, 0, 0), exg_arg_int(groups))));
+        output(exg_arg_ref(
+            EMIT(t.b, convolution_default, x, w, bias,
+                 columns ? INTS(t.b, 1, rows[i / 2].stride) : INTS(t.b, rows[i / 2].stride, 1),
+                 columns ? INTS(t.b, 1, rows[i / 2].padding) : INTS(t.b, rows[i / 2].padding, 1),
+                 columns ? INTS(t.b, 1, rows[i / 2].dilation) : INTS(t.b, rows[i / 2].dilation, 1),
+                 false, INTS(t.b, 0, 0), exg_arg_int(groups))));
         snprintf(what, sizeof(what), "convolution %zu of %s", i / 2, columns ? "columns" : "rows");
         check(what, (int32_t[]){columns ? 3 : 2, -1, -1}, i / 2 < 7 && i / 2 != 3, 1);
     }
@@ -221,10 +223,10 @@ static void transposed_convolutions_spread_beyond_their_part(void **state)
         int64_t size, kernel, stride, padding, dilation, groups, more;
         bool cut; /* on every mesh */
     } rows[] = {
-        {12, 3, 1, 1, 1, 1, 0, true}, {11, 3, 1, 0, 1, 2, 0, true}, {17, 4, 1, 1, 2, 1, 0, true},
-        {60, 4, 2, 1, 1, 1, 0, true}, {60, 2, 2, 0, 1, 2, 0, true}, {60, 3, 2, 1, 1, 1, 1, true},
-        {60, 7, 3, 2, 1, 1, 0, true}, {60, 3, 2, 0, 1, 1, 1, false}, {7, 4, 2, 1, 1, 1, 0, false},
-        {3, 4, 2, 1, 1, 1, 0, false}, {2, 1, 1, 0, 1, 1, 0, true},  {9, 3, 3, 0, 1, 1, 0, false},
+        {12, 3, 1, 1, 1, 1, 0, true},  {11, 3, 1, 0, 1, 2, 0, true},  {17, 4, 1, 1, 2, 1, 0, true},
+        {60, 4, 2, 1, 1, 1, 0, true},  {60, 2, 2, 0, 1, 2, 0, true},  {60, 3, 2, 1, 1, 1, 1, true},
+        {60, 7, 3, 2, 1, 1, 0, true},  {60, 3, 2, 0, 1, 1, 1, false}, {7, 4, 2, 1, 1, 1, 0, false},
+        {3, 4, 2, 1, 1, 1, 0, false},  {2, 1, 1, 0, 1, 1, 0, true},   {9, 3, 3, 0, 1, 1, 0, false},
         {60, 5, 2, 0, 3, 1, 2, false},
     };
 
@@ -235,18 +237,19 @@ static void transposed_convolutions_spread_beyond_their_part(void **state)
         char what[60];
 
         begin();
-        x = input(columns ? (int64_t[]){1, 4, 3, rows[i].size}
-                          : (int64_t[]){1, 4, rows[i].size, 3}, 4);
+        x = input(columns ? (int64_t[]){1, 4, 3, rows[i].size} : (int64_t[]){1, 4, rows[i].size, 3},
+                  4);
         w = input(columns ? (int64_t[]){4, 3, 3, rows[i].kernel}
-                          : (int64_t[]){4, 3, rows[i].kernel, 3}, 4);
+                          : (int64_t[]){4, 3, rows[i].kernel, 3},
+                  4);
         bias = input((int64_t[]){3 * rows[i].groups}, 1);
-        output(exg_arg_ref(EMIT(
-            t.b, convolution_default, x, w, bias,
-            columns ? INTS(t.b, 1, rows[i].stride) : INTS(t.b, rows[i].stride, 1),
-            columns ? INTS(t.b, 1, rows[i].padding) : INTS(t.b, rows[i].padding, 1),
-            columns ? INTS(t.b, 1, rows[i].dilation) : INTS(t.b, rows[i].dilation, 1),
-            true, columns ? INTS(t.b, 0, rows[i].more) : INTS(t.b, rows[i].more, 0),
-            exg_arg_int(rows[i].groups))));
+        output(exg_arg_ref(
+            EMIT(t.b, convolution_default, x, w, bias,
+                 columns ? INTS(t.b, 1, rows[i].stride) : INTS(t.b, rows[i].stride, 1),
+                 columns ? INTS(t.b, 1, rows[i].padding) : INTS(t.b, rows[i].padding, 1),
+                 columns ? INTS(t.b, 1, rows[i].dilation) : INTS(t.b, rows[i].dilation, 1), true,
+                 columns ? INTS(t.b, 0, rows[i].more) : INTS(t.b, rows[i].more, 0),
+                 exg_arg_int(rows[i].groups))));
         snprintf(what, sizeof(what), "transposed convolution %zu of %s", i,
                  columns ? "columns" : "rows");
         check(what, (int32_t[]){columns ? 3 : 2, -1, -1}, rows[i].cut, -1);
@@ -304,8 +307,10 @@ static void averages_see_beyond_their_part(void **state)
         bool ceil, counts;
         bool gathered; /* the padding counts otherwise at the edge */
     } rows[] = {
-        {11, 3, 2, 1, false, true, false}, {10, 2, 2, 0, false, false, false},
-        {9, 3, 1, 1, false, false, true},  {8, 3, 3, 0, true, true, true},
+        {11, 3, 2, 1, false, true, false},
+        {10, 2, 2, 0, false, false, false},
+        {9, 3, 1, 1, false, false, true},
+        {8, 3, 3, 0, true, true, true},
     };
 
     (void)state;
@@ -316,16 +321,15 @@ static void averages_see_beyond_their_part(void **state)
         begin();
         x = input((int64_t[]){1, 1, rows[i / 2].size, 6}, 4);
         output(exg_arg_ref(EMIT(t.b, avg_pool2d_default, x, INTS(t.b, rows[i / 2].kernel, 2),
-                                INTS(t.b, rows[i / 2].stride, 1),
-                                INTS(t.b, rows[i / 2].padding, 1), rows[i / 2].ceil,
-                                rows[i / 2].counts, divisor)));
+                                INTS(t.b, rows[i / 2].stride, 1), INTS(t.b, rows[i / 2].padding, 1),
+                                rows[i / 2].ceil, rows[i / 2].counts, divisor)));
         check("average pool", (int32_t[]){2}, i % 2 == 1 || !rows[i / 2].gathered, 1);
     }
 }
 
 static void padding_stays_where_it_lies(void **state)
 {
-    static const int64_t rows[][3] = {{17, 1, 2}, {17, 3, 0}, {17, -2, 1}, {17, 0, -3},
+    static const int64_t rows[][3] = {{17, 1, 2}, {17, 3, 0}, {17, -2, 1},  {17, 0, -3},
                                       {17, 9, 9}, {5, 11, 1}, {17, -1, -1}, {2, 1, 1}};
 
     (void)state;
@@ -336,9 +340,9 @@ static void padding_stays_where_it_lies(void **state)
 
         begin();
         x = input(columns ? (int64_t[]){2, 6, row[0]} : (int64_t[]){2, row[0], 6}, 3);
-        output(exg_arg_ref(EMIT(t.b, constant_pad_nd_default, x,
-                                columns ? INTS(t.b, row[1], row[2], 2, -1)
-                                        : INTS(t.b, 1, 2, row[1], row[2]), 7)));
+        output(exg_arg_ref(
+            EMIT(t.b, constant_pad_nd_default, x,
+                 columns ? INTS(t.b, row[1], row[2], 2, -1) : INTS(t.b, 1, 2, row[1], row[2]), 7)));
         check("padding", (int32_t[]){columns ? 2 : 1}, i < 4, -1);
     }
 }

@@ -127,8 +127,8 @@ static void take_select(model *m, view *v)
     int64_t index = draw(m, (uint32_t)v->sizes[dim]);
     bool from_the_end = draw(m, 2) == 0;
 
-    v->ref = EMIT(m->b, select_int, v->ref, (long)dim,
-                  from_the_end ? index - v->sizes[dim] : index);
+    v->ref =
+        EMIT(m->b, select_int, v->ref, (long)dim, from_the_end ? index - v->sizes[dim] : index);
     v->offset += index * v->strides[dim];
     erase(v, dim);
 }
@@ -469,8 +469,8 @@ static void strides_that_64_bits_do_not_count_are_refused(void **state)
         }
         assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, &err), EXG_OK);
         assert_int_equal(exg_builder_create(operators, program, &b, &err), EXG_OK);
-        arg = exg_arg_ref(EMIT(b, relu_default, exg_builder_input(b, "x", &meta, EXG_INPUT_USER,
-                                                                  NULL, EXG_UNSET)));
+        arg = exg_arg_ref(EMIT(b, relu_default,
+                               exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET)));
         exg_builder_output(b, &arg, EXG_OUTPUT_USER, NULL);
         assert_int_equal(exg_builder_finish(b, &err), cases[c].status);
         assert_string_equal(err.code, cases[c].status == EXG_OK ? "" : "SHP-002");

@@ -18,8 +18,8 @@
 
 static exg_symbol numbers[] = {
     {"s77", 17},
-    {"s27", 5 },
-    {"u0",  -7},
+    {"s27", 5},
+    {"u0", -7},
     {"big", INT64_MAX},
 };
 static const exg_symbols symbols = {numbers, 4, 4};
@@ -200,7 +200,7 @@ static void truth_values_are_one_and_zero(void **state)
 
 static void piecewise_takes_the_first_branch_that_holds(void **state)
 {
-#define PIECES(condition) \
+#define PIECES(condition)                                                                          \
     "Piecewise(ExprCondPair(Integer(1), " condition "), ExprCondPair(Integer(2), true))"
     static const golden rows[] = {
         {PIECES("StrictGreaterThan(" A ", Integer(3))"), 1},
@@ -384,9 +384,9 @@ static void every_symbol_is_visited(void **state)
     size_t length;
 
     (void)state;
-    assert_int_equal(exg_symint_visit("Add(" A ", FloorDiv(" B ", Integer(0)))", count_symbol, seen,
-                                      NULL),
-                     EXG_OK); /* reading divides nothing */
+    assert_int_equal(
+        exg_symint_visit("Add(" A ", FloorDiv(" B ", Integer(0)))", count_symbol, seen, NULL),
+        EXG_OK); /* reading divides nothing */
     assert_string_equal(seen, "s77,s27,");
     assert_true(exg_symint_lone_symbol(A, &name, &length));
     assert_true(length == 3 && strncmp(name, "s77", 3) == 0);
@@ -529,10 +529,11 @@ static void arithmetic_of_reals_and_of_wide_integers(void **state)
         {"9007199254740993 == 9007199254740992", 0}, /* integers are not compared as reals */
         {"9007199254740993 > 9007199254740992", 1},
     };
-    static const char *const outside[] = {"1 << 63", "4 << 62", "int(1e19)", "int(-1e19)",
-                                          "abs(-big - 1)", "CeilDiv(-big - 1, 1)"};
-    static const char *const undefined[] = {"1 << -1", "1 >> -1", "1.5 & 1", "1 | 1.5",
-                                            "round(1.5, -1)", "round(1.5, 16)", "round(1.5, 1.5)"};
+    static const char *const outside[] = {"1 << 63",    "4 << 62",       "int(1e19)",
+                                          "int(-1e19)", "abs(-big - 1)", "CeilDiv(-big - 1, 1)"};
+    static const char *const undefined[] = {"1 << -1",        "1 >> -1",        "1.5 & 1",
+                                            "1 | 1.5",        "round(1.5, -1)", "round(1.5, 16)",
+                                            "round(1.5, 1.5)"};
     double value;
 
     (void)state;
@@ -559,8 +560,8 @@ static void arithmetic_of_reals_and_of_wide_integers(void **state)
 /* What is only read computes nothing: no symbol has a number then. */
 static void reading_computes_nothing(void **state)
 {
-    static const char *const rows[] = {"s1 // 0", "1 % s1", "1 << s1", "1 << -1", "1.5 & 1",
-                                       "int(1e30)", "round(1.5, 99)"};
+    static const char *const rows[] = {"s1 // 0", "1 % s1",    "1 << s1",       "1 << -1",
+                                       "1.5 & 1", "int(1e30)", "round(1.5, 99)"};
 
     (void)state;
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {

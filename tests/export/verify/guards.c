@@ -55,36 +55,36 @@ static void check(exg_program *program, const row *rows, size_t count)
 static void numbers_stand_for_inputs(void **state)
 {
     static const row rows[] = {
-        {"L['n'] == 3",                               false},
-        {"L['n'] == 4",                               true },
-        {"L['n'] + L['x'].size()[0] == 6",            false},
-        {"L['n'] - 1 == 1",                           true },
-        {"L['flag'] == True",                         false},
-        {"L['flag'] == False",                        true },
-        {"not L['flag']",                             true },
-        {"L['scale'] == 1.5",                         false},
-        {"L['scale'] > 1.5",                          true },
-        {"2*L['scale'] == L['n']",                    false},
-        {"L['mode'] == 1",                            true }, /* words are no numbers */
-        {"L['nothing'] == 0",                         true },
-        {"L['y'].size()[0] == 5",                     false},
-        {"L['y'].size()[0] == 4",                     true },
-        {"L['y'].size()[1] == 1",                     true },
-        {"L['y'].stride()[0] == 1",                   false},
-        {"L['y'].stride()[0] == 2",                   true },
-        {"L['x'].stride()[0] == 4",                   false},
-        {"L['x'].storage_offset() == 0",              false},
-        {"L['x'].storage_offset() == 1",              true },
-        {"L['x'].size()[1] == L['x'].stride()[0]",    false},
-        {"L['x'].size()[-1] == 4",                    true },
-        {"L['x'].size() == 4",                        true },
-        {"L['x'].size()[0",                           true },
-        {"L['flat_args'][1].size()[0] == 5",          false},
-        {"L['flat_args'][2] == 3",                    false},
-        {"L['flat_args'][3] == True",                 false},
-        {"L['flat_args'][7] == 3",                    true },
-        {"L['flat_args'][7].size()[0] == 3",          true },
-        {"L['flat_args'][2] == 4",                    true },
+        {"L['n'] == 3", false},
+        {"L['n'] == 4", true},
+        {"L['n'] + L['x'].size()[0] == 6", false},
+        {"L['n'] - 1 == 1", true},
+        {"L['flag'] == True", false},
+        {"L['flag'] == False", true},
+        {"not L['flag']", true},
+        {"L['scale'] == 1.5", false},
+        {"L['scale'] > 1.5", true},
+        {"2*L['scale'] == L['n']", false},
+        {"L['mode'] == 1", true}, /* words are no numbers */
+        {"L['nothing'] == 0", true},
+        {"L['y'].size()[0] == 5", false},
+        {"L['y'].size()[0] == 4", true},
+        {"L['y'].size()[1] == 1", true},
+        {"L['y'].stride()[0] == 1", false},
+        {"L['y'].stride()[0] == 2", true},
+        {"L['x'].stride()[0] == 4", false},
+        {"L['x'].storage_offset() == 0", false},
+        {"L['x'].storage_offset() == 1", true},
+        {"L['x'].size()[1] == L['x'].stride()[0]", false},
+        {"L['x'].size()[-1] == 4", true},
+        {"L['x'].size() == 4", true},
+        {"L['x'].size()[0", true},
+        {"L['flat_args'][1].size()[0] == 5", false},
+        {"L['flat_args'][2] == 3", false},
+        {"L['flat_args'][3] == True", false},
+        {"L['flat_args'][7] == 3", true},
+        {"L['flat_args'][7].size()[0] == 3", true},
+        {"L['flat_args'][2] == 4", true},
     };
     exg_program *program;
 
@@ -105,12 +105,9 @@ static void numbers_stand_for_inputs(void **state)
 static void many_inputs_are_counted(void **state)
 {
     static const row rows[] = {
-        {"L['flat_args'][9].size()[0] == 10",  false},
-        {"L['flat_args'][10].size()[0] == 11", false},
-        {"L['flat_args'][10].size()[0] == 12", true },
-        {"L['flat_args'][11].size()[0] == 12", false},
-        {"L['flat_args'][12].size()[0] == 12", true },
-        {"L['flat_args'][a].size()[0] == 11",  true },
+        {"L['flat_args'][9].size()[0] == 10", false}, {"L['flat_args'][10].size()[0] == 11", false},
+        {"L['flat_args'][10].size()[0] == 12", true}, {"L['flat_args'][11].size()[0] == 12", false},
+        {"L['flat_args'][12].size()[0] == 12", true}, {"L['flat_args'][a].size()[0] == 11", true},
     };
     exg_program *program;
     exg_builder *b;
@@ -139,17 +136,17 @@ static void many_inputs_are_counted(void **state)
 static void keys_are_steps(void **state)
 {
     static const row rows[] = {
-        {"L['options']['bias'].size()[0] == 3",    false},
+        {"L['options']['bias'].size()[0] == 3", false},
         {"L[\"options\"][\"bias\"].size()[0] == 3", false},
-        {"L['options']['bias'].size()[0] == 2",    true },
-        {"L['options']['mode'] == 1",              true },
-        {"L['options']['none'].size()[0] == 3",    true },
-        {"L['options'][0].size()[0] == 3",         true },
-        {"L['options'].size()[0] == 3",            true },
-        {"L['bias'].size()[0] == 3",               true },
-        {"L['x']['bias'].size()[0] == 2",          true },
-        {"L['repeat'] == L['x'].size()[0]",        false},
-        {"L['flat_args'][3].size()[0] == 3",       false},
+        {"L['options']['bias'].size()[0] == 2", true},
+        {"L['options']['mode'] == 1", true},
+        {"L['options']['none'].size()[0] == 3", true},
+        {"L['options'][0].size()[0] == 3", true},
+        {"L['options'].size()[0] == 3", true},
+        {"L['bias'].size()[0] == 3", true},
+        {"L['x']['bias'].size()[0] == 2", true},
+        {"L['repeat'] == L['x'].size()[0]", false},
+        {"L['flat_args'][3].size()[0] == 3", false},
     };
     exg_program *program;
 
@@ -170,9 +167,9 @@ static void keys_are_steps(void **state)
 #define NODE(type, context, children)                                                              \
     "{\"type\": \"" type "\", \"context\": " context ", \"children_spec\": [" children "]}"
 #define CALL(arg)                                                                                  \
-    "[1, " NODE("builtins.tuple", "\"null\"",                                                      \
-                NODE("builtins.tuple", "\"null\"", arg) ", "                                       \
-                NODE("builtins.dict", "\"[]\"", "")) "]"
+    "[1, " NODE(                                                                                   \
+        "builtins.tuple", "\"null\"",                                                              \
+        NODE("builtins.tuple", "\"null\"", arg) ", " NODE("builtins.dict", "\"[]\"", "")) "]"
 
 /* mlp's x is (s, 8) or plain; its argument is put into a tree of each class that PyTorch knows. */
 static void trees_have_steps_of_their_class(void **state)
@@ -192,8 +189,8 @@ static void trees_have_steps_of_their_class(void **state)
          "['x']['k']"},
         {CALL(NODE("collections.namedtuple", "\"Pair\"", LEAF)), "['x'].first"},
         {CALL(NODE("a.Dataclass", "\"[[\\\"f\\\"], []]\"", LEAF)), "['x'].f"},
-        {CALL(NODE("builtins.list", "\"null\"",
-                   NODE("builtins.dict", "\"[\\\"k\\\"]\"", LEAF))), "['x'][0]['k']"},
+        {CALL(NODE("builtins.list", "\"null\"", NODE("builtins.dict", "\"[\\\"k\\\"]\"", LEAF))),
+         "['x'][0]['k']"},
     };
     static const char *fields[] = {"first"};
     static const char *others[] = {"second"};
@@ -234,12 +231,12 @@ static void items_are_counted(void **state)
     static const char *names[] = {"a"};
     static const row rows[] = {
         {"L['a'][0].size()[0] == 2", false},
-        {"L['a'][1] == 2",           false},
-        {"L['a'][1] == 3",           true },
-        {"L['a'][2] == 0",           true },
+        {"L['a'][1] == 2", false},
+        {"L['a'][1] == 3", true},
+        {"L['a'][2] == 0", true},
         {"L['a'][3].size()[0] == 3", false},
-        {"L['a'][4].size()[0] == 3", true },
-        {"L['a'][5].size()[0] == 2", true },
+        {"L['a'][4].size()[0] == 3", true},
+        {"L['a'][5].size()[0] == 2", true},
     };
     exg_program *program;
 
@@ -260,7 +257,7 @@ static void every_guard_is_asked(void **state)
         const char *guards[2];
         bool found;
     } rows[] = {
-        {{"L['x'].size()[0] >= 2", "L['x'].size()[0] >= 1"}, true },
+        {{"L['x'].size()[0] >= 2", "L['x'].size()[0] >= 1"}, true},
         {{"L['x'].size()[0] == 3", "L['x'].size()[0] >= 1"}, false},
         {{"L['x'].size()[0] >= 1", "L['x'].size()[0] == 3"}, false},
     };

@@ -14,16 +14,16 @@
 
 #include <cmocka.h>
 
-#define IN(i)          p->signature.inputs[i]
-#define OUT(i)         p->signature.outputs[i]
-#define CALL(i)        p->module_calls[i]
-#define NODE_AT(i)     p->graph->nodes[i]
-#define ID(name)       exg_graph_find_value(p->graph, name)
-#define VALUE(name)    (&p->graph->values[ID(name)])
-#define BRANCH(n, i)   NODE_AT(n).inputs[i].arg.as_graph->graph
-#define NODE(type, context, children) \
+#define IN(i)        p->signature.inputs[i]
+#define OUT(i)       p->signature.outputs[i]
+#define CALL(i)      p->module_calls[i]
+#define NODE_AT(i)   p->graph->nodes[i]
+#define ID(name)     exg_graph_find_value(p->graph, name)
+#define VALUE(name)  (&p->graph->values[ID(name)])
+#define BRANCH(n, i) NODE_AT(n).inputs[i].arg.as_graph->graph
+#define NODE(type, context, children)                                                              \
     "{\"type\": \"" type "\", \"context\": \"" context "\", \"children_spec\": [" children "]}"
-#define LEAF           "{\"type\": null, \"context\": null, \"children_spec\": []}"
+#define LEAF                 "{\"type\": null, \"context\": null, \"children_spec\": []}"
 #define DICT(keys, children) NODE("builtins.dict", keys, children)
 #define CALL_OF(args)                                                                              \
     "[1, " NODE("builtins.tuple", "null",                                                          \
@@ -82,11 +82,11 @@ static void changes_are_found_where_they_are(void **state)
     static const struct {
         const char *name, *path;
     } files[] = {
-        {"mlp",       "fixtures/mlp.pt2"             },
-        {"mutate",    "fixtures/mutate.core.pt2"     },
-        {"constants", "fixtures/constants.core.pt2"  },
-        {"symbols",   "tests/export/data/symbols.pt2"},
-        {"control",   "tests/export/data/control.pt2"},
+        {"mlp", "fixtures/mlp.pt2"},
+        {"mutate", "fixtures/mutate.core.pt2"},
+        {"constants", "fixtures/constants.core.pt2"},
+        {"symbols", "tests/export/data/symbols.pt2"},
+        {"control", "tests/export/data/control.pt2"},
     };
     exg_operators *operators;
     int faults = 0, count = 0;
@@ -130,14 +130,38 @@ static void changes_are_found_where_they_are(void **state)
 static void targets_of_pytorch_are_known(void **state)
 {
     static const char *const known[] = {
-        "_operator.add",    "_operator.and_",    "_operator.eq",     "_operator.floordiv",
-        "_operator.ge",     "_operator.gt",      "_operator.le",     "_operator.lshift",
-        "_operator.lt",     "_operator.mod",     "_operator.mul",    "_operator.ne",
-        "_operator.neg",    "_operator.or_",     "_operator.pos",    "_operator.pow",
-        "_operator.rshift", "_operator.sub",     "_operator.truediv", "builtins.round",
-        "math.ceil",        "math.floor",        "math.trunc",       "torch._sym_sqrt",
-        "torch.sym_float",  "torch.sym_int",     "torch.sym_ite",    "torch.sym_max",
-        "torch.sym_min",    "torch.sym_not",     "torch.sym_sqrt",   "torch.sym_sum",
+        "_operator.add",
+        "_operator.and_",
+        "_operator.eq",
+        "_operator.floordiv",
+        "_operator.ge",
+        "_operator.gt",
+        "_operator.le",
+        "_operator.lshift",
+        "_operator.lt",
+        "_operator.mod",
+        "_operator.mul",
+        "_operator.ne",
+        "_operator.neg",
+        "_operator.or_",
+        "_operator.pos",
+        "_operator.pow",
+        "_operator.rshift",
+        "_operator.sub",
+        "_operator.truediv",
+        "builtins.round",
+        "math.ceil",
+        "math.floor",
+        "math.trunc",
+        "torch._sym_sqrt",
+        "torch.sym_float",
+        "torch.sym_int",
+        "torch.sym_ite",
+        "torch.sym_max",
+        "torch.sym_min",
+        "torch.sym_not",
+        "torch.sym_sqrt",
+        "torch.sym_sum",
         "torch._C._set_grad_enabled",
         "torch.autograd.grad_mode.set_grad_enabled",
         "torch.amp.autocast_mode._enter_autocast",
@@ -147,10 +171,11 @@ static void targets_of_pytorch_are_known(void **state)
         "torch._functorch.predispatch.mine",
         "#mine",
     };
-    static const char *const unknown[] = {
-        "_operator.setitem", "math.comb",     "builtins.eval",        "torch.sym_more", "os.system",
-        "torch.ops.mine.op", "torch.ops.mine", "torch.ops_.mine.op.x", "torch.add",
-        "xtorch.ops.mine.op.default"};
+    static const char *const unknown[] = {"_operator.setitem", "math.comb",
+                                          "builtins.eval",     "torch.sym_more",
+                                          "os.system",         "torch.ops.mine.op",
+                                          "torch.ops.mine",    "torch.ops_.mine.op.x",
+                                          "torch.add",         "xtorch.ops.mine.op.default"};
     const size_t knowns = sizeof(known) / sizeof(known[0]);
     exg_operators *operators;
 

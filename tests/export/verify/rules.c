@@ -83,11 +83,11 @@ static bool check_rule(const exg_rule *r)
         status = exg_verify_file(program, strcmp(r->code, "ARC-013") == 0 ? "model.zip" : path,
                                  &info, &found, &err);
     }
-    fine = status == expected && only(&found, r) &&
-           (verified.program == NULL) ==
-               (expected != EXG_OK && r->keeper == EXG_KEEPER_VERIFYING) &&
-           (found.error_count == 0) == (expected == EXG_OK) &&
-           (status == EXG_OK || (strcmp(err.code, r->code) == 0 && err.where[0] != '\0'));
+    fine =
+        status == expected && only(&found, r) &&
+        (verified.program == NULL) == (expected != EXG_OK && r->keeper == EXG_KEEPER_VERIFYING) &&
+        (found.error_count == 0) == (expected == EXG_OK) &&
+        (status == EXG_OK || (strcmp(err.code, r->code) == 0 && err.where[0] != '\0'));
     if (!fine) {
         print_message("  %s: status %s\n", r->code, exg_status_name(status));
         list(&found);
@@ -350,13 +350,13 @@ static void dtypes_that_autocast_does_not_give_are_found(void **state)
         uint32_t found;
     } rows[] = {
         {"torch.ops.aten.linear.default", EXG_DTYPE_BF16, 0},
-        {"torch.ops.aten.linear.default", EXG_DTYPE_F32,  1},
-        {"torch.ops.aten.linear.default", EXG_DTYPE_F16,  1},
-        {"torch.ops.aten.prod.default",   EXG_DTYPE_F32,  0},
-        {"torch.ops.aten.prod.default",   EXG_DTYPE_BF16, 1},
-        {"torch.ops.aten.stack.default",  EXG_DTYPE_BF16, 0},
-        {"torch.ops.aten.stack.default",  EXG_DTYPE_F32,  1},
-        {"torch.ops.aten.einsum.default", EXG_DTYPE_I64,  1},
+        {"torch.ops.aten.linear.default", EXG_DTYPE_F32, 1},
+        {"torch.ops.aten.linear.default", EXG_DTYPE_F16, 1},
+        {"torch.ops.aten.prod.default", EXG_DTYPE_F32, 0},
+        {"torch.ops.aten.prod.default", EXG_DTYPE_BF16, 1},
+        {"torch.ops.aten.stack.default", EXG_DTYPE_BF16, 0},
+        {"torch.ops.aten.stack.default", EXG_DTYPE_F32, 1},
+        {"torch.ops.aten.einsum.default", EXG_DTYPE_I64, 1},
     };
 
     (void)state;
@@ -448,38 +448,38 @@ static void guards_are_read_and_never_run(void **state)
         const char *guard;
         uint32_t found;
     } rows[] = {
-        {"L['x'].size()[0] == 3",                                      0},
-        {"L[\"x\"].size()[1] == 8",                                    0},
-        {"L['x'].size()[0] > 1 and not L['x'].size()[0] > 5",          0},
+        {"L['x'].size()[0] == 3", 0},
+        {"L[\"x\"].size()[1] == 8", 0},
+        {"L['x'].size()[0] > 1 and not L['x'].size()[0] > 5", 0},
         {"max(2, L['x'].size()[0]) // 2 == 1 or L['x'].size()[0] < 0", 0},
-        {"math.trunc(0.5*torch.sym_float(L['x'].size()[1])) == 4",     0},
-        {"L['x'].storage_offset() == 0",                               0},
-        {"L['x'].stride()[1] == 1",                                    0},
-        {"L['x'].size()[0] > 4",                                       1},
-        {"not L['x'].size()[0] == 3",                                  1},
-        {"L['y'].size()[0] > 4",                                       1},
-        {"L['x'].size()[9] > 0",                                       1},
-        {"L['x'].size()[",                                             1},
-        {"L['x",                                                       1},
-        {"L[",                                                         1},
-        {"__import__('os').system('true')",                            1},
-        {"L['x'].numpy()",                                             1},
-        {"",                                                           1},
-        {"L['flat_args'][0].size()[0] == 3",                           0},
-        {"L['flat_args'][0].size()[0] | 4 == 7",                       0},
-        {"(L['x'].size()[1] if L['x'].size()[0] > 1 else 1//0) == 8",  0},
+        {"math.trunc(0.5*torch.sym_float(L['x'].size()[1])) == 4", 0},
+        {"L['x'].storage_offset() == 0", 0},
+        {"L['x'].stride()[1] == 1", 0},
+        {"L['x'].size()[0] > 4", 1},
+        {"not L['x'].size()[0] == 3", 1},
+        {"L['y'].size()[0] > 4", 1},
+        {"L['x'].size()[9] > 0", 1},
+        {"L['x'].size()[", 1},
+        {"L['x", 1},
+        {"L[", 1},
+        {"__import__('os').system('true')", 1},
+        {"L['x'].numpy()", 1},
+        {"", 1},
+        {"L['flat_args'][0].size()[0] == 3", 0},
+        {"L['flat_args'][0].size()[0] | 4 == 7", 0},
+        {"(L['x'].size()[1] if L['x'].size()[0] > 1 else 1//0) == 8", 0},
         {"L['x'].size()[0] != 0 and L['x'].size()[1] % L['x'].size()[0] == 2", 0},
-        {"L['flat_args'][1].size()[0] == 3",                           1},
-        {"L['flat_args'].size()[0] == 3",                              1},
-        {"L['flat_args'][-1].size()[0] == 3",                          1},
-        {"L['flat_args']['0'].size()[0] == 3",                         1},
-        {"L['x'].field.size()[0] == 3",                                1},
-        {"L['x'][0].size()[0] == 3",                                   1},
-        {"L['x'].size()[0] == unknown",                                1},
-        {"unknown(L['x'].size()[0]) == 3",                             1},
-        {"G['x'].size()[0] == 3",                                      1},
-        {"L['x'].size()[0] == s77",                                    1},
-        {"L['x'].size()[0] == 3 ==",                                   1},
+        {"L['flat_args'][1].size()[0] == 3", 1},
+        {"L['flat_args'].size()[0] == 3", 1},
+        {"L['flat_args'][-1].size()[0] == 3", 1},
+        {"L['flat_args']['0'].size()[0] == 3", 1},
+        {"L['x'].field.size()[0] == 3", 1},
+        {"L['x'][0].size()[0] == 3", 1},
+        {"L['x'].size()[0] == unknown", 1},
+        {"unknown(L['x'].size()[0]) == 3", 1},
+        {"G['x'].size()[0] == 3", 1},
+        {"L['x'].size()[0] == s77", 1},
+        {"L['x'].size()[0] == 3 ==", 1},
     };
     int faults = 0;
 
