@@ -65,7 +65,7 @@ typedef struct cli_program {
     exg_program *program;
     exg_operators *operators;
     exg_verified verified;
-    exg_file_info info;
+    exg_file_info *info;
 } cli_program;
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
@@ -74,8 +74,9 @@ void cli_close(cli_program *p);
 
 /* The programs of FILE: the one that --program names, else all. */
 typedef struct cli_programs {
-    char **names; /* NULL: of a file that holds one */
+    const char *const *names; /* NULL: of a file that holds one */
     uint32_t count;
+    exg_file_info *info; /* whose names they are */
 } cli_programs;
 
 exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err);
@@ -123,7 +124,9 @@ void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *pla
  * `placement`. */
 typedef struct cli_placement {
     exg_place_pattern *patterns;
-    exg_costs costs;
+    exg_place_options place[EXG_MESH_DIMS_MAX]; /* to which a session's options point, */
+    exg_place_goal goal;                        /* as to this, */
+    exg_costs costs;                            /* and this to these */
     struct exg_arena *arena;
 } cli_placement;
 

@@ -81,10 +81,10 @@ static void put_archive(exg_text *text, const cli_program *p)
 {
     uint32_t listed = 0;
 
-    for (uint32_t i = 0; p->info.program_count > 1 && i < p->info.program_count; i++) {
+    for (uint32_t i = 0; p->info->program_count > 1 && i < p->info->program_count; i++) {
         exg_text_puts(text, i == 0 ? "programs of the archive\n  " : "  ");
-        exg_text_plain(text, p->info.program_names[i], false);
-        exg_text_puts(text, strcmp(p->info.program_names[i], p->program->name) == 0
+        exg_text_plain(text, p->info->program_names[i], false);
+        exg_text_puts(text, strcmp(p->info->program_names[i], p->program->name) == 0
                                 ? "  (this one)\n"
                                 : "\n");
     }
@@ -107,9 +107,9 @@ static void put_summary(exg_text *text, const cli_inspection *i)
     const exg_program *program = i->p->program;
 
     exg_text_plain(text, i->call->paths[0], false);
-    exg_text_printf(text, ": %s%s%s, ", exg_format_name(i->p->info.format),
-                    i->p->info.generation[0] ? " generation " : "", i->p->info.generation);
-    cli_put_bytes(text, i->p->info.file_bytes);
+    exg_text_printf(text, ": %s%s%s, ", exg_format_name(i->p->info->format),
+                    i->p->info->generation[0] ? " generation " : "", i->p->info->generation);
+    cli_put_bytes(text, i->p->info->file_bytes);
     exg_text_puts(text, "\nwritten by PyTorch ");
     exg_text_plain(text, program->torch_version == NULL ? "(unknown)" : program->torch_version,
                    false);

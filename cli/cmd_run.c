@@ -48,7 +48,7 @@ static bool output_tensor(const exg_session_output *output, exg_tensor *tensor)
     }
 }
 
-static exg_status write_outputs(const cli_call *call, const exg_session *session, exg_error *err)
+static exg_status write_outputs(const cli_call *call, exg_session *session, exg_error *err)
 {
     uint32_t count = exg_session_output_count(session);
     exg_named_tensor *named_tensors = calloc(count + 1, sizeof(*named_tensors));
@@ -75,7 +75,7 @@ static exg_status write_outputs(const cli_call *call, const exg_session *session
     return status;
 }
 
-static exg_status write_state(const cli_call *call, const exg_session *session, exg_error *err)
+static exg_status write_state(const cli_call *call, exg_session *session, exg_error *err)
 {
     uint32_t count = exg_session_state_count(session);
     exg_named_tensor *tensors = calloc(count + 1, sizeof(*tensors));
@@ -99,7 +99,7 @@ static exg_status write_state(const cli_call *call, const exg_session *session, 
 }
 
 typedef struct comparison {
-    const exg_session *session;
+    exg_session *session;
     const exg_program *program;
     const cli_inputs *inputs;
     double rtol, atol;
@@ -228,13 +228,12 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void put_stats(exg_text *text, bool json, const exg_session *session, double *times,
+static void put_stats(exg_text *text, bool json, exg_session *session, double *times,
                       uint32_t count)
 {
     double first_ns = times[0];
-    exg_session_stats s;
+    const exg_session_stats *s = exg_session_statistics(session);
 
-    exg_session_statistics(session, &s);
     qsort(times, count, sizeof(*times), by_value);
     exg_text_printf(
         text,
@@ -246,28 +245,28 @@ static void put_stats(exg_text *text, bool json, const exg_session *session, dou
                "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
                " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
                " bytes a rank in %u collectives\n",
-        count, times[count / 2], times[0], first_ns, s.plan_ns, s.plan.step_count,
-        s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
-        exg_place_moves(&s.place));
-    if (json || s.plan.host_count > 0) {
+        count, times[count / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
+        s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes, s->place->moved_bytes,
+        exg_place_moves(s->place));
+    if (json || s->plan->host_count > 0) {
         exg_text_printf(text,
                         json ? ", \"host_steps\": %u"
                              : "%u of the steps are the host's: the device has no kernel\n",
-                        s.plan.host_count);
+                        s->plan->host_count);
     }
-    if (s.collectives_through[0] != '\0') {
+    if (s->collectives_through[0] != '\0') {
         exg_text_puts(text, json ? ", \"collectives_through\": " : "collectives go through ");
         if (json) {
-            exg_text_json_string(text, s.collectives_through);
+            exg_text_json_string(text, s->collectives_through);
         } else {
-            exg_text_plain(text, s.collectives_through, false);
+            exg_text_plain(text, s->collectives_through, false);
             exg_text_putc(text, '\n');
         }
     }
 }
 
 /* One object with --json: outputs, then what was compared and measured. */
-static exg_status put_report(exg_text *text, const cli_call *call, const exg_session *session,
+static exg_status put_report(exg_text *text, const cli_call *call, exg_session *session,
                              double *times, uint32_t count, exg_error *err)
 {
     exg_text_puts(text, call->json ? "{\"outputs\": [" : "");
@@ -294,7 +293,7 @@ static exg_status put_report(exg_text *text, const cli_call *call, const exg_ses
 static exg_status finish(const cli_call *call, const comparison *results, double *times,
                          uint32_t count, exg_error *err)
 {
-    const exg_session *session = results->session;
+    exg_session *session = results->session;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 

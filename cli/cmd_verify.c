@@ -370,7 +370,7 @@ static exg_status find_all(const cli_call *call, cli_program *p, bool is_first,
     exg_status status = exg_verify(p->program, p->operators, &p->verified, found, err);
 
     if (status == EXG_OK && is_first) {
-        status = exg_verify_file(p->program, call->paths[0], &p->info, found, err);
+        status = exg_verify_file(p->program, call->paths[0], p->info, found, err);
     }
     if (status == EXG_OK && call->data) {
         exg_check_options options = {

@@ -109,7 +109,7 @@ exg_status cli_costs_read(const char *path, exg_costs *costs, exg_error *err)
     exg_json_doc *doc;
     exg_status status;
 
-    exg_costs_init(costs);
+    exg_costs_init(costs, sizeof(*costs));
     EXG_TRY(cli_json_open(path, &doc, err));
     status = read_all(exg_json_root(doc), costs, err);
     exg_json_free(doc);

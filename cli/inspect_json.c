@@ -144,9 +144,9 @@ static void put_modules(exg_text *text, const cli_inspection *i)
 static void put_archive(exg_text *text, const cli_program *p)
 {
     exg_text_puts(text, ", \"programs\": [");
-    for (uint32_t i = 0; i < p->info.program_count; i++) {
+    for (uint32_t i = 0; i < p->info->program_count; i++) {
         exg_text_puts(text, i > 0 ? ", " : "");
-        exg_text_json_string(text, p->info.program_names[i]);
+        exg_text_json_string(text, p->info->program_names[i]);
     }
     exg_text_puts(text, "], \"extra_files\": [");
     for (uint32_t i = 0; i < p->program->extra_file_count; i++) {
@@ -167,7 +167,7 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
     exg_text_putc(text, '{');
     put_member(text, "file", i->call->paths[0]);
     exg_text_printf(text, ", \"format\": \"%s\", \"bytes\": %" PRIu64 ", ",
-                    exg_format_name(i->p->info.format), i->p->info.file_bytes);
+                    exg_format_name(i->p->info->format), i->p->info->file_bytes);
     put_member(text, "torch_version", program->torch_version == NULL ? "" : program->torch_version);
     exg_text_printf(text, ", \"schema_version\": [%" PRId64 ", %" PRId64 "], \"dialects\": [",
                     program->schema_major, program->schema_minor);

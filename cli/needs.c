@@ -40,11 +40,11 @@ static bool is_program(const cli_call *call)
 
 static bool is_early_file(const char *path)
 {
-    exg_file_info info = {0};
+    exg_file_info *info = NULL;
     bool is = exg_file_describe(path, NULL, &info, NULL) != EXG_OK || /* as the command will tell */
-              info.format == EXG_FORMAT_EARLY_JSON;
+              info->format == EXG_FORMAT_EARLY_JSON;
 
-    exg_file_info_free(&info);
+    exg_file_info_free(info);
     return is;
 }
 

@@ -243,6 +243,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     memset(options, 0, sizeof(*options));
     memset(placement, 0, sizeof(*placement));
     options->size = sizeof(*options);
+    placement->costs.size = sizeof(placement->costs);
     options->device = call->device;
     options->no_check = call->no_check;
     options->ignore_guards = call->ignore_guards;
@@ -277,22 +278,24 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
         options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
-        options->place[d] = (exg_place_options){.size = sizeof(options->place[d]),
-                                                .mode = call->mesh == NULL && !options->processes
-                                                            ? EXG_PLACE_REPLICATE
-                                                            : EXG_PLACE_AUTO};
+        placement->place[d] = (exg_place_options){.size = sizeof(placement->place[d]),
+                                                  .mode = call->mesh == NULL && !options->processes
+                                                              ? EXG_PLACE_REPLICATE
+                                                              : EXG_PLACE_AUTO};
     }
-    options->goal = (exg_place_goal){.size = sizeof(options->goal)};
+    placement->goal = (exg_place_goal){.size = sizeof(placement->goal)};
+    options->place = placement->place;
+    options->goal = &placement->goal;
     if (call->costs != NULL) {
         EXG_TRY(cli_costs_read(call->costs, &placement->costs, err));
-        options->goal.costs = &placement->costs;
+        placement->goal.costs = &placement->costs;
     }
     if (call->memory_limit != NULL) {
-        EXG_TRY(cli_size("--memory-limit", call->memory_limit, &options->goal.memory_limit, err));
+        EXG_TRY(cli_size("--memory-limit", call->memory_limit, &placement->goal.memory_limit, err));
     }
     return call->place == NULL
                ? EXG_OK
-               : read_places(call->place, options->mesh.ndim, placement, options->place, err);
+               : read_places(call->place, options->mesh.ndim, placement, placement->place, err);
 }
 
 void cli_placement_free(cli_placement *placement)

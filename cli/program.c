@@ -44,29 +44,26 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
 
 exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err)
 {
-    exg_file_info info;
+    exg_file_info *info;
 
     *all = (cli_programs){.count = 1};
     if (call->program != NULL) {
         return EXG_OK;
     }
     EXG_TRY_IN(err, exg_file_describe(call->paths[0], NULL, &info, err), "%s:", call->paths[0]);
-    if (info.program_count > 1) {
-        all->names = info.program_names;
-        all->count = info.program_count;
-        info.program_names = NULL;
-        info.program_count = 0;
+    if (info->program_count > 1) {
+        all->info = info;
+        all->names = (const char *const *)info->program_names;
+        all->count = info->program_count;
+    } else {
+        exg_file_info_free(info);
     }
-    exg_file_info_free(&info);
     return EXG_OK;
 }
 
 void cli_programs_free(cli_programs *all)
 {
-    for (uint32_t i = 0; all->names != NULL && i < all->count; i++) {
-        free(all->names[i]);
-    }
-    free(all->names);
+    exg_file_info_free(all->info);
     *all = (cli_programs){0};
 }
 
@@ -105,7 +102,7 @@ void cli_close(cli_program *p)
 {
     exg_program_destroy(p->program);
     exg_operators_destroy(p->operators);
-    exg_file_info_free(&p->info);
+    exg_file_info_free(p->info);
     memset(p, 0, sizeof(*p));
 }
 

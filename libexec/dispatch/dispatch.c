@@ -47,7 +47,7 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
         return EXG_OUT_OF_MEMORY(err);
     }
     made->operators = operators;
-    exg_costs_init(&made->costs);
+    exg_costs_init(&made->costs, sizeof(made->costs));
     exg_map_init(&made->by_key, made->arena);
     status = exg_dispatcher_configure(made, options, err);
     if (options != NULL && options->size >= sizeof(*options) && options->cache_capacity > 0) {
@@ -83,10 +83,11 @@ void exg_dispatcher_destroy(exg_dispatcher *d)
     free(d);
 }
 
-void exg_dispatcher_statistics(const exg_dispatcher *d, exg_dispatch_stats *stats)
+const exg_dispatch_stats *exg_dispatcher_statistics(exg_dispatcher *d)
 {
-    *stats = d->stats;
-    stats->entries = d->cache.entry_count;
+    d->stats.size = sizeof(d->stats);
+    d->stats.entries = d->cache.entry_count;
+    return &d->stats;
 }
 
 /* ---- rows --------------------------------- */

@@ -735,6 +735,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
         return EXG_OUT_OF_MEMORY(err);
     }
     p.plan->arena = arena;
+    p.plan->summary.size = sizeof(p.plan->summary);
     p.no_fusion = options != NULL && options->no_fusion;
     p.no_reuse = options != NULL && options->no_reuse;
     p.overlaps = exg_plan_overlaps(options, grid, device);
@@ -758,7 +759,7 @@ void exg_plan_destroy(exg_plan *plan)
     }
 }
 
-void exg_plan_summarize(const exg_plan *plan, exg_plan_summary *summary)
+const exg_plan_summary *exg_plan_summarize(const exg_plan *plan)
 {
-    *summary = plan->summary;
+    return &plan->summary;
 }

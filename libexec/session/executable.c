@@ -62,13 +62,13 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
 {
     bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
-    exg_place_goal goal = e->options.goal;
+    exg_place_goal goal = e->placing.goal;
     exg_program *local = NULL;
     exg_place_summary placed;
     exg_status status;
 
-    goal.overlaps = exg_plan_overlaps(&e->options.plan, grid, device);
-    memcpy(options, e->options.place, sizeof(options));
+    goal.overlaps = exg_plan_overlaps(&e->plan, grid, device);
+    memcpy(options, e->placing.options, sizeof(options));
     for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
         options[d].mode = b->place.modes[d];
     }
@@ -77,7 +77,7 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
                          cuts, &local, &placed, first ? &b->report : NULL, err);
     b->place = first && status == EXG_OK ? placed : b->place;
     status = status == EXG_OK
-                 ? exg_plan_rank(local, e->operators, &e->options.plan, grid, device, plan, err)
+                 ? exg_plan_rank(local, e->operators, &e->plan, grid, device, plan, err)
                  : status;
     exg_program_destroy(local);
     if (status == EXG_OK) { /* the plan has weights whole; nodes cut the rank's part out */
@@ -134,8 +134,7 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
     exg_status status;
 
     if (grid == NULL) {
-        EXG_TRY(
-            exg_plan_rank(functional, e->operators, &e->options.plan, NULL, device, &plan, err));
+        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, NULL, device, &plan, err));
         status = check_memory(e, plan, err);
         if (status != EXG_OK) {
             exg_plan_destroy(plan);
@@ -212,9 +211,10 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
     exg_program_destroy(b->segment->program); /* planned: not needed any more */
     b->segment->program = NULL;
-    status = status == EXG_OK && !is_part && b->segment->depth == 0
-                 ? exg_place_check_patterns(functional, e->options.place, e->options.mesh.ndim, err)
-                 : status;
+    status =
+        status == EXG_OK && !is_part && b->segment->depth == 0
+            ? exg_place_check_patterns(functional, e->placing.options, e->options.mesh.ndim, err)
+            : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
         if (status == EXG_OK) {
