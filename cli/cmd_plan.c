@@ -147,7 +147,7 @@ static exg_status calibrate(const cli_call *call, exg_session_options *options,
     }
     placement->goal.costs = &placement->costs;
     return cli_process_rank() > 0 ? EXG_OK
-                                  : cli_costs_save(call->calibrate, &placement->costs, err);
+                                  : exg_costs_save(&placement->costs, call->calibrate, err);
 }
 
 /* What ranks are where the plan is run: a mesh of more than may be threads is one of processes. */

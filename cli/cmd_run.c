@@ -2,9 +2,7 @@
 #include "cli/cli.h"
 #include "cli/numbers.h"
 #include "cli/profile.h"
-#include "libexport/base/clock.h"
 #include "libexport/base/text.h"
-#include "libexport/formats/weights_file.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -58,7 +56,7 @@ static exg_status write_outputs(const cli_call *call, exg_session *session, exg_
     exg_status status = EXG_OK;
 
     if (named_tensors == NULL || tensors == NULL || names == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        status = EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
         if (output_tensor(exg_session_output_at(session, i), &tensors[at])) {
@@ -85,7 +83,7 @@ static exg_status write_state(const cli_call *call, exg_session *session, exg_er
     if (tensors == NULL || states == NULL) {
         free(tensors);
         free(states);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < count; i++) {
         const char *name = exg_session_state_at(session, i, &states[i]);
@@ -149,7 +147,7 @@ static exg_status compare_unwritten(const comparison *c, const exg_weight *weigh
     EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
     saved.data = malloc(bytes + 1);
     if (saved.data == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     exg_tensor_set_contiguous(&saved);
     status = exg_weight_read(c->program->weights, weight, saved.data, bytes, err);
@@ -357,15 +355,14 @@ static exg_status run(const cli_call *call, exg_session *session, const exg_prog
                                 .atol = call->has_atol ? call->atol : 1e-5};
     uint32_t repeat = call->has_repeat ? (uint32_t)call->repeat : 1;
     double *times = calloc(repeat, sizeof(*times));
-    exg_status status =
-        times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+    exg_status status = times == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     watch_signals(session);
     for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
-        uint64_t start = exg_now_ns();
+        uint64_t start = cli_now_ns();
 
         status = exg_session_run(session, inputs->items, inputs->count, err);
-        times[i] = (double)(exg_now_ns() - start);
+        times[i] = (double)(cli_now_ns() - start);
     }
     watch_signals(NULL);
     status = status == EXG_OK ? finish(call, &results, times, repeat, err) : status;

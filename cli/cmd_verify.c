@@ -5,7 +5,6 @@
  * the gate: what exg_verify() refuses, exg run refuses.
  */
 #include "cli/cli.h"
-#include "libexport/base/arena.h"
 #include "libexport/base/text.h"
 
 #include <string.h>
@@ -338,7 +337,7 @@ static exg_status add_findings(report *r, const exg_diagnostics *found, const ch
 {
     for (uint32_t i = 0; i < found->count; i++) {
         if (!add_finding(r, &found->items[i], name)) {
-            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+            return EXG_OUT_OF_MEMORY(err);
         }
     }
     r->found.error_count += found->error_count;
@@ -442,8 +441,7 @@ exg_status cmd_verify(const cli_call *call, exg_error *err)
     EXG_TRY(check_list("--deny", call->deny, err));
     EXG_TRY(check_list("--allow", call->allow, err));
     r.found.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = r.found.arena == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                   : verify(call, &r, err);
+    status = r.found.arena == NULL ? EXG_OUT_OF_MEMORY(err) : verify(call, &r, err);
     exg_diagnostics_free(&r.found);
     return status;
 }

@@ -267,7 +267,7 @@ static exg_status refuse(const cli_call *call, const char *option, const term *t
     put_term(&words, t);
     if (exg_text_string(&words) == NULL) {
         exg_text_free(&words);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     status = t->is_not ? EXG_FAIL(err, USAGE, "CLI-009", "%s and %s do not go together", option,
                                   words.data)

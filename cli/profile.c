@@ -96,9 +96,7 @@ exg_status cli_put_profile(exg_text *text, bool json, exg_session *session, uint
     uint32_t count = exg_session_profile_count(session);
     profile_row *operators = calloc(count + 1, sizeof(*operators));
     profile_row *modules = calloc(count + 1, sizeof(*modules));
-    exg_status status = operators == NULL || modules == NULL
-                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                            : EXG_OK;
+    exg_status status = operators == NULL || modules == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
         const exg_step_profile *step = exg_session_profile_at(session, i);
@@ -143,9 +141,9 @@ exg_status cli_save_trace(const char *path, exg_session *session, exg_error *err
     }
     exg_text_puts(&text, "\n]}\n");
     if (exg_text_string(&text) == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
-    status = cli_save_text(path, exg_text_string(&text), err);
+    status = exg_file_write(path, text.data, text.length, err);
     exg_text_free(&text);
     return status;
 }

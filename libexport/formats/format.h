@@ -40,10 +40,6 @@ exg_open_fn exg_pt2_open;
 exg_save_fn exg_pt2_save;
 exg_describe_fn exg_pt2_describe;
 
-/* The record of a program's example inputs, "<this><program>.pt", is kept among its extra
- * files: no other form says all that may be pickled there. */
-#define EXG_SAMPLES_FOLDER "data/sample_inputs/"
-
 bool exg_early_sniff(const uint8_t *data, uint64_t length);
 exg_open_fn exg_early_open;
 exg_save_fn exg_early_save;

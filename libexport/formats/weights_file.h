@@ -58,9 +58,6 @@ typedef exg_status exg_tensors_save_fn(const char *path, const exg_named_tensor 
                                        uint32_t count, const exg_string_map *metadata,
                                        exg_error *err);
 
-/* Does the name say one of them? USAGE (TNS-NAME). */
-exg_status exg_tensor_file_check_name(const char *path, exg_error *err);
-
 exg_tensors_save_fn exg_safetensors_save;
 exg_tensors_save_fn exg_npy_save;
 exg_tensors_save_fn exg_npz_save;

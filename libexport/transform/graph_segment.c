@@ -1,5 +1,6 @@
 /* graph_segment.c - goes through a program's nodes and emits what can be emitted, until a number
  * is needed that only the run can know. */
+#include "libexport/base/given.h"
 #include "libexport/transform/layout.h"
 #include "libexport/transform/segment_builder.h"
 #include "libexport/transform/simplify.h"
@@ -763,5 +764,31 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
     status = status == EXG_OK ? exg_simplify_for(pure, operators, multiplies_bytes, functional, err)
                               : status;
     exg_program_destroy(pure);
+    return status;
+}
+
+exg_status exg_first_segment(const exg_verified *verified, const exg_symbols *symbols,
+                             exg_program **out, char **break_reason, exg_error *err)
+{
+    EXG_GIVEN(err, verified, symbols, out);
+    exg_graph_segment *segment;
+    exg_status status = EXG_OK;
+
+    *out = NULL;
+    if (break_reason != NULL) {
+        *break_reason = NULL;
+    }
+    EXG_GIVEN(err, verified->program, verified->operators);
+    EXG_TRY(exg_graph_segment_begin(verified->program, verified->operators, symbols, NULL, NULL,
+                                    &segment, err));
+    if (break_reason != NULL && segment->break_reason != NULL) {
+        *break_reason = strdup(segment->break_reason);
+        status = *break_reason == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    }
+    if (status == EXG_OK) {
+        *out = segment->program;
+        segment->program = NULL;
+    }
+    exg_graph_segment_destroy(segment);
     return status;
 }

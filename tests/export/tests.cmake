@@ -68,6 +68,8 @@ endif()
 exg_test(export_diff export/diff.c LIBS exg::export)
 
 # What `exg inspect` stands on.
+exg_test(export_memory export/memory.c LIBS exg::export)
+exg_test(export_inspection export/inspection.c LIBS exg::export)
 exg_test(export_module export/module.c LIBS exg::export)
 exg_test(export_text export/text.c LIBS exg::export)
 

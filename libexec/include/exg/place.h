@@ -11,6 +11,7 @@
 #define EXG_PLACE_H
 
 #include <exg/device_mesh.h>
+#include <exg/memory.h>
 #include <exg/operators.h>
 #include <exg/placement.h>
 #include <exg/program.h>
@@ -46,6 +47,12 @@ typedef struct exg_place_options {
     uint32_t pattern_count;
 } exg_place_options;
 
+/* A file of placements, {"weights": {"*.q.weight": "S(0)"}, "inputs": {"x": "S(0)"}}: sets mode,
+ * patterns and their count; options->size is set before. Patterns are the arena's. IO CLI-005;
+ * USAGE PLC-007, MALFORMED: what the file says wrongly. */
+EXG_NODISCARD exg_status exg_place_options_open(const char *path, exg_arena *arena,
+                                                exg_place_options *options, exg_error *err);
+
 /* What work and moves take: a device and its links, one a mesh dim. */
 typedef struct exg_link {
     double message_ns;  /* one collective, whatever its size */
@@ -61,6 +68,15 @@ typedef struct exg_costs {
 
 /* Of a core and threads beside it. `size`: sizeof(exg_costs). */
 void exg_costs_init(exg_costs *costs, size_t size);
+
+/* A table of costs as a file, {"ns_per_flop": 0.02, "ns_per_touched": 0.1, "links":
+ * [{"message_ns": 6000, "ns_per_byte": 0.12}]}: one link a mesh dim, the last stands for all that
+ * follow; what is absent is as exg_costs_init has it. costs->size is set before. IO CLI-005; USAGE
+ * CLI-004, MALFORMED: what the file says wrongly. */
+EXG_NODISCARD exg_status exg_costs_open(const char *path, exg_costs *costs, exg_error *err);
+
+/* Writes such a file, with the first link. IO. */
+EXG_NODISCARD exg_status exg_costs_save(const exg_costs *costs, const char *path, exg_error *err);
 
 /* What a placement is measured by, and how it is told. */
 typedef struct exg_place_goal {

@@ -76,6 +76,10 @@ EXG_NODISCARD exg_status exg_open_memory(const void *data, size_t length,
 EXG_NODISCARD exg_status exg_file_describe(const char *path, const exg_open_options *options,
                                            exg_file_info **info, exg_error *err);
 
+/* The record of a program's example inputs, "<this><program>.pt", is kept among its extra
+ * files: no other form says all that may be pickled there. */
+#define EXG_SAMPLES_FOLDER "data/sample_inputs/"
+
 typedef enum exg_compression {
     EXG_COMPRESSION_KEEP,
     EXG_COMPRESSION_NONE,
@@ -112,6 +116,10 @@ typedef struct exg_save_options {
  * holds; MALFORMED for damaged sources; IO. */
 EXG_NODISCARD exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                                   const exg_save_options *options, exg_error *err);
+
+/* Writes bytes to `path` atomically: the old file or the new one, at any moment. IO. */
+EXG_NODISCARD exg_status exg_file_write(const char *path, const void *data, size_t length,
+                                        exg_error *err);
 
 /* Several programs into one archive, in this order, each under its own name; .pt2 alone holds
  * more than one (UNSUPPORTED FMT-SEVERAL). An extra file that several of them have is written
@@ -173,6 +181,9 @@ EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path
                                           const exg_weights_save_options *options, exg_error *err);
 
 /* ---- named tensors in memory: inputs, outputs --------------------------------------- */
+
+/* Does the name say a form in which tensors can be written? USAGE (TNS-NAME). */
+EXG_NODISCARD exg_status exg_tensor_file_check_name(const char *path, exg_error *err);
 
 typedef struct exg_named_tensor {
     const char *name;
