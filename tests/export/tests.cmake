@@ -11,6 +11,8 @@ exg_test(export_early export/early.c export/early_maker.c LIBS tests_folder exg:
 exg_test(export_early_values export/early_values.c export/early_maker.c
   LIBS tests_folder exg::export)
 exg_test(export_early_form export/early_form.c export/early_maker.c LIBS tests_folder exg::export)
+exg_test(export_early_change export/early_change.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_early_bad export/early_bad.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
 exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c LIBS tests_folder exg::export)
