@@ -16,6 +16,8 @@
 
 #define LINES_MAX 1000
 
+#define ENTER        "torch.amp.autocast_mode._enter_autocast"
+#define EXIT         "torch.amp.autocast_mode._exit_autocast"
 #define IN(i)        p->signature.inputs[i]
 #define OUT(i)       p->signature.outputs[i]
 #define CALL(i)      p->module_calls[i]
@@ -50,6 +52,9 @@ static exg_input_metadata described[2];
 static exg_argument call_outputs[2];
 static exg_string_pair pair;
 static exg_extra_file extra;
+static exg_string_pair pairs_of[3];
+static exg_extra_file extras[2];
+static const char *guard;
 static int64_t numbers[3];
 static bool bools[2];
 static exg_sym_bool truth = {.expr = "s77 > 2"};
