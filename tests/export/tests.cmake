@@ -34,6 +34,8 @@ exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
+exg_test(export_verify_files export/verify/files.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_verify_guards export/verify/guards.c LIBS exg::export)
 exg_test(export_verify_parts export/verify/parts.c LIBS exg::export)
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
