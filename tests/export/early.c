@@ -644,6 +644,64 @@ static void it_lifts_before_keywords(void **state)
     expect_ours(text);
 }
 
+/* A branch with a tensor of its own, "p", that nothing uses. */
+#define NUMBER                                                                                      \
+    "{\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": {\"type\": \"cpu\", " \
+    "\"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, \"layout\": "            \
+    "\"strided\"}"
+#define OWNER(name)                                                                                 \
+    "{\"as_gm\": {\"name\": \"" name "\", \"graph\": {\"inputs\": [{\"name\": \"a\"}], "            \
+    "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [" EARLY_VALUE(            \
+        "a") ", {\"name\": \"p\", \"meta\": " NUMBER                                                \
+             "}], \"symint_values\": []}, \"metadata\": {}, \"parameters\": {\"p\": {\"storage\": " \
+             "{\"data_location\": \"Internal\", \"data\": {\"buffer\": \"P4AAAA==\"}}, \"meta\": "  \
+             "" NUMBER "}}, \"buffers\": {}}}"
+#define X_LIST "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"w\"}]}"
+
+/* S002-49: loops take what their branches have in the last of their lists; the others stay. */
+static void it_lifts_into_the_list_of_further_operands(void **state)
+{
+    static const struct {
+        const char *target, *args;
+        const char *lists; /* of the node, then */
+    } rows[] = {
+        {"higher_order.while_loop",
+         "[" OWNER("one") ", " OWNER("two") ", " X_LIST ", {\"as_tensors\": []}]",
+         "[ x w ][ one.p two.p ]"},
+        {"higher_order.while_loop", "[" OWNER("one") ", " OWNER("two") ", " X_LIST ", " X_LIST "]",
+         "[ x w ][ x w one.p two.p ]"},
+        {"higher_order.scan", "[" OWNER("one") ", " X_LIST ", " X_LIST ", {\"as_tensors\": []}]",
+         "[ x w ][ x w ][ one.p ]"},
+        {"higher_order.map_impl", "[" OWNER("one") ", " X_LIST ", " X_LIST "]",
+         "[ x w ][ x w one.p ]"},
+        {"higher_order.cond",
+         "[{\"as_bool\": true}, " OWNER("one") ", " OWNER("two") ", " X_LIST "]",
+         "[ x w one.p two.p ]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *text = early_node(rows[i].target, rows[i].args, "\"kwargs\": {}",
+                                      "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]");
+        exg_program *p = open_text(text);
+        const exg_node *node = &p->graph->nodes[0];
+        char lists[200] = "";
+
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            const exg_argument *arg = &node->inputs[k].arg;
+
+            strcat(lists, arg->kind == EXG_ARGUMENT_TENSORS ? "[ " : "");
+            for (uint32_t v = 0; arg->kind == EXG_ARGUMENT_TENSORS && v < arg->count; v++) {
+                strcat(strcat(lists, p->graph->values[arg->as_tensors[v]].name), " ");
+            }
+            strcat(lists, arg->kind == EXG_ARGUMENT_TENSORS ? "]" : "");
+        }
+        assert_string_equal(lists, rows[i].lists);
+        exg_program_destroy(p);
+        expect_ours(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -664,6 +722,7 @@ int main(void)
         cmocka_unit_test(it_lifts_what_branches_have),
         cmocka_unit_test(it_gives_a_branch_what_nothing_uses),
         cmocka_unit_test(it_lifts_before_keywords),
+        cmocka_unit_test(it_lifts_into_the_list_of_further_operands),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
