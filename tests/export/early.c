@@ -645,17 +645,19 @@ static void it_lifts_before_keywords(void **state)
 }
 
 /* A branch with a tensor of its own, "p", that nothing uses. */
-#define NUMBER                                                                                      \
-    "{\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": {\"type\": \"cpu\", " \
-    "\"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, \"layout\": "            \
-    "\"strided\"}"
-#define OWNER(name)                                                                                 \
-    "{\"as_gm\": {\"name\": \"" name "\", \"graph\": {\"inputs\": [{\"name\": \"a\"}], "            \
-    "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [" EARLY_VALUE(            \
-        "a") ", {\"name\": \"p\", \"meta\": " NUMBER                                                \
-             "}], \"symint_values\": []}, \"metadata\": {}, \"parameters\": {\"p\": {\"storage\": " \
-             "{\"data_location\": \"Internal\", \"data\": {\"buffer\": \"P4AAAA==\"}}, \"meta\": "  \
-             "" NUMBER "}}, \"buffers\": {}}}"
+#define NUMBER                                                                                     \
+    "{\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": {\"type\": "         \
+    "\"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, "              \
+    "\"layout\": \"strided\"}"
+#define OWNER_VALUES "{\"name\": \"p\", \"meta\": " NUMBER "}], \"symint_values\": []}"
+#define OWNER_TENSOR                                                                               \
+    "{\"storage\": {\"data_location\": \"Internal\", \"data\": {\"buffer\": \"P4AAAA==\"}}, "      \
+    "\"meta\": " NUMBER "}"
+#define OWNER(name)                                                                                \
+    "{\"as_gm\": {\"name\": \"" name "\", \"graph\": {\"inputs\": [{\"name\": \"a\"}], "           \
+    "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [" EARLY_VALUE(           \
+        "a") ", " OWNER_VALUES ", \"metadata\": {}, \"parameters\": {\"p\": " OWNER_TENSOR         \
+             "}, \"buffers\": {}}}"
 #define X_LIST "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"w\"}]}"
 
 /* S002-49: loops take what their branches have in the last of their lists; the others stay. */

@@ -299,6 +299,43 @@ static void it_replaces_no_file_beside(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-73: nor behind one that was not there, which is not left then. */
+static void it_replaces_no_file_behind_another(void **state)
+{
+    char tensor[1024];
+    exg_program *p;
+    size_t length;
+    uint8_t *now;
+    exg_error err;
+
+    (void)state;
+    snprintf(tensor, sizeof(tensor),
+             "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " EARLY_META "}}",
+             external("v.bin", "8", ""));
+    write_file("v.bin", bytes_beside, sizeof(bytes_beside));
+    p = open_beside(early_with(early_with(early_add, "\"buffers\": {}", tensor), INTERNAL,
+                               external("w.bin", "8", "")));
+    save_program(p, "w.exg", NULL);
+    exg_program_destroy(p);
+    for (int first = 0; first < 2; first++) {
+        const char *gone = first == 0 ? "w.bin" : "v.bin";
+        const char *other = first == 0 ? "v.bin" : "w.bin";
+
+        remove(in_folder(gone));
+        write_file(other, "something else", 14);
+        p = open_program(in_folder("w.exg"));
+        assert_int_equal(exg_save(p, in_folder("s.json"), EXG_FORMAT_EARLY_JSON, NULL, &err),
+                         EXG_USAGE);
+        assert_string_equal(err.code, "EAR-008");
+        exg_program_destroy(p);
+        now = read_file(other, &length);
+        assert_int_equal(length, 14);
+        assert_memory_equal(now, "something else", 14);
+        free(now);
+        assert_int_not_equal(access(in_folder(gone), F_OK), 0);
+    }
+}
+
 /* S002-73: other weights are no longer what the file beside holds. */
 static void it_writes_other_weights_inside(void **state)
 {
@@ -735,6 +772,7 @@ int main(void)
         cmocka_unit_test(it_keeps_external_bytes_beside),
         cmocka_unit_test(it_writes_a_file_of_no_bytes),
         cmocka_unit_test(it_replaces_no_file_beside),
+        cmocka_unit_test(it_replaces_no_file_behind_another),
         cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),
         cmocka_unit_test(it_tells_short_files_from_others),
