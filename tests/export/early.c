@@ -446,6 +446,25 @@ static void it_carries_a_list_of_names_and_numbers(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-39: numbers alone, though the current schema may have them as sizes. */
+static void it_writes_sizes_that_are_numbers_as_numbers(void **state)
+{
+    exg_sym_argument sizes[] = {{EXG_NO_VALUE, {.as_int = 7}}, {EXG_NO_VALUE, {.as_int = -3}}};
+    exg_program *p = open_text(early_node("mine.op.default", "[{\"as_int\": 1}, {\"as_int\": 2}]",
+                                          "\"kwargs\": {}", "\"outputs\": []"));
+    char *text;
+
+    (void)state;
+    p->graph->nodes[0].inputs[0].arg =
+        (exg_argument){.kind = EXG_ARGUMENT_SYM_INT, .as_sym = sizes[1]};
+    p->graph->nodes[0].inputs[1].arg =
+        (exg_argument){.kind = EXG_ARGUMENT_SYM_INTS, .count = 2, .as_syms = sizes};
+    text = saved_text(p);
+    assert_non_null(strstr(text, "\"args\": [{\"as_int\": -3}, {\"as_ints\": [7, -3]}]"));
+    free(text);
+    exg_program_destroy(p);
+}
+
 /* A diagnostic with `code` and what it is about, of an otherwise flawless program. */
 static void expect_found(exg_program *p, const char *code, const char *message)
 {
@@ -720,6 +739,7 @@ int main(void)
         cmocka_unit_test(it_keeps_results_and_symbols),
         cmocka_unit_test(it_warns_of_a_parameter_that_nothing_uses),
         cmocka_unit_test(it_carries_a_list_of_names_and_numbers),
+        cmocka_unit_test(it_writes_sizes_that_are_numbers_as_numbers),
         cmocka_unit_test(it_carries_metadata_of_inputs_and_the_token_of_assertions),
         cmocka_unit_test(it_lifts_what_branches_have),
         cmocka_unit_test(it_gives_a_branch_what_nothing_uses),
