@@ -1,5 +1,6 @@
 /* out_of_memory.c - what is done with a program without memory: each call says so, or does all of
  * it. */
+#include "tests/export/early_maker.h"
 #include "tests/export/exg_folder.h"
 #include "tests/export/refusal.h"
 
@@ -267,6 +268,26 @@ static void files_are_written_or_not(void **state)
     empty_folder();
 }
 
+/* An early file that names bytes beside it, written again where they are. */
+static void files_beside_are_kept_or_not(void **state)
+{
+    static const char inside[] = "{\"data_location\": \"Internal\", \"data\": {\"buffer\": "
+                                 "\"P4AAAMAAAAA=\"}}";
+    static const char outside[] =
+        "{\"data_location\": \"External\", \"data\": {\"location\": \"w.bin\", \"offset\": \"0\", "
+        "\"length\": \"8\", \"checksum\": \"crc32:c7949a4c\"}}";
+    const char *text = early_json(inside, outside);
+    exg_program *program;
+
+    (void)state;
+    write_file("w.bin", "\x3f\x80\0\0\xc0\0\0\0", 8);
+    write_file("e.json", text, strlen(text));
+    program = open_program(in_folder("e.json"));
+    refuse_each(write, "a.json", program, 1);
+    exg_program_destroy(program);
+    empty_folder();
+}
+
 static void graphs_are_built_or_not(void **state)
 {
     exg_operators *operators;
@@ -282,7 +303,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_survive_it),           cmocka_unit_test(doubles_are_all_found),
         cmocka_unit_test(rules_say_so_wherever_it_ends), cmocka_unit_test(files_are_written_or_not),
-        cmocka_unit_test(graphs_are_built_or_not),
+        cmocka_unit_test(files_beside_are_kept_or_not),  cmocka_unit_test(graphs_are_built_or_not),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -15,7 +15,8 @@ exg_test(export_early_change export/early_change.c export/early_maker.c
   LIBS tests_folder exg::export)
 exg_test(export_early_bad export/early_bad.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
-exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_model export/model.c LIBS exg::export)
 exg_test(export_print export/print.c LIBS exg::export)
 exg_test(export_equal export/equal.c export/whole.c LIBS exg::export)
