@@ -11,9 +11,12 @@ exg_test(export_early export/early.c export/early_maker.c LIBS tests_folder exg:
 exg_test(export_early_values export/early_values.c export/early_maker.c
   LIBS tests_folder exg::export)
 exg_test(export_early_form export/early_form.c export/early_maker.c LIBS tests_folder exg::export)
+exg_test(export_early_change export/early_change.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_early_bad export/early_bad.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
-exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_model export/model.c LIBS exg::export)
 exg_test(export_print export/print.c LIBS exg::export)
 exg_test(export_equal export/equal.c export/whole.c LIBS exg::export)
@@ -32,6 +35,8 @@ exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
+exg_test(export_verify_files export/verify/files.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_verify_guards export/verify/guards.c LIBS exg::export)
 exg_test(export_verify_parts export/verify/parts.c LIBS exg::export)
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)

@@ -168,6 +168,20 @@ static void codes_of_rules_are_unique_and_found(void **state)
     }
 }
 
+static void severities_and_keepers_have_names(void **state)
+{
+    static const char *const severities[] = {"error", "warning", "note", "?"};
+    static const char *const keepers[] = {"opening", "verifying", "data", "file", "nothing", "?"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(exg_severity_name((exg_severity)i), severities[i]);
+    }
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(exg_keeper_name((exg_keeper)i), keepers[i]);
+    }
+}
+
 static void faults_are_found_without_a_list_to_put_them_in(void **state)
 {
     exg_program *program;
@@ -526,6 +540,7 @@ int main(void)
         cmocka_unit_test(every_rule_finds_its_file_and_that_alone),
         cmocka_unit_test(files_of_pytorch_break_no_rule),
         cmocka_unit_test(codes_of_rules_are_unique_and_found),
+        cmocka_unit_test(severities_and_keepers_have_names),
         cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
         cmocka_unit_test(programs_changed_in_memory_are_found_out),
         cmocka_unit_test(rules_of_the_signature_weigh_what_the_seed_says),
