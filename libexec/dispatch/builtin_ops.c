@@ -3,6 +3,7 @@
  */
 #include "libexec/comm/collectives.h"
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/given.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/tape.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"

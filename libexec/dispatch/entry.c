@@ -1,5 +1,6 @@
 /* entry.c - what equal calls have in common: decided once, carried out many times. */
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dtensor/storage.h"
 #include "libexec/kernels/kernel.h"
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"

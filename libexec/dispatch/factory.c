@@ -3,6 +3,7 @@
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
 

@@ -1,5 +1,6 @@
 /* tape.c - calls that are remembered: what they were given, what came of it. */
 #include "libexec/dispatch/tape.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
 
 #include <stdlib.h>
