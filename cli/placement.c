@@ -4,7 +4,6 @@
  * fits counts. */
 #include "cli/cli.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 
 #include <math.h>
@@ -106,29 +105,6 @@ static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placemen
     return EXG_OK;
 }
 
-exg_status cli_json_open(const char *path, exg_json_doc **doc, exg_error *err)
-{
-    FILE *file = fopen(path, "rb");
-    exg_text text = EXG_TEXT_EMPTY;
-    char block[4096];
-    exg_status status;
-
-    if (file == NULL) {
-        return EXG_FAIL(err, IO, "CLI-005", "cannot open '%s'", path);
-    }
-    for (size_t got; (got = fread(block, 1, sizeof(block), file)) > 0;) {
-        exg_text_add(&text, block, got);
-    }
-    status = ferror(file)  ? EXG_FAIL(err, IO, "CLI-005", "cannot read '%s'", path)
-             : text.failed ? EXG_OUT_OF_MEMORY(err)
-                           : exg_json_parse(text.data == NULL ? "" : text.data, text.length, 0,
-                                            EXG_JSON_KEYS_NOW, doc, err);
-    fclose(file);
-    exg_text_free(&text);
-    return status == EXG_OK || status == EXG_IO ? status
-                                                : exg_error_within(err, status, "%s:", path);
-}
-
 static exg_status read_pattern_file(const char *path, cli_placement *placement,
                                     exg_place_options *options, exg_error *err)
 {
@@ -214,27 +190,6 @@ void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *pla
     for (uint32_t d = 0; d < mesh.ndim; d++) {
         fprintf(out, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
     }
-}
-
-/* Open MPI, or MPICH and Slurm, tell a process so. */
-static uint32_t job_number(const char *open_mpi, const char *pmi, uint32_t none)
-{
-    const char *text = getenv(open_mpi) != NULL ? getenv(open_mpi) : getenv(pmi);
-    long number = text == NULL ? (long)none : strtol(text, NULL, 10);
-
-    return number < 0 || number > 65535 ? none : (uint32_t)number;
-}
-
-uint32_t cli_process_count(void)
-{
-    uint32_t count = job_number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1);
-
-    return count < 1 ? 1 : count;
-}
-
-uint32_t cli_process_rank(void)
-{
-    return cli_process_count() > 1 ? job_number("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0) : 0;
 }
 
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
