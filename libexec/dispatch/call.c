@@ -4,7 +4,7 @@
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/propagate.h"
 #include "libexport/base/arena.h"
-#include "libexport/decompositions/complex.h"
+#include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
 
 #include <string.h>
@@ -260,11 +260,10 @@ static bool is_complex(const exg_call *call)
 
 bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
 {
-    if (op->lowering != NULL) {
-        return true;
-    }
-    return (is_complex(call) && exg_complex_lowering_of(op->id) != NULL) ||
-           (exg_float8_lowering_of(op->id) != NULL && has_operand_of(call, exg_dtype_is_float8));
+    const exg_dtype_lowerings *of = exg_operators_dtype_lowerings(call->d->operators, op->id);
+
+    return op->lowering != NULL || (of->of_complex != NULL && is_complex(call)) ||
+           (of->of_float8 != NULL && has_operand_of(call, exg_dtype_is_float8));
 }
 
 bool exg_tape_wants(const exg_call *call)
