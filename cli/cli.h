@@ -44,11 +44,10 @@ typedef struct cli_call {
 
 /* Fills `call` from the words after the command; `room` is for as many. USAGE. */
 exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, exg_error *err);
-char cli_letter(const char *command); /* what option.def calls it */
 
-/* Has every option that was given a meaning in this call? USAGE (CLI-009) names the first that
- * has none, and what it needs. */
-exg_status cli_check_needs(const cli_call *call, exg_error *err);
+/* Has every option that was given a meaning in this call? `letter` is the command's in option.def.
+ * USAGE (CLI-009) names the first that has none, and what it needs. */
+exg_status cli_check_needs(const cli_call *call, char letter, exg_error *err);
 
 struct exg_text;
 

@@ -277,9 +277,8 @@ static exg_status refuse(const cli_call *call, const char *option, const term *t
     return exg_error_fix(err, status, "leave %s out; see: exg %s --help", option, call->command);
 }
 
-exg_status cli_check_needs(const cli_call *call, exg_error *err)
+exg_status cli_check_needs(const cli_call *call, char letter, exg_error *err)
 {
-    const char letter = cli_letter(call->command);
     given options[OPTIONS_MAX];
     size_t count = list_options(call, options);
 

@@ -207,3 +207,26 @@ void exg_session_context_close(exg_session_context *context)
     exg_pool_destroy(context->pool);
     exg_pool_destroy(context->alone);
 }
+
+/* How far an outcome is from being the cause: a rank's own fault, what it says of another,
+ * the news that there is one. */
+static int distance(const exg_outcome *out)
+{
+    return out->status == EXG_OK                     ? 3
+           : out->status != EXG_PEER                 ? 0
+           : strcmp(out->error.code, "COM-003") == 0 ? 2
+                                                     : 1;
+}
+
+exg_status exg_outcome_of(const exg_session_context *context, exg_error *err)
+{
+    const exg_outcome *first = &context->outcomes[0];
+
+    for (uint32_t r = 1; r < context->rank_count; r++) {
+        first = distance(&context->outcomes[r]) < distance(first) ? &context->outcomes[r] : first;
+    }
+    if (first->status != EXG_OK && err != NULL) {
+        *err = first->error;
+    }
+    return first->status;
+}

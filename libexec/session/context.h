@@ -60,7 +60,7 @@ static inline uint32_t exg_session_context_memories(const exg_session_context *c
 exg_status exg_session_context_open(exg_session_context *context, exg_arena *arena, exg_error *err);
 void exg_session_context_close(exg_session_context *context);
 
-/* executable.c: the first cause among the ranks' outcomes. */
+/* The first cause among the ranks' outcomes. */
 exg_status exg_outcome_of(const exg_session_context *context, exg_error *err);
 
 #endif

@@ -6,6 +6,7 @@
  * Arrays in either order are used where they lie.
  */
 #include "libexport/base/arena.h"
+#include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/checksum.h"
 

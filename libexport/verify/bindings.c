@@ -2,11 +2,8 @@
  * that its ranges, assertions and guards (SYM-007) admit.
  */
 #include "libexport/verify/guards.h"
+#include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Guards and assertions as expressions; false: some cannot be read, so that nothing but
  * the sizes at export is known to be admitted. */
