@@ -18,7 +18,7 @@ static bool gather_conditions(exg_verifier *v)
         return false;
     }
     for (uint32_t i = 0; i < p->guard_count; i++) {
-        const exg_place *place = EXG_AT_INDEX(NULL, "guards_code", i);
+        const exg_model_path *path = EXG_AT_INDEX(NULL, "guards_code", i);
         const char *text;
         int64_t holds;
 
@@ -29,14 +29,14 @@ static bool gather_conditions(exg_verifier *v)
             return false;
         }
         if (text == NULL) {
-            exg_found(v, "SYM-007", place, "'%.120s' cannot be read: a run is refused",
+            exg_found(v, "SYM-007", path, "'%.120s' cannot be read: a run is refused",
                       p->guards_code[i]);
             all = false;
             continue;
         }
         if (exg_symint_evaluate(text, &v->bindings[0].symbols, &holds, NULL) == EXG_OK &&
             holds == 0) {
-            exg_found(v, "SYM-007", place, "'%.120s' does not hold at export", p->guards_code[i]);
+            exg_found(v, "SYM-007", path, "'%.120s' does not hold at export", p->guards_code[i]);
         }
         v->conditions[v->condition_count++] = text;
     }
