@@ -20,7 +20,7 @@ typedef struct exg_executable {
     uint32_t key_count;
     exg_plan_executor **executors;
     uint32_t rank_count;
-    bool is_filled; /* the steps that run once have run, on all ranks */
+    bool is_folded; /* constants are folded, on all ranks */
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
