@@ -65,7 +65,7 @@ struct exg_device_table {
     exg_status (*allocate)(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err);
     void (*release)(exg_accelerator *device, void *address); /* waits; NULL is allowed */
     bool shows_releases; /* it tells who uses what was released: such memory is not kept for
-                            the next that asks (held.h) */
+                            the next that asks (shared_device.h) */
 
     /* Is it an address of the device's memory, whoever took that? */
     bool (*holds)(exg_accelerator *device, const void *address);

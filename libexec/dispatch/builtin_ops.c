@@ -527,10 +527,10 @@ static const struct {
 exg_status exg_register_builtin_ops(exg_dispatcher *d, exg_error *err)
 {
     for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
-        exg_dispatch_row row = {.handler = handlers[i].handler,
-                                .user = (void *)(uintptr_t)handlers[i].user};
+        exg_op_registration registration = {.handler = handlers[i].handler,
+                                            .user = (void *)(uintptr_t)handlers[i].user};
 
-        EXG_TRY(exg_dispatcher_register(d, handlers[i].key, &row, err));
+        EXG_TRY(exg_dispatcher_register(d, handlers[i].key, &registration, err));
     }
     return EXG_OK;
 }

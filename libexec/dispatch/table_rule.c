@@ -497,7 +497,7 @@ static exg_status suggest(const search *s, const choice *c, const exg_op_schema 
                           exg_op_schema *suggestion)
 {
     exg_object *at[EXG_CALL_ARGS_MAX];
-    exg_place_in_call operands[EXG_CALL_OPERANDS_MAX];
+    exg_operand_slot operands[EXG_CALL_OPERANDS_MAX];
     uint32_t count;
 
     *suggestion = *schema;

@@ -217,7 +217,7 @@ exg_status exg_mesh_line_run(exg_device_mesh *mesh, const exg_mesh_line *line,
     for (uint32_t r = 0; r < line->c->size; r++) {
         bytes_sent += r == line->c->rank ? 0 : sent[r].rows * sent[r].run;
     }
-    status = exg_shared_device_launch(mesh->held, &collective, &call, err);
+    status = exg_shared_device_launch(mesh->shared_device, &collective, &call, err);
     c->exchanges = exchanges;
     c->bytes_sent = bytes_sent;
     if (status != EXG_OK && status != EXG_UNSUPPORTED) {
