@@ -26,7 +26,7 @@ static void print_place(const cli_call *call, exg_session *session, bool process
         "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64 " bytes a rank, predicted %.0f ns",
         stats->place->split_count, stats->place->all_gather_count, stats->place->all_reduce_count,
         stats->place->reduce_scatter_count, stats->place->all_to_all_count,
-        stats->place->window_count, stats->place->moved_bytes, stats->place->predicted_ns);
+        stats->place->halo_count, stats->place->moved_bytes, stats->place->predicted_ns);
     if (processes) {
         fprintf(call->out, ", and %.0f ns of moves beside them", stats->place->hidden_ns);
     }
@@ -97,7 +97,7 @@ static void print_json(const cli_call *call, exg_session *session, bool processe
             ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s",
             stats->place->split_count, stats->place->all_gather_count,
             stats->place->all_reduce_count, stats->place->reduce_scatter_count,
-            stats->place->all_to_all_count, stats->place->window_count, stats->place->moved_bytes,
+            stats->place->all_to_all_count, stats->place->halo_count, stats->place->moved_bytes,
             stats->place->predicted_ns, stats->place->hidden_ns, stats->place->weight_bytes,
             stats->place->value_bytes, call->check ? "true" : "false");
     put_string(call, "unchecked", exg_session_unchecked(session));

@@ -4,7 +4,7 @@
 #define EXG_LIBEXEC_SESSION_EXECUTABLE_H
 
 #include "libexec/session/context.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/transform/graph_segment.h"
 
 typedef struct exg_executable {

@@ -3,7 +3,7 @@
  */
 #include "libexec/session/agreement.h"
 #include "libexec/session/graph_executor.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"

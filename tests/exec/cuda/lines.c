@@ -27,7 +27,7 @@ typedef struct trial {
     exg_reduce_op op;
     int64_t shape[3];
     uint32_t dim, other_dim;
-    exg_window window;
+    exg_halo halo;
 } trial;
 
 /* A rank's side of it. */
@@ -144,15 +144,15 @@ static void shape_side(const trial *of, uint32_t r, side *s)
 
     memcpy(in, of->shape, sizeof(in));
     memcpy(out, of->shape, sizeof(out));
-    if (of->kind == EXG_ALL_GATHER || of->kind == EXG_ALL_TO_ALL || of->kind == EXG_WINDOW) {
+    if (of->kind == EXG_ALL_GATHER || of->kind == EXG_ALL_TO_ALL || of->kind == EXG_HALO) {
         in[of->dim] = chunk_of(of->shape[of->dim], r);
     }
     if (of->kind == EXG_REDUCE_SCATTER) {
         out[of->dim] = chunk_of(of->shape[of->dim], r);
     } else if (of->kind == EXG_ALL_TO_ALL) {
         out[of->other_dim] = chunk_of(of->shape[of->other_dim], r);
-    } else if (of->kind == EXG_WINDOW) {
-        exg_window_of(&of->window, t.size, r, &first, &out[of->dim]);
+    } else if (of->kind == EXG_HALO) {
+        exg_halo_of(&of->halo, t.size, r, &first, &out[of->dim]);
     }
     s->in = s->host_in = tensor_of(of->dtype, in);
     s->out = s->host_out = s->got = tensor_of(of->dtype, out);
@@ -197,7 +197,7 @@ static void make_side(const trial *of, uint32_t r, side *s)
                                .dim = of->dim,
                                .other_dim = of->other_dim,
                                .op = of->op,
-                               .window = of->window};
+                               .halo = of->halo};
     s->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
 }
 
@@ -422,8 +422,8 @@ static const trial trials[] = {
     {EXG_ALL_TO_ALL, EXG_DTYPE_C128, SUM, {5, 3, 7}, 2, 0, {0}},
     {EXG_ALL_TO_ALL, EXG_DTYPE_I16, SUM, {5, 3, 7}, 1, 2, {0}},
     {EXG_ALL_TO_ALL, F32, SUM, {5, 1, 1}, 1, 0, {0}},
-    {EXG_WINDOW, F32, SUM, {2, 11, 3}, 1, 0, {11, 6, 2, 1, 3, 0}},
-    {EXG_WINDOW, EXG_DTYPE_I32, SUM, {9, 2, 2}, 0, 0, {9, 9, 1, 1, 3, 0}},
+    {EXG_HALO, F32, SUM, {2, 11, 3}, 1, 0, {11, 6, 2, 1, 3, 0}},
+    {EXG_HALO, EXG_DTYPE_I32, SUM, {9, 2, 2}, 0, 0, {9, 9, 1, 1, 3, 0}},
 };
 
 #define TRIALS (sizeof(trials) / sizeof(trials[0]))
