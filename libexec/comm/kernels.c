@@ -86,11 +86,11 @@ static bool is_of_device(const exg_kernel_call *call)
 
 static exg_status prepare_on_device(exg_kernel_call *call, flight *f, exg_error *err)
 {
-    exg_line *line = call->grid->lines[exg_call_int(call, call->arg_count - 1)];
+    exg_device_link *link = call->grid->links[exg_call_int(call, call->arg_count - 1)];
     exg_strip *sent = EXG_NEW_ARRAY(call->arena, exg_strip, f->c->size);
     exg_strip *received = EXG_NEW_ARRAY(call->arena, exg_strip, f->c->size);
 
-    if (line == NULL) {
+    if (link == NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "DEV-010", "the ranks' devices are not joined");
     }
     if (sent == NULL || received == NULL) {
@@ -100,7 +100,7 @@ static exg_status prepare_on_device(exg_kernel_call *call, flight *f, exg_error 
         sent[r] = exg_collective_sent(f->c, &f->what, r);
         received[r] = exg_collective_received(f->c, &f->what, r);
     }
-    return call->device->table->prepare_collective(call->device, line, &f->what, sent, received,
+    return call->device->table->prepare_collective(call->device, link, &f->what, sent, received,
                                                    call->arena, &f->made, &call->workspace_bytes,
                                                    err);
 }

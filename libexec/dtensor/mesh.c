@@ -1,6 +1,6 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
 #include "libexec/comm/grid.h"
-#include "libexec/dtensor/line.h"
+#include "libexec/dtensor/link.h"
 #include "libexport/base/given.h"
 
 #include <stdio.h>
@@ -82,7 +82,7 @@ static exg_device_mesh *make(const exg_mesh_shape *shape, uint32_t size)
 void exg_device_mesh_destroy(exg_device_mesh *mesh)
 {
     if (mesh != NULL) {
-        exg_mesh_leave_lines(mesh);
+        exg_mesh_leave_links(mesh);
         exg_communicator_close(mesh->communicator);
         exg_communicator_close(mesh->around);
         exg_shared_device_release(mesh->shared_device);

@@ -167,7 +167,7 @@ static bool has_to_wait(const exg_device_frame *frame)
     return waits;
 }
 
-/* Collectives can be recorded where the line says so. */
+/* Collectives can be recorded where the link says so. */
 static bool records(const exg_step *step)
 {
     const exg_collective *what;
@@ -177,7 +177,7 @@ static bool records(const exg_step *step)
         return true;
     }
     return exg_collective_of(step->kernel, &step->call, &what, &mesh_dim) != EXG_COLLECTIVE_NONE &&
-           step->call.grid->lines[mesh_dim] != NULL && step->call.grid->lines[mesh_dim]->records;
+           step->call.grid->links[mesh_dim] != NULL && step->call.grid->links[mesh_dim]->records;
 }
 
 exg_status exg_device_frame_create(exg_accelerator *device, exg_plan *plan,

@@ -608,7 +608,7 @@ static void give_up_lines(const exg_plan_executor *executor, exg_status status)
     bool any = false;
 
     for (uint32_t d = 0; executor->grid != NULL && d < executor->grid->ndim; d++) {
-        any = any || executor->grid->lines[d] != NULL;
+        any = any || executor->grid->links[d] != NULL;
     }
     if (any) {
         exg_grid_abort(executor->grid, status);

@@ -695,10 +695,10 @@ static exg_status place_outputs(placer *p)
     return exg_builder_status(p->r.builder);
 }
 
-exg_status exg_place_line(const exg_program *functional, const exg_operators *operators,
-                          const exg_place_options *options, const exg_place_goal *goal,
-                          exg_line *along, exg_text *report, exg_place_summary *summary,
-                          exg_program **local, exg_error *err)
+exg_status exg_place_along(const exg_program *functional, const exg_operators *operators,
+                           const exg_place_options *options, const exg_place_goal *goal,
+                           exg_placed_dim *along, exg_text *report, exg_place_summary *summary,
+                           exg_program **local, exg_error *err)
 {
     placer p = {.options = options,
                 .costs = goal->costs,

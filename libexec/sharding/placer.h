@@ -44,19 +44,19 @@ typedef struct exg_placer {
 } exg_placer;
 
 /* One mesh dim: which, how many ranks along it, which of them. */
-typedef struct exg_line {
+typedef struct exg_placed_dim {
     uint32_t dim, size, place;
     uint32_t named_inputs; /* the first that patterns of inputs speak of */
     bool even_only;
     bool uneven;                /* out */
     exg_shard_pattern *pattern; /* out; may be NULL */
-} exg_line;
+} exg_placed_dim;
 
 /* place.c: places `functional` along one mesh dim, in a mode that is not AUTO. */
-exg_status exg_place_line(const exg_program *functional, const exg_operators *operators,
-                          const exg_place_options *options, const exg_place_goal *goal,
-                          exg_line *along, exg_text *report, exg_place_summary *summary,
-                          exg_program **local, exg_error *err);
+exg_status exg_place_along(const exg_program *functional, const exg_operators *operators,
+                           const exg_place_options *options, const exg_place_goal *goal,
+                           exg_placed_dim *along, exg_text *report, exg_place_summary *summary,
+                           exg_program **local, exg_error *err);
 
 /* What patterns know an input by: a weight's FQN, a user input's placeholder. */
 const char *exg_place_name(const exg_input_spec *spec);

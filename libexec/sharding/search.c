@@ -111,13 +111,13 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
     *uneven = false;
     *sum = (exg_place_summary){0};
     for (uint32_t d = 0; status == EXG_OK && d < t->mesh->ndim; d++) {
-        exg_line along = {d,
-                          t->mesh->sizes[d],
-                          exg_mesh_shape_coordinate(t->mesh, t->rank, d),
-                          t->named_inputs,
-                          t->even_only && d < last,
-                          false,
-                          t->pattern == NULL ? NULL : &t->pattern[d]};
+        exg_placed_dim along = {d,
+                                t->mesh->sizes[d],
+                                exg_mesh_shape_coordinate(t->mesh, t->rank, d),
+                                t->named_inputs,
+                                t->even_only && d < last,
+                                false,
+                                t->pattern == NULL ? NULL : &t->pattern[d]};
         exg_place_summary part;
         exg_program *made = NULL;
 
@@ -127,8 +127,8 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
         if (report != NULL) {
             open_report(report, t, d, t->options[d].mode);
         }
-        status = exg_place_line(whole, t->operators, &t->options[d], &t->goal, &along, report,
-                                &part, &made, err);
+        status = exg_place_along(whole, t->operators, &t->options[d], &t->goal, &along, report,
+                                 &part, &made, err);
         *uneven = *uneven || (along.uneven && d < last);
         if (status == EXG_OK) {
             add_summary(sum, &part, d);

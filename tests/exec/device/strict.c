@@ -503,7 +503,7 @@ static exg_status open_failing(uint32_t index, exg_accelerator **device, exg_err
 static void others_hear_of_a_failure_before_the_device_is_waited_for(void **state)
 {
     const exg_mesh_shape shape = {1, {2}};
-    exg_line line = {.name = "a line"};
+    exg_device_link link = {.name = "a link"};
     exg_grid grids[2];
     exg_error err;
     double sum;
@@ -515,7 +515,7 @@ static void others_hear_of_a_failure_before_the_device_is_waited_for(void **stat
     failing.wait = wait_and_look;
     for (int joined = 0; joined <= 1; joined++) {
         assert_int_equal(exg_local_grid(&shape, grids, &err), EXG_OK);
-        grids[0].lines[0] = joined == 1 ? &line : NULL;
+        grids[0].links[0] = joined == 1 ? &link : NULL;
         grid = &grids[0];
         has_failed = false;
         told = -1;
