@@ -1,5 +1,5 @@
 /* summary.c - an output in a line, or as a JSON object. */
-#include "cli/numbers.h"
+#include "cli/outputs.h"
 #include "libexport/base/text.h"
 
 #include <inttypes.h>

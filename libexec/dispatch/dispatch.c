@@ -103,7 +103,7 @@ static exg_status wrap_plains(exg_call *call)
 
 /* ---- calls --------------------------------- */
 
-/* Do two local tensors share bytes without being the same window? */
+/* Do two local tensors share bytes without being the same view? */
 static bool overlap(const exg_tensor *a, const exg_tensor *b)
 {
     const exg_tensor *both[2] = {a, b};

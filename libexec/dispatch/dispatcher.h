@@ -37,7 +37,7 @@ bool exg_call_wants_gradient(const exg_call *call);
 
 typedef enum exg_entry_kind {
     EXG_ENTRY_LOCAL, /* a plan of one node */
-    EXG_ENTRY_VIEW,  /* a window on operand 0 */
+    EXG_ENTRY_VIEW,  /* a view of operand 0 */
     EXG_ENTRY_GRAPH  /* operators that are dispatched in turn */
 } exg_entry_kind;
 

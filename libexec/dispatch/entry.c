@@ -11,7 +11,7 @@
 
 /* ---- deciding --------------------------------- */
 
-/* The placements decided for each operand, and its local window once it has come. */
+/* The placements decided for each operand, and its local view once it has come. */
 static exg_status fill_operands(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_device_mesh *mesh = call->mesh;
@@ -81,7 +81,7 @@ static uint64_t room_of(const exg_dtensor *t)
     return bytes;
 }
 
-/* The window that a view makes of operand 0's local part. */
+/* The view that a view makes of operand 0's local part. */
 static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_operator *op = call->op;

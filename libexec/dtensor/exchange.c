@@ -338,8 +338,8 @@ static exg_status keep_own_there(const exchange *e, exg_error *err)
     message p = message_of(e, e->me, e->me);
 
     while (next_part(&p)) {
-        exg_tensor from = exg_box_window(&p.part, e->from, p.held->origin);
-        exg_tensor to = exg_box_window(&p.part, e->to, p.wanted->origin);
+        exg_tensor from = exg_box_view(&p.part, e->from, p.held->origin);
+        exg_tensor to = exg_box_view(&p.part, e->to, p.wanted->origin);
 
         EXG_TRY(exg_mesh_copy(e->mesh, &from, &to, err));
     }

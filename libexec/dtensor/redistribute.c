@@ -259,9 +259,9 @@ static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
     part = share_of(p, &r, me);
     status = reduce_shared(p, &r, &part, err);
     for (uint32_t q = 0; q < mesh->size; q++) {
-        exg_box window = share_of(p, &r, q);
+        exg_box box = share_of(p, &r, q);
 
-        exg_region_cut(&p->held[q], p->t->rank, &window);
+        exg_region_cut(&p->held[q], p->t->rank, &box);
     }
     return status;
 }

@@ -5,7 +5,7 @@
  * put in. Each rank's program has local sizes and knows no mesh but the collectives
  * in it, so it is planned and run like any other. Decisions do not depend on the
  * rank. Inputs are whole on every rank, of which a rank reads its own chunks
- * (windows, no copies); user outputs are whole again.
+ * (views, no copies); user outputs are whole again.
  */
 #ifndef EXG_PLACE_H
 #define EXG_PLACE_H

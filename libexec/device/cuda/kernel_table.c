@@ -1,5 +1,5 @@
-/* rows.c - the device's kernels by the names of the host's. */
-#include "libexec/device/cuda/rows.h"
+/* kernel_table.c - the device's kernels by the names of the host's. */
+#include "libexec/device/cuda/kernel_table.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* table.c - CUDA as a device table: the door of the plugin. */
+/* device_table.c - CUDA as a device table: the door of the plugin. */
 #include "libexec/device/cuda/link.h"
 
 #include <stdio.h>
