@@ -48,6 +48,9 @@ char *exg_arena_printf(exg_arena *arena, const char *format, ...)
 bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity,
                        size_t size);
 
+/* The same for an array from realloc(), which the caller frees. */
+bool exg_heap_reserve(void *items, uint32_t count, uint32_t *capacity, size_t size);
+
 #define EXG_NEW(arena, type)              ((type *)exg_arena_alloc((arena), 1, sizeof(type)))
 #define EXG_NEW_ARRAY(arena, type, count) ((type *)exg_arena_alloc((arena), (count), sizeof(type)))
 

@@ -28,33 +28,13 @@ const char *exg_diff_kind_name(exg_diff_kind kind)
     return (unsigned)kind < EXG_DIFF_KIND_COUNT ? kind_names[kind] : "?";
 }
 
-static bool reserve(exg_differ *d)
-{
-    exg_diff *diff = d->diff;
-    uint32_t capacity = d->capacity == 0 ? 64 : d->capacity * 2;
-    exg_difference *items;
-
-    if (diff->count < d->capacity) {
-        return true;
-    }
-    items = EXG_NEW_ARRAY(diff->arena, exg_difference, capacity);
-    if (items == NULL) {
-        d->failed = true;
-        return false;
-    }
-    if (diff->count > 0) {
-        memcpy(items, diff->items, diff->count * sizeof(*items));
-    }
-    diff->items = items;
-    d->capacity = capacity;
-    return true;
-}
-
 void exg_differ_found(exg_differ *d, const exg_difference *difference)
 {
     exg_difference *made;
 
-    if (d->failed || !reserve(d)) {
+    d->failed = d->failed || !exg_arena_reserve(d->diff->arena, &d->diff->items, d->diff->count,
+                                                &d->capacity, sizeof(exg_difference));
+    if (d->failed) {
         return;
     }
     made = &d->diff->items[d->diff->count];
