@@ -36,4 +36,7 @@ exg_status exg_arena_settle(const exg_arena *arena, exg_status status, exg_error
  * for work of the same size over and over. */
 void exg_arena_reset(exg_arena *arena);
 
+/* exg_arena_reserve() for an array from realloc(), which the caller frees. */
+bool exg_heap_reserve(void *items, uint32_t count, uint32_t *capacity, size_t size);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
+#include "libexport/program/expression.h"
 #include "libexport/verify/report.h"
 
 #include <exg/symint.h>
@@ -11,13 +12,13 @@
 #include <exg/weights.h>
 
 /* Every distinct expression of the program, with the number it had at export. */
-typedef struct exg_expression {
-    const char *text;
+typedef struct exg_noted_expression {
+    exg_expression read;
     const char *value; /* the name of the first value that has it */
     int64_t hint;
     bool has_hint;
     bool sound; /* its text is in the grammar */
-} exg_expression;
+} exg_noted_expression;
 
 /* Numbers for the expressions, by index, when the symbols are `symbols`. */
 typedef struct exg_binding {
@@ -56,12 +57,12 @@ struct exg_verifier {
     bool inputs_paired;  /* as many input specs as graph inputs, */
     bool outputs_paired; /* as many output specs as graph outputs: they can be compared */
     int32_t autocasts;   /* open at the node in hand: dtypes there are the run's */
-    exg_expression *expressions;
+    exg_noted_expression *expressions;
     exg_map expressions_by_text;
     uint32_t expression_count, expression_capacity;
     exg_binding bindings[EXG_BINDINGS_MAX]; /* the first is that of the hints */
     uint32_t binding_count;
-    const char **conditions; /* expressions that a run's sizes make true */
+    exg_expression *conditions; /* expressions that a run's sizes make true */
     uint32_t condition_count, condition_capacity;
     exg_map weights[2]; /* by name, one map a table */
     exg_map targets_by_text;

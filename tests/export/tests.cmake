@@ -3,6 +3,7 @@
 # Readers and the model. maker.c makes archives, good and bad.
 exg_shared(folder exg::export export/exg_folder.c)
 exg_test(export_json export/json.c LIBS exg::export)
+exg_test(export_json_writer export/json_writer.c LIBS exg::export)
 exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)
 exg_test(export_pt2 export/pt2.c export/maker.c LIBS exg::export)
 exg_test(export_pt2_save export/pt2_save.c LIBS tests_folder exg::export)
@@ -44,6 +45,8 @@ add_test(NAME export_verify_codes
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/verify/codes.sh ${PROJECT_SOURCE_DIR})
 
 # Expressions over sizes, schemas, writes through views.
+exg_test(export_expression export/expression.c LIBS exg::export)
+exg_test(export_scan export/scan.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)
 exg_test(export_schema export/transform/schema.c LIBS exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)

@@ -1,0 +1,2 @@
+/* Until every file includes it by its public name. */
+#include <exg/json_writer.h>
