@@ -67,7 +67,8 @@ exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/d
   LIBS exg::exec)
 set_tests_properties(exec_cuda_emulator PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 
-exg_shared(ranks exg::exec exec/dtensor/ranks.c export/refusal.c)
+exg_shared(ranks exg::exec exec/dtensor/ranks.c export/refusal.c export/codes.c)
+target_link_options(tests_ranks INTERFACE -Wl,--wrap=exg_error_set)
 exg_shared(eager exg::exec exec/dispatch/eager.c)
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c
   THREADS LIBS tests_ranks exg::exec)
