@@ -138,11 +138,16 @@ static bool is_of(const char *file, int n)
     }
 }
 
-/* "CODE at PLACE", joined. */
-static void say(const exg_diagnostics *found, char *text, size_t room)
+#define SAYS "says: "
+
+/* "CODE at PLACE", joined; or what is said of the first. */
+static void say(const exg_diagnostics *found, bool message, char *text, size_t room)
 {
     text[0] = '\0';
-    for (uint32_t i = 0; i < found->count; i++) {
+    if (message && found->count > 0) {
+        snprintf(text, room, SAYS "%s", found->items[0].message);
+    }
+    for (uint32_t i = 0; !message && i < found->count; i++) {
         size_t used = strlen(text);
 
         snprintf(text + used, room - used, "%s%s at %s", i > 0 ? ", " : "", found->items[i].code,
@@ -186,7 +191,7 @@ static void changes_are_found_where_they_are(void **state)
             assert_int_equal(exg_open(files[f].path, NULL, &p, NULL, NULL), EXG_OK);
             expected = change(p, n);
             exg_ignore(exg_verify(p, operators, &verified, &found, NULL));
-            say(&found, said, sizeof(said));
+            say(&found, strncmp(expected, SAYS, strlen(SAYS)) == 0, said, sizeof(said));
             exg_diagnostics_free(&found);
             exg_program_destroy(p);
             count++;
