@@ -220,9 +220,7 @@ static exg_status rewrite_programs(const cli_call *call, const cli_programs *all
 {
     cli_program *opened = calloc(all->count, sizeof(*opened));
     const exg_program **programs = calloc(all->count, sizeof(*programs));
-    exg_status status = opened == NULL || programs == NULL
-                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                            : EXG_OK;
+    exg_status status = opened == NULL || programs == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     uint32_t count = 0;
 
     while (status == EXG_OK && count < all->count) {

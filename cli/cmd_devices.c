@@ -3,6 +3,7 @@
 #include "libexport/base/text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GIB (1024.0 * 1024 * 1024)
@@ -91,8 +92,8 @@ static void put_missing(exg_text *text, bool json, const char *kind, const exg_e
 static void put_kind(exg_text *text, bool json, const char *kind)
 {
     uint32_t count = 0;
-    exg_device_info info;
-    exg_device_info last = {0};
+    exg_device_info *info = NULL;
+    bool is_stand_in = false;
     exg_error err;
 
     exg_error_clear(&err);
@@ -106,12 +107,12 @@ static void put_kind(exg_text *text, bool json, const char *kind)
             put_missing(text, json, kind, &err);
             return;
         }
-        if (i > 0 && info.memory_bytes == 0 && last.memory_bytes == 0) {
-            return;
+        if (!is_stand_in) {
+            exg_text_puts(text, json && i > 0 ? ", " : "");
+            put_device(text, json, kind, i, info);
         }
-        exg_text_puts(text, json && i > 0 ? ", " : "");
-        put_device(text, json, kind, i, &info);
-        last = info;
+        is_stand_in = info->memory_bytes == 0;
+        free(info);
     }
 }
 

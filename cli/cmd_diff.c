@@ -236,20 +236,18 @@ static exg_status compare_all(const cli_call *call, const cli_call *second, cons
 /* The name of the only program of a file, beside those of an archive. */
 static exg_status name_only(const cli_call *call, cli_programs *all, exg_error *err)
 {
+    static const char *const nameless[] = {"model"};
     cli_program p;
 
     if (all->names != NULL) {
         return EXG_OK;
     }
     EXG_TRY(cli_open(call, &p, err));
-    all->names = calloc(1, sizeof(*all->names));
-    if (all->names != NULL) {
-        all->names[0] = strdup(p.program->name == NULL ? "model" : p.program->name);
-    }
+    all->info = p.info;
+    all->names = p.info->program_count > 0 ? (const char *const *)p.info->program_names : nameless;
+    p.info = NULL;
     cli_close(&p);
-    return all->names == NULL || all->names[0] == NULL
-               ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-               : EXG_OK;
+    return EXG_OK;
 }
 
 static exg_status compare_files(const cli_call *call, const cli_call *second, exg_text *text,

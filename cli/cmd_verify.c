@@ -5,7 +5,6 @@
  * the gate: what exg_verify() refuses, exg run refuses.
  */
 #include "cli/cli.h"
-#include "libexport/base/arena.h"
 #include "libexport/base/text.h"
 
 #include <string.h>
@@ -338,7 +337,7 @@ static exg_status add_findings(report *r, const exg_diagnostics *found, const ch
 {
     for (uint32_t i = 0; i < found->count; i++) {
         if (!add_finding(r, &found->items[i], name)) {
-            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+            return EXG_OUT_OF_MEMORY(err);
         }
     }
     r->found.error_count += found->error_count;
@@ -370,7 +369,7 @@ static exg_status find_all(const cli_call *call, cli_program *p, bool is_first,
     exg_status status = exg_verify(p->program, p->operators, &p->verified, found, err);
 
     if (status == EXG_OK && is_first) {
-        status = exg_verify_file(p->program, call->paths[0], &p->info, found, err);
+        status = exg_verify_file(p->program, call->paths[0], p->info, found, err);
     }
     if (status == EXG_OK && call->data) {
         exg_check_options options = {
@@ -442,8 +441,7 @@ exg_status cmd_verify(const cli_call *call, exg_error *err)
     EXG_TRY(check_list("--deny", call->deny, err));
     EXG_TRY(check_list("--allow", call->allow, err));
     r.found.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = r.found.arena == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                   : verify(call, &r, err);
+    status = r.found.arena == NULL ? EXG_OUT_OF_MEMORY(err) : verify(call, &r, err);
     exg_diagnostics_free(&r.found);
     return status;
 }

@@ -110,7 +110,7 @@ static void put_weights(exg_text *text, const cli_inspection *i)
         exg_text_puts(text, w > 0 ? ", {" : "{");
         put_member(text, "name", weight->fqn);
         exg_text_printf(text, ", \"storage\": %u, \"kind\": \"%s\"", weight->storage,
-                        kinds[i->kinds[weight - i->p->program->weights->items]]);
+                        kinds[i->found->kinds[weight - i->p->program->weights->items]]);
         if (weight->meta != NULL) {
             put_meta(text, weight->meta);
         }
@@ -125,18 +125,19 @@ static void put_modules(exg_text *text, const cli_inspection *i)
     uint32_t put = 0;
 
     exg_text_puts(text, "\"modules\": [");
-    for (uint32_t m = 0; m < i->module_count; m++) {
-        if (i->modules[m].depth > most) {
+    for (uint32_t m = 0; m < i->found->module_count; m++) {
+        if (i->found->modules[m].depth > most) {
             continue;
         }
         exg_text_puts(text, put++ > 0 ? ", {" : "{");
-        put_member(text, "path", i->modules[m].path);
+        put_member(text, "path", i->found->modules[m].path);
         exg_text_puts(text, ", ");
-        put_member(text, "type", i->modules[m].type);
+        put_member(text, "type", i->found->modules[m].type);
         exg_text_printf(text,
                         ", \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
                         ", \"bytes\": %" PRIu64 "}",
-                        i->modules[m].parameters, i->modules[m].buffers, i->modules[m].bytes);
+                        i->found->modules[m].parameters, i->found->modules[m].buffers,
+                        i->found->modules[m].bytes);
     }
     exg_text_puts(text, "]");
 }
@@ -144,9 +145,9 @@ static void put_modules(exg_text *text, const cli_inspection *i)
 static void put_archive(exg_text *text, const cli_program *p)
 {
     exg_text_puts(text, ", \"programs\": [");
-    for (uint32_t i = 0; i < p->info.program_count; i++) {
+    for (uint32_t i = 0; i < p->info->program_count; i++) {
         exg_text_puts(text, i > 0 ? ", " : "");
-        exg_text_json_string(text, p->info.program_names[i]);
+        exg_text_json_string(text, p->info->program_names[i]);
     }
     exg_text_puts(text, "], \"extra_files\": [");
     for (uint32_t i = 0; i < p->program->extra_file_count; i++) {
@@ -167,7 +168,7 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
     exg_text_putc(text, '{');
     put_member(text, "file", i->call->paths[0]);
     exg_text_printf(text, ", \"format\": \"%s\", \"bytes\": %" PRIu64 ", ",
-                    exg_format_name(i->p->info.format), i->p->info.file_bytes);
+                    exg_format_name(i->p->info->format), i->p->info->file_bytes);
     put_member(text, "torch_version", program->torch_version == NULL ? "" : program->torch_version);
     exg_text_printf(text, ", \"schema_version\": [%" PRId64 ", %" PRId64 "], \"dialects\": [",
                     program->schema_major, program->schema_minor);
@@ -178,17 +179,18 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
     exg_text_printf(text,
                     "], \"nodes\": %u, \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
                     ", \"storage_bytes\": %" PRIu64,
-                    program->graph->node_count, i->modules[0].parameters, i->modules[0].buffers,
-                    i->storage_bytes);
+                    program->graph->node_count, i->found->modules[0].parameters,
+                    i->found->modules[0].buffers, i->found->storage_bytes);
     exg_text_puts(text, ", \"activation_bytes\": ");
-    exg_text_printf(text, i->activations_known ? "%" PRIu64 : "null", i->activation_bytes);
+    exg_text_printf(text, i->found->activations_known ? "%" PRIu64 : "null",
+                    i->found->activation_bytes);
     put_signature(text, program);
     put_ranges(text, program);
     exg_text_puts(text, ", \"operators\": {");
-    for (uint32_t o = 0; o < i->operator_count; o++) {
+    for (uint32_t o = 0; o < i->found->operator_count; o++) {
         exg_text_puts(text, o > 0 ? ", " : "");
-        exg_text_json_string(text, i->operators[o].target);
-        exg_text_printf(text, ": %u", i->operators[o].count);
+        exg_text_json_string(text, i->found->operators[o].target);
+        exg_text_printf(text, ": %u", i->found->operators[o].count);
     }
     exg_text_puts(text, "}");
     exg_text_puts(text, ", ");

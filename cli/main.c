@@ -261,8 +261,8 @@ static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
     const char **room = calloc((size_t)argc, sizeof(*room));
-    exg_status status = room == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                     : cli_parse(argc - 2, argv + 2, room, &call, err);
+    exg_status status =
+        room == NULL ? EXG_OUT_OF_MEMORY(err) : cli_parse(argc - 2, argv + 2, room, &call, err);
 
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
     status = status == EXG_OK ? choose_isa(&call, err) : status;

@@ -90,26 +90,23 @@ static void put_step(exg_text *text, const exg_step_profile *step, uint32_t runs
                     step->fused, (double)step->total_ns / runs);
 }
 
-exg_status cli_put_profile(exg_text *text, bool json, const exg_session *session, uint32_t runs,
+exg_status cli_put_profile(exg_text *text, bool json, exg_session *session, uint32_t runs,
                            exg_error *err)
 {
     uint32_t count = exg_session_profile_count(session);
     profile_row *operators = calloc(count + 1, sizeof(*operators));
     profile_row *modules = calloc(count + 1, sizeof(*modules));
-    exg_status status = operators == NULL || modules == NULL
-                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                            : EXG_OK;
+    exg_status status = operators == NULL || modules == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
-        exg_step_profile step;
+        const exg_step_profile *step = exg_session_profile_at(session, i);
 
-        exg_session_profile_at(session, i, &step);
         operators[i] =
-            (profile_row){step.target[0] == '\0' ? step.name : step.target, step.total_ns, 1};
-        modules[i] = (profile_row){step.module, step.total_ns, 1};
+            (profile_row){step->target[0] == '\0' ? step->name : step->target, step->total_ns, 1};
+        modules[i] = (profile_row){step->module, step->total_ns, 1};
         if (json) {
             exg_text_puts(text, i == 0 ? ", \"profile\": [" : ", ");
-            put_step(text, &step, runs);
+            put_step(text, step, runs);
         }
     }
     if (status == EXG_OK) {
@@ -122,32 +119,31 @@ exg_status cli_put_profile(exg_text *text, bool json, const exg_session *session
     return status;
 }
 
-exg_status cli_save_trace(const char *path, const exg_session *session, exg_error *err)
+exg_status cli_save_trace(const char *path, exg_session *session, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
     exg_text_puts(&text, "{\"traceEvents\": [\n");
     for (uint32_t i = 0; i < exg_session_profile_count(session); i++) {
-        exg_step_profile step;
+        const exg_step_profile *step = exg_session_profile_at(session, i);
 
-        exg_session_profile_at(session, i, &step);
         exg_text_puts(&text, i > 0 ? ",\n{\"name\": " : "{\"name\": ");
-        exg_text_json_string(&text, step.name);
+        exg_text_json_string(&text, step->name);
         exg_text_printf(&text,
                         ", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, "
                         "\"dur\": %.3f, \"args\": {\"operator\": ",
-                        step.kernel, (double)step.start_ns / 1e3, (double)step.last_ns / 1e3);
-        exg_text_json_string(&text, step.target);
+                        step->kernel, (double)step->start_ns / 1e3, (double)step->last_ns / 1e3);
+        exg_text_json_string(&text, step->target);
         exg_text_puts(&text, ", \"module\": ");
-        exg_text_json_string(&text, step.module);
-        exg_text_printf(&text, ", \"nodes\": %u}}", step.fused);
+        exg_text_json_string(&text, step->module);
+        exg_text_printf(&text, ", \"nodes\": %u}}", step->fused);
     }
     exg_text_puts(&text, "\n]}\n");
     if (exg_text_string(&text) == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
-    status = cli_save_text(path, exg_text_string(&text), err);
+    status = exg_file_write(path, text.data, text.length, err);
     exg_text_free(&text);
     return status;
 }

@@ -1,7 +1,5 @@
 /* program.c - opening what the commands work on; versions; progress. */
 #include "cli/cli.h"
-#include "libexport/base/clock.h"
-#include "libexport/base/files.h"
 #include "libexport/base/text.h"
 
 #include <stdlib.h>
@@ -44,29 +42,26 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
 
 exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err)
 {
-    exg_file_info info;
+    exg_file_info *info;
 
     *all = (cli_programs){.count = 1};
     if (call->program != NULL) {
         return EXG_OK;
     }
     EXG_TRY_IN(err, exg_file_describe(call->paths[0], NULL, &info, err), "%s:", call->paths[0]);
-    if (info.program_count > 1) {
-        all->names = info.program_names;
-        all->count = info.program_count;
-        info.program_names = NULL;
-        info.program_count = 0;
+    if (info->program_count > 1) {
+        all->info = info;
+        all->names = (const char *const *)info->program_names;
+        all->count = info->program_count;
+    } else {
+        exg_file_info_free(info);
     }
-    exg_file_info_free(&info);
     return EXG_OK;
 }
 
 void cli_programs_free(cli_programs *all)
 {
-    for (uint32_t i = 0; all->names != NULL && i < all->count; i++) {
-        free(all->names[i]);
-    }
-    free(all->names);
+    exg_file_info_free(all->info);
     *all = (cli_programs){0};
 }
 
@@ -90,7 +85,7 @@ exg_status cli_programs_only(const cli_programs *all, const char *what, exg_erro
         exg_text_puts(&names, i > 0 ? ", " : "");
         exg_text_puts(&names, all->names[i]);
     }
-    status = exg_text_string(&names) == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+    status = exg_text_string(&names) == NULL ? EXG_OUT_OF_MEMORY(err)
                                              : exg_error_fix(err,
                                                              EXG_FAIL(err, USAGE, "CLI-008",
                                                                       "%s of one program, and the "
@@ -105,7 +100,7 @@ void cli_close(cli_program *p)
 {
     exg_program_destroy(p->program);
     exg_operators_destroy(p->operators);
-    exg_file_info_free(&p->info);
+    exg_file_info_free(p->info);
     memset(p, 0, sizeof(*p));
 }
 
@@ -156,7 +151,7 @@ static struct {
 
 void cli_progress(void *user, uint64_t done, uint64_t total)
 {
-    double now = (double)exg_now_ns() * 1e-9;
+    double now = (double)cli_now_ns() * 1e-9;
 
     (void)user;
     if (!isatty(STDERR_FILENO)) {
@@ -183,7 +178,7 @@ void cli_progress_end(void)
 exg_status cli_put(FILE *out, const exg_text *text, exg_error *err)
 {
     if (text->failed) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     fputs(exg_text_string(text), out);
     return EXG_OK;
@@ -193,18 +188,4 @@ void cli_tell(const exg_text *text)
 {
     fputs(text->failed ? "exg: out of memory for what is to be told here\n" : exg_text_string(text),
           stderr);
-}
-
-exg_status cli_save_text(const char *path, const char *text, exg_error *err)
-{
-    exg_writer *writer;
-    exg_status status;
-
-    EXG_TRY(exg_writer_open(path, &writer, err));
-    status = exg_writer_write(writer, text, strlen(text), err);
-    if (status != EXG_OK) {
-        exg_writer_abort(writer);
-        return status;
-    }
-    return exg_writer_commit(writer, err);
 }

@@ -177,7 +177,7 @@ static exg_status print_json(FILE *out, const exg_signature *s, exg_error *err)
               calloc(capacity + 1, sizeof(*r.leaves)), capacity};
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status = r.names == NULL || r.pairs == NULL || r.leaves == NULL
-                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                            ? EXG_OUT_OF_MEMORY(err)
                             : put_views(&text, s, &r, err);
 
     status = status == EXG_OK ? cli_put(out, &text, err) : status;

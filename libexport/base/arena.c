@@ -363,6 +363,24 @@ bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *
     return true;
 }
 
+bool exg_heap_reserve(void *items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    uint32_t more = *capacity < 64 ? 64 : *capacity * 2;
+    void *held; /* *items, whatever it points to */
+
+    if (count < *capacity) {
+        return true;
+    }
+    memcpy(&held, items, sizeof(held));
+    held = more > *capacity ? realloc(held, more * size) : NULL;
+    if (held == NULL) {
+        return false;
+    }
+    memcpy(items, &held, sizeof(held));
+    *capacity = more;
+    return true;
+}
+
 uint64_t exg_arena_used(const exg_arena *arena)
 {
     return arena->used;

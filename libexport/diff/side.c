@@ -1,6 +1,7 @@
 /* side.c - structural hashes of a graph: arguments are printed with values under
  * names that say where they come from, and the texts are hashed. */
 #include "libexport/diff/side.h"
+#include "libexport/diff/report.h"
 
 #include "libexport/program/print.h"
 
@@ -46,24 +47,27 @@ static uint32_t number_of(exg_differ *d, exg_symbol_names *names, const char *wo
     return number;
 }
 
+typedef struct numberer {
+    exg_differ *differ;
+    exg_symbol_names *names;
+} numberer;
+
+static void put_number(void *user, const exg_term *symbol, exg_text *out)
+{
+    numberer *n = user;
+
+    if (is_symbol(symbol->text, symbol->length)) {
+        exg_text_printf(out, "<%u>", number_of(n->differ, n->names, symbol->text, symbol->length));
+    } else {
+        exg_text_add(out, symbol->text, symbol->length);
+    }
+}
+
 const char *exg_symbols_numbered(exg_differ *d, exg_symbol_names *names, const char *text)
 {
     exg_text out = EXG_TEXT_EMPTY;
 
-    for (const char *c = text; *c != '\0';) {
-        size_t length = 0;
-
-        while (isalnum((unsigned char)c[length]) || c[length] == '_') {
-            length++;
-        }
-        if (length > 0 && is_symbol(c, length)) {
-            exg_text_printf(&out, "<%u>", number_of(d, names, c, length));
-        } else {
-            length = length == 0 ? 1 : length;
-            exg_text_add(&out, c, length);
-        }
-        c += length;
-    }
+    exg_print_renamed(&out, text, put_number, &(numberer){d, names});
     return exg_differ_keep(d, &out);
 }
 
@@ -71,20 +75,16 @@ const char *exg_side_annotation(exg_differ *d, const exg_side *side, exg_value_i
 {
     exg_text out = EXG_TEXT_EMPTY;
     const char *text;
-    size_t head;
 
-    exg_print_annotation(&out, &side->graph->values[id]);
+    exg_print_annotation(&out, &side->graph->values[id], numbered ? put_number : NULL,
+                         &(numberer){d, side->symbols});
     text = exg_differ_keep(d, &out);
     text += strncmp(text, ": \"", 3) == 0 ? 3 : 0;
-    if (!numbered) {
-        out = EXG_TEXT_EMPTY;
-        exg_text_add(&out, text, strlen(text) > 0 ? strlen(text) - 1 : 0); /* the last quote */
-        return exg_differ_keep(d, &out);
+    if (numbered) {
+        return text;
     }
-    head = strcspn(text, "[("); /* a dtype may look like a symbol */
     out = EXG_TEXT_EMPTY;
-    exg_text_add(&out, text, head);
-    exg_text_puts(&out, exg_symbols_numbered(d, side->symbols, text + head));
+    exg_text_add(&out, text, strlen(text) > 0 ? strlen(text) - 1 : 0); /* the last quote */
     return exg_differ_keep(d, &out);
 }
 

@@ -6,6 +6,8 @@
  * Arrays in either order are used where they lie.
  */
 #include "libexport/base/arena.h"
+#include "libexport/base/scan.h"
+#include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/checksum.h"
 
@@ -17,7 +19,7 @@
 #define RANK_MAX         64
 
 typedef struct header {
-    const char *at; /* what is left of the text, which ends in NUL */
+    exg_scan scan;
     exg_error *err;
     char descr[16];
     bool fortran_order;
@@ -33,70 +35,49 @@ bool exg_npy_sniff(const uint8_t *data, uint64_t length)
 
 static exg_status bad_header(header *h, const char *what)
 {
-    return EXG_FAIL(h->err, MALFORMED, "NPY-HEADER", "the header %s at: %.20s", what, h->at);
-}
-
-static void skip_spaces(header *h)
-{
-    h->at += strspn(h->at, " \t\n\r");
-}
-
-static bool take(header *h, const char *token)
-{
-    size_t length = strlen(token);
-
-    skip_spaces(h);
-    if (strncmp(h->at, token, length) != 0) {
-        return false;
-    }
-    h->at += length;
-    return true;
+    return EXG_FAIL(h->err, MALFORMED, "NPY-HEADER", "the header %s at: %.20s", what, h->scan.at);
 }
 
 static exg_status take_string(header *h, char *text, size_t capacity)
 {
-    char quote;
+    const char *quoted;
     size_t length;
+    char quote = exg_scan_next(&h->scan);
 
-    skip_spaces(h);
-    quote = *h->at;
     if (quote != '\'' && quote != '"') {
         return bad_header(h, "has no string");
     }
-    h->at++;
-    length = strcspn(h->at, quote == '"' ? "\"\\" : "'\\");
-    if (h->at[length] != quote || length >= capacity) {
+    if (!exg_scan_quoted(&h->scan, &quoted, &length) || length >= capacity) {
         return bad_header(h, "has a string that does not end");
     }
-    memcpy(text, h->at, length);
+    memcpy(text, quoted, length);
     text[length] = '\0';
-    h->at += length + 1;
     return EXG_OK;
 }
 
 static exg_status take_shape(header *h)
 {
-    if (!take(h, "(")) {
+    if (!exg_scan_take(&h->scan, "(")) {
         return bad_header(h, "has no shape");
     }
-    while (!take(h, ")")) {
+    while (!exg_scan_take(&h->scan, ")")) {
         int64_t value = 0;
         const char *digits;
 
-        skip_spaces(h);
-        digits = h->at;
-        for (; *h->at >= '0' && *h->at <= '9'; h->at++) {
+        (void)exg_scan_next(&h->scan);
+        digits = h->scan.at;
+        for (; *h->scan.at >= '0' && *h->scan.at <= '9'; h->scan.at++) {
             if (__builtin_mul_overflow(value, 10, &value) ||
-                __builtin_add_overflow(value, *h->at - '0', &value)) {
+                __builtin_add_overflow(value, *h->scan.at - '0', &value)) {
                 return bad_header(h, "has a size that passes 63 bits");
             }
         }
-        if (h->at == digits || h->rank == RANK_MAX) {
+        if (h->scan.at == digits || h->rank == RANK_MAX) {
             return bad_header(h, "has a bad shape");
         }
         h->shape[h->rank++] = value;
-        if (!take(h, ",")) {
-            if (h->rank == 1 || !take(h, ")")) {
+        if (!exg_scan_take(&h->scan, ",")) {
+            if (h->rank == 1 || !exg_scan_take(&h->scan, ")")) {
                 return bad_header(h, "has a bad shape");
             }
             break;
@@ -111,20 +92,19 @@ static exg_status take_member(header *h)
     unsigned bit;
 
     EXG_TRY(take_string(h, key, sizeof(key)));
-    if (!take(h, ":")) {
+    if (!exg_scan_take(&h->scan, ":")) {
         return bad_header(h, "has a key without value");
     }
     if (strcmp(key, "descr") == 0) {
         bit = 1;
-        skip_spaces(h);
-        if (*h->at == '[') {
+        if (exg_scan_next(&h->scan) == '[') {
             return EXG_FAIL(h->err, UNSUPPORTED, "NPY-DTYPE", "structured arrays are not read");
         }
         EXG_TRY(take_string(h, h->descr, sizeof(h->descr)));
     } else if (strcmp(key, "fortran_order") == 0) {
         bit = 2;
-        h->fortran_order = take(h, "True");
-        if (!h->fortran_order && !take(h, "False")) {
+        h->fortran_order = exg_scan_take(&h->scan, "True");
+        if (!h->fortran_order && !exg_scan_take(&h->scan, "False")) {
             return bad_header(h, "has no fortran_order");
         }
     } else if (strcmp(key, "shape") == 0) {
@@ -142,20 +122,19 @@ static exg_status take_member(header *h)
 
 static exg_status parse_header(header *h)
 {
-    if (!take(h, "{")) {
+    if (!exg_scan_take(&h->scan, "{")) {
         return bad_header(h, "is no dict");
     }
-    while (!take(h, "}")) {
+    while (!exg_scan_take(&h->scan, "}")) {
         EXG_TRY(take_member(h));
-        if (!take(h, ",")) {
-            if (!take(h, "}")) {
+        if (!exg_scan_take(&h->scan, ",")) {
+            if (!exg_scan_take(&h->scan, "}")) {
                 return bad_header(h, "does not end");
             }
             break;
         }
     }
-    skip_spaces(h);
-    if (*h->at != '\0' || h->seen != 7) {
+    if (exg_scan_next(&h->scan) != '\0' || h->seen != 7) {
         return bad_header(h, "is incomplete or goes on");
     }
     return EXG_OK;
@@ -209,7 +188,7 @@ static exg_status parse_array(const uint8_t *data, uint64_t length, exg_arena *a
         return EXG_OUT_OF_MEMORY(h->err);
     }
     *start += text;
-    h->at = copy;
+    h->scan = (exg_scan){copy, EXG_SCAN_SPACES};
     return parse_header(h);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
+#include "libexport/base/scan.h"
 #include "libexport/base/text.h"
 
 #include <exg/operators.h>
@@ -13,53 +14,24 @@
 typedef struct reader {
     exg_arena *arena;
     const char *text;
-    const char *at;
+    exg_scan scan;
     exg_error *err;
 } reader;
 
 static exg_status expected(reader *r, const char *what)
 {
     return EXG_FAIL(r->err, MALFORMED, "SCH-001", "schema '%s': expected %s at position %zu",
-                    r->text, what, (size_t)(r->at - r->text));
-}
-
-static void skip_spaces(reader *r)
-{
-    while (*r->at == ' ') {
-        r->at++;
-    }
-}
-
-static bool take(reader *r, const char *token)
-{
-    size_t length = strlen(token);
-
-    skip_spaces(r);
-    if (strncmp(r->at, token, length) != 0) {
-        return false;
-    }
-    r->at += length;
-    return true;
-}
-
-static bool is_word(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+                    r->text, what, (size_t)(r->scan.at - r->text));
 }
 
 static exg_status take_word(reader *r, const char **word)
 {
-    const char *start;
+    size_t length = exg_scan_word(&r->scan, word);
 
-    skip_spaces(r);
-    start = r->at;
-    while (is_word(*r->at)) {
-        r->at++;
-    }
-    if (r->at == start) {
+    if (length == 0) {
         return expected(r, "a name");
     }
-    *word = exg_arena_strndup(r->arena, start, (size_t)(r->at - start));
+    *word = exg_arena_strndup(r->arena, *word, length);
     return *word == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
@@ -89,26 +61,24 @@ static const struct {
 /* Tensor(a!), Tensor(a -> *), Tensor(a|b): the alias set of a tensor, by its first letter. */
 static exg_status read_alias(reader *r, exg_schema_argument *arg)
 {
-    if (*r->at != '(') {
+    if (*r->scan.at != '(') {
         return EXG_OK;
     }
-    r->at++;
-    arg->alias = *r->at;
+    r->scan.at++;
+    arg->alias = *r->scan.at;
     if (arg->alias < 'a' || arg->alias > 'z') {
         return expected(r, "an alias letter");
     }
-    r->at++;
-    while (*r->at == '|' && r->at[1] >= 'a' && r->at[1] <= 'z') {
-        r->at += 2;
+    r->scan.at++;
+    while (*r->scan.at == '|' && r->scan.at[1] >= 'a' && r->scan.at[1] <= 'z') {
+        r->scan.at += 2;
     }
-    if (*r->at == '!') {
+    if (*r->scan.at == '!') {
         arg->is_write = true;
-        r->at++;
+        r->scan.at++;
     }
-    if (take(r, "-> *") || take(r, "->*")) {
-        skip_spaces(r);
-    }
-    return take(r, ")") ? EXG_OK : expected(r, "')'");
+    (void)(exg_scan_take(&r->scan, "-> *") || exg_scan_take(&r->scan, "->*"));
+    return exg_scan_take(&r->scan, ")") ? EXG_OK : expected(r, "')'");
 }
 
 static exg_status read_type(reader *r, exg_schema_argument *arg)
@@ -125,28 +95,28 @@ static exg_status read_type(reader *r, exg_schema_argument *arg)
         return expected(r, "a known type");
     }
     arg->type.base = type_rows[row].base;
-    while (strcmp(word, "__torch__") == 0 && (is_word(*r->at) || *r->at == '.')) {
-        r->at++;
+    while (strcmp(word, "__torch__") == 0 && (exg_is_word(*r->scan.at) || *r->scan.at == '.')) {
+        r->scan.at++;
     }
     EXG_TRY(read_alias(r, arg));
-    if (*r->at == '?' && r->at[1] == '[') {
+    if (*r->scan.at == '?' && r->scan.at[1] == '[') {
         arg->type.is_element_optional = true;
-        r->at++;
+        r->scan.at++;
     }
-    if (*r->at == '[') {
-        r->at++;
+    if (*r->scan.at == '[') {
+        r->scan.at++;
         arg->type.is_list = true;
-        arg->type.list_length = (uint32_t)strtoul(r->at, (char **)&r->at, 10);
-        if (!take(r, "]")) {
+        arg->type.list_length = (uint32_t)strtoul(r->scan.at, (char **)&r->scan.at, 10);
+        if (!exg_scan_take(&r->scan, "]")) {
             return expected(r, "']'");
         }
-        if (*r->at == '(') { /* Tensor(a)[] is usual, Tensor[](a) is not */
+        if (*r->scan.at == '(') { /* Tensor(a)[] is usual, Tensor[](a) is not */
             EXG_TRY(read_alias(r, arg));
         }
     }
-    if (*r->at == '?') {
+    if (*r->scan.at == '?') {
         arg->type.is_optional = true;
-        r->at++;
+        r->scan.at++;
     }
     return EXG_OK;
 }
@@ -154,7 +124,7 @@ static exg_status read_type(reader *r, exg_schema_argument *arg)
 static exg_status read_number(reader *r, exg_argument *value)
 {
     char *end;
-    const char *start = r->at;
+    const char *start = r->scan.at;
     bool is_float = false;
     size_t length;
 
@@ -168,7 +138,7 @@ static exg_status read_number(reader *r, exg_argument *value)
     }
     *value = is_float ? exg_arg_float(exg_text_to_double(start, NULL))
                       : exg_arg_int(strtoll(start, NULL, 10));
-    r->at = end;
+    r->scan.at = end;
     return EXG_OK;
 }
 
@@ -178,12 +148,12 @@ static exg_status read_list(reader *r, exg_argument *value)
     int64_t items[8];
     uint32_t count = 0;
 
-    while (!take(r, "]")) {
-        if (count == 8 || (count > 0 && !take(r, ","))) {
+    while (!exg_scan_take(&r->scan, "]")) {
+        if (count == 8 || (count > 0 && !exg_scan_take(&r->scan, ","))) {
             return expected(r, "',' or ']'");
         }
-        skip_spaces(r);
-        items[count++] = strtoll(r->at, (char **)&r->at, 10);
+        (void)exg_scan_next(&r->scan);
+        items[count++] = strtoll(r->scan.at, (char **)&r->scan.at, 10);
     }
     value->kind = EXG_ARGUMENT_INTS;
     value->count = count;
@@ -194,7 +164,7 @@ static exg_status read_list(reader *r, exg_argument *value)
 /* In quotes; a backslash keeps the character after it. */
 static exg_status read_string(reader *r, exg_argument *value)
 {
-    const char *end = r->at + 1;
+    const char *end = r->scan.at + 1;
     char *text;
     size_t length = 0;
 
@@ -204,17 +174,17 @@ static exg_status read_string(reader *r, exg_argument *value)
     if (*end == '\0') {
         return expected(r, "'\"'");
     }
-    text = exg_arena_strndup(r->arena, r->at + 1, (size_t)(end - r->at - 1));
+    text = exg_arena_strndup(r->arena, r->scan.at + 1, (size_t)(end - r->scan.at - 1));
     if (text == NULL) {
         return EXG_OUT_OF_MEMORY(r->err);
     }
-    for (const char *c = r->at + 1; c < end; c++) {
+    for (const char *c = r->scan.at + 1; c < end; c++) {
         c += *c == '\\';
         text[length++] = *c;
     }
     text[length] = '\0';
     *value = exg_arg_string(text);
-    r->at = end + 1;
+    r->scan.at = end + 1;
     return EXG_OK;
 }
 
@@ -233,22 +203,23 @@ static exg_status read_default(reader *r, exg_schema_argument *arg)
     exg_argument *value = &arg->default_value;
 
     arg->has_default = true;
-    if (take(r, "None")) {
+    if (exg_scan_take(&r->scan, "None")) {
         *value = exg_arg_none();
-    } else if (take(r, "True")) {
+    } else if (exg_scan_take(&r->scan, "True")) {
         *value = exg_arg_bool(true);
-    } else if (take(r, "False")) {
+    } else if (exg_scan_take(&r->scan, "False")) {
         *value = exg_arg_bool(false);
-    } else if (take(r, "[")) {
+    } else if (exg_scan_take(&r->scan, "[")) {
         return read_list(r, value);
-    } else if (*r->at == '"') {
+    } else if (*r->scan.at == '"') {
         return read_string(r, value);
-    } else if (take(r, "contiguous_format")) {
+    } else if (exg_scan_take(&r->scan, "contiguous_format")) {
         value->kind = EXG_ARGUMENT_MEMORY_FORMAT;
         value->as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS;
-    } else if (take(r, "Mean") || take(r, "mean")) {
+    } else if (exg_scan_take(&r->scan, "Mean") || exg_scan_take(&r->scan, "mean")) {
         *value = exg_arg_int(1);
-    } else if (arg->type.base == EXG_TYPE_SCALAR_TYPE && is_word(*r->at) && *r->at > '9') {
+    } else if (arg->type.base == EXG_TYPE_SCALAR_TYPE && exg_is_word(*r->scan.at) &&
+               *r->scan.at > '9') {
         return read_dtype(r, value);
     } else {
         EXG_TRY(read_number(r, value));
@@ -262,48 +233,34 @@ static exg_status read_default(reader *r, exg_schema_argument *arg)
     return EXG_OK;
 }
 
-static exg_status grow(reader *r, exg_schema_argument **items, uint32_t count)
-{
-    exg_schema_argument *more;
-
-    if (count % 8 != 0) {
-        return EXG_OK;
-    }
-    more = EXG_NEW_ARRAY(r->arena, exg_schema_argument, count + 8);
-    if (more == NULL) {
-        return EXG_OUT_OF_MEMORY(r->err);
-    }
-    if (count > 0) {
-        memcpy(more, *items, count * sizeof(*more));
-    }
-    *items = more;
-    return EXG_OK;
-}
-
 static exg_status read_arguments(reader *r, exg_function_schema *schema)
 {
     bool keyword_only = false;
     uint32_t count = 0;
+    uint32_t capacity = 0;
 
-    while (!take(r, ")")) {
+    while (!exg_scan_take(&r->scan, ")")) {
         exg_schema_argument *arg;
 
         if (count > 0 || keyword_only) {
-            if (!take(r, ",")) {
+            if (!exg_scan_take(&r->scan, ",")) {
                 return expected(r, "',' or ')'");
             }
         }
-        if (!keyword_only && take(r, "*")) {
+        if (!keyword_only && exg_scan_take(&r->scan, "*")) {
             keyword_only = true;
             continue;
         }
-        EXG_TRY(grow(r, &schema->arguments, count));
+        if (!exg_arena_reserve(r->arena, &schema->arguments, count, &capacity,
+                               sizeof(exg_schema_argument))) {
+            return EXG_OUT_OF_MEMORY(r->err);
+        }
         arg = &schema->arguments[count];
         EXG_TRY(read_type(r, arg));
         EXG_TRY(take_word(r, &arg->name));
         arg->keyword_only = keyword_only;
         arg->is_out = keyword_only && arg->is_write;
-        if (take(r, "=")) {
+        if (exg_scan_take(&r->scan, "=")) {
             EXG_TRY(read_default(r, arg));
         }
         schema->is_mutable = schema->is_mutable || arg->is_write;
@@ -314,16 +271,18 @@ static exg_status read_arguments(reader *r, exg_function_schema *schema)
     return EXG_OK;
 }
 
-static exg_status read_return(reader *r, exg_function_schema *schema)
+static exg_status read_return(reader *r, exg_function_schema *schema, uint32_t *capacity)
 {
     exg_schema_argument *ret;
 
-    EXG_TRY(grow(r, &schema->returns, schema->return_count));
+    if (!exg_arena_reserve(r->arena, &schema->returns, schema->return_count, capacity,
+                           sizeof(exg_schema_argument))) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
     ret = &schema->returns[schema->return_count];
     EXG_TRY(read_type(r, ret));
-    skip_spaces(r);
     ret->name = "";
-    if (is_word(*r->at)) {
+    if (exg_is_word(exg_scan_next(&r->scan))) {
         EXG_TRY(take_word(r, &ret->name));
     }
     schema->return_count++;
@@ -332,17 +291,19 @@ static exg_status read_return(reader *r, exg_function_schema *schema)
 
 static exg_status read_returns(reader *r, exg_function_schema *schema)
 {
-    if (!take(r, "->")) {
+    uint32_t capacity = 0;
+
+    if (!exg_scan_take(&r->scan, "->")) {
         return expected(r, "'->'");
     }
-    if (!take(r, "(")) {
-        return read_return(r, schema);
+    if (!exg_scan_take(&r->scan, "(")) {
+        return read_return(r, schema, &capacity);
     }
-    while (!take(r, ")")) {
-        if (schema->return_count > 0 && !take(r, ",")) {
+    while (!exg_scan_take(&r->scan, ")")) {
+        if (schema->return_count > 0 && !exg_scan_take(&r->scan, ",")) {
             return expected(r, "',' or ')'");
         }
-        EXG_TRY(read_return(r, schema));
+        EXG_TRY(read_return(r, schema, &capacity));
     }
     return EXG_OK;
 }
@@ -351,7 +312,7 @@ exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
                                      exg_function_schema *schema, exg_error *err)
 {
     EXG_GIVEN(err, arena, text, schema);
-    reader r = {arena, text, text, err};
+    reader r = {arena, text, {text, EXG_SCAN_BLANKS}, err};
     size_t length;
 
     memset(schema, 0, sizeof(*schema));
@@ -360,21 +321,20 @@ exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
         return EXG_OUT_OF_MEMORY(err);
     }
     EXG_TRY(take_word(&r, &schema->name_space));
-    if (!take(&r, "::")) {
+    if (!exg_scan_take(&r.scan, "::")) {
         return expected(&r, "'::'");
     }
     EXG_TRY(take_word(&r, &schema->name));
     schema->overload = "";
-    if (take(&r, ".")) {
+    if (exg_scan_take(&r.scan, ".")) {
         EXG_TRY(take_word(&r, &schema->overload));
     }
-    if (!take(&r, "(")) {
+    if (!exg_scan_take(&r.scan, "(")) {
         return expected(&r, "'('");
     }
     EXG_TRY(read_arguments(&r, schema));
     EXG_TRY(read_returns(&r, schema));
-    skip_spaces(&r);
-    if (*r.at != '\0') {
+    if (exg_scan_next(&r.scan) != '\0') {
         return expected(&r, "the end");
     }
     length = strlen(schema->name);

@@ -1,151 +1,41 @@
 /* evaluator.c - what operations and functions on sizes give: PyTorch's sympy functions
  * (torch/utils/_sympy/functions.py) and Python's by the names its guards are printed with. */
-#include "libexport/program/evaluator.h"
+#include "libexport/program/expression.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#define MANY EXG_ARGUMENTS_MANY
+/* What is evaluated. */
+typedef struct evaluator {
+    const char *text;
+    const exg_symbols *symbols; /* NULL: only looked at, no number counts */
+    bool condition;             /* of the ExprCondPair evaluated last */
+    exg_error *err;
+} evaluator;
 
-/* A function of one real number under all its names. */
-#define REAL(name)                                                                                 \
-    {"OpaqueUnaryFn_" #name, EXG_FN_REAL, 1, 1, name},                                             \
-    {                                                                                              \
-        "math." #name, EXG_FN_REAL, 1, 1, name                                                     \
-    }
-
-static const exg_function functions[] = {
-    {"Add", EXG_FN_ADD, 1, MANY, NULL},
-    {"Mul", EXG_FN_MUL, 1, MANY, NULL},
-    {"Pow", EXG_FN_POW, 2, 2, NULL},
-    {"PowByNatural", EXG_FN_POW, 2, 2, NULL},
-    {"FloatPow", EXG_FN_POW, 2, 2, NULL},
-    {"Min", EXG_FN_MIN, 1, MANY, NULL},
-    {"min", EXG_FN_MIN, 1, MANY, NULL},
-    {"torch.sym_min", EXG_FN_MIN, 1, MANY, NULL},
-    {"Max", EXG_FN_MAX, 1, MANY, NULL},
-    {"max", EXG_FN_MAX, 1, MANY, NULL},
-    {"torch.sym_max", EXG_FN_MAX, 1, MANY, NULL},
-    {"Mod", EXG_FN_MOD, 2, 2, NULL},
-    {"PythonMod", EXG_FN_MOD, 2, 2, NULL},
-    {"FloorDiv", EXG_FN_FLOORDIV, 2, 2, NULL},
-    {"CleanDiv", EXG_FN_FLOORDIV, 2, 2, NULL},
-    {"CeilDiv", EXG_FN_CEILDIV, 2, 2, NULL},
-    {"ModularIndexing", EXG_FN_MODULAR, 3, 3, NULL},
-    {"IntTrueDiv", EXG_FN_TRUEDIV, 2, 2, NULL},
-    {"FloatTrueDiv", EXG_FN_TRUEDIV, 2, 2, NULL},
-    {"ToFloat", EXG_FN_TOFLOAT, 1, 1, NULL},
-    {"float", EXG_FN_TOFLOAT, 1, 1, NULL},
-    {"torch.sym_float", EXG_FN_TOFLOAT, 1, 1, NULL},
-    {"TruncToInt", EXG_FN_TRUNC, 1, 1, NULL},
-    {"int", EXG_FN_TRUNC, 1, 1, NULL},
-    {"math.trunc", EXG_FN_TRUNC, 1, 1, NULL},
-    {"torch.sym_int", EXG_FN_TRUNC, 1, 1, NULL},
-    {"TruncToFloat", EXG_FN_REAL, 1, 1, trunc},
-    {"FloorToInt", EXG_FN_FLOOR, 1, 1, NULL},
-    {"floor", EXG_FN_FLOOR, 1, 1, NULL},
-    {"math.floor", EXG_FN_FLOOR, 1, 1, NULL},
-    {"CeilToInt", EXG_FN_CEIL, 1, 1, NULL},
-    {"ceiling", EXG_FN_CEIL, 1, 1, NULL},
-    {"math.ceil", EXG_FN_CEIL, 1, 1, NULL},
-    {"RoundToInt", EXG_FN_ROUND, 1, 1, NULL},
-    {"RoundDecimal", EXG_FN_ROUND_TO, 2, 2, NULL},
-    {"round", EXG_FN_ROUND, 1, 2, NULL},
-    {"Abs", EXG_FN_ABS, 1, 1, NULL},
-    {"abs", EXG_FN_ABS, 1, 1, NULL},
-    {"torch._sym_sqrt", EXG_FN_REAL, 1, 1, sqrt},
-    {"exp", EXG_FN_REAL, 1, 1, exp},
-    {"log", EXG_FN_REAL, 1, 1, log},
-    REAL(sqrt),
-    REAL(exp),
-    REAL(log),
-    REAL(log2),
-    REAL(log10),
-    REAL(cos),
-    REAL(cosh),
-    REAL(acos),
-    REAL(sin),
-    REAL(sinh),
-    REAL(asin),
-    REAL(tan),
-    REAL(tanh),
-    REAL(atan),
-    REAL(asinh),
-    REAL(acosh),
-    REAL(atanh),
-    {"Equality", EXG_FN_EQ, 2, 2, NULL},
-    {"Eq", EXG_FN_EQ, 2, 2, NULL},
-    {"Unequality", EXG_FN_NE, 2, 2, NULL},
-    {"Ne", EXG_FN_NE, 2, 2, NULL},
-    {"LessThan", EXG_FN_LE, 2, 2, NULL},
-    {"GreaterThan", EXG_FN_GE, 2, 2, NULL},
-    {"StrictLessThan", EXG_FN_LT, 2, 2, NULL},
-    {"StrictGreaterThan", EXG_FN_GT, 2, 2, NULL},
-    {"And", EXG_FN_AND, 1, MANY, NULL},
-    {"Or", EXG_FN_OR, 1, MANY, NULL},
-    {"Not", EXG_FN_NOT, 1, 1, NULL},
-    {"torch.sym_not", EXG_FN_NOT, 1, 1, NULL},
-    {"BitwiseFn_bitwise_and", EXG_FN_BITAND, 2, 2, NULL},
-    {"BitwiseFn_bitwise_or", EXG_FN_BITOR, 2, 2, NULL},
-    {"BitwiseFn_bitwise_xor", EXG_FN_BITXOR, 2, 2, NULL},
-    {"LShift", EXG_FN_LSHIFT, 2, 2, NULL},
-    {"RShift", EXG_FN_RSHIFT, 2, 2, NULL},
-    {"Where", EXG_FN_WHERE, 3, 3, NULL},
-    {"Identity", EXG_FN_IDENTITY, 1, 1, NULL},
-    {"cast_symbool_to_symint_guardless", EXG_FN_IDENTITY, 1, 1, NULL},
-    {"ExprCondPair", EXG_FN_PAIR, 2, 2, NULL},
-    {"Piecewise", EXG_FN_PIECEWISE, 1, MANY, NULL},
-};
-
-static bool is_name(const char *known, const char *name, size_t length)
+static exg_number number_int(int64_t value)
 {
-    return strncmp(known, name, length) == 0 && known[length] == '\0';
+    return (exg_number){false, {.i = value}};
 }
 
-const exg_function *exg_function_find(const char *name, size_t length)
+static exg_number number_float(double value)
 {
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-        if (is_name(functions[i].name, name, length)) {
-            return &functions[i];
-        }
-    }
-    return NULL;
+    return (exg_number){true, {.f = value}};
 }
 
-bool exg_constant_find(const char *name, size_t length, exg_number *out)
+static bool number_true(exg_number n)
 {
-    static const struct {
-        const char *name;
-        exg_number value;
-    } constants[] = {
-        {"true", {false, 1, 0}},
-        {"True", {false, 1, 0}},
-        {"false", {false, 0, 0}},
-        {"False", {false, 0, 0}},
-        {"math.inf", {true, 0, INFINITY}},
-        {"inf", {true, 0, INFINITY}},
-        {"math.nan", {true, 0, NAN}},
-        {"math.pi", {true, 0, 0x1.921fb54442d18p+1}},
-        {"pi", {true, 0, 0x1.921fb54442d18p+1}},
-    };
-
-    for (size_t i = 0; i < sizeof(constants) / sizeof(constants[0]); i++) {
-        if (is_name(constants[i].name, name, length)) {
-            *out = constants[i].value;
-            return true;
-        }
-    }
-    return false;
+    return n.is_float ? n.f != 0 : n.i != 0;
 }
 
-static exg_status overflow(exg_evaluator *e)
+static exg_status overflow(evaluator *e)
 {
     return EXG_FAIL(e->err, LIMIT, "SYM-010", "expression '%.120s' leaves 64 bits", e->text);
 }
 
-exg_status exg_arithmetic(exg_evaluator *e, char operation, exg_number a, exg_number b,
-                          exg_number *out)
+static exg_status arithmetic(evaluator *e, exg_function_kind sign, exg_number a, exg_number b,
+                             exg_number *out)
 {
     bool wrapped = false;
 
@@ -153,15 +43,15 @@ exg_status exg_arithmetic(exg_evaluator *e, char operation, exg_number a, exg_nu
         double x = exg_number_real(a);
         double y = exg_number_real(b);
 
-        *out = exg_number_float(operation == '+' ? x + y : operation == '-' ? x - y : x * y);
+        *out = number_float(sign == EXG_FN_ADD ? x + y : sign == EXG_FN_SUB ? x - y : x * y);
         return EXG_OK;
     }
-    *out = exg_number_int(0);
-    switch (operation) {
-    case '+':
+    *out = number_int(0);
+    switch (sign) {
+    case EXG_FN_ADD:
         wrapped = __builtin_add_overflow(a.i, b.i, &out->i);
         break;
-    case '-':
+    case EXG_FN_SUB:
         wrapped = __builtin_sub_overflow(a.i, b.i, &out->i);
         break;
     default:
@@ -170,48 +60,47 @@ exg_status exg_arithmetic(exg_evaluator *e, char operation, exg_number a, exg_nu
     return wrapped ? overflow(e) : EXG_OK;
 }
 
-static exg_status undefined(exg_evaluator *e, const char *what)
+static exg_status undefined(evaluator *e, const char *what)
 {
     return EXG_FAIL(e->err, MALFORMED, "SYM-011", "expression '%.120s' %s", e->text, what);
 }
 
 /* Python's // and %, towards minus infinity. */
-static exg_status divide(exg_evaluator *e, bool remainder, exg_number a, exg_number b,
-                         exg_number *out)
+static exg_status divide(evaluator *e, bool remainder, exg_number a, exg_number b, exg_number *out)
 {
     int64_t quotient;
 
     if (a.is_float || b.is_float) {
         double floored = floor(exg_number_real(a) / exg_number_real(b));
 
-        *out = exg_number_float(remainder ? exg_number_real(a) - floored * exg_number_real(b)
-                                          : floored);
+        *out =
+            number_float(remainder ? exg_number_real(a) - floored * exg_number_real(b) : floored);
         return EXG_OK;
     }
     if (e->symbols == NULL) { /* only read: symbols have no numbers */
-        *out = exg_number_int(1);
+        *out = number_int(1);
         return EXG_OK;
     }
     if (b.i == 0 || (a.i == INT64_MIN && b.i == -1)) {
         return undefined(e, "divides by zero");
     }
     quotient = a.i / b.i - (a.i % b.i != 0 && (a.i < 0) != (b.i < 0));
-    *out = exg_number_int(remainder ? a.i - quotient * b.i : quotient);
+    *out = number_int(remainder ? a.i - quotient * b.i : quotient);
     return EXG_OK;
 }
 
-static exg_status power(exg_evaluator *e, exg_number a, exg_number b, exg_number *out)
+static exg_status power(evaluator *e, exg_number a, exg_number b, exg_number *out)
 {
     if (a.is_float || b.is_float || b.i < 0) {
-        *out = exg_number_float(pow(exg_number_real(a), exg_number_real(b)));
+        *out = number_float(pow(exg_number_real(a), exg_number_real(b)));
         return EXG_OK;
     }
-    *out = exg_number_int(1);
+    *out = number_int(1);
     for (int64_t i = 0; i < b.i && !(out->i >= -1 && out->i <= 1 && i > 1); i++) {
-        EXG_TRY(exg_arithmetic(e, '*', *out, a, out));
+        EXG_TRY(arithmetic(e, EXG_FN_MUL, *out, a, out));
     }
     if (a.i == -1) {
-        *out = exg_number_int(b.i % 2 == 0 ? 1 : -1);
+        *out = number_int(b.i % 2 == 0 ? 1 : -1);
     }
     return EXG_OK;
 }
@@ -238,26 +127,25 @@ static bool compare(exg_function_kind kind, exg_number a, exg_number b)
     }
 }
 
-static exg_status to_integer(exg_evaluator *e, double value, exg_number *out)
+static exg_status to_integer(evaluator *e, double value, exg_number *out)
 {
     if (!(value >= -0x1p63 && value < 0x1p63)) {
-        *out = exg_number_int(1);
+        *out = number_int(1);
         return e->symbols == NULL ? EXG_OK : overflow(e);
     }
-    *out = exg_number_int((int64_t)value);
+    *out = number_int((int64_t)value);
     return EXG_OK;
 }
 
 /* Of real numbers alone: integers stay as they are, whole to the last bit. */
-static exg_status to_whole(exg_evaluator *e, double (*whole)(double), exg_number arg,
-                           exg_number *out)
+static exg_status to_whole(evaluator *e, double (*whole)(double), exg_number arg, exg_number *out)
 {
     *out = arg;
     return arg.is_float ? to_integer(e, whole(arg.f), out) : EXG_OK;
 }
 
 /* Python's round(x, digits): the nearest decimal, of two the even one. */
-static exg_status round_to(exg_evaluator *e, exg_number x, exg_number digits, exg_number *out)
+static exg_status round_to(evaluator *e, exg_number x, exg_number digits, exg_number *out)
 {
     long double scale = 1;
 
@@ -271,17 +159,17 @@ static exg_status round_to(exg_evaluator *e, exg_number x, exg_number digits, ex
     for (int64_t i = 0; i < digits.i; i++) {
         scale *= 10;
     }
-    *out = exg_number_float((double)(rintl(x.f * scale) / scale));
+    *out = number_float((double)(rintl(x.f * scale) / scale));
     return EXG_OK;
 }
 
-static exg_status bits(exg_evaluator *e, exg_function_kind kind, exg_number a, exg_number b,
+static exg_status bits(evaluator *e, exg_function_kind kind, exg_number a, exg_number b,
                        exg_number *out)
 {
     bool shifts = kind == EXG_FN_LSHIFT || kind == EXG_FN_RSHIFT;
 
     if (e->symbols == NULL) {
-        *out = exg_number_int(1);
+        *out = number_int(1);
         return EXG_OK;
     }
     if (a.is_float || b.is_float) {
@@ -292,56 +180,56 @@ static exg_status bits(exg_evaluator *e, exg_function_kind kind, exg_number a, e
     }
     switch (kind) {
     case EXG_FN_BITAND:
-        *out = exg_number_int(a.i & b.i);
+        *out = number_int(a.i & b.i);
         return EXG_OK;
     case EXG_FN_BITOR:
-        *out = exg_number_int(a.i | b.i);
+        *out = number_int(a.i | b.i);
         return EXG_OK;
     case EXG_FN_BITXOR:
-        *out = exg_number_int(a.i ^ b.i);
+        *out = number_int(a.i ^ b.i);
         return EXG_OK;
     case EXG_FN_LSHIFT:
         if (b.i > 62) {
-            *out = exg_number_int(0);
+            *out = number_int(0);
             return a.i == 0 ? EXG_OK : overflow(e);
         }
-        return exg_arithmetic(e, '*', a, exg_number_int((int64_t)1 << b.i), out);
+        return arithmetic(e, EXG_FN_MUL, a, number_int((int64_t)1 << b.i), out);
     default:
-        *out = exg_number_int(a.i >> (b.i > 63 ? 63 : b.i));
+        *out = number_int(a.i >> (b.i > 63 ? 63 : b.i));
         return EXG_OK;
     }
 }
 
-exg_status exg_function_fold(exg_evaluator *e, exg_function_kind kind, exg_number arg,
-                             exg_number *out)
-{
-    if (kind == EXG_FN_ADD || kind == EXG_FN_MUL) {
-        return exg_arithmetic(e, kind == EXG_FN_ADD ? '+' : '*', *out, arg, out);
-    }
-    if (kind == EXG_FN_MIN || kind == EXG_FN_MAX) {
-        *out = compare(kind == EXG_FN_MIN ? EXG_FN_LE : EXG_FN_GE, *out, arg) ? *out : arg;
-        return EXG_OK;
-    }
-    *out = exg_number_int(kind == EXG_FN_AND ? exg_number_true(*out) && exg_number_true(arg)
-                                             : exg_number_true(*out) || exg_number_true(arg));
-    return EXG_OK;
-}
-
-exg_status exg_operation(exg_evaluator *e, exg_function_kind kind, exg_number a, exg_number b,
-                         exg_number *out)
+/* What a function of two arguments gives, or a sign between them. */
+static exg_status operate(evaluator *e, exg_function_kind kind, exg_number a, exg_number b,
+                          exg_number *out)
 {
     switch (kind) {
+    case EXG_FN_ADD:
+    case EXG_FN_SUB:
+    case EXG_FN_MUL:
+        return arithmetic(e, kind, a, b, out);
+    case EXG_FN_MIN:
+    case EXG_FN_MAX:
+        *out = compare(kind == EXG_FN_MIN ? EXG_FN_LE : EXG_FN_GE, a, b) ? a : b;
+        return EXG_OK;
+    case EXG_FN_AND:
+        *out = number_int(number_true(a) && number_true(b));
+        return EXG_OK;
+    case EXG_FN_OR:
+        *out = number_int(number_true(a) || number_true(b));
+        return EXG_OK;
     case EXG_FN_POW:
         return power(e, a, b, out);
     case EXG_FN_MOD:
     case EXG_FN_FLOORDIV:
         return divide(e, kind == EXG_FN_MOD, a, b, out);
     case EXG_FN_CEILDIV:
-        EXG_TRY(exg_arithmetic(e, '-', exg_number_int(0), a, &a));
+        EXG_TRY(arithmetic(e, EXG_FN_SUB, number_int(0), a, &a));
         EXG_TRY(divide(e, false, a, b, &a));
-        return exg_arithmetic(e, '-', exg_number_int(0), a, out);
+        return arithmetic(e, EXG_FN_SUB, number_int(0), a, out);
     case EXG_FN_TRUEDIV:
-        *out = exg_number_float(exg_number_real(a) / exg_number_real(b));
+        *out = number_float(exg_number_real(a) / exg_number_real(b));
         return EXG_OK;
     case EXG_FN_ROUND_TO:
         return round_to(e, a, b, out);
@@ -352,20 +240,20 @@ exg_status exg_operation(exg_evaluator *e, exg_function_kind kind, exg_number a,
     case EXG_FN_RSHIFT:
         return bits(e, kind, a, b, out);
     default:
-        *out = exg_number_int(compare(kind, a, b));
+        *out = number_int(compare(kind, a, b));
         return EXG_OK;
     }
 }
 
-exg_status exg_function_apply(exg_evaluator *e, const exg_function *function,
-                              const exg_number *args, uint32_t count, exg_number *out)
+static exg_status apply(evaluator *e, const exg_function *function, const exg_number *args,
+                        uint32_t count, exg_number *out)
 {
     switch (function->kind) {
     case EXG_FN_TOFLOAT:
-        *out = exg_number_float(exg_number_real(args[0]));
+        *out = number_float(exg_number_real(args[0]));
         return EXG_OK;
     case EXG_FN_REAL:
-        *out = exg_number_float(function->real(exg_number_real(args[0])));
+        *out = number_float(function->real(exg_number_real(args[0])));
         return EXG_OK;
     case EXG_FN_TRUNC:
         return to_whole(e, trunc, args[0], out);
@@ -376,30 +264,190 @@ exg_status exg_function_apply(exg_evaluator *e, const exg_function *function,
     case EXG_FN_ROUND:
         return count == 2 ? round_to(e, args[0], args[1], out) : to_whole(e, rint, args[0], out);
     case EXG_FN_ABS:
-        *out = args[0].is_float ? exg_number_float(fabs(args[0].f)) : args[0];
+        *out = args[0].is_float ? number_float(fabs(args[0].f)) : args[0];
         return !args[0].is_float && args[0].i < 0
-                   ? exg_arithmetic(e, '-', exg_number_int(0), args[0], out)
+                   ? arithmetic(e, EXG_FN_SUB, number_int(0), args[0], out)
                    : EXG_OK;
     case EXG_FN_NOT:
-        *out = exg_number_int(!exg_number_true(args[0]));
+        *out = number_int(!number_true(args[0]));
         return EXG_OK;
     case EXG_FN_WHERE:
-        *out = exg_number_true(args[0]) ? args[1] : args[2];
+        *out = number_true(args[0]) ? args[1] : args[2];
         return EXG_OK;
     case EXG_FN_MODULAR:
         EXG_TRY(divide(e, false, args[0], args[1], out));
         return divide(e, true, *out, args[2], out);
-    case EXG_FN_ADD:
-    case EXG_FN_MUL:
-    case EXG_FN_MIN:
-    case EXG_FN_MAX:
-    case EXG_FN_AND:
-    case EXG_FN_OR:
-    case EXG_FN_PIECEWISE: /* folded while read */
+    case EXG_FN_PAIR:
+        e->condition = number_true(args[1]);
+        *out = args[0];
+        return EXG_OK;
     case EXG_FN_IDENTITY:
         *out = args[0];
         return EXG_OK;
     default:
-        return exg_operation(e, function->kind, args[0], args[1], out);
+        return operate(e, function->kind, args[0], args[1], out);
     }
+}
+
+/* ---- terms -------------------------------------------------------------------------------- */
+
+static exg_status evaluate(evaluator *e, const exg_term *term, exg_number *out);
+
+static exg_status unexpected(evaluator *e, const char *expected, const char *at)
+{
+    return EXG_FAIL(e->err, MALFORMED, "SYM-001",
+                    "expression '%.120s': expected %s at position %zu", e->text, expected,
+                    (size_t)(at - e->text));
+}
+
+static exg_status evaluate_symbol(evaluator *e, const exg_term *term, exg_number *out)
+{
+    const exg_symbol *symbol = exg_symbols_find(e->symbols, term->text, term->length);
+
+    *out = number_int(symbol == NULL ? 1 : symbol->value);
+    return symbol != NULL || e->symbols == NULL
+               ? EXG_OK
+               : EXG_FAIL(e->err, MALFORMED, "SYM-002", "symbol '%.*s' has no value",
+                          (int)(term->length < 64 ? term->length : 64), term->text);
+}
+
+/* What is computed only where `counts`. */
+static exg_status evaluate_where(evaluator *e, bool counts, const exg_term *term, exg_number *out)
+{
+    const exg_symbols *symbols = e->symbols;
+    exg_status status;
+
+    e->symbols = counts ? symbols : NULL;
+    status = evaluate(e, term, out);
+    e->symbols = symbols;
+    return status;
+}
+
+/* What "and" and "or" do not look at is not computed, as Python does. */
+static exg_status evaluate_chain(evaluator *e, const exg_term *term, exg_number *out)
+{
+    EXG_TRY(evaluate(e, term->first, out));
+    for (const exg_term *operand = term->first->next; operand != NULL; operand = operand->next) {
+        bool counts = operand->sign == EXG_FN_AND  ? number_true(*out)
+                      : operand->sign == EXG_FN_OR ? !number_true(*out)
+                                                   : true;
+        exg_number right;
+
+        EXG_TRY(evaluate_where(e, counts, operand, &right));
+        EXG_TRY(operate(e, operand->sign, *out, right, out));
+    }
+    return EXG_OK;
+}
+
+/* "a if condition else b"; `a` is computed before it is known whether it counts. */
+static exg_status evaluate_choice(evaluator *e, const exg_term *term, exg_number *out)
+{
+    const exg_term *condition = term->first->next;
+    exg_number truth, other;
+
+    EXG_TRY(evaluate(e, term->first, out));
+    EXG_TRY(evaluate(e, condition, &truth));
+    EXG_TRY(evaluate_where(e, !number_true(truth), condition->next, &other));
+    *out = number_true(truth) ? *out : other;
+    return EXG_OK;
+}
+
+/* The first pair whose condition holds. */
+static exg_status evaluate_pieces(evaluator *e, const exg_term *term, exg_number *out)
+{
+    bool chosen = false;
+
+    for (const exg_term *piece = term->first; piece != NULL; piece = piece->next) {
+        exg_number value;
+
+        EXG_TRY(evaluate(e, piece, &value));
+        *out = chosen ? *out : value;
+        chosen = chosen || e->condition;
+    }
+    return EXG_OK;
+}
+
+#define ARGUMENTS_FIXED_MAX 3 /* of a function that takes just so many */
+
+static exg_status evaluate_call(evaluator *e, const exg_term *term, exg_number *out)
+{
+    const exg_function *function = term->function;
+    exg_number args[ARGUMENTS_FIXED_MAX];
+    uint32_t count = 0;
+
+    if (function == NULL || function->kind == EXG_FN_RATIONAL) {
+        return unexpected(e, "a known function", term->text);
+    }
+    if (term->count < function->least || term->count > function->most) {
+        return unexpected(e, "another number of arguments", term->text);
+    }
+    if (function->kind == EXG_FN_PIECEWISE) {
+        return evaluate_pieces(e, term, out);
+    }
+    for (const exg_term *arg = term->first; arg != NULL; arg = arg->next) {
+        exg_number value;
+
+        EXG_TRY(evaluate(e, arg, &value));
+        if (function->most == EXG_ARGUMENTS_MANY && arg != term->first) {
+            EXG_TRY(operate(e, function->kind, args[0], value, &args[0]));
+        } else {
+            args[count++] = value;
+        }
+    }
+    if (function->most == EXG_ARGUMENTS_MANY) {
+        *out = args[0];
+        return EXG_OK;
+    }
+    return apply(e, function, args, count, out);
+}
+
+static exg_status evaluate(evaluator *e, const exg_term *term, exg_number *out)
+{
+    switch (term->kind) {
+    case EXG_TERM_NUMBER:
+        *out = term->number;
+        return term->overflows ? overflow(e) : EXG_OK;
+    case EXG_TERM_REAL:
+    case EXG_TERM_CONSTANT:
+        *out = term->number;
+        return EXG_OK;
+    case EXG_TERM_SYMBOL:
+        return evaluate_symbol(e, term, out);
+    case EXG_TERM_CALL:
+        return evaluate_call(e, term, out);
+    case EXG_TERM_NEGATIVE:
+        EXG_TRY(evaluate(e, term->first, out));
+        return arithmetic(e, EXG_FN_SUB, number_int(0), *out, out);
+    case EXG_TERM_NOT:
+        EXG_TRY(evaluate(e, term->first, out));
+        *out = number_int(!number_true(*out));
+        return EXG_OK;
+    case EXG_TERM_CHAIN:
+        return evaluate_chain(e, term, out);
+    case EXG_TERM_CHOICE:
+        return evaluate_choice(e, term, out);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_expression_evaluate(const exg_expression *expression, const exg_symbols *symbols,
+                                   exg_number *out, exg_error *err)
+{
+    evaluator e = {.text = expression->text, .symbols = symbols, .err = err};
+
+    return evaluate(&e, expression->root, out);
+}
+
+exg_status exg_expression_evaluate_int(const exg_expression *expression, const exg_symbols *symbols,
+                                       int64_t *out, exg_error *err)
+{
+    exg_number number;
+
+    EXG_TRY(exg_expression_evaluate(expression, symbols, &number, err));
+    if (number.is_float) {
+        return EXG_FAIL(err, MALFORMED, "SYM-001", "expression '%.120s' is no integer",
+                        expression->text);
+    }
+    *out = number.i;
+    return EXG_OK;
 }

@@ -3,12 +3,16 @@
 #define EXG_LIBEXPORT_PROGRAM_PRINT_H
 
 #include "libexport/base/text.h"
+#include "libexport/program/expression.h"
 
 #include <exg/program.h>
 
 /* srepr or infix text as str(sympy.sympify(text)) shows it; text that is neither
  * is shown as it is. */
 void exg_print_expression(exg_text *out, const char *expr);
+
+/* The same where `put` writes each symbol; NULL: by its name. */
+void exg_print_renamed(exg_text *out, const char *expr, exg_put_symbol *put, void *user);
 
 /* Python's repr of a string: quotes chosen as Python does, controls escaped. */
 void exg_print_python_string(exg_text *out, const char *string);
@@ -22,8 +26,8 @@ void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argumen
 /* The same as an argument of a node in the text of a torch.fx.Graph: "%x", cpu, a string bare. */
 void exg_print_fx_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg);
 
-/* ': "f32[2, s0]"', ': "Sym(s0 + 1)"', or nothing. */
-void exg_print_annotation(exg_text *out, const exg_value *value);
+/* ': "f32[2, s0]"', ': "Sym(s0 + 1)"', or nothing; symbols as in exg_print_renamed(). */
+void exg_print_annotation(exg_text *out, const exg_value *value, exg_put_symbol *put, void *user);
 
 /* "class NAME(torch.nn.Module):" with its forward function and those of its
  * subgraphs, each line behind `indent` spaces. `signature` may be NULL: it names

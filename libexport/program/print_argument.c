@@ -275,16 +275,16 @@ void exg_print_fx_argument(exg_text *out, const exg_graph *graph, const exg_argu
     print_argument(&(printed){out, graph, true}, arg);
 }
 
-static void print_size(exg_text *out, const exg_sym_int *size)
+static void print_size(exg_text *out, const exg_sym_int *size, exg_put_symbol *put, void *user)
 {
     if (size->expr == NULL) {
         exg_text_printf(out, "%" PRId64, size->value);
     } else {
-        exg_print_expression(out, size->expr);
+        exg_print_renamed(out, size->expr, put, user);
     }
 }
 
-void exg_print_annotation(exg_text *out, const exg_value *value)
+void exg_print_annotation(exg_text *out, const exg_value *value, exg_put_symbol *put, void *user)
 {
     const char *expr = value->sym_int != NULL     ? value->sym_int->expr
                        : value->sym_float != NULL ? value->sym_float->expr
@@ -300,12 +300,12 @@ void exg_print_annotation(exg_text *out, const exg_value *value)
         exg_text_printf(out, ": \"%s[", exg_dtype_short_name(meta->dtype));
         for (uint32_t d = 0; d < meta->rank; d++) {
             exg_text_puts(out, d == 0 ? "" : ", ");
-            print_size(out, &meta->sizes[d]);
+            print_size(out, &meta->sizes[d], put, user);
         }
         exg_text_puts(out, "]\"");
     } else if (expr != NULL) {
         exg_text_puts(out, ": \"Sym(");
-        exg_print_expression(out, expr);
+        exg_print_renamed(out, expr, put, user);
         exg_text_puts(out, ")\"");
     }
 }

@@ -1,6 +1,7 @@
 /* print_custom.c - a node's "custom" metadata the way FX shows it: JSON read as a
  * flat dict, shown as Python, long values cut off.
  */
+#include "libexport/base/scan.h"
 #include "libexport/program/print.h"
 
 #include <stdlib.h>
@@ -9,20 +10,14 @@
 #define SHOWN_MAX 40 /* characters of a value */
 
 typedef struct cursor {
-    const char *at;
+    exg_scan scan;
     bool failed;
 } cursor;
 
-static void skip_spaces(cursor *c)
+/* Past a character that has to come; never past the end. */
+static bool take(cursor *c, const char *wanted)
 {
-    c->at += strspn(c->at, " \t\r\n");
-}
-
-/* Past a character that has to stand here; never past the end. */
-static bool take(cursor *c, char wanted)
-{
-    c->failed = c->failed || *c->at != wanted;
-    c->at += !c->failed;
+    c->failed = c->failed || !exg_scan_take(&c->scan, wanted);
     return !c->failed;
 }
 
@@ -45,26 +40,25 @@ static void read_string(cursor *c, exg_text *out)
 {
     static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
 
-    skip_spaces(c);
-    if (*c->at != '"') {
+    if (exg_scan_next(&c->scan) != '"') {
         c->failed = true;
         return;
     }
-    for (c->at++; *c->at != '"'; c->at++) {
-        if (*c->at == '\0') {
+    for (c->scan.at++; *c->scan.at != '"'; c->scan.at++) {
+        if (*c->scan.at == '\0') {
             c->failed = true;
             return;
         }
-        if (*c->at != '\\') {
-            exg_text_putc(out, *c->at);
+        if (*c->scan.at != '\\') {
+            exg_text_putc(out, *c->scan.at);
             continue;
         }
-        c->at++;
-        if (*c->at == 'u' && strspn(c->at + 1, "0123456789abcdefABCDEF") >= 4) {
-            char digits[5] = {c->at[1], c->at[2], c->at[3], c->at[4], '\0'};
+        c->scan.at++;
+        if (*c->scan.at == 'u' && strspn(c->scan.at + 1, "0123456789abcdefABCDEF") >= 4) {
+            char digits[5] = {c->scan.at[1], c->scan.at[2], c->scan.at[3], c->scan.at[4], '\0'};
 
             put_utf8(out, (unsigned)strtoul(digits, NULL, 16));
-            c->at += 4;
+            c->scan.at += 4;
             continue;
         }
         for (const char *e = escapes;; e += 2) {
@@ -72,13 +66,13 @@ static void read_string(cursor *c, exg_text *out)
                 c->failed = true;
                 return;
             }
-            if (*e == *c->at) {
+            if (*e == *c->scan.at) {
                 exg_text_putc(out, e[1]);
                 break;
             }
         }
     }
-    c->at++;
+    c->scan.at++;
 }
 
 static void read_value(cursor *c, exg_text *out, int depth);
@@ -88,16 +82,15 @@ static void read_container(cursor *c, exg_text *out, char closer, int depth)
 {
     bool first = true;
 
-    exg_text_putc(out, *c->at++);
-    for (skip_spaces(c); *c->at != closer && !c->failed; skip_spaces(c)) {
-        if (!first && !take(c, ',')) {
+    exg_text_putc(out, *c->scan.at++);
+    while (exg_scan_next(&c->scan) != closer && !c->failed) {
+        if (!first && !take(c, ",")) {
             return;
         }
         exg_text_puts(out, first ? "" : ", ");
         read_value(c, out, depth - 1);
-        skip_spaces(c);
         if (closer == '}') {
-            if (!take(c, ':')) {
+            if (!take(c, ":")) {
                 return;
             }
             exg_text_puts(out, ": ");
@@ -106,7 +99,7 @@ static void read_container(cursor *c, exg_text *out, char closer, int depth)
         first = false;
     }
     if (!c->failed) {
-        exg_text_putc(out, *c->at++);
+        exg_text_putc(out, *c->scan.at++);
     }
 }
 
@@ -114,12 +107,13 @@ static void read_value(cursor *c, exg_text *out, int depth)
 {
     static const char *const words[][2] = {{"true", "True"}, {"false", "False"}, {"null", "None"}};
 
-    skip_spaces(c);
+    char next = exg_scan_next(&c->scan);
+
     if (depth == 0) {
         c->failed = true;
         return;
     }
-    if (*c->at == '"') {
+    if (next == '"') {
         exg_text text = EXG_TEXT_EMPTY;
 
         read_string(c, &text);
@@ -127,25 +121,22 @@ static void read_value(cursor *c, exg_text *out, int depth)
         exg_text_free(&text);
         return;
     }
-    if (*c->at == '{' || *c->at == '[') {
-        read_container(c, out, *c->at == '{' ? '}' : ']', depth);
+    if (next == '{' || next == '[') {
+        read_container(c, out, next == '{' ? '}' : ']', depth);
         return;
     }
     for (size_t i = 0; i < 3; i++) {
-        size_t length = strlen(words[i][0]);
-
-        if (strncmp(c->at, words[i][0], length) == 0) {
+        if (exg_scan_take(&c->scan, words[i][0])) {
             exg_text_puts(out, words[i][1]);
-            c->at += length;
             return;
         }
     }
     {
-        size_t length = strspn(c->at, "+-0123456789.eE");
+        size_t length = strspn(c->scan.at, "+-0123456789.eE");
 
         c->failed = length == 0;
-        exg_text_add(out, c->at, length);
-        c->at += length;
+        exg_text_add(out, c->scan.at, length);
+        c->scan.at += length;
     }
 }
 
@@ -171,8 +162,7 @@ static void print_value(cursor *c, exg_text *out)
     const char *shown;
     size_t end;
 
-    skip_spaces(c);
-    quoted = *c->at == '"';
+    quoted = exg_scan_next(&c->scan) == '"';
     if (quoted) {
         read_string(c, &text);
     } else {
@@ -196,24 +186,22 @@ static void print_value(cursor *c, exg_text *out)
 
 void exg_print_custom(exg_text *out, const char *json)
 {
-    cursor c = {json, false};
+    cursor c = {{json, EXG_SCAN_SPACES}, false};
     exg_text text = EXG_TEXT_EMPTY;
     bool first = true;
 
-    skip_spaces(&c);
-    (void)take(&c, '{');
-    for (skip_spaces(&c); !c.failed && *c.at != '}'; skip_spaces(&c)) {
+    (void)take(&c, "{");
+    while (!c.failed && exg_scan_next(&c.scan) != '}') {
         exg_text key = EXG_TEXT_EMPTY;
 
-        if (!first && !take(&c, ',')) {
+        if (!first && !take(&c, ",")) {
             break;
         }
         read_string(&c, &key);
         exg_text_puts(&text, first ? "" : ", ");
         exg_print_python_string(&text, exg_text_part(&text, &key));
         exg_text_free(&key);
-        skip_spaces(&c);
-        if (take(&c, ':')) {
+        if (take(&c, ":")) {
             exg_text_puts(&text, ": ");
             print_value(&c, &text);
         }

@@ -1,61 +1,27 @@
 /* print_expression.c - symbolic sizes the way sympy prints them.
  *
- * One pass over srepr text: Name(argument, ...), numbers, quoted strings, keyword
- * arguments. Each printer appends its text and answers how tightly it binds, so
- * that whoever stands around it can put parentheses.
+ * Each printer appends its text and answers how tightly it binds, so that whoever stands
+ * around it can put parentheses.
  */
+#include "libexport/base/arena.h"
+#include "libexport/program/expression.h"
 #include "libexport/program/print.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 64
+typedef struct printer {
+    exg_text *out;
+    exg_put_symbol *put;
+    void *user;
+    const exg_term *root;
+    bool failed; /* sympy writes no such srepr */
+} printer;
 
-/* sympy.printing.precedence */
-enum { LEAST = 10, OR = 20, AND = 30, RELATION = 35, ADD = 40, MUL = 50, POW = 60, ATOM = 1000 };
-
-typedef struct reader {
-    const char *at;
-    bool failed;
-    int depth;
-} reader;
-
-static int print_term(reader *r, exg_text *out);
-
-static void skip_spaces(reader *r)
-{
-    r->at += strspn(r->at, " ");
-}
-
-static bool take(reader *r, char c)
-{
-    skip_spaces(r);
-    if (*r->at != c) {
-        return false;
-    }
-    r->at++;
-    return true;
-}
-
-static void expect(reader *r, char c)
-{
-    if (!take(r, c)) {
-        r->failed = true;
-    }
-}
-
-static size_t name_length(const char *at)
-{
-    size_t n = 0;
-
-    while ((at[n] >= 'a' && at[n] <= 'z') || (at[n] >= 'A' && at[n] <= 'Z') || at[n] == '_' ||
-           at[n] == '.' || (n > 0 && at[n] >= '0' && at[n] <= '9')) {
-        n++;
-    }
-    return n;
-}
+static exg_binding_strength print_term(printer *p, const exg_term *term);
 
 /* Puts parentheses around what was appended since `start`. */
 static void wrap(exg_text *out, size_t start)
@@ -68,66 +34,13 @@ static void wrap(exg_text *out, size_t start)
     }
 }
 
-static void print_bound(reader *r, exg_text *out, int outer)
+static void print_bound(printer *p, const exg_term *term, exg_binding_strength outer)
 {
-    size_t start = out->length;
+    size_t start = p->out->length;
 
-    if (print_term(r, out) < outer) {
-        wrap(out, start);
+    if (print_term(p, term) < outer) {
+        wrap(p->out, start);
     }
-}
-
-/* Skips ", keyword=value" parts up to the closing parenthesis. */
-static void finish_literal(reader *r)
-{
-    while (!r->failed && take(r, ',')) {
-        skip_spaces(r);
-        r->at += strcspn(r->at, ",)");
-    }
-    expect(r, ')');
-}
-
-/* 'text' or "text" */
-static void print_quoted(reader *r, exg_text *out)
-{
-    char quote;
-    size_t length;
-
-    skip_spaces(r);
-    quote = *r->at;
-    if (quote != '\'' && quote != '"') {
-        r->failed = true;
-        return;
-    }
-    length = strcspn(r->at + 1, quote == '"' ? "\"" : "'");
-    if (r->at[length + 1] != quote) {
-        r->failed = true;
-        return;
-    }
-    exg_text_add(out, r->at + 1, length);
-    r->at += length + 2;
-}
-
-static void print_number(reader *r, exg_text *out)
-{
-    size_t length;
-
-    skip_spaces(r);
-    length = strspn(r->at, "+-0123456789.eE");
-    if (length == 0) {
-        r->failed = true;
-    }
-    exg_text_add(out, r->at, length);
-    r->at += length;
-}
-
-/* A minus sign in front binds like a sum's. */
-static int print_signed(reader *r, exg_text *out)
-{
-    size_t start = out->length;
-
-    print_number(r, out);
-    return !out->failed && out->length > start && out->data[start] == '-' ? ADD : ATOM;
 }
 
 /* Fifteen digits as mpmath lays them out: zeros at the end where `all`. snprintf may print a
@@ -165,371 +78,315 @@ static void put_digits(exg_text *out, double value, bool all)
     exg_text_puts(out, all && exponent == 14 ? "." : "");
 }
 
-/* Float('0.1', precision=53) */
-static int print_real(reader *r, exg_text *out)
+static exg_binding_strength print_real(printer *p, const exg_term *term)
 {
-    exg_text quoted = EXG_TEXT_EMPTY;
-    double value;
+    double value = term->number.f;
 
-    print_quoted(r, &quoted);
-    finish_literal(r);
-    value = exg_text_to_double(exg_text_part(out, &quoted), NULL);
-    exg_text_free(&quoted);
-    exg_text_puts(out, signbit(value) ? "-" : "");
+    exg_text_puts(p->out, signbit(value) ? "-" : "");
     if (isfinite(value)) {
-        put_digits(out, fabs(value), r->depth == 1 && value != 0);
+        put_digits(p->out, fabs(value), term == p->root && value != 0);
     } else {
-        exg_text_puts(out, isnan(value) ? "nan" : "oo");
+        exg_text_puts(p->out, isnan(value) ? "nan" : "oo");
     }
-    return value < 0 ? ADD : ATOM;
+    return value < 0 ? EXG_BINDS_ADD : EXG_BINDS_ATOM;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------ */
+
+/* Is it "3" or "-3"? */
+static bool is_literal(const exg_term *term)
+{
+    return term->kind == EXG_TERM_NUMBER ||
+           (term->kind == EXG_TERM_NEGATIVE && term->first->kind == EXG_TERM_NUMBER);
+}
+
+/* The digits as they are; a minus sign in front binds like a sum's. */
+static exg_binding_strength print_literal(printer *p, const exg_term *term)
+{
+    const exg_term *digits = term->kind == EXG_TERM_NEGATIVE ? term->first : term;
+
+    if (!is_literal(term)) {
+        p->failed = true;
+        return EXG_BINDS_ATOM;
+    }
+    exg_text_puts(p->out, digits != term ? "-" : "");
+    exg_text_add(p->out, digits->text, digits->length);
+    return digits != term ? EXG_BINDS_ADD : EXG_BINDS_ATOM;
+}
+
+/* The value of Integer(-3), or of -3 in Rational(-3, 2). */
+static bool integer_of(const exg_term *term, int64_t *value)
+{
+    const exg_term *digits = term->kind == EXG_TERM_NEGATIVE ? term->first : term;
+
+    *value = 0;
+    return is_literal(term) && !digits->number.is_float && !digits->overflows &&
+           !__builtin_mul_overflow(digits->number.i, digits != term ? -1 : 1, value);
+}
+
+static bool has_its_arguments(const exg_term *term)
+{
+    return term->count >= term->function->least && term->count <= term->function->most;
+}
+
+static bool is_form(const exg_term *term, exg_form form)
+{
+    return term->kind == EXG_TERM_CALL && term->function != NULL && term->function->form == form &&
+           has_its_arguments(term);
+}
+
+static bool is_minus_one(const exg_term *term)
+{
+    int64_t value;
+
+    return is_form(term, EXG_FORM_LITERAL) && integer_of(term->first, &value) && value == -1;
 }
 
 /* Rational(-1, 2): "-1/2". */
-static int print_ratio(reader *r, exg_text *out)
+static exg_binding_strength print_ratio(printer *p, const exg_term *term)
 {
-    int binds = print_signed(r, out);
+    exg_binding_strength binds = print_literal(p, term->first);
 
-    expect(r, ',');
-    exg_text_putc(out, '/');
-    print_number(r, out);
-    expect(r, ')');
-    return binds == ADD ? ADD : MUL;
+    exg_text_putc(p->out, '/');
+    (void)print_literal(p, term->first->next);
+    return binds == EXG_BINDS_ADD ? EXG_BINDS_ADD : EXG_BINDS_MUL;
 }
 
-static int print_add(reader *r, exg_text *out)
+/* ---- arithmetic --------------------------------------------------------------------------- */
+
+static exg_binding_strength print_sum(printer *p, const exg_term *term)
 {
-    bool first = true;
+    exg_text *out = p->out;
 
-    do {
-        size_t start;
+    for (const exg_term *arg = term->first; arg != NULL; arg = arg->next) {
         size_t sign = out->length;
-        int binds;
+        size_t start;
+        exg_binding_strength binds;
 
-        exg_text_puts(out, first ? "" : " + ");
+        exg_text_puts(out, arg == term->first ? "" : " + ");
         start = out->length;
-        binds = print_term(r, out);
-        if (!first && !out->failed && out->data[start] == '-') { /* "+ -x" is "- x" */
+        binds = print_term(p, arg);
+        if (arg != term->first && !out->failed && out->data[start] == '-') { /* "- x" */
             out->data[sign + 1] = '-';
             memmove(out->data + start, out->data + start + 1, out->length - start);
             out->length--;
-        } else if (binds < ADD) {
+        } else if (binds < EXG_BINDS_ADD) {
             wrap(out, start);
         }
-        first = false;
-    } while (!r->failed && take(r, ','));
-    expect(r, ')');
-    return ADD;
+    }
+    return EXG_BINDS_ADD;
 }
 
 /* A product as sign, numerator, denominator. */
-typedef struct product {
+typedef struct fraction {
     exg_text above, below;
     unsigned above_count, below_count;
-    long long coefficient;
-} product;
+    int64_t coefficient;
+} fraction;
 
-static void factor_text(exg_text *side, unsigned *count, const exg_text *text)
+static void multiply(printer *p, fraction *f, const exg_term *number)
 {
+    int64_t value;
+
+    p->failed = p->failed || !integer_of(number, &value) ||
+                __builtin_mul_overflow(f->coefficient, value, &f->coefficient);
+}
+
+/* `factor` as printed by itself. */
+static void add_factor(printer *p, exg_text *side, unsigned *count, const exg_term *factor)
+{
+    exg_text *out = p->out;
+
     exg_text_puts(side, (*count)++ == 0 ? "" : "*");
-    exg_text_puts(side, exg_text_part(side, text));
+    p->out = side;
+    print_bound(p, factor, EXG_BINDS_MUL);
+    p->out = out;
 }
 
-/* Does the term at hand begin `word`( ? Then it is taken. */
-static bool take_call(reader *r, const char *word)
+static void read_factor(printer *p, fraction *f, const exg_term *factor)
 {
-    size_t length = strlen(word);
-
-    skip_spaces(r);
-    if (strncmp(r->at, word, length) != 0 || r->at[length] != '(') {
-        return false;
+    if (is_form(factor, EXG_FORM_LITERAL)) {
+        multiply(p, f, factor->first);
+    } else if (is_form(factor, EXG_FORM_RATIO) && is_literal(factor->first->next)) {
+        multiply(p, f, factor->first);
+        add_factor(p, &f->below, &f->below_count, factor->first->next);
+    } else if (is_form(factor, EXG_FORM_POWER) &&
+               is_minus_one(factor->first->next)) { /* belongs below the line */
+        add_factor(p, &f->below, &f->below_count, factor->first);
+    } else {
+        add_factor(p, &f->above, &f->above_count, factor);
     }
-    r->at += length + 1;
-    return true;
 }
 
-/* Does ", Integer(-1))" follow? Then it is taken. */
-static bool take_minus_one(reader *r)
+static exg_binding_strength print_product(printer *p, const exg_term *term)
 {
-    reader ahead = *r;
-    bool found = take(&ahead, ',') && take_call(&ahead, "Integer") && take(&ahead, '-') &&
-                 take(&ahead, '1') && take(&ahead, ')') && take(&ahead, ')');
+    fraction f = {EXG_TEXT_EMPTY, EXG_TEXT_EMPTY, 0, 0, 1};
+    exg_text *out = p->out;
+    bool negative;
+    const char *above, *below;
+    uint64_t size;
 
-    r->at = found ? ahead.at : r->at;
-    return found;
-}
-
-/* Pow(x, Integer(-1)) belongs below the line. */
-static bool is_reciprocal(const reader *r)
-{
-    reader ahead = *r;
-    exg_text base = EXG_TEXT_EMPTY;
-    bool found = false;
-
-    if (take_call(&ahead, "Pow")) {
-        print_term(&ahead, &base);
-        found = !ahead.failed && take_minus_one(&ahead);
+    for (const exg_term *factor = term->first; factor != NULL; factor = factor->next) {
+        read_factor(p, &f, factor);
     }
-    exg_text_free(&base);
-    return found;
+    above = exg_text_part(out, &f.above);
+    below = exg_text_part(out, &f.below);
+    negative = f.coefficient < 0;
+    size = negative ? -(uint64_t)f.coefficient : (uint64_t)f.coefficient;
+    exg_text_puts(out, negative ? "-" : "");
+    if (size != 1) {
+        exg_text_printf(out, "%" PRIu64 "%s", size, f.above_count > 0 ? "*" : "");
+    } else if (f.above_count == 0) {
+        exg_text_putc(out, '1');
+    }
+    exg_text_puts(out, above);
+    if (f.below_count > 0) {
+        exg_text_printf(out, f.below_count > 1 ? "/(%s)" : "/%s", below);
+    }
+    exg_text_free(&f.above);
+    exg_text_free(&f.below);
+    return negative ? EXG_BINDS_ADD : EXG_BINDS_MUL;
 }
 
-static void read_factor(reader *r, product *p)
+static exg_binding_strength print_power(printer *p, const exg_term *term)
+{
+    const exg_term *exponent = term->first->next;
+    size_t start;
+
+    exg_text_puts(p->out, is_minus_one(exponent) ? "1/" : "");
+    print_bound(p, term->first, EXG_BINDS_POW + 1);
+    if (is_minus_one(exponent)) {
+        return EXG_BINDS_POW;
+    }
+    exg_text_puts(p->out, "**");
+    start = p->out->length;
+    if (print_term(p, exponent) < EXG_BINDS_POW) {
+        wrap(p->out, start);
+    }
+    return EXG_BINDS_POW;
+}
+
+static exg_binding_strength print_quotient(printer *p, const exg_term *term)
+{
+    exg_text_putc(p->out, '(');
+    print_bound(p, term->first, EXG_BINDS_ATOM);
+    exg_text_puts(p->out, "//");
+    print_bound(p, term->first->next, EXG_BINDS_ATOM);
+    exg_text_putc(p->out, ')');
+    return EXG_BINDS_RELATION;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static void print_infix(printer *p, const exg_term *term, const char *sign)
+{
+    for (const exg_term *arg = term->first; arg != NULL; arg = arg->next) {
+        exg_text_puts(p->out, arg == term->first ? "" : sign);
+        print_bound(p, arg, EXG_BINDS_RELATION + 1); /* sympy is generous with parentheses here */
+    }
+}
+
+static void print_named(printer *p, const exg_term *term, const char *name, size_t length)
+{
+    exg_text_add(p->out, name, length);
+    exg_text_putc(p->out, '(');
+    for (const exg_term *arg = term->first; arg != NULL; arg = arg->next) {
+        exg_text_puts(p->out, arg == term->first ? "" : ", ");
+        (void)print_term(p, arg);
+    }
+    exg_text_putc(p->out, ')');
+}
+
+static exg_binding_strength print_call(printer *p, const exg_term *term)
+{
+    const exg_function *function = term->function;
+
+    if (function == NULL || function->form == EXG_FORM_NAMED) {
+        print_named(p, term, function == NULL ? term->text : function->text,
+                    function == NULL ? term->length : strlen(function->text));
+        return function == NULL ? EXG_BINDS_ATOM : function->binds;
+    }
+    if (!has_its_arguments(term)) {
+        p->failed = true;
+        return EXG_BINDS_ATOM;
+    }
+    switch (function->form) {
+    case EXG_FORM_LITERAL:
+        return print_literal(p, term->first);
+    case EXG_FORM_RATIO:
+        return print_ratio(p, term);
+    case EXG_FORM_SUM:
+        return print_sum(p, term);
+    case EXG_FORM_PRODUCT:
+        return print_product(p, term);
+    case EXG_FORM_POWER:
+        return print_power(p, term);
+    case EXG_FORM_QUOTIENT:
+        return print_quotient(p, term);
+    default:
+        print_infix(p, term, function->text);
+        return function->binds;
+    }
+}
+
+static exg_binding_strength print_term(printer *p, const exg_term *term)
+{
+    switch (term->kind) {
+    case EXG_TERM_REAL:
+        return print_real(p, term);
+    case EXG_TERM_CONSTANT:
+        exg_text_puts(p->out, term->number.i != 0 ? "True" : "False");
+        return EXG_BINDS_ATOM;
+    case EXG_TERM_SYMBOL:
+        p->put(p->user, term, p->out);
+        return EXG_BINDS_ATOM;
+    case EXG_TERM_CALL:
+        return print_call(p, term);
+    default: /* a srepr has no signs */
+        return print_literal(p, term);
+    }
+}
+
+/* ---- interface ---------------------------------------------------------------------------- */
+
+static void put_name(void *user, const exg_term *symbol, exg_text *out)
+{
+    (void)user;
+    exg_text_add(out, symbol->text, symbol->length);
+}
+
+void exg_expression_print(const exg_expression *expression, exg_text *out, exg_put_symbol *put,
+                          void *user)
 {
     exg_text text = EXG_TEXT_EMPTY;
-    char *end;
+    printer p = {&text, put == NULL ? put_name : put, user, expression->root, false};
+    const char *printed;
 
-    if (take_call(r, "Integer")) {
-        long long value = strtoll(r->at, &end, 10);
-
-        if (__builtin_mul_overflow(p->coefficient, value, &p->coefficient)) {
-            r->failed = true;
-        }
-        r->at = end;
-        expect(r, ')');
-    } else if (take_call(r, "Rational")) {
-        long long value = strtoll(r->at, &end, 10);
-
-        if (__builtin_mul_overflow(p->coefficient, value, &p->coefficient)) {
-            r->failed = true;
-        }
-        r->at = end;
-        expect(r, ',');
-        print_number(r, &text);
-        factor_text(&p->below, &p->below_count, &text);
-        expect(r, ')');
-    } else if (is_reciprocal(r)) {
-        (void)take_call(r, "Pow");
-        print_bound(r, &text, MUL);
-        factor_text(&p->below, &p->below_count, &text);
-        r->at = strchr(r->at, ')') + 1; /* of Integer(-1) */
-        expect(r, ')');
+    if (expression->root != NULL && expression->is_srepr) {
+        (void)print_term(&p, expression->root);
+    }
+    printed = exg_text_part(out, &text);
+    if (expression->root == NULL || !expression->is_srepr || p.failed) {
+        exg_expression_rename(expression, out, p.put, user);
     } else {
-        print_bound(r, &text, MUL);
-        factor_text(&p->above, &p->above_count, &text);
+        exg_text_puts(out, printed);
     }
     exg_text_free(&text);
 }
 
-static int print_mul(reader *r, exg_text *out)
+void exg_print_renamed(exg_text *out, const char *expr, exg_put_symbol *put, void *user)
 {
-    product p = {EXG_TEXT_EMPTY, EXG_TEXT_EMPTY, 0, 0, 1};
-    bool negative;
-    const char *above;
-    const char *below;
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_expression expression = {.text = expr};
 
-    do {
-        read_factor(r, &p);
-    } while (!r->failed && take(r, ','));
-    expect(r, ')');
-    above = exg_text_part(out, &p.above);
-    below = exg_text_part(out, &p.below);
-    negative = p.coefficient < 0;
-    exg_text_puts(out, negative ? "-" : "");
-    if (p.coefficient != 1 && p.coefficient != -1) {
-        exg_text_printf(out, "%lld%s", p.coefficient < 0 ? -p.coefficient : p.coefficient,
-                        p.above_count > 0 ? "*" : "");
-    } else if (p.above_count == 0) {
-        exg_text_putc(out, '1');
+    if (arena == NULL || exg_expression_parse(arena, expr, &expression, NULL) == EXG_NO_MEMORY) {
+        out->failed = true;
     }
-    exg_text_puts(out, above);
-    if (p.below_count > 0) {
-        exg_text_printf(out, p.below_count > 1 ? "/(%s)" : "/%s", below);
-    }
-    exg_text_free(&p.above);
-    exg_text_free(&p.below);
-    return negative ? ADD : MUL;
-}
-
-static int print_pow(reader *r, exg_text *out)
-{
-    size_t start = out->length;
-
-    if (print_term(r, out) <= POW) {
-        wrap(out, start);
-    }
-    if (take_minus_one(r)) {
-        exg_text base = EXG_TEXT_EMPTY;
-
-        exg_text_puts(&base, out->failed ? "" : out->data + start);
-        out->length = start;
-        exg_text_printf(out, "1/%s", exg_text_part(out, &base));
-        exg_text_free(&base);
-        return POW;
-    }
-    expect(r, ',');
-    exg_text_puts(out, "**");
-    start = out->length;
-    if (print_term(r, out) < POW) {
-        wrap(out, start);
-    }
-    expect(r, ')');
-    return POW;
-}
-
-static int print_floor_div(reader *r, exg_text *out)
-{
-    exg_text_putc(out, '(');
-    print_bound(r, out, ATOM);
-    expect(r, ',');
-    exg_text_puts(out, "//");
-    print_bound(r, out, ATOM);
-    expect(r, ')');
-    exg_text_putc(out, ')');
-    return RELATION;
-}
-
-static int print_infix(reader *r, exg_text *out, const char *symbol, int binds)
-{
-    bool first = true;
-
-    do {
-        exg_text_puts(out, first ? "" : symbol);
-        print_bound(r, out, RELATION + 1); /* sympy is generous with parentheses here */
-        first = false;
-    } while (!r->failed && take(r, ','));
-    expect(r, ')');
-    return binds;
-}
-
-static int print_call(reader *r, exg_text *out, const char *name, size_t length)
-{
-    bool first = true;
-
-    exg_text_add(out, name, length);
-    exg_text_putc(out, '(');
-    while (!r->failed && !take(r, ')')) {
-        if (!first) {
-            expect(r, ',');
-            exg_text_puts(out, ", ");
-        }
-        print_term(r, out);
-        first = false;
-    }
-    exg_text_putc(out, ')');
-    return ATOM;
-}
-
-/* What is not Name(a, b): its printer, the sign between, how it binds. */
-static const struct form {
-    const char *name;
-    enum { LITERAL, QUOTED, REAL, RATIO, PLUS, TIMES, POWER, FLOOR, INFIX, RENAMED } kind;
-    const char *text;
-    int binds;
-} forms[] = {
-    {"Symbol", QUOTED, NULL, ATOM},
-    {"Integer", LITERAL, NULL, ATOM},
-    {"Float", REAL, NULL, ATOM},
-    {"Rational", RATIO, NULL, MUL},
-    {"Add", PLUS, NULL, ADD},
-    {"Mul", TIMES, NULL, MUL},
-    {"Pow", POWER, NULL, POW},
-    {"FloorDiv", FLOOR, NULL, RELATION},
-    {"CleanDiv", FLOOR, NULL, RELATION},
-    {"LessThan", INFIX, " <= ", RELATION},
-    {"GreaterThan", INFIX, " >= ", RELATION},
-    {"StrictLessThan", INFIX, " < ", RELATION},
-    {"StrictGreaterThan", INFIX, " > ", RELATION},
-    {"And", INFIX, " & ", AND},
-    {"Or", INFIX, " | ", OR},
-    {"Equality", RENAMED, "Eq", ATOM},
-    {"Unequality", RENAMED, "Ne", ATOM},
-    {"ExprCondPair", RENAMED, "", ATOM},
-    {"Identity", RENAMED, "", LEAST},
-    {"Mod", RENAMED, "Mod", RELATION}, /* PyTorch's own binding, below a sum's */
-    {"PythonMod", RENAMED, "PythonMod", RELATION},
-    {"ModularIndexing", RENAMED, "ModularIndexing", RELATION},
-    {"Where", RENAMED, "Where", RELATION},
-    {"FloatTrueDiv", RENAMED, "FloatTrueDiv", RELATION},
-    {"IntTrueDiv", RENAMED, "IntTrueDiv", RELATION},
-    {"PowByNatural", RENAMED, "PowByNatural", MUL},
-    {"FloatPow", RENAMED, "FloatPow", POW},
-};
-
-static int print_form(reader *r, exg_text *out, const struct form *form)
-{
-    switch (form->kind) {
-    case LITERAL: {
-        int binds = print_signed(r, out);
-
-        finish_literal(r);
-        return binds;
-    }
-    case QUOTED:
-        print_quoted(r, out);
-        finish_literal(r);
-        return ATOM;
-    case PLUS:
-        return print_add(r, out);
-    case TIMES:
-        return print_mul(r, out);
-    case POWER:
-        return print_pow(r, out);
-    case FLOOR:
-        return print_floor_div(r, out);
-    case INFIX:
-        return print_infix(r, out, form->text, form->binds);
-    case REAL:
-        return print_real(r, out);
-    case RATIO:
-        return print_ratio(r, out);
-    case RENAMED:
-        print_call(r, out, form->text, strlen(form->text));
-        return form->binds;
-    }
-    return ATOM;
-}
-
-static int print_named(reader *r, exg_text *out)
-{
-    size_t length = name_length(r->at);
-    const char *name = r->at;
-
-    if (length == 0) {
-        return print_signed(r, out);
-    }
-    r->at += length;
-    if (!take(r, '(')) {
-        bool truth = length == 4 && strncmp(name, "true", 4) == 0;
-        bool falsity = length == 5 && strncmp(name, "false", 5) == 0;
-
-        if (!truth && !falsity) {
-            r->failed = true; /* a bare name: not srepr */
-        }
-        exg_text_puts(out, truth ? "True" : "False");
-        return ATOM;
-    }
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        if (strlen(forms[i].name) == length && strncmp(forms[i].name, name, length) == 0) {
-            return print_form(r, out, &forms[i]);
-        }
-    }
-    return print_call(r, out, name, length);
-}
-
-static int print_term(reader *r, exg_text *out)
-{
-    int binds;
-
-    if (r->failed || r->depth == DEPTH_MAX) {
-        r->failed = true;
-        return ATOM;
-    }
-    r->depth++;
-    skip_spaces(r);
-    binds = print_named(r, out);
-    r->depth--;
-    return binds;
+    exg_expression_print(&expression, out, put, user);
+    exg_arena_destroy(arena);
 }
 
 void exg_print_expression(exg_text *out, const char *expr)
 {
-    reader r = {expr, false, 0};
-    exg_text text = EXG_TEXT_EMPTY;
-    const char *printed;
-
-    print_term(&r, &text);
-    skip_spaces(&r);
-    printed = exg_text_part(out, &text);
-    exg_text_puts(out, r.failed || *r.at != '\0' ? expr : printed);
-    exg_text_free(&text);
+    exg_print_renamed(out, expr, NULL, NULL);
 }

@@ -8,35 +8,18 @@
 
 /* ---- growing ---------------------------------------------------------------------------- */
 
-static bool reserve(exg_printer *p, void **items, uint32_t count, uint32_t *capacity, size_t bytes)
+static bool reserve(exg_printer *p, void *items, uint32_t count, uint32_t *capacity, size_t size)
 {
-    uint32_t bigger = *capacity < 256 ? 256 : *capacity * 2;
-    void *moved;
-
-    if (count < *capacity) {
-        return true;
-    }
-    moved = exg_arena_alloc(p->arena, bigger, bytes);
-    if (moved == NULL) {
-        p->failed = true;
-        return false;
-    }
-    if (count > 0) {
-        memcpy(moved, *items, count * bytes);
-    }
-    *items = moved;
-    *capacity = bigger;
-    return true;
+    p->failed = p->failed || !exg_arena_reserve(p->arena, items, count, capacity, size);
+    return !p->failed;
 }
 
 static uint32_t new_id(exg_printer *p, const char *name)
 {
-    void *names = (void *)p->id_names;
 
-    if (!reserve(p, &names, p->id_count, &p->id_capacity, sizeof(const char *))) {
+    if (!reserve(p, &p->id_names, p->id_count, &p->id_capacity, sizeof(const char *))) {
         return 0;
     }
-    p->id_names = names;
     p->id_names[p->id_count] = name;
     return p->id_count++;
 }
@@ -44,12 +27,10 @@ static uint32_t new_id(exg_printer *p, const char *name)
 static exg_printed_line *new_line(exg_printer *p, exg_line_kind kind, const exg_node *node)
 {
     static exg_printed_line spare;
-    void *lines = p->lines;
 
-    if (!reserve(p, &lines, p->line_count, &p->line_capacity, sizeof(exg_printed_line))) {
+    if (!reserve(p, &p->lines, p->line_count, &p->line_capacity, sizeof(exg_printed_line))) {
         return &spare;
     }
-    p->lines = lines;
     p->lines[p->line_count] =
         (exg_printed_line){.kind = kind, .node = node, .first_use = p->use_count};
     return &p->lines[p->line_count++];
@@ -58,15 +39,13 @@ static exg_printed_line *new_line(exg_printer *p, exg_line_kind kind, const exg_
 /* Has the newest line this use? It has from now on. */
 static bool is_noted(exg_printer *p, uint32_t id)
 {
-    void *used_by = p->used_by;
     bool noted;
 
     while (id >= p->used_by_capacity) {
-        if (!reserve(p, &used_by, p->used_by_capacity, &p->used_by_capacity, sizeof(uint32_t))) {
+        if (!reserve(p, &p->used_by, p->used_by_capacity, &p->used_by_capacity, sizeof(uint32_t))) {
             return true;
         }
     }
-    p->used_by = used_by;
     noted = p->used_by[id] == p->line_count;
     p->used_by[id] = p->line_count;
     return noted;
@@ -76,10 +55,9 @@ static bool is_noted(exg_printer *p, uint32_t id)
 static void add_use(exg_printer *p, uint32_t id)
 {
     exg_printed_line *l = &p->lines[p->line_count - 1];
-    void *uses = p->uses;
 
-    if (!is_noted(p, id) && reserve(p, &uses, p->use_count, &p->use_capacity, sizeof(uint32_t))) {
-        p->uses = uses;
+    if (!is_noted(p, id) &&
+        reserve(p, &p->uses, p->use_count, &p->use_capacity, sizeof(uint32_t))) {
         p->uses[p->use_count++] = id;
         l->use_count++;
     }

@@ -138,7 +138,7 @@ static void print_line(exg_printer *p, uint32_t number, int indent)
 
     exg_text_printf(p->out, "%*s%s", indent, "", l->name);
     if (l->value != NULL) {
-        exg_print_annotation(p->out, l->value);
+        exg_print_annotation(p->out, l->value, NULL, NULL);
     }
     exg_text_puts(p->out, " = ");
     switch (l->kind) {
@@ -199,7 +199,7 @@ static void print_parameters(exg_printer *p, const exg_signature *signature,
         exg_text_puts(p->out, ", ");
         if (id != EXG_NO_VALUE) {
             exg_text_puts(p->out, values[id].name);
-            exg_print_annotation(p->out, &p->graph->values[id]);
+            exg_print_annotation(p->out, &p->graph->values[id], NULL, NULL);
         } else if (input->kind == EXG_ARGUMENT_CUSTOM_OBJ) {
             exg_text_puts(p->out, input->as_custom_obj->name);
         } else if (name != NULL && name[0] != '\0') {

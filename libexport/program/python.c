@@ -4,6 +4,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
+#include "libexport/program/expression.h"
 
 #include <exg/symint.h>
 #include <exg/weights.h>
@@ -425,14 +426,21 @@ static void note_symbol(void *user, const char *name, size_t length)
 
 static void note_all(ranger *r, const exg_sym_int *sym, bool is_size)
 {
-    const char *name;
-    size_t length;
+    exg_expression expression;
+    exg_arena *scratch;
 
-    if (sym->expr != NULL) {
-        r->is_of_sizes = is_size && exg_symint_lone_symbol(sym->expr, &name, &length);
-        exg_ignore(
-            exg_symint_visit(sym->expr, note_symbol, r, NULL)); /* what is no text has none */
+    if (sym->expr == NULL) {
+        return;
     }
+    scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    if (scratch == NULL ||
+        exg_expression_parse(scratch, sym->expr, &expression, NULL) == EXG_NO_MEMORY) {
+        r->failed = true;
+    } else { /* what is no expression has no symbols */
+        r->is_of_sizes = is_size && exg_expression_symbol(&expression) != NULL;
+        exg_expression_visit(&expression, note_symbol, r);
+    }
+    exg_arena_destroy(scratch);
 }
 
 static void note_graph(ranger *r, const exg_graph *graph)

@@ -4,6 +4,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/program/expression.h"
 #include "libexport/verify/guards.h"
 
 #include <exg/transform.h>
@@ -11,18 +12,50 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Gives the lone symbol of `expr` a number, unless it has one. */
-static exg_status bind_symbol(exg_symbols *symbols, exg_arena *arena, const char *expr,
-                              int64_t value, exg_error *err)
-{
-    const char *name;
-    size_t length;
+/* What the caller brings, by name. */
+typedef struct given {
+    const exg_input_binding *bindings;
+    uint32_t count;
+    exg_map names;
+} given;
 
-    if (exg_symint_lone_symbol(expr, &name, &length) &&
-        exg_symbols_find(symbols, name, length) == NULL) {
-        return exg_symbols_add(symbols, arena, name, length, value, err);
+typedef struct binder {
+    const exg_program *program;
+    given given;
+    exg_arena *arena;            /* of the symbols */
+    exg_symbols *symbols;        /* what is known so far */
+    exg_expressions expressions; /* in memory of this call */
+    exg_error *err;
+} binder;
+
+/* Begins; the memory of the call is freed by end(). */
+static exg_status begin(binder *b)
+{
+    exg_arena *scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+
+    *b->symbols = (exg_symbols){0};
+    if (scratch == NULL) {
+        return EXG_OUT_OF_MEMORY(b->err);
     }
+    exg_expressions_init(&b->expressions, scratch);
     return EXG_OK;
+}
+
+static void end(binder *b)
+{
+    exg_arena_destroy(b->expressions.arena);
+}
+
+/* ---- symbols --------------------------------------------------------------------------------- */
+
+/* Gives a symbol by itself a number, unless it has one. */
+static exg_status bind_symbol(binder *b, const exg_expression *expr, int64_t value)
+{
+    const exg_term *symbol = exg_expression_symbol(expr);
+
+    return symbol == NULL || exg_symbols_find(b->symbols, symbol->text, symbol->length) != NULL
+               ? EXG_OK
+               : exg_symbols_add(b->symbols, b->arena, symbol->text, symbol->length, value, b->err);
 }
 
 /* The symbols of an expression that have no number yet. */
@@ -57,11 +90,11 @@ static void note_unbound(void *user, const char *name, size_t length)
 }
 
 /* `expr` where the symbol without a number is `value`. `trial` has room for one more. */
-static exg_status evaluate_at(const char *expr, exg_symbols trial, const unbound *symbol,
-                              exg_arena *arena, int64_t value, int64_t *result, exg_error *err)
+static exg_status evaluate_at(const exg_expression *expr, exg_symbols trial, const unbound *symbol,
+                              int64_t value, int64_t *result)
 {
-    EXG_TRY(exg_symbols_add(&trial, arena, symbol->name, symbol->length, value, err));
-    return exg_symint_evaluate(expr, &trial, result, err);
+    EXG_TRY(exg_symbols_add(&trial, symbol->arena, symbol->name, symbol->length, value, NULL));
+    return exg_expression_evaluate_int(expr, &trial, result, NULL);
 }
 
 #define FAR 997
@@ -69,38 +102,56 @@ static exg_status evaluate_at(const char *expr, exg_symbols trial, const unbound
 /* A size derived from one symbol that nothing else gives ("2*s95 + 1", as torch.export's
  * derived dims are): the line through values of it, and where that has this size.
  * Whether the expression does there is checked with all sizes. */
-static exg_status bind_derived(exg_symbols *symbols, exg_arena *arena, const char *expr,
-                               int64_t value, exg_error *err)
+static exg_status bind_derived(binder *b, const exg_expression *expr, int64_t value)
 {
     exg_symbols trial = {0};
-    unbound symbol = {.symbols = symbols, .bound = &trial, .arena = arena};
+    unbound symbol = {.symbols = b->symbols, .bound = &trial, .arena = b->expressions.arena};
     int64_t at_two, at_three, far, on_line, slope, rest, number;
 
-    EXG_TRY(exg_symint_visit(expr, note_unbound, &symbol, err));
+    EXG_TRY(exg_expression_check(expr, b->err));
+    exg_expression_visit(expr, note_unbound, &symbol);
     if (symbol.name == NULL || symbol.several) {
         return EXG_OK;
     }
     if (symbol.failed) {
-        return EXG_OUT_OF_MEMORY(err);
+        return EXG_OUT_OF_MEMORY(b->err);
     }
-    if (evaluate_at(expr, trial, &symbol, arena, 2, &at_two, NULL) != EXG_OK ||
-        evaluate_at(expr, trial, &symbol, arena, 3, &at_three, NULL) != EXG_OK ||
-        evaluate_at(expr, trial, &symbol, arena, 2 + FAR, &far, NULL) != EXG_OK ||
+    if (evaluate_at(expr, trial, &symbol, 2, &at_two) != EXG_OK ||
+        evaluate_at(expr, trial, &symbol, 3, &at_three) != EXG_OK ||
+        evaluate_at(expr, trial, &symbol, 2 + FAR, &far) != EXG_OK ||
         !exg_sub_i64(at_three, at_two, &slope) || slope <= 0 ||
         !exg_mul_i64(slope, FAR, &on_line) || !exg_add_i64(at_two, on_line, &on_line) ||
         far != on_line || !exg_sub_i64(value, at_two, &rest) ||
         !exg_add_i64(2, rest / slope, &number)) {
         return EXG_OK;
     }
-    return exg_symbols_add(symbols, arena, symbol.name, symbol.length, number, err);
+    return exg_symbols_add(b->symbols, b->arena, symbol.name, symbol.length, number, b->err);
 }
 
-/* What the caller brings, by name. */
-typedef struct given {
-    const exg_input_binding *bindings;
-    uint32_t count;
-    exg_map names;
-} given;
+typedef exg_status bind_function(binder *b, const exg_expression *expr, int64_t value);
+
+/* `text` NULL: a number that the program says itself. */
+static exg_status bind_text(binder *b, bind_function *bind, const char *text, int64_t value)
+{
+    const exg_expression *expr;
+
+    if (text == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_expressions_find(&b->expressions, text, &expr, b->err));
+    return bind(b, expr, value);
+}
+
+static exg_status evaluate(binder *b, const char *text, int64_t *value)
+{
+    const exg_expression *expr;
+
+    EXG_TRY(exg_expressions_find(&b->expressions, text, &expr, b->err));
+    return exg_expression_evaluate_int(expr, b->symbols, value, b->err);
+}
+
+/* ---- what is given -----------------------------------------------------------------------------
+ */
 
 static const exg_input_binding *find_binding(const given *g, const char *name)
 {
@@ -151,50 +202,53 @@ static bool map_inputs(const exg_program *program, exg_arena *arena, exg_map *in
     return mapped;
 }
 
-/* Fills `g`, whose bindings are there. */
-static exg_status check_names(const exg_program *program, given *g, exg_arena *arena,
-                              exg_error *err)
+/* Also maps what is given by name. */
+static exg_status check_names(binder *b)
 {
+    const exg_program *program = b->program;
+    exg_arena *scratch = b->expressions.arena;
+    given *g = &b->given;
     char names[160];
     exg_status status;
     exg_map inputs;
 
     list_user_inputs(program, names, sizeof(names));
-    exg_map_init(&g->names, arena);
-    if (!map_inputs(program, arena, &inputs)) {
-        return EXG_OUT_OF_MEMORY(err);
+    exg_map_init(&g->names, scratch);
+    if (!map_inputs(program, scratch, &inputs)) {
+        return EXG_OUT_OF_MEMORY(b->err);
     }
-    for (uint32_t b = 0; b < g->count; b++) {
-        const char *name = g->bindings[b].name;
+    for (uint32_t i = 0; i < g->count; i++) {
+        const char *name = g->bindings[i].name;
 
         if (name == NULL || exg_map_find(&inputs, name) == EXG_MAP_NONE) {
-            status = EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'",
+            status = EXG_FAIL(b->err, USAGE, "INP-001", "the program has no input '%s'",
                               name == NULL ? "" : name);
-            return exg_error_fix(err, status, "its inputs are: %s", names);
+            return exg_error_fix(b->err, status, "its inputs are: %s", names);
         }
         if (find_binding(g, name) != NULL) {
-            return exg_error_fix(err,
-                                 EXG_FAIL(err, USAGE, "INP-010", "input '%s' is given twice", name),
-                                 "give it once");
+            return exg_error_fix(
+                b->err, EXG_FAIL(b->err, USAGE, "INP-010", "input '%s' is given twice", name),
+                "give it once");
         }
-        if (!exg_map_put(&g->names, name, b)) {
-            return EXG_OUT_OF_MEMORY(err);
+        if (!exg_map_put(&g->names, name, i)) {
+            return EXG_OUT_OF_MEMORY(b->err);
         }
     }
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         if (is_user_value(program, i) &&
             find_binding(g, value_of(program, &program->graph->inputs[i])->name) == NULL) {
-            status = EXG_FAIL(err, USAGE, "INP-002", "input '%s' is not given",
+            status = EXG_FAIL(b->err, USAGE, "INP-002", "input '%s' is not given",
                               value_of(program, &program->graph->inputs[i])->name);
-            return exg_error_fix(err, status, "give all of: %s", names);
+            return exg_error_fix(b->err, status, "give all of: %s", names);
         }
     }
     return EXG_OK;
 }
 
-static exg_status check_kind(const exg_value *value, const exg_input_binding *binding,
-                             exg_error *err)
+static exg_status check_kind(binder *b, const exg_value *value, const exg_input_binding *binding)
 {
+    exg_error *err = b->err;
+
     if (value->tensor == NULL) {
         if (binding->kind != EXG_ARGUMENT_INT &&
             !(binding->kind == EXG_ARGUMENT_TENSOR && binding->rank == 0 &&
@@ -218,19 +272,17 @@ static exg_status check_kind(const exg_value *value, const exg_input_binding *bi
 }
 
 /* Every size that is no lone symbol must be what its expression says. */
-static exg_status check_sizes(const exg_value *value, const exg_input_binding *binding,
-                              const exg_symbols *symbols, exg_error *err)
+static exg_status check_sizes(binder *b, const exg_value *value, const exg_input_binding *binding)
 {
     for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
         const exg_sym_int *size = &value->tensor->sizes[d];
         int64_t expected = size->value;
 
         if (size->expr != NULL) {
-            EXG_TRY_IN(err, exg_symint_evaluate(size->expr, symbols, &expected, err),
-                       "%s.sizes[%u]", value->name, d);
+            EXG_TRY_IN(b->err, evaluate(b, size->expr, &expected), "%s.sizes[%u]", value->name, d);
         }
         if (expected != binding->sizes[d]) {
-            return EXG_FAIL(err, USAGE, "INP-004",
+            return EXG_FAIL(b->err, USAGE, "INP-004",
                             "input '%s' has size %" PRId64 " in dim %u, not %" PRId64, value->name,
                             binding->sizes[d], d, expected);
         }
@@ -242,57 +294,61 @@ static exg_status check_sizes(const exg_value *value, const exg_input_binding *b
  * runs such a program at 0 and 1 too (torch/export/_unlift.py). */
 #define MIN_GUESSED 2
 
-static exg_status check_ranges(const exg_program *program, const exg_symbols *symbols,
-                               exg_error *err)
+static exg_status find_sound(binder *b, const char *text, const exg_expression **expr)
 {
-    for (uint32_t i = 0; i < program->range_constraint_count; i++) {
-        const exg_range_constraint *range = &program->range_constraints[i];
-        int64_t value;
-        unbound late = {.symbols = symbols};
+    EXG_TRY(exg_expressions_find(&b->expressions, text, expr, b->err));
+    return exg_expression_check(*expr, b->err);
+}
 
-        /* a constraint on a symbol that only the run produces is checked then */
-        EXG_TRY_IN(err, exg_symint_visit(range->symbol, note_unbound, &late, err),
-                   "range_constraints[\"%s\"]", range->symbol);
-        if (late.name != NULL) {
-            continue;
-        }
-        EXG_TRY(exg_symint_evaluate(range->symbol, symbols, &value, err));
-        if ((range->has_min && value < (range->min_val > MIN_GUESSED ? range->min_val : 0)) ||
-            (range->has_max && value > range->max_val)) {
-            exg_status status =
-                EXG_FAIL(err, USAGE, "INP-005", "%s = %" PRId64 " is outside its range",
-                         range->symbol, value);
+static exg_status check_range(binder *b, const exg_range_constraint *range)
+{
+    unbound late = {.symbols = b->symbols};
+    const exg_expression *expr;
+    int64_t value;
 
-            return exg_error_fix(err, status, "allowed: %" PRId64 " to %" PRId64,
-                                 range->has_min ? range->min_val : INT64_MIN,
-                                 range->has_max ? range->max_val : INT64_MAX);
-        }
+    EXG_TRY_IN(b->err, find_sound(b, range->symbol, &expr), "range_constraints[\"%s\"]",
+               range->symbol);
+    exg_expression_visit(expr, note_unbound, &late);
+    if (late.name != NULL) { /* a symbol that only the run produces: checked then */
+        return EXG_OK;
+    }
+    EXG_TRY(exg_expression_evaluate_int(expr, b->symbols, &value, b->err));
+    if ((range->has_min && value < (range->min_val > MIN_GUESSED ? range->min_val : 0)) ||
+        (range->has_max && value > range->max_val)) {
+        exg_status status = EXG_FAIL(b->err, USAGE, "INP-005",
+                                     "%s = %" PRId64 " is outside its range", range->symbol, value);
+
+        return exg_error_fix(b->err, status, "allowed: %" PRId64 " to %" PRId64,
+                             range->has_min ? range->min_val : INT64_MIN,
+                             range->has_max ? range->max_val : INT64_MAX);
     }
     return EXG_OK;
 }
 
-typedef exg_status bind_function(exg_symbols *symbols, exg_arena *arena, const char *expr,
-                                 int64_t value, exg_error *err);
-
-static exg_status bind_sizes(const exg_program *program, const given *g, bind_function *bind,
-                             exg_arena *arena, exg_symbols *symbols, exg_error *err)
+static exg_status check_ranges(binder *b)
 {
-    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+    for (uint32_t i = 0; i < b->program->range_constraint_count; i++) {
+        EXG_TRY(check_range(b, &b->program->range_constraints[i]));
+    }
+    return EXG_OK;
+}
+
+static exg_status bind_sizes(binder *b, bind_function *bind)
+{
+    for (uint32_t i = 0; i < b->program->graph->input_count; i++) {
         const exg_value *value;
         const exg_input_binding *binding;
 
-        if (!is_user_value(program, i)) {
+        if (!is_user_value(b->program, i)) {
             continue;
         }
-        value = value_of(program, &program->graph->inputs[i]);
-        binding = find_binding(g, value->name);
+        value = value_of(b->program, &b->program->graph->inputs[i]);
+        binding = find_binding(&b->given, value->name);
         for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
-            if (value->tensor->sizes[d].expr != NULL) {
-                EXG_TRY(bind(symbols, arena, value->tensor->sizes[d].expr, binding->sizes[d], err));
-            }
+            EXG_TRY(bind_text(b, bind, value->tensor->sizes[d].expr, binding->sizes[d]));
         }
-        if (value->sym_int != NULL && value->sym_int->expr != NULL) {
-            EXG_TRY(bind(symbols, arena, value->sym_int->expr, binding->as_int, err));
+        if (value->sym_int != NULL) {
+            EXG_TRY(bind_text(b, bind, value->sym_int->expr, binding->as_int));
         }
     }
     return EXG_OK;
@@ -300,35 +356,60 @@ static exg_status bind_sizes(const exg_program *program, const given *g, bind_fu
 
 /* What the guards ask is part of the program: the branches that export took hold for such sizes
  * alone. One that is not understood may ask for anything. */
-static exg_status check_guards(const exg_program *program, exg_arena *arena,
-                               const exg_symbols *symbols, exg_error *err)
+static exg_status check_guards(binder *b)
 {
+    exg_arena *scratch = b->expressions.arena;
     exg_guard_inputs inputs;
 
-    if (program->guard_count > 0) {
-        EXG_TRY(exg_guard_inputs_find(program, arena, &inputs, err));
+    if (b->program->guard_count > 0) {
+        EXG_TRY(exg_guard_inputs_find(b->program, scratch, &inputs, b->err));
     }
-    for (uint32_t i = 0; i < program->guard_count; i++) {
-        const char *guard = program->guards_code[i];
+    for (uint32_t i = 0; i < b->program->guard_count; i++) {
+        const char *guard = b->program->guards_code[i];
         const char *text;
         int64_t holds;
 
-        EXG_TRY(exg_guard_read(&inputs, guard, arena, &text, err));
-        if (text == NULL || exg_symint_evaluate(text, symbols, &holds, NULL) != EXG_OK) {
-            return exg_error_fix(err,
-                                 EXG_FAIL(err, UNSUPPORTED, "INP-011",
+        EXG_TRY(exg_guard_read(&inputs, guard, scratch, &text, b->err));
+        if (text == NULL || exg_symint_evaluate(text, b->symbols, &holds, NULL) != EXG_OK) {
+            return exg_error_fix(b->err,
+                                 EXG_FAIL(b->err, UNSUPPORTED, "INP-011",
                                           "a guard of the program cannot be read: %.200s", guard),
                                  "look whether it holds for these inputs; --ignore-guards "
                                  "(exg_bind_options.ignore_guards) runs without the guards");
         }
         if (holds == 0) {
-            return exg_error_fix(err,
-                                 EXG_FAIL(err, USAGE, "INP-009",
+            return exg_error_fix(b->err,
+                                 EXG_FAIL(b->err, USAGE, "INP-009",
                                           "the sizes of the inputs do not fit: %.200s", guard),
                                  "the program was exported for sizes of which this holds");
         }
     }
     return EXG_OK;
+}
+
+/* Each user input, with what is given for it. */
+static exg_status check_inputs(binder *b, exg_status (*check)(binder *b, const exg_value *value,
+                                                              const exg_input_binding *binding))
+{
+    for (uint32_t i = 0; i < b->program->graph->input_count; i++) {
+        if (is_user_value(b->program, i)) {
+            const exg_value *value = value_of(b->program, &b->program->graph->inputs[i]);
+
+            EXG_TRY(check(b, value, find_binding(&b->given, value->name)));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status bind_inputs(binder *b, bool ignore_guards)
+{
+    EXG_TRY(check_names(b));
+    EXG_TRY(check_inputs(b, check_kind));
+    EXG_TRY(bind_sizes(b, bind_symbol));
+    EXG_TRY(bind_sizes(b, bind_derived));
+    EXG_TRY(check_inputs(b, check_sizes));
+    EXG_TRY(check_ranges(b));
+    return ignore_guards ? EXG_OK : check_guards(b);
 }
 
 exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding *bindings,
@@ -337,49 +418,35 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
 {
     EXG_GIVEN(err, verified, EXG_IF_ANY(count, bindings), arena, symbols);
     EXG_GIVEN(err, verified->program, verified->operators);
-    const exg_program *program = verified->program;
+    binder b = {.program = verified->program,
+                .given = {.bindings = bindings, .count = count},
+                .arena = arena,
+                .symbols = symbols,
+                .err = err};
     exg_bind_options chosen = {.size = sizeof(chosen)};
-    given own = {.bindings = bindings, .count = count};
-    const given *g = &own;
+    exg_status status;
 
     EXG_TRY(EXG_READ_OPTIONS(exg_bind_options, &chosen, options, err));
-    *symbols = (exg_symbols){0};
-    EXG_TRY(check_names(program, &own, arena, err));
-    for (uint32_t i = 0; i < program->graph->input_count; i++) {
-        if (is_user_value(program, i)) {
-            const exg_value *value = value_of(program, &program->graph->inputs[i]);
-
-            EXG_TRY(check_kind(value, find_binding(g, value->name), err));
-        }
-    }
-    EXG_TRY(bind_sizes(program, g, bind_symbol, arena, symbols, err));
-    EXG_TRY(bind_sizes(program, g, bind_derived, arena, symbols, err));
-    for (uint32_t i = 0; i < program->graph->input_count; i++) {
-        if (is_user_value(program, i)) {
-            const exg_value *value = value_of(program, &program->graph->inputs[i]);
-
-            EXG_TRY(check_sizes(value, find_binding(g, value->name), symbols, err));
-        }
-    }
-    EXG_TRY(check_ranges(program, symbols, err));
-    return chosen.ignore_guards ? EXG_OK : check_guards(program, arena, symbols, err);
+    EXG_TRY(begin(&b));
+    status = bind_inputs(&b, chosen.ignore_guards);
+    end(&b);
+    return status;
 }
 
-static exg_status bind_hints(const exg_program *program, bind_function *bind, exg_arena *arena,
-                             exg_symbols *symbols, exg_error *err)
+static exg_status bind_hints(binder *b, bind_function *bind)
 {
-    for (uint32_t v = 0; v < program->graph->value_count; v++) {
-        const exg_value *value = &program->graph->values[v];
+    for (uint32_t v = 0; v < b->program->graph->value_count; v++) {
+        const exg_value *value = &b->program->graph->values[v];
 
         for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
             const exg_sym_int *size = &value->tensor->sizes[d];
 
-            if (size->expr != NULL && size->has_hint) {
-                EXG_TRY(bind(symbols, arena, size->expr, size->value, err));
+            if (size->has_hint) {
+                EXG_TRY(bind_text(b, bind, size->expr, size->value));
             }
         }
-        if (value->sym_int != NULL && value->sym_int->expr != NULL && value->sym_int->has_hint) {
-            EXG_TRY(bind(symbols, arena, value->sym_int->expr, value->sym_int->value, err));
+        if (value->sym_int != NULL && value->sym_int->has_hint) {
+            EXG_TRY(bind_text(b, bind, value->sym_int->expr, value->sym_int->value));
         }
     }
     return EXG_OK;
@@ -389,7 +456,14 @@ exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symb
                           exg_error *err)
 {
     EXG_GIVEN(err, program, arena, symbols);
-    *symbols = (exg_symbols){0};
-    EXG_TRY(bind_hints(program, bind_symbol, arena, symbols, err));
-    return bind_hints(program, bind_derived, arena, symbols, err);
+    binder b = {.program = program, .arena = arena, .symbols = symbols, .err = err};
+    exg_status status;
+
+    EXG_TRY(begin(&b));
+    status = bind_hints(&b, bind_symbol);
+    if (status == EXG_OK) {
+        status = bind_hints(&b, bind_derived);
+    }
+    end(&b);
+    return status;
 }

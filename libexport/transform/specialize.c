@@ -6,6 +6,7 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
+#include "libexport/program/expression.h"
 #include "libexport/transform/graph_segment.h"
 
 #include <exg/transform.h>
@@ -19,15 +20,25 @@ typedef struct specializer {
     const exg_symbols *symbols;
     exg_program *out;
     exg_arena *arena;
-    exg_argument *numbers; /* by value id; NONE: no number */
+    exg_argument *numbers;       /* by value id; NONE: no number */
+    exg_expressions expressions; /* in memory of this call */
     bool met_unknown;
     exg_error *err;
 } specializer;
 
-static exg_status evaluate_size(const exg_symbols *symbols, exg_sym_int *size, exg_error *err)
+/* `expressions` NULL: reads it for this time alone. */
+static exg_status evaluate_size(const exg_symbols *symbols, exg_expressions *expressions,
+                                exg_sym_int *size, exg_error *err)
 {
+    const exg_expression *expr;
+
     if (size->expr != NULL) {
-        EXG_TRY(exg_symint_evaluate(size->expr, symbols, &size->value, err));
+        if (expressions == NULL) {
+            EXG_TRY(exg_symint_evaluate(size->expr, symbols, &size->value, err));
+        } else {
+            EXG_TRY(exg_expressions_find(expressions, size->expr, &expr, err));
+            EXG_TRY(exg_expression_evaluate_int(expr, symbols, &size->value, err));
+        }
         size->expr = NULL;
         size->has_hint = false;
     }
@@ -41,22 +52,28 @@ static void note_unknown(void *user, const char *name, size_t length)
     s->met_unknown = s->met_unknown || exg_symbols_find(s->symbols, name, length) == NULL;
 }
 
-/* Does the size speak of a symbol that has no number before the run? */
-static bool is_unknown(specializer *s, const exg_sym_int *size)
+/* Notes whether the size speaks of a symbol that has no number before the run. */
+static exg_status look_for_unknown(specializer *s, const exg_sym_int *size)
 {
-    s->met_unknown = false;
-    return size->expr != NULL && exg_symint_visit(size->expr, note_unknown, s, NULL) == EXG_OK &&
-           s->met_unknown;
+    const exg_expression *expr;
+
+    if (size->expr != NULL) {
+        EXG_TRY(exg_expressions_find(&s->expressions, size->expr, &expr, s->err));
+        exg_expression_visit(expr, note_unknown, s);
+    }
+    return EXG_OK;
 }
 
-static bool has_unknown(specializer *s, const exg_tensor_meta *meta)
+static exg_status has_unknown(specializer *s, const exg_tensor_meta *meta, bool *found)
 {
-    bool found = is_unknown(s, &meta->storage_offset);
-
+    s->met_unknown = false;
+    EXG_TRY(look_for_unknown(s, &meta->storage_offset));
     for (uint32_t d = 0; d < meta->rank; d++) {
-        found = found || is_unknown(s, &meta->sizes[d]) || is_unknown(s, &meta->strides[d]);
+        EXG_TRY(look_for_unknown(s, &meta->sizes[d]));
+        EXG_TRY(look_for_unknown(s, &meta->strides[d]));
     }
-    return found;
+    *found = s->met_unknown;
+    return EXG_OK;
 }
 
 exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
@@ -70,8 +87,9 @@ exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
     return copy == NULL || copy->sizes == NULL || copy->strides == NULL ? NULL : copy;
 }
 
-exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbols,
-                             exg_arena *arena, exg_tensor_meta **out, exg_error *err)
+static exg_status evaluate_meta(const exg_tensor_meta *in, const exg_symbols *symbols,
+                                exg_expressions *expressions, exg_arena *arena,
+                                exg_tensor_meta **out, exg_error *err)
 {
     exg_tensor_meta *meta = exg_meta_copy(arena, in);
 
@@ -79,16 +97,23 @@ exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbo
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t d = 0; d < meta->rank; d++) {
-        EXG_TRY_IN(err, evaluate_size(symbols, &meta->sizes[d], err), "sizes[%u]", d);
-        EXG_TRY_IN(err, evaluate_size(symbols, &meta->strides[d], err), "strides[%u]", d);
+        EXG_TRY_IN(err, evaluate_size(symbols, expressions, &meta->sizes[d], err), "sizes[%u]", d);
+        EXG_TRY_IN(err, evaluate_size(symbols, expressions, &meta->strides[d], err), "strides[%u]",
+                   d);
         if (meta->sizes[d].value < 0) {
             return EXG_FAIL(err, USAGE, "INP-006", "size %" PRId64 " with these inputs",
                             meta->sizes[d].value);
         }
     }
-    EXG_TRY(evaluate_size(symbols, &meta->storage_offset, err));
+    EXG_TRY(evaluate_size(symbols, expressions, &meta->storage_offset, err));
     *out = meta;
     return EXG_OK;
+}
+
+exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbols,
+                             exg_arena *arena, exg_tensor_meta **out, exg_error *err)
+{
+    return evaluate_meta(in, symbols, NULL, arena, out, err);
 }
 
 static exg_status copy_values(specializer *s)
@@ -103,10 +128,16 @@ static exg_status copy_values(specializer *s)
     }
     out->value_count = in->value_count;
     for (uint32_t v = 0; v < in->value_count; v++) {
-        if (in->values[v].tensor != NULL && !has_unknown(s, in->values[v].tensor)) {
+        bool unknown = false;
+
+        if (in->values[v].tensor == NULL) {
+            continue;
+        }
+        EXG_TRY(has_unknown(s, in->values[v].tensor, &unknown));
+        if (!unknown) {
             EXG_TRY_IN(s->err,
-                       exg_meta_evaluate(in->values[v].tensor, s->symbols, s->arena,
-                                         &out->values[v].tensor, s->err),
+                       evaluate_meta(in->values[v].tensor, s->symbols, &s->expressions, s->arena,
+                                     &out->values[v].tensor, s->err),
                        "tensor_values[\"%s\"]", in->values[v].name);
         }
     }
@@ -225,8 +256,14 @@ static exg_status resolve(specializer *s, const exg_argument *in, exg_argument *
     }
 }
 
+/* Was the tensor's meta evaluated? */
+static bool has_numbers(const specializer *s, exg_value_id id)
+{
+    return s->out->graph->values[id].tensor != s->in->graph->values[id].tensor;
+}
+
 /* Can the operator on sizes be computed before the run? */
-static bool is_known(specializer *s, const exg_operator *op, const exg_node *node)
+static bool is_known(const specializer *s, const exg_operator *op, const exg_node *node)
 {
     bool known = op->id != EXG_OP_item_default && op->id != EXG_OP__local_scalar_dense_default;
 
@@ -236,8 +273,7 @@ static bool is_known(specializer *s, const exg_operator *op, const exg_node *nod
                    arg->kind == EXG_ARGUMENT_SYM_BOOL;
 
         known = known && (!sym || is_number(s, &arg->as_sym)) &&
-                (arg->kind != EXG_ARGUMENT_TENSOR ||
-                 !has_unknown(s, s->in->graph->values[arg->as_tensor].tensor));
+                (arg->kind != EXG_ARGUMENT_TENSOR || has_numbers(s, arg->as_tensor));
     }
     return known;
 }
@@ -329,7 +365,11 @@ static exg_status copy_inputs(specializer *s)
         }
         value = in->values[id].sym_int == NULL ? 0 : in->values[id].sym_int->value;
         if (in->values[id].sym_int != NULL && in->values[id].sym_int->expr != NULL) {
-            EXG_TRY(exg_symint_evaluate(in->values[id].sym_int->expr, s->symbols, &value, s->err));
+            const exg_expression *expr;
+
+            EXG_TRY(
+                exg_expressions_find(&s->expressions, in->values[id].sym_int->expr, &expr, s->err));
+            EXG_TRY(exg_expression_evaluate_int(expr, s->symbols, &value, s->err));
         }
         s->numbers[id] = exg_arg_int(value);
         out->inputs[i] = s->numbers[id];
@@ -382,8 +422,10 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
     exg_weights_release(s.out->weights);
     s.out->weights = exg_weights_retain(s.in->weights);
     s.out->name = exg_arena_strdup(s.arena, s.in->name);
-    status = s.out->graph == NULL ? EXG_OUT_OF_MEMORY(err)
-                                  : exg_inline(verified->program->graph, s.arena, &graph, err);
+    exg_expressions_init(&s.expressions, exg_arena_create(NULL, EXG_ARENA_UNBOUNDED));
+    status = s.out->graph == NULL || s.expressions.arena == NULL
+                 ? EXG_OUT_OF_MEMORY(err)
+                 : exg_inline(verified->program->graph, s.arena, &graph, err);
     status = status == EXG_OK ? copy_values(&s) : status;
     status = status == EXG_OK ? copy_inputs(&s) : status;
     status = status == EXG_OK ? copy_nodes(&s) : status;
@@ -391,6 +433,7 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
     if (status == EXG_OK) {
         drop_numbers(&s);
     }
+    exg_arena_destroy(s.expressions.arena);
     if (status != EXG_OK) {
         exg_program_destroy(s.out);
         return status;

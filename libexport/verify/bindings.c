@@ -2,11 +2,30 @@
  * that its ranges, assertions and guards (SYM-007) admit.
  */
 #include "libexport/verify/guards.h"
+#include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
+/* One that cannot be read binds nothing. */
+static bool add_condition(exg_verifier *v, const char *text)
+{
+    exg_status status = EXG_NO_MEMORY;
+
+    if (exg_arena_reserve(v->arena, &v->conditions, v->condition_count, &v->condition_capacity,
+                          sizeof(exg_expression))) {
+        status = exg_expression_parse(v->arena, text, &v->conditions[v->condition_count++], NULL);
+    }
+    v->failed = v->failed || status == EXG_NO_MEMORY;
+    return status != EXG_NO_MEMORY;
+}
+
+/* Conditions on symbols that only a run knows cannot be evaluated and bind nothing. */
+static bool is_broken(const exg_expression *condition, const exg_symbols *symbols)
+{
+    int64_t holds;
+
+    return condition->root != NULL &&
+           exg_expression_evaluate_int(condition, symbols, &holds, NULL) == EXG_OK && holds == 0;
+}
 
 /* Guards and assertions as expressions; false: some cannot be read, so that nothing but
  * the sizes at export is known to be admitted. */
@@ -23,11 +42,8 @@ static bool gather_conditions(exg_verifier *v)
     for (uint32_t i = 0; i < p->guard_count; i++) {
         const exg_place *place = EXG_AT_INDEX(NULL, "guards_code", i);
         const char *text;
-        int64_t holds;
 
-        if (exg_guard_read(&inputs, p->guards_code[i], v->arena, &text, NULL) != EXG_OK ||
-            !exg_arena_reserve(v->arena, &v->conditions, v->condition_count, &v->condition_capacity,
-                               sizeof(char *))) {
+        if (exg_guard_read(&inputs, p->guards_code[i], v->arena, &text, NULL) != EXG_OK) {
             v->failed = true;
             return false;
         }
@@ -37,11 +53,12 @@ static bool gather_conditions(exg_verifier *v)
             all = false;
             continue;
         }
-        if (exg_symint_evaluate(text, &v->bindings[0].symbols, &holds, NULL) == EXG_OK &&
-            holds == 0) {
+        if (!add_condition(v, text)) {
+            return false;
+        }
+        if (is_broken(&v->conditions[v->condition_count - 1], &v->bindings[0].symbols)) {
             exg_found(v, "SYM-007", place, "'%.120s' does not hold at export", p->guards_code[i]);
         }
-        v->conditions[v->condition_count++] = text;
     }
     for (uint32_t n = 0; n < p->graph->node_count; n++) {
         const exg_node *node = &p->graph->nodes[n];
@@ -55,13 +72,9 @@ static bool gather_conditions(exg_verifier *v)
             continue;
         }
         value = &p->graph->values[arg->as_sym.value];
-        if (value->sym_bool != NULL && value->sym_bool->expr != NULL) {
-            if (!exg_arena_reserve(v->arena, &v->conditions, v->condition_count,
-                                   &v->condition_capacity, sizeof(char *))) {
-                v->failed = true;
-                return false;
-            }
-            v->conditions[v->condition_count++] = value->sym_bool->expr;
+        if (value->sym_bool != NULL && value->sym_bool->expr != NULL &&
+            !add_condition(v, value->sym_bool->expr)) {
+            return false;
         }
     }
     return all;
@@ -84,13 +97,10 @@ static bool in_ranges(const exg_verifier *v, const exg_symbols *symbols)
     return true;
 }
 
-/* Conditions on symbols that only a run knows cannot be evaluated and bind nothing. */
 static bool is_admitted(const exg_verifier *v, const exg_symbols *symbols)
 {
     for (uint32_t i = 0; i < v->condition_count; i++) {
-        int64_t holds;
-
-        if (exg_symint_evaluate(v->conditions[i], symbols, &holds, NULL) == EXG_OK && holds == 0) {
+        if (is_broken(&v->conditions[i], symbols)) {
             return false;
         }
     }

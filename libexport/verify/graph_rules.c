@@ -1,5 +1,6 @@
 /* graph_rules.c - values and graphs: every name stands for one thing, made before
  * it is used (VAL, GRF). Subgraphs have a name scope of their own. */
+#include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
 #include "libexport/program/python.h"

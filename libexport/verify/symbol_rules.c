@@ -30,25 +30,40 @@ static void note(void *user, const char *name, size_t length)
     }
 }
 
+/* false: it is none, which is told, or memory ran out. */
+static bool read_expression(exg_verifier *v, const char *text, exg_expression *expression,
+                            const exg_place *place)
+{
+    exg_error err;
+    exg_status status = exg_expression_parse(v->arena, text, expression, &err);
+
+    status = status == EXG_OK ? exg_expression_check(expression, &err) : status;
+    if (status == EXG_NO_MEMORY) {
+        v->failed = true;
+    } else if (status != EXG_OK) {
+        exg_found(v, err.code, place, "%s", err.message);
+    }
+    return status == EXG_OK;
+}
+
 static void add_expression(symbols *s, const char *text, const char *value, const exg_place *place)
 {
     exg_verifier *v = s->v;
     uint32_t index = v->expression_count;
-    exg_error err;
+    exg_noted_expression *expression;
 
     if (!exg_arena_reserve(v->arena, &v->expressions, index, &v->expression_capacity,
-                           sizeof(exg_expression)) ||
+                           sizeof(exg_noted_expression)) ||
         !exg_map_put(&v->expressions_by_text, text, index)) {
         v->failed = true;
         return;
     }
-    v->expressions[index] = (exg_expression){.text = text, .value = value, .sound = true};
+    expression = &v->expressions[index];
+    *expression = (exg_noted_expression){.value = value};
     v->expression_count++;
+    expression->sound = read_expression(v, text, &expression->read, place);
     s->noting = &s->seen;
-    if (exg_symint_visit(text, note, s, &err) != EXG_OK) {
-        exg_found(v, err.code, place, "%s", err.message);
-        v->expressions[index].sound = false;
-    }
+    exg_expression_visit(&expression->read, note, s);
 }
 
 /* One use of an expression; its hint (NULL: none) is the same wherever it stands. */
@@ -57,7 +72,7 @@ static void use_expression(symbols *s, const char *text, const exg_sym_int *hint
 {
     exg_verifier *v = s->v;
     uint32_t index = exg_expression_find(v, text);
-    exg_expression *expression;
+    exg_noted_expression *expression;
 
     if (index == EXG_MAP_NONE) {
         add_expression(s, text, value, place);
@@ -137,13 +152,13 @@ bool exg_binding_evaluate(exg_verifier *v, exg_binding *binding, bool tells)
         return false;
     }
     for (uint32_t e = 0; e < v->expression_count; e++) {
-        const exg_expression *expression = &v->expressions[e];
+        const exg_noted_expression *expression = &v->expressions[e];
         exg_error err;
 
         exg_error_clear(&err);
         binding->known[e] =
-            expression->sound && exg_symint_evaluate(expression->text, &binding->symbols,
-                                                     &binding->numbers[e], &err) == EXG_OK;
+            expression->sound && exg_expression_evaluate_int(&expression->read, &binding->symbols,
+                                                             &binding->numbers[e], &err) == EXG_OK;
         if (tells && (strcmp(err.code, "SYM-010") == 0 || strcmp(err.code, "SYM-011") == 0)) {
             exg_found(v, err.code, EXG_AT_KEY(EXG_AT(NULL, "graph"), "values", expression->value),
                       "%s", err.message);
@@ -160,14 +175,13 @@ static void check_hints(symbols *s)
 
     v->binding_count = 1;
     for (uint32_t e = 0; e < v->expression_count; e++) {
-        const exg_expression *expression = &v->expressions[e];
-        const char *name;
-        size_t length;
+        const exg_noted_expression *expression = &v->expressions[e];
+        const exg_term *symbol = exg_expression_symbol(&expression->read);
 
-        if (expression->has_hint && exg_symint_lone_symbol(expression->text, &name, &length) &&
-            exg_symbols_find(&binding->symbols, name, length) == NULL &&
-            exg_symbols_add(&binding->symbols, v->arena, name, length, expression->hint, NULL) !=
-                EXG_OK) {
+        if (expression->has_hint && symbol != NULL &&
+            exg_symbols_find(&binding->symbols, symbol->text, symbol->length) == NULL &&
+            exg_symbols_add(&binding->symbols, v->arena, symbol->text, symbol->length,
+                            expression->hint, NULL) != EXG_OK) {
             v->failed = true;
             return;
         }
@@ -176,7 +190,7 @@ static void check_hints(symbols *s)
         return;
     }
     for (uint32_t e = 0; e < v->expression_count; e++) {
-        const exg_expression *expression = &v->expressions[e];
+        const exg_noted_expression *expression = &v->expressions[e];
 
         if (expression->has_hint && binding->known[e] && binding->numbers[e] != expression->hint) {
             exg_found(v, "SYM-002", EXG_AT_KEY(EXG_AT(NULL, "graph"), "values", expression->value),
@@ -188,25 +202,16 @@ static void check_hints(symbols *s)
 
 /* ---- ranges ----------------------------------------------------------------------------- */
 
-static void ignore(void *user, const char *name, size_t length)
-{
-    (void)user;
-    (void)name;
-    (void)length;
-}
-
 static void check_range(symbols *s, uint32_t i)
 {
     exg_verifier *v = s->v;
     const exg_range_constraint *range = &v->program->range_constraints[i];
     const exg_place *place = EXG_AT_KEY(NULL, "range_constraints", range->symbol);
-    const char *name;
-    size_t length;
+    exg_expression expression;
+    const exg_term *symbol;
     int64_t value;
-    exg_error err;
 
-    if (exg_symint_visit(range->symbol, ignore, NULL, &err) != EXG_OK) {
-        exg_found(v, err.code, place, "%s", err.message);
+    if (!read_expression(v, range->symbol, &expression, place)) {
         return;
     }
     if (range->has_min && range->has_max && range->min_val > range->max_val) {
@@ -214,14 +219,15 @@ static void check_range(symbols *s, uint32_t i)
                   range->max_val);
         return;
     }
-    if (exg_symint_lone_symbol(range->symbol, &name, &length)) {
-        char *copy = exg_arena_strndup(v->arena, name, length);
+    symbol = exg_expression_symbol(&expression);
+    if (symbol != NULL) {
+        char *copy = exg_arena_strndup(v->arena, symbol->text, symbol->length);
 
         if (copy != NULL && exg_map_find(&s->seen, copy) == EXG_MAP_NONE) {
             exg_found(v, "SYM-003", place, "no size of the graph is '%s'", copy);
         }
     }
-    if (exg_symint_evaluate(range->symbol, &v->bindings[0].symbols, &value, NULL) == EXG_OK &&
+    if (exg_expression_evaluate_int(&expression, &v->bindings[0].symbols, &value, NULL) == EXG_OK &&
         ((range->has_min && value < range->min_val) ||
          (range->has_max && value > range->max_val))) {
         exg_found(v, "SYM-002", place, "the hint %" PRId64 " is outside the range", value);
@@ -232,9 +238,11 @@ static void check_range(symbols *s, uint32_t i)
 
 static void note_produced(symbols *s, const exg_sym_int *size)
 {
+    uint32_t index = size->expr == NULL ? EXG_MAP_NONE : exg_expression_find(s->v, size->expr);
+
     s->noting = &s->produced;
-    if (size->expr != NULL) {
-        exg_ignore(exg_symint_visit(size->expr, note, s, NULL));
+    if (index != EXG_MAP_NONE) {
+        exg_expression_visit(&s->v->expressions[index].read, note, s);
     }
 }
 

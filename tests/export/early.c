@@ -22,12 +22,12 @@
 static void it_lifts_parameters_and_buffers(void **state)
 {
     exg_program *p = NULL;
-    exg_file_info info = {0};
+    exg_file_info *info = NULL;
 
     (void)state;
     assert_int_equal(exg_open_memory(early_add, strlen(early_add), NULL, &p, &info, NULL), EXG_OK);
-    assert_int_equal(info.format, EXG_FORMAT_EARLY_JSON);
-    exg_file_info_free(&info);
+    assert_int_equal(info->format, EXG_FORMAT_EARLY_JSON);
+    exg_file_info_free(info);
     assert_int_equal(p->origin, EXG_ORIGIN_EARLY);
     assert_int_equal(p->schema_major, 0);
     assert_string_equal(p->name, "m");

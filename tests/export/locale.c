@@ -1,6 +1,6 @@
 /* locale.c - numbers do not obey a locale: a program is opened, printed and written under a
  * decimal comma as under a point (S002-44). The locale is made by tests.cmake with localedef. */
-#include "libexport/base/text.h"
+#include "libexport/base/json_writer.h"
 #include "tests/export/exg_folder.h"
 
 #include <exg/operators.h>
@@ -40,6 +40,8 @@ static void it_reads_and_writes_numbers_with_a_point(void **state)
     exg_text_double(&text, 0.1);
     exg_text_double(&text, 1e-320);
     assert_string_equal(exg_text_string(&text), "0.11e-320");
+    exg_json_put_fixed(&text, -2.25, 1);
+    assert_string_equal(exg_text_string(&text), "0.11e-320, -2.2");
     exg_text_free(&text);
     assert_int_equal(
         exg_symfloat_evaluate("Mul(Float('0.5', precision=53), Integer(3))", NULL, &value, NULL),

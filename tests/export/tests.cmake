@@ -4,6 +4,7 @@
 exg_shared(folder exg::export export/exg_folder.c export/codes.c)
 target_link_options(tests_folder INTERFACE -Wl,--wrap=exg_error_set)
 exg_test(export_json export/json.c LIBS exg::export)
+exg_test(export_json_writer export/json_writer.c LIBS exg::export)
 exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)
 exg_test(export_pt2 export/pt2.c export/maker.c LIBS exg::export)
 exg_test(export_pt2_save export/pt2_save.c LIBS tests_folder exg::export)
@@ -45,6 +46,8 @@ add_test(NAME export_verify_codes
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/verify/codes.sh ${PROJECT_SOURCE_DIR})
 
 # Expressions over sizes, schemas, writes through views.
+exg_test(export_expression export/expression.c LIBS exg::export)
+exg_test(export_scan export/scan.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)
 exg_test(export_schema export/transform/schema.c LIBS exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
@@ -74,6 +77,8 @@ endif()
 exg_test(export_diff export/diff.c LIBS exg::export)
 
 # What `exg inspect` stands on.
+exg_test(export_memory export/memory.c LIBS exg::export)
+exg_test(export_inspection export/inspection.c LIBS exg::export)
 exg_test(export_module export/module.c LIBS exg::export)
 exg_test(export_text export/text.c LIBS exg::export)
 

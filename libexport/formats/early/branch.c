@@ -458,7 +458,7 @@ static exg_status put_own(const exg_early_scope *scope, exg_text *out, const exg
 {
     exg_early_encoder *e = scope->e;
 
-    exg_text_putc(out, '{');
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < graph->input_count; i++) {
         exg_value_id id =
             graph->inputs[i].kind == EXG_ARGUMENT_TENSOR ? graph->inputs[i].as_tensor : 0;
@@ -477,7 +477,7 @@ static exg_status put_own(const exg_early_scope *scope, exg_text *out, const exg
                        parameters ? "parameters" : "buffers", scope->names[id]);
         }
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -488,19 +488,20 @@ exg_status exg_early_put_branch(const exg_early_scope *outer, exg_text *out, con
     exg_early_scope scope;
 
     EXG_TRY(enter_branch(outer, node, input, &scope));
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, branch->name);
-    exg_text_puts(out, ", \"graph\": ");
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", branch->name);
+    exg_json_put_key(out, "graph");
     EXG_TRY_IN(outer->e->err, exg_early_put_graph(&scope, out, branch->graph), "%s", branch->name);
-    exg_text_puts(out, ", \"metadata\": {");
+    exg_json_put_key(out, "metadata");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; outer->e->to_branches && i < branch->metadata.count; i++) {
-        exg_json_put_key(out, branch->metadata.items[i].key);
-        exg_text_json_string(out, branch->metadata.items[i].value);
+        exg_json_member_text(out, branch->metadata.items[i].key, branch->metadata.items[i].value);
     }
-    exg_text_puts(out, "}, \"parameters\": ");
+    exg_json_put_close(out, '}');
+    exg_json_put_key(out, "parameters");
     EXG_TRY(put_own(&scope, out, branch->graph, true));
-    exg_text_puts(out, ", \"buffers\": ");
+    exg_json_put_key(out, "buffers");
     EXG_TRY(put_own(&scope, out, branch->graph, false));
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }

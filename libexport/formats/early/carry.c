@@ -31,10 +31,14 @@ static exg_status put_bytes(exg_early_encoder *e, exg_text *out, uint32_t index)
                             : exg_storage_read(weights, index, 0, storage->length, bytes, e->err);
 
     if (status == EXG_OK) {
-        exg_text_printf(out, "{\"byte_order\": \"%s\", \"data\": \"",
-                        storage->byte_order == EXG_BIG_ENDIAN ? "big" : "little");
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "byte_order",
+                             storage->byte_order == EXG_BIG_ENDIAN ? "big" : "little");
+        exg_json_put_key(out, "data");
+        exg_text_putc(out, '"');
         exg_base64_encode(out, bytes, (size_t)storage->length);
-        exg_text_puts(out, "\"}");
+        exg_text_putc(out, '"');
+        exg_json_put_close(out, '}');
     }
     free(bytes);
     return status;
@@ -75,69 +79,74 @@ static exg_status put_storages(exg_early_encoder *e, exg_text *out)
     bool *used = NULL;
 
     EXG_TRY(find_users(e, &holders, &used));
-    exg_text_puts(out, ", \"storages\": [");
+    exg_json_put_key(out, "storages");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < e->program->weights->storage_count; i++) {
         bool is_parameter = false;
 
-        exg_json_put_item(out);
         if (holders[i] != 0) {
             const char *name = exg_early_name_of(e, holders[i] - 1, &is_parameter);
 
-            exg_text_puts(out, is_parameter ? "{\"parameter\": " : "{\"buffer\": ");
-            exg_text_json_string(out, name);
-            exg_text_putc(out, '}');
+            exg_json_put_open(out, '{');
+            exg_json_member_text(out, is_parameter ? "parameter" : "buffer", name);
+            exg_json_put_close(out, '}');
         } else if (used[i]) {
             EXG_TRY_IN(e->err, put_bytes(e, out, i), "storages[%u]", i);
         } else {
-            exg_text_puts(out, "{\"byte_order\": \"little\", \"data\": \"\"}");
+            exg_json_put_open(out, '{');
+            exg_json_member_text(out, "byte_order", "little");
+            exg_json_member_text(out, "data", "");
+            exg_json_put_close(out, '}');
         }
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
     return EXG_OK;
 }
 
 static void put_weights(exg_early_encoder *e, exg_text *out)
 {
-    exg_text_puts(out, ", \"weights\": [");
+    exg_json_put_key(out, "weights");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < e->program->weights->count; i++) {
         const exg_weight *weight = &e->program->weights->items[i];
 
-        exg_json_put_item(out);
-        exg_text_puts(out, "{\"name\": ");
-        exg_text_json_string(out, weight->fqn);
-        exg_text_printf(out, ", \"is_constant\": %s, \"is_param\": %s, \"use_pickle\": %s",
-                        weight->table == EXG_TABLE_CONSTANTS ? "true" : "false",
-                        weight->is_param ? "true" : "false", weight->use_pickle ? "true" : "false");
-        exg_text_puts(out, ", \"tensor_meta\": ");
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "name", weight->fqn);
+        exg_json_member_bool(out, "is_constant", weight->table == EXG_TABLE_CONSTANTS);
+        exg_json_member_bool(out, "is_param", weight->is_param);
+        exg_json_member_bool(out, "use_pickle", weight->use_pickle);
+        exg_json_put_key(out, "tensor_meta");
         if (weight->meta == NULL) {
-            exg_text_puts(out, "null");
+            exg_json_put_null(out);
         } else {
             exg_encode_tensor_meta(out, weight->meta);
         }
-        exg_text_printf(out, ", \"storage\": %u}", weight->storage);
+        exg_json_member_uint(out, "storage", weight->storage);
+        exg_json_put_close(out, '}');
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 static void put_sample(exg_text *out, const exg_sample_input *sample)
 {
     exg_argument value = {.kind = sample->kind};
 
-    exg_text_puts(out, "{\"keyword\": ");
-    exg_json_put_text(out, sample->keyword);
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "keyword", sample->keyword);
     if (sample->kind == EXG_ARGUMENT_TENSOR) {
-        exg_text_puts(out, ", \"tensor_meta\": ");
+        exg_json_put_key(out, "tensor_meta");
         exg_encode_tensor_meta(out, sample->meta);
-        exg_text_printf(out, ", \"storage\": %u}", sample->storage);
+        exg_json_member_uint(out, "storage", sample->storage);
+        exg_json_put_close(out, '}');
         return;
     }
     memcpy(&value.as_int, &sample->as_int, sizeof(value.as_int));
     if (sample->kind == EXG_ARGUMENT_STRING) {
         value.as_string = sample->as_string;
     }
-    exg_text_puts(out, ", \"value\": ");
+    exg_json_put_key(out, "value");
     exg_encode_argument(out, NULL, &value);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
@@ -145,45 +154,50 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
     const exg_program *program = e->program;
 
     EXG_TRY(exg_early_name_values(e));
-    exg_text_printf(out, "{\"version\": %d, \"is_early\": %s, \"name\": ", CARRY_VERSION,
-                    program->origin == EXG_ORIGIN_EARLY ? "true" : "false");
-    exg_text_json_string(out, program->name);
-    exg_text_puts(out, ", \"program\": ");
+    exg_json_put_open(out, '{');
+    exg_json_member_int(out, "version", CARRY_VERSION);
+    exg_json_member_bool(out, "is_early", program->origin == EXG_ORIGIN_EARLY);
+    exg_json_member_text(out, "name", program->name);
+    exg_json_put_key(out, "program");
     EXG_TRY(exg_encode_program(program, out, e->err));
-    exg_text_puts(out, ", \"bound\": [");
+    exg_json_put_key(out, "bound");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < program->signature.input_count; i++) {
         if (program->signature.inputs[i].implicit) {
-            exg_json_put_item(out);
             exg_json_put_int(out, i);
         }
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
     put_weights(e, out);
     EXG_TRY(put_storages(e, out));
-    exg_text_puts(out, ", \"sample_inputs\": [");
+    exg_json_put_key(out, "sample_inputs");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < program->sample_input_count; i++) {
-        exg_json_put_item(out);
         put_sample(out, &program->sample_inputs[i]);
     }
-    exg_text_puts(out, "], \"extra_files\": [");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "extra_files");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < program->extra_file_count; i++) {
-        exg_json_put_item(out);
-        exg_text_puts(out, "{\"name\": ");
-        exg_text_json_string(out, program->extra_files[i].name);
-        exg_text_printf(out, ", \"storage\": %u}", program->extra_files[i].storage);
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "name", program->extra_files[i].name);
+        exg_json_member_uint(out, "storage", program->extra_files[i].storage);
+        exg_json_put_close(out, '}');
     }
-    exg_text_puts(out, "], \"input_metadata\": [");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "input_metadata");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < program->input_metadata_count; i++) {
-        exg_json_put_item(out);
-        exg_text_puts(out, "{\"input\": ");
-        exg_json_put_text(out, program->input_metadata[i].input);
-        exg_text_puts(out, ", \"metadata\": ");
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "input", program->input_metadata[i].input);
+        exg_json_put_key(out, "metadata");
         exg_encode_strings(out, &program->input_metadata[i].metadata);
-        exg_text_putc(out, '}');
+        exg_json_put_close(out, '}');
     }
-    exg_text_puts(out, "], \"assertion_dep_token\": ");
-    exg_json_put_text(out, program->signature.assertion_dep_token);
-    exg_text_printf(out, ", \"assertion_dep_index\": %u}", program->signature.assertion_dep_index);
+    exg_json_put_close(out, ']');
+    exg_json_member_text(out, "assertion_dep_token", program->signature.assertion_dep_token);
+    exg_json_member_uint(out, "assertion_dep_index", program->signature.assertion_dep_index);
+    exg_json_put_close(out, '}');
     return exg_json_written(out, e->err);
 }
 

@@ -9,6 +9,7 @@
 #include "libexport/formats/early/early.h"
 #include "libexport/formats/pt2/encode.h"
 #include "libexport/program/equal.h"
+#include "libexport/program/expression.h"
 #include "libexport/program/python.h"
 
 #include <exg/symint.h>
@@ -57,36 +58,35 @@ static exg_status set_apart(exg_arena *arena, exg_string_map *map, exg_error *er
 
 /* ---- symbols -------------------------------------------------------------------------------- */
 
-typedef struct speller {
-    exg_text text;
-    const char *at; /* behind what is in the text */
-} speller;
-
-static void spell_symbol(void *user, const char *name, size_t length)
+static void put_spelled(void *user, const exg_term *symbol, exg_text *out)
 {
-    speller *s = user;
-
-    exg_text_add(&s->text, s->at, (size_t)(name - s->at));
-    exg_text_puts(&s->text, "Symbol('");
-    exg_text_add(&s->text, name, length);
-    exg_text_puts(&s->text, "', integer=True)");
-    s->at = name + length;
+    (void)user;
+    exg_text_puts(out, "Symbol('");
+    exg_text_add(out, symbol->text, symbol->length);
+    exg_text_puts(out, "', integer=True)");
 }
 
 /* "2*N" as "2*Symbol('N', integer=True)": by itself N is a function of sympy, E a number. */
 static exg_status spell(exg_arena *arena, exg_sym_int *sym, exg_error *err)
 {
-    speller s = {EXG_TEXT_EMPTY, sym->expr};
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_expression expression;
+    exg_arena *scratch;
+    exg_status status;
 
     if (sym->expr == NULL || strstr(sym->expr, "Symbol(") != NULL) {
         return EXG_OK;
     }
-    if (exg_symint_visit(sym->expr, spell_symbol, &s, NULL) == EXG_OK) {
-        exg_text_puts(&s.text, s.at);
-        sym->expr = s.text.failed ? NULL : exg_arena_strdup(arena, exg_text_string(&s.text));
+    scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    status = scratch == NULL ? EXG_NO_MEMORY
+                             : exg_expression_parse(scratch, sym->expr, &expression, NULL);
+    if (status == EXG_OK && exg_expression_check(&expression, NULL) == EXG_OK) {
+        exg_expression_rename(&expression, &text, put_spelled, NULL);
+        sym->expr = text.failed ? NULL : exg_arena_strdup(arena, exg_text_string(&text));
     }
-    exg_text_free(&s.text);
-    return sym->expr == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    exg_text_free(&text);
+    exg_arena_destroy(scratch);
+    return status == EXG_NO_MEMORY || sym->expr == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
 static exg_status spell_values(exg_arena *arena, exg_graph *graph, exg_error *err)

@@ -10,7 +10,7 @@
 #ifndef EXG_LIBEXPORT_FORMATS_EARLY_EARLY_H
 #define EXG_LIBEXPORT_FORMATS_EARLY_EARLY_H
 
-#include "libexport/formats/json_writer.h"
+#include "libexport/base/json_writer.h"
 #include "libexport/formats/pt2/decode.h"
 
 #include "libexport/base/map.h"

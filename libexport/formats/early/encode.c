@@ -4,6 +4,8 @@
 #include "libexport/base/base64.h"
 #include "libexport/base/map.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,29 +153,37 @@ exg_status exg_early_put_storage(exg_early_encoder *e, exg_text *out, const exg_
         e->ranges == NULL || weight == NULL || e->bytes != EXG_EARLY_WITH_BYTES
             ? NULL
             : &e->ranges[weight->storage];
+    bool external = range != NULL && range->location != NULL;
+    char number[24];
 
-    if (range != NULL && range->location != NULL) {
-        exg_text_puts(out, "{\"data_location\": \"External\", \"data\": {\"location\": ");
-        exg_text_json_string(out, range->location);
-        exg_text_printf(
-            out, ", \"offset\": \"%" PRIu64 "\", \"length\": \"%" PRIu64 "\", \"checksum\": ",
-            range->offset, range->length);
-        exg_text_json_string(out, range->checksum);
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "data_location", external ? "External" : "Internal");
+    exg_json_put_key(out, "data");
+    exg_json_put_open(out, '{');
+    if (external) {
+        exg_json_member_text(out, "location", range->location);
+        snprintf(number, sizeof(number), "%" PRIu64, range->offset);
+        exg_json_member_text(out, "offset", number);
+        snprintf(number, sizeof(number), "%" PRIu64, range->length);
+        exg_json_member_text(out, "length", number);
+        exg_json_member_text(out, "checksum", range->checksum);
     } else {
-        exg_text_puts(out, "{\"data_location\": \"Internal\", \"data\": {\"buffer\": ");
+        exg_json_put_key(out, "buffer");
         EXG_TRY(exg_early_put_buffer(e, out, weight));
     }
-    exg_text_puts(out, "}}");
+    exg_json_put_close(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
 exg_status exg_early_put_tensor(exg_early_encoder *e, exg_text *out, const exg_weight *weight)
 {
-    exg_text_puts(out, "{\"storage\": ");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "storage");
     EXG_TRY(exg_early_put_storage(e, out, weight));
-    exg_text_puts(out, ", \"meta\": ");
+    exg_json_put_key(out, "meta");
     exg_early_put_meta(out, weight->meta);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -183,7 +193,7 @@ static exg_status put_table(const exg_early_scope *scope, exg_text *out, bool pa
     exg_early_encoder *e = scope->e;
     const exg_weights *weights = e->program->weights;
 
-    exg_text_putc(out, '{');
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < weights->count; i++) {
         uint32_t input = e->lifters[i];
         bool is_elsewhere =
@@ -200,7 +210,7 @@ static exg_status put_table(const exg_early_scope *scope, exg_text *out, bool pa
                        parameters ? "parameters" : "buffers", name);
         }
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -235,26 +245,27 @@ static exg_status put_module(exg_early_encoder *e, const char *carry, exg_text *
     exg_early_scope scope;
 
     EXG_TRY(root_scope(e, &scope));
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, program->name);
-    exg_text_puts(out, ", \"graph\": ");
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", program->name);
+    exg_json_put_key(out, "graph");
     EXG_TRY(exg_early_put_graph(&scope, out, program->graph));
-    exg_text_puts(out, ", \"metadata\": {");
+    exg_json_put_key(out, "metadata");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < program->metadata.count; i++) {
         if (strcmp(program->metadata.items[i].key, EXG_EARLY_CARRY) != 0) {
-            exg_json_put_key(out, program->metadata.items[i].key);
-            exg_text_json_string(out, program->metadata.items[i].value);
+            exg_json_member_text(out, program->metadata.items[i].key,
+                                 program->metadata.items[i].value);
         }
     }
     if (carry != NULL) {
-        exg_json_put_key(out, EXG_EARLY_CARRY);
-        exg_text_json_string(out, carry);
+        exg_json_member_text(out, EXG_EARLY_CARRY, carry);
     }
-    exg_text_puts(out, "}, \"parameters\": ");
+    exg_json_put_close(out, '}');
+    exg_json_put_key(out, "parameters");
     EXG_TRY(put_table(&scope, out, true));
-    exg_text_puts(out, ", \"buffers\": ");
+    exg_json_put_key(out, "buffers");
     EXG_TRY(put_table(&scope, out, false));
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 

@@ -30,45 +30,47 @@ bool exg_early_says_meta(const exg_tensor_meta *meta)
 
 static void put_sym_int(exg_text *out, const exg_sym_int *sym)
 {
+    exg_json_put_open(out, '{');
     if (sym->expr == NULL) {
-        exg_text_printf(out, "{\"as_int\": %" PRId64 "}", sym->value);
+        exg_json_member_int(out, "as_int", sym->value);
     } else {
-        exg_text_puts(out, "{\"as_sym\": ");
-        exg_text_json_string(out, sym->expr);
-        exg_text_putc(out, '}');
+        exg_json_member_text(out, "as_sym", sym->expr);
     }
+    exg_json_put_close(out, '}');
 }
 
 static void put_sym_ints(exg_text *out, const exg_sym_int *syms, uint32_t count)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_item(out);
         put_sym_int(out, &syms[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 static void put_device(exg_text *out, const exg_device *device)
 {
-    exg_text_puts(out, "{\"type\": ");
-    exg_text_json_string(out, device->type);
-    exg_text_printf(out, ", \"index\": %" PRId64 "}", device->index);
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "type", device->type);
+    exg_json_member_int(out, "index", device->index);
+    exg_json_put_close(out, '}');
 }
 
 void exg_early_put_meta(exg_text *out, const exg_tensor_meta *meta)
 {
-    exg_text_printf(out, "{\"dtype\": \"%s\", \"sizes\": ", dtype_name(meta->dtype));
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "dtype", dtype_name(meta->dtype));
+    exg_json_put_key(out, "sizes");
     put_sym_ints(out, meta->sizes, meta->rank);
-    exg_text_puts(out, ", \"requires_grad\": ");
-    exg_json_put_bool(out, meta->requires_grad);
-    exg_text_puts(out, ", \"device\": ");
+    exg_json_member_bool(out, "requires_grad", meta->requires_grad);
+    exg_json_put_key(out, "device");
     put_device(out, &meta->device);
-    exg_text_puts(out, ", \"strides\": ");
+    exg_json_put_key(out, "strides");
     put_sym_ints(out, meta->strides, meta->rank);
-    exg_text_puts(out, ", \"storage_offset\": ");
+    exg_json_put_key(out, "storage_offset");
     put_sym_int(out, &meta->storage_offset);
-    exg_text_printf(out, ", \"layout\": \"%s\"}", exg_layout_name(meta->layout));
+    exg_json_member_text(out, "layout", exg_layout_name(meta->layout));
+    exg_json_put_close(out, '}');
 }
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -115,9 +117,9 @@ bool exg_early_says_argument(const exg_argument *arg)
 
 static void put_name(exg_text *out, const char *name)
 {
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, name);
-    exg_text_putc(out, '}');
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", name);
+    exg_json_put_close(out, '}');
 }
 
 static void put_list_item(exg_text *out, const char *const *names, const exg_argument *arg,
@@ -137,7 +139,7 @@ static void put_list_item(exg_text *out, const char *const *names, const exg_arg
         exg_json_put_int(out, arg->as_ints[i]);
         break;
     default: /* FLOATS */
-        exg_text_json_double(out, arg->as_floats[i]);
+        exg_json_put_double(out, arg->as_floats[i]);
         break;
     }
 }
@@ -158,19 +160,19 @@ static void put_payload(exg_text *out, const char *const *names, const exg_argum
         exg_json_put_int(out, arg->as_int);
         break;
     case EXG_ARGUMENT_FLOAT:
-        exg_text_json_double(out, arg->as_float);
+        exg_json_put_double(out, arg->as_float);
         break;
     case EXG_ARGUMENT_STRING:
-        exg_text_json_string(out, arg->as_string);
+        exg_json_put_text(out, arg->as_string);
         break;
     case EXG_ARGUMENT_SCALAR_TYPE:
-        exg_text_printf(out, "\"%s\"", dtype_name(arg->as_scalar_type));
+        exg_json_put_text(out, dtype_name(arg->as_scalar_type));
         break;
     case EXG_ARGUMENT_MEMORY_FORMAT:
-        exg_text_printf(out, "\"%s\"", exg_memory_format_name(arg->as_memory_format));
+        exg_json_put_text(out, exg_memory_format_name(arg->as_memory_format));
         break;
     case EXG_ARGUMENT_LAYOUT:
-        exg_text_printf(out, "\"%s\"", exg_layout_name(arg->as_layout));
+        exg_json_put_text(out, exg_layout_name(arg->as_layout));
         break;
     case EXG_ARGUMENT_DEVICE:
         put_device(out, &arg->as_device);
@@ -180,15 +182,14 @@ static void put_payload(exg_text *out, const char *const *names, const exg_argum
     case EXG_ARGUMENT_BOOLS:
     case EXG_ARGUMENT_INTS:
     case EXG_ARGUMENT_FLOATS:
-        exg_text_putc(out, '[');
+        exg_json_put_open(out, '[');
         for (uint32_t i = 0; i < arg->count; i++) {
-            exg_json_put_item(out);
             put_list_item(out, names, arg, i);
         }
-        exg_text_putc(out, ']');
+        exg_json_put_close(out, ']');
         break;
     default: /* None */
-        exg_text_puts(out, "true");
+        exg_json_put_bool(out, true);
         break;
     }
 }
@@ -214,9 +215,10 @@ static void put_argument(exg_text *out, const char *const *names, const exg_argu
     } else if (!exg_early_says_argument(arg)) {
         plain.kind = EXG_ARGUMENT_NONE;
     }
-    exg_text_printf(out, "{\"%s\": ", early_tag(plain.kind));
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, early_tag(plain.kind));
     put_payload(out, names, &plain);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     free(ints);
 }
 
@@ -227,9 +229,10 @@ static exg_status put_input(const exg_early_scope *scope, exg_text *out, const e
     exg_argument arg = node->inputs[input].arg;
 
     if (arg.kind == EXG_ARGUMENT_GRAPH) {
-        exg_text_puts(out, "{\"as_gm\": ");
+        exg_json_put_open(out, '{');
+        exg_json_put_key(out, "as_gm");
         EXG_TRY(exg_early_put_branch(scope, out, node, input));
-        exg_text_putc(out, '}');
+        exg_json_put_close(out, '}');
         return EXG_OK;
     }
     arg.count -= lifted;
@@ -258,11 +261,11 @@ static void put_metadata(exg_text *out, const exg_string_map *map)
 {
     size_t prefix = strlen(EXG_EARLY_EXTRA);
 
-    exg_text_puts(out, "{\"stack_trace\": ");
-    exg_text_json_string(out, find(map, "stack_trace"));
-    exg_text_puts(out, ", \"nn_module_stack\": ");
-    exg_text_json_string(out, find(map, "nn_module_stack"));
-    exg_text_puts(out, ", \"extra\": {");
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "stack_trace", find(map, "stack_trace"));
+    exg_json_member_text(out, "nn_module_stack", find(map, "nn_module_stack"));
+    exg_json_put_key(out, "extra");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < map->count; i++) {
         const char *key = map->items[i].key;
 
@@ -270,10 +273,11 @@ static void put_metadata(exg_text *out, const exg_string_map *map)
             bool apart = strncmp(key, EXG_EARLY_EXTRA, prefix) == 0 && is_own_key(key + prefix);
 
             exg_json_put_key(out, apart ? key + prefix : key);
-            exg_text_json_string(out, map->items[i].value);
+            exg_json_put_text(out, map->items[i].value);
         }
     }
-    exg_text_puts(out, "}}");
+    exg_json_put_close(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 static exg_status put_inputs(const exg_early_scope *scope, exg_text *out, const exg_node *node)
@@ -282,23 +286,25 @@ static exg_status put_inputs(const exg_early_scope *scope, exg_text *out, const 
     uint32_t lifted = exg_early_lifted(scope, node, &last);
     bool in_list = lifted > 0 && node->inputs[last].arg.kind == EXG_ARGUMENT_TENSORS;
 
-    exg_text_puts(out, ", \"args\": [");
+    exg_json_put_key(out, "args");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < node->input_count; i++) {
         bool is_lifted = !in_list && lifted > 0 && i <= last && last - i < lifted;
 
         if (node->inputs[i].kind != EXG_KIND_KEYWORD && !is_lifted) {
-            exg_json_put_item(out);
             EXG_TRY(put_input(scope, out, node, i, in_list && i == last ? lifted : 0));
         }
     }
-    exg_text_puts(out, "], \"kwargs\": {");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "kwargs");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i].kind == EXG_KIND_KEYWORD) {
             exg_json_put_key(out, node->inputs[i].name);
             EXG_TRY(put_input(scope, out, node, i, 0));
         }
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -307,23 +313,24 @@ static exg_status put_node(const exg_early_scope *scope, exg_text *out, const ex
     const char *target = node->target;
     size_t prefix = strlen(EXG_EARLY_LONG);
 
-    exg_text_puts(out, "{\"target\": ");
-    exg_text_json_string(out,
-                         strncmp(target, EXG_EARLY_LONG, prefix) == 0 ? target + prefix : target);
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "target");
+    exg_json_put_text(out, strncmp(target, EXG_EARLY_LONG, prefix) == 0 ? target + prefix : target);
     EXG_TRY(put_inputs(scope, out, node));
-    exg_text_puts(out, ", \"outputs\": [");
+    exg_json_put_key(out, "outputs");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < node->output_count; i++) {
         const exg_argument *result = &node->outputs[i];
 
         if (result->kind == EXG_ARGUMENT_TENSOR || result->kind == EXG_ARGUMENT_TENSORS ||
             (result->kind == EXG_ARGUMENT_SYM_INT && exg_early_says_argument(result))) {
-            exg_json_put_item(out);
             put_argument(out, scope->names, result);
         }
     }
-    exg_text_puts(out, "], \"metadata\": ");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "metadata");
     put_metadata(out, &node->metadata);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -331,60 +338,64 @@ static exg_status put_node(const exg_early_scope *scope, exg_text *out, const ex
 
 static void put_values(const exg_early_scope *scope, exg_text *out, const exg_graph *graph)
 {
-    exg_text_puts(out, "\"tensor_values\": [");
+    exg_json_put_key(out, "tensor_values");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < graph->value_count; i++) {
         const exg_tensor_meta *meta = graph->values[i].tensor;
 
         if (meta != NULL && exg_early_says_meta(meta) &&
             (scope->flags[i] & EXG_EARLY_NO_VALUE) == 0) {
-            exg_json_put_item(out);
-            exg_text_puts(out, "{\"name\": ");
-            exg_text_json_string(out, scope->names[i]);
-            exg_text_puts(out, ", \"meta\": ");
+            exg_json_put_open(out, '{');
+            exg_json_member_text(out, "name", scope->names[i]);
+            exg_json_put_key(out, "meta");
             exg_early_put_meta(out, meta);
-            exg_text_putc(out, '}');
+            exg_json_put_close(out, '}');
         }
     }
-    exg_text_puts(out, "], \"symint_values\": [");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "symint_values");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < graph->value_count; i++) {
         if (graph->values[i].sym_int != NULL) {
-            exg_json_put_item(out);
-            exg_text_puts(out, "{\"name\": ");
-            exg_text_json_string(out, scope->names[i]);
-            exg_text_puts(out, ", \"value\": ");
+            exg_json_put_open(out, '{');
+            exg_json_member_text(out, "name", scope->names[i]);
+            exg_json_put_key(out, "value");
             put_sym_int(out, graph->values[i].sym_int);
-            exg_text_putc(out, '}');
+            exg_json_put_close(out, '}');
         }
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out, const exg_graph *graph)
 {
     const char *const *names = scope->names;
 
-    exg_text_puts(out, "{\"inputs\": [");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "inputs");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < graph->input_count; i++) {
         if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
             (scope->flags[graph->inputs[i].as_tensor] & EXG_EARLY_NO_INPUT) == 0) {
-            exg_json_put_item(out);
             put_name(out, names[graph->inputs[i].as_tensor]);
         }
     }
-    exg_text_puts(out, "], \"outputs\": [");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "outputs");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < graph->output_count; i++) {
         if (graph->outputs[i].kind == EXG_ARGUMENT_TENSOR) {
-            exg_json_put_item(out);
             put_name(out, names[graph->outputs[i].as_tensor]);
         }
     }
-    exg_text_puts(out, "], \"nodes\": [");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "nodes");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        exg_json_put_item(out);
         EXG_TRY_IN(scope->e->err, put_node(scope, out, &graph->nodes[i]), "nodes[%u]", i);
     }
-    exg_text_puts(out, "], ");
+    exg_json_put_close(out, ']');
     put_values(scope, out, graph);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }

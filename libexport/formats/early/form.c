@@ -263,7 +263,7 @@ static exg_status put_tree(merger *m, exg_json value)
     switch (exg_json_type_of(value)) {
     case EXG_JSON_NULL:
     case EXG_JSON_HUGE_INT: /* we write none of either */
-        exg_text_puts(m->out, "null");
+        exg_json_put_null(m->out);
         return EXG_OK;
     case EXG_JSON_TRUE:
     case EXG_JSON_FALSE:
@@ -275,29 +275,28 @@ static exg_status put_tree(merger *m, exg_json value)
         return EXG_OK;
     case EXG_JSON_DOUBLE:
         EXG_TRY(exg_json_double(value, &number, m->e->err));
-        exg_text_json_double(m->out, number);
+        exg_json_put_double(m->out, number);
         return EXG_OK;
     case EXG_JSON_STRING:
         EXG_TRY(exg_json_string(value, &text, NULL, m->e->err));
-        exg_text_json_string(m->out, text);
+        exg_json_put_text(m->out, text);
         return EXG_OK;
     case EXG_JSON_ARRAY:
-        exg_text_putc(m->out, '[');
+        exg_json_put_open(m->out, '[');
         EXG_TRY(exg_json_array(value, &walk, m->e->err));
         while (exg_json_next(&walk, &item)) {
-            exg_json_put_item(m->out);
             EXG_TRY(put_tree(m, item));
         }
-        exg_text_putc(m->out, ']');
+        exg_json_put_close(m->out, ']');
         return EXG_OK;
     case EXG_JSON_OBJECT:
-        exg_text_putc(m->out, '{');
+        exg_json_put_open(m->out, '{');
         EXG_TRY(exg_json_object(value, &walk, m->e->err));
         while (exg_json_next_member(&walk, &text, &length, &item)) {
             exg_json_put_key(m->out, text);
             EXG_TRY(put_tree(m, item));
         }
-        exg_text_putc(m->out, '}');
+        exg_json_put_close(m->out, '}');
         return EXG_OK;
     }
     return EXG_OK;

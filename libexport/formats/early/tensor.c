@@ -5,6 +5,7 @@
 #include "libexport/formats/early/early.h"
 #include "libexport/weights/storage.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -58,27 +58,6 @@ exg_status exg_decoder_out_of_memory(exg_decoder *d)
     return exg_arena_fault(d->arena, d->err);
 }
 
-/* Makes room for one item more in a malloc'ed array. */
-static bool reserve(void **items, uint32_t count, uint32_t *capacity, size_t item_bytes)
-{
-    uint32_t bigger = *capacity < 64 ? 64 : *capacity * 2;
-    void *moved;
-
-    if (count < *capacity) {
-        return true;
-    }
-    if (bigger <= *capacity) {
-        return false;
-    }
-    moved = realloc(*items, bigger * item_bytes);
-    if (moved == NULL) {
-        return false;
-    }
-    *items = moved;
-    *capacity = bigger;
-    return true;
-}
-
 /* ---- strings ------------------------------------------------------------------------ */
 
 /* A slot is hash << 32 | index into strings + 1; 0 is free. */
@@ -109,17 +88,16 @@ static bool grow_slots(exg_decoder *d)
 /* Adds a string that is not there yet. */
 static exg_status add_string(exg_decoder *d, exg_json value, const char *text, uint32_t length)
 {
-    void *strings = d->strings;
     const char *kept;
 
     if (memchr(text, '\0', length) != NULL) {
         return exg_json_fault(value, d->err, EXG_MALFORMED, "JSN-001",
                               "a string here holds a NUL character");
     }
-    if (!reserve(&strings, d->string_count, &d->string_capacity, sizeof(exg_interned))) {
+    if (!exg_heap_reserve(&d->strings, d->string_count, &d->string_capacity,
+                          sizeof(exg_interned))) {
         return EXG_OUT_OF_MEMORY(d->err);
     }
-    d->strings = strings;
     kept = exg_arena_strndup(d->arena, text, length);
     if (kept == NULL) {
         return exg_decoder_out_of_memory(d);
@@ -220,8 +198,6 @@ exg_status exg_decoder_value(exg_decoder *d, exg_json value, const char *name, u
 {
     exg_scope *scope = d->scope;
     uint32_t capacity = scope->capacity;
-    void *values = scope->values;
-    void *shadows = scope->shadows;
     exg_interned *s;
     uint32_t index = 0;
 
@@ -234,14 +210,12 @@ exg_status exg_decoder_value(exg_decoder *d, exg_json value, const char *name, u
     if (scope->count == EXG_NO_VALUE - 1) {
         return EXG_FAIL(d->err, LIMIT, "MEM-002", "too many values");
     }
-    if (!reserve(&values, scope->count, &capacity, sizeof(exg_value))) {
+    if (!exg_heap_reserve(&scope->values, scope->count, &capacity, sizeof(exg_value))) {
         return EXG_OUT_OF_MEMORY(d->err);
     }
-    scope->values = values;
-    if (!reserve(&shadows, scope->count, &scope->capacity, sizeof(shadow))) {
+    if (!exg_heap_reserve(&scope->shadows, scope->count, &scope->capacity, sizeof(shadow))) {
         return EXG_OUT_OF_MEMORY(d->err);
     }
-    scope->shadows = shadows;
     scope->values[scope->count] = (exg_value){.name = s->text};
     scope->shadows[scope->count] = (shadow){index, s->scope, s->value};
     s->scope = scope->number;

@@ -5,22 +5,20 @@
 
 void exg_encode_strings(exg_text *out, const exg_string_map *map)
 {
-    exg_text_putc(out, '{');
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < map->count; i++) {
-        exg_json_put_key(out, map->items[i].key);
-        exg_text_json_string(out, map->items[i].value);
+        exg_json_member_text(out, map->items[i].key, map->items[i].value);
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 static void put_texts(exg_text *out, const char *const *texts, uint32_t count)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_item(out);
-        exg_text_json_string(out, texts[i]);
+        exg_json_put_text(out, texts[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 /* ---- graph ------------------------------------------------------------------------------ */
@@ -28,42 +26,44 @@ static void put_texts(exg_text *out, const char *const *texts, uint32_t count)
 static void put_arguments(exg_text *out, const exg_graph *graph, const exg_argument *args,
                           uint32_t count)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_item(out);
         exg_encode_argument(out, graph, &args[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 static void put_node(exg_text *out, const exg_graph *graph, const exg_node *node)
 {
-    exg_text_puts(out, "{\"target\": ");
-    exg_text_json_string(out, node->target);
-    exg_text_puts(out, ", \"inputs\": [");
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "target", node->target);
+    exg_json_put_key(out, "inputs");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < node->input_count; i++) {
-        exg_json_put_item(out);
-        exg_text_puts(out, "{\"name\": ");
-        exg_text_json_string(out, node->inputs[i].name);
-        exg_text_puts(out, ", \"arg\": ");
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "name", node->inputs[i].name);
+        exg_json_put_key(out, "arg");
         exg_encode_argument(out, graph, &node->inputs[i].arg);
         if (node->inputs[i].kind == EXG_KIND_UNKNOWN) {
-            exg_text_puts(out, ", \"kind\": null}");
+            exg_json_member_null(out, "kind");
         } else {
-            exg_text_printf(out, ", \"kind\": %d}", (int)node->inputs[i].kind);
+            exg_json_member_int(out, "kind", node->inputs[i].kind);
         }
+        exg_json_put_close(out, '}');
     }
-    exg_text_puts(out, "], \"outputs\": ");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "outputs");
     put_arguments(out, graph, node->outputs, node->output_count);
-    exg_text_puts(out, ", \"metadata\": ");
+    exg_json_put_key(out, "metadata");
     exg_encode_strings(out, &node->metadata);
-    exg_text_puts(out, ", \"is_hop_single_tensor_return\": ");
-    exg_text_puts(out, node->is_hop_single_tensor_return == EXG_UNSET  ? "null"
-                       : node->is_hop_single_tensor_return == EXG_TRUE ? "true"
-                                                                       : "false");
-    exg_text_puts(out, ", \"name\": ");
-    exg_json_put_text(out, node->name);
-    exg_text_putc(out, '}');
+    if (node->is_hop_single_tensor_return == EXG_UNSET) {
+        exg_json_member_null(out, "is_hop_single_tensor_return");
+    } else {
+        exg_json_member_bool(out, "is_hop_single_tensor_return",
+                             node->is_hop_single_tensor_return == EXG_TRUE);
+    }
+    exg_json_member_text(out, "name", node->name);
+    exg_json_put_close(out, '}');
 }
 
 /* The value tables, each value in those that tell of it. */
@@ -72,64 +72,72 @@ static void put_tables(exg_text *out, const exg_graph *graph)
     const exg_value *values = graph->values;
     uint32_t count = graph->value_count;
 
-    exg_text_puts(out, ", \"tensor_values\": {");
+    exg_json_put_key(out, "tensor_values");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < count; i++) {
         if (values[i].tensor != NULL) {
             exg_json_put_key(out, values[i].name);
             exg_encode_tensor_meta(out, values[i].tensor);
         }
     }
-    exg_text_puts(out, "}, \"sym_int_values\": {");
+    exg_json_put_close(out, '}');
+    exg_json_put_key(out, "sym_int_values");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < count; i++) {
         if (values[i].sym_int != NULL) {
             exg_json_put_key(out, values[i].name);
             exg_encode_sym_int(out, values[i].sym_int);
         }
     }
-    exg_text_puts(out, "}, \"sym_bool_values\": {");
+    exg_json_put_close(out, '}');
+    exg_json_put_key(out, "sym_bool_values");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < count; i++) {
         if (values[i].sym_bool != NULL) {
             exg_json_put_key(out, values[i].name);
             exg_encode_sym_bool(out, values[i].sym_bool);
         }
     }
-    exg_text_puts(out, "}, \"is_single_tensor_return\": ");
-    exg_json_put_bool(out, graph->is_single_tensor_return);
-    exg_text_puts(out, ", \"custom_obj_values\": {");
+    exg_json_put_close(out, '}');
+    exg_json_member_bool(out, "is_single_tensor_return", graph->is_single_tensor_return);
+    exg_json_put_key(out, "custom_obj_values");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < count; i++) {
         if (values[i].custom_class != NULL) {
             exg_json_put_key(out, values[i].name);
-            exg_text_puts(out, "{\"name\": ");
-            exg_text_json_string(out, values[i].name);
-            exg_text_puts(out, ", \"class_fqn\": ");
-            exg_text_json_string(out, values[i].custom_class);
-            exg_text_putc(out, '}');
+            exg_json_put_open(out, '{');
+            exg_json_member_text(out, "name", values[i].name);
+            exg_json_member_text(out, "class_fqn", values[i].custom_class);
+            exg_json_put_close(out, '}');
         }
     }
-    exg_text_puts(out, "}, \"sym_float_values\": {");
+    exg_json_put_close(out, '}');
+    exg_json_put_key(out, "sym_float_values");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < count; i++) {
         if (values[i].sym_float != NULL) {
             exg_json_put_key(out, values[i].name);
             exg_encode_sym_float(out, values[i].sym_float);
         }
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 void exg_encode_graph(exg_text *out, const exg_graph *graph)
 {
-    exg_text_puts(out, "{\"inputs\": ");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "inputs");
     put_arguments(out, graph, graph->inputs, graph->input_count);
-    exg_text_puts(out, ", \"outputs\": ");
+    exg_json_put_key(out, "outputs");
     put_arguments(out, graph, graph->outputs, graph->output_count);
-    exg_text_puts(out, ", \"nodes\": [");
+    exg_json_put_key(out, "nodes");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        exg_json_put_item(out);
         put_node(out, graph, &graph->nodes[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
     put_tables(out, graph);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 /* ---- signature --------------------------------------------------------------------------- */
@@ -167,18 +175,17 @@ static void put_constant(exg_text *out, const exg_signature_argument *arg)
 
 static void put_named(exg_text *out, const char *name)
 {
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, name);
-    exg_text_putc(out, '}');
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", name);
+    exg_json_put_close(out, '}');
 }
 
 static void put_object(exg_text *out, const exg_signature_argument *arg)
 {
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, arg->name);
-    exg_text_puts(out, ", \"class_fqn\": ");
-    exg_text_json_string(out, arg->as_string == NULL ? "" : arg->as_string);
-    exg_text_putc(out, '}');
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", arg->name);
+    exg_json_member_text(out, "class_fqn", arg->as_string == NULL ? "" : arg->as_string);
+    exg_json_put_close(out, '}');
 }
 
 /* The Argument of a user's input or output. A SymBool has no place there (S004-05). */
@@ -192,17 +199,18 @@ static exg_status put_user_arg(exg_text *out, const exg_signature_argument *arg,
         put_constant(out, arg);
         return EXG_OK;
     }
-    exg_text_printf(out, "{\"%s\": ", exg_argument_tag(arg->kind));
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, exg_argument_tag(arg->kind));
     if (arg->kind == EXG_ARGUMENT_TENSOR) {
         put_named(out, arg->name);
     } else if (arg->kind == EXG_ARGUMENT_CUSTOM_OBJ) {
         put_object(out, arg);
     } else {
-        exg_text_puts(out, "{\"as_name\": ");
-        exg_text_json_string(out, arg->name);
-        exg_text_putc(out, '}');
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "as_name", arg->name);
+        exg_json_put_close(out, '}');
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -246,15 +254,15 @@ static exg_status put_spec(exg_text *out, const spec_row *row, const exg_signatu
         return EXG_FAIL(err, UNSUPPORTED, "PT2-001", "a %s without a target cannot be said",
                         row->tag);
     }
-    exg_text_puts(out, "{\"arg\": ");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "arg");
     if (object) {
         put_object(out, arg);
     } else {
         put_named(out, arg->name);
     }
     if (row->target != NULL) {
-        exg_json_put_key(out, row->target);
-        exg_text_json_string(out, target);
+        exg_json_member_text(out, row->target, target);
     }
     return EXG_OK;
 }
@@ -264,25 +272,30 @@ static exg_status put_input_spec(exg_text *out, const exg_input_spec *spec, exg_
     const spec_row *row = &input_rows[spec->kind];
 
     if (spec->kind == EXG_INPUT_USER && is_constant(&spec->arg)) {
-        exg_text_puts(out, "{\"constant_input\": {\"name\": ");
-        exg_text_json_string(out, spec->arg.name);
-        exg_text_puts(out, ", \"value\": ");
+        exg_json_put_open(out, '{');
+        exg_json_put_key(out, "constant_input");
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "name", spec->arg.name);
+        exg_json_put_key(out, "value");
         put_constant(out, &spec->arg);
-        exg_text_puts(out, "}}");
+        exg_json_put_close(out, '}');
+        exg_json_put_close(out, '}');
         return EXG_OK;
     }
-    exg_text_printf(out, "{\"%s\": ", row->tag);
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, row->tag);
     if (spec->kind == EXG_INPUT_USER) {
-        exg_text_puts(out, "{\"arg\": ");
+        exg_json_put_open(out, '{');
+        exg_json_put_key(out, "arg");
         EXG_TRY(put_user_arg(out, &spec->arg, err));
     } else {
         EXG_TRY(put_spec(out, row, &spec->arg, spec->target, err));
         if (spec->kind == EXG_INPUT_BUFFER) {
-            exg_json_put_key(out, "persistent");
-            exg_json_put_bool(out, spec->persistent != EXG_FALSE);
+            exg_json_member_bool(out, "persistent", spec->persistent != EXG_FALSE);
         }
     }
-    exg_text_puts(out, "}}");
+    exg_json_put_close(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -290,32 +303,38 @@ static exg_status put_output_spec(exg_text *out, const exg_output_spec *spec, ex
 {
     const spec_row *row = &output_rows[spec->kind];
 
-    exg_text_printf(out, "{\"%s\": ", row->tag);
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, row->tag);
     if (spec->kind == EXG_OUTPUT_USER) {
-        exg_text_puts(out, "{\"arg\": ");
+        exg_json_put_open(out, '{');
+        exg_json_put_key(out, "arg");
         EXG_TRY(put_user_arg(out, &spec->arg, err));
     } else {
         EXG_TRY(put_spec(out, row, &spec->arg, spec->target, err));
     }
-    exg_text_puts(out, "}}");
+    exg_json_put_close(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
 exg_status exg_encode_signature(exg_text *out, const exg_signature *signature, exg_error *err)
 {
-    exg_text_puts(out, "{\"input_specs\": [");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "input_specs");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < signature->input_count; i++) {
-        exg_json_put_item(out);
         EXG_TRY_IN(err, put_input_spec(out, &signature->inputs[i], err),
                    "signature.input_specs[%u]", i);
     }
-    exg_text_puts(out, "], \"output_specs\": [");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "output_specs");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < signature->output_count; i++) {
-        exg_json_put_item(out);
         EXG_TRY_IN(err, put_output_spec(out, &signature->outputs[i], err),
                    "signature.output_specs[%u]", i);
     }
-    exg_text_puts(out, "]}");
+    exg_json_put_close(out, ']');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -323,51 +342,57 @@ exg_status exg_encode_signature(exg_text *out, const exg_signature *signature, e
 
 static void put_module_call(exg_text *out, const exg_graph *graph, const exg_module_call *call)
 {
-    exg_text_puts(out, "{\"fqn\": ");
-    exg_text_json_string(out, call->fqn);
-    exg_text_puts(out, ", \"signature\": ");
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "fqn", call->fqn);
+    exg_json_put_key(out, "signature");
     if (!call->has_signature) {
-        exg_text_puts(out, "null}");
+        exg_json_put_null(out);
+        exg_json_put_close(out, '}');
         return;
     }
-    exg_text_puts(out, "{\"inputs\": ");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "inputs");
     put_arguments(out, graph, call->inputs, call->input_count);
-    exg_text_puts(out, ", \"outputs\": ");
+    exg_json_put_key(out, "outputs");
     put_arguments(out, graph, call->outputs, call->output_count);
-    exg_text_puts(out, ", \"in_spec\": ");
-    exg_text_json_string(out, call->in_spec);
-    exg_text_puts(out, ", \"out_spec\": ");
-    exg_text_json_string(out, call->out_spec);
-    exg_text_puts(out, ", \"forward_arg_names\": ");
+    exg_json_member_text(out, "in_spec", call->in_spec);
+    exg_json_member_text(out, "out_spec", call->out_spec);
+    exg_json_put_key(out, "forward_arg_names");
     if (call->forward_arg_names == NULL) {
-        exg_text_puts(out, "null");
+        exg_json_put_null(out);
     } else {
         put_texts(out, call->forward_arg_names, call->forward_arg_name_count);
     }
-    exg_text_puts(out, "}}");
+    exg_json_put_close(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 static exg_status put_graph_module(exg_text *out, const exg_program *program, exg_error *err)
 {
-    exg_text_puts(out, "{\"graph\": ");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "graph");
     exg_encode_graph(out, program->graph);
-    exg_text_puts(out, ", \"signature\": ");
+    exg_json_put_key(out, "signature");
     EXG_TRY(exg_encode_signature(out, &program->signature, err));
-    exg_text_puts(out, ", \"module_call_graph\": [");
+    exg_json_put_key(out, "module_call_graph");
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < program->module_call_count; i++) {
-        exg_json_put_item(out);
         put_module_call(out, program->graph, &program->module_calls[i]);
     }
-    exg_text_puts(out, "], \"metadata\": ");
+    exg_json_put_close(out, ']');
+    exg_json_put_key(out, "metadata");
     exg_encode_strings(out, &program->metadata);
-    exg_text_puts(out, ", \"treespec_namedtuple_fields\": {");
+    exg_json_put_key(out, "treespec_namedtuple_fields");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < program->named_tuple_count; i++) {
         exg_json_put_key(out, program->named_tuples[i].type);
-        exg_text_puts(out, "{\"field_names\": ");
+        exg_json_put_open(out, '{');
+        exg_json_put_key(out, "field_names");
         put_texts(out, program->named_tuples[i].field_names, program->named_tuples[i].field_count);
-        exg_text_putc(out, '}');
+        exg_json_put_close(out, '}');
     }
-    exg_text_puts(out, "}}");
+    exg_json_put_close(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -377,46 +402,50 @@ static void put_bound(exg_text *out, const char *key, bool has, int64_t value)
     if (has) {
         exg_json_put_int(out, value);
     } else {
-        exg_text_puts(out, "null");
+        exg_json_put_null(out);
     }
 }
 
 static void put_ranges(exg_text *out, const exg_program *program)
 {
-    exg_text_puts(out, ", \"range_constraints\": {");
+    exg_json_put_key(out, "range_constraints");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < program->range_constraint_count; i++) {
         const exg_range_constraint *range = &program->range_constraints[i];
 
         exg_json_put_key(out, range->symbol);
-        exg_text_putc(out, '{');
+        exg_json_put_open(out, '{');
         put_bound(out, "min_val", range->has_min, range->min_val);
         put_bound(out, "max_val", range->has_max, range->max_val);
-        exg_text_putc(out, '}');
+        exg_json_put_close(out, '}');
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 exg_status exg_encode_program(const exg_program *program, exg_text *out, exg_error *err)
 {
-    exg_text_puts(out, "{\"graph_module\": ");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "graph_module");
     EXG_TRY(put_graph_module(out, program, err));
-    exg_text_puts(out, ", \"opset_version\": {");
+    exg_json_put_key(out, "opset_version");
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < program->opset_count; i++) {
-        exg_json_put_key(out, program->opsets[i].name_space);
-        exg_json_put_int(out, program->opsets[i].version);
+        exg_json_member_int(out, program->opsets[i].name_space, program->opsets[i].version);
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     put_ranges(out, program);
-    exg_text_printf(out, ", \"schema_version\": {\"major\": %" PRId64 ", \"minor\": %" PRId64 "}",
-                    program->schema_major, program->schema_minor);
-    exg_text_puts(out, ", \"verifiers\": ");
+    exg_json_put_key(out, "schema_version");
+    exg_json_put_open(out, '{');
+    exg_json_member_int(out, "major", program->schema_major);
+    exg_json_member_int(out, "minor", program->schema_minor);
+    exg_json_put_close(out, '}');
+    exg_json_put_key(out, "verifiers");
     put_texts(out, program->verifiers, program->verifier_count);
     if (program->torch_version != NULL) {
-        exg_text_puts(out, ", \"torch_version\": ");
-        exg_text_json_string(out, program->torch_version);
+        exg_json_member_text(out, "torch_version", program->torch_version);
     }
-    exg_text_puts(out, ", \"guards_code\": ");
+    exg_json_put_key(out, "guards_code");
     put_texts(out, program->guards_code, program->guard_count);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }

@@ -7,7 +7,7 @@
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ENCODE_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ENCODE_H
 
-#include "libexport/formats/json_writer.h"
+#include "libexport/base/json_writer.h"
 
 #include <exg/program.h>
 

@@ -3,97 +3,121 @@
 
 /* ---- symbols and tensors -------------------------------------------------------------------- */
 
-/* {"as_expr": {"expr_str": ..., "hint": ...}}; the caller puts the hint and closes. */
-static void begin_expr(exg_text *out, const char *expr)
+static void put_tagged_int(exg_text *out, int64_t value)
 {
-    exg_text_puts(out, "{\"as_expr\": {\"expr_str\": ");
-    exg_text_json_string(out, expr);
-    exg_text_puts(out, ", \"hint\": ");
-}
-
-void exg_encode_sym_int(exg_text *out, const exg_sym_int *sym)
-{
-    if (sym->expr == NULL) {
-        exg_text_printf(out, "{\"as_int\": %" PRId64 "}", sym->value);
-        return;
-    }
-    begin_expr(out, sym->expr);
-    if (sym->has_hint) {
-        exg_text_printf(out, "{\"as_int\": %" PRId64 "}}}", sym->value);
-    } else {
-        exg_text_puts(out, "null}}");
-    }
+    exg_json_put_open(out, '{');
+    exg_json_member_int(out, "as_int", value);
+    exg_json_put_close(out, '}');
 }
 
 static void put_tagged_double(exg_text *out, double value)
 {
-    exg_text_puts(out, "{\"as_float\": ");
-    exg_text_json_double(out, value);
-    exg_text_putc(out, '}');
+    exg_json_put_open(out, '{');
+    exg_json_member_double(out, "as_float", value);
+    exg_json_put_close(out, '}');
+}
+
+static void put_tagged_bool(exg_text *out, bool value)
+{
+    exg_json_put_open(out, '{');
+    exg_json_member_bool(out, "as_bool", value);
+    exg_json_put_close(out, '}');
+}
+
+/* {"as_expr": {"expr_str": ..., "hint": ...}}; the caller puts the hint and ends. */
+static void begin_expr(exg_text *out, const char *expr)
+{
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "as_expr");
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "expr_str", expr);
+    exg_json_put_key(out, "hint");
+}
+
+static void end_expr(exg_text *out, bool has_hint)
+{
+    if (!has_hint) {
+        exg_json_put_null(out);
+    }
+    exg_json_put_close(out, '}');
+    exg_json_put_close(out, '}');
+}
+
+void exg_encode_sym_int(exg_text *out, const exg_sym_int *sym)
+{
+    if (sym->expr != NULL) {
+        begin_expr(out, sym->expr);
+    }
+    if (sym->expr == NULL || sym->has_hint) {
+        put_tagged_int(out, sym->value);
+    }
+    if (sym->expr != NULL) {
+        end_expr(out, sym->has_hint);
+    }
 }
 
 void exg_encode_sym_float(exg_text *out, const exg_sym_float *sym)
 {
-    if (sym->expr == NULL) {
-        put_tagged_double(out, sym->value);
-        return;
+    if (sym->expr != NULL) {
+        begin_expr(out, sym->expr);
     }
-    begin_expr(out, sym->expr);
-    if (sym->has_hint) {
+    if (sym->expr == NULL || sym->has_hint) {
         put_tagged_double(out, sym->value);
-    } else {
-        exg_text_puts(out, "null");
     }
-    exg_text_puts(out, "}}");
+    if (sym->expr != NULL) {
+        end_expr(out, sym->has_hint);
+    }
 }
 
 void exg_encode_sym_bool(exg_text *out, const exg_sym_bool *sym)
 {
-    const char *value = sym->value ? "{\"as_bool\": true}" : "{\"as_bool\": false}";
-
-    if (sym->expr == NULL) {
-        exg_text_puts(out, value);
-        return;
+    if (sym->expr != NULL) {
+        begin_expr(out, sym->expr);
     }
-    begin_expr(out, sym->expr);
-    exg_text_puts(out, sym->has_hint ? value : "null");
-    exg_text_puts(out, "}}");
+    if (sym->expr == NULL || sym->has_hint) {
+        put_tagged_bool(out, sym->value);
+    }
+    if (sym->expr != NULL) {
+        end_expr(out, sym->has_hint);
+    }
 }
 
 static void put_device(exg_text *out, const exg_device *device)
 {
-    exg_text_puts(out, "{\"type\": ");
-    exg_text_json_string(out, device->type);
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "type", device->type);
     if (device->index < 0) {
-        exg_text_puts(out, ", \"index\": null}");
+        exg_json_member_null(out, "index");
     } else {
-        exg_text_printf(out, ", \"index\": %" PRId64 "}", device->index);
+        exg_json_member_int(out, "index", device->index);
     }
+    exg_json_put_close(out, '}');
 }
 
 static void put_sym_ints(exg_text *out, const exg_sym_int *syms, uint32_t count)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_item(out);
         exg_encode_sym_int(out, &syms[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 void exg_encode_tensor_meta(exg_text *out, const exg_tensor_meta *meta)
 {
-    exg_text_printf(out, "{\"dtype\": %d, \"sizes\": ", (int)exg_dtype_export_number(meta->dtype));
+    exg_json_put_open(out, '{');
+    exg_json_member_int(out, "dtype", exg_dtype_export_number(meta->dtype));
+    exg_json_put_key(out, "sizes");
     put_sym_ints(out, meta->sizes, meta->rank);
-    exg_text_puts(out, ", \"requires_grad\": ");
-    exg_json_put_bool(out, meta->requires_grad);
-    exg_text_puts(out, ", \"device\": ");
+    exg_json_member_bool(out, "requires_grad", meta->requires_grad);
+    exg_json_put_key(out, "device");
     put_device(out, &meta->device);
-    exg_text_puts(out, ", \"strides\": ");
+    exg_json_put_key(out, "strides");
     put_sym_ints(out, meta->strides, meta->rank);
-    exg_text_puts(out, ", \"storage_offset\": ");
+    exg_json_put_key(out, "storage_offset");
     exg_encode_sym_int(out, &meta->storage_offset);
-    exg_text_printf(out, ", \"layout\": %d}", (int)meta->layout);
+    exg_json_member_int(out, "layout", meta->layout);
+    exg_json_put_close(out, '}');
 }
 
 /* ---- leaves --------------------------------------------------------------------------------- */
@@ -101,31 +125,33 @@ void exg_encode_tensor_meta(exg_text *out, const exg_tensor_meta *meta)
 /* TensorArgument{name} */
 static void put_name(exg_text *out, const exg_graph *graph, exg_value_id id)
 {
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, graph->values[id].name);
-    exg_text_putc(out, '}');
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", graph->values[id].name);
+    exg_json_put_close(out, '}');
 }
 
 static void put_names(exg_text *out, const exg_graph *graph, const exg_value_id *ids,
                       uint32_t count)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_item(out);
         put_name(out, graph, ids[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 static void put_optional(exg_text *out, const exg_graph *graph, exg_value_id id)
 {
     if (id == EXG_NO_VALUE) {
-        exg_text_puts(out, "{\"as_none\": true}");
+        exg_json_put_open(out, '{');
+        exg_json_member_bool(out, "as_none", true);
+        exg_json_put_close(out, '}');
         return;
     }
-    exg_text_puts(out, "{\"as_tensor\": ");
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, "as_tensor");
     put_name(out, graph, id);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 /* SymIntArgument and its kin, of `kind` or of the list of it. */
@@ -133,63 +159,59 @@ static void put_sym(exg_text *out, const exg_graph *graph, const exg_sym_argumen
                     exg_argument_kind kind)
 {
     if (sym->value != EXG_NO_VALUE) {
-        exg_text_puts(out, "{\"as_name\": ");
-        exg_text_json_string(out, graph->values[sym->value].name);
-        exg_text_putc(out, '}');
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "as_name", graph->values[sym->value].name);
+        exg_json_put_close(out, '}');
     } else if (kind == EXG_ARGUMENT_SYM_INT || kind == EXG_ARGUMENT_SYM_INTS) {
-        exg_text_printf(out, "{\"as_int\": %" PRId64 "}", sym->as_int);
+        put_tagged_int(out, sym->as_int);
     } else if (kind == EXG_ARGUMENT_SYM_FLOAT || kind == EXG_ARGUMENT_SYM_FLOATS) {
         put_tagged_double(out, sym->as_float);
     } else {
-        exg_text_puts(out, sym->as_bool ? "{\"as_bool\": true}" : "{\"as_bool\": false}");
+        put_tagged_bool(out, sym->as_bool);
     }
 }
 
 static void put_ints(exg_text *out, const int64_t *items, uint32_t count)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_item(out);
         exg_json_put_int(out, items[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 static void put_doubles(exg_text *out, const double *items, uint32_t count)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_item(out);
-        exg_text_json_double(out, items[i]);
+        exg_json_put_double(out, items[i]);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 static void put_custom_obj(exg_text *out, const exg_custom_obj *object)
 {
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, object->name);
-    exg_text_puts(out, ", \"class_fqn\": ");
-    exg_text_json_string(out, object->class_fqn);
-    exg_text_putc(out, '}');
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", object->name);
+    exg_json_member_text(out, "class_fqn", object->class_fqn);
+    exg_json_put_close(out, '}');
 }
 
 static void put_graph(exg_text *out, const exg_graph_argument *graph)
 {
-    exg_text_puts(out, "{\"name\": ");
-    exg_text_json_string(out, graph->name);
-    exg_text_puts(out, ", \"graph\": ");
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", graph->name);
+    exg_json_put_key(out, "graph");
     exg_encode_graph(out, graph->graph);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 static void put_complex(exg_text *out, const exg_complex_number *number)
 {
-    exg_text_puts(out, "{\"real\": ");
-    exg_text_json_double(out, number->real);
-    exg_text_puts(out, ", \"imag\": ");
-    exg_text_json_double(out, number->imag);
-    exg_text_putc(out, '}');
+    exg_json_put_open(out, '{');
+    exg_json_member_double(out, "real", number->real);
+    exg_json_member_double(out, "imag", number->imag);
+    exg_json_put_close(out, '}');
 }
 
 /* ---- Argument ------------------------------------------------------------------------------- */
@@ -208,10 +230,10 @@ static void put_item(exg_text *out, const exg_graph *graph, const exg_argument *
         exg_json_put_int(out, arg->as_ints[i]);
         break;
     case EXG_ARGUMENT_FLOATS:
-        exg_text_json_double(out, arg->as_floats[i]);
+        exg_json_put_double(out, arg->as_floats[i]);
         break;
     case EXG_ARGUMENT_STRINGS:
-        exg_text_json_string(out, arg->as_strings[i]);
+        exg_json_put_text(out, arg->as_strings[i]);
         break;
     case EXG_ARGUMENT_BOOLS:
         exg_json_put_bool(out, arg->as_bools[i]);
@@ -233,22 +255,21 @@ static void put_item(exg_text *out, const exg_graph *graph, const exg_argument *
 
 static void put_list(exg_text *out, const exg_graph *graph, const exg_argument *arg)
 {
-    exg_text_putc(out, '[');
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < arg->count; i++) {
-        exg_json_put_item(out);
         put_item(out, graph, arg, i);
     }
-    exg_text_putc(out, ']');
+    exg_json_put_close(out, ']');
 }
 
 static void put_members(exg_text *out, const exg_graph *graph, const exg_argument *arg)
 {
-    exg_text_putc(out, '{');
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < arg->count; i++) {
         exg_json_put_key(out, arg->as_string_to_argument[i].key);
         exg_encode_argument(out, graph, &arg->as_string_to_argument[i].argument);
     }
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }
 
 static void put_payload(exg_text *out, const exg_graph *graph, const exg_argument *arg)
@@ -256,7 +277,7 @@ static void put_payload(exg_text *out, const exg_graph *graph, const exg_argumen
     switch (arg->kind) {
     case EXG_ARGUMENT_NONE:
     case EXG_ARGUMENT_KIND_COUNT:
-        exg_text_puts(out, "true");
+        exg_json_put_bool(out, true);
         break;
     case EXG_ARGUMENT_TENSOR:
         put_name(out, graph, arg->as_tensor);
@@ -268,14 +289,14 @@ static void put_payload(exg_text *out, const exg_graph *graph, const exg_argumen
         exg_json_put_int(out, arg->as_int);
         break;
     case EXG_ARGUMENT_FLOAT:
-        exg_text_json_double(out, arg->as_float);
+        exg_json_put_double(out, arg->as_float);
         break;
     case EXG_ARGUMENT_BOOL:
         exg_json_put_bool(out, arg->as_bool);
         break;
     case EXG_ARGUMENT_STRING:
     case EXG_ARGUMENT_OPERATOR:
-        exg_text_json_string(out, arg->as_string);
+        exg_json_put_text(out, arg->as_string);
         break;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
@@ -325,7 +346,8 @@ static void put_payload(exg_text *out, const exg_graph *graph, const exg_argumen
 
 void exg_encode_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg)
 {
-    exg_text_printf(out, "{\"%s\": ", exg_argument_tag(arg->kind));
+    exg_json_put_open(out, '{');
+    exg_json_put_key(out, exg_argument_tag(arg->kind));
     put_payload(out, graph, arg);
-    exg_text_putc(out, '}');
+    exg_json_put_close(out, '}');
 }

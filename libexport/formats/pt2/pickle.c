@@ -38,32 +38,21 @@ static exg_status no_memory(machine *m)
 
 /* ---- stack, marks, memo ------------------------------------------------------------------ */
 
-static bool reserve(machine *m, void **items, uint32_t count, uint32_t *capacity, size_t item_bytes)
+static bool reserve(machine *m, void *items, uint32_t count, uint32_t *capacity, size_t size)
 {
-    uint32_t bigger = *capacity < 64 ? 64 : *capacity * 2;
-    void *moved;
+    bool allowed = count < STACK_MAX;
+    bool reserved = allowed && exg_heap_reserve(items, count, capacity, size);
 
-    if (count < *capacity) {
-        return true;
-    }
-    moved = bigger > STACK_MAX ? NULL : realloc(*items, bigger * item_bytes);
-    m->is_dry = m->is_dry || (moved == NULL && bigger <= STACK_MAX);
-    if (moved == NULL) {
-        return false;
-    }
-    *items = moved;
-    *capacity = bigger;
-    return true;
+    m->is_dry = m->is_dry || (allowed && !reserved);
+    return reserved;
 }
 
 static exg_status push(machine *m, exg_pickle_value *value)
 {
-    void *stack = m->stack;
 
-    if (!reserve(m, &stack, m->depth, &m->stack_capacity, sizeof(exg_pickle_value *))) {
+    if (!reserve(m, &m->stack, m->depth, &m->stack_capacity, sizeof(exg_pickle_value *))) {
         return no_memory(m);
     }
-    m->stack = stack;
     m->stack[m->depth++] = value;
     return EXG_OK;
 }
@@ -94,12 +83,10 @@ static exg_status top(machine *m, exg_pickle_value **value)
 
 static exg_status push_mark(machine *m)
 {
-    void *marks = m->marks;
 
-    if (!reserve(m, &marks, m->mark_count, &m->mark_capacity, sizeof(uint32_t))) {
+    if (!reserve(m, &m->marks, m->mark_count, &m->mark_capacity, sizeof(uint32_t))) {
         return no_memory(m);
     }
-    m->marks = marks;
     m->marks[m->mark_count++] = m->depth;
     return EXG_OK;
 }
@@ -120,17 +107,15 @@ static exg_status pop_mark(machine *m, exg_pickle_value ***items, uint32_t *coun
 /* Picklers number their memo in order; gaps are not theirs. */
 static exg_status memo_put(machine *m, uint32_t index)
 {
-    void *memo = m->memo;
     exg_pickle_value *value = NULL;
 
     EXG_TRY(top(m, &value));
     if (index > m->memo_count) {
         return damaged(m, "skips places of its memo");
     }
-    if (!reserve(m, &memo, index, &m->memo_capacity, sizeof(exg_pickle_value *))) {
+    if (!reserve(m, &m->memo, index, &m->memo_capacity, sizeof(exg_pickle_value *))) {
         return no_memory(m);
     }
-    m->memo = memo;
     m->memo[index] = value;
     m->memo_count += index == m->memo_count;
     return EXG_OK;

@@ -124,16 +124,17 @@ static uint32_t *counter(uint32_t counters[3], const char *stem)
 static void put_payload_meta(exg_text *config, const exg_weight *weight, const char *path_name)
 {
     exg_json_put_key(config, weight->fqn);
-    exg_text_puts(config, "{\"path_name\": ");
-    exg_text_json_string(config, path_name);
-    exg_text_printf(config, ", \"is_param\": %s, \"use_pickle\": %s, \"tensor_meta\": ",
-                    weight->is_param ? "true" : "false", weight->use_pickle ? "true" : "false");
+    exg_json_put_open(config, '{');
+    exg_json_member_text(config, "path_name", path_name);
+    exg_json_member_bool(config, "is_param", weight->is_param);
+    exg_json_member_bool(config, "use_pickle", weight->use_pickle);
+    exg_json_put_key(config, "tensor_meta");
     if (weight->meta == NULL) {
-        exg_text_puts(config, "null");
+        exg_json_put_null(config);
     } else {
         exg_encode_tensor_meta(config, weight->meta);
     }
-    exg_text_putc(config, '}');
+    exg_json_put_close(config, '}');
 }
 
 static exg_status put_weight(saver *s, const table_row *row, const exg_weight *weight,
@@ -169,14 +170,17 @@ static exg_status put_table(saver *s, const table_row *row)
     exg_text config = EXG_TEXT_EMPTY;
     exg_status status = paths == NULL || name == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
 
-    exg_text_puts(&config, "{\"config\": {");
+    exg_json_put_open(&config, '{');
+    exg_json_put_key(&config, "config");
+    exg_json_put_open(&config, '{');
     for (uint32_t i = 0; i < weights->count && status == EXG_OK; i++) {
         if (weights->items[i].table == row->table) {
             status =
                 put_weight(s, row, &weights->items[i], paths, s->numbers[row - tables], &config);
         }
     }
-    exg_text_puts(&config, "}}");
+    exg_json_put_close(&config, '}');
+    exg_json_put_close(&config, '}');
     if (status == EXG_OK) {
         status = put_text(s, name, &config);
     }

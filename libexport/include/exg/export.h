@@ -4,6 +4,7 @@
 
 #include <exg/diff.h>
 #include <exg/formats.h>
+#include <exg/inspection.h>
 #include <exg/module.h>
 #include <exg/operators.h>
 #include <exg/program.h>

@@ -22,7 +22,7 @@ static const char *beside(const char *name)
     exg_diagnostics found = {0};
     exg_operators *operators;
     exg_program *program = NULL;
-    exg_file_info info = {0};
+    exg_file_info *info = NULL;
     exg_verified verified;
     exg_error err;
     exg_status status;
@@ -31,7 +31,7 @@ static const char *beside(const char *name)
     assert_int_equal(exg_open(in_folder(name), NULL, &program, &info, NULL), EXG_OK);
     assert_int_equal(exg_verify(program, operators, &verified, &found, NULL), EXG_OK);
     found.count = 0; /* what was found before is another matter */
-    status = exg_verify_file(program, in_folder(name), &info, &found, &err);
+    status = exg_verify_file(program, in_folder(name), info, &found, &err);
     assert_int_equal(status, found.count == 0 ? EXG_OK : EXG_MALFORMED);
     said[0] = '\0';
     for (uint32_t i = 0; i < found.count; i++) {
@@ -43,7 +43,7 @@ static const char *beside(const char *name)
         assert_string_equal(err.where, found.items[0].where);
     }
     exg_diagnostics_free(&found);
-    exg_file_info_free(&info);
+    exg_file_info_free(info);
     exg_program_destroy(program);
     exg_operators_destroy(operators);
     return said;

@@ -54,7 +54,7 @@ static bool check_rule(const exg_rule *r)
     exg_verified verified;
     exg_diagnostics found;
     exg_status status;
-    exg_file_info info = {0};
+    exg_file_info *info = NULL;
     exg_error err;
     char path[64];
     bool fine;
@@ -72,7 +72,7 @@ static bool check_rule(const exg_rule *r)
                           err.message);
         }
         exg_program_destroy(status == EXG_OK ? program : NULL);
-        exg_file_info_free(&info);
+        exg_file_info_free(info);
         return fine;
     }
     status = exg_verify(program, operators, &verified, &found, &err);
@@ -81,7 +81,7 @@ static bool check_rule(const exg_rule *r)
     }
     if (r->keeper == EXG_KEEPER_FILE) { /* of the name nothing is broken in a file */
         status = exg_verify_file(program, strcmp(r->code, "ARC-013") == 0 ? "model.zip" : path,
-                                 &info, &found, &err);
+                                 info, &found, &err);
     }
     fine =
         status == expected && only(&found, r) &&
@@ -93,7 +93,7 @@ static bool check_rule(const exg_rule *r)
         list(&found);
     }
     exg_diagnostics_free(&found);
-    exg_file_info_free(&info);
+    exg_file_info_free(info);
     exg_program_destroy(program);
     return fine;
 }
