@@ -73,9 +73,9 @@ exg_shared(eager exg::exec exec/dispatch/eager.c)
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c
   THREADS LIBS tests_ranks exg::exec)
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
-  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c
-    exec/dispatch/eager.c)
-  target_link_libraries(test_exec_mpi PRIVATE exg_flags exg::exec PkgConfig::CMOCKA)
+  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c)
+  target_link_libraries(test_exec_mpi PRIVATE exg_flags tests_eager tests_ranks exg::exec
+    PkgConfig::CMOCKA)
   target_include_directories(test_exec_mpi PRIVATE ${PROJECT_SOURCE_DIR})
   add_test(NAME exec_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4 $<TARGET_FILE:test_exec_mpi>)
   # several ranks a core, as root in a container
