@@ -580,7 +580,7 @@ static void it_carries_weights_that_it_cannot_say(void **state)
 {
     static const exg_dtype dtypes[] = {EXG_DTYPE_I16, EXG_DTYPE_U16, EXG_DTYPE_U32};
     static const uint16_t bytes[4] = {1, 2, 0x203, 0xffff};
-    bool seen[SEEN_COUNT];
+    bool seen[SEEN_COUNT] = {false};
     exg_operators *operators;
 
     (void)state;
