@@ -6,6 +6,8 @@
 #define EXG_CLI_CLI_H
 
 #include <exg/exec.h>
+#include <exg/json_writer.h>
+#include <exg/text.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -58,7 +60,7 @@ bool cli_is_code(const char *word);    /* of a fault: "VAL-004" */
 bool cli_is_tensors(const char *path); /* named .safetensors */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
-void cli_version(FILE *out, bool json);
+exg_status cli_version(FILE *out, bool json, exg_error *err);
 
 /* A program with its operators, opened and (but for inspect) verified. */
 typedef struct cli_program {
@@ -118,7 +120,7 @@ uint32_t cli_process_rank(void);
 #define CLI_THREADS_MAX 64 /* ranks of a run that are threads */
 
 /* The modes taken along the mesh dims: "data,tensor". */
-void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place);
+void cli_put_modes(exg_text *text, const cli_call *call, const exg_place_summary *place);
 
 /* --mesh, --place, --costs, --threads, ... as session options. What they point to lives in
  * `placement`. */
@@ -136,6 +138,15 @@ void cli_placement_free(cli_placement *placement);
 /* What a fault code means, and all of them (codes.c). */
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err);
 exg_status cli_list_codes(const cli_call *call, exg_error *err);
+
+/* The object that a command prints with --json, from its first member on ("format", which goes up
+ * when a member changes its meaning or goes away: docs/json.md) to its end. */
+#define CLI_JSON_FORMAT 1
+void cli_json_begin(exg_text *text);
+void cli_json_end(exg_text *text);
+/* An object of one member. */
+exg_status cli_json_value(FILE *out, const char *key, const char *value, exg_error *err);
+void cli_json_diagnostics(exg_text *text, const char *key, const exg_diagnostics *found);
 
 /* A clock that only goes on, in nanoseconds. */
 static inline uint64_t cli_now_ns(void)

@@ -1,7 +1,6 @@
 /* cmd_explain.c - exg explain FILE --stage S: the program after a step of its road;
  * exg explain CODE: what a fault code means. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +13,9 @@ static exg_status print_made(const cli_call *call, const char *name, const char 
     exg_status status;
 
     if (call->json) {
-        exg_text_printf(&text, "{\"%s\": ", name);
-        exg_text_json_string(&text, made);
-        exg_text_puts(&text, "}\n");
-    } else {
-        exg_text_plain(&text, made, true);
+        return cli_json_value(call->out, name, made, err);
     }
+    exg_text_plain(&text, made, true);
     status = cli_put(call->out, &text, err);
     exg_text_free(&text);
     return status;

@@ -150,9 +150,9 @@ static exg_status put_graph(exg_text *text, const cli_inspection *i, exg_error *
     char *printed;
 
     if (i->call->json) {
-        exg_text_puts(text, "{\"nodes\": ");
+        cli_json_begin(text);
         cli_put_nodes_json(text, i);
-        exg_text_puts(text, "}\n");
+        cli_json_end(text);
         return EXG_OK;
     }
     EXG_TRY(i->call->fx ? exg_program_print_graph(i->p->program, &printed, err)
@@ -180,10 +180,13 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     if (call->dot) {
         cli_put_dot(text, i);
     } else if (table && call->json) {
+        cli_json_begin(text);
         cli_put_tables_json(text, i);
+        cli_json_end(text);
     } else if (call->json) {
+        cli_json_begin(text);
         cli_put_summary_json(text, i);
-        exg_text_putc(text, '\n');
+        cli_json_end(text);
     } else if (!table) {
         put_summary(text, i);
     }
@@ -219,7 +222,7 @@ static exg_status deliver(const cli_call *call, const exg_text *text, exg_error 
     }
     EXG_TRY(exg_file_write(call->html, text->data, text->length, err));
     if (call->json) {
-        fputs("{\"written\": \"html\"}\n", call->out);
+        return cli_json_value(call->out, "written", "html", err);
     }
     return EXG_OK;
 }

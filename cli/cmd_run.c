@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 #include "cli/numbers.h"
 #include "cli/profile.h"
-#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -226,40 +225,68 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void put_stats(exg_text *text, bool json, exg_session *session, double *times,
-                      uint32_t count)
+static void put_stats(exg_text *text, const exg_session_stats *s, const double *times,
+                      double first_ns, uint32_t count)
 {
-    double first_ns = times[0];
-    const exg_session_stats *s = exg_session_statistics(session);
-
-    qsort(times, count, sizeof(*times), by_value);
-    exg_text_printf(
-        text,
-        json ? ", \"runs\": %u, \"median_ns\": %.0f, \"min_ns\": %.0f, \"first_ns\": %.0f, "
-               "\"plan_ns\": %" PRIu64 ", \"steps\": %u, \"arena_bytes\": %" PRIu64
-               ", \"memory_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
-               ", \"moved_bytes\": %" PRIu64 ", \"collectives\": %u"
-             : "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
-               "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
-               " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
-               " bytes a rank in %u collectives\n",
-        count, times[count / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
-        s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes, s->place->moved_bytes,
-        exg_place_moves(s->place));
-    if (json || s->plan->host_count > 0) {
-        exg_text_printf(text,
-                        json ? ", \"host_steps\": %u"
-                             : "%u of the steps are the host's: the device has no kernel\n",
+    exg_text_printf(text,
+                    "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
+                    "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
+                    " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
+                    " bytes a rank in %u collectives\n",
+                    count, times[count / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
+                    s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
+                    s->place->moved_bytes, exg_place_moves(s->place));
+    if (s->plan->host_count > 0) {
+        exg_text_printf(text, "%u of the steps are the host's: the device has no kernel\n",
                         s->plan->host_count);
     }
     if (s->collectives_through[0] != '\0') {
-        exg_text_puts(text, json ? ", \"collectives_through\": " : "collectives go through ");
-        if (json) {
-            exg_text_json_string(text, s->collectives_through);
-        } else {
-            exg_text_plain(text, s->collectives_through, false);
-            exg_text_putc(text, '\n');
-        }
+        exg_text_puts(text, "collectives go through ");
+        exg_text_plain(text, s->collectives_through, false);
+        exg_text_putc(text, '\n');
+    }
+}
+
+static void put_stats_json(exg_text *text, const exg_session_stats *s, const double *times,
+                           double first_ns, uint32_t count)
+{
+    exg_json_member_uint(text, "runs", count);
+    exg_json_member_fixed(text, "median_ns", times[count / 2], 0);
+    exg_json_member_fixed(text, "min_ns", times[0], 0);
+    exg_json_member_fixed(text, "first_ns", first_ns, 0);
+    exg_json_member_uint(text, "plan_ns", s->plan_ns);
+    exg_json_member_uint(text, "steps", s->plan->step_count);
+    exg_json_member_uint(text, "arena_bytes", s->plan->arena_bytes);
+    exg_json_member_uint(text, "memory_bytes", s->memory_bytes);
+    exg_json_member_uint(text, "weight_bytes", s->plan->weight_bytes);
+    exg_json_member_uint(text, "moved_bytes", s->place->moved_bytes);
+    exg_json_member_uint(text, "collectives", exg_place_moves(s->place));
+    exg_json_member_uint(text, "host_steps", s->plan->host_count);
+    if (s->collectives_through[0] != '\0') {
+        exg_json_member_text(text, "collectives_through", s->collectives_through);
+    }
+}
+
+static void put_outputs_json(exg_text *text, const cli_call *call, exg_session *session)
+{
+    exg_json_put_key(text, "outputs");
+    exg_json_put_open(text, '[');
+    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
+        cli_put_output_json(text, i, exg_session_output_at(session, i));
+    }
+    exg_json_put_close(text, ']');
+    if (call->expect != NULL) {
+        exg_json_member_bool(text, "as_expected", true);
+    }
+}
+
+static void put_outputs(exg_text *text, const cli_call *call, exg_session *session)
+{
+    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
+        cli_put_output(text, i, exg_session_output_at(session, i));
+    }
+    if (call->expect != NULL) {
+        exg_text_printf(text, "as expected: %s\n", call->expect);
     }
 }
 
@@ -267,24 +294,23 @@ static void put_stats(exg_text *text, bool json, exg_session *session, double *t
 static exg_status put_report(exg_text *text, const cli_call *call, exg_session *session,
                              double *times, uint32_t count, exg_error *err)
 {
-    exg_text_puts(text, call->json ? "{\"outputs\": [" : "");
-    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
-        exg_text_puts(text, call->json && i > 0 ? ", " : "");
-        cli_put_output(text, call->json, i, exg_session_output_at(session, i));
+    double first_ns = times[0];
+
+    qsort(times, count, sizeof(*times), by_value);
+    if (call->json) {
+        cli_json_begin(text);
     }
-    exg_text_puts(text, call->json ? "]" : "");
-    if (call->expect != NULL && call->json) {
-        exg_text_puts(text, ", \"as_expected\": true");
-    } else if (call->expect != NULL) {
-        exg_text_printf(text, "as expected: %s\n", call->expect);
-    }
+    (call->json ? put_outputs_json : put_outputs)(text, call, session);
     if (call->stats) {
-        put_stats(text, call->json, session, times, count);
+        (call->json ? put_stats_json : put_stats)(text, exg_session_statistics(session), times,
+                                                  first_ns, count);
     }
     if (call->profile) {
         EXG_TRY(cli_put_profile(text, call->json, session, count, err));
     }
-    exg_text_puts(text, call->json ? "}\n" : "");
+    if (call->json) {
+        cli_json_end(text);
+    }
     return EXG_OK;
 }
 

@@ -3,7 +3,6 @@
 #define EXG_CLI_INSPECT_H
 
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <exg/inspection.h>
 #include <exg/module.h>

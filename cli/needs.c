@@ -1,6 +1,5 @@
 /* needs.c - an option without meaning in a call is refused: option.def says what each needs. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <string.h>
 #include <strings.h>

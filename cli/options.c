@@ -1,6 +1,5 @@
 /* options.c - the words of the command line, by the tables. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <math.h>
 #include <stdlib.h>

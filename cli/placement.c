@@ -1,6 +1,5 @@
 /* placement.c - --mesh, --place, --threads and --seed. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -75,13 +74,13 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
                : EXG_FAIL(err, USAGE, "PLC-008", "--place '%s' on a mesh of %u dims", text, ndim);
 }
 
-void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place)
+void cli_put_modes(exg_text *text, const cli_call *call, const exg_place_summary *place)
 {
     exg_mesh_shape mesh = {0};
 
     (void)read_mesh(call->mesh == NULL ? "1" : call->mesh, PLANNED_MAX, &mesh, NULL);
     for (uint32_t d = 0; d < mesh.ndim; d++) {
-        fprintf(out, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
+        exg_text_printf(text, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
     }
 }
 

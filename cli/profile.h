@@ -3,7 +3,6 @@
 #define EXG_CLI_PROFILE_H
 
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 /* Time of `runs` runs by operator, by module and by step: tables, or members of an object. */
 exg_status cli_put_profile(exg_text *text, bool json, exg_session *session, uint32_t runs,

@@ -1,6 +1,5 @@
 /* program.c - opening what the commands work on; versions; progress. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,18 +127,34 @@ static const struct {
 #endif
 };
 
-void cli_version(FILE *out, bool json)
+exg_status cli_version(FILE *out, bool json, exg_error *err)
 {
-    fprintf(out, json ? "{\"version\": \"%s\", \"parts\": {" : "exg %s\n", exg_version());
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    if (json) {
+        cli_json_begin(&text);
+        exg_json_member_text(&text, "version", exg_version());
+        exg_json_put_key(&text, "parts");
+        exg_json_put_open(&text, '{');
+    } else {
+        exg_text_printf(&text, "exg %s\n", exg_version());
+    }
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (json) {
-            fprintf(out, "%s\"%s\": %s", i > 0 ? ", " : "", parts[i].name,
-                    parts[i].in ? "true" : "false");
+            exg_json_member_bool(&text, parts[i].name, parts[i].in);
         } else {
-            fprintf(out, "  %-6s %s\n", parts[i].name, parts[i].in ? "in" : "not in this build");
+            exg_text_printf(&text, "  %-6s %s\n", parts[i].name,
+                            parts[i].in ? "in" : "not in this build");
         }
     }
-    fputs(json ? "}}\n" : "", out);
+    if (json) {
+        exg_json_put_close(&text, '}');
+        cli_json_end(&text);
+    }
+    status = cli_put(out, &text, err);
+    exg_text_free(&text);
+    return status;
 }
 
 /* ---- progress ----------------------------------------------------------------------- */
