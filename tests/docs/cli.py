@@ -52,7 +52,7 @@ def page(exg):
         lines += command(say("help", name))
     lines += ["## Codes", "", "Codes of faults that are no rule of a program file; those are in [schema/rules.md](../schema/rules.md).", "",
               "| code | means | fix |", "|---|---|---|"]  # fmt: skip
-    for row in json.loads(say("explain", "--list", "--json")):
+    for row in json.loads(say("explain", "--list", "--json"))["codes"]:
         if row["kept_by"] == "running":
             lines.append(f"| {row['code']} | {cell(row['meaning'])} | {cell(row['fix'])} |")
     return HEAD + "\n".join(lines) + "\n"
