@@ -59,8 +59,8 @@ static uint32_t find_node(const exg_graph *graph, const char *name)
 typedef struct described {
     exg_text *text;
     const exg_graph *graph;
-    uint32_t node;  /* where it stands */
-    bool users;     /* or makers */
+    uint32_t node; /* where it stands */
+    bool users;    /* or makers */
 } described;
 
 /* Node n takes the value behind the node, or gives it before. */

@@ -467,6 +467,7 @@ static void look_at(const exg_program *p, bool seen[SEEN_COUNT])
 static exg_program *make_strange(exg_value values[64], exg_argument inputs[16],
                                  exg_input_spec specs[16])
 {
+    const exg_weight pickled = {.fqn = "pickled", .table = EXG_TABLE_CONSTANTS, .use_pickle = true};
     static exg_sym_int symbol = {.expr = "s9", .value = 4, .has_hint = true};
     static const char *guards[] = {"L['x'].size()[0] <= 9"};
     exg_program *p = open_program("fixtures/mlp.pt2");
@@ -513,6 +514,7 @@ static exg_program *make_strange(exg_value values[64], exg_argument inputs[16],
     s->outputs[0].target = "up.weight";
     p->guards_code = guards;
     p->guard_count = 1;
+    assert_int_equal(exg_weights_add(p->weights, &pickled, NULL), EXG_OK);
     return p;
 }
 

@@ -187,6 +187,7 @@ static void trees_have_steps_of_their_class(void **state)
         {CALL(NODE("collections.deque", "\"null\"", LEAF)), "['x'][0]"},
         {CALL(NODE("builtins.dict", "\"[\\\"k\\\"]\"", LEAF)), "['x']['k']"},
         {CALL(NODE("builtins.dict", "\"[7]\"", LEAF)), "['x'][7]"},
+        {CALL(NODE("builtins.dict", "\"[\\\"a\\\\n\\\\\\\\b\\\"]\"", LEAF)), "['x']['a\\n\\\\b']"},
         {CALL(NODE("collections.OrderedDict", "\"[\\\"k\\\"]\"", LEAF)), "['x']['k']"},
         {CALL(NODE("collections.defaultdict",
                    "\"{\\\"default_factory\\\": 1, \\\"dict_context\\\": [\\\"k\\\"]}\"", LEAF)),

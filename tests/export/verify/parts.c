@@ -72,13 +72,13 @@ static exg_argument tensors(exg_argument_kind kind, exg_value_id a, exg_value_id
 
 static exg_argument nested(exg_value_id a, exg_value_id b)
 {
-    static exg_value_id items[2];
+    static exg_value_id items[3];
     static exg_value_list lists[2];
 
-    items[0] = a;
-    items[1] = b;
+    items[0] = items[1] = a;
+    items[2] = b;
     lists[0] = (exg_value_list){&items[0], 1};
-    lists[1] = (exg_value_list){&items[1], 1};
+    lists[1] = (exg_value_list){&items[1], 2};
     return (exg_argument){
         .kind = EXG_ARGUMENT_NESTED_TENSORS, .count = 2, .as_nested_tensors = lists};
 }
