@@ -677,7 +677,22 @@ static void it_lifts_before_keywords(void **state)
     "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [" EARLY_VALUE(           \
         "a") ", " OWNER_VALUES ", \"metadata\": {}, \"parameters\": {\"p\": " OWNER_TENSOR         \
              "}, \"buffers\": {}}}"
-#define X_LIST "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"w\"}]}"
+#define ONE_LIST "{\"as_tensors\": [{\"name\": \"x\"}]}"
+#define X_LIST   "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"w\"}]}"
+
+/* `text` with its "w" among the inputs: the program has no tensor of its own. */
+static const char *without_own(const char *text)
+{
+    static const char own[] = ", \"parameters\": {\"w\": ";
+    static char changed[16384];
+    const char *inputs = early_with(text, "\"inputs\": [{\"name\": \"x\"}]",
+                                    "\"inputs\": [{\"name\": \"x\"}, {\"name\": \"w\"}]");
+
+    inputs = early_with(inputs, EARLY_VALUES("x", "y", "w"), EARLY_VALUES("x", "w", "y"));
+    snprintf(changed, sizeof(changed), "%.*s, \"parameters\": {}, \"buffers\": {}}",
+             (int)(strstr(inputs, own) - inputs), inputs);
+    return changed;
+}
 
 /* S002-49: loops take what their branches have in the last of their lists; the others stay. */
 static void it_lifts_into_the_list_of_further_operands(void **state)
@@ -720,6 +735,7 @@ static void it_lifts_into_the_list_of_further_operands(void **state)
         assert_string_equal(lists, rows[i].lists);
         exg_program_destroy(p);
         expect_ours(text);
+        expect_ours(without_own(text));
     }
 }
 

@@ -134,6 +134,15 @@ static void change_metadata(exg_program *p)
     p->metadata.items[p->metadata.count - 1].value = "new";
 }
 
+static void add_metadata(exg_program *p)
+{
+    static exg_string_pair pairs[20];
+
+    memcpy(pairs, p->metadata.items, p->metadata.count * sizeof(*pairs));
+    pairs[p->metadata.count++] = (exg_string_pair){"n", "14"};
+    p->metadata.items = pairs;
+}
+
 static void retrace(exg_program *p)
 {
     p->graph->nodes[0].metadata.items[0].value = "line 1";
@@ -217,6 +226,12 @@ static const struct change {
     {{"\"metadata\": {}, \"par", "\"metadata\": {" MANY "\"13\"}, \"par"},
      change_metadata,
      {MANY "\"13\"", MANY "\"new\""}},
+    {{"\"metadata\": {}, \"par", "\"metadata\": {" MANY "\"13\", \"n\": \"14\"}, \"par"},
+     drop_metadata,
+     {"{\"a\": \"1\",\"b\"", "{\"b\""}},
+    {{"\"metadata\": {}, \"par", "\"metadata\": {" MANY "\"13\"}, \"par"},
+     add_metadata,
+     {"\"13\"}", "\"13\", \"n\": \"14\"}"}},
     {{"\"metadata\": {}, \"par", "\"metadata\": {" MANY "\"13\"}, \"par"},
      drop_metadata,
      {"{\"a\": \"1\",\"b\"", "{\"b\""}},
@@ -287,6 +302,32 @@ static void it_follows_two_names(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-117: a form that is another program's counts for nothing. */
+static void it_takes_no_form_of_another(void **state)
+{
+    static const char *const targets[] = {"aten.mul.Tensor", "aten.add.Tensor"};
+    exg_program *other = open_text(early_with(early_json("\"f32\"", "7"), "\"m\"", "\"other\""));
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *good = early_with(early_add, "aten.add.Tensor", targets[i]);
+        exg_program *p = open_text(early_with(good, "\"Internal\"", "1"));
+        char expected[8192];
+        char *text;
+
+        p->early_form = other->early_form;
+        p->graph->nodes[0].inputs[1].arg = (exg_argument){.kind = EXG_ARGUMENT_NONE};
+        snprintf(expected, sizeof(expected), "%s", early_with(good, W_ARG, "{\"as_none\": true}"));
+        text = saved_text(p);
+        assert_null(strstr(text, "exg.carry"));
+        assert_null(strstr(text, "other"));
+        exg_program_destroy(open_text(text));
+        free(text);
+        exg_program_destroy(p);
+    }
+    exg_program_destroy(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +335,7 @@ int main(void)
         cmocka_unit_test(it_adds_what_is_new),
         cmocka_unit_test(it_keeps_the_form_around_changes),
         cmocka_unit_test(it_follows_two_names),
+        cmocka_unit_test(it_takes_no_form_of_another),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -299,6 +299,37 @@ static void it_replaces_no_file_beside(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-66, S002-73: a file in folders that are not there. */
+static void it_makes_folders_for_files_beside(void **state)
+{
+    const char *text = early_json(INTERNAL, external("w.bin", "8", ""));
+    exg_program *p = open_beside(text);
+    char *again;
+
+    (void)state;
+    save_program(p, "w.exg", NULL);
+    exg_program_destroy(p);
+    for (int known = 0; known < 2; known++) { /* the folder is there the second time */
+        text = early_json(INTERNAL, external("one/two/w.bin", "8", ""));
+        p = open_beside(early_json(INTERNAL, external("w.bin", "8", "")));
+        save_program(p, "w.exg", NULL);
+        exg_program_destroy(p);
+        p = open_program(in_folder("w.exg"));
+        p->early_form = strdup(text);
+        assert_non_null(p->early_form);
+        remove(in_folder("one/two/w.bin"));
+        again = saved_text(p);
+        assert_string_equal(again, text);
+        free(again);
+        assert_int_equal(file_bytes("one/two/w.bin"), 12);
+        free((char *)(uintptr_t)p->early_form);
+        exg_program_destroy(p);
+    }
+    assert_int_equal(remove(in_folder("one/two/w.bin")), 0);
+    assert_int_equal(rmdir(in_folder("one/two")), 0);
+    assert_int_equal(rmdir(in_folder("one")), 0);
+}
+
 /* S002-73: nor behind one that was not there, which is not left then. */
 static void it_replaces_no_file_behind_another(void **state)
 {
@@ -772,6 +803,7 @@ int main(void)
         cmocka_unit_test(it_keeps_external_bytes_beside),
         cmocka_unit_test(it_writes_a_file_of_no_bytes),
         cmocka_unit_test(it_replaces_no_file_beside),
+        cmocka_unit_test(it_makes_folders_for_files_beside),
         cmocka_unit_test(it_replaces_no_file_behind_another),
         cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),

@@ -223,12 +223,15 @@ static void rules_say_so_wherever_it_ends(void **state)
     enum { STEP = 3, VALUES_MAX = 160 };
     static const char *const files[] = {"tests/export/data/control.pt2",
                                         "tests/export/data/symbols.pt2"};
-    static char names[VALUES_MAX][16];
+    static char names[VALUES_MAX][16], texts[VALUES_MAX][16];
+    static exg_sym_int sizes[VALUES_MAX];
 
     (void)state;
     assert_int_equal(exg_operators_create(&every_operator, NULL), EXG_OK);
     for (uint32_t i = 0; i < VALUES_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "more_%u", i);
+        snprintf(texts[i], sizeof(texts[i]), "s77 + %u", i);
+        sizes[i].expr = texts[i];
     }
     for (size_t f = 0; f < sizeof(files) / sizeof(files[0]); f++) {
         static exg_value values[2 * VALUES_MAX];
@@ -244,7 +247,8 @@ static void rules_say_so_wherever_it_ends(void **state)
         graph->values = values;
         for (uint32_t more = 0; more < VALUES_MAX; more += STEP) {
             for (uint32_t i = 0; i < more; i++) {
-                values[count + i] = (exg_value){.name = names[i]};
+                values[count + i] =
+                    (exg_value){.name = names[i], .sym_int = f == 0 ? NULL : &sizes[i]};
             }
             graph->value_count = count + more;
             refuse_each(verify_alone, files[f], program, 1);

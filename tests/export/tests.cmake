@@ -1,7 +1,8 @@
 # libexport's tests
 
 # Readers and the model. maker.c makes archives, good and bad.
-exg_shared(folder exg::export export/exg_folder.c)
+exg_shared(folder exg::export export/exg_folder.c export/codes.c)
+target_link_options(tests_folder INTERFACE -Wl,--wrap=exg_error_set)
 exg_test(export_json export/json.c LIBS exg::export)
 exg_test(export_json_writer export/json_writer.c LIBS exg::export)
 exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)

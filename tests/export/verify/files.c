@@ -64,7 +64,10 @@ static void cut(const char *name, size_t length)
 #define BESIDE(location, offset)                                                                   \
     "{\"data_location\": \"External\", \"data\": {\"location\": \"" location                       \
     "\", \"offset\": \"" offset "\", \"length\": \"8\", \"checksum\": \"\"}}"
-#define TENSOR(storage) "{\"storage\": " storage ", \"meta\": " EARLY_META "}"
+#define ONE_META                                                                                   \
+    "{\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": {\"type\": "         \
+    "\"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, "              \
+    "\"layout\": \"strided\"}"
 
 /* S002-66, S002-72: the end of a file is that of the last range in it, whichever that is; each file
  * is told by its name. */
@@ -131,6 +134,61 @@ static void compressed_files_are_shorter(void **state)
     assert_string_equal(beside("m.exg"), "WGT-015 at files[\"w.bin\"]");
     assert_int_equal(remove(in_folder("w.bin")), 0);
     assert_string_equal(beside("m.exg"), "WGT-015 at files[\"w.bin\"]");
+    empty_folder();
+}
+
+/* S002-72: each damaged tensor is told, whichever is sound beside it. */
+static void damage_is_told_of_each_tensor(void **state)
+{
+    static const char *const sums[] = {"crc32:a6669d7d", "crc32:00000000"};
+
+    (void)state;
+    write_file("a.bin", "01234567", 8);
+    for (int order = 0; order < 4; order++) {
+        const int wrong[2] = {order & 1, order >> 1};
+        char tensors[1024], first[300], second[300];
+        exg_diagnostics found = {0};
+        exg_operators *operators;
+        exg_program *program;
+        exg_verified verified;
+        exg_error err;
+        const char *text;
+
+        for (int k = 0; k < 2; k++) {
+            snprintf(k == 0 ? first : second, sizeof(first),
+                     "{\"data_location\": \"External\", \"data\": {\"location\": \"a.bin\", "
+                     "\"offset\": \"%d\", \"length\": \"4\", \"checksum\": \"%s\"}}",
+                     4 * k,
+                     k == 0     ? sums[wrong[0]]
+                     : wrong[1] ? sums[1]
+                                : "crc32:4d0ca3eb");
+        }
+        snprintf(tensors, sizeof(tensors), "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": %s}}",
+                 second, ONE_META);
+        text = early_with(early_json(INSIDE ", \"meta\": " EARLY_META, "%STORAGE%"), "%STORAGE%",
+                          early_with("%S%, \"meta\": " ONE_META, "%S%", first));
+        text = early_with(text, "\"buffers\": {}", tensors);
+        text = early_with(
+            text, EARLY_VALUES("x", "y", "w"),
+            EARLY_VALUE("x") ", " EARLY_VALUE("y") ", {\"name\": \"w\", \"meta\": " ONE_META
+                                                   "}, {\"name\": \"v\", \"meta\": " ONE_META "}");
+        write_file("e.json", text, strlen(text));
+        program = open_program(in_folder("e.json"));
+        assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+        exg_ignore(exg_verify(program, operators, &verified, &found, NULL));
+        found.count = 0;
+        assert_int_equal(exg_verify_data(program, &found, NULL, &err),
+                         order == 0 ? EXG_OK : EXG_MALFORMED);
+        assert_int_equal(found.count, wrong[0] + wrong[1]);
+        for (uint32_t i = 0; i < found.count; i++) {
+            assert_string_equal(found.items[i].code, "ARC-012");
+            assert_string_equal(found.items[i].where,
+                                i == 0 && wrong[0] ? "weights[\"w\"]" : "weights[\"v\"]");
+        }
+        exg_diagnostics_free(&found);
+        exg_operators_destroy(operators);
+        exg_program_destroy(program);
+    }
     empty_folder();
 }
 
@@ -247,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_as_long_as_it_says),
         cmocka_unit_test(compressed_files_are_shorter),
+        cmocka_unit_test(damage_is_told_of_each_tensor),
         cmocka_unit_test(bools_are_looked_at_to_their_end),
         cmocka_unit_test(a_thousand_of_each_are_listed),
     };

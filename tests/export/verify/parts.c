@@ -72,13 +72,13 @@ static exg_argument tensors(exg_argument_kind kind, exg_value_id a, exg_value_id
 
 static exg_argument nested(exg_value_id a, exg_value_id b)
 {
-    static exg_value_id items[2];
+    static exg_value_id items[3];
     static exg_value_list lists[2];
 
-    items[0] = a;
-    items[1] = b;
+    items[0] = items[1] = a;
+    items[2] = b;
     lists[0] = (exg_value_list){&items[0], 1};
-    lists[1] = (exg_value_list){&items[1], 1};
+    lists[1] = (exg_value_list){&items[1], 2};
     return (exg_argument){
         .kind = EXG_ARGUMENT_NESTED_TENSORS, .count = 2, .as_nested_tensors = lists};
 }
@@ -138,11 +138,16 @@ static bool is_of(const char *file, int n)
     }
 }
 
-/* "CODE at PLACE", joined. */
-static void say(const exg_diagnostics *found, char *text, size_t room)
+#define SAYS "says: "
+
+/* "CODE at PLACE", joined; or what is said of the first. */
+static void say(const exg_diagnostics *found, bool message, char *text, size_t room)
 {
     text[0] = '\0';
-    for (uint32_t i = 0; i < found->count; i++) {
+    if (message && found->count > 0) {
+        snprintf(text, room, SAYS "%s", found->items[0].message);
+    }
+    for (uint32_t i = 0; !message && i < found->count; i++) {
         size_t used = strlen(text);
 
         snprintf(text + used, room - used, "%s%s at %s", i > 0 ? ", " : "", found->items[i].code,
@@ -186,7 +191,7 @@ static void changes_are_found_where_they_are(void **state)
             assert_int_equal(exg_open(files[f].path, NULL, &p, NULL, NULL), EXG_OK);
             expected = change(p, n);
             exg_ignore(exg_verify(p, operators, &verified, &found, NULL));
-            say(&found, said, sizeof(said));
+            say(&found, strncmp(expected, SAYS, strlen(SAYS)) == 0, said, sizeof(said));
             exg_diagnostics_free(&found);
             exg_program_destroy(p);
             count++;
