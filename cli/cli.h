@@ -164,7 +164,7 @@ int cli_interrupted(void);
 exg_status cli_put(FILE *out, const struct exg_text *text, exg_error *err);
 
 /* Notes, to where faults go. */
-void cli_tell(const struct exg_text *text);
+void cli_note(const struct exg_text *text);
 
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);

@@ -51,7 +51,7 @@ static void print_left_out(const exg_weights *weights)
             exg_text_puts(&text, " is an object, no plain tensor: left out\n");
         }
     }
-    cli_tell(&text);
+    cli_note(&text);
     exg_text_free(&text);
 }
 
@@ -109,7 +109,7 @@ static void print_misfits(const exg_misfits *misfits)
         exg_text_printf(&text, " %s%s%s\n", exg_misfit_text(m->kind),
                         m->detail[0] == '\0' ? "" : ": ", m->detail);
     }
-    cli_tell(&text);
+    cli_note(&text);
     exg_text_free(&text);
 }
 
