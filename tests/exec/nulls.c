@@ -186,8 +186,8 @@ static void check_place(void)
 
     NULLED(exg_costs_open(NULL, NULL, &err));
     NULLED(exg_costs_save(NULL, NULL, &err));
-    NULLED(exg_place_options_open(NULL, NULL, NULL, &err));
-    NULLED(exg_place(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, &err));
+    NULLED(exg_partition_options_open(NULL, NULL, NULL, &err));
+    NULLED(exg_partition(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, &err));
 }
 
 static void check_placement(void)
