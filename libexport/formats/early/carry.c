@@ -119,7 +119,7 @@ static void put_weights(exg_early_encoder *e, exg_text *out)
         if (weight->meta == NULL) {
             exg_json_put_null(out);
         } else {
-            exg_encode_tensor_meta(out, weight->meta);
+            exg_encode_plain(out, EXG_MODEL_TENSOR_META, weight->meta);
         }
         exg_json_member_uint(out, "storage", weight->storage);
         exg_json_put_close(out, '}');
@@ -135,7 +135,7 @@ static void put_sample(exg_text *out, const exg_sample_input *sample)
     exg_json_member_text(out, "keyword", sample->keyword);
     if (sample->kind == EXG_ARGUMENT_TENSOR) {
         exg_json_put_key(out, "tensor_meta");
-        exg_encode_tensor_meta(out, sample->meta);
+        exg_encode_plain(out, EXG_MODEL_TENSOR_META, sample->meta);
         exg_json_member_uint(out, "storage", sample->storage);
         exg_json_put_close(out, '}');
         return;
@@ -145,7 +145,7 @@ static void put_sample(exg_text *out, const exg_sample_input *sample)
         value.as_string = sample->as_string;
     }
     exg_json_put_key(out, "value");
-    exg_encode_argument(out, NULL, &value);
+    exg_encode_plain(out, EXG_MODEL_ARGUMENT, &value);
     exg_json_put_close(out, '}');
 }
 
@@ -191,7 +191,7 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
         exg_json_put_open(out, '{');
         exg_json_member_text(out, "input", program->input_metadata[i].input);
         exg_json_put_key(out, "metadata");
-        exg_encode_strings(out, &program->input_metadata[i].metadata);
+        exg_encode_plain(out, EXG_MODEL_STRING_MAP, &program->input_metadata[i].metadata);
         exg_json_put_close(out, '}');
     }
     exg_json_put_close(out, ']');

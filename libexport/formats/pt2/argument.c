@@ -520,8 +520,8 @@ static exg_status named_argument_member(exg_decoder *d, const char *key, uint32_
 #define FORM_FLOAT_LISTS        LIST(exg_float_list, item_float_list)
 
 static const argument_row argument_rows[EXG_ARGUMENT_KIND_COUNT] = {
-#define EXG_ARGUMENT(id, tag, early, number)                                                       \
-    [EXG_ARGUMENT_##id] = {tag, sizeof(tag) - 1, FORM_##id},
+#define EXG_ARGUMENT(id, tag, early, number, type, form)                                           \
+    [EXG_ARGUMENT_##id] = {#tag, sizeof(#tag) - 1, FORM_##id},
 #include <exg/argument.def>
 #undef EXG_ARGUMENT
 };
