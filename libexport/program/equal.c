@@ -236,7 +236,8 @@ static exg_status item(const scope *s, exg_model_items a, exg_model_items b, uin
     if (a.form == EXG_MODEL_MAP) {
         const char *key = exg_model_key(a, i);
 
-        EXG_TRY_IN(s->err, texts(key, exg_model_key(b, i), exg_model_key_said(a.type), s->err),
+        EXG_TRY_IN(s->err,
+                   texts(key, exg_model_key(b, i), exg_model_key_member(a.type)->said, s->err),
                    "[%u]", i);
         EXG_TRY_IN(s->err, things(s, a.type, exg_model_item(a, i), exg_model_item(b, i), NULL),
                    "['%s']", key);

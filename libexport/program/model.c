@@ -3,19 +3,26 @@
 
 #include <string.h>
 
+#define KEY(json)                  (sizeof(json) == 1 ? NULL : json)
 #define EXG_STRUCT(id, type, said) static const exg_model_member members_of_##id[] = {
-#define EXG_MEMBER(type, member, of, form, json, flags, said)                                      \
-    {EXG_MODEL_##of, EXG_MODEL_##form, EXG_MODEL_##flags, offsetof(type, member), 0, json, said},
-#define EXG_MEMBERS(type, member, of, form, count, json, flags, said)                              \
+#define EXG_MEMBER(type, member, of, form, json, flag, said)                                       \
     {EXG_MODEL_##of,                                                                               \
      EXG_MODEL_##form,                                                                             \
-     EXG_MODEL_##flags,                                                                            \
+     EXG_MODEL_##flag,                                                                             \
+     offsetof(type, member),                                                                       \
+     0,                                                                                            \
+     KEY(json),                                                                                    \
+     said},
+#define EXG_MEMBERS(type, member, of, form, count, json, flag, said)                               \
+    {EXG_MODEL_##of,                                                                               \
+     EXG_MODEL_##form,                                                                             \
+     EXG_MODEL_##flag,                                                                             \
      offsetof(type, member),                                                                       \
      offsetof(type, count),                                                                        \
-     json,                                                                                         \
+     KEY(json),                                                                                    \
      said},
-#define EXG_WITHIN(type, of, json, flags)                                                          \
-    {EXG_MODEL_##of, EXG_MODEL_WITHIN, EXG_MODEL_##flags, 0, 0, json, NULL},
+#define EXG_WITHIN(type, of, json, flag)                                                           \
+    {EXG_MODEL_##of, EXG_MODEL_WITHIN, EXG_MODEL_##flag, 0, 0, KEY(json), NULL},
 #define EXG_END                                                                                    \
     }                                                                                              \
     ;
@@ -63,19 +70,18 @@ const exg_model_member *exg_model_bare(exg_model_type type)
     return member_with(type, EXG_MODEL_BARE);
 }
 
+const exg_model_member *exg_model_key_member(exg_model_type type)
+{
+    return member_with(type, EXG_MODEL_KEY);
+}
+
 const char *exg_model_key(exg_model_items items, uint32_t i)
 {
     const char *key;
 
-    memcpy(&key,
-           (const char *)exg_model_item(items, i) + member_with(items.type, EXG_MODEL_KEY)->offset,
+    memcpy(&key, (const char *)exg_model_item(items, i) + exg_model_key_member(items.type)->offset,
            sizeof(key));
     return key;
-}
-
-const char *exg_model_key_said(exg_model_type type)
-{
-    return member_with(type, EXG_MODEL_KEY)->said;
 }
 
 /* ---- arguments ----------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@ typedef enum exg_model_flag {
     EXG_MODEL_OPTIONAL,
     EXG_MODEL_REQUIRED,
     EXG_MODEL_NULLABLE,
+    EXG_MODEL_REQUIRED_OR_NULL,
     EXG_MODEL_KEY,
     EXG_MODEL_BARE,
     EXG_MODEL_COPIED
@@ -76,9 +77,9 @@ static inline void *exg_model_item(exg_model_items items, uint32_t i)
 /* The member as which a struct is written; NULL: it is an object of all of them. */
 const exg_model_member *exg_model_bare(exg_model_type type);
 
-/* The text that is the key of an item of a MAP, and what it is called. */
+/* The member that is the key in a MAP, and the text of it. */
+const exg_model_member *exg_model_key_member(exg_model_type type);
 const char *exg_model_key(exg_model_items items, uint32_t i);
-const char *exg_model_key_said(exg_model_type type);
 
 /* What an argument of `kind` holds: a type in a form. */
 exg_model_type exg_argument_type(exg_argument_kind kind);
