@@ -53,26 +53,18 @@ exg_model_items exg_model_items_of(const exg_model_member *member, const void *b
     return items;
 }
 
-static const exg_model_member *member_with(exg_model_type type, exg_model_flag flag)
-{
-    const exg_model *model = &exg_models[type];
-
-    for (uint32_t m = 0; m < model->member_count; m++) {
-        if (model->members[m].flag == flag) {
-            return &model->members[m];
-        }
-    }
-    return NULL;
-}
-
 const exg_model_member *exg_model_bare(exg_model_type type)
 {
-    return member_with(type, EXG_MODEL_BARE);
+    const exg_model *model = &exg_models[type];
+    const exg_model_member *last =
+        model->member_count == 0 ? NULL : &model->members[model->member_count - 1];
+
+    return last != NULL && last->flag == EXG_MODEL_BARE ? last : NULL;
 }
 
 const exg_model_member *exg_model_key_member(exg_model_type type)
 {
-    return member_with(type, EXG_MODEL_KEY);
+    return &exg_models[type].members[0];
 }
 
 const char *exg_model_key(exg_model_items items, uint32_t i)

@@ -342,7 +342,7 @@ static exg_status item_tristate(exg_decoder *d, exg_json value, void *item)
     return EXG_OK;
 }
 
-static exg_item_fn *const scalars[EXG_MODEL_TYPE_COUNT] = {
+exg_item_fn *const exg_decode_scalars[EXG_MODEL_TYPE_COUNT] = {
     [EXG_MODEL_NOTHING] = item_none,
     [EXG_MODEL_INT] = exg_item_int,
     [EXG_MODEL_FLOAT] = item_double,
@@ -369,18 +369,6 @@ static exg_item_fn *const scalars[EXG_MODEL_TYPE_COUNT] = {
     [EXG_MODEL_INPUT_SPEC] = exg_decode_input_spec,
     [EXG_MODEL_OUTPUT_SPEC] = exg_decode_output_spec,
 };
-
-bool exg_decode_scalar(exg_decoder *d, exg_json value, exg_model_type type, void *at,
-                       exg_status *status)
-{
-    exg_item_fn *own = d->own == NULL ? NULL : d->own[type];
-    exg_item_fn *item = own == NULL ? scalars[type] : own;
-
-    if (item != NULL) {
-        *status = item(d, value, at);
-    }
-    return item != NULL;
-}
 
 /* ---- Argument ---------------------------------------------------------------------------- */
 

@@ -199,9 +199,8 @@ exg_item_fn exg_decode_graph;      /* exg_graph, in a scope of its own */
 exg_item_fn exg_decode_input_spec; /* exg_input_spec */
 exg_item_fn exg_decode_output_spec;
 
-/* Scalars of the model, symbols and devices; false: `type` is none of them. */
-bool exg_decode_scalar(exg_decoder *d, exg_json value, exg_model_type type, void *at,
-                       exg_status *status);
+/* By exg_model_type: scalars, and what has its own form in JSON; NULL: none of them. */
+extern exg_item_fn *const exg_decode_scalars[EXG_MODEL_TYPE_COUNT];
 
 /* A table of values, into the values of the scope at hand. */
 exg_status exg_decode_values(exg_decoder *d, exg_json value, exg_model_type type);

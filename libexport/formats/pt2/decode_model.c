@@ -76,10 +76,11 @@ static exg_status decode_module(exg_decoder *d, exg_json value, exg_program *pro
 
 exg_status exg_decode_thing(exg_decoder *d, exg_json value, exg_model_type type, void *at)
 {
-    exg_status status;
+    exg_item_fn *own = d->own == NULL ? NULL : d->own[type];
+    exg_item_fn *item = own == NULL ? exg_decode_scalars[type] : own;
 
-    if (exg_decode_scalar(d, value, type, at, &status)) {
-        return status;
+    if (item != NULL) {
+        return item(d, value, at);
     }
     switch (type) {
     case EXG_MODEL_TENSOR_VALUES:
