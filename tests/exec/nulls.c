@@ -370,7 +370,7 @@ static void nothing_is_let_go(void **state)
     exg_error_clear(NULL);
     exg_diagnostics_free(NULL);
     exg_weights_release(NULL);
-    exg_misfits_free(NULL);
+    exg_mismatches_free(NULL);
     exg_device_mesh_destroy(NULL);
     exg_object_clear(NULL, true);
     exg_dispatcher_destroy(NULL);
