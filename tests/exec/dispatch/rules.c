@@ -78,6 +78,7 @@ static void run_own_rule(rank_context *c)
     scripted s = {.suggests = {exg_replicate()}, .suggestion_count = 1};
     scripted two = {.suggests = {exg_replicate(), exg_shard(1)}, .suggestion_count = 2};
     exg_dispatch_options first = {.size = sizeof(first), .first_suggestion = true};
+    exg_dispatch_options implicit = {.size = sizeof(implicit), .implicit_replication = true};
     eager e;
     exg_dtensor *x, *y;
 
@@ -98,6 +99,9 @@ static void run_own_rule(rank_context *c)
     y = CALL(&e, "aten.neg.default", T(x));
     EXPECT(c, lies(y, "S(1)"), "the cheapest suggestion");
     exg_dtensor_destroy(y);
+    /* what is cached is of its options */
+    EXPECT(c, exg_dispatcher_configure(e.d, &implicit, &e.err) == EXG_OK, "%s", e.err.message);
+    exg_dtensor_destroy(CALL(&e, "aten.neg.default", T(x)));
     EXPECT(c, exg_dispatcher_configure(e.d, &first, &e.err) == EXG_OK, "%s", e.err.message);
     y = CALL(&e, "aten.neg.default", T(x));
     EXPECT(c, lies(y, "R"), "the first suggestion");
