@@ -1,7 +1,7 @@
 /* json_writer.c - brackets, commas, keys and values of JSON. */
 #include "libexport/base/json_writer.h"
-
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -147,6 +147,7 @@ void exg_json_member_text(exg_text *text, const char *key, const char *string)
 
 exg_status exg_json_written(const exg_text *text, exg_error *err)
 {
+    EXG_GIVEN(err, text);
     if (text->failed) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -157,6 +157,7 @@ static void check_diff(void)
     NULLED(exg_diff_programs(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_program_inspect(NULL, NULL, NULL, &err));
     NULLED(exg_first_segment(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_json_written(NULL, &err));
     NULLED(exg_file_write(NULL, NULL, 0, &err));
     NULLED(exg_tensor_file_check_name(NULL, &err));
 }
