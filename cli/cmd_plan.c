@@ -25,7 +25,7 @@ static void put_place(exg_text *text, const cli_call *call, exg_session *session
         "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64 " bytes a rank, predicted %.0f ns",
         stats->place->split_count, stats->place->all_gather_count, stats->place->all_reduce_count,
         stats->place->reduce_scatter_count, stats->place->all_to_all_count,
-        stats->place->window_count, stats->place->moved_bytes, stats->place->predicted_ns);
+        stats->place->halo_count, stats->place->moved_bytes, stats->place->predicted_ns);
     if (processes) {
         exg_text_printf(text, ", and %.0f ns of moves beside them", stats->place->hidden_ns);
     }
@@ -86,7 +86,7 @@ static void put_place_json(exg_text *text, const exg_place_summary *place)
     exg_json_member_uint(text, "all_reduce", place->all_reduce_count);
     exg_json_member_uint(text, "reduce_scatter", place->reduce_scatter_count);
     exg_json_member_uint(text, "all_to_all", place->all_to_all_count);
-    exg_json_member_uint(text, "window", place->window_count);
+    exg_json_member_uint(text, "window", place->halo_count);
     exg_json_member_uint(text, "moved_bytes", place->moved_bytes);
     exg_json_member_fixed(text, "predicted_ns", place->predicted_ns, 0);
     exg_json_member_fixed(text, "hidden_ns", place->hidden_ns, 0);

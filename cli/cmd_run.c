@@ -1,6 +1,6 @@
 /* cmd_run.c - exg run FILE: inputs in, outputs out, compared when asked. */
 #include "cli/cli.h"
-#include "cli/numbers.h"
+#include "cli/outputs.h"
 #include "cli/profile.h"
 
 #include <inttypes.h>

@@ -356,10 +356,10 @@ static exg_status factory_handler(void *user, exg_dispatcher *d, const char *key
 exg_status exg_register_factories(exg_dispatcher *d, exg_error *err)
 {
     for (size_t i = 0; i < sizeof(factories) / sizeof(factories[0]); i++) {
-        exg_dispatch_row row = {.handler = factory_handler,
-                                .user = (void *)(uintptr_t)&factories[i]};
+        exg_op_registration registration = {.handler = factory_handler,
+                                            .user = (void *)(uintptr_t)&factories[i]};
 
-        EXG_TRY(exg_dispatcher_register(d, factories[i].key, &row, err));
+        EXG_TRY(exg_dispatcher_register(d, factories[i].key, &registration, err));
     }
     return EXG_OK;
 }

@@ -124,7 +124,7 @@ static exg_status fill_there(const exg_dtensor *t, const uint8_t *element, exg_e
     }
     memcpy(&args[1].as_int, element, sizeof(args[1].as_int));
     out.dtype = integers[bytes];
-    return exg_shared_device_compute(t->mesh->held, &exg_kernel_full, &call, err);
+    return exg_shared_device_compute(t->mesh->shared_device, &exg_kernel_full, &call, err);
 }
 
 static exg_status fill(const exg_dtensor *t, const uint8_t *element, exg_error *err)

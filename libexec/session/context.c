@@ -1,7 +1,7 @@
 /* context.c - what a session runs on: threads, ranks in their grid, devices. */
 #include "libexec/session/context.h"
 #include "libexec/device/device.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
 

@@ -4,7 +4,7 @@
 
 #include "libexec/comm/team.h"
 #include "libexec/executor/plan_executor.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/text.h"
 
 #include <exg/session.h>

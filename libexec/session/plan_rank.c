@@ -5,7 +5,7 @@
 
 exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
                                     const exg_program *functional, uint32_t rank,
-                                    const exg_grid *grid, exg_cuts *cuts,
+                                    const exg_grid *grid, exg_shard_pattern *pattern,
                                     struct exg_accelerator *device, exg_plan **plan, exg_error *err)
 {
     bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
@@ -22,7 +22,7 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
     }
     status =
         exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank, b->named_inputs,
-                         cuts, &local, &placed, first ? &b->report : NULL, err);
+                         pattern, &local, &placed, first ? &b->report : NULL, err);
     b->place = first && status == EXG_OK ? placed : b->place;
     status = status == EXG_OK
                  ? exg_plan_rank(local, e->operators, &e->plan, grid, device, plan, err)

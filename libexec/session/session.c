@@ -3,7 +3,7 @@
  */
 #include "libexec/session/agreement.h"
 #include "libexec/session/graph_executor.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
@@ -598,11 +598,11 @@ static const exg_plan_executor *find_step(const exg_session *session, uint32_t *
     for (uint32_t depth = 0; r->last != NULL && depth <= r->last->segment->depth; depth++) {
         const exg_plan *plan = exg_executable_plan(r->path[depth]);
 
-        if (*index < plan->step_count - plan->once_count) {
-            *index += plan->once_count;
+        if (*index < plan->step_count - plan->folded_count) {
+            *index += plan->folded_count;
             return r->path[depth]->executors[0];
         }
-        *index -= plan->step_count - plan->once_count;
+        *index -= plan->step_count - plan->folded_count;
     }
     return NULL;
 }

@@ -90,7 +90,7 @@ static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta
     int64_t size;
 
     p->uneven = p->uneven || !splits_evenly(p, meta, exg_shard(dim));
-    exg_cuts_note(p->cuts, meta->sizes[dim].value);
+    exg_shard_pattern_note(p->pattern, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
 }
@@ -100,7 +100,7 @@ static int64_t own_size(const placer *p, const exg_tensor_meta *meta, int32_t di
     int64_t offset;
     int64_t size;
 
-    exg_cuts_note(p->cuts, meta->sizes[dim].value);
+    exg_shard_pattern_note(p->pattern, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return size;
 }
@@ -176,7 +176,7 @@ static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_re
     return exg_builder_status(p->r.builder);
 }
 
-/* ---- choosing a row ----------------------------------------------------------------- */
+/* ---- choosing a strategy ----------------------------------------------------------------- */
 
 static bool has_form(const placer *p, exg_value_id id, exg_placement placement)
 {
@@ -201,17 +201,18 @@ static bool splittable(const placer *p, exg_value_id id, exg_placement want)
            has_form(p, id, want) || has_form(p, id, exg_replicate());
 }
 
-/* The collectives inside a row that is emitted otherwise than the operator itself. */
-static double inner_cost(const placer *p, const exg_row *row)
+/* The collectives inside a strategy that is emitted otherwise than the operator itself. */
+static double inner_cost(const placer *p, const exg_strategy *strategy)
 {
     const exg_link *link = &p->costs->links[p->mesh_dim];
 
-    return row->reduces *
-               link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(), row->reduced_bytes) +
-           row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes) +
-           row->windows * link->message_ns +
-           (row->window_bytes + (p->overlaps ? 0 : row->beside_bytes)) * link->ns_per_byte +
-           row->touched_bytes * p->costs->ns_per_touched;
+    return strategy->reduces *
+               link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(), strategy->reduced_bytes) +
+           strategy->gathers *
+               link_cost(p, exg_shard(0), exg_replicate(), strategy->reduced_bytes) +
+           strategy->halos * link->message_ns +
+           (strategy->halo_bytes + (p->overlaps ? 0 : strategy->beside_bytes)) * link->ns_per_byte +
+           strategy->touched_bytes * p->costs->ns_per_touched;
 }
 
 /* Are all operands there are made of weights kept in pieces? */
@@ -229,15 +230,15 @@ static bool all_in_pieces(const placer *p, const exg_value_id *operands, uint32_
     return all && some;
 }
 
-static double row_cost(const placer *p, const exg_rule_call *call, const exg_row *row,
-                       const exg_value_id *operands)
+static double strategy_cost(const placer *p, const exg_rule_call *call,
+                            const exg_strategy *strategy, const exg_value_id *operands)
 {
     uint32_t count = call->operand_count;
     bool only_pieces = all_in_pieces(p, operands, count);
     double sum = 0;
 
     for (uint32_t i = 0; p->even_only && i < call->result_count; i++) {
-        if (row->emit != NULL || !splits_evenly(p, call->results[i], row->results[i])) {
+        if (strategy->emit != NULL || !splits_evenly(p, call->results[i], strategy->results[i])) {
             return EXG_COST_IMPOSSIBLE;
         }
     }
@@ -247,28 +248,28 @@ static double row_cost(const placer *p, const exg_rule_call *call, const exg_row
         if (operands[i] == EXG_NO_VALUE) {
             continue;
         }
-        if (!splittable(p, operands[i], row->operands[i]) ||
+        if (!splittable(p, operands[i], strategy->operands[i]) ||
             (p->forms[operands[i]].in_pieces && !only_pieces &&
-             row->operands[i].kind != EXG_REPLICATE) ||
-            cheapest_form(p, operands[i], row->operands[i], &cost) == NULL) {
+             strategy->operands[i].kind != EXG_REPLICATE) ||
+            cheapest_form(p, operands[i], strategy->operands[i], &cost) == NULL) {
             return EXG_COST_IMPOSSIBLE;
         }
         sum += cost;
     }
-    return sum + inner_cost(p, row);
+    return sum + inner_cost(p, strategy);
 }
 
 /* Megatron: each rank looks up what its rows of a table of embeddings have. */
-static const exg_row *vocabulary_row(const placer *p, const exg_rule_call *call,
-                                     const exg_value_id *operands)
+static const exg_strategy *vocabulary_strategy(const placer *p, const exg_rule_call *call,
+                                               const exg_value_id *operands)
 {
-    for (uint32_t r = 0; r < call->row_count; r++) {
-        const exg_row *row = &call->rows[r];
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
+        const exg_strategy *strategy = &call->strategies[r];
 
-        if (exg_placement_equal(row->operands[0], exg_shard(0)) &&
+        if (exg_placement_equal(strategy->operands[0], exg_shard(0)) &&
             call->operands[0]->sizes[0].value >= (int64_t)p->n &&
-            row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
-            return row;
+            strategy_cost(p, call, strategy, operands) < EXG_COST_IMPOSSIBLE) {
+            return strategy;
         }
     }
     return NULL;
@@ -276,8 +277,8 @@ static const exg_row *vocabulary_row(const placer *p, const exg_rule_call *call,
 
 /* Megatron: an activation that is split along the contracted dim meets rows of the
  * weight (and leaves summands), any other meets columns. */
-static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
-                                   const exg_value_id *operands)
+static const exg_strategy *megatron_strategy(const placer *p, const exg_rule_call *call,
+                                             const exg_value_id *operands)
 {
     uint32_t x;
     uint32_t w;
@@ -286,7 +287,7 @@ static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
 
     if (p->mode == EXG_PLACE_TENSOR && call->op->id == EXG_OP_embedding_default &&
         p->forms[operands[0]].is_weight) {
-        return vocabulary_row(p, call, operands);
+        return vocabulary_strategy(p, call, operands);
     }
     if (p->mode != EXG_PLACE_TENSOR || !exg_product_operands(call->op->id, &x, &w) ||
         !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
@@ -294,37 +295,38 @@ static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
     }
     last = (int32_t)call->operands[x]->rank - 1;
     split = has_form(p, operands[x], exg_shard(last));
-    for (uint32_t r = 0; r < call->row_count; r++) {
-        const exg_row *row = &call->rows[r];
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
+        const exg_strategy *strategy = &call->strategies[r];
         exg_placement want = split ? exg_shard(last) : exg_replicate();
 
-        if (row->operands[w].kind == EXG_SHARD &&
-            call->operands[w]->sizes[row->operands[w].dim].value >= (int64_t)p->n &&
-            exg_placement_equal(row->operands[x], want) &&
-            row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
-            return row;
+        if (strategy->operands[w].kind == EXG_SHARD &&
+            call->operands[w]->sizes[strategy->operands[w].dim].value >= (int64_t)p->n &&
+            exg_placement_equal(strategy->operands[x], want) &&
+            strategy_cost(p, call, strategy, operands) < EXG_COST_IMPOSSIBLE) {
+            return strategy;
         }
     }
     return NULL;
 }
 
-static const exg_row *choose_row(placer *p, const exg_rule_call *call, const exg_value_id *operands)
+static const exg_strategy *choose_strategy(placer *p, const exg_rule_call *call,
+                                           const exg_value_id *operands)
 {
-    const exg_row *best = megatron_row(p, call, operands);
+    const exg_strategy *best = megatron_strategy(p, call, operands);
     double least = EXG_COST_IMPOSSIBLE;
 
-    p->why = best != NULL           ? "weights by column, then by row"
-             : call->row_count == 1 ? "no rule splits the operator"
-                                    : "the least moved";
+    p->why = best != NULL                ? "weights by column, then by row"
+             : call->strategy_count == 1 ? "no rule splits the operator"
+                                         : "the least moved";
 
-    for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
-        double cost = row_cost(p, call, &call->rows[r], operands);
+    for (uint32_t r = 0; best == NULL && r < call->strategy_count; r++) {
+        double cost = strategy_cost(p, call, &call->strategies[r], operands);
 
         least = cost < least ? cost : least;
     }
-    for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
-        if (row_cost(p, call, &call->rows[r], operands) <= least) {
-            best = &call->rows[r];
+    for (uint32_t r = 0; best == NULL && r < call->strategy_count; r++) {
+        if (strategy_cost(p, call, &call->strategies[r], operands) <= least) {
+            best = &call->strategies[r];
         }
     }
     return best;
@@ -479,21 +481,23 @@ static double time_of(const placer *p, const exg_operator *op, const exg_argumen
     return exg_predict_work(p->costs, op, metas, operands->count, out);
 }
 
-/* The operator on this rank's operands, or what the row says stands for it. */
-static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call *call,
-                           const exg_row *row, exg_argument *args, exg_argument *results)
+/* The operator on this rank's operands, or what the strategy says stands for it. */
+static exg_status emit_strategy(placer *p, const exg_node *node, const exg_rule_call *call,
+                                const exg_strategy *strategy, exg_argument *args,
+                                exg_argument *results)
 {
     const exg_operator *op = call->op;
 
-    if (row->emit != NULL) {
-        row->emit(&(exg_emission){p->r.builder, call, row, args, results, p->rank, p->mesh_dim});
+    if (strategy->emit != NULL) {
+        strategy->emit(
+            &(exg_emission){p->r.builder, call, strategy, args, results, p->rank, p->mesh_dim});
         p->uneven = true; /* the ranks' programs may differ */
-        if (p->cuts != NULL && row->windows > 0) {
-            p->cuts->by_rank = true;
+        if (p->pattern != NULL && strategy->halos > 0) {
+            p->pattern->by_rank = true;
         }
         return exg_builder_status(p->r.builder);
     }
-    localize_sizes(p, op, args, call->results[0], row->results[0]);
+    localize_sizes(p, op, args, call->results[0], strategy->results[0]);
     exg_builder_next_names(p->r.builder, &node->name, node->name != NULL);
     return exg_emit_all(p->r.builder,
                         op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
@@ -515,7 +519,7 @@ static exg_status place_node(placer *p, const exg_node *node)
                           .emits = true,
                           .arena = p->scratch,
                           .err = p->r.err};
-    const exg_row *row;
+    const exg_strategy *strategy;
     double work = 0;
 
     if (op == NULL) {
@@ -530,14 +534,15 @@ static exg_status place_node(placer *p, const exg_node *node)
     for (uint32_t i = 0; i < call.result_count; i++) {
         result_metas[i] = meta_of(p, outs[i]);
     }
-    EXG_TRY(exg_rule_rows(&call));
-    row = choose_row(p, &call, operands.ids);
+    EXG_TRY(exg_rule_strategies(&call));
+    strategy = choose_strategy(p, &call, operands.ids);
     for (uint32_t i = 0; i < call.operand_count; i++) {
         operands.refs[i] = EXG_NO_REF;
         if (operands.ids[i] != EXG_NO_VALUE) {
-            EXG_TRY(in_form(p, operands.ids[i], row->operands[i], &operands.refs[i]));
-            if (row->operands[i].kind == EXG_SHARD) {
-                exg_cuts_note(p->cuts, operands.metas[i]->sizes[row->operands[i].dim].value);
+            EXG_TRY(in_form(p, operands.ids[i], strategy->operands[i], &operands.refs[i]));
+            if (strategy->operands[i].kind == EXG_SHARD) {
+                exg_shard_pattern_note(p->pattern,
+                                       operands.metas[i]->sizes[strategy->operands[i].dim].value);
             }
         }
     }
@@ -545,12 +550,12 @@ static exg_status place_node(placer *p, const exg_node *node)
         EXG_TRY(exg_argument_copy(p->r.out->arena, &args[i], p->r.err));
     }
     EXG_TRY(replace_operands(p, op, args, operands.refs));
-    EXG_TRY(emit_row(p, node, &call, row, args, results));
+    EXG_TRY(emit_strategy(p, node, &call, strategy, args, results));
     for (uint32_t i = 0; i < call.result_count; i++) {
         exg_ref ref = exg_get_ref(&results[i]);
 
-        EXG_TRY(check_result(p, outs[i], row->results[i], ref));
-        add_form(p, outs[i], row->results[i], ref);
+        EXG_TRY(check_result(p, outs[i], strategy->results[i], ref));
+        add_form(p, outs[i], strategy->results[i], ref);
         p->forms[outs[i]].is_weight = op->view != NULL && operands.ids[0] != EXG_NO_VALUE &&
                                       p->forms[operands.ids[0]].is_weight;
         p->forms[outs[i]].in_pieces = all_in_pieces(p, operands.ids, call.operand_count);
@@ -558,7 +563,8 @@ static exg_status place_node(placer *p, const exg_node *node)
     if (call.result_count > 0) {
         work = time_of(p, op, args, &operands, exg_get_ref(&results[0]));
     }
-    exg_report_node(p, node->name, node->target, row, call.operand_count, call.result_count, work);
+    exg_report_node(p, node->name, node->target, strategy, call.operand_count, call.result_count,
+                    work);
     return EXG_OK;
 }
 
@@ -685,14 +691,14 @@ static exg_status place_outputs(placer *p)
         exg_builder_output(p->r.builder, &arg, spec->kind,
                            exg_arena_strdup(p->r.out->arena, spec->target));
     }
-    exg_report_node(p, "output", "", &(exg_row){0}, 0, 0, 0);
+    exg_report_node(p, "output", "", &(exg_strategy){0}, 0, 0, 0);
     return exg_builder_status(p->r.builder);
 }
 
-exg_status exg_place_line(const exg_program *functional, const exg_operators *operators,
-                          const exg_place_options *options, const exg_place_goal *goal,
-                          exg_line *along, exg_text *report, exg_place_summary *summary,
-                          exg_program **local, exg_error *err)
+exg_status exg_place_along(const exg_program *functional, const exg_operators *operators,
+                           const exg_place_options *options, const exg_place_goal *goal,
+                           exg_placed_dim *along, exg_text *report, exg_place_summary *summary,
+                           exg_program **local, exg_error *err)
 {
     placer p = {.options = options,
                 .costs = goal->costs,
@@ -705,7 +711,7 @@ exg_status exg_place_line(const exg_program *functional, const exg_operators *op
                 .overlaps = goal->overlaps,
                 .moves = EXG_TEXT_EMPTY,
                 .even_only = along->even_only,
-                .cuts = along->cuts,
+                .pattern = along->pattern,
                 .named_inputs = along->named_inputs};
     exg_status status;
 

@@ -3,8 +3,8 @@
 #define EXG_LIBEXEC_SHARDING_PLACER_H
 
 #include "libexec/sharding/cost.h"
-#include "libexec/sharding/cuts.h"
 #include "libexec/sharding/rules.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/text.h"
 #include "libexport/transform/rewrite.h"
 
@@ -18,7 +18,7 @@ typedef struct exg_form {
 typedef struct exg_forms {
     exg_form items[EXG_FORMS_MAX];
     uint32_t count;
-    bool is_weight; /* a weight, or a window on one */
+    bool is_weight; /* a weight, or a view of one */
     bool in_pieces; /* made of weights kept in pieces: whole only while it is read */
 } exg_forms;
 
@@ -38,25 +38,25 @@ typedef struct exg_placer {
     const char *why;   /* its operands must lie as they are made to */
     bool even_only;    /* nothing is split unevenly, so every rank has a program of these sizes */
     bool uneven;       /* something is */
-    exg_cuts *cuts;    /* NULL: not noted */
+    exg_shard_pattern *pattern; /* NULL: not noted */
     uint32_t named_inputs;
     exg_arena *scratch;
 } exg_placer;
 
 /* One mesh dim: which, how many ranks along it, which of them. */
-typedef struct exg_line {
+typedef struct exg_placed_dim {
     uint32_t dim, size, place;
     uint32_t named_inputs; /* the first that patterns of inputs speak of */
     bool even_only;
-    bool uneven;    /* out */
-    exg_cuts *cuts; /* out; may be NULL */
-} exg_line;
+    bool uneven;                /* out */
+    exg_shard_pattern *pattern; /* out; may be NULL */
+} exg_placed_dim;
 
 /* place.c: places `functional` along one mesh dim, in a mode that is not AUTO. */
-exg_status exg_place_line(const exg_program *functional, const exg_operators *operators,
-                          const exg_place_options *options, const exg_place_goal *goal,
-                          exg_line *along, exg_text *report, exg_place_summary *summary,
-                          exg_program **local, exg_error *err);
+exg_status exg_place_along(const exg_program *functional, const exg_operators *operators,
+                           const exg_place_options *options, const exg_place_goal *goal,
+                           exg_placed_dim *along, exg_text *report, exg_place_summary *summary,
+                           exg_program **local, exg_error *err);
 
 /* What patterns know an input by: a weight's FQN, a user input's placeholder. */
 const char *exg_place_name(const exg_input_spec *spec);
@@ -64,15 +64,15 @@ bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *s
 
 /* report.c: what was decided, told. */
 void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_placement to);
-void exg_report_node(exg_placer *p, const char *name, const char *target, const exg_row *row,
-                     uint32_t operands, uint32_t results, double ns);
+void exg_report_node(exg_placer *p, const char *name, const char *target,
+                     const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns);
 
 /* footprint.c: bytes of weights that a placed program reads, and of values alive at once. */
 exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
                                exg_place_summary *summary, exg_error *err);
 
 /* sizes.c */
-/* Is its result a window on its first operand? */
+/* Is its result a view of its first operand? */
 bool exg_is_view_node(const exg_operator *op, const exg_node *node);
 bool exg_is_exchange(exg_operator_id id); /* between ranks: a row of collective.def */
 double exg_meta_bytes(const exg_tensor_meta *meta);

@@ -18,7 +18,7 @@ typedef struct prediction {
     double *ns;           /* by node; of a collective what others wait for when it ends */
     double *beside;       /* by node: of a collective, what may go on beside others */
     uint32_t *made, *due; /* by value: after which node it is there, before which it is needed */
-    exg_value_id *base;   /* by value: whose memory it is a window on; itself */
+    exg_value_id *base;   /* by value: whose memory it is a view of; itself */
     bool *constant;       /* by value: the same in every run, made before the first */
     exg_crossing *crossings;
     uint32_t count;
@@ -134,7 +134,7 @@ static void count_move(exg_place_summary *sum, exg_operator_id op, double bytes)
     sum->all_gather_count += op == EXG_OP_exg_all_gather;
     sum->reduce_scatter_count += op == EXG_OP_exg_reduce_scatter;
     sum->all_to_all_count += op == EXG_OP_exg_all_to_all;
-    sum->window_count += op == EXG_OP_exg_window;
+    sum->halo_count += op == EXG_OP_exg_window;
     sum->moved_bytes += (uint64_t)bytes;
 }
 

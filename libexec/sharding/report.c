@@ -47,23 +47,23 @@ static void put_placements(exg_text *text, const exg_placement *placements, uint
     }
 }
 
-static bool is_plain(const exg_row *row, uint32_t operands, uint32_t results)
+static bool is_plain(const exg_strategy *strategy, uint32_t operands, uint32_t results)
 {
     bool plain = true;
 
     for (uint32_t i = 0; i < operands; i++) {
-        plain = plain && row->operands[i].kind == EXG_REPLICATE;
+        plain = plain && strategy->operands[i].kind == EXG_REPLICATE;
     }
     for (uint32_t i = 0; i < results; i++) {
-        plain = plain && row->results[i].kind == EXG_REPLICATE;
+        plain = plain && strategy->results[i].kind == EXG_REPLICATE;
     }
     return plain;
 }
 
-void exg_report_node(exg_placer *p, const char *name, const char *target, const exg_row *row,
-                     uint32_t operands, uint32_t results, double ns)
+void exg_report_node(exg_placer *p, const char *name, const char *target,
+                     const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns)
 {
-    bool plain = is_plain(row, operands, results);
+    bool plain = is_plain(strategy, operands, results);
     exg_text *text = p->report;
     const char *moves = exg_text_string(&p->moves);
 
@@ -75,17 +75,17 @@ void exg_report_node(exg_placer *p, const char *name, const char *target, const 
         put_key(text, p->reported++ > 0 ? ",\n{\"node\": " : "{\"node\": ", name);
         put_key(text, ", \"target\": ", target);
         exg_text_puts(text, ", \"results\": [");
-        put_placements(text, row->results, results, "\"");
+        put_placements(text, strategy->results, results, "\"");
         exg_text_puts(text, "], \"operands\": [");
-        put_placements(text, row->operands, operands, "\"");
+        put_placements(text, strategy->operands, operands, "\"");
         exg_text_printf(text, "], \"ns\": %.0f, \"moves\": [%s]}", ns, moves == NULL ? "" : moves);
     } else {
         exg_text_puts(text, moves == NULL ? "" : moves);
         if (!plain && results > 0) {
             exg_text_printf(text, "%s: ", name == NULL ? "" : name);
-            put_placements(text, row->results, results, "");
+            put_placements(text, strategy->results, results, "");
             exg_text_printf(text, " <- %s(", target);
-            put_placements(text, row->operands, operands, "");
+            put_placements(text, strategy->operands, operands, "");
             exg_text_puts(text, ")\n");
         }
     }

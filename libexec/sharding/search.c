@@ -23,9 +23,9 @@ typedef struct task {
     const exg_mesh_shape *mesh;
     exg_place_goal goal;
     uint32_t rank;
-    uint32_t named_inputs; /* that patterns speak of */
-    bool even_only;        /* along all mesh dims but the last */
-    exg_cuts *cuts;        /* by mesh dim; NULL: not noted */
+    uint32_t named_inputs;      /* that patterns speak of */
+    bool even_only;             /* along all mesh dims but the last */
+    exg_shard_pattern *pattern; /* by mesh dim; NULL: not noted */
     exg_place_options options[EXG_MESH_DIMS_MAX];
 } task;
 
@@ -111,24 +111,24 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
     *uneven = false;
     *sum = (exg_place_summary){0};
     for (uint32_t d = 0; status == EXG_OK && d < t->mesh->ndim; d++) {
-        exg_line along = {d,
-                          t->mesh->sizes[d],
-                          exg_mesh_shape_coordinate(t->mesh, t->rank, d),
-                          t->named_inputs,
-                          t->even_only && d < last,
-                          false,
-                          t->cuts == NULL ? NULL : &t->cuts[d]};
+        exg_placed_dim along = {d,
+                                t->mesh->sizes[d],
+                                exg_mesh_shape_coordinate(t->mesh, t->rank, d),
+                                t->named_inputs,
+                                t->even_only && d < last,
+                                false,
+                                t->pattern == NULL ? NULL : &t->pattern[d]};
         exg_place_summary part;
         exg_program *made = NULL;
 
-        if (along.cuts != NULL) {
-            *along.cuts = (exg_cuts){0};
+        if (along.pattern != NULL) {
+            *along.pattern = (exg_shard_pattern){0};
         }
         if (report != NULL) {
             open_report(report, t, d, t->options[d].mode);
         }
-        status = exg_place_line(whole, t->operators, &t->options[d], &t->goal, &along, report,
-                                &part, &made, err);
+        status = exg_place_along(whole, t->operators, &t->options[d], &t->goal, &along, report,
+                                 &part, &made, err);
         *uneven = *uneven || (along.uneven && d < last);
         if (status == EXG_OK) {
             add_summary(sum, &part, d);
@@ -176,7 +176,7 @@ static exg_status ranks_agree(const task *t, bool *agree, exg_error *err)
     task trial = *t;
     uint64_t first = 0;
 
-    trial.cuts = NULL;
+    trial.pattern = NULL;
     *agree = size / last <= VARIANTS_MAX;
     for (trial.rank = 0; *agree && trial.rank < size; trial.rank++) {
         exg_place_summary summary;
@@ -466,15 +466,15 @@ static exg_status check_moves(const exg_program *functional, const exg_operators
 exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
                             const exg_place_options *options, const exg_place_goal *goal,
                             const exg_mesh_shape *mesh, uint32_t rank, uint32_t named_inputs,
-                            exg_cuts *cuts, exg_program **local, exg_place_summary *summary,
-                            char **report, exg_error *err)
+                            exg_shard_pattern *pattern, exg_program **local,
+                            exg_place_summary *summary, char **report, exg_error *err)
 {
     task t = {.functional = functional,
               .operators = operators,
               .mesh = mesh,
               .rank = rank,
               .named_inputs = named_inputs,
-              .cuts = cuts};
+              .pattern = pattern};
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 

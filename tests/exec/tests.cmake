@@ -51,8 +51,8 @@ set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVI
 add_test(NAME exec_cuda_weights COMMAND test_exec_weights WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_weights PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
-exg_test(exec_cuda_lines exec/cuda/lines.c exec/cuda/calls.c LIBS exg::exec)
-set_tests_properties(exec_cuda_lines PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_cuda_links exec/cuda/links.c exec/cuda/calls.c LIBS exg::exec)
+set_tests_properties(exec_cuda_links PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 if(NOT EXG_SANITIZE)
   add_test(NAME exec_cuda_whole COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -5,7 +5,7 @@
  * put in. Each rank's program has local sizes and knows no mesh but the collectives
  * in it, so it is planned and run like any other. Decisions do not depend on the
  * rank. Inputs are whole on every rank, of which a rank reads its own chunks
- * (windows, no copies); user outputs are whole again.
+ * (views, no copies); user outputs are whole again.
  */
 #ifndef EXG_PLACE_H
 #define EXG_PLACE_H
@@ -96,7 +96,7 @@ typedef struct exg_place_summary {
     size_t size;                             /* that this library filled */
     exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count,
-        window_count;       /* of all moves: parts of dims that lie beside a rank's own */
+        halo_count;         /* of all moves: parts of dims that lie beside a rank's own */
     uint32_t split_count;   /* nodes with a result that is not replicated */
     uint32_t sharded_count; /* outputs that lie in shards before they are made whole */
     uint32_t partial_count; /* that are summands before */
@@ -110,7 +110,7 @@ typedef struct exg_place_summary {
 static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of all kinds */
 {
     return summary->all_gather_count + summary->all_reduce_count + summary->reduce_scatter_count +
-           summary->all_to_all_count + summary->window_count;
+           summary->all_to_all_count + summary->halo_count;
 }
 
 /* Rank `rank`'s program on `mesh`: placed along the first mesh dim by options[0], what that

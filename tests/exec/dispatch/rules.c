@@ -68,7 +68,7 @@ static exg_status scripted_rule(void *user, exg_op_schema *schema, exg_arena *ar
 
 static void register_rule(eager *e, const char *key, scripted *s)
 {
-    exg_dispatch_row row = {.rule = scripted_rule, .user = s};
+    exg_op_registration row = {.rule = scripted_rule, .user = s};
 
     EXPECT(e->c, exg_dispatcher_register(e->d, key, &row, &e->err) == EXG_OK, "%s", e->err.message);
 }
@@ -299,8 +299,8 @@ static exg_status own_lowering(void *user, exg_dispatcher *d, const char *key,
 static void run_handlers(rank_context *c)
 {
     trace t = {""};
-    exg_dispatch_row handler = {.handler = own_handler, .user = &t};
-    exg_dispatch_row both = {.handler = own_handler, .lowering = own_lowering, .user = &t};
+    exg_op_registration handler = {.handler = own_handler, .user = &t};
+    exg_op_registration both = {.handler = own_handler, .lowering = own_lowering, .user = &t};
     eager e;
     exg_dtensor *x, *y;
     exg_object result;
@@ -533,7 +533,7 @@ static void run_containers(rank_context *c)
     outs[0] = (exg_named_object){"values", T(values)};
     outs[1] = (exg_named_object){"indices", T(indices)};
     for (int k = 0; k < 2; k++) {
-        exg_dispatch_row row = {.rule = pair_rule, .user = &kinds[k]};
+        exg_op_registration row = {.rule = pair_rule, .user = &kinds[k]};
 
         EXPECT(c, exg_dispatcher_register(e.d, "aten.topk.default", &row, &e.err) == EXG_OK, "-");
         EXPECT(c,

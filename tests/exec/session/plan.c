@@ -86,7 +86,7 @@ static void larger_weights_are_packed_first(void **state)
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     functional = functional_of(&l, arena);
     assert_int_equal(exg_plan_create(functional, l.operators, NULL, &plan, NULL), EXG_OK);
-    for (uint32_t s = 0; s < plan->once_count; s++) {
+    for (uint32_t s = 0; s < plan->folded_count; s++) {
         const exg_buffer *made = &plan->buffers[plan->steps[s].outputs[0].buffer];
 
         if (made->is_packed) {

@@ -3,7 +3,7 @@
 #include "libexec/comm/grid.h"
 #include "libexec/executor/plan_executor.h"
 #include "libexec/plan/collective_trace.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/arena.h"
 
 #include <exg/emit.h>
@@ -259,7 +259,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
             exg_mesh_shape mesh = {1, {n}, {NULL}};
             exg_place_options options = {.size = sizeof(options), .mode = (exg_place_mode)mode};
             exg_collective_trace traces[7];
-            exg_cuts cuts[7][EXG_MESH_DIMS_MAX];
+            exg_shard_pattern cuts[7][EXG_MESH_DIMS_MAX];
 
             for (uint32_t r = 0; r < n; r++) {
                 exg_program *local = NULL;
@@ -283,7 +283,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
             }
             for (uint32_t a = 0; a < n; a++) {
                 for (uint32_t b = 0; b < n; b++) {
-                    assert_true(!exg_cuts_alike(&cuts[0][0], n, a, b) ||
+                    assert_true(!exg_equal_shards(&cuts[0][0], n, a, b) ||
                                 issue_alike(&traces[a], &traces[b]));
                 }
             }

@@ -145,7 +145,7 @@ static void check(const char *what, const int32_t *split, bool has_windows, int 
         exg_session *parts = run(ranks, split, &placed);
 
         compare(whole, parts, what, ranks);
-        if (has_windows && placed->window_count == 0) {
+        if (has_windows && placed->halo_count == 0) {
             fail_msg("%s on %u ranks: no window", what, ranks);
         }
         if (gathers >= 0 && placed->all_gather_count != (uint32_t)gathers) {

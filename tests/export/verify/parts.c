@@ -329,7 +329,7 @@ static void places_are_cut(void **state)
         {12, "graph.nodes"},
         {1, ""},
     };
-    const exg_place *place = EXG_AT(
+    const exg_model_path *path = EXG_AT(
         EXG_AT_KEY(EXG_AT_INDEX(EXG_AT(NULL, "graph"), "nodes", 12), "metadata", "a.long.name"),
         "x");
     char text[80];
@@ -337,7 +337,7 @@ static void places_are_cut(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         memset(text, '#', sizeof(text));
-        exg_place_text(place, text, rows[i].length);
+        exg_model_path_text(path, text, rows[i].length);
         assert_string_equal(text, rows[i].text);
         for (size_t behind = rows[i].length; behind < sizeof(text); behind++) {
             assert_int_equal(text[behind], '#');

@@ -1,23 +1,23 @@
-/* cuts.h - what the programs of the ranks of a mesh differ by. */
-#ifndef EXG_LIBEXEC_SHARDING_CUTS_H
-#define EXG_LIBEXEC_SHARDING_CUTS_H
+/* shard_pattern.h - what the programs of the ranks of a mesh differ by. */
+#ifndef EXG_LIBEXEC_SHARDING_SHARD_PATTERN_H
+#define EXG_LIBEXEC_SHARDING_SHARD_PATTERN_H
 
 #include <exg/place.h>
 
-#define EXG_CUTS_MAX 32
+#define EXG_SHARD_PATTERN_MAX 32
 
 /* What the programs of the ranks along one mesh dim differ by: the lengths that were cut into
  * chunks there, or more. */
-typedef struct exg_cuts {
-    int64_t lengths[EXG_CUTS_MAX];
+typedef struct exg_shard_pattern {
+    int64_t lengths[EXG_SHARD_PATTERN_MAX];
     uint32_t count;
     bool by_rank; /* each rank has one of its own */
-} exg_cuts;
+} exg_shard_pattern;
 
-void exg_cuts_note(exg_cuts *cuts, int64_t length); /* NULL is allowed */
+void exg_shard_pattern_note(exg_shard_pattern *pattern, int64_t length); /* NULL is allowed */
 
 /* Have places `a` and `b` of `n` along the dim programs that move the same? */
-bool exg_cuts_alike(const exg_cuts *cuts, uint32_t n, uint32_t a, uint32_t b);
+bool exg_equal_shards(const exg_shard_pattern *pattern, uint32_t n, uint32_t a, uint32_t b);
 
 /* What placing is asked for, by mesh dim, and the goal, whose costs are there. It points into
  * itself. */
@@ -37,11 +37,11 @@ exg_status exg_place_check_patterns(const exg_program *program, const exg_place_
 
 /* exg_place (search.c) of a program that may be a piece of another: patterns of inputs speak of
  * the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ by;
- * `cuts` may be NULL. */
+ * `pattern` may be NULL. */
 exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
                             const exg_place_options *options, const exg_place_goal *goal,
                             const exg_mesh_shape *mesh, uint32_t rank, uint32_t named_inputs,
-                            exg_cuts *cuts, exg_program **local, exg_place_summary *summary,
-                            char **report, exg_error *err);
+                            exg_shard_pattern *pattern, exg_program **local,
+                            exg_place_summary *summary, char **report, exg_error *err);
 
 #endif
