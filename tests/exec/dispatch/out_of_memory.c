@@ -7,6 +7,7 @@
 #include <exg/autograd.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -133,6 +134,46 @@ static exg_status go_over_borders(attempt *a, exg_dispatcher *d, exg_device_mesh
     return exg_backward(d, &sum, NULL, 1, NULL, err);
 }
 
+/* Tensors that are made, moved, printed and gone back with, without a dispatcher. */
+static exg_status go_over_dtensors(attempt *a, exg_dispatcher *d, exg_device_mesh *mesh,
+                                   exg_error *err)
+{
+    static float data[8];
+    const exg_tensor global = {data, EXG_DTYPE_F32, 2, {2, 4}, {4, 1}};
+    const exg_placement rows = exg_shard(0), whole = exg_replicate();
+    int64_t sizes[] = {8};
+    exg_dtensor_like like = {.size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 1};
+    exg_rng rng = {0};
+    exg_dtensor *t, *moved, *made;
+    char *text;
+
+    (void)d;
+    like.sizes = sizes;
+    EXG_TRY(exg_distribute_tensor(mesh, &global, &rows, 1, 0, &t, err));
+    keep(a, t);
+    EXG_TRY(exg_dtensor_redistribute(t, &whole, 1, &moved, err));
+    keep(a, moved);
+    EXG_TRY(exg_dtensor_full_tensor(t, &made, err));
+    keep(a, made);
+    EXG_TRY(exg_to_local_backward(t, exg_dtensor_to_local(t), &rows, 1, &made, err));
+    keep(a, made);
+    EXG_TRY(exg_from_local_backward(t, moved, &rows, 1, &made, err));
+    keep(a, made);
+    EXG_TRY(exg_redistribute_backward(t, moved, &made, err));
+    keep(a, made);
+    EXG_TRY(exg_dtensor_coerce_like(moved, t, &made, err));
+    keep(a, made);
+    EXG_TRY(exg_dtensor_arange(mesh, &like, 0, 1, &made, err));
+    keep(a, made);
+    EXG_TRY(exg_dtensor_randn(mesh, &like, &rng, &made, err));
+    keep(a, made);
+    EXG_TRY(exg_dtensor_print(t, &text, err));
+    free(text);
+    EXG_TRY(exg_dtensor_print_whole(t, &text, err));
+    free(text);
+    return EXG_OK;
+}
+
 static void try_once(rank_context *c)
 {
     attempt *a = (attempt *)(uintptr_t)c->user;
@@ -189,6 +230,12 @@ static void borders_say_so(void **state)
     refuse(go_over_borders);
 }
 
+static void tensors_say_so(void **state)
+{
+    (void)state;
+    refuse(go_over_dtensors);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -208,6 +255,7 @@ int main(void)
         cmocka_unit_test(gradients_say_so),
         cmocka_unit_test(lists_say_so),
         cmocka_unit_test(borders_say_so),
+        cmocka_unit_test(tensors_say_so),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
