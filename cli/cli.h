@@ -6,7 +6,10 @@
 #define EXG_CLI_CLI_H
 
 #include <exg/exec.h>
+#include <exg/json_writer.h>
+#include <exg/text.h>
 #include <stdio.h>
+#include <time.h>
 
 /* Values of an option that may be given again. */
 typedef struct cli_words {
@@ -43,11 +46,10 @@ typedef struct cli_call {
 
 /* Fills `call` from the words after the command; `room` is for as many. USAGE. */
 exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, exg_error *err);
-char cli_letter(const char *command); /* what option.def calls it */
 
-/* Has every option that was given a meaning in this call? USAGE (CLI-009) names the first that
- * has none, and what it needs. */
-exg_status cli_check_needs(const cli_call *call, exg_error *err);
+/* Has every option that was given a meaning in this call? `letter` is the command's in option.def.
+ * USAGE (CLI-009) names the first that has none, and what it needs. */
+exg_status cli_check_needs(const cli_call *call, char letter, exg_error *err);
 
 struct exg_text;
 
@@ -58,14 +60,14 @@ bool cli_is_code(const char *word);    /* of a fault: "VAL-004" */
 bool cli_is_tensors(const char *path); /* named .safetensors */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
-void cli_version(FILE *out, bool json);
+exg_status cli_version(FILE *out, bool json, exg_error *err);
 
 /* A program with its operators, opened and (but for inspect) verified. */
 typedef struct cli_program {
     exg_program *program;
     exg_operators *operators;
     exg_verified verified;
-    exg_file_info info;
+    exg_file_info *info;
 } cli_program;
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
@@ -74,8 +76,9 @@ void cli_close(cli_program *p);
 
 /* The programs of FILE: the one that --program names, else all. */
 typedef struct cli_programs {
-    char **names; /* NULL: of a file that holds one */
+    const char *const *names; /* NULL: of a file that holds one */
     uint32_t count;
+    exg_file_info *info; /* whose names they are */
 } cli_programs;
 
 exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err);
@@ -117,23 +120,16 @@ uint32_t cli_process_rank(void);
 #define CLI_THREADS_MAX 64 /* ranks of a run that are threads */
 
 /* The modes taken along the mesh dims: "data,tensor". */
-void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place);
+void cli_put_modes(exg_text *text, const cli_call *call, const exg_place_summary *place);
 
 /* --mesh, --place, --costs, --threads, ... as session options. What they point to lives in
  * `placement`. */
 typedef struct cli_placement {
-    exg_place_pattern *patterns;
-    exg_costs costs;
+    exg_place_options place[EXG_MESH_DIMS_MAX]; /* to which a session's options point, */
+    exg_place_goal goal;                        /* as to this, */
+    exg_costs costs;                            /* and this to these */
     struct exg_arena *arena;
 } cli_placement;
-
-/* A table of costs, from a file and into one. */
-exg_status cli_costs_read(const char *path, exg_costs *costs, exg_error *err);
-exg_status cli_costs_save(const char *path, const exg_costs *costs, exg_error *err);
-
-/* A small file of JSON, parsed; freed by exg_json_free(). */
-struct exg_json_doc;
-exg_status cli_json_open(const char *path, struct exg_json_doc **doc, exg_error *err);
 
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
                                cli_placement *placement, exg_error *err);
@@ -143,8 +139,23 @@ void cli_placement_free(cli_placement *placement);
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err);
 exg_status cli_list_codes(const cli_call *call, exg_error *err);
 
-/* Writes a text file, whole or not at all. */
-exg_status cli_save_text(const char *path, const char *text, exg_error *err);
+/* The object that a command prints with --json, from its first member on ("format", which goes up
+ * when a member changes its meaning or goes away: docs/json.md) to its end. */
+#define CLI_JSON_FORMAT 1
+void cli_json_begin(exg_text *text);
+void cli_json_end(exg_text *text);
+/* An object of one member. */
+exg_status cli_json_value(FILE *out, const char *key, const char *value, exg_error *err);
+void cli_json_diagnostics(exg_text *text, const char *key, const exg_diagnostics *found);
+
+/* A clock that only goes on, in nanoseconds. */
+static inline uint64_t cli_now_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 /* The signal that ended a run, or 0. */
 int cli_interrupted(void);

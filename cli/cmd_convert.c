@@ -1,6 +1,5 @@
 /* cmd_convert.c - exg convert FILE OUT, exg repack FILE OUT. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -191,12 +190,12 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     return EXG_OK;
 }
 
-static void report(const cli_call *call, exg_status status, const char *format)
+static exg_status report(const cli_call *call, exg_status status, const char *format,
+                         exg_error *err)
 {
     cli_progress_end();
-    if (status == EXG_OK && call->json) {
-        fprintf(call->out, "{\"written\": \"%s\"}\n", format);
-    }
+    EXG_TRY(status);
+    return call->json ? cli_json_value(call->out, "written", format, err) : EXG_OK;
 }
 
 /* From a file of weights into safetensors. */
@@ -209,9 +208,8 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err),
                "%s:", call->paths[0]);
     status = save_weights(call, weights, err);
-    report(call, status, "safetensors");
     exg_weights_release(weights);
-    return status;
+    return report(call, status, "safetensors", err);
 }
 
 /* All programs of FILE, changed and written. */
@@ -220,9 +218,7 @@ static exg_status rewrite_programs(const cli_call *call, const cli_programs *all
 {
     cli_program *opened = calloc(all->count, sizeof(*opened));
     const exg_program **programs = calloc(all->count, sizeof(*programs));
-    exg_status status = opened == NULL || programs == NULL
-                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                            : EXG_OK;
+    exg_status status = opened == NULL || programs == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     uint32_t count = 0;
 
     while (status == EXG_OK && count < all->count) {
@@ -270,8 +266,7 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
                  : cli_programs_only(&all, tensors ? "a .safetensors is" : "the output is", err);
     status = status == EXG_OK ? rewrite_programs(call, &all, format, &options, err) : status;
     cli_programs_free(&all);
-    report(call, status, tensors ? "safetensors" : exg_format_name(format));
-    return status;
+    return report(call, status, tensors ? "safetensors" : exg_format_name(format), err);
 }
 
 exg_status cmd_convert(const cli_call *call, exg_error *err)

@@ -1,53 +1,62 @@
 /* cmd_devices.c - exg devices: what programs can run on, kind by kind. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GIB (1024.0 * 1024 * 1024)
 
 /* The levels of instructions that the host has. */
-static void put_levels(exg_text *text, bool json)
+static void put_levels(exg_text *text)
 {
     const char *level;
 
     for (uint32_t i = 0; (level = exg_isa_level(i)) != NULL; i++) {
-        exg_text_printf(text, json ? "%s\"%s\"" : "%s%s", i > 0 ? ", " : "", level);
+        exg_text_printf(text, "%s%s", i > 0 ? ", " : "", level);
     }
 }
 
-static void put_device(exg_text *text, bool json, const char *kind, uint32_t index,
+static bool is_host(const char *kind)
+{
+    return strcmp(kind, exg_device_kind(0)) == 0;
+}
+
+static void put_device_json(exg_text *text, const char *kind, uint32_t index,
+                            const exg_device_info *info)
+{
+    const char *level;
+
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "kind", kind);
+    exg_json_member_uint(text, "index", index);
+    exg_json_member_text(text, "name", info->name);
+    exg_json_member_text(text, "architecture", info->architecture);
+    exg_json_member_uint(text, "memory_bytes", info->memory_bytes);
+    exg_json_member_uint(text, "free_bytes", info->free_bytes);
+    exg_json_member_text(text, "libraries", info->libraries);
+    exg_json_member_text(text, "collectives", info->collectives);
+    if (is_host(kind)) {
+        exg_json_put_key(text, "levels");
+        exg_json_put_open(text, '[');
+        for (uint32_t i = 0; (level = exg_isa_level(i)) != NULL; i++) {
+            exg_json_put_text(text, level);
+        }
+        exg_json_put_close(text, ']');
+    }
+    exg_json_put_close(text, '}');
+}
+
+static void put_device(exg_text *text, const char *kind, uint32_t index,
                        const exg_device_info *info)
 {
-    if (json) {
-        exg_text_puts(text, "{\"kind\": ");
-        exg_text_json_string(text, kind);
-        exg_text_printf(text, ", \"index\": %u, \"name\": ", index);
-        exg_text_json_string(text, info->name);
-        exg_text_puts(text, ", \"architecture\": ");
-        exg_text_json_string(text, info->architecture);
-        exg_text_printf(
-            text, ", \"memory_bytes\": %" PRIu64 ", \"free_bytes\": %" PRIu64 ", \"libraries\": ",
-            info->memory_bytes, info->free_bytes);
-        exg_text_json_string(text, info->libraries);
-        exg_text_puts(text, ", \"collectives\": ");
-        exg_text_json_string(text, info->collectives);
-        if (strcmp(kind, exg_device_kind(0)) == 0) {
-            exg_text_puts(text, ", \"levels\": [");
-            put_levels(text, json);
-            exg_text_putc(text, ']');
-        }
-        exg_text_putc(text, '}');
-        return;
-    }
     exg_text_printf(text, "%-11s %2u  %s", kind, index, info->name);
     if (info->architecture[0] != '\0') {
         exg_text_printf(text, ", %s", info->architecture);
     }
-    if (strcmp(kind, exg_device_kind(0)) == 0) {
+    if (is_host(kind)) {
         exg_text_puts(text, " (of ");
-        put_levels(text, json);
+        put_levels(text);
         exg_text_putc(text, ')');
     }
     if (info->memory_bytes > 0) {
@@ -67,15 +76,12 @@ static void put_device(exg_text *text, bool json, const char *kind, uint32_t ind
 static void put_missing(exg_text *text, bool json, const char *kind, const exg_error *err)
 {
     if (json) {
-        exg_text_puts(text, "{\"kind\": ");
-        exg_text_json_string(text, kind);
-        exg_text_puts(text, ", \"code\": ");
-        exg_text_json_string(text, err->code);
-        exg_text_puts(text, ", \"missing\": ");
-        exg_text_json_string(text, err->message);
-        exg_text_puts(text, ", \"fix\": ");
-        exg_text_json_string(text, err->fix);
-        exg_text_puts(text, "}");
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "kind", kind);
+        exg_json_member_text(text, "code", err->code);
+        exg_json_member_text(text, "missing", err->message);
+        exg_json_member_text(text, "fix", err->fix);
+        exg_json_put_close(text, '}');
         return;
     }
     exg_text_printf(text, "%-11s  -  %s: ", kind, err->code);
@@ -91,8 +97,8 @@ static void put_missing(exg_text *text, bool json, const char *kind, const exg_e
 static void put_kind(exg_text *text, bool json, const char *kind)
 {
     uint32_t count = 0;
-    exg_device_info info;
-    exg_device_info last = {0};
+    exg_device_info *info = NULL;
+    bool is_stand_in = false;
     exg_error err;
 
     exg_error_clear(&err);
@@ -102,16 +108,14 @@ static void put_kind(exg_text *text, bool json, const char *kind)
     }
     for (uint32_t i = 0; i < count; i++) {
         if (exg_device_describe(kind, i, &info, &err) != EXG_OK) {
-            exg_text_puts(text, json && i > 0 ? ", " : "");
             put_missing(text, json, kind, &err);
             return;
         }
-        if (i > 0 && info.memory_bytes == 0 && last.memory_bytes == 0) {
-            return;
+        if (!is_stand_in) {
+            (json ? put_device_json : put_device)(text, kind, i, info);
         }
-        exg_text_puts(text, json && i > 0 ? ", " : "");
-        put_device(text, json, kind, i, &info);
-        last = info;
+        is_stand_in = info->memory_bytes == 0;
+        free(info);
     }
 }
 
@@ -120,12 +124,18 @@ exg_status cmd_devices(const cli_call *call, exg_error *err)
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
-    exg_text_puts(&text, call->json ? "{\"devices\": [" : "");
+    if (call->json) {
+        cli_json_begin(&text);
+        exg_json_put_key(&text, "devices");
+        exg_json_put_open(&text, '[');
+    }
     for (uint32_t k = 0; exg_device_kind(k) != NULL; k++) {
-        exg_text_puts(&text, call->json && k > 0 ? ", " : "");
         put_kind(&text, call->json, exg_device_kind(k));
     }
-    exg_text_puts(&text, call->json ? "]}\n" : "");
+    if (call->json) {
+        exg_json_put_close(&text, ']');
+        cli_json_end(&text);
+    }
     status = cli_put(call->out, &text, err);
     exg_text_free(&text);
     return status;

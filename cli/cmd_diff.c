@@ -1,6 +1,5 @@
 /* cmd_diff.c - exg diff A B: where two programs part. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -58,65 +57,62 @@ static void print_room(const exg_diff *diff, exg_diff_room room, exg_text *text)
     }
 }
 
-static void put_member(exg_text *text, const char *name, const char *string)
-{
-    exg_text_printf(text, ", \"%s\": ", name);
-    if (string == NULL) {
-        exg_text_puts(text, "null");
-    } else {
-        exg_text_json_string(text, string);
-    }
-}
-
 /* JSON has no word for infinities and NaN: null. */
-static void put_number(exg_text *text, const char *name, double number)
+static void put_number(exg_text *text, const char *key, double number)
 {
-    exg_text_printf(text, ", \"%s\": ", name);
-    if (isfinite(number)) {
-        exg_text_printf(text, "%.17g", number);
-    } else {
-        exg_text_puts(text, "null");
-    }
+    char digits[32];
+
+    snprintf(digits, sizeof(digits), "%.17g", number);
+    exg_json_put_key(text, key);
+    exg_json_put_raw(text, isfinite(number) ? digits : "null");
 }
 
-/* `program` NULL: of files that hold one. */
-static void print_json(const exg_diff *diff, const char *program, exg_text *text)
+static void put_counts(exg_text *text, const char *key, const exg_diff_counts *counts)
 {
-    exg_text_puts(text, "{");
-    if (program != NULL) {
-        exg_text_puts(text, "\"program\": ");
-        exg_text_json_string(text, program);
-        exg_text_puts(text, ", ");
+    exg_json_put_key(text, key);
+    exg_json_put_open(text, '{');
+    exg_json_member_uint(text, "same", counts->same);
+    exg_json_member_uint(text, "changed", counts->changed);
+    exg_json_member_uint(text, "removed", counts->removed);
+    exg_json_member_uint(text, "added", counts->added);
+    exg_json_member_uint(text, "following", counts->following);
+    exg_json_put_close(text, '}');
+}
+
+static void put_difference_json(exg_text *text, const exg_difference *d)
+{
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "room", exg_diff_room_name(d->room));
+    exg_json_member_text(text, "kind", exg_diff_kind_name(d->kind));
+    exg_json_member_text(text, "a", d->where_a);
+    exg_json_member_text(text, "b", d->where_b);
+    exg_json_member_text(text, "what", d->what);
+    if (d->values.differing > 0) {
+        exg_json_member_uint(text, "differing", d->values.differing);
+        exg_json_member_uint(text, "total", d->values.total);
+        put_number(text, "max_abs", d->values.max_abs);
+        put_number(text, "max_rel", d->values.max_rel);
+        exg_json_member_uint(text, "max_ulp", d->values.max_ulp);
     }
-    exg_text_printf(text, "\"equal\": %s, \"counts\": {", diff->count == 0 ? "true" : "false");
+    exg_json_put_close(text, '}');
+}
+
+/* Members of an object. */
+static void print_json(const exg_diff *diff, exg_text *text)
+{
+    exg_json_member_bool(text, "equal", diff->count == 0);
+    exg_json_put_key(text, "counts");
+    exg_json_put_open(text, '{');
     for (exg_diff_room room = EXG_DIFF_SIGNATURE; room < EXG_DIFF_ROOM_COUNT; room++) {
-        const exg_diff_counts *c = &diff->counts[room];
-
-        exg_text_printf(text,
-                        "%s\"%s\": {\"same\": %u, \"changed\": %u, \"removed\": %u, "
-                        "\"added\": %u, \"following\": %u}",
-                        room == EXG_DIFF_SIGNATURE ? "" : ", ", exg_diff_room_name(room), c->same,
-                        c->changed, c->removed, c->added, c->following);
+        put_counts(text, exg_diff_room_name(room), &diff->counts[room]);
     }
-    exg_text_puts(text, "}, \"differences\": [");
+    exg_json_put_close(text, '}');
+    exg_json_put_key(text, "differences");
+    exg_json_put_open(text, '[');
     for (uint32_t i = 0; i < diff->count; i++) {
-        const exg_difference *d = &diff->items[i];
-
-        exg_text_printf(text, "%s{\"room\": \"%s\", \"kind\": \"%s\"", i > 0 ? ", " : "",
-                        exg_diff_room_name(d->room), exg_diff_kind_name(d->kind));
-        put_member(text, "a", d->where_a);
-        put_member(text, "b", d->where_b);
-        put_member(text, "what", d->what);
-        if (d->values.differing > 0) {
-            exg_text_printf(text, ", \"differing\": %" PRIu64 ", \"total\": %" PRIu64,
-                            d->values.differing, d->values.total);
-            put_number(text, "max_abs", d->values.max_abs);
-            put_number(text, "max_rel", d->values.max_rel);
-            exg_text_printf(text, ", \"max_ulp\": %" PRIu64, d->values.max_ulp);
-        }
-        exg_text_puts(text, "}");
+        put_difference_json(text, &diff->items[i]);
     }
-    exg_text_puts(text, "]}");
+    exg_json_put_close(text, ']');
 }
 
 static void print_text(const cli_call *call, const exg_diff *diff, const char *program,
@@ -155,7 +151,7 @@ static exg_status compare(const cli_call *a_call, const cli_call *b_call, const 
         cli_progress_end();
         if (status == EXG_OK) {
             if (a_call->json) {
-                print_json(&diff, program, text);
+                print_json(&diff, text);
             } else {
                 print_text(a_call, &diff, program, text);
             }
@@ -182,25 +178,26 @@ static bool has_name(const cli_programs *all, const char *name)
 static void print_alone(const cli_call *call, const cli_programs *of, const cli_programs *other,
                         bool is_a, exg_text *text, uint32_t *differences)
 {
-    const char *comma = "";
-
-    exg_text_puts(text, !call->json ? "" : is_a ? ", \"only_a\": [" : ", \"only_b\": [");
+    if (call->json) {
+        exg_json_put_key(text, is_a ? "only_a" : "only_b");
+        exg_json_put_open(text, '[');
+    }
     for (uint32_t i = 0; i < of->count; i++) {
         if (has_name(other, of->names[i])) {
             continue;
         }
         ++*differences;
         if (call->json) {
-            exg_text_puts(text, comma);
-            exg_text_json_string(text, of->names[i]);
-            comma = ", ";
+            exg_json_put_text(text, of->names[i]);
         } else {
             exg_text_puts(text, is_a ? "- program " : "+ program ");
             exg_text_plain(text, of->names[i], false);
             exg_text_puts(text, is_a ? ": removed\n" : ": added\n");
         }
     }
-    exg_text_puts(text, call->json ? "]" : "");
+    if (call->json) {
+        exg_json_put_close(text, ']');
+    }
 }
 
 /* By name: one of several stands beside its namesake. */
@@ -208,9 +205,10 @@ static exg_status compare_all(const cli_call *call, const cli_call *second, cons
                               const cli_programs *b, exg_text *text, uint32_t *differences,
                               exg_error *err)
 {
-    const char *comma = "";
-
-    exg_text_puts(text, call->json ? "{\"programs\": [" : "");
+    if (call->json) {
+        exg_json_put_key(text, "programs");
+        exg_json_put_open(text, '[');
+    }
     for (uint32_t i = 0; i < a->count; i++) {
         cli_call a_call = *call;
         cli_call b_call = *second;
@@ -219,16 +217,23 @@ static exg_status compare_all(const cli_call *call, const cli_call *second, cons
             continue;
         }
         a_call.program = b_call.program = a->names[i];
-        exg_text_puts(text, call->json ? comma : "");
+        if (call->json) {
+            exg_json_put_open(text, '{');
+            exg_json_member_text(text, "program", a->names[i]);
+        }
         EXG_TRY_IN(err, compare(&a_call, &b_call, a->names[i], text, differences, err), "%s",
                    a->names[i]);
-        comma = ", ";
+        if (call->json) {
+            exg_json_put_close(text, '}');
+        }
     }
-    exg_text_puts(text, call->json ? "]" : "");
+    if (call->json) {
+        exg_json_put_close(text, ']');
+    }
     print_alone(call, a, b, true, text, differences);
     print_alone(call, b, a, false, text, differences);
     if (call->json) {
-        exg_text_printf(text, ", \"equal\": %s}", *differences == 0 ? "true" : "false");
+        exg_json_member_bool(text, "equal", *differences == 0);
     }
     return EXG_OK;
 }
@@ -236,20 +241,18 @@ static exg_status compare_all(const cli_call *call, const cli_call *second, cons
 /* The name of the only program of a file, beside those of an archive. */
 static exg_status name_only(const cli_call *call, cli_programs *all, exg_error *err)
 {
+    static const char *const nameless[] = {"model"};
     cli_program p;
 
     if (all->names != NULL) {
         return EXG_OK;
     }
     EXG_TRY(cli_open(call, &p, err));
-    all->names = calloc(1, sizeof(*all->names));
-    if (all->names != NULL) {
-        all->names[0] = strdup(p.program->name == NULL ? "model" : p.program->name);
-    }
+    all->info = p.info;
+    all->names = p.info->program_count > 0 ? (const char *const *)p.info->program_names : nameless;
+    p.info = NULL;
     cli_close(&p);
-    return all->names == NULL || all->names[0] == NULL
-               ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-               : EXG_OK;
+    return EXG_OK;
 }
 
 static exg_status compare_files(const cli_call *call, const cli_call *second, exg_text *text,
@@ -281,8 +284,13 @@ exg_status cmd_diff(const cli_call *call, exg_error *err)
     exg_status status;
 
     second.paths[0] = call->paths[1];
+    if (call->json) {
+        cli_json_begin(&text);
+    }
     status = compare_files(call, &second, &text, &differences, err);
-    exg_text_puts(&text, call->json ? "\n" : "");
+    if (call->json) {
+        cli_json_end(&text);
+    }
     status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
     exg_text_free(&text);
     EXG_TRY(status);

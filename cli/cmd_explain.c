@@ -1,8 +1,6 @@
 /* cmd_explain.c - exg explain FILE --stage S: the program after a step of its road;
  * exg explain CODE: what a fault code means. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
-#include "libexport/transform/graph_segment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +13,9 @@ static exg_status print_made(const cli_call *call, const char *name, const char 
     exg_status status;
 
     if (call->json) {
-        exg_text_printf(&text, "{\"%s\": ", name);
-        exg_text_json_string(&text, made);
-        exg_text_puts(&text, "}\n");
-    } else {
-        exg_text_plain(&text, made, true);
+        return cli_json_value(call->out, name, made, err);
     }
+    exg_text_plain(&text, made, true);
     status = cli_put(call->out, &text, err);
     exg_text_free(&text);
     return status;
@@ -85,7 +80,7 @@ static exg_status print_placed(const cli_call *call, const cli_program *p,
     exg_program *local = NULL;
     exg_status status = cli_session_options(call, &options, &placement, err);
 
-    status = status == EXG_OK ? exg_place(functional, p->operators, options.place, &options.goal,
+    status = status == EXG_OK ? exg_place(functional, p->operators, options.place, options.goal,
                                           &options.mesh, 0, &local, NULL, NULL, err)
                               : status;
     status = status == EXG_OK ? print_program(call, local, err) : status;
@@ -99,7 +94,7 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
 {
     static const char *const names[] = {"specialize", "decompose", "functionalize", "simplify"};
     exg_program *stages[4] = {NULL};
-    exg_graph_segment *segment = NULL;
+    char *break_reason = NULL;
     exg_status status = EXG_OK;
     uint32_t last = 0;
     bool place = strcmp(stage, "place") == 0;
@@ -110,12 +105,7 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
     if (last == 0) {
         status = exg_specialize(&p->verified, symbols, &stages[0], err);
     } else { /* as a session makes it: as far as can be known before the run */
-        status =
-            exg_graph_segment_begin(p->program, p->operators, symbols, NULL, NULL, &segment, err);
-    }
-    if (status == EXG_OK && last >= 1) {
-        stages[1] = segment->program;
-        segment->program = NULL;
+        status = exg_first_segment(&p->verified, symbols, &stages[1], &break_reason, err);
     }
     if (status == EXG_OK && last >= 2) {
         status = exg_functionalize(stages[1], p->operators, &stages[2], err);
@@ -127,13 +117,13 @@ static exg_status print_stage(const cli_call *call, const cli_program *p, const 
         status =
             place ? print_placed(call, p, stages[3], err) : print_program(call, stages[last], err);
     }
-    if (status == EXG_OK && segment != NULL && segment->break_reason != NULL && !call->json) {
-        fprintf(call->out, "%s\n", segment->break_reason);
+    if (status == EXG_OK && break_reason != NULL && !call->json) {
+        fprintf(call->out, "%s\n", break_reason);
     }
     for (uint32_t i = 0; i < 4; i++) {
         exg_program_destroy(stages[i]);
     }
-    exg_graph_segment_destroy(segment);
+    free(break_reason);
     return status;
 }
 

@@ -4,8 +4,6 @@
  * file of 100 GB as on a fixture. Nothing is verified: what breaks rules is shown too. */
 #include "cli/inspect.h"
 #include "cli/signature.h"
-#include "libexport/base/files.h"
-#include "libexport/formats/format.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,10 +79,10 @@ static void put_archive(exg_text *text, const cli_program *p)
 {
     uint32_t listed = 0;
 
-    for (uint32_t i = 0; p->info.program_count > 1 && i < p->info.program_count; i++) {
+    for (uint32_t i = 0; p->info->program_count > 1 && i < p->info->program_count; i++) {
         exg_text_puts(text, i == 0 ? "programs of the archive\n  " : "  ");
-        exg_text_plain(text, p->info.program_names[i], false);
-        exg_text_puts(text, strcmp(p->info.program_names[i], p->program->name) == 0
+        exg_text_plain(text, p->info->program_names[i], false);
+        exg_text_puts(text, strcmp(p->info->program_names[i], p->program->name) == 0
                                 ? "  (this one)\n"
                                 : "\n");
     }
@@ -107,9 +105,9 @@ static void put_summary(exg_text *text, const cli_inspection *i)
     const exg_program *program = i->p->program;
 
     exg_text_plain(text, i->call->paths[0], false);
-    exg_text_printf(text, ": %s%s%s, ", exg_format_name(i->p->info.format),
-                    i->p->info.generation[0] ? " generation " : "", i->p->info.generation);
-    cli_put_bytes(text, i->p->info.file_bytes);
+    exg_text_printf(text, ": %s%s%s, ", exg_format_name(i->p->info->format),
+                    i->p->info->generation[0] ? " generation " : "", i->p->info->generation);
+    cli_put_bytes(text, i->p->info->file_bytes);
     exg_text_puts(text, "\nwritten by PyTorch ");
     exg_text_plain(text, program->torch_version == NULL ? "(unknown)" : program->torch_version,
                    false);
@@ -122,27 +120,27 @@ static void put_summary(exg_text *text, const cli_inspection *i)
     exg_text_putc(text, '\n');
     exg_text_count(text, program->graph->node_count, "node");
     exg_text_puts(text, ", ");
-    exg_text_count(text, i->modules[0].parameters, "parameter");
+    exg_text_count(text, i->found->modules[0].parameters, "parameter");
     exg_text_puts(text, ", ");
-    exg_text_count(text, i->modules[0].buffers, "number");
+    exg_text_count(text, i->found->modules[0].buffers, "number");
     exg_text_puts(text, " in buffers\n");
     exg_text_count(text, program->weights->count, "weight");
     exg_text_puts(text, " in ");
-    exg_text_count(text, i->storage_count, "storage");
+    exg_text_count(text, i->found->storage_count, "storage");
     exg_text_puts(text, "\nmemory: weights ");
-    cli_put_bytes(text, i->storage_bytes);
-    if (i->activations_known) {
+    cli_put_bytes(text, i->found->storage_bytes);
+    if (i->found->activations_known) {
         exg_text_puts(text, ", activations at most ");
-        cli_put_bytes(text, i->activation_bytes);
+        cli_put_bytes(text, i->found->activation_bytes);
         exg_text_puts(text, " at the recorded sizes");
     }
     exg_text_putc(text, '\n');
     put_signature(text, program);
     exg_text_puts(text, "operators\n");
-    for (uint32_t o = 0; o < i->operator_count; o++) {
-        exg_text_printf(text, "  %5u  ", i->operators[o].count);
-        exg_text_plain(text, i->operators[o].target, false);
-        exg_text_printf(text, "%s\n", i->operators[o].known ? "" : "  (not known here)");
+    for (uint32_t o = 0; o < i->found->operator_count; o++) {
+        exg_text_printf(text, "  %5u  ", i->found->operators[o].count);
+        exg_text_plain(text, i->found->operators[o].target, false);
+        exg_text_printf(text, "%s\n", i->found->operators[o].known ? "" : "  (not known here)");
     }
     put_archive(text, i->p);
 }
@@ -152,9 +150,9 @@ static exg_status put_graph(exg_text *text, const cli_inspection *i, exg_error *
     char *printed;
 
     if (i->call->json) {
-        exg_text_puts(text, "{\"nodes\": ");
+        cli_json_begin(text);
         cli_put_nodes_json(text, i);
-        exg_text_puts(text, "}\n");
+        cli_json_end(text);
         return EXG_OK;
     }
     EXG_TRY(i->call->fx ? exg_program_print_graph(i->p->program, &printed, err)
@@ -182,10 +180,13 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     if (call->dot) {
         cli_put_dot(text, i);
     } else if (table && call->json) {
+        cli_json_begin(text);
         cli_put_tables_json(text, i);
+        cli_json_end(text);
     } else if (call->json) {
+        cli_json_begin(text);
         cli_put_summary_json(text, i);
-        exg_text_putc(text, '\n');
+        cli_json_end(text);
     } else if (!table) {
         put_summary(text, i);
     }
@@ -219,9 +220,9 @@ static exg_status deliver(const cli_call *call, const exg_text *text, exg_error 
     if (call->html == NULL || text->failed) {
         return cli_put(call->out, text, err);
     }
-    EXG_TRY(cli_save_text(call->html, exg_text_string(text), err));
+    EXG_TRY(exg_file_write(call->html, text->data, text->length, err));
     if (call->json) {
-        fputs("{\"written\": \"html\"}\n", call->out);
+        return cli_json_value(call->out, "written", "html", err);
     }
     return EXG_OK;
 }
@@ -230,7 +231,7 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_text text = EXG_TEXT_EMPTY;
-    cli_inspection i;
+    exg_inspection *found = NULL;
     cli_program p = {0};
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
@@ -238,10 +239,12 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
     if (status == EXG_OK && call->signature) {
         status = cli_print_signature(call->out, &p.program->signature, call->json, err);
     } else if (status == EXG_OK) {
-        status = cli_inspection_make(call, &p, arena, &i, err);
-        status = status == EXG_OK ? show(&text, &i, err) : status;
+        status = exg_program_inspect(p.program, p.operators, &found, err);
+        status =
+            status == EXG_OK ? show(&text, &(cli_inspection){call, &p, arena, found}, err) : status;
         status = status == EXG_OK ? deliver(call, &text, err) : status;
     }
+    exg_inspection_free(found);
     cli_close(&p);
     exg_text_free(&text);
     exg_arena_destroy(arena);

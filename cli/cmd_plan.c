@@ -1,134 +1,162 @@
 /* cmd_plan.c - exg plan FILE: steps, memory and moves of a run, without running. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 /* What --mesh asks for, or all processes that mpirun started. */
-static void print_place(const cli_call *call, const exg_session *session, bool processes)
+static void put_place(exg_text *text, const cli_call *call, exg_session *session, bool processes)
 {
     const char *report = exg_session_place_report(session);
-    exg_session_stats stats;
+    const exg_session_stats *stats = exg_session_statistics(session);
 
-    exg_session_statistics(session, &stats);
     if (call->mesh != NULL) {
-        fprintf(call->out, "mesh %s", call->mesh);
+        exg_text_printf(text, "mesh %s", call->mesh);
     } else if (cli_process_count() > 1) {
-        fprintf(call->out, "mesh %u", cli_process_count());
+        exg_text_printf(text, "mesh %u", cli_process_count());
     } else {
         return;
     }
-    fprintf(call->out, " of %s, placement ", processes ? "processes" : "threads");
-    cli_put_modes(call->out, call, &stats.place);
-    fprintf(call->out,
-            ": %u nodes split, %u all_gather, %u all_reduce, "
-            "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64
-            " bytes a rank, predicted %.0f ns",
-            stats.place.split_count, stats.place.all_gather_count, stats.place.all_reduce_count,
-            stats.place.reduce_scatter_count, stats.place.all_to_all_count,
-            stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns);
+    exg_text_printf(text, " of %s, placement ", processes ? "processes" : "threads");
+    cli_put_modes(text, call, stats->place);
+    exg_text_printf(
+        text,
+        ": %u nodes split, %u all_gather, %u all_reduce, "
+        "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64 " bytes a rank, predicted %.0f ns",
+        stats->place->split_count, stats->place->all_gather_count, stats->place->all_reduce_count,
+        stats->place->reduce_scatter_count, stats->place->all_to_all_count,
+        stats->place->window_count, stats->place->moved_bytes, stats->place->predicted_ns);
     if (processes) {
-        fprintf(call->out, ", and %.0f ns of moves beside them", stats.place.hidden_ns);
+        exg_text_printf(text, ", and %.0f ns of moves beside them", stats->place->hidden_ns);
     }
-    fprintf(call->out, "\nmemory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
-            stats.place.weight_bytes, stats.place.value_bytes);
+    exg_text_printf(text,
+                    "\nmemory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
+                    stats->place->weight_bytes, stats->place->value_bytes);
     if (call->check) {
-        fprintf(call->out,
-                "checked: all ranks issue the same %u collectives in one order, with "
-                "equal counts",
-                exg_place_moves(&stats.place));
-        if (stats.plan_count > 1) {
-            fprintf(call->out, "; and theirs in %u segments that may follow", stats.plan_count - 1);
+        exg_text_printf(text,
+                        "checked: all ranks issue the same %u collectives in one order, with "
+                        "equal counts",
+                        exg_place_moves(stats->place));
+        if (stats->plan_count > 1) {
+            exg_text_printf(text, "; and theirs in %u segments that may follow",
+                            stats->plan_count - 1);
         }
-        fputs("\n", call->out);
+        exg_text_puts(text, "\n");
     }
     if (exg_session_unchecked(session) != NULL) {
-        fputs(exg_session_unchecked(session), call->out);
+        exg_text_puts(text, exg_session_unchecked(session));
     }
-    fprintf(call->out, "%s\n", report == NULL ? "" : report);
+    exg_text_printf(text, "%s\n", report == NULL ? "" : report);
 }
 
 /* The device's part of it, when one was asked for. */
-static void print_device(const cli_call *call, const exg_session *session)
+static void put_device(exg_text *text, const cli_call *call, exg_session *session)
 {
-    exg_session_stats stats;
+    const exg_session_stats *stats = exg_session_statistics(session);
 
-    exg_session_statistics(session, &stats);
     if (call->device == NULL) {
         return;
     }
-    fprintf(call->out,
-            "device %s, whose memory this is: %u of %u steps are the host's, between "
-            "copies\n",
-            call->device, stats.plan.host_count, stats.plan.step_count);
-    if (stats.collectives_through[0] != '\0') {
-        fprintf(call->out, "collectives go through %s\n", stats.collectives_through);
+    exg_text_printf(text,
+                    "device %s, whose memory this is: %u of %u steps are the host's, between "
+                    "copies\n",
+                    call->device, stats->plan->host_count, stats->plan->step_count);
+    if (stats->collectives_through[0] != '\0') {
+        exg_text_printf(text, "collectives go through %s\n", stats->collectives_through);
     }
 }
 
-static void put_string(const cli_call *call, const char *name, const char *value)
+static void put_plan_json(exg_text *text, const exg_plan_summary *plan)
 {
-    exg_text text = EXG_TEXT_EMPTY;
-
-    exg_text_json_string(&text, value == NULL ? "" : value);
-    fprintf(call->out, ", \"%s\": %s", name, text.failed ? "\"\"" : text.data);
-    exg_text_free(&text);
+    exg_json_member_uint(text, "nodes", plan->node_count);
+    exg_json_member_uint(text, "steps", plan->step_count);
+    exg_json_member_uint(text, "views", plan->view_count);
+    exg_json_member_uint(text, "fused", plan->fused_count);
+    exg_json_member_uint(text, "in_place", plan->in_place_count);
+    exg_json_member_uint(text, "arena_bytes", plan->arena_bytes);
+    exg_json_member_uint(text, "values_bytes", plan->values_bytes);
+    exg_json_member_uint(text, "workspace_bytes", plan->workspace_bytes);
+    exg_json_member_uint(text, "weight_bytes", plan->weight_bytes);
 }
 
-static void print_json(const cli_call *call, const exg_session *session, bool processes)
+static void put_place_json(exg_text *text, const exg_place_summary *place)
 {
-    const char *report = exg_session_place_report(session);
-    exg_session_stats stats;
-
-    exg_session_statistics(session, &stats);
-    fprintf(
-        call->out,
-        "{\"nodes\": %u, \"steps\": %u, \"views\": %u, \"fused\": %u, \"in_place\": %u, "
-        "\"arena_bytes\": %" PRIu64 ", \"values_bytes\": %" PRIu64 ", \"workspace_bytes\": %" PRIu64
-        ", \"weight_bytes\": %" PRIu64 ", \"ranks\": \"%s\", \"placement\": \"",
-        stats.plan.node_count, stats.plan.step_count, stats.plan.view_count, stats.plan.fused_count,
-        stats.plan.in_place_count, stats.plan.arena_bytes, stats.plan.values_bytes,
-        stats.plan.workspace_bytes, stats.plan.weight_bytes, processes ? "processes" : "threads");
-    cli_put_modes(call->out, call, &stats.place);
-    fprintf(call->out,
-            "\", \"split\": %u, \"all_gather\": %u, \"all_reduce\": %u, "
-            "\"reduce_scatter\": %u, \"all_to_all\": %u, \"window\": %u, \"moved_bytes\": %" PRIu64
-            ", \"predicted_ns\": %.0f, \"hidden_ns\": %.0f, \"rank_weight_bytes\": %" PRIu64
-            ", \"rank_value_bytes\": %" PRIu64 ", \"checked\": %s",
-            stats.place.split_count, stats.place.all_gather_count, stats.place.all_reduce_count,
-            stats.place.reduce_scatter_count, stats.place.all_to_all_count,
-            stats.place.window_count, stats.place.moved_bytes, stats.place.predicted_ns,
-            stats.place.hidden_ns, stats.place.weight_bytes, stats.place.value_bytes,
-            call->check ? "true" : "false");
-    put_string(call, "unchecked", exg_session_unchecked(session));
-    if (call->device != NULL) {
-        put_string(call, "device", call->device);
-        put_string(call, "collectives_through", stats.collectives_through);
-        fprintf(call->out, ", \"host_steps\": %u, \"constant_bytes\": %" PRIu64,
-                stats.plan.host_count, stats.plan.constant_bytes);
-    }
-    fprintf(call->out, ", \"mesh\": %s}\n", report == NULL ? "[]" : report);
+    exg_json_member_uint(text, "split", place->split_count);
+    exg_json_member_uint(text, "all_gather", place->all_gather_count);
+    exg_json_member_uint(text, "all_reduce", place->all_reduce_count);
+    exg_json_member_uint(text, "reduce_scatter", place->reduce_scatter_count);
+    exg_json_member_uint(text, "all_to_all", place->all_to_all_count);
+    exg_json_member_uint(text, "window", place->window_count);
+    exg_json_member_uint(text, "moved_bytes", place->moved_bytes);
+    exg_json_member_fixed(text, "predicted_ns", place->predicted_ns, 0);
+    exg_json_member_fixed(text, "hidden_ns", place->hidden_ns, 0);
+    exg_json_member_uint(text, "rank_weight_bytes", place->weight_bytes);
+    exg_json_member_uint(text, "rank_value_bytes", place->value_bytes);
 }
 
-static exg_status print_plan(const cli_call *call, const exg_session *session, bool processes,
+static exg_status print_json(const cli_call *call, exg_session *session, bool processes,
                              exg_error *err)
 {
-    char *text;
+    const char *report = exg_session_place_report(session);
+    const char *unchecked = exg_session_unchecked(session);
+    const exg_session_stats *stats = exg_session_statistics(session);
+    exg_text modes = EXG_TEXT_EMPTY;
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
 
-    if (call->json) {
-        print_json(call, session, processes);
-        return EXG_OK;
+    cli_put_modes(&modes, call, stats->place);
+    cli_json_begin(&text);
+    put_plan_json(&text, stats->plan);
+    exg_json_member_text(&text, "ranks", processes ? "processes" : "threads");
+    exg_json_member_text(&text, "placement", exg_text_part(&text, &modes));
+    exg_text_free(&modes);
+    put_place_json(&text, stats->place);
+    exg_json_member_bool(&text, "checked", call->check);
+    exg_json_member_text(&text, "unchecked", unchecked == NULL ? "" : unchecked);
+    if (call->device != NULL) {
+        exg_json_member_text(&text, "device", call->device);
+        exg_json_member_text(&text, "collectives_through", stats->collectives_through);
+        exg_json_member_uint(&text, "host_steps", stats->plan->host_count);
+        exg_json_member_uint(&text, "constant_bytes", stats->plan->constant_bytes);
     }
-    print_place(call, session, processes);
-    print_device(call, session);
-    EXG_TRY(exg_plan_print(exg_session_plan(session), &text, err));
-    fputs(text, call->out);
-    free(text);
-    if (exg_session_break_reason(session) != NULL) {
-        fprintf(call->out, "%s\n", exg_session_break_reason(session));
+    exg_json_put_key(&text, "mesh");
+    exg_json_put_raw(&text, report == NULL ? "[]" : report);
+    cli_json_end(&text);
+    status = cli_put(call->out, &text, err);
+    exg_text_free(&text);
+    return status;
+}
+
+static exg_status put_plan(exg_text *text, const cli_call *call, exg_session *session,
+                           bool processes, exg_error *err)
+{
+    const char *reason = exg_session_break_reason(session);
+    char *plan;
+
+    put_place(text, call, session, processes);
+    put_device(text, call, session);
+    EXG_TRY(exg_plan_print(exg_session_plan(session), &plan, err));
+    exg_text_puts(text, plan);
+    free(plan);
+    if (reason != NULL) {
+        exg_text_printf(text, "%s\n", reason);
     }
     return EXG_OK;
+}
+
+static exg_status print_plan(const cli_call *call, exg_session *session, bool processes,
+                             exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    if (call->json) {
+        return print_json(call, session, processes, err);
+    }
+    status = put_plan(&text, call, session, processes, err);
+    status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
+    exg_text_free(&text);
+    return status;
 }
 
 /* Measures what work and messages take here: between the processes that mpirun started, or as
@@ -146,9 +174,9 @@ static exg_status calibrate(const cli_call *call, exg_session_options *options,
     } else {
         EXG_TRY(exg_costs_measure(ranks < 64 ? ranks : 64, false, &placement->costs, err));
     }
-    options->goal.costs = &placement->costs;
+    placement->goal.costs = &placement->costs;
     return cli_process_rank() > 0 ? EXG_OK
-                                  : cli_costs_save(call->calibrate, &placement->costs, err);
+                                  : exg_costs_save(&placement->costs, call->calibrate, err);
 }
 
 /* What ranks are where the plan is run: a mesh of more than may be threads is one of processes. */
@@ -173,7 +201,7 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
     options.processes = is_of_processes(call, &options);
     options.plan_only = true;
     options.check_ranks = call->check;
-    options.goal.json = call->json;
+    placement.goal.json = call->json;
     if (status == EXG_OK && call->calibrate != NULL) {
         status = calibrate(call, &options, &placement, err);
     }

@@ -2,9 +2,6 @@
 #include "cli/cli.h"
 #include "cli/numbers.h"
 #include "cli/profile.h"
-#include "libexport/base/clock.h"
-#include "libexport/base/text.h"
-#include "libexport/formats/weights_file.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -48,7 +45,7 @@ static bool output_tensor(const exg_session_output *output, exg_tensor *tensor)
     }
 }
 
-static exg_status write_outputs(const cli_call *call, const exg_session *session, exg_error *err)
+static exg_status write_outputs(const cli_call *call, exg_session *session, exg_error *err)
 {
     uint32_t count = exg_session_output_count(session);
     exg_named_tensor *named_tensors = calloc(count + 1, sizeof(*named_tensors));
@@ -58,7 +55,7 @@ static exg_status write_outputs(const cli_call *call, const exg_session *session
     exg_status status = EXG_OK;
 
     if (named_tensors == NULL || tensors == NULL || names == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        status = EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
         if (output_tensor(exg_session_output_at(session, i), &tensors[at])) {
@@ -75,7 +72,7 @@ static exg_status write_outputs(const cli_call *call, const exg_session *session
     return status;
 }
 
-static exg_status write_state(const cli_call *call, const exg_session *session, exg_error *err)
+static exg_status write_state(const cli_call *call, exg_session *session, exg_error *err)
 {
     uint32_t count = exg_session_state_count(session);
     exg_named_tensor *tensors = calloc(count + 1, sizeof(*tensors));
@@ -85,7 +82,7 @@ static exg_status write_state(const cli_call *call, const exg_session *session, 
     if (tensors == NULL || states == NULL) {
         free(tensors);
         free(states);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < count; i++) {
         const char *name = exg_session_state_at(session, i, &states[i]);
@@ -99,7 +96,7 @@ static exg_status write_state(const cli_call *call, const exg_session *session, 
 }
 
 typedef struct comparison {
-    const exg_session *session;
+    exg_session *session;
     const exg_program *program;
     const cli_inputs *inputs;
     double rtol, atol;
@@ -149,7 +146,7 @@ static exg_status compare_unwritten(const comparison *c, const exg_weight *weigh
     EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
     saved.data = malloc(bytes + 1);
     if (saved.data == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     exg_tensor_set_contiguous(&saved);
     status = exg_weight_read(c->program->weights, weight, saved.data, bytes, err);
@@ -228,73 +225,99 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void put_stats(exg_text *text, bool json, const exg_session *session, double *times,
-                      uint32_t count)
+static void put_stats(exg_text *text, const exg_session_stats *s, const double *times,
+                      double first_ns, uint32_t count)
 {
-    double first_ns = times[0];
-    exg_session_stats s;
-
-    exg_session_statistics(session, &s);
-    qsort(times, count, sizeof(*times), by_value);
-    exg_text_printf(
-        text,
-        json ? ", \"runs\": %u, \"median_ns\": %.0f, \"min_ns\": %.0f, \"first_ns\": %.0f, "
-               "\"plan_ns\": %" PRIu64 ", \"steps\": %u, \"arena_bytes\": %" PRIu64
-               ", \"memory_bytes\": %" PRIu64 ", \"weight_bytes\": %" PRIu64
-               ", \"moved_bytes\": %" PRIu64 ", \"collectives\": %u"
-             : "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
-               "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
-               " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
-               " bytes a rank in %u collectives\n",
-        count, times[count / 2], times[0], first_ns, s.plan_ns, s.plan.step_count,
-        s.plan.arena_bytes, s.memory_bytes, s.plan.weight_bytes, s.place.moved_bytes,
-        exg_place_moves(&s.place));
-    if (json || s.plan.host_count > 0) {
-        exg_text_printf(text,
-                        json ? ", \"host_steps\": %u"
-                             : "%u of the steps are the host's: the device has no kernel\n",
-                        s.plan.host_count);
+    exg_text_printf(text,
+                    "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
+                    "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
+                    " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
+                    " bytes a rank in %u collectives\n",
+                    count, times[count / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
+                    s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
+                    s->place->moved_bytes, exg_place_moves(s->place));
+    if (s->plan->host_count > 0) {
+        exg_text_printf(text, "%u of the steps are the host's: the device has no kernel\n",
+                        s->plan->host_count);
     }
-    if (s.collectives_through[0] != '\0') {
-        exg_text_puts(text, json ? ", \"collectives_through\": " : "collectives go through ");
-        if (json) {
-            exg_text_json_string(text, s.collectives_through);
-        } else {
-            exg_text_plain(text, s.collectives_through, false);
-            exg_text_putc(text, '\n');
-        }
+    if (s->collectives_through[0] != '\0') {
+        exg_text_puts(text, "collectives go through ");
+        exg_text_plain(text, s->collectives_through, false);
+        exg_text_putc(text, '\n');
+    }
+}
+
+static void put_stats_json(exg_text *text, const exg_session_stats *s, const double *times,
+                           double first_ns, uint32_t count)
+{
+    exg_json_member_uint(text, "runs", count);
+    exg_json_member_fixed(text, "median_ns", times[count / 2], 0);
+    exg_json_member_fixed(text, "min_ns", times[0], 0);
+    exg_json_member_fixed(text, "first_ns", first_ns, 0);
+    exg_json_member_uint(text, "plan_ns", s->plan_ns);
+    exg_json_member_uint(text, "steps", s->plan->step_count);
+    exg_json_member_uint(text, "arena_bytes", s->plan->arena_bytes);
+    exg_json_member_uint(text, "memory_bytes", s->memory_bytes);
+    exg_json_member_uint(text, "weight_bytes", s->plan->weight_bytes);
+    exg_json_member_uint(text, "moved_bytes", s->place->moved_bytes);
+    exg_json_member_uint(text, "collectives", exg_place_moves(s->place));
+    exg_json_member_uint(text, "host_steps", s->plan->host_count);
+    if (s->collectives_through[0] != '\0') {
+        exg_json_member_text(text, "collectives_through", s->collectives_through);
+    }
+}
+
+static void put_outputs_json(exg_text *text, const cli_call *call, exg_session *session)
+{
+    exg_json_put_key(text, "outputs");
+    exg_json_put_open(text, '[');
+    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
+        cli_put_output_json(text, i, exg_session_output_at(session, i));
+    }
+    exg_json_put_close(text, ']');
+    if (call->expect != NULL) {
+        exg_json_member_bool(text, "as_expected", true);
+    }
+}
+
+static void put_outputs(exg_text *text, const cli_call *call, exg_session *session)
+{
+    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
+        cli_put_output(text, i, exg_session_output_at(session, i));
+    }
+    if (call->expect != NULL) {
+        exg_text_printf(text, "as expected: %s\n", call->expect);
     }
 }
 
 /* One object with --json: outputs, then what was compared and measured. */
-static exg_status put_report(exg_text *text, const cli_call *call, const exg_session *session,
+static exg_status put_report(exg_text *text, const cli_call *call, exg_session *session,
                              double *times, uint32_t count, exg_error *err)
 {
-    exg_text_puts(text, call->json ? "{\"outputs\": [" : "");
-    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
-        exg_text_puts(text, call->json && i > 0 ? ", " : "");
-        cli_put_output(text, call->json, i, exg_session_output_at(session, i));
+    double first_ns = times[0];
+
+    qsort(times, count, sizeof(*times), by_value);
+    if (call->json) {
+        cli_json_begin(text);
     }
-    exg_text_puts(text, call->json ? "]" : "");
-    if (call->expect != NULL && call->json) {
-        exg_text_puts(text, ", \"as_expected\": true");
-    } else if (call->expect != NULL) {
-        exg_text_printf(text, "as expected: %s\n", call->expect);
-    }
+    (call->json ? put_outputs_json : put_outputs)(text, call, session);
     if (call->stats) {
-        put_stats(text, call->json, session, times, count);
+        (call->json ? put_stats_json : put_stats)(text, exg_session_statistics(session), times,
+                                                  first_ns, count);
     }
     if (call->profile) {
         EXG_TRY(cli_put_profile(text, call->json, session, count, err));
     }
-    exg_text_puts(text, call->json ? "}\n" : "");
+    if (call->json) {
+        cli_json_end(text);
+    }
     return EXG_OK;
 }
 
 static exg_status finish(const cli_call *call, const comparison *results, double *times,
                          uint32_t count, exg_error *err)
 {
-    const exg_session *session = results->session;
+    exg_session *session = results->session;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
@@ -358,15 +381,14 @@ static exg_status run(const cli_call *call, exg_session *session, const exg_prog
                                 .atol = call->has_atol ? call->atol : 1e-5};
     uint32_t repeat = call->has_repeat ? (uint32_t)call->repeat : 1;
     double *times = calloc(repeat, sizeof(*times));
-    exg_status status =
-        times == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+    exg_status status = times == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     watch_signals(session);
     for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
-        uint64_t start = exg_now_ns();
+        uint64_t start = cli_now_ns();
 
         status = exg_session_run(session, inputs->items, inputs->count, err);
-        times[i] = (double)(exg_now_ns() - start);
+        times[i] = (double)(cli_now_ns() - start);
     }
     watch_signals(NULL);
     status = status == EXG_OK ? finish(call, &results, times, repeat, err) : status;

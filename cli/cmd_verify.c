@@ -5,8 +5,6 @@
  * the gate: what exg_verify() refuses, exg run refuses.
  */
 #include "cli/cli.h"
-#include "libexport/base/arena.h"
-#include "libexport/base/text.h"
 
 #include <string.h>
 
@@ -22,38 +20,26 @@ typedef struct report {
 
 /* ---- printing --------------------------------------------------------------------------- */
 
-static void put_pair(exg_text *text, const char *before, const char *value)
-{
-    exg_text_puts(text, before);
-    exg_text_json_string(text, value);
-}
-
 static void put_json(exg_text *text, const report *r)
 {
-    exg_text_puts(text, "{");
+    cli_json_begin(text);
     if (r->programs > 1) {
-        exg_text_printf(text, "\"programs\": %u, ", r->programs);
+        exg_json_member_uint(text, "programs", r->programs);
     }
-    exg_text_printf(text, "\"errors\": %u, \"warnings\": %u, \"notes\": %u, \"diagnostics\": [",
-                    r->found.error_count, r->found.warning_count, r->found.note_count);
-    for (uint32_t i = 0; i < r->found.count; i++) {
-        const exg_diagnostic *d = &r->found.items[i];
+    exg_json_member_uint(text, "errors", r->found.error_count);
+    exg_json_member_uint(text, "warnings", r->found.warning_count);
+    exg_json_member_uint(text, "notes", r->found.note_count);
+    cli_json_diagnostics(text, "diagnostics", &r->found);
+    cli_json_end(text);
+}
 
-        put_pair(text,
-                 i > 0 ? ", {\"severity\": " : "{\"severity\": ", exg_severity_name(d->severity));
-        put_pair(text, ", \"code\": ", d->code);
-        put_pair(text, ", \"message\": ", d->message);
-        put_pair(text, ", \"where\": ", d->where);
-        put_pair(text, ", \"fix\": ", d->fix);
-        if (d->source_file[0] != '\0') {
-            put_pair(text, ", \"source\": {\"file\": ", d->source_file);
-            exg_text_printf(text, ", \"line\": %u", d->source_line);
-            put_pair(text, ", \"text\": ", d->source_text);
-            exg_text_puts(text, "}");
-        }
-        exg_text_puts(text, "}");
-    }
-    exg_text_puts(text, "]}\n");
+/* "key": {"text": string} */
+static void put_message(exg_text *text, const char *key, const char *string)
+{
+    exg_json_put_key(text, key);
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "text", string);
+    exg_json_put_close(text, '}');
 }
 
 /* The rules that were broken, each once; gives the place of `code` among them. */
@@ -74,8 +60,6 @@ static uint32_t rule_index(const exg_diagnostics *found, const char *code)
 
 static void put_sarif_rules(exg_text *text, const exg_diagnostics *found)
 {
-    uint32_t put = 0;
-
     for (uint32_t r = 0; r < exg_rule_count(); r++) {
         const exg_rule *rule = exg_rule_at(r);
         bool broken = false;
@@ -86,68 +70,115 @@ static void put_sarif_rules(exg_text *text, const exg_diagnostics *found)
         if (!broken) {
             continue;
         }
-        put_pair(text, put++ > 0 ? ", {\"id\": " : "{\"id\": ", rule->code);
-        put_pair(text, ", \"shortDescription\": {\"text\": ", rule->claim);
-        put_pair(text, "}, \"help\": {\"text\": ", rule->fix[0] == '\0' ? rule->claim : rule->fix);
-        put_pair(text,
-                 "}, \"defaultConfiguration\": {\"level\": ", exg_severity_name(rule->severity));
-        exg_text_puts(text, "}}");
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "id", rule->code);
+        put_message(text, "shortDescription", rule->claim);
+        put_message(text, "help", rule->fix[0] == '\0' ? rule->claim : rule->fix);
+        exg_json_put_key(text, "defaultConfiguration");
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "level", exg_severity_name(rule->severity));
+        exg_json_put_close(text, '}');
+        exg_json_put_close(text, '}');
     }
 }
 
 /* A URI of a path: what is not plain is written as %XX (RFC 3986). */
 static void put_uri(exg_text *text, const char *path)
 {
-    exg_text_puts(text, path[0] == '/' ? "\"file://" : "\"");
+    exg_text uri = EXG_TEXT_EMPTY;
+
+    exg_text_puts(&uri, path[0] == '/' ? "file://" : "");
     for (const char *c = path; *c != '\0'; c++) {
         if ((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') ||
             strchr("-._~/", *c) != NULL) {
-            exg_text_putc(text, *c);
+            exg_text_putc(&uri, *c);
         } else {
-            exg_text_printf(text, "%%%02X", (unsigned)(unsigned char)*c);
+            exg_text_printf(&uri, "%%%02X", (unsigned)(unsigned char)*c);
         }
     }
-    exg_text_putc(text, '"');
+    exg_json_put_key(text, "artifactLocation");
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "uri", exg_text_part(text, &uri));
+    exg_json_put_close(text, '}');
+    exg_text_free(&uri);
+}
+
+/* Opens a location of the list `key`, of one. */
+static void open_location(exg_text *text, const char *key, const char *path)
+{
+    exg_json_put_key(text, key);
+    exg_json_put_open(text, '[');
+    exg_json_put_open(text, '{');
+    exg_json_put_key(text, "physicalLocation");
+    exg_json_put_open(text, '{');
+    put_uri(text, path);
+}
+
+static void close_location(exg_text *text)
+{
+    exg_json_put_close(text, '}');
+    exg_json_put_close(text, ']');
 }
 
 static void put_sarif_result(exg_text *text, const report *r, const exg_diagnostic *d)
 {
-    put_pair(text, "{\"ruleId\": ", d->code);
-    exg_text_printf(text, ", \"ruleIndex\": %u", rule_index(&r->found, d->code));
-    put_pair(text, ", \"level\": ", exg_severity_name(d->severity));
-    put_pair(text, ", \"message\": {\"text\": ", d->message);
-    exg_text_puts(text, "}, \"locations\": [{\"physicalLocation\": {\"artifactLocation\": "
-                        "{\"uri\": ");
-    put_uri(text, r->path);
-    exg_text_puts(text, "}}");
-    put_pair(text, ", \"logicalLocations\": [{\"fullyQualifiedName\": ", d->where);
-    exg_text_puts(text, "}]}]");
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "ruleId", d->code);
+    exg_json_member_uint(text, "ruleIndex", rule_index(&r->found, d->code));
+    exg_json_member_text(text, "level", exg_severity_name(d->severity));
+    put_message(text, "message", d->message);
+    open_location(text, "locations", r->path);
+    exg_json_put_close(text, '}');
+    exg_json_put_key(text, "logicalLocations");
+    exg_json_put_open(text, '[');
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "fullyQualifiedName", d->where);
+    exg_json_put_close(text, '}');
+    exg_json_put_close(text, ']');
+    close_location(text);
     if (d->source_file[0] != '\0') {
-        exg_text_puts(text, ", \"relatedLocations\": [{\"physicalLocation\": "
-                            "{\"artifactLocation\": {\"uri\": ");
-        put_uri(text, d->source_file);
-        exg_text_printf(text, "}, \"region\": {\"startLine\": %u}}",
-                        d->source_line == 0 ? 1 : d->source_line);
-        put_pair(text, ", \"message\": {\"text\": ", d->source_text);
-        exg_text_puts(text, "}}]");
+        open_location(text, "relatedLocations", d->source_file);
+        exg_json_put_key(text, "region");
+        exg_json_put_open(text, '{');
+        exg_json_member_uint(text, "startLine", d->source_line == 0 ? 1 : d->source_line);
+        exg_json_put_close(text, '}');
+        exg_json_put_close(text, '}');
+        put_message(text, "message", d->source_text);
+        close_location(text);
     }
-    exg_text_puts(text, "}");
+    exg_json_put_close(text, '}');
 }
 
 static void put_sarif(exg_text *text, const report *r)
 {
-    exg_text_printf(text,
-                    "{\"$schema\": \"https://json.schemastore.org/sarif-2.1.0.json\", "
-                    "\"version\": \"2.1.0\", \"runs\": [{\"tool\": {\"driver\": "
-                    "{\"name\": \"exg\", \"version\": \"%s\", \"rules\": [",
-                    exg_version());
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "$schema", "https://json.schemastore.org/sarif-2.1.0.json");
+    exg_json_member_text(text, "version", "2.1.0");
+    exg_json_put_key(text, "runs");
+    exg_json_put_open(text, '[');
+    exg_json_put_open(text, '{');
+    exg_json_put_key(text, "tool");
+    exg_json_put_open(text, '{');
+    exg_json_put_key(text, "driver");
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "name", "exg");
+    exg_json_member_text(text, "version", exg_version());
+    exg_json_put_key(text, "rules");
+    exg_json_put_open(text, '[');
     put_sarif_rules(text, &r->found);
-    exg_text_puts(text, "]}}, \"results\": [");
+    exg_json_put_close(text, ']');
+    exg_json_put_close(text, '}');
+    exg_json_put_close(text, '}');
+    exg_json_put_key(text, "results");
+    exg_json_put_open(text, '[');
     for (uint32_t i = 0; i < r->found.count; i++) {
-        exg_text_puts(text, i > 0 ? ", " : "");
         put_sarif_result(text, r, &r->found.items[i]);
     }
-    exg_text_puts(text, "]}]}\n");
+    exg_json_put_close(text, ']');
+    exg_json_put_close(text, '}');
+    exg_json_put_close(text, ']');
+    exg_json_put_close(text, '}');
+    exg_text_putc(text, '\n');
 }
 
 static void put_text(exg_text *text, const report *r)
@@ -338,7 +369,7 @@ static exg_status add_findings(report *r, const exg_diagnostics *found, const ch
 {
     for (uint32_t i = 0; i < found->count; i++) {
         if (!add_finding(r, &found->items[i], name)) {
-            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+            return EXG_OUT_OF_MEMORY(err);
         }
     }
     r->found.error_count += found->error_count;
@@ -370,7 +401,7 @@ static exg_status find_all(const cli_call *call, cli_program *p, bool is_first,
     exg_status status = exg_verify(p->program, p->operators, &p->verified, found, err);
 
     if (status == EXG_OK && is_first) {
-        status = exg_verify_file(p->program, call->paths[0], &p->info, found, err);
+        status = exg_verify_file(p->program, call->paths[0], p->info, found, err);
     }
     if (status == EXG_OK && call->data) {
         exg_check_options options = {
@@ -442,8 +473,7 @@ exg_status cmd_verify(const cli_call *call, exg_error *err)
     EXG_TRY(check_list("--deny", call->deny, err));
     EXG_TRY(check_list("--allow", call->allow, err));
     r.found.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = r.found.arena == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                   : verify(call, &r, err);
+    status = r.found.arena == NULL ? EXG_OUT_OF_MEMORY(err) : verify(call, &r, err);
     exg_diagnostics_free(&r.found);
     return status;
 }

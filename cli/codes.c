@@ -1,7 +1,6 @@
 /* codes.c - what every fault code means: the rules of program files and the faults of
  * everything else, one by one (exg explain CODE) or all (exg explain --list). */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <string.h>
 
@@ -44,14 +43,11 @@ static bool code_at(uint32_t index, code_row *row)
 
 static void put_json(exg_text *text, const code_row *row)
 {
-    exg_text_puts(text, "{\"code\": ");
-    exg_text_json_string(text, row->code);
-    exg_text_printf(text, ", \"severity\": \"%s\", \"kept_by\": \"%s\", \"%s\": ", row->severity,
-                    row->keeper, row->is_rule ? "claim" : "meaning");
-    exg_text_json_string(text, row->claim);
-    exg_text_puts(text, ", \"fix\": ");
-    exg_text_json_string(text, row->fix);
-    exg_text_puts(text, "}");
+    exg_json_member_text(text, "code", row->code);
+    exg_json_member_text(text, "severity", row->severity);
+    exg_json_member_text(text, "kept_by", row->keeper);
+    exg_json_member_text(text, row->is_rule ? "claim" : "meaning", row->claim);
+    exg_json_member_text(text, "fix", row->fix);
 }
 
 static void put_cell(exg_text *text, const char *words)
@@ -103,19 +99,29 @@ static void put_markdown(exg_text *text)
     }
 }
 
-static void put_list(exg_text *text, bool json)
+static void put_list(exg_text *text)
 {
     code_row row;
 
     for (uint32_t i = 0; code_at(i, &row); i++) {
-        if (json) {
-            exg_text_puts(text, i == 0 ? "[" : ",\n ");
-            put_json(text, &row);
-        } else {
-            exg_text_printf(text, "%-12s %-8s %s\n", row.code, row.severity, row.claim);
-        }
+        exg_text_printf(text, "%-12s %-8s %s\n", row.code, row.severity, row.claim);
     }
-    exg_text_puts(text, json ? "]\n" : "");
+}
+
+static void put_list_json(exg_text *text)
+{
+    code_row row;
+
+    cli_json_begin(text);
+    exg_json_put_key(text, "codes");
+    exg_json_put_open(text, '[');
+    for (uint32_t i = 0; code_at(i, &row); i++) {
+        exg_json_put_open(text, '{');
+        put_json(text, &row);
+        exg_json_put_close(text, '}');
+    }
+    exg_json_put_close(text, ']');
+    cli_json_end(text);
 }
 
 static exg_status print(const cli_call *call, exg_text *text, exg_error *err)
@@ -130,11 +136,7 @@ exg_status cli_list_codes(const cli_call *call, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
 
-    if (call->markdown) {
-        put_markdown(&text);
-    } else {
-        put_list(&text, call->json);
-    }
+    (call->markdown ? put_markdown : call->json ? put_list_json : put_list)(&text);
     return print(call, &text, err);
 }
 
@@ -153,8 +155,9 @@ exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *e
                              "exg explain --list has them all");
     }
     if (call->json) {
+        cli_json_begin(&text);
         put_json(&text, &row);
-        exg_text_puts(&text, "\n");
+        cli_json_end(&text);
     } else {
         exg_text_printf(&text, "%s (%s%s%s): %s\n", row.code, row.severity,
                         row.is_rule ? ", kept by " : "", row.is_rule ? row.keeper : "", row.claim);

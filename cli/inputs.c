@@ -1,6 +1,5 @@
 /* inputs.c - user inputs: from safetensors or npy files, or the archive's own. */
 #include "cli/cli.h"
-#include "libexport/base/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static exg_status add_input(cli_inputs *inputs, const char *name, const exg_name
     }
     copy = malloc(tensor->bytes + 1);
     if (copy == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     inputs->blocks[inputs->block_count++] = copy;
     if (tensor->bytes > 0) {
@@ -104,7 +103,7 @@ static exg_status read_sample(const exg_program *program, const exg_sample_input
     EXG_TRY(exg_tensor_meta_bytes(sample->meta, &bytes, err));
     *block = malloc(bytes + 1);
     if (*block == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t d = 0; d < sample->meta->rank; d++) {
         sizes[d] = sample->meta->sizes[d].value;

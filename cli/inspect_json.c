@@ -5,35 +5,25 @@
 
 #include <inttypes.h>
 
-static void put_member(exg_text *text, const char *name, const char *string)
-{
-    exg_text_printf(text, "\"%s\": ", name);
-    if (string == NULL) {
-        exg_text_puts(text, "null");
-    } else {
-        exg_text_json_string(text, string);
-    }
-}
-
 /* "dtype": "float32", "shape": [1, "s27"] */
 static void put_meta(exg_text *text, const exg_tensor_meta *meta)
 {
-    exg_text_printf(text, ", \"dtype\": \"%s\", \"shape\": [", exg_dtype_name(meta->dtype));
+    exg_json_member_text(text, "dtype", exg_dtype_name(meta->dtype));
+    exg_json_put_key(text, "shape");
+    exg_json_put_open(text, '[');
     for (uint32_t d = 0; d < meta->rank; d++) {
         const exg_sym_int *size = &meta->sizes[d];
+        exg_text expression = EXG_TEXT_EMPTY;
 
-        exg_text_puts(text, d > 0 ? ", " : "");
         if (size->expr == NULL) {
-            exg_text_printf(text, "%" PRId64, size->value);
+            exg_json_put_int(text, size->value);
         } else {
-            exg_text expression = EXG_TEXT_EMPTY;
-
             exg_print_expression(&expression, size->expr);
-            exg_text_json_string(text, exg_text_string(&expression));
+            exg_json_put_text(text, exg_text_part(text, &expression));
             exg_text_free(&expression);
         }
     }
-    exg_text_puts(text, "]");
+    exg_json_put_close(text, ']');
 }
 
 static void put_spec(exg_text *text, const exg_graph *graph, const exg_argument *arg,
@@ -41,16 +31,15 @@ static void put_spec(exg_text *text, const exg_graph *graph, const exg_argument 
 {
     bool is_tensor = arg->kind == EXG_ARGUMENT_TENSOR;
 
-    exg_text_putc(text, '{');
-    put_member(text, "name", is_tensor ? graph->values[arg->as_tensor].name : named->name);
-    exg_text_puts(text, ", ");
-    put_member(text, "kind", kind);
-    exg_text_puts(text, ", ");
-    put_member(text, "target", target);
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "name",
+                         is_tensor ? graph->values[arg->as_tensor].name : named->name);
+    exg_json_member_text(text, "kind", kind);
+    exg_json_member_text(text, "target", target);
     if (is_tensor && graph->values[arg->as_tensor].tensor != NULL) {
         put_meta(text, graph->values[arg->as_tensor].tensor);
     }
-    exg_text_putc(text, '}');
+    exg_json_put_close(text, '}');
 }
 
 /* Nothing here was verified: lists of the signature may be shorter than the graph's. */
@@ -59,41 +48,50 @@ static void put_signature(exg_text *text, const exg_program *program)
     const exg_graph *graph = program->graph;
     const exg_signature *signature = &program->signature;
 
-    exg_text_puts(text, ", \"inputs\": [");
+    exg_json_put_key(text, "inputs");
+    exg_json_put_open(text, '[');
     for (uint32_t i = 0; i < graph->input_count && i < signature->input_count; i++) {
         const exg_input_spec *spec = &signature->inputs[i];
 
-        exg_text_puts(text, i > 0 ? ", " : "");
         put_spec(text, graph, &graph->inputs[i], exg_input_kind_name(spec->kind), &spec->arg,
                  spec->target);
     }
-    exg_text_puts(text, "], \"outputs\": [");
+    exg_json_put_close(text, ']');
+    exg_json_put_key(text, "outputs");
+    exg_json_put_open(text, '[');
     for (uint32_t i = 0; i < graph->output_count && i < signature->output_count; i++) {
         const exg_output_spec *spec = &signature->outputs[i];
 
-        exg_text_puts(text, i > 0 ? ", " : "");
         put_spec(text, graph, &graph->outputs[i], exg_output_kind_name(spec->kind), &spec->arg,
                  spec->target);
     }
-    exg_text_puts(text, "], ");
+    exg_json_put_close(text, ']');
     cli_put_assertion_token(text, signature);
+}
+
+static void put_bound(exg_text *text, bool exists, int64_t bound)
+{
+    if (exists) {
+        exg_json_put_int(text, bound);
+    } else {
+        exg_json_put_null(text);
+    }
 }
 
 static void put_ranges(exg_text *text, const exg_program *program)
 {
-    exg_text_puts(text, ", \"sizes\": {");
+    exg_json_put_key(text, "sizes");
+    exg_json_put_open(text, '{');
     for (uint32_t r = 0; r < program->range_constraint_count; r++) {
         const exg_range_constraint *range = &program->range_constraints[r];
 
-        exg_text_puts(text, r > 0 ? ", " : "");
-        exg_text_json_string(text, range->symbol);
-        exg_text_puts(text, ": [");
-        exg_text_printf(text, range->has_min ? "%" PRId64 : "null", range->min_val);
-        exg_text_puts(text, ", ");
-        exg_text_printf(text, range->has_max ? "%" PRId64 : "null", range->max_val);
-        exg_text_puts(text, "]");
+        exg_json_put_key(text, range->symbol);
+        exg_json_put_open(text, '[');
+        put_bound(text, range->has_min, range->min_val);
+        put_bound(text, range->has_max, range->max_val);
+        exg_json_put_close(text, ']');
     }
-    exg_text_puts(text, "}");
+    exg_json_put_close(text, '}');
 }
 
 static void put_weights(exg_text *text, const cli_inspection *i)
@@ -103,113 +101,125 @@ static void put_weights(exg_text *text, const cli_inspection *i)
     const exg_weight **shown = cli_weights_shown(i, &count);
 
     text->failed = text->failed || shown == NULL;
-    exg_text_puts(text, "\"weights\": [");
+    exg_json_put_key(text, "weights");
+    exg_json_put_open(text, '[');
     for (uint32_t w = 0; shown != NULL && w < count; w++) {
         const exg_weight *weight = shown[w];
 
-        exg_text_puts(text, w > 0 ? ", {" : "{");
-        put_member(text, "name", weight->fqn);
-        exg_text_printf(text, ", \"storage\": %u, \"kind\": \"%s\"", weight->storage,
-                        kinds[i->kinds[weight - i->p->program->weights->items]]);
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "name", weight->fqn);
+        exg_json_member_uint(text, "storage", weight->storage);
+        exg_json_member_text(text, "kind",
+                             kinds[i->found->kinds[weight - i->p->program->weights->items]]);
         if (weight->meta != NULL) {
             put_meta(text, weight->meta);
         }
-        exg_text_puts(text, "}");
+        exg_json_put_close(text, '}');
     }
-    exg_text_puts(text, "]");
+    exg_json_put_close(text, ']');
 }
 
 static void put_modules(exg_text *text, const cli_inspection *i)
 {
     uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : UINT32_MAX;
-    uint32_t put = 0;
 
-    exg_text_puts(text, "\"modules\": [");
-    for (uint32_t m = 0; m < i->module_count; m++) {
-        if (i->modules[m].depth > most) {
+    exg_json_put_key(text, "modules");
+    exg_json_put_open(text, '[');
+    for (uint32_t m = 0; m < i->found->module_count; m++) {
+        const exg_module_summary *module = &i->found->modules[m];
+
+        if (module->depth > most) {
             continue;
         }
-        exg_text_puts(text, put++ > 0 ? ", {" : "{");
-        put_member(text, "path", i->modules[m].path);
-        exg_text_puts(text, ", ");
-        put_member(text, "type", i->modules[m].type);
-        exg_text_printf(text,
-                        ", \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
-                        ", \"bytes\": %" PRIu64 "}",
-                        i->modules[m].parameters, i->modules[m].buffers, i->modules[m].bytes);
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "path", module->path);
+        exg_json_member_text(text, "type", module->type);
+        exg_json_member_uint(text, "parameters", module->parameters);
+        exg_json_member_uint(text, "buffers", module->buffers);
+        exg_json_member_uint(text, "bytes", module->bytes);
+        exg_json_put_close(text, '}');
     }
-    exg_text_puts(text, "]");
+    exg_json_put_close(text, ']');
 }
 
 static void put_archive(exg_text *text, const cli_program *p)
 {
-    exg_text_puts(text, ", \"programs\": [");
-    for (uint32_t i = 0; i < p->info.program_count; i++) {
-        exg_text_puts(text, i > 0 ? ", " : "");
-        exg_text_json_string(text, p->info.program_names[i]);
+    exg_json_put_key(text, "programs");
+    exg_json_put_open(text, '[');
+    for (uint32_t i = 0; i < p->info->program_count; i++) {
+        exg_json_put_text(text, p->info->program_names[i]);
     }
-    exg_text_puts(text, "], \"extra_files\": [");
+    exg_json_put_close(text, ']');
+    exg_json_put_key(text, "extra_files");
+    exg_json_put_open(text, '[');
     for (uint32_t i = 0; i < p->program->extra_file_count; i++) {
         const exg_extra_file *file = &p->program->extra_files[i];
 
-        exg_text_puts(text, i > 0 ? ", {" : "{");
-        put_member(text, "name", file->name);
-        exg_text_printf(text, ", \"bytes\": %" PRIu64 "}",
-                        p->program->weights->storages[file->storage].length);
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "name", file->name);
+        exg_json_member_uint(text, "bytes", p->program->weights->storages[file->storage].length);
+        exg_json_put_close(text, '}');
     }
-    exg_text_puts(text, "]");
+    exg_json_put_close(text, ']');
+}
+
+static void put_origin(exg_text *text, const exg_program *program)
+{
+    exg_json_member_text(text, "torch_version",
+                         program->torch_version == NULL ? "" : program->torch_version);
+    exg_json_put_key(text, "schema_version");
+    exg_json_put_open(text, '[');
+    exg_json_put_int(text, program->schema_major);
+    exg_json_put_int(text, program->schema_minor);
+    exg_json_put_close(text, ']');
+    exg_json_put_key(text, "dialects");
+    exg_json_put_open(text, '[');
+    for (uint32_t v = 0; v < program->verifier_count; v++) {
+        exg_json_put_text(text, program->verifiers[v]);
+    }
+    exg_json_put_close(text, ']');
 }
 
 void cli_put_summary_json(exg_text *text, const cli_inspection *i)
 {
     const exg_program *program = i->p->program;
+    const exg_inspection *found = i->found;
 
-    exg_text_putc(text, '{');
-    put_member(text, "file", i->call->paths[0]);
-    exg_text_printf(text, ", \"format\": \"%s\", \"bytes\": %" PRIu64 ", ",
-                    exg_format_name(i->p->info.format), i->p->info.file_bytes);
-    put_member(text, "torch_version", program->torch_version == NULL ? "" : program->torch_version);
-    exg_text_printf(text, ", \"schema_version\": [%" PRId64 ", %" PRId64 "], \"dialects\": [",
-                    program->schema_major, program->schema_minor);
-    for (uint32_t v = 0; v < program->verifier_count; v++) {
-        exg_text_puts(text, v > 0 ? ", " : "");
-        exg_text_json_string(text, program->verifiers[v]);
+    exg_json_member_text(text, "file", i->call->paths[0]);
+    exg_json_member_text(text, "file_format", exg_format_name(i->p->info->format));
+    exg_json_member_uint(text, "bytes", i->p->info->file_bytes);
+    put_origin(text, program);
+    exg_json_member_uint(text, "nodes", program->graph->node_count);
+    exg_json_member_uint(text, "parameters", found->modules[0].parameters);
+    exg_json_member_uint(text, "buffers", found->modules[0].buffers);
+    exg_json_member_uint(text, "storage_bytes", found->storage_bytes);
+    exg_json_put_key(text, "activation_bytes");
+    if (found->activations_known) {
+        exg_json_put_uint(text, found->activation_bytes);
+    } else {
+        exg_json_put_null(text);
     }
-    exg_text_printf(text,
-                    "], \"nodes\": %u, \"parameters\": %" PRIu64 ", \"buffers\": %" PRIu64
-                    ", \"storage_bytes\": %" PRIu64,
-                    program->graph->node_count, i->modules[0].parameters, i->modules[0].buffers,
-                    i->storage_bytes);
-    exg_text_puts(text, ", \"activation_bytes\": ");
-    exg_text_printf(text, i->activations_known ? "%" PRIu64 : "null", i->activation_bytes);
     put_signature(text, program);
     put_ranges(text, program);
-    exg_text_puts(text, ", \"operators\": {");
-    for (uint32_t o = 0; o < i->operator_count; o++) {
-        exg_text_puts(text, o > 0 ? ", " : "");
-        exg_text_json_string(text, i->operators[o].target);
-        exg_text_printf(text, ": %u", i->operators[o].count);
+    exg_json_put_key(text, "operators");
+    exg_json_put_open(text, '{');
+    for (uint32_t o = 0; o < found->operator_count; o++) {
+        exg_json_member_uint(text, found->operators[o].target, found->operators[o].count);
     }
-    exg_text_puts(text, "}");
-    exg_text_puts(text, ", ");
+    exg_json_put_close(text, '}');
     put_modules(text, i);
-    exg_text_puts(text, ", ");
     put_weights(text, i);
     put_archive(text, i->p);
-    exg_text_puts(text, "}");
 }
 
 void cli_put_tables_json(exg_text *text, const cli_inspection *i)
 {
-    exg_text_putc(text, '{');
     if (i->call->tree) {
         put_modules(text, i);
     }
-    exg_text_puts(text, i->call->tree && i->call->weights_list ? ", " : "");
     if (i->call->weights_list) {
         put_weights(text, i);
     }
-    exg_text_puts(text, "}\n");
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -218,9 +228,8 @@ static void put_text_member(exg_text *text, const char *name, const char *part, 
 {
     exg_text copy = EXG_TEXT_EMPTY;
 
-    exg_text_printf(text, ", \"%s\": ", name);
     exg_text_add(&copy, part, length);
-    exg_text_json_string(text, exg_text_string(&copy));
+    exg_json_member_text(text, name, exg_text_part(text, &copy));
     exg_text_free(&copy);
 }
 
@@ -229,14 +238,13 @@ static void put_argument(exg_text *text, const exg_graph *graph, const exg_argum
     exg_text shown = EXG_TEXT_EMPTY;
 
     exg_print_argument(&shown, graph, arg);
-    exg_text_json_string(text, exg_text_string(&shown));
+    exg_json_put_text(text, exg_text_part(text, &shown));
     exg_text_free(&shown);
 }
 
 typedef struct result_list {
     exg_text *text;
     const exg_graph *graph;
-    uint32_t count;
 } result_list;
 
 static void put_result(void *user, exg_value_id *id)
@@ -246,55 +254,56 @@ static void put_result(void *user, exg_value_id *id)
     if (*id != EXG_NO_VALUE) {
         const exg_value *value = &list->graph->values[*id];
 
-        exg_text_puts(list->text, list->count++ > 0 ? ", {" : "{");
-        put_member(list->text, "name", value->name);
+        exg_json_put_open(list->text, '{');
+        exg_json_member_text(list->text, "name", value->name);
         if (value->tensor != NULL) {
             put_meta(list->text, value->tensor);
         }
-        exg_text_puts(list->text, "}");
+        exg_json_put_close(list->text, '}');
     }
 }
 
 void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node)
 {
     exg_module_frame module = exg_node_module(node);
-    result_list list = {text, graph, 0};
+    result_list list = {text, graph};
     exg_source_line source;
 
     (void)exg_node_source_line(node, &source);
-    exg_text_putc(text, '{');
-    put_member(text, "name", node->name);
-    exg_text_puts(text, ", ");
-    put_member(text, "target", node->target);
-    exg_text_puts(text, ", \"arguments\": [");
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "name", node->name);
+    exg_json_member_text(text, "target", node->target);
+    exg_json_put_key(text, "arguments");
+    exg_json_put_open(text, '[');
     for (uint32_t a = 0; a < node->input_count; a++) {
-        exg_text_puts(text, a > 0 ? ", [" : "[");
-        exg_text_json_string(text, node->inputs[a].name == NULL ? "" : node->inputs[a].name);
-        exg_text_puts(text, ", ");
+        exg_json_put_open(text, '[');
+        exg_json_put_text(text, node->inputs[a].name == NULL ? "" : node->inputs[a].name);
         put_argument(text, graph, &node->inputs[a].arg);
-        exg_text_puts(text, "]");
+        exg_json_put_close(text, ']');
     }
-    exg_text_puts(text, "], \"results\": [");
+    exg_json_put_close(text, ']');
+    exg_json_put_key(text, "results");
+    exg_json_put_open(text, '[');
     for (uint32_t o = 0; o < node->output_count; o++) {
         exg_argument copy = node->outputs[o];
 
         exg_argument_visit_values(&copy, put_result, &list);
     }
-    exg_text_puts(text, "]");
+    exg_json_put_close(text, ']');
     put_text_member(text, "module", module.path, module.path_length);
     put_text_member(text, "type", module.type, module.type_length);
     put_text_member(text, "source", source.text, source.text_length);
-    exg_text_puts(text, "}");
+    exg_json_put_close(text, '}');
 }
 
 void cli_put_nodes_json(exg_text *text, const cli_inspection *i)
 {
     const exg_graph *graph = i->p->program->graph;
 
-    exg_text_putc(text, '[');
+    exg_json_put_key(text, "nodes");
+    exg_json_put_open(text, '[');
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        exg_text_puts(text, n > 0 ? ", " : "");
         cli_put_node_json(text, graph, &graph->nodes[n]);
     }
-    exg_text_putc(text, ']');
+    exg_json_put_close(text, ']');
 }

@@ -59,9 +59,8 @@ static uint32_t find_node(const exg_graph *graph, const char *name)
 typedef struct described {
     exg_text *text;
     const exg_graph *graph;
-    uint32_t node;  /* where it stands */
-    bool users;     /* or makers */
-    uint32_t count; /* values, in JSON */
+    uint32_t node; /* where it stands */
+    bool users;    /* or makers */
 } described;
 
 /* Node n takes the value behind the node, or gives it before. */
@@ -143,29 +142,29 @@ static void put_value_json(void *user, exg_value_id *id)
     described *d = user;
     const exg_argument *ends = d->users ? d->graph->outputs : d->graph->inputs;
     uint32_t end_count = d->users ? d->graph->output_count : d->graph->input_count;
-    const char *comma = "";
 
     if (*id == EXG_NO_VALUE) {
         return;
     }
-    exg_text_puts(d->text, d->count++ > 0 ? ", {\"value\": " : "{\"value\": ");
-    exg_text_json_string(d->text, d->graph->values[*id].name);
-    exg_text_puts(d->text, ", \"nodes\": [");
+    exg_json_put_open(d->text, '{');
+    exg_json_member_text(d->text, "value", d->graph->values[*id].name);
+    exg_json_put_key(d->text, "nodes");
+    exg_json_put_open(d->text, '[');
     for (uint32_t n = 0; n < d->graph->node_count; n++) {
         if (is_linked(d, *id, n)) {
-            exg_text_printf(d->text, "%s%u", comma, n);
-            comma = ", ";
+            exg_json_put_uint(d->text, n);
         }
     }
-    exg_text_puts(d->text, "], \"graph\": [");
-    comma = "";
+    exg_json_put_close(d->text, ']');
+    exg_json_put_key(d->text, "graph");
+    exg_json_put_open(d->text, '[');
     for (uint32_t k = 0; k < end_count; k++) {
         if (uses(&ends[k], *id)) {
-            exg_text_printf(d->text, "%s%u", comma, k);
-            comma = ", ";
+            exg_json_put_uint(d->text, k);
         }
     }
-    exg_text_puts(d->text, "]}");
+    exg_json_put_close(d->text, ']');
+    exg_json_put_close(d->text, '}');
 }
 
 static void put_node_json(exg_text *text, const exg_graph *graph, uint32_t n)
@@ -173,30 +172,34 @@ static void put_node_json(exg_text *text, const exg_graph *graph, uint32_t n)
     const exg_node *node = &graph->nodes[n];
     described d = {.text = text, .graph = graph, .node = n};
 
-    exg_text_printf(text, "{\"index\": %u, \"node\": ", n);
+    cli_json_begin(text);
+    exg_json_member_uint(text, "index", n);
+    exg_json_put_key(text, "node");
     cli_put_node_json(text, graph, node);
-    exg_text_puts(text, ", \"from\": [");
+    exg_json_put_key(text, "from");
+    exg_json_put_open(text, '[');
     for (uint32_t a = 0; a < node->input_count; a++) {
         exg_argument copy = node->inputs[a].arg;
 
         exg_argument_visit_values(&copy, put_value_json, &d);
     }
-    exg_text_puts(text, "], \"used_by\": [");
+    exg_json_put_close(text, ']');
+    exg_json_put_key(text, "used_by");
+    exg_json_put_open(text, '[');
     d.users = true;
-    d.count = 0;
     for (uint32_t o = 0; o < node->output_count; o++) {
         exg_argument copy = node->outputs[o];
 
         exg_argument_visit_values(&copy, put_value_json, &d);
     }
-    exg_text_puts(text, "], \"metadata\": {");
+    exg_json_put_close(text, ']');
+    exg_json_put_key(text, "metadata");
+    exg_json_put_open(text, '{');
     for (uint32_t m = 0; m < node->metadata.count; m++) {
-        exg_text_puts(text, m > 0 ? ", " : "");
-        exg_text_json_string(text, node->metadata.items[m].key);
-        exg_text_puts(text, ": ");
-        exg_text_json_string(text, node->metadata.items[m].value);
+        exg_json_member_text(text, node->metadata.items[m].key, node->metadata.items[m].value);
     }
-    exg_text_puts(text, "}}\n");
+    exg_json_put_close(text, '}');
+    cli_json_end(text);
 }
 
 exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err)

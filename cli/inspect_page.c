@@ -6,26 +6,6 @@
 
 extern const char cli_page[]; /* page.html, by cmake/embed.cmake */
 
-static void put_diagnostics(exg_text *text, const exg_diagnostics *found)
-{
-    exg_text_putc(text, '[');
-    for (uint32_t d = 0; d < found->count; d++) {
-        const exg_diagnostic *item = &found->items[d];
-
-        exg_text_printf(text, "%s{\"severity\": \"%s\", \"code\": ", d > 0 ? ", " : "",
-                        exg_severity_name(item->severity));
-        exg_text_json_string(text, item->code);
-        exg_text_puts(text, ", \"message\": ");
-        exg_text_json_string(text, item->message);
-        exg_text_puts(text, ", \"where\": ");
-        exg_text_json_string(text, item->where);
-        exg_text_puts(text, ", \"fix\": ");
-        exg_text_json_string(text, item->fix);
-        exg_text_puts(text, "}");
-    }
-    exg_text_putc(text, ']');
-}
-
 /* JSON has '<' in strings alone; as \u003c it ends no script element. */
 static void put_embedded(exg_text *text, const char *json)
 {
@@ -49,13 +29,14 @@ exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err)
 
     if (status == EXG_OK || status == EXG_MALFORMED) { /* its faults are part of the page */
         status = EXG_OK;
-        exg_text_puts(&json, "{\"summary\": ");
+        cli_json_begin(&json);
+        exg_json_put_key(&json, "summary");
+        exg_json_put_open(&json, '{');
         cli_put_summary_json(&json, i);
-        exg_text_puts(&json, ", \"nodes\": ");
+        exg_json_put_close(&json, '}');
         cli_put_nodes_json(&json, i);
-        exg_text_puts(&json, ", \"diagnostics\": ");
-        put_diagnostics(&json, &found);
-        exg_text_puts(&json, "}");
+        cli_json_diagnostics(&json, "diagnostics", &found);
+        exg_json_put_close(&json, '}');
         exg_text_add(text, cli_page, (size_t)(place - cli_page));
         put_embedded(text, exg_text_part(text, &json));
         exg_text_puts(text, place + strlen("@DATA@"));

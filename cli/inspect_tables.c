@@ -81,7 +81,7 @@ static bool passes(const char *filter, const char *name)
 
 static void put_row(exg_text *text, const cli_inspection *i, const row *r, int width)
 {
-    cli_weight_kind kind = i->kinds[r->weight - i->p->program->weights->items];
+    exg_weight_kind kind = i->found->kinds[r->weight - i->p->program->weights->items];
     exg_text name = EXG_TEXT_EMPTY;
     exg_text shape = EXG_TEXT_EMPTY;
 
@@ -93,9 +93,9 @@ static void put_row(exg_text *text, const cli_inspection *i, const row *r, int w
                     exg_text_part(text, &shape));
     cli_put_bytes(text, r->bytes);
     exg_text_printf(text, "  storage %u%s%s\n", r->weight->storage,
-                    kind == CLI_CONSTANT ? ", constant"
-                    : kind == CLI_BUFFER ? ", buffer"
-                                         : "",
+                    kind == EXG_WEIGHT_CONSTANT ? ", constant"
+                    : kind == EXG_WEIGHT_BUFFER ? ", buffer"
+                                                : "",
                     r->weight->use_pickle ? ", pickled, kept raw" : "");
     exg_text_free(&name);
     exg_text_free(&shape);
@@ -167,10 +167,11 @@ void cli_put_weights(exg_text *text, const cli_inspection *i)
 
 static void put_module(exg_text *text, const cli_inspection *i, uint32_t at)
 {
-    const cli_module *m = &i->modules[at];
+    const exg_module_summary *m = &i->found->modules[at];
     const char *name = strrchr(m->path, '.');
-    double share =
-        i->modules[0].bytes == 0 ? 0 : 100.0 * (double)m->bytes / (double)i->modules[0].bytes;
+    double share = i->found->modules[0].bytes == 0
+                       ? 0
+                       : 100.0 * (double)m->bytes / (double)i->found->modules[0].bytes;
     exg_text label = EXG_TEXT_EMPTY;
     exg_text bytes = EXG_TEXT_EMPTY;
 
@@ -188,19 +189,19 @@ static void put_module(exg_text *text, const cli_inspection *i, uint32_t at)
 
 void cli_put_tree(exg_text *text, const cli_inspection *i)
 {
-    uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : CLI_MODULE_DEPTH_MAX;
+    uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : EXG_MODULE_DEPTH_MAX;
     uint32_t at = 0;
 
     exg_text_printf(text, "  %-30s %12s %10s  %10s\n", "module", "parameters", "buffers", "bytes");
     do {
         put_module(text, i, at);
-        if (i->modules[at].first != 0 && i->modules[at].depth < most) {
-            at = i->modules[at].first;
+        if (i->found->modules[at].first != 0 && i->found->modules[at].depth < most) {
+            at = i->found->modules[at].first;
             continue;
         }
-        while (at != 0 && i->modules[at].next == 0) {
-            at = i->modules[at].parent;
+        while (at != 0 && i->found->modules[at].next == 0) {
+            at = i->found->modules[at].parent;
         }
-        at = at == 0 ? 0 : i->modules[at].next;
+        at = at == 0 ? 0 : i->found->modules[at].next;
     } while (at != 0);
 }

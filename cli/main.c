@@ -1,6 +1,5 @@
 /* main.c - picks the command, prints faults once, turns a status into an exit code. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -20,43 +19,49 @@ static const command_row rows[] = {
 #undef EXG_COMMAND
 };
 
+static void put_error_json(exg_text *text, const exg_error *err)
+{
+    cli_json_begin(text);
+    exg_json_put_key(text, "error");
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "status", exg_status_name(err->status));
+    exg_json_member_text(text, "code", err->code);
+    exg_json_member_text(text, "message", err->message);
+    exg_json_member_text(text, "where", err->where);
+    exg_json_member_text(text, "fix", err->fix);
+    if (err->offset != EXG_NO_OFFSET) {
+        exg_json_member_uint(text, "offset", err->offset);
+    }
+    exg_json_put_close(text, '}');
+    cli_json_end(text);
+}
+
+static void put_error(exg_text *text, const exg_error *err)
+{
+    if (cli_process_rank() > 0) {
+        exg_text_printf(text, "rank %u: ", cli_process_rank());
+    }
+    exg_text_printf(text, "exg: %s: ", err->code);
+    exg_text_plain(text, err->message, false);
+    if (err->where[0] != '\0') {
+        exg_text_puts(text, "\n  where: ");
+        exg_text_plain(text, err->where, false);
+    }
+    if (err->offset != EXG_NO_OFFSET) {
+        exg_text_printf(text, "\n  offset: %" PRIu64, err->offset);
+    }
+    if (err->fix[0] != '\0') {
+        exg_text_puts(text, "\n  fix: ");
+        exg_text_plain(text, err->fix, false);
+    }
+    exg_text_putc(text, '\n');
+}
+
 static void print_error(const exg_error *err, bool json)
 {
     exg_text text = EXG_TEXT_EMPTY;
 
-    if (json) {
-        exg_text_printf(
-            &text, "{\"error\": {\"status\": \"%s\", \"code\": ", exg_status_name(err->status));
-        exg_text_json_string(&text, err->code);
-        exg_text_puts(&text, ", \"message\": ");
-        exg_text_json_string(&text, err->message);
-        exg_text_puts(&text, ", \"where\": ");
-        exg_text_json_string(&text, err->where);
-        exg_text_puts(&text, ", \"fix\": ");
-        exg_text_json_string(&text, err->fix);
-        if (err->offset != EXG_NO_OFFSET) {
-            exg_text_printf(&text, ", \"offset\": %" PRIu64, err->offset);
-        }
-        exg_text_puts(&text, "}}\n");
-    } else {
-        if (cli_process_rank() > 0) {
-            exg_text_printf(&text, "rank %u: ", cli_process_rank());
-        }
-        exg_text_printf(&text, "exg: %s: ", err->code);
-        exg_text_plain(&text, err->message, false);
-        if (err->where[0] != '\0') {
-            exg_text_puts(&text, "\n  where: ");
-            exg_text_plain(&text, err->where, false);
-        }
-        if (err->offset != EXG_NO_OFFSET) {
-            exg_text_printf(&text, "\n  offset: %" PRIu64, err->offset);
-        }
-        if (err->fix[0] != '\0') {
-            exg_text_puts(&text, "\n  fix: ");
-            exg_text_plain(&text, err->fix, false);
-        }
-        exg_text_putc(&text, '\n');
-    }
+    (json ? put_error_json : put_error)(&text, err);
     fputs(exg_text_string(&text) == NULL ? "exg: out of memory\n" : exg_text_string(&text), stderr);
     exg_text_free(&text);
 }
@@ -132,7 +137,7 @@ static bool tell(int argc, char **argv, bool json, exg_status *status, exg_error
     if (strcmp(argv[1], "--version") == 0) {
         *status = more > 0 ? too_many(last, err) : EXG_OK;
         if (*status == EXG_OK) {
-            cli_version(stdout, json);
+            *status = cli_version(stdout, json, err);
         }
     } else if (is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
         *status = more > 1 ? too_many(last, err) : help(first, err);
@@ -261,8 +266,8 @@ static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
     const char **room = calloc((size_t)argc, sizeof(*room));
-    exg_status status = room == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                                     : cli_parse(argc - 2, argv + 2, room, &call, err);
+    exg_status status =
+        room == NULL ? EXG_OUT_OF_MEMORY(err) : cli_parse(argc - 2, argv + 2, room, &call, err);
 
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
     status = status == EXG_OK ? choose_isa(&call, err) : status;

@@ -1,6 +1,5 @@
 /* needs.c - an option without meaning in a call is refused: option.def says what each needs. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <string.h>
 #include <strings.h>
@@ -40,11 +39,11 @@ static bool is_program(const cli_call *call)
 
 static bool is_early_file(const char *path)
 {
-    exg_file_info info = {0};
+    exg_file_info *info = NULL;
     bool is = exg_file_describe(path, NULL, &info, NULL) != EXG_OK || /* as the command will tell */
-              info.format == EXG_FORMAT_EARLY_JSON;
+              info->format == EXG_FORMAT_EARLY_JSON;
 
-    exg_file_info_free(&info);
+    exg_file_info_free(info);
     return is;
 }
 
@@ -267,7 +266,7 @@ static exg_status refuse(const cli_call *call, const char *option, const term *t
     put_term(&words, t);
     if (exg_text_string(&words) == NULL) {
         exg_text_free(&words);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     status = t->is_not ? EXG_FAIL(err, USAGE, "CLI-009", "%s and %s do not go together", option,
                                   words.data)
@@ -277,9 +276,8 @@ static exg_status refuse(const cli_call *call, const char *option, const term *t
     return exg_error_fix(err, status, "leave %s out; see: exg %s --help", option, call->command);
 }
 
-exg_status cli_check_needs(const cli_call *call, exg_error *err)
+exg_status cli_check_needs(const cli_call *call, char letter, exg_error *err)
 {
-    const char letter = cli_letter(call->command);
     given options[OPTIONS_MAX];
     size_t count = list_options(call, options);
 

@@ -2,11 +2,11 @@
 #ifndef EXG_CLI_NUMBERS_H
 #define EXG_CLI_NUMBERS_H
 
-#include "libexport/base/text.h"
-
 #include <exg/formats.h>
+#include <exg/json_writer.h>
 #include <exg/session.h>
 #include <exg/tensor.h>
+#include <exg/text.h>
 
 /* Element `i` of a row-major tensor; complex numbers by their real part. */
 double cli_number_at(const exg_tensor *tensor, int64_t i);
@@ -19,6 +19,7 @@ exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_
                        double rtol, double atol, exg_error *err);
 
 /* Dtype, shape, least, largest, mean and first values of an output. */
-void cli_put_output(exg_text *text, bool json, uint32_t index, const exg_session_output *output);
+void cli_put_output(exg_text *text, uint32_t index, const exg_session_output *output);
+void cli_put_output_json(exg_text *text, uint32_t index, const exg_session_output *output);
 
 #endif

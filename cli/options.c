@@ -1,6 +1,5 @@
 /* options.c - the words of the command line, by the tables. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -77,11 +76,6 @@ static const struct command_text *command_of(const char *name)
     return &commands[i];
 }
 
-char cli_letter(const char *command)
-{
-    return command_of(command)->letter;
-}
-
 /* Is the word, before its "=" if it has one, this name? */
 static bool is_named(const char *word, const char *name)
 {
@@ -94,7 +88,7 @@ static const option_row *find_option(const char *word, const char *command)
 {
     for (size_t i = 0; i < COUNT(options); i++) {
         if (is_named(word, options[i].name) &&
-            strchr(options[i].commands, cli_letter(command)) != NULL) {
+            strchr(options[i].commands, command_of(command)->letter) != NULL) {
             return &options[i];
         }
     }
@@ -239,7 +233,7 @@ exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, e
     if (call->path_count != paths_wanted(call->command) && !(call->list && call->path_count == 0)) {
         return usage(err, call->command, "a file name is missing for", call->command);
     }
-    EXG_TRY(cli_check_needs(call, err));
+    EXG_TRY(cli_check_needs(call, command_of(call->command)->letter, err));
     return check_written(call, err);
 }
 
@@ -291,31 +285,4 @@ bool cli_command_help(FILE *out, const char *command)
     (void)cli_put(out, &text, NULL);
     exg_text_free(&text);
     return true;
-}
-
-exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err)
-{
-    static const char units[] = "KMGT";
-    uint64_t value = 0;
-    const char *c = text;
-    const char *unit;
-
-    for (; *c >= '0' && *c <= '9'; c++) {
-        if (__builtin_mul_overflow(value, 10u, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value)) {
-            return EXG_FAIL(err, USAGE, "CLI-001", "%s '%s' passes 64 bits", option, text);
-        }
-    }
-    unit = *c == '\0' ? NULL : strchr(units, *c);
-    if (c == text || value == 0 || (*c != '\0' && (unit == NULL || c[1] != '\0'))) {
-        return EXG_FAIL(err, USAGE, "CLI-001", "%s '%s': a size like 4096, 500M or 2G", option,
-                        text);
-    }
-    for (const char *u = units; unit != NULL && u <= unit; u++) {
-        if (__builtin_mul_overflow(value, 1024u, &value)) {
-            return EXG_FAIL(err, USAGE, "CLI-001", "%s '%s' passes 64 bits", option, text);
-        }
-    }
-    *bytes = value;
-    return EXG_OK;
 }

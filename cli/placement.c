@@ -1,150 +1,11 @@
-/* placement.c - --mesh, --place, --threads and --seed. A file of patterns reads
- *   {"weights": {"*.q.weight": "S(0)", "*.o.weight": "S(1)"}, "inputs": {"x": "S(0)"}}
- * where a key is an fnmatch pattern over the names of weights, or of inputs; the first that
- * fits counts. */
+/* placement.c - --mesh, --place, --threads and --seed. */
 #include "cli/cli.h"
-#include "libexport/base/arena.h"
-#include "libexport/base/text.h"
-#include "libexport/formats/json.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PLANNED_MAX 65536 /* ranks, of a mesh that is not run on */
-
-static exg_status read_pattern(const char *key, uint32_t key_length, exg_json value,
-                               cli_placement *placement, exg_place_pattern *pattern, exg_error *err)
-{
-    const char *text;
-    size_t length;
-    char *name;
-
-    EXG_TRY(exg_json_string(value, &text, &length, err));
-    name = exg_arena_strndup(placement->arena, text, length);
-    pattern->pattern = exg_arena_strndup(placement->arena, key, key_length);
-    if (name == NULL || pattern->pattern == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    EXG_TRY_IN(err, exg_placement_parse(name, &pattern->placement, err), "[\"%s\"]",
-               pattern->pattern);
-    return EXG_OK;
-}
-
-static const char *const members[2] = {"weights", "inputs"};
-
-/* The patterns of weights and of inputs, and nothing else. */
-static exg_status find_members(exg_json root, exg_json found[2], bool there[2], exg_error *err)
-{
-    exg_json_walk walk;
-    exg_json value;
-    const char *key;
-    uint32_t length;
-    exg_status status = EXG_OK;
-
-    if (exg_json_type_of(root) == EXG_JSON_OBJECT) {
-        EXG_TRY(exg_json_object(root, &walk, err));
-        while (status == EXG_OK && exg_json_next_member(&walk, &key, &length, &value)) {
-            uint32_t m = 0;
-
-            while (m < 2 &&
-                   (strlen(members[m]) != length || memcmp(key, members[m], length) != 0)) {
-                m++;
-            }
-            if (m == 2) {
-                status = EXG_FAIL(err, USAGE, "PLC-007", "an unknown member \"%.*s\"",
-                                  length > 40 ? 40 : (int)length, key);
-            } else {
-                found[m] = value;
-                there[m] = true;
-            }
-        }
-    }
-    if (status == EXG_OK && !there[0] && !there[1]) {
-        status = EXG_FAIL(err, USAGE, "PLC-007", "no member \"weights\"");
-    }
-    return status == EXG_OK
-               ? EXG_OK
-               : exg_error_fix(err, status, "write {\"weights\": {\"*.weight\": \"S(0)\"}}");
-}
-
-static exg_status read_patterns(const exg_json_doc *doc, cli_placement *placement,
-                                exg_place_options *options, exg_error *err)
-{
-    exg_json found[2];
-    bool there[2] = {false, false};
-    uint32_t count = 0;
-
-    EXG_TRY(find_members(exg_json_root(doc), found, there, err));
-    for (uint32_t m = 0; m < 2; m++) {
-        count += there[m] ? exg_json_count(found[m]) : 0;
-    }
-    placement->patterns = EXG_NEW_ARRAY(placement->arena, exg_place_pattern, count);
-    if (placement->patterns == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t m = 0; m < 2; m++) {
-        exg_json_walk walk;
-        exg_json value;
-        const char *key;
-        uint32_t key_length;
-
-        if (!there[m]) {
-            continue;
-        }
-        EXG_TRY_IN(err, exg_json_object(found[m], &walk, err), "%s", members[m]);
-        while (exg_json_next_member(&walk, &key, &key_length, &value)) {
-            exg_place_pattern *pattern = &placement->patterns[options->pattern_count++];
-
-            pattern->of_inputs = m == 1;
-            EXG_TRY_IN(err, read_pattern(key, key_length, value, placement, pattern, err), "%s",
-                       members[m]);
-        }
-    }
-    options->patterns = placement->patterns;
-    options->mode = EXG_PLACE_PATTERNS;
-    return EXG_OK;
-}
-
-exg_status cli_json_open(const char *path, exg_json_doc **doc, exg_error *err)
-{
-    FILE *file = fopen(path, "rb");
-    exg_text text = EXG_TEXT_EMPTY;
-    char block[4096];
-    exg_status status;
-
-    if (file == NULL) {
-        return EXG_FAIL(err, IO, "CLI-005", "cannot open '%s'", path);
-    }
-    for (size_t got; (got = fread(block, 1, sizeof(block), file)) > 0;) {
-        exg_text_add(&text, block, got);
-    }
-    status = ferror(file)  ? EXG_FAIL(err, IO, "CLI-005", "cannot read '%s'", path)
-             : text.failed ? EXG_OUT_OF_MEMORY(err)
-                           : exg_json_parse(text.data == NULL ? "" : text.data, text.length, 0,
-                                            EXG_JSON_KEYS_NOW, doc, err);
-    fclose(file);
-    exg_text_free(&text);
-    return status == EXG_OK || status == EXG_IO ? status
-                                                : exg_error_within(err, status, "%s:", path);
-}
-
-static exg_status read_pattern_file(const char *path, cli_placement *placement,
-                                    exg_place_options *options, exg_error *err)
-{
-    exg_json_doc *doc;
-    exg_status status = cli_json_open(path, &doc, err);
-
-    if (status != EXG_OK) {
-        return status != EXG_IO ? status
-                                : exg_error_fix(err, status,
-                                                "--place takes replicate, data, tensor, fsdp, "
-                                                "sequence, auto or a JSON file");
-    }
-    status = read_patterns(doc, placement, options, err);
-    exg_json_free(doc);
-    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
-}
 
 /* "4", "2x3" */
 static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape *mesh,
@@ -181,6 +42,7 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
         size_t length = strcspn(at, ",");
         char *word = exg_arena_strndup(placement->arena, at, length);
         exg_place_mode mode = EXG_PLACE_REPLICATE;
+        exg_status status;
 
         if (word == NULL) {
             return EXG_OUT_OF_MEMORY(err);
@@ -193,7 +55,13 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
         }
         options[count].mode = mode;
         if (mode > EXG_PLACE_AUTO) {
-            EXG_TRY(read_pattern_file(word, placement, &options[count], err));
+            status = exg_place_options_open(word, placement->arena, &options[count], err);
+            if (status != EXG_OK) {
+                return status != EXG_IO ? status
+                                        : exg_error_fix(err, status,
+                                                        "--place takes replicate, data, tensor, "
+                                                        "fsdp, sequence, auto or a JSON file");
+            }
         }
         count++;
         at += length;
@@ -206,35 +74,14 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
                : EXG_FAIL(err, USAGE, "PLC-008", "--place '%s' on a mesh of %u dims", text, ndim);
 }
 
-void cli_put_modes(FILE *out, const cli_call *call, const exg_place_summary *place)
+void cli_put_modes(exg_text *text, const cli_call *call, const exg_place_summary *place)
 {
     exg_mesh_shape mesh = {0};
 
     (void)read_mesh(call->mesh == NULL ? "1" : call->mesh, PLANNED_MAX, &mesh, NULL);
     for (uint32_t d = 0; d < mesh.ndim; d++) {
-        fprintf(out, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
+        exg_text_printf(text, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
     }
-}
-
-/* Open MPI, or MPICH and Slurm, tell a process so. */
-static uint32_t job_number(const char *open_mpi, const char *pmi, uint32_t none)
-{
-    const char *text = getenv(open_mpi) != NULL ? getenv(open_mpi) : getenv(pmi);
-    long number = text == NULL ? (long)none : strtol(text, NULL, 10);
-
-    return number < 0 || number > 65535 ? none : (uint32_t)number;
-}
-
-uint32_t cli_process_count(void)
-{
-    uint32_t count = job_number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", 1);
-
-    return count < 1 ? 1 : count;
-}
-
-uint32_t cli_process_rank(void)
-{
-    return cli_process_count() > 1 ? job_number("OMPI_COMM_WORLD_RANK", "PMI_RANK", 0) : 0;
 }
 
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
@@ -243,6 +90,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     memset(options, 0, sizeof(*options));
     memset(placement, 0, sizeof(*placement));
     options->size = sizeof(*options);
+    placement->costs.size = sizeof(placement->costs);
     options->device = call->device;
     options->no_check = call->no_check;
     options->ignore_guards = call->ignore_guards;
@@ -277,22 +125,24 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
         options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
-        options->place[d] = (exg_place_options){.size = sizeof(options->place[d]),
-                                                .mode = call->mesh == NULL && !options->processes
-                                                            ? EXG_PLACE_REPLICATE
-                                                            : EXG_PLACE_AUTO};
+        placement->place[d] = (exg_place_options){.size = sizeof(placement->place[d]),
+                                                  .mode = call->mesh == NULL && !options->processes
+                                                              ? EXG_PLACE_REPLICATE
+                                                              : EXG_PLACE_AUTO};
     }
-    options->goal = (exg_place_goal){.size = sizeof(options->goal)};
+    placement->goal = (exg_place_goal){.size = sizeof(placement->goal)};
+    options->place = placement->place;
+    options->goal = &placement->goal;
     if (call->costs != NULL) {
-        EXG_TRY(cli_costs_read(call->costs, &placement->costs, err));
-        options->goal.costs = &placement->costs;
+        EXG_TRY(exg_costs_open(call->costs, &placement->costs, err));
+        placement->goal.costs = &placement->costs;
     }
     if (call->memory_limit != NULL) {
-        EXG_TRY(cli_size("--memory-limit", call->memory_limit, &options->goal.memory_limit, err));
+        EXG_TRY(cli_size("--memory-limit", call->memory_limit, &placement->goal.memory_limit, err));
     }
     return call->place == NULL
                ? EXG_OK
-               : read_places(call->place, options->mesh.ndim, placement, options->place, err);
+               : read_places(call->place, options->mesh.ndim, placement, placement->place, err);
 }
 
 void cli_placement_free(cli_placement *placement)

@@ -44,110 +44,133 @@ static uint32_t sum_up(profile_row *rows, uint32_t count)
     return kept;
 }
 
-static void put_rows(exg_text *text, bool json, const char *title, const profile_row *rows,
-                     uint32_t count, uint32_t runs)
+static double share_of(const profile_row *row, const profile_row *rows, uint32_t count)
 {
     uint64_t all = 0;
 
     for (uint32_t i = 0; i < count; i++) {
         all += rows[i].total_ns;
     }
-    exg_text_printf(text, json ? ", \"%ss\": [" : "%-56s %6s %12s %6s\n", title, "steps",
-                    "us a run", "share");
-    for (uint32_t i = 0; i < count && (json || i < ROWS_SHOWN); i++) {
-        double ns = (double)rows[i].total_ns / runs;
-        double share = all == 0 ? 0 : (double)rows[i].total_ns / (double)all;
+    return all == 0 ? 0 : (double)row->total_ns / (double)all;
+}
 
-        if (json) {
-            exg_text_printf(text, "%s{\"%s\": ", i > 0 ? ", " : "", title);
-            exg_text_json_string(text, rows[i].key);
-            exg_text_printf(text, ", \"steps\": %u, \"ns\": %.0f, \"share\": %.4f}", rows[i].steps,
-                            ns, share);
-        } else {
-            exg_text label = EXG_TEXT_EMPTY;
+static void put_rows(exg_text *text, const char *title, const profile_row *rows, uint32_t count,
+                     uint32_t runs)
+{
+    exg_text_printf(text, "%-56s %6s %12s %6s\n", title, "steps", "us a run", "share");
+    for (uint32_t i = 0; i < count && i < ROWS_SHOWN; i++) {
+        exg_text label = EXG_TEXT_EMPTY;
 
-            exg_text_plain(&label, rows[i].key[0] == '\0' ? "(none)" : rows[i].key, false);
-            exg_text_printf(text, "%-56s %6u %12.1f %5.1f%%\n", exg_text_part(text, &label),
-                            rows[i].steps, ns / 1e3, share * 100);
-            exg_text_free(&label);
-        }
+        exg_text_plain(&label, rows[i].key[0] == '\0' ? "(none)" : rows[i].key, false);
+        exg_text_printf(text, "%-56s %6u %12.1f %5.1f%%\n", exg_text_part(text, &label),
+                        rows[i].steps, (double)rows[i].total_ns / runs / 1e3,
+                        share_of(&rows[i], rows, count) * 100);
+        exg_text_free(&label);
     }
-    if (!json && count > ROWS_SHOWN) {
+    if (count > ROWS_SHOWN) {
         exg_text_printf(text, "(%u more)\n", count - ROWS_SHOWN);
     }
-    exg_text_puts(text, json ? "]" : "\n");
+    exg_text_putc(text, '\n');
+}
+
+static void put_rows_json(exg_text *text, const char *title, const profile_row *rows,
+                          uint32_t count, uint32_t runs)
+{
+    char key[16];
+
+    snprintf(key, sizeof(key), "%ss", title);
+    exg_json_put_key(text, key);
+    exg_json_put_open(text, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, title, rows[i].key);
+        exg_json_member_uint(text, "steps", rows[i].steps);
+        exg_json_member_fixed(text, "ns", (double)rows[i].total_ns / runs, 0);
+        exg_json_member_fixed(text, "share", share_of(&rows[i], rows, count), 4);
+        exg_json_put_close(text, '}');
+    }
+    exg_json_put_close(text, ']');
 }
 
 static void put_step(exg_text *text, const exg_step_profile *step, uint32_t runs)
 {
-    exg_text_puts(text, "{\"name\": ");
-    exg_text_json_string(text, step->name);
-    exg_text_puts(text, ", \"operator\": ");
-    exg_text_json_string(text, step->target);
-    exg_text_puts(text, ", \"module\": ");
-    exg_text_json_string(text, step->module);
-    exg_text_printf(text, ", \"kernel\": \"%s\", \"nodes\": %u, \"ns\": %.0f}", step->kernel,
-                    step->fused, (double)step->total_ns / runs);
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "name", step->name);
+    exg_json_member_text(text, "operator", step->target);
+    exg_json_member_text(text, "module", step->module);
+    exg_json_member_text(text, "kernel", step->kernel);
+    exg_json_member_uint(text, "nodes", step->fused);
+    exg_json_member_fixed(text, "ns", (double)step->total_ns / runs, 0);
+    exg_json_put_close(text, '}');
 }
 
-exg_status cli_put_profile(exg_text *text, bool json, const exg_session *session, uint32_t runs,
+exg_status cli_put_profile(exg_text *text, bool json, exg_session *session, uint32_t runs,
                            exg_error *err)
 {
     uint32_t count = exg_session_profile_count(session);
     profile_row *operators = calloc(count + 1, sizeof(*operators));
     profile_row *modules = calloc(count + 1, sizeof(*modules));
-    exg_status status = operators == NULL || modules == NULL
-                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                            : EXG_OK;
+    exg_status status = operators == NULL || modules == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
+    if (json) {
+        exg_json_put_key(text, "profile");
+        exg_json_put_open(text, '[');
+    }
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
-        exg_step_profile step;
+        const exg_step_profile *step = exg_session_profile_at(session, i);
 
-        exg_session_profile_at(session, i, &step);
         operators[i] =
-            (profile_row){step.target[0] == '\0' ? step.name : step.target, step.total_ns, 1};
-        modules[i] = (profile_row){step.module, step.total_ns, 1};
+            (profile_row){step->target[0] == '\0' ? step->name : step->target, step->total_ns, 1};
+        modules[i] = (profile_row){step->module, step->total_ns, 1};
         if (json) {
-            exg_text_puts(text, i == 0 ? ", \"profile\": [" : ", ");
-            put_step(text, &step, runs);
+            put_step(text, step, runs);
         }
     }
+    if (json) {
+        exg_json_put_close(text, ']');
+    }
     if (status == EXG_OK) {
-        exg_text_puts(text, json && count > 0 ? "]" : "");
-        put_rows(text, json, "operator", operators, sum_up(operators, count), runs);
-        put_rows(text, json, "module", modules, sum_up(modules, count), runs);
+        (json ? put_rows_json : put_rows)(text, "operator", operators, sum_up(operators, count),
+                                          runs);
+        (json ? put_rows_json : put_rows)(text, "module", modules, sum_up(modules, count), runs);
     }
     free(operators);
     free(modules);
     return status;
 }
 
-exg_status cli_save_trace(const char *path, const exg_session *session, exg_error *err)
+exg_status cli_save_trace(const char *path, exg_session *session, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
-    exg_text_puts(&text, "{\"traceEvents\": [\n");
+    exg_json_put_open(&text, '{');
+    exg_json_put_key(&text, "traceEvents");
+    exg_json_put_open(&text, '[');
     for (uint32_t i = 0; i < exg_session_profile_count(session); i++) {
-        exg_step_profile step;
+        const exg_step_profile *step = exg_session_profile_at(session, i);
 
-        exg_session_profile_at(session, i, &step);
-        exg_text_puts(&text, i > 0 ? ",\n{\"name\": " : "{\"name\": ");
-        exg_text_json_string(&text, step.name);
-        exg_text_printf(&text,
-                        ", \"cat\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, "
-                        "\"dur\": %.3f, \"args\": {\"operator\": ",
-                        step.kernel, (double)step.start_ns / 1e3, (double)step.last_ns / 1e3);
-        exg_text_json_string(&text, step.target);
-        exg_text_puts(&text, ", \"module\": ");
-        exg_text_json_string(&text, step.module);
-        exg_text_printf(&text, ", \"nodes\": %u}}", step.fused);
+        exg_json_put_open(&text, '{');
+        exg_json_member_text(&text, "name", step->name);
+        exg_json_member_text(&text, "cat", step->kernel);
+        exg_json_member_text(&text, "ph", "X");
+        exg_json_member_uint(&text, "pid", 1);
+        exg_json_member_uint(&text, "tid", 1);
+        exg_json_member_fixed(&text, "ts", (double)step->start_ns / 1e3, 3);
+        exg_json_member_fixed(&text, "dur", (double)step->last_ns / 1e3, 3);
+        exg_json_put_key(&text, "args");
+        exg_json_put_open(&text, '{');
+        exg_json_member_text(&text, "operator", step->target);
+        exg_json_member_text(&text, "module", step->module);
+        exg_json_member_uint(&text, "nodes", step->fused);
+        exg_json_put_close(&text, '}');
+        exg_json_put_close(&text, '}');
     }
-    exg_text_puts(&text, "\n]}\n");
-    if (exg_text_string(&text) == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    status = cli_save_text(path, exg_text_string(&text), err);
+    exg_json_put_close(&text, ']');
+    exg_json_put_close(&text, '}');
+    exg_text_putc(&text, '\n');
+    status = exg_json_written(&text, err);
+    status = status == EXG_OK ? exg_file_write(path, text.data, text.length, err) : status;
     exg_text_free(&text);
     return status;
 }

@@ -1,8 +1,5 @@
 /* program.c - opening what the commands work on; versions; progress. */
 #include "cli/cli.h"
-#include "libexport/base/clock.h"
-#include "libexport/base/files.h"
-#include "libexport/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,29 +41,26 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
 
 exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err)
 {
-    exg_file_info info;
+    exg_file_info *info;
 
     *all = (cli_programs){.count = 1};
     if (call->program != NULL) {
         return EXG_OK;
     }
     EXG_TRY_IN(err, exg_file_describe(call->paths[0], NULL, &info, err), "%s:", call->paths[0]);
-    if (info.program_count > 1) {
-        all->names = info.program_names;
-        all->count = info.program_count;
-        info.program_names = NULL;
-        info.program_count = 0;
+    if (info->program_count > 1) {
+        all->info = info;
+        all->names = (const char *const *)info->program_names;
+        all->count = info->program_count;
+    } else {
+        exg_file_info_free(info);
     }
-    exg_file_info_free(&info);
     return EXG_OK;
 }
 
 void cli_programs_free(cli_programs *all)
 {
-    for (uint32_t i = 0; all->names != NULL && i < all->count; i++) {
-        free(all->names[i]);
-    }
-    free(all->names);
+    exg_file_info_free(all->info);
     *all = (cli_programs){0};
 }
 
@@ -90,7 +84,7 @@ exg_status cli_programs_only(const cli_programs *all, const char *what, exg_erro
         exg_text_puts(&names, i > 0 ? ", " : "");
         exg_text_puts(&names, all->names[i]);
     }
-    status = exg_text_string(&names) == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+    status = exg_text_string(&names) == NULL ? EXG_OUT_OF_MEMORY(err)
                                              : exg_error_fix(err,
                                                              EXG_FAIL(err, USAGE, "CLI-008",
                                                                       "%s of one program, and the "
@@ -105,7 +99,7 @@ void cli_close(cli_program *p)
 {
     exg_program_destroy(p->program);
     exg_operators_destroy(p->operators);
-    exg_file_info_free(&p->info);
+    exg_file_info_free(p->info);
     memset(p, 0, sizeof(*p));
 }
 
@@ -133,18 +127,34 @@ static const struct {
 #endif
 };
 
-void cli_version(FILE *out, bool json)
+exg_status cli_version(FILE *out, bool json, exg_error *err)
 {
-    fprintf(out, json ? "{\"version\": \"%s\", \"parts\": {" : "exg %s\n", exg_version());
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    if (json) {
+        cli_json_begin(&text);
+        exg_json_member_text(&text, "version", exg_version());
+        exg_json_put_key(&text, "parts");
+        exg_json_put_open(&text, '{');
+    } else {
+        exg_text_printf(&text, "exg %s\n", exg_version());
+    }
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (json) {
-            fprintf(out, "%s\"%s\": %s", i > 0 ? ", " : "", parts[i].name,
-                    parts[i].in ? "true" : "false");
+            exg_json_member_bool(&text, parts[i].name, parts[i].in);
         } else {
-            fprintf(out, "  %-6s %s\n", parts[i].name, parts[i].in ? "in" : "not in this build");
+            exg_text_printf(&text, "  %-6s %s\n", parts[i].name,
+                            parts[i].in ? "in" : "not in this build");
         }
     }
-    fputs(json ? "}}\n" : "", out);
+    if (json) {
+        exg_json_put_close(&text, '}');
+        cli_json_end(&text);
+    }
+    status = cli_put(out, &text, err);
+    exg_text_free(&text);
+    return status;
 }
 
 /* ---- progress ----------------------------------------------------------------------- */
@@ -156,7 +166,7 @@ static struct {
 
 void cli_progress(void *user, uint64_t done, uint64_t total)
 {
-    double now = (double)exg_now_ns() * 1e-9;
+    double now = (double)cli_now_ns() * 1e-9;
 
     (void)user;
     if (!isatty(STDERR_FILENO)) {
@@ -183,7 +193,7 @@ void cli_progress_end(void)
 exg_status cli_put(FILE *out, const exg_text *text, exg_error *err)
 {
     if (text->failed) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     fputs(exg_text_string(text), out);
     return EXG_OK;
@@ -193,18 +203,4 @@ void cli_tell(const exg_text *text)
 {
     fputs(text->failed ? "exg: out of memory for what is to be told here\n" : exg_text_string(text),
           stderr);
-}
-
-exg_status cli_save_text(const char *path, const char *text, exg_error *err)
-{
-    exg_writer *writer;
-    exg_status status;
-
-    EXG_TRY(exg_writer_open(path, &writer, err));
-    status = exg_writer_write(writer, text, strlen(text), err);
-    if (status != EXG_OK) {
-        exg_writer_abort(writer);
-        return status;
-    }
-    return exg_writer_commit(writer, err);
 }

@@ -1,7 +1,6 @@
 /* signature.c - the graph signature for exg inspect --signature. */
 #include "cli/signature.h"
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,12 +42,12 @@ typedef struct room {
 
 static void put_names(exg_text *out, const char *key, const char *const *names, uint32_t count)
 {
-    exg_text_printf(out, "\"%s\": [", key);
+    exg_json_put_key(out, key);
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_text_puts(out, i > 0 ? ", " : "");
-        exg_text_json_string(out, names[i]);
+        exg_json_put_text(out, names[i]);
     }
-    exg_text_puts(out, "], ");
+    exg_json_put_close(out, ']');
 }
 
 static void put_pairs(exg_text *out, const char *key, pairs_view *view, const exg_signature *s,
@@ -56,14 +55,12 @@ static void put_pairs(exg_text *out, const char *key, pairs_view *view, const ex
 {
     uint32_t count = view(s, r->pairs, r->capacity);
 
-    exg_text_printf(out, "\"%s\": {", key);
+    exg_json_put_key(out, key);
+    exg_json_put_open(out, '{');
     for (uint32_t i = 0; i < count; i++) {
-        exg_text_puts(out, i > 0 ? ", " : "");
-        exg_text_json_string(out, r->pairs[i].key);
-        exg_text_puts(out, ": ");
-        exg_text_json_string(out, r->pairs[i].value);
+        exg_json_member_text(out, r->pairs[i].key, r->pairs[i].value);
     }
-    exg_text_puts(out, "}, ");
+    exg_json_put_close(out, '}');
 }
 
 /* A value as {"name": ...}, a constant as itself. */
@@ -71,36 +68,36 @@ static void put_leaf(exg_text *out, const exg_signature_argument *leaf)
 {
     switch (leaf->kind) {
     case EXG_ARGUMENT_NONE:
-        exg_text_puts(out, "null");
+        exg_json_put_null(out);
         break;
     case EXG_ARGUMENT_INT:
-        exg_text_printf(out, "%" PRId64, leaf->as_int);
+        exg_json_put_int(out, leaf->as_int);
         break;
     case EXG_ARGUMENT_FLOAT:
-        exg_text_json_double(out, leaf->as_float);
+        exg_json_put_double(out, leaf->as_float);
         break;
     case EXG_ARGUMENT_BOOL:
-        exg_text_puts(out, leaf->as_bool ? "true" : "false");
+        exg_json_put_bool(out, leaf->as_bool);
         break;
     case EXG_ARGUMENT_STRING:
-        exg_text_json_string(out, leaf->as_string);
+        exg_json_put_text(out, leaf->as_string);
         break;
     default: /* the kinds that have a name */
-        exg_text_puts(out, "{\"name\": ");
-        exg_text_json_string(out, leaf->name);
-        exg_text_putc(out, '}');
+        exg_json_put_open(out, '{');
+        exg_json_member_text(out, "name", leaf->name);
+        exg_json_put_close(out, '}');
         break;
     }
 }
 
 static void put_leaves(exg_text *out, const char *key, const room *r, uint32_t count)
 {
-    exg_text_printf(out, "\"%s\": [", key);
+    exg_json_put_key(out, key);
+    exg_json_put_open(out, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_text_puts(out, i > 0 ? ", " : "");
         put_leaf(out, r->leaves[i]);
     }
-    exg_text_puts(out, "], ");
+    exg_json_put_close(out, ']');
 }
 
 static exg_status put_backward(exg_text *out, const exg_signature *s, const room *r, exg_error *err)
@@ -109,17 +106,16 @@ static exg_status put_backward(exg_text *out, const exg_signature *s, const room
     bool exists = false;
 
     EXG_TRY(exg_signature_backward(s, &exists, &backward, err));
-    exg_text_puts(out, "\"backward_signature\": ");
+    exg_json_put_key(out, "backward_signature");
     if (!exists) {
-        exg_text_puts(out, "null");
+        exg_json_put_null(out);
         return EXG_OK;
     }
-    exg_text_putc(out, '{');
+    exg_json_put_open(out, '{');
     put_pairs(out, "gradients_to_parameters", exg_signature_gradients_to_parameters, s, r);
     put_pairs(out, "gradients_to_user_inputs", exg_signature_gradients_to_user_inputs, s, r);
-    exg_text_puts(out, "\"loss_output\": ");
-    exg_text_json_string(out, backward.loss_output);
-    exg_text_putc(out, '}');
+    exg_json_member_text(out, "loss_output", backward.loss_output);
+    exg_json_put_close(out, '}');
     return EXG_OK;
 }
 
@@ -127,15 +123,17 @@ void cli_put_assertion_token(exg_text *text, const exg_signature *signature)
 {
     const char *name;
     uint32_t index;
+    char key[12];
 
-    exg_text_puts(text, "\"assertion_dep_token\": ");
-    if (exg_signature_assertion_dep_token(signature, &index, &name)) {
-        exg_text_printf(text, "{\"%" PRIu32 "\": ", index);
-        exg_text_json_string(text, name);
-        exg_text_putc(text, '}');
-    } else {
-        exg_text_puts(text, "null");
+    exg_json_put_key(text, "assertion_dep_token");
+    if (!exg_signature_assertion_dep_token(signature, &index, &name)) {
+        exg_json_put_null(text);
+        return;
     }
+    snprintf(key, sizeof(key), "%" PRIu32, index);
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, key, name);
+    exg_json_put_close(text, '}');
 }
 
 static exg_status put_views(exg_text *out, const exg_signature *s, const room *r, exg_error *err)
@@ -144,9 +142,8 @@ static exg_status put_views(exg_text *out, const exg_signature *s, const room *r
     char *repr = NULL;
 
     EXG_TRY(exg_signature_repr(s, &repr, err));
-    exg_text_puts(out, "{\"repr\": ");
-    exg_text_json_string(out, repr);
-    exg_text_puts(out, ", ");
+    cli_json_begin(out);
+    exg_json_member_text(out, "repr", repr);
     free(repr);
     for (size_t i = 0; i < sizeof(targets_views) / sizeof(targets_views[0]); i++) {
         count = targets_views[i].view(s, r->names, r->capacity);
@@ -164,9 +161,8 @@ static exg_status put_views(exg_text *out, const exg_signature *s, const room *r
         put_pairs(out, pairs_views[i].name, pairs_views[i].view, s, r);
     }
     EXG_TRY(put_backward(out, s, r, err));
-    exg_text_puts(out, ", ");
     cli_put_assertion_token(out, s);
-    exg_text_puts(out, "}\n");
+    cli_json_end(out);
     return EXG_OK;
 }
 
@@ -177,7 +173,7 @@ static exg_status print_json(FILE *out, const exg_signature *s, exg_error *err)
               calloc(capacity + 1, sizeof(*r.leaves)), capacity};
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status = r.names == NULL || r.pairs == NULL || r.leaves == NULL
-                            ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+                            ? EXG_OUT_OF_MEMORY(err)
                             : put_views(&text, s, &r, err);
 
     status = status == EXG_OK ? cli_put(out, &text, err) : status;

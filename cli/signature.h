@@ -2,8 +2,8 @@
 #ifndef EXG_CLI_SIGNATURE_H
 #define EXG_CLI_SIGNATURE_H
 
-#include "libexport/base/text.h"
 #include <exg/export.h>
+#include <exg/text.h>
 
 #include <stdio.h>
 

@@ -1,6 +1,5 @@
 /* summary.c - an output in a line, or as a JSON object. */
 #include "cli/numbers.h"
-#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,24 +27,44 @@ static summary summarize(const exg_tensor *t)
 }
 
 /* JSON has no word for infinities and NaN: null. */
-static void put_number(exg_text *text, bool json, double value)
+static void put_json_number(exg_text *text, double value)
 {
-    if (json && !isfinite(value)) {
-        exg_text_puts(text, "null");
-    } else {
-        exg_text_printf(text, "%.6g", value);
+    char digits[32];
+
+    snprintf(digits, sizeof(digits), "%.6g", value);
+    exg_json_put_raw(text, isfinite(value) ? digits : "null");
+}
+
+static void put_json_constant(exg_text *text, const exg_argument *constant)
+{
+    exg_json_put_key(text, "value");
+    switch (constant->kind) {
+    case EXG_ARGUMENT_INT:
+        exg_json_put_int(text, constant->as_int);
+        break;
+    case EXG_ARGUMENT_FLOAT:
+        put_json_number(text, constant->as_float);
+        break;
+    case EXG_ARGUMENT_BOOL:
+        exg_json_put_bool(text, constant->as_bool);
+        break;
+    case EXG_ARGUMENT_STRING:
+        exg_json_put_text(text, constant->as_string);
+        break;
+    default:
+        exg_json_put_null(text);
+        break;
     }
 }
 
-static void put_constant(exg_text *text, bool json, const exg_argument *constant)
+static void put_constant(exg_text *text, const exg_argument *constant)
 {
-    exg_text_puts(text, json ? "\"value\": " : "");
     switch (constant->kind) {
     case EXG_ARGUMENT_INT:
         exg_text_printf(text, "%" PRId64, constant->as_int);
         break;
     case EXG_ARGUMENT_FLOAT:
-        put_number(text, json, constant->as_float);
+        exg_text_printf(text, "%.6g", constant->as_float);
         break;
     case EXG_ARGUMENT_BOOL:
         exg_text_puts(text, constant->as_bool ? "true" : "false");
@@ -54,47 +73,83 @@ static void put_constant(exg_text *text, bool json, const exg_argument *constant
         exg_text_json_string(text, constant->as_string);
         break;
     default:
-        exg_text_puts(text, json ? "null" : "none");
+        exg_text_puts(text, "none");
         break;
     }
 }
 
-static void put_statistics(exg_text *text, bool json, const exg_tensor *t)
+static void put_json_statistics(exg_text *text, const exg_tensor *t)
 {
     int64_t numel = exg_tensor_numel(t);
     summary s = summarize(t);
 
-    exg_text_puts(text, json ? ", \"min\": " : "  min ");
-    put_number(text, json, s.low);
-    exg_text_puts(text, json ? ", \"max\": " : "  max ");
-    put_number(text, json, s.high);
-    exg_text_puts(text, json ? ", \"mean\": " : "  mean ");
-    put_number(text, json, s.sum / (double)numel);
-    exg_text_puts(text, json ? ", \"first\": [" : "  first");
+    exg_json_put_key(text, "min");
+    put_json_number(text, s.low);
+    exg_json_put_key(text, "max");
+    put_json_number(text, s.high);
+    exg_json_put_key(text, "mean");
+    put_json_number(text, s.sum / (double)numel);
+    exg_json_put_key(text, "first");
+    exg_json_put_open(text, '[');
     for (int64_t i = 0; i < numel && i < FIRST_COUNT; i++) {
-        exg_text_puts(text, json ? (i > 0 ? ", " : "") : " ");
-        put_number(text, json, cli_number_at(t, i));
+        put_json_number(text, cli_number_at(t, i));
     }
-    exg_text_puts(text, json ? "]" : "");
+    exg_json_put_close(text, ']');
 }
 
-void cli_put_output(exg_text *text, bool json, uint32_t index, const exg_session_output *output)
+static void put_statistics(exg_text *text, const exg_tensor *t)
+{
+    int64_t numel = exg_tensor_numel(t);
+    summary s = summarize(t);
+
+    exg_text_printf(text, "  min %.6g  max %.6g  mean %.6g  first", s.low, s.high,
+                    s.sum / (double)numel);
+    for (int64_t i = 0; i < numel && i < FIRST_COUNT; i++) {
+        exg_text_printf(text, " %.6g", cli_number_at(t, i));
+    }
+}
+
+void cli_put_output_json(exg_text *text, uint32_t index, const exg_session_output *output)
+{
+    const exg_tensor *t = &output->tensor;
+    char name[12];
+
+    snprintf(name, sizeof(name), "%u", index);
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "name", name);
+    if (output->constant.kind != EXG_ARGUMENT_TENSOR) {
+        put_json_constant(text, &output->constant);
+    } else {
+        exg_json_member_text(text, "dtype", exg_dtype_name(t->dtype));
+        exg_json_put_key(text, "shape");
+        exg_json_put_open(text, '[');
+        for (uint32_t d = 0; d < t->rank; d++) {
+            exg_json_put_int(text, t->sizes[d]);
+        }
+        exg_json_put_close(text, ']');
+        if (exg_tensor_numel(t) > 0) {
+            put_json_statistics(text, t);
+        }
+    }
+    exg_json_put_close(text, '}');
+}
+
+void cli_put_output(exg_text *text, uint32_t index, const exg_session_output *output)
 {
     const exg_tensor *t = &output->tensor;
 
-    exg_text_printf(text, json ? "{\"name\": \"%u\", " : "%u: ", index);
+    exg_text_printf(text, "%u: ", index);
     if (output->constant.kind != EXG_ARGUMENT_TENSOR) {
-        put_constant(text, json, &output->constant);
+        put_constant(text, &output->constant);
     } else {
-        exg_text_printf(text, json ? "\"dtype\": \"%s\", \"shape\": [" : "%s[",
-                        exg_dtype_name(t->dtype));
+        exg_text_printf(text, "%s[", exg_dtype_name(t->dtype));
         for (uint32_t d = 0; d < t->rank; d++) {
             exg_text_printf(text, "%s%" PRId64, d > 0 ? ", " : "", t->sizes[d]);
         }
-        exg_text_puts(text, "]");
+        exg_text_putc(text, ']');
         if (exg_tensor_numel(t) > 0) {
-            put_statistics(text, json, t);
+            put_statistics(text, t);
         }
     }
-    exg_text_puts(text, json ? "}" : "\n");
+    exg_text_putc(text, '\n');
 }

@@ -1,6 +1,5 @@
 /* tensors.c - files of weights: what inspect shows of them. */
 #include "cli/cli.h"
-#include "libexport/base/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -78,45 +77,56 @@ static void print_text(exg_text *text, const char *path, const char *format,
     }
 }
 
+static void put_json_numbers(exg_text *text, const char *key, const exg_sym_int *numbers,
+                             uint32_t count)
+{
+    exg_json_put_key(text, key);
+    exg_json_put_open(text, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        exg_json_put_int(text, numbers[i].value);
+    }
+    exg_json_put_close(text, ']');
+}
+
 static void print_json_tensor(exg_text *text, const exg_weight *weight)
 {
     const exg_tensor_meta *meta = weight->meta;
 
-    exg_text_puts(text, "{\"name\": ");
-    exg_text_json_string(text, weight->fqn);
-    exg_text_printf(text, ", \"dtype\": \"%s\", \"shape\": ", exg_dtype_name(meta->dtype));
-    put_numbers(text, meta->sizes, meta->rank);
-    exg_text_puts(text, ", \"strides\": ");
-    put_numbers(text, meta->strides, meta->rank);
-    exg_text_printf(text, ", \"offset\": %" PRId64 ", \"storage\": %u", meta->storage_offset.value,
-                    weight->storage);
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "name", weight->fqn);
+    exg_json_member_text(text, "dtype", exg_dtype_name(meta->dtype));
+    put_json_numbers(text, "shape", meta->sizes, meta->rank);
+    put_json_numbers(text, "strides", meta->strides, meta->rank);
+    exg_json_member_int(text, "offset", meta->storage_offset.value);
+    exg_json_member_uint(text, "storage", weight->storage);
     if (weight->encoding != NULL) {
-        exg_text_puts(text, ", \"encoding\": ");
-        exg_text_json_string(text, weight->encoding);
+        exg_json_member_text(text, "encoding", weight->encoding);
     }
-    exg_text_putc(text, '}');
+    exg_json_put_close(text, '}');
 }
 
 static void print_json(exg_text *text, const char *path, const char *format,
                        const exg_weights *weights)
 {
-    exg_text_puts(text, "{\"file\": ");
-    exg_text_json_string(text, path);
-    exg_text_printf(text, ", \"format\": \"%s\", \"bytes\": %" PRIu64 ", \"storages\": %u", format,
-                    stored_bytes(weights), weights->storage_count);
-    exg_text_puts(text, ", \"metadata\": {");
+    cli_json_begin(text);
+    exg_json_member_text(text, "file", path);
+    exg_json_member_text(text, "file_format", format);
+    exg_json_member_uint(text, "bytes", stored_bytes(weights));
+    exg_json_member_uint(text, "storages", weights->storage_count);
+    exg_json_put_key(text, "metadata");
+    exg_json_put_open(text, '{');
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
-        exg_text_puts(text, i > 0 ? ", " : "");
-        exg_text_json_string(text, weights->metadata.items[i].key);
-        exg_text_puts(text, ": ");
-        exg_text_json_string(text, weights->metadata.items[i].value);
+        exg_json_member_text(text, weights->metadata.items[i].key,
+                             weights->metadata.items[i].value);
     }
-    exg_text_puts(text, "}, \"tensors\": [");
+    exg_json_put_close(text, '}');
+    exg_json_put_key(text, "tensors");
+    exg_json_put_open(text, '[');
     for (uint32_t i = 0; i < weights->count; i++) {
-        exg_text_puts(text, i > 0 ? ", " : "");
         print_json_tensor(text, &weights->items[i]);
     }
-    exg_text_puts(text, "]}\n");
+    exg_json_put_close(text, ']');
+    cli_json_end(text);
 }
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
@@ -153,6 +163,7 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
                                       .no_check = call->no_check};
     cli_programs all = {0};
     char digest[EXG_DIGEST_TEXT_MAX];
+    char value[EXG_DIGEST_TEXT_MAX + 16];
     exg_weights *weights;
     exg_status status;
 
@@ -169,9 +180,12 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
                "%s:", call->paths[0]);
     status = exg_weights_digest(weights, sha256 ? EXG_CHECKSUM_SHA256 : EXG_CHECKSUM_XXH3_128, 0,
                                 digest, err);
-    if (status == EXG_OK) {
-        fprintf(call->out, call->json ? "{\"digest\": \"%s:%s\"}\n" : "%s:%s\n", name, digest);
-    }
     exg_weights_release(weights);
-    return status;
+    EXG_TRY(status);
+    snprintf(value, sizeof(value), "%s:%s", name, digest);
+    if (call->json) {
+        return cli_json_value(call->out, "digest", value, err);
+    }
+    fprintf(call->out, "%s\n", value);
+    return EXG_OK;
 }

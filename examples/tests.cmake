@@ -1,5 +1,5 @@
 # Examples: built with the public headers alone, run as tests.
-foreach(name mlp run)
+foreach(name first mlp run)
   add_executable(example_${name} ${PROJECT_SOURCE_DIR}/examples/${name}.c)
   target_link_libraries(example_${name} PRIVATE exg::exec)
   target_include_directories(example_${name} PRIVATE ${PROJECT_SOURCE_DIR}) # as installed
@@ -13,3 +13,6 @@ foreach(suffix pt2 exg)
   set_tests_properties(example_run_${suffix} PROPERTIES FIXTURES_REQUIRED mlp_${suffix}
     PASS_REGULAR_EXPRESSION "input     x .*output    0 +sum -3.09787")
 endforeach()
+# PyTorch's answer for zeros.
+add_test(NAME example_first COMMAND example_first ${PROJECT_SOURCE_DIR}/fixtures/mlp.pt2)
+set_tests_properties(example_first PROPERTIES PASS_REGULAR_EXPRESSION "^0[.]15678")

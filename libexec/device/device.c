@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -89,31 +90,44 @@ static void describe_host(exg_device_info *info)
     long free_pages = sysconf(_SC_AVPHYS_PAGES);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 
-    *info = (exg_device_info){0};
     snprintf(info->name, sizeof(info->name), "%ld core%s", cores, cores == 1 ? "" : "s");
     snprintf(info->architecture, sizeof(info->architecture), "%s", exg_isa_name(exg_isa_current()));
     info->memory_bytes = pages > 0 ? (uint64_t)pages * page : 0;
     info->free_bytes = free_pages > 0 ? (uint64_t)free_pages * page : 0;
 }
 
-exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info *info,
+exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info **info,
                                exg_error *err)
 {
     EXG_GIVEN(err, kind, info);
-    const exg_device_table *table;
+    const exg_device_table *table = NULL;
+    exg_status status = EXG_OK;
     uint32_t count;
 
+    *info = NULL;
     EXG_TRY(exg_device_count(kind, &count, err));
     if (index >= count) {
         return EXG_FAIL(err, USAGE, "DEV-001", "no device '%s:%u': there are %u", kind, index,
                         count);
     }
-    if (strcmp(kind, exg_device_kind(0)) == 0) {
-        describe_host(info);
-        return EXG_OK;
+    if (strcmp(kind, exg_device_kind(0)) != 0) {
+        EXG_TRY(exg_device_table_find(kind, &table, err));
     }
-    EXG_TRY(exg_device_table_find(kind, &table, err));
-    return table->describe(index, info, err);
+    *info = calloc(1, sizeof(**info));
+    if (*info == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    (*info)->size = sizeof(**info);
+    if (table == NULL) {
+        describe_host(*info);
+    } else {
+        status = table->describe(index, *info, err);
+    }
+    if (status != EXG_OK) {
+        free(*info);
+        *info = NULL;
+    }
+    return status;
 }
 
 /* ---- what the host's kernels run by ------------------------------------------------------ */

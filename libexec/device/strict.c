@@ -16,6 +16,7 @@
 #include "libexec/kernels/kernels.h"
 #include "libexport/base/arena.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,7 +92,7 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
 {
     (void)index;
     (void)err;
-    *info = (exg_device_info){.name = "the host, with a device's manners"};
+    (void)snprintf(info->name, sizeof(info->name), "the host, with a device's manners");
     return EXG_OK;
 }
 

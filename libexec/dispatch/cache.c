@@ -5,6 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+void exg_entry_destroy(exg_entry *entry)
+{
+    if (entry != NULL) {
+        exg_plan_executor_destroy(entry->rank);
+        exg_shared_device_release(entry->held);
+        exg_program_destroy(entry->program);
+        exg_arena_destroy(entry->arena);
+    }
+}
+
 exg_status exg_cache_init(exg_cache *cache, uint32_t capacity, exg_error *err)
 {
     *cache = (exg_cache){.capacity = capacity, .slot_count = 16};
@@ -99,5 +109,74 @@ exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *wo
     *slot_of(cache, hash) = entry;
     link_newest(cache, entry);
     cache->entry_count++;
+    return EXG_OK;
+}
+
+void exg_call_words(const exg_call *call, exg_words *w)
+{
+    const exg_function_schema *f = call->op->schema;
+    uint32_t next = 0;
+
+    exg_words_empty(w);
+    exg_words_put(w, (uint64_t)call->row->index << 32 | (uint64_t)call->d->options.fallback << 8 |
+                         (uint64_t)exg_tape_wants(call) << 2 |
+                         (uint64_t)call->d->options.first_suggestion << 1 |
+                         (uint64_t)call->d->options.implicit_replication);
+    exg_words_mesh(w, call->mesh);
+    for (uint32_t i = 0; i < f->argument_count; i++) {
+        const exg_object *object = call->at[i];
+
+        exg_words_put(w,
+                      object == NULL ? UINT64_MAX : (uint64_t)object->kind << 32 | object->count);
+        if (object == NULL || f->arguments[i].type.base != EXG_TYPE_TENSOR) {
+            if (object != NULL && object->kind == EXG_OBJECT_VALUE) {
+                exg_words_value(w, &object->value);
+            }
+            next += object == NULL && f->arguments[i].type.base == EXG_TYPE_TENSOR;
+            continue;
+        }
+        for (; next < call->operand_count && call->operands[next].position == i; next++) {
+            const exg_object *operand = call->operands[next].object;
+
+            if (operand->kind == EXG_OBJECT_DTENSOR) {
+                exg_words_dtensor(w, operand->dtensor);
+            } else {
+                exg_words_object(w, operand);
+            }
+        }
+    }
+}
+
+exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *user,
+                          exg_entry **entry)
+{
+    exg_dispatcher *d = call->d;
+    uint64_t hash;
+    exg_words kept;
+    exg_status status;
+
+    if (d->words.failed) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    hash = exg_words_hash(&d->words);
+    *entry = exg_cache_find(&d->cache, &d->words, hash);
+    if (*entry != NULL) {
+        d->stats.hits++;
+        exg_log_decision(call, *entry, true);
+        return EXG_OK;
+    }
+    d->stats.misses++;
+    kept = d->words; /* deciding may dispatch */
+    d->words = (exg_words){0};
+    status = make(call, user, entry);
+    exg_words_free(&d->words);
+    d->words = kept;
+    EXG_TRY(status);
+    status = exg_cache_put(&d->cache, *entry, &d->words, hash, call->err);
+    if (status != EXG_OK) {
+        exg_entry_destroy(*entry);
+        return status;
+    }
+    exg_log_decision(call, *entry, false);
     return EXG_OK;
 }

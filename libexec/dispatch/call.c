@@ -1,6 +1,10 @@
-/* call.c - the arguments of a call by position, and as values of a graph. */
+/* call.c - the arguments of a call by position, as a schema and as values of a graph; what
+ * follows from its operands alone.
+ */
+#include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/propagate.h"
 #include "libexport/base/arena.h"
+#include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
 
 #include <string.h>
@@ -222,4 +226,90 @@ exg_status exg_op_schema_meta_args(const exg_op_schema *schema, exg_arena *arena
         }
     }
     return EXG_OK;
+}
+
+static bool has_operand_of(const exg_call *call, bool (*is_wanted)(exg_dtype dtype))
+{
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        const exg_object *object = call->operands[i].object;
+
+        if (object->kind == EXG_OBJECT_DTENSOR && is_wanted(object->dtensor->local.dtype)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_complex(const exg_call *call)
+{
+    if (has_operand_of(call, exg_dtype_is_complex)) {
+        return true;
+    }
+    for (uint32_t i = 0; i < call->op->schema->argument_count; i++) {
+        const exg_object *object = call->at[i];
+
+        if (object != NULL && object->kind == EXG_OBJECT_VALUE &&
+            (object->value.kind == EXG_ARGUMENT_COMPLEX ||
+             (object->value.kind == EXG_ARGUMENT_SCALAR_TYPE &&
+              exg_dtype_is_complex(object->value.as_scalar_type)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
+{
+    const exg_dtype_lowerings *of = exg_operators_dtype_lowerings(call->d->operators, op->id);
+
+    return op->lowering != NULL || (of->of_complex != NULL && is_complex(call)) ||
+           (of->of_float8 != NULL && has_operand_of(call, exg_dtype_is_float8));
+}
+
+bool exg_tape_wants(const exg_call *call)
+{
+    for (uint32_t i = 0; !call->d->grad_disabled && i < call->operand_count; i++) {
+        const exg_object *object = call->operands[i].object;
+
+        if (object->kind == EXG_OBJECT_DTENSOR && object->dtensor->history != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena)
+{
+    const exg_function_schema *f = call->op->schema;
+    exg_object args[EXG_CALL_ARGS_MAX];
+    exg_named_object kwargs[EXG_CALL_ARGS_MAX];
+    uint32_t given = 0, kwarg_count = 0, next = 0;
+    exg_object items[EXG_CALL_OPERANDS_MAX];
+
+    for (uint32_t i = 0; i < f->argument_count; i++) {
+        given = call->at[i] != NULL && !f->arguments[i].keyword_only ? i + 1 : given;
+    }
+    for (uint32_t i = 0; i < f->argument_count; i++) {
+        exg_object object =
+            call->at[i] != NULL ? *call->at[i] : exg_object_value(f->arguments[i].default_value);
+
+        if (f->arguments[i].type.base == EXG_TYPE_TENSOR) { /* as wrapped */
+            uint32_t first = next;
+
+            for (; next < call->operand_count && call->operands[next].position == i; next++) {
+                items[next] = *call->operands[next].object;
+            }
+            if (object.kind == EXG_OBJECT_LIST || object.kind == EXG_OBJECT_TUPLE) {
+                object.items = &items[first];
+            } else {
+                object = items[first];
+            }
+        }
+        if (i < given) {
+            args[i] = object;
+        } else if (call->at[i] != NULL) {
+            kwargs[kwarg_count++] = (exg_named_object){f->arguments[i].name, object};
+        }
+    }
+    return exg_op_schema_from_call(schema, f, args, given, kwargs, kwarg_count, arena, call->err);
 }

@@ -3,16 +3,9 @@
 #define EXG_LIBEXEC_DISPATCH_DISPATCHER_H
 
 #include "libexec/dispatch/local.h"
+#include "libexec/dispatch/operator_table.h"
 #include "libexec/dispatch/words.h"
 #include "libexport/base/map.h"
-
-/* One operator as it is dispatched. */
-typedef struct exg_dispatch_op {
-    const char *key;
-    uint32_t index;
-    const exg_operator *op;   /* NULL: libexport does not know it */
-    exg_dispatch_row callers; /* what was registered */
-} exg_dispatch_op;
 
 /* A call on its way. */
 typedef struct exg_call {
@@ -29,7 +22,18 @@ typedef struct exg_call {
     exg_error *err;
 } exg_call;
 
-/* ---- entries --------------------------------- */
+/* ---- call.c --------------------------------- */
+
+/* The call by spec: positional arguments up to the last given, then keywords. */
+exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena);
+
+/* Does the operator, on these operands, consist of others? */
+bool exg_call_is_composite(const exg_operator *op, const exg_call *call);
+
+/* Has the call to do with gradients: one of its operands has, and they are enabled? */
+bool exg_tape_wants(const exg_call *call);
+
+/* ---- entries: entry.c, graph.c --------------------------------- */
 
 typedef enum exg_entry_kind {
     EXG_ENTRY_LOCAL, /* a plan of one node */
@@ -76,11 +80,6 @@ typedef struct exg_entry {
     bool returns_out;   /* results are the out= arguments themselves */
 } exg_entry;
 
-void exg_entry_destroy(exg_entry *entry); /* NULL is allowed */
-
-/* The call by spec: positional arguments up to the last given, then keywords. */
-exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena);
-
 /* Decides. The entry is not in the cache yet. */
 exg_status exg_entry_create(const exg_call *call, const void *unused, exg_entry **entry);
 /* Emits what a graph entry is made of over `refs`, one an operand, and fills its outputs, as
@@ -98,19 +97,13 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *it
 typedef void exg_put_result(void *user, exg_value_id id, const exg_object *object);
 void exg_put_results(const exg_node *node, exg_object *result, exg_put_result *put, void *user);
 
-/* The entry of the words in d->words, made where there is none. */
-typedef exg_status exg_entry_maker(const exg_call *call, const void *user, exg_entry **entry);
-exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *user,
-                          exg_entry **entry);
-
-/* Everything that a decision depends on. */
-void exg_call_words(const exg_call *call, exg_words *w);
-
 /* Carries out. */
 exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *result);
 exg_status exg_graph_run(const exg_call *call, exg_entry *entry, exg_object *result);
 
-/* ---- the cache --------------------------------- */
+/* ---- cache.c --------------------------------- */
+
+void exg_entry_destroy(exg_entry *entry); /* NULL is allowed */
 
 typedef struct exg_cache {
     exg_entry **slots; /* a power of two of them */
@@ -125,6 +118,14 @@ exg_entry *exg_cache_find(exg_cache *cache, const exg_words *words, uint64_t has
 /* Takes the entry over; the one used longest ago makes room. */
 exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *words, uint64_t hash,
                          exg_error *err);
+
+/* Everything that a decision depends on. */
+void exg_call_words(const exg_call *call, exg_words *w);
+
+/* The entry of the words in d->words, made where there is none. */
+typedef exg_status exg_entry_maker(const exg_call *call, const void *user, exg_entry **entry);
+exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *user,
+                          exg_entry **entry);
 
 /* ---- the dispatcher --------------------------------- */
 
@@ -154,16 +155,13 @@ struct exg_dispatcher {
     exg_dispatch_stats stats;
 };
 
-exg_status exg_dispatch_row_of(exg_dispatcher *d, const char *key, exg_dispatch_op **row,
-                               exg_error *err);
-exg_status exg_dispatch_row_of_op(exg_dispatcher *d, const exg_operator *op, exg_dispatch_op **row,
-                                  exg_error *err);
+/* ---- builtin_ops.c, factory.c --------------------------------- */
 
-/* The handler that stands in the table of ours for `key`, or an empty row. */
-exg_dispatch_row exg_builtin_row(const char *key);
+/* Registers the operators that no local plan computes, and those that make something of nothing. */
+exg_status exg_register_builtin_ops(exg_dispatcher *d, exg_error *err);
+exg_status exg_register_factories(exg_dispatcher *d, exg_error *err);
 
-/* factory.c: sets the row's handler where the operator makes something of nothing. */
-void exg_factory_row(const char *key, exg_dispatch_row *row);
+/* ---- dispatch.c, propagate.c, write.c --------------------------------- */
 
 /* The call with its arguments in place (row, at, depth, d, err); `mesh` where no DTensor says. */
 exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *result);
@@ -172,9 +170,6 @@ exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *
 exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_device_mesh *mesh,
                             exg_op_schema *schema, exg_arena *arena, exg_op_schema **target,
                             bool *moves, exg_output_sharding **sharding, exg_error *err);
-
-/* Does the operator, on these operands, consist of others? */
-bool exg_call_is_composite(const exg_operator *op, const exg_call *call);
 
 /* Writes the value of `from` to `self`, whose placements stay. USAGE DSP-007, UNSUPPORTED
  * DSP-006. */
@@ -186,10 +181,8 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
                                  uint32_t arg_count, const exg_named_object *kwargs,
                                  uint32_t kwarg_count, exg_object *result, exg_error *err);
 
-/* The mesh pushed last, else that of the options; NULL: none. */
-exg_device_mesh *exg_current_mesh(const exg_dispatcher *d);
+/* ---- log.c: nothing without a log --------------------------------- */
 
-/* log.c; nothing without a log. */
 void exg_log_call(const exg_call *call);
 void exg_log_decision(const exg_call *call, const exg_entry *entry, bool found);
 void exg_log_note(exg_dispatcher *d, const char *format, ...) __attribute__((format(printf, 2, 3)));

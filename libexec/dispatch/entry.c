@@ -1,5 +1,6 @@
 /* entry.c - what equal calls have in common: decided once, carried out many times. */
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dtensor/storage.h"
 #include "libexec/kernels/kernel.h"
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"
@@ -8,53 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void exg_entry_destroy(exg_entry *entry)
-{
-    if (entry != NULL) {
-        exg_plan_executor_destroy(entry->rank);
-        exg_shared_device_release(entry->held);
-        exg_program_destroy(entry->program);
-        exg_arena_destroy(entry->arena);
-    }
-}
-
 /* ---- deciding --------------------------------- */
-
-exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena)
-{
-    const exg_function_schema *f = call->op->schema;
-    exg_object args[EXG_CALL_ARGS_MAX];
-    exg_named_object kwargs[EXG_CALL_ARGS_MAX];
-    uint32_t given = 0, kwarg_count = 0, next = 0;
-    exg_object items[EXG_CALL_OPERANDS_MAX];
-
-    for (uint32_t i = 0; i < f->argument_count; i++) {
-        given = call->at[i] != NULL && !f->arguments[i].keyword_only ? i + 1 : given;
-    }
-    for (uint32_t i = 0; i < f->argument_count; i++) {
-        exg_object object =
-            call->at[i] != NULL ? *call->at[i] : exg_object_value(f->arguments[i].default_value);
-
-        if (f->arguments[i].type.base == EXG_TYPE_TENSOR) { /* as wrapped */
-            uint32_t first = next;
-
-            for (; next < call->operand_count && call->operands[next].position == i; next++) {
-                items[next] = *call->operands[next].object;
-            }
-            if (object.kind == EXG_OBJECT_LIST || object.kind == EXG_OBJECT_TUPLE) {
-                object.items = &items[first];
-            } else {
-                object = items[first];
-            }
-        }
-        if (i < given) {
-            args[i] = object;
-        } else if (call->at[i] != NULL) {
-            kwargs[kwarg_count++] = (exg_named_object){f->arguments[i].name, object};
-        }
-    }
-    return exg_op_schema_from_call(schema, f, args, given, kwargs, kwarg_count, arena, call->err);
-}
 
 /* The placements decided for each operand, and its local window once it has come. */
 static exg_status fill_operands(const exg_call *call, exg_entry *entry, const exg_op_schema *target)

@@ -1,7 +1,9 @@
 /* factory.c - DTensors made by a dispatcher, which knows what is left out; and the operators that
  * make them, zeros and its kin, which say the same in other words. */
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
 
@@ -351,12 +353,13 @@ static exg_status factory_handler(void *user, exg_dispatcher *d, const char *key
     return EXG_OK;
 }
 
-void exg_factory_row(const char *key, exg_dispatch_row *row)
+exg_status exg_register_factories(exg_dispatcher *d, exg_error *err)
 {
     for (size_t i = 0; i < sizeof(factories) / sizeof(factories[0]); i++) {
-        if (strcmp(factories[i].key, key) == 0) {
-            row->handler = factory_handler;
-            row->user = (void *)(uintptr_t)&factories[i];
-        }
+        exg_dispatch_row row = {.handler = factory_handler,
+                                .user = (void *)(uintptr_t)&factories[i]};
+
+        EXG_TRY(exg_dispatcher_register(d, factories[i].key, &row, err));
     }
+    return EXG_OK;
 }

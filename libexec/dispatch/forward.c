@@ -1,4 +1,5 @@
 /* forward.c - a module's program, from what goes in to what comes out. */
+#include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/walk.h"
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/arena.h"

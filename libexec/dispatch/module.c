@@ -1,6 +1,7 @@
 /* module.c - a program's parameters and buffers as DTensors, module by module. */
 #include "libexec/dispatch/module.h"
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"

@@ -1,6 +1,7 @@
 /* pack.c - DTensors moved and unwrapped, local tensors wrapped. */
 #include "libexec/comm/communicator.h"
 #include "libexec/dispatch/local.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 

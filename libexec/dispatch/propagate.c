@@ -1,8 +1,11 @@
 /* propagate.c - a rule, its suggestions, and the schema to run with. */
 #include "libexec/dispatch/propagate.h"
+#include "libexec/dispatch/dispatcher.h"
+#include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/text.h"
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 
 #include <string.h>
 
@@ -122,4 +125,54 @@ exg_status exg_propagate(const exg_propagation *p, exg_op_schema *schema, exg_ar
         return refused(p, *target, "the rule does not take its own suggestion", err);
     }
     return EXG_OK;
+}
+
+exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_device_mesh *mesh,
+                            exg_op_schema *schema, exg_arena *arena, exg_op_schema **target,
+                            bool *moves, exg_output_sharding **sharding, exg_error *err)
+{
+    exg_table_question question = {d->operators, row->op, mesh, &d->costs};
+    exg_propagation p = {.key = row->key,
+                         .rule = row->callers.rule,
+                         .user = row->callers.user,
+                         .first_suggestion = d->options.first_suggestion,
+                         .costs = &d->costs,
+                         .runs = &d->stats.rules};
+
+    *target = schema;
+    *moves = false;
+    *sharding = NULL;
+    if (p.rule == NULL) {
+        bool specs = exg_op_schema_all_specs(schema, NULL, 0) > 0;
+        bool ruled =
+            row->op != NULL && (!specs || exg_rule_exists(exg_computed_by(d->operators, row->op)));
+
+        if (!ruled && row->op != NULL && d->options.fallback == EXG_FALLBACK_LOCAL) {
+            return EXG_OK;
+        }
+        if (row->op == NULL || (!ruled && d->options.fallback == EXG_FALLBACK_NONE)) {
+            return EXG_FAIL(err, UNSUPPORTED, "DSP-004", "%s has no sharding rule", row->key);
+        }
+        p.rule = exg_table_rule;
+        p.user = &question;
+        p.first_suggestion = true; /* best first */
+    }
+    return exg_propagate(&p, schema, arena, target, moves, sharding, err);
+}
+
+exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key, exg_op_schema *schema,
+                                        exg_arena *arena, exg_op_schema **target, bool *moves,
+                                        exg_output_sharding **sharding, exg_error *err)
+{
+    EXG_GIVEN(err, d, key, schema, arena, target, moves, sharding);
+    const exg_dtensor_spec *spec = NULL;
+    exg_dispatch_op *row;
+
+    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
+    (void)exg_op_schema_all_specs(schema, &spec, 1);
+    if (spec == NULL && exg_current_mesh(d) == NULL) {
+        return EXG_FAIL(err, USAGE, "DSP-008", "%s without a DTensor, and no mesh is set", key);
+    }
+    return exg_propagate_on(d, row, spec == NULL ? exg_current_mesh(d) : spec->mesh, schema, arena,
+                            target, moves, sharding, err);
 }

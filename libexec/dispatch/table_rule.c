@@ -6,6 +6,7 @@
  */
 #include "libexec/comm/collectives.h"
 #include "libexec/dispatch/propagate.h"
+#include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"

@@ -1,5 +1,6 @@
 /* tape.c - calls that are remembered: what they were given, what came of it. */
 #include "libexec/dispatch/tape.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
 
 #include <stdlib.h>
@@ -30,18 +31,6 @@ bool exg_set_grad_enabled(exg_dispatcher *d, bool enabled)
 
     d->grad_disabled = !enabled;
     return before;
-}
-
-bool exg_tape_wants(const exg_call *call)
-{
-    for (uint32_t i = 0; !call->d->grad_disabled && i < call->operand_count; i++) {
-        const exg_object *object = call->operands[i].object;
-
-        if (object->kind == EXG_OBJECT_DTENSOR && object->dtensor->history != NULL) {
-            return true;
-        }
-    }
-    return false;
 }
 
 void exg_tape_number(exg_dispatcher *d, exg_history *h)

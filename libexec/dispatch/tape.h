@@ -20,9 +20,6 @@ typedef struct exg_tape_step {
     const exg_tape_kind *kind;
 } exg_tape_step;
 
-/* Has the call to do with gradients: one of its operands has, and they are enabled? */
-bool exg_tape_wants(const exg_call *call);
-
 /* Runs the call; where a gradient is wanted, the step is remembered in its results. USAGE TAP-002
  * of what would be overwritten. */
 typedef exg_status exg_call_runner(exg_call *call, exg_object *result);

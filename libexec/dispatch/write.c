@@ -1,5 +1,6 @@
 /* write.c - a value written to a DTensor that keeps its placements and its memory. */
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dtensor/storage.h"
 
 #include <string.h>
 

@@ -1,4 +1,5 @@
 /* box.c - parts of tensors: where they meet, how they lie, how they are copied. */
+#include "libexec/dtensor/box.h"
 #include "libexec/dtensor/spec.h"
 
 #include <string.h>

@@ -1,5 +1,8 @@
 /* checkpoint.c - what of a whole a rank's part is, for saving it and for loading it. */
+#include "libexec/dtensor/box.h"
+#include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/given.h"
 
 #include <stdlib.h>

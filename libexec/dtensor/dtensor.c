@@ -1,6 +1,9 @@
 /* dtensor.c - into DTensors: from local parts, from a whole. */
 #include "libexec/comm/collectives.h"
+#include "libexec/dtensor/exchange.h"
+#include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
 

@@ -1,8 +1,12 @@
 /* exchange.c - sends parts of tensors from rank to rank: packed through the host's memory, as
  * MPI_Alltoallv does, or as strips from device to device by ncclSend and ncclRecv.
  */
+#include "libexec/dtensor/exchange.h"
+#include "libexec/dtensor/box.h"
 #include "libexec/dtensor/line.h"
+#include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/storage.h"
 
 #include <stdlib.h>
 #include <string.h>

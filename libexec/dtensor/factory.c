@@ -1,4 +1,5 @@
 /* factory.c - DTensors made where they lie: constants, ranges, random numbers. */
+#include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/random.h"

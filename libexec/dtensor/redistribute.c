@@ -7,8 +7,12 @@
  * replicas to choose from takes the one at its own coordinates.
  */
 #include "libexec/comm/reduce.h"
+#include "libexec/dtensor/box.h"
+#include "libexec/dtensor/exchange.h"
 #include "libexec/dtensor/line.h"
+#include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/given.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* region.c - what a rank holds of a whole: the pieces that its shards leave. */
-#include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/region.h"
 
+#include <exg/dtensor.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,27 @@ int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank, const exg_pl
 }
 
 /* ---- all dims --------------------------------------------------------------------------- */
+
+void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
+                     const int64_t *sizes, uint32_t dims, int64_t *offsets, int64_t *local_sizes)
+{
+    int64_t run;
+
+    memcpy(local_sizes, sizes, dims * sizeof(*sizes));
+    for (uint32_t m = 0; m < mesh->ndim; m++) {
+        uint32_t d = exg_placement_is_shard(placements[m]) ? (uint32_t)placements[m].dim : dims;
+
+        if (d < dims) {
+            local_sizes[d] = exg_shard_size(placements[m], local_sizes[d], mesh->sizes[m],
+                                            exg_mesh_coordinate(mesh, rank, m));
+        }
+    }
+    for (uint32_t d = 0; d < dims; d++) {
+        offsets[d] = local_sizes[d] == 0
+                         ? sizes[d]
+                         : exg_local_place(mesh, rank, placements, sizes[d], d, 0, &run);
+    }
+}
 
 /* What the pieces are laid out by. */
 typedef struct layout {

@@ -1,7 +1,8 @@
-/* spec.c - placements that fit, the part of a rank, DTensor objects. */
+/* spec.c - placements that fit, DTensor objects. */
 #include "libexec/dtensor/spec.h"
-#include "libexec/kernels/kernels.h"
-#include "libexport/base/arena.h"
+#include "libexec/dtensor/box.h"
+#include "libexec/dtensor/exchange.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/given.h"
 
@@ -84,120 +85,6 @@ exg_status exg_spec_placements(const exg_device_mesh *mesh, const exg_placement 
         }
     }
     return check_partials(mesh, out, err);
-}
-
-void exg_local_chunk(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
-                     const int64_t *sizes, uint32_t dims, int64_t *offsets, int64_t *local_sizes)
-{
-    int64_t run;
-
-    memcpy(local_sizes, sizes, dims * sizeof(*sizes));
-    for (uint32_t m = 0; m < mesh->ndim; m++) {
-        uint32_t d = exg_placement_is_shard(placements[m]) ? (uint32_t)placements[m].dim : dims;
-
-        if (d < dims) {
-            local_sizes[d] = exg_shard_size(placements[m], local_sizes[d], mesh->sizes[m],
-                                            exg_mesh_coordinate(mesh, rank, m));
-        }
-    }
-    for (uint32_t d = 0; d < dims; d++) {
-        offsets[d] = local_sizes[d] == 0
-                         ? sizes[d]
-                         : exg_local_place(mesh, rank, placements, sizes[d], d, 0, &run);
-    }
-}
-
-#define BLOCK_ALIGN 64
-
-struct exg_block {
-    uint32_t uses; /* by one rank's thread */
-    uint32_t version;
-    exg_shared_device *held; /* NULL: the host, whose bytes follow */
-    void *there;             /* on the device */
-    uint64_t bytes;          /* of its memory */
-};
-
-static exg_status take_there(exg_block *block, exg_shared_device *held, uint64_t bytes,
-                             exg_error *err)
-{
-    EXG_TRY(exg_shared_device_allocate(held, bytes, &block->there, err));
-    block->held = exg_shared_device_share(held);
-    block->bytes = bytes;
-    return EXG_OK;
-}
-
-/* Small blocks come and go with every operator: plain malloc keeps lists of them, memalign has
- * none. */
-exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_block **block,
-                            exg_error *err)
-{
-    uint64_t here = mesh->held == NULL ? BLOCK_ALIGN - 1 + bytes : 0;
-    exg_block *made = bytes > SIZE_MAX - sizeof(*made) - BLOCK_ALIGN
-                          ? NULL
-                          : malloc(sizeof(*made) + (size_t)here);
-    exg_status status;
-
-    *block = NULL;
-    if (made == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
-    }
-    made->uses = 1;
-    made->version = 0;
-    made->held = NULL;
-    made->bytes = bytes;
-    status = mesh->held == NULL ? EXG_OK : take_there(made, mesh->held, bytes, err);
-    if (status != EXG_OK) {
-        free(made);
-        return status;
-    }
-    *block = made;
-    return EXG_OK;
-}
-
-exg_block *exg_block_share(exg_block *block)
-{
-    if (block != NULL) {
-        block->uses++;
-    }
-    return block;
-}
-
-void exg_block_release(exg_block *block)
-{
-    if (block != NULL && --block->uses == 0) {
-        if (block->held != NULL) {
-            exg_shared_device_free(block->held, block->there, block->bytes);
-            exg_shared_device_release(block->held);
-        }
-        free(block);
-    }
-}
-
-uint64_t exg_block_bytes(const exg_block *block)
-{
-    return block->bytes;
-}
-
-void exg_block_touch(exg_block *block)
-{
-    if (block != NULL) {
-        block->version++;
-    }
-}
-
-uint32_t exg_block_version(const exg_block *block)
-{
-    return block == NULL ? 0 : block->version;
-}
-
-void *exg_block_data(exg_block *block)
-{
-    uint8_t *at = (uint8_t *)(block + 1);
-
-    if (block->held != NULL) {
-        return block->there;
-    }
-    return at + (BLOCK_ALIGN - (uintptr_t)at % BLOCK_ALIGN) % BLOCK_ALIGN;
 }
 
 exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placements,
@@ -307,47 +194,6 @@ exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
 exg_status exg_dtensor_host_copy(const exg_dtensor *t, bool reads, exg_host_copy *m, exg_error *err)
 {
     return exg_host_copy_open(m, t->mesh->device, &t->local, reads, err);
-}
-
-exg_status exg_mesh_host_copy(const exg_device_mesh *mesh, const exg_tensor *t, bool reads,
-                              exg_host_copy *m, exg_error *err)
-{
-    exg_accelerator *device = mesh->device;
-    bool there = device != NULL && device->table->holds(device, t->data);
-
-    return exg_host_copy_open(m, there ? device : NULL, t, reads, err);
-}
-
-exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, const exg_tensor *to,
-                         exg_error *err)
-{
-    uint64_t bytes = (uint64_t)exg_tensor_numel(to) * exg_dtype_bytes(to->dtype);
-    exg_tensor in = *from;
-    exg_tensor out = *to;
-    exg_kernel_call call = {.inputs = &in, .outputs = &out, .input_count = 1, .output_count = 1};
-
-    if (bytes == 0) {
-        return EXG_OK;
-    }
-    return exg_tensor_is_contiguous(from) && exg_tensor_is_contiguous(to)
-               ? mesh->device->table->copy(mesh->device, to->data, from->data, bytes, err)
-               : exg_shared_device_compute(mesh->held, &exg_kernel_copy, &call, err);
-}
-
-exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,
-                              exg_tensor *row_major, exg_block **block, exg_error *err)
-{
-    uint64_t bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
-
-    *row_major = *t;
-    *block = NULL;
-    if (exg_tensor_is_contiguous(t)) {
-        return EXG_OK;
-    }
-    EXG_TRY(exg_block_create(mesh, bytes, block, err));
-    exg_tensor_set_contiguous(row_major);
-    row_major->data = exg_block_data(*block);
-    return copies ? exg_mesh_copy(mesh, t, row_major, err) : EXG_OK;
 }
 
 static exg_status copy_from_host(const exg_host_copy *from, const exg_dtensor *to, exg_error *err)

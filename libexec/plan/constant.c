@@ -2,17 +2,13 @@
  * between weights (folding), and weights brought into the order kernels read (packing).
  * Such steps run once; what they leave for the others is the session's own.
  */
+#include "libexec/plan/emit.h"
 #include "libexec/plan/planner.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SMALL_BYTES 65536 /* what may be kept though it is larger than what it is made of */
-
-static bool is_weight(const exg_plan_input *input)
-{
-    return input->kind != EXG_INPUT_USER && !input->mutated && input->buffer != EXG_NO_BUFFER;
-}
 
 static uint64_t bytes_of(const exg_planner *p, exg_value_id value)
 {
@@ -80,7 +76,9 @@ exg_status exg_planner_find_constants(exg_planner *p)
         return EXG_OUT_OF_MEMORY(p->err);
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
-        if (is_weight(&p->plan->inputs[i])) {
+        uint32_t buffer = p->plan->inputs[i].buffer;
+
+        if (buffer != EXG_NO_BUFFER && exg_planner_is_fixed(p, buffer)) {
             p->constant[graph->inputs[i].as_tensor] = true;
         }
     }
@@ -93,13 +91,6 @@ exg_status exg_planner_find_constants(exg_planner *p)
         }
     }
     return EXG_OK;
-}
-
-bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer)
-{
-    const exg_buffer *b = &p->plan->buffers[buffer];
-
-    return b->place == EXG_PLACE_INPUT ? is_weight(&p->plan->inputs[b->index]) : b->is_once;
 }
 
 /* The step that packs operand `packs`; its prepare sees all operands, its run that one. */

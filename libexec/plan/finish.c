@@ -1,5 +1,6 @@
 /* finish.c - the end of a plan: results where the caller finds them, new state
  * where the next run finds it. */
+#include "libexec/plan/emit.h"
 #include "libexec/plan/planner.h"
 
 #include <string.h>

@@ -5,6 +5,7 @@
  * it is needed elsewhere, when another shape begins, or when it is full.
  */
 #include "libexec/kernels/pointwise.h"
+#include "libexec/plan/emit.h"
 #include "libexec/plan/planner.h"
 #include "libexport/operators/shape.h"
 

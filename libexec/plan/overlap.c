@@ -3,6 +3,7 @@
  * one that it leaves to the host stays where it is, whole, and those before end first.
  */
 #include "libexec/comm/schedule.h"
+#include "libexec/plan/emit.h"
 #include "libexec/plan/planner.h"
 
 #include <stdlib.h>

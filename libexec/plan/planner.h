@@ -1,4 +1,4 @@
-/* planner.h - the planner at work: what plan.c, group.c and finish.c share. */
+/* planner.h - the planner at work: what planner.c, group.c and finish.c share. */
 #ifndef EXG_LIBEXEC_PLAN_PLANNER_H
 #define EXG_LIBEXEC_PLAN_PLANNER_H
 
@@ -42,32 +42,12 @@ typedef struct exg_planner {
     exg_error *err;
 } exg_planner;
 
-/* A new buffer in the arena, first written by the step about to be added. */
-exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer);
-
 /* The device's kernel for the host's; the host's where it has none. NULL for NULL. */
 const exg_kernel *exg_planner_kernel(const exg_planner *p, const exg_kernel *kernel);
-
-/* Adds an empty step of the device's kernel for this one of the host's; its index is
- * plan->step_count - 1. */
-exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
-                            uint32_t input_count, uint32_t output_count, exg_step **step);
-
-/* Puts a value's result into a fresh contiguous buffer, or into `reuse` when it is
- * not EXG_NO_BUFFER. Call after exg_planner_step. */
-exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse);
-
-/* Operand `at` of the step lies at `location`; notes the use in lifetimes. */
-void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location);
-void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location);
-
-/* One use of a value is done. */
-void exg_planner_used(exg_planner *p, exg_value_id value);
 
 /* constant.c: says which values are the same in every run. */
 exg_status exg_planner_find_constants(exg_planner *p);
 bool exg_planner_is_constant(const exg_planner *p, const exg_node *node);
-bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer); /* its bytes, in every run */
 /* Adds the step that packs what the kernel asks for, if that is constant and nothing else
  * reads it, or can read what was packed; *packed's buffer is EXG_NO_BUFFER when it is not. */
 exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
@@ -85,10 +65,6 @@ bool exg_kernel_takes_strides(const exg_kernel *kernel, uint32_t i, bool channel
 
 /* Prepares the kernel; what the device's does not take the host's does. */
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step);
-
-/* A step that copies `from` into a fresh contiguous buffer at *to. */
-exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char *name,
-                            exg_location *to);
 
 /* group.c: adds a pointwise node to the open group, or opens one. */
 exg_status exg_planner_group(exg_planner *p, uint32_t node);

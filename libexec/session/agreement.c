@@ -67,13 +67,13 @@ static exg_status digest_weights(exg_weights *weights, bool with_bytes, uint64_t
     return digest_text(&text, digest, err);
 }
 
-static exg_status digest_placement(const exg_session_options *options, uint32_t ndim,
-                                   uint64_t *digest, exg_error *err)
+static exg_status digest_placement(const exg_placing *placing, uint32_t ndim, uint64_t *digest,
+                                   exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
 
     for (uint32_t d = 0; d < ndim; d++) {
-        const exg_place_options *place = &options->place[d];
+        const exg_place_options *place = &placing->options[d];
 
         exg_text_printf(&text, "%s\n", exg_place_mode_name(place->mode));
         for (uint32_t i = 0; i < place->pattern_count; i++) {
@@ -87,19 +87,21 @@ static exg_status digest_placement(const exg_session_options *options, uint32_t 
     return digest_text(&text, digest, err);
 }
 
-exg_status exg_agreement_take(const exg_verified *verified, const exg_session_options *options,
-                              uint32_t ndim, exg_agreement *agreement, exg_error *err)
+exg_status exg_agreement_take(const exg_verified *verified, const exg_session_context *context,
+                              exg_agreement *agreement, exg_error *err)
 {
+    const exg_session_options *options = &context->options;
+    const exg_plan_options *plan = &context->plan;
     exg_text text = EXG_TEXT_EMPTY;
 
     *agreement = (exg_agreement){.seed = options->seed, .with_bytes = !options->no_check};
     EXG_TRY(digest_program(verified->program, &agreement->program, err));
     EXG_TRY(digest_weights(verified->program->weights, agreement->with_bytes, &agreement->weights,
                            err));
-    EXG_TRY(digest_placement(options, ndim, &agreement->placement, err));
+    EXG_TRY(digest_placement(&context->placing, context->mesh.ndim, &agreement->placement, err));
     exg_text_printf(&text, "%" PRIu64 " %u %d %d %d %d %d\n", options->loop_limit,
-                    options->plan_limit, options->plan.no_fusion, options->plan.no_reuse,
-                    options->plan.overlap, options->no_check, options->ignore_guards);
+                    options->plan_limit, plan->no_fusion, plan->no_reuse, plan->overlap,
+                    options->no_check, options->ignore_guards);
     return digest_text(&text, &agreement->options, err);
 }
 

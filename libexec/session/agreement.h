@@ -5,8 +5,7 @@
 #define EXG_LIBEXEC_SESSION_AGREEMENT_H
 
 #include "libexec/comm/grid.h"
-
-#include <exg/session.h>
+#include "libexec/session/context.h"
 
 /* What is the same in all runs of a session. */
 typedef struct exg_agreement {
@@ -14,10 +13,10 @@ typedef struct exg_agreement {
     bool with_bytes; /* bytes are compared: of inputs, and of weights without a checksum */
 } exg_agreement;
 
-/* `ndim`: of the mesh. Reads weights that have no checksum, unless the options say not to check.
- * NO_MEMORY, IO, MALFORMED. */
-exg_status exg_agreement_take(const exg_verified *verified, const exg_session_options *options,
-                              uint32_t ndim, exg_agreement *agreement, exg_error *err);
+/* Reads weights that have no checksum, unless the options say not to check. NO_MEMORY, IO,
+ * MALFORMED. */
+exg_status exg_agreement_take(const exg_verified *verified, const exg_session_context *context,
+                              exg_agreement *agreement, exg_error *err);
 
 /* Called by every rank before a run, with its own `status` and error: OK when all are well, and
  * have the same, with `key` the numbers that a plan is known by. Else the same fault on every one

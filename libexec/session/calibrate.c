@@ -6,6 +6,7 @@
 #include "libexec/comm/team.h"
 #include "libexec/session/context.h"
 #include "libexport/base/given.h"
+#include "libexport/base/options.h"
 
 #include <exg/emit.h>
 #include <stdlib.h>
@@ -52,11 +53,11 @@ static exg_status time_runs(exg_session *session, bool product, uint64_t *shorte
     }
     *shortest = UINT64_MAX;
     for (int i = 0; status == EXG_OK && i < TIMES; i++) {
-        exg_session_stats stats;
+        uint64_t ns;
 
         status = exg_session_run(session, &input, 1, err);
-        exg_session_statistics(session, &stats);
-        *shortest = stats.run_ns < *shortest ? stats.run_ns : *shortest;
+        ns = exg_session_statistics(session)->run_ns;
+        *shortest = ns < *shortest ? ns : *shortest;
     }
     free(input.tensor.data);
     return status;
@@ -199,9 +200,12 @@ exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, e
 {
     EXG_GIVEN(err, costs);
     exg_communicator *world = NULL;
+    exg_costs measured;
     exg_status status;
 
-    exg_costs_init(costs);
+    exg_costs_init(&measured, sizeof(measured));
+    EXG_TRY(EXG_READ_OPTIONS(exg_costs, &measured, costs, err));
+    exg_costs_init(&measured, sizeof(measured));
     if (ranks < 2 || (!processes && ranks > RANKS_MAX)) {
         return EXG_FAIL(err, USAGE, "PLC-008", "%u ranks; 2 to %d can be measured", ranks,
                         RANKS_MAX);
@@ -209,10 +213,14 @@ exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, e
     if (processes) {
         EXG_TRY(exg_mpi_create(ranks, EXG_DEADLINE_NS, &world, err));
     }
-    status = measure(ranks, world, costs, err);
+    status = measure(ranks, world, &measured, err);
     if (status != EXG_OK && world != NULL) {
         exg_communicator_abort(world, status);
     }
     exg_communicator_close(world);
+    if (status == EXG_OK) {
+        measured.size = costs->size < sizeof(measured) ? costs->size : sizeof(measured);
+        memcpy(costs, &measured, measured.size);
+    }
     return status;
 }

@@ -1,10 +1,9 @@
 /* collective_check.c - what every rank of a mesh issues, from the plans of few of them: along a
  * mesh dim ranks whose chunks are as long move the same (exg_cuts).
  */
+#include "libexec/session/collective_check.h"
 #include "libexec/plan/collective_trace.h"
-#include "libexec/session/executable.h"
-
-#include <stdlib.h>
+#include "libexec/session/plan_rank.h"
 
 /* A rank that was planned: for itself and those like it. */
 typedef struct planned {
@@ -66,9 +65,8 @@ static exg_status find_like(proof *p, uint32_t rank, uint32_t *like)
     return p->ranks[*like].cuts == NULL ? plan_on_paper(p, *like) : EXG_OK;
 }
 
-exg_status exg_executable_check_collectives(exg_session_context *context,
-                                            exg_executable *executable,
-                                            const exg_program *functional, exg_error *err)
+exg_status exg_check_collectives(exg_session_context *context, exg_executable *executable,
+                                 const exg_program *functional, exg_error *err)
 {
     uint32_t size = exg_mesh_shape_size(&context->mesh);
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);

@@ -53,20 +53,18 @@ static exg_status count_ranks(const exg_mesh_shape *mesh, uint32_t most, uint32_
     return EXG_OK;
 }
 
-static bool is_set(const exg_plan_options *plan)
+/* The parts of the options, where their mesh is one. What they point to is the caller's. */
+static exg_status read_parts(exg_session_context *e, exg_error *err)
 {
-    return plan->no_fusion || plan->no_reuse || plan->outputs_apart ||
-           plan->overlap != EXG_OVERLAP_AUTO;
-}
+    exg_session_options *options = &e->options;
 
-/* The parts of the options, where their mesh is one. */
-static exg_status check_parts(const exg_session_options *options, exg_error *err)
-{
-    EXG_TRY_IN(err, EXG_CHECK_PART(exg_plan_options, &options->plan, is_set(&options->plan), err),
-               "plan");
-    EXG_TRY_IN(err, EXG_CHECK_CHOICE(options->plan.overlap, EXG_OVERLAP_OFF, "overlap", err),
-               "plan");
-    return exg_place_check(options->place, &options->goal, &options->mesh, err);
+    EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_plan_options, &e->plan, options->plan, err), "plan");
+    EXG_TRY_IN(err, EXG_CHECK_CHOICE(e->plan.overlap, EXG_OVERLAP_OFF, "overlap", err), "plan");
+    EXG_TRY(exg_placing_read(&e->placing, options->place, options->goal, &options->mesh, err));
+    options->plan = NULL;
+    options->place = NULL;
+    options->goal = NULL;
+    return EXG_OK;
 }
 
 static exg_status create_ranks(exg_session_context *e, exg_arena *arena, exg_error *err)
@@ -75,7 +73,7 @@ static exg_status create_ranks(exg_session_context *e, exg_arena *arena, exg_err
     uint32_t size = 0;
 
     EXG_TRY(count_ranks(&e->mesh, is_one ? UINT32_MAX : EXG_SESSION_RANKS_MAX, &size, err));
-    EXG_TRY(check_parts(&e->options, err));
+    EXG_TRY(read_parts(e, err));
     e->rank_count = is_one ? 1 : size;
     e->outcomes = EXG_NEW_ARRAY(arena, exg_outcome, e->rank_count);
     if (e->outcomes == NULL) {
@@ -208,4 +206,27 @@ void exg_session_context_close(exg_session_context *context)
     }
     exg_pool_destroy(context->pool);
     exg_pool_destroy(context->alone);
+}
+
+/* How far an outcome is from being the cause: a rank's own fault, what it says of another,
+ * the news that there is one. */
+static int distance(const exg_outcome *out)
+{
+    return out->status == EXG_OK                     ? 3
+           : out->status != EXG_PEER                 ? 0
+           : strcmp(out->error.code, "COM-003") == 0 ? 2
+                                                     : 1;
+}
+
+exg_status exg_outcome_of(const exg_session_context *context, exg_error *err)
+{
+    const exg_outcome *first = &context->outcomes[0];
+
+    for (uint32_t r = 1; r < context->rank_count; r++) {
+        first = distance(&context->outcomes[r]) < distance(first) ? &context->outcomes[r] : first;
+    }
+    if (first->status != EXG_OK && err != NULL) {
+        *err = first->error;
+    }
+    return first->status;
 }

@@ -4,6 +4,7 @@
 
 #include "libexec/comm/team.h"
 #include "libexec/executor/plan_executor.h"
+#include "libexec/sharding/cuts.h"
 #include "libexport/base/text.h"
 
 #include <exg/session.h>
@@ -16,7 +17,9 @@ typedef struct exg_outcome {
 
 typedef struct exg_session_context {
     const exg_operators *operators;
-    exg_session_options options;
+    exg_session_options options; /* without its parts, which are read into these: */
+    exg_plan_options plan;
+    exg_placing placing;
     exg_mesh_shape mesh; /* of one rank without a mesh */
     uint32_t rank_count; /* carried out here */
     uint32_t first_rank; /* of these, in the mesh */
@@ -57,7 +60,7 @@ static inline uint32_t exg_session_context_memories(const exg_session_context *c
 exg_status exg_session_context_open(exg_session_context *context, exg_arena *arena, exg_error *err);
 void exg_session_context_close(exg_session_context *context);
 
-/* executable.c: the first cause among the ranks' outcomes. */
+/* The first cause among the ranks' outcomes. */
 exg_status exg_outcome_of(const exg_session_context *context, exg_error *err);
 
 #endif

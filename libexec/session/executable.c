@@ -1,11 +1,10 @@
 /* executable.c - a segment from program to plans, one a rank, and one run of them. */
 #include "libexec/session/executable.h"
 #include "libexec/comm/collectives.h"
-#include "libexec/session/graph_executor.h"
-#include "libexec/session/loop.h"
+#include "libexec/session/collective_check.h"
+#include "libexec/session/plan_rank.h"
 #include "libexec/session/work.h"
 #include "libexport/base/checked.h"
-#include "libexport/base/clock.h"
 
 #include <exg/scalar.h>
 #include <inttypes.h>
@@ -19,10 +18,8 @@ static uint64_t input_bytes(const exg_plan *plan, uint32_t p)
                                                    : plan->buffers[plan->inputs[p].buffer].bytes;
 }
 
-/* Without those that follow. */
-static void destroy_one(exg_executable *executable)
+void exg_executable_destroy(exg_executable *executable)
 {
-    exg_loop_destroy(executable->loop);
     for (uint32_t r = 0; executable->executors != NULL && r < executable->rank_count; r++) {
         exg_plan_executor_destroy(executable->executors[r]);
     }
@@ -31,59 +28,6 @@ static void destroy_one(exg_executable *executable)
     exg_graph_segment_destroy(executable->segment);
     exg_arena_destroy(executable->arena);
     free(executable);
-}
-
-/* A segment needs the one before it, so the last go first: a program may have as many segments as
- * nodes. `next` of one whose followers are gone leads back, by way of the list it was in. */
-void exg_executable_destroy(exg_executable *executable)
-{
-    exg_executable *up = NULL; /* those that wait for what follows them, the nearest first */
-
-    while (executable != NULL) {
-        exg_executable *first = executable->follow;
-
-        if (first != NULL) { /* down; the rest of the list comes after it */
-            executable->follow = first->next;
-            executable->next = up;
-            up = executable;
-            executable = first;
-            continue;
-        }
-        destroy_one(executable);
-        executable = up;
-        up = executable == NULL ? NULL : executable->next;
-    }
-}
-
-exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
-                                    const exg_program *functional, uint32_t rank,
-                                    const exg_grid *grid, exg_cuts *cuts,
-                                    struct exg_accelerator *device, exg_plan **plan, exg_error *err)
-{
-    bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
-    exg_place_options options[EXG_MESH_DIMS_MAX];
-    exg_place_goal goal = e->options.goal;
-    exg_program *local = NULL;
-    exg_place_summary placed;
-    exg_status status;
-
-    goal.overlaps = exg_plan_overlaps(&e->options.plan, grid, device);
-    memcpy(options, e->options.place, sizeof(options));
-    for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
-        options[d].mode = b->place.modes[d];
-    }
-    status =
-        exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank, b->named_inputs,
-                         cuts, &local, &placed, first ? &b->report : NULL, err);
-    b->place = first && status == EXG_OK ? placed : b->place;
-    status = status == EXG_OK
-                 ? exg_plan_rank(local, e->operators, &e->options.plan, grid, device, plan, err)
-                 : status;
-    exg_program_destroy(local);
-    if (status == EXG_OK) { /* the plan has weights whole; nodes cut the rank's part out */
-        (*plan)->summary.weight_bytes = placed.weight_bytes;
-    }
-    return status;
 }
 
 /* What the plan takes from other plans of the run and leaves to them. One element may be a number
@@ -134,8 +78,7 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
     exg_status status;
 
     if (grid == NULL) {
-        EXG_TRY(
-            exg_plan_rank(functional, e->operators, &e->options.plan, NULL, device, &plan, err));
+        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, NULL, device, &plan, err));
         status = check_memory(e, plan, err);
         if (status != EXG_OK) {
             exg_plan_destroy(plan);
@@ -212,9 +155,10 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
     exg_program_destroy(b->segment->program); /* planned: not needed any more */
     b->segment->program = NULL;
-    status = status == EXG_OK && !is_part && b->segment->depth == 0
-                 ? exg_place_check_patterns(functional, e->options.place, e->options.mesh.ndim, err)
-                 : status;
+    status =
+        status == EXG_OK && !is_part && b->segment->depth == 0
+            ? exg_place_check_patterns(functional, e->placing.options, e->options.mesh.ndim, err)
+            : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
         if (status == EXG_OK) {
@@ -226,7 +170,7 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     }
     if (status == EXG_OK && e->grids != NULL &&
         (e->options.plan_only ? e->options.check_ranks : !e->options.processes)) {
-        status = exg_executable_check_collectives(e, b, functional, err);
+        status = exg_check_collectives(e, b, functional, err);
     }
     exg_program_destroy(functional);
     return status == EXG_OK ? create_tables(b, err) : status;
@@ -246,14 +190,6 @@ static void count_bytes(exg_session_context *context, exg_executable *b)
     context->plan_bytes += b->bytes;
 }
 
-/* Plans that were not used for long go. */
-static void make_room(exg_session_context *context)
-{
-    while (context->plan_bytes > context->plan_bytes_limit &&
-           exg_graph_executor_evict(context->executor)) {
-    }
-}
-
 exg_status exg_executable_create(exg_session_context *context, exg_graph_segment *segment,
                                  bool is_part, uint32_t level, const int64_t *key,
                                  uint32_t key_count, exg_executable **executable, exg_error *err)
@@ -261,7 +197,6 @@ exg_status exg_executable_create(exg_session_context *context, exg_graph_segment
     exg_executable *b = calloc(1, sizeof(*b));
     exg_status status;
 
-    make_room(context);
     *executable = NULL;
     if (b == NULL) {
         exg_graph_segment_destroy(segment);
@@ -274,9 +209,6 @@ exg_status exg_executable_create(exg_session_context *context, exg_graph_segment
     b->key = b->arena == NULL ? NULL : exg_arena_memdup(b->arena, key, key_count, sizeof(*key));
     b->key_count = key_count;
     status = b->key == NULL ? EXG_OUT_OF_MEMORY(err) : make_ranks(context, b, is_part, err);
-    status = status == EXG_OK && segment->graph_break == EXG_GRAPH_BREAK_LOOP
-                 ? exg_loop_create(context, segment, b->level, &b->loop, err)
-                 : status;
     if (status != EXG_OK) {
         b->bytes = 0; /* not counted */
         exg_executable_destroy(b);
@@ -368,29 +300,6 @@ static void run_rank(void *context, uint32_t r)
     if (out->status != EXG_OK && out->status != EXG_PEER) { /* which says it itself */
         (void)exg_error_within(&out->error, out->status, "rank %u", r);
     }
-}
-
-/* How far an outcome is from being the cause: a rank's own fault, what it says of another,
- * the news that there is one. */
-static int distance(const exg_outcome *out)
-{
-    return out->status == EXG_OK                     ? 3
-           : out->status != EXG_PEER                 ? 0
-           : strcmp(out->error.code, "COM-003") == 0 ? 2
-                                                     : 1;
-}
-
-exg_status exg_outcome_of(const exg_session_context *context, exg_error *err)
-{
-    const exg_outcome *first = &context->outcomes[0];
-
-    for (uint32_t r = 1; r < context->rank_count; r++) {
-        first = distance(&context->outcomes[r]) < distance(first) ? &context->outcomes[r] : first;
-    }
-    if (first->status != EXG_OK && err != NULL) {
-        *err = first->error;
-    }
-    return first->status;
 }
 
 static exg_status run_team(exg_session_context *e, exg_executable *b, exg_error *err)

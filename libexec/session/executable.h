@@ -35,21 +35,7 @@ exg_status exg_executable_create(exg_session_context *context, exg_graph_segment
                                  bool is_part, uint32_t level, const int64_t *key,
                                  uint32_t key_count, exg_executable **executable, exg_error *err);
 
-/* What rank `rank` of the mesh runs, with its collectives over `grid`. `cuts` (may be NULL): by
- * mesh dim, what its ranks differ by. */
-exg_status exg_executable_plan_rank(exg_session_context *context, exg_executable *executable,
-                                    const exg_program *functional, uint32_t rank,
-                                    const exg_grid *grid, exg_cuts *cuts,
-                                    struct exg_accelerator *device, exg_plan **plan,
-                                    exg_error *err);
-
-/* collective_check.c: checks, from the plans and before any rank starts, that all ranks call the
- * same collectives in the same order: none waits for a message that never comes. PEER COM-010. */
-exg_status exg_executable_check_collectives(exg_session_context *context,
-                                            exg_executable *executable,
-                                            const exg_program *functional, exg_error *err);
-
-/* And all that follow. NULL is allowed. */
+/* This one alone; those that follow it are its graph executor's. */
 void exg_executable_destroy(exg_executable *executable);
 
 /* The one made for these numbers, moved to the front of the list; or NULL. */

@@ -6,12 +6,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A segment needs the one before it, so the last go first: a program may have as many segments as
+ * nodes. `next` of one whose followers are gone leads back, by way of the list it was in. */
+static void destroy_all(exg_executable *executable)
+{
+    exg_executable *up = NULL; /* those that wait for what follows them, the nearest first */
+
+    while (executable != NULL) {
+        exg_executable *first = executable->follow;
+
+        if (first != NULL) { /* down; the rest of the list comes after it */
+            executable->follow = first->next;
+            executable->next = up;
+            up = executable;
+            executable = first;
+            continue;
+        }
+        exg_loop_destroy(executable->loop);
+        exg_executable_destroy(executable);
+        executable = up;
+        up = executable == NULL ? NULL : executable->next;
+    }
+}
+
 void exg_graph_executor_destroy(exg_graph_executor *executor)
 {
     for (exg_executable *b = executor->plans; b != NULL;) {
         exg_executable *next = b->next;
 
-        exg_executable_destroy(b);
+        destroy_all(b);
         b = next;
     }
     free(executor->path);
@@ -32,7 +55,7 @@ static bool drop_oldest(exg_executable **list, const exg_executable *current,
     }
     gone = *oldest;
     *oldest = gone->next;
-    exg_executable_destroy(gone);
+    destroy_all(gone);
     return true;
 }
 
@@ -85,6 +108,37 @@ bool exg_graph_executor_evict(void *executor)
     return dropped;
 }
 
+/* Plans that were not used for long go. */
+static void make_room(exg_session_context *context)
+{
+    while (context->plan_bytes > context->plan_bytes_limit &&
+           exg_graph_executor_evict(context->executor)) {
+    }
+}
+
+/* With the loop that the segment ends at, if it does. */
+static exg_status make_executable(exg_graph_executor *r, exg_graph_segment *segment,
+                                  const int64_t *key, uint32_t key_count, exg_executable **made,
+                                  exg_error *err)
+{
+    exg_executable *b;
+    exg_status status = EXG_OK;
+
+    *made = NULL;
+    make_room(r->context);
+    EXG_TRY(
+        exg_executable_create(r->context, segment, r->is_part, r->level, key, key_count, &b, err));
+    if (segment->graph_break == EXG_GRAPH_BREAK_LOOP) {
+        status = exg_loop_create(r->context, segment, b->level, &b->loop, err);
+    }
+    if (status != EXG_OK) {
+        destroy_all(b);
+        return status;
+    }
+    *made = b;
+    return EXG_OK;
+}
+
 exg_status exg_graph_executor_select(exg_graph_executor *executor, const int64_t *key,
                                      uint32_t key_count, const exg_symbols *symbols,
                                      const exg_tensor_meta *const *metas,
@@ -99,8 +153,7 @@ exg_status exg_graph_executor_select(exg_graph_executor *executor, const int64_t
     }
     EXG_TRY(exg_graph_segment_begin(executor->program, executor->context->operators, symbols, metas,
                                     numbers, &segment, err));
-    EXG_TRY(exg_executable_create(executor->context, segment, executor->is_part, executor->level,
-                                  key, key_count, &executor->current, err));
+    EXG_TRY(make_executable(executor, segment, key, key_count, &executor->current, err));
     add_plan(&executor->plans, executor->current, plan_limit(executor), passed_first(executor));
     executor->context->plan_ns += exg_now_ns() - start;
     return EXG_OK;
@@ -112,8 +165,7 @@ static exg_status bind(exg_graph_executor *r, exg_executable *after, exg_graph_s
                        const int64_t *key, uint32_t key_count, exg_executable **next,
                        exg_error *err)
 {
-    EXG_TRY(exg_executable_create(r->context, segment, r->is_part, r->level, key, key_count, next,
-                                  err));
+    EXG_TRY(make_executable(r, segment, key, key_count, next, err));
     add_plan(&after->follow, *next, EXG_FOLLOW_MAX, NULL);
     return EXG_OK;
 }

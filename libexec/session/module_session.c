@@ -135,17 +135,6 @@ static exg_status place_inputs(placing *p)
 
 /* ---- the session ----------------------------------------------------------------------------- */
 
-static bool is_placed(const exg_session_options *options)
-{
-    bool placed = options->mesh.ndim > 0;
-
-    for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
-        placed = placed || options->place[d].mode != EXG_PLACE_REPLICATE ||
-                 options->place[d].pattern_count > 0;
-    }
-    return placed;
-}
-
 exg_status exg_module_session(exg_module *m, const exg_session_options *given,
                               exg_session **session, exg_error *err)
 {
@@ -153,11 +142,12 @@ exg_status exg_module_session(exg_module *m, const exg_session_options *given,
     const exg_module_entry *root = exg_module_called(m, "", 0);
     uint32_t most = m->verified.program->signature.input_count;
     placing p = {.m = m, .err = err};
+    exg_place_options places[EXG_MESH_DIMS_MAX] = {{0}};
     exg_session_options options = {0};
 
     *session = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_session_options, &options, given, err));
-    if (root->mesh == NULL || is_placed(&options)) {
+    if (root->mesh == NULL || options.mesh.ndim > 0 || options.place != NULL) {
         return EXG_FAIL(err, USAGE, "DTN-017",
                         root->mesh == NULL
                             ? "a session of a module that is not distributed"
@@ -175,9 +165,10 @@ exg_status exg_module_session(exg_module *m, const exg_session_options *given,
     options.mesh.ndim = root->mesh->ndim;
     for (uint32_t d = 0; d < root->mesh->ndim; d++) {
         options.mesh.sizes[d] = root->mesh->sizes[d];
-        options.place[d] = (exg_place_options){
-            sizeof(options.place[d]), p.counts[d] > 0 ? EXG_PLACE_PATTERNS : EXG_PLACE_REPLICATE,
-            p.patterns[d], p.counts[d]};
+        places[d] = (exg_place_options){sizeof(places[d]),
+                                        p.counts[d] > 0 ? EXG_PLACE_PATTERNS : EXG_PLACE_REPLICATE,
+                                        p.patterns[d], p.counts[d]};
     }
+    options.place = places;
     return exg_session_create(&m->verified, &options, session, err);
 }

@@ -36,6 +36,9 @@ struct exg_session {
     exg_graph_executor executor;
     exg_session_output *outputs;
     uint32_t output_count;
+    exg_session_stats stats; /* lent, with what it points to */
+    exg_place_summary placed;
+    exg_step_profile profile;    /* lent */
     exg_input_binding *bindings; /* by graph input */
     exg_map inputs;              /* the user's, by name: which graph input */
     void **data;                 /* by graph input: of this run */
@@ -152,7 +155,7 @@ static uint64_t weight_bytes(const exg_weights *weights)
 static exg_status create_memory(exg_session *s, exg_error *err)
 {
     exg_session_context *e = &s->context;
-    uint64_t limit = e->options.goal.memory_limit;
+    uint64_t limit = e->placing.goal.memory_limit;
     uint64_t weights = weight_bytes(s->verified.program->weights);
     exg_memory_budget *budget;
 
@@ -210,8 +213,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     status = status == EXG_OK ? exg_session_context_open(&s->context, s->arena, err) : status;
     status = status == EXG_OK ? create_memory(s, err) : status;
     status = status == EXG_OK && s->context.options.processes
-                 ? exg_agreement_take(&s->verified, &s->context.options, s->context.mesh.ndim,
-                                      &s->agreement, err)
+                 ? exg_agreement_take(&s->verified, &s->context, &s->agreement, err)
                  : status;
     if (status != EXG_OK) {
         exg_session_destroy(s);
@@ -541,25 +543,29 @@ const char *exg_session_state_at(const exg_session *session, uint32_t index, exg
     return exg_weight_store_state_at(session->context.store, index, tensor);
 }
 
-void exg_session_statistics(const exg_session *session, exg_session_stats *stats)
+const exg_session_stats *exg_session_statistics(exg_session *session)
 {
-    const exg_graph_executor *executor = &session->executor;
+    static const exg_plan_summary no_plan = {.size = sizeof(no_plan)};
+    const exg_executable *last = session->executor.current;
+    exg_session_stats *stats = &session->stats;
 
-    *stats =
-        (exg_session_stats){.plan_count = session->context.plan_count,
-                            .plan_ns = session->context.plan_ns,
-                            .runs = session->context.runs,
-                            .run_ns = session->run_ns,
-                            .memory_bytes = exg_weight_store_budget(session->context.store)->held};
-    if (executor->current != NULL) {
-        exg_plan_summarize(exg_executable_plan(executor->current), &stats->plan);
-        stats->place = executor->current->place;
-        if (session->context.grids == NULL) { /* one rank, for which nothing is placed */
-            stats->place.weight_bytes = stats->plan.weight_bytes;
-            stats->place.value_bytes = stats->plan.arena_bytes;
-        }
+    session->placed = last == NULL ? (exg_place_summary){0} : last->place;
+    session->placed.size = sizeof(session->placed);
+    *stats = (exg_session_stats){
+        .size = sizeof(*stats),
+        .plan = last == NULL ? &no_plan : exg_plan_summarize(exg_executable_plan(last)),
+        .place = &session->placed,
+        .plan_count = session->context.plan_count,
+        .plan_ns = session->context.plan_ns,
+        .runs = session->context.runs,
+        .run_ns = session->run_ns,
+        .memory_bytes = exg_weight_store_budget(session->context.store)->held};
+    if (last != NULL && session->context.grids == NULL) { /* one rank: nothing is placed */
+        session->placed.weight_bytes = stats->plan->weight_bytes;
+        session->placed.value_bytes = stats->plan->arena_bytes;
     }
     stats->collectives_through = session->context.through;
+    return stats;
 }
 
 const char *exg_session_place_report(const exg_session *session)
@@ -612,20 +618,22 @@ uint32_t exg_session_profile_count(const exg_session *session)
     return UINT32_MAX - past;
 }
 
-void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step_profile *profile)
+const exg_step_profile *exg_session_profile_at(exg_session *session, uint32_t index)
 {
+    exg_step_profile *profile = &session->profile;
     const exg_plan_executor *rank = find_step(session, &index);
     const exg_step *step;
 
-    *profile = (exg_step_profile){0};
     if (rank == NULL) {
-        return;
+        return NULL;
     }
     step = &exg_plan_executor_plan(rank)->steps[index];
-    *profile = (exg_step_profile){.name = step->name,
+    *profile = (exg_step_profile){.size = sizeof(*profile),
+                                  .name = step->name,
                                   .target = step->target,
                                   .kernel = step->kernel->name,
                                   .module = step->module,
                                   .fused = step->fused};
     exg_plan_executor_times(rank, index, &profile->start_ns, &profile->last_ns, &profile->total_ns);
+    return profile;
 }

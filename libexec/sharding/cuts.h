@@ -19,10 +19,17 @@ void exg_cuts_note(exg_cuts *cuts, int64_t length); /* NULL is allowed */
 /* Have places `a` and `b` of `n` along the dim programs that move the same? */
 bool exg_cuts_alike(const exg_cuts *cuts, uint32_t n, uint32_t a, uint32_t b);
 
-/* What placing is asked for, a struct a mesh dim and the goal (may be NULL), as callers give it.
- * USAGE OPT-001, OPT-002. */
-exg_status exg_place_check(const exg_place_options *options, const exg_place_goal *goal,
-                           const exg_mesh_shape *mesh, exg_error *err);
+/* What placing is asked for, by mesh dim, and the goal, whose costs are there. It points into
+ * itself. */
+typedef struct exg_placing {
+    exg_place_options options[EXG_MESH_DIMS_MAX];
+    exg_place_goal goal;
+    exg_costs costs;
+} exg_placing;
+
+/* From what callers give; `options` and `goal` may be NULL. USAGE OPT-001, OPT-002, PLC-010. */
+exg_status exg_placing_read(exg_placing *placing, const exg_place_options *options,
+                            const exg_place_goal *goal, const exg_mesh_shape *mesh, exg_error *err);
 
 /* Does every pattern match an input? USAGE PLC-005. */
 exg_status exg_place_check_patterns(const exg_program *program, const exg_place_options *options,

@@ -157,13 +157,6 @@ static void note_view(walk *w, const exg_operator *op, const exg_node *node)
     w->window[to] = out;
 }
 
-bool exg_is_view_node(const exg_operator *op, const exg_node *node)
-{
-    return op != NULL && op->view != NULL && node->input_count > 0 &&
-           node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR && node->output_count == 1 &&
-           node->outputs[0].kind == EXG_ARGUMENT_TENSOR;
-}
-
 static void take(walk *w)
 {
     for (uint32_t n = 0; n < w->graph->node_count; n++) {

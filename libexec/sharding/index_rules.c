@@ -7,11 +7,6 @@
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 
-static uint32_t wrap(int64_t dim, uint32_t rank)
-{
-    return (uint32_t)(dim < 0 ? dim + rank : dim);
-}
-
 static int64_t size_at(const exg_tensor_meta *meta, uint32_t dim)
 {
     return meta == NULL || dim >= meta->rank ? -1 : meta->sizes[dim].value;
@@ -82,7 +77,7 @@ exg_status exg_rule_solve(exg_rule_call *call)
 static exg_status scatter_rows(exg_rule_call *call)
 {
     const exg_tensor_meta *self = call->operands[0];
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), self->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), self->rank);
 
     for (uint32_t d = 0; d < self->rank; d++) {
         bool alike = d != dim;
@@ -114,7 +109,7 @@ exg_status exg_rule_scatter(exg_rule_call *call)
  * source. Their positions in the other dims are their own, so those stay whole. */
 static exg_status combined(exg_rule_call *call, exg_reduce_op op)
 {
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), call->operands[0]->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);
     exg_row *row;
 
     EXG_TRY(scatter_rows(call));
@@ -152,8 +147,8 @@ exg_status exg_rule_scatter_amin(exg_rule_call *call)
 exg_status exg_rule_diagonal_scatter(exg_rule_call *call)
 {
     uint32_t rank = call->operands[0]->rank;
-    uint32_t a = wrap(exg_get_int(&call->args[3]), rank);
-    uint32_t b = wrap(exg_get_int(&call->args[4]), rank);
+    uint32_t a = exg_rule_dim(exg_get_int(&call->args[3]), rank);
+    uint32_t b = exg_rule_dim(exg_get_int(&call->args[4]), rank);
     int32_t of_src = 0;
 
     for (uint32_t d = 0; d < rank; d++) {

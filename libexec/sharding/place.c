@@ -24,27 +24,6 @@ const char *exg_place_mode_name(exg_place_mode mode)
     return (unsigned)mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "?";
 }
 
-bool exg_is_exchange(exg_operator_id id)
-{
-    static const bool exchanges[EXG_OPERATOR_COUNT] = {
-#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) [EXG_OP_##id] = true,
-#include "libexport/operators/collective.def"
-#undef EXG_OPERATOR
-    };
-
-    return exchanges[id];
-}
-
-double exg_meta_bytes(const exg_tensor_meta *meta)
-{
-    double bytes = exg_dtype_bytes(meta->dtype);
-
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        bytes *= (double)meta->sizes[d].value;
-    }
-    return bytes;
-}
-
 static const exg_tensor_meta *meta_of(const placer *p, exg_value_id id)
 {
     return p->r.in->graph->values[id].tensor;

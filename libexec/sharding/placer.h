@@ -71,8 +71,11 @@ void exg_report_node(exg_placer *p, const char *name, const char *target, const 
 exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
                                exg_place_summary *summary, exg_error *err);
 
+/* sizes.c */
 /* Is its result a window on its first operand? */
 bool exg_is_view_node(const exg_operator *op, const exg_node *node);
+bool exg_is_exchange(exg_operator_id id); /* between ranks: a row of collective.def */
+double exg_meta_bytes(const exg_tensor_meta *meta);
 
 /* predict.c: counts the moves of a placed program, and the time that it is taken to need. */
 exg_status exg_place_predict(const exg_program *local, const exg_operators *operators,
@@ -86,9 +89,5 @@ double exg_predict_work(const exg_costs *costs, const exg_operator *op,
 
 /* Which operands of a product are the activation and the weight; false: no product. */
 bool exg_product_operands(exg_operator_id op, uint32_t *activation, uint32_t *weight);
-
-bool exg_is_exchange(exg_operator_id id); /* between ranks: a row of collective.def */
-
-double exg_meta_bytes(const exg_tensor_meta *meta);
 
 #endif

@@ -9,50 +9,12 @@
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 
-static uint32_t wrap(int64_t dim, uint32_t rank)
-{
-    return (uint32_t)(dim < 0 ? dim + rank : dim);
-}
-
-/* A row whose results and listed operands are split; -1 leaves an operand whole. */
-static exg_status add_split(exg_rule_call *call, const int32_t *results, const int32_t *operands)
-{
-    exg_row *row = exg_rule_add(call);
-
-    if (row == NULL) {
-        return EXG_OUT_OF_MEMORY(call->err);
-    }
-    for (uint32_t r = 0; r < call->result_count && r < EXG_RESULTS_MAX; r++) {
-        if (results[r] >= 0) {
-            row->results[r] = exg_shard(results[r]);
-        }
-    }
-    for (uint32_t i = 0; i < call->operand_count; i++) {
-        if (operands[i] >= 0 && call->operands[i] != NULL) {
-            row->operands[i] = exg_shard(operands[i]);
-        }
-    }
-    return EXG_OK;
-}
-
 #define SPLIT(results, operands)                                                                   \
-    EXG_TRY(add_split(call, (const int32_t[])results, (const int32_t[])operands))
+    EXG_TRY(exg_rule_add_split(call, (const int32_t[])results, (const int32_t[])operands))
 #define LIST(...)                                                                                  \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
-
-static exg_status add_one(exg_rule_call *call, exg_placement result, exg_placement operand)
-{
-    exg_row *row = exg_rule_add(call);
-
-    if (row == NULL) {
-        return EXG_OUT_OF_MEMORY(call->err);
-    }
-    row->results[0] = result;
-    row->operands[0] = operand;
-    return EXG_OK;
-}
 
 /* ---- collectives along another mesh dim ------------------------------------------------ */
 
@@ -66,7 +28,7 @@ static exg_status moved(exg_rule_call *call, int64_t dim, int64_t other)
         }
     }
     for (exg_reduce_op op = EXG_REDUCE_SUM; op < EXG_REDUCE_OP_COUNT; op++) {
-        EXG_TRY(add_one(call, exg_partial(op), exg_partial(op)));
+        EXG_TRY(exg_rule_add_one(call, exg_partial(op), exg_partial(op)));
     }
     return EXG_OK;
 }
@@ -83,7 +45,7 @@ static exg_status reduced(exg_rule_call *call, int64_t dim, const char *op)
     }
     for (exg_reduce_op o = EXG_REDUCE_SUM; o < EXG_REDUCE_OP_COUNT; o++) {
         if (strcmp(op, exg_reduce_op_name(o)) == 0 || (linear && o <= EXG_REDUCE_AVG)) {
-            EXG_TRY(add_one(call, exg_partial(o), exg_partial(o)));
+            EXG_TRY(exg_rule_add_one(call, exg_partial(o), exg_partial(o)));
         }
     }
     return EXG_OK;
@@ -268,10 +230,10 @@ static exg_status reduction_rows(exg_rule_call *call, exg_reduce_op op, bool lin
         if (to >= 0) {
             SPLIT(LIST(to, to), LIST((int32_t)d));
         } else if (linear) {
-            EXG_TRY(add_one(call, exg_partial(op), exg_shard((int32_t)d)));
+            EXG_TRY(exg_rule_add_one(call, exg_partial(op), exg_shard((int32_t)d)));
         }
     }
-    return passes ? add_one(call, exg_partial(op), exg_partial(op)) : EXG_OK;
+    return passes ? exg_rule_add_one(call, exg_partial(op), exg_partial(op)) : EXG_OK;
 }
 
 exg_status exg_rule_sum(exg_rule_call *call)
@@ -339,37 +301,23 @@ exg_status exg_rule_reduce(exg_rule_call *call)
     return (id == EXG_OP_max_dim || id == EXG_OP_min_dim || id == EXG_OP_argmax_default ||
             id == EXG_OP_argmin_default) &&
                    call->args[1].kind == EXG_ARGUMENT_INT
-               ? exg_add_largest(call, wrap(exg_get_int(&call->args[1]), call->operands[0]->rank))
+               ? exg_add_largest(call,
+                                 exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank))
                : EXG_OK;
-}
-
-static exg_status all_but(exg_rule_call *call, uint32_t dim)
-{
-    for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
-        int32_t split = (int32_t)d;
-
-        if (d != dim) {
-            SPLIT(LIST(split, split), LIST(split));
-        }
-    }
-    return EXG_OK;
-}
-
-exg_status exg_rule_along_dim(exg_rule_call *call)
-{
-    return all_but(call, wrap(exg_get_int(&call->args[1]), call->operands[0]->rank));
 }
 
 /* Not the dim that is sorted: where an element goes depends on all, so that is gathered. */
 exg_status exg_rule_sort(exg_rule_call *call)
 {
-    return all_but(call, wrap(exg_get_int(&call->args[2]), call->operands[0]->rank));
+    return exg_rule_all_but(call,
+                            exg_rule_dim(exg_get_int(&call->args[2]), call->operands[0]->rank));
 }
 
 exg_status exg_rule_topk(exg_rule_call *call)
 {
     EXG_TRY(exg_rule_sort(call));
-    return exg_add_largest(call, wrap(exg_get_int(&call->args[2]), call->operands[0]->rank));
+    return exg_add_largest(call,
+                           exg_rule_dim(exg_get_int(&call->args[2]), call->operands[0]->rank));
 }
 
 /* ---- norms -------------------------------------------------------------------------- */
@@ -417,7 +365,7 @@ exg_status exg_rule_embedding(exg_rule_call *call)
 
 exg_status exg_rule_index_select(exg_rule_call *call)
 {
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), call->operands[0]->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);
 
     for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
         int32_t split = (int32_t)d;
@@ -436,7 +384,7 @@ exg_status exg_rule_gather(exg_rule_call *call)
 {
     const exg_tensor_meta *self = call->operands[0];
     const exg_tensor_meta *index = call->operands[1];
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), self->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), self->rank);
 
     for (uint32_t d = 0; d < index->rank && self->rank == index->rank; d++) {
         int32_t split = (int32_t)d;
@@ -452,7 +400,7 @@ exg_status exg_rule_gather(exg_rule_call *call)
 
 exg_status exg_rule_index_copy(exg_rule_call *call)
 {
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), call->operands[0]->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);
 
     for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
         int32_t split = (int32_t)d;
@@ -466,7 +414,7 @@ exg_status exg_rule_index_copy(exg_rule_call *call)
 
 exg_status exg_rule_slice_scatter(exg_rule_call *call)
 {
-    uint32_t dim = wrap(exg_get_int(&call->args[2]), call->operands[0]->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[2]), call->operands[0]->rank);
 
     for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
         int32_t split = (int32_t)d;
@@ -480,7 +428,7 @@ exg_status exg_rule_slice_scatter(exg_rule_call *call)
 
 exg_status exg_rule_select_scatter(exg_rule_call *call)
 {
-    uint32_t dim = wrap(exg_get_int(&call->args[2]), call->operands[0]->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[2]), call->operands[0]->rank);
 
     for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
         int32_t split = (int32_t)d;
@@ -496,7 +444,7 @@ exg_status exg_rule_select_scatter(exg_rule_call *call)
 exg_status exg_rule_cat(exg_rule_call *call)
 {
     const exg_tensor_meta *out = call->results[0];
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), out->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), out->rank);
 
     for (uint32_t d = 0; d <= out->rank; d++) {
         exg_row *row;

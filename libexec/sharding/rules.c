@@ -4,33 +4,6 @@
 
 #include <string.h>
 
-exg_row *exg_rule_add(exg_rule_call *call)
-{
-    exg_row *row;
-
-    if (call->row_count == call->row_capacity) {
-        uint32_t capacity = call->row_capacity == 0 ? 8 : call->row_capacity * 2;
-        exg_row *rows = EXG_NEW_ARRAY(call->arena, exg_row, capacity);
-
-        if (rows == NULL) {
-            return NULL;
-        }
-        if (call->row_count > 0) {
-            memcpy(rows, call->rows, call->row_count * sizeof(*rows));
-        }
-        call->rows = rows;
-        call->row_capacity = capacity;
-    }
-    row = &call->rows[call->row_count];
-    memset(row, 0, sizeof(*row)); /* all replicated */
-    row->operands = EXG_NEW_ARRAY(call->arena, exg_placement, call->operand_count);
-    if (row->operands == NULL) {
-        return NULL;
-    }
-    call->row_count++;
-    return row;
-}
-
 /* ---- letters ---------------------------------------------------------------------- */
 
 /* A letter in an output stays split; one only in inputs leaves partial sums. */

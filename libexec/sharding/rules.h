@@ -56,8 +56,25 @@ typedef struct exg_rule_call {
 /* Fills call->rows, the replicated row first. NO_MEMORY. */
 exg_status exg_rule_rows(exg_rule_call *call);
 
-/* A fresh row, all replicated; NULL without memory. For rules. */
+/* ---- strategy.c: for rules --------------------------------------------------------------- */
+
+/* A fresh row, all replicated; NULL without memory. */
 exg_row *exg_rule_add(exg_rule_call *call);
+
+/* A row whose results and listed operands are split; -1 leaves one whole. */
+exg_status exg_rule_add_split(exg_rule_call *call, const int32_t *results, const int32_t *operands);
+/* A row of result 0 and operand 0. */
+exg_status exg_rule_add_one(exg_rule_call *call, exg_placement result, exg_placement operand);
+/* A row a dim that splits operand 0 and the results along it, but along `dim`. */
+exg_status exg_rule_all_but(exg_rule_call *call, uint32_t dim);
+
+/* The dim counted from the front. */
+static inline uint32_t exg_rule_dim(int64_t dim, uint32_t rank)
+{
+    return (uint32_t)(dim < 0 ? dim + rank : dim);
+}
+
+/* ---- rules.c ----------------------------------------------------------------------------- */
 
 /* Has the operator's row a rule? Without one only the replicated row is there. */
 bool exg_rule_exists(const exg_operator *op);
@@ -85,7 +102,9 @@ exg_status exg_add_windows(exg_rule_call *call);
 exg_status exg_add_padded(exg_rule_call *call);
 exg_status exg_add_largest(exg_rule_call *call, uint32_t dim);
 
-/* For rules that emit. A fresh row that is emitted so; NULL without memory. */
+/* ---- emission.c: for rules that emit ----------------------------------------------------- */
+
+/* A fresh row that is emitted so; NULL without memory. */
 exg_row *exg_rule_add_emitted(exg_rule_call *call, exg_emit_row *emit);
 /* Of a dim of `length`, the rank's own; where it begins. */
 int64_t exg_own_chunk(const exg_emission *e, int64_t length, int64_t *offset);

@@ -8,6 +8,7 @@
 #include "libexport/program/uses.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <xxhash.h>
 
 /* Nodes times strategies that are tried together. */
@@ -352,7 +353,6 @@ static exg_status check_times(const double *times, uint32_t count, exg_error *er
 
 static exg_status check_costs(const exg_costs *costs, exg_error *err)
 {
-    EXG_TRY_IN(err, EXG_CHECK_PART(exg_costs, costs, true, err), "goal.costs");
     EXG_TRY(check_times((const double[]){costs->ns_per_flop, costs->ns_per_touched}, 2, err));
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
         const exg_link *link = &costs->links[d];
@@ -362,38 +362,46 @@ static exg_status check_costs(const exg_costs *costs, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_place_check(const exg_place_options *options, const exg_place_goal *goal,
-                           const exg_mesh_shape *mesh, exg_error *err)
+/* The struct for mesh dim `d`: each of the row is as large as the first one says. */
+static exg_status read_options(const exg_place_options *first, uint32_t d, exg_place_options *own,
+                               exg_error *err)
 {
+    const exg_place_options *given =
+        (const exg_place_options *)((const char *)first + d * first->size);
+
+    EXG_TRY(EXG_READ_OPTIONS(exg_place_options, own, given, err));
+    if (given->size != first->size) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "OPT-001",
+                                      "exg_place_options.size is %zu, and %zu in the first",
+                                      given->size, first->size),
+                             "set it to sizeof(exg_place_options) in each");
+    }
+    EXG_TRY(EXG_CHECK_CHOICE(own->mode, EXG_PLACE_PATTERNS, "mode", err));
+    EXG_GIVEN(err, EXG_IF_ANY(own->pattern_count, own->patterns));
+    for (uint32_t i = 0; i < own->pattern_count; i++) {
+        EXG_TRY_IN(err, check_pattern(&own->patterns[i], err), "patterns[%u]", i);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_placing_read(exg_placing *placing, const exg_place_options *options,
+                            const exg_place_goal *goal, const exg_mesh_shape *mesh, exg_error *err)
+{
+    *placing = (exg_placing){0};
     if (mesh->ndim > EXG_MESH_DIMS_MAX) {
         return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", mesh->ndim,
                         EXG_MESH_DIMS_MAX);
     }
-    for (uint32_t d = 0; d < mesh->ndim; d++) {
-        const exg_place_options *place = &options[d];
-
-        EXG_TRY_IN(err,
-                   EXG_CHECK_PART(exg_place_options, place,
-                                  place->mode != 0 || place->pattern_count > 0, err),
-                   "place[%u]", d);
-        EXG_TRY_IN(err, EXG_CHECK_CHOICE(place->mode, EXG_PLACE_PATTERNS, "mode", err), "place[%u]",
-                   d);
-        EXG_GIVEN(err, EXG_IF_ANY(place->pattern_count, place->patterns));
-        for (uint32_t i = 0; i < place->pattern_count; i++) {
-            EXG_TRY_IN(err, check_pattern(&place->patterns[i], err), "place[%u].patterns[%u]", d,
-                       i);
-        }
+    for (uint32_t d = 0; options != NULL && d < mesh->ndim; d++) {
+        EXG_TRY_IN(err, read_options(options, d, &placing->options[d], err), "place[%u]", d);
     }
-    if (goal == NULL) {
-        return EXG_OK;
-    }
-    EXG_TRY_IN(err,
-               EXG_CHECK_PART(exg_place_goal, goal,
-                              goal->costs != NULL || goal->memory_limit != 0 || goal->overlaps ||
-                                  goal->json,
-                              err),
-               "goal");
-    return goal->costs == NULL ? EXG_OK : check_costs(goal->costs, err);
+    EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_place_goal, &placing->goal, goal, err), "goal");
+    exg_costs_init(&placing->costs, sizeof(placing->costs));
+    EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_costs, &placing->costs, placing->goal.costs, err),
+               "goal.costs");
+    placing->goal.costs = &placing->costs;
+    return check_costs(&placing->costs, err);
 }
 
 static exg_status check_rank(const exg_mesh_shape *mesh, uint32_t rank, exg_error *err)
@@ -411,17 +419,32 @@ static exg_status check_rank(const exg_mesh_shape *mesh, uint32_t rank, exg_erro
 exg_status exg_place(const exg_program *functional, const exg_operators *operators,
                      const exg_place_options *options, const exg_place_goal *goal,
                      const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
-                     exg_place_summary *summary, char **report, exg_error *err)
+                     exg_place_summary **summary, char **report, exg_error *err)
 {
     EXG_GIVEN(err, functional, operators, mesh, local);
+    exg_place_summary *sum;
+    exg_placing placing;
+    exg_status status;
+
     *local = NULL;
     EXG_GIVEN(err, EXG_IF_ANY(mesh->ndim, options));
-    EXG_TRY(exg_place_check(options, goal, mesh, err));
+    EXG_TRY(exg_placing_read(&placing, options, goal, mesh, err));
     EXG_TRY(check_rank(mesh, rank, err));
     EXG_TRY(exg_check_specialized(functional, err));
-    EXG_TRY(exg_place_check_patterns(functional, options, mesh->ndim, err));
-    return exg_place_noting(functional, operators, options, goal, mesh, rank, UINT32_MAX, NULL,
-                            local, summary, report, err);
+    EXG_TRY(exg_place_check_patterns(functional, placing.options, mesh->ndim, err));
+    sum = calloc(1, sizeof(*sum));
+    if (sum == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = exg_place_noting(functional, operators, placing.options, &placing.goal, mesh, rank,
+                              UINT32_MAX, NULL, local, sum, report, err);
+    sum->size = sizeof(*sum);
+    if (status == EXG_OK && summary != NULL) {
+        *summary = sum;
+    } else {
+        free(sum);
+    }
+    return status;
 }
 
 /* Placing puts the moves in; what a file says of ranks was made for no mesh that is known here. */
@@ -452,30 +475,21 @@ exg_status exg_place_noting(const exg_program *functional, const exg_operators *
               .rank = rank,
               .named_inputs = named_inputs,
               .cuts = cuts};
-    exg_place_summary sum;
     exg_text text = EXG_TEXT_EMPTY;
-    exg_costs costs;
     exg_status status;
 
     *local = NULL;
     EXG_TRY(check_moves(functional, operators, err));
-    t.goal = goal == NULL ? (exg_place_goal){0} : *goal;
-    if (t.goal.costs == NULL) {
-        exg_costs_init(&costs);
-        t.goal.costs = &costs;
-    }
+    t.goal = *goal;
     for (uint32_t d = 0; d < mesh->ndim; d++) {
         t.options[d] = options[d];
     }
     EXG_TRY(choose_modes(&t, err));
-    status = place_as(&t, report == NULL ? NULL : &text, &sum, local, err);
-    status = status == EXG_OK ? check_memory(&t, &sum, err) : status;
+    status = place_as(&t, report == NULL ? NULL : &text, summary, local, err);
+    status = status == EXG_OK ? check_memory(&t, summary, err) : status;
     if (status != EXG_OK) {
         exg_program_destroy(*local);
         *local = NULL;
-    }
-    if (summary != NULL) {
-        *summary = sum;
     }
     if (report != NULL) {
         *report = text.data;

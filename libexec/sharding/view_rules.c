@@ -39,11 +39,6 @@ static exg_status add_partials(exg_rule_call *call)
     return EXG_OK;
 }
 
-static uint32_t wrap(int64_t dim, uint32_t rank)
-{
-    return (uint32_t)(dim < 0 ? dim + rank : dim);
-}
-
 exg_status exg_rule_same(exg_rule_call *call)
 {
     for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
@@ -102,7 +97,7 @@ exg_status exg_rule_permute(exg_rule_call *call)
     uint32_t rank = exg_get_ints(&call->args[1], dims, EXG_SHAPE_RANK_MAX);
 
     for (uint32_t o = 0; o < rank; o++) {
-        EXG_TRY(add_move(call, wrap(dims[o], rank), o));
+        EXG_TRY(add_move(call, exg_rule_dim(dims[o], rank), o));
     }
     return add_partials(call);
 }
@@ -124,7 +119,7 @@ exg_status exg_rule_expand(exg_rule_call *call)
 static exg_status keep_others(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), in->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), in->rank);
 
     for (uint32_t d = 0; d < in->rank; d++) {
         if (d != dim) {
@@ -161,8 +156,8 @@ exg_status exg_rule_unfold(exg_rule_call *call)
 exg_status exg_rule_diagonal(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
-    uint32_t a = wrap(exg_get_int(&call->args[2]), in->rank);
-    uint32_t b = wrap(exg_get_int(&call->args[3]), in->rank);
+    uint32_t a = exg_rule_dim(exg_get_int(&call->args[2]), in->rank);
+    uint32_t b = exg_rule_dim(exg_get_int(&call->args[3]), in->rank);
     uint32_t to = 0;
 
     for (uint32_t d = 0; d < in->rank; d++) {
@@ -176,7 +171,7 @@ exg_status exg_rule_diagonal(exg_rule_call *call)
 exg_status exg_rule_select(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), in->rank);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), in->rank);
 
     for (uint32_t d = 0; d < in->rank; d++) {
         if (d != dim) {
@@ -189,7 +184,7 @@ exg_status exg_rule_select(exg_rule_call *call)
 exg_status exg_rule_unsqueeze(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
-    uint32_t dim = wrap(exg_get_int(&call->args[1]), in->rank + 1);
+    uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), in->rank + 1);
 
     for (uint32_t d = 0; d < in->rank; d++) {
         EXG_TRY(add_move(call, d, d >= dim ? d + 1 : d));

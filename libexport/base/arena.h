@@ -36,25 +36,7 @@ exg_status exg_arena_settle(const exg_arena *arena, exg_status status, exg_error
  * for work of the same size over and over. */
 void exg_arena_reset(exg_arena *arena);
 
-/* Copies; NULL when memory ran out. `text` NULL gives NULL. */
-char *exg_arena_strdup(exg_arena *arena, const char *text);
-char *exg_arena_strndup(exg_arena *arena, const char *text, size_t length);
-void *exg_arena_memdup(exg_arena *arena, const void *data, size_t count, size_t size);
-char *exg_arena_printf(exg_arena *arena, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Room for one more item of `size` bytes in *items, an array in the arena that holds
- * `count` of *capacity; it moves when it grows. false: out of memory. */
-bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity,
-                       size_t size);
-
-/* The same for an array from realloc(), which the caller frees. */
+/* exg_arena_reserve() for an array from realloc(), which the caller frees. */
 bool exg_heap_reserve(void *items, uint32_t count, uint32_t *capacity, size_t size);
-
-#define EXG_NEW(arena, type)              ((type *)exg_arena_alloc((arena), 1, sizeof(type)))
-#define EXG_NEW_ARRAY(arena, type, count) ((type *)exg_arena_alloc((arena), (count), sizeof(type)))
-
-/* The error to return when an allocation answered NULL. */
-#define EXG_OUT_OF_MEMORY(err) EXG_FAIL((err), NO_MEMORY, "MEM-001", "out of memory")
 
 #endif

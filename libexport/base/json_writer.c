@@ -1,9 +1,9 @@
 /* json_writer.c - brackets, commas, keys and values of JSON. */
-#include "libexport/base/json_writer.h"
-
 #include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 
 #include <ctype.h>
+#include <exg/json_writer.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -56,15 +56,6 @@ void exg_json_put_int(exg_text *text, int64_t value)
 {
     separate(text);
     exg_text_printf(text, "%" PRId64, value);
-}
-
-void exg_json_put_optional_int(exg_text *text, bool has, int64_t value)
-{
-    if (has) {
-        exg_json_put_int(text, value);
-    } else {
-        exg_json_put_null(text);
-    }
 }
 
 void exg_json_put_uint(exg_text *text, uint64_t value)
@@ -156,6 +147,7 @@ void exg_json_member_text(exg_text *text, const char *key, const char *string)
 
 exg_status exg_json_written(const exg_text *text, exg_error *err)
 {
+    EXG_GIVEN(err, text);
     if (text->failed) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -31,24 +31,6 @@ static inline exg_status exg_options_read(void *own, size_t room, const void *gi
 #define EXG_READ_OPTIONS(type, own, given, err)                                                    \
     exg_options_read((own), sizeof(type), (given), #type, (err))
 
-/* A struct of options that is part of another or one of an array: what lies after it is found by
- * its size, so that must be this library's; 0 where nothing of it is set. USAGE OPT-001. */
-static inline exg_status exg_options_part(size_t size, size_t own, bool is_set, const char *type,
-                                          exg_error *err)
-{
-    if (size == own || (size == 0 && !is_set)) {
-        return EXG_OK;
-    }
-    return exg_error_fix(
-        err,
-        size == 0 ? EXG_FAIL(err, USAGE, "OPT-001", "%s.size is not set", type)
-                  : EXG_FAIL(err, USAGE, "OPT-001", "%s.size is %zu, not %zu", type, size, own),
-        "set it to sizeof(%s)", type);
-}
-
-#define EXG_CHECK_PART(type, part, is_set, err)                                                    \
-    exg_options_part((part)->size, sizeof(type), (is_set), #type, (err))
-
 /* One of the values 0 to `last`? USAGE OPT-002. */
 static inline exg_status exg_option_choice(uint32_t value, uint32_t last, const char *name,
                                            exg_error *err)

@@ -758,24 +758,21 @@ void exg_complex_convolution(exg_builder *b, exg_operator_id id, const exg_argum
     layer(b, id, args, exg_lower_dims(b, exg_get_ref(&args[1])).rank - 2, results);
 }
 
-/* ---- the table
- * -------------------------------------------------------------------------------------- */
-
-static const struct {
-    exg_operator_id id;
-    exg_dtype_lowering *lowering;
-} rows[] = {
-#define EXG_COMPLEX(id, lowering) {EXG_OP_##id, exg_complex_##lowering},
-#include "libexport/operators/complex.def"
-#undef EXG_COMPLEX
-};
-
-exg_dtype_lowering *exg_complex_lowering_of(exg_operator_id id)
+bool exg_complex_as_real(exg_builder *b, exg_operator_id id, const exg_argument *args,
+                         exg_argument *results)
 {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].id == id) {
-            return rows[i].lowering;
-        }
+    uint32_t count = exg_operators_get(exg_builder_operators(b), id)->schema->argument_count;
+    exg_argument real[8];
+    bool is = false;
+
+    for (uint32_t i = 0; i < count && i < 8; i++) {
+        real[i] = args[i];
+        is = is || (args[i].kind == EXG_ARGUMENT_SCALAR_TYPE &&
+                    !exg_dtype_is_complex(args[i].as_scalar_type));
     }
-    return NULL;
+    if (is) {
+        real[0] = exg_arg_ref(EMIT(b, select_int, EMIT(b, view_as_real_default, args[0]), -1, 0));
+        results[0] = exg_arg_ref(exg_emit(b, id, real, count));
+    }
+    return is;
 }

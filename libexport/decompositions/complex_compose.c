@@ -3,7 +3,6 @@
 #include "libexport/decompositions/complex.h"
 
 #include <math.h>
-#include <string.h>
 
 #define SELF exg_get_ref(&args[0])
 
@@ -78,25 +77,6 @@ void exg_complex_logsumexp(exg_builder *b, exg_operator_id id, const exg_argumen
                exg_arg_bool(true));
     sum = EMIT(b, add_Tensor, EMIT(b, log_default, sum), most);
     results[0] = exg_arg_ref(exg_get_bool(&args[2]) ? sum : EMIT(b, squeeze_dims, sum, args[1]));
-}
-
-bool exg_complex_as_real(exg_builder *b, exg_operator_id id, const exg_argument *args,
-                         exg_argument *results)
-{
-    uint32_t count = exg_operators_get(exg_builder_operators(b), id)->schema->argument_count;
-    exg_argument real[8];
-    bool is = false;
-
-    for (uint32_t i = 0; i < count && i < 8; i++) {
-        real[i] = args[i];
-        is = is || (args[i].kind == EXG_ARGUMENT_SCALAR_TYPE &&
-                    !exg_dtype_is_complex(args[i].as_scalar_type));
-    }
-    if (is) {
-        real[0] = exg_arg_ref(real_part(b, SELF));
-        results[0] = exg_arg_ref(exg_emit(b, id, real, count));
-    }
-    return is;
 }
 
 /* (self, dim, dtype): each multiplied by the one 1, 2, 4, ... places before */

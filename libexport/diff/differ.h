@@ -4,7 +4,6 @@
 
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 
 #include <exg/diff.h>
 #include <exg/weights.h>
@@ -20,12 +19,6 @@ typedef struct exg_differ {
     bool failed;     /* memory ran out */
     exg_map renamed; /* name in A -> index of the weight in B, of renamed weights */
 } exg_differ;
-
-/* Adds a difference; texts are copied, `values` may be NULL. */
-void exg_differ_found(exg_differ *d, const exg_difference *difference);
-
-/* A text in the scratch arena; "" (and failed) without memory. Frees `text`. */
-const char *exg_differ_keep(exg_differ *d, exg_text *text);
 
 /* Pairs equal tokens of two sequences so that pairs do not cross and as many as
  * possible are found (when more than a few thousand differ: fewer, k-th with k-th).

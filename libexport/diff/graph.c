@@ -5,6 +5,7 @@
  *   3. same operator, constants and shapes, in order
  *   4. same operator, in order
  */
+#include "libexport/diff/report.h"
 #include "libexport/diff/side.h"
 #include "libexport/program/print.h"
 

@@ -1,6 +1,7 @@
 /* side.c - structural hashes of a graph: arguments are printed with values under
  * names that say where they come from, and the texts are hashed. */
 #include "libexport/diff/side.h"
+#include "libexport/diff/report.h"
 
 #include "libexport/program/print.h"
 

@@ -1,5 +1,6 @@
 /* signature.c - inputs and outputs by what tells them apart, and the rest of a
  * program that is text: dialects, ranges of sizes, calling convention, guards. */
+#include "libexport/diff/report.h"
 #include "libexport/diff/side.h"
 #include "libexport/program/print.h"
 

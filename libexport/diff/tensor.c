@@ -5,6 +5,7 @@
  */
 #include "libexport/base/element.h"
 #include "libexport/diff/differ.h"
+#include "libexport/diff/report.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,6 +2,8 @@
 #ifndef EXG_LIBEXPORT_FORMATS_FORMAT_H
 #define EXG_LIBEXPORT_FORMATS_FORMAT_H
 
+#include "libexport/formats/file_info.h"
+
 #include <exg/formats.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,10 +42,6 @@ exg_open_fn exg_pt2_open;
 exg_save_fn exg_pt2_save;
 exg_describe_fn exg_pt2_describe;
 
-/* The record of a program's example inputs, "<this><program>.pt", is kept among its extra
- * files: no other form says all that may be pickled there. */
-#define EXG_SAMPLES_FOLDER "data/sample_inputs/"
-
 bool exg_early_sniff(const uint8_t *data, uint64_t length);
 exg_open_fn exg_early_open;
 exg_save_fn exg_early_save;
@@ -61,8 +59,5 @@ void exg_source_limit(exg_source *source, exg_open_options options);
 
 /* Does the file begin like one of the formats of programs? */
 bool exg_is_program(const uint8_t *data, uint64_t length);
-
-/* Makes room for the names in `info` and copies one; for the formats. */
-exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_error *err);
 
 #endif

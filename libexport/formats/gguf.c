@@ -13,6 +13,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/text.h"
+#include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 

@@ -67,6 +67,8 @@ typedef enum exg_json_keys { EXG_JSON_KEYS_NOW, EXG_JSON_KEYS_LATER } exg_json_k
  * (JSN-001), LIMIT (JSN-007 depth, JSN-008 size), NO_MEMORY. */
 exg_status exg_json_parse(const void *text, size_t length, uint64_t file_offset, exg_json_keys keys,
                           exg_json_doc **doc, exg_error *err);
+/* The whole of a file, or of a pipe. IO CLI-005. */
+exg_status exg_json_open(const char *path, exg_json_doc **doc, exg_error *err);
 void exg_json_free(exg_json_doc *doc); /* NULL is allowed */
 
 static inline exg_json exg_json_root(const exg_json_doc *doc)

@@ -7,6 +7,7 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/scan.h"
+#include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/checksum.h"
 

@@ -57,37 +57,6 @@ exg_format exg_format_from_path(const char *path)
     return (exg_format)i;
 }
 
-void exg_file_info_free(exg_file_info *info)
-{
-    if (info == NULL) {
-        return;
-    }
-    for (uint32_t i = 0; i < info->program_count; i++) {
-        free(info->program_names[i]);
-    }
-    free(info->program_names);
-    free(info->loose_member);
-    info->program_names = NULL;
-    info->loose_member = NULL;
-    info->program_count = info->loose_count = 0;
-}
-
-exg_status exg_file_info_add_program(exg_file_info *info, const char *name, exg_error *err)
-{
-    char **names = realloc(info->program_names, (info->program_count + 1u) * sizeof(char *));
-    char *copy = strdup(name);
-
-    if (names != NULL) {
-        info->program_names = names;
-    }
-    if (names == NULL || copy == NULL) {
-        free(copy);
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    names[info->program_count++] = copy;
-    return EXG_OK;
-}
-
 uint64_t exg_default_budget(uint64_t length)
 {
     uint64_t budget;
@@ -136,44 +105,58 @@ void exg_source_limit(exg_source *source, exg_open_options options)
         options.memory_budget != 0 ? options.memory_budget : exg_default_budget(source->length);
 }
 
-static exg_status open_source(exg_source *source, const exg_open_options *given,
-                              exg_program **program, exg_file_info *given_info, exg_error *err)
+static exg_status create_info(exg_file_info **info, exg_error *err)
 {
-    exg_open_options options = {0};
-    exg_file_info info = {0};
-    exg_format format = EXG_FORMAT_COUNT;
-    exg_status status;
+    *info = calloc(1, sizeof(**info));
+    if (*info == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    (*info)->size = sizeof(**info);
+    return EXG_OK;
+}
 
-    *program = NULL;
-    if (given_info != NULL) {
-        *given_info = info;
-    }
-    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &options, given, err));
-    exg_source_limit(source, options);
-    status = find_format(source, &format, err);
-    if (status == EXG_OK) {
-        info.format = format;
-        info.file_bytes = source->length;
-        status = format_rows[format].open(source, &options, program, &info, err);
-    }
-    if (status == EXG_OK && options.no_check) {
-        exg_weights_trust((*program)->weights);
-    }
-    if (status == EXG_OK && given_info != NULL) {
-        *given_info = info;
+/* The caller has what was found out, or nobody: after a fault, or when it does not ask. */
+static exg_status give_info(exg_status status, exg_file_info *found, exg_file_info **info)
+{
+    if (status == EXG_OK && info != NULL) {
+        *info = found;
     } else {
-        exg_file_info_free(&info);
+        exg_file_info_free(found);
     }
     return status;
 }
 
+static exg_status open_source(exg_source *source, const exg_open_options *options,
+                              exg_program **program, exg_file_info *info, exg_error *err)
+{
+    exg_format format = EXG_FORMAT_COUNT;
+
+    exg_source_limit(source, *options);
+    EXG_TRY(find_format(source, &format, err));
+    info->format = format;
+    info->file_bytes = source->length;
+    EXG_TRY(format_rows[format].open(source, options, program, info, err));
+    if (options->no_check) {
+        exg_weights_trust((*program)->weights);
+    }
+    return EXG_OK;
+}
+
 exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
-                           exg_program **program, exg_file_info *info, exg_error *err)
+                           exg_program **program, exg_file_info **info, exg_error *err)
 {
     EXG_GIVEN(err, EXG_IF_ANY(length, data), program);
     exg_source source = {data, length, NULL, 0, NULL};
+    exg_open_options own = {0};
+    exg_file_info *found;
 
-    return open_source(&source, options, program, info, err);
+    *program = NULL;
+    if (info != NULL) {
+        *info = NULL;
+    }
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    EXG_TRY(create_info(&found, err));
+    return give_info(open_source(&source, &own, program, found, err), found, info);
 }
 
 /* The mapping and the folder go to the weights of the program. */
@@ -191,24 +174,25 @@ static exg_status hand_over(exg_program *program, exg_mapping *mapping, const ch
 }
 
 exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
-                    exg_file_info *info, exg_error *err)
+                    exg_file_info **info, exg_error *err)
 {
     EXG_GIVEN(err, path, program);
-    exg_mapping mapping;
+    exg_mapping mapping = {0};
     exg_source source;
-    exg_file_info found = {0};
+    exg_file_info *found;
     exg_open_options own = {0};
     exg_status status;
 
     *program = NULL;
     if (info != NULL) {
-        *info = found;
+        *info = NULL;
     }
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
+    EXG_TRY(create_info(&found, err));
     status = exg_file_map(path, own.copies_files, &mapping, err);
     if (status == EXG_OK) {
         source = (exg_source){mapping.data, mapping.length, path, 0};
-        status = open_source(&source, options, program, &found, err);
+        status = open_source(&source, &own, program, found, err);
     }
     if (status == EXG_OK) {
         status = hand_over(*program, &mapping, path, err);
@@ -217,46 +201,39 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     if (status != EXG_OK) {
         exg_program_destroy(*program);
         *program = NULL;
-        exg_file_info_free(&found);
-        return status;
     }
-    if (info != NULL) {
-        *info = found;
-    } else {
-        exg_file_info_free(&found);
-    }
-    return EXG_OK;
+    return give_info(status, found, info);
 }
 
-exg_status exg_file_describe(const char *path, const exg_open_options *options, exg_file_info *info,
-                             exg_error *err)
+exg_status exg_file_describe(const char *path, const exg_open_options *options,
+                             exg_file_info **info, exg_error *err)
 {
     EXG_GIVEN(err, path, info);
     exg_open_options own = {0};
     exg_mapping mapping;
     exg_format format = EXG_FORMAT_COUNT;
-    exg_file_info found = {0};
+    exg_file_info *found;
     exg_source source;
     exg_status status;
 
-    *info = found;
+    *info = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     EXG_TRY(exg_file_map(path, own.copies_files, &mapping, err));
+    status = create_info(&found, err);
+    if (status != EXG_OK) {
+        exg_mapping_release(&mapping);
+        return status;
+    }
     source = (exg_source){mapping.data, mapping.length, path, 0, NULL};
     exg_source_limit(&source, own);
     status = find_format(&source, &format, err);
-    found.format = format;
-    found.file_bytes = mapping.length;
+    found->format = format;
+    found->file_bytes = mapping.length;
     if (status == EXG_OK && format_rows[format].describe != NULL) {
-        status = format_rows[format].describe(&source, &found, err);
+        status = format_rows[format].describe(&source, found, err);
     }
     exg_mapping_release(&mapping);
-    if (status == EXG_OK) {
-        *info = found;
-    } else {
-        exg_file_info_free(&found);
-    }
-    return status;
+    return give_info(status, found, info);
 }
 
 /* One program goes into a file of any format. */

@@ -7,6 +7,7 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
+#include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/lost.h"
 #include "libexport/formats/weights_file.h"

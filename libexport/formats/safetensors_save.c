@@ -17,6 +17,7 @@
 #include "libexport/base/pipeline.h"
 #include "libexport/base/text.h"
 #include "libexport/base/xxh3.h"
+#include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 

@@ -176,6 +176,7 @@ static exg_tensors_save_fn *form_of(const char *path)
 
 exg_status exg_tensor_file_check_name(const char *path, exg_error *err)
 {
+    EXG_GIVEN(err, path);
     return form_of(path) != NULL
                ? EXG_OK
                : exg_error_fix(err,

@@ -4,15 +4,11 @@
 #include "libexport/base/options.h"
 
 #include "libexport/base/arena.h"
-#include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
 #include "libexport/weights/storage.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#define RANK_MAX 64
 
 typedef struct format_row {
     exg_weights_sniff_fn *sniff;
@@ -41,65 +37,6 @@ const char *exg_weights_format_name(exg_weights_format format)
 
     return (unsigned)format < EXG_WEIGHTS_FORMAT_COUNT ? names[format] : "program";
 }
-
-/* ---- for the readers ----------------------------------------------------------------------- */
-
-bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes)
-{
-    uint64_t product = 1;
-
-    for (uint32_t d = 0; d < rank; d++) {
-        if (shape[d] < 0 || !exg_mul_u64(product, (uint64_t)shape[d], &product)) {
-            return false;
-        }
-    }
-    return exg_mul_u64(product, exg_dtype_bytes(dtype), bytes) && *bytes <= INT64_MAX;
-}
-
-/* Strides of a dense tensor; of an empty one the sizes 0 count as 1. */
-static void fill_dimensions(const exg_dense *dense, exg_sym_int *sizes, exg_sym_int *strides)
-{
-    uint64_t step = 1;
-
-    for (uint32_t i = 0; i < dense->rank; i++) {
-        uint32_t d = dense->column_major ? i : dense->rank - 1 - i;
-        uint64_t size = (uint64_t)dense->shape[d];
-
-        sizes[d] = exg_sym_int_of(dense->shape[d]);
-        strides[d] = exg_sym_int_of((int64_t)step);
-        if (dense->bytes > 0 || size <= UINT32_MAX) {
-            step = (step * (size == 0 ? 1 : size)) & INT64_MAX;
-        }
-    }
-}
-
-exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err)
-{
-    exg_sym_int sizes[RANK_MAX];
-    exg_sym_int strides[RANK_MAX];
-    exg_storage storage = {.kind = EXG_STORAGE_MEMORY,
-                           .byte_order = dense->byte_order,
-                           .length = dense->bytes,
-                           .data = dense->data,
-                           .checksum = dense->checksum};
-    exg_tensor_meta meta = {.dtype = dense->dtype,
-                            .layout = EXG_LAYOUT_STRIDED,
-                            .rank = dense->rank,
-                            .sizes = sizes,
-                            .strides = strides,
-                            .device = {"cpu", -1}};
-    exg_weight weight = {.fqn = dense->name, .meta = &meta, .encoding = dense->encoding};
-
-    if (dense->rank > RANK_MAX) {
-        return EXG_FAIL(err, LIMIT, "WGT-011", "%u dimensions, at most %d are supported",
-                        dense->rank, RANK_MAX);
-    }
-    fill_dimensions(dense, sizes, strides);
-    EXG_TRY(exg_weights_add_storage(weights, &storage, &weight.storage, err));
-    return exg_weights_add(weights, &weight, err);
-}
-
-/* ---- opening ------------------------------------------------------------------------------- */
 
 static exg_weights_format find_format(const uint8_t *data, uint64_t length)
 {

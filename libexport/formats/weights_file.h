@@ -27,23 +27,6 @@ exg_weights_read_fn exg_gguf_read;
 exg_weights_sniff_fn exg_checkpoint_sniff;
 exg_weights_read_fn exg_checkpoint_read;
 
-/* A dense tensor with bytes of its own. */
-typedef struct exg_dense {
-    const char *name;
-    exg_dtype dtype;
-    uint32_t rank;
-    const int64_t *shape;
-    bool column_major;
-    exg_byte_order byte_order;
-    const uint8_t *data;
-    uint64_t bytes;
-    const char *encoding; /* of raw bytes, or NULL */
-    exg_checksum checksum;
-} exg_dense;
-
-/* Appends a storage of these bytes and the weight that is its tensor. */
-exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err);
-
 /* An array in .npy form of `length` bytes, under the name `name`. `crc` is that of all of
  * them; NULL: nobody knows. */
 exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
@@ -58,9 +41,6 @@ typedef exg_status exg_tensors_save_fn(const char *path, const exg_named_tensor 
                                        uint32_t count, const exg_string_map *metadata,
                                        exg_error *err);
 
-/* Does the name say one of them? USAGE (TNS-NAME). */
-exg_status exg_tensor_file_check_name(const char *path, exg_error *err);
-
 exg_tensors_save_fn exg_safetensors_save;
 exg_tensors_save_fn exg_npy_save;
 exg_tensors_save_fn exg_npz_save;
@@ -73,9 +53,5 @@ exg_status exg_model_beside(const char *path, const exg_map *names, exg_error *e
 
 /* Removes them. IO. */
 exg_status exg_model_remove_beside(const char *path, const exg_map *names, exg_error *err);
-
-/* Product of a shape, size by size, and the element size; false when it passes 63 bits, also
- * where a 0 that follows would have made it 0: other readers multiply in the same order. */
-bool exg_shape_bytes(const int64_t *shape, uint32_t rank, exg_dtype dtype, uint64_t *bytes);
 
 #endif

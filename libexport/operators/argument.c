@@ -1,5 +1,4 @@
 /* argument.c - arguments from values, and values from arguments. */
-#include "libexport/base/arena.h"
 
 #include <exg/operators.h>
 
@@ -39,38 +38,6 @@ exg_argument exg_arg_dtype(exg_dtype dtype)
 exg_argument exg_arg_string(const char *string)
 {
     return (exg_argument){.kind = EXG_ARGUMENT_STRING, .as_string = string};
-}
-
-/* NONE, which may be taken for an argument that was left out: what is built of it is not to be
- * believed. */
-static exg_argument without_memory(exg_builder *b)
-{
-    exg_error err;
-
-    (void)EXG_OUT_OF_MEMORY(&err);
-    exg_builder_fail(b, &err);
-    return exg_arg_none();
-}
-
-exg_argument exg_arg_ints(exg_builder *b, const int64_t *items, uint32_t count)
-{
-    exg_argument arg = {.kind = EXG_ARGUMENT_INTS, .count = count};
-
-    arg.as_ints = exg_arena_memdup(exg_builder_arena(b), items, count, sizeof(items[0]));
-    return arg.as_ints == NULL ? without_memory(b) : arg;
-}
-
-exg_argument exg_arg_refs(exg_builder *b, const exg_ref *items, uint32_t count)
-{
-    exg_argument arg = {.kind = EXG_ARGUMENT_TENSORS, .count = count};
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (items[i].id == EXG_NO_VALUE) {
-            arg.kind = EXG_ARGUMENT_OPTIONAL_TENSORS;
-        }
-    }
-    arg.as_tensors = exg_arena_memdup(exg_builder_arena(b), items, count, sizeof(items[0]));
-    return arg.as_tensors == NULL ? without_memory(b) : arg;
 }
 
 bool exg_is_none(const exg_argument *arg)

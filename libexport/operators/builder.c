@@ -125,6 +125,35 @@ static void out_of_memory(exg_builder *b)
     exg_builder_fail(b, &err);
 }
 
+/* NONE, which may be taken for an argument that was left out: what is built of it is not to be
+ * believed. */
+static exg_argument without_memory(exg_builder *b)
+{
+    out_of_memory(b);
+    return exg_arg_none();
+}
+
+exg_argument exg_arg_ints(exg_builder *b, const int64_t *items, uint32_t count)
+{
+    exg_argument arg = {.kind = EXG_ARGUMENT_INTS, .count = count};
+
+    arg.as_ints = exg_arena_memdup(b->arena, items, count, sizeof(items[0]));
+    return arg.as_ints == NULL ? without_memory(b) : arg;
+}
+
+exg_argument exg_arg_refs(exg_builder *b, const exg_ref *items, uint32_t count)
+{
+    exg_argument arg = {.kind = EXG_ARGUMENT_TENSORS, .count = count};
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].id == EXG_NO_VALUE) {
+            arg.kind = EXG_ARGUMENT_OPTIONAL_TENSORS;
+        }
+    }
+    arg.as_tensors = exg_arena_memdup(b->arena, items, count, sizeof(items[0]));
+    return arg.as_tensors == NULL ? without_memory(b) : arg;
+}
+
 static bool reserve(exg_builder *b, void *items, uint32_t count, uint32_t *capacity, size_t size)
 {
     if (!exg_arena_reserve(b->arena, items, count, capacity, size)) {
@@ -565,15 +594,15 @@ static bool has_other_bias(const exg_builder *b, const exg_operator *op, const e
 static exg_dtype_lowering *lowering_of_kind(const exg_builder *b, const exg_operator *op,
                                             const exg_argument *args)
 {
-    exg_dtype_lowering *of_float8 = b->lowers ? exg_float8_lowering_of(op->id) : NULL;
+    const exg_dtype_lowerings *of = exg_operators_dtype_lowerings(b->operators, op->id);
 
     if ((b->lowers || !has_shape(op)) && is_complex_call(b, op, args)) {
-        return exg_complex_lowering_of(op->id);
+        return of->of_complex;
     }
     if (b->lowers && has_other_bias(b, op, args)) {
-        return exg_lower_other_bias;
+        return of->of_other_bias;
     }
-    return of_float8 != NULL && is_float8_call(b, op, args) ? of_float8 : NULL;
+    return b->lowers && of->of_float8 != NULL && is_float8_call(b, op, args) ? of->of_float8 : NULL;
 }
 
 exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *args,

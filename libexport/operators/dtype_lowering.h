@@ -10,6 +10,18 @@
 typedef void exg_dtype_lowering(exg_builder *b, exg_operator_id id, const exg_argument *args,
                                 exg_argument *results);
 
+/* What an operator is made of by the dtypes of its arguments; NULL: as of any. */
+typedef struct exg_dtype_lowerings {
+    exg_dtype_lowering *of_complex;    /* numbers */
+    exg_dtype_lowering *of_float8;     /* tensors, where it is not what its kernel does */
+    exg_dtype_lowering *of_other_bias; /* of a convolution: of another dtype than its input */
+} exg_dtype_lowerings;
+
+const exg_dtype_lowerings *exg_operators_dtype_lowerings(const exg_operators *operators,
+                                                         exg_operator_id id);
+
+/* ---- for the table --------------------------------------------------------------------- */
+
 /* What an operator is of complex numbers, or NULL. */
 exg_dtype_lowering *exg_complex_lowering_of(exg_operator_id id);
 

@@ -1,11 +1,10 @@
-/* operators.c - the rows of operators.def as data, found by target. */
+/* operators.c - the rows of operators.def as data. */
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
-#include "libexport/base/map.h"
+#include "libexport/operators/operator_set.h"
 #include "libexport/operators/rows.h"
 
 #include <exg/operators.h>
-#include <stdlib.h>
 #include <string.h>
 
 exg_status exg_shape_NONE(exg_shape_call *call, exg_error *err)
@@ -88,12 +87,6 @@ static const struct {
 #undef EXG_SIZED
 };
 
-struct exg_operators {
-    exg_arena *arena;
-    exg_operator *items;
-    exg_map by_target;
-};
-
 static const char *target_of(exg_arena *arena, const exg_function_schema *schema)
 {
     return exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema->name_space, schema->name,
@@ -116,6 +109,10 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *
     EXG_TRY(exg_function_schema_parse(operators->arena, r->schema, schema, err));
     op->id = id;
     op->schema = schema;
+    operators->of_dtypes[id] = (exg_dtype_lowerings){
+        .of_complex = exg_complex_lowering_of(id),
+        .of_float8 = exg_float8_lowering_of(id),
+        .of_other_bias = id == EXG_OP_convolution_default ? exg_lower_other_bias : NULL};
     op->target = r->target != NULL ? r->target : target_of(operators->arena, schema);
     op->pointwise = r->pointwise;
     op->shape = r->shape == exg_shape_NONE ? NULL : r->shape;
@@ -154,9 +151,12 @@ exg_status exg_operators_create(exg_operators **operators, exg_error *err)
     }
     table->arena = arena;
     table->items = EXG_NEW_ARRAY(arena, exg_operator, EXG_OPERATOR_COUNT);
+    table->of_dtypes = EXG_NEW_ARRAY(arena, exg_dtype_lowerings, EXG_OPERATOR_COUNT);
     exg_map_init(&table->by_target, arena);
     for (exg_operator_id id = 0; id < EXG_OPERATOR_COUNT; id++) {
-        exg_status status = table->items == NULL ? EXG_OUT_OF_MEMORY(err) : fill(table, id, err);
+        exg_status status = table->items == NULL || table->of_dtypes == NULL
+                                ? EXG_OUT_OF_MEMORY(err)
+                                : fill(table, id, err);
 
         if (status != EXG_OK) {
             exg_arena_destroy(arena);
@@ -165,23 +165,4 @@ exg_status exg_operators_create(exg_operators **operators, exg_error *err)
     }
     *operators = table;
     return EXG_OK;
-}
-
-void exg_operators_destroy(exg_operators *operators)
-{
-    if (operators != NULL) {
-        exg_arena_destroy(operators->arena);
-    }
-}
-
-const exg_operator *exg_operators_get(const exg_operators *operators, exg_operator_id id)
-{
-    return &operators->items[id];
-}
-
-const exg_operator *exg_operators_find(const exg_operators *operators, const char *target)
-{
-    uint32_t index = exg_map_find(&operators->by_target, target);
-
-    return index == EXG_MAP_NONE ? NULL : &operators->items[index];
 }

@@ -211,98 +211,6 @@ exg_status exg_shape_result(exg_shape_call *call, uint32_t index, exg_dtype dtyp
 
 /* ---- pointwise rows ------------------------------------------------------------ */
 
-/* Scalars that take part in promotion; the others (alpha, negative_slope, ...)
- * are converted to the result's type. */
-static bool scalar_promotes(const char *name)
-{
-    static const char *const names[] = {"self", "other", "exponent", "min", "max", "end"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(names[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-#define NO_DTYPE EXG_DTYPE_COUNT
-
-static void merge(exg_dtype *into, exg_dtype dtype)
-{
-    *into = *into == NO_DTYPE ? dtype : exg_promote_types(*into, dtype);
-}
-
-/* torch's combine_categories: a lower category only adds its kind, not its width. */
-static exg_dtype combine(exg_dtype higher, exg_dtype lower)
-{
-    if (higher == NO_DTYPE || lower == NO_DTYPE) {
-        return higher == NO_DTYPE ? lower : higher;
-    }
-    if (exg_dtype_is_complex(higher) ||
-        (exg_dtype_is_float(higher) && !exg_dtype_is_complex(lower))) {
-        return higher;
-    }
-    if (higher == EXG_DTYPE_B8 || !exg_dtype_is_integral(lower)) {
-        return exg_promote_types(higher, lower);
-    }
-    return higher;
-}
-
-void exg_pointwise_dtypes(const exg_operator *op, const exg_argument *args, const exg_graph *graph,
-                          exg_dtype *compute, exg_dtype *result)
-{
-    exg_dtype with_dims = NO_DTYPE;
-    exg_dtype zero_dim = NO_DTYPE;
-    exg_dtype scalar = NO_DTYPE;
-    exg_dtype first = NO_DTYPE;
-    exg_dtype asked = NO_DTYPE;
-    exg_dtype promoted;
-
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        const exg_argument *arg = &args[i];
-        bool counts = op->pointwise != EXG_POINTWISE_WHERE || i > 0;
-
-        if (arg->kind == EXG_ARGUMENT_TENSOR) {
-            const exg_tensor_meta *meta = graph->values[arg->as_tensor].tensor;
-
-            first = first == NO_DTYPE ? meta->dtype : first;
-            if (counts) {
-                merge(meta->rank > 0 ? &with_dims : &zero_dim, meta->dtype);
-            }
-        } else if (arg->kind == EXG_ARGUMENT_SCALAR_TYPE) {
-            asked = arg->as_scalar_type;
-        } else if (scalar_promotes(op->schema->arguments[i].name)) {
-            if (arg->kind == EXG_ARGUMENT_FLOAT) {
-                merge(&scalar, EXG_DTYPE_F32);
-            } else if (arg->kind == EXG_ARGUMENT_INT) {
-                merge(&scalar, EXG_DTYPE_I64);
-            } else if (arg->kind == EXG_ARGUMENT_BOOL) {
-                merge(&scalar, EXG_DTYPE_B8);
-            } else if (arg->kind == EXG_ARGUMENT_COMPLEX) {
-                merge(&scalar, EXG_DTYPE_C64);
-            }
-        }
-    }
-    promoted = combine(with_dims, combine(zero_dim, scalar));
-    if (op->pointwise == EXG_POINTWISE_FLOAT && exg_dtype_is_integral(promoted)) {
-        promoted = EXG_DTYPE_F32;
-    }
-    if (op->pointwise == EXG_POINTWISE_NUMBER && promoted == EXG_DTYPE_B8) {
-        promoted = EXG_DTYPE_I64;
-    }
-    *compute = promoted;
-    *result = promoted;
-    if (op->pointwise == EXG_POINTWISE_BOOL) {
-        *result = EXG_DTYPE_B8;
-    } else if (op->pointwise == EXG_POINTWISE_FIRST) {
-        *compute = *result = first;
-    } else if (op->pointwise == EXG_POINTWISE_CAST) {
-        *compute = *result = asked == NO_DTYPE ? first : asked;
-    } else if (op->id == EXG_OP_abs_default) {
-        *result = exg_real_of(promoted);
-    }
-}
-
 /* No two elements on one place and no gap: a permutation of row-major. */
 static bool is_dense(const exg_strided *s)
 {
@@ -382,7 +290,7 @@ static exg_status infer_pointwise(exg_shape_call *call, exg_error *err)
         }
     }
     exg_pointwise_dtypes(call->op, call->args, call->graph, &compute, &dtype);
-    if (dtype == NO_DTYPE) {
+    if (dtype == EXG_DTYPE_COUNT) {
         return EXG_SHAPE_FAIL(err, "%s has no operand to take a dtype from", call->op->target);
     }
     if (keep && alike && is_dense(&kept)) {

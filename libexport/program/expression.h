@@ -23,7 +23,8 @@ typedef struct exg_number {
     };
 } exg_number;
 
-/* ---- functions (function.def) -------------------------------------------------------- */
+/* ---- functions (function.c, function.def)
+ * -------------------------------------------------------- */
 
 /* What a function or a sign gives. */
 typedef enum exg_function_kind {

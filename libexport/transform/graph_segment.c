@@ -1,5 +1,6 @@
 /* graph_segment.c - goes through a program's nodes and emits what can be emitted, until a number
  * is needed that only the run can know. */
+#include "libexport/base/given.h"
 #include "libexport/transform/layout.h"
 #include "libexport/transform/segment_builder.h"
 #include "libexport/transform/simplify.h"
@@ -26,57 +27,6 @@ exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *
 }
 
 /* ---- values ----------------------------------------------------------------------------- */
-
-static exg_status number_of(exg_segment_builder *m, exg_value_id id, exg_argument *out)
-{
-    if (m->numbers[id].kind == EXG_ARGUMENT_NONE) {
-        return EXG_FAIL(m->err, UNSUPPORTED, "SYM-020", "the number '%s' is not known",
-                        m->flat->graph.values[id].name);
-    }
-    *out = m->numbers[id];
-    return EXG_OK;
-}
-
-/* An argument with numbers in the place of their names. An element that kernels read
- * becomes the tensor that holds it. */
-exg_status exg_segment_builder_resolve(exg_segment_builder *m, const exg_argument *in,
-                                       exg_argument *out)
-{
-    *out = *in;
-    switch (in->kind) {
-    case EXG_ARGUMENT_SYM_INT:
-    case EXG_ARGUMENT_SYM_FLOAT:
-    case EXG_ARGUMENT_SYM_BOOL:
-        if (in->as_sym.value != EXG_NO_VALUE && m->flat->slots[in->as_sym.value]) {
-            *out = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = in->as_sym.value};
-            return EXG_OK;
-        }
-        if (in->as_sym.value != EXG_NO_VALUE) {
-            return number_of(m, in->as_sym.value, out);
-        }
-        *out = in->kind == EXG_ARGUMENT_SYM_INT     ? exg_arg_int(in->as_sym.as_int)
-               : in->kind == EXG_ARGUMENT_SYM_FLOAT ? exg_arg_float(in->as_sym.as_float)
-                                                    : exg_arg_bool(in->as_sym.as_bool);
-        return EXG_OK;
-    case EXG_ARGUMENT_SYM_INTS: {
-        int64_t *items = EXG_NEW_ARRAY(m->r.out->arena, int64_t, in->count);
-
-        for (uint32_t i = 0; items != NULL && i < in->count; i++) {
-            exg_argument number = exg_arg_int(in->as_syms[i].as_int);
-
-            if (in->as_syms[i].value != EXG_NO_VALUE) {
-                EXG_TRY(number_of(m, in->as_syms[i].value, &number));
-            }
-            items[i] = exg_get_int(&number);
-        }
-        out->kind = EXG_ARGUMENT_INTS;
-        out->as_ints = items;
-        return items == NULL ? EXG_OUT_OF_MEMORY(m->err) : EXG_OK;
-    }
-    default:
-        return EXG_OK;
-    }
-}
 
 static exg_status resolve_node(exg_segment_builder *m, const exg_node *node, exg_node *out)
 {
@@ -485,14 +435,6 @@ static exg_status earlier_inputs(exg_segment_builder *m, const exg_state *state)
 
 /* ---- outputs ------------------------------------------------------------------------------ */
 
-uint32_t exg_segment_builder_output(exg_segment_builder *m, exg_ref ref)
-{
-    exg_argument output = exg_arg_ref(ref);
-
-    exg_builder_output(m->r.builder, &output, EXG_OUTPUT_USER, NULL);
-    return exg_builder_graph(m->r.builder)->output_count - 1;
-}
-
 static exg_status program_outputs(exg_segment_builder *m)
 {
     exg_graph graph = m->flat->graph;
@@ -763,5 +705,31 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
     status = status == EXG_OK ? exg_simplify_for(pure, operators, multiplies_bytes, functional, err)
                               : status;
     exg_program_destroy(pure);
+    return status;
+}
+
+exg_status exg_first_segment(const exg_verified *verified, const exg_symbols *symbols,
+                             exg_program **out, char **break_reason, exg_error *err)
+{
+    EXG_GIVEN(err, verified, symbols, out);
+    exg_graph_segment *segment;
+    exg_status status = EXG_OK;
+
+    *out = NULL;
+    if (break_reason != NULL) {
+        *break_reason = NULL;
+    }
+    EXG_GIVEN(err, verified->program, verified->operators);
+    EXG_TRY(exg_graph_segment_begin(verified->program, verified->operators, symbols, NULL, NULL,
+                                    &segment, err));
+    if (break_reason != NULL && segment->break_reason != NULL) {
+        *break_reason = strdup(segment->break_reason);
+        status = *break_reason == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    }
+    if (status == EXG_OK) {
+        *out = segment->program;
+        segment->program = NULL;
+    }
+    exg_graph_segment_destroy(segment);
     return status;
 }

@@ -26,9 +26,10 @@ exg_status exg_segment_builder_resolve(exg_segment_builder *m, const exg_argumen
 /* One more output of the segment; gives its index. */
 uint32_t exg_segment_builder_output(exg_segment_builder *m, exg_ref ref);
 
-/* The loop at which the segment ends. */
+/* loop.c: the loop at which the segment ends. */
 exg_status exg_segment_builder_loop(exg_segment_builder *m);
 
+/* graph_segment.c */
 exg_status exg_graph_segment_new(const exg_allocator *allocator, uint32_t depth,
                                  exg_graph_segment **segment, exg_error *err);
 

@@ -2,11 +2,8 @@
  * that its ranges, assertions and guards (SYM-007) admit.
  */
 #include "libexport/verify/guards.h"
+#include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* One that cannot be read binds nothing. */
 static bool add_condition(exg_verifier *v, const char *text)

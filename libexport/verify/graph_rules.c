@@ -1,5 +1,6 @@
 /* graph_rules.c - values and graphs: every name stands for one thing, made before
  * it is used (VAL, GRF). Subgraphs have a name scope of their own. */
+#include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
 #include "libexport/program/python.h"
@@ -411,10 +412,14 @@ static bool list_untied(exg_verifier *v, exg_map *untied)
 
     exg_map_init(untied, v->arena);
     for (uint32_t i = 0; fine && i < weights->count; i++) {
-        users[weights->items[i].storage]++;
+        if (weights->items[i].storage < weights->storage_count) { /* else WGT-005 */
+            users[weights->items[i].storage]++;
+        }
     }
     for (uint32_t i = 0; fine && i < weights->count; i++) {
-        if (users[weights->items[i].storage] == 1) {
+        const uint32_t storage = weights->items[i].storage;
+
+        if (storage < weights->storage_count && users[storage] == 1) {
             fine = exg_map_put(untied, weights->items[i].fqn, i);
         }
     }

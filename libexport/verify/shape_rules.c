@@ -4,7 +4,7 @@
  * passed over.
  */
 #include "libexport/base/checked.h"
-#include "libexport/decompositions/complex.h"
+#include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
 #include "libexport/program/uses.h"
 #include "libexport/verify/verifier.h"
@@ -531,10 +531,12 @@ static bool is_complex(const call *c, const exg_argument *arg)
  * asks more of its arguments. */
 static bool is_lowered_later(const call *c, const exg_argument *args)
 {
+    const exg_dtype_lowerings *of =
+        exg_operators_dtype_lowerings(c->shapes->v->operators, c->op->id);
     bool lowered = c->op->lowering != NULL;
 
     for (uint32_t i = 0; !lowered && i < c->op->schema->argument_count; i++) {
-        lowered = is_complex(c, &args[i]) && exg_complex_lowering_of(c->op->id) != NULL;
+        lowered = is_complex(c, &args[i]) && of->of_complex != NULL;
     }
     return lowered;
 }

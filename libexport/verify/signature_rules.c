@@ -1,4 +1,5 @@
 /* signature_rules.c - the signature against graph and weights (SIG). */
+#include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
 #include <exg/signature.h>

@@ -5,35 +5,11 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/program/expression.h"
+#include "libexport/verify/report.h"
 
 #include <exg/symint.h>
 #include <exg/verify.h>
 #include <exg/weights.h>
-
-/* ---- places --------------------------------------------------------------------------- */
-
-/* A place in the model: `within`.part[index], .part["key"] or .part alone. Places lie
- * on the stack of the rules and are put into words only where something is found. */
-typedef struct exg_place {
-    const struct exg_place *within; /* NULL: the outermost */
-    const char *part;
-    const char *key;      /* NULL: none */
-    uint32_t index;       /* EXG_NO_INDEX: none */
-    const exg_node *node; /* the node that lies here, or NULL */
-} exg_place;
-
-#define EXG_NO_INDEX UINT32_MAX
-#define EXG_AT(outer, part_)                                                                       \
-    (&(const exg_place){.within = (outer), .part = (part_), .index = EXG_NO_INDEX})
-#define EXG_AT_INDEX(outer, part_, index_)                                                         \
-    (&(const exg_place){.within = (outer), .part = (part_), .index = (index_)})
-#define EXG_AT_KEY(outer, part_, key_)                                                             \
-    (&(const exg_place){.within = (outer), .part = (part_), .key = (key_), .index = EXG_NO_INDEX})
-
-/* Writes "graph.nodes[3].inputs[1]"; cut when `length` does not suffice. */
-void exg_place_text(const exg_place *place, char *text, size_t length);
-
-/* ---- the verifier ----------------------------------------------------------------------- */
 
 /* Every distinct expression of the program, with the number it had at export. */
 typedef struct exg_noted_expression {
@@ -66,7 +42,7 @@ typedef struct exg_target {
 
 #define EXG_TARGETS_CACHED 64
 
-typedef struct exg_verifier {
+struct exg_verifier {
     const exg_program *program;
     const exg_operators *operators;
     exg_diagnostics *found;
@@ -97,21 +73,10 @@ typedef struct exg_verifier {
         uint32_t target;
     } targets_cached[EXG_TARGETS_CACHED]; /* by the text's address */
     exg_arena *scratch;                   /* of one node */
-} exg_verifier;
-
-/* A finding of rule `code`; the message is formatted. */
-void exg_found(exg_verifier *v, const char *code, const exg_place *place, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+};
 
 /* The index of an expression, EXG_MAP_NONE of one that is not in the table. */
 uint32_t exg_expression_find(const exg_verifier *v, const char *text);
-
-/* What is known of a target; NULL: out of memory. */
-const exg_target *exg_verifier_target(exg_verifier *v, const char *text);
-
-/* As exg_weights_find(), without searching. */
-const exg_weight *exg_verifier_weight(const exg_verifier *v, exg_weight_table table,
-                                      const char *fqn);
 
 /* Numbers for all expressions, as far as their symbols have some; what cannot be
  * computed is told when `tells`. false: out of memory. */

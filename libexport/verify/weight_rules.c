@@ -1,6 +1,7 @@
 /* weight_rules.c - weights against their storages and the graph (WGT). */
 #include "libexport/base/checked.h"
 #include "libexport/base/given.h"
+#include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
 #include <inttypes.h>
@@ -159,14 +160,6 @@ static void check_lifted(exg_verifier *v, uint32_t i)
         exg_found(v, "WGT-007", EXG_AT_INDEX(EXG_AT(NULL, "graph"), "inputs", i),
                   "'%s' and its graph input differ in dtype or size", spec->target);
     }
-}
-
-const exg_weight *exg_verifier_weight(const exg_verifier *v, exg_weight_table table,
-                                      const char *fqn)
-{
-    uint32_t index = exg_map_find(&v->weights[table], fqn);
-
-    return index == EXG_MAP_NONE ? NULL : &v->program->weights->items[index];
 }
 
 /* The first weight of a name, as exg_weights_find() gives it. */

@@ -492,14 +492,6 @@ static exg_status read_made(exg_weights *weights, exg_storage *storage, uint64_t
     return exg_frames_read(storage->frames, stored, offset, length, out, reader, err);
 }
 
-exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
-                            uint64_t length, void *out, exg_error *err)
-{
-    EXG_GIVEN(err, weights, EXG_IF_ANY(length, out));
-    EXG_TRY(exg_storage_check_once(weights, storage, NULL, err));
-    return exg_storage_read_with(weights, storage, offset, length, out, NULL, err);
-}
-
 exg_status exg_storage_read_with(exg_weights *weights, uint32_t storage, uint64_t offset,
                                  uint64_t length, void *out, exg_frame_reader *reader,
                                  exg_error *err)
@@ -524,15 +516,6 @@ exg_status exg_storage_read_with(exg_weights *weights, uint32_t storage, uint64_
     }
     memcpy(out, data + offset, (size_t)length);
     return EXG_OK;
-}
-
-exg_status exg_storage_map(exg_weights *weights, uint32_t storage, const uint8_t **data,
-                           exg_error *err)
-{
-    EXG_GIVEN(err, weights, data);
-    *data = NULL;
-    EXG_TRY(exg_storage_check_once(weights, storage, NULL, err));
-    return exg_storage_host_bytes(weights, storage, data, err);
 }
 
 exg_status exg_storage_host_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,

@@ -156,8 +156,8 @@ static exg_session *open_model(const exg_verified *verified, uint32_t ranks, exg
     exg_error err;
 
     options.mesh = ranks > 1 ? (exg_mesh_shape){1, {ranks}, {NULL}} : options.mesh;
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]), .mode = mode};
-    options.plan = (exg_plan_options){.size = sizeof(options.plan), .overlap = overlap};
+    options.place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = mode};
+    options.plan = &(exg_plan_options){.size = sizeof(exg_plan_options), .overlap = overlap};
     if (exg_session_create(verified, &options, &session, &err) != EXG_OK) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);

@@ -56,7 +56,7 @@ static exg_session *open_session(const exg_verified *verified, bool fused)
     exg_session *session;
     exg_error err;
 
-    options.plan = (exg_plan_options){.size = sizeof(options.plan), .no_fusion = !fused};
+    options.plan = &(exg_plan_options){.size = sizeof(exg_plan_options), .no_fusion = !fused};
     if (exg_session_create(verified, &options, &session, &err) != EXG_OK) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);

@@ -6,7 +6,9 @@ find_program(PYTHON3 python3)
 if(PYTHON3)
   add_test(NAME cli_options COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/options.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(cli_options PROPERTIES TIMEOUT 300)
+  add_test(NAME cli_json COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/json_members.py $<TARGET_FILE:exg>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cli_options cli_json PROPERTIES TIMEOUT 300)
 endif()
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ)
   add_test(NAME cli_mpi COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/cli/mpi.sh $<TARGET_FILE:exg>

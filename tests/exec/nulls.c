@@ -155,6 +155,11 @@ static void check_diff(void)
     exg_error err;
 
     NULLED(exg_diff_programs(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_program_inspect(NULL, NULL, NULL, &err));
+    NULLED(exg_first_segment(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_json_written(NULL, &err));
+    NULLED(exg_file_write(NULL, NULL, 0, &err));
+    NULLED(exg_tensor_file_check_name(NULL, &err));
 }
 
 static void check_session(void)
@@ -179,6 +184,9 @@ static void check_place(void)
 {
     exg_error err;
 
+    NULLED(exg_costs_open(NULL, NULL, &err));
+    NULLED(exg_costs_save(NULL, NULL, &err));
+    NULLED(exg_place_options_open(NULL, NULL, NULL, &err));
     NULLED(exg_place(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, &err));
 }
 

@@ -67,14 +67,15 @@ exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/d
   LIBS exg::exec)
 set_tests_properties(exec_cuda_emulator PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 
-exg_shared(ranks exg::exec exec/dtensor/ranks.c)
+exg_shared(ranks exg::exec exec/dtensor/ranks.c export/refusal.c export/codes.c)
+target_link_options(tests_ranks INTERFACE -Wl,--wrap=exg_error_set)
 exg_shared(eager exg::exec exec/dispatch/eager.c)
 exg_test(exec_redistribute exec/dtensor/redistribute.c exec/dtensor/pairs.c
   THREADS LIBS tests_ranks exg::exec)
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
-  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c exec/dtensor/ranks.c
-    exec/dispatch/eager.c)
-  target_link_libraries(test_exec_mpi PRIVATE exg_flags exg::exec PkgConfig::CMOCKA)
+  add_executable(test_exec_mpi exec/dtensor/mpi.c exec/dtensor/pairs.c)
+  target_link_libraries(test_exec_mpi PRIVATE exg_flags tests_eager tests_ranks exg::exec
+    PkgConfig::CMOCKA)
   target_include_directories(test_exec_mpi PRIVATE ${PROJECT_SOURCE_DIR})
   add_test(NAME exec_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4 $<TARGET_FILE:test_exec_mpi>)
   # several ranks a core, as root in a container
@@ -115,6 +116,7 @@ if(EXG_MPI_ENVIRONMENT)
       ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
   endforeach()
 endif()
+exg_test(exec_sharding_files exec/sharding/files.c LIBS exg::exec)
 exg_test(exec_predict exec/sharding/predict.c LIBS exg::exec)
 exg_test(exec_windows exec/sharding/windows.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
@@ -237,6 +239,7 @@ exg_test(exec_programs exec/dispatch/programs.c exec/dispatch/fixture.c THREADS 
   tests_ranks exg::exec m)
 exg_test(exec_forward exec/dispatch/forward.c exec/dispatch/fixture.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_refused exec/dispatch/refused.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_out exec/dispatch/out.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch_rules exec/dispatch/rules.c THREADS LIBS tests_eager tests_ranks exg::exec)

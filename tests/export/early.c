@@ -22,12 +22,12 @@
 static void it_lifts_parameters_and_buffers(void **state)
 {
     exg_program *p = NULL;
-    exg_file_info info = {0};
+    exg_file_info *info = NULL;
 
     (void)state;
     assert_int_equal(exg_open_memory(early_add, strlen(early_add), NULL, &p, &info, NULL), EXG_OK);
-    assert_int_equal(info.format, EXG_FORMAT_EARLY_JSON);
-    exg_file_info_free(&info);
+    assert_int_equal(info->format, EXG_FORMAT_EARLY_JSON);
+    exg_file_info_free(info);
     assert_int_equal(p->origin, EXG_ORIGIN_EARLY);
     assert_int_equal(p->schema_major, 0);
     assert_string_equal(p->name, "m");
@@ -446,6 +446,25 @@ static void it_carries_a_list_of_names_and_numbers(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-39: numbers alone, though the current schema may have them as sizes. */
+static void it_writes_sizes_that_are_numbers_as_numbers(void **state)
+{
+    exg_sym_argument sizes[] = {{EXG_NO_VALUE, {.as_int = 7}}, {EXG_NO_VALUE, {.as_int = -3}}};
+    exg_program *p = open_text(early_node("mine.op.default", "[{\"as_int\": 1}, {\"as_int\": 2}]",
+                                          "\"kwargs\": {}", "\"outputs\": []"));
+    char *text;
+
+    (void)state;
+    p->graph->nodes[0].inputs[0].arg =
+        (exg_argument){.kind = EXG_ARGUMENT_SYM_INT, .as_sym = sizes[1]};
+    p->graph->nodes[0].inputs[1].arg =
+        (exg_argument){.kind = EXG_ARGUMENT_SYM_INTS, .count = 2, .as_syms = sizes};
+    text = saved_text(p);
+    assert_non_null(strstr(text, "\"args\": [{\"as_int\": -3}, {\"as_ints\": [7, -3]}]"));
+    free(text);
+    exg_program_destroy(p);
+}
+
 /* A diagnostic with `code` and what it is about, of an otherwise flawless program. */
 static void expect_found(exg_program *p, const char *code, const char *message)
 {
@@ -644,6 +663,82 @@ static void it_lifts_before_keywords(void **state)
     expect_ours(text);
 }
 
+/* A branch with a tensor of its own, "p", that nothing uses. */
+#define NUMBER                                                                                     \
+    "{\"dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": {\"type\": "         \
+    "\"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": {\"as_int\": 0}, "              \
+    "\"layout\": \"strided\"}"
+#define OWNER_VALUES "{\"name\": \"p\", \"meta\": " NUMBER "}], \"symint_values\": []}"
+#define OWNER_TENSOR                                                                               \
+    "{\"storage\": {\"data_location\": \"Internal\", \"data\": {\"buffer\": \"P4AAAA==\"}}, "      \
+    "\"meta\": " NUMBER "}"
+#define OWNER(name)                                                                                \
+    "{\"as_gm\": {\"name\": \"" name "\", \"graph\": {\"inputs\": [{\"name\": \"a\"}], "           \
+    "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [" EARLY_VALUE(           \
+        "a") ", " OWNER_VALUES ", \"metadata\": {}, \"parameters\": {\"p\": " OWNER_TENSOR         \
+             "}, \"buffers\": {}}}"
+#define ONE_LIST "{\"as_tensors\": [{\"name\": \"x\"}]}"
+#define X_LIST   "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"w\"}]}"
+
+/* `text` with its "w" among the inputs: the program has no tensor of its own. */
+static const char *without_own(const char *text)
+{
+    static const char own[] = ", \"parameters\": {\"w\": ";
+    static char changed[16384];
+    const char *inputs = early_with(text, "\"inputs\": [{\"name\": \"x\"}]",
+                                    "\"inputs\": [{\"name\": \"x\"}, {\"name\": \"w\"}]");
+
+    inputs = early_with(inputs, EARLY_VALUES("x", "y", "w"), EARLY_VALUES("x", "w", "y"));
+    snprintf(changed, sizeof(changed), "%.*s, \"parameters\": {}, \"buffers\": {}}",
+             (int)(strstr(inputs, own) - inputs), inputs);
+    return changed;
+}
+
+/* S002-49: loops take what their branches have in the last of their lists; the others stay. */
+static void it_lifts_into_the_list_of_further_operands(void **state)
+{
+    static const struct {
+        const char *target, *args;
+        const char *lists; /* of the node, then */
+    } rows[] = {
+        {"higher_order.while_loop",
+         "[" OWNER("one") ", " OWNER("two") ", " X_LIST ", {\"as_tensors\": []}]",
+         "[ x w ][ one.p two.p ]"},
+        {"higher_order.while_loop", "[" OWNER("one") ", " OWNER("two") ", " X_LIST ", " X_LIST "]",
+         "[ x w ][ x w one.p two.p ]"},
+        {"higher_order.scan", "[" OWNER("one") ", " X_LIST ", " X_LIST ", {\"as_tensors\": []}]",
+         "[ x w ][ x w ][ one.p ]"},
+        {"higher_order.map_impl", "[" OWNER("one") ", " X_LIST ", " X_LIST "]",
+         "[ x w ][ x w one.p ]"},
+        {"higher_order.cond",
+         "[{\"as_bool\": true}, " OWNER("one") ", " OWNER("two") ", " X_LIST "]",
+         "[ x w one.p two.p ]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *text = early_node(rows[i].target, rows[i].args, "\"kwargs\": {}",
+                                      "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]");
+        exg_program *p = open_text(text);
+        const exg_node *node = &p->graph->nodes[0];
+        char lists[200] = "";
+
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            const exg_argument *arg = &node->inputs[k].arg;
+
+            strcat(lists, arg->kind == EXG_ARGUMENT_TENSORS ? "[ " : "");
+            for (uint32_t v = 0; arg->kind == EXG_ARGUMENT_TENSORS && v < arg->count; v++) {
+                strcat(strcat(lists, p->graph->values[arg->as_tensors[v]].name), " ");
+            }
+            strcat(lists, arg->kind == EXG_ARGUMENT_TENSORS ? "]" : "");
+        }
+        assert_string_equal(lists, rows[i].lists);
+        exg_program_destroy(p);
+        expect_ours(text);
+        expect_ours(without_own(text));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -660,10 +755,12 @@ int main(void)
         cmocka_unit_test(it_keeps_results_and_symbols),
         cmocka_unit_test(it_warns_of_a_parameter_that_nothing_uses),
         cmocka_unit_test(it_carries_a_list_of_names_and_numbers),
+        cmocka_unit_test(it_writes_sizes_that_are_numbers_as_numbers),
         cmocka_unit_test(it_carries_metadata_of_inputs_and_the_token_of_assertions),
         cmocka_unit_test(it_lifts_what_branches_have),
         cmocka_unit_test(it_gives_a_branch_what_nothing_uses),
         cmocka_unit_test(it_lifts_before_keywords),
+        cmocka_unit_test(it_lifts_into_the_list_of_further_operands),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

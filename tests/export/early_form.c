@@ -64,30 +64,22 @@ static void it_keeps_the_form(void **state)
     }
 }
 
-/* The file's own entry of `name` in tensor_values, of three that are alike. */
-#define META                                                                                       \
-    "{\"dtype\": \"f32\", \"sizes\": [{\"as_int\": 2}], \"requires_grad\": true, \"device\": "     \
-    "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [{\"as_int\": 1}], \"storage_offset\": "     \
-    "{\"as_int\": 0}, \"layout\": \"strided\"}"
-#define VALUE(name)     "{\"name\": \"" name "\", \"meta\": " META "}"
-#define VALUES(a, b, c) VALUE(a) ", " VALUE(b) ", " VALUE(c)
-
 /* S002-77, S002-87, S002-111, S002-116: the table is in the order of the file; so are
  * parameters, kwargs, inputs. */
 static void it_keeps_the_order_of_tables(void **state)
 {
     static const char *const tables[] = {
-        VALUES("y", "x", "w"),
-        VALUES("w", "x", "y"),
-        VALUES("w", "y", "x"),
-        VALUES("x", "w", "y"),
-        VALUES("unused", "y", "x") ", " VALUE("w"),
-        VALUE("y") ", " VALUE("x"), /* that of "w" is its tensor's */
+        EARLY_VALUES("y", "x", "w"),
+        EARLY_VALUES("w", "x", "y"),
+        EARLY_VALUES("w", "y", "x"),
+        EARLY_VALUES("x", "w", "y"),
+        EARLY_VALUES("unused", "y", "x") ", " EARLY_VALUE("w"),
+        EARLY_VALUE("y") ", " EARLY_VALUE("x"), /* that of "w" is its tensor's */
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-        expect_itself(early_json(VALUES("x", "y", "w"), tables[i]));
+        expect_itself(early_json(EARLY_VALUES("x", "y", "w"), tables[i]));
     }
     expect_itself(early_json("\"inputs\": [{\"name\": \"x\"}]",
                              "\"inputs\": [{\"name\": \"x\"}, {\"name\": \"w\"}]"));
@@ -102,49 +94,6 @@ static void it_keeps_the_order_of_tables(void **state)
                              "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]"));
 }
 
-/* S002-117: what was changed is written, and all else as it was, in whatever order. */
-static void it_follows_changes(void **state)
-{
-    const char *before =
-        early_with(early_json("\"Internal\"", "1"), VALUES("x", "y", "w"), VALUES("y", "w", "x"));
-    exg_program *p = open_text(before);
-    char expected[8192] = "";
-    const char *at = before;
-    char *text;
-
-    (void)state;
-    for (const char *next; (next = strstr(at, "\"x\"")) != NULL; at = next + 3) {
-        snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), "%.*s\"image\"",
-                 (int)(next - at), at);
-    }
-    snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), "%s", at);
-    assert_int_equal(exg_program_rename_value(p, "x", "image", NULL), EXG_OK);
-    text = saved_text(p);
-    assert_string_equal(text, expected);
-    free(text);
-    exg_program_destroy(p);
-}
-
-/* What is said anew comes with the rest, however much it is. */
-static void it_adds_what_is_new(void **state)
-{
-    exg_string_pair said[] = {{"first", "1"}, {"second", "2"}, {"third", "3"}};
-    exg_program *p = open_text(early_json("\"index\": -1", "\"index\": null"));
-    char *text;
-
-    (void)state;
-    p->metadata = (exg_string_map){said, 3};
-    text = saved_text(p);
-    exg_program_destroy(p);
-    assert_non_null(strstr(text, "{\"first\": \"1\", \"second\": \"2\", \"third\": \"3\"}"));
-    assert_non_null(strstr(text, "\"index\": null"));
-    p = open_text(text);
-    assert_int_equal(p->metadata.count, 3);
-    assert_string_equal(p->metadata.items[2].value, "3");
-    exg_program_destroy(p);
-    free(text);
-}
-
 /* ---- branches ------------------------------------------------------------------------------ */
 
 #define BRANCH(name, op, own)                                                                      \
@@ -152,13 +101,13 @@ static void it_adds_what_is_new(void **state)
     "\"outputs\": [{\"name\": \"r\"}], \"nodes\": [{\"target\": \"" op "\", \"args\": "            \
     "[{\"as_tensor\": {\"name\": \"a\"}}, {\"as_tensor\": {\"name\": \"p\"}}], \"kwargs\": {}, "   \
     "\"outputs\": [{\"as_tensor\": {\"name\": \"r\"}}], \"metadata\": {\"stack_trace\": \"\", "    \
-    "\"nn_module_stack\": \"\", \"extra\": {}}}], \"tensor_values\": [" VALUES(                    \
+    "\"nn_module_stack\": \"\", \"extra\": {}}}], \"tensor_values\": [" EARLY_VALUES(              \
         "r", "p",                                                                                  \
         "a") "], \"symint_values\": []}, \"metadata\": {\"of\": \"" op                             \
              "\"}, \"parameters\": {\"p\": "                                                       \
              "{\"storage\": {\"data_location\": \"Internal\", \"data\": {\"buffer\": \"" own       \
              "\"}}, "                                                                              \
-             "\"meta\": " META "}}, \"buffers\": {}}}"
+             "\"meta\": " EARLY_META "}}, \"buffers\": {}}}"
 
 static void format_cond(char *out, size_t room, const char *name)
 {
@@ -350,6 +299,74 @@ static void it_replaces_no_file_beside(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-66, S002-73: a file in folders that are not there. */
+static void it_makes_folders_for_files_beside(void **state)
+{
+    const char *text = early_json(INTERNAL, external("w.bin", "8", ""));
+    exg_program *p = open_beside(text);
+    char *again;
+
+    (void)state;
+    save_program(p, "w.exg", NULL);
+    exg_program_destroy(p);
+    for (int known = 0; known < 2; known++) { /* the folder is there the second time */
+        text = early_json(INTERNAL, external("one/two/w.bin", "8", ""));
+        p = open_beside(early_json(INTERNAL, external("w.bin", "8", "")));
+        save_program(p, "w.exg", NULL);
+        exg_program_destroy(p);
+        p = open_program(in_folder("w.exg"));
+        p->early_form = strdup(text);
+        assert_non_null(p->early_form);
+        remove(in_folder("one/two/w.bin"));
+        again = saved_text(p);
+        assert_string_equal(again, text);
+        free(again);
+        assert_int_equal(file_bytes("one/two/w.bin"), 12);
+        free((char *)(uintptr_t)p->early_form);
+        exg_program_destroy(p);
+    }
+    assert_int_equal(remove(in_folder("one/two/w.bin")), 0);
+    assert_int_equal(rmdir(in_folder("one/two")), 0);
+    assert_int_equal(rmdir(in_folder("one")), 0);
+}
+
+/* S002-73: nor behind one that was not there, which is not left then. */
+static void it_replaces_no_file_behind_another(void **state)
+{
+    char tensor[1024];
+    exg_program *p;
+    size_t length;
+    uint8_t *now;
+    exg_error err;
+
+    (void)state;
+    snprintf(tensor, sizeof(tensor),
+             "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " EARLY_META "}}",
+             external("v.bin", "8", ""));
+    write_file("v.bin", bytes_beside, sizeof(bytes_beside));
+    p = open_beside(early_with(early_with(early_add, "\"buffers\": {}", tensor), INTERNAL,
+                               external("w.bin", "8", "")));
+    save_program(p, "w.exg", NULL);
+    exg_program_destroy(p);
+    for (int first = 0; first < 2; first++) {
+        const char *gone = first == 0 ? "w.bin" : "v.bin";
+        const char *other = first == 0 ? "v.bin" : "w.bin";
+
+        remove(in_folder(gone));
+        write_file(other, "something else", 14);
+        p = open_program(in_folder("w.exg"));
+        assert_int_equal(exg_save(p, in_folder("s.json"), EXG_FORMAT_EARLY_JSON, NULL, &err),
+                         EXG_USAGE);
+        assert_string_equal(err.code, "EAR-008");
+        exg_program_destroy(p);
+        now = read_file(other, &length);
+        assert_int_equal(length, 14);
+        assert_memory_equal(now, "something else", 14);
+        free(now);
+        assert_int_not_equal(access(in_folder(gone), F_OK), 0);
+    }
+}
+
 /* S002-73: other weights are no longer what the file beside holds. */
 static void it_writes_other_weights_inside(void **state)
 {
@@ -414,7 +431,8 @@ static void it_tells_short_files_from_others(void **state)
     exg_error err;
 
     (void)state;
-    snprintf(tensor, sizeof(tensor), "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " META "}}",
+    snprintf(tensor, sizeof(tensor),
+             "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " EARLY_META "}}",
              external("w.bin", "16", ""));
     p = open_beside(early_with(early_with(early_add, "\"buffers\": {}", tensor), INTERNAL,
                                external("w.bin", "12", "crc32:00000000")));
@@ -452,7 +470,7 @@ static void it_compares_every_checksum(void **state)
         exg_error err;
 
         snprintf(tensor, sizeof(tensor),
-                 "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " META "}}",
+                 "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " EARLY_META "}}",
                  external("w.bin", "8", rows[i].second));
         text = early_with(early_add, "\"buffers\": {}", tensor);
         text = early_with(text, INTERNAL, external("w.bin", "8", rows[i].first));
@@ -483,7 +501,8 @@ static void it_reads_bytes_inside_and_beside(void **state)
     char *again;
 
     (void)state;
-    snprintf(tensor, sizeof(tensor), "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " META "}}",
+    snprintf(tensor, sizeof(tensor),
+             "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " EARLY_META "}}",
              external("w.bin", "8", ""));
     text = strdup(early_with(early_add, "\"buffers\": {}", tensor));
     assert_non_null(text);
@@ -754,7 +773,7 @@ static void it_recalls_no_other_program(void **state)
 /* Every tensor is compared, not the first alone. */
 static void it_compares_every_tensor(void **state)
 {
-    static const char tensor[] = "{\"storage\": " INTERNAL ", \"meta\": " META "}";
+    static const char tensor[] = "{\"storage\": " INTERNAL ", \"meta\": " EARLY_META "}";
     char buffers[1024];
 
     (void)state;
@@ -779,13 +798,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_keeps_the_form),
         cmocka_unit_test(it_keeps_the_order_of_tables),
-        cmocka_unit_test(it_follows_changes),
-        cmocka_unit_test(it_adds_what_is_new),
         cmocka_unit_test(it_keeps_names_of_branches),
         cmocka_unit_test(it_keeps_tensors_that_no_branch_uses),
         cmocka_unit_test(it_keeps_external_bytes_beside),
         cmocka_unit_test(it_writes_a_file_of_no_bytes),
         cmocka_unit_test(it_replaces_no_file_beside),
+        cmocka_unit_test(it_makes_folders_for_files_beside),
+        cmocka_unit_test(it_replaces_no_file_behind_another),
         cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),
         cmocka_unit_test(it_tells_short_files_from_others),

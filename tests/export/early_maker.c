@@ -12,21 +12,16 @@
 
 #include <cmocka.h>
 
-#define META                                                                                       \
-    "{\"dtype\": \"f32\", \"sizes\": [{\"as_int\": 2}], \"requires_grad\": true, \"device\": "     \
-    "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [{\"as_int\": 1}], \"storage_offset\": "     \
-    "{\"as_int\": 0}, \"layout\": \"strided\"}"
-
 const char early_add[] =
     "{\"name\": \"m\", \"graph\": {\"inputs\": [{\"name\": \"x\"}], \"outputs\": [{\"name\": "
     "\"y\"}], \"nodes\": [{\"target\": \"aten.add.Tensor\", \"args\": [{\"as_tensor\": {\"name\": "
     "\"x\"}}, {\"as_tensor\": {\"name\": \"w\"}}], \"kwargs\": {}, \"outputs\": [{\"as_tensor\": "
     "{\"name\": \"y\"}}], \"metadata\": {\"stack_trace\": \"\", \"nn_module_stack\": \"\", "
-    "\"extra\": {}}}], \"tensor_values\": [{\"name\": \"x\", \"meta\": " META
-    "}, {\"name\": \"y\", \"meta\": " META "}, {\"name\": \"w\", \"meta\": " META
+    "\"extra\": {}}}], \"tensor_values\": [{\"name\": \"x\", \"meta\": " EARLY_META
+    "}, {\"name\": \"y\", \"meta\": " EARLY_META "}, {\"name\": \"w\", \"meta\": " EARLY_META
     "}], \"symint_values\": []}, \"metadata\": {}, \"parameters\": {\"w\": {\"storage\": "
-    "{\"data_location\": \"Internal\", \"data\": {\"buffer\": \"P4AAAMAAAAA=\"}}, \"meta\": " META
-    "}}, \"buffers\": {}}";
+    "{\"data_location\": \"Internal\", \"data\": {\"buffer\": \"P4AAAMAAAAA=\"}}, "
+    "\"meta\": " EARLY_META "}}, \"buffers\": {}}";
 
 const char *early_with(const char *text, const char *from, const char *to)
 {

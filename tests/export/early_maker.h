@@ -7,6 +7,14 @@
 /* y = x + w, w = [1, -2]; the seed's example, as exg writes it. */
 extern const char early_add[];
 
+/* The meta of each of its three values, entries of tensor_values. */
+#define EARLY_META                                                                                 \
+    "{\"dtype\": \"f32\", \"sizes\": [{\"as_int\": 2}], \"requires_grad\": true, \"device\": "     \
+    "{\"type\": \"cpu\", \"index\": -1}, \"strides\": [{\"as_int\": 1}], \"storage_offset\": "     \
+    "{\"as_int\": 0}, \"layout\": \"strided\"}"
+#define EARLY_VALUE(name)     "{\"name\": \"" name "\", \"meta\": " EARLY_META "}"
+#define EARLY_VALUES(a, b, c) EARLY_VALUE(a) ", " EARLY_VALUE(b) ", " EARLY_VALUE(c)
+
 /* `text` with the first `from` replaced by `to`; good for the next three calls. */
 const char *early_with(const char *text, const char *from, const char *to);
 

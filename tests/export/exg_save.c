@@ -356,7 +356,7 @@ static void it_looks_for_files_beside(void **state)
         exg_diagnostics found = {0};
         exg_operators *operators;
         exg_verified verified;
-        exg_file_info info;
+        exg_file_info *info = NULL;
         exg_program *q;
 
         write_file("m.weights", data, k == 1 ? length - 1 : length);
@@ -367,12 +367,12 @@ static void it_looks_for_files_beside(void **state)
         assert_int_equal(exg_open(in_folder("m.exg"), NULL, &q, &info, NULL), EXG_OK);
         assert_int_equal(exg_verify(q, operators, &verified, &found, NULL), EXG_OK);
         assert_int_equal(found.count, 0);
-        assert_int_equal(exg_verify_file(q, in_folder("m.exg"), &info, &found, NULL),
+        assert_int_equal(exg_verify_file(q, in_folder("m.exg"), info, &found, NULL),
                          k == 0 ? EXG_OK : EXG_MALFORMED);
         assert_int_equal(found.count, k == 0 ? 0 : 1);
         assert_true(k == 0 || strcmp(found.items[0].code, "WGT-015") == 0);
         exg_diagnostics_free(&found);
-        exg_file_info_free(&info);
+        exg_file_info_free(info);
         exg_program_destroy(q);
         exg_operators_destroy(operators);
     }

@@ -1,5 +1,5 @@
 /* json_writer.c - JSON as it is put together: brackets, commas, keys, values. */
-#include "libexport/base/json_writer.h"
+#include <exg/json_writer.h>
 
 #include <math.h>
 #include <stdint.h>
@@ -50,8 +50,9 @@ static void commas_stand_between_values_alone(void **state)
            "false, [null, 1.5]]}");
     exg_json_put_int(&text, 1); /* a line each */
     exg_text_putc(&text, '\n');
-    exg_json_put_int(&text, 2);
-    expect(&text, "1\n2");
+    exg_json_put_uint(&text, 2);
+    exg_json_put_double(&text, 0.5);
+    expect(&text, "1\n2, 0.5");
 }
 
 static void values_are_json(void **state)

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static exg_program *open_file(const char *path, exg_file_info *info)
+static exg_program *open_file(const char *path, exg_file_info **info)
 {
     exg_program *program = NULL;
     exg_error err;
@@ -39,15 +39,15 @@ static void it_reads_files_of_every_generation_alike(void **state)
 
     (void)state;
     for (int r = 0; r < 3; r++) {
-        exg_file_info info;
+        exg_file_info *info = NULL;
         exg_program *program = open_file(rows[r].path, &info);
         char difference[256];
 
-        assert_string_equal(info.generation, rows[r].generation);
-        assert_int_equal(info.format, EXG_FORMAT_PT2);
-        assert_int_equal(info.program_count, 1);
-        assert_string_equal(info.program_names[0], "model");
-        exg_file_info_free(&info);
+        assert_string_equal(info->generation, rows[r].generation);
+        assert_int_equal(info->format, EXG_FORMAT_PT2);
+        assert_int_equal(info->program_count, 1);
+        assert_string_equal(info->program_names[0], "model");
+        exg_file_info_free(info);
         assert_int_equal(program->graph->node_count, 3);
         assert_string_equal(program->graph->nodes[1].target, "torch.ops.aten.relu.default");
         assert_int_equal(program->weights->count, 4);
@@ -294,15 +294,15 @@ static void it_chooses_a_program_by_name(void **state)
     exg_open_options options = {.size = sizeof(options)};
     zip_maker zip = {0};
     exg_program *p = NULL;
-    exg_file_info info;
+    exg_file_info *info = NULL;
     exg_error err;
 
     (void)state;
     make_program(&zip, second, 4);
     assert_int_equal(exg_open_memory(zip.out.data, zip.out.length, NULL, &p, &info, &err), EXG_OK);
     assert_string_equal(p->name, "model");
-    assert_int_equal(info.program_count, 2);
-    exg_file_info_free(&info);
+    assert_int_equal(info->program_count, 2);
+    exg_file_info_free(info);
     exg_program_destroy(p);
     options.program = "b";
     assert_int_equal(exg_open_memory(zip.out.data, zip.out.length, &options, &p, NULL, &err),

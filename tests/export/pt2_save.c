@@ -55,20 +55,20 @@ static void it_writes_several_programs(void **state)
     const exg_program *all[3];
     exg_program *before[3];
     exg_open_options options = {.size = sizeof(options)};
-    exg_file_info info;
+    exg_file_info *info = NULL;
     exg_error err;
 
     (void)state;
     assert_int_equal(exg_file_describe("fixtures/archives/several.pt2", NULL, &info, &err), EXG_OK);
-    assert_int_equal(info.program_count, 3);
+    assert_int_equal(info->program_count, 3);
     for (int i = 0; i < 3; i++) {
-        assert_string_equal(info.program_names[i], names[i]);
+        assert_string_equal(info->program_names[i], names[i]);
         options.program = names[i];
         assert_int_equal(
             exg_open("fixtures/archives/several.pt2", &options, &before[i], NULL, &err), EXG_OK);
         all[i] = before[i];
     }
-    exg_file_info_free(&info);
+    exg_file_info_free(info);
     assert_int_equal(exg_save_programs(all, 3, in_folder("a.pt2"), EXG_FORMAT_PT2, NULL, &err),
                      EXG_OK);
     for (int i = 0; i < 3; i++) {
@@ -77,11 +77,11 @@ static void it_writes_several_programs(void **state)
 
         options.program = names[i];
         assert_int_equal(exg_open(in_folder("a.pt2"), &options, &after, &info, &err), EXG_OK);
-        assert_int_equal(info.program_count, 3);
+        assert_int_equal(info->program_count, 3);
         if (!exg_program_equal(before[i], after, true, difference)) {
             fail_msg("%s: %s", names[i], difference);
         }
-        exg_file_info_free(&info);
+        exg_file_info_free(info);
         exg_program_destroy(after);
     }
     empty_folder();

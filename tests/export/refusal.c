@@ -69,6 +69,11 @@ bool memory_is_refused(void)
     return atomic_load(&counts) && atomic_load(&refuse_first) != UINT64_MAX;
 }
 
+int64_t memory_blocks(void)
+{
+    return atomic_load(&live);
+}
+
 uint64_t memory_requests(void)
 {
     return atomic_load(&requests);

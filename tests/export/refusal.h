@@ -16,6 +16,7 @@ void refuse_memory(uint64_t first, uint64_t last);
 void grant_memory(void);
 uint64_t memory_requests(void); /* since it was refused */
 bool memory_is_refused(void);   /* now; not so while a call is tried with all there is */
+int64_t memory_blocks(void);    /* that are held */
 
 typedef exg_status refused_call(const char *name, void *user, exg_error *err);
 

@@ -1,7 +1,8 @@
 # libexport's tests
 
 # Readers and the model. maker.c makes archives, good and bad.
-exg_shared(folder exg::export export/exg_folder.c)
+exg_shared(folder exg::export export/exg_folder.c export/codes.c)
+target_link_options(tests_folder INTERFACE -Wl,--wrap=exg_error_set)
 exg_test(export_json export/json.c LIBS exg::export)
 exg_test(export_json_writer export/json_writer.c LIBS exg::export)
 exg_test(export_zip export/zip.c export/maker.c LIBS exg::export)
@@ -12,13 +13,16 @@ exg_test(export_early export/early.c export/early_maker.c LIBS tests_folder exg:
 exg_test(export_early_values export/early_values.c export/early_maker.c
   LIBS tests_folder exg::export)
 exg_test(export_early_form export/early_form.c export/early_maker.c LIBS tests_folder exg::export)
+exg_test(export_early_change export/early_change.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_early_bad export/early_bad.c export/early_maker.c LIBS tests_folder exg::export)
 exg_test(export_program export/program.c LIBS exg::export)
-exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_model export/model.c LIBS exg::export)
 exg_test(export_print export/print.c LIBS exg::export)
 exg_test(export_equal export/equal.c export/whole.c LIBS exg::export)
-exg_test(export_model_table export/model_table.c export/whole.c LIBS exg::export)
+exg_test(export_model_table export/model_table.c LIBS exg::export)
 exg_test(export_interface export/interface.c LIBS exg::export)
 exg_test(export_builder export/builder.c LIBS exg::export)
 exg_test(export_overloads export/overloads.c LIBS exg::export)
@@ -34,6 +38,8 @@ exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
+exg_test(export_verify_files export/verify/files.c export/early_maker.c
+  LIBS tests_folder exg::export)
 exg_test(export_verify_guards export/verify/guards.c LIBS exg::export)
 exg_test(export_verify_parts export/verify/parts.c LIBS exg::export)
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
@@ -72,6 +78,8 @@ endif()
 exg_test(export_diff export/diff.c LIBS exg::export)
 
 # What `exg inspect` stands on.
+exg_test(export_memory export/memory.c LIBS exg::export)
+exg_test(export_inspection export/inspection.c LIBS exg::export)
 exg_test(export_module export/module.c LIBS exg::export)
 exg_test(export_text export/text.c LIBS exg::export)
 

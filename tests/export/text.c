@@ -1,6 +1,6 @@
 /* text.c - what may go to a terminal. */
-#include "libexport/base/text.h"
-
+#include <exg/text.h>
+#include <math.h>
 #include <stddef.h>
 
 #include <setjmp.h>
@@ -48,6 +48,46 @@ static void cut_characters_end_it(void **state)
     expect_plain("", false, "");
 }
 
+static void counts_have_their_plural(void **state)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    (void)state;
+    exg_text_count(&text, 0, "node");
+    exg_text_count(&text, 1, "node");
+    exg_text_count(&text, 2, "node");
+    assert_string_equal(exg_text_string(&text), "0 nodes1 node2 nodes");
+    exg_text_free(&text);
+    assert_string_equal(exg_text_string(&text), "");
+    assert_string_equal(exg_text_part(&(exg_text){0}, &text), "");
+}
+
+/* Python's repr() and json.dumps(). */
+static void doubles_are_the_shortest_that_read_back(void **state)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    (void)state;
+    exg_text_double(&text, 0.1);
+    exg_text_puts(&text, " ");
+    exg_text_json_double(&text, 1);
+    exg_text_puts(&text, " ");
+    exg_text_json_double(&text, 1e-5);
+    exg_text_puts(&text, " ");
+    exg_text_json_double(&text, -INFINITY);
+    assert_string_equal(exg_text_string(&text), "0.1 1.0 1e-05 \"-Infinity\"");
+    exg_text_free(&text);
+}
+
+static void utf8_is_known_by_its_bytes(void **state)
+{
+    (void)state;
+    assert_true(exg_text_is_utf8("gr\xc3\xbc\xc3\x9f", 6));
+    assert_false(exg_text_is_utf8("\xc0\xaf", 2));     /* overlong */
+    assert_false(exg_text_is_utf8("\xed\xa0\x80", 3)); /* a surrogate */
+    assert_false(exg_text_is_utf8("\xc3", 1));         /* cut */
+}
+
 /* A text that ran out of memory gives NULL: what takes it must not look whole. */
 static void a_text_of_a_failed_one_fails(void **state)
 {
@@ -69,6 +109,9 @@ int main(void)
         cmocka_unit_test(controls_are_shown_not_sent),
         cmocka_unit_test(turned_writing_is_shown_other_letters_stay),
         cmocka_unit_test(cut_characters_end_it),
+        cmocka_unit_test(counts_have_their_plural),
+        cmocka_unit_test(doubles_are_the_shortest_that_read_back),
+        cmocka_unit_test(utf8_is_known_by_its_bytes),
         cmocka_unit_test(a_text_of_a_failed_one_fails),
     };
 

@@ -53,7 +53,11 @@ class Build:
             if entry["file"].endswith(".c") and " -c " in entry["command"]:
                 path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), self.source)
                 self.compiled.setdefault(path, []).append((entry["command"], entry["output"]))
-        self.tests = json.loads(self.ask("ctest", "--show-only=json-v1"))["tests"]
+
+    @functools.cached_property
+    def tests(self):
+        """Those of ctest. It names the program of a test only once that is built, so it is asked when the first is wanted."""
+        return json.loads(self.ask("ctest", "--show-only=json-v1"))["tests"]
 
     def ask(self, *words):
         return subprocess.run(words, cwd=self.folder, check=True, capture_output=True, text=True).stdout

@@ -1,6 +1,8 @@
 /* attention.c - scaled_dot_product_attention: of many rows by two products of cuBLASLt, which use
  * the device's matrix units, around the weights (weights.cu); else by attention.cu.
  */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
 

@@ -1,4 +1,6 @@
 /* create.c - tensors from numbers: full, scalar_tensor, arange, draws. */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 

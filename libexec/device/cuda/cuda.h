@@ -55,7 +55,7 @@ typedef struct exg_cuda_device {
     bool has_replayed; /* since the last wait */
 } exg_cuda_device;
 
-/* Makes the device the calling thread's. */
+/* Makes the device the calling thread's (driver.c). */
 exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err);
 
 /* blas.c, dnn.c (library.h): whether the library is there. What a device opened of it is closed

@@ -9,6 +9,7 @@
 #include "libexec/device/cuda/dnn.h"
 #include "libexec/device/cuda/epilogue.h"
 #include "libexec/device/cuda/library.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define NEWEST 9

@@ -1,5 +1,6 @@
 /* driver.c - see driver.h. */
 #include "libexec/device/cuda/driver.h"
+#include "libexec/device/cuda/cuda.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -113,4 +114,10 @@ exg_status exg_cuda_check(const exg_cuda_driver *driver, cuda_result result, con
     (void)driver->error_text(result, &text);
     return EXG_FAIL(err, DEVICE, "DEV-008", "%s failed: %s (%d) %s", what,
                     name == NULL ? "?" : name, result, text == NULL ? "" : text);
+}
+
+exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err)
+{
+    return exg_cuda_check(&device->driver, device->driver.context_set(device->context),
+                          "entering a device", err);
 }

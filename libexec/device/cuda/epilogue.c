@@ -1,5 +1,6 @@
 /* epilogue.c - see epilogue.h. */
 #include "libexec/device/cuda/epilogue.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/pointwise.h"
 
 #include <exg/operators.h>

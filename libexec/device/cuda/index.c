@@ -1,4 +1,6 @@
 /* index.c - embedding, index_select, gather, index. */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 

@@ -1,4 +1,6 @@
 /* matmul.c - mm, bmm, addmm, baddbmm, linear, as one product of matrices of any strides. */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/product.h"
 #include "libexec/kernels/cpu/common.h"
 

@@ -1,4 +1,6 @@
 /* move.c - kernels that bring elements elsewhere: copy, those of pieces, tril, triu. */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 

@@ -1,4 +1,6 @@
 /* norm.c - native_layer_norm, rms_norm, native_group_norm. */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 

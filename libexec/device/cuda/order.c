@@ -1,6 +1,8 @@
 /* order.c - along one dimension: max_dim, min_dim, argmax, argmin, cumsum, cumprod, sort, topk,
  * searchsorted; and masks: places, checked.
  */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 

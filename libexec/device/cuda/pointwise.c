@@ -5,6 +5,7 @@
  * between programs of one shape (sizes, strides, scalars) is a parameter, not text.
  */
 #include "libexec/device/cuda/pointwise.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexport/base/text.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
 /* product.c - see product.h. */
 #include "libexec/device/cuda/product.h"
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define TILE        64 /* of gemm.cu */

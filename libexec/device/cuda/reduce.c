@@ -1,4 +1,6 @@
 /* reduce.c - sum, mean, prod, amax, amin, any, all, var, std over any dimensions; softmax. */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 

@@ -92,37 +92,6 @@
 EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
 #undef EXG_CUDA_DECLARE
 
-/* Adds a launch to the call's step, which it begins where there is none: kernel `entry` of
- * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:
- * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source; "iz" is
- * NULL; "e" says that the text has the call's epilogue in it, where there is one (tile.h).
- * `params` is a struct. The options are printf's. */
-#define EXG_CUDA_ADD(call, file, entry, slots, params, launch, err, ...)                           \
-    exg_cuda_add(call, "libexec/kernels/cuda/" file ".cu", entry, slots, &(params),                \
-                 sizeof(params), launch, err, __VA_ARGS__)
-exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *entry,
-                        const char *slots, const void *params, size_t params_bytes,
-                        exg_cuda_launch **launch, exg_error *err, const char *options, ...)
-    __attribute__((format(printf, 9, 10)));
-
-#define EXG_CUDA_ROW_OF(name_, flags_)                                                             \
-    const exg_kernel exg_cuda_##name_ = {                                                          \
-        .name = #name_,                                                                            \
-        .prepare = name_##_prepare,                                                                \
-        .run = exg_cuda_step_run,                                                                  \
-        .flags = flags_,                                                                           \
-    }
-
-/* A dtype's name in texts ("BF16"), as convert.def has it; of an absent operand another's. */
-const char *exg_cuda_dtype(exg_dtype dtype);
-const char *exg_cuda_dtype_or(const exg_kernel_call *call, uint32_t input, exg_dtype otherwise);
-
-/* UNSUPPORTED: left to the host. */
-exg_status exg_cuda_refuse(const char *what, exg_error *err);
-
-/* Has the call an input of that number? */
-bool exg_cuda_has(const exg_kernel_call *call, uint32_t input);
-
 /* Copies a box of an operand (pieces.h) to where `to` says, its own offset further on. */
 exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, exg_cuda_slot to,
                               exg_error *err);
@@ -144,13 +113,5 @@ exg_status exg_cuda_add_sort(exg_kernel_call *call, int64_t lines, int64_t size,
 exg_status exg_cuda_read_indices(const exg_kernel_call *call, const exg_tensor *self,
                                  uint32_t count, uint32_t before, cuda_index_params *params,
                                  char *slots, exg_error *err);
-
-/* Sizes and strides of a tensor, without dimensions of one element and with neighbours
- * merged where they lie one after the other. */
-cuda_window exg_cuda_window(const exg_tensor *tensor);
-
-/* The same of two tensors of the same sizes, cut alike. */
-void exg_cuda_windows(const exg_tensor *a, const exg_tensor *b, cuda_window *of_a,
-                      cuda_window *of_b);
 
 #endif

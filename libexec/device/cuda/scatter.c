@@ -2,6 +2,8 @@
  * index_copy, index_put. Items that say which index goes where are made, brought in order where
  * there are several, and carried out (scatter.cu).
  */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 

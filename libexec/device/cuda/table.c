@@ -96,12 +96,6 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     return status;
 }
 
-exg_status exg_cuda_enter(const exg_cuda_device *device, exg_error *err)
-{
-    return exg_cuda_check(&device->driver, device->driver.context_set(device->context),
-                          "entering a device", err);
-}
-
 static void close_device(exg_accelerator *device)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;

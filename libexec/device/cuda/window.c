@@ -2,6 +2,8 @@
  * pooling.
  */
 #include "libexec/device/cuda/dnn.h"
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/operand.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define TILE        64 /* of convolution.cu */

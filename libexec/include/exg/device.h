@@ -30,12 +30,14 @@
 #define EXG_DEVICE_H
 
 #include <exg/status.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct exg_device_info {
+    size_t size;                       /* that this library filled */
     char name[96];                     /* "NVIDIA H200" */
     char architecture[32];             /* "sm_90"; of the host the level of instructions in force */
     uint64_t memory_bytes, free_bytes; /* 0: not told */
@@ -50,9 +52,9 @@ const char *exg_device_kind(uint32_t index);
  * for it, and what to do. */
 EXG_NODISCARD exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err);
 
-/* The same faults, and USAGE DEV-001 for an index past the last. */
+/* The caller frees *info. The same faults, and USAGE DEV-001 for an index past the last. */
 EXG_NODISCARD exg_status exg_device_describe(const char *kind, uint32_t index,
-                                             exg_device_info *info, exg_error *err);
+                                             exg_device_info **info, exg_error *err);
 
 /* Instruction-set level `index` of this processor and this build, from 0, the lowest; NULL past the
  * last. Of x86-64: "generic", "v3" (AVX2, FMA), "v4" (AVX-512), "vnni", "bf16" (AVX512-BF16),

@@ -226,12 +226,14 @@ EXG_NODISCARD exg_status exg_dispatcher_register(exg_dispatcher *d, const char *
                                                  const exg_dispatch_row *row, exg_error *err);
 
 typedef struct exg_dispatch_stats {
+    size_t size;           /* that this library filled */
     uint64_t hits, misses; /* of the cache */
     uint64_t rules;        /* run */
     uint32_t entries;      /* in the cache */
 } exg_dispatch_stats;
 
-void exg_dispatcher_statistics(const exg_dispatcher *d, exg_dispatch_stats *stats);
+/* Lent until it is asked for again. */
+const exg_dispatch_stats *exg_dispatcher_statistics(exg_dispatcher *d);
 
 /* "aten.add.Tensor", "aten.relu.default"; at most `room` bytes with the NUL. */
 void exg_operator_key(const exg_operator *op, char *text, size_t room);

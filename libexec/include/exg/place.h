@@ -11,6 +11,7 @@
 #define EXG_PLACE_H
 
 #include <exg/device_mesh.h>
+#include <exg/memory.h>
 #include <exg/operators.h>
 #include <exg/placement.h>
 #include <exg/program.h>
@@ -38,12 +39,19 @@ typedef struct exg_place_pattern {
     bool of_inputs;
 } exg_place_pattern;
 
+/* Of several in a row, each is as large as the first one says. */
 typedef struct exg_place_options {
     size_t size; /* sizeof(exg_place_options) */
     exg_place_mode mode;
     const exg_place_pattern *patterns; /* the first that matches counts */
     uint32_t pattern_count;
 } exg_place_options;
+
+/* A file of placements, {"weights": {"*.q.weight": "S(0)"}, "inputs": {"x": "S(0)"}}: sets mode,
+ * patterns and their count; options->size is set before. Patterns are the arena's. IO CLI-005;
+ * USAGE PLC-007, MALFORMED: what the file says wrongly. */
+EXG_NODISCARD exg_status exg_place_options_open(const char *path, exg_arena *arena,
+                                                exg_place_options *options, exg_error *err);
 
 /* What work and moves take: a device and its links, one a mesh dim. */
 typedef struct exg_link {
@@ -58,7 +66,17 @@ typedef struct exg_costs {
     exg_link links[EXG_MESH_DIMS_MAX];
 } exg_costs;
 
-void exg_costs_init(exg_costs *costs); /* of a core and threads beside it */
+/* Of a core and threads beside it. `size`: sizeof(exg_costs). */
+void exg_costs_init(exg_costs *costs, size_t size);
+
+/* A table of costs as a file, {"ns_per_flop": 0.02, "ns_per_touched": 0.1, "links":
+ * [{"message_ns": 6000, "ns_per_byte": 0.12}]}: one link a mesh dim, the last stands for all that
+ * follow; what is absent is as exg_costs_init has it. costs->size is set before. IO CLI-005; USAGE
+ * CLI-004, MALFORMED: what the file says wrongly. */
+EXG_NODISCARD exg_status exg_costs_open(const char *path, exg_costs *costs, exg_error *err);
+
+/* Writes such a file, with the first link. IO. */
+EXG_NODISCARD exg_status exg_costs_save(const exg_costs *costs, const char *path, exg_error *err);
 
 /* What a placement is measured by, and how it is told. */
 typedef struct exg_place_goal {
@@ -73,7 +91,9 @@ typedef struct exg_place_goal {
     bool json;     /* the report: a JSON array, one object a mesh dim, all nodes */
 } exg_place_goal;
 
+/* Made by the library; later versions may have more at its end. */
 typedef struct exg_place_summary {
+    size_t size;                             /* that this library filled */
     exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count,
         window_count;       /* of all moves: parts of dims that lie beside a rank's own */
@@ -97,13 +117,13 @@ static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of a
  * leaves along the next by options[1], and so on. Where options say AUTO all strategies are
  * tried together, so none of them is predicted to take less (on meshes of many dims, and
  * programs of very many nodes, dim by dim). `goal`, `summary` and `report` may be NULL; the
- * report is a line a node that moves or splits something, freed by the caller. Memory is
+ * report is a line a node that moves or splits something. The caller frees both. Memory is
  * counted for this rank; of uneven shards rank 0 has the longest. USAGE (a pattern matches
  * nothing, or splits a dimension that is not there), UNSUPPORTED, LIMIT. */
 EXG_NODISCARD exg_status exg_place(const exg_program *functional, const exg_operators *operators,
                                    const exg_place_options *options, const exg_place_goal *goal,
                                    const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
-                                   exg_place_summary *summary, char **report, exg_error *err);
+                                   exg_place_summary **summary, char **report, exg_error *err);
 
 const char *exg_place_mode_name(exg_place_mode mode); /* "tensor" */
 

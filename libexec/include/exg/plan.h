@@ -47,7 +47,9 @@ EXG_NODISCARD exg_status exg_plan_create(const exg_program *functional,
                                          exg_error *err);
 void exg_plan_destroy(exg_plan *plan); /* NULL is allowed */
 
+/* The plan's own; later versions may have more at its end. */
 typedef struct exg_plan_summary {
+    size_t size;             /* that this library filled */
     uint32_t node_count;     /* of the functional program */
     uint32_t step_count;     /* kernels launched a run */
     uint32_t view_count;     /* nodes that move no byte */
@@ -61,7 +63,8 @@ typedef struct exg_plan_summary {
     uint32_t host_count;     /* steps that the host computes for a device, between copies */
 } exg_plan_summary;
 
-void exg_plan_summarize(const exg_plan *plan, exg_plan_summary *summary);
+/* Lent as long as the plan is there. */
+const exg_plan_summary *exg_plan_summarize(const exg_plan *plan);
 
 /* A line a step: kernel, operands with shapes and places, results. The caller
  * frees the text. */

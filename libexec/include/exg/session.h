@@ -29,16 +29,17 @@ typedef struct exg_session exg_session;
 struct exg_module; /* distribute.h */
 
 typedef struct exg_session_options {
-    size_t size;           /* sizeof(exg_session_options) */
-    uint32_t thread_count; /* of the pool; 0: one per core. On a mesh each rank has one, and
-                              the pool places weights */
-    exg_plan_options plan;
-    exg_mesh_shape mesh; /* ranks in a grid; no dims, or one rank: no mesh */
-    /* How to place, by mesh dim; patterns must stay as long as the session. */
-    exg_place_options place[EXG_MESH_DIMS_MAX];
-    exg_place_goal goal; /* costs and limits of placing; costs must stay as long */
-    bool processes;      /* ranks are the processes that mpirun started, this being one (COM-008
-                            without MPI); else threads of this process */
+    size_t size;                  /* sizeof(exg_session_options) */
+    uint32_t thread_count;        /* of the pool; 0: one per core. On a mesh each rank has one, and
+                                     the pool places weights */
+    const exg_plan_options *plan; /* NULL: as of zeros; read while the session is created */
+    exg_mesh_shape mesh;          /* ranks in a grid; no dims, or one rank: no mesh */
+    /* How to place, one for each mesh dim; NULL: every rank computes everything. Read while the
+     * session is created, but patterns must stay as long as it. */
+    const exg_place_options *place;
+    const exg_place_goal *goal; /* costs and limits of placing; NULL: none. Read then too */
+    bool processes; /* ranks are the processes that mpirun started, this being one (COM-008
+                       without MPI); else threads of this process */
     /* What random operators draw from. A run draws new numbers; the n-th run of a session
      * draws the same bits as the n-th of any session of this program with this seed and
      * these sizes, however many threads or ranks there are. */
@@ -146,20 +147,23 @@ const exg_session_output *exg_session_output_at(const exg_session *session, uint
 uint32_t exg_session_state_count(const exg_session *session);
 const char *exg_session_state_at(const exg_session *session, uint32_t index, exg_tensor *tensor);
 
+/* The session's own; later versions may have more at its end. */
 typedef struct exg_session_stats {
-    exg_plan_summary plan; /* of the last run */
-    uint32_t plan_count;   /* made */
+    size_t size;                  /* that this library filled */
+    const exg_plan_summary *plan; /* of the last run; of zeros before any */
+    uint32_t plan_count;          /* made */
     uint64_t runs;
-    uint64_t plan_ns;        /* spent planning, all plans */
-    uint64_t run_ns;         /* of the last run */
-    uint64_t memory_bytes;   /* held: of all plans, state, what was made or unpacked of weights */
-    exg_place_summary place; /* of the last run, on a mesh; of one rank, the memory alone */
+    uint64_t plan_ns;      /* spent planning, all plans */
+    uint64_t run_ns;       /* of the last run */
+    uint64_t memory_bytes; /* held: of all plans, state, what was made or unpacked of weights */
+    const exg_place_summary *place; /* of the last run, on a mesh; of one rank, the memory alone */
     /* What carries out collectives of devices, "NCCL 2.28.3", "the device's memory", "the host
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */
     const char *collectives_through;
 } exg_session_stats;
 
-void exg_session_statistics(const exg_session *session, exg_session_stats *stats);
+/* Lent until it is asked for again. */
+const exg_session_stats *exg_session_statistics(exg_session *session);
 
 /* The plan of the last run (on a mesh: rank 0's; of a program in segments, the first), or
  * NULL. */
@@ -175,6 +179,7 @@ const char *exg_session_unchecked(const exg_session *session);
 
 /* What one step of the plan takes. Texts are the session's. */
 typedef struct exg_step_profile {
+    size_t size;        /* that this library filled */
     const char *name;   /* of the node, the last of several in one step */
     const char *target; /* its operator; "" for copies around the program */
     const char *kernel;
@@ -186,9 +191,10 @@ typedef struct exg_step_profile {
 } exg_step_profile;
 
 /* Steps of the plan of the last run (on a mesh: rank 0's), when the session profiles; 0
- * otherwise. Measuring costs two looks at the clock a step; without it nothing. */
+ * otherwise. Measuring costs two looks at the clock a step; without it nothing. A step's profile is
+ * lent until the next is asked for; NULL past the last. */
 uint32_t exg_session_profile_count(const exg_session *session);
-void exg_session_profile_at(const exg_session *session, uint32_t index, exg_step_profile *step);
+const exg_step_profile *exg_session_profile_at(exg_session *session, uint32_t index);
 
 /* Plans for inputs of these shapes without running; data may be NULL. */
 EXG_NODISCARD exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
@@ -196,7 +202,7 @@ EXG_NODISCARD exg_status exg_session_prepare(exg_session *session, const exg_ses
 
 /* Measures costs on this machine, links between `ranks` threads (2 to 64), or with `processes`
  * between as many as mpirun started, each of which calls it: rank 0's links are told to all.
- * Half a second or so. USAGE, NO_MEMORY, UNSUPPORTED, PEER. */
+ * costs->size is set before. Half a second or so. USAGE, NO_MEMORY, UNSUPPORTED, PEER. */
 EXG_NODISCARD exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs,
                                            exg_error *err);
 

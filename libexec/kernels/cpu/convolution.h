@@ -34,6 +34,9 @@ int64_t exg_convolution_source(const convolution *c, int d, int64_t o, int64_t k
 void exg_convolution_read(const exg_kernel_call *call, convolution *c);
 void exg_convolution_options(const exg_kernel_call *call, uint32_t rank, convolution *c);
 
+/* The columns of an image as packed panels: an exg_pack_b of a convolution. */
+exg_pack_b exg_convolution_pack_columns;
+
 /* convolution_last.c: results with the channels of a position side by side. */
 bool exg_convolution_last_suits(const exg_kernel_call *call);
 exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err);

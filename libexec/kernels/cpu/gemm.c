@@ -10,11 +10,9 @@
  * How it is cut depends on sizes alone.
  */
 #include "libexec/kernels/cpu/gemm.h"
-#include "libexec/kernels/pointwise.h"
 
 #define TILE_COLUMNS   EXG_GEMM_COLUMNS
 #define TILE_ROWS_MIN  64
-#define TILE_ROWS_MAX  2048
 #define TASK_FLOPS_MIN (1 << 20)
 #define PACK_ROWS      128  /* rows of A packed at a time within a task */
 #define READY_ROWS     256  /* of a tile over ready panels of B: A stays in the second cache */
@@ -26,11 +24,6 @@
 #define PANELS_MAX     32
 #define ROW_SETS_BYTES 4096
 #define B_REUSE        200 /* rows of a tile for which packing B again is less than bringing it */
-
-static uint32_t real_bytes(const exg_gemm *g)
-{
-    return g->loops->real_bytes;
-}
 
 /* ---- plan ----------------------------------------------------------------------- */
 
@@ -125,7 +118,7 @@ static void plan_tiles(exg_gemm *g)
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->rows_of_tile = exg_ceil_div(g->m, exg_ceil_div(wanted, g->column_tiles));
     g->rows_of_tile = EXG_MAX(g->rows_of_tile, TILE_ROWS_MIN);
-    g->rows_of_tile = EXG_MIN(exg_round_up(g->rows_of_tile, g->loops->rows), TILE_ROWS_MAX);
+    g->rows_of_tile = EXG_MIN(exg_round_up(g->rows_of_tile, g->loops->rows), EXG_GEMM_ROWS_MAX);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     g->packs_a_first = g->column_tiles > 1 && flops > TASK_FLOPS_MIN;
     if (g->packs_a_first) {
@@ -159,10 +152,10 @@ static void plan_start(exg_gemm *g)
     g->starts = g->path == EXG_GEMM_TILES && g->has_self && g->alpha == 1 && g->beta == 1 &&
                 g->k > 0 && exg_compute_of(g->self.dtype, &compute) && compute == g->compute &&
                 g->self.batch == 0 && g->self.row == 0 && g->self.column == 1 && !is_narrow(g);
-    g->widens_start = g->starts && exg_dtype_bytes(g->self.dtype) != real_bytes(g);
+    g->widens_start = g->starts && exg_dtype_bytes(g->self.dtype) != exg_gemm_real_bytes(g);
     if (g->widens_start) {
         g->start_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
-        g->packed_bytes = g->start_offset + (uint64_t)g->n * real_bytes(g);
+        g->packed_bytes = g->start_offset + (uint64_t)g->n * exg_gemm_real_bytes(g);
     }
 }
 
@@ -217,79 +210,13 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     choose_path(g);
     plan_start(g);
     g->packed_bytes = (g->packed_bytes + 63) & ~UINT64_C(63);
-    g->has_result = exg_dtype_bytes(g->c_dtype) != real_bytes(g);
+    g->has_result = exg_dtype_bytes(g->c_dtype) != exg_gemm_real_bytes(g);
     g->result_offset = g->packed_bytes;
     call->workspace_bytes += g->packed_bytes;
     if (g->has_result) {
-        call->workspace_bytes += (uint64_t)(g->batch * g->m * g->n) * real_bytes(g);
+        call->workspace_bytes += (uint64_t)(g->batch * g->m * g->n) * exg_gemm_real_bytes(g);
     }
     return EXG_OK;
-}
-
-/* ---- the result's last steps --------------------------------------------------------- */
-
-#define FINISH_CHUNK 256
-#define FINISH_ROWS  TILE_ROWS_MAX /* whole, brought to their dtype at once */
-
-/* alpha, beta * self and the dtype, over a part of one row of C. */
-static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t j, int64_t count)
-{
-    const exg_gemm *g = r->g;
-    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
-    bool adds = g->has_self && !g->starts;
-    bool scales = adds || g->alpha != 1;
-
-    for (int64_t first = j; first < j + count; first += FINISH_CHUNK) {
-        uint32_t n = (uint32_t)EXG_MIN(j + count - first, FINISH_CHUNK);
-        int64_t at = (batch * g->m + i) * g->n + first;
-        char *c = r->result + at * real_bytes(g);
-        union {
-            float f32[FINISH_CHUNK];
-            double f64[FINISH_CHUNK];
-        } self;
-
-        if (adds) {
-            convert->load[g->self.dtype](
-                n, &self, exg_matrix_at(r->self, &g->self, batch, i, first), g->self.column);
-        }
-        for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F64; k++) {
-            ((double *)c)[k] = g->alpha * ((double *)c)[k] + (adds ? g->beta * self.f64[k] : 0);
-        }
-        for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F32; k++) {
-            ((float *)c)[k] =
-                (float)g->alpha * ((float *)c)[k] + (adds ? (float)g->beta * self.f32[k] : 0);
-        }
-        if (g->has_result) {
-            convert->store[g->c_dtype](n, r->c + at * exg_dtype_bytes(g->c_dtype), 1, c);
-        }
-    }
-}
-
-void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
-                     int64_t columns)
-{
-    const exg_gemm *g = r->g;
-    int64_t first = (batch * g->m + i) * g->n + j;
-
-    if (g->has_result && columns == g->n && rows <= FINISH_ROWS && (!g->has_self || g->starts) &&
-        g->alpha == 1) {
-        EXG_LOOPS(exg_loops_convert)
-            ->store[g->c_dtype]((uint32_t)(rows * columns),
-                                r->c + first * exg_dtype_bytes(g->c_dtype), 1,
-                                r->result + first * real_bytes(g));
-    } else if ((g->has_self && !g->starts) || g->alpha != 1 || g->has_result) {
-        for (int64_t row = i; row < i + rows; row++) {
-            finish_row(r, batch, row, j, columns);
-        }
-    }
-    if (r->call->epilogue == NULL) {
-        return;
-    }
-    if (columns == g->n) {
-        exg_pointwise_epilogue(r->call, first, 1, rows * columns, 0);
-    } else {
-        exg_pointwise_epilogue(r->call, first, rows, columns, g->n);
-    }
 }
 
 /* ---- tiles ------------------------------------------------------------------------ */
@@ -309,9 +236,9 @@ static char *packed_rows(const exg_gemm_work *r, int64_t k, int64_t depth, int64
 static bool reads_rows(const exg_gemm *g)
 {
     return g->pack_a == NULL && !g->packs_a_first && g->a.column == 1 && g->loops->group == 1 &&
-           exg_dtype_bytes(g->a.dtype) == real_bytes(g) &&
+           exg_dtype_bytes(g->a.dtype) == exg_gemm_real_bytes(g) &&
            g->columns_of_tile <= EXG_GEMM_DIRECT_COLUMNS &&
-           g->a.row * (int64_t)real_bytes(g) % ROW_SETS_BYTES != 0;
+           g->a.row * (int64_t)exg_gemm_real_bytes(g) % ROW_SETS_BYTES != 0;
 }
 
 /* Panels of rows [i, i + rows) of a, columns [k, k + depth). */
@@ -491,7 +418,7 @@ static void tile_in(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t ro
                     int64_t columns, char *a_panels, char *b_panels)
 {
     const exg_gemm *g = r->g;
-    char *c = r->result + ((batch * g->m + i) * g->n + j) * real_bytes(g);
+    char *c = r->result + ((batch * g->m + i) * g->n + j) * exg_gemm_real_bytes(g);
     int64_t room = exg_round_up(TILE_COLUMNS, g->loops->columns);
     int64_t step = g->b_is_packed && !widens_b(g) ? columns : room;
     int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
@@ -516,10 +443,10 @@ static void tile_in(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t ro
                 } else if (at == 0 || rows > PACK_ROWS) {
                     pack_a(r, batch, i + p, count, k, depth, a_panels);
                 }
-                g->loops->block(count, width, depth, panels, is_direct ? g->a.row : 0, b,
-                                c + (p * g->n + at) * real_bytes(g), g->n, k > 0,
-                                r->start != NULL ? r->start + (j + at) * real_bytes(g) : NULL,
-                                next);
+                g->loops->block(
+                    count, width, depth, panels, is_direct ? g->a.row : 0, b,
+                    c + (p * g->n + at) * exg_gemm_real_bytes(g), g->n, k > 0,
+                    r->start != NULL ? r->start + (j + at) * exg_gemm_real_bytes(g) : NULL, next);
             }
         }
     }
@@ -584,7 +511,7 @@ static void set_zero(const exg_gemm_work *r)
 {
     const exg_gemm *g = r->g;
 
-    memset(r->result, 0, (size_t)(g->batch * g->m * g->n) * real_bytes(g));
+    memset(r->result, 0, (size_t)(g->batch * g->m * g->n) * exg_gemm_real_bytes(g));
     for (int64_t batch = 0; batch < g->batch; batch++) {
         exg_gemm_finish(r, batch, 0, g->m, 0, g->n);
     }

@@ -67,16 +67,22 @@ typedef struct exg_gemm {
     uint64_t start_offset; /* that row in the real type, when its dtype is another */
 } exg_gemm;
 
+static inline uint32_t exg_gemm_real_bytes(const exg_gemm *g)
+{
+    return g->loops->real_bytes;
+}
+
 /* Chooses a path; the workspace it needs is added to the call's. UNSUPPORTED dtypes. */
 exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
 /* With the call's pool and epilogue. */
 void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,
                   const void *a, const void *b, const void *self);
 
-#define EXG_GEMM_COLUMNS        96 /* of b that a task packs at a time, up to whole panels */
-#define EXG_GEMM_DIRECT_COLUMNS 96 /* of b in a tile: few enough not to pack A for them */
-#define EXG_GEMM_TASKS          16 /* what a product should fall into, if it is large */
-#define EXG_GEMM_LINE           64 /* bytes */
+#define EXG_GEMM_COLUMNS        96   /* of b that a task packs at a time, up to whole panels */
+#define EXG_GEMM_DIRECT_COLUMNS 96   /* of b in a tile: few enough not to pack A for them */
+#define EXG_GEMM_ROWS_MAX       2048 /* of A in a tile */
+#define EXG_GEMM_TASKS          16   /* what a product should fall into, if it is large */
+#define EXG_GEMM_LINE           64   /* bytes */
 
 /* A product that is being computed. */
 typedef struct exg_gemm_work {
@@ -94,7 +100,7 @@ typedef struct exg_gemm_work {
     char *packed_b;
 } exg_gemm_work;
 
-/* alpha, beta * self, the dtype and the call's epilogue over a part of C. */
+/* gemm_finish.c: alpha, beta * self, the dtype and the call's epilogue over a part of C. */
 void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
                      int64_t columns);
 

@@ -290,8 +290,8 @@ exg_status exg_early_lift_branches(exg_decoder *d, exg_graph *graph, exg_early_b
         uint32_t count = count_own(&graph->nodes[n]);
 
         if (count > 0) {
-            EXG_TRY_IN(d->err, lift_node(d, &graph->nodes[n], all + *own_count, count), "nodes[%u]",
-                       n);
+            EXG_TRY_IN(d->err, lift_node(d, &graph->nodes[n], all + *own_count, count),
+                       "graph.nodes[%u]", n);
             *own_count += count;
         }
     }

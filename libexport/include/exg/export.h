@@ -4,12 +4,15 @@
 
 #include <exg/diff.h>
 #include <exg/formats.h>
+#include <exg/inspection.h>
+#include <exg/json_writer.h>
 #include <exg/module.h>
 #include <exg/operators.h>
 #include <exg/program.h>
 #include <exg/signature.h>
 #include <exg/status.h>
 #include <exg/symint.h>
+#include <exg/text.h>
 #include <exg/transform.h>
 #include <exg/types.h>
 #include <exg/verify.h>

@@ -43,36 +43,42 @@ typedef struct exg_open_options {
 } exg_open_options;
 
 typedef struct exg_file_info {
+    size_t size; /* that this library filled */
     exg_format format;
     uint64_t file_bytes;
     /* .pt2, of its archive: "B" loose members (PyTorch 2.2 to 2.7), "C" an archive folder with
      * the weights as one .pt (2.8), "D" with a file a tensor (since 2.9). */
     char generation[8];
-    char **program_names; /* programs in the archive; freed by exg_file_info_free */
+    char **program_names; /* programs in the archive */
     uint32_t program_count;
     char *loose_member;   /* .pt2: the first member that is deflated, or begins at no
-                             multiple of 64 (ARC-010); NULL: none. Freed too */
+                             multiple of 64 (ARC-010); NULL: none */
     uint32_t loose_count; /* how many there are */
 } exg_file_info;
 
-void exg_file_info_free(exg_file_info *info); /* NULL, all zeros are allowed */
+void exg_file_info_free(exg_file_info *info); /* NULL is allowed */
 
-/* Reads a program. `options` and `info` may be NULL. The caller destroys
+/* Reads a program. `options` and `info` may be NULL; the caller frees *info, which is NULL
+ * after a fault that left nothing to tell. The caller destroys
  * *program, which keeps the file mapped until its weights are released.
  * IO, MALFORMED (with the offset), UNSUPPORTED, LIMIT, USAGE (no such program). */
 EXG_NODISCARD exg_status exg_open(const char *path, const exg_open_options *options,
-                                  exg_program **program, exg_file_info *info, exg_error *err);
+                                  exg_program **program, exg_file_info **info, exg_error *err);
 
 /* The same from memory, which must stay as long as the program's weights. */
 EXG_NODISCARD exg_status exg_open_memory(const void *data, size_t length,
                                          const exg_open_options *options, exg_program **program,
-                                         exg_file_info *info, exg_error *err);
+                                         exg_file_info **info, exg_error *err);
 
 /* What the file is, and which programs it holds, without opening one: of an archive all names,
  * of other formats, which hold one, none. The caller frees *info. `options` may be NULL: of them
  * counts how the file is read. IO, MALFORMED, UNSUPPORTED. */
 EXG_NODISCARD exg_status exg_file_describe(const char *path, const exg_open_options *options,
-                                           exg_file_info *info, exg_error *err);
+                                           exg_file_info **info, exg_error *err);
+
+/* The record of a program's example inputs, "<this><program>.pt", is kept among its extra
+ * files: no other form says all that may be pickled there. */
+#define EXG_SAMPLES_FOLDER "data/sample_inputs/"
 
 typedef enum exg_compression {
     EXG_COMPRESSION_KEEP,
@@ -110,6 +116,10 @@ typedef struct exg_save_options {
  * holds; MALFORMED for damaged sources; IO. */
 EXG_NODISCARD exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                                   const exg_save_options *options, exg_error *err);
+
+/* Writes bytes to `path` atomically: the old file or the new one, at any moment. IO. */
+EXG_NODISCARD exg_status exg_file_write(const char *path, const void *data, size_t length,
+                                        exg_error *err);
 
 /* Several programs into one archive, in this order, each under its own name; .pt2 alone holds
  * more than one (UNSUPPORTED FMT-SEVERAL). An extra file that several of them have is written
@@ -171,6 +181,9 @@ EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path
                                           const exg_weights_save_options *options, exg_error *err);
 
 /* ---- named tensors in memory: inputs, outputs --------------------------------------- */
+
+/* Does the name say a form in which tensors can be written? USAGE (TNS-NAME). */
+EXG_NODISCARD exg_status exg_tensor_file_check_name(const char *path, exg_error *err);
 
 typedef struct exg_named_tensor {
     const char *name;

@@ -14,6 +14,7 @@
 #ifndef EXG_MEMORY_H
 #define EXG_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,6 +46,21 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size);
 
 /* Bytes handed out so far. */
 uint64_t exg_arena_used(const exg_arena *arena);
+
+/* Copies; NULL when memory ran out. `text` NULL gives NULL. */
+char *exg_arena_strdup(exg_arena *arena, const char *text);
+char *exg_arena_strndup(exg_arena *arena, const char *text, size_t length);
+void *exg_arena_memdup(exg_arena *arena, const void *data, size_t count, size_t size);
+char *exg_arena_printf(exg_arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Room for one more item of `size` bytes in *items, an array in the arena that holds
+ * `count` of *capacity; it moves when it grows. false: out of memory. */
+bool exg_arena_reserve(exg_arena *arena, void *items, uint32_t count, uint32_t *capacity,
+                       size_t size);
+
+#define EXG_NEW(arena, type)              ((type *)exg_arena_alloc((arena), 1, sizeof(type)))
+#define EXG_NEW_ARRAY(arena, type, count) ((type *)exg_arena_alloc((arena), (count), sizeof(type)))
 
 #ifdef __cplusplus
 }

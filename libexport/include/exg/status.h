@@ -74,6 +74,9 @@ exg_status exg_error_at(exg_error *err, exg_status status, uint64_t offset);
 #define EXG_FAIL(err, status, code, ...)                                                           \
     exg_error_set((err), __FILE__, __LINE__, EXG_##status, (code), __VA_ARGS__)
 
+/* The error to return when an allocation answered NULL. */
+#define EXG_OUT_OF_MEMORY(err) EXG_FAIL((err), NO_MEMORY, "MEM-001", "out of memory")
+
 /* Returns from the caller unless `call` succeeds. */
 #define EXG_TRY(call)                                                                              \
     do {                                                                                           \

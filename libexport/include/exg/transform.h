@@ -65,6 +65,14 @@ EXG_NODISCARD exg_status exg_specialize(const exg_verified *verified, const exg_
 EXG_NODISCARD exg_status exg_decompose(const exg_program *specialized,
                                        const exg_operators *operators, exg_program **out,
                                        exg_error *err);
+
+/* What a session runs first, decomposed: the program as far as it is known before the run, up to a
+ * size, a number or a branch that the data decide, or a loop. *break_reason says what it ends at
+ * ("then the loop 'while_loop' (...)"); NULL where it is the whole program. The caller destroys
+ * *out and frees the text. `break_reason` may be NULL. */
+EXG_NODISCARD exg_status exg_first_segment(const exg_verified *verified, const exg_symbols *symbols,
+                                           exg_program **out, char **break_reason, exg_error *err);
+
 EXG_NODISCARD exg_status exg_functionalize(const exg_program *decomposed,
                                            const exg_operators *operators, exg_program **out,
                                            exg_error *err);

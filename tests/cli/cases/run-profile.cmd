@@ -1,1 +1,1 @@
-exg run fixtures/mlp.pt2 --threads 1 --repeat 2 --profile --trace $T/trace.json | grep -v '^0:' | awk '{ print $1, $2 }' | sort; grep -c '"ph": "X"' $T/trace.json; grep -o '"module": "[a-z]*"' $T/trace.json; rm $T/trace.json
+exg run fixtures/mlp.pt2 --threads 1 --repeat 2 --profile --trace $T/trace.json | grep -v '^0:' | awk '{ print $1, $2 }' | sort; grep -o '"ph": "X"' $T/trace.json | wc -l; grep -o '"module": "[a-z]*"' $T/trace.json; rm $T/trace.json

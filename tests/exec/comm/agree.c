@@ -135,7 +135,7 @@ static void a_rank_that_hangs_is_named(void **state)
         atomic_store(&released, false);
         atomic_store(&came, 0);
         assert_int_equal(exg_team_create_watched(3, &team, NULL), EXG_OK);
-        assert_int_equal(exg_team_watch(team, all_but_one, &hangs, 50 * 1000 * 1000), hangs);
+        assert_int_equal(exg_team_watch(team, all_but_one, &hangs, 500 * 1000 * 1000), hangs);
         atomic_store(&released, true);
         while (atomic_load(&came) < 3) {
             nanosleep(&(struct timespec){0, 1000000}, NULL);

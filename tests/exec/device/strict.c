@@ -10,6 +10,7 @@
 #include <exg/export.h>
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -599,7 +600,7 @@ static void devices_are_found_by_name(void **state)
 {
     static const char *const bad[] = {"gpu", "strict:64", "strict:", "strict:1x", "", "strict:-1"};
     exg_session_options options = {.size = sizeof(options)};
-    exg_device_info info;
+    exg_device_info *info;
     exg_session *session;
     exg_operators *operators;
     exg_verified verified;
@@ -613,8 +614,11 @@ static void devices_are_found_by_name(void **state)
     assert_int_equal(exg_device_count("cpu", &count, &err), EXG_OK);
     assert_int_equal(count, 1);
     assert_int_equal(exg_device_describe("cpu", 0, &info, &err), EXG_OK);
-    assert_true(info.memory_bytes > info.free_bytes && info.free_bytes > 0);
+    assert_int_equal(info->size, sizeof(*info));
+    assert_true(info->memory_bytes > info->free_bytes && info->free_bytes > 0);
+    free(info);
     assert_int_equal(exg_device_describe("cpu", 1, &info, &err), EXG_USAGE);
+    assert_null(info);
     assert_int_equal(exg_operators_create(&operators, &err), EXG_OK);
     assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, &err), EXG_OK);
     assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);

@@ -141,9 +141,9 @@ static void may_not_move(rank_context *c)
     expect_values(&e, p, "P(sum)", (const double[]){4, -7, 14, -13}, 4, "add_ of a whole");
     (void)CALL(&e, "aten.sub_.Tensor", T(p), T(q));
     exg_dtensor_destroy(q);
-    exg_dispatcher_statistics(e.d, &before);
+    before = *exg_dispatcher_statistics(e.d);
     (void)CALL(&e, "aten.mul_.Tensor", T(p), of_int(2));
-    exg_dispatcher_statistics(e.d, &after);
+    after = *exg_dispatcher_statistics(e.d);
     EXPECT(c, after.hits == before.hits + 1, "mul_ again was found");
     exg_dtensor_destroy(p);
     eager_end(&e);
@@ -555,7 +555,7 @@ static void cached(rank_context *c)
         z = CALL(&e, "aten.mul.Tensor", T(x), T(x));
         exg_dtensor_destroy(z);
     }
-    exg_dispatcher_statistics(e.d, &stats);
+    stats = *exg_dispatcher_statistics(e.d);
     EXPECT(c, stats.rules == 1 && stats.hits == 999 && stats.misses == 1, "%d rules, %d hits",
            (int)stats.rules, (int)stats.hits);
     y = counted(&e, EXG_DTYPE_F32, "4x6", "S(0)"); /* other sizes, dtype, placements, strides */
@@ -566,11 +566,11 @@ static void cached(rank_context *c)
     exg_dtensor_destroy(y);
     y = counted(&e, EXG_DTYPE_F32, "4x4", "R");
     exg_dtensor_destroy(CALL(&e, "aten.mul.Tensor", T(y), T(y)));
-    exg_dispatcher_statistics(e.d, &more);
+    more = *exg_dispatcher_statistics(e.d);
     EXPECT(c, more.misses == 4, "%d misses", (int)more.misses);
     t = CALL(&e, "aten.permute.default", T(y), of_ints(dims, 2));
     z = CALL(&e, "aten.mul.Tensor", T(t), T(t));
-    exg_dispatcher_statistics(e.d, &more);
+    more = *exg_dispatcher_statistics(e.d);
     EXPECT(c, more.misses == 6, "%d misses", (int)more.misses);
     exg_dtensor_destroy(z);
     exg_dtensor_destroy(t);
@@ -601,7 +601,7 @@ static void evicting(rank_context *c)
         exg_dtensor_destroy(CALL(&e, "aten.nansum.default", T(x))); /* made of several */
         exg_dtensor_destroy(x);
     }
-    exg_dispatcher_statistics(e.d, &stats);
+    stats = *exg_dispatcher_statistics(e.d);
     EXPECT(c, stats.entries <= 3, "%u entries", stats.entries);
     eager_end(&e);
 }
@@ -631,7 +631,7 @@ static void three_ones(rank_context *c)
     y = CALL(&e, "aten.add.Tensor", T(x), of_bool(true));
     EXPECT(c, exg_dtensor_dtype(y) == EXG_DTYPE_I64, "i64 + true");
     exg_dtensor_destroy(y);
-    exg_dispatcher_statistics(e.d, &stats);
+    stats = *exg_dispatcher_statistics(e.d);
     EXPECT(c, stats.entries == 3, "%u entries", stats.entries);
     exg_dtensor_destroy(x);
     eager_end(&e);

@@ -448,7 +448,7 @@ static void pointwise_rows_offer_both_ways(void **state)
 
     (void)state;
     begin(&f, 2);
-    exg_costs_init(&costs);
+    exg_costs_init(&costs, sizeof(costs));
     question.mesh = f.meshes[0];
     x = matrix(&f, "S(0)", 4, 4);
     y = matrix(&f, "S(1)", 4, 4);

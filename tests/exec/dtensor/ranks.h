@@ -26,7 +26,8 @@ typedef struct rank_context {
 uint32_t one_in(void);
 
 /* Runs `body` on every rank of a mesh "AxBxC"; fails the test when one of them found a
- * fault. Gives the exchanges that rank 0 did. */
+ * fault, or left memory behind: where some stays, body is run once more, and none may then.
+ * Gives the exchanges that rank 0 did. */
 uint64_t on_mesh(const char *shape, void (*body)(rank_context *c), const void *user);
 
 exg_mesh_shape mesh_shape(const char *text);

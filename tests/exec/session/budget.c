@@ -25,12 +25,9 @@ static const fixture rows[] = {
 
 #define STEPS 24
 
-static uint64_t held(const exg_session *session)
+static uint64_t held(exg_session *session)
 {
-    exg_session_stats stats;
-
-    exg_session_statistics(session, &stats);
-    return stats.memory_bytes;
+    return exg_session_statistics(session)->memory_bytes;
 }
 
 /* With a part of the memory that is enough; true: it ran. */
@@ -40,7 +37,7 @@ static bool check(const loaded *l, exg_session_options options, uint64_t limit, 
     exg_status status;
     exg_error err;
 
-    options.goal = (exg_place_goal){.size = sizeof(options.goal), .memory_limit = limit};
+    options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .memory_limit = limit};
     session = open_session(l, &options);
     status = try_fixture(l, session, &err);
     if (status != EXG_OK) {
@@ -96,7 +93,6 @@ static void ranks_stay_within_theirs(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         exg_session_options options = {.size = sizeof(options), .mesh = {1, {2}}};
 
-        options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
         sweep(&rows[i], options, 2);
     }
 }
@@ -117,7 +113,7 @@ static void plans_of_other_numbers_take_no_more(void **state)
     (void)state;
     load_fixture(&rows[6], &l);
     for (int limited = 0; limited <= 1; limited++) {
-        options.goal = (exg_place_goal){.size = sizeof(options.goal), .memory_limit = limit};
+        options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .memory_limit = limit};
         session = open_session(&l, &options);
         for (int64_t i = 0; i < 9; i++) {
             int64_t k = i % 3 + 1;

@@ -97,7 +97,7 @@ static double element(const exg_tensor *t, int64_t i)
 /* Runs with `x` and compares output 0; twice, since the first run makes the constants. */
 static void check(made *m, exg_ref y, float *x, uint32_t rank, const int64_t *sizes,
                   exg_dtype dtype, const float *want, double tolerance, const char *what,
-                  exg_session_stats *stats)
+                  exg_plan_summary *summary)
 {
     exg_argument out = exg_arg_ref(y);
     exg_session_options options = {.size = sizeof(options), .thread_count = 2};
@@ -138,7 +138,7 @@ static void check(made *m, exg_ref y, float *x, uint32_t rank, const int64_t *si
             }
         }
     }
-    exg_session_statistics(session, stats);
+    *summary = *exg_session_statistics(session)->plan;
     free(narrow);
     exg_session_destroy(session);
     exg_program_destroy(m->program);
@@ -155,7 +155,7 @@ static void product(int64_t rows, int64_t depth, int64_t columns, exg_dtype dtyp
     float *w = values(depth * columns, 2);
     float *bias = values(columns, 3);
     float *want = malloc((size_t)(rows * columns) * sizeof(*want));
-    exg_session_stats stats;
+    exg_plan_summary summary;
     char what[80];
     exg_ref in, wr, br;
     made m;
@@ -178,8 +178,9 @@ static void product(int64_t rows, int64_t depth, int64_t columns, exg_dtype dtyp
     snprintf(what, sizeof(what), "%s %lld,%lld,%lld %s", transposed ? "addmm" : "linear",
              (long long)rows, (long long)depth, (long long)columns, exg_dtype_name(dtype));
     in = transposed ? EMIT(m.b, addmm_default, br, in, wr) : EMIT(m.b, linear_default, in, wr, br);
-    check(&m, in, x, 2, x_sizes, dtype, want, dtype == EXG_DTYPE_BF16 ? 8e-3 : 1e-4, what, &stats);
-    assert_int_equal(stats.plan.constant_bytes > 0, depth * columns >= 4096);
+    check(&m, in, x, 2, x_sizes, dtype, want, dtype == EXG_DTYPE_BF16 ? 8e-3 : 1e-4, what,
+          &summary);
+    assert_int_equal(summary.constant_bytes > 0, depth * columns >= 4096);
     free(x);
     free(w);
     free(bias);
@@ -227,7 +228,7 @@ static void each_of_two_products_finishes_with_its_own(void **state)
     static const int64_t sizes[2] = {64, 64};
     float *x = values(64 * 64, 1);
     float *want = malloc(64 * 64 * sizeof(*want));
-    exg_session_stats stats;
+    exg_plan_summary summary;
     exg_ref in, one, other;
     made m;
 
@@ -237,8 +238,8 @@ static void each_of_two_products_finishes_with_its_own(void **state)
     one = arranged(&m, in, x, 0, false, want);
     other = arranged(&m, in, x, 1, true, want);
     check(&m, EMIT(m.b, add_Tensor, one, other, 1), x, 2, sizes, EXG_DTYPE_F32, want, 1e-4, "two",
-          &stats);
-    assert_int_equal(stats.plan.step_count, 2);
+          &summary);
+    assert_int_equal(summary.step_count, 2);
     free(x);
     free(want);
 }
@@ -353,7 +354,6 @@ static void check_tied(int64_t rows, int64_t width, exg_dtype dtype, use kind)
         .name = "x", .tensor = {.dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {IDS}, .strides = {1}}};
     float *w = values(rows * width, 4);
     char *table = stored(w, rows * width, dtype);
-    exg_session_stats stats;
     exg_session *session;
     exg_error err = {0};
     made m;
@@ -374,9 +374,9 @@ static void check_tied(int64_t rows, int64_t width, exg_dtype dtype, use kind)
                                kind);
         }
     }
-    exg_session_statistics(session, &stats);
     if (dtype != EXG_DTYPE_I8) { /* of bytes products pack theirs, and leave the table */
-        assert_int_equal(stats.plan.constant_bytes > 0, kind != PLAIN_MM);
+        assert_int_equal(exg_session_statistics(session)->plan->constant_bytes > 0,
+                         kind != PLAIN_MM);
     }
     exg_session_destroy(session);
     exg_program_destroy(m.program);
@@ -465,7 +465,7 @@ static void two_convolutions(const shape *s)
     float *norms[3] = {values(s->out, 4), values(s->out, 5), values(s->out, 6)};
     float *half = malloc((size_t)(s->batch * s->out * second.height * second.width + 1) * 4);
     float *want = malloc((size_t)(s->batch * 12 * second.height * second.width + 1) * 4);
-    exg_session_stats stats;
+    exg_plan_summary summary;
     char what[100];
     exg_ref y;
     made m;
@@ -484,8 +484,8 @@ static void two_convolutions(const shape *s)
     snprintf(what, sizeof(what), "convolution of %lld,%lld,%lld,%lld, %lld by %lld",
              (long long)s->batch, (long long)s->in, (long long)s->height, (long long)s->width,
              (long long)s->out, (long long)s->kernel);
-    check(&m, y, x, 4, x_sizes, EXG_DTYPE_F32, want, 1e-3, what, &stats);
-    assert_true(stats.plan.step_count <= 6); /* the norm is gone: convolutions, relus, a copy */
+    check(&m, y, x, 4, x_sizes, EXG_DTYPE_F32, want, 1e-3, what, &summary);
+    assert_true(summary.step_count <= 6); /* the norm is gone: convolutions, relus, a copy */
     free(x);
     free(w);
     free(v);

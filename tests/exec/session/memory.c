@@ -355,7 +355,7 @@ static void check_program(uint32_t seed, const exg_operators *operators, bool no
     exg_error err;
     sketch k;
 
-    options.plan = (exg_plan_options){sizeof(options.plan), no_fusion, no_reuse};
+    options.plan = &(exg_plan_options){sizeof(exg_plan_options), no_fusion, no_reuse};
     for (int i = 0; i < 24; i++) {
         start[i] = (float)((i * 7 + (int)seed) % 23) - 11;
         kept[i] = (float)((i * 5 + (int)seed) % 19) - 9;

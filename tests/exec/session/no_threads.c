@@ -112,7 +112,6 @@ static void ranks_need_theirs(void **state)
     loaded l;
 
     (void)state;
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
     load_fixture(&fixtures[0], &l);
     for (uint32_t n = 1; n <= 2; n++) {
         refuse(n, n);

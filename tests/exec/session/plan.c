@@ -54,13 +54,14 @@ static void it_plans_alone(void **state)
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     functional = functional_of(&l, arena);
     assert_int_equal(exg_plan_create(functional, l.operators, NULL, &plan, NULL), EXG_OK);
-    exg_plan_summarize(plan, &with);
+    with = *exg_plan_summarize(plan);
     assert_int_equal(exg_plan_print(plan, &text, NULL), EXG_OK);
     assert_non_null(strstr(text, "arena"));
     free(text);
     exg_plan_destroy(plan);
     assert_int_equal(exg_plan_create(functional, l.operators, &plain, &plan, NULL), EXG_OK);
-    exg_plan_summarize(plan, &without);
+    without = *exg_plan_summarize(plan);
+    assert_int_equal(without.size, sizeof(without));
     exg_plan_destroy(plan);
     assert_int_equal(with.node_count, functional->graph->node_count);
     assert_true(with.step_count < without.step_count && without.fused_count == 0);
@@ -106,7 +107,7 @@ static void it_places_alone(void **state)
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_TENSOR};
     exg_mesh_shape mesh = {1, {2}};
-    exg_place_summary summary;
+    exg_place_summary *summary;
     exg_program *functional;
     exg_program *local;
     char *report;
@@ -118,9 +119,11 @@ static void it_places_alone(void **state)
     assert_int_equal(exg_place(functional, l.operators, &options, NULL, &mesh, 1, &local, &summary,
                                &report, NULL),
                      EXG_OK);
-    assert_true(summary.split_count > 0 && summary.moved_bytes > 0);
+    assert_int_equal(summary->size, sizeof(*summary));
+    assert_true(summary->split_count > 0 && summary->moved_bytes > 0);
     assert_true(report != NULL && report[0] != '\0');
     free(report);
+    free(summary);
     exg_program_destroy(local);
     exg_program_destroy(functional);
     exg_arena_destroy(arena);
@@ -206,6 +209,7 @@ static exg_place_summary summary_by(const exg_place_goal *goal, const fixture *f
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_place_options options[2] = {{.size = sizeof(options[0]), .mode = modes[0]},
                                     {.size = sizeof(options[0]), .mode = modes[1]}};
+    exg_place_summary *made;
     exg_place_summary summary;
     exg_program *functional;
     exg_program *local;
@@ -214,10 +218,12 @@ static exg_place_summary summary_by(const exg_place_goal *goal, const fixture *f
 
     load_fixture(f, &l);
     functional = functional_of(&l, arena);
-    if (exg_place(functional, l.operators, options, goal, mesh, 0, &local, &summary, NULL, &err) !=
+    if (exg_place(functional, l.operators, options, goal, mesh, 0, &local, &made, NULL, &err) !=
         EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
+    summary = *made;
+    free(made);
     exg_program_destroy(local);
     exg_program_destroy(functional);
     exg_arena_destroy(arena);
@@ -274,7 +280,7 @@ static void moves_beside_computation_are_predicted_once(void **state)
         exg_costs costs;
         double moves;
 
-        exg_costs_init(&costs);
+        exg_costs_init(&costs, sizeof(costs));
         moves = exg_place_moves(&apart) * costs.links[0].message_ns +
                 (double)apart.moved_bytes * costs.links[0].ns_per_byte;
         assert_true(apart.hidden_ns == 0);
@@ -296,7 +302,7 @@ static void what_is_hidden_is_never_below_nothing(void **state)
     exg_place_goal goal = {.size = sizeof(goal), .costs = &costs, .overlaps = true};
 
     (void)state;
-    exg_costs_init(&costs);
+    exg_costs_init(&costs, sizeof(costs));
     for (int i = 1; i < 8; i++) {
         costs.ns_per_flop = 0.01 / i;
         costs.ns_per_touched = 0.3 / i;
@@ -374,7 +380,7 @@ static void costs_are_measured_and_used(void **state)
     exg_error err;
 
     (void)state;
-    exg_costs_init(&costs);
+    exg_costs_init(&costs, sizeof(costs));
     assert_true(costs.ns_per_flop > 0 && costs.links[EXG_MESH_DIMS_MAX - 1].message_ns > 0);
     assert_int_equal(exg_costs_measure(2, false, &costs, &err), EXG_OK);
     assert_true(costs.ns_per_flop > 0 && costs.ns_per_touched > 0);
@@ -387,9 +393,9 @@ static void it_prepares_without_running(void **state)
     exg_session_options options = {
         .size = sizeof(options),
         .mesh = {1, {2}},
-        .place = {{.size = sizeof(options.place[0]), .mode = EXG_PLACE_TENSOR}}};
+        .place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR}};
     exg_session_input input;
-    exg_session_stats stats;
+    const exg_session_stats *stats;
     exg_session *session;
     loaded l;
 
@@ -404,8 +410,8 @@ static void it_prepares_without_running(void **state)
     exg_tensor_set_contiguous(&input.tensor);
     assert_true(exg_tensor_is_contiguous(&input.tensor));
     assert_int_equal(exg_session_prepare(session, &input, 1, NULL), EXG_OK);
-    exg_session_statistics(session, &stats);
-    assert_true(stats.runs == 0 && stats.plan_count == 1);
+    stats = exg_session_statistics(session);
+    assert_true(stats->runs == 0 && stats->plan_count == 1);
     assert_non_null(exg_session_plan(session));
     assert_non_null(exg_session_place_report(session));
     exg_session_destroy(session);
@@ -469,7 +475,8 @@ static uint64_t read_of_windows(const int64_t (*rows)[2], uint32_t count)
     exg_operators *operators;
     exg_program *program;
     exg_program *local;
-    exg_place_summary summary;
+    exg_place_summary *summary;
+    uint64_t bytes;
     exg_tensor_meta meta;
     exg_builder *b;
     exg_ref weight;
@@ -495,7 +502,9 @@ static uint64_t read_of_windows(const int64_t (*rows)[2], uint32_t count)
     exg_program_destroy(local);
     exg_program_destroy(program);
     exg_operators_destroy(operators);
-    return summary.weight_bytes;
+    bytes = summary->weight_bytes;
+    free(summary);
+    return bytes;
 }
 
 /* Parts of one weight, as attention has of its projections, are all read; none of them twice. */

@@ -264,11 +264,15 @@ static void ranks_cut_alike_issue_the_same(void **state)
             for (uint32_t r = 0; r < n; r++) {
                 exg_program *local = NULL;
                 exg_plan *plan = NULL;
+                exg_place_summary summary;
+                exg_placing placing;
                 exg_grid grid;
 
                 assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
-                assert_int_equal(exg_place_noting(program, operators, &options, NULL, &mesh, r,
-                                                  UINT32_MAX, cuts[r], &local, NULL, NULL, NULL),
+                assert_int_equal(exg_placing_read(&placing, &options, NULL, &mesh, NULL), EXG_OK);
+                assert_int_equal(exg_place_noting(program, operators, placing.options,
+                                                  &placing.goal, &mesh, r, UINT32_MAX, cuts[r],
+                                                  &local, &summary, NULL, NULL),
                                  EXG_OK);
                 assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL),
                                  EXG_OK);
@@ -425,8 +429,7 @@ static void a_rank_that_hangs_ends_the_run_in_time(void **state)
     signal(SIGSEGV, hold);
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     program = make(operators, RANKS, (int64_t)(page / sizeof(float)), 0);
-    options.place[0] =
-        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_DATA};
+    options.place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_DATA};
     assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);
     assert_int_equal(exg_session_create(&verified, &options, &kept, &err), EXG_OK);
     input.tensor = (exg_tensor){.data = pages,

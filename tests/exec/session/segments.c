@@ -37,9 +37,9 @@ static void agrees_on_ranks(void **state)
                 exg_session *session;
                 loaded l;
 
-                options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
-                options.place[0].mode = (exg_place_mode)mode;
-                if (options.place[0].mode == EXG_PLACE_PATTERNS) {
+                options.place = &(exg_place_options){.size = sizeof(exg_place_options),
+                                                     .mode = (exg_place_mode)mode};
+                if (mode == EXG_PLACE_PATTERNS) {
                     continue;
                 }
                 load_fixture(&dynamic[i], &l);
@@ -62,12 +62,9 @@ static exg_session_input whole(const char *name, int64_t *number)
                                .tensor = {.data = number, .dtype = EXG_DTYPE_I64, .rank = 0}};
 }
 
-static uint32_t plans(const exg_session *session)
+static uint32_t plans(exg_session *session)
 {
-    exg_session_stats stats;
-
-    exg_session_statistics(session, &stats);
-    return stats.plan_count;
+    return exg_session_statistics(session)->plan_count;
 }
 
 /* ---- torch.vmap ---------------------------------------------------------------------------- */
@@ -169,21 +166,21 @@ static void running_again_allocates_nothing(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(dynamic) / sizeof(dynamic[0]); i++) {
-        exg_session_stats first;
-        exg_session_stats later;
+        const exg_session_stats *first;
+        const exg_session_stats *later;
         exg_session *session;
         loaded l;
 
         load_fixture(&dynamic[i], &l);
         session = open_session(&l, NULL);
         run_fixture(&l, session);
-        exg_session_statistics(session, &first);
+        first = exg_session_statistics(session);
         for (int again = 0; again < 3; again++) {
             run_fixture(&l, session);
         }
-        exg_session_statistics(session, &later);
-        assert_int_equal(later.plan_count, first.plan_count);
-        assert_int_equal(later.memory_bytes, first.memory_bytes);
+        later = exg_session_statistics(session);
+        assert_int_equal(later->plan_count, first->plan_count);
+        assert_int_equal(later->memory_bytes, first->memory_bytes);
         exg_session_destroy(session);
         unload_fixture(&l);
     }
@@ -192,7 +189,7 @@ static void running_again_allocates_nothing(void **state)
 /* However many numbers come by, plans for a few of them are kept. */
 static void plans_for_old_numbers_go(void **state)
 {
-    exg_session_stats stats;
+    const exg_session_stats *stats;
     exg_session *session;
     uint64_t most = 0;
     loaded l;
@@ -207,9 +204,9 @@ static void plans_for_old_numbers_go(void **state)
         exg_error err;
 
         assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_OK);
-        exg_session_statistics(session, &stats);
-        most = start == 0 ? stats.memory_bytes : most;
-        assert_true(stats.memory_bytes <= 2 * most);
+        stats = exg_session_statistics(session);
+        most = start == 0 ? stats->memory_bytes : most;
+        assert_true(stats->memory_bytes <= 2 * most);
     }
     exg_session_destroy(session);
     unload_fixture(&l);
@@ -257,11 +254,10 @@ static void what_a_run_plans_was_proved_before(void **state)
     loaded l;
 
     (void)state;
-    options.place[0] =
-        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_DATA};
+    options.place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_DATA};
     load_fixture(&dynamic[2], &l); /* loops, one with a branch inside */
     for (int runs = 0; runs < 2; runs++) {
-        exg_session_stats stats;
+        const exg_session_stats *stats;
         exg_session *session;
         exg_error err;
 
@@ -271,9 +267,9 @@ static void what_a_run_plans_was_proved_before(void **state)
                                    : exg_session_run(session, inputs, 2, &err),
                          EXG_OK);
         assert_null(exg_session_unchecked(session));
-        exg_session_statistics(session, &stats);
-        assert_true(runs == 0 || (stats.plan_count > 4 && stats.plan_count <= ahead));
-        ahead = stats.plan_count;
+        stats = exg_session_statistics(session);
+        assert_true(runs == 0 || (stats->plan_count > 4 && stats->plan_count <= ahead));
+        ahead = stats->plan_count;
         exg_session_destroy(session);
     }
     unload_fixture(&l);
@@ -329,7 +325,6 @@ static void loops_are_as_long_as_what_they_cut(void **state)
         exg_session *session;
         loaded l;
 
-        options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
         load_fixture(&dynamic[10], &l);
         session = open_session(&l, &options);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -376,7 +371,6 @@ static void check_refused(const char *code, float *x, int64_t k, uint32_t ranks,
     exg_error err;
     loaded l;
 
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
     load_fixture(&dynamic[row], &l);
     session = open_session(&l, &options);
     check_elements(session, good, 2);

@@ -10,25 +10,27 @@
 
 #include <cmocka.h>
 
-static void *run_with(const loaded *l, bool no_fusion, bool no_reuse, uint32_t threads,
-                      uint32_t runs, uint64_t *length, exg_plan_summary *summary)
+static void *run_with(const loaded *l, exg_plan_options plan, uint32_t threads, uint32_t runs,
+                      uint64_t *length, exg_plan_summary *summary)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = threads};
-    exg_session_stats stats;
     exg_session *session;
     void *bytes;
 
-    options.plan = (exg_plan_options){sizeof(options.plan), no_fusion, no_reuse};
+    plan.size = sizeof(plan);
+    options.plan = &plan;
     session = open_session(l, &options);
     for (uint32_t r = 0; r < runs; r++) {
         run_fixture(l, session);
     }
     if (runs == 1) {
-        compare_with_expected(l, session, no_fusion ? "no fusion" : no_reuse ? "no reuse" : "");
+        compare_with_expected(l, session,
+                              plan.no_fusion  ? "no fusion"
+                              : plan.no_reuse ? "no reuse"
+                                              : "");
     }
     bytes = result_bytes(session, length);
-    exg_session_statistics(session, &stats);
-    *summary = stats.plan;
+    *summary = *exg_session_statistics(session)->plan;
     exg_session_destroy(session);
     return bytes;
 }
@@ -58,8 +60,8 @@ static void check_reuse(const loaded *l)
     exg_plan_summary without;
     uint64_t a_length;
     uint64_t b_length;
-    void *a = run_with(l, false, false, 1, 1, &a_length, &with);
-    void *b = run_with(l, false, true, 1, 1, &b_length, &without);
+    void *a = run_with(l, (exg_plan_options){0}, 1, 1, &a_length, &with);
+    void *b = run_with(l, (exg_plan_options){.no_reuse = true}, 1, 1, &b_length, &without);
 
     check_same(l, a, a_length, b, b_length, "reuse of memory");
     assert_int_equal(without.in_place_count, 0);
@@ -80,8 +82,9 @@ static void check_fusion(const loaded *l)
     exg_plan_summary without;
     uint64_t a_length;
     uint64_t b_length;
-    void *a = run_with(l, false, false, 1, 1, &a_length, &with);
-    void *b = run_with(l, true, true, 1, 1, &b_length, &without);
+    void *a = run_with(l, (exg_plan_options){0}, 1, 1, &a_length, &with);
+    void *b = run_with(l, (exg_plan_options){.no_fusion = true, .no_reuse = true}, 1, 1, &b_length,
+                       &without);
 
     assert_int_equal(without.fused_count, 0);
     assert_true(with.step_count <= without.step_count);
@@ -101,10 +104,10 @@ static void check_threads(const loaded *l)
     exg_plan_summary summary;
     uint64_t a_length;
     uint64_t b_length;
-    void *a = run_with(l, false, false, 1, 1, &a_length, &summary);
+    void *a = run_with(l, (exg_plan_options){0}, 1, 1, &a_length, &summary);
 
     for (uint32_t threads = 2; threads <= 3; threads++) {
-        void *b = run_with(l, false, false, threads, 1, &b_length, &summary);
+        void *b = run_with(l, (exg_plan_options){0}, threads, 1, &b_length, &summary);
 
         check_same(l, a, a_length, b, b_length, "the number of threads");
         free(b);
@@ -123,8 +126,8 @@ static void check_repeats(const loaded *l)
     exg_plan_summary summary;
     uint64_t a_length;
     uint64_t b_length;
-    void *a = run_with(l, false, false, 2, 3, &a_length, &summary);
-    void *b = run_with(l, false, true, 2, 3, &b_length, &summary);
+    void *a = run_with(l, (exg_plan_options){0}, 2, 3, &a_length, &summary);
+    void *b = run_with(l, (exg_plan_options){.no_reuse = true}, 2, 3, &b_length, &summary);
 
     check_same(l, a, a_length, b, b_length, "running three times"); /* state goes on alike */
     free(a);
@@ -243,7 +246,7 @@ static void check_kept(uint32_t limit, uint32_t plans)
 {
     static const char *const lengths[] = {"lm.t1", "lm.t17", "lm.t200", "lm.t17", "lm.t1"};
     exg_session_options options = {.size = sizeof(options), .thread_count = 2, .plan_limit = limit};
-    exg_session_stats stats;
+    const exg_session_stats *stats;
     exg_session *session = NULL;
     loaded first;
 
@@ -263,9 +266,9 @@ static void check_kept(uint32_t limit, uint32_t plans)
         compare_with_expected(&other, session, lengths[i]);
         unload_fixture(&other);
     }
-    exg_session_statistics(session, &stats);
-    assert_int_equal(stats.plan_count, plans);
-    assert_int_equal(stats.runs, 5);
+    stats = exg_session_statistics(session);
+    assert_int_equal(stats->plan_count, plans);
+    assert_int_equal(stats->runs, 5);
     exg_session_destroy(session);
     unload_fixture(&first);
 }
@@ -312,7 +315,7 @@ static void each_step_is_measured(void **state)
     static const fixture lm = {"lm.train-ir.static.pt2", "lm.inputs.safetensors",
                                "lm.expected.safetensors", 1e-4, 1e-5};
     exg_session_options options = {.size = sizeof(options), .thread_count = 1, .profile = true};
-    exg_session_stats stats;
+    const exg_session_stats *stats;
     exg_session *session;
     uint64_t end = 0;
     uint32_t in_attention = 0;
@@ -324,19 +327,19 @@ static void each_step_is_measured(void **state)
     assert_int_equal(exg_session_profile_count(session), 0);
     run_fixture(&l, session);
     run_fixture(&l, session);
-    exg_session_statistics(session, &stats);
-    assert_int_equal(exg_session_profile_count(session), stats.plan.step_count);
-    for (uint32_t i = 0; i < stats.plan.step_count; i++) {
-        exg_step_profile step;
+    stats = exg_session_statistics(session);
+    assert_int_equal(exg_session_profile_count(session), stats->plan->step_count);
+    for (uint32_t i = 0; i < stats->plan->step_count; i++) {
+        const exg_step_profile *step = exg_session_profile_at(session, i);
 
-        exg_session_profile_at(session, i, &step);
-        assert_true(step.start_ns >= end);
-        assert_true(step.total_ns >= step.last_ns);
-        end = step.start_ns + step.last_ns;
+        assert_true(step->start_ns >= end);
+        assert_true(step->total_ns >= step->last_ns);
+        end = step->start_ns + step->last_ns;
         in_attention +=
-            strstr(step.module, "attention") != NULL && strstr(step.target, "linear") != NULL;
+            strstr(step->module, "attention") != NULL && strstr(step->target, "linear") != NULL;
     }
-    assert_true(end > 0 && end <= stats.run_ns);
+    assert_null(exg_session_profile_at(session, stats->plan->step_count));
+    assert_true(end > 0 && end <= stats->run_ns);
     assert_true(in_attention > 0);
     exg_session_destroy(session);
     session = open_session(&l, NULL);
@@ -428,8 +431,8 @@ static void a_fault_of_the_data_names_its_node(void **state)
     loaded l;
 
     (void)state;
-    options.place[0] =
-        (exg_place_options){.size = sizeof(options.place[0]), .mode = EXG_PLACE_TENSOR};
+    options.place =
+        &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR};
     load_fixture(&lm, &l);
     check_fault(&l, NULL);
     check_fault(&l, &options);
@@ -454,74 +457,96 @@ static void options_without_a_size_are_refused(void **state)
 }
 
 /* The parts of the options, each of another layout or a number that stands for nothing. */
+#define PLAN(...)                                                                                  \
+    &(exg_plan_options)                                                                            \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define PLACE(...)                                                                                 \
+    (exg_place_options[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define GOAL(...)                                                                                  \
+    &(exg_place_goal)                                                                              \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define SIZE(member) .size = sizeof(*((exg_session_options *)NULL)->member)
+
 static void options_of_parts_that_cannot_be_are_refused(void **state)
 {
-    const exg_place_options sized = {.size = sizeof(sized)};
     exg_place_pattern pattern = {.pattern = "*", .placement = {.kind = EXG_PLACEMENT_KIND_COUNT}};
     exg_place_pattern reducing = {.pattern = "*", .placement = {.op = EXG_REDUCE_OP_COUNT}};
     const exg_place_pattern unnamed = {.placement = {.kind = EXG_SHARD}};
-    exg_costs costs = {.size = 8};
+    exg_costs costs = {.size = 7};
     exg_costs endless = {.size = sizeof(endless), .ns_per_flop = INFINITY};
     exg_costs backward = {.size = sizeof(backward), .links = {{0}, {.ns_per_byte = -1}}};
     exg_costs neither = {.size = sizeof(neither), .ns_per_touched = NAN};
     const struct {
-        exg_session_options options;
         const char *code, *what, *where;
+        exg_plan_options *plan;
+        exg_place_options *place;
+        exg_place_goal *goal;
     } rows[] = {
-        {{.plan = {.no_fusion = true}}, "OPT-001", "exg_plan_options.size is not set", "plan"},
-        {{.plan = {.size = 8}}, "OPT-001", "exg_plan_options.size is 8", "plan"},
-        {{.plan = {.size = sizeof(exg_plan_options), .overlap = (exg_overlap)3}},
-         "OPT-002",
-         "overlap is 3",
-         "plan"},
-        {{.place = {{.mode = EXG_PLACE_DATA}}},
-         "OPT-001",
-         "exg_place_options.size is not set",
-         "place[0]"},
-        {{.place = {sized, {.size = 999}}}, "OPT-001", "exg_place_options.size is 999", "place[1]"},
-        {{.place = {sized, {.size = sizeof(sized), .mode = (exg_place_mode)77}}},
-         "OPT-002",
-         "mode is 77",
-         "place[1]"},
-        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &pattern, 1}}},
-         "OPT-002",
-         "placement.kind is 4",
-         "place[0].patterns[0]"},
-        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &reducing, 1}}},
-         "OPT-002",
-         "placement.op is 8",
-         "place[0].patterns[0]"},
-        {{.goal = {.memory_limit = 1}}, "OPT-001", "exg_place_goal.size is not set", "goal"},
-        {{.goal = {.size = sizeof(exg_place_goal), .costs = &costs}},
-         "OPT-001",
-         "exg_costs.size is 8",
-         "goal.costs"},
-        {{.goal = {.size = sizeof(exg_place_goal), .costs = &endless}}, "PLC-010", "inf", ""},
-        {{.goal = {.size = sizeof(exg_place_goal), .costs = &backward}}, "PLC-010", "-1", ""},
-        {{.goal = {.size = sizeof(exg_place_goal), .costs = &neither}}, "PLC-010", "nan", ""},
-        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, NULL, 1}}}, "ARG-001", "'patterns'", ""},
-        {{.place = {{sizeof(sized), EXG_PLACE_PATTERNS, &unnamed, 1}}},
-         "ARG-001",
-         "'pattern'",
-         "place[0].patterns[0]"},
+        {"OPT-001", "exg_plan_options.size is not set", "plan", .plan = PLAN(0)},
+        {"OPT-002", "overlap is 3", "plan", .plan = PLAN(SIZE(plan), .overlap = (exg_overlap)3)},
+        {"OPT-001", "exg_place_options.size is not set", "place[0]", .place = PLACE({0})},
+        {"OPT-001", "size is 999, and ", "place[1]", .place = PLACE({SIZE(place)}, {.size = 999})},
+        {"OPT-002", "mode is 77", "place[1]",
+         .place = PLACE({SIZE(place)}, {SIZE(place), .mode = (exg_place_mode)77})},
+        {"OPT-002", "placement.kind is 4", "place[0].patterns[0]",
+         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, &pattern, 1}, {SIZE(place)})},
+        {"OPT-002", "placement.op is 8", "place[0].patterns[0]",
+         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, &reducing, 1}, {SIZE(place)})},
+        {"OPT-001", "exg_place_goal.size is not set", "goal", .goal = GOAL(.memory_limit = 1)},
+        {"OPT-001", "exg_costs.size is not set", "goal.costs",
+         .goal = GOAL(SIZE(goal), .costs = &costs)},
+        {"PLC-010", "inf", "", .goal = GOAL(SIZE(goal), .costs = &endless)},
+        {"PLC-010", "-1", "", .goal = GOAL(SIZE(goal), .costs = &backward)},
+        {"PLC-010", "nan", "", .goal = GOAL(SIZE(goal), .costs = &neither)},
+        {"ARG-001", "'patterns'", "place[0]",
+         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, NULL, 1}, {SIZE(place)})},
+        {"ARG-001", "'pattern'", "place[0].patterns[0]",
+         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, &unnamed, 1}, {SIZE(place)})},
     };
     loaded l;
 
     (void)state;
     load_fixture(&fixtures[0], &l);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        exg_session_options options = rows[i].options;
+        exg_session_options options = {.size = sizeof(options),
+                                       .plan = rows[i].plan,
+                                       .place = rows[i].place,
+                                       .goal = rows[i].goal,
+                                       .mesh = {2, {2, 1}, {NULL}}};
         exg_session *session;
         exg_error err;
 
-        options.size = sizeof(options);
-        options.mesh = (exg_mesh_shape){2, {2, 1}, {NULL}};
         assert_int_equal(exg_session_create(&l.verified, &options, &session, &err), EXG_USAGE);
         assert_string_equal(err.code, rows[i].code);
         assert_non_null(strstr(err.message, rows[i].what));
         assert_string_equal(err.where, rows[i].where);
         assert_null(session);
     }
+    unload_fixture(&l);
+}
+
+/* What a caller built with an older header does not know of is not read. */
+static void parts_of_an_older_caller_are_understood(void **state)
+{
+    exg_plan_options plan = {.size = offsetof(exg_plan_options, overlap),
+                             .overlap = (exg_overlap)3};
+    exg_costs costs = {.size = offsetof(exg_costs, links), .links = {{.ns_per_byte = -1}}};
+    exg_place_goal goal = {.size = offsetof(exg_place_goal, overlaps), .costs = &costs};
+    exg_session_options options = {.size = sizeof(options), .plan = &plan, .goal = &goal};
+    exg_session *session;
+    loaded l;
+
+    (void)state;
+    load_fixture(&fixtures[0], &l);
+    assert_int_equal(exg_session_create(&l.verified, &options, &session, NULL), EXG_OK);
+    exg_session_destroy(session);
     unload_fixture(&l);
 }
 
@@ -623,6 +648,7 @@ int main(void)
         cmocka_unit_test(options_without_a_size_are_refused),
         cmocka_unit_test(options_of_parts_that_cannot_be_are_refused),
         cmocka_unit_test(inputs_that_cannot_be_are_refused),
+        cmocka_unit_test(parts_of_an_older_caller_are_understood),
         cmocka_unit_test(meshes_that_cannot_be_are_refused),
         cmocka_unit_test(reuse_of_memory_changes_no_bit),
         cmocka_unit_test(fusion_changes_no_bit),

@@ -56,7 +56,6 @@ static void open_endless(endless *e, exg_session_options options, int64_t count,
     e->program = make(e->operators, count, empty);
     assert_int_equal(exg_verify(e->program, e->operators, &verified, NULL, NULL), EXG_OK);
     options.size = sizeof(options);
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
     if (exg_session_create(&verified, &options, &e->session, &err) != EXG_OK) {
         fail_msg("%s %s", err.code, err.message);
     }

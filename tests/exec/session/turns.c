@@ -67,7 +67,7 @@ static uint64_t run_lengths(int64_t count, exg_session_options options, uint64_t
     exg_operators *operators;
     exg_program *program;
     exg_session *session;
-    exg_session_stats stats;
+    const exg_session_stats *stats;
     exg_verified verified;
 
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
@@ -77,13 +77,13 @@ static uint64_t run_lengths(int64_t count, exg_session_options options, uint64_t
     for (int64_t i = 0; i < count; i++) {
         run_length(session, i % 3 == 0 ? LENGTHS - i : i + 1);
     }
-    exg_session_statistics(session, &stats);
+    stats = exg_session_statistics(session);
     exg_session_destroy(session);
     exg_program_destroy(program);
     exg_operators_destroy(operators);
     assert_int_equal(c.live, 0);
     *most = c.most;
-    return stats.memory_bytes;
+    return stats->memory_bytes;
 }
 
 static void many_shapes_take_what_the_largest_takes(void **state)
@@ -94,7 +94,6 @@ static void many_shapes_take_what_the_largest_takes(void **state)
             .size = sizeof(options), .thread_count = 1, .mesh = {1, {ranks}}};
         uint64_t one, many, most_one, most_many;
 
-        options.place[0] = (exg_place_options){.size = sizeof(options.place[0])};
         one = run_lengths(1, options, &most_one);
         many = run_lengths(LENGTHS, options, &most_many);
         assert_true(many <= one + one / 2);

@@ -69,11 +69,11 @@ static bool run(const exg_verified *verified, const exg_session_input *inputs, u
     if (status != EXG_OK) {
         snprintf(why, 300, "%s %.250s", err.code, err.message);
     } else {
-        exg_session_stats stats;
+        const exg_session_stats *stats;
 
-        exg_session_statistics(session, &stats);
-        r->sharded_count = stats.place.sharded_count;
-        r->partial_count = stats.place.partial_count;
+        stats = exg_session_statistics(session);
+        r->sharded_count = stats->place->sharded_count;
+        r->partial_count = stats->place->partial_count;
         for (uint32_t o = 0; o < exg_session_output_count(session); o++) {
             const exg_session_output *out = exg_session_output_at(session, o);
 
@@ -232,6 +232,7 @@ bool try_every_sharding(const exg_verified *verified, const exg_session_input *i
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
     exg_costs costs;
+    exg_place_options place;
     exg_place_pattern patterns[INPUTS_MAX];
     int32_t dims[INPUTS_MAX];
     results whole = {.count = 0};
@@ -243,13 +244,15 @@ bool try_every_sharding(const exg_verified *verified, const exg_session_input *i
     }
     memset(dims, 0xff, sizeof(dims));
     options.mesh = (exg_mesh_shape){1, {ranks}, {NULL}};
-    exg_costs_init(&costs); /* small tensors are to be treated as large ones: by bytes alone */
+    exg_costs_init(
+        &costs, sizeof(costs)); /* small tensors are to be treated as large ones: by bytes alone */
     costs.links[0].message_ns = 0;
-    options.goal = (exg_place_goal){.size = sizeof(options.goal), .costs = &costs};
-    options.place[0] = (exg_place_options){
-        .size = sizeof(options.place[0]), .mode = EXG_PLACE_PATTERNS, .patterns = patterns};
+    options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .costs = &costs};
+    place = (exg_place_options){
+        .size = sizeof(place), .mode = EXG_PLACE_PATTERNS, .patterns = patterns};
+    options.place = &place;
     while (next(inputs, count, dims)) {
-        uint32_t *used = &options.place[0].pattern_count;
+        uint32_t *used = &place.pattern_count;
 
         at++;
         if (all > SHARDINGS_MAX && at * SHARDINGS_MAX / all == (at - 1) * SHARDINGS_MAX / all) {

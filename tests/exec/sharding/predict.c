@@ -23,7 +23,7 @@ static void products_are_counted_by_their_operations(void **state)
     exg_costs costs;
 
     (void)state;
-    exg_costs_init(&costs);
+    exg_costs_init(&costs, sizeof(costs));
     for (uint32_t k = 0; k < COUNT(metas); k++) {
         metas[k] = (exg_tensor_meta){.dtype = EXG_DTYPE_I8, .rank = 2, .sizes = sizes[k]};
     }

@@ -17,34 +17,36 @@
 static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_mesh_shape *mesh)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = *mesh};
+    exg_place_options place[EXG_MESH_DIMS_MAX];
     bool replicates = true;
     size_t used = 0;
-    exg_session_stats stats;
+    const exg_session_stats *stats;
     uint64_t lengths[2];
     void *bytes[2];
     char what[100];
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        options.place[d] = (exg_place_options){.size = sizeof(options.place[d]), .mode = modes[d]};
+        place[d] = (exg_place_options){.size = sizeof(place[d]), .mode = modes[d]};
         replicates = replicates && modes[d] == EXG_PLACE_REPLICATE;
         used += (size_t)snprintf(what + used, sizeof(what) - used, "%s over %u ranks ",
                                  exg_place_mode_name(modes[d]), mesh->sizes[d]);
     }
+    options.place = place;
     for (int twice = 0; twice < 2; twice++) {
         exg_session *session;
 
-        options.plan = (exg_plan_options){
-            .size = sizeof(options.plan),
+        options.plan = &(exg_plan_options){
+            .size = sizeof(exg_plan_options),
             .overlap = twice == 0 ? EXG_OVERLAP_ON : EXG_OVERLAP_OFF,
         };
         session = open_session(l, &options);
         run_fixture(l, session);
         compare_with_expected(l, session, what);
         bytes[twice] = result_bytes(session, &lengths[twice]);
-        exg_session_statistics(session, &stats);
-        if (replicates && stats.place.moved_bytes != 0) {
+        stats = exg_session_statistics(session);
+        if (replicates && stats->place->moved_bytes != 0) {
             fail_msg("%s, %s: moves %llu bytes", l->fixture->program, what,
-                     (unsigned long long)stats.place.moved_bytes);
+                     (unsigned long long)stats->place->moved_bytes);
         }
         exg_session_destroy(session);
     }
@@ -165,10 +167,10 @@ static void check_pattern(const loaded *l, const char *pattern, exg_placement pl
     char what[64];
     char text[EXG_PLACEMENT_TEXT];
 
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_PATTERNS,
-                                           .patterns = &row,
-                                           .pattern_count = 1};
+    options.place = &(exg_place_options){.size = sizeof(exg_place_options),
+                                         .mode = EXG_PLACE_PATTERNS,
+                                         .patterns = &row,
+                                         .pattern_count = 1};
     (void)exg_placement_print(placement, text);
     snprintf(what, sizeof(what), "%s as %s on %u", pattern, text, mesh);
     session = open_session(l, &options);
@@ -220,10 +222,10 @@ static void a_pattern_that_matches_nothing_is_told(void **state)
 
     (void)state;
     load_fixture(&fixtures[0], &l);
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_PATTERNS,
-                                           .patterns = &row,
-                                           .pattern_count = 1};
+    options.place = &(exg_place_options){.size = sizeof(exg_place_options),
+                                         .mode = EXG_PLACE_PATTERNS,
+                                         .patterns = &row,
+                                         .pattern_count = 1};
     status = exg_session_create(&l.verified, &options, &session, &err);
     if (status == EXG_OK) {
         exg_session_input input = {.name = "x"};

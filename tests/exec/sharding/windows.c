@@ -77,7 +77,7 @@ static void end(void)
 }
 
 /* The outputs on so many ranks, inputs along `split` (by input; -1: whole). */
-static exg_session *run(uint32_t ranks, const int32_t *split, exg_session_stats *stats)
+static exg_session *run(uint32_t ranks, const int32_t *split, const exg_place_summary **placed)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
     exg_place_pattern patterns[INPUTS_MAX];
@@ -87,27 +87,28 @@ static exg_session *run(uint32_t ranks, const int32_t *split, exg_session_stats 
     uint32_t count = 0;
     exg_costs costs;
 
-    exg_costs_init(&costs); /* messages and work for nothing: the fewest bytes are waited for */
+    exg_costs_init(
+        &costs, sizeof(costs)); /* messages and work for nothing: the fewest bytes are waited for */
     costs.links[0].message_ns = 0;
     costs.ns_per_touched = 0;
-    options.plan = (exg_plan_options){.size = sizeof(options.plan), .overlap = EXG_OVERLAP_ON};
-    options.goal = (exg_place_goal){.size = sizeof(options.goal), .costs = &costs};
+    options.plan = &(exg_plan_options){.size = sizeof(exg_plan_options), .overlap = EXG_OVERLAP_ON};
+    options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .costs = &costs};
     for (uint32_t i = 0; ranks > 1 && i < t.input_count; i++) {
         if (split[i] >= 0) {
             patterns[count++] = (exg_place_pattern){t.names[i], exg_shard(split[i]), true};
         }
     }
     options.mesh = ranks > 1 ? (exg_mesh_shape){1, {ranks}} : options.mesh;
-    options.place[0] = (exg_place_options){.size = sizeof(options.place[0]),
-                                           .mode = EXG_PLACE_PATTERNS,
-                                           .patterns = patterns,
-                                           .pattern_count = count};
+    options.place = &(exg_place_options){.size = sizeof(exg_place_options),
+                                         .mode = EXG_PLACE_PATTERNS,
+                                         .patterns = patterns,
+                                         .pattern_count = count};
     if (exg_verify(t.program, t.operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK ||
         exg_session_run(session, t.inputs, t.input_count, &err) != EXG_OK) {
         fail_msg("%u ranks: %s: %s (%s)", ranks, err.code, err.message, err.where);
     }
-    exg_session_statistics(session, stats);
+    *placed = exg_session_statistics(session)->place;
     return session;
 }
 
@@ -135,20 +136,20 @@ static void compare(const exg_session *whole, const exg_session *parts, const ch
 /* On 2 to 5 ranks; `windows` of moves a rank and gathers as counted, or -1. */
 static void check(const char *what, const int32_t *split, bool has_windows, int gathers)
 {
-    exg_session_stats stats;
+    const exg_place_summary *placed;
     exg_session *whole;
 
     end();
-    whole = run(1, split, &stats);
+    whole = run(1, split, &placed);
     for (uint32_t ranks = 2; ranks <= 5; ranks++) {
-        exg_session *parts = run(ranks, split, &stats);
+        exg_session *parts = run(ranks, split, &placed);
 
         compare(whole, parts, what, ranks);
-        if (has_windows && stats.place.window_count == 0) {
+        if (has_windows && placed->window_count == 0) {
             fail_msg("%s on %u ranks: no window", what, ranks);
         }
-        if (gathers >= 0 && stats.place.all_gather_count != (uint32_t)gathers) {
-            fail_msg("%s on %u ranks: %u gathers", what, ranks, stats.place.all_gather_count);
+        if (gathers >= 0 && placed->all_gather_count != (uint32_t)gathers) {
+            fail_msg("%s on %u ranks: %u gathers", what, ranks, placed->all_gather_count);
         }
         exg_session_destroy(parts);
     }

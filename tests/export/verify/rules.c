@@ -54,7 +54,7 @@ static bool check_rule(const exg_rule *r)
     exg_verified verified;
     exg_diagnostics found;
     exg_status status;
-    exg_file_info info = {0};
+    exg_file_info *info = NULL;
     exg_error err;
     char path[64];
     bool fine;
@@ -72,7 +72,7 @@ static bool check_rule(const exg_rule *r)
                           err.message);
         }
         exg_program_destroy(status == EXG_OK ? program : NULL);
-        exg_file_info_free(&info);
+        exg_file_info_free(info);
         return fine;
     }
     status = exg_verify(program, operators, &verified, &found, &err);
@@ -81,7 +81,7 @@ static bool check_rule(const exg_rule *r)
     }
     if (r->keeper == EXG_KEEPER_FILE) { /* of the name nothing is broken in a file */
         status = exg_verify_file(program, strcmp(r->code, "ARC-013") == 0 ? "model.zip" : path,
-                                 &info, &found, &err);
+                                 info, &found, &err);
     }
     fine =
         status == expected && only(&found, r) &&
@@ -93,7 +93,7 @@ static bool check_rule(const exg_rule *r)
         list(&found);
     }
     exg_diagnostics_free(&found);
-    exg_file_info_free(&info);
+    exg_file_info_free(info);
     exg_program_destroy(program);
     return fine;
 }
@@ -165,6 +165,20 @@ static void codes_of_rules_are_unique_and_found(void **state)
         assert_ptr_equal(exg_rule_find(rule->code), rule);
         assert_string_not_equal(rule->claim, "");
         assert_true(rule->keeper != EXG_KEEPER_NOTHING || rule->fix[0] != '\0');
+    }
+}
+
+static void severities_and_keepers_have_names(void **state)
+{
+    static const char *const severities[] = {"error", "warning", "note", "?"};
+    static const char *const keepers[] = {"opening", "verifying", "data", "file", "nothing", "?"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(exg_severity_name((exg_severity)i), severities[i]);
+    }
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(exg_keeper_name((exg_keeper)i), keepers[i]);
     }
 }
 
@@ -526,6 +540,7 @@ int main(void)
         cmocka_unit_test(every_rule_finds_its_file_and_that_alone),
         cmocka_unit_test(files_of_pytorch_break_no_rule),
         cmocka_unit_test(codes_of_rules_are_unique_and_found),
+        cmocka_unit_test(severities_and_keepers_have_names),
         cmocka_unit_test(faults_are_found_without_a_list_to_put_them_in),
         cmocka_unit_test(programs_changed_in_memory_are_found_out),
         cmocka_unit_test(rules_of_the_signature_weigh_what_the_seed_says),

@@ -1,44 +1,57 @@
-/* inspect_count.c - operators by use, modules by weight, memory of activations. */
-#include "cli/inspect.h"
+/* inspection.c - operators by use, modules by weight, memory of activations. */
+#include "libexport/base/arena.h"
+#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/text.h"
+
+#include <exg/inspection.h>
+#include <exg/module.h>
+#include <exg/weights.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct inspecting {
+    const exg_program *program;
+    const exg_operators *operators;
+    exg_arena *arena;
+    exg_inspection *made;
+} inspecting;
+
 static int by_count(const void *a, const void *b)
 {
-    const cli_operator_count *x = a;
-    const cli_operator_count *y = b;
+    const exg_operator_count *x = a;
+    const exg_operator_count *y = b;
 
     return x->count != y->count ? (x->count < y->count ? 1 : -1) : strcmp(x->target, y->target);
 }
 
-static bool count_operators(cli_inspection *i)
+static bool count_operators(inspecting *i)
 {
-    const exg_graph *graph = i->p->program->graph;
+    const exg_graph *graph = i->program->graph;
     exg_map map;
 
     exg_map_init(&map, i->arena);
-    i->operators = EXG_NEW_ARRAY(i->arena, cli_operator_count, graph->node_count);
-    for (uint32_t n = 0; i->operators != NULL && n < graph->node_count; n++) {
+    i->made->operators = EXG_NEW_ARRAY(i->arena, exg_operator_count, graph->node_count);
+    for (uint32_t n = 0; i->made->operators != NULL && n < graph->node_count; n++) {
         const char *target = graph->nodes[n].target;
         uint32_t at = exg_map_find(&map, target);
 
         if (at == EXG_MAP_NONE) {
-            at = i->operator_count++;
-            i->operators[at] = (cli_operator_count){
-                target, 0, exg_operators_find(i->p->operators, target) != NULL};
+            at = i->made->operator_count++;
+            i->made->operators[at] =
+                (exg_operator_count){target, 0, exg_operators_find(i->operators, target) != NULL};
             if (!exg_map_put(&map, target, at)) {
                 return false;
             }
         }
-        i->operators[at].count++;
+        i->made->operators[at].count++;
     }
-    if (i->operator_count > 0) {
-        qsort(i->operators, i->operator_count, sizeof(*i->operators), by_count);
+    if (i->made->operator_count > 0) {
+        qsort(i->made->operators, i->made->operator_count, sizeof(*i->made->operators), by_count);
     }
-    return i->operators != NULL;
+    return i->made->operators != NULL;
 }
 
 /* ---- modules --------------------------------------------------------------------------- */
@@ -66,24 +79,25 @@ static bool note_buffers(const exg_signature *signature, exg_map *buffers)
     return true;
 }
 
-static bool find_kinds(cli_inspection *i)
+static bool find_kinds(inspecting *i)
 {
-    const exg_weights *weights = i->p->program->weights;
+    const exg_weights *weights = i->program->weights;
     exg_map buffers;
 
     exg_map_init(&buffers, i->arena);
-    i->kinds = EXG_NEW_ARRAY(i->arena, cli_weight_kind, weights->count);
-    if (i->kinds == NULL || !note_buffers(&i->p->program->signature, &buffers)) {
+    i->made->kinds = EXG_NEW_ARRAY(i->arena, exg_weight_kind, weights->count);
+    if (i->made->kinds == NULL || !note_buffers(&i->program->signature, &buffers)) {
         return false;
     }
     for (uint32_t w = 0; w < weights->count; w++) {
         const exg_weight *weight = &weights->items[w];
 
-        i->kinds[w] = weight->table == EXG_TABLE_STATE && weight->is_param ? CLI_PARAMETER
-                      : weight->table == EXG_TABLE_STATE ||
-                              exg_map_find(&buffers, weight->fqn) != EXG_MAP_NONE
-                          ? CLI_BUFFER
-                          : CLI_CONSTANT;
+        i->made->kinds[w] = weight->table == EXG_TABLE_STATE && weight->is_param
+                                ? EXG_WEIGHT_PARAMETER
+                            : weight->table == EXG_TABLE_STATE ||
+                                    exg_map_find(&buffers, weight->fqn) != EXG_MAP_NONE
+                                ? EXG_WEIGHT_BUFFER
+                                : EXG_WEIGHT_CONSTANT;
     }
     return true;
 }
@@ -91,9 +105,9 @@ static bool find_kinds(cli_inspection *i)
 /* The first weight that is the same tensor as weight `w`: the same view of the same storage,
  * as tied ones are (and equal ones in a file where those are stored once). EXG_MAP_NONE: no
  * memory. */
-static uint32_t first_of(cli_inspection *i, exg_map *tensors, uint32_t w)
+static uint32_t first_of(inspecting *i, exg_map *tensors, uint32_t w)
 {
-    const exg_weight *weight = &i->p->program->weights->items[w];
+    const exg_weight *weight = &i->program->weights->items[w];
     const exg_tensor_meta *meta = weight->meta;
     exg_text key = EXG_TEXT_EMPTY;
     uint32_t first;
@@ -102,8 +116,8 @@ static uint32_t first_of(cli_inspection *i, exg_map *tensors, uint32_t w)
     if (meta == NULL) {
         return w;
     }
-    exg_text_printf(&key, "%d %u %d %" PRId64, (int)i->kinds[w], weight->storage, (int)meta->dtype,
-                    meta->storage_offset.value);
+    exg_text_printf(&key, "%d %u %d %" PRId64, (int)i->made->kinds[w], weight->storage,
+                    (int)meta->dtype, meta->storage_offset.value);
     for (uint32_t d = 0; d < meta->rank; d++) {
         exg_text_printf(&key, " %" PRId64 ":%" PRId64, meta->sizes[d].value,
                         meta->strides[d].value);
@@ -117,7 +131,7 @@ static uint32_t first_of(cli_inspection *i, exg_map *tensors, uint32_t w)
 }
 
 /* The index of the module `path[0..length)` under `parent`, made when new. */
-static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, size_t length,
+static uint32_t module_at(inspecting *i, exg_map *map, const char *path, size_t length,
                           uint32_t parent)
 {
     char *key = exg_arena_strndup(i->arena, path, length);
@@ -126,26 +140,26 @@ static uint32_t module_at(cli_inspection *i, exg_map *map, const char *path, siz
     if (key == NULL || at != EXG_MAP_NONE) {
         return at;
     }
-    at = i->module_count;
+    at = i->made->module_count;
     if (!exg_map_put(map, key, at)) {
         return EXG_MAP_NONE;
     }
-    i->modules[i->module_count++] =
-        (cli_module){.path = key,
-                     .type = "",
-                     .parent = parent,
-                     .depth = parent == UINT32_MAX ? 0 : i->modules[parent].depth + 1};
+    i->made->modules[i->made->module_count++] = (exg_module_summary){
+        .path = key,
+        .type = "",
+        .parent = parent,
+        .depth = parent == UINT32_MAX ? 0 : i->made->modules[parent].depth + 1};
     if (parent != UINT32_MAX) {
-        cli_module *within = &i->modules[parent];
+        exg_module_summary *within = &i->made->modules[parent];
 
-        *(within->first == 0 ? &within->first : &i->modules[within->last].next) = at;
+        *(within->first == 0 ? &within->first : &i->made->modules[within->last].next) = at;
         within->last = at;
     }
     return at;
 }
 
 typedef struct counting {
-    cli_inspection *i;
+    inspecting *i;
     exg_map modules;  /* by path */
     exg_map counted;  /* "<module> <first weight>" of tensors with several names */
     uint32_t *first;  /* by weight: the first that is the same tensor */
@@ -154,7 +168,7 @@ typedef struct counting {
 
 static bool find_tensors(counting *c)
 {
-    uint32_t count = c->i->p->program->weights->count;
+    uint32_t count = c->i->program->weights->count;
     exg_map tensors;
 
     exg_map_init(&tensors, c->i->arena);
@@ -186,8 +200,8 @@ static bool is_counted(counting *c, uint32_t at, uint32_t first, bool *failed)
  * of its names there, as torch.nn.Module.parameters() and buffers() give it. */
 static bool add_weight(counting *c, uint32_t w)
 {
-    const cli_inspection *i = c->i;
-    const exg_weight *weight = &i->p->program->weights->items[w];
+    const inspecting *i = c->i;
+    const exg_weight *weight = &i->program->weights->items[w];
     uint64_t numel = numel_of(weight);
     uint64_t bytes =
         weight->meta == NULL ? 0 : numel * (uint64_t)exg_dtype_bytes(weight->meta->dtype);
@@ -195,15 +209,15 @@ static bool add_weight(counting *c, uint32_t w)
     bool failed = false;
 
     for (const char *dot = weight->fqn; at != EXG_MAP_NONE; dot++) {
-        cli_module *m = &i->modules[at];
+        exg_module_summary *m = &i->made->modules[at];
 
         if (!is_counted(c, at, c->first[w], &failed)) {
-            m->parameters += i->kinds[w] == CLI_PARAMETER ? numel : 0;
-            m->buffers += i->kinds[w] == CLI_BUFFER ? numel : 0;
+            m->parameters += i->made->kinds[w] == EXG_WEIGHT_PARAMETER ? numel : 0;
+            m->buffers += i->made->kinds[w] == EXG_WEIGHT_BUFFER ? numel : 0;
             m->bytes += bytes;
         }
         dot = strchr(dot, '.');
-        if (failed || dot == NULL || m->depth == CLI_MODULE_DEPTH_MAX) {
+        if (failed || dot == NULL || m->depth == EXG_MODULE_DEPTH_MAX) {
             return !failed;
         }
         at = module_at(c->i, &c->modules, weight->fqn, (size_t)(dot - weight->fqn), at);
@@ -211,9 +225,9 @@ static bool add_weight(counting *c, uint32_t w)
     return false;
 }
 
-static bool name_types(cli_inspection *i, const exg_map *map)
+static bool name_types(inspecting *i, const exg_map *map)
 {
-    const exg_graph *graph = i->p->program->graph;
+    const exg_graph *graph = i->program->graph;
     char path[512];
 
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -229,9 +243,10 @@ static bool name_types(cli_inspection *i, const exg_map *map)
             memcpy(path, frame.path, frame.path_length);
             path[frame.path_length] = '\0';
             at = exg_map_find(map, path);
-            if (at != EXG_MAP_NONE && i->modules[at].type[0] == '\0') {
-                i->modules[at].type = exg_arena_strndup(i->arena, frame.type, frame.type_length);
-                if (i->modules[at].type == NULL) {
+            if (at != EXG_MAP_NONE && i->made->modules[at].type[0] == '\0') {
+                i->made->modules[at].type =
+                    exg_arena_strndup(i->arena, frame.type, frame.type_length);
+                if (i->made->modules[at].type == NULL) {
                     return false;
                 }
             }
@@ -240,9 +255,9 @@ static bool name_types(cli_inspection *i, const exg_map *map)
     return true;
 }
 
-static bool count_modules(cli_inspection *i)
+static bool count_modules(inspecting *i)
 {
-    const exg_weights *weights = i->p->program->weights;
+    const exg_weights *weights = i->program->weights;
     uint64_t most = 1;
     counting c = {.i = i};
 
@@ -253,8 +268,8 @@ static bool count_modules(cli_inspection *i)
     }
     exg_map_init(&c.modules, i->arena);
     exg_map_init(&c.counted, i->arena);
-    i->modules = EXG_NEW_ARRAY(i->arena, cli_module, most);
-    if (i->modules == NULL || !find_tensors(&c) ||
+    i->made->modules = EXG_NEW_ARRAY(i->arena, exg_module_summary, most);
+    if (i->made->modules == NULL || !find_tensors(&c) ||
         module_at(i, &c.modules, "", 0, UINT32_MAX) == EXG_MAP_NONE) {
         return false;
     }
@@ -322,10 +337,11 @@ static void share(liveness *l, const exg_operators *operators, const exg_node *n
     }
 }
 
-exg_status cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t *bytes,
-                                bool *known, exg_error *err)
+static exg_status count_activations(inspecting *i, exg_error *err)
 {
-    const exg_graph *graph = p->program->graph;
+    const exg_graph *graph = i->program->graph;
+    exg_arena *arena = i->arena;
+    uint64_t *bytes = &i->made->activation_bytes;
     liveness l = {.graph = graph, .known = true};
     uint64_t *freed = EXG_NEW_ARRAY(arena, uint64_t, (size_t)graph->node_count + 1);
     uint64_t live = 0;
@@ -333,7 +349,6 @@ exg_status cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t
     l.roots = EXG_NEW_ARRAY(arena, exg_value_id, graph->value_count);
     l.last = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
     l.bytes = EXG_NEW_ARRAY(arena, uint64_t, graph->value_count);
-    *bytes = 0;
     if (freed == NULL || l.roots == NULL || l.last == NULL || l.bytes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -348,7 +363,7 @@ exg_status cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t
 
             exg_argument_visit_values(&copy, read_value, &l);
         }
-        share(&l, p->operators, node);
+        share(&l, i->operators, node);
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {
         exg_argument copy = graph->outputs[o];
@@ -370,35 +385,61 @@ exg_status cli_activation_bytes(const cli_program *p, exg_arena *arena, uint64_t
         *bytes = live > *bytes ? live : *bytes;
         live -= freed[n];
     }
-    *known = l.known;
+    i->made->activations_known = l.known;
     return EXG_OK;
 }
 
 /* The storages that weights are in, not those of sample inputs and extra files. Weights of
  * one storage need not stand together. */
-static bool count_storages(cli_inspection *made)
+static bool count_storages(inspecting *i)
 {
-    const exg_weights *weights = made->p->program->weights;
-    bool *seen = EXG_NEW_ARRAY(made->arena, bool, weights->storage_count);
+    const exg_weights *weights = i->program->weights;
+    bool *seen = EXG_NEW_ARRAY(i->arena, bool, weights->storage_count);
 
     for (uint32_t w = 0; seen != NULL && w < weights->count; w++) {
         uint32_t storage = weights->items[w].storage;
 
         if (!seen[storage]) {
             seen[storage] = true;
-            made->storage_bytes += weights->storages[storage].length;
-            made->storage_count++;
+            i->made->storage_bytes += weights->storages[storage].length;
+            i->made->storage_count++;
         }
     }
     return seen != NULL;
 }
 
-exg_status cli_inspection_make(const cli_call *call, const cli_program *p, exg_arena *arena,
-                               cli_inspection *made, exg_error *err)
+exg_status exg_program_inspect(const exg_program *program, const exg_operators *operators,
+                               exg_inspection **inspection, exg_error *err)
 {
-    *made = (cli_inspection){.call = call, .p = p, .arena = arena};
-    EXG_TRY(cli_activation_bytes(p, arena, &made->activation_bytes, &made->activations_known, err));
-    return count_storages(made) && count_operators(made) && find_kinds(made) && count_modules(made)
-               ? EXG_OK
-               : EXG_OUT_OF_MEMORY(err);
+    EXG_GIVEN(err, program, operators, inspection);
+    inspecting i = {.program = program, .operators = operators};
+    exg_status status;
+
+    *inspection = NULL;
+    i.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    i.made = i.arena == NULL ? NULL : EXG_NEW(i.arena, exg_inspection);
+    if (i.made == NULL) {
+        exg_arena_destroy(i.arena);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    i.made->size = sizeof(*i.made);
+    i.made->arena = i.arena;
+    status = count_activations(&i, err);
+    if (status == EXG_OK &&
+        !(count_storages(&i) && count_operators(&i) && find_kinds(&i) && count_modules(&i))) {
+        status = EXG_OUT_OF_MEMORY(err);
+    }
+    if (status != EXG_OK) {
+        exg_arena_destroy(i.arena);
+        return status;
+    }
+    *inspection = i.made;
+    return EXG_OK;
+}
+
+void exg_inspection_free(exg_inspection *inspection)
+{
+    if (inspection != NULL) {
+        exg_arena_destroy(inspection->arena);
+    }
 }

@@ -13,12 +13,15 @@
  * Whatever is put has the comma in front of it that is due there: the text tells, by whether a
  * value ends it. Memory faults stick in the text.
  */
-#ifndef EXG_LIBEXPORT_BASE_JSON_WRITER_H
-#define EXG_LIBEXPORT_BASE_JSON_WRITER_H
-
-#include "libexport/base/text.h"
+#ifndef EXG_JSON_WRITER_H
+#define EXG_JSON_WRITER_H
 
 #include <exg/status.h>
+#include <exg/text.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* '{' or '[', and what ends it. */
 void exg_json_put_open(exg_text *text, char bracket);
@@ -30,7 +33,6 @@ void exg_json_put_key(exg_text *text, const char *key);
 void exg_json_put_null(exg_text *text);
 void exg_json_put_bool(exg_text *text, bool value);
 void exg_json_put_int(exg_text *text, int64_t value);
-void exg_json_put_optional_int(exg_text *text, bool has, int64_t value); /* else null */
 void exg_json_put_uint(exg_text *text, uint64_t value);
 void exg_json_put_double(exg_text *text, double value);            /* as exg_text_json_double() */
 void exg_json_put_fixed(exg_text *text, double value, int digits); /* "%.*f" */
@@ -47,6 +49,10 @@ void exg_json_member_fixed(exg_text *text, const char *key, double value, int di
 void exg_json_member_text(exg_text *text, const char *key, const char *string);
 
 /* How the whole went. NO_MEMORY, UNSUPPORTED. */
-exg_status exg_json_written(const exg_text *text, exg_error *err);
+EXG_NODISCARD exg_status exg_json_written(const exg_text *text, exg_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

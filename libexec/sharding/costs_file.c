@@ -1,13 +1,16 @@
-/* costs.c - a table of costs, as a file:
+/* costs_file.c - a table of costs, as a file:
  *   {"ns_per_flop": 0.02, "ns_per_touched": 0.1,
  *    "links": [{"message_ns": 6000, "ns_per_byte": 0.12}]}
  * one link a mesh dim; the last stands for all that follow. What is absent is built in; an
  * unknown member is refused, and so is a table of none. */
-#include "cli/cli.h"
+#include "libexport/base/given.h"
+#include "libexport/base/options.h"
 #include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 
-#include <stdlib.h>
+#include <exg/formats.h>
+#include <exg/place.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A member, if it is there: a number of nanoseconds. */
@@ -104,26 +107,38 @@ static exg_status read_all(exg_json root, exg_costs *costs, exg_error *err)
     return exg_json_find(root, "links", &links) ? read_links(links, costs, err) : EXG_OK;
 }
 
-exg_status cli_costs_read(const char *path, exg_costs *costs, exg_error *err)
+exg_status exg_costs_open(const char *path, exg_costs *costs, exg_error *err)
 {
+    EXG_GIVEN(err, path, costs);
+    exg_costs own;
     exg_json_doc *doc;
     exg_status status;
 
-    exg_costs_init(costs);
-    EXG_TRY(cli_json_open(path, &doc, err));
-    status = read_all(exg_json_root(doc), costs, err);
+    EXG_TRY(EXG_READ_OPTIONS(exg_costs, &own, costs, err));
+    exg_costs_init(&own, sizeof(own));
+    EXG_TRY(exg_json_open(path, &doc, err));
+    status = read_all(exg_json_root(doc), &own, err);
     exg_json_free(doc);
-    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", path);
+    if (status != EXG_OK) {
+        return exg_error_within(err, status, "%s:", path);
+    }
+    own.size = costs->size < sizeof(own) ? costs->size : sizeof(own);
+    memcpy(costs, &own, own.size);
+    return EXG_OK;
 }
 
-exg_status cli_costs_save(const char *path, const exg_costs *costs, exg_error *err)
+exg_status exg_costs_save(const exg_costs *costs, const char *path, exg_error *err)
 {
+    EXG_GIVEN(err, costs, path);
+    exg_costs own;
     char text[300];
 
+    exg_costs_init(&own, sizeof(own));
+    EXG_TRY(EXG_READ_OPTIONS(exg_costs, &own, costs, err));
     snprintf(text, sizeof(text),
              "{\"ns_per_flop\": %.6g, \"ns_per_touched\": %.6g,\n"
              " \"links\": [{\"message_ns\": %.0f, \"ns_per_byte\": %.6g}]}\n",
-             costs->ns_per_flop, costs->ns_per_touched, costs->links[0].message_ns,
-             costs->links[0].ns_per_byte);
-    return cli_save_text(path, text, err);
+             own.ns_per_flop, own.ns_per_touched, own.links[0].message_ns,
+             own.links[0].ns_per_byte);
+    return exg_file_write(path, text, strlen(text), err);
 }

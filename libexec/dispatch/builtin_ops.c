@@ -1,7 +1,9 @@
-/* handlers.c - operators that are no map of local tensors: numbers, lists, other views of
- * the object itself. */
+/* builtin_ops.c - operators that are no map of local tensors: numbers, lists, other views of
+ * the object itself.
+ */
 #include "libexec/comm/collectives.h"
 #include "libexec/dispatch/dispatcher.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/given.h"
 
 #include <math.h>
@@ -522,16 +524,13 @@ static const struct {
     {"aten._foreach_zero_.default", each, "aten.zero_.default"},
 };
 
-exg_dispatch_row exg_builtin_row(const char *key)
+exg_status exg_register_builtin_ops(exg_dispatcher *d, exg_error *err)
 {
-    exg_dispatch_row row = {0};
-
     for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
-        if (strcmp(handlers[i].key, key) == 0) {
-            row.handler = handlers[i].handler;
-            row.user = (void *)(uintptr_t)handlers[i].user;
-        }
+        exg_dispatch_row row = {.handler = handlers[i].handler,
+                                .user = (void *)(uintptr_t)handlers[i].user};
+
+        EXG_TRY(exg_dispatcher_register(d, handlers[i].key, &row, err));
     }
-    exg_factory_row(key, &row);
-    return row;
+    return EXG_OK;
 }

@@ -1,0 +1,57 @@
+/* kernel_args.c - adds a launch of a kernel text, with its options and its parameters. */
+#include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/epilogue.h"
+#include "libexec/device/cuda/operand.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OPTIONS_MAX 512
+
+static void add_slots(exg_cuda_launch *launch, const char *slots)
+{
+    static const char letters[] = "iowfr"; /* as exg_cuda_slot_kind */
+
+    for (const char *s = slots; *s != '\0'; s++) {
+        const char *letter = strchr(letters, *s);
+
+        if (*s == ' ' || letter == NULL) {
+            continue;
+        }
+        exg_cuda_slot_add(launch, (exg_cuda_slot_kind)(letter - letters),
+                          s[1] == 'z'                  ? EXG_CUDA_NO_OPERAND
+                          : s[1] >= '0' && s[1] <= '9' ? (uint32_t)(s[1] - '0')
+                                                       : 0);
+    }
+}
+
+exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *entry,
+                        const char *slots, const void *params, size_t params_bytes,
+                        exg_cuda_launch **launch, exg_error *err, const char *options, ...)
+{
+    char text[OPTIONS_MAX];
+    va_list list;
+    bool finishes;
+    int length;
+
+    va_start(list, options);
+    length = vsnprintf(text, sizeof(text), options, list);
+    va_end(list);
+    if (length < 0 || length >= OPTIONS_MAX) {
+        return exg_cuda_refuse("too many options", err);
+    }
+    if (call->params == NULL) {
+        EXG_TRY(exg_cuda_step_begin(call, err));
+    }
+    finishes = call->epilogue != NULL && strchr(slots, 'e') != NULL;
+    EXG_TRY(finishes
+                ? exg_cuda_add_finishing(call, file, text, entry, params, params_bytes, launch, err)
+                : exg_cuda_step_add_kernel(call, exg_cuda_text_find(file), text, entry, params,
+                                           params_bytes, launch, err));
+    add_slots(*launch, slots);
+    if (finishes) {
+        exg_cuda_add_epilogue_slots(call, (uint32_t)params_bytes, *launch);
+    }
+    return EXG_OK;
+}

@@ -1,0 +1,28 @@
+/* kernel_args.h - a kernel of a text, with its options and its parameters. */
+#ifndef EXG_LIBEXEC_DEVICE_CUDA_KERNEL_ARGS_H
+#define EXG_LIBEXEC_DEVICE_CUDA_KERNEL_ARGS_H
+
+#include "libexec/device/cuda/cuda.h"
+
+/* Adds a launch to the call's step, which it begins where there is none: kernel `entry` of
+ * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:
+ * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source; "iz" is
+ * NULL; "e" says that the text has the call's epilogue in it, where there is one (tile.h).
+ * `params` is a struct. The options are printf's. */
+#define EXG_CUDA_ADD(call, file, entry, slots, params, launch, err, ...)                           \
+    exg_cuda_add(call, "libexec/kernels/cuda/" file ".cu", entry, slots, &(params),                \
+                 sizeof(params), launch, err, __VA_ARGS__)
+exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *entry,
+                        const char *slots, const void *params, size_t params_bytes,
+                        exg_cuda_launch **launch, exg_error *err, const char *options, ...)
+    __attribute__((format(printf, 9, 10)));
+
+#define EXG_CUDA_ROW_OF(name_, flags_)                                                             \
+    const exg_kernel exg_cuda_##name_ = {                                                          \
+        .name = #name_,                                                                            \
+        .prepare = name_##_prepare,                                                                \
+        .run = exg_cuda_step_run,                                                                  \
+        .flags = flags_,                                                                           \
+    }
+
+#endif

@@ -1,0 +1,199 @@
+/* emit.c - adds steps and buffers to a plan, and says what steps read and write. */
+#include "libexec/plan/emit.h"
+#include "libexec/device/device.h"
+
+#include <exg/module.h>
+#include <string.h>
+
+extern const exg_kernel exg_kernel_copy;
+
+exg_status exg_planner_add_buffer(exg_planner *p, const exg_buffer *buffer, uint32_t *index)
+{
+    exg_plan *plan = p->plan;
+
+    if (!exg_arena_reserve(p->arena, &plan->buffers, plan->buffer_count, &p->buffer_capacity,
+                           sizeof(*buffer)) ||
+        !exg_arena_reserve(p->arena, &p->buffer_uses, plan->buffer_count, &p->buffer_uses_capacity,
+                           sizeof(uint32_t))) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    plan->buffers[plan->buffer_count] = *buffer;
+    p->buffer_uses[plan->buffer_count] = 0;
+    *index = plan->buffer_count++;
+    return EXG_OK;
+}
+
+exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
+{
+    uint32_t step = p->plan->step_count - 1;
+
+    return exg_planner_add_buffer(p,
+                                  &(exg_buffer){.place = EXG_PLACE_ARENA,
+                                                .bytes = bytes,
+                                                .first_step = step,
+                                                .last_step = step,
+                                                .writable = true,
+                                                .is_once = p->once},
+                                  buffer);
+}
+
+/* Which node and which of the user's modules the step comes from. */
+static bool note_origin(exg_planner *p, exg_step *step)
+{
+    exg_module_frame module = {.path = ""};
+    exg_source_line source = {.text = ""};
+
+    if (p->origin != NULL) {
+        module = exg_node_module(p->origin);
+        (void)exg_node_source_line(p->origin, &source);
+    }
+    step->target = exg_arena_strdup(p->arena, p->origin == NULL ? "" : p->origin->target);
+    step->module = exg_arena_printf(p->arena, "%.*s", (int)module.path_length, module.path);
+    step->source = exg_arena_strndup(p->arena, source.text, source.text_length);
+    return step->target != NULL && step->module != NULL && step->source != NULL;
+}
+
+exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,
+                            uint32_t input_count, uint32_t output_count, exg_step **step)
+{
+    exg_plan *plan = p->plan;
+    exg_step *s;
+
+    if (!exg_arena_reserve(p->arena, &plan->steps, plan->step_count, &p->step_capacity,
+                           sizeof(*s))) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    s = &plan->steps[plan->step_count++];
+    *s = (exg_step){.kernel = exg_planner_kernel(p, kernel),
+                    .host = kernel,
+                    .name = exg_arena_strdup(p->arena, name),
+                    .fused = 1,
+                    .once = p->once};
+    s->inputs = EXG_NEW_ARRAY(p->arena, exg_location, input_count);
+    s->outputs = EXG_NEW_ARRAY(p->arena, exg_location, output_count);
+    s->call.inputs = EXG_NEW_ARRAY(p->arena, exg_tensor, input_count);
+    s->call.outputs = EXG_NEW_ARRAY(p->arena, exg_tensor, output_count);
+    s->call.input_count = input_count;
+    s->call.output_count = output_count;
+    s->call.arena = p->arena;
+    s->call.grid = p->grid;
+    s->on_host = p->device != NULL && p->device->table->kernel_of(s->kernel) == NULL;
+    s->call.device = s->on_host ? NULL : p->device;
+    if (s->inputs == NULL || s->outputs == NULL || s->call.inputs == NULL ||
+        s->call.outputs == NULL || s->name == NULL || !note_origin(p, s)) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    *step = s;
+    return EXG_OK;
+}
+
+exg_status exg_planner_view_of(exg_planner *p, const exg_tensor_meta *meta, exg_tensor *window)
+{
+    if (meta->rank > EXG_RANK_MAX) {
+        return EXG_FAIL(p->err, LIMIT, "SHP-001", "a tensor of rank %u; at most %d are run",
+                        meta->rank, EXG_RANK_MAX);
+    }
+    memset(window, 0, sizeof(*window));
+    window->dtype = meta->dtype;
+    window->rank = meta->rank;
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        window->sizes[d] = meta->sizes[d].value;
+        window->strides[d] = meta->strides[d].value;
+    }
+    return EXG_OK;
+}
+
+exg_status exg_planner_extent(exg_planner *p, const exg_tensor *window, int64_t offset,
+                              uint64_t *bytes)
+{
+    return exg_tensor_end(window, offset, bytes)
+               ? EXG_OK
+               : EXG_FAIL(p->err, LIMIT, "PLN-001", "a tensor reaches past 2^63 bytes");
+}
+
+exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse)
+{
+    exg_location *location = &p->locations[value];
+    uint64_t bytes;
+
+    EXG_TRY(exg_planner_view_of(p, p->graph->values[value].tensor, &location->window));
+    exg_tensor_set_contiguous(&location->window);
+    EXG_TRY(exg_planner_extent(p, &location->window, 0, &bytes));
+    location->offset = 0;
+    location->buffer = reuse;
+    if (reuse == EXG_NO_BUFFER) {
+        EXG_TRY(exg_planner_buffer(p, bytes, &location->buffer));
+    } else {
+        p->plan->summary.in_place_count++;
+    }
+    p->buffer_uses[location->buffer] += p->value_uses[value];
+    return EXG_OK;
+}
+
+static void touch(exg_planner *p, const exg_step *by, uint32_t buffer)
+{
+    uint32_t step = p->plan->step_count - 1;
+
+    p->plan->buffers[buffer].is_read |= !by->once;
+    if (p->plan->buffers[buffer].last_step < step) {
+        p->plan->buffers[buffer].last_step = step;
+    }
+}
+
+void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location)
+{
+    step->inputs[at] = *location;
+    step->call.inputs[at] = location->window;
+    touch(p, step, location->buffer);
+}
+
+void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location)
+{
+    step->outputs[at] = *location;
+    step->call.outputs[at] = location->window;
+    touch(p, step, location->buffer);
+}
+
+void exg_planner_used(exg_planner *p, exg_value_id value)
+{
+    p->value_uses[value]--;
+    p->buffer_uses[p->locations[value].buffer]--;
+}
+
+exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char *name,
+                            exg_location *to)
+{
+    exg_location source = *from; /* `to` may be the same place */
+    bool was_once = p->once;
+    exg_status status;
+    exg_step *step;
+    uint64_t bytes;
+
+    *to = source;
+    to->offset = 0;
+    exg_tensor_set_contiguous(&to->window);
+    EXG_TRY(exg_planner_extent(p, &to->window, 0, &bytes));
+    p->once = p->once || (exg_planner_is_fixed(p, source.buffer) &&
+                          bytes <= p->plan->buffers[source.buffer].bytes);
+    status = exg_planner_step(p, &exg_kernel_copy, name, 1, 1, &step);
+    status = status == EXG_OK ? exg_planner_buffer(p, bytes, &to->buffer) : status;
+    if (status == EXG_OK) {
+        exg_planner_input(p, step, 0, &source);
+        exg_planner_output(p, step, 0, to);
+        status = exg_planner_prepare(p, step);
+    }
+    p->once = was_once;
+    return status;
+}
+
+static bool is_weight(const exg_plan_input *input)
+{
+    return input->kind != EXG_INPUT_USER && !input->mutated && input->buffer != EXG_NO_BUFFER;
+}
+
+bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer)
+{
+    const exg_buffer *b = &p->plan->buffers[buffer];
+
+    return b->place == EXG_PLACE_INPUT ? is_weight(&p->plan->inputs[b->index]) : b->is_once;
+}

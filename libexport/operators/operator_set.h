@@ -1,0 +1,18 @@
+/* operator_set.h - operators as they are found: what operators.c makes of the table. */
+#ifndef EXG_LIBEXPORT_OPERATORS_OPERATOR_SET_H
+#define EXG_LIBEXPORT_OPERATORS_OPERATOR_SET_H
+
+#include "libexport/base/arena.h"
+#include "libexport/base/map.h"
+#include "libexport/operators/dtype_lowering.h"
+
+#include <exg/operators.h>
+
+struct exg_operators {
+    exg_arena *arena;
+    exg_operator *items;            /* by number */
+    exg_dtype_lowerings *of_dtypes; /* likewise */
+    exg_map by_target;
+};
+
+#endif

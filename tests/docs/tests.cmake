@@ -1,0 +1,9 @@
+# The documents are true: what they show is run, what is made of tables is current.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND AND TARGET exg)
+  add_test(NAME docs_examples COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/docs/examples.py $<TARGET_FILE:exg>)
+  add_test(NAME docs_cli COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/docs/cli.py $<TARGET_FILE:exg>)
+  set_tests_properties(docs_examples docs_cli PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endif()
