@@ -1,5 +1,5 @@
 /* summary.c - an output in a line, or as a JSON object. */
-#include "cli/numbers.h"
+#include "cli/outputs.h"
 
 #include <inttypes.h>
 #include <math.h>

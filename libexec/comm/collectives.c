@@ -83,8 +83,7 @@ uint32_t exg_collective_rounds(const exg_communicator *c, const exg_collective *
     return what->kind == EXG_ALL_REDUCE && !is_short(c, what) ? 2 : 1;
 }
 
-void exg_window_of(const exg_window *w, uint32_t ranks, uint32_t rank, int64_t *first,
-                   int64_t *count)
+void exg_halo_of(const exg_halo *w, uint32_t ranks, uint32_t rank, int64_t *first, int64_t *count)
 {
     int64_t low;
     int64_t high;
@@ -122,21 +121,21 @@ static span chunk_of(int64_t length, uint32_t ranks, uint32_t rank)
 }
 
 /* What `window` of one rank has of `chunk` of another, as places in `of`. */
-static span common(span chunk, span window, span of)
+static span common(span chunk, span halo, span of)
 {
-    int64_t first = chunk.first > window.first ? chunk.first : window.first;
+    int64_t first = chunk.first > halo.first ? chunk.first : halo.first;
     int64_t chunk_end = chunk.first + chunk.count;
-    int64_t window_end = window.first + window.count;
-    int64_t end = chunk_end < window_end ? chunk_end : window_end;
+    int64_t halo_end = halo.first + halo.count;
+    int64_t end = chunk_end < halo_end ? chunk_end : halo_end;
 
     return end > first ? (span){first - of.first, end - first} : (span){0, 0};
 }
 
-static span window_of(const exg_collective *what, uint32_t ranks, uint32_t rank)
+static span halo_at(const exg_collective *what, uint32_t ranks, uint32_t rank)
 {
     span s;
 
-    exg_window_of(&what->window, ranks, rank, &s.first, &s.count);
+    exg_halo_of(&what->halo, ranks, rank, &s.first, &s.count);
     return s;
 }
 
@@ -170,9 +169,9 @@ static span sent_to(const exg_communicator *c, const exg_collective *what, const
 {
     span own = {0, k->in.length};
 
-    if (what->kind == EXG_WINDOW) {
-        own = chunk_of(what->window.size, c->size, c->rank);
-        return common(own, window_of(what, c->size, rank), own);
+    if (what->kind == EXG_HALO) {
+        own = chunk_of(what->halo.size, c->size, c->rank);
+        return common(own, halo_at(what, c->size, rank), own);
     }
     return k->cut_in ? chunk_of(k->in.length, c->size, rank) : own;
 }
@@ -180,10 +179,10 @@ static span sent_to(const exg_communicator *c, const exg_collective *what, const
 static span come_from(const exg_communicator *c, const exg_collective *what, const cutting *k,
                       uint32_t rank)
 {
-    if (what->kind == EXG_WINDOW) {
-        span own = window_of(what, c->size, c->rank);
+    if (what->kind == EXG_HALO) {
+        span own = halo_at(what, c->size, c->rank);
 
-        return common(chunk_of(what->window.size, c->size, rank), own, own);
+        return common(chunk_of(what->halo.size, c->size, rank), own, own);
     }
     return k->cut_out ? chunk_of(k->out.length, c->size, rank) : (span){0, k->out.length};
 }

@@ -15,23 +15,31 @@
 #include <exg/tensor.h>
 
 typedef enum exg_collective_kind {
-    EXG_ALL_REDUCE,     /* out = op over ranks of in; same shape */
-    EXG_ALL_GATHER,     /* in: own chunk of dim; out: the whole */
-    EXG_REDUCE_SCATTER, /* in: a summand of the whole; out: own chunk of dim of the sum */
-    EXG_ALL_TO_ALL,     /* in: own chunk of dim, all of other_dim; out: the other way round */
-    EXG_WINDOW          /* in: own chunk of dim; out: own window of it (exg_window) */
+    /* ncclAllReduce, MPI_Allreduce. out = op over ranks of in; same shape */
+    EXG_ALL_REDUCE,
+    /* ncclAllGather, MPI_Allgatherv. in: own chunk of dim; out: the whole */
+    EXG_ALL_GATHER,
+    /* ncclReduceScatter, MPI_Reduce_scatter. in: a summand of the whole; out: own chunk of dim of
+     * the sum */
+    EXG_REDUCE_SCATTER,
+    /* ncclAlltoAll, MPI_Alltoallv. in: own chunk of dim, all of other_dim; out: the other way round
+     */
+    EXG_ALL_TO_ALL,
+    /* A halo exchange: grouped ncclSend and ncclRecv, MPI_Neighbor_alltoallv. in: own chunk of dim;
+     * out: own chunk with what exg_halo says of its neighbours' */
+    EXG_HALO
 } exg_collective_kind;
 
 /* What a rank sees of a dim of `size`: it has a chunk of `parts` positions, each of which reads
  * `reach` elements from position * stride - before on, those that there are. Where `period` is
  * not 0 what begins outside 0..period-1 begins as far inside. */
-typedef struct exg_window {
+typedef struct exg_halo {
     int64_t size, parts, stride, before, reach, period;
-} exg_window;
+} exg_halo;
 
 /* Of rank `rank` of `ranks`. */
-void exg_window_of(const exg_window *window, uint32_t ranks, uint32_t rank, int64_t *first,
-                   int64_t *count);
+void exg_halo_of(const exg_halo *halo, uint32_t ranks, uint32_t rank, int64_t *first,
+                 int64_t *count);
 
 const char *exg_collective_name(exg_collective_kind kind); /* "all_reduce" */
 
@@ -41,7 +49,7 @@ typedef struct exg_collective {
     const exg_tensor *in, *out;
     uint32_t dim, other_dim; /* gathered or scattered; of all-to-all gathered, scattered */
     exg_reduce_op op;        /* of reductions */
-    exg_window window;       /* of EXG_WINDOW */
+    exg_halo halo;           /* of EXG_HALO */
 } exg_collective;
 
 uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collective *what);

@@ -7,12 +7,12 @@
 #include <exg/device_mesh.h>
 
 struct exg_accelerator;
-struct exg_line;
+struct exg_device_link;
 
 typedef struct exg_grid {
     exg_communicator *dims[EXG_MESH_DIMS_MAX];
-    struct exg_line *lines[EXG_MESH_DIMS_MAX]; /* of their devices; NULL: none */
-    struct exg_accelerator *device;            /* whose ends of the lines these are */
+    struct exg_device_link *links[EXG_MESH_DIMS_MAX]; /* of their devices; NULL: none */
+    struct exg_accelerator *device;                   /* whose ends of the links these are */
     uint32_t ndim;
     uint32_t rank; /* in the mesh */
 } exg_grid;
@@ -49,8 +49,8 @@ typedef struct exg_common {
 exg_status exg_grid_agree(const exg_grid *grid, const exg_common *own, uint32_t count,
                           exg_status status, exg_error *err);
 
-/* Joins the ranks' devices along every dim, where these can be (lines.c). Called by every rank,
- * at once. `through` tells, for people, what carries out collectives. PEER, DEVICE. */
+/* Joins the ranks' devices along every dim, where these can be (device_links.c). Called by every
+ * rank, at once. `through` tells, for people, what carries out collectives. PEER, DEVICE. */
 #define EXG_THROUGH_TEXT 256
 exg_status exg_grid_join(exg_grid *grid, struct exg_accelerator *device, char *through,
                          exg_error *err);

@@ -15,7 +15,7 @@
     ROW(all_gather, EXG_ALL_GATHER, 1, 0, 0)                                                       \
     ROW(reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3)                                               \
     ROW(all_to_all, EXG_ALL_TO_ALL, 1, 3, 0)                                                       \
-    ROW(window, EXG_WINDOW, 1, 0, 0)
+    ROW(window, EXG_HALO, 1, 0, 0)
 
 static uint32_t dim_at(const exg_kernel_call *call, uint32_t position)
 {
@@ -46,14 +46,14 @@ static exg_communicator *along(const exg_kernel_call *call)
 }
 
 /* A window's numbers are arguments 2 to 7. */
-static exg_window window_at(const exg_kernel_call *call)
+static exg_halo halo_of_call(const exg_kernel_call *call)
 {
-    return (exg_window){.size = exg_call_int(call, 2),
-                        .parts = exg_call_int(call, 3),
-                        .stride = exg_call_int(call, 4),
-                        .before = exg_call_int(call, 5),
-                        .reach = exg_call_int(call, 6),
-                        .period = exg_call_int(call, 7)};
+    return (exg_halo){.size = exg_call_int(call, 2),
+                      .parts = exg_call_int(call, 3),
+                      .stride = exg_call_int(call, 4),
+                      .before = exg_call_int(call, 5),
+                      .reach = exg_call_int(call, 6),
+                      .period = exg_call_int(call, 7)};
 }
 
 static exg_collective make(const exg_kernel_call *call, exg_collective_kind kind, uint32_t dim,
@@ -65,7 +65,7 @@ static exg_collective make(const exg_kernel_call *call, exg_collective_kind kind
                             .dim = dim == 0 ? 0 : dim_at(call, dim),
                             .other_dim = other_dim == 0 ? 0 : dim_at(call, other_dim),
                             .op = op == 0 ? EXG_REDUCE_SUM : op_at(call, op),
-                            .window = kind == EXG_WINDOW ? window_at(call) : (exg_window){0}};
+                            .halo = kind == EXG_HALO ? halo_of_call(call) : (exg_halo){0}};
 }
 
 /* A step's collective, and where it is while it is under way. */
@@ -86,11 +86,11 @@ static bool is_of_device(const exg_kernel_call *call)
 
 static exg_status prepare_on_device(exg_kernel_call *call, flight *f, exg_error *err)
 {
-    exg_line *line = call->grid->lines[exg_call_int(call, call->arg_count - 1)];
+    exg_device_link *link = call->grid->links[exg_call_int(call, call->arg_count - 1)];
     exg_strip *sent = EXG_NEW_ARRAY(call->arena, exg_strip, f->c->size);
     exg_strip *received = EXG_NEW_ARRAY(call->arena, exg_strip, f->c->size);
 
-    if (line == NULL) {
+    if (link == NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "DEV-010", "the ranks' devices are not joined");
     }
     if (sent == NULL || received == NULL) {
@@ -100,7 +100,7 @@ static exg_status prepare_on_device(exg_kernel_call *call, flight *f, exg_error 
         sent[r] = exg_collective_sent(f->c, &f->what, r);
         received[r] = exg_collective_received(f->c, &f->what, r);
     }
-    return call->device->table->prepare_collective(call->device, line, &f->what, sent, received,
+    return call->device->table->prepare_collective(call->device, link, &f->what, sent, received,
                                                    call->arena, &f->made, &call->workspace_bytes,
                                                    err);
 }

@@ -42,10 +42,10 @@ typedef struct exg_accelerator {
 
 /* A rank's end of what joins the devices of the ranks of a communicator: the head of the
  * table's own structure. */
-typedef struct exg_line {
+typedef struct exg_device_link {
     char name[48]; /* for people: "NCCL 2.28.3" */
     bool records;  /* collectives along it may stand between record() and recorded() */
-} exg_line;
+} exg_device_link;
 
 struct exg_device_table {
     uint32_t version; /* EXG_DEVICE_TABLE_VERSION */
@@ -65,7 +65,7 @@ struct exg_device_table {
     exg_status (*allocate)(exg_accelerator *device, uint64_t bytes, void **address, exg_error *err);
     void (*release)(exg_accelerator *device, void *address); /* waits; NULL is allowed */
     bool shows_releases; /* it tells who uses what was released: such memory is not kept for
-                            the next that asks (held.h) */
+                            the next that asks (shared_device.h) */
 
     /* Is it an address of the device's memory, whoever took that? */
     bool (*holds)(exg_accelerator *device, const void *address);
@@ -100,7 +100,7 @@ struct exg_device_table {
      *
      * join() and leave() are called by every rank of the communicator, at once. The outcome of
      * join() is alike: UNSUPPORTED DEV-011 where these devices cannot be joined; PEER. The
-     * communicator stays as long as the line; between ranks that share their memory its turns
+     * communicator stays as long as the link; between ranks that share their memory its turns
      * are taken by collectives, so other exchanges on it are whole.
      *
      * prepare_collective() makes, in the arena, what begin and finish work with (UNSUPPORTED:
@@ -113,13 +113,13 @@ struct exg_device_table {
      * may be written.
      *
      * wait() ends with PEER, on all ranks, when a collective does not, because of a fault or
-     * past the communicator's deadline, and lines are then of no use; stuck_at() is the first
+     * past the communicator's deadline, and links are then of no use; stuck_at() is the first
      * collective that had not ended, if known. Of a graph that is asked for again none is, and
      * the time runs from when it is waited for. */
     exg_status (*join)(exg_accelerator *device, struct exg_communicator *communicator,
-                       exg_line **line, exg_error *err);
-    void (*leave)(exg_accelerator *device, exg_line *line);
-    exg_status (*prepare_collective)(exg_accelerator *device, exg_line *line,
+                       exg_device_link **link, exg_error *err);
+    void (*leave)(exg_accelerator *device, exg_device_link *link);
+    exg_status (*prepare_collective)(exg_accelerator *device, exg_device_link *link,
                                      const struct exg_collective *what,
                                      const struct exg_strip *sent, const struct exg_strip *received,
                                      exg_arena *arena, void **made, uint64_t *workspace_bytes,

@@ -278,7 +278,7 @@ static bool is_ints(const exg_object *object, const int64_t *values, uint32_t co
            memcmp(object->value.as_ints, values, count * sizeof(*values)) == 0;
 }
 
-/* Only what it is already: any other window has no meaning on parts. */
+/* Only what it is already: any other view has no meaning on parts. */
 static exg_status as_strided(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
                              uint32_t arg_count, const exg_named_object *kwargs,
                              uint32_t kwarg_count, exg_object *result, exg_error *err)
@@ -527,10 +527,10 @@ static const struct {
 exg_status exg_register_builtin_ops(exg_dispatcher *d, exg_error *err)
 {
     for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
-        exg_dispatch_row row = {.handler = handlers[i].handler,
-                                .user = (void *)(uintptr_t)handlers[i].user};
+        exg_op_registration registration = {.handler = handlers[i].handler,
+                                            .user = (void *)(uintptr_t)handlers[i].user};
 
-        EXG_TRY(exg_dispatcher_register(d, handlers[i].key, &row, err));
+        EXG_TRY(exg_dispatcher_register(d, handlers[i].key, &registration, err));
     }
     return EXG_OK;
 }

@@ -1,4 +1,4 @@
-/* cache.c - entries by the words of their call, the least recently used going first. */
+/* cache.c - entries by the key of their call, the least recently used going first. */
 #include "libexec/dispatch/dispatcher.h"
 #include "libexport/base/arena.h"
 
@@ -9,7 +9,7 @@ void exg_entry_destroy(exg_entry *entry)
 {
     if (entry != NULL) {
         exg_plan_executor_destroy(entry->rank);
-        exg_shared_device_release(entry->held);
+        exg_shared_device_release(entry->shared_device);
         exg_program_destroy(entry->program);
         exg_arena_destroy(entry->arena);
     }
@@ -72,11 +72,11 @@ void exg_cache_free(exg_cache *cache)
     }
 }
 
-exg_entry *exg_cache_find(exg_cache *cache, const exg_words *words, uint64_t hash)
+exg_entry *exg_cache_find(exg_cache *cache, const exg_cache_key *key, uint64_t hash)
 {
     for (exg_entry *e = *slot_of(cache, hash); e != NULL; e = e->chain) {
-        if (e->hash == hash && e->word_count == words->count &&
-            memcmp(e->words, words->items, words->count * sizeof(*words->items)) == 0) {
+        if (e->hash == hash && e->key_length == key->count &&
+            memcmp(e->key, key->items, key->count * sizeof(*key->items)) == 0) {
             if (e != cache->newest) {
                 unlink_use(cache, e);
                 link_newest(cache, e);
@@ -87,14 +87,13 @@ exg_entry *exg_cache_find(exg_cache *cache, const exg_words *words, uint64_t has
     return NULL;
 }
 
-exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *words, uint64_t hash,
-                         exg_error *err)
+exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_cache_key *key,
+                         uint64_t hash, exg_error *err)
 {
     entry->hash = hash;
-    entry->word_count = words->count;
-    entry->words =
-        exg_arena_memdup(entry->arena, words->items, words->count, sizeof(*words->items));
-    if (entry->words == NULL) {
+    entry->key_length = key->count;
+    entry->key = exg_arena_memdup(entry->arena, key->items, key->count, sizeof(*key->items));
+    if (entry->key == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (exg_entry *e = cache->oldest; cache->entry_count >= cache->capacity && e != NULL;) {
@@ -112,25 +111,26 @@ exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *wo
     return EXG_OK;
 }
 
-void exg_call_words(const exg_call *call, exg_words *w)
+void exg_call_cache_key(const exg_call *call, exg_cache_key *w)
 {
     const exg_function_schema *f = call->op->schema;
     uint32_t next = 0;
 
-    exg_words_empty(w);
-    exg_words_put(w, (uint64_t)call->row->index << 32 | (uint64_t)call->d->options.fallback << 8 |
-                         (uint64_t)exg_tape_wants(call) << 2 |
-                         (uint64_t)call->d->options.first_suggestion << 1 |
-                         (uint64_t)call->d->options.implicit_replication);
-    exg_words_mesh(w, call->mesh);
+    exg_cache_key_empty(w);
+    exg_cache_key_put(w, (uint64_t)call->op_entry->index << 32 |
+                             (uint64_t)call->d->options.fallback << 8 |
+                             (uint64_t)exg_call_wants_gradient(call) << 2 |
+                             (uint64_t)call->d->options.first_suggestion << 1 |
+                             (uint64_t)call->d->options.implicit_replication);
+    exg_cache_key_put_mesh(w, call->mesh);
     for (uint32_t i = 0; i < f->argument_count; i++) {
         const exg_object *object = call->at[i];
 
-        exg_words_put(w,
-                      object == NULL ? UINT64_MAX : (uint64_t)object->kind << 32 | object->count);
+        exg_cache_key_put(w, object == NULL ? UINT64_MAX
+                                            : (uint64_t)object->kind << 32 | object->count);
         if (object == NULL || f->arguments[i].type.base != EXG_TYPE_TENSOR) {
             if (object != NULL && object->kind == EXG_OBJECT_VALUE) {
-                exg_words_value(w, &object->value);
+                exg_cache_key_put_value(w, &object->value);
             }
             next += object == NULL && f->arguments[i].type.base == EXG_TYPE_TENSOR;
             continue;
@@ -139,9 +139,9 @@ void exg_call_words(const exg_call *call, exg_words *w)
             const exg_object *operand = call->operands[next].object;
 
             if (operand->kind == EXG_OBJECT_DTENSOR) {
-                exg_words_dtensor(w, operand->dtensor);
+                exg_cache_key_put_dtensor(w, operand->dtensor);
             } else {
-                exg_words_object(w, operand);
+                exg_cache_key_put_object(w, operand);
             }
         }
     }
@@ -152,27 +152,27 @@ exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *use
 {
     exg_dispatcher *d = call->d;
     uint64_t hash;
-    exg_words kept;
+    exg_cache_key kept;
     exg_status status;
 
-    if (d->words.failed) {
+    if (d->key.failed) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    hash = exg_words_hash(&d->words);
-    *entry = exg_cache_find(&d->cache, &d->words, hash);
+    hash = exg_cache_key_hash(&d->key);
+    *entry = exg_cache_find(&d->cache, &d->key, hash);
     if (*entry != NULL) {
         d->stats.hits++;
         exg_log_decision(call, *entry, true);
         return EXG_OK;
     }
     d->stats.misses++;
-    kept = d->words; /* deciding may dispatch */
-    d->words = (exg_words){0};
+    kept = d->key; /* deciding may dispatch */
+    d->key = (exg_cache_key){0};
     status = make(call, user, entry);
-    exg_words_free(&d->words);
-    d->words = kept;
+    exg_cache_key_free(&d->key);
+    d->key = kept;
     EXG_TRY(status);
-    status = exg_cache_put(&d->cache, *entry, &d->words, hash, call->err);
+    status = exg_cache_put(&d->cache, *entry, &d->key, hash, call->err);
     if (status != EXG_OK) {
         exg_entry_destroy(*entry);
         return status;

@@ -55,7 +55,7 @@ static bool is_list(const exg_object *object)
 }
 
 exg_status exg_call_operands(const exg_function_schema *schema, exg_object *const *at,
-                             exg_place_in_call *operands, uint32_t max, uint32_t *count,
+                             exg_operand_slot *operands, uint32_t max, uint32_t *count,
                              exg_error *err)
 {
     static const exg_object absent = {.kind = EXG_OBJECT_NONE}; /* never written: no spec */
@@ -73,7 +73,7 @@ exg_status exg_call_operands(const exg_function_schema *schema, exg_object *cons
         }
         for (uint32_t t = 0; t < items; t++) {
             operands[(*count)++] =
-                (exg_place_in_call){i, t, is_list(object) ? &object->items[t] : object};
+                (exg_operand_slot){i, t, is_list(object) ? &object->items[t] : object};
         }
     }
     return EXG_OK;
@@ -147,7 +147,7 @@ static exg_status add_values(exg_meta_call *call, exg_arena *arena, exg_error *e
 }
 
 void exg_call_arguments(exg_builder *b, const exg_function_schema *schema, exg_object *const *at,
-                        const exg_place_in_call *operands, uint32_t count, const exg_ref *refs,
+                        const exg_operand_slot *operands, uint32_t count, const exg_ref *refs,
                         exg_argument *args)
 {
     uint32_t next = 0;
@@ -266,7 +266,7 @@ bool exg_call_is_composite(const exg_operator *op, const exg_call *call)
            (of->of_float8 != NULL && has_operand_of(call, exg_dtype_is_float8));
 }
 
-bool exg_tape_wants(const exg_call *call)
+bool exg_call_wants_gradient(const exg_call *call)
 {
     for (uint32_t i = 0; !call->d->grad_disabled && i < call->operand_count; i++) {
         const exg_object *object = call->operands[i].object;

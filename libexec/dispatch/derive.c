@@ -418,7 +418,7 @@ static exg_ref derive(const exg_call *call, const derivation *x, uint32_t positi
         }
     }
     (void)EXG_FAIL(&err, UNSUPPORTED, "TAP-001", "%s has no derivative by its argument '%s'",
-                   call->row->key, call->op->schema->arguments[position].name);
+                   call->op_entry->key, call->op->schema->arguments[position].name);
     exg_builder_fail(x->b, &err);
     return EXG_NO_REF;
 }

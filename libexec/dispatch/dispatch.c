@@ -49,7 +49,7 @@ static exg_status find_mesh(exg_call *call, exg_device_mesh *otherwise)
     call->mesh = mesh == NULL ? otherwise : mesh;
     if (call->mesh == NULL) {
         return EXG_FAIL(call->err, USAGE, "DSP-008", "%s without a DTensor, and no mesh is set",
-                        call->row->key);
+                        call->op_entry->key);
     }
     return EXG_OK;
 }
@@ -64,12 +64,12 @@ static exg_status wrap_plain(exg_call *call, uint32_t i)
         return exg_error_fix(call->err,
                              EXG_FAIL(call->err, USAGE, "DSP-002",
                                       "%s of a plain tensor of %lld elements beside DTensors",
-                                      call->row->key, (long long)numel),
+                                      call->op_entry->key, (long long)numel),
                              "distribute it, or allow implicit replication");
     }
     if (tensor->rank > 0 && numel == 1 && !call->d->options.implicit_replication) {
         exg_log_note(call->d, "%s: a plain tensor of one element counts as replicated",
-                     call->row->key);
+                     call->op_entry->key);
     }
     *t = (exg_dtensor){.mesh = call->mesh, .local = *tensor, .rank = tensor->rank};
     memcpy(t->sizes, tensor->sizes, sizeof(t->sizes));
@@ -103,7 +103,7 @@ static exg_status wrap_plains(exg_call *call)
 
 /* ---- calls --------------------------------- */
 
-/* Do two local tensors share bytes without being the same window? */
+/* Do two local tensors share bytes without being the same view? */
 static bool overlap(const exg_tensor *a, const exg_tensor *b)
 {
     const exg_tensor *both[2] = {a, b};
@@ -132,7 +132,7 @@ static bool overlap(const exg_tensor *a, const exg_tensor *b)
 static bool is_one_plan(const exg_call *call, const exg_operator *functional)
 {
     return functional->view == NULL && !exg_call_is_composite(functional, call) &&
-           call->row->callers.rule == NULL;
+           call->op_entry->registration.rule == NULL;
 }
 
 /* May it write operand 0 where that lies? Of this rank's part. */
@@ -154,13 +154,13 @@ static exg_status run_written(exg_call *call, const exg_operator *functional, ex
 {
     exg_object *self = call->operands[0].object;
     exg_object made = exg_object_none();
-    exg_dispatch_op *row;
+    exg_op_entry *op_entry;
     exg_call inner;
     exg_status status;
 
-    EXG_TRY(exg_dispatch_row_of_op(call->d, functional, &row, call->err));
+    EXG_TRY(exg_op_entry_of_operator(call->d, functional, &op_entry, call->err));
     inner.d = call->d;
-    inner.row = row;
+    inner.op_entry = op_entry;
     inner.op = functional;
     inner.depth = call->depth + 1;
     inner.err = call->err;
@@ -182,7 +182,7 @@ static exg_status run_entry(exg_call *call, exg_object *result)
     exg_entry *entry;
     exg_status status;
 
-    exg_call_words(call, &call->d->words);
+    exg_call_cache_key(call, &call->d->key);
     EXG_TRY(exg_entry_find(call, exg_entry_create, NULL, &entry));
     entry->runs++;
     status = exg_entry_run(call, entry, result);
@@ -223,13 +223,14 @@ static exg_status run_call(exg_call *call, exg_object *result)
     exg_log_call(call);
     if (functional != call->op) {
         if (call->operand_count == 0 || call->operands[0].object->kind != EXG_OBJECT_DTENSOR) {
-            return EXG_FAIL(call->err, USAGE, "DSP-001", "%s writes no DTensor", call->row->key);
+            return EXG_FAIL(call->err, USAGE, "DSP-001", "%s writes no DTensor",
+                            call->op_entry->key);
         }
         if (call->operands[0].object->dtensor->detached) {
             return EXG_FAIL(call->err, UNSUPPORTED, "DSP-006",
                             "inplace_moves_self: %s of a view that had to be moved, whose base "
                             "would not see it",
-                            call->row->key);
+                            call->op_entry->key);
         }
         if (functional->id == EXG_OP_alias_default) {
             *result = *call->operands[0].object;
@@ -269,24 +270,24 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
                                  uint32_t arg_count, const exg_named_object *kwargs,
                                  uint32_t kwarg_count, exg_object *result, exg_error *err)
 {
-    exg_dispatch_op *row;
+    exg_op_entry *op_entry;
     exg_op_schema as_given;
     exg_call call;
 
-    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
-    if (row->op == NULL || row->op->symbolic != NULL) {
+    EXG_TRY(exg_op_entry_of(d, key, &op_entry, err));
+    if (op_entry->op == NULL || op_entry->op->symbolic != NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "OPR-003", "no operator '%s'", key);
     }
     call.d = d;
-    call.row = row;
-    call.op = row->op;
+    call.op_entry = op_entry;
+    call.op = op_entry->op;
     call.depth = 0;
     call.err = err;
     /* the caller's objects, which are only read */
-    exg_op_schema_init(&as_given, row->op->schema, (exg_object *)(uintptr_t)args, arg_count,
+    exg_op_schema_init(&as_given, op_entry->op->schema, (exg_object *)(uintptr_t)args, arg_count,
                        (exg_named_object *)(uintptr_t)kwargs, kwarg_count);
     EXG_TRY(exg_schema_positions(&as_given, call.at, err));
-    for (uint32_t i = 0; i < row->op->schema->argument_count; i++) {
+    for (uint32_t i = 0; i < op_entry->op->schema->argument_count; i++) {
         if (call.at[i] != NULL && call.at[i]->kind == EXG_OBJECT_UINT) {
             return EXG_FAIL(err, USAGE, "DSP-001", "%s of an integer above INT64_MAX", key);
         }
@@ -381,7 +382,7 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
                         exg_object *result, exg_error *err)
 {
     EXG_GIVEN(err, d, key, EXG_IF_ANY(arg_count, args), EXG_IF_ANY(kwarg_count, kwargs), result);
-    exg_dispatch_op *row;
+    exg_op_entry *op_entry;
     exg_custom_handler *handler;
 
     *result = exg_object_none();
@@ -392,11 +393,12 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
         EXG_GIVEN(err, kwargs[i].name);
         EXG_TRY(check_object(key, &kwargs[i].object, 0, err));
     }
-    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
-    handler = row->callers.lowering != NULL ? row->callers.lowering : row->callers.handler;
+    EXG_TRY(exg_op_entry_of(d, key, &op_entry, err));
+    handler = op_entry->registration.lowering != NULL ? op_entry->registration.lowering
+                                                      : op_entry->registration.handler;
     if (handler != NULL) {
-        return handler(row->callers.user, d, key, args, arg_count, kwargs, kwarg_count, result,
-                       err);
+        return handler(op_entry->registration.user, d, key, args, arg_count, kwargs, kwarg_count,
+                       result, err);
     }
     return exg_dispatch_by_table(d, key, args, arg_count, kwargs, kwarg_count, result, err);
 }

@@ -74,7 +74,7 @@ void exg_dispatcher_destroy(exg_dispatcher *d)
     exg_device_mesh_destroy(d->self);
     exg_weight_store_destroy(d->memory);
     exg_program_destroy(d->empty);
-    exg_words_free(&d->words);
+    exg_cache_key_free(&d->key);
     exg_arena_destroy(d->arena);
     exg_arena_destroy(d->scratch);
     free(d);

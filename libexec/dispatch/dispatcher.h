@@ -2,18 +2,18 @@
 #ifndef EXG_LIBEXEC_DISPATCH_DISPATCHER_H
 #define EXG_LIBEXEC_DISPATCH_DISPATCHER_H
 
+#include "libexec/dispatch/cache_key.h"
 #include "libexec/dispatch/local.h"
 #include "libexec/dispatch/operator_table.h"
-#include "libexec/dispatch/words.h"
 #include "libexport/base/map.h"
 
 /* A call on its way. */
 typedef struct exg_call {
     exg_dispatcher *d;
-    const exg_dispatch_op *row;
+    const exg_op_entry *op_entry;
     const exg_operator *op;
-    exg_object *at[EXG_CALL_ARGS_MAX];                 /* by position; NULL: the default */
-    exg_place_in_call operands[EXG_CALL_OPERANDS_MAX]; /* DTENSOR, number VALUE, NONE */
+    exg_object *at[EXG_CALL_ARGS_MAX];                /* by position; NULL: the default */
+    exg_operand_slot operands[EXG_CALL_OPERANDS_MAX]; /* DTENSOR, number VALUE, NONE */
     uint32_t operand_count;
     exg_device_mesh *mesh;
     exg_object *plain;    /* in the place of plain tensors; NULL: none */
@@ -31,13 +31,13 @@ exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_aren
 bool exg_call_is_composite(const exg_operator *op, const exg_call *call);
 
 /* Has the call to do with gradients: one of its operands has, and they are enabled? */
-bool exg_tape_wants(const exg_call *call);
+bool exg_call_wants_gradient(const exg_call *call);
 
 /* ---- entries: entry.c, graph.c --------------------------------- */
 
 typedef enum exg_entry_kind {
     EXG_ENTRY_LOCAL, /* a plan of one node */
-    EXG_ENTRY_VIEW,  /* a window on operand 0 */
+    EXG_ENTRY_VIEW,  /* a view of operand 0 */
     EXG_ENTRY_GRAPH  /* operators that are dispatched in turn */
 } exg_entry_kind;
 
@@ -58,8 +58,8 @@ typedef struct exg_entry {
     struct exg_entry *newer, *older; /* by use */
     uint32_t runs;                   /* going on: it is not dropped meanwhile */
     uint64_t hash;
-    uint64_t *words;
-    uint32_t word_count;
+    uint64_t *key;
+    uint32_t key_length;
     exg_arena *arena;
     exg_entry_kind kind;
     bool in_place;
@@ -67,9 +67,9 @@ typedef struct exg_entry {
     exg_entry_operand *operands;
     exg_local_result *results;
     uint32_t operand_count, result_count;
-    exg_object_kind form;    /* of the results: DTENSOR (one), LIST or TUPLE */
-    exg_plan_executor *rank; /* LOCAL */
-    exg_shared_device *held; /* that it is for; NULL: the host */
+    exg_object_kind form;             /* of the results: DTENSOR (one), LIST or TUPLE */
+    exg_plan_executor *rank;          /* LOCAL */
+    exg_shared_device *shared_device; /* that it is for; NULL: the host */
     bool draws;
     bool copies;          /* VIEW: of a row-major copy */
     exg_program *program; /* GRAPH */
@@ -114,15 +114,15 @@ typedef struct exg_cache {
 exg_status exg_cache_init(exg_cache *cache, uint32_t capacity, exg_error *err);
 void exg_cache_empty(exg_cache *cache);
 void exg_cache_free(exg_cache *cache);
-exg_entry *exg_cache_find(exg_cache *cache, const exg_words *words, uint64_t hash);
+exg_entry *exg_cache_find(exg_cache *cache, const exg_cache_key *key, uint64_t hash);
 /* Takes the entry over; the one used longest ago makes room. */
-exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_words *words, uint64_t hash,
-                         exg_error *err);
+exg_status exg_cache_put(exg_cache *cache, exg_entry *entry, const exg_cache_key *key,
+                         uint64_t hash, exg_error *err);
 
 /* Everything that a decision depends on. */
-void exg_call_words(const exg_call *call, exg_words *w);
+void exg_call_cache_key(const exg_call *call, exg_cache_key *w);
 
-/* The entry of the words in d->words, made where there is none. */
+/* The entry of the key in d->key, made where there is none. */
 typedef exg_status exg_entry_maker(const exg_call *call, const void *user, exg_entry **entry);
 exg_status exg_entry_find(exg_call *call, exg_entry_maker *make, const void *user,
                           exg_entry **entry);
@@ -138,10 +138,10 @@ struct exg_dispatcher {
     exg_arena *arena;   /* rows and their keys */
     exg_arena *scratch; /* of the decision being taken */
     exg_map by_key;
-    exg_dispatch_op **rows;
-    uint32_t row_count, row_capacity;
+    exg_op_entry **op_entries;
+    uint32_t op_entry_count, op_entry_capacity;
     exg_cache cache;
-    exg_words words;
+    exg_cache_key key;
     exg_program *empty; /* whose weights, none, the memory is of */
     exg_weight_store *memory;
     uint64_t draws; /* of random operators so far */
@@ -163,11 +163,12 @@ exg_status exg_register_factories(exg_dispatcher *d, exg_error *err);
 
 /* ---- dispatch.c, propagate.c, write.c --------------------------------- */
 
-/* The call with its arguments in place (row, at, depth, d, err); `mesh` where no DTensor says. */
+/* The call with its arguments in place (op_entry, at, depth, d, err); `mesh` where no DTensor says.
+ */
 exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *result);
 
-/* exg_propagate_input_sharding of a row, on a mesh. */
-exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_device_mesh *mesh,
+/* exg_propagate_input_sharding of an entry, on a mesh. */
+exg_status exg_propagate_on(exg_dispatcher *d, const exg_op_entry *op_entry, exg_device_mesh *mesh,
                             exg_op_schema *schema, exg_arena *arena, exg_op_schema **target,
                             bool *moves, exg_output_sharding **sharding, exg_error *err);
 

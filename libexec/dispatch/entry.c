@@ -11,12 +11,12 @@
 
 /* ---- deciding --------------------------------- */
 
-/* The placements decided for each operand, and its local window once it has come. */
+/* The placements decided for each operand, and its local view once it has come. */
 static exg_status fill_operands(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_device_mesh *mesh = call->mesh;
     exg_object *at[EXG_CALL_ARGS_MAX];
-    exg_place_in_call wanted[EXG_CALL_OPERANDS_MAX];
+    exg_operand_slot wanted[EXG_CALL_OPERANDS_MAX];
     int64_t offsets[EXG_RANK_MAX];
     uint32_t input = 0;
 
@@ -25,7 +25,7 @@ static exg_status fill_operands(const exg_call *call, exg_entry *entry, const ex
                               &entry->operand_count, call->err));
     if (entry->operand_count != call->operand_count) {
         return EXG_FAIL(call->err, MALFORMED, "DSP-009", "the rule of %s changes its tensors",
-                        call->row->key);
+                        call->op_entry->key);
     }
     entry->operands = EXG_NEW_ARRAY(entry->arena, exg_entry_operand, entry->operand_count);
     if (entry->operands == NULL) {
@@ -81,7 +81,7 @@ static uint64_t room_of(const exg_dtensor *t)
     return bytes;
 }
 
-/* The window that a view makes of operand 0's local part. */
+/* The view that a view makes of operand 0's local part. */
 static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_operator *op = call->op;
@@ -104,7 +104,7 @@ static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op
             break;
         }
         if (entry->copies) {
-            return exg_error_within(call->err, EXG_USAGE, "%s", call->row->key);
+            return exg_error_within(call->err, EXG_USAGE, "%s", call->op_entry->key);
         }
         exg_tensor_set_contiguous(&entry->operands[0].local);
     }
@@ -113,7 +113,7 @@ static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op
     memcpy(result->local.strides, out.strides, sizeof(out.strides));
     if (!exg_tensor_end(&result->local, out.offset, &result->byte_end)) {
         return EXG_FAIL(call->err, USAGE, "PLN-002", "%s reaches outside its storage",
-                        call->row->key);
+                        call->op_entry->key);
     }
     result->byte_offset = out.offset * (int64_t)exg_dtype_bytes(out.dtype);
     entry->result_count = 1;
@@ -143,10 +143,10 @@ static exg_status fill_plan(const exg_call *call, exg_entry *entry, const exg_op
         tensors[i] = entry->operands[i].local;
         local.number_dtype = entry->operands[i].is_tensor ? tensors[i].dtype : local.number_dtype;
     }
-    entry->held = exg_shared_device_share(call->mesh->held);
+    entry->shared_device = exg_shared_device_share(call->mesh->shared_device);
     status = exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err);
-    if (status == EXG_NO_MEMORY && entry->held != NULL &&
-        exg_shared_device_empty_cache(entry->held)) {
+    if (status == EXG_NO_MEMORY && entry->shared_device != NULL &&
+        exg_shared_device_empty_cache(entry->shared_device)) {
         exg_error_clear(call->err);
         status =
             exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err);
@@ -166,7 +166,7 @@ static exg_status check_local(const exg_call *call, const exg_local_result *resu
                     result->spec.sizes, result->spec.rank, offsets, sizes);
     if (!exg_dims_equal(result->local.sizes, result->local.rank, sizes, result->spec.rank)) {
         return EXG_FAIL(call->err, UNSUPPORTED, "PLC-003",
-                        "the sharding rule of '%s' gives a wrong local size", call->row->key);
+                        "the sharding rule of '%s' gives a wrong local size", call->op_entry->key);
     }
     return EXG_OK;
 }
@@ -184,7 +184,7 @@ static exg_status fill_specs(const exg_call *call, exg_entry *entry,
     }
     if (count != entry->result_count) {
         return EXG_FAIL(call->err, MALFORMED, "DSP-009", "%s gives %u tensors, its rule %u specs",
-                        call->row->key, entry->result_count, count);
+                        call->op_entry->key, entry->result_count, count);
     }
     for (uint32_t r = 0; r < count; r++) {
         const exg_object *spec = many ? &specs->items[r] : specs;
@@ -250,7 +250,7 @@ static exg_status rewritten_operator(const exg_call *call, const exg_op_schema *
                : EXG_FAIL(call->err, UNSUPPORTED, "DSP-005",
                           "the rule of %s rewrites it to '%s', "
                           "which is not run as it is",
-                          call->row->key, name);
+                          call->op_entry->key, name);
 }
 
 static exg_status decide(const exg_call *given, exg_entry *entry)
@@ -272,7 +272,7 @@ static exg_status decide(const exg_call *given, exg_entry *entry)
     }
     EXG_TRY(exg_call_schema(call, schema, scratch));
     entry->in_place = call->op->functional != EXG_OP_NONE;
-    EXG_TRY(exg_propagate_on(call->d, call->row, call->mesh, schema, scratch, &target, &moves,
+    EXG_TRY(exg_propagate_on(call->d, call->op_entry, call->mesh, schema, scratch, &target, &moves,
                              &sharding, call->err));
     EXG_TRY(rewritten_operator(given, target, &rewritten.op));
     EXG_TRY(fill_operands(call, entry, target));
@@ -301,7 +301,7 @@ exg_status exg_entry_create(const exg_call *call, const void *user, exg_entry **
         return EXG_OUT_OF_MEMORY(call->err);
     }
     made->arena = arena;
-    whole = !exg_call_is_composite(call->op, call) || call->row->callers.rule != NULL;
+    whole = !exg_call_is_composite(call->op, call) || call->op_entry->registration.rule != NULL;
     status = whole ? EXG_OK : exg_graph_entry_fill(call, made, &whole);
     status = status == EXG_OK && whole ? decide(call, made) : status;
     if (status != EXG_OK) {
@@ -397,7 +397,7 @@ static exg_status run_view(const exg_call *call, const exg_entry *entry, exg_dte
         data = t->local.data;
         if (data != NULL && r->byte_end > room_of(t)) {
             status = EXG_FAIL(call->err, USAGE, "PLN-002", "%s reaches outside its storage",
-                              call->row->key);
+                              call->op_entry->key);
         }
     }
     if (status == EXG_OK) {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct exg_graph_node {
-    exg_dispatch_op *row;
+    exg_op_entry *op_entry;
     const exg_node *node;
     exg_argument *args; /* normalized */
 };
@@ -119,9 +119,9 @@ exg_status exg_graph_entry_emit(const exg_call *call, exg_entry *entry, exg_grap
             return EXG_FAIL(call->err, UNSUPPORTED, "OPR-003",
                             "%s needs '%s', which is not run "
                             "operator by operator",
-                            call->row->key, graph->nodes[n].target);
+                            call->op_entry->key, graph->nodes[n].target);
         }
-        EXG_TRY(exg_dispatch_row_of_op(call->d, op, &node->row, call->err));
+        EXG_TRY(exg_op_entry_of_operator(call->d, op, &node->op_entry, call->err));
         node->args = EXG_NEW_ARRAY(entry->arena, exg_argument, op->schema->argument_count);
         if (node->args == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
@@ -152,7 +152,7 @@ exg_status exg_graph_entry_fill(const exg_call *call, exg_entry *entry, bool *it
         return EXG_FAIL(call->err, USAGE, "DSP-007",
                         "%s: a tensor for out= has other sizes than "
                         "the result",
-                        call->row->key);
+                        call->op_entry->key);
     }
     EXG_TRY(status);
     graph = entry->program->graph;
@@ -239,14 +239,14 @@ void exg_put_results(const exg_node *node, exg_object *result, exg_put_result *p
 static exg_status run_node(walk *w, uint32_t n)
 {
     const exg_graph_node *node = &w->entry->nodes[n];
-    const exg_operator *op = node->row->op;
+    const exg_operator *op = node->op_entry->op;
     exg_object objects[EXG_CALL_ARGS_MAX];
     exg_object result = exg_object_none();
     exg_call inner;
     uint32_t used = 0;
 
     inner.d = w->call->d;
-    inner.row = node->row;
+    inner.op_entry = node->op_entry;
     inner.op = op;
     inner.depth = w->call->depth + 1;
     inner.err = w->call->err;
@@ -363,7 +363,7 @@ static uint32_t list_items(const exg_entry *entry)
     for (uint32_t n = 0; n < entry->program->graph->node_count; n++) {
         uint32_t count = 0;
 
-        for (uint32_t i = 0; i < entry->nodes[n].row->op->schema->argument_count; i++) {
+        for (uint32_t i = 0; i < entry->nodes[n].op_entry->op->schema->argument_count; i++) {
             const exg_argument *arg = &entry->nodes[n].args[i];
             bool list =
                 arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;

@@ -136,22 +136,22 @@ exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
     exg_program_destroy(m.program);
     EXG_TRY(status);
     for (uint32_t i = 0; i < plan->input_count; i++) { /* on a device it is there */
-        plan->inputs[i].is_handed_on = plan->inputs[i].kind == EXG_INPUT_USER;
+        plan->inputs[i].is_forwarded = plan->inputs[i].kind == EXG_INPUT_USER;
     }
     for (uint32_t o = 0; o < plan->output_count; o++) {
-        plan->outputs[o].is_handed_on = true;
+        plan->outputs[o].is_forwarded = true;
     }
     for (uint32_t r = 0; r < *count; r++) {
         if (!results[r].absent) {
             const exg_location *at = &plan->outputs[output].location;
 
             results[r].bytes = exg_plan_output_bytes(plan, output++);
-            results[r].byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->window.dtype);
+            results[r].byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->view.dtype);
         }
     }
     EXG_TRY(
         exg_plan_executor_create(plan, call->memory, NULL, NULL, call->device, 0, 0, rank, err));
     EXG_TRY(exg_plan_executor_settle(*rank, err));
-    EXG_TRY(exg_plan_executor_fill(*rank, err));
+    EXG_TRY(exg_plan_executor_fold(*rank, err));
     return EXG_OK;
 }

@@ -32,7 +32,7 @@ typedef struct exg_local_call {
     exg_weight_store *memory; /* for what is made once */
     exg_accelerator *device;  /* that computes; NULL: the host */
     exg_object *const *at;    /* by position: values, fitted to the local part */
-    const exg_place_in_call *operands;
+    const exg_operand_slot *operands;
     const exg_tensor *tensors; /* by operand: sizes and strides; of absent ones and numbers unset */
     uint32_t operand_count;
     exg_dtype number_dtype; /* beside which numbers are tensors */

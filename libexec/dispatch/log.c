@@ -64,7 +64,7 @@ void exg_log_call(const exg_call *call)
     }
     arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (arena != NULL && exg_call_schema(call, &schema, arena) == EXG_OK) {
-        exg_text_printf(&text, "%s(", call->row->key);
+        exg_text_printf(&text, "%s(", call->op_entry->key);
         exg_print_op_schema(&text, &schema);
         exg_text_putc(&text, ')');
         say(call->d, EXG_EVENT_CALL, &text);

@@ -82,7 +82,7 @@ static exg_status add_modules(exg_module *m, const char *fqn, size_t length, exg
     return EXG_OK;
 }
 
-/* Tensors of one key are one: the same window on the same storage. */
+/* Tensors of one key are one: the same view on the same storage. */
 static bool key_of(const exg_weight *weight, exg_text *key)
 {
     const exg_tensor_meta *meta = weight->meta;

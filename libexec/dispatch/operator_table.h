@@ -5,17 +5,17 @@
 #include <exg/dispatch.h>
 
 /* One operator as it is dispatched. */
-typedef struct exg_dispatch_op {
+typedef struct exg_op_entry {
     const char *key;
     uint32_t index;
-    const exg_operator *op;   /* NULL: libexport does not know it */
-    exg_dispatch_row callers; /* what was registered */
-} exg_dispatch_op;
+    const exg_operator *op;           /* NULL: libexport does not know it */
+    exg_op_registration registration; /* what was registered */
+} exg_op_entry;
 
-/* The row of an operator, made where there is none yet. */
-exg_status exg_dispatch_row_of(exg_dispatcher *d, const char *key, exg_dispatch_op **row,
-                               exg_error *err);
-exg_status exg_dispatch_row_of_op(exg_dispatcher *d, const exg_operator *op, exg_dispatch_op **row,
-                                  exg_error *err);
+/* The entry of an operator, made where there is none yet. */
+exg_status exg_op_entry_of(exg_dispatcher *d, const char *key, exg_op_entry **op_entry,
+                           exg_error *err);
+exg_status exg_op_entry_of_operator(exg_dispatcher *d, const exg_operator *op,
+                                    exg_op_entry **op_entry, exg_error *err);
 
 #endif

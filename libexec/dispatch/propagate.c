@@ -127,14 +127,14 @@ exg_status exg_propagate(const exg_propagation *p, exg_op_schema *schema, exg_ar
     return EXG_OK;
 }
 
-exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_device_mesh *mesh,
+exg_status exg_propagate_on(exg_dispatcher *d, const exg_op_entry *op_entry, exg_device_mesh *mesh,
                             exg_op_schema *schema, exg_arena *arena, exg_op_schema **target,
                             bool *moves, exg_output_sharding **sharding, exg_error *err)
 {
-    exg_table_question question = {d->operators, row->op, mesh, &d->costs};
-    exg_propagation p = {.key = row->key,
-                         .rule = row->callers.rule,
-                         .user = row->callers.user,
+    exg_table_question question = {d->operators, op_entry->op, mesh, &d->costs};
+    exg_propagation p = {.key = op_entry->key,
+                         .rule = op_entry->registration.rule,
+                         .user = op_entry->registration.user,
                          .first_suggestion = d->options.first_suggestion,
                          .costs = &d->costs,
                          .runs = &d->stats.rules};
@@ -144,14 +144,14 @@ exg_status exg_propagate_on(exg_dispatcher *d, const exg_dispatch_op *row, exg_d
     *sharding = NULL;
     if (p.rule == NULL) {
         bool specs = exg_op_schema_all_specs(schema, NULL, 0) > 0;
-        bool ruled =
-            row->op != NULL && (!specs || exg_rule_exists(exg_computed_by(d->operators, row->op)));
+        bool ruled = op_entry->op != NULL &&
+                     (!specs || exg_rule_exists(exg_computed_by(d->operators, op_entry->op)));
 
-        if (!ruled && row->op != NULL && d->options.fallback == EXG_FALLBACK_LOCAL) {
+        if (!ruled && op_entry->op != NULL && d->options.fallback == EXG_FALLBACK_LOCAL) {
             return EXG_OK;
         }
-        if (row->op == NULL || (!ruled && d->options.fallback == EXG_FALLBACK_NONE)) {
-            return EXG_FAIL(err, UNSUPPORTED, "DSP-004", "%s has no sharding rule", row->key);
+        if (op_entry->op == NULL || (!ruled && d->options.fallback == EXG_FALLBACK_NONE)) {
+            return EXG_FAIL(err, UNSUPPORTED, "DSP-004", "%s has no sharding rule", op_entry->key);
         }
         p.rule = exg_table_rule;
         p.user = &question;
@@ -166,13 +166,13 @@ exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key, exg_
 {
     EXG_GIVEN(err, d, key, schema, arena, target, moves, sharding);
     const exg_dtensor_spec *spec = NULL;
-    exg_dispatch_op *row;
+    exg_op_entry *op_entry;
 
-    EXG_TRY(exg_dispatch_row_of(d, key, &row, err));
+    EXG_TRY(exg_op_entry_of(d, key, &op_entry, err));
     (void)exg_op_schema_all_specs(schema, &spec, 1);
     if (spec == NULL && exg_current_mesh(d) == NULL) {
         return EXG_FAIL(err, USAGE, "DSP-008", "%s without a DTensor, and no mesh is set", key);
     }
-    return exg_propagate_on(d, row, spec == NULL ? exg_current_mesh(d) : spec->mesh, schema, arena,
-                            target, moves, sharding, err);
+    return exg_propagate_on(d, op_entry, spec == NULL ? exg_current_mesh(d) : spec->mesh, schema,
+                            arena, target, moves, sharding, err);
 }

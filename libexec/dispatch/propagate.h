@@ -5,7 +5,7 @@
 #include "libexec/sharding/rules.h"
 
 #include <exg/dispatch.h>
-#include <exg/place.h>
+#include <exg/partition.h>
 
 #define EXG_CALL_ARGS_MAX     32
 #define EXG_CALL_OPERANDS_MAX 256
@@ -15,20 +15,20 @@
 exg_status exg_schema_positions(const exg_op_schema *schema, exg_object **at, exg_error *err);
 
 /* Tensors among objects by schema position, flat: lists laid out. */
-typedef struct exg_place_in_call {
+typedef struct exg_operand_slot {
     uint32_t position;  /* of the parameter */
     uint32_t item;      /* in its list; 0 without one */
     exg_object *object; /* SPEC, DTENSOR, TENSOR, a number's VALUE; NONE: absent */
-} exg_place_in_call;
+} exg_operand_slot;
 
 /* LIMIT DSP-001 when there are more than `max`. */
 exg_status exg_call_operands(const exg_function_schema *schema, exg_object *const *at,
-                             exg_place_in_call *operands, uint32_t max, uint32_t *count,
+                             exg_operand_slot *operands, uint32_t max, uint32_t *count,
                              exg_error *err);
 
 /* The arguments of a node over `refs`, one an operand; defaults filled in. */
 void exg_call_arguments(exg_builder *b, const exg_function_schema *schema, exg_object *const *at,
-                        const exg_place_in_call *operands, uint32_t count, const exg_ref *refs,
+                        const exg_operand_slot *operands, uint32_t count, const exg_ref *refs,
                         exg_argument *args);
 
 /* The call as a graph of nothing but values: one a tensor operand, metas of the global
@@ -36,7 +36,7 @@ void exg_call_arguments(exg_builder *b, const exg_function_schema *schema, exg_o
 typedef struct exg_meta_call {
     exg_graph graph;
     exg_argument args[EXG_CALL_ARGS_MAX]; /* by position, defaults filled in */
-    exg_place_in_call operands[EXG_CALL_OPERANDS_MAX];
+    exg_operand_slot operands[EXG_CALL_OPERANDS_MAX];
     exg_value_id ids[EXG_CALL_OPERANDS_MAX]; /* EXG_NO_VALUE: absent */
     uint32_t operand_count;
 } exg_meta_call;

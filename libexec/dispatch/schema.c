@@ -1,5 +1,5 @@
 /* schema.c - objects, specs, and calls by spec. */
-#include "libexec/dispatch/words.h"
+#include "libexec/dispatch/cache_key.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 
@@ -222,16 +222,16 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static void words_of(const exg_op_schema *schema, exg_words *w)
+static void key_of(const exg_op_schema *schema, exg_cache_key *w)
 {
     const exg_named_object **sorted = calloc(schema->kwarg_count + 1u, sizeof(*sorted));
     exg_argument text = exg_arg_string(schema->func_schema->text);
 
     w->failed = sorted == NULL;
-    exg_words_value(w, &text);
-    exg_words_put(w, schema->arg_count);
+    exg_cache_key_put_value(w, &text);
+    exg_cache_key_put(w, schema->arg_count);
     for (uint32_t i = 0; i < schema->arg_count; i++) {
-        exg_words_object(w, &schema->args[i]);
+        exg_cache_key_put_object(w, &schema->args[i]);
     }
     for (uint32_t i = 0; sorted != NULL && i < schema->kwarg_count; i++) {
         sorted[i] = &schema->kwargs[i];
@@ -242,34 +242,34 @@ static void words_of(const exg_op_schema *schema, exg_words *w)
     for (uint32_t i = 0; sorted != NULL && i < schema->kwarg_count; i++) {
         exg_argument name = exg_arg_string(sorted[i]->name);
 
-        exg_words_value(w, &name);
-        exg_words_object(w, &sorted[i]->object);
+        exg_cache_key_put_value(w, &name);
+        exg_cache_key_put_object(w, &sorted[i]->object);
     }
     free(sorted);
 }
 
 bool exg_op_schema_equal(const exg_op_schema *a, const exg_op_schema *b)
 {
-    exg_words x = {0};
-    exg_words y = {0};
+    exg_cache_key x = {0};
+    exg_cache_key y = {0};
     bool equal;
 
-    words_of(a, &x);
-    words_of(b, &y);
+    key_of(a, &x);
+    key_of(b, &y);
     equal = !x.failed && !y.failed && x.count == y.count &&
             memcmp(x.items, y.items, x.count * sizeof(x.items[0])) == 0;
-    exg_words_free(&x);
-    exg_words_free(&y);
+    exg_cache_key_free(&x);
+    exg_cache_key_free(&y);
     return equal;
 }
 
 uint64_t exg_op_schema_hash(const exg_op_schema *schema)
 {
-    exg_words w = {0};
+    exg_cache_key w = {0};
     uint64_t hash;
 
-    words_of(schema, &w);
-    hash = w.failed ? 0 : exg_words_hash(&w);
-    exg_words_free(&w);
+    key_of(schema, &w);
+    hash = w.failed ? 0 : exg_cache_key_hash(&w);
+    exg_cache_key_free(&w);
     return hash;
 }

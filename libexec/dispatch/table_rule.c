@@ -1,7 +1,7 @@
-/* table_rule.c - the rows of the sharding rules as OpSchema -> OutputSharding.
+/* table_rule.c - the strategies of the sharding rules as OpSchema -> OutputSharding.
  *
- * Rows speak of one mesh dim. The mesh dims are gone through in order, each seeing the
- * chunks that those before it leave; the few cheapest choices are kept on the way. A row
+ * Strategies speak of one mesh dim. The mesh dims are gone through in order, each seeing the
+ * chunks that those before it leave; the few cheapest choices are kept on the way. A strategy
  * counts where it holds on every rank, so all ranks decide alike.
  */
 #include "libexec/comm/collectives.h"
@@ -93,35 +93,35 @@ static bool find_strided(const search *s, uint32_t m, exg_placement *strided)
     return false;
 }
 
-/* Element by element it does not matter which of them a rank holds: every row that splits holds
- * for strided shards too. */
-static exg_status add_strided(const search *s, uint32_t m, exg_rule_call *rows)
+/* Element by element it does not matter which of them a rank holds: every strategy that splits
+ * holds for strided shards too. */
+static exg_status add_strided(const search *s, uint32_t m, exg_rule_call *strategies)
 {
-    uint32_t count = rows->row_count;
+    uint32_t count = strategies->strategy_count;
     exg_placement strided;
 
     if (s->op->pointwise == EXG_POINTWISE_NOT || !find_strided(s, m, &strided)) {
         return EXG_OK;
     }
     for (uint32_t r = 0; r < count; r++) {
-        exg_row *made = exg_rule_add(rows);
-        const exg_row *row = &rows->rows[r];
+        exg_strategy *made = exg_strategy_add(strategies);
+        const exg_strategy *strategy = &strategies->strategies[r];
 
         if (made == NULL) {
             return EXG_OUT_OF_MEMORY(s->err);
         }
-        for (uint32_t i = 0; i < rows->operand_count; i++) {
-            made->operands[i] = as_strided(row->operands[i], strided);
+        for (uint32_t i = 0; i < strategies->operand_count; i++) {
+            made->operands[i] = as_strided(strategy->operands[i], strided);
         }
         for (uint32_t k = 0; k < EXG_RESULTS_MAX; k++) {
-            made->results[k] = as_strided(row->results[k], strided);
+            made->results[k] = as_strided(strategy->results[k], strided);
         }
     }
     return EXG_OK;
 }
 
-static exg_status rows_at(search *s, const choice *from, uint32_t m, uint32_t rank,
-                          exg_rule_call *rows)
+static exg_status strategies_at(search *s, const choice *from, uint32_t m, uint32_t rank,
+                                exg_rule_call *strategies)
 {
     uint32_t count = s->call->operand_count;
     const exg_tensor_meta **operands = EXG_NEW_ARRAY(s->arena, const exg_tensor_meta *, count);
@@ -137,20 +137,20 @@ static exg_status rows_at(search *s, const choice *from, uint32_t m, uint32_t ra
     for (uint32_t r = 0; r < s->result_count; r++) {
         results[r] = chunk_of(s, s->results[r], from->results[r], m, rank);
     }
-    *rows = (exg_rule_call){.op = s->op,
-                            .args = s->call->args,
-                            .operands = operands,
-                            .results = results,
-                            .operand_count = count,
-                            .result_count = s->result_count,
-                            .mesh_size = s->mesh->sizes[m],
-                            .arena = s->arena,
-                            .err = s->err};
-    EXG_TRY(exg_rule_rows(rows));
-    return add_strided(s, m, rows);
+    *strategies = (exg_rule_call){.op = s->op,
+                                  .args = s->call->args,
+                                  .operands = operands,
+                                  .results = results,
+                                  .operand_count = count,
+                                  .result_count = s->result_count,
+                                  .mesh_size = s->mesh->sizes[m],
+                                  .arena = s->arena,
+                                  .err = s->err};
+    EXG_TRY(exg_rule_strategies(strategies));
+    return add_strided(s, m, strategies);
 }
 
-static bool same_row(const search *s, const exg_row *a, const exg_row *b)
+static bool same_strategy(const search *s, const exg_strategy *a, const exg_strategy *b)
 {
     for (uint32_t i = 0; i < s->call->operand_count; i++) {
         if (!exg_placement_equal(a->operands[i], b->operands[i])) {
@@ -165,43 +165,44 @@ static bool same_row(const search *s, const exg_row *a, const exg_row *b)
     return true;
 }
 
-/* Drops the rows that `other` has not. */
-static void keep_common(const search *s, exg_rule_call *rows, const exg_rule_call *other)
+/* Drops the strategies that `other` has not. */
+static void keep_common(const search *s, exg_rule_call *strategies, const exg_rule_call *other)
 {
     uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < rows->row_count; i++) {
+    for (uint32_t i = 0; i < strategies->strategy_count; i++) {
         bool found = false;
 
-        for (uint32_t k = 0; k < other->row_count; k++) {
-            found = found || same_row(s, &rows->rows[i], &other->rows[k]);
+        for (uint32_t k = 0; k < other->strategy_count; k++) {
+            found = found || same_strategy(s, &strategies->strategies[i], &other->strategies[k]);
         }
         if (found) {
-            rows->rows[kept++] = rows->rows[i];
+            strategies->strategies[kept++] = strategies->strategies[i];
         }
     }
-    rows->row_count = kept;
+    strategies->strategy_count = kept;
 }
 
-/* Rows that hold on every rank. Ranks that differ along `m` and later see the same. */
-static exg_status common_rows(search *s, const choice *from, uint32_t m, exg_rule_call *rows)
+/* Strategies that hold on every rank. Ranks that differ along `m` and later see the same. */
+static exg_status common_strategies(search *s, const choice *from, uint32_t m,
+                                    exg_rule_call *strategies)
 {
     uint32_t block = 1;
 
     for (uint32_t k = m; k < s->mesh->ndim; k++) {
         block *= s->mesh->sizes[k];
     }
-    EXG_TRY(rows_at(s, from, m, 0, rows));
+    EXG_TRY(strategies_at(s, from, m, 0, strategies));
     for (uint32_t rank = block; rank < s->mesh->size; rank += block) {
         exg_rule_call other;
 
-        EXG_TRY(rows_at(s, from, m, rank, &other));
-        keep_common(s, rows, &other);
+        EXG_TRY(strategies_at(s, from, m, rank, &other));
+        keep_common(s, strategies, &other);
     }
     return EXG_OK;
 }
 
-/* ---- what a row costs --------------------------------- */
+/* ---- what a strategy costs --------------------------------- */
 
 static double bytes_of(const exg_tensor_meta *meta)
 {
@@ -235,13 +236,13 @@ static double move_cost(const search *s, uint32_t m, const exg_tensor_meta *meta
 }
 
 /* Moves, and what it will take to make summands whole; impossible ones included. */
-static double row_cost(const search *s, uint32_t m, const exg_rule_call *rows, const exg_row *row,
-                       bool *moves)
+static double strategy_cost(const search *s, uint32_t m, const exg_rule_call *strategies,
+                            const exg_strategy *strategy, bool *moves)
 {
     double cost = 0;
 
     *moves = false;
-    for (uint32_t i = 0; i < rows->operand_count && cost < EXG_COST_IMPOSSIBLE; i++) {
+    for (uint32_t i = 0; i < strategies->operand_count && cost < EXG_COST_IMPOSSIBLE; i++) {
         const exg_object *object = s->call->operands[i].object;
         exg_placement from = exg_replicate();
 
@@ -250,24 +251,25 @@ static double row_cost(const search *s, uint32_t m, const exg_rule_call *rows, c
         }
         if (object->kind == EXG_OBJECT_SPEC) {
             from = object->spec->placements[m];
-        } else if (row->operands[i].kind != EXG_REPLICATE) {
+        } else if (strategy->operands[i].kind != EXG_REPLICATE) {
             return EXG_COST_IMPOSSIBLE; /* a number is whole */
         }
-        if (!exg_placement_equal(from, row->operands[i])) {
+        if (!exg_placement_equal(from, strategy->operands[i])) {
             *moves = true;
-            cost += CHANGE_NS + move_cost(s, m, rows->operands[i], from, row->operands[i]);
+            cost +=
+                CHANGE_NS + move_cost(s, m, strategies->operands[i], from, strategy->operands[i]);
         }
     }
     for (uint32_t r = 0; r < s->result_count && r < EXG_RESULTS_MAX; r++) {
-        if (rows->results[r] != NULL && row->results[r].kind == EXG_PARTIAL) {
-            cost += exg_move_cost(&s->costs->links[m], row->results[r], exg_shard(0),
-                                  bytes_of(rows->results[r]), rows->mesh_size);
+        if (strategies->results[r] != NULL && strategy->results[r].kind == EXG_PARTIAL) {
+            cost += exg_move_cost(&s->costs->links[m], strategy->results[r], exg_shard(0),
+                                  bytes_of(strategies->results[r]), strategies->mesh_size);
         }
     }
     return cost;
 }
 
-static bool fits_in_place(const search *s, uint32_t m, const exg_row *row)
+static bool fits_in_place(const search *s, uint32_t m, const exg_strategy *strategy)
 {
     exg_placement self;
 
@@ -275,8 +277,8 @@ static bool fits_in_place(const search *s, uint32_t m, const exg_row *row)
         return true;
     }
     self = s->call->operands[0].object->spec->placements[m];
-    return exg_placement_equal(row->operands[0], self) &&
-           exg_placement_equal(row->results[0], self);
+    return exg_placement_equal(strategy->operands[0], self) &&
+           exg_placement_equal(strategy->results[0], self);
 }
 
 /* ---- the search --------------------------------- */
@@ -286,8 +288,9 @@ static bool better(const choice *a, const choice *b)
     return a->moves != b->moves ? !a->moves : a->cost < b->cost;
 }
 
-static exg_status add_choice(search *s, const choice *from, uint32_t m, const exg_row *row,
-                             double cost, bool moves, choice *list, uint32_t *count)
+static exg_status add_choice(search *s, const choice *from, uint32_t m,
+                             const exg_strategy *strategy, double cost, bool moves, choice *list,
+                             uint32_t *count)
 {
     choice made = {.cost = from->cost + cost, .moves = from->moves || moves};
     uint32_t at = *count;
@@ -306,10 +309,10 @@ static exg_status add_choice(search *s, const choice *from, uint32_t m, const ex
         return EXG_OUT_OF_MEMORY(s->err);
     }
     for (uint32_t i = 0; i < s->call->operand_count; i++) {
-        made.operands[i][m] = row->operands[i];
+        made.operands[i][m] = strategy->operands[i];
     }
     for (uint32_t r = 0; r < s->result_count && r < EXG_RESULTS_MAX; r++) {
-        made.results[r][m] = row->results[r];
+        made.results[r][m] = strategy->results[r];
     }
     *count += *count < CHOICES_MAX;
     memmove(&list[at + 1], &list[at], (*count - at - 1) * sizeof(*list));
@@ -323,15 +326,16 @@ static exg_status along(search *s, uint32_t m)
     uint32_t count = 0;
 
     for (uint32_t c = 0; c < s->choice_count; c++) {
-        exg_rule_call rows;
+        exg_rule_call strategies;
 
-        EXG_TRY(common_rows(s, &s->choices[c], m, &rows));
-        for (uint32_t r = 0; r < rows.row_count; r++) {
+        EXG_TRY(common_strategies(s, &s->choices[c], m, &strategies));
+        for (uint32_t r = 0; r < strategies.strategy_count; r++) {
             bool moves;
-            double cost = row_cost(s, m, &rows, &rows.rows[r], &moves);
+            double cost = strategy_cost(s, m, &strategies, &strategies.strategies[r], &moves);
 
-            if (cost < EXG_COST_IMPOSSIBLE && fits_in_place(s, m, &rows.rows[r])) {
-                EXG_TRY(add_choice(s, &s->choices[c], m, &rows.rows[r], cost, moves, list, &count));
+            if (cost < EXG_COST_IMPOSSIBLE && fits_in_place(s, m, &strategies.strategies[r])) {
+                EXG_TRY(add_choice(s, &s->choices[c], m, &strategies.strategies[r], cost, moves,
+                                   list, &count));
             }
         }
     }
@@ -497,7 +501,7 @@ static exg_status suggest(const search *s, const choice *c, const exg_op_schema 
                           exg_op_schema *suggestion)
 {
     exg_object *at[EXG_CALL_ARGS_MAX];
-    exg_place_in_call operands[EXG_CALL_OPERANDS_MAX];
+    exg_operand_slot operands[EXG_CALL_OPERANDS_MAX];
     uint32_t count;
 
     *suggestion = *schema;

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DERIVATIVE UINT64_MAX /* among words: not of the operator, of its derivative */
+#define DERIVATIVE UINT64_MAX /* in a key: not of the operator, of its derivative */
 
 /* An operator's call. */
 typedef struct operator_step {
     exg_tape_step step;
     exg_arena *arena; /* of this */
-    const exg_dispatch_op *row;
+    const exg_op_entry *op_entry;
     exg_device_mesh *mesh;
     exg_object *at[EXG_CALL_ARGS_MAX];
     uint32_t operand_count, result_count;
@@ -140,20 +140,24 @@ static exg_status derivative_call(exg_dispatcher *d, const operator_step *s,
 {
     uint32_t results = s->result_count;
 
-    *call = (exg_call){
-        .d = d, .row = s->row, .op = s->row->op, .mesh = s->mesh, .depth = 1, .err = err};
+    *call = (exg_call){.d = d,
+                       .op_entry = s->op_entry,
+                       .op = s->op_entry->op,
+                       .mesh = s->mesh,
+                       .depth = 1,
+                       .err = err};
     memcpy(call->at, s->at, sizeof(s->at));
     EXG_TRY(exg_call_operands(call->op->schema, call->at, call->operands, EXG_CALL_OPERANDS_MAX,
                               &call->operand_count, err));
     if (call->operand_count + 2 * results > EXG_CALL_OPERANDS_MAX) {
         return EXG_FAIL(err, LIMIT, "TAP-001", "the derivative of %s of more than %d tensors",
-                        s->row->key, EXG_CALL_OPERANDS_MAX);
+                        s->op_entry->key, EXG_CALL_OPERANDS_MAX);
     }
     for (uint32_t i = 0; i < 2 * results; i++) {
         exg_dtensor *t = i < results ? s->saved[s->operand_count + i] : gradients[i - results];
 
         extra[i] = t == NULL ? exg_object_none() : exg_object_dtensor(t);
-        call->operands[call->operand_count++] = (exg_place_in_call){UINT32_MAX, i, &extra[i]};
+        call->operands[call->operand_count++] = (exg_operand_slot){UINT32_MAX, i, &extra[i]};
     }
     return EXG_OK;
 }
@@ -182,21 +186,21 @@ static exg_status make_entry(const exg_call *call, const void *user, exg_entry *
 
 static exg_status find_derivative(exg_call *call, const exg_derivation_of *of, exg_entry **entry)
 {
-    exg_words *words = &call->d->words;
+    exg_cache_key *key = &call->d->key;
 
-    exg_call_words(call, words);
+    exg_call_cache_key(call, key);
     for (uint32_t i = 0; i < call->operand_count; i++) {
         const exg_object *object = call->operands[i].object;
 
         if (i < of->operands) {
-            exg_words_put(words, of->edges[i].of != NULL);
+            exg_cache_key_put(key, of->edges[i].of != NULL);
         } else if (object->kind == EXG_OBJECT_DTENSOR) {
-            exg_words_dtensor(words, object->dtensor);
+            exg_cache_key_put_dtensor(key, object->dtensor);
         } else {
-            exg_words_put(words, 0);
+            exg_cache_key_put(key, 0);
         }
     }
-    exg_words_put(words, DERIVATIVE);
+    exg_cache_key_put(key, DERIVATIVE);
     return exg_entry_find(call, make_entry, of, entry);
 }
 
@@ -223,7 +227,7 @@ static exg_status check_versions(const operator_step *s, exg_error *err)
         if (s->saved[i] != NULL && exg_block_version(s->saved[i]->owned) != s->versions[i]) {
             return EXG_FAIL(err, USAGE, "TAP-003",
                             "a tensor that the derivative of %s needs was overwritten",
-                            s->row->key);
+                            s->op_entry->key);
         }
     }
     return EXG_OK;
@@ -266,8 +270,8 @@ static const exg_tape_kind operator_kind = {operator_back, "operator"};
 
 /* ---- recording --------------------------------- */
 
-/* Which of operands and results the derivative reads. One that cannot be had reads none: going
- * back will tell. */
+/* Which of operands and results the derivative reads. One that there is not reads none: going
+ * back will tell. One that there is no memory for now may be had then, and is told now. */
 static exg_status find_needed(const exg_call *call, const exg_derivation_of *of, operator_step *s,
                               bool *needed)
 {
@@ -276,13 +280,15 @@ static exg_status find_needed(const exg_call *call, const exg_derivation_of *of,
     exg_entry *entry;
     exg_error ignored;
     uint32_t input = 0;
-    exg_status status = EXG_OK;
+    exg_status status;
 
     if (extra == NULL || derivative == NULL) {
-        status = EXG_OUT_OF_MEMORY(call->err);
-    } else if (derivative_call(call->d, s, s->saved + of->operands, extra, derivative, &ignored) ==
-                   EXG_OK &&
-               find_derivative(derivative, of, &entry) == EXG_OK) {
+        status = EXG_OUT_OF_MEMORY(&ignored);
+    } else {
+        status = derivative_call(call->d, s, s->saved + of->operands, extra, derivative, &ignored);
+        status = status == EXG_OK ? find_derivative(derivative, of, &entry) : status;
+    }
+    if (status == EXG_OK) {
         for (uint32_t i = 0; i < of->operands + of->results; i++) {
             const exg_graph *graph = entry->program->graph;
 
@@ -290,9 +296,12 @@ static exg_status find_needed(const exg_call *call, const exg_derivation_of *of,
                 s->saved[i] != NULL && entry->last_use[graph->inputs[input++].as_tensor] > 0;
         }
     }
+    if ((status == EXG_NO_MEMORY || status == EXG_LIMIT) && call->err != NULL) {
+        *call->err = ignored;
+    }
     free(derivative);
     free(extra);
-    return status;
+    return status == EXG_NO_MEMORY || status == EXG_LIMIT ? status : EXG_OK;
 }
 
 /* First everything without memory, to ask what is needed, then that with memory. */
@@ -331,7 +340,7 @@ static exg_status make_step(const exg_call *call, uint32_t results, operator_ste
     }
     s->step.kind = &operator_kind;
     s->arena = arena;
-    s->row = call->row;
+    s->op_entry = call->op_entry;
     s->mesh = call->mesh;
     s->operand_count = call->operand_count;
     s->result_count = results;
@@ -427,7 +436,7 @@ static exg_status check_written(const exg_call *call)
     return exg_error_fix(call->err,
                          EXG_FAIL(call->err, UNSUPPORTED, "TAP-002",
                                   "%s would overwrite what has a gradient, or write what gets one",
-                                  call->row->key),
+                                  call->op_entry->key),
                          "call the operator that gives a new tensor, or disable gradients");
 }
 
@@ -436,7 +445,7 @@ exg_status exg_tape_call(exg_call *call, exg_call_runner *run, exg_object *resul
     exg_differentiation how;
     exg_status status;
 
-    if (call->d->muted > 0 || !exg_tape_wants(call)) {
+    if (call->d->muted > 0 || !exg_call_wants_gradient(call)) {
         return run(call, result);
     }
     if (is_kept_aside(call)) {
@@ -448,7 +457,7 @@ exg_status exg_tape_call(exg_call *call, exg_call_runner *run, exg_object *resul
     EXG_TRY(check_written(call));
     how = exg_differentiation_of(call->op->id);
     if (how == EXG_BY_PARTS && exg_call_is_composite(call->op, call) &&
-        call->row->callers.rule == NULL) {
+        call->op_entry->registration.rule == NULL) {
         return run(call, result);
     }
     call->d->muted++;

@@ -83,13 +83,13 @@ void exg_box_copy(const exg_box *part, const exg_tensor *from, const int64_t *fr
     }
 }
 
-exg_tensor exg_box_window(const exg_box *part, const exg_tensor *t, const int64_t *origin)
+exg_tensor exg_box_view(const exg_box *part, const exg_tensor *t, const int64_t *origin)
 {
-    exg_tensor window = *t;
+    exg_tensor view = *t;
 
-    memcpy(window.sizes, part->size, t->rank * sizeof(int64_t));
-    window.data = element_at(t, origin, part);
-    return window;
+    memcpy(view.sizes, part->size, t->rank * sizeof(int64_t));
+    view.data = element_at(t, origin, part);
+    return view;
 }
 
 /* `size` times what the strip has so far, `stride` bytes apart. */

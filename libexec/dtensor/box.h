@@ -24,7 +24,7 @@ void exg_box_copy(const exg_box *part, const exg_tensor *from, const int64_t *fr
 exg_tensor exg_box_tensor(const exg_box *box, exg_dtype dtype, uint32_t rank, void *data);
 
 /* `part` of a tensor that begins at `origin`. */
-exg_tensor exg_box_window(const exg_box *part, const exg_tensor *t, const int64_t *origin);
+exg_tensor exg_box_view(const exg_box *part, const exg_tensor *t, const int64_t *origin);
 
 /* `part` of a row-major tensor of these sizes that begins at `origin`; false: it is more than one
  * strip. */

@@ -74,32 +74,32 @@ exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, ex
                : EXG_FAIL(err, USAGE, "DTN-014", "this rank's part does not begin there");
 }
 
-/* Does `window` stay in the memory of `part`? */
-static bool is_window_on(const exg_tensor *part, const exg_tensor *window)
+/* Does `view` stay in the memory of `part`? */
+static bool is_view_of(const exg_tensor *part, const exg_tensor *view)
 {
     int64_t bytes = exg_dtype_bytes(part->dtype);
-    intptr_t skipped = (intptr_t)window->data - (intptr_t)part->data;
+    intptr_t skipped = (intptr_t)view->data - (intptr_t)part->data;
     int64_t room = 0;
 
-    if (window->rank != part->rank || window->dtype != part->dtype || skipped < 0 ||
+    if (view->rank != part->rank || view->dtype != part->dtype || skipped < 0 ||
         skipped % bytes != 0) {
         return false;
     }
     for (uint32_t d = 0; d < part->rank; d++) {
-        if (window->sizes[d] < 0 || window->sizes[d] > part->sizes[d] ||
-            window->strides[d] != part->strides[d]) {
+        if (view->sizes[d] < 0 || view->sizes[d] > part->sizes[d] ||
+            view->strides[d] != part->strides[d]) {
             return false;
         }
-        room += (part->sizes[d] - window->sizes[d]) * part->strides[d];
+        room += (part->sizes[d] - view->sizes[d]) * part->strides[d];
     }
-    return exg_tensor_numel(window) == 0 || skipped / bytes <= room;
+    return exg_tensor_numel(view) == 0 || skipped / bytes <= room;
 }
 
-/* The part, or the window on it, which is made row-major at `data`, or filled from there. */
-static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, void *data, bool in,
-                              exg_error *err)
+/* The part, or the view of it, which is made row-major at `data`, or filled from there. */
+static exg_status copy_view(const exg_dtensor *t, const exg_tensor *view, void *data, bool in,
+                            exg_error *err)
 {
-    const exg_tensor *part = window == NULL ? &t->local : window;
+    const exg_tensor *part = view == NULL ? &t->local : view;
     exg_box box = {{0}, {0}};
     exg_tensor whole;
     exg_host_copy m;
@@ -109,7 +109,7 @@ static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, vo
     if (t->meta) {
         return EXG_FAIL(err, USAGE, "DTN-003", "a meta tensor has no data");
     }
-    if (window != NULL && !is_window_on(&t->local, window)) {
+    if (view != NULL && !is_view_of(&t->local, view)) {
         return EXG_FAIL(err, USAGE, "DTN-014", "no window on this rank's part");
     }
     EXG_GIVEN(err, EXG_IF_ANY(exg_tensor_numel(part), data));
@@ -127,18 +127,18 @@ static exg_status copy_window(const exg_dtensor *t, const exg_tensor *window, vo
     return status;
 }
 
-exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *window, void *data,
+exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *view, void *data,
                                     exg_error *err)
 {
     EXG_GIVEN(err, t);
-    return copy_window(t, window, data, false, err);
+    return copy_view(t, view, data, false, err);
 }
 
-exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window, const void *data,
+exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *view, const void *data,
                                       exg_error *err)
 {
     EXG_GIVEN(err, t);
-    return copy_window(t, window, (void *)(uintptr_t)data, true, err);
+    return copy_view(t, view, (void *)(uintptr_t)data, true, err);
 }
 
 /* The first of those that hold the same. */

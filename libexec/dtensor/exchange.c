@@ -3,7 +3,7 @@
  */
 #include "libexec/dtensor/exchange.h"
 #include "libexec/dtensor/box.h"
-#include "libexec/dtensor/line.h"
+#include "libexec/dtensor/link.h"
 #include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/dtensor/storage.h"
@@ -338,8 +338,8 @@ static exg_status keep_own_there(const exchange *e, exg_error *err)
     message p = message_of(e, e->me, e->me);
 
     while (next_part(&p)) {
-        exg_tensor from = exg_box_window(&p.part, e->from, p.held->origin);
-        exg_tensor to = exg_box_window(&p.part, e->to, p.wanted->origin);
+        exg_tensor from = exg_box_view(&p.part, e->from, p.held->origin);
+        exg_tensor to = exg_box_view(&p.part, e->to, p.wanted->origin);
 
         EXG_TRY(exg_mesh_copy(e->mesh, &from, &to, err));
     }
@@ -357,7 +357,7 @@ static bool sends_any(const exchange *e)
 }
 
 /* From row-major memory to row-major memory, where these are not so by way of it. */
-static exg_status exchange_there(const exchange *e, const exg_mesh_line *line,
+static exg_status exchange_there(const exchange *e, const exg_mesh_link *link,
                                  const exg_strip *sent, const exg_strip *received, exg_error *err)
 {
     exg_tensor from, to;
@@ -370,7 +370,7 @@ static exg_status exchange_there(const exchange *e, const exg_mesh_line *line,
         status = exg_mesh_row_major(e->mesh, e->from, true, &from, &from_block, err);
     }
     status =
-        status == EXG_OK ? exg_mesh_line_run(e->mesh, line, &what, sent, received, err) : status;
+        status == EXG_OK ? exg_mesh_link_run(e->mesh, link, &what, sent, received, err) : status;
     status =
         status == EXG_OK && to_block != NULL ? exg_mesh_copy(e->mesh, &to, e->to, err) : status;
     exg_block_release(from_block);
@@ -379,10 +379,10 @@ static exg_status exchange_there(const exchange *e, const exg_mesh_line *line,
 }
 
 /* UNSUPPORTED, on all ranks: through the host; so goes what no rank is to wait for, since along a
- * line hosts meet. */
+ * link hosts meet. */
 static exg_status exchange_on_device(const exchange *e, bool async, exg_error *err)
 {
-    exg_mesh_line *line;
+    exg_mesh_link *link;
     exg_strip *sent;
     exg_status status;
 
@@ -392,12 +392,12 @@ static exg_status exchange_on_device(const exchange *e, bool async, exg_error *e
     if (async) {
         return EXG_UNSUPPORTED;
     }
-    EXG_TRY(exg_mesh_line_find(e->mesh, NULL, &line, err));
+    EXG_TRY(exg_mesh_link_find(e->mesh, NULL, &link, err));
     sent = calloc(2 * (size_t)e->mesh->size, sizeof(*sent));
     status = sent == NULL ? EXG_OUT_OF_MEMORY(err)
-             : line == NULL || !find_all_strips(e, sent, sent + e->mesh->size)
+             : link == NULL || !find_all_strips(e, sent, sent + e->mesh->size)
                  ? EXG_FAIL(err, UNSUPPORTED, "DEV-011", "not from device to device")
-                 : exchange_there(e, line, sent, sent + e->mesh->size, err);
+                 : exchange_there(e, link, sent, sent + e->mesh->size, err);
     free(sent);
     return status;
 }

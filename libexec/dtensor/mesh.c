@@ -1,6 +1,6 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
 #include "libexec/comm/grid.h"
-#include "libexec/dtensor/line.h"
+#include "libexec/dtensor/link.h"
 #include "libexport/base/given.h"
 
 #include <stdio.h>
@@ -82,10 +82,10 @@ static exg_device_mesh *make(const exg_mesh_shape *shape, uint32_t size)
 void exg_device_mesh_destroy(exg_device_mesh *mesh)
 {
     if (mesh != NULL) {
-        exg_mesh_leave_lines(mesh);
+        exg_mesh_leave_links(mesh);
         exg_communicator_close(mesh->communicator);
         exg_communicator_close(mesh->around);
-        exg_shared_device_release(mesh->held);
+        exg_shared_device_release(mesh->shared_device);
         free(mesh->ranks);
         free(mesh);
     }
@@ -94,8 +94,8 @@ void exg_device_mesh_destroy(exg_device_mesh *mesh)
 /* The rank's device, one after the other as there are. */
 static exg_status open_device(exg_device_mesh *mesh, uint32_t rank, exg_error *err)
 {
-    EXG_TRY(exg_shared_device_open(mesh->device_type, rank, &mesh->held, err));
-    mesh->device = exg_shared_device_accelerator(mesh->held);
+    EXG_TRY(exg_shared_device_open(mesh->device_type, rank, &mesh->shared_device, err));
+    mesh->device = exg_shared_device_accelerator(mesh->shared_device);
     return EXG_OK;
 }
 
@@ -104,7 +104,7 @@ static void share_device(const exg_device_mesh *mesh, exg_device_mesh *part)
 {
     part->device_type = mesh->device_type;
     if (part->communicator != NULL) {
-        part->held = exg_shared_device_share(mesh->held);
+        part->shared_device = exg_shared_device_share(mesh->shared_device);
         part->device = mesh->device;
     }
 }

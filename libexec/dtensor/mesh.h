@@ -7,16 +7,16 @@
 
 #include <exg/device_mesh.h>
 
-typedef struct exg_mesh_line exg_mesh_line; /* line.h */
+typedef struct exg_mesh_link exg_mesh_link; /* link.h */
 
 struct exg_device_mesh {
-    exg_communicator *communicator; /* NULL: this rank is no member */
-    exg_communicator *around;       /* of all ranks that have this mesh, some of which are no
-                                       members; NULL: all are */
-    const char *device_type;        /* of exg_device_kind() */
-    exg_shared_device *held;        /* NULL: the host, or this rank is no member */
-    exg_accelerator *device;        /* which is open there; NULL alike */
-    exg_mesh_line *lines;           /* that were asked for */
+    exg_communicator *communicator;   /* NULL: this rank is no member */
+    exg_communicator *around;         /* of all ranks that have this mesh, some of which are no
+                                         members; NULL: all are */
+    const char *device_type;          /* of exg_device_kind() */
+    exg_shared_device *shared_device; /* NULL: the host, or this rank is no member */
+    exg_accelerator *device;          /* which is open there; NULL alike */
+    exg_mesh_link *links;             /* that were asked for */
     uint32_t ndim;
     uint32_t sizes[EXG_MESH_DIMS_MAX];
     char names[EXG_MESH_DIMS_MAX][EXG_MESH_NAME_MAX];

@@ -9,7 +9,7 @@
 #include "libexec/comm/reduce.h"
 #include "libexec/dtensor/box.h"
 #include "libexec/dtensor/exchange.h"
-#include "libexec/dtensor/line.h"
+#include "libexec/dtensor/link.h"
 #include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/dtensor/storage.h"
@@ -160,7 +160,7 @@ static exg_status reduce_here(passage *p, reduction *r, const exg_box *own, exg_
 }
 
 /* From row-major memory, along a line of those who reduce together. */
-static exg_status reduce_along(passage *p, const reduction *r, const exg_mesh_line *line,
+static exg_status reduce_along(passage *p, const reduction *r, const exg_mesh_link *line,
                                const exg_tensor *from, const exg_tensor *to, exg_error *err)
 {
     exg_device_mesh *mesh = p->t->mesh;
@@ -183,7 +183,7 @@ static exg_status reduce_along(passage *p, const reduction *r, const exg_mesh_li
             received[place] = (exg_strip){.rows = 1, .run = bytes, .pitch = bytes};
         }
     }
-    return exg_mesh_line_run(mesh, line, &what, sent, received, err);
+    return exg_mesh_link_run(mesh, line, &what, sent, received, err);
 }
 
 /* UNSUPPORTED, on all ranks: not there. */
@@ -191,11 +191,11 @@ static exg_status reduce_there(passage *p, const reduction *r, const exg_box *ow
 {
     exg_device_mesh *mesh = p->t->mesh;
     exg_block *from_block = NULL, *result = NULL;
-    exg_mesh_line *line;
+    exg_mesh_link *line;
     exg_tensor from, to;
     exg_status status;
 
-    EXG_TRY(exg_mesh_line_find(mesh, r->dims, &line, err));
+    EXG_TRY(exg_mesh_link_find(mesh, r->dims, &line, err));
     if (line == NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "the ranks do not share a device");
     }
@@ -259,9 +259,9 @@ static exg_status reduce(passage *p, exg_reduce_op op, exg_error *err)
     part = share_of(p, &r, me);
     status = reduce_shared(p, &r, &part, err);
     for (uint32_t q = 0; q < mesh->size; q++) {
-        exg_box window = share_of(p, &r, q);
+        exg_box box = share_of(p, &r, q);
 
-        exg_region_cut(&p->held[q], p->t->rank, &window);
+        exg_region_cut(&p->held[q], p->t->rank, &box);
     }
     return status;
 }

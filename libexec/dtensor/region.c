@@ -181,13 +181,13 @@ exg_region *exg_regions_create(const exg_device_mesh *mesh, const exg_placement 
     return all;
 }
 
-void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *window)
+void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *box)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < region->count; i++) {
         exg_piece piece = region->pieces[i];
-        exg_box of_whole = *window;
+        exg_box of_whole = *box;
 
         for (uint32_t d = 0; d < rank; d++) {
             of_whole.offset[d] += piece.origin[d];
@@ -197,5 +197,5 @@ void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *window)
         }
     }
     region->count = kept;
-    memcpy(region->sizes, window->size, sizeof(region->sizes));
+    memcpy(region->sizes, box->size, sizeof(region->sizes));
 }

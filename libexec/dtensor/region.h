@@ -23,8 +23,8 @@ typedef struct exg_region {
 exg_region *exg_regions_create(const exg_device_mesh *mesh, const exg_placement *placements,
                                const int64_t *sizes, uint32_t rank);
 
-/* What is left of it in `window` of the local part, which is the local part then. */
-void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *window);
+/* What is left of it in `box` of the local part, which is the local part then. */
+void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *box);
 
 /* What a shard leaves of `length` to the rank at `place` of n. */
 int64_t exg_shard_size(exg_placement p, int64_t length, uint32_t n, uint32_t place);

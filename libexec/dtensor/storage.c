@@ -10,16 +10,16 @@
 struct exg_block {
     uint32_t uses; /* by one rank's thread */
     uint32_t version;
-    exg_shared_device *held; /* NULL: the host, whose bytes follow */
-    void *there;             /* on the device */
-    uint64_t bytes;          /* of its memory */
+    exg_shared_device *shared_device; /* NULL: the host, whose bytes follow */
+    void *there;                      /* on the device */
+    uint64_t bytes;                   /* of its memory */
 };
 
-static exg_status take_there(exg_block *block, exg_shared_device *held, uint64_t bytes,
+static exg_status take_there(exg_block *block, exg_shared_device *shared_device, uint64_t bytes,
                              exg_error *err)
 {
-    EXG_TRY(exg_shared_device_allocate(held, bytes, &block->there, err));
-    block->held = exg_shared_device_share(held);
+    EXG_TRY(exg_shared_device_allocate(shared_device, bytes, &block->there, err));
+    block->shared_device = exg_shared_device_share(shared_device);
     block->bytes = bytes;
     return EXG_OK;
 }
@@ -29,7 +29,7 @@ static exg_status take_there(exg_block *block, exg_shared_device *held, uint64_t
 exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_block **block,
                             exg_error *err)
 {
-    uint64_t here = mesh->held == NULL ? BLOCK_ALIGN - 1 + bytes : 0;
+    uint64_t here = mesh->shared_device == NULL ? BLOCK_ALIGN - 1 + bytes : 0;
     exg_block *made = bytes > SIZE_MAX - sizeof(*made) - BLOCK_ALIGN
                           ? NULL
                           : malloc(sizeof(*made) + (size_t)here);
@@ -41,9 +41,10 @@ exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_blo
     }
     made->uses = 1;
     made->version = 0;
-    made->held = NULL;
+    made->shared_device = NULL;
     made->bytes = bytes;
-    status = mesh->held == NULL ? EXG_OK : take_there(made, mesh->held, bytes, err);
+    status =
+        mesh->shared_device == NULL ? EXG_OK : take_there(made, mesh->shared_device, bytes, err);
     if (status != EXG_OK) {
         free(made);
         return status;
@@ -63,9 +64,9 @@ exg_block *exg_block_share(exg_block *block)
 void exg_block_release(exg_block *block)
 {
     if (block != NULL && --block->uses == 0) {
-        if (block->held != NULL) {
-            exg_shared_device_free(block->held, block->there, block->bytes);
-            exg_shared_device_release(block->held);
+        if (block->shared_device != NULL) {
+            exg_shared_device_free(block->shared_device, block->there, block->bytes);
+            exg_shared_device_release(block->shared_device);
         }
         free(block);
     }
@@ -92,7 +93,7 @@ void *exg_block_data(exg_block *block)
 {
     uint8_t *at = (uint8_t *)(block + 1);
 
-    if (block->held != NULL) {
+    if (block->shared_device != NULL) {
         return block->there;
     }
     return at + (BLOCK_ALIGN - (uintptr_t)at % BLOCK_ALIGN) % BLOCK_ALIGN;
@@ -120,7 +121,7 @@ exg_status exg_mesh_copy(const exg_device_mesh *mesh, const exg_tensor *from, co
     }
     return exg_tensor_is_contiguous(from) && exg_tensor_is_contiguous(to)
                ? mesh->device->table->copy(mesh->device, to->data, from->data, bytes, err)
-               : exg_shared_device_compute(mesh->held, &exg_kernel_copy, &call, err);
+               : exg_shared_device_compute(mesh->shared_device, &exg_kernel_copy, &call, err);
 }
 
 exg_status exg_mesh_row_major(const exg_device_mesh *mesh, const exg_tensor *t, bool copies,

@@ -58,13 +58,13 @@ static exg_status create_tables(exg_device_frame *frame, exg_error *err)
 /* Is it the caller's, who has it on the host? */
 static bool is_given(const exg_plan_input *input)
 {
-    return input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER && !input->is_handed_on;
+    return input->kind == EXG_INPUT_USER && input->buffer != EXG_NO_BUFFER && !input->is_forwarded;
 }
 
 /* Is it the caller's, rather than another plan's or written back to where it came from? */
 static bool is_result(const exg_plan_output *output)
 {
-    return output->constant.kind == EXG_ARGUMENT_TENSOR && !output->is_handed_on &&
+    return output->constant.kind == EXG_ARGUMENT_TENSOR && !output->is_forwarded &&
            output->kind != EXG_OUTPUT_BUFFER_MUTATION &&
            output->kind != EXG_OUTPUT_PARAMETER_MUTATION &&
            output->kind != EXG_OUTPUT_USER_INPUT_MUTATION;
@@ -72,8 +72,8 @@ static bool is_result(const exg_plan_output *output)
 
 static uint64_t result_bytes(const exg_plan_output *output)
 {
-    return (uint64_t)exg_tensor_numel(&output->location.window) *
-           exg_dtype_bytes(output->location.window.dtype);
+    return (uint64_t)exg_tensor_numel(&output->location.view) *
+           exg_dtype_bytes(output->location.view.dtype);
 }
 
 static exg_status allocate_notes(exg_device_frame *frame, exg_error *err)
@@ -167,7 +167,7 @@ static bool has_to_wait(const exg_device_frame *frame)
     return waits;
 }
 
-/* Collectives can be recorded where the line says so. */
+/* Collectives can be recorded where the link says so. */
 static bool records(const exg_step *step)
 {
     const exg_collective *what;
@@ -177,7 +177,7 @@ static bool records(const exg_step *step)
         return true;
     }
     return exg_collective_of(step->kernel, &step->call, &what, &mesh_dim) != EXG_COLLECTIVE_NONE &&
-           step->call.grid->lines[mesh_dim] != NULL && step->call.grid->lines[mesh_dim]->records;
+           step->call.grid->links[mesh_dim] != NULL && step->call.grid->links[mesh_dim]->records;
 }
 
 exg_status exg_device_frame_create(exg_accelerator *device, exg_plan *plan,
@@ -193,7 +193,7 @@ exg_status exg_device_frame_create(exg_accelerator *device, exg_plan *plan,
     }
     *l = (exg_device_frame){.device = device, .plan = plan, .base = base, .context = context};
     l->can_replay = device->table->record != NULL && !plan->outputs_apart;
-    for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
+    for (uint32_t s = plan->folded_count; s < plan->step_count; s++) {
         l->can_replay = l->can_replay && !plan->steps[s].on_host && records(&plan->steps[s]);
     }
     status = create_tables(l, err);
@@ -298,7 +298,7 @@ bool exg_device_frame_can_replay(const exg_device_frame *frame)
 
 static exg_status ask_for_steps(exg_device_frame *frame, exg_error *err)
 {
-    for (uint32_t s = frame->plan->once_count; s < frame->plan->step_count; s++) {
+    for (uint32_t s = frame->plan->folded_count; s < frame->plan->step_count; s++) {
         EXG_TRY(exg_device_frame_step(frame, s, err));
     }
     return EXG_OK;
@@ -376,7 +376,7 @@ exg_status exg_device_frame_end(exg_device_frame *frame, uint32_t *step, exg_fau
         if (frame->taken[o] != NULL) {
             EXG_TRY(table->copy_out(frame->device, frame->taken[o],
                                     frame->base(frame->context, from->buffer) +
-                                        from->offset * (int64_t)exg_dtype_bytes(from->window.dtype),
+                                        from->offset * (int64_t)exg_dtype_bytes(from->view.dtype),
                                     result_bytes(&plan->outputs[o]), err));
         }
     }

@@ -53,7 +53,7 @@ exg_status exg_device_frame_step(exg_device_frame *frame, uint32_t s, exg_error 
 exg_status exg_device_frame_end(exg_device_frame *frame, uint32_t *step, exg_fault_note *note,
                                 exg_error *err);
 
-/* The same where nothing is handed out: after the steps that run once. */
+/* The same where nothing is handed out: after the folded steps. */
 exg_status exg_device_frame_filled(exg_device_frame *frame, uint32_t *step, exg_fault_note *note,
                                    exg_error *err);
 

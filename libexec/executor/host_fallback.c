@@ -53,7 +53,7 @@ static bool part_of(const exg_step *step, uint32_t i, exg_span *part)
 static bool is_gathered(const exg_location *location, const exg_tensor *operand)
 {
     return location->buffer != EXG_NO_BUFFER && exg_tensor_numel(operand) > 0 &&
-           memcmp(location->window.strides, operand->strides,
+           memcmp(location->view.strides, operand->strides,
                   operand->rank * sizeof(*operand->strides)) != 0;
 }
 
@@ -129,7 +129,7 @@ static exg_status copy_parts(exg_accelerator *device, const exg_step *step, uint
             written = written || location_of(step, o, &operand)->buffer == buffer;
         }
         there = part.low == part.high ? NULL : base(context, buffer) + part.low;
-        if (there != NULL && !back) { /* results too: a window has gaps */
+        if (there != NULL && !back) { /* results too: a view has gaps */
             EXG_TRY(device->table->copy_out(device, memory + at, there,
                                             (uint64_t)(part.high - part.low), err));
         } else if (there != NULL && written) {
@@ -141,7 +141,7 @@ static exg_status copy_parts(exg_accelerator *device, const exg_step *step, uint
     return device->table->wait(device, err);
 }
 
-/* Where the window of a gathered operand begins among the parts. */
+/* Where the view of a gathered operand begins among the parts. */
 static const uint8_t *window_of(const exg_step *step, uint32_t input, uint8_t *memory)
 {
     const exg_location *location = &step->inputs[input];
@@ -157,7 +157,7 @@ static const uint8_t *window_of(const exg_step *step, uint32_t input, uint8_t *m
         }
         if (buffer == location->buffer) {
             return memory + at +
-                   (location->offset * (int64_t)exg_dtype_bytes(location->window.dtype) - part.low);
+                   (location->offset * (int64_t)exg_dtype_bytes(location->view.dtype) - part.low);
         }
         at += round_up(part.high - part.low);
     }
@@ -171,7 +171,7 @@ exg_status exg_host_fallback_run(exg_accelerator *device, const exg_step *step, 
         const exg_tensor *operand = &step->call.inputs[i];
 
         if (is_gathered(&step->inputs[i], operand)) {
-            exg_tensor_gather(&step->inputs[i].window, window_of(step, i, memory), operand->data);
+            exg_tensor_gather(&step->inputs[i].view, window_of(step, i, memory), operand->data);
         }
     }
     step->kernel->run(&step->call);

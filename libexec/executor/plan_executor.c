@@ -46,13 +46,13 @@ struct exg_plan_executor {
     uint8_t *workspace; /* likewise */
     uint8_t **inputs;   /* first byte behind each graph input */
     uint8_t **outputs;  /* of each graph output's memory, where that is the caller's */
-    bool is_filled;     /* the steps that run once have run */
+    bool is_folded;     /* constants are folded */
     patch *patches;
     uint32_t patch_count;
     bool moved;           /* an input's data changed since the operands were bound */
     step_time *times;     /* by step; NULL: not measured */
     exg_fault_note fault; /* what steps raise */
-    noted once, now;      /* the first one of the steps that run once, and of a run */
+    noted folding, now;   /* the first one of the folded steps, and of a run */
     _Atomic uint32_t at;  /* the step being run */
     exg_random_source random;
 };
@@ -71,12 +71,12 @@ static uint8_t *base_of(const exg_plan_executor *executor, uint32_t buffer)
 {
     const exg_buffer *b = &executor->plan->buffers[buffer];
 
-    switch (b->place) {
-    case EXG_PLACE_CONSTANT:
+    switch (b->kind) {
+    case EXG_BUFFER_CONSTANT:
         return executor->bindings.folded[b->index]->data;
-    case EXG_PLACE_INPUT:
+    case EXG_BUFFER_INPUT:
         return executor->inputs[b->index];
-    case EXG_PLACE_OUTPUT:
+    case EXG_BUFFER_OUTPUT:
         return executor->outputs[b->index];
     default:
         return executor->arena == NULL ? NULL : executor->arena + b->offset;
@@ -92,9 +92,8 @@ static void *data_at(const exg_plan_executor *executor, const exg_location *loca
 {
     uint8_t *base = base_of(executor, location->buffer);
 
-    return base == NULL
-               ? NULL
-               : base + location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
+    return base == NULL ? NULL
+                        : base + location->offset * (int64_t)exg_dtype_bytes(location->view.dtype);
 }
 
 void *exg_plan_executor_output(const exg_plan_executor *executor, uint32_t index)
@@ -114,11 +113,11 @@ static uint8_t *const *moving_base(const exg_plan_executor *executor, uint32_t b
 {
     const exg_buffer *b = &executor->plan->buffers[buffer];
 
-    if (b->place == EXG_PLACE_OUTPUT) {
+    if (b->kind == EXG_BUFFER_OUTPUT) {
         return &executor->outputs[b->index];
     }
-    return b->place == EXG_PLACE_INPUT && executor->plan->inputs[b->index].kind == EXG_INPUT_USER &&
-                   (executor->frame == NULL || executor->plan->inputs[b->index].is_handed_on)
+    return b->kind == EXG_BUFFER_INPUT && executor->plan->inputs[b->index].kind == EXG_INPUT_USER &&
+                   (executor->frame == NULL || executor->plan->inputs[b->index].is_forwarded)
                ? &executor->inputs[b->index]
                : NULL;
 }
@@ -142,7 +141,7 @@ static uint32_t bind_operands(exg_plan_executor *executor, const exg_location *l
         if (patches != NULL) {
             patches[found] =
                 (patch){&operands[i], base,
-                        locations[i].offset * (int64_t)exg_dtype_bytes(locations[i].window.dtype)};
+                        locations[i].offset * (int64_t)exg_dtype_bytes(locations[i].view.dtype)};
         }
         found++;
     }
@@ -183,7 +182,7 @@ static void bind_steps(exg_plan_executor *executor)
         exg_step *step = &executor->plan->steps[s];
 
         step->call.workspace = executor->workspace;
-        step->call.pool = s < executor->plan->once_count || executor->grid == NULL
+        step->call.pool = s < executor->plan->folded_count || executor->grid == NULL
                               ? executor->pool
                               : executor->alone;
         step->call.fault = &executor->fault;
@@ -446,23 +445,23 @@ static void note_there(noted *first, uint32_t s, const exg_fault_note *note)
     }
 }
 
-exg_status exg_plan_executor_fill(exg_plan_executor *executor, exg_error *err)
+exg_status exg_plan_executor_fold(exg_plan_executor *executor, exg_error *err)
 {
     const exg_plan *plan = executor->plan;
     exg_fault_note there;
     uint32_t at;
 
-    if (executor->is_filled) {
+    if (executor->is_folded) {
         return EXG_OK;
     }
-    begin_faults(executor, &executor->once);
-    for (uint32_t s = 0; s < plan->once_count; s++) {
+    begin_faults(executor, &executor->folding);
+    for (uint32_t s = 0; s < plan->folded_count; s++) {
         exg_step *step = &executor->plan->steps[s];
         const exg_buffer *b = &plan->buffers[step->outputs[0].buffer];
         exg_folded_constant *folded =
-            b->place == EXG_PLACE_CONSTANT ? executor->bindings.folded[b->index] : NULL;
+            b->kind == EXG_BUFFER_CONSTANT ? executor->bindings.folded[b->index] : NULL;
 
-        if (folded == NULL || !folded->is_filled) {
+        if (folded == NULL || !folded->is_computed) {
             EXG_TRY(exg_stop_check(executor->stop, err));
             EXG_TRY(exg_weight_bindings_fetch(&executor->bindings, step, err));
             if (!step->on_host) {
@@ -470,21 +469,21 @@ exg_status exg_plan_executor_fill(exg_plan_executor *executor, exg_error *err)
                                     exg_step_operands(step), NULL);
             }
             EXG_TRY(carry_out(executor, s, err));
-            note_fault(executor, s, &executor->once);
+            note_fault(executor, s, &executor->folding);
             if (executor->grid == NULL ||
                 executor->device != NULL) { /* else others will read it too */
                 exg_weight_bindings_forget(&executor->bindings, step);
             }
         }
         if (folded != NULL) {
-            folded->is_filled = b->is_packed;
+            folded->is_computed = b->is_packed;
         }
     }
-    if (executor->frame != NULL && plan->once_count > 0) {
+    if (executor->frame != NULL && plan->folded_count > 0) {
         EXG_TRY(exg_device_frame_filled(executor->frame, &at, &there, err));
-        note_there(&executor->once, at, &there);
+        note_there(&executor->folding, at, &there);
     }
-    executor->is_filled = true;
+    executor->is_folded = true;
     return EXG_OK;
 }
 
@@ -556,7 +555,7 @@ static exg_status run_steps(exg_plan_executor *executor, exg_error *err)
     if (executor->frame != NULL && exg_device_frame_can_replay(executor->frame)) {
         return exg_device_frame_replay(executor->frame, err);
     }
-    for (uint32_t s = executor->plan->once_count; s < executor->plan->step_count; s++) {
+    for (uint32_t s = executor->plan->folded_count; s < executor->plan->step_count; s++) {
         EXG_TRY(run_step(executor, s, err));
     }
     return EXG_OK;
@@ -567,7 +566,7 @@ static exg_status run_measured(exg_plan_executor *executor, exg_error *err)
     uint64_t begin = exg_now_ns();
     uint64_t start = begin;
 
-    for (uint32_t s = executor->plan->once_count; s < executor->plan->step_count; s++) {
+    for (uint32_t s = executor->plan->folded_count; s < executor->plan->step_count; s++) {
         step_time *time = &executor->times[s];
         uint64_t end;
 
@@ -609,7 +608,7 @@ static void give_up_lines(const exg_plan_executor *executor, exg_status status)
     bool any = false;
 
     for (uint32_t d = 0; executor->grid != NULL && d < executor->grid->ndim; d++) {
-        any = any || executor->grid->lines[d] != NULL;
+        any = any || executor->grid->links[d] != NULL;
     }
     if (any) {
         exg_grid_abort(executor->grid, status);
@@ -659,10 +658,10 @@ exg_status exg_plan_executor_run(exg_plan_executor *executor, exg_error *err)
     rebind_moved(executor);
     begin_faults(executor, &executor->now);
     EXG_TRY(run_watched(executor, err));
-    if (executor->once.fault != EXG_FAULT_NONE || executor->now.fault != EXG_FAULT_NONE) {
-        return tell_fault(executor,
-                          executor->once.fault != EXG_FAULT_NONE ? &executor->once : &executor->now,
-                          err);
+    if (executor->folding.fault != EXG_FAULT_NONE || executor->now.fault != EXG_FAULT_NONE) {
+        return tell_fault(
+            executor,
+            executor->folding.fault != EXG_FAULT_NONE ? &executor->folding : &executor->now, err);
     }
     return EXG_OK;
 }

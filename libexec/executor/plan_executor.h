@@ -9,7 +9,7 @@
 typedef struct exg_plan_executor exg_plan_executor;
 
 /* Takes the plan over. `memory`, `pool` (may be NULL), `grid` (NULL without a mesh) and the
- * device it was planned for (NULL: the host) must stay. The steps that run once take the pool,
+ * device it was planned for (NULL: the host) must stay. The folded steps take the pool,
  * others too where there is no mesh: its ranks run at once. `index`: whose states it writes, among
  * the ranks of this process; `level`: of its values (scratch.h). */
 exg_status exg_plan_executor_create(exg_plan *plan, exg_weight_store *store, exg_pool *pool,
@@ -42,13 +42,13 @@ uint64_t exg_plan_output_bytes(const exg_plan *plan, uint32_t index);
  * every rank. */
 void exg_plan_executor_set_random(exg_plan_executor *executor, uint64_t seed, uint64_t run);
 /* Takes its turn in the memory's scratch, which may let go of what other plans left in it: before
- * inputs are set and before exg_plan_executor_fill, one rank at a time. LIMIT, NO_MEMORY, DEVICE.
+ * inputs are set and before exg_plan_executor_fold, one rank at a time. LIMIT, NO_MEMORY, DEVICE.
  */
 exg_status exg_plan_executor_settle(exg_plan_executor *executor, exg_error *err);
 
-/* Runs the steps that run once, if they have not: before exg_plan_executor_run, and one rank at a
+/* Runs the folded steps, if they have not run: before exg_plan_executor_run, and one rank at a
  * time. */
-exg_status exg_plan_executor_fill(exg_plan_executor *executor, exg_error *err);
+exg_status exg_plan_executor_fold(exg_plan_executor *executor, exg_error *err);
 /* All ranks have: weights that only such steps read go. */
 void exg_plan_executor_forget(exg_plan_executor *executor);
 

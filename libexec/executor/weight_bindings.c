@@ -4,7 +4,7 @@
 
 #include <xxhash.h>
 
-/* Adds a window to the range of bytes that are read of its buffer. */
+/* Adds a view to the range of bytes that are read of its buffer. */
 static void widen(exg_range *ranges, const exg_location *location)
 {
     exg_range *range = &ranges[location->buffer];
@@ -146,7 +146,7 @@ static exg_status bind_weights(exg_weight_bindings *s, uint32_t index, exg_error
 /* ---- what is made of them ---------------------------------------------------------------- */
 
 /* A weight packed alike is the same bytes in every plan of the session: the step's kernel,
- * the weight's storage and window, and the sizes of what is made say it all. Else 0. */
+ * the weight's storage and view, and the sizes of what is made say it all. Else 0. */
 static uint64_t key_of(const exg_weight_bindings *s, const exg_step *step)
 {
     const exg_plan *plan = s->plan;
@@ -161,20 +161,20 @@ static uint64_t key_of(const exg_weight_bindings *s, const exg_step *step)
         if (buffer == NULL) {
             continue;
         }
-        if (buffer->place != EXG_PLACE_INPUT) {
+        if (buffer->kind != EXG_BUFFER_INPUT) {
             return 0;
         }
         words[0] = (uint64_t)(uintptr_t)step->kernel;
         words[1] = exg_weight_store_weight_key(s->store, &plan->inputs[buffer->index]);
         words[2] = (uint64_t)from->offset;
-        words[3] = from->window.dtype;
-        for (uint32_t d = 0; d < from->window.rank; d++) {
-            words[at++] = (uint64_t)from->window.sizes[d];
-            words[at++] = (uint64_t)from->window.strides[d];
+        words[3] = from->view.dtype;
+        for (uint32_t d = 0; d < from->view.rank; d++) {
+            words[at++] = (uint64_t)from->view.sizes[d];
+            words[at++] = (uint64_t)from->view.strides[d];
         }
     }
-    for (uint32_t d = 0; d < step->outputs[0].window.rank; d++) {
-        words[at++] = (uint64_t)step->outputs[0].window.sizes[d];
+    for (uint32_t d = 0; d < step->outputs[0].view.rank; d++) {
+        words[at++] = (uint64_t)step->outputs[0].view.sizes[d];
     }
     return XXH3_64bits(words, sizeof(words)) | 1;
 }
@@ -183,7 +183,7 @@ static exg_status bind_constants(exg_weight_bindings *s, exg_error *err)
 {
     const exg_plan *plan = s->plan;
 
-    for (uint32_t at = 0; at < plan->once_count; at++) {
+    for (uint32_t at = 0; at < plan->folded_count; at++) {
         const exg_step *step = &plan->steps[at];
 
         for (uint32_t o = 0; o < step->call.output_count; o++) {
@@ -191,7 +191,7 @@ static exg_status bind_constants(exg_weight_bindings *s, exg_error *err)
                                       ? NULL
                                       : &plan->buffers[step->outputs[o].buffer];
 
-            if (b != NULL && b->place == EXG_PLACE_CONSTANT && s->folded[b->index] == NULL) {
+            if (b != NULL && b->kind == EXG_BUFFER_CONSTANT && s->folded[b->index] == NULL) {
                 uint64_t key = b->is_packed ? key_of(s, step) : 0;
 
                 EXG_TRY(exg_weight_store_folded(s->store, s->device, key, b->bytes,

@@ -2,7 +2,7 @@
  * steps made of weights.
  *
  *   bound      as long as the plan: state, and weights that a run reads
- *   transient  weights that only steps which run once read: brought when they need them, gone when
+ *   transient  weights that only folded steps read: brought when they need them, gone when
  *              they have read them
  */
 #ifndef EXG_LIBEXEC_EXECUTOR_WEIGHT_BINDINGS_H

@@ -44,7 +44,7 @@ exg_status exg_weight_store_check(const exg_weight_store *store, const exg_plan_
                                   exg_range range, exg_error *err);
 
 /* A rank's own row-major copy of a weight that the program writes, made from the
- * weight's window on first use. */
+ * weight's view on first use. */
 exg_status exg_weight_store_state(exg_weight_store *store, struct exg_accelerator *device,
                                   uint32_t rank, const exg_plan_input *input, void **data,
                                   exg_error *err);
@@ -53,7 +53,7 @@ exg_status exg_weight_store_state(exg_weight_store *store, struct exg_accelerato
  * with the same key. */
 typedef struct exg_folded_constant {
     void *data;
-    bool is_filled;
+    bool is_computed;
 } exg_folded_constant;
 
 /* The constant of `key`: of the same step of the same weight. A new one is not filled. */

@@ -113,10 +113,10 @@ typedef struct exg_span {
 
 exg_span exg_tensor_span(const exg_tensor *t);
 
-/* Bytes from the first element of what a window with such an offset is on to the window's end; none
+/* Bytes from the first element of what a view with such an offset is on to the view's end; none
  * where it has no elements. False: it begins before that, goes backwards, or 64 bits do not count
  * them. */
-bool exg_tensor_end(const exg_tensor *window, int64_t offset, uint64_t *bytes);
+bool exg_tensor_end(const exg_tensor *view, int64_t offset, uint64_t *bytes);
 
 /* As many dims, and the same ones. */
 bool exg_dims_equal(const int64_t *a, uint32_t a_rank, const int64_t *b, uint32_t b_rank);
@@ -124,8 +124,8 @@ bool exg_dims_equal(const int64_t *a, uint32_t a_rank, const int64_t *b, uint32_
 /* Of one dtype and the same sizes. */
 bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b);
 
-/* The elements of a window whose first one is at `from`, one by one, row-major. */
-void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to);
+/* The elements of a view whose first one is at `from`, one by one, row-major. */
+void exg_tensor_gather(const exg_tensor *view, const uint8_t *from, uint8_t *to);
 
 static inline void exg_raise_at(exg_fault_note *note, exg_fault fault, int64_t index, int64_t size)
 {

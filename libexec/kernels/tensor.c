@@ -61,25 +61,25 @@ exg_span exg_tensor_span(const exg_tensor *t)
     return (exg_span){s.low * item, s.high * item};
 }
 
-bool exg_tensor_end(const exg_tensor *window, int64_t offset, uint64_t *bytes)
+bool exg_tensor_end(const exg_tensor *view, int64_t offset, uint64_t *bytes)
 {
     int64_t last = offset;
 
     *bytes = 0;
-    for (uint32_t d = 0; d < window->rank; d++) {
+    for (uint32_t d = 0; d < view->rank; d++) {
         int64_t reach;
 
-        if (window->sizes[d] == 0) {
+        if (view->sizes[d] == 0) {
             return true;
         }
-        if (window->sizes[d] < 0 || window->strides[d] < 0 ||
-            !exg_mul_i64(window->sizes[d] - 1, window->strides[d], &reach) ||
+        if (view->sizes[d] < 0 || view->strides[d] < 0 ||
+            !exg_mul_i64(view->sizes[d] - 1, view->strides[d], &reach) ||
             !exg_add_i64(last, reach, &last)) {
             return false;
         }
     }
     return offset >= 0 && exg_add_i64(last, 1, &last) &&
-           exg_mul_u64((uint64_t)last, exg_dtype_bytes(window->dtype), bytes);
+           exg_mul_u64((uint64_t)last, exg_dtype_bytes(view->dtype), bytes);
 }
 
 bool exg_dims_equal(const int64_t *a, uint32_t a_rank, const int64_t *b, uint32_t b_rank)
@@ -92,20 +92,20 @@ bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b)
     return a->dtype == b->dtype && exg_dims_equal(a->sizes, a->rank, b->sizes, b->rank);
 }
 
-void exg_tensor_gather(const exg_tensor *window, const uint8_t *from, uint8_t *to)
+void exg_tensor_gather(const exg_tensor *view, const uint8_t *from, uint8_t *to)
 {
-    uint32_t item = exg_dtype_bytes(window->dtype);
+    uint32_t item = exg_dtype_bytes(view->dtype);
     int64_t index[EXG_RANK_MAX] = {0};
-    int64_t count = exg_tensor_numel(window);
+    int64_t count = exg_tensor_numel(view);
 
     for (int64_t i = 0; i < count; i++) {
         int64_t offset = 0;
 
-        for (uint32_t d = 0; d < window->rank; d++) {
-            offset += index[d] * window->strides[d];
+        for (uint32_t d = 0; d < view->rank; d++) {
+            offset += index[d] * view->strides[d];
         }
         memcpy(to + (uint64_t)i * item, from + offset * item, item);
-        for (uint32_t d = window->rank; d-- > 0 && ++index[d] == window->sizes[d];) {
+        for (uint32_t d = view->rank; d-- > 0 && ++index[d] == view->sizes[d];) {
             index[d] = 0;
         }
     }

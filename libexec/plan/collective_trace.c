@@ -59,7 +59,7 @@ exg_status exg_collective_trace_of(const exg_plan *plan, exg_arena *arena,
 static bool same_kind(const exg_traced_collective *a, const exg_traced_collective *b)
 {
     return a->what.kind == b->what.kind &&
-           memcmp(&a->what.window, &b->what.window, sizeof(a->what.window)) == 0 &&
+           memcmp(&a->what.halo, &b->what.halo, sizeof(a->what.halo)) == 0 &&
            a->what.dim == b->what.dim && a->what.other_dim == b->what.other_dim &&
            a->mesh_dim == b->mesh_dim && a->in.dtype == b->in.dtype && a->what.op == b->what.op;
 }
@@ -184,7 +184,7 @@ static bool has_its_part(const exg_traced_collective *first, const exg_traced_co
                          uint32_t n, uint32_t rank)
 {
     const exg_collective *what = &own->what;
-    int64_t window[2];
+    int64_t halo[2];
 
     switch (what->kind) {
     case EXG_ALL_REDUCE:
@@ -205,10 +205,10 @@ static bool has_its_part(const exg_traced_collective *first, const exg_traced_co
                        chunk_of(first->in.sizes[what->other_dim], n, rank), &first->out,
                        what->other_dim);
     default:
-        exg_window_of(&what->window, n, rank, &window[0], &window[1]);
-        return lies_so(&own->in, what->dim, chunk_of(what->window.size, n, rank), &first->in,
+        exg_halo_of(&what->halo, n, rank, &halo[0], &halo[1]);
+        return lies_so(&own->in, what->dim, chunk_of(what->halo.size, n, rank), &first->in,
                        what->dim) &&
-               lies_so(&own->out, what->dim, window[1], &first->in, what->dim);
+               lies_so(&own->out, what->dim, halo[1], &first->in, what->dim);
     }
 }
 

@@ -28,12 +28,12 @@ exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
     uint32_t step = p->plan->step_count - 1;
 
     return exg_planner_add_buffer(p,
-                                  &(exg_buffer){.place = EXG_PLACE_ARENA,
+                                  &(exg_buffer){.kind = EXG_BUFFER_ARENA,
                                                 .bytes = bytes,
                                                 .first_step = step,
                                                 .last_step = step,
                                                 .writable = true,
-                                                .is_once = p->once},
+                                                .is_folded = p->folds},
                                   buffer);
 }
 
@@ -68,7 +68,7 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
                     .host = kernel,
                     .name = exg_arena_strdup(p->arena, name),
                     .fused = 1,
-                    .once = p->once};
+                    .is_folded = p->folds};
     s->inputs = EXG_NEW_ARRAY(p->arena, exg_location, input_count);
     s->outputs = EXG_NEW_ARRAY(p->arena, exg_location, output_count);
     s->call.inputs = EXG_NEW_ARRAY(p->arena, exg_tensor, input_count);
@@ -87,38 +87,38 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
     return EXG_OK;
 }
 
-exg_status exg_planner_view_of(exg_planner *p, const exg_tensor_meta *meta, exg_tensor *window)
+exg_status exg_planner_view_of(exg_planner *p, const exg_tensor_meta *meta, exg_tensor *view)
 {
     if (meta->rank > EXG_RANK_MAX) {
         return EXG_FAIL(p->err, LIMIT, "SHP-001", "a tensor of rank %u; at most %d are run",
                         meta->rank, EXG_RANK_MAX);
     }
-    memset(window, 0, sizeof(*window));
-    window->dtype = meta->dtype;
-    window->rank = meta->rank;
+    memset(view, 0, sizeof(*view));
+    view->dtype = meta->dtype;
+    view->rank = meta->rank;
     for (uint32_t d = 0; d < meta->rank; d++) {
-        window->sizes[d] = meta->sizes[d].value;
-        window->strides[d] = meta->strides[d].value;
+        view->sizes[d] = meta->sizes[d].value;
+        view->strides[d] = meta->strides[d].value;
     }
     return EXG_OK;
 }
 
-exg_status exg_planner_extent(exg_planner *p, const exg_tensor *window, int64_t offset,
+exg_status exg_planner_extent(exg_planner *p, const exg_tensor *view, int64_t offset,
                               uint64_t *bytes)
 {
-    return exg_tensor_end(window, offset, bytes)
+    return exg_tensor_end(view, offset, bytes)
                ? EXG_OK
                : EXG_FAIL(p->err, LIMIT, "PLN-001", "a tensor reaches past 2^63 bytes");
 }
 
-exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse)
+exg_status exg_planner_result(exg_planner *p, exg_value_id value, uint32_t reuse)
 {
     exg_location *location = &p->locations[value];
     uint64_t bytes;
 
-    EXG_TRY(exg_planner_view_of(p, p->graph->values[value].tensor, &location->window));
-    exg_tensor_set_contiguous(&location->window);
-    EXG_TRY(exg_planner_extent(p, &location->window, 0, &bytes));
+    EXG_TRY(exg_planner_view_of(p, p->graph->values[value].tensor, &location->view));
+    exg_tensor_set_contiguous(&location->view);
+    EXG_TRY(exg_planner_extent(p, &location->view, 0, &bytes));
     location->offset = 0;
     location->buffer = reuse;
     if (reuse == EXG_NO_BUFFER) {
@@ -134,7 +134,7 @@ static void touch(exg_planner *p, const exg_step *by, uint32_t buffer)
 {
     uint32_t step = p->plan->step_count - 1;
 
-    p->plan->buffers[buffer].is_read |= !by->once;
+    p->plan->buffers[buffer].is_read |= !by->is_folded;
     if (p->plan->buffers[buffer].last_step < step) {
         p->plan->buffers[buffer].last_step = step;
     }
@@ -143,14 +143,14 @@ static void touch(exg_planner *p, const exg_step *by, uint32_t buffer)
 void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location)
 {
     step->inputs[at] = *location;
-    step->call.inputs[at] = location->window;
+    step->call.inputs[at] = location->view;
     touch(p, step, location->buffer);
 }
 
 void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location)
 {
     step->outputs[at] = *location;
-    step->call.outputs[at] = location->window;
+    step->call.outputs[at] = location->view;
     touch(p, step, location->buffer);
 }
 
@@ -164,17 +164,17 @@ exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char
                             exg_location *to)
 {
     exg_location source = *from; /* `to` may be the same place */
-    bool was_once = p->once;
+    bool folded_before = p->folds;
     exg_status status;
     exg_step *step;
     uint64_t bytes;
 
     *to = source;
     to->offset = 0;
-    exg_tensor_set_contiguous(&to->window);
-    EXG_TRY(exg_planner_extent(p, &to->window, 0, &bytes));
-    p->once = p->once || (exg_planner_is_fixed(p, source.buffer) &&
-                          bytes <= p->plan->buffers[source.buffer].bytes);
+    exg_tensor_set_contiguous(&to->view);
+    EXG_TRY(exg_planner_extent(p, &to->view, 0, &bytes));
+    p->folds = p->folds || (exg_planner_is_fixed(p, source.buffer) &&
+                            bytes <= p->plan->buffers[source.buffer].bytes);
     status = exg_planner_step(p, &exg_kernel_copy, name, 1, 1, &step);
     status = status == EXG_OK ? exg_planner_buffer(p, bytes, &to->buffer) : status;
     if (status == EXG_OK) {
@@ -182,7 +182,7 @@ exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char
         exg_planner_output(p, step, 0, to);
         status = exg_planner_prepare(p, step);
     }
-    p->once = was_once;
+    p->folds = folded_before;
     return status;
 }
 
@@ -195,5 +195,5 @@ bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer)
 {
     const exg_buffer *b = &p->plan->buffers[buffer];
 
-    return b->place == EXG_PLACE_INPUT ? is_weight(&p->plan->inputs[b->index]) : b->is_once;
+    return b->kind == EXG_BUFFER_INPUT ? is_weight(&p->plan->inputs[b->index]) : b->is_folded;
 }

@@ -16,15 +16,15 @@ exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char
                             uint32_t input_count, uint32_t output_count, exg_step **step);
 
 /* Dtype, sizes and strides of a tensor as the program describes it. LIMIT. */
-exg_status exg_planner_view_of(exg_planner *p, const exg_tensor_meta *meta, exg_tensor *window);
+exg_status exg_planner_view_of(exg_planner *p, const exg_tensor_meta *meta, exg_tensor *view);
 
-/* Bytes from the first of a buffer to the end of a window on it. LIMIT. */
-exg_status exg_planner_extent(exg_planner *p, const exg_tensor *window, int64_t offset,
+/* Bytes from the first of a buffer to the end of a view on it. LIMIT. */
+exg_status exg_planner_extent(exg_planner *p, const exg_tensor *view, int64_t offset,
                               uint64_t *bytes);
 
 /* Puts a value's result into a fresh contiguous buffer, or into `reuse` when it is
  * not EXG_NO_BUFFER. Call after exg_planner_step. */
-exg_status exg_planner_place(exg_planner *p, exg_value_id value, uint32_t reuse);
+exg_status exg_planner_result(exg_planner *p, exg_value_id value, uint32_t reuse);
 
 /* Operand `at` of the step lies at `location`; notes the use in lifetimes. */
 void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location);

@@ -11,11 +11,11 @@ static exg_status copy_result(exg_planner *p, exg_location *location)
 {
     extern const exg_kernel exg_kernel_copy;
     exg_location from = *location;
-    uint64_t bytes = (uint64_t)exg_tensor_numel(&from.window) * exg_dtype_bytes(from.window.dtype);
+    uint64_t bytes = (uint64_t)exg_tensor_numel(&from.view) * exg_dtype_bytes(from.view.dtype);
     exg_step *step;
 
     EXG_TRY(exg_planner_step(p, &exg_kernel_copy, "output", 1, 1, &step));
-    exg_tensor_set_contiguous(&location->window);
+    exg_tensor_set_contiguous(&location->view);
     location->offset = 0;
     EXG_TRY(exg_planner_buffer(p, bytes, &location->buffer));
     exg_planner_input(p, step, 0, &from);
@@ -30,13 +30,13 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
     exg_plan_output *output = &p->plan->outputs[o];
     exg_location location = p->locations[p->graph->outputs[o].as_tensor];
 
-    if (p->plan->buffers[location.buffer].place != EXG_PLACE_ARENA ||
-        p->plan->buffers[location.buffer].is_once || !exg_tensor_is_contiguous(&location.window)) {
+    if (p->plan->buffers[location.buffer].kind != EXG_BUFFER_ARENA ||
+        p->plan->buffers[location.buffer].is_folded || !exg_tensor_is_contiguous(&location.view)) {
         EXG_TRY(copy_result(p, &location));
     }
     p->plan->buffers[location.buffer].last_step = UINT32_MAX;
     if (p->outputs_apart) {
-        p->plan->buffers[location.buffer].place = EXG_PLACE_OUTPUT;
+        p->plan->buffers[location.buffer].kind = EXG_BUFFER_OUTPUT;
         p->plan->buffers[location.buffer].index = o;
     }
     output->location = location;
@@ -64,15 +64,15 @@ static exg_status set_aside(exg_planner *p, uint32_t o)
                         p->program->signature.outputs[o].target);
     }
     output->location = p->locations[p->graph->outputs[o].as_tensor];
-    if (!exg_tensor_is_alike(&output->location.window, &input->tensor)) {
+    if (!exg_tensor_is_alike(&output->location.view, &input->tensor)) {
         return EXG_FAIL(p->err, MALFORMED, "SIG-024",
                         "with these sizes '%s' is written with what has others, or another dtype",
                         p->program->signature.outputs[o].target);
     }
     buffer = &p->plan->buffers[output->location.buffer];
-    if (buffer->place == EXG_PLACE_INPUT &&
+    if (buffer->kind == EXG_BUFFER_INPUT &&
         !(output->location.buffer == input->buffer && output->location.offset == 0 &&
-          exg_tensor_is_contiguous(&output->location.window))) {
+          exg_tensor_is_contiguous(&output->location.view))) {
         return exg_planner_copy(p, &output->location, "set aside", &output->location);
     }
     return EXG_OK;
@@ -92,7 +92,7 @@ static exg_status write_back(exg_planner *p, uint32_t o)
     EXG_TRY(exg_planner_step(p, &exg_kernel_copy, "write back", 1, 1, &step));
     to.buffer = input->buffer;
     to.offset = 0;
-    exg_tensor_set_contiguous(&to.window);
+    exg_tensor_set_contiguous(&to.view);
     exg_planner_input(p, step, 0, &output->location);
     exg_planner_output(p, step, 0, &to);
     EXG_TRY(exg_planner_prepare(p, step));

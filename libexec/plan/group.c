@@ -87,8 +87,8 @@ static bool is_residual(const exg_planner *p, const exg_node *node)
 
     if (g->node_count != 1 || g->load_count != 2 || plan->step_count == 0 ||
         (plan->steps[plan->step_count - 1].kernel->flags & EXG_KERNEL_SEES_EPILOGUE) == 0 ||
-        exg_tensor_numel(&p->locations[g->loads[0]].window) !=
-            exg_tensor_numel(&p->locations[g->loads[1]].window)) {
+        exg_tensor_numel(&p->locations[g->loads[0]].view) !=
+            exg_tensor_numel(&p->locations[g->loads[1]].view)) {
         return false;
     }
     sum = &p->graph->nodes[g->nodes[0]];
@@ -142,15 +142,15 @@ static void find_order(const exg_planner *p, uint32_t *order)
         order[d] = d;
     }
     for (uint32_t i = 0; i < g->load_count; i++) {
-        exg_tensor window = p->locations[g->loads[i]].window;
-        exg_tensor sorted = window;
+        exg_tensor view = p->locations[g->loads[i]].view;
+        exg_tensor sorted = view;
 
-        if (exg_tensor_is_contiguous(&window) ||
-            !exg_dims_equal(window.sizes, window.rank, g->sizes, g->rank)) {
+        if (exg_tensor_is_contiguous(&view) ||
+            !exg_dims_equal(view.sizes, view.rank, g->sizes, g->rank)) {
             continue;
         }
         for (uint32_t d = 1; d < g->rank; d++) { /* by stride, the longest first */
-            for (uint32_t e = d; e > 0 && window.strides[order[e]] > window.strides[order[e - 1]];
+            for (uint32_t e = d; e > 0 && view.strides[order[e]] > view.strides[order[e - 1]];
                  e--) {
                 uint32_t swapped = order[e];
 
@@ -159,8 +159,8 @@ static void find_order(const exg_planner *p, uint32_t *order)
             }
         }
         for (uint32_t d = 0; d < g->rank; d++) {
-            sorted.sizes[d] = window.sizes[order[d]];
-            sorted.strides[d] = window.strides[order[d]];
+            sorted.sizes[d] = view.sizes[order[d]];
+            sorted.strides[d] = view.strides[order[d]];
         }
         if (exg_tensor_is_contiguous(&sorted)) {
             return;
@@ -171,14 +171,14 @@ static void find_order(const exg_planner *p, uint32_t *order)
     }
 }
 
-/* A window seen in that order. */
-static exg_tensor in_order(const exg_tensor *window, const uint32_t *order)
+/* A view seen in that order. */
+static exg_tensor in_order(const exg_tensor *view, const uint32_t *order)
 {
-    exg_tensor turned = *window;
+    exg_tensor turned = *view;
 
-    for (uint32_t d = 0; d < window->rank; d++) {
-        turned.sizes[d] = window->sizes[order[d]];
-        turned.strides[d] = window->strides[order[d]];
+    for (uint32_t d = 0; d < view->rank; d++) {
+        turned.sizes[d] = view->sizes[order[d]];
+        turned.strides[d] = view->strides[order[d]];
     }
     return turned;
 }
@@ -270,9 +270,9 @@ static exg_status build_program(exg_planner *p, group_step *s)
         return EXG_OUT_OF_MEMORY(p->err);
     }
     for (uint32_t i = 0; i < g->load_count; i++) {
-        const exg_tensor *window = &p->locations[g->loads[i]].window;
+        const exg_tensor *view = &p->locations[g->loads[i]].view;
 
-        EXG_TRY(exg_pointwise_load(s->program, i, window->dtype, exg_tensor_numel(window) == 1,
+        EXG_TRY(exg_pointwise_load(s->program, i, view->dtype, exg_tensor_numel(view) == 1,
                                    &s->load_registers[i], p->err));
     }
     for (uint32_t at = 0; at < g->node_count; at++) {
@@ -293,18 +293,18 @@ static exg_status build_program(exg_planner *p, group_step *s)
 static exg_location broadcast(const exg_planner *p, exg_value_id value, const uint32_t *order)
 {
     exg_location location = p->locations[value];
-    exg_tensor wide = location.window;
+    exg_tensor wide = location.view;
 
     wide.rank = p->group.rank;
     for (uint32_t d = 0; d < wide.rank; d++) {
-        uint32_t missing = wide.rank - location.window.rank;
+        uint32_t missing = wide.rank - location.view.rank;
 
         wide.sizes[d] = p->group.sizes[d];
-        wide.strides[d] = d < missing || location.window.sizes[d - missing] != wide.sizes[d]
+        wide.strides[d] = d < missing || location.view.sizes[d - missing] != wide.sizes[d]
                               ? 0
-                              : location.window.strides[d - missing];
+                              : location.view.strides[d - missing];
     }
-    location.window = in_order(&wide, order);
+    location.view = in_order(&wide, order);
     return location;
 }
 
@@ -323,11 +323,11 @@ static uint32_t reusable(const exg_planner *p, exg_value_id value, const bool *t
         for (uint32_t j = 0; j < p->group.load_count; j++) {
             readers += p->locations[p->group.loads[j]].buffer == operand.buffer;
         }
-        if (!taken[i] && readers == 1 && buffer->writable && buffer->is_once == p->once &&
+        if (!taken[i] && readers == 1 && buffer->writable && buffer->is_folded == p->folds &&
             operand.offset == 0 &&
             p->buffer_uses[operand.buffer] == inner_uses(p, p->group.loads[i]) &&
-            exg_tensor_is_contiguous(&operand.window) && operand.window.dtype == meta->dtype &&
-            (uint64_t)exg_tensor_numel(&operand.window) * exg_dtype_bytes(meta->dtype) ==
+            exg_tensor_is_contiguous(&operand.view) && operand.view.dtype == meta->dtype &&
+            (uint64_t)exg_tensor_numel(&operand.view) * exg_dtype_bytes(meta->dtype) ==
                 buffer->bytes) {
             return i;
         }
@@ -352,14 +352,14 @@ static exg_status place_results(exg_planner *p, const group_step *s, exg_step *s
         if (load < LOADS_MAX) {
             taken[load] = true;
         }
-        EXG_TRY(exg_planner_place(p, value,
-                                  load < LOADS_MAX ? p->locations[p->group.loads[load]].buffer
-                                                   : EXG_NO_BUFFER));
+        EXG_TRY(exg_planner_result(p, value,
+                                   load < LOADS_MAX ? p->locations[p->group.loads[load]].buffer
+                                                    : EXG_NO_BUFFER));
         result = p->locations[value];
-        result.window = in_order(&result.window, s->order);
-        exg_tensor_set_contiguous(&result.window);
-        for (uint32_t d = 0; d < result.window.rank; d++) {
-            p->locations[value].window.strides[s->order[d]] = result.window.strides[d];
+        result.view = in_order(&result.view, s->order);
+        exg_tensor_set_contiguous(&result.view);
+        for (uint32_t d = 0; d < result.view.rank; d++) {
+            p->locations[value].view.strides[s->order[d]] = result.view.strides[d];
         }
         exg_planner_output(p, step, output++, &result);
     }
@@ -376,7 +376,7 @@ static uint32_t product_of(const exg_planner *p, const group_step *s)
     const exg_step *step = plan->step_count == 0 ? NULL : &plan->steps[plan->step_count - 1];
     bool taken[LOADS_MAX];
 
-    if (step == NULL || p->no_fusion || step->once != p->once || !step->call.takes_epilogue ||
+    if (step == NULL || p->no_fusion || step->is_folded != p->folds || !step->call.takes_epilogue ||
         step->call.epilogue != NULL || s->stored_count != 1) {
         return LOADS_MAX;
     }

@@ -167,7 +167,7 @@ exg_status exg_plan_memory(exg_plan *plan, bool no_reuse, exg_error *err)
     for (uint32_t b = 0; status == EXG_OK && b < plan->buffer_count; b++) {
         const exg_buffer *buffer = &plan->buffers[b];
 
-        if (buffer->place != EXG_PLACE_ARENA) {
+        if (buffer->kind != EXG_BUFFER_ARENA) {
             continue;
         }
         plan->summary.values_bytes += buffer->bytes;

@@ -40,7 +40,7 @@ static void find_crossings(overlap *o)
 {
     const exg_plan *plan = o->p->plan;
 
-    for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
+    for (uint32_t s = plan->folded_count; s < plan->step_count; s++) {
         const exg_step *step = &plan->steps[s];
 
         if (phase_of(step, &o->sendings[o->count].mesh_dim) == EXG_COLLECTIVE_WHOLE) {
@@ -80,10 +80,10 @@ static void find_ready(overlap *o)
 {
     const exg_plan *plan = o->p->plan;
     uint32_t at = 0;
-    uint32_t ready = plan->once_count;
+    uint32_t ready = plan->folded_count;
 
     forget_steps(o, UINT32_MAX);
-    for (uint32_t s = plan->once_count; s < plan->step_count; s++) {
+    for (uint32_t s = plan->folded_count; s < plan->step_count; s++) {
         const exg_step *step = &plan->steps[s];
 
         if (at < o->count && o->crossings[at].step == s) {
@@ -106,7 +106,7 @@ static void find_due(overlap *o)
     uint32_t due = plan->step_count;
 
     forget_steps(o, plan->step_count);
-    for (uint32_t s = plan->step_count; s-- > plan->once_count;) {
+    for (uint32_t s = plan->step_count; s-- > plan->folded_count;) {
         const exg_step *step = &plan->steps[s];
 
         if (at > 0 && o->crossings[at - 1].step == s) {
@@ -149,7 +149,7 @@ static exg_status split(overlap *o, const exg_crossing *c, exg_step *begin, exg_
     exg_location *location = &begin->inputs[begin->call.input_count];
 
     if (begin->call.workspace_bytes > 0) {
-        *location = (exg_location){.window = scratch};
+        *location = (exg_location){.view = scratch};
         EXG_TRY(exg_planner_buffer(o->p, begin->call.workspace_bytes, &location->buffer));
         plan->buffers[location->buffer].first_step = c->begin;
         begin->call.inputs[begin->call.input_count] = scratch;
@@ -189,7 +189,7 @@ static void renumber(exg_plan *plan, const uint32_t *moved)
     for (uint32_t b = 0; b < plan->buffer_count; b++) {
         exg_buffer *buffer = &plan->buffers[b];
 
-        if (buffer->place == EXG_PLACE_ARENA) {
+        if (buffer->kind == EXG_BUFFER_ARENA) {
             buffer->first_step = moved[buffer->first_step];
             buffer->last_step =
                 buffer->last_step == UINT32_MAX ? UINT32_MAX : moved[buffer->last_step];
@@ -201,30 +201,30 @@ static void renumber(exg_plan *plan, const uint32_t *moved)
 static exg_status put_in_order(overlap *o, uint32_t *moved)
 {
     exg_plan *plan = o->p->plan;
-    uint32_t once = plan->once_count;
-    exg_step *steps = EXG_NEW_ARRAY(o->p->arena, exg_step, once + o->order_count);
+    uint32_t folded = plan->folded_count;
+    exg_step *steps = EXG_NEW_ARRAY(o->p->arena, exg_step, folded + o->order_count);
 
     if (steps == NULL) {
         return EXG_OUT_OF_MEMORY(o->p->err);
     }
-    for (uint32_t s = 0; s < once; s++) {
+    for (uint32_t s = 0; s < folded; s++) {
         steps[s] = plan->steps[s];
         moved[s] = s;
     }
     for (uint32_t i = 0; i < o->order_count; i++) {
         if (o->order[i].phase != EXG_COLLECTIVE_ENDS) {
-            moved[o->order[i].step] = once + i;
-            steps[once + i] = plan->steps[o->order[i].step];
+            moved[o->order[i].step] = folded + i;
+            steps[folded + i] = plan->steps[o->order[i].step];
         }
     }
     renumber(plan, moved);
     plan->steps = steps;
-    plan->step_count = once + o->order_count;
+    plan->step_count = folded + o->order_count;
     for (uint32_t i = 0; i < o->count; i++) {
         exg_crossing *c = &o->crossings[i];
 
-        c->begin += once;
-        c->end += once;
+        c->begin += folded;
+        c->end += folded;
         if (c->end != c->begin) {
             EXG_TRY(split(o, c, &steps[c->begin], &steps[c->end]));
         }
@@ -269,7 +269,7 @@ exg_status exg_planner_overlap(exg_planner *p)
         find_ready(&o);
         find_due(&o);
         o.order_count =
-            exg_schedule(o.crossings, o.count, plan->once_count, plan->step_count, o.order);
+            exg_schedule(o.crossings, o.count, plan->folded_count, plan->step_count, o.order);
         status = put_in_order(&o, words + 2 * (size_t)plan->buffer_count);
         measure_workspace(plan);
     }

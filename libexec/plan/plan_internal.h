@@ -1,6 +1,6 @@
 /* plan_internal.h - what the planner writes and the session reads.
  *
- *   value  -> {buffer, window}      where a tensor lies
+ *   value  -> {buffer, view}      where a tensor lies
  *   buffer -> {place, bytes, life}  a run of bytes: in the arena, a weight's, an input's
  *   step   -> {kernel, call}        operands point to buffers until the session binds them
  */
@@ -13,32 +13,32 @@
 
 #define EXG_NO_BUFFER UINT32_MAX
 
-typedef enum exg_buffer_place {
-    EXG_PLACE_ARENA,
-    EXG_PLACE_INPUT,    /* the tensor of graph input `index` */
-    EXG_PLACE_CONSTANT, /* the session's own, made once from weights: constant `index` */
-    EXG_PLACE_OUTPUT,   /* where the caller says: graph output `index` */
-} exg_buffer_place;
+typedef enum exg_buffer_kind {
+    EXG_BUFFER_ARENA,
+    EXG_BUFFER_INPUT,    /* the tensor of graph input `index` */
+    EXG_BUFFER_CONSTANT, /* the session's own, made once from weights: constant `index` */
+    EXG_BUFFER_OUTPUT,   /* where the caller says: graph output `index` */
+} exg_buffer_kind;
 
 typedef struct exg_buffer {
-    exg_buffer_place place;
+    exg_buffer_kind kind;
     uint32_t index; /* INPUT: graph input; OUTPUT: graph output; CONSTANT: which */
     uint64_t bytes;
     uint64_t offset;     /* ARENA: where it begins */
     uint32_t first_step; /* written first */
     uint32_t last_step;  /* read or written last; UINT32_MAX: until the run's end */
     bool writable;       /* INPUT: its content is written back, so steps may write it */
-    bool is_once;        /* ARENA, CONSTANT: written by a step that runs once */
+    bool is_folded;      /* ARENA, CONSTANT: written by a folded step */
     bool is_read;        /* by a step that runs each time */
     bool is_packed;      /* CONSTANT: made by a packer */
 } exg_buffer;
 
-/* A tensor inside a buffer. The window's data is the buffer's first byte plus
+/* A tensor inside a buffer. The view's data is the buffer's first byte plus
  * `offset` elements. */
 typedef struct exg_location {
     uint32_t buffer;
     int64_t offset;
-    exg_tensor window;
+    exg_tensor view;
 } exg_location;
 
 /* Bytes of a buffer, from its start. */
@@ -48,13 +48,13 @@ typedef struct exg_step {
     const exg_kernel *kernel;
     const exg_kernel *host; /* the same, for the host */
     exg_kernel_call call;
-    exg_location *inputs; /* call.inputs[i] is inputs[i].window, once bound */
+    exg_location *inputs; /* call.inputs[i] is inputs[i].view, once bound */
     exg_location *outputs;
     const char *name;            /* of the node, or what the step is for */
     const char *target, *module; /* of the node; "" without one */
     const char *source;          /* the user's line it comes from, or "" */
     uint32_t fused;              /* nodes inside */
-    bool once;                   /* depends on weights alone: runs before the first run */
+    bool is_folded;              /* depends on weights alone: runs once, before the first run */
     bool on_host;                /* the plan is of a device that has no such kernel */
     bool has_packed; /* inputs[input_count] is call.packed, a begun collective's workspace too */
     uint32_t epilogue_count; /* inputs after these are call.epilogue_inputs */
@@ -75,7 +75,7 @@ typedef struct exg_plan_input {
     int64_t storage_offset; /* elements: where in the weight's storage it begins */
     uint32_t buffer;
     bool mutated;
-    bool is_handed_on; /* by an earlier segment or a loop: on a device it lies there */
+    bool is_forwarded; /* by an earlier segment or a loop: on a device it is there */
 } exg_plan_input;
 
 typedef struct exg_plan_output {
@@ -83,7 +83,7 @@ typedef struct exg_plan_output {
     const char *target;
     exg_argument constant; /* kind TENSOR: a tensor at `location` */
     exg_location location;
-    bool is_handed_on; /* to a later segment or a loop, which no host reads */
+    bool is_forwarded; /* to a later segment or a loop, which no host reads */
 } exg_plan_output;
 
 struct exg_plan {
@@ -94,7 +94,7 @@ struct exg_plan {
     exg_plan_output *outputs;
     uint32_t buffer_count;
     uint32_t step_count;
-    uint32_t once_count; /* the first steps: those that run once */
+    uint32_t folded_count; /* the first steps: the folded ones */
     uint32_t constant_count;
     uint32_t input_count;
     uint32_t output_count;

@@ -1,5 +1,5 @@
 /* planner.c - goes through a functional program once and turns nodes into steps:
- * views become windows, pointwise neighbours one step, the rest one step each.
+ * views become views, pointwise neighbours one step, the rest one step each.
  */
 #include "libexec/plan/planner.h"
 #include "libexec/plan/emit.h"
@@ -47,7 +47,7 @@ static exg_status plan_input(exg_planner *p, uint32_t i)
     const exg_input_spec *spec = &p->program->signature.inputs[i];
     exg_plan_input *input = &p->plan->inputs[i];
     exg_location *location;
-    exg_buffer buffer = {.place = EXG_PLACE_INPUT, .index = i, .last_step = UINT32_MAX};
+    exg_buffer buffer = {.kind = EXG_BUFFER_INPUT, .index = i, .last_step = UINT32_MAX};
 
     input->kind = spec->kind;
     input->target = exg_arena_strdup(p->arena, spec->target);
@@ -58,30 +58,30 @@ static exg_status plan_input(exg_planner *p, uint32_t i)
         return EXG_OK;
     }
     location = &p->locations[arg->as_tensor];
-    EXG_TRY(exg_planner_view_of(p, p->graph->values[arg->as_tensor].tensor, &location->window));
+    EXG_TRY(exg_planner_view_of(p, p->graph->values[arg->as_tensor].tensor, &location->view));
     location->offset = p->graph->values[arg->as_tensor].tensor->storage_offset.value;
-    input->tensor = location->window;
+    input->tensor = location->view;
     input->storage_offset = location->offset;
     input->mutated = is_written(p, i, spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target);
     if (input->mutated) { /* the session keeps a copy of its own, row-major */
-        exg_tensor_set_contiguous(&location->window);
+        exg_tensor_set_contiguous(&location->view);
         location->offset = 0;
         buffer.writable = true;
     }
-    EXG_TRY(exg_planner_extent(p, &location->window, location->offset, &buffer.bytes));
+    EXG_TRY(exg_planner_extent(p, &location->view, location->offset, &buffer.bytes));
     EXG_TRY(exg_planner_add_buffer(p, &buffer, &location->buffer));
     input->buffer = location->buffer;
     p->buffer_uses[location->buffer] = p->value_uses[arg->as_tensor];
     if (spec->kind != EXG_INPUT_USER && p->value_uses[arg->as_tensor] > 0) {
         p->plan->summary.weight_bytes +=
-            (uint64_t)exg_tensor_numel(&location->window) * exg_dtype_bytes(location->window.dtype);
+            (uint64_t)exg_tensor_numel(&location->view) * exg_dtype_bytes(location->view.dtype);
     }
     return EXG_OK;
 }
 
 /* ---- nodes ------------------------------------------------------------------------ */
 
-/* A window on argument 0; where the strides do not allow it, on a copy. */
+/* A view on argument 0; where the strides do not allow it, on a copy. */
 static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_operator *op,
                             const exg_argument *args)
 {
@@ -95,11 +95,11 @@ static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_oper
     EXG_TRY(exg_planner_need(p, from));
     source = p->locations[from];
     for (int attempt = 0;; attempt++) {
-        in.rank = source.window.rank;
+        in.rank = source.view.rank;
         in.offset = source.offset;
-        in.dtype = out.dtype = source.window.dtype;
-        memcpy(in.sizes, source.window.sizes, sizeof(in.sizes[0]) * in.rank);
-        memcpy(in.strides, source.window.strides, sizeof(in.strides[0]) * in.rank);
+        in.dtype = out.dtype = source.view.dtype;
+        memcpy(in.sizes, source.view.sizes, sizeof(in.sizes[0]) * in.rank);
+        memcpy(in.strides, source.view.strides, sizeof(in.strides[0]) * in.rank);
         if (op->view(args, &in, &out, p->err) == EXG_OK) {
             break;
         }
@@ -110,11 +110,11 @@ static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_oper
     }
     p->locations[to] = source;
     p->locations[to].offset = out.offset;
-    p->locations[to].window.dtype = out.dtype;
-    p->locations[to].window.rank = out.rank;
-    memcpy(p->locations[to].window.sizes, out.sizes, sizeof(out.sizes[0]) * out.rank);
-    memcpy(p->locations[to].window.strides, out.strides, sizeof(out.strides[0]) * out.rank);
-    EXG_TRY(exg_planner_extent(p, &p->locations[to].window, out.offset, &bytes));
+    p->locations[to].view.dtype = out.dtype;
+    p->locations[to].view.rank = out.rank;
+    memcpy(p->locations[to].view.sizes, out.sizes, sizeof(out.sizes[0]) * out.rank);
+    memcpy(p->locations[to].view.strides, out.strides, sizeof(out.strides[0]) * out.rank);
+    EXG_TRY(exg_planner_extent(p, &p->locations[to].view, out.offset, &bytes));
     if (bytes > p->plan->buffers[source.buffer].bytes) {
         return EXG_FAIL(p->err, MALFORMED, "PLN-002", "%s reaches outside its storage", op->target);
     }
@@ -159,12 +159,12 @@ static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_val
     const exg_location *location = &p->locations[operand];
     const exg_tensor_meta *meta = p->graph->values[result].tensor;
     const exg_buffer *buffer = &p->plan->buffers[location->buffer];
-    int64_t numel = exg_tensor_numel(&location->window);
+    int64_t numel = exg_tensor_numel(&location->view);
 
     if (p->no_reuse || (kernel->flags & EXG_KERNEL_IN_PLACE) == 0 || !buffer->writable ||
-        buffer->is_once != p->once || p->buffer_uses[location->buffer] != 1 ||
-        location->offset != 0 || !exg_tensor_is_contiguous(&location->window) ||
-        meta->dtype != location->window.dtype ||
+        buffer->is_folded != p->folds || p->buffer_uses[location->buffer] != 1 ||
+        location->offset != 0 || !exg_tensor_is_contiguous(&location->view) ||
+        meta->dtype != location->view.dtype ||
         (uint64_t)numel * exg_dtype_bytes(meta->dtype) != buffer->bytes) {
         return EXG_NO_BUFFER;
     }
@@ -178,14 +178,14 @@ static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel, bool c
     for (uint32_t i = 0; i < count; i++) {
         memset(&bound[i], 0, sizeof(bound[i]));
         bound[i].buffer = EXG_NO_BUFFER;
-        bound[i].window.dtype = EXG_DTYPE_COUNT;
+        bound[i].view.dtype = EXG_DTYPE_COUNT;
         if (values[i] == EXG_NO_VALUE) {
             continue;
         }
         EXG_TRY(exg_planner_need(p, values[i]));
         bound[i] = p->locations[values[i]];
         if (!exg_kernel_takes_strides(kernel, i, channels_last) &&
-            !exg_tensor_is_contiguous(&bound[i].window)) {
+            !exg_tensor_is_contiguous(&bound[i].view)) {
             EXG_TRY(exg_planner_copy(p, &bound[i], "contiguous", &bound[i]));
         }
     }
@@ -206,9 +206,9 @@ static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const 
                                 const exg_argument *args, uint32_t arg_count,
                                 const exg_value_id *values, uint32_t count)
 {
-    exg_tensor windows[8] = {{0}};
+    exg_tensor views[8] = {{0}};
     exg_kernel_call call = {
-        .args = args, .arg_count = arg_count, .inputs = windows, .input_count = count};
+        .args = args, .arg_count = arg_count, .inputs = views, .input_count = count};
 
     for (uint32_t o = 1; o < node->output_count; o++) { /* the others are not computed then */
         if (node->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
@@ -216,18 +216,18 @@ static bool suits_channels_last(exg_planner *p, const exg_kernel *kernel, const 
             return false;
         }
     }
-    if (kernel->suits_channels_last == NULL || count > 8 || p->once || p->no_fusion ||
+    if (kernel->suits_channels_last == NULL || count > 8 || p->folds || p->no_fusion ||
         node->outputs[0].kind != EXG_ARGUMENT_TENSOR ||
         p->plain_uses[node->outputs[0].as_tensor] > 0) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        windows[i].dtype = EXG_DTYPE_COUNT;
+        views[i].dtype = EXG_DTYPE_COUNT;
         if (values[i] != EXG_NO_VALUE) {
             if (exg_planner_need(p, values[i]) != EXG_OK) {
                 return false;
             }
-            windows[i] = p->locations[values[i]].window;
+            views[i] = p->locations[values[i]].view;
         }
     }
     return kernel->suits_channels_last(&call);
@@ -251,12 +251,12 @@ static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *n
                  (step->call.channels_last || (leaves_unused && p->value_uses[value] == 0)))) {
                 step->call.outputs[at].dtype = EXG_DTYPE_COUNT;
                 step->outputs[at].buffer = EXG_NO_BUFFER;
-                step->outputs[at++].window.dtype = EXG_DTYPE_COUNT;
+                step->outputs[at++].view.dtype = EXG_DTYPE_COUNT;
                 continue;
             }
-            EXG_TRY(exg_planner_place(p, value, at == 0 ? reuse : EXG_NO_BUFFER));
+            EXG_TRY(exg_planner_result(p, value, at == 0 ? reuse : EXG_NO_BUFFER));
             if (at == 0 && step->call.channels_last) {
-                set_channels_last(&p->locations[value].window);
+                set_channels_last(&p->locations[value].view);
             }
             exg_planner_output(p, step, at++, &p->locations[value]);
         }
@@ -334,7 +334,7 @@ static void set_operands(exg_planner *p, exg_step *step, kernel_node *k)
     for (uint32_t i = 0; i < k->count; i++) {
         if (k->bound[i].buffer == EXG_NO_BUFFER) {
             step->inputs[i] = k->bound[i];
-            step->call.inputs[i] = k->bound[i].window;
+            step->call.inputs[i] = k->bound[i].view;
         } else {
             exg_planner_input(p, step, i, &k->bound[i]);
         }
@@ -471,9 +471,9 @@ static exg_status plan_all(exg_planner *p)
     }
     EXG_TRY(exg_planner_find_constants(p));
     for (int pass = 0; pass < 2; pass++) { /* what is the same in every run goes first */
-        p->once = pass == 0;
+        p->folds = pass == 0;
         for (uint32_t n = 0; n < p->graph->node_count; n++) {
-            if (exg_planner_is_constant(p, &p->graph->nodes[n]) == p->once) {
+            if (exg_planner_is_constant(p, &p->graph->nodes[n]) == p->folds) {
                 EXG_TRY_IN(p->err, plan_node(p, n), "graph.nodes[%u]", n);
             }
         }
@@ -486,8 +486,8 @@ static exg_status plan_all(exg_planner *p)
         EXG_TRY(exg_planner_overlap(p));
     }
     p->plan->summary.node_count = p->graph->node_count;
-    p->plan->summary.step_count = p->plan->step_count - p->plan->once_count;
-    for (uint32_t s = p->plan->once_count; s < p->plan->step_count; s++) {
+    p->plan->summary.step_count = p->plan->step_count - p->plan->folded_count;
+    for (uint32_t s = p->plan->folded_count; s < p->plan->step_count; s++) {
         p->plan->summary.host_count += p->plan->steps[s].on_host ? 1 : 0;
     }
     return exg_plan_memory(p->plan, p->no_reuse, p->err);

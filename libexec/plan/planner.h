@@ -33,7 +33,7 @@ typedef struct exg_planner {
     exg_group group;
     exg_map written[2];     /* of state, and of user inputs: those that outputs write, by name */
     bool *constant;         /* by value id: the same in every run */
-    bool once;              /* steps being added run once */
+    bool folds;             /* steps being added are folded */
     const exg_node *origin; /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
@@ -45,7 +45,7 @@ typedef struct exg_planner {
 /* The device's kernel for the host's; the host's where it has none. NULL for NULL. */
 const exg_kernel *exg_planner_kernel(const exg_planner *p, const exg_kernel *kernel);
 
-/* constant.c: says which values are the same in every run. */
+/* constant_folding.c: says which values are the same in every run. */
 exg_status exg_planner_find_constants(exg_planner *p);
 bool exg_planner_is_constant(const exg_planner *p, const exg_node *node);
 /* Adds the step that packs what the kernel asks for, if that is constant and nothing else
@@ -53,7 +53,7 @@ bool exg_planner_is_constant(const exg_planner *p, const exg_node *node);
 exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_argument *args,
                             uint32_t arg_count, const exg_location *operands, uint32_t count,
                             bool channels_last, exg_location *packed);
-/* Brings the steps that run once to the front, what they leave into constants. */
+/* Brings the folded steps to the front, what they leave into constants. */
 exg_status exg_planner_order(exg_planner *p);
 
 /* overlap.c: parts collectives into a beginning and an end, and moves these to where they

@@ -20,17 +20,17 @@ static void print_shape(exg_text *text, const exg_tensor *t)
 
 static void print_location(exg_text *text, const exg_plan *plan, const exg_location *location)
 {
-    print_shape(text, &location->window);
+    print_shape(text, &location->view);
     if (location->buffer == EXG_NO_BUFFER) {
         return;
     }
     const exg_buffer *buffer = &plan->buffers[location->buffer];
 
-    if (buffer->place == EXG_PLACE_CONSTANT) {
+    if (buffer->kind == EXG_BUFFER_CONSTANT) {
         exg_text_printf(text, "@constant %u", buffer->index);
-    } else if (buffer->place == EXG_PLACE_ARENA) {
+    } else if (buffer->kind == EXG_BUFFER_ARENA) {
         exg_text_printf(text, "@%" PRIu64, buffer->offset);
-    } else if (buffer->place == EXG_PLACE_OUTPUT) {
+    } else if (buffer->kind == EXG_BUFFER_OUTPUT) {
         exg_text_printf(text, "@output %u", buffer->index);
     } else {
         exg_text_puts(text, "@");
@@ -39,10 +39,10 @@ static void print_location(exg_text *text, const exg_plan *plan, const exg_locat
     if (location->offset != 0) {
         exg_text_printf(text, "+%" PRId64, location->offset);
     }
-    if (!exg_tensor_is_contiguous(&location->window)) {
+    if (!exg_tensor_is_contiguous(&location->view)) {
         exg_text_puts(text, "(");
-        for (uint32_t d = 0; d < location->window.rank; d++) {
-            exg_text_printf(text, "%s%" PRId64, d > 0 ? " " : "", location->window.strides[d]);
+        for (uint32_t d = 0; d < location->view.rank; d++) {
+            exg_text_printf(text, "%s%" PRId64, d > 0 ? " " : "", location->view.strides[d]);
         }
         exg_text_puts(text, ")");
     }
@@ -71,7 +71,7 @@ static void print_step(exg_text *text, const exg_plan *plan, uint32_t index)
         exg_text_printf(text, "  (%u fused)", step->fused);
     }
     exg_text_puts(text, step->on_host ? "  (host)" : "");
-    exg_text_puts(text, step->once ? "  (once)\n" : "\n");
+    exg_text_puts(text, step->is_folded ? "  (once)\n" : "\n");
 }
 
 exg_status exg_plan_print(const exg_plan *plan, char **out, exg_error *err)

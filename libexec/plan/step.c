@@ -89,8 +89,8 @@ bool exg_step_raises(const exg_step *step)
 
 exg_span exg_location_span(const exg_location *location)
 {
-    int64_t first = location->offset * (int64_t)exg_dtype_bytes(location->window.dtype);
-    exg_span s = exg_tensor_span(&location->window);
+    int64_t first = location->offset * (int64_t)exg_dtype_bytes(location->view.dtype);
+    exg_span s = exg_tensor_span(&location->view);
 
     return s.low == s.high ? s : (exg_span){first + s.low, first + s.high};
 }

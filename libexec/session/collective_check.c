@@ -1,5 +1,5 @@
 /* collective_check.c - what every rank of a mesh issues, from the plans of few of them: along a
- * mesh dim ranks whose chunks are as long move the same (exg_cuts).
+ * mesh dim ranks whose chunks are as long move the same (exg_shard_pattern).
  */
 #include "libexec/session/collective_check.h"
 #include "libexec/plan/collective_trace.h"
@@ -7,7 +7,7 @@
 
 /* A rank that was planned: for itself and those like it. */
 typedef struct planned {
-    exg_cuts *cuts; /* by mesh dim; NULL: it was not */
+    exg_shard_pattern *pattern; /* by mesh dim; NULL: it was not */
     exg_collective_trace traces;
 } planned;
 
@@ -28,13 +28,13 @@ static exg_status plan_on_paper(proof *p, uint32_t rank)
     exg_plan *plan = NULL;
     exg_status status;
 
-    made->cuts = EXG_NEW_ARRAY(p->arena, exg_cuts, EXG_MESH_DIMS_MAX);
-    if (made->cuts == NULL) {
+    made->pattern = EXG_NEW_ARRAY(p->arena, exg_shard_pattern, EXG_MESH_DIMS_MAX);
+    if (made->pattern == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
     EXG_TRY(exg_paper_grid(&p->e->mesh, rank, !p->e->options.processes, &grid, p->err));
     status =
-        exg_executable_plan_rank(p->e, p->b, p->functional, rank, &grid, made->cuts,
+        exg_executable_plan_rank(p->e, p->b, p->functional, rank, &grid, made->pattern,
                                  p->e->devices == NULL ? NULL : p->e->devices[0], &plan, p->err);
     status =
         status == EXG_OK ? exg_collective_trace_of(plan, p->arena, &made->traces, p->err) : status;
@@ -54,15 +54,15 @@ static exg_status find_like(proof *p, uint32_t rank, uint32_t *like)
         uint32_t own = exg_mesh_shape_coordinate(mesh, rank, d);
         uint32_t place = 0;
 
-        if (p->ranks[*like].cuts == NULL) {
+        if (p->ranks[*like].pattern == NULL) {
             EXG_TRY(plan_on_paper(p, *like));
         }
-        while (!exg_cuts_alike(&p->ranks[*like].cuts[d], mesh->sizes[d], place, own)) {
+        while (!exg_equal_shards(&p->ranks[*like].pattern[d], mesh->sizes[d], place, own)) {
             place++;
         }
         *like += place * exg_mesh_shape_stride(mesh, d);
     }
-    return p->ranks[*like].cuts == NULL ? plan_on_paper(p, *like) : EXG_OK;
+    return p->ranks[*like].pattern == NULL ? plan_on_paper(p, *like) : EXG_OK;
 }
 
 exg_status exg_check_collectives(exg_session_context *context, exg_executable *executable,

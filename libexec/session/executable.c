@@ -32,17 +32,17 @@ void exg_executable_destroy(exg_executable *executable)
 
 /* What the plan takes from other plans of the run and leaves to them. One element may be a number
  * that the next segment depends on, which the host reads. */
-static void note_handed_on(const exg_executable *b, bool is_part, exg_plan *plan)
+static void note_forwarded(const exg_executable *b, bool is_part, exg_plan *plan)
 {
     const exg_graph_segment *s = b->segment;
     bool is_end = s->graph_break == EXG_GRAPH_BREAK_END && !is_part;
 
     for (uint32_t i = is_part ? 0 : plan->input_count - s->input_count; i < plan->input_count;
          i++) {
-        plan->inputs[i].is_handed_on = plan->inputs[i].kind == EXG_INPUT_USER;
+        plan->inputs[i].is_forwarded = plan->inputs[i].kind == EXG_INPUT_USER;
     }
     for (uint32_t o = s->first_output; !is_end && o < plan->output_count; o++) {
-        plan->outputs[o].is_handed_on = exg_tensor_numel(&plan->outputs[o].location.window) != 1;
+        plan->outputs[o].is_forwarded = exg_tensor_numel(&plan->outputs[o].location.view) != 1;
     }
 }
 
@@ -88,7 +88,7 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
         EXG_TRY(exg_executable_plan_rank(e, b, functional, e->first_rank + r, grid, NULL, device,
                                          &plan, err));
     }
-    note_handed_on(b, is_part, plan);
+    note_forwarded(b, is_part, plan);
     return e->options.plan_only ? exg_plan_executor_on_paper(plan, &b->executors[r], err)
                                 : exg_plan_executor_create(plan, e->store, e->pool, grid, device, r,
                                                            b->level, &b->executors[r], err);
@@ -155,10 +155,10 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
     exg_program_destroy(b->segment->program); /* planned: not needed any more */
     b->segment->program = NULL;
-    status =
-        status == EXG_OK && !is_part && b->segment->depth == 0
-            ? exg_place_check_patterns(functional, e->placing.options, e->options.mesh.ndim, err)
-            : status;
+    status = status == EXG_OK && !is_part && b->segment->depth == 0
+                 ? exg_partition_check_patterns(functional, e->partitioning.options,
+                                                e->options.mesh.ndim, err)
+                 : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
         if (status == EXG_OK) {
@@ -346,7 +346,7 @@ exg_session_output exg_executable_output(const exg_executable *executable, uint3
     exg_session_output output = {.constant = from->constant};
 
     if (from->constant.kind == EXG_ARGUMENT_TENSOR) {
-        output.tensor = from->location.window;
+        output.tensor = from->location.view;
         output.tensor.data = exg_plan_executor_output(executable->executors[0],
                                                       executable->segment->first_output + index);
     }
@@ -362,16 +362,18 @@ static uint64_t draw_of(exg_session_context *e)
     return e->segments++ == 0 ? e->runs : XXH3_64bits(words, sizeof(words));
 }
 
-/* What runs once. Weights are read for it, so all processes hear whether that went well. */
-static exg_status fill(exg_session_context *context, exg_executable *executable, exg_error *err)
+/* Constants are folded before the first run. Weights are read for it, so all processes hear whether
+ * that went well. */
+static exg_status fold_constants(exg_session_context *context, exg_executable *executable,
+                                 exg_error *err)
 {
     exg_status status = EXG_OK;
 
-    if (executable->is_filled) {
+    if (executable->is_folded) {
         return EXG_OK;
     }
     for (uint32_t r = 0; status == EXG_OK && r < context->rank_count; r++) {
-        status = exg_plan_executor_fill(executable->executors[r], err);
+        status = exg_plan_executor_fold(executable->executors[r], err);
     }
     if (context->options.processes && context->grids != NULL) {
         status = exg_grid_agree(&context->grids[0], NULL, 0, status, err);
@@ -379,7 +381,7 @@ static exg_status fill(exg_session_context *context, exg_executable *executable,
     for (uint32_t r = 0; status == EXG_OK && r < context->rank_count; r++) {
         exg_plan_executor_forget(executable->executors[r]);
     }
-    executable->is_filled = status == EXG_OK;
+    executable->is_folded = status == EXG_OK;
     return status;
 }
 
@@ -405,7 +407,7 @@ exg_status exg_executable_run(exg_session_context *context, exg_executable *exec
     uint64_t draw = draw_of(context);
 
     EXG_TRY(take_work(context, executable, err));
-    EXG_TRY(fill(context, executable, err));
+    EXG_TRY(fold_constants(context, executable, err));
     for (uint32_t r = 0; r < context->rank_count; r++) {
         exg_plan_executor_set_random(executable->executors[r], context->options.seed, draw);
     }

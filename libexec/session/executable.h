@@ -4,7 +4,7 @@
 #define EXG_LIBEXEC_SESSION_EXECUTABLE_H
 
 #include "libexec/session/context.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/transform/graph_segment.h"
 
 typedef struct exg_executable {
@@ -20,11 +20,11 @@ typedef struct exg_executable {
     uint32_t key_count;
     exg_plan_executor **executors;
     uint32_t rank_count;
-    bool is_filled; /* the steps that run once have run, on all ranks */
+    bool is_folded; /* constants are folded, on all ranks */
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
-    exg_place_summary place;
+    exg_partition_summary partition;
     char *report;
     struct exg_loop_run *loop; /* of a segment that ends at one */
 } exg_executable;

@@ -318,7 +318,7 @@ static exg_status explore_number(exg_graph_executor *r, exg_executable *b, exg_e
     const exg_plan_output *number =
         &exg_executable_plan(b)->outputs[s->first_output + s->number_output];
 
-    if (number->location.window.dtype != EXG_DTYPE_B8) {
+    if (number->location.view.dtype != EXG_DTYPE_B8) {
         return leave_unchecked(r->context, s, "it hangs on a number that only the run knows", err);
     }
     for (int truth = 0; truth < 2; truth++) {

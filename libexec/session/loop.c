@@ -148,7 +148,7 @@ static void take(exg_loop_run *l, uint32_t i, const exg_executable *executable, 
 {
     l->given[i] = exg_executable_plan(executable)
                       ->outputs[executable->segment->first_output + index]
-                      .location.window;
+                      .location.view;
     for (uint32_t p = 0; p < l->places && !l->context->options.plan_only; p++) {
         void *held = exg_executable_output_address(executable, index, p);
 
@@ -248,7 +248,7 @@ static exg_status result_of(const exg_loop_run *l, uint32_t at, exg_tensor *tens
     if (made->constant.kind != EXG_ARGUMENT_TENSOR) {
         return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "result %u of a loop is no tensor", at);
     }
-    *tensor = made->location.window;
+    *tensor = made->location.view;
     return EXG_OK;
 }
 
@@ -424,7 +424,7 @@ static bool foresee_ends(exg_loop_run *l, const exg_executable *body, int64_t sl
             &exg_executable_plan(body)->outputs[body->segment->first_output + i];
 
         known = made->constant.kind == EXG_ARGUMENT_TENSOR &&
-                foresee(l, i, &made->location.window, slices);
+                foresee(l, i, &made->location.view, slices);
     }
     for (const exg_executable *f = body->follow; known && f != NULL; f = f->next) {
         known = foresee_ends(l, f, slices);

@@ -3,7 +3,7 @@
  */
 #include "libexec/session/agreement.h"
 #include "libexec/session/graph_executor.h"
-#include "libexec/sharding/cuts.h"
+#include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
@@ -37,7 +37,7 @@ struct exg_session {
     exg_session_output *outputs;
     uint32_t output_count;
     exg_session_stats stats; /* lent, with what it points to */
-    exg_place_summary placed;
+    exg_partition_summary placed;
     exg_step_profile profile;    /* lent */
     exg_input_binding *bindings; /* by graph input */
     exg_map inputs;              /* the user's, by name: which graph input */
@@ -155,7 +155,7 @@ static uint64_t weight_bytes(const exg_weights *weights)
 static exg_status create_memory(exg_session *s, exg_error *err)
 {
     exg_session_context *e = &s->context;
-    uint64_t limit = e->placing.goal.memory_limit;
+    uint64_t limit = e->partitioning.goal.memory_limit;
     uint64_t weights = weight_bytes(s->verified.program->weights);
     exg_memory_budget *budget;
 
@@ -549,12 +549,12 @@ const exg_session_stats *exg_session_statistics(exg_session *session)
     const exg_executable *last = session->executor.current;
     exg_session_stats *stats = &session->stats;
 
-    session->placed = last == NULL ? (exg_place_summary){0} : last->place;
+    session->placed = last == NULL ? (exg_partition_summary){0} : last->partition;
     session->placed.size = sizeof(session->placed);
     *stats = (exg_session_stats){
         .size = sizeof(*stats),
         .plan = last == NULL ? &no_plan : exg_plan_summarize(exg_executable_plan(last)),
-        .place = &session->placed,
+        .partition = &session->placed,
         .plan_count = session->context.plan_count,
         .plan_ns = session->context.plan_ns,
         .runs = session->context.runs,
@@ -568,7 +568,7 @@ const exg_session_stats *exg_session_statistics(exg_session *session)
     return stats;
 }
 
-const char *exg_session_place_report(const exg_session *session)
+const char *exg_session_partition_report(const exg_session *session)
 {
     return session->executor.current == NULL ? NULL : session->executor.current->report;
 }
@@ -598,11 +598,11 @@ static const exg_plan_executor *find_step(const exg_session *session, uint32_t *
     for (uint32_t depth = 0; r->last != NULL && depth <= r->last->segment->depth; depth++) {
         const exg_plan *plan = exg_executable_plan(r->path[depth]);
 
-        if (*index < plan->step_count - plan->once_count) {
-            *index += plan->once_count;
+        if (*index < plan->step_count - plan->folded_count) {
+            *index += plan->folded_count;
             return r->path[depth]->executors[0];
         }
-        *index -= plan->step_count - plan->once_count;
+        *index -= plan->step_count - plan->folded_count;
     }
     return NULL;
 }

@@ -1,17 +1,18 @@
-/* emission.c - what rows that are emitted share: the rank's own part, and which dims have some. */
+/* emission.c - what strategies that are emitted share: the rank's own part, and which dims have
+ * some. */
 #include "libexec/sharding/rules.h"
 #include "libexport/operators/shape.h"
 
 #include <exg/emit.h>
 
-exg_row *exg_rule_add_emitted(exg_rule_call *call, exg_emit_row *emit)
+exg_strategy *exg_strategy_add_emitted(exg_rule_call *call, exg_emit_strategy *emit)
 {
-    exg_row *row = exg_rule_add(call);
+    exg_strategy *strategy = exg_strategy_add(call);
 
-    if (row != NULL) {
-        row->emit = emit;
+    if (strategy != NULL) {
+        strategy->emit = emit;
     }
-    return row;
+    return strategy;
 }
 
 int64_t exg_own_chunk(const exg_emission *e, int64_t length, int64_t *offset)
@@ -50,7 +51,7 @@ double exg_bytes_without(const exg_tensor_meta *meta, uint32_t dim)
 exg_ref exg_emit_zeros(const exg_emission *e)
 {
     const exg_tensor_meta *out = e->call->results[0];
-    exg_placement place = e->row->results[0];
+    exg_placement place = e->strategy->results[0];
     int64_t sizes[EXG_SHAPE_RANK_MAX];
     int64_t offset;
 

@@ -1,6 +1,6 @@
-/* emitted_rules.c - rows in which a rank runs something else than the operator itself: what
+/* emitted_rules.c - strategies in which a rank runs something else than the operator itself: what
  * it does on a dim that is split needs the other ranks' parts, or its own place among them.
- * For a softmax the largest and the sum are exchanged, not the rows; a rank looks up only
+ * For a softmax the largest and the sum are exchanged, not all that is summed; a rank looks up only
  * what its part of a table has. Only for placers that emit (exg_rule_call.emits).
  */
 #include "libexec/sharding/rules.h"
@@ -12,7 +12,7 @@
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 
-#define EXG_EMITTED_ARGS_MAX 16
+#define EXG_EMISSION_ARGS_MAX 16
 
 /* ---- softmax -------------------------------------------------------------------------- */
 
@@ -71,21 +71,21 @@ exg_status exg_rule_softmax(exg_rule_call *call)
     const exg_tensor_meta *in = call->operands[0];
     int64_t at = exg_get_int(&call->args[1]);
     uint32_t dim = (uint32_t)(at < 0 ? at + in->rank : at);
-    exg_row *row;
+    exg_strategy *strategy;
 
     EXG_TRY(exg_rule_along_dim(call));
     if (!call->emits || dim >= in->rank || !exg_is_real(in->dtype) ||
         !exg_all_have(call, in->sizes[dim].value, 1)) {
         return EXG_OK;
     }
-    row = exg_rule_add_emitted(call, call->op->id == EXG_OP__softmax_default ? emit_softmax
-                                                                             : emit_log_softmax);
-    if (row == NULL) {
+    strategy = exg_strategy_add_emitted(
+        call, call->op->id == EXG_OP__softmax_default ? emit_softmax : emit_log_softmax);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = row->results[0] = exg_shard((int32_t)dim);
-    row->reduces = 2;
-    row->reduced_bytes = exg_bytes_without(in, dim);
+    strategy->operands[0] = strategy->results[0] = exg_shard((int32_t)dim);
+    strategy->reduces = 2;
+    strategy->reduced_bytes = exg_bytes_without(in, dim);
     return EXG_OK;
 }
 
@@ -98,14 +98,14 @@ static void emit_causal(const exg_emission *e)
     const exg_function_schema *schema = e->call->op->schema;
     const exg_tensor_meta *query = e->call->operands[0];
     const exg_tensor_meta *key = e->call->operands[1];
-    exg_argument args[EXG_EMITTED_ARGS_MAX];
+    exg_argument args[EXG_EMISSION_ARGS_MAX];
     int64_t offset;
     int64_t rows = exg_own_chunk(e, query->sizes[query->rank - 2].value, &offset);
     exg_ref positions = EMIT(b, arange_start_step, offset, offset + rows, 1, DTYPE(EXG_DTYPE_I64));
     exg_ref keys =
         EMIT(b, arange_start_step, 0, key->sizes[key->rank - 2].value, 1, DTYPE(EXG_DTYPE_I64));
 
-    for (uint32_t i = 0; i < schema->argument_count && i < EXG_EMITTED_ARGS_MAX; i++) {
+    for (uint32_t i = 0; i < schema->argument_count && i < EXG_EMISSION_ARGS_MAX; i++) {
         args[i] = e->args[i];
     }
     args[3] = exg_arg_ref(EMIT(b, le_Tensor, keys, EMIT(b, unsqueeze_default, positions, 1)));
@@ -113,18 +113,18 @@ static void emit_causal(const exg_emission *e)
     exg_emit_all(b, e->call->op->id, args, schema->argument_count, e->results);
 }
 
-exg_status exg_add_emitted_causal(exg_rule_call *call)
+exg_status exg_add_causal_attention(exg_rule_call *call)
 {
-    exg_row *row;
+    exg_strategy *strategy;
 
     if (!call->emits || call->operands[3] != NULL) {
         return EXG_OK;
     }
-    row = exg_rule_add_emitted(call, emit_causal);
-    if (row == NULL) {
+    strategy = exg_strategy_add_emitted(call, emit_causal);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = row->results[0] = exg_shard((int32_t)call->operands[0]->rank - 2);
+    strategy->operands[0] = strategy->results[0] = exg_shard((int32_t)call->operands[0]->rank - 2);
     return EXG_OK;
 }
 
@@ -162,20 +162,20 @@ exg_status exg_rule_cumsum(exg_rule_call *call)
     const exg_tensor_meta *in = call->operands[0];
     int64_t at = exg_get_int(&call->args[1]);
     uint32_t dim = (uint32_t)(at < 0 ? at + in->rank : at);
-    exg_row *row;
+    exg_strategy *strategy;
 
     EXG_TRY(exg_rule_along_dim(call));
     if (!call->emits || dim >= in->rank || exg_dtype_bytes(call->results[0]->dtype) < 4 ||
         call->results[0]->dtype == EXG_DTYPE_C64 || call->results[0]->dtype == EXG_DTYPE_C128) {
         return EXG_OK;
     }
-    row = exg_rule_add_emitted(call, emit_running);
-    if (row == NULL) {
+    strategy = exg_strategy_add_emitted(call, emit_running);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = row->results[0] = exg_shard((int32_t)dim);
-    row->gathers = 1;
-    row->reduced_bytes = call->mesh_size * exg_bytes_without(call->results[0], dim);
+    strategy->operands[0] = strategy->results[0] = exg_shard((int32_t)dim);
+    strategy->gathers = 1;
+    strategy->reduced_bytes = call->mesh_size * exg_bytes_without(call->results[0], dim);
     return EXG_OK;
 }
 
@@ -199,16 +199,16 @@ static void emit_mean(const exg_emission *e)
     e->results[0] = exg_arg_ref(EMIT(b, div_Scalar, sum, exg_arg_float(count)));
 }
 
-exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim)
+exg_status exg_add_uneven_mean(exg_rule_call *call, uint32_t dim)
 {
-    exg_row *row = call->emits ? exg_rule_add_emitted(call, emit_mean) : NULL;
+    exg_strategy *strategy = call->emits ? exg_strategy_add_emitted(call, emit_mean) : NULL;
 
-    if (call->emits && row == NULL) {
+    if (call->emits && strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    if (row != NULL) {
-        row->operands[0] = exg_shard((int32_t)dim);
-        row->results[0] = exg_partial(EXG_REDUCE_SUM);
+    if (strategy != NULL) {
+        strategy->operands[0] = exg_shard((int32_t)dim);
+        strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
     }
     return EXG_OK;
 }
@@ -298,23 +298,23 @@ static void emit_index_select(const exg_emission *e)
     }
 }
 
-exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim)
+exg_status exg_add_lookup(exg_rule_call *call, uint32_t dim)
 {
-    exg_emit_row *emit = call->op->id == EXG_OP_embedding_default ? emit_embedding
-                         : call->op->id == EXG_OP_gather_default  ? emit_gather
-                                                                  : emit_index_select;
-    exg_row *row;
+    exg_emit_strategy *emit = call->op->id == EXG_OP_embedding_default ? emit_embedding
+                              : call->op->id == EXG_OP_gather_default  ? emit_gather
+                                                                       : emit_index_select;
+    exg_strategy *strategy;
 
     if (!call->emits || call->operands[1]->rank == 0 || call->operands[0]->rank == 0 ||
         call->operands[0]->sizes[dim].value == 0 || call->operands[0]->dtype == EXG_DTYPE_B8 ||
         call->operands[0]->dtype == EXG_DTYPE_C64 || call->operands[0]->dtype == EXG_DTYPE_C128) {
         return EXG_OK;
     }
-    row = exg_rule_add_emitted(call, emit);
-    if (row == NULL) {
+    strategy = exg_strategy_add_emitted(call, emit);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = exg_shard((int32_t)dim);
-    row->results[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[0] = exg_shard((int32_t)dim);
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
     return EXG_OK;
 }

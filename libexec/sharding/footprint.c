@@ -1,7 +1,7 @@
 /* footprint.c - the memory that a placed program needs on its rank. Weights are read where
- * they lie, in windows; values live from the node that makes them to the last that reads
+ * they lie, in views; values live from the node that makes them to the last that reads
  * them, or a view of them. */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
 
@@ -13,14 +13,14 @@
 typedef struct walk {
     const exg_graph *graph;
     const exg_operators *operators;
-    exg_value_id *base;   /* by value: whose memory it is a window on; itself */
-    uint32_t *last;       /* by value: the node that reads it last */
-    double *read;         /* by value: of a weight, bytes of the windows read, each once */
-    exg_strided **window; /* by value: of a view of a weight */
+    exg_value_id *base; /* by value: whose memory it is a view on; itself */
+    uint32_t *last;     /* by value: the node that reads it last */
+    double *read;       /* by value: of a weight, bytes of the views read, each once */
+    exg_strided **view; /* by value: of a view of a weight */
     bool *is_weight;
     exg_arena *arena;
-    exg_map windows; /* that were read */
-    bool failed;     /* no memory */
+    exg_map halos; /* that were read */
+    bool failed;   /* no memory */
 } walk;
 
 /* Calls visit(w, value, node) for each tensor that a node reads. */
@@ -45,80 +45,80 @@ static void each_operand(walk *w, uint32_t node, void (*visit)(walk *, exg_value
     }
 }
 
-/* The window that a weight, or a view of one, is. */
-static exg_strided window_of(const walk *w, exg_value_id id)
+/* The view that a weight, or a view of one, is. */
+static exg_strided view_of(const walk *w, exg_value_id id)
 {
     const exg_tensor_meta *meta = w->graph->values[id].tensor;
-    exg_strided window = {.dtype = meta->dtype};
+    exg_strided view = {.dtype = meta->dtype};
 
-    if (w->window[id] != NULL) {
-        return *w->window[id];
+    if (w->view[id] != NULL) {
+        return *w->view[id];
     }
-    window.rank = meta->rank < EXG_SHAPE_RANK_MAX ? meta->rank : EXG_SHAPE_RANK_MAX;
-    for (uint32_t d = 0; d < window.rank; d++) {
-        window.sizes[d] = meta->sizes[d].value;
-        window.strides[d] = meta->strides[d].value;
+    view.rank = meta->rank < EXG_SHAPE_RANK_MAX ? meta->rank : EXG_SHAPE_RANK_MAX;
+    for (uint32_t d = 0; d < view.rank; d++) {
+        view.sizes[d] = meta->sizes[d].value;
+        view.strides[d] = meta->strides[d].value;
     }
-    window.offset = meta->storage_offset.value;
-    return window;
+    view.offset = meta->storage_offset.value;
+    return view;
 }
 
 /* Takes out what names no further elements, puts the widest stride first and joins what lies
- * without gaps, so that windows on the same elements, reshaped, transposed or expanded, are the
+ * without gaps, so that views on the same elements, reshaped, transposed or expanded, are the
  * same. */
-static void order_window(exg_strided *window)
+static void order_view(exg_strided *view)
 {
     uint32_t rank = 0;
 
-    for (uint32_t d = 0; d < window->rank; d++) {
-        int64_t size = window->sizes[d];
-        int64_t stride = window->strides[d];
+    for (uint32_t d = 0; d < view->rank; d++) {
+        int64_t size = view->sizes[d];
+        int64_t stride = view->strides[d];
         uint32_t at = rank;
 
         if (size == 1 || (stride == 0 && size > 1)) {
             continue;
         }
-        for (; at > 0 && window->strides[at - 1] < stride; at--) {
-            window->sizes[at] = window->sizes[at - 1];
-            window->strides[at] = window->strides[at - 1];
+        for (; at > 0 && view->strides[at - 1] < stride; at--) {
+            view->sizes[at] = view->sizes[at - 1];
+            view->strides[at] = view->strides[at - 1];
         }
-        window->sizes[at] = size;
-        window->strides[at] = stride;
+        view->sizes[at] = size;
+        view->strides[at] = stride;
         rank++;
     }
-    window->rank = 0;
+    view->rank = 0;
     for (uint32_t d = 0; d < rank; d++) {
-        uint32_t at = window->rank;
-        bool joins = at > 0 && window->strides[at - 1] == window->strides[d] * window->sizes[d];
+        uint32_t at = view->rank;
+        bool joins = at > 0 && view->strides[at - 1] == view->strides[d] * view->sizes[d];
 
         at = joins ? at - 1 : at;
-        window->sizes[at] = window->sizes[d] * (joins ? window->sizes[at] : 1);
-        window->strides[at] = window->strides[d];
-        window->rank = at + 1;
+        view->sizes[at] = view->sizes[d] * (joins ? view->sizes[at] : 1);
+        view->strides[at] = view->strides[d];
+        view->rank = at + 1;
     }
 }
 
-/* A node reads the window that `id` is on the weight `base`. */
-static void note_window(walk *w, exg_value_id base, exg_value_id id)
+/* A node reads the view that `id` is on the weight `base`. */
+static void note_part(walk *w, exg_value_id base, exg_value_id id)
 {
-    exg_strided window = window_of(w, id);
+    exg_strided view = view_of(w, id);
     exg_text key = EXG_TEXT_EMPTY;
-    double bytes = exg_dtype_bytes(window.dtype);
+    double bytes = exg_dtype_bytes(view.dtype);
     double whole = exg_meta_bytes(w->graph->values[base].tensor);
     const char *kept;
 
-    order_window(&window);
-    exg_text_printf(&key, "%u %d %" PRId64, base, (int)window.dtype, window.offset);
-    for (uint32_t d = 0; d < window.rank; d++) {
-        bytes *= (double)window.sizes[d];
-        exg_text_printf(&key, " %" PRId64 ":%" PRId64, window.sizes[d], window.strides[d]);
+    order_view(&view);
+    exg_text_printf(&key, "%u %d %" PRId64, base, (int)view.dtype, view.offset);
+    for (uint32_t d = 0; d < view.rank; d++) {
+        bytes *= (double)view.sizes[d];
+        exg_text_printf(&key, " %" PRId64 ":%" PRId64, view.sizes[d], view.strides[d]);
     }
     kept = key.failed ? NULL : exg_arena_strdup(w->arena, key.data);
     exg_text_free(&key);
-    if (kept != NULL && exg_map_find(&w->windows, kept) != EXG_MAP_NONE) {
+    if (kept != NULL && exg_map_find(&w->halos, kept) != EXG_MAP_NONE) {
         return;
     }
-    w->failed = w->failed || kept == NULL || !exg_map_put(&w->windows, kept, id);
+    w->failed = w->failed || kept == NULL || !exg_map_put(&w->halos, kept, id);
     w->read[base] = w->read[base] + bytes < whole ? w->read[base] + bytes : whole;
 }
 
@@ -128,18 +128,18 @@ static void note_use(walk *w, exg_value_id id, uint32_t node)
 
     w->last[base] = node;
     if (w->is_weight[base]) {
-        note_window(w, base, id);
+        note_part(w, base, id);
     }
 }
 
-/* What a view of a weight is a window on; where its strides do not allow that it is a copy, of
+/* What a view of a weight is a view on; where its strides do not allow that it is a copy, of
  * all that it is a view of. */
 static void note_view(walk *w, const exg_operator *op, const exg_node *node)
 {
     exg_value_id from = node->inputs[0].arg.as_tensor;
     exg_value_id to = node->outputs[0].as_tensor;
     exg_argument args[ARGUMENTS_MAX];
-    exg_strided in = window_of(w, from);
+    exg_strided in = view_of(w, from);
     exg_strided *out = EXG_NEW(w->arena, exg_strided);
     exg_error err;
 
@@ -151,10 +151,10 @@ static void note_view(walk *w, const exg_operator *op, const exg_node *node)
     if (op->schema->argument_count > ARGUMENTS_MAX ||
         exg_operator_normalize(op, node, args, &err) != EXG_OK ||
         op->view(args, &in, out, &err) != EXG_OK) {
-        note_window(w, w->base[from], from);
+        note_part(w, w->base[from], from);
         *out = in;
     }
-    w->window[to] = out;
+    w->view[to] = out;
 }
 
 static void take(walk *w)
@@ -208,8 +208,8 @@ static double most_alive(const walk *w, double *ends)
     return most;
 }
 
-exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
-                               exg_place_summary *summary, exg_error *err)
+exg_status exg_partition_footprint(const exg_program *local, const exg_operators *operators,
+                                   exg_partition_summary *summary, exg_error *err)
 {
     const exg_graph *graph = local->graph;
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -222,12 +222,12 @@ exg_status exg_place_footprint(const exg_program *local, const exg_operators *op
         w.last = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
         w.read = EXG_NEW_ARRAY(arena, double, graph->value_count);
         w.is_weight = EXG_NEW_ARRAY(arena, bool, graph->value_count);
-        w.window = EXG_NEW_ARRAY(arena, exg_strided *, graph->value_count);
-        exg_map_init(&w.windows, arena);
+        w.view = EXG_NEW_ARRAY(arena, exg_strided *, graph->value_count);
+        exg_map_init(&w.halos, arena);
         ends = EXG_NEW_ARRAY(arena, double, graph->node_count + 1);
     }
     if (w.base == NULL || w.last == NULL || w.read == NULL || w.is_weight == NULL ||
-        w.window == NULL || ends == NULL) {
+        w.view == NULL || ends == NULL) {
         exg_arena_destroy(arena);
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -1,4 +1,4 @@
-/* index_rules.c - rows of operators over batches of matrices, and of those that read and
+/* index_rules.c - strategies of operators over batches of matrices, and of those that read and
  * write at places: what is the same along a dim is done chunk by chunk. */
 #include "libexec/sharding/rules.h"
 #include "libexport/operators/shape.h"
@@ -21,7 +21,7 @@ static exg_status leading(exg_rule_call *call, uint32_t own)
 
     for (uint32_t d = 0; d + own < rank; d++) {
         bool alike = true;
-        exg_row *row;
+        exg_strategy *strategy;
 
         for (uint32_t i = 1; i < call->operand_count; i++) {
             alike = alike && (call->operands[i] == NULL ||
@@ -30,15 +30,16 @@ static exg_status leading(exg_rule_call *call, uint32_t own)
         for (uint32_t r = 0; r < call->result_count; r++) {
             alike = alike && size_at(call->results[r], d) == size_at(call->operands[0], d);
         }
-        row = alike ? exg_rule_add(call) : NULL;
-        if (alike && row == NULL) {
+        strategy = alike ? exg_strategy_add(call) : NULL;
+        if (alike && strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
         for (uint32_t i = 0; alike && i < call->operand_count; i++) {
-            row->operands[i] = call->operands[i] == NULL ? exg_replicate() : exg_shard((int32_t)d);
+            strategy->operands[i] =
+                call->operands[i] == NULL ? exg_replicate() : exg_shard((int32_t)d);
         }
         for (uint32_t r = 0; alike && r < call->result_count && r < EXG_RESULTS_MAX; r++) {
-            row->results[r] = exg_shard((int32_t)d);
+            strategy->results[r] = exg_shard((int32_t)d);
         }
     }
     return EXG_OK;
@@ -59,15 +60,15 @@ exg_status exg_rule_solve(exg_rule_call *call)
 {
     uint32_t right = call->operand_count - 1;
     int32_t last = (int32_t)call->operands[right]->rank - 1;
-    exg_row *row;
+    exg_strategy *strategy;
 
     EXG_TRY(leading(call, 2));
-    row = exg_rule_add(call);
-    if (row == NULL) {
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[right] = exg_shard(last);
-    row->results[0] = exg_shard(last);
+    strategy->operands[right] = exg_shard(last);
+    strategy->results[0] = exg_shard(last);
     return EXG_OK;
 }
 
@@ -81,20 +82,20 @@ static exg_status scatter_rows(exg_rule_call *call)
 
     for (uint32_t d = 0; d < self->rank; d++) {
         bool alike = d != dim;
-        exg_row *row;
+        exg_strategy *strategy;
 
         for (uint32_t i = 1; i < call->operand_count; i++) {
             alike = alike && size_at(call->operands[i], d) == size_at(self, d);
         }
-        row = alike ? exg_rule_add(call) : NULL;
-        if (alike && row == NULL) {
+        strategy = alike ? exg_strategy_add(call) : NULL;
+        if (alike && strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
         for (uint32_t i = 0; alike && i < call->operand_count; i++) {
-            row->operands[i] = exg_shard((int32_t)d);
+            strategy->operands[i] = exg_shard((int32_t)d);
         }
         if (alike) {
-            row->results[0] = exg_shard((int32_t)d);
+            strategy->results[0] = exg_shard((int32_t)d);
         }
     }
     return EXG_OK;
@@ -110,21 +111,21 @@ exg_status exg_rule_scatter(exg_rule_call *call)
 static exg_status combined(exg_rule_call *call, exg_reduce_op op)
 {
     uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);
-    exg_row *row;
+    exg_strategy *strategy;
 
     EXG_TRY(scatter_rows(call));
     if (call->operand_count != 3 || call->operands[0]->rank == 0 ||
         size_at(call->operands[1], dim) != size_at(call->operands[2], dim)) {
         return EXG_OK;
     }
-    row = exg_rule_add(call);
-    if (row == NULL) {
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = exg_partial(op);
-    row->operands[1] = exg_shard((int32_t)dim);
-    row->operands[2] = exg_shard((int32_t)dim);
-    row->results[0] = exg_partial(op);
+    strategy->operands[0] = exg_partial(op);
+    strategy->operands[1] = exg_shard((int32_t)dim);
+    strategy->operands[2] = exg_shard((int32_t)dim);
+    strategy->results[0] = exg_partial(op);
     return EXG_OK;
 }
 
@@ -152,15 +153,15 @@ exg_status exg_rule_diagonal_scatter(exg_rule_call *call)
     int32_t of_src = 0;
 
     for (uint32_t d = 0; d < rank; d++) {
-        exg_row *row = d == a || d == b ? NULL : exg_rule_add(call);
+        exg_strategy *strategy = d == a || d == b ? NULL : exg_strategy_add(call);
 
-        if (d != a && d != b && row == NULL) {
+        if (d != a && d != b && strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        if (row != NULL) {
-            row->operands[0] = exg_shard((int32_t)d);
-            row->operands[1] = exg_shard(of_src++);
-            row->results[0] = exg_shard((int32_t)d);
+        if (strategy != NULL) {
+            strategy->operands[0] = exg_shard((int32_t)d);
+            strategy->operands[1] = exg_shard(of_src++);
+            strategy->results[0] = exg_shard((int32_t)d);
         }
     }
     return EXG_OK;
@@ -245,26 +246,27 @@ exg_status exg_rule_index(exg_rule_call *call)
         return EXG_OK;
     }
     for (uint32_t d = 0; d < self->rank; d++) {
-        exg_row *row = x.of_dim[d] ? NULL : exg_rule_add(call);
+        exg_strategy *strategy = x.of_dim[d] ? NULL : exg_strategy_add(call);
 
-        if (!x.of_dim[d] && row == NULL) {
+        if (!x.of_dim[d] && strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        if (row != NULL) {
-            row->operands[0] = exg_shard((int32_t)d);
-            row->results[0] = exg_shard((int32_t)lands(&x, d));
+        if (strategy != NULL) {
+            strategy->operands[0] = exg_shard((int32_t)d);
+            strategy->results[0] = exg_shard((int32_t)lands(&x, d));
         }
     }
     for (uint32_t e = 0; e < x.spread; e++) {
-        exg_row *row = exg_rule_add(call);
+        exg_strategy *strategy = exg_strategy_add(call);
 
-        if (row == NULL) {
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
         for (uint32_t i = 1; i < call->operand_count; i++) {
-            row->operands[i] = follows(call->operands[i], x.spread, e, size_at(out, x.first + e));
+            strategy->operands[i] =
+                follows(call->operands[i], x.spread, e, size_at(out, x.first + e));
         }
-        row->results[0] = exg_shard((int32_t)(x.first + e));
+        strategy->results[0] = exg_shard((int32_t)(x.first + e));
     }
     return EXG_OK;
 }
@@ -283,16 +285,17 @@ exg_status exg_rule_index_put(exg_rule_call *call)
         indexed += x.of_dim[d];
     }
     for (uint32_t d = 0; d < self->rank; d++) {
-        exg_row *row = x.of_dim[d] ? NULL : exg_rule_add(call);
+        exg_strategy *strategy = x.of_dim[d] ? NULL : exg_strategy_add(call);
 
-        if (!x.of_dim[d] && row == NULL) {
+        if (!x.of_dim[d] && strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        if (row != NULL) {
-            row->operands[0] = exg_shard((int32_t)d);
-            row->operands[last] = follows(call->operands[last], self->rank - indexed + x.spread,
-                                          lands(&x, d), size_at(self, d));
-            row->results[0] = exg_shard((int32_t)d);
+        if (strategy != NULL) {
+            strategy->operands[0] = exg_shard((int32_t)d);
+            strategy->operands[last] =
+                follows(call->operands[last], self->rank - indexed + x.spread, lands(&x, d),
+                        size_at(self, d));
+            strategy->results[0] = exg_shard((int32_t)d);
         }
     }
     return EXG_OK;
@@ -308,14 +311,14 @@ exg_status exg_rule_searchsorted(exg_rule_call *call)
     uint32_t rank = call->operands[1]->rank;
 
     for (uint32_t d = 0; d < rank; d++) {
-        exg_row *row = exg_rule_add(call);
+        exg_strategy *strategy = exg_strategy_add(call);
 
-        if (row == NULL) {
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        row->operands[0] = d < own ? exg_shard((int32_t)d) : exg_replicate();
-        row->operands[1] = exg_shard((int32_t)d);
-        row->results[0] = exg_shard((int32_t)d);
+        strategy->operands[0] = d < own ? exg_shard((int32_t)d) : exg_replicate();
+        strategy->operands[1] = exg_shard((int32_t)d);
+        strategy->results[0] = exg_shard((int32_t)d);
     }
     return EXG_OK;
 }

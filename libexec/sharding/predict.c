@@ -3,7 +3,7 @@
  * part them (comm/schedule.h): one wire a rank, on which they go in their order.
  */
 #include "libexec/comm/schedule.h"
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 typedef struct prediction {
     const exg_program *local;
     const exg_operators *operators;
-    const exg_place_goal *goal;
+    const exg_partition_goal *goal;
     const exg_mesh_shape *mesh;
-    exg_place_summary *summary;
+    exg_partition_summary *summary;
     exg_arena *arena;
     double *ns;           /* by node; of a collective what others wait for when it ends */
     double *beside;       /* by node: of a collective, what may go on beside others */
     uint32_t *made, *due; /* by value: after which node it is there, before which it is needed */
-    exg_value_id *base;   /* by value: whose memory it is a window on; itself */
+    exg_value_id *base;   /* by value: whose memory it is a view of; itself */
     bool *constant;       /* by value: the same in every run, made before the first */
     exg_crossing *crossings;
     uint32_t count;
@@ -128,13 +128,13 @@ static double bytes_moved(const prediction *p, const exg_node *node, exg_operato
     }
 }
 
-static void count_move(exg_place_summary *sum, exg_operator_id op, double bytes)
+static void count_move(exg_partition_summary *sum, exg_operator_id op, double bytes)
 {
     sum->all_reduce_count += op == EXG_OP_exg_all_reduce;
     sum->all_gather_count += op == EXG_OP_exg_all_gather;
     sum->reduce_scatter_count += op == EXG_OP_exg_reduce_scatter;
     sum->all_to_all_count += op == EXG_OP_exg_all_to_all;
-    sum->window_count += op == EXG_OP_exg_window;
+    sum->halo_count += op == EXG_OP_exg_window;
     sum->moved_bytes += (uint64_t)bytes;
 }
 
@@ -316,9 +316,9 @@ static bool make_room(prediction *p, const exg_tensor_meta ***metas)
            p->base != NULL && p->constant != NULL && p->crossings != NULL && *metas != NULL;
 }
 
-exg_status exg_place_predict(const exg_program *local, const exg_operators *operators,
-                             const exg_place_goal *goal, const exg_mesh_shape *mesh,
-                             exg_place_summary *summary, exg_error *err)
+exg_status exg_partition_predict(const exg_program *local, const exg_operators *operators,
+                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                 exg_partition_summary *summary, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     prediction p = {local, operators, goal, mesh, summary, .arena = arena};

@@ -1,6 +1,6 @@
-/* report.c - what the placer decided: a line for each node that is split or moves
+/* report.c - what the partitioner decided: a line for each node that is split or moves
  * something, or as JSON an object for each node. */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 
 #include <inttypes.h>
 
@@ -10,7 +10,7 @@ static void put_key(exg_text *text, const char *before, const char *value)
     exg_text_json_string(text, value == NULL ? "" : value);
 }
 
-void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_placement to)
+void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, exg_placement to)
 {
     const exg_value *value = &p->r.in->graph->values[id];
     double bytes = exg_meta_bytes(value->tensor);
@@ -47,23 +47,23 @@ static void put_placements(exg_text *text, const exg_placement *placements, uint
     }
 }
 
-static bool is_plain(const exg_row *row, uint32_t operands, uint32_t results)
+static bool is_plain(const exg_strategy *strategy, uint32_t operands, uint32_t results)
 {
     bool plain = true;
 
     for (uint32_t i = 0; i < operands; i++) {
-        plain = plain && row->operands[i].kind == EXG_REPLICATE;
+        plain = plain && strategy->operands[i].kind == EXG_REPLICATE;
     }
     for (uint32_t i = 0; i < results; i++) {
-        plain = plain && row->results[i].kind == EXG_REPLICATE;
+        plain = plain && strategy->results[i].kind == EXG_REPLICATE;
     }
     return plain;
 }
 
-void exg_report_node(exg_placer *p, const char *name, const char *target, const exg_row *row,
-                     uint32_t operands, uint32_t results, double ns)
+void exg_report_node(exg_partitioner *p, const char *name, const char *target,
+                     const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns)
 {
-    bool plain = is_plain(row, operands, results);
+    bool plain = is_plain(strategy, operands, results);
     exg_text *text = p->report;
     const char *moves = exg_text_string(&p->moves);
 
@@ -75,17 +75,17 @@ void exg_report_node(exg_placer *p, const char *name, const char *target, const 
         put_key(text, p->reported++ > 0 ? ",\n{\"node\": " : "{\"node\": ", name);
         put_key(text, ", \"target\": ", target);
         exg_text_puts(text, ", \"results\": [");
-        put_placements(text, row->results, results, "\"");
+        put_placements(text, strategy->results, results, "\"");
         exg_text_puts(text, "], \"operands\": [");
-        put_placements(text, row->operands, operands, "\"");
+        put_placements(text, strategy->operands, operands, "\"");
         exg_text_printf(text, "], \"ns\": %.0f, \"moves\": [%s]}", ns, moves == NULL ? "" : moves);
     } else {
         exg_text_puts(text, moves == NULL ? "" : moves);
         if (!plain && results > 0) {
             exg_text_printf(text, "%s: ", name == NULL ? "" : name);
-            put_placements(text, row->results, results, "");
+            put_placements(text, strategy->results, results, "");
             exg_text_printf(text, " <- %s(", target);
-            put_placements(text, row->operands, operands, "");
+            put_placements(text, strategy->operands, operands, "");
             exg_text_puts(text, ")\n");
         }
     }

@@ -42,9 +42,9 @@ static exg_ref block_of(const ring *r, const exg_argument *own, uint32_t step, i
     uint32_t ranks = e->call->mesh_size;
     bool turns = !(r->causal && r->queries == r->keys);
     uint32_t dim = e->call->operands[0]->rank - 2;
-    exg_window w = {r->keys, ranks, r->full, step * r->full, r->full, turns ? ranks * r->full : 0};
+    exg_halo w = {r->keys, ranks, r->full, step * r->full, r->full, turns ? ranks * r->full : 0};
 
-    exg_window_of(&w, ranks, e->rank, first, count);
+    exg_halo_of(&w, ranks, e->rank, first, count);
     if (step == 0) {
         return exg_get_ref(own);
     }
@@ -228,7 +228,7 @@ static bool heads_fit(const exg_rule_call *call)
 
 /* What the ring takes beside one attention: blocks come, scores are written down, and the sums
  * over blocks put together. */
-static void count_ring(const exg_rule_call *call, exg_row *row, uint32_t at)
+static void count_ring(const exg_rule_call *call, exg_strategy *strategy, uint32_t at)
 {
     const exg_tensor_meta *key = call->operands[1];
     const exg_tensor_meta *value = call->operands[2];
@@ -238,10 +238,10 @@ static void count_ring(const exg_rule_call *call, exg_row *row, uint32_t at)
     double wide = (double)out->sizes[out->rank - 1].value;
     uint32_t others = call->mesh_size - 1;
 
-    row->windows = 2 * others;
-    row->beside_bytes = others * keys / call->mesh_size *
-                        (exg_bytes_without(key, at) + exg_bytes_without(value, at));
-    row->touched_bytes =
+    strategy->halos = 2 * others;
+    strategy->beside_bytes = others * keys / call->mesh_size *
+                             (exg_bytes_without(key, at) + exg_bytes_without(value, at));
+    strategy->touched_bytes =
         others * MERGE_TOUCHES * own + (wide == 0 ? 0 : SCORE_TOUCHES * own / wide * keys);
 }
 
@@ -252,25 +252,25 @@ exg_status exg_add_ring_attention(exg_rule_call *call)
     const exg_tensor_meta *value = call->operands[2];
     const exg_tensor_meta *mask = call->operands[3];
     uint32_t at = query->rank - 2;
-    exg_row *row;
+    exg_strategy *strategy;
 
     if (!call->emits || query->rank < 3 || !exg_is_real(query->dtype) || !heads_fit(call) ||
         !same_but(key, value, at + 1) || query->sizes[at].value == 0 || key->sizes[at].value == 0 ||
         (exg_get_bool(&call->args[4]) && mask != NULL)) {
         return EXG_OK;
     }
-    row = exg_rule_add_emitted(call, emit_ring);
-    if (row == NULL) {
+    strategy = exg_strategy_add_emitted(call, emit_ring);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        row->operands[i] = exg_shard((int32_t)at);
+        strategy->operands[i] = exg_shard((int32_t)at);
     }
     if (mask != NULL && mask->rank >= 2 &&
         mask->sizes[mask->rank - 2].value == query->sizes[at].value && query->sizes[at].value > 1) {
-        row->operands[3] = exg_shard((int32_t)mask->rank - 2);
+        strategy->operands[3] = exg_shard((int32_t)mask->rank - 2);
     }
-    row->results[0] = exg_shard((int32_t)at);
-    count_ring(call, row, at);
+    strategy->results[0] = exg_shard((int32_t)at);
+    count_ring(call, strategy, at);
     return EXG_OK;
 }

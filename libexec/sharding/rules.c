@@ -1,4 +1,4 @@
-/* rules.c - from the sharding column to rows: letters, pointwise families, and the
+/* rules.c - from the sharding column to strategies: letters, pointwise families, and the
  * table of named rules. */
 #include "libexec/sharding/rules.h"
 
@@ -7,30 +7,30 @@
 /* ---- letters ---------------------------------------------------------------------- */
 
 /* A letter in an output stays split; one only in inputs leaves partial sums. */
-static exg_status letter_rows(exg_rule_call *call, const char *letters)
+static exg_status letter_strategies(exg_rule_call *call, const char *letters)
 {
     const char *outputs = strstr(letters, "->") + 2;
 
     for (char letter = 'a'; letter <= 'z'; letter++) {
-        exg_row *row;
+        exg_strategy *strategy;
         const char *at = letters;
         const char *in_output = strchr(outputs, letter);
 
         if (memchr(letters, letter, (size_t)(outputs - letters)) == NULL) {
             continue;
         }
-        row = exg_rule_add(call);
-        if (row == NULL) {
+        strategy = exg_strategy_add(call);
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        row->results[0] = in_output != NULL ? exg_shard((int32_t)(in_output - outputs))
-                                            : exg_partial(EXG_REDUCE_SUM);
+        strategy->results[0] = in_output != NULL ? exg_shard((int32_t)(in_output - outputs))
+                                                 : exg_partial(EXG_REDUCE_SUM);
         for (uint32_t i = 0; i < call->operand_count; i++) {
             size_t length = strcspn(at, ",-");
             const char *found = memchr(at, letter, length);
 
             if (found != NULL) {
-                row->operands[i] = exg_shard((int32_t)(found - at));
+                strategy->operands[i] = exg_shard((int32_t)(found - at));
             }
             at += length + 1;
         }
@@ -53,16 +53,16 @@ typedef enum family {
     FAMILY_ANY
 } family;
 
-/* Partial rows of a family: result <- operand 0, operand 1. R where `none`. */
-typedef struct partial_row {
+/* Partial strategies of a family: result <- operand 0, operand 1. R where `none`. */
+typedef struct partial_strategy {
     family of;
     exg_reduce_op result;
     exg_reduce_op operands[2]; /* EXG_REDUCE_OP_COUNT: replicated */
-} partial_row;
+} partial_strategy;
 
 #define WHOLE EXG_REDUCE_OP_COUNT
 
-static const partial_row partial_rows[] = {
+static const partial_strategy partial_strategies[] = {
     {FAMILY_LINEAR, EXG_REDUCE_SUM, {EXG_REDUCE_SUM, WHOLE}},
     {FAMILY_LINEAR, EXG_REDUCE_AVG, {EXG_REDUCE_AVG, WHOLE}},
     {FAMILY_ADD, EXG_REDUCE_SUM, {EXG_REDUCE_SUM, EXG_REDUCE_SUM}},
@@ -92,43 +92,43 @@ static const partial_row partial_rows[] = {
 };
 
 /* A sum may not pass an operation on integers that rounds or wraps otherwise, nor a
- * multiplication by a negative number for max and min: those have no row above. */
-static exg_status pointwise_rows(exg_rule_call *call, family of)
+ * multiplication by a negative number for max and min: those have no strategy above. */
+static exg_status pointwise_strategies(exg_rule_call *call, family of)
 {
     const exg_tensor_meta *out = call->results[0];
 
     for (uint32_t d = 0; d < out->rank; d++) {
-        exg_row *row = exg_rule_add(call);
+        exg_strategy *strategy = exg_strategy_add(call);
 
-        if (row == NULL) {
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        row->results[0] = exg_shard((int32_t)d);
+        strategy->results[0] = exg_shard((int32_t)d);
         for (uint32_t i = 0; i < call->operand_count; i++) {
             const exg_tensor_meta *in = call->operands[i];
             uint32_t missing = in == NULL ? 0 : out->rank - in->rank;
 
             if (in != NULL && d >= missing && in->sizes[d - missing].value == out->sizes[d].value) {
-                row->operands[i] = exg_shard((int32_t)(d - missing));
+                strategy->operands[i] = exg_shard((int32_t)(d - missing));
             }
         }
     }
-    for (size_t r = 0; r < sizeof(partial_rows) / sizeof(partial_rows[0]); r++) {
+    for (size_t r = 0; r < sizeof(partial_strategies) / sizeof(partial_strategies[0]); r++) {
         bool same_dtype = call->operand_count > 0 && call->operands[0] != NULL &&
                           call->operands[0]->dtype == out->dtype;
-        exg_row *row;
+        exg_strategy *strategy;
 
-        if (partial_rows[r].of != of || !same_dtype || call->operand_count > 2) {
+        if (partial_strategies[r].of != of || !same_dtype || call->operand_count > 2) {
             continue;
         }
-        row = exg_rule_add(call);
-        if (row == NULL) {
+        strategy = exg_strategy_add(call);
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        row->results[0] = exg_partial(partial_rows[r].result);
+        strategy->results[0] = exg_partial(partial_strategies[r].result);
         for (uint32_t i = 0; i < call->operand_count; i++) {
-            if (partial_rows[r].operands[i] != WHOLE) {
-                row->operands[i] = exg_partial(partial_rows[r].operands[i]);
+            if (partial_strategies[r].operands[i] != WHOLE) {
+                strategy->operands[i] = exg_partial(partial_strategies[r].operands[i]);
             }
         }
     }
@@ -137,7 +137,8 @@ static exg_status pointwise_rows(exg_rule_call *call, family of)
 
 /* ---- the column --------------------------------------------------------------------- */
 
-/* Named rules, declared by the rows: exg_rule_<name>() in view_rules.c, row_rules.c. */
+/* Named rules, declared by the rows of operators: exg_rule_<name>() in view_rules.c,
+ * compute_rules.c. */
 #define NONE          NULL, NULL, FAMILY_NONE
 #define LETTERS(text) text, NULL, FAMILY_NONE
 #define RULE(name)    NULL, exg_rule_##name, FAMILY_NONE
@@ -168,18 +169,18 @@ static const column columns[EXG_OPERATOR_COUNT] = {
 };
 #undef NONE
 
-static exg_status rows_of(exg_rule_call *call)
+static exg_status strategies_of(exg_rule_call *call)
 {
     const column *c = &columns[call->op->id];
 
-    if (exg_rule_add(call) == NULL) {
+    if (exg_strategy_add(call) == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
     if (c->letters != NULL) {
-        return letter_rows(call, c->letters);
+        return letter_strategies(call, c->letters);
     }
     if (call->op->pointwise != EXG_POINTWISE_NOT) {
-        return pointwise_rows(call, c->of);
+        return pointwise_strategies(call, c->of);
     }
     return c->rule == NULL ? EXG_OK : c->rule(call);
 }
@@ -191,32 +192,32 @@ static bool has_dim(const exg_tensor_meta *meta, exg_placement placement)
 }
 
 /* Does it cut no dim that is not there? A 0-d tensor may stand where rules think of one dim. */
-static bool cuts_what_is_there(const exg_rule_call *call, const exg_row *row)
+static bool cuts_what_is_there(const exg_rule_call *call, const exg_strategy *strategy)
 {
     for (uint32_t i = 0; i < call->operand_count; i++) {
-        if (!has_dim(call->operands[i], row->operands[i])) {
+        if (!has_dim(call->operands[i], strategy->operands[i])) {
             return false;
         }
     }
     for (uint32_t r = 0; r < call->result_count && r < EXG_RESULTS_MAX; r++) {
-        if (!has_dim(call->results[r], row->results[r])) {
+        if (!has_dim(call->results[r], strategy->results[r])) {
             return false;
         }
     }
     return true;
 }
 
-exg_status exg_rule_rows(exg_rule_call *call)
+exg_status exg_rule_strategies(exg_rule_call *call)
 {
     uint32_t kept = 0;
 
-    EXG_TRY(rows_of(call));
-    for (uint32_t r = 0; r < call->row_count; r++) {
-        if (cuts_what_is_there(call, &call->rows[r])) {
-            call->rows[kept++] = call->rows[r];
+    EXG_TRY(strategies_of(call));
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
+        if (cuts_what_is_there(call, &call->strategies[r])) {
+            call->strategies[kept++] = call->strategies[r];
         }
     }
-    call->row_count = kept;
+    call->strategy_count = kept;
     return EXG_OK;
 }
 

@@ -1,11 +1,11 @@
 /* rules.h - what splitting does to an operator, for one mesh dimension.
  *
- * A rule gives rows. A row is a way to run the operator on every rank by itself:
- * placements its operands must have and those its results then have. The row in
+ * A rule gives strategies. A strategy is a way to run the operator on every rank by itself:
+ * placements its operands must have and those its results then have. The strategy in
  * which everything is replicated is always there and not listed by rules.
- * Rows come from the sharding column of the operator tables: letters
+ * Strategies come from the sharding column of the operator tables: letters
  * ("mk,kn->mn"), a named rule, or a family of pointwise.def.
- * Meaning: PyTorch's DTensor, docs/dtensor.md section 5; each row is executed
+ * Meaning: PyTorch's DTensor, docs/dtensor.md section 5; each strategy is executed
  * on meshes and compared with the unsharded result (tests/exec/sharding).
  */
 #ifndef EXG_LIBEXEC_SHARDING_RULES_H
@@ -21,22 +21,22 @@
 struct exg_emission;
 
 /* Adds to the rank's program what stands for the operator there. */
-typedef void exg_emit_row(const struct exg_emission *emission);
+typedef void exg_emit_strategy(const struct exg_emission *emission);
 
-typedef struct exg_row {
+typedef struct exg_strategy {
     exg_placement results[EXG_RESULTS_MAX];
     exg_placement *operands; /* one a tensor operand, absent ones included */
-    exg_emit_row *emit;      /* NULL: the operator itself */
+    exg_emit_strategy *emit; /* NULL: the operator itself */
     uint32_t reduces;        /* all-reduces that this emits, */
     uint32_t gathers;        /* all-gathers, */
     double reduced_bytes;    /* the size of what each is of, */
-    uint32_t windows;        /* moves of windows, */
-    double window_bytes;     /* what comes by all of them that nothing is computed beside, */
+    uint32_t halos;          /* moves of halos, */
+    double halo_bytes;       /* what comes by all of them that nothing is computed beside, */
     double beside_bytes;     /* what comes while something is, if ranks do so, */
     double touched_bytes;    /* and what is read and written more than the operator would */
-} exg_row;
+} exg_strategy;
 
-/* One call to be given rows. Sizes are global. */
+/* One call to be given strategies. Sizes are global. */
 typedef struct exg_rule_call {
     const exg_operator *op;
     const exg_argument *args;         /* normalized */
@@ -45,28 +45,29 @@ typedef struct exg_rule_call {
     uint32_t operand_count;
     uint32_t result_count;
     uint32_t mesh_size;
-    bool emits; /* the caller takes rows that are emitted otherwise than the operator */
+    bool emits; /* the caller takes strategies that are emitted otherwise than the operator */
 
     exg_arena *arena;
-    exg_row *rows; /* out */
-    uint32_t row_count, row_capacity;
+    exg_strategy *strategies; /* out */
+    uint32_t strategy_count, strategy_capacity;
     exg_error *err;
 } exg_rule_call;
 
-/* Fills call->rows, the replicated row first. NO_MEMORY. */
-exg_status exg_rule_rows(exg_rule_call *call);
+/* Fills call->strategies, the replicated strategy first. NO_MEMORY. */
+exg_status exg_rule_strategies(exg_rule_call *call);
 
 /* ---- strategy.c: for rules --------------------------------------------------------------- */
 
-/* A fresh row, all replicated; NULL without memory. */
-exg_row *exg_rule_add(exg_rule_call *call);
+/* A fresh strategy, all replicated; NULL without memory. */
+exg_strategy *exg_strategy_add(exg_rule_call *call);
 
-/* A row whose results and listed operands are split; -1 leaves one whole. */
-exg_status exg_rule_add_split(exg_rule_call *call, const int32_t *results, const int32_t *operands);
-/* A row of result 0 and operand 0. */
-exg_status exg_rule_add_one(exg_rule_call *call, exg_placement result, exg_placement operand);
-/* A row a dim that splits operand 0 and the results along it, but along `dim`. */
-exg_status exg_rule_all_but(exg_rule_call *call, uint32_t dim);
+/* A strategy whose results and listed operands are split; -1 leaves one whole. */
+exg_status exg_strategy_add_split(exg_rule_call *call, const int32_t *results,
+                                  const int32_t *operands);
+/* A strategy of result 0 and operand 0. */
+exg_status exg_strategy_add_one(exg_rule_call *call, exg_placement result, exg_placement operand);
+/* A strategy a dim that splits operand 0 and the results along it, but along `dim`. */
+exg_status exg_strategy_add_all_but(exg_rule_call *call, uint32_t dim);
 
 /* The dim counted from the front. */
 static inline uint32_t exg_rule_dim(int64_t dim, uint32_t rank)
@@ -76,42 +77,42 @@ static inline uint32_t exg_rule_dim(int64_t dim, uint32_t rank)
 
 /* ---- rules.c ----------------------------------------------------------------------------- */
 
-/* Has the operator's row a rule? Without one only the replicated row is there. */
+/* Has the operator a rule? Without one only the replicated strategy is there. */
 bool exg_rule_exists(const exg_operator *op);
 
 typedef exg_status exg_operator_rule(exg_rule_call *call);
 
-/* What a row's emit works with. */
+/* What a strategy's emit works with. */
 typedef struct exg_emission {
     exg_builder *builder;
     const exg_rule_call *call; /* sizes are global */
-    const exg_row *row;
+    const exg_strategy *strategy;
     const exg_argument *args; /* operands are the rank's own */
     exg_argument *results;    /* out */
     uint32_t rank, mesh_dim;  /* which of call->mesh_size, along which dim */
 } exg_emission;
 
-/* Rows of emitted_rules.c and window_rules.c for the rules of their operators: an uneven dim of
+/* Strategies of emitted_rules.c and halo_rules.c for the rules of their operators: an uneven dim of
  * a mean, the dim of a table that is looked up in, the positions of an attention, the places of
  * a convolution or pool, the padding along a dim, the largest along a dim. */
-exg_status exg_add_emitted_causal(exg_rule_call *call); /* queries in parts */
-exg_status exg_add_emitted_mean(exg_rule_call *call, uint32_t dim);
-exg_status exg_add_emitted_lookup(exg_rule_call *call, uint32_t dim);
+exg_status exg_add_causal_attention(exg_rule_call *call); /* queries in parts */
+exg_status exg_add_uneven_mean(exg_rule_call *call, uint32_t dim);
+exg_status exg_add_lookup(exg_rule_call *call, uint32_t dim);
 exg_status exg_add_ring_attention(exg_rule_call *call); /* keys and values in parts too */
-exg_status exg_add_windows(exg_rule_call *call);
+exg_status exg_add_halo(exg_rule_call *call);
 exg_status exg_add_padded(exg_rule_call *call);
 exg_status exg_add_largest(exg_rule_call *call, uint32_t dim);
 
 /* ---- emission.c: for rules that emit ----------------------------------------------------- */
 
-/* A fresh row that is emitted so; NULL without memory. */
-exg_row *exg_rule_add_emitted(exg_rule_call *call, exg_emit_row *emit);
+/* A fresh strategy that is emitted so; NULL without memory. */
+exg_strategy *exg_strategy_add_emitted(exg_rule_call *call, exg_emit_strategy *emit);
 /* Of a dim of `length`, the rank's own; where it begins. */
 int64_t exg_own_chunk(const exg_emission *e, int64_t length, int64_t *offset);
 bool exg_all_have(const exg_rule_call *call, int64_t length, int64_t least); /* at least so many */
 bool exg_is_real(exg_dtype dtype);
 double exg_bytes_without(const exg_tensor_meta *meta, uint32_t dim); /* with one along it */
-/* The rank's part of result 0, all zero; where it is to lie as the row says. */
+/* The rank's part of result 0, all zero; where it is to lie as the strategy says. */
 exg_ref exg_emit_zeros(const exg_emission *e);
 
 #endif

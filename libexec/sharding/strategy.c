@@ -1,4 +1,5 @@
-/* strategy.c - rows of a rule: an empty one, one that splits, those of a dim that stays whole. */
+/* strategy.c - strategies of a rule: an empty one, one that splits, those of a dim that stays
+ * whole. */
 #include "libexec/sharding/rules.h"
 
 #include <string.h>
@@ -7,72 +8,73 @@
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 
-exg_row *exg_rule_add(exg_rule_call *call)
+exg_strategy *exg_strategy_add(exg_rule_call *call)
 {
-    exg_row *row;
+    exg_strategy *strategy;
 
-    if (call->row_count == call->row_capacity) {
-        uint32_t capacity = call->row_capacity == 0 ? 8 : call->row_capacity * 2;
-        exg_row *rows = EXG_NEW_ARRAY(call->arena, exg_row, capacity);
+    if (call->strategy_count == call->strategy_capacity) {
+        uint32_t capacity = call->strategy_capacity == 0 ? 8 : call->strategy_capacity * 2;
+        exg_strategy *strategies = EXG_NEW_ARRAY(call->arena, exg_strategy, capacity);
 
-        if (rows == NULL) {
+        if (strategies == NULL) {
             return NULL;
         }
-        if (call->row_count > 0) {
-            memcpy(rows, call->rows, call->row_count * sizeof(*rows));
+        if (call->strategy_count > 0) {
+            memcpy(strategies, call->strategies, call->strategy_count * sizeof(*strategies));
         }
-        call->rows = rows;
-        call->row_capacity = capacity;
+        call->strategies = strategies;
+        call->strategy_capacity = capacity;
     }
-    row = &call->rows[call->row_count];
-    memset(row, 0, sizeof(*row)); /* all replicated */
-    row->operands = EXG_NEW_ARRAY(call->arena, exg_placement, call->operand_count);
-    if (row->operands == NULL) {
+    strategy = &call->strategies[call->strategy_count];
+    memset(strategy, 0, sizeof(*strategy)); /* all replicated */
+    strategy->operands = EXG_NEW_ARRAY(call->arena, exg_placement, call->operand_count);
+    if (strategy->operands == NULL) {
         return NULL;
     }
-    call->row_count++;
-    return row;
+    call->strategy_count++;
+    return strategy;
 }
 
-exg_status exg_rule_add_split(exg_rule_call *call, const int32_t *results, const int32_t *operands)
+exg_status exg_strategy_add_split(exg_rule_call *call, const int32_t *results,
+                                  const int32_t *operands)
 {
-    exg_row *row = exg_rule_add(call);
+    exg_strategy *strategy = exg_strategy_add(call);
 
-    if (row == NULL) {
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
     for (uint32_t r = 0; r < call->result_count && r < EXG_RESULTS_MAX; r++) {
         if (results[r] >= 0) {
-            row->results[r] = exg_shard(results[r]);
+            strategy->results[r] = exg_shard(results[r]);
         }
     }
     for (uint32_t i = 0; i < call->operand_count; i++) {
         if (operands[i] >= 0 && call->operands[i] != NULL) {
-            row->operands[i] = exg_shard(operands[i]);
+            strategy->operands[i] = exg_shard(operands[i]);
         }
     }
     return EXG_OK;
 }
 
-exg_status exg_rule_add_one(exg_rule_call *call, exg_placement result, exg_placement operand)
+exg_status exg_strategy_add_one(exg_rule_call *call, exg_placement result, exg_placement operand)
 {
-    exg_row *row = exg_rule_add(call);
+    exg_strategy *strategy = exg_strategy_add(call);
 
-    if (row == NULL) {
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->results[0] = result;
-    row->operands[0] = operand;
+    strategy->results[0] = result;
+    strategy->operands[0] = operand;
     return EXG_OK;
 }
 
-exg_status exg_rule_all_but(exg_rule_call *call, uint32_t dim)
+exg_status exg_strategy_add_all_but(exg_rule_call *call, uint32_t dim)
 {
     for (uint32_t d = 0; d < call->operands[0]->rank; d++) {
         int32_t split = (int32_t)d;
 
         if (d != dim) {
-            EXG_TRY(exg_rule_add_split(call, (const int32_t[]){split, split}, &split));
+            EXG_TRY(exg_strategy_add_split(call, (const int32_t[]){split, split}, &split));
         }
     }
     return EXG_OK;
@@ -80,6 +82,6 @@ exg_status exg_rule_all_but(exg_rule_call *call, uint32_t dim)
 
 exg_status exg_rule_along_dim(exg_rule_call *call)
 {
-    return exg_rule_all_but(call,
-                            exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank));
+    return exg_strategy_add_all_but(
+        call, exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank));
 }

@@ -1,4 +1,4 @@
-/* view_rules.c - rows of views: how a split dimension travels. */
+/* view_rules.c - strategies of views: how a split dimension travels. */
 #include "libexec/sharding/rules.h"
 #include "libexport/operators/shape.h"
 
@@ -11,13 +11,13 @@
 /* results <- operand 0, both split. */
 static exg_status add_move(exg_rule_call *call, uint32_t from, uint32_t to)
 {
-    exg_row *row = exg_rule_add(call);
+    exg_strategy *strategy = exg_strategy_add(call);
 
-    if (row == NULL) {
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = exg_shard((int32_t)from);
-    row->results[0] = exg_shard((int32_t)to);
+    strategy->operands[0] = exg_shard((int32_t)from);
+    strategy->results[0] = exg_shard((int32_t)to);
     return EXG_OK;
 }
 
@@ -28,13 +28,13 @@ static exg_status add_partials(exg_rule_call *call)
                                         EXG_REDUCE_MIN};
 
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
-        exg_row *row = exg_rule_add(call);
+        exg_strategy *strategy = exg_strategy_add(call);
 
-        if (row == NULL) {
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        row->operands[0] = exg_partial(ops[i]);
-        row->results[0] = exg_partial(ops[i]);
+        strategy->operands[0] = exg_partial(ops[i]);
+        strategy->results[0] = exg_partial(ops[i]);
     }
     return EXG_OK;
 }

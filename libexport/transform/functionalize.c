@@ -12,7 +12,7 @@
 #include "libexport/base/given.h"
 #include "libexport/operators/lower.h"
 #include "libexport/transform/graph_segment.h"
-#include "libexport/transform/places.h"
+#include "libexport/transform/weight_ranges.h"
 #include <exg/emit.h>
 
 #include <exg/transform.h>
@@ -40,7 +40,7 @@ typedef struct functionalizer {
     tensor *tensors; /* by old value id */
     uint32_t *named; /* by old value id: the tensor that it is another name of, or itself */
     uint32_t *path;  /* room for a chain of views */
-    exg_weight_place *places; /* by input */
+    exg_weight_range *places; /* by input */
 } functionalizer;
 
 static exg_strided strided_of(const exg_builder *b, exg_ref ref)
@@ -386,7 +386,7 @@ static exg_status bind_inputs(functionalizer *f)
 {
     const exg_graph *graph = f->r.in->graph;
 
-    EXG_TRY(exg_weight_places(f->r.in, f->r.out->arena, &f->places, f->r.err));
+    EXG_TRY(exg_weight_ranges(f->r.in, f->r.out->arena, &f->places, f->r.err));
     for (uint32_t i = 0; i < graph->input_count; i++) {
         if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
             set_base(f, graph->inputs[i].as_tensor, f->r.refs[graph->inputs[i].as_tensor]);
@@ -506,10 +506,10 @@ static bool *find_mixed(const functionalizer *f)
  * one with it, the program is refused rather than run wrong. */
 static exg_status check_not_shared(const functionalizer *f, uint32_t input)
 {
-    const exg_weight_place *own = &f->places[input];
+    const exg_weight_range *own = &f->places[input];
 
     for (uint32_t i = 0; i < f->r.in->graph->input_count; i++) {
-        const exg_weight_place *other = &f->places[i];
+        const exg_weight_range *other = &f->places[i];
 
         if (other->weight == NULL || other->weight->storage != own->weight->storage ||
             other->first >= own->end || own->first >= other->end) {

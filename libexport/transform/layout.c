@@ -161,13 +161,13 @@ exg_status exg_layout_allow_view(exg_rewrite *r, const exg_argument *args)
     return EXG_OK;
 }
 
-/* ---- windows on memory --------------------------------------------------------------------- */
+/* ---- views on memory --------------------------------------------------------------------- */
 
 /* Where an operator has its sizes; strides and the offset follow. */
 static const struct {
     exg_operator_id id;
     uint32_t sizes;
-    bool scatters; /* gives all of self, with a window written */
+    bool scatters; /* gives all of self, with a view written */
 } rows[] = {
     {EXG_OP_as_strided_default, 1, false},      {EXG_OP_as_strided__default, 1, false},
     {EXG_OP_as_strided_copy_default, 1, false}, {EXG_OP_as_strided_copy_out, 1, false},
@@ -208,7 +208,7 @@ static exg_status refuse(exg_rewrite *r, const exg_operator *op)
                          "take the elements with slices, unfold or index, and export again");
 }
 
-/* Does a window stay within `numel` elements from `offset` on? */
+/* Does a view stay within `numel` elements from `offset` on? */
 static bool fits(const exg_argument *sizes, const exg_argument *strides, int64_t offset,
                  int64_t numel)
 {
@@ -302,10 +302,10 @@ static exg_ref in_dims(exg_builder *b, exg_ref flat, exg_ref like, const int64_t
     return EMIT(b, permute_default, flat, INTS_OF(b, inverse, meta->rank));
 }
 
-/* The tensor whose elements hold the window (sizes, strides, offset): `self`, which is argument 0
+/* The tensor whose elements hold the view (sizes, strides, offset): `self`, which is argument 0
  * of the node, or what it is a view of. */
 static exg_status find_memory(exg_rewrite *r, const exg_node *node, const exg_operator *op,
-                              exg_ref self, const exg_argument *window, int64_t *offset,
+                              exg_ref self, const exg_argument *view, int64_t *offset,
                               exg_ref *memory, int64_t *order)
 {
     exg_value_id old = node->inputs[0].arg.as_tensor;
@@ -315,8 +315,8 @@ static exg_status find_memory(exg_rewrite *r, const exg_node *node, const exg_op
     if (exg_ref_meta(r->builder, self) == NULL) {
         return exg_builder_status(r->builder);
     }
-    absolute = exg_is_none(&window[2]) ? exg_ref_meta(r->builder, self)->storage_offset.value
-                                       : exg_get_int(&window[2]);
+    absolute = exg_is_none(&view[2]) ? exg_ref_meta(r->builder, self)->storage_offset.value
+                                     : exg_get_int(&view[2]);
     for (;;) {
         const exg_tensor_meta *meta = exg_ref_meta(r->builder, *memory);
         const exg_tensor_meta *recorded = recorded_of(r, old);
@@ -327,7 +327,7 @@ static exg_status find_memory(exg_rewrite *r, const exg_node *node, const exg_op
             return refuse(r, op);
         }
         if (dense_order(meta, order) && (*offset >= 0 || absolute < 0) &&
-            fits(&window[0], &window[1], *offset, exg_lower_numel(r->builder, *memory))) {
+            fits(&view[0], &view[1], *offset, exg_lower_numel(r->builder, *memory))) {
             return EXG_OK;
         }
         old = whole_of(r, old);
@@ -359,7 +359,7 @@ static exg_status emit_resize(exg_rewrite *r, const exg_node *node, const exg_op
     int64_t strides[EXG_SHAPE_RANK_MAX];
     int64_t order[EXG_SHAPE_RANK_MAX];
     int64_t numel = 1;
-    exg_argument window[4] = {args[0]};
+    exg_argument view[4] = {args[0]};
     int64_t offset = 0;
     exg_ref memory;
 
@@ -381,9 +381,9 @@ static exg_status emit_resize(exg_rewrite *r, const exg_node *node, const exg_op
     if (op->schema->argument_count > 2 && is_channels_last(&args[2])) {
         return refuse(r, op);
     }
-    window[1] = INTS_OF(b, dims.n, dims.rank);
-    window[2] = INTS_OF(b, strides, dims.rank);
-    if (!fits(&window[1], &window[2], 0, exg_lower_numel(b, self)) &&
+    view[1] = INTS_OF(b, dims.n, dims.rank);
+    view[2] = INTS_OF(b, strides, dims.rank);
+    if (!fits(&view[1], &view[2], 0, exg_lower_numel(b, self)) &&
         whole_of(r, node->inputs[0].arg.as_tensor) == EXG_NO_VALUE &&
         dense_order(exg_ref_meta(b, self), order)) {
         exg_argument longer[3] = {exg_arg_ref(in_memory_order(b, self, order)), args[1],
@@ -391,10 +391,10 @@ static exg_status emit_resize(exg_rewrite *r, const exg_node *node, const exg_op
 
         return exg_rewrite_emit(r, node, op->id, longer, op->schema->argument_count);
     }
-    EXG_TRY(find_memory(r, node, op, self, &window[1], &offset, &memory, order));
-    window[0] = exg_arg_ref(in_memory_order(b, memory, order));
-    window[3] = exg_arg_int(offset);
-    return exg_rewrite_emit(r, node, EXG_OP_as_strided_default, window, 4);
+    EXG_TRY(find_memory(r, node, op, self, &view[1], &offset, &memory, order));
+    view[0] = exg_arg_ref(in_memory_order(b, memory, order));
+    view[3] = exg_arg_int(offset);
+    return exg_rewrite_emit(r, node, EXG_OP_as_strided_default, view, 4);
 }
 
 exg_status exg_layout_emit(exg_rewrite *r, const exg_node *node, const exg_operator *op,

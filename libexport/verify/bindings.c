@@ -40,7 +40,7 @@ static bool gather_conditions(exg_verifier *v)
         return false;
     }
     for (uint32_t i = 0; i < p->guard_count; i++) {
-        const exg_place *place = EXG_AT_INDEX(NULL, "guards_code", i);
+        const exg_model_path *path = EXG_AT_INDEX(NULL, "guards_code", i);
         const char *text;
 
         if (exg_guard_read(&inputs, p->guards_code[i], v->arena, &text, NULL) != EXG_OK) {
@@ -48,7 +48,7 @@ static bool gather_conditions(exg_verifier *v)
             return false;
         }
         if (text == NULL) {
-            exg_found(v, "SYM-007", place, "'%.120s' cannot be read: a run is refused",
+            exg_found(v, "SYM-007", path, "'%.120s' cannot be read: a run is refused",
                       p->guards_code[i]);
             all = false;
             continue;
@@ -57,7 +57,7 @@ static bool gather_conditions(exg_verifier *v)
             return false;
         }
         if (is_broken(&v->conditions[v->condition_count - 1], &v->bindings[0].symbols)) {
-            exg_found(v, "SYM-007", place, "'%.120s' does not hold at export", p->guards_code[i]);
+            exg_found(v, "SYM-007", path, "'%.120s' does not hold at export", p->guards_code[i]);
         }
     }
     for (uint32_t n = 0; n < p->graph->node_count; n++) {

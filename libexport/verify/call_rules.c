@@ -6,7 +6,7 @@
 
 typedef struct tree {
     exg_verifier *v;
-    const exg_place *place;
+    const exg_model_path *path;
     uint32_t leaves;
 } tree;
 
@@ -52,7 +52,7 @@ static void check_dict(tree *t, const char *type, exg_json context, uint32_t chi
     }
     keys = count_keys(t->v, context);
     if (keys != children) {
-        exg_found(t->v, "MCG-006", t->place, "a dict of %u children has %u keys", children,
+        exg_found(t->v, "MCG-006", t->path, "a dict of %u children has %u keys", children,
                   keys == UINT32_MAX ? 0 : keys);
     }
 }
@@ -72,7 +72,7 @@ static void check_named_tuple(tree *t, const char *type, exg_json context)
             return;
         }
     }
-    exg_found(t->v, "MCG-005", t->place, "the fields of '%s' are not recorded", name);
+    exg_found(t->v, "MCG-005", t->path, "the fields of '%s' are not recorded", name);
 }
 
 /* JSON does not nest deeper than EXG_JSON_DEPTH_MAX, so this does not either. */
@@ -118,29 +118,29 @@ static bool is_call(exg_json node)
 
 /* Reads the tree of `text`; `leaves` is what it must have (UINT32_MAX: any number). */
 static void check_tree(exg_verifier *v, const char *text, const char *code, bool of_call,
-                       uint32_t leaves, const exg_place *place)
+                       uint32_t leaves, const exg_model_path *path)
 {
-    tree t = {.v = v, .place = place};
+    tree t = {.v = v, .path = path};
     exg_json_doc *doc;
     exg_json node;
     exg_error err;
 
     if (exg_tree_parse(text, &doc, &node, &err) != EXG_OK) {
         v->failed = v->failed || err.status == EXG_NO_MEMORY;
-        exg_found(v, code, place, "%s", err.message);
+        exg_found(v, code, path, "%s", err.message);
         return;
     }
     if (of_call && !is_call(node)) {
-        exg_found(v, code, place, "the tree is no pair of a tuple and a dict");
+        exg_found(v, code, path, "the tree is no pair of a tuple and a dict");
     } else if (!walk(&t, node)) {
-        exg_found(v, "MCG-006", place, "a node lacks its type, context or children");
+        exg_found(v, "MCG-006", path, "a node lacks its type, context or children");
     } else if (leaves != UINT32_MAX && t.leaves != leaves) {
-        exg_found(v, code, place, "%u leaves for %u values of the signature", t.leaves, leaves);
+        exg_found(v, code, path, "%u leaves for %u values of the signature", t.leaves, leaves);
     }
     exg_json_free(doc);
 }
 
-static void check_value(exg_verifier *v, const exg_argument *arg, const exg_place *place)
+static void check_value(exg_verifier *v, const exg_argument *arg, const exg_model_path *path)
 {
     exg_value_id id = EXG_NO_VALUE;
 
@@ -161,11 +161,11 @@ static void check_value(exg_verifier *v, const exg_argument *arg, const exg_plac
     case EXG_ARGUMENT_STRING:
         return;
     default:
-        exg_found(v, "MCG-004", place, "%s as a value of a call", exg_argument_tag(arg->kind));
+        exg_found(v, "MCG-004", path, "%s as a value of a call", exg_argument_tag(arg->kind));
         return;
     }
     if (id != EXG_NO_VALUE && !v->defined[id]) {
-        exg_found(v, "MCG-004", place, "'%s' is no value of the graph",
+        exg_found(v, "MCG-004", path, "'%s' is no value of the graph",
                   v->program->graph->values[id].name);
     }
 }
@@ -173,8 +173,8 @@ static void check_value(exg_verifier *v, const exg_argument *arg, const exg_plac
 static void check_entry(exg_verifier *v, uint32_t i)
 {
     const exg_module_call *entry = &v->program->module_calls[i];
-    const exg_place *place = EXG_AT_INDEX(NULL, "module_call_graph", i);
-    const exg_place *signature = EXG_AT(place, "signature");
+    const exg_model_path *path = EXG_AT_INDEX(NULL, "module_call_graph", i);
+    const exg_model_path *signature = EXG_AT(path, "signature");
 
     for (uint32_t k = 0; k < entry->input_count; k++) {
         check_value(v, &entry->inputs[k], EXG_AT_INDEX(signature, "inputs", k));
@@ -212,7 +212,7 @@ void exg_verify_calls(exg_verifier *v)
 {
     const exg_program *p = v->program;
     const exg_module_call *root = p->module_call_count > 0 ? &p->module_calls[0] : NULL;
-    const exg_place *place = EXG_AT_INDEX(NULL, "module_call_graph", 0);
+    const exg_model_path *path = EXG_AT_INDEX(NULL, "module_call_graph", 0);
 
     for (uint32_t i = 0; i < p->module_call_count; i++) {
         check_entry(v, i);
@@ -221,17 +221,17 @@ void exg_verify_calls(exg_verifier *v)
         return; /* the early schema knows of no calls */
     }
     if (root == NULL || root->fqn == NULL || root->fqn[0] != '\0' || !root->has_signature) {
-        exg_found(v, "MCG-001", place, "no root entry with a signature");
+        exg_found(v, "MCG-001", path, "no root entry with a signature");
         return;
     }
     if (root->in_spec != NULL) {
         check_tree(v, root->in_spec, "MCG-002", true,
                    v->inputs_paired ? count_user_inputs(&p->signature) : UINT32_MAX,
-                   EXG_AT(place, "signature.in_spec"));
+                   EXG_AT(path, "signature.in_spec"));
     }
     if (root->out_spec != NULL) {
         check_tree(v, root->out_spec, "MCG-003", false,
                    v->outputs_paired ? count_user_outputs(&p->signature) : UINT32_MAX,
-                   EXG_AT(place, "signature.out_spec"));
+                   EXG_AT(path, "signature.out_spec"));
     }
 }

@@ -15,7 +15,7 @@
 
 static void check_archive(exg_verifier *v, const char *path, const exg_file_info *info)
 {
-    const exg_place *archive = EXG_AT(NULL, "archive");
+    const exg_model_path *archive = EXG_AT(NULL, "archive");
 
     if (info->loose_count > 0) {
         exg_found(v, "ARC-010", archive, "'%s'%s stored at a multiple of 64 bytes",

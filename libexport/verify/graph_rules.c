@@ -13,7 +13,7 @@ typedef struct scope {
     exg_verifier *v;
     const exg_graph *graph;
     const exg_graph *outer; /* NULL at the top */
-    const exg_place *place;
+    const exg_model_path *path;
     bool *defined;     /* so far, by value */
     bool *ever;        /* anywhere in the graph */
     exg_map subgraphs; /* by name: index into those seen */
@@ -29,7 +29,7 @@ static const char *name_of(const scope *s, exg_value_id id)
 /* ---- definitions ------------------------------------------------------------------ */
 
 static void check_described(scope *s, exg_value_id id, exg_argument_kind kind,
-                            const exg_place *place)
+                            const exg_model_path *path)
 {
     const exg_value *value = &s->graph->values[id];
     bool described = kind == EXG_ARGUMENT_SYM_INT      ? value->sym_int != NULL
@@ -39,41 +39,41 @@ static void check_described(scope *s, exg_value_id id, exg_argument_kind kind,
                                                        : value->tensor != NULL;
 
     if (!described) {
-        exg_found(s->v, "VAL-002", place, "'%s' is not described in its value table",
+        exg_found(s->v, "VAL-002", path, "'%s' is not described in its value table",
                   name_of(s, id));
     }
 }
 
-static void define(scope *s, exg_value_id id, exg_argument_kind kind, const exg_place *place)
+static void define(scope *s, exg_value_id id, exg_argument_kind kind, const exg_model_path *path)
 {
     if (id == EXG_NO_VALUE) {
         return;
     }
     if (name_of(s, id)[0] == '\0') {
-        exg_found(s->v, "VAL-006", place, "a value without a name");
+        exg_found(s->v, "VAL-006", path, "a value without a name");
     }
     if (s->defined[id]) {
-        exg_found(s->v, "VAL-001", place, "'%s' is defined twice", name_of(s, id));
+        exg_found(s->v, "VAL-001", path, "'%s' is defined twice", name_of(s, id));
     }
     s->defined[id] = true;
-    check_described(s, id, kind, place);
+    check_described(s, id, kind, path);
 }
 
-static void define_argument(scope *s, const exg_argument *arg, const exg_place *place)
+static void define_argument(scope *s, const exg_argument *arg, const exg_model_path *path)
 {
     switch (arg->kind) {
     case EXG_ARGUMENT_TENSOR:
-        define(s, arg->as_tensor, arg->kind, place);
+        define(s, arg->as_tensor, arg->kind, path);
         break;
     case EXG_ARGUMENT_TENSORS:
         for (uint32_t i = 0; i < arg->count; i++) {
-            define(s, arg->as_tensors[i], EXG_ARGUMENT_TENSOR, place);
+            define(s, arg->as_tensors[i], EXG_ARGUMENT_TENSOR, path);
         }
         break;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        define(s, arg->as_sym.value, arg->kind, place);
+        define(s, arg->as_sym.value, arg->kind, path);
         break;
     default:
         break;
@@ -83,21 +83,21 @@ static void define_argument(scope *s, const exg_argument *arg, const exg_place *
 /* ---- uses ------------------------------------------------------------------------- */
 
 static void tell_undefined(scope *s, exg_value_id id, exg_argument_kind kind,
-                           const exg_place *place)
+                           const exg_model_path *path)
 {
     const char *name = name_of(s, id);
 
     if (s->ever[id]) {
-        exg_found(s->v, "VAL-005", place, "'%s' is used before it is defined", name);
+        exg_found(s->v, "VAL-005", path, "'%s' is used before it is defined", name);
     } else if (s->outer != NULL && exg_graph_find_value(s->outer, name) != EXG_NO_VALUE) {
-        exg_found(s->v, "GRF-007", place, "'%s' is a value of the graph around this one", name);
+        exg_found(s->v, "GRF-007", path, "'%s' is a value of the graph around this one", name);
     } else {
-        exg_found(s->v, kind == EXG_ARGUMENT_TENSORS ? "VAL-011" : "VAL-004", place,
+        exg_found(s->v, kind == EXG_ARGUMENT_TENSORS ? "VAL-011" : "VAL-004", path,
                   "'%s' is not defined", name);
     }
 }
 
-static void use(scope *s, exg_value_id id, exg_argument_kind kind, const exg_place *place)
+static void use(scope *s, exg_value_id id, exg_argument_kind kind, const exg_model_path *path)
 {
     const exg_value *value;
 
@@ -106,7 +106,7 @@ static void use(scope *s, exg_value_id id, exg_argument_kind kind, const exg_pla
     }
     value = &s->graph->values[id];
     if (!s->defined[id]) {
-        tell_undefined(s, id, kind, place);
+        tell_undefined(s, id, kind, path);
         return;
     }
     if (value->tensor == NULL && value->sym_int == NULL && value->sym_float == NULL &&
@@ -118,22 +118,22 @@ static void use(scope *s, exg_value_id id, exg_argument_kind kind, const exg_pla
         (kind == EXG_ARGUMENT_SYM_INT && value->sym_int == NULL) ||
         (kind == EXG_ARGUMENT_SYM_FLOAT && value->sym_float == NULL) ||
         (kind == EXG_ARGUMENT_SYM_BOOL && value->sym_bool == NULL)) {
-        exg_found(s->v, "VAL-010", place, "'%s' is not of the kind that %s says", name_of(s, id),
+        exg_found(s->v, "VAL-010", path, "'%s' is not of the kind that %s says", name_of(s, id),
                   exg_argument_tag(kind));
     }
 }
 
-static void use_subgraph(scope *s, const exg_graph_argument *arg, const exg_place *place)
+static void use_subgraph(scope *s, const exg_graph_argument *arg, const exg_model_path *path)
 {
     const char *name = arg->name == NULL ? "" : arg->name;
     uint32_t earlier = exg_map_find(&s->subgraphs, name);
 
     if (name[0] == '\0' || strchr(name, '.') != NULL) {
-        exg_found(s->v, "GRF-012", place, "a subgraph named '%s'", name);
+        exg_found(s->v, "GRF-012", path, "a subgraph named '%s'", name);
     }
     if (earlier != EXG_MAP_NONE) {
         if (!exg_graph_equal(s->seen[earlier], arg->graph)) {
-            exg_found(s->v, "GRF-008", place, "another subgraph is called '%s'", name);
+            exg_found(s->v, "GRF-008", path, "another subgraph is called '%s'", name);
         }
     } else if (!exg_arena_reserve(s->v->arena, &s->seen, s->seen_count, &s->seen_capacity,
                                   sizeof(*s->seen)) ||
@@ -143,26 +143,26 @@ static void use_subgraph(scope *s, const exg_graph_argument *arg, const exg_plac
     } else {
         s->seen[s->seen_count++] = arg->graph;
     }
-    exg_verify_graph(s->v, arg->graph, s->graph, EXG_AT(place, "as_graph.graph"));
+    exg_verify_graph(s->v, arg->graph, s->graph, EXG_AT(path, "as_graph.graph"));
 }
 
-static void use_argument(scope *s, const exg_argument *arg, const exg_place *place)
+static void use_argument(scope *s, const exg_argument *arg, const exg_model_path *path)
 {
     switch (arg->kind) {
     case EXG_ARGUMENT_TENSOR:
     case EXG_ARGUMENT_OPTIONAL_TENSOR:
-        use(s, arg->as_tensor, EXG_ARGUMENT_TENSOR, place);
+        use(s, arg->as_tensor, EXG_ARGUMENT_TENSOR, path);
         break;
     case EXG_ARGUMENT_TENSORS:
     case EXG_ARGUMENT_OPTIONAL_TENSORS:
         for (uint32_t i = 0; i < arg->count; i++) {
-            use(s, arg->as_tensors[i], EXG_ARGUMENT_TENSORS, place);
+            use(s, arg->as_tensors[i], EXG_ARGUMENT_TENSORS, path);
         }
         break;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        use(s, arg->as_sym.value, arg->kind, place);
+        use(s, arg->as_sym.value, arg->kind, path);
         break;
     case EXG_ARGUMENT_SYM_INTS:
     case EXG_ARGUMENT_SYM_FLOATS:
@@ -172,18 +172,18 @@ static void use_argument(scope *s, const exg_argument *arg, const exg_place *pla
                 arg->kind == EXG_ARGUMENT_SYM_INTS     ? EXG_ARGUMENT_SYM_INT
                 : arg->kind == EXG_ARGUMENT_SYM_FLOATS ? EXG_ARGUMENT_SYM_FLOAT
                                                        : EXG_ARGUMENT_SYM_BOOL,
-                place);
+                path);
         }
         break;
     case EXG_ARGUMENT_NESTED_TENSORS:
         for (uint32_t i = 0; i < arg->count; i++) {
             for (uint32_t j = 0; j < arg->as_nested_tensors[i].count; j++) {
-                use(s, arg->as_nested_tensors[i].items[j], EXG_ARGUMENT_TENSORS, place);
+                use(s, arg->as_nested_tensors[i].items[j], EXG_ARGUMENT_TENSORS, path);
             }
         }
         break;
     case EXG_ARGUMENT_GRAPH:
-        use_subgraph(s, arg->as_graph, place);
+        use_subgraph(s, arg->as_graph, path);
         break;
     default:
         break;
@@ -215,26 +215,25 @@ static void check_tables(scope *s)
         const exg_value *value = &s->graph->values[id];
         int tables = (value->tensor != NULL) + (value->sym_int != NULL) +
                      (value->sym_float != NULL) + (value->sym_bool != NULL);
-        const exg_place *place = EXG_AT_KEY(s->place, "values", name_of(s, id));
+        const exg_model_path *path = EXG_AT_KEY(s->path, "values", name_of(s, id));
 
         if (tables > 1) {
-            exg_found(s->v, "VAL-003", place, "'%s' is in %d value tables", name_of(s, id), tables);
+            exg_found(s->v, "VAL-003", path, "'%s' is in %d value tables", name_of(s, id), tables);
         }
         if (value->tensor != NULL && has_negative_size(value->tensor)) {
-            exg_found(s->v, "WGT-011", place, "'%s' has a negative size", name_of(s, id));
+            exg_found(s->v, "WGT-011", path, "'%s' has a negative size", name_of(s, id));
         }
         if (tables > 0 && !s->ever[id]) {
-            exg_found(s->v, "VAL-007", place, "'%s' is described and never defined",
-                      name_of(s, id));
+            exg_found(s->v, "VAL-007", path, "'%s' is described and never defined", name_of(s, id));
         }
         if (value->name == NULL) {
             continue;
         }
         if (!exg_is_identifier(value->name)) {
-            exg_found(s->v, "VAL-008", place, "'%s' is no identifier", value->name);
+            exg_found(s->v, "VAL-008", path, "'%s' is no identifier", value->name);
         }
         if (exg_map_find(&names, value->name) != EXG_MAP_NONE) {
-            exg_found(s->v, "VAL-001", place, "two values are called '%s'", value->name);
+            exg_found(s->v, "VAL-001", path, "two values are called '%s'", value->name);
         } else if (!exg_map_put(&names, value->name, id)) {
             s->v->failed = true;
         }
@@ -256,16 +255,16 @@ static void mark(void *user, exg_value_id *id)
 static void check_input(scope *s, uint32_t i)
 {
     const exg_argument *input = &s->graph->inputs[i];
-    const exg_place *place = EXG_AT_INDEX(s->place, "inputs", i);
+    const exg_model_path *path = EXG_AT_INDEX(s->path, "inputs", i);
 
     switch (input->kind) {
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        exg_found(s->v, "GRF-002", place, "%s as a graph input", exg_argument_tag(input->kind));
+        exg_found(s->v, "GRF-002", path, "%s as a graph input", exg_argument_tag(input->kind));
         return;
     case EXG_ARGUMENT_SYM_INT:
         if (input->as_sym.value == EXG_NO_VALUE) {
-            exg_found(s->v, "GRF-001", place, "a size without a name as a graph input");
+            exg_found(s->v, "GRF-001", path, "a size without a name as a graph input");
         }
         break;
     case EXG_ARGUMENT_TENSOR:
@@ -277,21 +276,21 @@ static void check_input(scope *s, uint32_t i)
     case EXG_ARGUMENT_NONE:
     case EXG_ARGUMENT_STRING:
         if (s->outer != NULL) {
-            exg_found(s->v, "GRF-009", place, "%s as an input of a subgraph",
+            exg_found(s->v, "GRF-009", path, "%s as an input of a subgraph",
                       exg_argument_tag(input->kind));
         }
         break;
     default:
-        exg_found(s->v, "GRF-001", place, "%s as a graph input", exg_argument_tag(input->kind));
+        exg_found(s->v, "GRF-001", path, "%s as a graph input", exg_argument_tag(input->kind));
         return;
     }
-    define_argument(s, input, place);
+    define_argument(s, input, path);
 }
 
 static void check_output(scope *s, uint32_t i)
 {
     const exg_argument *output = &s->graph->outputs[i];
-    const exg_place *place = EXG_AT_INDEX(s->place, "outputs", i);
+    const exg_model_path *path = EXG_AT_INDEX(s->path, "outputs", i);
 
     switch (output->kind) {
     case EXG_ARGUMENT_TENSOR:
@@ -302,7 +301,7 @@ static void check_output(scope *s, uint32_t i)
     case EXG_ARGUMENT_FLOAT:
     case EXG_ARGUMENT_BOOL:
     case EXG_ARGUMENT_NONE:
-        use_argument(s, output, place);
+        use_argument(s, output, path);
         return;
     case EXG_ARGUMENT_STRING:
         if (s->outer == NULL) {
@@ -310,7 +309,7 @@ static void check_output(scope *s, uint32_t i)
         }
         /* fallthrough */
     default:
-        exg_found(s->v, "GRF-003", place, "%s as a graph output", exg_argument_tag(output->kind));
+        exg_found(s->v, "GRF-003", path, "%s as a graph output", exg_argument_tag(output->kind));
     }
 }
 
@@ -318,21 +317,21 @@ static void check_nodes(scope *s)
 {
     for (uint32_t n = 0; n < s->graph->node_count; n++) {
         const exg_node *node = &s->graph->nodes[n];
-        const exg_place place = {.within = s->place, .part = "nodes", .index = n, .node = node};
+        const exg_model_path path = {.within = s->path, .part = "nodes", .index = n, .node = node};
 
         for (uint32_t i = 0; i < node->input_count; i++) {
-            use_argument(s, &node->inputs[i].arg, EXG_AT(EXG_AT_INDEX(&place, "inputs", i), "arg"));
+            use_argument(s, &node->inputs[i].arg, EXG_AT(EXG_AT_INDEX(&path, "inputs", i), "arg"));
         }
         for (uint32_t o = 0; o < node->output_count; o++) {
-            define_argument(s, &node->outputs[o], EXG_AT_INDEX(&place, "outputs", o));
+            define_argument(s, &node->outputs[o], EXG_AT_INDEX(&path, "outputs", o));
         }
     }
 }
 
 void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_graph *outer,
-                      const exg_place *place)
+                      const exg_model_path *path)
 {
-    scope s = {.v = v, .graph = graph, .outer = outer, .place = place};
+    scope s = {.v = v, .graph = graph, .outer = outer, .path = path};
 
     s.defined = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
     s.ever = EXG_NEW_ARRAY(v->arena, bool, graph->value_count);
@@ -361,9 +360,9 @@ void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_graph *
         v->defined = s.ever;
     }
     if (graph->is_single_tensor_return && outer == NULL) {
-        exg_found(v, "GRF-005", place, "the top graph returns a bare tensor");
+        exg_found(v, "GRF-005", path, "the top graph returns a bare tensor");
     } else if (graph->is_single_tensor_return && graph->output_count != 1) {
-        exg_found(v, "GRF-004", place, "a bare tensor is returned by %u outputs",
+        exg_found(v, "GRF-004", path, "a bare tensor is returned by %u outputs",
                   graph->output_count);
     }
 }
@@ -384,7 +383,7 @@ static void find_used(void *user, exg_value_id *id)
 
 /* A node whose results nobody takes, and that does nothing else. */
 static void check_node_used(exg_verifier *v, exg_node *node, const uint32_t *uses,
-                            const exg_place *place)
+                            const exg_model_path *path)
 {
     use_search search = {uses, false};
     const exg_target *target;
@@ -397,7 +396,7 @@ static void check_node_used(exg_verifier *v, exg_node *node, const uint32_t *use
     }
     target = exg_verifier_target(v, node->target);
     if (target != NULL && target->op != NULL && !target->op->schema->is_mutable) {
-        exg_found(v, "VAL-012", place, "nothing uses what '%s' computes",
+        exg_found(v, "VAL-012", path, "nothing uses what '%s' computes",
                   node->name == NULL ? node->target : node->name);
     }
 }
@@ -448,7 +447,7 @@ static void check_parameters_used(exg_verifier *v, const uint32_t *uses)
     }
 }
 
-void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_place *place)
+void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_model_path *path)
 {
     const uint32_t *uses = exg_graph_count_uses(v->arena, graph);
 
@@ -460,8 +459,8 @@ void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_place *p
         check_parameters_used(v, uses);
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        const exg_place here = {
-            .within = place, .part = "nodes", .index = n, .node = &graph->nodes[n]};
+        const exg_model_path here = {
+            .within = path, .part = "nodes", .index = n, .node = &graph->nodes[n]};
 
         for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
             const exg_argument *arg = &graph->nodes[n].inputs[i].arg;

@@ -86,8 +86,8 @@ static bool is_function(const char *target)
 
 const exg_target *exg_verifier_target(exg_verifier *v, const char *text)
 {
-    uintptr_t place = (uintptr_t)text;
-    uint32_t slot = (uint32_t)(place >> 3 ^ place >> 11) % EXG_TARGETS_CACHED;
+    uintptr_t address = (uintptr_t)text;
+    uint32_t slot = (uint32_t)(address >> 3 ^ address >> 11) % EXG_TARGETS_CACHED;
     uint32_t index;
 
     if (v->targets_cached[slot].text == text) { /* files keep equal texts once */

@@ -10,13 +10,13 @@
 
 /* ---- nodes ---------------------------------------------------------------------------- */
 
-static void check_stack(exg_verifier *v, const char *text, const exg_place *place)
+static void check_stack(exg_verifier *v, const char *text, const exg_model_path *path)
 {
     while (text[0] != '\0') {
         size_t length = strcspn(text, ";");
 
         if (!exg_is_stack_item(text, length)) {
-            exg_found(v, "MET-001", place, "the item '%.*s' has no three parts",
+            exg_found(v, "MET-001", path, "the item '%.*s' has no three parts",
                       (int)(length < 80 ? length : 80), text);
             return;
         }
@@ -24,7 +24,7 @@ static void check_stack(exg_verifier *v, const char *text, const exg_place *plac
     }
 }
 
-static void check_json(exg_verifier *v, const char *text, const exg_place *place)
+static void check_json(exg_verifier *v, const char *text, const exg_model_path *path)
 {
     exg_json_doc *doc;
     exg_error err;
@@ -35,23 +35,23 @@ static void check_json(exg_verifier *v, const char *text, const exg_place *place
     } else if (err.status == EXG_NO_MEMORY) {
         v->failed = true;
     } else {
-        exg_found(v, "MET-002", place, "%s", err.message);
+        exg_found(v, "MET-002", path, "%s", err.message);
     }
 }
 
 /* An early file may have any text; made current, what PyTorch could not read is set apart. */
-void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_place *place)
+void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_model_path *path)
 {
     if (v->program->origin == EXG_ORIGIN_EARLY) {
         return;
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
-        const exg_place here = {.within = place, .part = "nodes", .index = n, .node = node};
+        const exg_model_path here = {.within = path, .part = "nodes", .index = n, .node = node};
 
         for (uint32_t i = 0; i < node->metadata.count; i++) {
             const exg_string_pair *pair = &node->metadata.items[i];
-            const exg_place *entry = EXG_AT_KEY(&here, "metadata", pair->key);
+            const exg_model_path *entry = EXG_AT_KEY(&here, "metadata", pair->key);
 
             if (strcmp(pair->key, "nn_module_stack") == 0) {
                 check_stack(v, pair->value, entry);
@@ -75,16 +75,16 @@ void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_plac
 static void check_extra_file(exg_verifier *v, const exg_extra_file *extra)
 {
     exg_weights *weights = v->program->weights;
-    const exg_place *place = EXG_AT_KEY(NULL, "extra_files", extra->name);
+    const exg_model_path *path = EXG_AT_KEY(NULL, "extra_files", extra->name);
     const uint8_t *data = NULL;
 
     if (strncmp(extra->name, "data/aotinductor/", 17) == 0) {
-        exg_found(v, "ARC-018", place, "the record %s belongs to compiled code", extra->name);
+        exg_found(v, "ARC-018", path, "the record %s belongs to compiled code", extra->name);
     }
     if (strncmp(extra->name, "extra/", 6) == 0 && extra->storage < weights->storage_count &&
         exg_storage_map(weights, extra->storage, &data, NULL) == EXG_OK && data != NULL &&
         !exg_text_is_utf8((const char *)data, weights->storages[extra->storage].length)) {
-        exg_found(v, "ARC-019", place, "the extra file %s is no text in UTF-8", extra->name);
+        exg_found(v, "ARC-019", path, "the extra file %s is no text in UTF-8", extra->name);
     }
 }
 

@@ -28,24 +28,24 @@ static bool output_fits(const exg_argument *output, const exg_schema_type *type)
 }
 
 static bool check_outputs(exg_verifier *v, const exg_operator *op, const exg_node *node,
-                          const exg_place *place)
+                          const exg_model_path *path)
 {
     uint32_t returns = op->schema->return_count;
     bool fine = true;
 
     if (returns == 0 && node->output_count > 0) {
-        exg_found(v, "NOD-010", place, "%s returns nothing, the node has %u outputs", op->target,
+        exg_found(v, "NOD-010", path, "%s returns nothing, the node has %u outputs", op->target,
                   node->output_count);
         return false;
     }
     if (node->output_count != returns) {
-        exg_found(v, "NOD-007", place, "%s returns %u results, the node has %u", op->target,
-                  returns, node->output_count);
+        exg_found(v, "NOD-007", path, "%s returns %u results, the node has %u", op->target, returns,
+                  node->output_count);
         return false;
     }
     for (uint32_t r = 0; r < returns; r++) {
         if (!output_fits(&node->outputs[r], &op->schema->returns[r].type)) {
-            exg_found(v, "NOD-008", place, "%s as result %u of %s",
+            exg_found(v, "NOD-008", path, "%s as result %u of %s",
                       exg_argument_tag(node->outputs[r].kind), r, op->target);
             fine = false;
         }
@@ -54,19 +54,19 @@ static bool check_outputs(exg_verifier *v, const exg_operator *op, const exg_nod
 }
 
 static bool check_arguments(exg_verifier *v, const exg_operator *op, const exg_node *node,
-                            exg_argument *args, const exg_place *place)
+                            exg_argument *args, const exg_model_path *path)
 {
     exg_error err;
 
     if (exg_operator_normalize(op, node, args, &err) != EXG_OK) {
-        exg_found(v, err.code, err.where[0] == '\0' ? place : EXG_AT(place, err.where), "%s",
+        exg_found(v, err.code, err.where[0] == '\0' ? path : EXG_AT(path, err.where), "%s",
                   err.message);
         return false;
     }
     return true;
 }
 
-static bool check_size_operator(exg_verifier *v, const exg_node *node, const exg_place *place)
+static bool check_size_operator(exg_verifier *v, const exg_node *node, const exg_model_path *path)
 {
     bool one_size = node->output_count == 1 && (node->outputs[0].kind == EXG_ARGUMENT_SYM_INT ||
                                                 node->outputs[0].kind == EXG_ARGUMENT_SYM_FLOAT ||
@@ -74,28 +74,28 @@ static bool check_size_operator(exg_verifier *v, const exg_node *node, const exg
 
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i].kind == EXG_KIND_KEYWORD) {
-            exg_found(v, "NOD-015", place, "%s is given a keyword", node->target);
+            exg_found(v, "NOD-015", path, "%s is given a keyword", node->target);
             return false;
         }
     }
     if (!one_size) {
-        exg_found(v, "NOD-015", place, "%s does not give one size", node->target);
+        exg_found(v, "NOD-015", path, "%s does not give one size", node->target);
     }
     return one_size;
 }
 
-static void check_sym_bools(exg_verifier *v, const exg_node *node, const exg_place *place)
+static void check_sym_bools(exg_verifier *v, const exg_node *node, const exg_model_path *path)
 {
     for (uint32_t o = 0; node->output_count > 1 && o < node->output_count; o++) {
         if (node->outputs[o].kind == EXG_ARGUMENT_SYM_BOOL) {
-            exg_found(v, "NOD-009", EXG_AT_INDEX(place, "outputs", o),
+            exg_found(v, "NOD-009", EXG_AT_INDEX(path, "outputs", o),
                       "as_sym_bool is one of %u outputs", node->output_count);
         }
     }
 }
 
 /* Inputs of a higher-order operator: those without a name first, by position. */
-static void check_order(exg_verifier *v, const exg_node *node, const exg_place *place)
+static void check_order(exg_verifier *v, const exg_node *node, const exg_model_path *path)
 {
     bool named = false;
 
@@ -103,7 +103,7 @@ static void check_order(exg_verifier *v, const exg_node *node, const exg_place *
         const exg_named_argument *input = &node->inputs[i];
 
         if (input->name[0] == '\0' && (named || input->kind == EXG_KIND_KEYWORD)) {
-            exg_found(v, "NOD-011", EXG_AT_INDEX(place, "inputs", i), "an input without a name %s",
+            exg_found(v, "NOD-011", EXG_AT_INDEX(path, "inputs", i), "an input without a name %s",
                       named ? "comes after one with a name" : "is said to be a keyword");
         }
         named = named || input->name[0] != '\0';
@@ -112,7 +112,7 @@ static void check_order(exg_verifier *v, const exg_node *node, const exg_place *
 
 /* How arguments were passed: told, since no reader here minds. */
 static void check_kinds(exg_verifier *v, const exg_operator *op, const exg_node *node,
-                        const exg_place *place)
+                        const exg_model_path *path)
 {
     for (uint32_t i = 0; i < node->input_count; i++) {
         const exg_named_argument *input = &node->inputs[i];
@@ -122,7 +122,7 @@ static void check_kinds(exg_verifier *v, const exg_operator *op, const exg_node 
              a++) {
             if (op->schema->arguments[a].keyword_only &&
                 strcmp(op->schema->arguments[a].name, input->name) == 0) {
-                exg_found(v, "NOD-005", EXG_AT_INDEX(place, "inputs", i),
+                exg_found(v, "NOD-005", EXG_AT_INDEX(path, "inputs", i),
                           "'%s' of %s is passed by position", input->name, op->target);
             }
         }
@@ -138,18 +138,18 @@ static bool updates_statistics(const exg_operator *op, const exg_argument *args)
 
 /* `args`: NULL where they are not known. */
 static void check_functional(exg_verifier *v, const exg_operator *op, const exg_argument *args,
-                             const exg_place *place)
+                             const exg_model_path *path)
 {
     if (op->schema->is_mutable) {
-        exg_found(v, "NOD-013", place, "%s writes to an argument", op->target);
+        exg_found(v, "NOD-013", path, "%s writes to an argument", op->target);
     } else if (args != NULL && updates_statistics(op, args)) {
-        exg_found(v, "NOD-013", place, "%s in training writes to running_mean and running_var",
+        exg_found(v, "NOD-013", path, "%s in training writes to running_mean and running_var",
                   op->target);
     }
 }
 
 static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
-                       const exg_node *node, const exg_place *place)
+                       const exg_node *node, const exg_model_path *path)
 {
     const exg_target *target = exg_verifier_target(v, node->target);
     exg_argument args[EXG_NODE_ARGUMENTS_MAX];
@@ -161,23 +161,23 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     }
     op = target->op;
     if (node->is_hop_single_tensor_return != EXG_UNSET && !target->is_higher_order) {
-        exg_found(v, "NOD-012", place, "%s is no higher-order operator", node->target);
+        exg_found(v, "NOD-012", path, "%s is no higher-order operator", node->target);
     } else if (node->is_hop_single_tensor_return == EXG_TRUE && node->output_count != 1) {
-        exg_found(v, "NOD-012", place, "one bare value in %u outputs", node->output_count);
+        exg_found(v, "NOD-012", path, "one bare value in %u outputs", node->output_count);
     }
     if (!target->is_call) {
-        exg_found(v, "NOD-014", place, "'%s' is no function", node->target);
+        exg_found(v, "NOD-014", path, "'%s' is no function", node->target);
         return;
     }
     if (!target->is_allowed) {
-        exg_found(v, "NOD-002", place, "'%s' is nothing that a program may call", node->target);
+        exg_found(v, "NOD-002", path, "'%s' is nothing that a program may call", node->target);
         return;
     }
     if (v->edge_dialect && !target->is_core) {
-        exg_found(v, "NOD-021", place, "%s is no core operator", node->target);
+        exg_found(v, "NOD-021", path, "%s is no core operator", node->target);
     }
-    check_sym_bools(v, node, place);
-    fine = !target->is_size_operator || check_size_operator(v, node, place);
+    check_sym_bools(v, node, path);
+    fine = !target->is_size_operator || check_size_operator(v, node, path);
     if (op == NULL && (strcmp(node->target, EXG_ENTER_AUTOCAST) == 0 ||
                        strcmp(node->target, EXG_EXIT_AUTOCAST) == 0)) {
         v->autocasts += strcmp(node->target, EXG_ENTER_AUTOCAST) == 0 ? 1
@@ -185,10 +185,10 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
                                                                       : 0;
     }
     if (target->is_higher_order) {
-        check_order(v, node, place);
-        exg_verify_subgraphs(v, shapes->graph, node, place);
+        check_order(v, node, path);
+        exg_verify_subgraphs(v, shapes->graph, node, path);
     } else if (op == NULL && !exg_is_vmap_mark(node->target)) {
-        exg_found(v, "NOD-001", place, "operator '%s' is not known", node->target);
+        exg_found(v, "NOD-001", path, "operator '%s' is not known", node->target);
     }
     if (op == NULL) {
         return;
@@ -196,21 +196,21 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     if (op->schema->argument_count > EXG_NODE_ARGUMENTS_MAX) {
         return;
     }
-    fine = check_arguments(v, op, node, args, place) && fine;
+    fine = check_arguments(v, op, node, args, path) && fine;
     if (!target->is_size_operator) {
-        fine = check_outputs(v, op, node, place) && fine;
+        fine = check_outputs(v, op, node, path) && fine;
     }
     if (v->functional_dialect) {
-        check_functional(v, op, fine ? args : NULL, place);
+        check_functional(v, op, fine ? args : NULL, path);
     }
     if (v->tells_all && op->symbolic == NULL) {
-        check_kinds(v, op, node, place);
+        check_kinds(v, op, node, path);
     }
     if (fine) {
-        exg_writes_check(writes, node, op, args, place);
+        exg_writes_check(writes, node, op, args, path);
     }
     if (fine && v->autocasts == 0) {
-        exg_shapes_check(shapes, node, op, args, place);
+        exg_shapes_check(shapes, node, op, args, path);
     }
 }
 
@@ -226,14 +226,14 @@ static const char *result_name(const exg_graph *graph, const exg_node *node)
                : NULL;
 }
 
-static void check_names(exg_verifier *v, const exg_graph *graph, const exg_place *place)
+static void check_names(exg_verifier *v, const exg_graph *graph, const exg_model_path *path)
 {
     exg_map taken;
 
     exg_map_init(&taken, v->arena);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
-        const exg_place here = {.within = place, .part = "nodes", .index = n, .node = node};
+        const exg_model_path here = {.within = path, .part = "nodes", .index = n, .node = node};
         const char *result = result_name(graph, node);
         uint32_t earlier;
 
@@ -252,7 +252,7 @@ static void check_names(exg_verifier *v, const exg_graph *graph, const exg_place
     }
     for (uint32_t n = 0; n < graph->node_count && taken.count > 0; n++) {
         const exg_node *node = &graph->nodes[n];
-        const exg_place here = {.within = place, .part = "nodes", .index = n, .node = node};
+        const exg_model_path here = {.within = path, .part = "nodes", .index = n, .node = node};
         const char *result = node->name == NULL ? NULL : result_name(graph, node);
         uint32_t other = result == NULL || strcmp(result, node->name) != 0
                              ? EXG_MAP_NONE
@@ -267,7 +267,7 @@ static void check_names(exg_verifier *v, const exg_graph *graph, const exg_place
 
 /* Custom objects by name; the map of the graph's is made when the first is met. */
 static void check_object(exg_verifier *v, const exg_graph *graph, exg_map *objects,
-                         const char *name, const exg_place *place)
+                         const char *name, const exg_model_path *path)
 {
     if (objects->arena == NULL) {
         exg_map_init(objects, v->arena);
@@ -280,14 +280,14 @@ static void check_object(exg_verifier *v, const exg_graph *graph, exg_map *objec
     }
     if (exg_map_find(objects, name) == EXG_MAP_NONE &&
         exg_verifier_weight(v, EXG_TABLE_CONSTANTS, name) == NULL) {
-        exg_found(v, "NOD-016", place, "'%s' is no object of the graph or of the constants",
+        exg_found(v, "NOD-016", path, "'%s' is no object of the graph or of the constants",
                   name == NULL ? "" : name);
     }
 }
 
 /* What autocast makes of graphs, against what is recorded there: the conversions are written
  * out, as for a run, so only of sound graphs. */
-static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_place *place)
+static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_model_path *path)
 {
     exg_graph flat;
     exg_shapes shapes;
@@ -311,25 +311,26 @@ static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_place
         if (target != NULL && target->op != NULL &&
             target->op->schema->argument_count <= EXG_NODE_ARGUMENTS_MAX &&
             exg_operator_normalize(target->op, &flat.nodes[n], args, &err) == EXG_OK) {
-            exg_shapes_check(&shapes, &flat.nodes[n], target->op, args, place);
+            exg_shapes_check(&shapes, &flat.nodes[n], target->op, args, path);
         }
     }
 }
 
 /* The graph that is input `at` of `node`; is it autocast's, with nothing wrong in it? */
-static bool check_graph(exg_verifier *v, const exg_node *node, uint32_t at, const exg_place *place)
+static bool check_graph(exg_verifier *v, const exg_node *node, uint32_t at,
+                        const exg_model_path *path)
 {
     bool casts = strcmp(node->target, EXG_WRAP_WITH_AUTOCAST) == 0;
     uint32_t found = v->found->count;
 
     v->autocasts += casts;
     exg_verify_nodes(v, node->inputs[at].arg.as_graph->graph,
-                     EXG_AT(EXG_AT_INDEX(place, "inputs", at), "arg.as_graph.graph"));
+                     EXG_AT(EXG_AT_INDEX(path, "inputs", at), "arg.as_graph.graph"));
     v->autocasts -= casts;
     return casts && v->found->count == found;
 }
 
-void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place)
+void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_model_path *path)
 {
     exg_shapes shapes;
     exg_writes writes;
@@ -342,7 +343,7 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
     }
     for (uint32_t n = 0; n < graph->node_count && !v->failed; n++) {
         const exg_node *node = &graph->nodes[n];
-        const exg_place here = {.within = place, .part = "nodes", .index = n, .node = node};
+        const exg_model_path here = {.within = path, .part = "nodes", .index = n, .node = node};
 
         check_node(v, &shapes, &writes, node, &here);
         for (uint32_t i = 0; i < node->input_count; i++) {
@@ -356,9 +357,9 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *
             }
         }
     }
-    check_names(v, graph, place);
+    check_names(v, graph, path);
     /* PyTorch traces branches and loops without autocast, so records within them say less. */
     if (casts && graph == v->program->graph && v->graphs_sound) {
-        check_casts(v, graph, place);
+        check_casts(v, graph, path);
     }
 }

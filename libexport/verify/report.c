@@ -10,28 +10,28 @@
 #define FINDINGS_MAX 1000 /* errors, and as many others: the rest is counted, not listed */
 #define WHERE_MAX    300
 
-static size_t put_place(const exg_place *place, char *text, size_t length)
+static size_t put_path(const exg_model_path *path, char *text, size_t length)
 {
-    size_t used = place->within == NULL ? 0 : put_place(place->within, text, length);
+    size_t used = path->within == NULL ? 0 : put_path(path->within, text, length);
     int more;
 
     if (used >= length) {
         return used;
     }
-    if (used > 0 && place->part[0] != '[') {
+    if (used > 0 && path->part[0] != '[') {
         text[used++] = '.';
     }
-    more = place->key != NULL
-               ? snprintf(text + used, length - used, "%s[\"%.150s\"]", place->part, place->key)
-           : place->index != EXG_NO_INDEX
-               ? snprintf(text + used, length - used, "%s[%u]", place->part, place->index)
-               : snprintf(text + used, length - used, "%s", place->part);
+    more = path->key != NULL
+               ? snprintf(text + used, length - used, "%s[\"%.150s\"]", path->part, path->key)
+           : path->index != EXG_NO_INDEX
+               ? snprintf(text + used, length - used, "%s[%u]", path->part, path->index)
+               : snprintf(text + used, length - used, "%s", path->part);
     return used + (more < 0 ? 0 : (size_t)more);
 }
 
-void exg_place_text(const exg_place *place, char *text, size_t length)
+void exg_model_path_text(const exg_model_path *path, char *text, size_t length)
 {
-    (void)put_place(place, text, length);
+    (void)put_path(path, text, length);
     text[length - 1] = '\0';
 }
 
@@ -73,7 +73,8 @@ static void count(exg_diagnostics *found, exg_severity severity)
     }
 }
 
-void exg_found(exg_verifier *v, const char *code, const exg_place *place, const char *format, ...)
+void exg_found(exg_verifier *v, const char *code, const exg_model_path *path, const char *format,
+               ...)
 {
     const exg_rule *rule = exg_rule_find(code);
     exg_diagnostics *found = v->found;
@@ -97,7 +98,7 @@ void exg_found(exg_verifier *v, const char *code, const exg_place *place, const 
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    exg_place_text(place, where, sizeof(where));
+    exg_model_path_text(path, where, sizeof(where));
     item = &found->items[found->count];
     *item = (exg_diagnostic){.severity = rule->severity,
                              .code = rule->code,
@@ -111,9 +112,9 @@ void exg_found(exg_verifier *v, const char *code, const exg_place *place, const 
         return;
     }
     found->count++;
-    for (; place != NULL; place = place->within) {
-        if (place->node != NULL) {
-            keep_source(v, place->node, item);
+    for (; path != NULL; path = path->within) {
+        if (path->node != NULL) {
+            keep_source(v, path->node, item);
             return;
         }
     }

@@ -91,7 +91,6 @@ static bool number_values(exg_verifier *v, const exg_graph *graph, const exg_bin
         if (value->sym_bool != NULL && value->sym_bool->expr != NULL) {
             const exg_sym_int truth = {.expr = value->sym_bool->expr};
 
-            value->sym_bool = NULL;
             value->sym_int = numbered_size(v, binding, &truth);
         }
     }
@@ -224,7 +223,7 @@ typedef struct call {
     const exg_graph *from; /* and of what the arguments name */
     const exg_node *node;
     const exg_operator *op;
-    const exg_place *place;
+    const exg_model_path *path;
     uint32_t binding;
     bool differs; /* something was found */
     bool inner;   /* of a node that an operator was written out to */
@@ -263,7 +262,7 @@ static void compare(call *c, exg_value_id recorded, const exg_tensor_meta *made)
     describe(said, said_text, sizeof(said_text));
     describe(made, made_text, sizeof(made_text));
     describe_binding(c, sizes, sizeof(sizes));
-    exg_found(c->shapes->v, rule_of(c), c->place, "'%s' is recorded as %s; %s gives %s%s",
+    exg_found(c->shapes->v, rule_of(c), c->path, "'%s' is recorded as %s; %s gives %s%s",
               c->at->values[recorded].name, said_text, c->node->target, made_text, sizes);
     c->differs = true;
 }
@@ -301,7 +300,7 @@ static void compare_results(call *c, exg_tensor_meta *const *made, uint32_t coun
             continue;
         }
         if (out->kind == EXG_ARGUMENT_TENSORS && out->count != count - next) {
-            exg_found(c->shapes->v, "NOD-018", c->place, "%s gives %u tensors, %u are recorded",
+            exg_found(c->shapes->v, "NOD-018", c->path, "%s gives %u tensors, %u are recorded",
                       c->node->target, count - next, out->count);
             c->differs = true;
             return;
@@ -587,7 +586,7 @@ static void compare_written(call *c, const exg_tensor_meta *self, const exg_tens
     describe(self, said_text, sizeof(said_text));
     describe(made, made_text, sizeof(made_text));
     describe_binding(c, sizes, sizeof(sizes));
-    exg_found(c->shapes->v, rule_of(c), c->place, "%s writes %s to a tensor of %s%s",
+    exg_found(c->shapes->v, rule_of(c), c->path, "%s writes %s to a tensor of %s%s",
               c->node->target, made_text, said_text, sizes);
     c->differs = true;
 }
@@ -620,7 +619,7 @@ static void check_tensors(call *c, exg_argument *args, const exg_tensor_meta *se
         compare_results(c, made, count);
     } else if (status == EXG_MALFORMED && c->binding == 0) {
         /* elsewhere it says what PyTorch has no guard for, and the run will */
-        exg_found(c->shapes->v, "NOD-017", c->place, "%s: %s", c->node->target, err.message);
+        exg_found(c->shapes->v, "NOD-017", c->path, "%s: %s", c->node->target, err.message);
         c->differs = true;
     }
 }
@@ -655,7 +654,7 @@ static void check_size(call *c, const exg_argument *args, uint32_t count)
     exg_status status = exg_operator_evaluate(c->op, args, count, c->at, &made, &err);
 
     if (status == EXG_MALFORMED && c->binding == 0) {
-        exg_found(c->shapes->v, "SYM-006", c->place, "%s: %s", c->node->target, err.message);
+        exg_found(c->shapes->v, "SYM-006", c->path, "%s: %s", c->node->target, err.message);
         c->differs = true;
     }
     if (status != EXG_OK || c->node->output_count != 1 || out->as_sym.value == EXG_NO_VALUE ||
@@ -664,7 +663,7 @@ static void check_size(call *c, const exg_argument *args, uint32_t count)
     }
     said = c->at->values[out->as_sym.value].sym_int;
     if (said != NULL && said->value != exg_get_int(&made)) {
-        exg_found(c->shapes->v, "SYM-006", c->place,
+        exg_found(c->shapes->v, "SYM-006", c->path,
                   "'%s' is recorded as %" PRId64 "; %s gives %" PRId64,
                   c->at->values[out->as_sym.value].name, said->value, c->node->target,
                   exg_get_int(&made));
@@ -673,10 +672,10 @@ static void check_size(call *c, const exg_argument *args, uint32_t count)
 }
 
 void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operator *op,
-                      const exg_argument *args, const exg_place *place)
+                      const exg_argument *args, const exg_model_path *path)
 {
     uint32_t count = op->schema->argument_count;
-    call c = {.shapes = shapes, .node = node, .op = op, .place = place};
+    call c = {.shapes = shapes, .node = node, .op = op, .path = path};
 
     if (op->schema->return_count > RESULTS_MAX ||
         (op->symbolic != NULL && count > EXG_SYMBOLIC_ARGUMENTS_MAX)) {

@@ -41,7 +41,7 @@ static bool same_constant(const exg_argument *arg, const exg_signature_argument 
 
 /* ---- inputs ----------------------------------------------------------------------- */
 
-static void check_state(exg_verifier *v, const exg_input_spec *spec, const exg_place *place)
+static void check_state(exg_verifier *v, const exg_input_spec *spec, const exg_model_path *path)
 {
     const exg_weight *state = exg_verifier_weight(v, EXG_TABLE_STATE, spec->target);
     const exg_weight *constant = exg_verifier_weight(v, EXG_TABLE_CONSTANTS, spec->target);
@@ -50,26 +50,26 @@ static void check_state(exg_verifier *v, const exg_input_spec *spec, const exg_p
     switch (spec->kind) {
     case EXG_INPUT_PARAMETER:
         if (state == NULL || !state->is_param) {
-            exg_found(v, "SIG-005", place, "parameter '%s' is not in the state dict", target);
+            exg_found(v, "SIG-005", path, "parameter '%s' is not in the state dict", target);
         }
         break;
     case EXG_INPUT_BUFFER:
         if (spec->persistent != EXG_FALSE && state == NULL && constant == NULL) {
-            exg_found(v, "SIG-006", place, "buffer '%s' is not in the state dict", target);
+            exg_found(v, "SIG-006", path, "buffer '%s' is not in the state dict", target);
         }
         if (spec->persistent == EXG_FALSE && (state != NULL || constant == NULL)) {
-            exg_found(v, "SIG-007", place, "non-persistent buffer '%s' is %s", target,
+            exg_found(v, "SIG-007", path, "non-persistent buffer '%s' is %s", target,
                       state != NULL ? "in the state dict" : "not in the constants");
         }
         break;
     case EXG_INPUT_CONSTANT_TENSOR:
         if (constant == NULL) {
-            exg_found(v, "SIG-008", place, "constant '%s' is not in the constants", target);
+            exg_found(v, "SIG-008", path, "constant '%s' is not in the constants", target);
         }
         break;
     case EXG_INPUT_CUSTOM_OBJ:
         if (constant == NULL) {
-            exg_found(v, "SIG-009", place, "custom object '%s' is not in the constants", target);
+            exg_found(v, "SIG-009", path, "custom object '%s' is not in the constants", target);
         }
         break;
     case EXG_INPUT_USER:
@@ -83,16 +83,16 @@ static void check_input(exg_verifier *v, uint32_t i)
 {
     const exg_input_spec *spec = &v->program->signature.inputs[i];
     const exg_argument *input = &v->program->graph->inputs[i];
-    const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i);
+    const exg_model_path *path = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i);
 
     if (input->kind == EXG_ARGUMENT_SYM_INT && input->as_sym.value == EXG_NO_VALUE) {
         return; /* GRF-001 */
     }
     if (is_constant(spec->arg.kind)) {
         if (input->kind != spec->arg.kind || !same_constant(input, &spec->arg)) {
-            exg_found(v, "SIG-004", place, "the graph input is another constant");
+            exg_found(v, "SIG-004", path, "the graph input is another constant");
         } else if (spec->arg.name == NULL || spec->arg.name[0] == '\0') {
-            exg_found(v, "SIG-004", place, "the constant has no name");
+            exg_found(v, "SIG-004", path, "the constant has no name");
         }
         return;
     }
@@ -100,7 +100,7 @@ static void check_input(exg_verifier *v, uint32_t i)
         const char *name = value_name(v->program->graph, input);
 
         if (input->kind != spec->arg.kind || !same(name, spec->arg.name)) {
-            exg_found(v, spec->kind == EXG_INPUT_TOKEN ? "SIG-010" : "SIG-003", place,
+            exg_found(v, spec->kind == EXG_INPUT_TOKEN ? "SIG-010" : "SIG-003", path,
                       "it names '%s', the graph input is '%s'",
                       spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
         }
@@ -123,18 +123,17 @@ static void check_input_order(exg_verifier *v, names *taken)
     }
     for (uint32_t i = 0; i < s->input_count; i++) {
         const exg_input_spec *spec = &s->inputs[i];
-        const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i);
+        const exg_model_path *path = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i);
         bool lifted = spec->kind != EXG_INPUT_USER && spec->kind != EXG_INPUT_TOKEN;
         const char *name = spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
         uint32_t earlier = exg_map_find(&taken->by_kind[spec->kind], name);
 
         if (lifted && user_seen) {
-            exg_found(v, "SIG-012", place, "a lifted input after a user input");
+            exg_found(v, "SIG-012", path, "a lifted input after a user input");
         }
         user_seen = user_seen || spec->kind == EXG_INPUT_USER;
         if (earlier != EXG_MAP_NONE && lifted) {
-            exg_found(v, "SIG-011", place, "target '%s' is taken by input_specs[%u]", name,
-                      earlier);
+            exg_found(v, "SIG-011", path, "target '%s' is taken by input_specs[%u]", name, earlier);
         } else if (earlier == EXG_MAP_NONE && name != NULL &&
                    !exg_map_put(&taken->by_kind[spec->kind], name, i)) {
             v->failed = true;
@@ -166,7 +165,7 @@ static int rank_of(exg_output_kind kind)
 }
 
 static void check_mutated_meta(exg_verifier *v, uint32_t input, const exg_argument *output,
-                               const exg_place *place)
+                               const exg_model_path *path)
 {
     const exg_graph *graph = v->program->graph;
     exg_value_id id = graph->inputs[input].kind == EXG_ARGUMENT_TENSOR
@@ -181,14 +180,14 @@ static void check_mutated_meta(exg_verifier *v, uint32_t input, const exg_argume
                a->sizes[d].value == b->sizes[d].value;
     }
     if (!fits) {
-        exg_found(v, "SIG-024", place, "the new value of '%s' has another dtype or size",
+        exg_found(v, "SIG-024", path, "the new value of '%s' has another dtype or size",
                   v->program->signature.inputs[input].arg.name);
     }
 }
 
 /* `output`: the graph's, or NULL where it is not known which. */
 static void check_target(exg_verifier *v, const names *inputs, const exg_output_spec *spec,
-                         const exg_argument *output, const exg_place *place)
+                         const exg_argument *output, const exg_model_path *path)
 {
     static const struct {
         exg_output_kind output;
@@ -210,11 +209,11 @@ static void check_target(exg_verifier *v, const names *inputs, const exg_output_
         }
         input = exg_map_find(&inputs->by_kind[rows[r].input], spec->target);
         if (input == EXG_MAP_NONE) {
-            exg_found(v, rows[r].code, place, "there is no %s '%s'",
+            exg_found(v, rows[r].code, path, "there is no %s '%s'",
                       exg_input_kind_name(rows[r].input), spec->target == NULL ? "" : spec->target);
         } else if (v->inputs_paired && output != NULL && rank_of(spec->kind) == 1 &&
                    output->kind == EXG_ARGUMENT_TENSOR) {
-            check_mutated_meta(v, input, output, place);
+            check_mutated_meta(v, input, output, path);
         }
     }
 }
@@ -227,7 +226,7 @@ static const char *naming_rule(exg_output_kind kind)
 
 /* A spec against its graph output; false: it speaks of another one. */
 static bool check_output(exg_verifier *v, const exg_output_spec *spec, const exg_argument *output,
-                         const exg_place *place)
+                         const exg_model_path *path)
 {
     bool named = output->kind == EXG_ARGUMENT_TENSOR || output->kind == EXG_ARGUMENT_SYM_INT ||
                  output->kind == EXG_ARGUMENT_SYM_BOOL || output->kind == EXG_ARGUMENT_SYM_FLOAT;
@@ -237,25 +236,25 @@ static bool check_output(exg_verifier *v, const exg_output_spec *spec, const exg
         return false; /* GRF-003 */
     }
     if (named && !same(name, spec->arg.name) && !is_constant(spec->arg.kind)) {
-        exg_found(v, naming_rule(spec->kind), place, "it names '%s', the graph output is '%s'",
+        exg_found(v, naming_rule(spec->kind), path, "it names '%s', the graph output is '%s'",
                   spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
         return false;
     }
     if (named != !is_constant(spec->arg.kind) ||
         (rank_of(spec->kind) != 2 && output->kind != EXG_ARGUMENT_TENSOR)) {
-        exg_found(v, naming_rule(spec->kind), place, "the graph output is %s",
+        exg_found(v, naming_rule(spec->kind), path, "the graph output is %s",
                   exg_argument_tag(output->kind));
         return false;
     }
     return true;
 }
 
-static void check_order(exg_verifier *v, uint32_t o, const exg_place *place)
+static void check_order(exg_verifier *v, uint32_t o, const exg_model_path *path)
 {
     const exg_output_spec *specs = v->program->signature.outputs;
 
     if (o > 0 && rank_of(specs[o - 1].kind) > rank_of(specs[o].kind)) {
-        exg_found(v, "SIG-013", place, "a %s after a %s", exg_output_kind_name(specs[o].kind),
+        exg_found(v, "SIG-013", path, "a %s after a %s", exg_output_kind_name(specs[o].kind),
                   exg_output_kind_name(specs[o - 1].kind));
     }
 }
@@ -363,14 +362,14 @@ static void check_input_metadata(exg_verifier *v)
         v->failed |= name != NULL && !exg_map_put(&inputs, name, i);
     }
     for (uint32_t i = 0; i < p->input_metadata_count && !v->failed; i++) {
-        const exg_place *place = EXG_AT_INDEX(NULL, "input_metadata", i);
+        const exg_model_path *path = EXG_AT_INDEX(NULL, "input_metadata", i);
         const char *name = p->input_metadata[i].input;
         const char *key = name == NULL ? "" : name; /* the output */
 
         if (name != NULL && exg_map_find(&inputs, name) == EXG_MAP_NONE) {
-            exg_found(v, "SIG-029", place, "'%s' is no input", name);
+            exg_found(v, "SIG-029", path, "'%s' is no input", name);
         } else if (exg_map_find(&seen, key) != EXG_MAP_NONE) {
-            exg_found(v, "SIG-029", place, "%s%s is there twice",
+            exg_found(v, "SIG-029", path, "%s%s is there twice",
                       name == NULL ? "the output" : "the input ", key);
         }
         v->failed |= !exg_map_put(&seen, key, i);
@@ -403,12 +402,12 @@ void exg_verify_signature(exg_verifier *v)
     check_input_order(v, &inputs);
     for (uint32_t o = 0; o < p->signature.output_count; o++) {
         const exg_argument *output = v->outputs_paired ? &p->graph->outputs[o] : NULL;
-        const exg_place *place = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o);
+        const exg_model_path *path = EXG_AT_INDEX(EXG_AT(NULL, "signature"), "output_specs", o);
 
-        if (output == NULL || check_output(v, &p->signature.outputs[o], output, place)) {
-            check_target(v, &inputs, &p->signature.outputs[o], output, place);
+        if (output == NULL || check_output(v, &p->signature.outputs[o], output, path)) {
+            check_target(v, &inputs, &p->signature.outputs[o], output, path);
         }
-        check_order(v, o, place);
+        check_order(v, o, path);
     }
     check_outputs_together(v);
     check_assertion_token(v);

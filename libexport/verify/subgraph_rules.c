@@ -52,7 +52,7 @@ typedef struct call {
     exg_verifier *v;
     const exg_graph *outer;
     const exg_node *node;
-    const exg_place *place;
+    const exg_model_path *path;
     const exg_graph *graphs[2];
     uint32_t graph_count;
     operand *operands;
@@ -160,7 +160,7 @@ static void check_inputs(call *c, uint32_t g)
     const exg_graph *graph = c->graphs[g];
 
     if (graph->input_count != c->operand_count) {
-        exg_found(c->v, "GRF-010", c->place, "%u operands for a subgraph of %u inputs",
+        exg_found(c->v, "GRF-010", c->path, "%u operands for a subgraph of %u inputs",
                   c->operand_count, graph->input_count);
         return;
     }
@@ -170,7 +170,7 @@ static void check_inputs(call *c, uint32_t g)
             from->id == EXG_NO_VALUE ? NULL : c->outer->values[from->id].tensor;
 
         if (!alike(outer, from->sliced, meta_of(graph, &graph->inputs[i]))) {
-            exg_found(c->v, "GRF-010", c->place,
+            exg_found(c->v, "GRF-010", c->path,
                       "operand %u has another dtype or size than the subgraph's input", i);
         }
     }
@@ -212,7 +212,7 @@ static void check_results(call *c, size_t row)
             return; /* GRF-004 */
         }
         if (graph->output_count != count_results(c->node)) {
-            exg_found(c->v, "GRF-011", c->place, "a subgraph returns %u values, the node gives %u",
+            exg_found(c->v, "GRF-011", c->path, "a subgraph returns %u values, the node gives %u",
                       graph->output_count, count_results(c->node));
             return;
         }
@@ -221,7 +221,7 @@ static void check_results(call *c, size_t row)
              o++) {
             if (!alike(meta_of(graph, &graph->outputs[o]), 0,
                        meta_of(c->outer, &c->node->outputs[o]))) {
-                exg_found(c->v, "GRF-011", c->place,
+                exg_found(c->v, "GRF-011", c->path,
                           "result %u of a subgraph has another dtype or size than the node's", o);
             }
         }
@@ -232,15 +232,15 @@ static void check_results(call *c, size_t row)
         if (i >= last->output_count ||
             !alike(id == EXG_NO_VALUE ? NULL : c->outer->values[id].tensor, 0,
                    meta_of(last, &last->outputs[i]))) {
-            exg_found(c->v, "GRF-011", c->place, "what is carried as %u does not come back so", i);
+            exg_found(c->v, "GRF-011", c->path, "what is carried as %u does not come back so", i);
         }
     }
 }
 
 void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_node *node,
-                          const exg_place *place)
+                          const exg_model_path *path)
 {
-    call c = {.v = v, .outer = graph, .node = node, .place = place};
+    call c = {.v = v, .outer = graph, .node = node, .path = path};
     size_t row = 0;
 
     while (row < sizeof(rows) / sizeof(rows[0]) && strcmp(rows[row].target, node->target) != 0) {
@@ -251,7 +251,7 @@ void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_nod
     }
     exg_arena_reset(v->scratch);
     if (!gather(&c, row)) {
-        exg_found(v, "GRF-010", place, "%s is given other things than graphs and operands",
+        exg_found(v, "GRF-010", path, "%s is given other things than graphs and operands",
                   node->target);
         return;
     }
@@ -259,11 +259,11 @@ void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_nod
         check_inputs(&c, g);
     }
     if (rows[row].has_predicate && !is_bool(graph, &node->inputs[0].arg)) {
-        exg_found(v, "GRF-011", place, "the predicate is not one bool");
+        exg_found(v, "GRF-011", path, "the predicate is not one bool");
     }
     if (rows[row].has_condition &&
         (c.graphs[0]->output_count != 1 || !is_bool(c.graphs[0], &c.graphs[0]->outputs[0]))) {
-        exg_found(v, "GRF-011", place, "the condition does not give one bool");
+        exg_found(v, "GRF-011", path, "the condition does not give one bool");
     }
     check_results(&c, row);
 }

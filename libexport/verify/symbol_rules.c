@@ -32,7 +32,7 @@ static void note(void *user, const char *name, size_t length)
 
 /* false: it is none, which is told, or memory ran out. */
 static bool read_expression(exg_verifier *v, const char *text, exg_expression *expression,
-                            const exg_place *place)
+                            const exg_model_path *path)
 {
     exg_error err;
     exg_status status = exg_expression_parse(v->arena, text, expression, &err);
@@ -41,12 +41,13 @@ static bool read_expression(exg_verifier *v, const char *text, exg_expression *e
     if (status == EXG_NO_MEMORY) {
         v->failed = true;
     } else if (status != EXG_OK) {
-        exg_found(v, err.code, place, "%s", err.message);
+        exg_found(v, err.code, path, "%s", err.message);
     }
     return status == EXG_OK;
 }
 
-static void add_expression(symbols *s, const char *text, const char *value, const exg_place *place)
+static void add_expression(symbols *s, const char *text, const char *value,
+                           const exg_model_path *path)
 {
     exg_verifier *v = s->v;
     uint32_t index = v->expression_count;
@@ -61,21 +62,21 @@ static void add_expression(symbols *s, const char *text, const char *value, cons
     expression = &v->expressions[index];
     *expression = (exg_noted_expression){.value = value};
     v->expression_count++;
-    expression->sound = read_expression(v, text, &expression->read, place);
+    expression->sound = read_expression(v, text, &expression->read, path);
     s->noting = &s->seen;
     exg_expression_visit(&expression->read, note, s);
 }
 
 /* One use of an expression; its hint (NULL: none) is the same wherever it stands. */
 static void use_expression(symbols *s, const char *text, const exg_sym_int *hint, const char *value,
-                           const exg_place *place)
+                           const exg_model_path *path)
 {
     exg_verifier *v = s->v;
     uint32_t index = exg_expression_find(v, text);
     exg_noted_expression *expression;
 
     if (index == EXG_MAP_NONE) {
-        add_expression(s, text, value, place);
+        add_expression(s, text, value, path);
         index = exg_expression_find(v, text);
     }
     if (index == EXG_MAP_NONE || hint == NULL || !hint->has_hint) {
@@ -87,33 +88,33 @@ static void use_expression(symbols *s, const char *text, const exg_sym_int *hint
         expression->hint = hint->value;
         expression->value = value;
     } else if (expression->hint != hint->value) {
-        exg_found(v, "SYM-002", place, "hint %" PRId64 " of an expression that is %" PRId64,
+        exg_found(v, "SYM-002", path, "hint %" PRId64 " of an expression that is %" PRId64,
                   hint->value, expression->hint);
     }
 }
 
 static void use_meta(symbols *s, const exg_tensor_meta *meta, const char *name,
-                     const exg_place *place)
+                     const exg_model_path *path)
 {
     for (uint32_t d = 0; d < meta->rank; d++) {
         if (meta->sizes[d].expr != NULL) {
-            use_expression(s, meta->sizes[d].expr, &meta->sizes[d], name, place);
+            use_expression(s, meta->sizes[d].expr, &meta->sizes[d], name, path);
         }
         if (meta->strides[d].expr != NULL) {
-            use_expression(s, meta->strides[d].expr, &meta->strides[d], name, place);
+            use_expression(s, meta->strides[d].expr, &meta->strides[d], name, path);
         }
     }
     if (meta->storage_offset.expr != NULL) {
-        use_expression(s, meta->storage_offset.expr, &meta->storage_offset, name, place);
+        use_expression(s, meta->storage_offset.expr, &meta->storage_offset, name, path);
     }
 }
 
-static void use_graph(symbols *s, const exg_graph *graph, const exg_place *place)
+static void use_graph(symbols *s, const exg_graph *graph, const exg_model_path *path)
 {
     for (uint32_t id = 0; id < graph->value_count; id++) {
         const exg_value *value = &graph->values[id];
         const char *name = value->name == NULL ? "" : value->name;
-        const exg_place *here = EXG_AT_KEY(place, "values", name);
+        const exg_model_path *here = EXG_AT_KEY(path, "values", name);
 
         if (value->tensor != NULL) {
             use_meta(s, value->tensor, name, here);
@@ -134,7 +135,7 @@ static void use_graph(symbols *s, const exg_graph *graph, const exg_place *place
 
             if (arg->kind == EXG_ARGUMENT_GRAPH) {
                 use_graph(s, arg->as_graph->graph,
-                          EXG_AT(EXG_AT_INDEX(EXG_AT_INDEX(place, "nodes", n), "inputs", i),
+                          EXG_AT(EXG_AT_INDEX(EXG_AT_INDEX(path, "nodes", n), "inputs", i),
                                  "arg.as_graph.graph"));
             }
         }
@@ -206,16 +207,16 @@ static void check_range(symbols *s, uint32_t i)
 {
     exg_verifier *v = s->v;
     const exg_range_constraint *range = &v->program->range_constraints[i];
-    const exg_place *place = EXG_AT_KEY(NULL, "range_constraints", range->symbol);
+    const exg_model_path *path = EXG_AT_KEY(NULL, "range_constraints", range->symbol);
     exg_expression expression;
     const exg_term *symbol;
     int64_t value;
 
-    if (!read_expression(v, range->symbol, &expression, place)) {
+    if (!read_expression(v, range->symbol, &expression, path)) {
         return;
     }
     if (range->has_min && range->has_max && range->min_val > range->max_val) {
-        exg_found(v, "SYM-004", place, "[%" PRId64 ", %" PRId64 "] is empty", range->min_val,
+        exg_found(v, "SYM-004", path, "[%" PRId64 ", %" PRId64 "] is empty", range->min_val,
                   range->max_val);
         return;
     }
@@ -224,13 +225,13 @@ static void check_range(symbols *s, uint32_t i)
         char *copy = exg_arena_strndup(v->arena, symbol->text, symbol->length);
 
         if (copy != NULL && exg_map_find(&s->seen, copy) == EXG_MAP_NONE) {
-            exg_found(v, "SYM-003", place, "no size of the graph is '%s'", copy);
+            exg_found(v, "SYM-003", path, "no size of the graph is '%s'", copy);
         }
     }
     if (exg_expression_evaluate_int(&expression, &v->bindings[0].symbols, &value, NULL) == EXG_OK &&
         ((range->has_min && value < range->min_val) ||
          (range->has_max && value > range->max_val))) {
-        exg_found(v, "SYM-002", place, "the hint %" PRId64 " is outside the range", value);
+        exg_found(v, "SYM-002", path, "the hint %" PRId64 " is outside the range", value);
     }
 }
 

@@ -85,20 +85,20 @@ bool exg_binding_evaluate(exg_verifier *v, exg_binding *binding, bool tells);
 /* One room of rules each, in the order they run in. None may count on what an earlier one
  * promises: its rules may be broken. Ids and counts can be followed (program.h). */
 void exg_verify_graph(exg_verifier *v, const exg_graph *graph, const exg_graph *outer,
-                      const exg_place *place); /* outer: NULL at the top */
-void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_place *place);
+                      const exg_model_path *path); /* outer: NULL at the top */
+void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_model_path *path);
 void exg_verify_signature(exg_verifier *v);
 void exg_verify_weights(exg_verifier *v);
 void exg_verify_symbols(exg_verifier *v);
 void exg_verify_bindings(exg_verifier *v);
-void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_place *place);
+void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_model_path *path);
 void exg_verify_calls(exg_verifier *v);
 void exg_verify_archive(exg_verifier *v);
-void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_place *place);
+void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_model_path *path);
 
 /* The subgraphs of a call of a higher-order operator against its operands and results. */
 void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_node *node,
-                          const exg_place *place);
+                          const exg_model_path *path);
 
 /* Arguments of one operator; none of PyTorch's has as many. */
 #define EXG_NODE_ARGUMENTS_MAX 32
@@ -117,7 +117,7 @@ bool exg_shapes_begin(exg_shapes *shapes, exg_verifier *v, const exg_graph *grap
 
 /* Node `node` with its normalized arguments: NOD-017, NOD-018, SYM-006. */
 void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operator *op,
-                      const exg_argument *args, const exg_place *place);
+                      const exg_argument *args, const exg_model_path *path);
 
 /* ---- writes in one graph (write_rules.c) --------------------------------------------------- */
 
@@ -130,6 +130,6 @@ typedef struct exg_writes {
 
 bool exg_writes_begin(exg_writes *writes, exg_verifier *v, const exg_graph *graph);
 void exg_writes_check(exg_writes *writes, const exg_node *node, const exg_operator *op,
-                      const exg_argument *args, const exg_place *place);
+                      const exg_argument *args, const exg_model_path *path);
 
 #endif

@@ -28,7 +28,7 @@ static void check_dialects(exg_verifier *v)
  * what it cannot trust, so that what follows from one fault alone is not told as another. */
 static void run_rules(exg_verifier *v)
 {
-    const exg_place *graph = EXG_AT(NULL, "graph");
+    const exg_model_path *graph = EXG_AT(NULL, "graph");
 
     check_dialects(v);
     exg_verify_symbols(v);

@@ -7,28 +7,28 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool sane_meta(exg_verifier *v, const exg_weight *weight, const exg_place *place)
+static bool sane_meta(exg_verifier *v, const exg_weight *weight, const exg_model_path *path)
 {
     const exg_tensor_meta *meta = weight->meta;
 
     if (!exg_tensor_meta_is_static(meta)) {
-        exg_found(v, "WGT-002", place, "'%s' has symbolic sizes, strides or offset", weight->fqn);
+        exg_found(v, "WGT-002", path, "'%s' has symbolic sizes, strides or offset", weight->fqn);
         return false;
     }
     if (meta->layout != EXG_LAYOUT_STRIDED) {
-        exg_found(v, "WGT-009", place, "'%s' has layout %s", weight->fqn,
+        exg_found(v, "WGT-009", path, "'%s' has layout %s", weight->fqn,
                   exg_layout_name(meta->layout));
         return false;
     }
     if (meta->requires_grad && exg_dtype_is_integral(meta->dtype)) {
-        exg_found(v, "WGT-011", place, "'%s' of %s requires a gradient", weight->fqn,
+        exg_found(v, "WGT-011", path, "'%s' of %s requires a gradient", weight->fqn,
                   exg_dtype_name(meta->dtype));
         return false;
     }
     for (uint32_t d = 0; d < meta->rank; d++) {
         if (meta->sizes[d].value < 0 || meta->strides[d].value < 0 ||
             meta->storage_offset.value < 0) {
-            exg_found(v, "WGT-011", place, "'%s' has a negative size, stride or offset",
+            exg_found(v, "WGT-011", path, "'%s' has a negative size, stride or offset",
                       weight->fqn);
             return false;
         }
@@ -57,21 +57,21 @@ static bool view_bytes(const exg_tensor_meta *meta, uint64_t *bytes)
            exg_mul_u64((uint64_t)last, exg_dtype_bytes(meta->dtype), bytes);
 }
 
-static void check_view(exg_verifier *v, const exg_weight *weight, const exg_place *place)
+static void check_view(exg_verifier *v, const exg_weight *weight, const exg_model_path *path)
 {
     const exg_storage *storage = &v->program->weights->storages[weight->storage];
     uint64_t bytes = 0;
 
     if (storage->length % exg_dtype_bytes(weight->meta->dtype) != 0) {
-        exg_found(v, "WGT-003", place, "%" PRIu64 " bytes of %s in the storage of '%s'",
+        exg_found(v, "WGT-003", path, "%" PRIu64 " bytes of %s in the storage of '%s'",
                   storage->length, exg_dtype_name(weight->meta->dtype), weight->fqn);
     }
     if (!view_bytes(weight->meta, &bytes)) {
-        exg_found(v, "WGT-005", place, "'%s' reaches past 2^63 bytes", weight->fqn);
+        exg_found(v, "WGT-005", path, "'%s' reaches past 2^63 bytes", weight->fqn);
     } else if (storage->length == 0 && bytes > 0) {
-        exg_found(v, "WGT-012", place, "'%s' has no data", weight->fqn);
+        exg_found(v, "WGT-012", path, "'%s' has no data", weight->fqn);
     } else if (bytes > storage->length) {
-        exg_found(v, "WGT-005", place, "'%s' reaches %" PRIu64 " bytes into a storage of %" PRIu64,
+        exg_found(v, "WGT-005", path, "'%s' reaches %" PRIu64 " bytes into a storage of %" PRIu64,
                   weight->fqn, bytes, storage->length);
     }
 }
@@ -80,19 +80,19 @@ static void check_weight(exg_verifier *v, uint32_t i)
 {
     const exg_weights *weights = v->program->weights;
     const exg_weight *weight = &weights->items[i];
-    const exg_place *place = EXG_AT_KEY(NULL, "weights", weight->fqn);
+    const exg_model_path *path = EXG_AT_KEY(NULL, "weights", weight->fqn);
 
     if (weight->use_pickle) {
-        exg_found(v, "WGT-013", place, "'%s' is a pickle, kept as it is", weight->fqn);
+        exg_found(v, "WGT-013", path, "'%s' is a pickle, kept as it is", weight->fqn);
         return;
     }
     if (weight->meta == NULL) {
         return;
     }
     if (weight->storage >= weights->storage_count) {
-        exg_found(v, "WGT-005", place, "'%s' names no storage", weight->fqn);
-    } else if (sane_meta(v, weight, place)) {
-        check_view(v, weight, place);
+        exg_found(v, "WGT-005", path, "'%s' names no storage", weight->fqn);
+    } else if (sane_meta(v, weight, path)) {
+        check_view(v, weight, path);
     }
 }
 

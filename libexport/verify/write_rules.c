@@ -85,7 +85,7 @@ static bool overlaps(const exg_tensor_meta *meta)
 }
 
 void exg_writes_check(exg_writes *w, const exg_node *node, const exg_operator *op,
-                      const exg_argument *args, const exg_place *place)
+                      const exg_argument *args, const exg_model_path *path)
 {
     const exg_function_schema *schema = op->schema;
 
@@ -100,11 +100,11 @@ void exg_writes_check(exg_writes *w, const exg_node *node, const exg_operator *o
         }
         id = args[a].as_tensor;
         if (w->constant[w->base[id]]) {
-            exg_found(w->v, "NOD-019", place, "%s writes to the constant '%s'", op->target,
+            exg_found(w->v, "NOD-019", path, "%s writes to the constant '%s'", op->target,
                       w->graph->values[w->base[id]].name);
         }
         if (overlaps(w->graph->values[id].tensor)) {
-            exg_found(w->v, "NOD-020", place, "%s writes to '%s', whose elements share memory",
+            exg_found(w->v, "NOD-020", path, "%s writes to '%s', whose elements share memory",
                       op->target, w->graph->values[id].name);
         }
     }

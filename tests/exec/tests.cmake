@@ -51,8 +51,8 @@ set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVI
 add_test(NAME exec_cuda_weights COMMAND test_exec_weights WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_weights PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
-exg_test(exec_cuda_lines exec/cuda/lines.c exec/cuda/calls.c LIBS exg::exec)
-set_tests_properties(exec_cuda_lines PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_cuda_links exec/cuda/links.c exec/cuda/calls.c LIBS exg::exec)
+set_tests_properties(exec_cuda_links PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 if(NOT EXG_SANITIZE)
   add_test(NAME exec_cuda_whole COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -239,6 +239,8 @@ exg_test(exec_programs exec/dispatch/programs.c exec/dispatch/fixture.c THREADS 
   tests_ranks exg::exec m)
 exg_test(exec_forward exec/dispatch/forward.c exec/dispatch/fixture.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_dispatch_out_of_memory exec/dispatch/out_of_memory.c
+  THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_refused exec/dispatch/refused.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_out exec/dispatch/out.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_op_schema exec/dispatch/schema.c THREADS LIBS tests_eager tests_ranks exg::exec)

@@ -74,7 +74,7 @@ static exg_status even_out(exg_kernel_call *call, const cuda_attention_params *p
     int64_t heads = operand == 0 ? p->heads : p->heads / p->heads_of_kv;
     exg_tensor batch = {0};
     exg_piece piece = {.input = operand};
-    cuda_window window;
+    cuda_view view;
     uint64_t bytes = exg_dtype_bytes(t->dtype);
 
     for (int64_t d = 0; d < p->batch_rank; d++) {
@@ -84,11 +84,11 @@ static exg_status even_out(exg_kernel_call *call, const cuda_attention_params *p
     batch.rank = (uint32_t)p->batch_rank + 1;
     batch.sizes[batch.rank - 1] = heads;
     batch.strides[batch.rank - 1] = p->strides[operand][0];
-    window = exg_cuda_window(&batch);
-    *matrix = (cuda_matrix){window.rank == 0 ? 0 : window.strides[0], p->strides[operand][1],
+    view = exg_cuda_view(&batch);
+    *matrix = (cuda_matrix){view.rank == 0 ? 0 : view.strides[0], p->strides[operand][1],
                             p->strides[operand][2]};
     *slot = (exg_cuda_slot){EXG_CUDA_INPUT, (uint8_t)operand, 0};
-    if (window.rank <= 1 &&
+    if (view.rank <= 1 &&
         (operand != 0 || (p->heads_of_kv == 1) || matrix->batch == rows * matrix->row)) {
         return EXG_OK;
     }
@@ -243,5 +243,5 @@ static exg_status attention_of_softmax_prepare(exg_kernel_call *call, exg_error 
     return attention(call, NAN, err);
 }
 
-EXG_CUDA_ROW_OF(attention, EXG_KERNEL_ANY_STRIDES);
-EXG_CUDA_ROW_OF(attention_of_softmax, EXG_KERNEL_ANY_STRIDES);
+EXG_CUDA_KERNEL(attention, EXG_KERNEL_ANY_STRIDES);
+EXG_CUDA_KERNEL(attention_of_softmax, EXG_KERNEL_ANY_STRIDES);

@@ -1,7 +1,7 @@
 /* collective.c - a collective between devices: what it needs is made ready with the plan; then
- * it is begun and finished, by whatever its line goes through.
+ * it is begun and finished, by whatever its link goes through.
  */
-#include "libexec/device/cuda/line.h"
+#include "libexec/device/cuda/link.h"
 #include "libexec/device/cuda/operand.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static uint64_t sum_of(const exg_strip *strips, uint32_t count)
 /* NCCL sends and receives what lies in one run. */
 static uint64_t lay_out(exg_cuda_collective *m)
 {
-    uint32_t size = m->line->c->size;
+    uint32_t size = m->link->c->size;
     bool sums = m->way == EXG_CUDA_EXCHANGE && exg_cuda_sums(m->what);
 
     if (m->way == EXG_CUDA_SHARED || m->way == EXG_CUDA_ALL_REDUCE) {
@@ -59,29 +59,29 @@ static exg_status compile(exg_cuda_collective *m, exg_error *err)
     return sums ? exg_cuda_compile_combine(m, err) : EXG_OK;
 }
 
-static exg_status make(exg_cuda_line *line, const exg_collective *what, exg_arena *arena,
+static exg_status make(exg_cuda_link *link, const exg_collective *what, exg_arena *arena,
                        exg_cuda_collective **made, exg_error *err)
 {
-    uint32_t size = line->c->size;
+    uint32_t size = link->c->size;
     exg_cuda_collective *m = EXG_NEW(arena, exg_cuda_collective);
 
     *made = m;
     if (m == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    m->line = line;
+    m->link = link;
     m->what = what;
-    m->told = EXG_NEW_ARRAY(arena, exg_cuda_word, size);
-    m->heard = EXG_NEW_ARRAY(arena, exg_cuda_word, size);
-    return m->told == NULL || m->heard == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    m->outgoing = EXG_NEW_ARRAY(arena, exg_cuda_message, size);
+    m->incoming = EXG_NEW_ARRAY(arena, exg_cuda_message, size);
+    return m->outgoing == NULL || m->incoming == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
-exg_status exg_cuda_prepare_collective(exg_accelerator *device, exg_line *line,
+exg_status exg_cuda_prepare_collective(exg_accelerator *device, exg_device_link *link,
                                        const exg_collective *what, const exg_strip *sent,
                                        const exg_strip *received, exg_arena *arena, void **made,
                                        uint64_t *workspace_bytes, exg_error *err)
 {
-    exg_cuda_line *l = (exg_cuda_line *)line;
+    exg_cuda_link *l = (exg_cuda_link *)link;
     exg_cuda_collective *m;
 
     (void)device;

@@ -1,7 +1,7 @@
 /* collective_moves.c - what collectives between devices are made of: moves of bytes, sums, streams
  * that follow one another.
  */
-#include "libexec/device/cuda/line.h"
+#include "libexec/device/cuda/link.h"
 #include "libexec/device/cuda/operand.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ exg_status exg_cuda_compile_move(exg_cuda_collective *m, exg_error *err)
     while (1u << power < bytes) {
         power++;
     }
-    return exg_cuda_compile(m->line->device, exg_cuda_text_find(TEXT), options[power], "move",
+    return exg_cuda_compile(m->link->device, exg_cuda_text_find(TEXT), options[power], "move",
                             &m->move, err);
 }
 
@@ -41,7 +41,7 @@ exg_status exg_cuda_compile_combine(exg_cuda_collective *m, exg_error *err)
 
     (void)snprintf(options, sizeof(options), "-DDTYPE=%s -D%s%s", exg_cuda_dtype(dtype),
                    ops[m->what->op], exg_dtype_is_float(dtype) ? " -DREAL" : "");
-    return exg_cuda_compile(m->line->device, exg_cuda_text_find(TEXT), options, "combine",
+    return exg_cuda_compile(m->link->device, exg_cuda_text_find(TEXT), options, "combine",
                             &m->combine, err);
 }
 
@@ -85,7 +85,7 @@ exg_status exg_cuda_move(const exg_cuda_collective *made, const cuda_moves_param
         most = moves->moves[i].count > most ? moves->moves[i].count : most;
     }
     return count == 0 ? EXG_OK
-                      : launch(made->line->device, made->move, most, count, &params, sizeof(params),
+                      : launch(made->link->device, made->move, most, count, &params, sizeof(params),
                                stream, err);
 }
 
@@ -95,17 +95,17 @@ exg_status exg_cuda_combine(const exg_cuda_collective *made, const uint64_t *par
     int64_t element = exg_dtype_bytes(made->what->in->dtype);
     cuda_combine_params params = {
         .out = made->what->out->data,
-        .part_count = (int64_t)made->line->c->size,
+        .part_count = (int64_t)made->link->c->size,
         .count = (int64_t)exg_strip_bytes(strip) / element,
         .run = (int64_t)strip->run / element,
         .pitch = (int64_t)strip->pitch / element,
     };
 
-    for (uint32_t r = 0; r < made->line->c->size; r++) {
+    for (uint32_t r = 0; r < made->link->c->size; r++) {
         params.parts[r] = (const void *)(uintptr_t)(parts[r] + strip->first);
     }
     return params.count == 0 ? EXG_OK
-                             : launch(made->line->device, made->combine, params.count, 1, &params,
+                             : launch(made->link->device, made->combine, params.count, 1, &params,
                                       sizeof(params), stream, err);
 }
 

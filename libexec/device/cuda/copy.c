@@ -2,7 +2,7 @@
  * buffers in turn: the host fills one, with all cores that are lent, while the device empties the
  * other.
  */
-#include "libexec/device/cuda/line.h"
+#include "libexec/device/cuda/link.h"
 
 #include <string.h>
 
@@ -148,7 +148,7 @@ exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from
         return EXG_OK;
     }
     EXG_TRY(exg_cuda_enter(d, err));
-    if (d->lines != NULL) { /* a copy may block, and would hide a collective that does not end */
+    if (d->links != NULL) { /* a copy may block, and would hide a collective that does not end */
         EXG_TRY(exg_cuda_watch(d, err));
     }
     if (bytes <= DIRECT_MAX || d->is_recording) {

@@ -1,7 +1,7 @@
 /* create.c - tensors from numbers: full, scalar_tensor, arange, draws. */
 #include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
 exg_status exg_cuda_add_fill(exg_kernel_call *call, const uint64_t element[2], exg_error *err)
@@ -41,8 +41,8 @@ static exg_status scalar_tensor_prepare(exg_kernel_call *call, exg_error *err)
     return fill(call, 0, err);
 }
 
-EXG_CUDA_ROW_OF(full, 0);
-EXG_CUDA_ROW_OF(scalar_tensor, 0);
+EXG_CUDA_KERNEL(full, 0);
+EXG_CUDA_KERNEL(scalar_tensor, 0);
 
 static exg_status arange_prepare(exg_kernel_call *call, exg_error *err)
 {
@@ -69,7 +69,7 @@ static exg_status arange_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(arange, 0);
+EXG_CUDA_KERNEL(arange, 0);
 
 static exg_status draw(exg_kernel_call *call, const char *kind, bool is_bits, exg_error *err)
 {
@@ -110,9 +110,9 @@ static exg_status draw_bits_prepare(exg_kernel_call *call, exg_error *err)
     return draw(call, "BITS", true, err);
 }
 
-EXG_CUDA_ROW_OF(draw_uniform, 0);
-EXG_CUDA_ROW_OF(draw_normal, 0);
-EXG_CUDA_ROW_OF(draw_bits, 0);
+EXG_CUDA_KERNEL(draw_uniform, 0);
+EXG_CUDA_KERNEL(draw_normal, 0);
+EXG_CUDA_KERNEL(draw_bits, 0);
 
 /* Each element its own distribution. */
 static exg_status draw_each(exg_kernel_call *call, const char *distribution, exg_error *err)
@@ -140,7 +140,7 @@ static exg_status draw_each(exg_kernel_call *call, const char *distribution, exg
     {                                                                                              \
         return draw_each(call, #name, err);                                                        \
     }                                                                                              \
-    EXG_CUDA_ROW_OF(draw_##name, 0)
+    EXG_CUDA_KERNEL(draw_##name, 0)
 
 DRAW_EACH(bernoulli);
 DRAW_EACH(binomial);

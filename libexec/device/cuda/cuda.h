@@ -47,7 +47,7 @@ typedef struct exg_cuda_device {
     uint32_t module_count, module_capacity;
     exg_status status; /* of the launches of a run() */
     exg_error err;
-    struct exg_cuda_line *lines;          /* to other ranks' devices */
+    struct exg_cuda_link *links;          /* to other ranks' devices */
     cuda_stream beside;                   /* of collectives */
     exg_cuda_asked asked[EXG_CUDA_ASKED]; /* collectives, a ring */
     uint64_t asked_count;

@@ -5,7 +5,7 @@
 #ifndef EXG_LIBEXEC_DEVICE_CUDA_DNN_H
 #define EXG_LIBEXEC_DEVICE_CUDA_DNN_H
 
-#include "libexec/device/cuda/rows.h"
+#include "libexec/device/cuda/kernel_table.h"
 
 /* Adds the convolution of operand 0 with operand 1, and operand 2 as bias where it is there, to the
  * call's step as calls of cuDNN and sets *taken. Not taken: the library is not there, or not made

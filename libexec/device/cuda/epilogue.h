@@ -4,7 +4,7 @@
 #ifndef EXG_LIBEXEC_DEVICE_CUDA_EPILOGUE_H
 #define EXG_LIBEXEC_DEVICE_CUDA_EPILOGUE_H
 
-#include "libexec/device/cuda/rows.h"
+#include "libexec/device/cuda/kernel_table.h"
 
 typedef enum exg_cuda_activation {
     EXG_CUDA_IDENTITY,

@@ -1,7 +1,7 @@
 /* index.c - embedding, index_select, gather, index. */
 #include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
 static exg_status pick(exg_kernel_call *call, uint32_t dim, exg_error *err)
@@ -36,8 +36,8 @@ static exg_status index_select_prepare(exg_kernel_call *call, exg_error *err)
     return pick(call, exg_call_dim(call, 1, call->inputs[0].rank), err);
 }
 
-EXG_CUDA_ROW_OF(embedding, 0);
-EXG_CUDA_ROW_OF(index_select, 0);
+EXG_CUDA_KERNEL(embedding, 0);
+EXG_CUDA_KERNEL(index_select, 0);
 
 /* ---- gather ------------------------------------------------------------------------------ */
 
@@ -61,7 +61,7 @@ static exg_status gather_prepare(exg_kernel_call *call, exg_error *err)
         self.strides[dim] = 0;
     }
     memcpy(self.sizes, index->sizes, sizeof(self.sizes));
-    exg_cuda_windows(index, &self, &params.of_index, &params.of_self);
+    exg_cuda_views(index, &self, &params.of_index, &params.of_self);
     EXG_TRY(exg_cuda_step_begin(call, err));
     if (params.numel == 0) {
         return EXG_OK;
@@ -73,7 +73,7 @@ static exg_status gather_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(gather, EXG_KERNEL_ANY_STRIDES);
+EXG_CUDA_KERNEL(gather, EXG_KERNEL_ANY_STRIDES);
 
 /* ---- index ------------------------------------------------------------------------------- */
 
@@ -158,4 +158,4 @@ static exg_status index_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(index, EXG_KERNEL_ANY_STRIDES);
+EXG_CUDA_KERNEL(index, EXG_KERNEL_ANY_STRIDES);

@@ -17,7 +17,7 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
                         exg_cuda_launch **launch, exg_error *err, const char *options, ...)
     __attribute__((format(printf, 9, 10)));
 
-#define EXG_CUDA_ROW_OF(name_, flags_)                                                             \
+#define EXG_CUDA_KERNEL(name_, flags_)                                                             \
     const exg_kernel exg_cuda_##name_ = {                                                          \
         .name = #name_,                                                                            \
         .prepare = name_##_prepare,                                                                \

@@ -107,10 +107,10 @@ static exg_status baddbmm_prepare(exg_kernel_call *call, exg_error *err)
     return product(call, 1, 2, 0, exg_call_float(call, 3), exg_call_float(call, 4), err);
 }
 
-EXG_CUDA_ROW_OF(mm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
-EXG_CUDA_ROW_OF(bmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
-EXG_CUDA_ROW_OF(addmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
-EXG_CUDA_ROW_OF(baddbmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_KERNEL(mm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_KERNEL(bmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_KERNEL(addmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_KERNEL(baddbmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
 
 /* input (..., k) contiguous, weight (n, k) of any strides; all rows of input are one matrix. */
 static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
@@ -135,4 +135,4 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
     return gemm(call, 0, 1, 2, &params, err);
 }
 
-EXG_CUDA_ROW_OF(linear, EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_KERNEL(linear, EXG_KERNEL_ANY_STRIDES_1 | EXG_KERNEL_SEES_EPILOGUE);

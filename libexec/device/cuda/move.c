@@ -1,7 +1,7 @@
 /* move.c - kernels that bring elements elsewhere: copy, those of pieces, tril, triu. */
 #include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
 static const exg_cuda_slot result = {EXG_CUDA_OUTPUT, 0, 0};
@@ -23,7 +23,7 @@ static exg_status add_piece(exg_kernel_call *call, const exg_piece *piece, exg_c
     if (params.numel == 0) {
         return EXG_OK;
     }
-    exg_cuda_windows(&from, &to, &params.from, &params.to);
+    exg_cuda_views(&from, &to, &params.from, &params.to);
     EXG_TRY(EXG_CUDA_ADD(call, "copy", "copy", "i0 o0", params, &launch, err,
                          "-DELEMENT=element_%u", bytes));
     launch->slots[0].index = (uint8_t)piece->input;
@@ -69,7 +69,7 @@ static exg_status copy_prepare(exg_kernel_call *call, exg_error *err)
     return add_piece(call, &piece, result, false, err);
 }
 
-EXG_CUDA_ROW_OF(copy, EXG_KERNEL_ANY_STRIDES);
+EXG_CUDA_KERNEL(copy, EXG_KERNEL_ANY_STRIDES);
 
 /* ---- pieces ------------------------------------------------------------------------------ */
 
@@ -96,7 +96,7 @@ static exg_status arrange(exg_kernel_call *call, exg_pieces_find *find, exg_erro
     {                                                                                              \
         return arrange(call, exg_pieces_of_##name, err);                                           \
     }                                                                                              \
-    EXG_CUDA_ROW_OF(name, flags_);
+    EXG_CUDA_KERNEL(name, flags_);
 EXG_KERNELS_OF_PIECES(ARRANGING)
 
 static exg_status triangle_prepare(exg_kernel_call *call, bool is_upper, exg_error *err)
@@ -129,5 +129,5 @@ static exg_status triu_prepare(exg_kernel_call *call, exg_error *err)
     return triangle_prepare(call, true, err);
 }
 
-EXG_CUDA_ROW_OF(tril, 0);
-EXG_CUDA_ROW_OF(triu, 0);
+EXG_CUDA_KERNEL(tril, 0);
+EXG_CUDA_KERNEL(triu, 0);

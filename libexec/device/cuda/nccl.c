@@ -7,7 +7,7 @@
  *
  * Communicators do not block, so that whoever waits sees deadlines and other ranks' faults.
  */
-#include "libexec/device/cuda/line.h"
+#include "libexec/device/cuda/link.h"
 #include "libexport/base/clock.h"
 
 #include <dlfcn.h>
@@ -56,84 +56,84 @@ void exg_nccl_name(const exg_nccl *nccl, char *text, size_t size)
 
 /* ---- waiting for NCCL ----------------------------------------------------------------------- */
 
-void exg_nccl_give_up(exg_cuda_line *line)
+void exg_nccl_give_up(exg_cuda_link *link)
 {
-    if (line->comm != NULL) {
-        (void)line->nccl.abort(line->comm);
-        line->comm = NULL;
-        exg_communicator_abort(line->c, EXG_PEER);
+    if (link->comm != NULL) {
+        (void)link->nccl.abort(link->comm);
+        link->comm = NULL;
+        exg_communicator_abort(link->c, EXG_PEER);
     }
 }
 
-static exg_status failed(const exg_cuda_line *line, nccl_result result, const char *what,
+static exg_status failed(const exg_cuda_link *link, nccl_result result, const char *what,
                          exg_error *err)
 {
-    return EXG_FAIL(err, PEER, "COM-011", "%s failed: %s (%d)", what, line->nccl.error_text(result),
+    return EXG_FAIL(err, PEER, "COM-011", "%s failed: %s (%d)", what, link->nccl.error_text(result),
                     result);
 }
 
-exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err)
+exg_status exg_nccl_look(exg_cuda_link *link, exg_error *err)
 {
     nccl_result result = NCCL_SUCCESS;
     nccl_result asked;
 
-    if (line->comm == NULL) {
-        return line->is_shared ? EXG_OK
+    if (link->comm == NULL) {
+        return link->is_shared ? EXG_OK
                                : EXG_FAIL(err, PEER, "COM-003", "an earlier collective failed");
     }
-    asked = line->nccl.async_error(line->comm, &result);
+    asked = link->nccl.async_error(link->comm, &result);
     result = asked == NCCL_SUCCESS ? result : asked;
     return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
                ? EXG_OK
-               : failed(line, result, "NCCL's communication", err);
+               : failed(link, result, "NCCL's communication", err);
 }
 
 /* Until what a call began is done. */
-static exg_status settle(exg_cuda_line *line, nccl_result result, const char *what, exg_error *err)
+static exg_status settle(exg_cuda_link *link, nccl_result result, const char *what, exg_error *err)
 {
     uint64_t start = exg_now_ns();
     exg_status status = EXG_OK;
 
     while (result == NCCL_IN_PROGRESS && status == EXG_OK) {
-        nccl_result asked = line->nccl.async_error(line->comm, &result);
+        nccl_result asked = link->nccl.async_error(link->comm, &result);
 
         result = asked == NCCL_SUCCESS ? result : asked;
-        if (result == NCCL_IN_PROGRESS && line->c->ops->is_aborted(line->c)) {
+        if (result == NCCL_IN_PROGRESS && link->c->ops->is_aborted(link->c)) {
             status = EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
-        } else if (result == NCCL_IN_PROGRESS && exg_now_ns() - start > line->c->deadline_ns) {
+        } else if (result == NCCL_IN_PROGRESS && exg_now_ns() - start > link->c->deadline_ns) {
             status = EXG_FAIL(err, PEER, "COM-001", "%s: not all ranks arrived within %.1f s", what,
-                              (double)line->c->deadline_ns * 1e-9);
+                              (double)link->c->deadline_ns * 1e-9);
         }
         sched_yield();
     }
     if (status == EXG_OK && result != NCCL_SUCCESS) {
-        status = failed(line, result, what, err);
+        status = failed(link, result, what, err);
     }
     if (status != EXG_OK) {
-        exg_nccl_give_up(line);
+        exg_nccl_give_up(link);
     }
     return status;
 }
 
-exg_status exg_nccl_join(exg_cuda_line *line, const nccl_id *id, exg_error *err)
+exg_status exg_nccl_join(exg_cuda_link *link, const nccl_id *id, exg_error *err)
 {
     nccl_config config = {sizeof(config), NCCL_CONFIG_MAGIC, NCCL_OLDEST, 0};
 
     return settle(
-        line, line->nccl.init(&line->comm, (int)line->c->size, *id, (int)line->c->rank, &config),
+        link, link->nccl.init(&link->comm, (int)link->c->size, *id, (int)link->c->rank, &config),
         "ncclCommInitRankConfig", err);
 }
 
-void exg_nccl_leave(exg_cuda_line *line)
+void exg_nccl_leave(exg_cuda_link *link)
 {
-    if (line->comm == NULL) {
+    if (link->comm == NULL) {
         return;
     }
-    if (line->c->ops->is_aborted(line->c)) {
-        exg_nccl_give_up(line);
-    } else if (settle(line, line->nccl.finalize(line->comm), "ncclCommFinalize", NULL) == EXG_OK) {
-        (void)line->nccl.destroy(line->comm);
-        line->comm = NULL;
+    if (link->c->ops->is_aborted(link->c)) {
+        exg_nccl_give_up(link);
+    } else if (settle(link, link->nccl.finalize(link->comm), "ncclCommFinalize", NULL) == EXG_OK) {
+        (void)link->nccl.destroy(link->comm);
+        link->comm = NULL;
     }
 }
 
@@ -199,7 +199,7 @@ static bool is_even(const exg_strip *strips, uint32_t count)
 exg_cuda_way exg_nccl_way(const exg_cuda_collective *m)
 {
     const exg_collective *what = m->what;
-    uint32_t size = m->line->c->size;
+    uint32_t size = m->link->c->size;
     exg_dtype dtype = what->in->dtype;
     bool sums = dtype_of(dtype) != NCCL_NO_DTYPE && op_of(dtype, what->op) >= 0;
 
@@ -233,7 +233,7 @@ static void find_sends(const exg_cuda_collective *m, uint64_t *at)
 {
     uint64_t packed = address_of(m->workspace);
 
-    for (uint32_t r = 0; r < m->line->c->size; r++) {
+    for (uint32_t r = 0; r < m->link->c->size; r++) {
         at[r] = m->packed_bytes == 0 ? address_of(m->what->in->data) + m->sent[r].first : packed;
         packed += exg_strip_bytes(&m->sent[r]);
     }
@@ -244,7 +244,7 @@ static void find_receives(const exg_cuda_collective *m, uint64_t *at)
 {
     uint64_t next = address_of(m->workspace) + m->packed_bytes;
 
-    for (uint32_t r = 0; r < m->line->c->size; r++) {
+    for (uint32_t r = 0; r < m->link->c->size; r++) {
         at[r] = m->unpacks ? next : address_of(m->what->out->data) + m->received[r].first;
         next += exg_strip_bytes(&m->received[r]);
     }
@@ -255,32 +255,32 @@ static exg_status pack(const exg_cuda_collective *m, const uint64_t *sends, exg_
     cuda_moves_params moves = {0};
     uint32_t count = 0;
 
-    for (uint32_t r = 0; m->packed_bytes > 0 && r < m->line->c->size; r++) {
+    for (uint32_t r = 0; m->packed_bytes > 0 && r < m->link->c->size; r++) {
         exg_strip to = dense(&m->sent[r], 0);
 
         exg_cuda_add_move(m, &moves, &count, address_of(m->what->in->data), &m->sent[r], sends[r],
                           &to);
     }
-    return exg_cuda_move(m, &moves, count, m->line->device->stream, err);
+    return exg_cuda_move(m, &moves, count, m->link->device->stream, err);
 }
 
 static nccl_result exchange(const exg_cuda_collective *m, const uint64_t *sends,
                             const uint64_t *receives)
 {
-    const exg_nccl *n = &m->line->nccl;
-    cuda_stream beside = m->line->device->beside;
+    const exg_nccl *n = &m->link->nccl;
+    cuda_stream beside = m->link->device->beside;
     nccl_result result = n->group_start();
     nccl_result ended;
 
-    for (int r = 0; r < (int)m->line->c->size && result == NCCL_SUCCESS; r++) {
+    for (int r = 0; r < (int)m->link->c->size && result == NCCL_SUCCESS; r++) {
         uint64_t out = exg_strip_bytes(&m->sent[r]);
         uint64_t in = exg_strip_bytes(&m->received[r]);
 
         if (out > 0) {
-            result = n->send(sends[r], out, NCCL_BYTES, r, m->line->comm, beside);
+            result = n->send(sends[r], out, NCCL_BYTES, r, m->link->comm, beside);
         }
         if (in > 0 && result == NCCL_SUCCESS) {
-            result = n->receive(receives[r], in, NCCL_BYTES, r, m->line->comm, beside);
+            result = n->receive(receives[r], in, NCCL_BYTES, r, m->link->comm, beside);
         }
     }
     ended = n->group_end();
@@ -290,10 +290,10 @@ static nccl_result exchange(const exg_cuda_collective *m, const uint64_t *sends,
 static nccl_result ask(const exg_cuda_collective *m, const uint64_t *sends,
                        const uint64_t *receives)
 {
-    const exg_nccl *n = &m->line->nccl;
+    const exg_nccl *n = &m->link->nccl;
     const exg_tensor *in = m->what->in;
-    cuda_stream beside = m->line->device->beside;
-    nccl_comm comm = m->line->comm;
+    cuda_stream beside = m->link->device->beside;
+    nccl_comm comm = m->link->comm;
     uint64_t element = exg_dtype_bytes(in->dtype);
     int dtype = dtype_of(in->dtype);
     int op = op_of(in->dtype, m->what->op);
@@ -315,23 +315,23 @@ static nccl_result ask(const exg_cuda_collective *m, const uint64_t *sends,
 
 exg_status exg_nccl_begin(exg_cuda_collective *m, exg_error *err)
 {
-    exg_cuda_device *d = m->line->device;
+    exg_cuda_device *d = m->link->device;
     uint64_t sends[CUDA_MOVES_MAX];
     uint64_t receives[CUDA_MOVES_MAX];
 
-    EXG_TRY(exg_nccl_look(m->line, err));
+    EXG_TRY(exg_nccl_look(m->link, err));
     find_sends(m, sends);
     find_receives(m, receives);
     EXG_TRY(pack(m, sends, err));
     EXG_TRY(exg_cuda_follow(d, d->stream, m->asked->ready, d->beside, err));
-    EXG_TRY(settle(m->line, ask(m, sends, receives), "a collective of NCCL", err));
+    EXG_TRY(settle(m->link, ask(m, sends, receives), "a collective of NCCL", err));
     return exg_cuda_check(&d->driver, d->driver.event_record(m->asked->done, d->beside),
                           "recording an event", err);
 }
 
 static exg_status unpack(const exg_cuda_collective *m, exg_error *err)
 {
-    cuda_stream stream = m->line->device->stream;
+    cuda_stream stream = m->link->device->stream;
     uint64_t receives[CUDA_MOVES_MAX];
     cuda_moves_params moves = {0};
     exg_strip part = dense(&m->received[0], 0);
@@ -341,7 +341,7 @@ static exg_status unpack(const exg_cuda_collective *m, exg_error *err)
     if (m->combine != NULL) {
         return exg_cuda_combine(m, receives, &part, stream, err);
     }
-    for (uint32_t r = 0; r < m->line->c->size; r++) {
+    for (uint32_t r = 0; r < m->link->c->size; r++) {
         exg_strip from = dense(&m->received[r], 0);
 
         exg_cuda_add_move(m, &moves, &count, receives[r], &from, address_of(m->what->out->data),
@@ -352,7 +352,7 @@ static exg_status unpack(const exg_cuda_collective *m, exg_error *err)
 
 exg_status exg_nccl_finish(exg_cuda_collective *m, exg_error *err)
 {
-    exg_cuda_device *d = m->line->device;
+    exg_cuda_device *d = m->link->device;
 
     EXG_TRY(exg_cuda_check(&d->driver, d->driver.stream_wait_event(d->stream, m->asked->done, 0),
                            "waiting for an event", err));

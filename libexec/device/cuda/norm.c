@@ -1,7 +1,7 @@
 /* norm.c - native_layer_norm, rms_norm, native_group_norm. */
 #include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define BLOCKS_MAX (1 << 20)
@@ -95,6 +95,6 @@ static exg_status native_group_norm_prepare(exg_kernel_call *call, exg_error *er
     return norm(call, "GROUP", "i0 i1 i2 o0 o1 o2", &params, err);
 }
 
-EXG_CUDA_ROW_OF(native_layer_norm, EXG_KERNEL_IN_PLACE);
-EXG_CUDA_ROW_OF(rms_norm, EXG_KERNEL_IN_PLACE);
-EXG_CUDA_ROW_OF(native_group_norm, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(native_layer_norm, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(rms_norm, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(native_group_norm, EXG_KERNEL_IN_PLACE);

@@ -29,8 +29,7 @@ exg_status exg_cuda_refuse(const char *what, exg_error *err)
     return EXG_FAIL(err, UNSUPPORTED, "DEV-010", "CUDA leaves this to the host: %s", what);
 }
 
-void exg_cuda_windows(const exg_tensor *a, const exg_tensor *b, cuda_window *of_a,
-                      cuda_window *of_b)
+void exg_cuda_views(const exg_tensor *a, const exg_tensor *b, cuda_view *of_a, cuda_view *of_b)
 {
     int32_t rank = 0;
 
@@ -55,11 +54,11 @@ void exg_cuda_windows(const exg_tensor *a, const exg_tensor *b, cuda_window *of_
     of_a->rank = of_b->rank = rank;
 }
 
-cuda_window exg_cuda_window(const exg_tensor *tensor)
+cuda_view exg_cuda_view(const exg_tensor *tensor)
 {
-    cuda_window window;
-    cuda_window same;
+    cuda_view view;
+    cuda_view same;
 
-    exg_cuda_windows(tensor, tensor, &window, &same);
-    return window;
+    exg_cuda_views(tensor, tensor, &view, &same);
+    return view;
 }

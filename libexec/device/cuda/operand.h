@@ -17,10 +17,9 @@ exg_status exg_cuda_refuse(const char *what, exg_error *err);
 
 /* Sizes and strides of a tensor, without dimensions of one element and with neighbours
  * merged where they lie one after the other. */
-cuda_window exg_cuda_window(const exg_tensor *tensor);
+cuda_view exg_cuda_view(const exg_tensor *tensor);
 
 /* The same of two tensors of the same sizes, cut alike. */
-void exg_cuda_windows(const exg_tensor *a, const exg_tensor *b, cuda_window *of_a,
-                      cuda_window *of_b);
+void exg_cuda_views(const exg_tensor *a, const exg_tensor *b, cuda_view *of_a, cuda_view *of_b);
 
 #endif

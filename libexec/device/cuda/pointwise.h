@@ -4,7 +4,7 @@
 #ifndef EXG_LIBEXEC_DEVICE_CUDA_POINTWISE_H
 #define EXG_LIBEXEC_DEVICE_CUDA_POINTWISE_H
 
-#include "libexec/device/cuda/rows.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/kernels/pointwise_program.h"
 #include "libexport/base/text.h"
 

@@ -116,4 +116,4 @@ static exg_status recurrent_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(recurrent, 0);
+EXG_CUDA_KERNEL(recurrent, 0);

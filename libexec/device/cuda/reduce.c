@@ -1,14 +1,14 @@
 /* reduce.c - sum, mean, prod, amax, amin, any, all, var, std over any dimensions; softmax. */
 #include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define FEW_TERMS  64 /* up to here one thread takes an output */
 #define BLOCKS_MAX (1 << 20)
 
-/* The dimensions of a mask, or the others, as a window. */
-static cuda_window window_of(const exg_tensor *in, uint32_t mask, bool inside, int64_t *count)
+/* The dimensions of a mask, or the others, as a view. */
+static cuda_view window_of(const exg_tensor *in, uint32_t mask, bool inside, int64_t *count)
 {
     exg_tensor part = {.dtype = in->dtype};
 
@@ -20,7 +20,7 @@ static cuda_window window_of(const exg_tensor *in, uint32_t mask, bool inside, i
             *count *= in->sizes[d];
         }
     }
-    return exg_cuda_window(&part);
+    return exg_cuda_view(&part);
 }
 
 static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err)
@@ -70,7 +70,7 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
     {                                                                                              \
         return reduce(call, #kind, err);                                                           \
     }                                                                                              \
-    EXG_CUDA_ROW_OF(name, EXG_KERNEL_ANY_STRIDES)
+    EXG_CUDA_KERNEL(name, EXG_KERNEL_ANY_STRIDES)
 
 REDUCTION(sum, SUM);
 REDUCTION(mean, MEAN);
@@ -116,5 +116,5 @@ static exg_status log_softmax_prepare(exg_kernel_call *call, exg_error *err)
     return softmax(call, "-DIS_LOG", err);
 }
 
-EXG_CUDA_ROW_OF(softmax, EXG_KERNEL_IN_PLACE);
-EXG_CUDA_ROW_OF(log_softmax, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(softmax, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(log_softmax, EXG_KERNEL_IN_PLACE);

@@ -3,8 +3,8 @@
  * there are several, and carried out (scatter.cu).
  */
 #include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
 /* Dimensions put together, with the strides of up to three tensors. */
@@ -44,7 +44,7 @@ static exg_status add_scatter(exg_kernel_call *call, cuda_scatter_params *params
         exg_dtype_bytes(dtype), kind,
         kind[0] == '\0' ? "" : "-DOUT=", kind[0] == '\0' ? "" : exg_cuda_dtype(dtype)));
     launch->slots[0].offset = sorted;
-    exg_cuda_grid(launch, params->lines * params->size * params->window);
+    exg_cuda_grid(launch, params->lines * params->size * params->slice);
     return EXG_OK;
 }
 
@@ -86,18 +86,18 @@ static void lay_out(const exg_kernel_call *call, uint32_t dim, bool has_source,
         .lines = lines.count,
         .size = item.count,
         .dim_size = self->rank > 0 ? self->sizes[dim] : 1,
-        .of_line = exg_cuda_window(&lines.of[2]),
+        .of_line = exg_cuda_view(&lines.of[2]),
         .stride = index->rank > 0 ? index->strides[dim] : 0,
     };
     scatter->lines = lines.count;
     scatter->size = item.count;
-    scatter->window = inner.count;
+    scatter->slice = inner.count;
     scatter->key_stride = self->rank > 0 ? self->strides[dim] : 0;
-    scatter->out_line = exg_cuda_window(&lines.of[0]);
-    scatter->source_line = exg_cuda_window(&lines.of[1]);
-    scatter->out_inner = exg_cuda_window(&inner.of[0]);
-    scatter->source_inner = exg_cuda_window(&inner.of[1]);
-    scatter->source_item = exg_cuda_window(&item.of[1]);
+    scatter->out_line = exg_cuda_view(&lines.of[0]);
+    scatter->source_line = exg_cuda_view(&lines.of[1]);
+    scatter->out_inner = exg_cuda_view(&inner.of[0]);
+    scatter->source_inner = exg_cuda_view(&inner.of[1]);
+    scatter->source_item = exg_cuda_view(&item.of[1]);
 }
 
 static exg_status scatter(exg_kernel_call *call, const char *kind, bool has_source, exg_error *err)
@@ -125,7 +125,7 @@ static exg_status scatter(exg_kernel_call *call, const char *kind, bool has_sour
     {                                                                                              \
         return scatter(call, kind, has_source, err);                                               \
     }                                                                                              \
-    EXG_CUDA_ROW_OF(name, EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1)
+    EXG_CUDA_KERNEL(name, EXG_KERNEL_IN_PLACE | EXG_KERNEL_ANY_STRIDES_1)
 
 SCATTER(scatter_src, "", true);
 SCATTER(scatter_value, "", false);
@@ -153,18 +153,18 @@ static exg_status index_copy_prepare(exg_kernel_call *call, exg_error *err)
     add_dim(&inner, around.outer, around.size * around.inner, count * around.inner, 0);
     add_dim(&inner, around.inner, 1, 1, 0);
     add_dim(&item, count, 0, around.inner, 0);
-    params.window = inner.count;
-    params.out_inner = exg_cuda_window(&inner.of[0]);
-    params.source_inner = exg_cuda_window(&inner.of[1]);
-    params.source_item = exg_cuda_window(&item.of[1]);
+    params.slice = inner.count;
+    params.out_inner = exg_cuda_view(&inner.of[0]);
+    params.source_inner = exg_cuda_view(&inner.of[1]);
+    params.source_item = exg_cuda_view(&item.of[1]);
     if (count == 0) {
         return EXG_OK;
     }
     EXG_TRY(add_place(call, &place, err));
-    return params.window == 0 ? EXG_OK : add_scatter(call, &params, "i2", "", err);
+    return params.slice == 0 ? EXG_OK : add_scatter(call, &params, "i2", "", err);
 }
 
-EXG_CUDA_ROW_OF(index_copy, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(index_copy, EXG_KERNEL_IN_PLACE);
 
 /* ---- index_put ----------------------------------------------------------------------------- */
 
@@ -193,10 +193,10 @@ static void lay_out_put(const exg_kernel_call *call, uint32_t count, const cuda_
     }
     params->lines = params->key_stride = 1;
     params->size = item.count;
-    params->window = inner.count;
-    params->out_inner = exg_cuda_window(&inner.of[0]);
-    params->source_inner = exg_cuda_window(&inner.of[1]);
-    params->source_item = exg_cuda_window(&item.of[1]);
+    params->slice = inner.count;
+    params->out_inner = exg_cuda_view(&inner.of[0]);
+    params->source_inner = exg_cuda_view(&inner.of[1]);
+    params->source_item = exg_cuda_view(&item.of[1]);
 }
 
 static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
@@ -223,10 +223,10 @@ static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
     }
     EXG_TRY(EXG_CUDA_ADD(call, "index", "index_places", slots, index, &launch, err, "%s", ""));
     exg_cuda_grid(launch, params.size);
-    if (params.window == 0) {
+    if (params.slice == 0) {
         return EXG_OK;
     }
     return add_scatter(call, &params, source, exg_call_bool(call, 3) ? "-DADD" : "", err);
 }
 
-EXG_CUDA_ROW_OF(index_put, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(index_put, EXG_KERNEL_IN_PLACE);

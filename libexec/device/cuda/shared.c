@@ -8,23 +8,23 @@
  * A host waits for the others' hosts to come as far, never for a device. What waits for another
  * rank's event cannot be recorded: a graph knows no work of another one.
  */
-#include "libexec/device/cuda/line.h"
+#include "libexec/device/cuda/link.h"
 
 exg_status exg_cuda_shared_begin(exg_cuda_collective *m, exg_error *err)
 {
-    exg_communicator *c = m->line->c;
-    const exg_cuda_driver *driver = &m->line->device->driver;
+    exg_communicator *c = m->link->c;
+    const exg_cuda_driver *driver = &m->link->device->driver;
     exg_segment send[EXG_RANKS_MAX];
     exg_segment receive[EXG_RANKS_MAX];
 
-    EXG_TRY(exg_cuda_check(driver, driver->event_record(m->asked->ready, m->line->device->stream),
+    EXG_TRY(exg_cuda_check(driver, driver->event_record(m->asked->ready, m->link->device->stream),
                            "recording an event", err));
     m->turn = exg_exchange_turns(c, 2);
     for (uint32_t r = 0; r < c->size; r++) {
-        m->told[r] = (exg_cuda_word){(uint64_t)(uintptr_t)m->what->in->data, m->sent[r],
-                                     m->asked->ready, m->asked->done};
-        send[r] = (exg_segment){&m->told[r], sizeof(m->told[r])};
-        receive[r] = (exg_segment){&m->heard[r], sizeof(m->heard[r])};
+        m->outgoing[r] = (exg_cuda_message){(uint64_t)(uintptr_t)m->what->in->data, m->sent[r],
+                                            m->asked->ready, m->asked->done};
+        send[r] = (exg_segment){&m->outgoing[r], sizeof(m->outgoing[r])};
+        receive[r] = (exg_segment){&m->incoming[r], sizeof(m->incoming[r])};
     }
     return exg_exchange_begin(c, m->turn, send, receive, err);
 }
@@ -33,10 +33,10 @@ exg_status exg_cuda_shared_begin(exg_cuda_collective *m, exg_error *err)
 static exg_status wait_for_all(const exg_cuda_collective *m, cuda_stream stream, bool done,
                                exg_error *err)
 {
-    const exg_cuda_driver *driver = &m->line->device->driver;
+    const exg_cuda_driver *driver = &m->link->device->driver;
 
-    for (uint32_t r = 0; r < m->line->c->size; r++) {
-        cuda_event event = done ? m->heard[r].done : m->heard[r].ready;
+    for (uint32_t r = 0; r < m->link->c->size; r++) {
+        cuda_event event = done ? m->incoming[r].done : m->incoming[r].ready;
 
         EXG_TRY(exg_cuda_check(driver, driver->stream_wait_event(stream, event, 0),
                                "waiting for an event", err));
@@ -46,26 +46,26 @@ static exg_status wait_for_all(const exg_cuda_collective *m, cuda_stream stream,
 
 static exg_status read_all(const exg_cuda_collective *m, exg_error *err)
 {
-    cuda_stream beside = m->line->device->beside;
+    cuda_stream beside = m->link->device->beside;
     uint64_t parts[CUDA_MOVES_MAX];
     cuda_moves_params moves = {0};
     uint32_t count = 0;
 
-    for (uint32_t r = 0; r < m->line->c->size; r++) {
-        parts[r] = m->heard[r].in;
+    for (uint32_t r = 0; r < m->link->c->size; r++) {
+        parts[r] = m->incoming[r].in;
         if (m->combine == NULL) {
-            exg_cuda_add_move(m, &moves, &count, parts[r], &m->heard[r].sent,
+            exg_cuda_add_move(m, &moves, &count, parts[r], &m->incoming[r].sent,
                               (uint64_t)(uintptr_t)m->what->out->data, &m->received[r]);
         }
     }
     return m->combine == NULL ? exg_cuda_move(m, &moves, count, beside, err)
-                              : exg_cuda_combine(m, parts, &m->heard[0].sent, beside, err);
+                              : exg_cuda_combine(m, parts, &m->incoming[0].sent, beside, err);
 }
 
 /* All have come here. */
 static exg_status meet(const exg_cuda_collective *m, exg_error *err)
 {
-    exg_communicator *c = m->line->c;
+    exg_communicator *c = m->link->c;
     exg_segment none[EXG_RANKS_MAX] = {{NULL, 0}};
 
     EXG_TRY(exg_exchange_begin(c, m->turn + 1, none, none, err));
@@ -75,9 +75,9 @@ static exg_status meet(const exg_cuda_collective *m, exg_error *err)
 
 exg_status exg_cuda_shared_finish(exg_cuda_collective *m, exg_error *err)
 {
-    exg_cuda_device *d = m->line->device;
+    exg_cuda_device *d = m->link->device;
 
-    EXG_TRY(exg_exchange_finish(m->line->c, m->turn, NULL, NULL, err));
+    EXG_TRY(exg_exchange_finish(m->link->c, m->turn, NULL, NULL, err));
     EXG_TRY(wait_for_all(m, d->beside, false, err));
     EXG_TRY(read_all(m, err));
     EXG_TRY(exg_cuda_check(&d->driver, d->driver.event_record(m->asked->done, d->beside),

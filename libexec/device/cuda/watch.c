@@ -1,6 +1,6 @@
 /* watch.c - waiting for a device whose collectives other ranks may never join: its stream is
  * looked at, and so are NCCL, the other ranks and the clock. */
-#include "libexec/device/cuda/line.h"
+#include "libexec/device/cuda/link.h"
 #include "libexport/base/clock.h"
 
 #include <sched.h>
@@ -34,7 +34,7 @@ static exg_status look_at_clock(exg_cuda_device *d, watching *w, exg_error *err)
 {
     bool begun = true;
     const exg_cuda_asked *open = first_open(d, &begun);
-    uint64_t limit = d->lines->c->deadline_ns;
+    uint64_t limit = d->links->c->deadline_ns;
 
     if (open != w->open || !begun || (open == NULL && !d->has_replayed)) {
         *w = (watching){open, exg_now_ns()};
@@ -50,7 +50,7 @@ static exg_status look_at_clock(exg_cuda_device *d, watching *w, exg_error *err)
 
 static exg_status look_around(exg_cuda_device *d, watching *w, exg_error *err)
 {
-    for (exg_cuda_line *l = d->lines; l != NULL; l = l->next) {
+    for (exg_cuda_link *l = d->links; l != NULL; l = l->next) {
         bool begun;
         exg_status status = exg_nccl_look(l, err);
 
@@ -69,7 +69,7 @@ static exg_status look_around(exg_cuda_device *d, watching *w, exg_error *err)
 
 static void give_up(exg_cuda_device *d)
 {
-    for (exg_cuda_line *l = d->lines; l != NULL; l = l->next) {
+    for (exg_cuda_link *l = d->links; l != NULL; l = l->next) {
         exg_nccl_give_up(l);
     }
 }
@@ -95,7 +95,7 @@ exg_status exg_cuda_watch(exg_cuda_device *d, exg_error *err)
 {
     exg_status status;
 
-    if (d->lines == NULL || d->is_recording) {
+    if (d->links == NULL || d->is_recording) {
         return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
                               err);
     }

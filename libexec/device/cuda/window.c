@@ -97,7 +97,7 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(convolution, EXG_KERNEL_SEES_EPILOGUE);
+EXG_CUDA_KERNEL(convolution, EXG_KERNEL_SEES_EPILOGUE);
 
 /* ---- pooling ----------------------------------------------------------------------------- */
 
@@ -164,6 +164,6 @@ static exg_status adaptive_avg_pool2d_prepare(exg_kernel_call *call, exg_error *
     return pool(call, &p, "", err);
 }
 
-EXG_CUDA_ROW_OF(max_pool2d_with_indices, 0);
-EXG_CUDA_ROW_OF(avg_pool2d, 0);
-EXG_CUDA_ROW_OF(adaptive_avg_pool2d, 0);
+EXG_CUDA_KERNEL(max_pool2d_with_indices, 0);
+EXG_CUDA_KERNEL(avg_pool2d, 0);
+EXG_CUDA_KERNEL(adaptive_avg_pool2d, 0);

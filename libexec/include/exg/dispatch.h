@@ -171,12 +171,12 @@ typedef exg_status exg_custom_handler(void *user, exg_dispatcher *d, const char 
                                       exg_object *result, exg_error *err);
 
 /* What the caller has to say of an operator; NULL: nothing. */
-typedef struct exg_dispatch_row {
+typedef struct exg_op_registration {
     exg_custom_handler *lowering; /* before everything: what the operator is made of */
     exg_custom_handler *handler;  /* then this */
     exg_sharding_rule *rule;      /* in the place of the operator's own */
     void *user;                   /* of all three */
-} exg_dispatch_row;
+} exg_op_registration;
 
 /* Operators without a sharding rule. */
 typedef enum exg_fallback {
@@ -220,10 +220,11 @@ EXG_NODISCARD exg_status exg_dispatcher_configure(exg_dispatcher *d,
                                                   const exg_dispatch_options *options,
                                                   exg_error *err);
 
-/* What `row` says of operator `key` counts from now on. Without a schema (an operator that
+/* What `registration` says of operator `key` counts from now on. Without a schema (an operator that
  * libexport does not know) only the lowering or the handler are used. */
 EXG_NODISCARD exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key,
-                                                 const exg_dispatch_row *row, exg_error *err);
+                                                 const exg_op_registration *registration,
+                                                 exg_error *err);
 
 typedef struct exg_dispatch_stats {
     size_t size;           /* that this library filled */

@@ -74,11 +74,11 @@ void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
  * Its data is an address of the mesh's device. */
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 
-/* This rank's part, or the `window` on it that exg_dtensor_shard_at gave (NULL: all of it),
+/* This rank's part, or the `view` on it that exg_dtensor_shard_at gave (NULL: all of it),
  * row-major to `data` in the host's memory, or from there; no message. USAGE DTN-003 of meta. */
-EXG_NODISCARD exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *window,
+EXG_NODISCARD exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *view,
                                                   void *data, exg_error *err);
-EXG_NODISCARD exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *window,
+EXG_NODISCARD exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *view,
                                                     const void *data, exg_error *err);
 
 #define EXG_NO_RANK UINT32_MAX
@@ -249,7 +249,7 @@ EXG_NODISCARD exg_status exg_dtensor_write_items(const exg_dtensor *t, const cha
                                                  exg_write_item *items, uint32_t room,
                                                  uint32_t *count, exg_error *err);
 
-/* The window on this rank's part that is the chunk which begins there: exg_dtensor_copy_to_host
+/* The view of this rank's part that is the chunk which begins there: exg_dtensor_copy_to_host
  * saves it, exg_dtensor_copy_from_host loads it. USAGE DTN-014 when none
  * does: it is another rank's then. */
 EXG_NODISCARD exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets,

@@ -1,7 +1,7 @@
 /* plan.h - decisions, all of them, before anything moves.
  *
  * A plan says for a functional program with concrete sizes: which kernels run in
- * which order, where every buffer lies in one arena, which values are windows on
+ * which order, where every buffer lies in one arena, which values are views of
  * others, which steps run in place. It can be printed and compared. A session
  * only carries it out.
  *

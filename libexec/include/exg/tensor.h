@@ -1,4 +1,4 @@
-/* tensor.h - a window on memory: what kernels read and write, what sessions take
+/* tensor.h - a view of memory: what kernels read and write, what sessions take
  * and give.
  *
  * A plain struct over borrowed memory; copying it copies no data. Strides count

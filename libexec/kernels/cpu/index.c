@@ -1,6 +1,6 @@
 /* index.c - several index tensors at once: index, index_put.
  *
- * The indices are broadcast to (positions); each position names one window of self
+ * The indices are broadcast to (positions); each position names one slice of self
  * over the dimensions that are not indexed. Result dimensions: those before the
  * first index, then positions, then the rest; positions come first when the indexed
  * dimensions are not neighbours. Negative indices count from the end.
@@ -137,8 +137,8 @@ static exg_status index_plan(exg_kernel_call *call, const exg_tensor *self, uint
     return EXG_OK;
 }
 
-/* Offset in elements of a position's window, or -1. */
-static int64_t window_of(const index_run_context *r, const int64_t *at)
+/* Offset in elements of a position's slice, or -1. */
+static int64_t slice_of(const index_run_context *r, const int64_t *at)
 {
     const index_params *p = r->p;
     int64_t offset = 0;
@@ -162,9 +162,9 @@ static int64_t window_of(const index_run_context *r, const int64_t *at)
     return offset;
 }
 
-/* One window; offsets in elements, window < 0: the index was bad. */
-static void move_window(const index_run_context *r, int64_t window, int64_t self_offset,
-                        int64_t values_offset)
+/* One slice; offsets in elements, slice < 0: the index was bad. */
+static void move_slice(const index_run_context *r, int64_t slice, int64_t self_offset,
+                       int64_t values_offset)
 {
     const index_params *p = r->p;
     size_t run_bytes = (size_t)p->run_length * p->bytes;
@@ -172,7 +172,7 @@ static void move_window(const index_run_context *r, int64_t window, int64_t self
 
     for (int64_t run = 0; run < runs; run++) {
         int64_t rest = run;
-        int64_t self = self_offset + EXG_MAX(window, 0);
+        int64_t self = self_offset + EXG_MAX(slice, 0);
         int64_t values = values_offset;
         char *at;
 
@@ -182,7 +182,7 @@ static void move_window(const index_run_context *r, int64_t window, int64_t self
         }
         at = r->values + values * p->bytes;
         if (!r->puts) {
-            if (window < 0) {
+            if (slice < 0) {
                 memset(at, 0, run_bytes);
             } else if (run_bytes == 4) {
                 memcpy(at, r->self + self * p->bytes, 4);
@@ -191,7 +191,7 @@ static void move_window(const index_run_context *r, int64_t window, int64_t self
             } else {
                 memcpy(at, r->self + self * p->bytes, run_bytes);
             }
-        } else if (window >= 0) {
+        } else if (slice >= 0) {
             if (p->accumulates) {
                 exg_combine(&p->adder, r->self + self * p->bytes, at, p->run_length);
             } else {
@@ -209,13 +209,13 @@ static void index_positions(const index_run_context *r, int64_t first, int64_t e
     for (int64_t position = first; position < end; position++) {
         int64_t rest = position;
         int64_t values = 0;
-        int64_t window;
+        int64_t slice;
 
         for (uint32_t k = p->position_rank; k-- > 0; rest /= p->position_sizes[k]) {
             at[k] = rest % p->position_sizes[k];
             values += at[k] * p->values_strides[k];
         }
-        window = window_of(r, at);
+        slice = slice_of(r, at);
         for (int64_t b = 0; b < p->before_count; b++) {
             int64_t self_offset = 0;
             int64_t values_offset = values;
@@ -225,7 +225,7 @@ static void index_positions(const index_run_context *r, int64_t first, int64_t e
                 self_offset += rest % p->before[0][d] * p->before[1][d];
                 values_offset += rest % p->before[0][d] * p->before[2][d];
             }
-            move_window(r, window, self_offset, values_offset);
+            move_slice(r, slice, self_offset, values_offset);
         }
     }
 }

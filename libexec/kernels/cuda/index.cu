@@ -37,14 +37,14 @@ KERNEL(pick, cuda_pick_params)
 KERNEL(gather, cuda_gather_params)
 {
     FOR_EACH(i, p.numel) {
-        const int64_t chosen = (int64_t)LOAD(INDEX)(p.index, window_offset(&p.of_index, i));
+        const int64_t chosen = (int64_t)LOAD(INDEX)(p.index, view_offset(&p.of_index, i));
         const int is_inside = chosen >= 0 && chosen < p.dim_size;
 
         if (!is_inside) {
             raise_fault(p.fault, FAULT_INDEX, chosen, p.dim_size);
         }
         ((ELEMENT *)p.out)[i] =
-            element_or_zero(p.self, window_offset(&p.of_self, i) + chosen * p.dim_stride,
+            element_or_zero(p.self, view_offset(&p.of_self, i) + chosen * p.dim_stride,
                             is_inside);
     }
 }

@@ -8,15 +8,15 @@
 
 #define CUDA_RANK_MAX 16
 
-/* Elements of a window in row-major order; strides count elements. */
-typedef struct cuda_window {
+/* Elements of a view in row-major order; strides count elements. */
+typedef struct cuda_view {
     int64_t sizes[CUDA_RANK_MAX];
     int64_t strides[CUDA_RANK_MAX];
     int32_t rank;
-} cuda_window;
+} cuda_view;
 
-/* The element at `position` of the window, elements from its first. */
-static inline int64_t window_offset(const cuda_window *w, int64_t position)
+/* The element at `position` of the view, elements from its first. */
+static inline int64_t view_offset(const cuda_view *w, int64_t position)
 {
     int64_t offset = 0;
 
@@ -33,7 +33,7 @@ typedef struct cuda_copy_params {
     const void *in;
     void *out;
     int64_t numel;
-    cuda_window from, to;
+    cuda_view from, to;
 } cuda_copy_params;
 
 typedef struct cuda_triangle_params {
@@ -103,7 +103,7 @@ typedef struct cuda_reduce_params {
     const void *in;
     void *out;
     int64_t outputs, terms;
-    cuda_window kept, walked;
+    cuda_view kept, walked;
     double correction; /* var */
 } cuda_reduce_params;
 
@@ -193,7 +193,7 @@ typedef struct cuda_gather_params {
     void *out, *fault;
     int64_t numel;
     int64_t dim_size, dim_stride;
-    cuda_window of_index, of_self; /* the result's sizes; of_self without `dim` */
+    cuda_view of_index, of_self; /* the result's sizes; of_self without `dim` */
 } cuda_gather_params;
 
 #define CUDA_INDICES_MAX 6
@@ -218,21 +218,21 @@ typedef struct cuda_place_params {
     const void *index;
     void *items, *fault;
     int64_t lines, size, dim_size;
-    cuda_window of_line; /* of the index */
-    int64_t stride;      /* of the index, along a line */
+    cuda_view of_line; /* of the index */
+    int64_t stride;    /* of the index, along a line */
 } cuda_place_params;
 
 /* What `items`, in order, say goes into out: source (line, item, w) to (line, key, w), w in a
- * window of the operands that an item stands for. Equal keys: one after the other. */
+ * slice of the operands that an item stands for. Equal keys: one after the other. */
 typedef struct cuda_scatter_params {
     const void *items, *source;
     void *out;
-    int64_t lines, size, window;
-    uint64_t element[2];                 /* where there is no source */
-    int64_t key_stride;                  /* of out */
-    cuda_window out_line, source_line;   /* their offsets, by line */
-    cuda_window out_inner, source_inner; /* by w */
-    cuda_window source_item;             /* by item */
+    int64_t lines, size, slice;
+    uint64_t element[2];               /* where there is no source */
+    int64_t key_stride;                /* of out */
+    cuda_view out_line, source_line;   /* their offsets, by line */
+    cuda_view out_inner, source_inner; /* by w */
+    cuda_view source_item;             /* by item */
 } cuda_scatter_params;
 
 /* ---- products --------------------------------------------------------------------------- */

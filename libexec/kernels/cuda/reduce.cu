@@ -52,7 +52,7 @@ DEFINE_BLOCK(join, state, SHUFFLE_STATE, JOINED)
 
 static inline state term_at(const cuda_reduce_params *p, int64_t base, int64_t term)
 {
-    return TERM(LOAD(IN)(p->in, base + window_offset(&p->walked, term)));
+    return TERM(LOAD(IN)(p->in, base + view_offset(&p->walked, term)));
 }
 
 /* Terms first, first + step, ... */
@@ -103,7 +103,7 @@ static inline void finish(const cuda_reduce_params *p, int64_t output, state a)
 KERNEL(reduce, cuda_reduce_params)
 {
     FOR_EACH(output, p.outputs) {
-        const int64_t base = window_offset(&p.kept, output);
+        const int64_t base = view_offset(&p.kept, output);
         state a = join_terms(&p, base, 0, 1);
 
 #ifdef VAR
@@ -116,7 +116,7 @@ KERNEL(reduce, cuda_reduce_params)
 KERNEL(reduce, cuda_reduce_params)
 {
     for (int64_t output = BLOCK_X; output < p.outputs; output += BLOCKS_X) {
-        const int64_t base = window_offset(&p.kept, output);
+        const int64_t base = view_offset(&p.kept, output);
         state a = block_join(join_terms(&p, base, THREAD, THREADS));
 
 #ifdef VAR

@@ -14,7 +14,7 @@
 KERNEL(place, cuda_place_params)
 {
     FOR_EACH(i, p.lines * p.size) {
-        const int64_t at = window_offset(&p.of_line, i / p.size) + i % p.size * p.stride;
+        const int64_t at = view_offset(&p.of_line, i / p.size) + i % p.size * p.stride;
         const int64_t chosen = (int64_t)LOAD(INDEX)(p.index, at);
         const int is_inside = chosen >= 0 && chosen < p.dim_size;
         cuda_item *item = (cuda_item *)p.items + i;
@@ -45,9 +45,9 @@ static inline COMPUTE(OUT) combine(COMPUTE(OUT) a, COMPUTE(OUT) b)
 
 KERNEL(scatter, cuda_scatter_params)
 {
-    FOR_EACH(i, p.lines * p.size * p.window) {
-        const int64_t w = i % p.window;
-        const int64_t at = i / p.window;
+    FOR_EACH(i, p.lines * p.size * p.slice) {
+        const int64_t w = i % p.slice;
+        const int64_t at = i / p.slice;
         const int64_t line = at / p.size;
         const cuda_item *item = (const cuda_item *)p.items + at;
         const cuda_item *end = (const cuda_item *)p.items + (line + 1) * p.size;
@@ -58,15 +58,15 @@ KERNEL(scatter, cuda_scatter_params)
         if (key == NOWHERE || (at % p.size > 0 && item[-1].key == key)) {
             continue;
         }
-        to = window_offset(&p.out_line, line) + (int64_t)key * p.key_stride +
-             window_offset(&p.out_inner, w);
-        from = window_offset(&p.source_line, line) + window_offset(&p.source_inner, w);
+        to = view_offset(&p.out_line, line) + (int64_t)key * p.key_stride +
+             view_offset(&p.out_inner, w);
+        from = view_offset(&p.source_line, line) + view_offset(&p.source_inner, w);
 #ifdef OUT
         {
             COMPUTE(OUT) sum = LOAD(OUT)(p.out, to);
 
             for (; item < end && item->key == key; item++) {
-                const int64_t of = window_offset(&p.source_item, item->index);
+                const int64_t of = view_offset(&p.source_item, item->index);
 
                 sum = ROUND_TO(OUT)(combine(sum, LOAD(OUT)(p.source, from + of)));
             }
@@ -80,7 +80,7 @@ KERNEL(scatter, cuda_scatter_params)
             memcpy((ELEMENT *)p.out + to, p.element, sizeof(ELEMENT));
         } else {
             ((ELEMENT *)p.out)[to] =
-                ((const ELEMENT *)p.source)[from + window_offset(&p.source_item, item->index)];
+                ((const ELEMENT *)p.source)[from + view_offset(&p.source_item, item->index)];
         }
 #endif
     }

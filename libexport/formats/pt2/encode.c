@@ -117,15 +117,6 @@ static exg_status put_values(const exg_encoder *e, exg_model_type type)
 
 /* ---- the walk ------------------------------------------------------------------------------- */
 
-static void put_optional_int(exg_text *out, bool has, int64_t value)
-{
-    if (has) {
-        exg_json_put_int(out, value);
-    } else {
-        exg_json_put_null(out);
-    }
-}
-
 /* A list that may be absent, or a text. */
 static bool is_absent(exg_model_items items)
 {
@@ -187,9 +178,9 @@ static exg_status put_bounds(const exg_encoder *e, const exg_range_constraint *r
 {
     exg_json_put_open(e->out, '{');
     exg_json_put_key(e->out, "min_val");
-    put_optional_int(e->out, range->has_min, range->min_val);
+    exg_json_put_optional_int(e->out, range->has_min, range->min_val);
     exg_json_put_key(e->out, "max_val");
-    put_optional_int(e->out, range->has_max, range->max_val);
+    exg_json_put_optional_int(e->out, range->has_max, range->max_val);
     exg_json_put_close(e->out, '}');
     return EXG_OK;
 }
@@ -384,10 +375,10 @@ static bool put_word(exg_text *out, exg_model_type type, const void *at)
         exg_json_put_int(out, AT(exg_memory_format));
         return true;
     case EXG_MODEL_DEVICE_INDEX:
-        put_optional_int(out, AT(int64_t) >= 0, AT(int64_t));
+        exg_json_put_optional_int(out, AT(int64_t) >= 0, AT(int64_t));
         return true;
     case EXG_MODEL_PASSING:
-        put_optional_int(out, AT(exg_kind) != EXG_KIND_UNKNOWN, AT(exg_kind));
+        exg_json_put_optional_int(out, AT(exg_kind) != EXG_KIND_UNKNOWN, AT(exg_kind));
         return true;
     case EXG_MODEL_TRISTATE:
         exg_json_put_raw(out, AT(exg_tristate) == EXG_UNSET  ? "null"

@@ -111,7 +111,7 @@ typedef struct exg_operator {
     exg_pointwise_result pointwise;
     exg_shape_function *shape;       /* NULL for views, in-place and symbolic rows */
     exg_lowering *lowering;          /* NULL: none */
-    exg_view_function *view;         /* the result is a window on argument 0 */
+    exg_view_function *view;         /* the result is a view of argument 0 */
     exg_symbolic_function *symbolic; /* works on sizes, not tensors */
     exg_operator_id functional;      /* of an in-place row, else EXG_OP_NONE */
     /* The parameter that numbers a draw of random numbers, else EXG_NOT_DRAWN: such an
@@ -146,7 +146,7 @@ bool exg_argument_fits(const exg_argument *arg, const exg_schema_type *type);
 
 #define EXG_SHAPE_RANK_MAX 16
 
-/* Sizes and strides of a window on a storage, in elements of its dtype. A view function
+/* Sizes and strides of a view of a storage, in elements of its dtype. A view function
  * finds the dtype of its argument in both, and changes that of `out` when it is one of those
  * that read bytes as something else. */
 struct exg_strided {

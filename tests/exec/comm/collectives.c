@@ -344,7 +344,7 @@ static void averages_of_integers_are_refused(void **state)
 
 /* ---- windows ---------------------------------------------------------------------------- */
 
-static exg_window seen; /* by what follows */
+static exg_halo seen; /* by what follows */
 
 /* Elements of dim 1 of (2, size, 3) are their own numbers. */
 static void see_window(void *context, uint32_t r)
@@ -355,11 +355,11 @@ static void see_window(void *context, uint32_t r)
     int64_t count;
     exg_tensor in;
     exg_tensor out;
-    exg_collective asked = {EXG_WINDOW, &in, &out, 1, 0, EXG_REDUCE_SUM, seen};
+    exg_collective asked = {EXG_HALO, &in, &out, 1, 0, EXG_REDUCE_SUM, seen};
     void *workspace;
 
     (void)context;
-    exg_window_of(&seen, j.n, r, &first, &count);
+    exg_halo_of(&seen, j.n, r, &first, &count);
     exg_chunk(seen.size, j.n, r, &offset, &shape[1]);
     in = tensor_of(allocate((uint64_t)(6 * shape[1]) * 8), shape, 3, EXG_DTYPE_I64);
     for (int64_t i = 0; i < 6 * shape[1]; i++) {
@@ -402,7 +402,7 @@ static void check_window_of(uint32_t rank)
             }
         }
     }
-    exg_window_of(&seen, j.n, rank, &first, &count);
+    exg_halo_of(&seen, j.n, rank, &first, &count);
     assert_true(high < 0 || (first <= low && first + count > high));
 }
 
@@ -417,8 +417,8 @@ static void windows_bring_what_positions_read(void **state)
         for (uint32_t i = 0; i < 300; i++) {
             uint32_t x = i * 2654435761u;
 
-            seen = (exg_window){(x >> 3) % 14, (x >> 7) % 9,      1 + (x >> 11) % 3,
-                                (x >> 14) % 5, 1 + (x >> 17) % 6, 0};
+            seen = (exg_halo){(x >> 3) % 14, (x >> 7) % 9,      1 + (x >> 11) % 3,
+                              (x >> 14) % 5, 1 + (x >> 17) % 6, 0};
             for (uint32_t r = 0; r < n; r++) {
                 check_window_of(r);
             }
@@ -441,7 +441,7 @@ static void windows_that_turn_around_are_chunks_of_others(void **state)
             int64_t full = (size + n - 1) / n;
 
             for (int64_t step = 0; step < n; step++) {
-                exg_window w = {size, n, full, step * full, full, n * full};
+                exg_halo w = {size, n, full, step * full, full, n * full};
 
                 for (int64_t r = 0; r < n; r++) {
                     int64_t want[2];
@@ -449,7 +449,7 @@ static void windows_that_turn_around_are_chunks_of_others(void **state)
 
                     exg_chunk(size, (uint32_t)n, (uint32_t)((r - step + n) % n), &want[0],
                               &want[1]);
-                    exg_window_of(&w, (uint32_t)n, (uint32_t)r, &got[0], &got[1]);
+                    exg_halo_of(&w, (uint32_t)n, (uint32_t)r, &got[0], &got[1]);
                     assert_int_equal(got[1], want[1]);
                     assert_true(got[1] == 0 || got[0] == want[0]);
                 }

@@ -76,20 +76,20 @@ static void make(item *at, const exg_communicator *c, uint32_t i)
                                 .op = drawn(&state) % 2 ? EXG_REDUCE_SUM : EXG_REDUCE_MAX};
     at->what.other_dim = (at->what.dim + 1 + drawn(&state) % 2) % 3;
     at->in = at->out = whole;
-    if (at->what.kind == EXG_WINDOW) {
+    if (at->what.kind == EXG_HALO) {
         int64_t size = whole.sizes[at->what.dim];
         int64_t first;
 
-        at->what.window = (exg_window){size,
-                                       drawn(&state) % 9,
-                                       1 + drawn(&state) % 3,
-                                       drawn(&state) % 4,
-                                       1 + drawn(&state) % 5,
-                                       0};
-        exg_window_of(&at->what.window, c->size, c->rank, &first, &at->out.sizes[at->what.dim]);
+        at->what.halo = (exg_halo){size,
+                                   drawn(&state) % 9,
+                                   1 + drawn(&state) % 3,
+                                   drawn(&state) % 4,
+                                   1 + drawn(&state) % 5,
+                                   0};
+        exg_halo_of(&at->what.halo, c->size, c->rank, &first, &at->out.sizes[at->what.dim]);
     }
     if (at->what.kind == EXG_ALL_GATHER || at->what.kind == EXG_ALL_TO_ALL ||
-        at->what.kind == EXG_WINDOW) {
+        at->what.kind == EXG_HALO) {
         cut(&at->in, at->what.dim, c->size, c->rank);
     }
     if (at->what.kind == EXG_REDUCE_SCATTER || at->what.kind == EXG_ALL_TO_ALL) {

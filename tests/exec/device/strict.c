@@ -306,7 +306,7 @@ static exg_status open_forgetful(uint32_t index, exg_accelerator **device, exg_e
     return status;
 }
 
-static bool hands_on;        /* x as an earlier plan left it, each time in another place */
+static bool forwards;        /* x as an earlier plan left it, each time in another place */
 static const exg_grid *grid; /* NULL: no mesh */
 
 static exg_status give(exg_plan_executor *rank, exg_accelerator *device, uint32_t input, float *x,
@@ -314,7 +314,7 @@ static exg_status give(exg_plan_executor *rank, exg_accelerator *device, uint32_
 {
     void *there;
 
-    if (!hands_on) {
+    if (!forwards) {
         exg_plan_executor_set_input(rank, input, x);
         return EXG_OK;
     }
@@ -349,15 +349,15 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
     while (plan->inputs[input].kind != EXG_INPUT_USER) {
         input++;
     }
-    plan->inputs[input].is_handed_on = hands_on;
+    plan->inputs[input].is_forwarded = forwards;
     status = exg_plan_executor_create(plan, memory, NULL, grid, device, 0, 0, &rank, err);
     status = status == EXG_OK ? exg_plan_executor_settle(rank, err) : status;
     if (status == EXG_OK) {
         uint32_t o = plan->output_count - 1;
-        size_t bytes = (size_t)exg_tensor_numel(&plan->outputs[o].location.window) * sizeof(*y);
+        size_t bytes = (size_t)exg_tensor_numel(&plan->outputs[o].location.view) * sizeof(*y);
 
         memset(exg_plan_executor_output(rank, o), 0, bytes);
-        status = exg_plan_executor_fill(rank, err);
+        status = exg_plan_executor_fold(rank, err);
         for (int run = 0; run < 6 && status == EXG_OK; run++) { /* the second is recorded */
             status = run % 3 == 0 ? give(rank, device, input, x, err) : EXG_OK;
             status = status == EXG_OK ? exg_plan_executor_run(rank, err) : status;
@@ -426,13 +426,13 @@ static void an_engine_that_does_not_wait_is_found_out(void **state)
     assert_false(run_relu(&forgetful) == 53 * 54 / 2);
 }
 
-static void what_is_handed_on_is_read_where_it_lies(void **state)
+static void what_is_forwarded_is_read_where_it_is(void **state)
 {
     (void)state;
-    hands_on = true;
+    forwards = true;
     assert_true(run_relu(&exg_device_strict) == 53 * 54 / 2);
     assert_true(run_relu(&exg_device_strict_host) == 53 * 54 / 2);
-    hands_on = false;
+    forwards = false;
 }
 
 /* ---- a device that cannot record ------------------------------------------------------------ */
@@ -503,7 +503,7 @@ static exg_status open_failing(uint32_t index, exg_accelerator **device, exg_err
 static void others_hear_of_a_failure_before_the_device_is_waited_for(void **state)
 {
     const exg_mesh_shape shape = {1, {2}};
-    exg_line line = {.name = "a line"};
+    exg_device_link link = {.name = "a link"};
     exg_grid grids[2];
     exg_error err;
     double sum;
@@ -515,7 +515,7 @@ static void others_hear_of_a_failure_before_the_device_is_waited_for(void **stat
     failing.wait = wait_and_look;
     for (int joined = 0; joined <= 1; joined++) {
         assert_int_equal(exg_local_grid(&shape, grids, &err), EXG_OK);
-        grids[0].lines[0] = joined == 1 ? &line : NULL;
+        grids[0].links[0] = joined == 1 ? &link : NULL;
         grid = &grids[0];
         has_failed = false;
         told = -1;
@@ -641,7 +641,7 @@ int main(void)
         cmocka_unit_test(fresh_memory_is_nan),
         cmocka_unit_test(what_was_recorded_is_done_again),
         cmocka_unit_test(an_engine_that_does_not_wait_is_found_out),
-        cmocka_unit_test(what_is_handed_on_is_read_where_it_lies),
+        cmocka_unit_test(what_is_forwarded_is_read_where_it_is),
         cmocka_unit_test(what_cannot_be_recorded_is_asked_for_each_time),
         cmocka_unit_test(others_hear_of_a_failure_before_the_device_is_waited_for),
         cmocka_unit_test(a_device_that_has_not_enough_is_left_as_it_was),

@@ -486,7 +486,7 @@ static exg_status note_schema(void *user, exg_op_schema *schema, exg_arena *aren
 static void call_often(rank_context *c)
 {
     const exg_function_schema *seen = NULL;
-    exg_dispatch_row row = {.rule = note_schema, .user = (void *)&seen};
+    exg_op_registration row = {.rule = note_schema, .user = (void *)&seen};
     exg_dispatch_options few = {.size = sizeof(few), .cache_capacity = 1};
     exg_dtensor *x, *y;
     eager e;
@@ -540,8 +540,8 @@ static void rewrite(rank_context *c)
 {
     const exg_function_schema *dims =
         exg_operators_find(all_operators(), "torch.ops.aten.squeeze.dims")->schema;
-    exg_dispatch_row row = {.rule = squeeze_globally,
-                            .user = (void *)(uintptr_t)(const void *)dims};
+    exg_op_registration row = {.rule = squeeze_globally,
+                               .user = (void *)(uintptr_t)(const void *)dims};
     int64_t both[2] = {0, 1};
     exg_dtensor *x, *y;
     eager e;

@@ -405,7 +405,7 @@ static exg_status rule_of_nothing(void *user, exg_op_schema *schema, exg_arena *
 /* S000-25: whether it failed is the status, not a result that is not there. */
 static void no_result_is_no_failure(void **state)
 {
-    const exg_dispatch_row row = {.rule = rule_of_nothing};
+    const exg_op_registration row = {.rule = rule_of_nothing};
     exg_output_sharding *sharding;
     exg_dtensor_spec x;
     exg_op_schema s, *target;

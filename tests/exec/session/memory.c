@@ -426,7 +426,7 @@ static bool spoil(exg_plan *plan, uint32_t state)
         exg_buffer *a = &plan->buffers[next_random(&state) % plan->buffer_count];
         exg_buffer *b = &plan->buffers[next_random(&state) % plan->buffer_count];
 
-        if (a != b && a->place == EXG_PLACE_ARENA && b->place == EXG_PLACE_ARENA &&
+        if (a != b && a->kind == EXG_BUFFER_ARENA && b->kind == EXG_BUFFER_ARENA &&
             a->bytes >= b->bytes && b->bytes > 0 && a->first_step < b->first_step &&
             b->first_step < a->last_step && a->offset != b->offset) {
             b->offset = a->offset;
@@ -480,7 +480,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
                      EXG_OK);
     exg_plan_executor_set_input(rank, 1, x);
     assert_int_equal(exg_plan_executor_settle(rank, &err), EXG_OK);
-    assert_int_equal(exg_plan_executor_fill(rank, &err), EXG_OK);
+    assert_int_equal(exg_plan_executor_fold(rank, &err), EXG_OK);
     assert_int_equal(exg_plan_executor_run(rank, &err), EXG_OK);
     for (uint32_t o = 0; o < k.shown; o++) {
         const window *want = &values[k.count + 1 - o];

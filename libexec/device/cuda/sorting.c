@@ -1,9 +1,9 @@
-/* order.c - along one dimension: max_dim, min_dim, argmax, argmin, cumsum, cumprod, sort, topk,
+/* sorting.c - along one dimension: max_dim, min_dim, argmax, argmin, cumsum, cumprod, sort, topk,
  * searchsorted; and masks: places, checked.
  */
 #include "libexec/device/cuda/kernel_args.h"
+#include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexec/device/cuda/rows.h"
 #include "libexec/kernels/cpu/common.h"
 
 #define FEW        64 /* elements of a line that one thread takes */
@@ -61,7 +61,7 @@ static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_valu
     {                                                                                              \
         return extreme(call, kind, has_values, err);                                               \
     }                                                                                              \
-    EXG_CUDA_ROW_OF(name, 0)
+    EXG_CUDA_KERNEL(name, 0)
 
 EXTREME(max_dim, "", true);
 EXTREME(min_dim, "-DIS_MIN", true);
@@ -117,8 +117,8 @@ static exg_status cumprod_prepare(exg_kernel_call *call, exg_error *err)
     return scan(call, "-DIS_PRODUCT", err);
 }
 
-EXG_CUDA_ROW_OF(cumsum, 0);
-EXG_CUDA_ROW_OF(cumprod, 0);
+EXG_CUDA_KERNEL(cumsum, 0);
+EXG_CUDA_KERNEL(cumprod, 0);
 
 static exg_status places_prepare(exg_kernel_call *call, exg_error *err)
 {
@@ -134,12 +134,12 @@ static exg_status places_prepare(exg_kernel_call *call, exg_error *err)
     EXG_TRY(exg_cuda_step_begin(call, err));
     call->workspace_bytes = (uint64_t)params.numel * sizeof(int64_t);
     EXG_TRY(add_scan(call, (exg_around){1, params.numel, 1}, EXG_DTYPE_I64, "i0 w", "", err));
-    EXG_TRY(EXG_CUDA_ADD(call, "places", "places", "i0 w o0 f", params, &launch, err, "%s", ""));
+    EXG_TRY(EXG_CUDA_ADD(call, "nonzero", "places", "i0 w o0 f", params, &launch, err, "%s", ""));
     exg_cuda_grid(launch, EXG_MAX(params.numel, 1));
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(places, 0);
+EXG_CUDA_KERNEL(places, 0);
 
 static exg_status checked_prepare(exg_kernel_call *call, exg_error *err)
 {
@@ -154,12 +154,12 @@ static exg_status checked_prepare(exg_kernel_call *call, exg_error *err)
     if (params.numel == 0) {
         return EXG_OK;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "places", "check", "i1 f", params, &launch, err, "%s", ""));
+    EXG_TRY(EXG_CUDA_ADD(call, "nonzero", "check", "i1 f", params, &launch, err, "%s", ""));
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(checked, EXG_KERNEL_IN_PLACE);
+EXG_CUDA_KERNEL(checked, EXG_KERNEL_IN_PLACE);
 
 /* ---- order --------------------------------------------------------------------------------- */
 
@@ -258,8 +258,8 @@ static exg_status topk_prepare(exg_kernel_call *call, exg_error *err)
     return order(call, exg_call_int(call, 1), err);
 }
 
-EXG_CUDA_ROW_OF(sort, 0);
-EXG_CUDA_ROW_OF(topk, 0);
+EXG_CUDA_KERNEL(sort, 0);
+EXG_CUDA_KERNEL(topk, 0);
 
 static exg_status searchsorted_prepare(exg_kernel_call *call, exg_error *err)
 {
@@ -289,4 +289,4 @@ static exg_status searchsorted_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-EXG_CUDA_ROW_OF(searchsorted, 0);
+EXG_CUDA_KERNEL(searchsorted, 0);

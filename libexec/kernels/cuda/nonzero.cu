@@ -1,6 +1,5 @@
-/* places.cu - masks: where one is set, row by row (another number of places than was counted before
- * raises INDEX and gives zeros); and whether all of one is, else PARAMETER.
- */
+/* nonzero.cu - masks: where one is set, row by row (another number of places than was counted
+ * before raises INDEX and gives zeros); and whether all of one is, else PARAMETER. */
 #include "libexec/kernels/cuda/common.h"
 #include "libexec/kernels/cuda/params.h"
 

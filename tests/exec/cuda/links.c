@@ -27,7 +27,7 @@ typedef struct trial {
     exg_reduce_op op;
     int64_t shape[3];
     uint32_t dim, other_dim;
-    exg_window window;
+    exg_halo halo;
 } trial;
 
 /* A rank's side of it. */
@@ -44,8 +44,8 @@ static struct {
     const exg_device_table *table;
     uint32_t size;
     exg_accelerator *devices[RANKS_MAX];
-    exg_line *lines[RANKS_MAX];
-    exg_communicator *met[RANKS_MAX], *hosts[RANKS_MAX]; /* of lines; of the reference */
+    exg_device_link *links[RANKS_MAX];
+    exg_communicator *met[RANKS_MAX], *hosts[RANKS_MAX]; /* of links; of the reference */
     exg_team *team;
     exg_status status[RANKS_MAX];
     exg_error errors[RANKS_MAX];
@@ -61,14 +61,14 @@ static void join(void *context, uint32_t r)
 {
     (void)context;
     exg_error_clear(&t.errors[r]);
-    t.status[r] = t.table->join(t.devices[r], t.met[r], &t.lines[r], &t.errors[r]);
+    t.status[r] = t.table->join(t.devices[r], t.met[r], &t.links[r], &t.errors[r]);
 }
 
 static void leave(void *context, uint32_t r)
 {
     (void)context;
-    if (t.lines[r] != NULL) {
-        t.table->leave(t.devices[r], t.lines[r]);
+    if (t.links[r] != NULL) {
+        t.table->leave(t.devices[r], t.links[r]);
     }
 }
 
@@ -88,7 +88,7 @@ static void open_devices(uint32_t size, const char *devices, uint64_t deadline_n
     expect_ok(exg_local_create(size, t.hosts, &err), &err);
     expect_ok(exg_team_create(size, &t.team, &err), &err);
     for (uint32_t r = 0; r < size; r++) {
-        t.lines[r] = NULL;
+        t.links[r] = NULL;
         t.met[r]->deadline_ns = deadline_ns;
         expect_ok(t.table->open(r % count, &t.devices[r], &err), &err);
     }
@@ -144,15 +144,15 @@ static void shape_side(const trial *of, uint32_t r, side *s)
 
     memcpy(in, of->shape, sizeof(in));
     memcpy(out, of->shape, sizeof(out));
-    if (of->kind == EXG_ALL_GATHER || of->kind == EXG_ALL_TO_ALL || of->kind == EXG_WINDOW) {
+    if (of->kind == EXG_ALL_GATHER || of->kind == EXG_ALL_TO_ALL || of->kind == EXG_HALO) {
         in[of->dim] = chunk_of(of->shape[of->dim], r);
     }
     if (of->kind == EXG_REDUCE_SCATTER) {
         out[of->dim] = chunk_of(of->shape[of->dim], r);
     } else if (of->kind == EXG_ALL_TO_ALL) {
         out[of->other_dim] = chunk_of(of->shape[of->other_dim], r);
-    } else if (of->kind == EXG_WINDOW) {
-        exg_window_of(&of->window, t.size, r, &first, &out[of->dim]);
+    } else if (of->kind == EXG_HALO) {
+        exg_halo_of(&of->halo, t.size, r, &first, &out[of->dim]);
     }
     s->in = s->host_in = tensor_of(of->dtype, in);
     s->out = s->host_out = s->got = tensor_of(of->dtype, out);
@@ -197,7 +197,7 @@ static void make_side(const trial *of, uint32_t r, side *s)
                                .dim = of->dim,
                                .other_dim = of->other_dim,
                                .op = of->op,
-                               .window = of->window};
+                               .halo = of->halo};
     s->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
 }
 
@@ -225,7 +225,7 @@ static exg_status prepare(uint32_t r, side *s, exg_error *err)
     }
     EXG_TRY(t.table->allocate(d, bytes_of(&s->in), &s->in.data, err));
     EXG_TRY(t.table->allocate(d, bytes_of(&s->out), &s->out.data, err));
-    EXG_TRY(t.table->prepare_collective(d, t.lines[r], &s->what, s->sent, s->received, s->arena,
+    EXG_TRY(t.table->prepare_collective(d, t.links[r], &s->what, s->sent, s->received, s->arena,
                                         &s->made, &bytes, err));
     return t.table->allocate(d, bytes, &s->workspace, err);
 }
@@ -422,8 +422,8 @@ static const trial trials[] = {
     {EXG_ALL_TO_ALL, EXG_DTYPE_C128, SUM, {5, 3, 7}, 2, 0, {0}},
     {EXG_ALL_TO_ALL, EXG_DTYPE_I16, SUM, {5, 3, 7}, 1, 2, {0}},
     {EXG_ALL_TO_ALL, F32, SUM, {5, 1, 1}, 1, 0, {0}},
-    {EXG_WINDOW, F32, SUM, {2, 11, 3}, 1, 0, {11, 6, 2, 1, 3, 0}},
-    {EXG_WINDOW, EXG_DTYPE_I32, SUM, {9, 2, 2}, 0, 0, {9, 9, 1, 1, 3, 0}},
+    {EXG_HALO, F32, SUM, {2, 11, 3}, 1, 0, {11, 6, 2, 1, 3, 0}},
+    {EXG_HALO, EXG_DTYPE_I32, SUM, {9, 2, 2}, 0, 0, {9, 9, 1, 1, 3, 0}},
 };
 
 #define TRIALS (sizeof(trials) / sizeof(trials[0]))
@@ -435,7 +435,7 @@ static void try_all(const char *devices, const char *through, bool same_bits)
         open_ranks(size, devices, EXG_DEADLINE_NS);
         for (uint32_t r = 0; r < size; r++) {
             expect_ok(t.status[r], &t.errors[r]);
-            assert_string_equal(t.lines[r]->name, through);
+            assert_string_equal(t.links[r]->name, through);
         }
         for (size_t i = 0; i < TRIALS; i++) {
             try_trials(&trials[i], NULL, same_bits);
@@ -469,7 +469,7 @@ static void expect_apart(uint32_t size, const char *devices, const char *why)
         assert_int_equal(t.status[r], EXG_UNSUPPORTED);
         assert_string_equal(t.errors[r].code, "DEV-011");
         assert_non_null(strstr(t.errors[r].message, why));
-        assert_null(t.lines[r]);
+        assert_null(t.links[r]);
     }
     close_ranks();
 }
@@ -490,7 +490,7 @@ static void expect_calls(const char *devices, const char *golden)
 {
     static const trial gather = {EXG_ALL_GATHER, F32, SUM, {2, 5, 1}, 1, 0, {0}};
     static const trial reduce = {EXG_ALL_REDUCE, F32, SUM, {1, 2, 5}, 0, 0, {0}};
-    char folder[] = "/tmp/exg-lines-XXXXXX";
+    char folder[] = "/tmp/exg-links-XXXXXX";
     char path[64];
     char *want = read_whole(golden);
     char *got;
@@ -534,7 +534,7 @@ static void expect_calls(const char *devices, const char *golden)
 static void a_rank_asks_nccl_for_what_the_golden_file_says(void **state)
 {
     (void)state;
-    expect_calls("2", "tests/exec/cuda/lines.txt");
+    expect_calls("2", "tests/exec/cuda/links.txt");
 }
 
 /* ---- faults --------------------------------------------------------------------------------- */
@@ -583,8 +583,8 @@ static exg_status run_session(const char *device, uint64_t timeout_ns, float *re
     }
     expect_ok(exg_operators_create(&operators, err), err);
     program = make_program(operators);
-    options.place =
-        &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_TENSOR};
     expect_ok(exg_verify(program, operators, &verified, NULL, err), err);
     input.tensor = (exg_tensor){.data = x, .dtype = F32, .rank = 2, .sizes = {8, 8}};
     exg_tensor_set_contiguous(&input.tensor);
@@ -718,16 +718,16 @@ static void a_rank_that_does_not_come_to_join_is_given_up_in_time(void **state)
     exg_team_run(t.team, join_first, NULL);
     assert_int_equal(t.status[0], EXG_PEER);
     assert_string_equal(t.errors[0].code, "COM-001");
-    assert_null(t.lines[0]);
+    assert_null(t.links[0]);
     assert_int_equal(calls_of("ncclCommInitRankConfig"), 0);
     exg_error_clear(&err);
-    assert_int_equal(t.table->join(t.devices[1], t.met[1], &t.lines[1], &err), EXG_PEER);
-    assert_null(t.lines[1]);
+    assert_int_equal(t.table->join(t.devices[1], t.met[1], &t.links[1], &err), EXG_PEER);
+    assert_null(t.links[1]);
     close_ranks();
     drop_calls();
 }
 
-/* lines [PATTERN]: those of the tests. */
+/* links [PATTERN]: those of the tests. */
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {

@@ -1,12 +1,12 @@
-/* lines.c - the devices of ranks joined along the dims of a mesh. */
+/* device_links.c - the devices of ranks joined along the dims of a mesh. */
 #include "libexec/comm/grid.h"
 #include "libexec/device/device.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Adds what a dim goes through, unless it is told. */
-static void tell(char *through, const char *text)
+/* Adds what a dim goes through, unless it is there. */
+static void note_way(char *through, const char *text)
 {
     size_t used = strlen(through);
 
@@ -30,19 +30,19 @@ exg_status exg_grid_join(exg_grid *grid, exg_accelerator *device, char *through,
             continue;
         }
         if (table->join == NULL) {
-            tell(through, "the host");
+            note_way(through, "the host");
             continue;
         }
-        status = table->join(device, grid->dims[d], &grid->lines[d], err);
+        status = table->join(device, grid->dims[d], &grid->links[d], err);
         if (status == EXG_UNSUPPORTED) {
             (void)snprintf(why, sizeof(why), "the host (%.200s)", err == NULL ? "" : err->message);
             exg_error_clear(err);
-            tell(through, why);
+            note_way(through, why);
         } else if (status != EXG_OK) {
             exg_grid_abort(grid, status);
             return exg_error_within(err, status, "rank %u, where devices are joined", grid->rank);
         } else {
-            tell(through, grid->lines[d]->name);
+            note_way(through, grid->links[d]->name);
         }
     }
     return EXG_OK;
@@ -51,9 +51,9 @@ exg_status exg_grid_join(exg_grid *grid, exg_accelerator *device, char *through,
 void exg_grid_leave(exg_grid *grid)
 {
     for (uint32_t d = 0; d < grid->ndim; d++) {
-        if (grid->lines[d] != NULL) {
-            grid->device->table->leave(grid->device, grid->lines[d]);
-            grid->lines[d] = NULL;
+        if (grid->links[d] != NULL) {
+            grid->device->table->leave(grid->device, grid->links[d]);
+            grid->links[d] = NULL;
         }
     }
 }

@@ -1,5 +1,5 @@
-/* line.c - which devices can be joined, and through what. */
-#include "libexec/device/cuda/line.h"
+/* link.c - which devices can be joined, and through what. */
+#include "libexec/device/cuda/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static exg_status need_stream(exg_cuda_device *d, exg_error *err)
                           "making a stream", err);
 }
 
-void exg_cuda_close_lines(exg_cuda_device *d)
+void exg_cuda_close_links(exg_cuda_device *d)
 {
     if (d->beside != NULL) {
         (void)d->driver.stream_wait(d->beside);
@@ -46,10 +46,10 @@ void exg_cuda_close_lines(exg_cuda_device *d)
     }
 }
 
-static exg_status introduce(exg_cuda_line *line, const introduction *own, introduction *all,
+static exg_status introduce(exg_cuda_link *link, const introduction *own, introduction *all,
                             exg_error *err)
 {
-    uint32_t size = line->c->size;
+    uint32_t size = link->c->size;
     introduction *to_each = calloc(size, sizeof(*to_each));
     exg_status status;
 
@@ -59,7 +59,7 @@ static exg_status introduce(exg_cuda_line *line, const introduction *own, introd
     for (uint32_t r = 0; r < size; r++) {
         to_each[r] = *own;
     }
-    status = exg_exchange_each(line->c, to_each, all, sizeof(*all), err);
+    status = exg_exchange_each(link->c, to_each, all, sizeof(*all), err);
     free(to_each);
     return status;
 }
@@ -70,20 +70,20 @@ static bool is_same_device(const introduction *a, const introduction *b)
 }
 
 /* Every rank decides the same, by what all said. `why`: of this rank's, that NCCL is not. */
-static exg_status decide(exg_cuda_line *line, const introduction *all, const char *why,
+static exg_status decide(exg_cuda_link *link, const introduction *all, const char *why,
                          exg_error *err)
 {
-    uint32_t size = line->c->size;
+    uint32_t size = link->c->size;
     uint32_t alike = 0;
 
     for (uint32_t r = 0; r < size; r++) {
         alike += is_same_device(&all[r], &all[0]);
     }
-    line->is_shared = alike == size && line->c->ops->lends;
-    for (uint32_t r = 0; r < size && !line->is_shared; r++) {
+    link->is_shared = alike == size && link->c->ops->lends;
+    for (uint32_t r = 0; r < size && !link->is_shared; r++) {
         if (all[r].version == 0) {
             return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "%s",
-                            all[line->c->rank].version == 0 ? why : "another rank has no NCCL");
+                            all[link->c->rank].version == 0 ? why : "another rank has no NCCL");
         }
         if (all[r].version != all[0].version) {
             return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "ranks have NCCL of several versions");
@@ -98,9 +98,9 @@ static exg_status decide(exg_cuda_line *line, const introduction *all, const cha
     return EXG_OK;
 }
 
-static exg_status join(exg_cuda_line *line, introduction *all, exg_error *err)
+static exg_status join(exg_cuda_link *link, introduction *all, exg_error *err)
 {
-    exg_cuda_device *d = line->device;
+    exg_cuda_device *d = link->device;
     introduction own = {.version = 0};
     exg_error why;
 
@@ -108,33 +108,33 @@ static exg_status join(exg_cuda_line *line, introduction *all, exg_error *err)
     EXG_TRY(need_stream(d, err));
     EXG_TRY(exg_cuda_check(&d->driver, d->driver.device_uuid(own.uuid, d->ordinal),
                            "describing a device", err));
-    if (exg_nccl_open(&line->nccl, &why) == EXG_OK) {
-        own.version = line->nccl.version;
-        if (line->c->rank == 0 && line->nccl.get_id(&own.id) != NCCL_SUCCESS) {
+    if (exg_nccl_open(&link->nccl, &why) == EXG_OK) {
+        own.version = link->nccl.version;
+        if (link->c->rank == 0 && link->nccl.get_id(&own.id) != NCCL_SUCCESS) {
             own.version = 0;
             (void)EXG_FAIL(&why, UNSUPPORTED, "DEV-011", "NCCL gives no id");
         }
     }
-    EXG_TRY(introduce(line, &own, all, err));
-    EXG_TRY(decide(line, all, why.message, err));
-    line->head.records = !line->is_shared;
-    if (line->is_shared) {
-        (void)snprintf(line->head.name, sizeof(line->head.name), "the device's memory");
+    EXG_TRY(introduce(link, &own, all, err));
+    EXG_TRY(decide(link, all, why.message, err));
+    link->head.records = !link->is_shared;
+    if (link->is_shared) {
+        (void)snprintf(link->head.name, sizeof(link->head.name), "the device's memory");
         return EXG_OK;
     }
-    exg_nccl_name(&line->nccl, line->head.name, sizeof(line->head.name));
-    return exg_nccl_join(line, &all[0].id, err);
+    exg_nccl_name(&link->nccl, link->head.name, sizeof(link->head.name));
+    return exg_nccl_join(link, &all[0].id, err);
 }
 
-exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_line **line,
+exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_device_link **link,
                          exg_error *err)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
-    exg_cuda_line *l = calloc(1, sizeof(*l));
+    exg_cuda_link *l = calloc(1, sizeof(*l));
     introduction *all = calloc(c->size, sizeof(*all));
     exg_status status = EXG_OK;
 
-    *line = NULL;
+    *link = NULL;
     if (l == NULL || all == NULL) {
         status = EXG_OUT_OF_MEMORY(err);
     } else {
@@ -147,18 +147,18 @@ exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_line 
         free(l);
         return status;
     }
-    l->next = d->lines;
-    d->lines = l;
-    *line = &l->head;
+    l->next = d->links;
+    d->links = l;
+    *link = &l->head;
     return EXG_OK;
 }
 
 /* What others may still read is not freed before they have. */
-void exg_cuda_leave(exg_accelerator *device, exg_line *line)
+void exg_cuda_leave(exg_accelerator *device, exg_device_link *link)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
-    exg_cuda_line **at = &d->lines;
-    exg_cuda_line *l = (exg_cuda_line *)line;
+    exg_cuda_link **at = &d->links;
+    exg_cuda_link *l = (exg_cuda_link *)link;
 
     (void)exg_cuda_enter(d, NULL);
     exg_nccl_leave(l);

@@ -1,4 +1,4 @@
-/* place.c - placements for every value along one mesh dim, greedily, and the local program
+/* partition.c - placements for every value along one mesh dim, greedily, and the local program
  * they make.
  *
  * A value may be at hand in several forms (replicated, split, summands); a move
@@ -6,17 +6,17 @@
  * moving cost is taken, the first among equals; in tensor mode products with
  * weights take the row that Megatron's scheme says.
  */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 #include <exg/emit.h>
 
 #include <fnmatch.h>
 #include <string.h>
 
-typedef exg_placer placer;
+typedef exg_partitioner partitioner;
 typedef exg_form form;
 typedef exg_forms forms;
 
-const char *exg_place_mode_name(exg_place_mode mode)
+const char *exg_partition_mode_name(exg_partition_mode mode)
 {
     static const char *const names[] = {"replicate", "data", "tensor",  "fsdp",
                                         "sequence",  "auto", "patterns"};
@@ -24,12 +24,12 @@ const char *exg_place_mode_name(exg_place_mode mode)
     return (unsigned)mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "?";
 }
 
-static const exg_tensor_meta *meta_of(const placer *p, exg_value_id id)
+static const exg_tensor_meta *meta_of(const partitioner *p, exg_value_id id)
 {
     return p->r.in->graph->values[id].tensor;
 }
 
-static void add_form(placer *p, exg_value_id id, exg_placement placement, exg_ref ref)
+static void add_form(partitioner *p, exg_value_id id, exg_placement placement, exg_ref ref)
 {
     forms *f = &p->forms[id];
 
@@ -40,12 +40,12 @@ static void add_form(placer *p, exg_value_id id, exg_placement placement, exg_re
 
 /* ---- moves -------------------------------------------------------------------------- */
 
-static double link_cost(const placer *p, exg_placement from, exg_placement to, double bytes)
+static double link_cost(const partitioner *p, exg_placement from, exg_placement to, double bytes)
 {
     return exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
 }
 
-static double move_cost(const placer *p, exg_placement from, exg_placement to, double bytes)
+static double move_cost(const partitioner *p, exg_placement from, exg_placement to, double bytes)
 {
     double cost = link_cost(p, from, to, bytes);
 
@@ -56,13 +56,14 @@ static double move_cost(const placer *p, exg_placement from, exg_placement to, d
 
     /* summands that become chunks are gathered again at the next matrix: in tensor
      * mode that is no gain over making them whole */
-    if (p->mode == EXG_PLACE_TENSOR && from.kind == EXG_PARTIAL && to.kind == EXG_SHARD) {
+    if (p->mode == EXG_PARTITION_TENSOR && from.kind == EXG_PARTIAL && to.kind == EXG_SHARD) {
         cost = link_cost(p, from, exg_replicate(), bytes) + 1;
     }
     return cost;
 }
 
-static const form *cheapest_form(const placer *p, exg_value_id id, exg_placement want, double *cost)
+static const form *cheapest_form(const partitioner *p, exg_value_id id, exg_placement want,
+                                 double *cost)
 {
     const forms *f = &p->forms[id];
     const form *best = NULL;
@@ -79,35 +80,37 @@ static const form *cheapest_form(const placer *p, exg_value_id id, exg_placement
     return best;
 }
 
-static bool splits_evenly(const placer *p, const exg_tensor_meta *meta, exg_placement placement)
+static bool splits_evenly(const partitioner *p, const exg_tensor_meta *meta,
+                          exg_placement placement)
 {
     return placement.kind != EXG_SHARD || meta->sizes[placement.dim].value % (int64_t)p->n == 0;
 }
 
-static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta, int32_t dim)
+static exg_ref local_chunk(partitioner *p, exg_ref whole, const exg_tensor_meta *meta, int32_t dim)
 {
     int64_t offset;
     int64_t size;
 
     p->uneven = p->uneven || !splits_evenly(p, meta, exg_shard(dim));
-    exg_cuts_note(p->cuts, meta->sizes[dim].value);
+    exg_shard_pattern_note(p->pattern, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
 }
 
-static int64_t own_size(const placer *p, const exg_tensor_meta *meta, int32_t dim)
+static int64_t own_size(const partitioner *p, const exg_tensor_meta *meta, int32_t dim)
 {
     int64_t offset;
     int64_t size;
 
-    exg_cuts_note(p->cuts, meta->sizes[dim].value);
+    exg_shard_pattern_note(p->pattern, meta->sizes[dim].value);
     exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
     return size;
 }
 
 /* Summands of a value that every rank has: the first rank's is the value, the
  * others' are zero. Of a largest or smallest, everybody's is the value. */
-static exg_ref as_summand(placer *p, exg_ref whole, const exg_tensor_meta *meta, exg_reduce_op op)
+static exg_ref as_summand(partitioner *p, exg_ref whole, const exg_tensor_meta *meta,
+                          exg_reduce_op op)
 {
     int64_t sizes[EXG_SHAPE_RANK_MAX];
 
@@ -122,7 +125,8 @@ static exg_ref as_summand(placer *p, exg_ref whole, const exg_tensor_meta *meta,
                 DTYPE(meta->dtype));
 }
 
-static exg_ref emit_move(placer *p, const form *from, exg_placement to, const exg_tensor_meta *meta)
+static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
+                         const exg_tensor_meta *meta)
 {
     exg_builder *b = p->r.builder;
     exg_placement s = from->placement;
@@ -148,7 +152,7 @@ static exg_ref emit_move(placer *p, const form *from, exg_placement to, const ex
 }
 
 /* The value in the wanted form, moved there if need be. */
-static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_ref *ref)
+static exg_status in_form(partitioner *p, exg_value_id id, exg_placement want, exg_ref *ref)
 {
     double cost;
     const form *source = cheapest_form(p, id, want, &cost);
@@ -176,9 +180,9 @@ static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_re
     return exg_builder_status(p->r.builder);
 }
 
-/* ---- choosing a row ----------------------------------------------------------------- */
+/* ---- choosing a strategy ----------------------------------------------------------------- */
 
-static bool has_form(const placer *p, exg_value_id id, exg_placement placement)
+static bool has_form(const partitioner *p, exg_value_id id, exg_placement placement)
 {
     for (uint32_t i = 0; i < p->forms[id].count; i++) {
         if (exg_placement_equal(p->forms[id].items[i].placement, placement)) {
@@ -190,7 +194,7 @@ static bool has_form(const placer *p, exg_value_id id, exg_placement placement)
 
 /* Nothing is moved to lie along a dimension shorter than the mesh. What every rank has whole
  * may be cut so: it follows an operand that is, where that is least moved. */
-static bool splittable(const placer *p, exg_value_id id, exg_placement want)
+static bool splittable(const partitioner *p, exg_value_id id, exg_placement want)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
 
@@ -201,21 +205,22 @@ static bool splittable(const placer *p, exg_value_id id, exg_placement want)
            has_form(p, id, want) || has_form(p, id, exg_replicate());
 }
 
-/* The collectives inside a row that is emitted otherwise than the operator itself. */
-static double inner_cost(const placer *p, const exg_row *row)
+/* The collectives inside a strategy that is emitted otherwise than the operator itself. */
+static double inner_cost(const partitioner *p, const exg_strategy *strategy)
 {
     const exg_link *link = &p->costs->links[p->mesh_dim];
 
-    return row->reduces *
-               link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(), row->reduced_bytes) +
-           row->gathers * link_cost(p, exg_shard(0), exg_replicate(), row->reduced_bytes) +
-           row->windows * link->message_ns +
-           (row->window_bytes + (p->overlaps ? 0 : row->beside_bytes)) * link->ns_per_byte +
-           row->touched_bytes * p->costs->ns_per_touched;
+    return strategy->reduces *
+               link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(), strategy->reduced_bytes) +
+           strategy->gathers *
+               link_cost(p, exg_shard(0), exg_replicate(), strategy->reduced_bytes) +
+           strategy->halos * link->message_ns +
+           (strategy->halo_bytes + (p->overlaps ? 0 : strategy->beside_bytes)) * link->ns_per_byte +
+           strategy->touched_bytes * p->costs->ns_per_touched;
 }
 
 /* Are all operands there are made of weights kept in pieces? */
-static bool all_in_pieces(const placer *p, const exg_value_id *operands, uint32_t count)
+static bool all_in_pieces(const partitioner *p, const exg_value_id *operands, uint32_t count)
 {
     bool all = true;
     bool some = false;
@@ -229,15 +234,15 @@ static bool all_in_pieces(const placer *p, const exg_value_id *operands, uint32_
     return all && some;
 }
 
-static double row_cost(const placer *p, const exg_rule_call *call, const exg_row *row,
-                       const exg_value_id *operands)
+static double strategy_cost(const partitioner *p, const exg_rule_call *call,
+                            const exg_strategy *strategy, const exg_value_id *operands)
 {
     uint32_t count = call->operand_count;
     bool only_pieces = all_in_pieces(p, operands, count);
     double sum = 0;
 
     for (uint32_t i = 0; p->even_only && i < call->result_count; i++) {
-        if (row->emit != NULL || !splits_evenly(p, call->results[i], row->results[i])) {
+        if (strategy->emit != NULL || !splits_evenly(p, call->results[i], strategy->results[i])) {
             return EXG_COST_IMPOSSIBLE;
         }
     }
@@ -247,28 +252,28 @@ static double row_cost(const placer *p, const exg_rule_call *call, const exg_row
         if (operands[i] == EXG_NO_VALUE) {
             continue;
         }
-        if (!splittable(p, operands[i], row->operands[i]) ||
+        if (!splittable(p, operands[i], strategy->operands[i]) ||
             (p->forms[operands[i]].in_pieces && !only_pieces &&
-             row->operands[i].kind != EXG_REPLICATE) ||
-            cheapest_form(p, operands[i], row->operands[i], &cost) == NULL) {
+             strategy->operands[i].kind != EXG_REPLICATE) ||
+            cheapest_form(p, operands[i], strategy->operands[i], &cost) == NULL) {
             return EXG_COST_IMPOSSIBLE;
         }
         sum += cost;
     }
-    return sum + inner_cost(p, row);
+    return sum + inner_cost(p, strategy);
 }
 
 /* Megatron: each rank looks up what its rows of a table of embeddings have. */
-static const exg_row *vocabulary_row(const placer *p, const exg_rule_call *call,
-                                     const exg_value_id *operands)
+static const exg_strategy *vocabulary_strategy(const partitioner *p, const exg_rule_call *call,
+                                               const exg_value_id *operands)
 {
-    for (uint32_t r = 0; r < call->row_count; r++) {
-        const exg_row *row = &call->rows[r];
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
+        const exg_strategy *strategy = &call->strategies[r];
 
-        if (exg_placement_equal(row->operands[0], exg_shard(0)) &&
+        if (exg_placement_equal(strategy->operands[0], exg_shard(0)) &&
             call->operands[0]->sizes[0].value >= (int64_t)p->n &&
-            row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
-            return row;
+            strategy_cost(p, call, strategy, operands) < EXG_COST_IMPOSSIBLE) {
+            return strategy;
         }
     }
     return NULL;
@@ -276,55 +281,56 @@ static const exg_row *vocabulary_row(const placer *p, const exg_rule_call *call,
 
 /* Megatron: an activation that is split along the contracted dim meets rows of the
  * weight (and leaves summands), any other meets columns. */
-static const exg_row *megatron_row(const placer *p, const exg_rule_call *call,
-                                   const exg_value_id *operands)
+static const exg_strategy *megatron_strategy(const partitioner *p, const exg_rule_call *call,
+                                             const exg_value_id *operands)
 {
     uint32_t x;
     uint32_t w;
     int32_t last;
     bool split;
 
-    if (p->mode == EXG_PLACE_TENSOR && call->op->id == EXG_OP_embedding_default &&
+    if (p->mode == EXG_PARTITION_TENSOR && call->op->id == EXG_OP_embedding_default &&
         p->forms[operands[0]].is_weight) {
-        return vocabulary_row(p, call, operands);
+        return vocabulary_strategy(p, call, operands);
     }
-    if (p->mode != EXG_PLACE_TENSOR || !exg_product_operands(call->op->id, &x, &w) ||
+    if (p->mode != EXG_PARTITION_TENSOR || !exg_product_operands(call->op->id, &x, &w) ||
         !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
         return NULL;
     }
     last = (int32_t)call->operands[x]->rank - 1;
     split = has_form(p, operands[x], exg_shard(last));
-    for (uint32_t r = 0; r < call->row_count; r++) {
-        const exg_row *row = &call->rows[r];
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
+        const exg_strategy *strategy = &call->strategies[r];
         exg_placement want = split ? exg_shard(last) : exg_replicate();
 
-        if (row->operands[w].kind == EXG_SHARD &&
-            call->operands[w]->sizes[row->operands[w].dim].value >= (int64_t)p->n &&
-            exg_placement_equal(row->operands[x], want) &&
-            row_cost(p, call, row, operands) < EXG_COST_IMPOSSIBLE) {
-            return row;
+        if (strategy->operands[w].kind == EXG_SHARD &&
+            call->operands[w]->sizes[strategy->operands[w].dim].value >= (int64_t)p->n &&
+            exg_placement_equal(strategy->operands[x], want) &&
+            strategy_cost(p, call, strategy, operands) < EXG_COST_IMPOSSIBLE) {
+            return strategy;
         }
     }
     return NULL;
 }
 
-static const exg_row *choose_row(placer *p, const exg_rule_call *call, const exg_value_id *operands)
+static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *call,
+                                           const exg_value_id *operands)
 {
-    const exg_row *best = megatron_row(p, call, operands);
+    const exg_strategy *best = megatron_strategy(p, call, operands);
     double least = EXG_COST_IMPOSSIBLE;
 
-    p->why = best != NULL           ? "weights by column, then by row"
-             : call->row_count == 1 ? "no rule splits the operator"
-                                    : "the least moved";
+    p->why = best != NULL                ? "weights by column, then by row"
+             : call->strategy_count == 1 ? "no rule splits the operator"
+                                         : "the least moved";
 
-    for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
-        double cost = row_cost(p, call, &call->rows[r], operands);
+    for (uint32_t r = 0; best == NULL && r < call->strategy_count; r++) {
+        double cost = strategy_cost(p, call, &call->strategies[r], operands);
 
         least = cost < least ? cost : least;
     }
-    for (uint32_t r = 0; best == NULL && r < call->row_count; r++) {
-        if (row_cost(p, call, &call->rows[r], operands) <= least) {
-            best = &call->rows[r];
+    for (uint32_t r = 0; best == NULL && r < call->strategy_count; r++) {
+        if (strategy_cost(p, call, &call->strategies[r], operands) <= least) {
+            best = &call->strategies[r];
         }
     }
     return best;
@@ -333,7 +339,7 @@ static const exg_row *choose_row(placer *p, const exg_rule_call *call, const exg
 /* ---- nodes -------------------------------------------------------------------------- */
 
 /* Sizes among the arguments are made this rank's own: what the node's result has. */
-static void localize_sizes(placer *p, const exg_operator *op, exg_argument *args,
+static void localize_sizes(partitioner *p, const exg_operator *op, exg_argument *args,
                            const exg_tensor_meta *result, exg_placement placement)
 {
     int64_t sizes[EXG_SHAPE_RANK_MAX];
@@ -366,7 +372,7 @@ static bool is_list(const exg_argument *arg)
     return arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
 }
 
-static exg_status collect_operands(placer *p, const exg_operator *op, const exg_argument *args,
+static exg_status collect_operands(partitioner *p, const exg_operator *op, const exg_argument *args,
                                    operand_list *operands)
 {
     uint32_t room = 0;
@@ -400,7 +406,7 @@ static exg_status collect_operands(placer *p, const exg_operator *op, const exg_
 }
 
 /* Puts the moved operands back into the arguments. */
-static exg_status replace_operands(placer *p, const exg_operator *op, exg_argument *args,
+static exg_status replace_operands(partitioner *p, const exg_operator *op, exg_argument *args,
                                    const exg_ref *refs)
 {
     uint32_t at = 0;
@@ -439,7 +445,8 @@ static uint32_t collect_results(const exg_node *node, exg_value_id *results)
 }
 
 /* A local result has the sizes its placement says: the net under every rule. */
-static exg_status check_result(placer *p, exg_value_id id, exg_placement placement, exg_ref ref)
+static exg_status check_result(partitioner *p, exg_value_id id, exg_placement placement,
+                               exg_ref ref)
 {
     const exg_tensor_meta *global = meta_of(p, id);
     const exg_tensor_meta *local = exg_ref_meta(p->r.builder, ref);
@@ -461,7 +468,7 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
 
 /* Time of a node on one rank, from the sizes of its local operands and results. What placing
  * along an earlier mesh dim put in is a collective over that dim's link. */
-static double time_of(const placer *p, const exg_operator *op, const exg_argument *args,
+static double time_of(const partitioner *p, const exg_operator *op, const exg_argument *args,
                       const operand_list *operands, exg_ref result)
 {
     const exg_tensor_meta **metas = operands->moved;
@@ -479,28 +486,30 @@ static double time_of(const placer *p, const exg_operator *op, const exg_argumen
     return exg_predict_work(p->costs, op, metas, operands->count, out);
 }
 
-/* The operator on this rank's operands, or what the row says stands for it. */
-static exg_status emit_row(placer *p, const exg_node *node, const exg_rule_call *call,
-                           const exg_row *row, exg_argument *args, exg_argument *results)
+/* The operator on this rank's operands, or what the strategy says stands for it. */
+static exg_status emit_strategy(partitioner *p, const exg_node *node, const exg_rule_call *call,
+                                const exg_strategy *strategy, exg_argument *args,
+                                exg_argument *results)
 {
     const exg_operator *op = call->op;
 
-    if (row->emit != NULL) {
-        row->emit(&(exg_emission){p->r.builder, call, row, args, results, p->rank, p->mesh_dim});
+    if (strategy->emit != NULL) {
+        strategy->emit(
+            &(exg_emission){p->r.builder, call, strategy, args, results, p->rank, p->mesh_dim});
         p->uneven = true; /* the ranks' programs may differ */
-        if (p->cuts != NULL && row->windows > 0) {
-            p->cuts->by_rank = true;
+        if (p->pattern != NULL && strategy->halos > 0) {
+            p->pattern->by_rank = true;
         }
         return exg_builder_status(p->r.builder);
     }
-    localize_sizes(p, op, args, call->results[0], row->results[0]);
+    localize_sizes(p, op, args, call->results[0], strategy->results[0]);
     exg_builder_next_names(p->r.builder, &node->name, node->name != NULL);
     return exg_emit_all(p->r.builder,
                         op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
                         op->schema->argument_count, results);
 }
 
-static exg_status place_node(placer *p, const exg_node *node)
+static exg_status place_node(partitioner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
     exg_argument args[EXG_REWRITE_ARGS_MAX];
@@ -515,7 +524,7 @@ static exg_status place_node(placer *p, const exg_node *node)
                           .emits = true,
                           .arena = p->scratch,
                           .err = p->r.err};
-    const exg_row *row;
+    const exg_strategy *strategy;
     double work = 0;
 
     if (op == NULL) {
@@ -530,14 +539,15 @@ static exg_status place_node(placer *p, const exg_node *node)
     for (uint32_t i = 0; i < call.result_count; i++) {
         result_metas[i] = meta_of(p, outs[i]);
     }
-    EXG_TRY(exg_rule_rows(&call));
-    row = choose_row(p, &call, operands.ids);
+    EXG_TRY(exg_rule_strategies(&call));
+    strategy = choose_strategy(p, &call, operands.ids);
     for (uint32_t i = 0; i < call.operand_count; i++) {
         operands.refs[i] = EXG_NO_REF;
         if (operands.ids[i] != EXG_NO_VALUE) {
-            EXG_TRY(in_form(p, operands.ids[i], row->operands[i], &operands.refs[i]));
-            if (row->operands[i].kind == EXG_SHARD) {
-                exg_cuts_note(p->cuts, operands.metas[i]->sizes[row->operands[i].dim].value);
+            EXG_TRY(in_form(p, operands.ids[i], strategy->operands[i], &operands.refs[i]));
+            if (strategy->operands[i].kind == EXG_SHARD) {
+                exg_shard_pattern_note(p->pattern,
+                                       operands.metas[i]->sizes[strategy->operands[i].dim].value);
             }
         }
     }
@@ -545,12 +555,12 @@ static exg_status place_node(placer *p, const exg_node *node)
         EXG_TRY(exg_argument_copy(p->r.out->arena, &args[i], p->r.err));
     }
     EXG_TRY(replace_operands(p, op, args, operands.refs));
-    EXG_TRY(emit_row(p, node, &call, row, args, results));
+    EXG_TRY(emit_strategy(p, node, &call, strategy, args, results));
     for (uint32_t i = 0; i < call.result_count; i++) {
         exg_ref ref = exg_get_ref(&results[i]);
 
-        EXG_TRY(check_result(p, outs[i], row->results[i], ref));
-        add_form(p, outs[i], row->results[i], ref);
+        EXG_TRY(check_result(p, outs[i], strategy->results[i], ref));
+        add_form(p, outs[i], strategy->results[i], ref);
         p->forms[outs[i]].is_weight = op->view != NULL && operands.ids[0] != EXG_NO_VALUE &&
                                       p->forms[operands.ids[0]].is_weight;
         p->forms[outs[i]].in_pieces = all_in_pieces(p, operands.ids, call.operand_count);
@@ -558,18 +568,19 @@ static exg_status place_node(placer *p, const exg_node *node)
     if (call.result_count > 0) {
         work = time_of(p, op, args, &operands, exg_get_ref(&results[0]));
     }
-    exg_report_node(p, node->name, node->target, row, call.operand_count, call.result_count, work);
+    exg_report_node(p, node->name, node->target, strategy, call.operand_count, call.result_count,
+                    work);
     return EXG_OK;
 }
 
-const char *exg_place_name(const exg_input_spec *spec)
+const char *exg_partition_input_name(const exg_input_spec *spec)
 {
     return spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
 }
 
-bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *spec)
+bool exg_partition_pattern_matches(const exg_partition_pattern *pattern, const exg_input_spec *spec)
 {
-    const char *name = exg_place_name(spec);
+    const char *name = exg_partition_input_name(spec);
 
     return name != NULL && pattern->of_inputs == (spec->kind == EXG_INPUT_USER) &&
            fnmatch(pattern->pattern, name, 0) == 0;
@@ -577,7 +588,8 @@ bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *s
 
 /* ---- inputs, outputs ----------------------------------------------------------------- */
 
-static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_placement placement)
+static exg_status split_input(partitioner *p, exg_value_id id, const char *name,
+                              exg_placement placement)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
     exg_ref whole = p->forms[id].items[0].ref;
@@ -604,26 +616,27 @@ static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_
 }
 
 /* User inputs by row or by position; matrices of weights by row. */
-static exg_status split_by_mode(placer *p, exg_value_id id, const exg_input_spec *spec)
+static exg_status split_by_mode(partitioner *p, exg_value_id id, const exg_input_spec *spec)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
-    int32_t dim = p->mode == EXG_PLACE_SEQUENCE ? 1 : 0;
+    int32_t dim = p->mode == EXG_PARTITION_SEQUENCE ? 1 : 0;
     bool fits = meta->rank > (uint32_t)dim && meta->sizes[dim].value >= (int64_t)p->n;
 
     if (spec->kind == EXG_INPUT_USER) {
-        bool splits =
-            p->mode == EXG_PLACE_DATA || p->mode == EXG_PLACE_FSDP || p->mode == EXG_PLACE_SEQUENCE;
+        bool splits = p->mode == EXG_PARTITION_DATA || p->mode == EXG_PARTITION_FSDP ||
+                      p->mode == EXG_PARTITION_SEQUENCE;
 
         return splits && fits ? split_input(p, id, spec->arg.name, exg_shard(dim)) : EXG_OK;
     }
-    if (p->mode == EXG_PLACE_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits && meta->rank > 1) {
+    if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
+        meta->rank > 1) {
         EXG_TRY(split_input(p, id, spec->target, exg_shard(0)));
         p->forms[id].in_pieces = true;
     }
     return EXG_OK;
 }
 
-static exg_status place_inputs(placer *p)
+static exg_status place_inputs(partitioner *p)
 {
     const exg_graph *graph = p->r.in->graph;
 
@@ -638,11 +651,13 @@ static exg_status place_inputs(placer *p)
         add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
         EXG_TRY(split_by_mode(p, id, spec));
-        for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && t < p->options->pattern_count; t++) {
-            const exg_place_pattern *pattern = &p->options->patterns[t];
+        for (uint32_t t = 0; p->mode == EXG_PARTITION_PATTERNS && t < p->options->pattern_count;
+             t++) {
+            const exg_partition_pattern *pattern = &p->options->patterns[t];
 
-            if ((i < p->named_inputs || !pattern->of_inputs) && exg_place_matches(pattern, spec)) {
-                EXG_TRY(split_input(p, id, exg_place_name(spec), pattern->placement));
+            if ((i < p->named_inputs || !pattern->of_inputs) &&
+                exg_partition_pattern_matches(pattern, spec)) {
+                EXG_TRY(split_input(p, id, exg_partition_input_name(spec), pattern->placement));
                 break;
             }
         }
@@ -651,7 +666,7 @@ static exg_status place_inputs(placer *p)
 }
 
 /* How an output lies where no rank has it whole: in shards, or as summands. */
-static void count_output(placer *p, const forms *f)
+static void count_output(partitioner *p, const forms *f)
 {
     bool shards = false;
 
@@ -665,7 +680,7 @@ static void count_output(placer *p, const forms *f)
     p->summary.partial_count += !shards;
 }
 
-static exg_status place_outputs(placer *p)
+static exg_status place_outputs(partitioner *p)
 {
     const exg_graph *graph = p->r.in->graph;
 
@@ -685,28 +700,28 @@ static exg_status place_outputs(placer *p)
         exg_builder_output(p->r.builder, &arg, spec->kind,
                            exg_arena_strdup(p->r.out->arena, spec->target));
     }
-    exg_report_node(p, "output", "", &(exg_row){0}, 0, 0, 0);
+    exg_report_node(p, "output", "", &(exg_strategy){0}, 0, 0, 0);
     return exg_builder_status(p->r.builder);
 }
 
-exg_status exg_place_line(const exg_program *functional, const exg_operators *operators,
-                          const exg_place_options *options, const exg_place_goal *goal,
-                          exg_line *along, exg_text *report, exg_place_summary *summary,
-                          exg_program **local, exg_error *err)
+exg_status exg_partition_along(const exg_program *functional, const exg_operators *operators,
+                               const exg_partition_options *options, const exg_partition_goal *goal,
+                               exg_partitioned_dim *along, exg_text *report,
+                               exg_partition_summary *summary, exg_program **local, exg_error *err)
 {
-    placer p = {.options = options,
-                .costs = goal->costs,
-                .mode = options->mode,
-                .mesh_dim = along->dim,
-                .n = along->size,
-                .rank = along->place,
-                .report = report,
-                .json = goal->json,
-                .overlaps = goal->overlaps,
-                .moves = EXG_TEXT_EMPTY,
-                .even_only = along->even_only,
-                .cuts = along->cuts,
-                .named_inputs = along->named_inputs};
+    partitioner p = {.options = options,
+                     .costs = goal->costs,
+                     .mode = options->mode,
+                     .mesh_dim = along->dim,
+                     .n = along->size,
+                     .rank = along->place,
+                     .report = report,
+                     .json = goal->json,
+                     .overlaps = goal->overlaps,
+                     .moves = EXG_TEXT_EMPTY,
+                     .even_only = along->even_only,
+                     .pattern = along->pattern,
+                     .named_inputs = along->named_inputs};
     exg_status status;
 
     *local = NULL;

@@ -1,4 +1,4 @@
-/* row_rules.c - rows of operators that compute: matrices, reductions, norms,
+/* compute_rules.c - strategies of operators that compute: matrices, reductions, norms,
  * attention, indexing. */
 #include "libexec/sharding/rules.h"
 #include "libexport/operators/shape.h"
@@ -10,7 +10,7 @@
 #undef EXG_NAMED_RULE
 
 #define SPLIT(results, operands)                                                                   \
-    EXG_TRY(exg_rule_add_split(call, (const int32_t[])results, (const int32_t[])operands))
+    EXG_TRY(exg_strategy_add_split(call, (const int32_t[])results, (const int32_t[])operands))
 #define LIST(...)                                                                                  \
     {                                                                                              \
         __VA_ARGS__                                                                                \
@@ -28,7 +28,7 @@ static exg_status moved(exg_rule_call *call, int64_t dim, int64_t other)
         }
     }
     for (exg_reduce_op op = EXG_REDUCE_SUM; op < EXG_REDUCE_OP_COUNT; op++) {
-        EXG_TRY(exg_rule_add_one(call, exg_partial(op), exg_partial(op)));
+        EXG_TRY(exg_strategy_add_one(call, exg_partial(op), exg_partial(op)));
     }
     return EXG_OK;
 }
@@ -45,7 +45,7 @@ static exg_status reduced(exg_rule_call *call, int64_t dim, const char *op)
     }
     for (exg_reduce_op o = EXG_REDUCE_SUM; o < EXG_REDUCE_OP_COUNT; o++) {
         if (strcmp(op, exg_reduce_op_name(o)) == 0 || (linear && o <= EXG_REDUCE_AVG)) {
-            EXG_TRY(exg_rule_add_one(call, exg_partial(o), exg_partial(o)));
+            EXG_TRY(exg_strategy_add_one(call, exg_partial(o), exg_partial(o)));
         }
     }
     return EXG_OK;
@@ -89,7 +89,7 @@ exg_status exg_rule_addmm(exg_rule_call *call)
     uint32_t rank = out->rank;
     int32_t m = (int32_t)rank - 2;
     int32_t n = (int32_t)rank - 1;
-    exg_row *row;
+    exg_strategy *strategy;
 
     if (rank == 3) {
         SPLIT(LIST(0), LIST(addend_dim(call->operands[0], rank, 0, out->sizes[0].value), 0, 0));
@@ -98,14 +98,14 @@ exg_status exg_rule_addmm(exg_rule_call *call)
           LIST(addend_dim(call->operands[0], rank, (uint32_t)m, out->sizes[m].value), m, -1));
     SPLIT(LIST(n),
           LIST(addend_dim(call->operands[0], rank, (uint32_t)n, out->sizes[n].value), -1, n));
-    row = exg_rule_add(call);
-    if (row == NULL) {
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->results[0] = exg_partial(EXG_REDUCE_SUM);
-    row->operands[0] = exg_partial(EXG_REDUCE_SUM);
-    row->operands[1] = exg_shard(n);
-    row->operands[2] = exg_shard(m);
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[1] = exg_shard(n);
+    strategy->operands[2] = exg_shard(m);
     return EXG_OK;
 }
 
@@ -113,21 +113,21 @@ exg_status exg_rule_addmm(exg_rule_call *call)
 exg_status exg_rule_linear(exg_rule_call *call)
 {
     int32_t last = (int32_t)call->operands[0]->rank - 1;
-    exg_row *row;
+    exg_strategy *strategy;
 
     for (int32_t d = 0; d < last; d++) {
         SPLIT(LIST(d), LIST(d, -1, -1));
     }
     SPLIT(LIST(last), LIST(-1, 0, 0));
-    row = exg_rule_add(call);
-    if (row == NULL) {
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->results[0] = exg_partial(EXG_REDUCE_SUM);
-    row->operands[0] = exg_shard(last);
-    row->operands[1] = exg_shard(1);
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[0] = exg_shard(last);
+    strategy->operands[1] = exg_shard(1);
     if (call->operands[2] != NULL) {
-        row->operands[2] = exg_partial(EXG_REDUCE_SUM);
+        strategy->operands[2] = exg_partial(EXG_REDUCE_SUM);
     }
     return EXG_OK;
 }
@@ -145,7 +145,7 @@ exg_status exg_rule_convolution(exg_rule_call *call)
     if (!transposed && exg_get_int(&call->args[8]) == 1) {
         SPLIT(LIST(batched ? 1 : 0), LIST(-1, 0, 0, 0));
     }
-    return exg_add_windows(call);
+    return exg_add_halo(call);
 }
 
 /* Queries in parts, each of which sees all keys; a rank's part of a mask goes with them. */
@@ -160,7 +160,7 @@ static exg_status attention_by_position(exg_rule_call *call)
     }
     EXG_TRY(exg_add_ring_attention(call));
     if (exg_get_bool(&call->args[4])) {
-        return exg_add_emitted_causal(call);
+        return exg_add_causal_attention(call);
     }
     SPLIT(LIST((int32_t)at),
           LIST((int32_t)at, -1, -1,
@@ -198,7 +198,7 @@ exg_status exg_rule_pool(exg_rule_call *call)
     for (int32_t d = 0; d + 2 < (int32_t)call->operands[0]->rank; d++) {
         SPLIT(LIST(d, d), LIST(d));
     }
-    return exg_add_windows(call);
+    return exg_add_halo(call);
 }
 
 /* ---- reductions --------------------------------------------------------------------- */
@@ -218,7 +218,8 @@ static int32_t kept_dim(const exg_rule_call *call, const bool *in_set, uint32_t 
     return to;
 }
 
-static exg_status reduction_rows(exg_rule_call *call, exg_reduce_op op, bool linear, bool passes)
+static exg_status reduction_strategies(exg_rule_call *call, exg_reduce_op op, bool linear,
+                                       bool passes)
 {
     const exg_tensor_meta *in = call->operands[0];
     bool in_set[EXG_SHAPE_RANK_MAX];
@@ -230,16 +231,16 @@ static exg_status reduction_rows(exg_rule_call *call, exg_reduce_op op, bool lin
         if (to >= 0) {
             SPLIT(LIST(to, to), LIST((int32_t)d));
         } else if (linear) {
-            EXG_TRY(exg_rule_add_one(call, exg_partial(op), exg_shard((int32_t)d)));
+            EXG_TRY(exg_strategy_add_one(call, exg_partial(op), exg_shard((int32_t)d)));
         }
     }
-    return passes ? exg_rule_add_one(call, exg_partial(op), exg_partial(op)) : EXG_OK;
+    return passes ? exg_strategy_add_one(call, exg_partial(op), exg_partial(op)) : EXG_OK;
 }
 
 exg_status exg_rule_sum(exg_rule_call *call)
 {
-    return reduction_rows(call, EXG_REDUCE_SUM, true,
-                          call->operands[0]->dtype == call->results[0]->dtype);
+    return reduction_strategies(call, EXG_REDUCE_SUM, true,
+                                call->operands[0]->dtype == call->results[0]->dtype);
 }
 
 /* The average of averages is the average only of chunks of one size. */
@@ -255,10 +256,10 @@ exg_status exg_rule_mean(exg_rule_call *call)
     }
     for (uint32_t d = 0; !even && d < in->rank; d++) {
         if (in_set[d]) {
-            EXG_TRY(exg_add_emitted_mean(call, d));
+            EXG_TRY(exg_add_uneven_mean(call, d));
         }
     }
-    return reduction_rows(call, EXG_REDUCE_AVG, even, true);
+    return reduction_strategies(call, EXG_REDUCE_AVG, even, true);
 }
 
 /* An empty chunk has no largest element, so only full chunks leave summands. */
@@ -282,14 +283,14 @@ exg_status exg_rule_amax(exg_rule_call *call)
 {
     bool some = every_rank_has_some(call);
 
-    return reduction_rows(call, EXG_REDUCE_MAX, some, true);
+    return reduction_strategies(call, EXG_REDUCE_MAX, some, true);
 }
 
 exg_status exg_rule_amin(exg_rule_call *call)
 {
     bool some = every_rank_has_some(call);
 
-    return reduction_rows(call, EXG_REDUCE_MIN, some, true);
+    return reduction_strategies(call, EXG_REDUCE_MIN, some, true);
 }
 
 /* No way to combine parts: only dims that are not reduced. dim None or absent: all. */
@@ -297,7 +298,7 @@ exg_status exg_rule_reduce(exg_rule_call *call)
 {
     exg_operator_id id = call->op->id;
 
-    EXG_TRY(reduction_rows(call, EXG_REDUCE_SUM, false, false));
+    EXG_TRY(reduction_strategies(call, EXG_REDUCE_SUM, false, false));
     return (id == EXG_OP_max_dim || id == EXG_OP_min_dim || id == EXG_OP_argmax_default ||
             id == EXG_OP_argmin_default) &&
                    call->args[1].kind == EXG_ARGUMENT_INT
@@ -309,8 +310,8 @@ exg_status exg_rule_reduce(exg_rule_call *call)
 /* Not the dim that is sorted: where an element goes depends on all, so that is gathered. */
 exg_status exg_rule_sort(exg_rule_call *call)
 {
-    return exg_rule_all_but(call,
-                            exg_rule_dim(exg_get_int(&call->args[2]), call->operands[0]->rank));
+    return exg_strategy_add_all_but(
+        call, exg_rule_dim(exg_get_int(&call->args[2]), call->operands[0]->rank));
 }
 
 exg_status exg_rule_topk(exg_rule_call *call)
@@ -360,7 +361,7 @@ exg_status exg_rule_embedding(exg_rule_call *call)
     for (int32_t d = 0; d < rank; d++) {
         SPLIT(LIST(d), LIST(-1, d));
     }
-    return exg_add_emitted_lookup(call, 0);
+    return exg_add_lookup(call, 0);
 }
 
 exg_status exg_rule_index_select(exg_rule_call *call)
@@ -376,7 +377,7 @@ exg_status exg_rule_index_select(exg_rule_call *call)
             SPLIT(LIST(split), LIST(-1, 0));
         }
     }
-    return exg_add_emitted_lookup(call, dim);
+    return exg_add_lookup(call, dim);
 }
 
 /* Dims that self and index share; along dim, the index alone. */
@@ -395,7 +396,7 @@ exg_status exg_rule_gather(exg_rule_call *call)
             SPLIT(LIST(split), LIST(split, split));
         }
     }
-    return exg_add_emitted_lookup(call, dim);
+    return exg_add_lookup(call, dim);
 }
 
 exg_status exg_rule_index_copy(exg_rule_call *call)
@@ -447,21 +448,21 @@ exg_status exg_rule_cat(exg_rule_call *call)
     uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), out->rank);
 
     for (uint32_t d = 0; d <= out->rank; d++) {
-        exg_row *row;
+        exg_strategy *strategy;
         exg_placement p = d == out->rank ? exg_partial(EXG_REDUCE_SUM) : exg_shard((int32_t)d);
 
         if (d == dim) {
             continue;
         }
-        row = exg_rule_add(call);
-        if (row == NULL) {
+        strategy = exg_strategy_add(call);
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        row->results[0] = p;
+        strategy->results[0] = p;
         for (uint32_t i = 0; i < call->operand_count; i++) {
             bool legacy_empty = call->operands[i]->rank != out->rank;
 
-            row->operands[i] = legacy_empty && p.kind == EXG_SHARD ? exg_replicate() : p;
+            strategy->operands[i] = legacy_empty && p.kind == EXG_SHARD ? exg_replicate() : p;
         }
     }
     return EXG_OK;
@@ -512,7 +513,7 @@ exg_status exg_rule_batch(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Made whole on every rank; a chunk of it is a window. */
+/* Made whole on every rank; a chunk of it is a view. */
 exg_status exg_rule_full(exg_rule_call *call)
 {
     (void)call;

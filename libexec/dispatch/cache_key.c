@@ -1,24 +1,24 @@
-/* words.c - values, specs and meshes as words. */
-#include "libexec/dispatch/words.h"
+/* cache_key.c - values, specs and meshes as 64-bit words. */
+#include "libexec/dispatch/cache_key.h"
 #include "libexec/dtensor/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-void exg_words_empty(exg_words *w)
+void exg_cache_key_empty(exg_cache_key *w)
 {
     w->count = 0;
     w->failed = false;
 }
 
-void exg_words_free(exg_words *w)
+void exg_cache_key_free(exg_cache_key *w)
 {
     free(w->items);
-    *w = (exg_words){0};
+    *w = (exg_cache_key){0};
 }
 
-static bool grow(exg_words *w, uint32_t more)
+static bool grow(exg_cache_key *w, uint32_t more)
 {
     uint32_t capacity = w->capacity == 0 ? 256 : w->capacity * 2;
     uint64_t *items;
@@ -40,7 +40,7 @@ static bool grow(exg_words *w, uint32_t more)
 }
 
 /* Room for `more` words; NULL: out of memory. */
-static uint64_t *room(exg_words *w, uint32_t more)
+static uint64_t *room(exg_cache_key *w, uint32_t more)
 {
     uint64_t *at;
 
@@ -52,7 +52,7 @@ static uint64_t *room(exg_words *w, uint32_t more)
     return at;
 }
 
-void exg_words_put(exg_words *w, uint64_t word)
+void exg_cache_key_put(exg_cache_key *w, uint64_t word)
 {
     uint64_t *at = room(w, 1);
 
@@ -61,7 +61,7 @@ void exg_words_put(exg_words *w, uint64_t word)
     }
 }
 
-static void put_bytes(exg_words *w, const void *bytes, size_t length)
+static void put_bytes(exg_cache_key *w, const void *bytes, size_t length)
 {
     uint32_t count = (uint32_t)((length + 7) / 8);
     uint64_t *at = room(w, count + 1);
@@ -75,19 +75,19 @@ static void put_bytes(exg_words *w, const void *bytes, size_t length)
     }
 }
 
-static void put_string(exg_words *w, const char *string)
+static void put_string(exg_cache_key *w, const char *string)
 {
     put_bytes(w, string, string == NULL ? 0 : strlen(string));
 }
 
-void exg_words_value(exg_words *w, const exg_argument *value)
+void exg_cache_key_put_value(exg_cache_key *w, const exg_argument *value)
 {
-    exg_words_put(w, (uint64_t)value->kind << 32 | value->count);
+    exg_cache_key_put(w, (uint64_t)value->kind << 32 | value->count);
     switch (value->kind) {
     case EXG_ARGUMENT_NONE:
         break;
     case EXG_ARGUMENT_BOOL:
-        exg_words_put(w, value->as_bool);
+        exg_cache_key_put(w, value->as_bool);
         break;
     case EXG_ARGUMENT_INTS:
         put_bytes(w, value->as_ints, value->count * sizeof(int64_t));
@@ -111,19 +111,19 @@ void exg_words_value(exg_words *w, const exg_argument *value)
         break;
     case EXG_ARGUMENT_DEVICE:
         put_string(w, value->as_device.type);
-        exg_words_put(w, (uint64_t)value->as_device.index);
+        exg_cache_key_put(w, (uint64_t)value->as_device.index);
         break;
     case EXG_ARGUMENT_SCALAR_TYPE:
-        exg_words_put(w, value->as_scalar_type);
+        exg_cache_key_put(w, value->as_scalar_type);
         break;
     case EXG_ARGUMENT_MEMORY_FORMAT:
-        exg_words_put(w, value->as_memory_format);
+        exg_cache_key_put(w, value->as_memory_format);
         break;
     case EXG_ARGUMENT_LAYOUT:
-        exg_words_put(w, value->as_layout);
+        exg_cache_key_put(w, value->as_layout);
         break;
     default: /* INT, FLOAT: eight bytes; others do not come here */
-        exg_words_put(w, (uint64_t)value->as_int);
+        exg_cache_key_put(w, (uint64_t)value->as_int);
         break;
     }
 }
@@ -135,7 +135,7 @@ static uint64_t placement_word(exg_placement p)
 }
 
 /* dtype and rank, placements, sizes, strides */
-static void put_layout(exg_words *w, exg_dtype dtype, uint32_t rank, uint32_t ndim,
+static void put_layout(exg_cache_key *w, exg_dtype dtype, uint32_t rank, uint32_t ndim,
                        const exg_placement *placements, const int64_t *sizes,
                        const int64_t *strides)
 {
@@ -156,35 +156,35 @@ static void put_layout(exg_words *w, exg_dtype dtype, uint32_t rank, uint32_t nd
     }
 }
 
-static void put_spec(exg_words *w, const exg_dtensor_spec *spec)
+static void put_spec(exg_cache_key *w, const exg_dtensor_spec *spec)
 {
     const exg_device_mesh *mesh = spec->mesh;
 
-    exg_words_put(w, mesh->ndim);
+    exg_cache_key_put(w, mesh->ndim);
     for (uint32_t m = 0; m < mesh->ndim; m++) {
-        exg_words_put(w, mesh->sizes[m]);
+        exg_cache_key_put(w, mesh->sizes[m]);
     }
     for (uint32_t r = 0; r < mesh->size; r++) {
-        exg_words_put(w, exg_device_mesh_global_rank(mesh, r));
+        exg_cache_key_put(w, exg_device_mesh_global_rank(mesh, r));
     }
     put_layout(w, spec->dtype, spec->rank, mesh->ndim, spec->placements, spec->sizes,
                spec->strides);
 }
 
-void exg_words_object(exg_words *w, const exg_object *object)
+void exg_cache_key_put_object(exg_cache_key *w, const exg_object *object)
 {
     exg_dtensor_spec spec;
 
     /* a DTensor is written as its spec */
-    exg_words_put(w, (uint64_t)(object->kind == EXG_OBJECT_DTENSOR ? EXG_OBJECT_SPEC : object->kind)
-                             << 32 |
-                         object->count);
+    exg_cache_key_put(
+        w, (uint64_t)(object->kind == EXG_OBJECT_DTENSOR ? EXG_OBJECT_SPEC : object->kind) << 32 |
+               object->count);
     switch (object->kind) {
     case EXG_OBJECT_VALUE:
-        exg_words_value(w, &object->value);
+        exg_cache_key_put_value(w, &object->value);
         break;
     case EXG_OBJECT_UINT:
-        exg_words_put(w, object->as_uint);
+        exg_cache_key_put(w, object->as_uint);
         break;
     case EXG_OBJECT_DTENSOR:
         exg_dtensor_get_spec(object->dtensor, &spec);
@@ -196,7 +196,7 @@ void exg_words_object(exg_words *w, const exg_object *object)
     case EXG_OBJECT_LIST:
     case EXG_OBJECT_TUPLE:
         for (uint32_t i = 0; i < object->count; i++) {
-            exg_words_object(w, &object->items[i]);
+            exg_cache_key_put_object(w, &object->items[i]);
         }
         break;
     default:
@@ -204,15 +204,15 @@ void exg_words_object(exg_words *w, const exg_object *object)
     }
 }
 
-void exg_words_dtensor(exg_words *w, const exg_dtensor *t)
+void exg_cache_key_put_dtensor(exg_cache_key *w, const exg_dtensor *t)
 {
     put_layout(w, t->local.dtype, t->rank, t->mesh->ndim, t->placements, t->sizes, t->strides);
     for (uint32_t d = 0; d < t->local.rank; d++) {
-        exg_words_put(w, (uint64_t)t->local.strides[d]);
+        exg_cache_key_put(w, (uint64_t)t->local.strides[d]);
     }
 }
 
-void exg_words_mesh(exg_words *w, const exg_device_mesh *mesh)
+void exg_cache_key_put_mesh(exg_cache_key *w, const exg_device_mesh *mesh)
 {
     uint64_t *at = room(w, 4 + (mesh->ndim + 1) / 2);
 
@@ -228,7 +228,7 @@ void exg_words_mesh(exg_words *w, const exg_device_mesh *mesh)
     }
 }
 
-uint64_t exg_words_hash(const exg_words *w)
+uint64_t exg_cache_key_hash(const exg_cache_key *w)
 {
     return XXH3_64bits(w->items, w->count * sizeof(*w->items));
 }

@@ -1,6 +1,6 @@
-/* numbers.h - elements as numbers, for summaries and comparisons. */
-#ifndef EXG_CLI_NUMBERS_H
-#define EXG_CLI_NUMBERS_H
+/* outputs.h - outputs of a run: compared with what is expected, and summed up. */
+#ifndef EXG_CLI_OUTPUTS_H
+#define EXG_CLI_OUTPUTS_H
 
 #include <exg/formats.h>
 #include <exg/json_writer.h>

@@ -1,5 +1,5 @@
-/* rows.c - the device's kernels by the names of the host's. */
-#include "libexec/device/cuda/rows.h"
+/* kernel_table.c - the device's kernels by the names of the host's. */
+#include "libexec/device/cuda/kernel_table.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@ static const exg_kernel *const rows[] = {
 /* By name: the plugin is a library of its own, where the host's kernels have no address. */
 const exg_kernel *exg_cuda_kernel_of(const exg_kernel *kernel)
 {
-    if ((kernel->flags & EXG_KERNEL_EXCHANGES) != 0) { /* they ask the device's lines */
+    if ((kernel->flags & EXG_KERNEL_EXCHANGES) != 0) { /* they ask the device's links */
         return kernel;
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

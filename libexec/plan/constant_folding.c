@@ -1,6 +1,6 @@
-/* constant.c - what depends on weights alone is computed before the first run: nodes
+/* constant_folding.c - what depends on weights alone is computed before the first run: nodes
  * between weights (folding), and weights brought into the order kernels read (packing).
- * Such steps run once; what they leave for the others is the session's own.
+ * Such steps are folded; what they leave for the others is the session's own.
  */
 #include "libexec/plan/emit.h"
 #include "libexec/plan/planner.h"
@@ -98,8 +98,8 @@ static exg_status add_packing(exg_planner *p, const exg_kernel *kernel, exg_step
                               const exg_location *operands, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        step->inputs[i] = (exg_location){.buffer = EXG_NO_BUFFER, .window = operands[i].window};
-        step->call.inputs[i] = operands[i].window;
+        step->inputs[i] = (exg_location){.buffer = EXG_NO_BUFFER, .view = operands[i].view};
+        step->call.inputs[i] = operands[i].view;
     }
     exg_planner_input(p, step, kernel->packs, &operands[kernel->packs]);
     step->call.outputs[0] = (exg_tensor){.dtype = EXG_DTYPE_U8, .rank = 1};
@@ -136,7 +136,7 @@ static exg_step *next_reader(const exg_planner *p, uint32_t buffer, uint32_t *at
     for (; *at + 1 < p->plan->step_count; (*at)++) {
         exg_step *step = &p->plan->steps[*at];
 
-        for (uint32_t i = 0; !step->once && i < exg_step_operands(step); i++) {
+        for (uint32_t i = 0; !step->is_folded && i < exg_step_operands(step); i++) {
             if (step->inputs[i].buffer == buffer) {
                 (*at)++;
                 return step;
@@ -183,16 +183,16 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
                             bool channels_last, exg_location *packed)
 {
     uint32_t from = count > kernel->packs ? operands[kernel->packs].buffer : EXG_NO_BUFFER;
-    bool was_once = p->once;
+    bool folded_before = p->folds;
     exg_status status;
     exg_step *step;
 
     packed->buffer = EXG_NO_BUFFER;
     if (kernel->packer == NULL || from == EXG_NO_BUFFER || !exg_planner_is_fixed(p, from) ||
-        p->once || p->buffer_uses[from] != 1) {
+        p->folds || p->buffer_uses[from] != 1) {
         return EXG_OK;
     }
-    p->once = true;
+    p->folds = true;
     status = exg_planner_step(p, kernel->packer, "pack", count, 1, &step);
     if (status == EXG_OK) {
         step->call.args = args;
@@ -205,18 +205,17 @@ exg_status exg_planner_pack(exg_planner *p, const exg_kernel *kernel, const exg_
         p->plan->step_count--; /* as if it had not been asked */
     } else if (status == EXG_OK) {
         packed->offset = 0;
-        packed->window = step->call.outputs[0];
-        exg_tensor_set_contiguous(&packed->window);
-        status =
-            exg_planner_buffer(p, (uint64_t)exg_tensor_numel(&packed->window), &packed->buffer);
+        packed->view = step->call.outputs[0];
+        exg_tensor_set_contiguous(&packed->view);
+        status = exg_planner_buffer(p, (uint64_t)exg_tensor_numel(&packed->view), &packed->buffer);
         if (status == EXG_OK) {
             p->plan->buffers[packed->buffer].is_packed = true;
             exg_planner_output(p, step, 0, packed);
-            p->once = was_once;
+            p->folds = folded_before;
             status = lend_packed(p, from, packed);
         }
     }
-    p->once = was_once;
+    p->folds = folded_before;
     return status;
 }
 
@@ -227,11 +226,11 @@ static void keep_constants(exg_plan *plan, const uint32_t *moved)
     for (uint32_t b = 0; b < plan->buffer_count; b++) {
         exg_buffer *buffer = &plan->buffers[b];
 
-        if (buffer->place != EXG_PLACE_ARENA) {
+        if (buffer->kind != EXG_BUFFER_ARENA) {
             continue;
         }
-        if (buffer->is_once && buffer->is_read) {
-            buffer->place = EXG_PLACE_CONSTANT;
+        if (buffer->is_folded && buffer->is_read) {
+            buffer->kind = EXG_BUFFER_CONSTANT;
             buffer->index = plan->constant_count++;
             plan->summary.constant_bytes += buffer->bytes;
             continue;
@@ -243,7 +242,7 @@ static void keep_constants(exg_plan *plan, const uint32_t *moved)
 
 static bool is_packing(const exg_plan *plan, const exg_step *step)
 {
-    return step->once && step->outputs[0].buffer != EXG_NO_BUFFER &&
+    return step->is_folded && step->outputs[0].buffer != EXG_NO_BUFFER &&
            plan->buffers[step->outputs[0].buffer].is_packed;
 }
 
@@ -266,7 +265,7 @@ static void find_packings(const exg_plan *plan, uint32_t *packing, uint32_t *mak
                 packing[s] = s;
             }
         }
-        for (uint32_t o = 0; step->once && !packs && o < step->call.output_count; o++) {
+        for (uint32_t o = 0; step->is_folded && !packs && o < step->call.output_count; o++) {
             if (step->outputs[o].buffer != EXG_NO_BUFFER) {
                 maker[step->outputs[o].buffer] = s;
             }
@@ -302,7 +301,7 @@ static bool packs_input(const exg_plan *plan, const exg_step *step)
     for (uint32_t i = 0; packs && i < step->call.input_count; i++) {
         uint32_t buffer = step->inputs[i].buffer;
 
-        packs = buffer == EXG_NO_BUFFER || plan->buffers[buffer].place == EXG_PLACE_INPUT;
+        packs = buffer == EXG_NO_BUFFER || plan->buffers[buffer].kind == EXG_BUFFER_INPUT;
     }
     return packs;
 }
@@ -347,16 +346,16 @@ exg_status exg_planner_order(exg_planner *p)
     move_packings(plan, steps, moved, packing, &at, packings);
     free(packings);
     for (uint32_t s = 0; s < plan->step_count; s++) {
-        if (plan->steps[s].once && packing[s] != s) {
+        if (plan->steps[s].is_folded && packing[s] != s) {
             move_step(plan, steps, moved, s, &at);
             if (packing[s] != UINT32_MAX) {
                 move_step(plan, steps, moved, packing[s], &at);
             }
         }
     }
-    plan->once_count = at;
+    plan->folded_count = at;
     for (uint32_t s = 0; s < plan->step_count; s++) {
-        if (!plan->steps[s].once) {
+        if (!plan->steps[s].is_folded) {
             move_step(plan, steps, moved, s, &at);
         }
     }

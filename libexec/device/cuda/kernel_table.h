@@ -1,5 +1,5 @@
-/* rows.h - the device's kernels. One row is one kernel, under the name of the host's that it
- * stands for; its text lies in libexec/kernels/cuda/.
+/* kernel_table.h - the device's kernels. One row is one kernel, under the name of the host's that
+ * it stands for; its text lies in libexec/kernels/cuda/.
  *
  * What has no row the host computes, between copies: Fourier transforms, the factorisations of
  * linalg_* and what goes with them, the order of rows (unique along a dimension), convolutions of
@@ -8,8 +8,8 @@
  * To add one: a row here, prepare() in the file of its family, a text, and its line in
  * CMakeLists.txt. The tests run the host kernels' own tests on it.
  */
-#ifndef EXG_LIBEXEC_DEVICE_CUDA_ROWS_H
-#define EXG_LIBEXEC_DEVICE_CUDA_ROWS_H
+#ifndef EXG_LIBEXEC_DEVICE_CUDA_KERNEL_TABLE_H
+#define EXG_LIBEXEC_DEVICE_CUDA_KERNEL_TABLE_H
 
 #include "libexec/device/cuda/cuda.h"
 #include "libexec/kernels/cuda/params.h"

@@ -1,4 +1,4 @@
-/* arrange.c - elements in other places: the kernels of pieces (pieces.h), and tril, triu. */
+/* rearrange.c - elements in other places: the kernels of pieces (pieces.h), and tril, triu. */
 #include "libexec/kernels/cpu/common.h"
 #include "libexec/kernels/pieces.h"
 

@@ -1,5 +1,5 @@
-/* table.c - CUDA as a device table: the door of the plugin. */
-#include "libexec/device/cuda/line.h"
+/* device_table.c - CUDA as a device table: the door of the plugin. */
+#include "libexec/device/cuda/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +108,7 @@ static void close_device(exg_accelerator *device)
         if (d->stream != NULL) {
             (void)d->driver.stream_wait(d->stream);
         }
-        exg_cuda_close_lines(d);
+        exg_cuda_close_links(d);
         exg_cuda_drop_stages(d);
         exg_cuda_blas_close(d);
         exg_cuda_dnn_close(d);

@@ -1,7 +1,7 @@
-/* places.c - inputs sorted by where they lie: of those that no other holds, the ones that may hold
- * an input are a few neighbours.
+/* weight_ranges.c - inputs sorted by where they lie: of those that no other holds, the ones that
+ * may hold an input are a few neighbours.
  */
-#include "libexport/transform/places.h"
+#include "libexport/transform/weight_ranges.h"
 #include "libexport/base/arena.h"
 #include "libexport/transform/graph_segment.h"
 #include "libexport/weights/storage.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 typedef struct sorted {
-    exg_weight_place *place;
+    exg_weight_range *place;
     uint32_t input;
 } sorted;
 
@@ -23,8 +23,8 @@ static int by_place(const void *a_, const void *b_)
 {
     const sorted *a = a_;
     const sorted *b = b_;
-    const exg_weight_place *p = a->place;
-    const exg_weight_place *q = b->place;
+    const exg_weight_range *p = a->place;
+    const exg_weight_range *q = b->place;
     int order = compare(p->weight->storage, q->weight->storage);
 
     order = order != 0 ? order : compare(p->weight->meta->dtype, q->weight->meta->dtype);
@@ -42,7 +42,7 @@ static int by_first(const void *a_, const void *b_)
     return order != 0 ? order : compare(a->place->first, b->place->first);
 }
 
-static bool is_alike(const exg_weight_place *a, const exg_weight_place *b)
+static bool is_alike(const exg_weight_range *a, const exg_weight_range *b)
 {
     return a->weight->storage == b->weight->storage &&
            a->weight->meta->dtype == b->weight->meta->dtype;
@@ -67,12 +67,12 @@ static uint32_t first_that_reaches(const sorted *wholes, uint32_t count, uint64_
 
 static void find_whole(const sorted *wholes, uint32_t count, const sorted *own)
 {
-    const exg_weight_place *place = own->place;
+    const exg_weight_range *place = own->place;
     uint32_t at = first_that_reaches(wholes, count, place->end);
     uint64_t best = 0;
 
     for (; at < count && wholes[at].place->first <= place->first; at++) {
-        const exg_weight_place *whole = wholes[at].place;
+        const exg_weight_range *whole = wholes[at].place;
         uint64_t length = whole->end - whole->first;
 
         if (length > best || (length == best && wholes[at].input < own->place->whole)) {
@@ -106,7 +106,7 @@ static void number_together(sorted *items, uint32_t count)
     uint64_t end = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        exg_weight_place *place = items[i].place;
+        exg_weight_range *place = items[i].place;
         bool begins = i == 0 || place->first >= end ||
                       place->weight->storage != items[i - 1].place->weight->storage;
 
@@ -116,11 +116,11 @@ static void number_together(sorted *items, uint32_t count)
     }
 }
 
-static exg_status reach(const exg_program *program, exg_weight_place *places, exg_error *err)
+static exg_status reach(const exg_program *program, exg_weight_range *places, exg_error *err)
 {
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         const exg_weight *weight = exg_input_weight(program, i);
-        exg_weight_place *p = &places[i];
+        exg_weight_range *p = &places[i];
 
         if (weight != NULL && weight->meta != NULL) {
             EXG_TRY(exg_tensor_meta_reach(weight->meta, &p->first, &p->end, err));
@@ -130,11 +130,11 @@ static exg_status reach(const exg_program *program, exg_weight_place *places, ex
     return EXG_OK;
 }
 
-exg_status exg_weight_places(const exg_program *program, exg_arena *arena,
-                             exg_weight_place **places, exg_error *err)
+exg_status exg_weight_ranges(const exg_program *program, exg_arena *arena,
+                             exg_weight_range **places, exg_error *err)
 {
     uint32_t count = program->graph->input_count;
-    exg_weight_place *p = *places = EXG_NEW_ARRAY(arena, exg_weight_place, count);
+    exg_weight_range *p = *places = EXG_NEW_ARRAY(arena, exg_weight_range, count);
     bool shared = false;
     uint32_t placed = 0;
     sorted *items;

@@ -1,4 +1,4 @@
-/* places.c - where a mask is set, row by row. The number of places was counted before; a
+/* nonzero.c - where a mask is set, row by row. The number of places was counted before; a
  * mask that has another number is a fault of the data (masks of one index that differ). */
 #include "libexec/kernels/cpu/common.h"
 

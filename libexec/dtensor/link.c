@@ -1,15 +1,15 @@
-/* line.c - see line.h. */
-#include "libexec/dtensor/line.h"
+/* link.c - see link.h. */
+#include "libexec/dtensor/link.h"
 #include "libexec/kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct exg_mesh_line {
-    exg_mesh_line *next;
+struct exg_mesh_link {
+    exg_mesh_link *next;
     bool dims[EXG_MESH_DIMS_MAX];
-    exg_communicator *c; /* the mesh's where it is along all dims */
-    exg_line *line;      /* NULL: the devices cannot be joined */
+    exg_communicator *c;   /* the mesh's where it is along all dims */
+    exg_device_link *link; /* NULL: the devices cannot be joined */
 };
 
 /* ---- joining ----------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static bool is_whole(const exg_device_mesh *mesh, const bool *dims)
     return true;
 }
 
-static exg_status join(exg_device_mesh *mesh, exg_mesh_line *l, exg_error *err)
+static exg_status join(exg_device_mesh *mesh, exg_mesh_link *l, exg_error *err)
 {
     exg_status status;
 
@@ -62,7 +62,7 @@ static exg_status join(exg_device_mesh *mesh, exg_mesh_line *l, exg_error *err)
     if (!is_whole(mesh, l->dims)) {
         EXG_TRY(exg_communicator_split(mesh->communicator, color_of(mesh, l->dims), &l->c, err));
     }
-    status = mesh->device->table->join(mesh->device, l->c, &l->line, err);
+    status = mesh->device->table->join(mesh->device, l->c, &l->link, err);
     if (status == EXG_UNSUPPORTED) {
         exg_error_clear(err);
         return EXG_OK;
@@ -70,10 +70,10 @@ static exg_status join(exg_device_mesh *mesh, exg_mesh_line *l, exg_error *err)
     return status;
 }
 
-static void leave(exg_device_mesh *mesh, exg_mesh_line *l)
+static void leave(exg_device_mesh *mesh, exg_mesh_link *l)
 {
-    if (l->line != NULL) {
-        mesh->device->table->leave(mesh->device, l->line);
+    if (l->link != NULL) {
+        mesh->device->table->leave(mesh->device, l->link);
     }
     if (l->c != mesh->communicator) {
         exg_communicator_close(l->c);
@@ -81,23 +81,23 @@ static void leave(exg_device_mesh *mesh, exg_mesh_line *l)
     free(l);
 }
 
-void exg_mesh_leave_lines(exg_device_mesh *mesh)
+void exg_mesh_leave_links(exg_device_mesh *mesh)
 {
-    for (exg_mesh_line *l = mesh->lines; l != NULL;) {
-        exg_mesh_line *next = l->next;
+    for (exg_mesh_link *l = mesh->links; l != NULL;) {
+        exg_mesh_link *next = l->next;
 
         leave(mesh, l);
         l = next;
     }
-    mesh->lines = NULL;
+    mesh->links = NULL;
 }
 
-static exg_status add(exg_device_mesh *mesh, const bool *dims, exg_mesh_line **added,
+static exg_status add(exg_device_mesh *mesh, const bool *dims, exg_mesh_link **added,
                       exg_error *err)
 {
     uint64_t exchanges = mesh->communicator->exchanges;
     uint64_t bytes_sent = mesh->communicator->bytes_sent;
-    exg_mesh_line *l = calloc(1, sizeof(*l));
+    exg_mesh_link *l = calloc(1, sizeof(*l));
     exg_status status = EXG_OUT_OF_MEMORY(err);
 
     if (l != NULL) {
@@ -113,19 +113,19 @@ static exg_status add(exg_device_mesh *mesh, const bool *dims, exg_mesh_line **a
         }
         return status;
     }
-    l->next = mesh->lines;
-    mesh->lines = *added = l;
+    l->next = mesh->links;
+    mesh->links = *added = l;
     return EXG_OK;
 }
 
-exg_status exg_mesh_line_find(exg_device_mesh *mesh, const bool *dims, exg_mesh_line **line,
+exg_status exg_mesh_link_find(exg_device_mesh *mesh, const bool *dims, exg_mesh_link **link,
                               exg_error *err)
 {
     bool along[EXG_MESH_DIMS_MAX];
-    exg_mesh_line *found = mesh->lines;
+    exg_mesh_link *found = mesh->links;
     bool one;
 
-    *line = NULL;
+    *link = NULL;
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
         along[d] = dims == NULL || d >= mesh->ndim || mesh->sizes[d] == 1 || dims[d];
     }
@@ -139,7 +139,7 @@ exg_status exg_mesh_line_find(exg_device_mesh *mesh, const bool *dims, exg_mesh_
         }
         EXG_TRY(add(mesh, along, &found, err));
     }
-    *line = found->line == NULL ? NULL : found;
+    *link = found->link == NULL ? NULL : found;
     return EXG_OK;
 }
 
@@ -165,7 +165,7 @@ static const exg_kernel collective = {.name = "collective", .prepare = prepare, 
 
 /* What the kernel's call begins with. */
 typedef struct asked {
-    const exg_mesh_line *line;
+    const exg_mesh_link *link;
     const exg_collective *what;
     const exg_strip *sent, *received;
 } asked;
@@ -173,7 +173,7 @@ typedef struct asked {
 static exg_status prepare(exg_kernel_call *call, exg_error *err)
 {
     const asked *a = call->params;
-    uint32_t size = a->line->c->size;
+    uint32_t size = a->link->c->size;
     flight *f = EXG_NEW(call->arena, flight);
     const exg_strip *sent = exg_arena_memdup(call->arena, a->sent, size, sizeof(*sent));
     const exg_strip *received = exg_arena_memdup(call->arena, a->received, size, sizeof(*sent));
@@ -185,7 +185,7 @@ static exg_status prepare(exg_kernel_call *call, exg_error *err)
     f->what.in = &f->in;
     f->what.out = &f->out;
     call->params = f;
-    return call->device->table->prepare_collective(call->device, a->line->line, &f->what, sent,
+    return call->device->table->prepare_collective(call->device, a->link->link, &f->what, sent,
                                                    received, call->arena, &f->made,
                                                    &call->workspace_bytes, err);
 }
@@ -201,27 +201,27 @@ static exg_status take_in_posted(exg_communicator *c, exg_error *err)
     return last == NULL ? EXG_OK : exg_exchange_arrive(c, last, err);
 }
 
-exg_status exg_mesh_line_run(exg_device_mesh *mesh, const exg_mesh_line *line,
+exg_status exg_mesh_link_run(exg_device_mesh *mesh, const exg_mesh_link *link,
                              const exg_collective *what, const exg_strip *sent,
                              const exg_strip *received, exg_error *err)
 {
     exg_communicator *c = mesh->communicator;
-    exg_kernel_call call = {.params = &(asked){line, what, sent, received}};
+    exg_kernel_call call = {.params = &(asked){link, what, sent, received}};
     uint64_t exchanges;
     uint64_t bytes_sent = c->bytes_sent;
     exg_status status;
 
     EXG_TRY(take_in_posted(c, err));
     exchanges = c->exchanges + 1; /* hosts meet more often */
-    line->c->deadline_ns = c->deadline_ns;
-    for (uint32_t r = 0; r < line->c->size; r++) {
-        bytes_sent += r == line->c->rank ? 0 : sent[r].rows * sent[r].run;
+    link->c->deadline_ns = c->deadline_ns;
+    for (uint32_t r = 0; r < link->c->size; r++) {
+        bytes_sent += r == link->c->rank ? 0 : sent[r].rows * sent[r].run;
     }
-    status = exg_shared_device_launch(mesh->held, &collective, &call, err);
+    status = exg_shared_device_launch(mesh->shared_device, &collective, &call, err);
     c->exchanges = exchanges;
     c->bytes_sent = bytes_sent;
     if (status != EXG_OK && status != EXG_UNSUPPORTED) {
-        exg_communicator_abort(line->c, status);
+        exg_communicator_abort(link->c, status);
         exg_communicator_abort(c, status);
     }
     return status;

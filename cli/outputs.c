@@ -1,5 +1,5 @@
-/* numbers.c - elements as numbers. */
-#include "cli/numbers.h"
+/* outputs.c - outputs of a run: compared with what is expected, and summed up. */
+#include "cli/outputs.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* line.h - collectives between devices.
+/* link.h - collectives between devices.
  *
  *   shared   ranks that are threads of this process and share the device read each other's
  *            memory, in the order of ranks: the same bits as on the host (shared.c)
@@ -9,30 +9,30 @@
  *   computes:  ... | ready | goes on ............ | waits for done | ...
  *   beside:          waits for ready | collective | done
  */
-#ifndef EXG_LIBEXEC_DEVICE_CUDA_LINE_H
-#define EXG_LIBEXEC_DEVICE_CUDA_LINE_H
+#ifndef EXG_LIBEXEC_DEVICE_CUDA_LINK_H
+#define EXG_LIBEXEC_DEVICE_CUDA_LINK_H
 
 #include "libexec/comm/collectives.h"
 #include "libexec/device/cuda/cuda.h"
 #include "libexec/device/cuda/nccl.h"
 #include "libexec/kernels/cuda/params.h"
 
-typedef struct exg_cuda_line {
-    exg_line head;
+typedef struct exg_cuda_link {
+    exg_device_link head;
     exg_cuda_device *device;
     exg_communicator *c; /* of the same ranks, on their hosts */
-    struct exg_cuda_line *next;
+    struct exg_cuda_link *next;
     bool is_shared;
     exg_nccl nccl;
     nccl_comm comm; /* NULL: shared, or given up */
-} exg_cuda_line;
+} exg_cuda_link;
 
-/* What a rank tells another of a collective of a shared device. */
-typedef struct exg_cuda_word {
+/* What a rank sends another of a collective of a shared device. */
+typedef struct exg_cuda_message {
     uint64_t in;    /* what is sent lies in there, */
     exg_strip sent; /* so */
     cuda_event ready, done;
-} exg_cuda_word;
+} exg_cuda_message;
 
 typedef enum exg_cuda_way {
     EXG_CUDA_SHARED,
@@ -44,7 +44,7 @@ typedef enum exg_cuda_way {
 
 /* What prepare_collective() makes. */
 typedef struct exg_cuda_collective {
-    exg_cuda_line *line;
+    exg_cuda_link *link;
     const exg_collective *what;
     exg_cuda_way way;
     cuda_function move, combine;
@@ -54,19 +54,19 @@ typedef struct exg_cuda_collective {
     uint8_t *workspace;               /* of this run */
     exg_cuda_asked *asked;
     uint64_t turn;
-    exg_cuda_word *told, *heard; /* SHARED: by rank */
+    exg_cuda_message *outgoing, *incoming; /* SHARED: by rank */
 } exg_cuda_collective;
 
-/* ---- line.c ------------------------------------------------------------------------------ */
+/* ---- link.c ------------------------------------------------------------------------------ */
 
-exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_line **line,
+exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_device_link **link,
                          exg_error *err);
-void exg_cuda_leave(exg_accelerator *device, exg_line *line);
-void exg_cuda_close_lines(exg_cuda_device *device); /* the stream, the events */
+void exg_cuda_leave(exg_accelerator *device, exg_device_link *link);
+void exg_cuda_close_links(exg_cuda_device *device); /* the stream, the events */
 
 /* ---- collective.c ------------------------------------------------------------------------- */
 
-exg_status exg_cuda_prepare_collective(exg_accelerator *device, exg_line *line,
+exg_status exg_cuda_prepare_collective(exg_accelerator *device, exg_device_link *link,
                                        const exg_collective *what, const exg_strip *sent,
                                        const exg_strip *received, exg_arena *arena, void **made,
                                        uint64_t *workspace_bytes, exg_error *err);
@@ -110,9 +110,9 @@ exg_status exg_cuda_shared_finish(exg_cuda_collective *made, exg_error *err);
 /* ---- nccl.c ------------------------------------------------------------------------------- */
 
 /* Among ranks that all brought `id`. PEER COM-001, COM-003, COM-011. */
-exg_status exg_nccl_join(exg_cuda_line *line, const nccl_id *id, exg_error *err);
-void exg_nccl_leave(exg_cuda_line *line);
-void exg_nccl_give_up(exg_cuda_line *line); /* ends what is under way, on all ranks */
+exg_status exg_nccl_join(exg_cuda_link *link, const nccl_id *id, exg_error *err);
+void exg_nccl_leave(exg_cuda_link *link);
+void exg_nccl_give_up(exg_cuda_link *link); /* ends what is under way, on all ranks */
 
 /* Whether NCCL has it as one, and its way. */
 exg_cuda_way exg_nccl_way(const exg_cuda_collective *made);
@@ -121,12 +121,12 @@ exg_status exg_nccl_begin(exg_cuda_collective *made, exg_error *err);
 exg_status exg_nccl_finish(exg_cuda_collective *made, exg_error *err);
 
 /* A fault that NCCL found meanwhile. PEER COM-011. */
-exg_status exg_nccl_look(exg_cuda_line *line, exg_error *err);
+exg_status exg_nccl_look(exg_cuda_link *link, exg_error *err);
 
 /* ---- watch.c ------------------------------------------------------------------------------ */
 
 /* Until all that the device was asked for is done, or a collective is not: PEER, and then
- * none of its lines is of use. */
+ * none of its links is of use. */
 exg_status exg_cuda_watch(exg_cuda_device *device, exg_error *err);
 
 const exg_collective *exg_cuda_stuck_at(exg_accelerator *device);

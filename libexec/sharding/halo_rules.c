@@ -1,6 +1,6 @@
-/* window_rules.c - rows in which ranks see what lies beside their own part: the places of a
- * convolution or a pool, the blocks of keys and values that an attention goes through, and the
- * largest along a dim. Only for placers that emit (exg_rule_call.emits).
+/* halo_rules.c - strategies in which ranks see what is beside their own part, a halo: the places of
+ * a convolution or a pool, the blocks of keys and values that an attention goes through, and the
+ * largest along a dim. Only for those that emit (exg_rule_call.emits).
  */
 #include "libexec/comm/collectives.h"
 #include "libexec/sharding/rules.h"
@@ -61,22 +61,23 @@ static int64_t reach_of(const sliding *s)
     return s->dilation * (s->kernel - 1) + 1;
 }
 
-/* The rank's own window, and how much of it lies before the first element, and after the last. */
-typedef struct own_window {
+/* The rank's own part with its halo, and how much of that is before the first element, and after
+ * the last. */
+typedef struct own_halo {
     exg_ref x;
     int64_t first, before, after, parts;
-} own_window;
+} own_halo;
 
-static own_window see_window(const exg_emission *e, const sliding *s)
+static own_halo see_halo(const exg_emission *e, const sliding *s)
 {
-    exg_window w = {s->size, s->parts, s->stride, s->padding, reach_of(s), 0};
-    own_window own = {0};
+    exg_halo w = {s->size, s->parts, s->stride, s->padding, reach_of(s), 0};
+    own_halo own = {0};
     int64_t offset;
     int64_t begin;
     int64_t count;
 
     own.parts = exg_own_chunk(e, s->parts, &offset);
-    exg_window_of(&w, e->call->mesh_size, e->rank, &own.first, &count);
+    exg_halo_of(&w, e->call->mesh_size, e->rank, &own.first, &count);
     own.x = EMIT(e->builder, exg_window, e->args[0], s->dim, exg_arg_int(w.size),
                  exg_arg_int(w.parts), exg_arg_int(w.stride), exg_arg_int(w.before),
                  exg_arg_int(w.reach), 0, exg_arg_int(count), e->mesh_dim);
@@ -88,7 +89,7 @@ static own_window see_window(const exg_emission *e, const sliding *s)
     return own;
 }
 
-static exg_ref padded(const exg_emission *e, const sliding *s, const own_window *own, double with)
+static exg_ref padded(const exg_emission *e, const sliding *s, const own_halo *own, double with)
 {
     int64_t pads[2 * EXG_SHAPE_RANK_MAX] = {0};
     uint32_t behind = e->call->operands[0]->rank - 1 - s->dim;
@@ -116,9 +117,9 @@ static exg_argument with_at(const exg_emission *e, const exg_argument *list, uin
     return INTS_OF(e->builder, items, dims);
 }
 
-/* Places of the window become those of the whole. PyTorch names the first of a window that
- * lies inside where nothing in it is larger than the padding. */
-static exg_ref whole_places(const exg_emission *e, const sliding *s, const own_window *own,
+/* Positions in the part with its halo become those of the whole. PyTorch names the first of a
+ * window that lies inside where nothing in it is larger than the padding. */
+static exg_ref whole_places(const exg_emission *e, const sliding *s, const own_halo *own,
                             exg_ref index)
 {
     exg_builder *b = e->builder;
@@ -143,12 +144,12 @@ static exg_ref whole_places(const exg_emission *e, const sliding *s, const own_w
                 rows ? column : at);
 }
 
-static void emit_window(const exg_emission *e)
+static void emit_halo(const exg_emission *e)
 {
     const exg_function_schema *schema = e->call->op->schema;
     exg_operator_id id = e->call->op->id;
-    sliding s = sliding_of(e->call, (uint32_t)e->row->operands[0].dim);
-    own_window own = see_window(e, &s);
+    sliding s = sliding_of(e->call, (uint32_t)e->strategy->operands[0].dim);
+    own_halo own = see_halo(e, &s);
     bool largest = id == EXG_OP_max_pool2d_with_indices_default;
     bool adapts = id == EXG_OP__adaptive_avg_pool2d_default;
     uint32_t own_at = adapts ? 1 : id == EXG_OP_convolution_default ? 4 : 3; /* size or padding */
@@ -190,19 +191,20 @@ static bool slides_over_parts(const exg_rule_call *call, const sliding *s)
 }
 
 /* Dim `dim` split, of which a rank sees `beside` more than its own. */
-static exg_status add_row(exg_rule_call *call, uint32_t dim, exg_emit_row *emit, int64_t beside)
+static exg_status add_strategy(exg_rule_call *call, uint32_t dim, exg_emit_strategy *emit,
+                               int64_t beside)
 {
-    exg_row *row = exg_rule_add_emitted(call, emit);
+    exg_strategy *strategy = exg_strategy_add_emitted(call, emit);
 
-    if (row == NULL) {
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = exg_shard((int32_t)dim);
+    strategy->operands[0] = exg_shard((int32_t)dim);
     for (uint32_t r = 0; r < call->result_count; r++) {
-        row->results[r] = exg_shard((int32_t)dim);
+        strategy->results[r] = exg_shard((int32_t)dim);
     }
-    row->windows = 1;
-    row->window_bytes =
+    strategy->halos = 1;
+    strategy->halo_bytes =
         (double)(beside > 0 ? beside : 0) * exg_bytes_without(call->operands[0], dim);
     return EXG_OK;
 }
@@ -216,7 +218,7 @@ static exg_status add_sliding(exg_rule_call *call)
         sliding s = sliding_of(call, d);
 
         if (slides_over_parts(call, &s)) {
-            EXG_TRY(add_row(call, d, emit_window, reach_of(&s) - s.stride));
+            EXG_TRY(add_strategy(call, d, emit_halo, reach_of(&s) - s.stride));
         }
     }
     return EXG_OK;
@@ -268,12 +270,12 @@ static bool spreads_over_parts(const exg_rule_call *call, const spreading *s)
            (s->results + n - 1) / n == (s->positions + n - 1) / n * s->each;
 }
 
-/* Of the rank's window all that it spreads to; of that its own. */
+/* Of the rank's part with its halo all that it spreads to; of that its own. */
 static void emit_spreading(const exg_emission *e)
 {
     exg_builder *b = e->builder;
-    spreading s = spreading_of(e->call, (uint32_t)e->row->operands[0].dim);
-    exg_window w = {s.size, s.positions, 1, s.before, s.reach, 0};
+    spreading s = spreading_of(e->call, (uint32_t)e->strategy->operands[0].dim);
+    exg_halo w = {s.size, s.positions, 1, s.before, s.reach, 0};
     int64_t offset;
     int64_t own = exg_own_chunk(e, s.positions, &offset) * s.each;
     exg_argument args[9];
@@ -283,7 +285,7 @@ static void emit_spreading(const exg_emission *e)
     int64_t beyond;
     exg_ref x;
 
-    exg_window_of(&w, e->call->mesh_size, e->rank, &first, &count);
+    exg_halo_of(&w, e->call->mesh_size, e->rank, &first, &count);
     x = EMIT(b, exg_window, e->args[0], s.dim, exg_arg_int(w.size), exg_arg_int(w.parts),
              exg_arg_int(w.stride), exg_arg_int(w.before), exg_arg_int(w.reach), 0,
              exg_arg_int(count), e->mesh_dim);
@@ -310,13 +312,13 @@ static exg_status add_spreading(exg_rule_call *call)
         spreading s = spreading_of(call, d);
 
         if (spreads_over_parts(call, &s)) {
-            EXG_TRY(add_row(call, d, emit_spreading, s.reach - 1));
+            EXG_TRY(add_strategy(call, d, emit_spreading, s.reach - 1));
         }
     }
     return EXG_OK;
 }
 
-exg_status exg_add_windows(exg_rule_call *call)
+exg_status exg_add_halo(exg_rule_call *call)
 {
     const exg_tensor_meta *in = call->operands[0];
     bool convolves = call->op->id == EXG_OP_convolution_default;
@@ -347,12 +349,12 @@ static sliding padding_of(const exg_rule_call *call, uint32_t dim, const int64_t
 /* The rank's own elements, and of the padding what lies in its part. */
 static void emit_padded(const exg_emission *e)
 {
-    uint32_t dim = (uint32_t)e->row->operands[0].dim;
+    uint32_t dim = (uint32_t)e->strategy->operands[0].dim;
     uint32_t behind = e->call->operands[0]->rank - 1 - dim;
     int64_t pads[2 * EXG_SHAPE_RANK_MAX];
     uint32_t count = exg_get_ints(&e->args[1], pads, 2 * EXG_SHAPE_RANK_MAX);
     sliding s = padding_of(e->call, dim, pads);
-    own_window own = see_window(e, &s);
+    own_halo own = see_halo(e, &s);
 
     if (own.parts == 0) {
         e->results[0] = exg_arg_ref(exg_emit_zeros(e));
@@ -372,19 +374,19 @@ exg_status exg_add_padded(exg_rule_call *call)
 
     for (uint32_t d = in->rank - count / 2; call->emits && d < in->rank; d++) {
         int64_t moved = pads[2 * (in->rank - 1 - d)];
-        exg_row *row;
+        exg_strategy *strategy;
 
         if (!exg_is_real(in->dtype) || in->sizes[d].value == 0 ||
             call->results[0]->sizes[d].value == 0) {
             continue;
         }
-        row = exg_rule_add_emitted(call, emit_padded);
-        if (row == NULL) {
+        strategy = exg_strategy_add_emitted(call, emit_padded);
+        if (strategy == NULL) {
             return EXG_OUT_OF_MEMORY(call->err);
         }
-        row->operands[0] = row->results[0] = exg_shard((int32_t)d);
-        row->windows = 1;
-        row->window_bytes = (double)(moved < 0 ? -moved : moved) * exg_bytes_without(in, d);
+        strategy->operands[0] = strategy->results[0] = exg_shard((int32_t)d);
+        strategy->halos = 1;
+        strategy->halo_bytes = (double)(moved < 0 ? -moved : moved) * exg_bytes_without(in, d);
     }
     return EXG_OK;
 }
@@ -413,7 +415,7 @@ static candidates gathered(const exg_emission *e, uint32_t dim, int64_t count,
 static void emit_topk(const exg_emission *e)
 {
     exg_builder *b = e->builder;
-    uint32_t dim = (uint32_t)e->row->operands[0].dim;
+    uint32_t dim = (uint32_t)e->strategy->operands[0].dim;
     exg_argument own[2];
     exg_argument all[2];
     candidates c;
@@ -429,7 +431,7 @@ static void emit_largest(const exg_emission *e)
 {
     exg_builder *b = e->builder;
     exg_operator_id id = e->call->op->id;
-    uint32_t dim = (uint32_t)e->row->operands[0].dim;
+    uint32_t dim = (uint32_t)e->strategy->operands[0].dim;
     bool smallest = id == EXG_OP_min_dim || id == EXG_OP_argmin_default;
     exg_operator_id along = smallest ? EXG_OP_min_dim : EXG_OP_max_dim;
     exg_argument args[3] = {e->args[0], exg_arg_int(dim), exg_arg_bool(true)};
@@ -454,18 +456,18 @@ exg_status exg_add_largest(exg_rule_call *call, uint32_t dim)
     bool takes_k = call->op->id == EXG_OP_topk_default;
     const exg_tensor_meta *in = call->operands[0];
     int64_t count = takes_k ? exg_get_int(&call->args[1]) : 1;
-    exg_row *row;
+    exg_strategy *strategy;
 
     if (!call->emits || dim >= in->rank || count == 0 ||
         !exg_all_have(call, in->sizes[dim].value, count)) {
         return EXG_OK;
     }
-    row = exg_rule_add_emitted(call, takes_k ? emit_topk : emit_largest);
-    if (row == NULL) {
+    strategy = exg_strategy_add_emitted(call, takes_k ? emit_topk : emit_largest);
+    if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    row->operands[0] = exg_shard((int32_t)dim);
-    row->gathers = 2;
-    row->reduced_bytes = (double)(count * call->mesh_size) * exg_bytes_without(in, dim);
+    strategy->operands[0] = exg_shard((int32_t)dim);
+    strategy->gathers = 2;
+    strategy->reduced_bytes = (double)(count * call->mesh_size) * exg_bytes_without(in, dim);
     return EXG_OK;
 }

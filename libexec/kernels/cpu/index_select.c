@@ -1,4 +1,4 @@
-/* pick.c - whole rows by index: embedding, index_select, index_copy.
+/* index_select.c - whole rows by index: embedding, index_select, index_copy.
  *
  *   self (outer, size, inner)   index (count)   picked (outer, count, inner)
  *

@@ -1,0 +1,50 @@
+/* shard_pattern.h - what the programs of the ranks of a mesh differ by. */
+#ifndef EXG_LIBEXEC_SHARDING_SHARD_PATTERN_H
+#define EXG_LIBEXEC_SHARDING_SHARD_PATTERN_H
+
+#include <exg/partition.h>
+
+#define EXG_SHARD_PATTERN_MAX 32
+
+/* What the programs of the ranks along one mesh dim differ by: the lengths that were cut into
+ * chunks there, or more. */
+typedef struct exg_shard_pattern {
+    int64_t lengths[EXG_SHARD_PATTERN_MAX];
+    uint32_t count;
+    bool by_rank; /* each rank has one of its own */
+} exg_shard_pattern;
+
+void exg_shard_pattern_note(exg_shard_pattern *pattern, int64_t length); /* NULL is allowed */
+
+/* Have places `a` and `b` of `n` along the dim programs that move the same? */
+bool exg_equal_shards(const exg_shard_pattern *pattern, uint32_t n, uint32_t a, uint32_t b);
+
+/* What placing is asked for, by mesh dim, and the goal, whose costs are there. It points into
+ * itself. */
+typedef struct exg_partitioning {
+    exg_partition_options options[EXG_MESH_DIMS_MAX];
+    exg_partition_goal goal;
+    exg_costs costs;
+} exg_partitioning;
+
+/* From what callers give; `options` and `goal` may be NULL. USAGE OPT-001, OPT-002, PLC-010. */
+exg_status exg_partitioning_read(exg_partitioning *placing, const exg_partition_options *options,
+                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                 exg_error *err);
+
+/* Does every pattern match an input? USAGE PLC-005. */
+exg_status exg_partition_check_patterns(const exg_program *program,
+                                        const exg_partition_options *options, uint32_t ndim,
+                                        exg_error *err);
+
+/* exg_partition (search.c) of a program that may be a piece of another: patterns of inputs speak of
+ * the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ by;
+ * `pattern` may be NULL. */
+exg_status exg_partition_noting(const exg_program *functional, const exg_operators *operators,
+                                const exg_partition_options *options,
+                                const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                uint32_t rank, uint32_t named_inputs, exg_shard_pattern *pattern,
+                                exg_program **local, exg_partition_summary *summary, char **report,
+                                exg_error *err);
+
+#endif
