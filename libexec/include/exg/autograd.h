@@ -38,7 +38,7 @@ EXG_NODISCARD exg_status exg_dispatcher_push_mesh(exg_dispatcher *d, exg_device_
                                                   exg_error *err);
 exg_device_mesh *exg_dispatcher_pop_mesh(exg_dispatcher *d);
 
-/* The mesh of this rank alone, of the dispatcher: what lies there is a plain tensor. */
+/* The mesh of this rank alone, of the dispatcher: what is there is a plain tensor. */
 EXG_NODISCARD exg_status exg_dispatcher_self(exg_dispatcher *d, exg_device_mesh **self,
                                              exg_error *err);
 

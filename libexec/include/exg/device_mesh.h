@@ -3,11 +3,11 @@
  * Every rank holds a mesh object of its own. Ranks are numbered row-major; a rank's
  * coordinate says where it stands. A slice is the part of the grid along some dims that
  * holds this rank, a flattened mesh has one dim for several. A mesh made of some ranks
- * only has an object on the others too: they are no members, own nothing of what lies
+ * only has an object on the others too: they are no members, own nothing of what is
  * on it and send nothing.
  *
  * Where a mesh is of another device type than "cpu", each rank opens a device of that kind: rank
- * r number r, counted round where there are fewer. What lies on the mesh lies in that device's
+ * r number r, counted round where there are fewer. What is on the mesh is in that device's
  * memory (dtensor.h). Parts of a mesh share its device, which is closed with the last mesh and
  * the last memory of it. Meshes that were made apart have devices opened apart, and are not
  * equal.

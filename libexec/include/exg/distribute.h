@@ -105,7 +105,7 @@ uint32_t exg_module_output_count(const exg_module *m);
  * nodes are a module's the file notes. The program is bound to the sizes that the values have after
  * the root's input function, of DTensors the whole's; its buffers are written as it says. USAGE
  * DTN-017: an input is missing, another number of outputs, no room; INP-... as exg_bind_inputs;
- * UNSUPPORTED OPR-003 of branches, loops, and sizes that lie in the data (a session runs those);
+ * UNSUPPORTED OPR-003 of branches, loops, and sizes that are in the data (a session runs those);
  * and as exg_dispatch. */
 EXG_NODISCARD exg_status exg_module_forward(exg_dispatcher *d, exg_module *m,
                                             const exg_module_value *inputs, uint32_t input_count,

@@ -10,8 +10,8 @@
  * negative shard dim counts from the end. USAGE DTN-002 when they do not fit, DTN-018 when the
  * mesh is NULL, UNSUPPORTED DTN-019 of a strided shard with a factor below 1.
  *
- * Memory: the local part lies in the memory of the rank's device of the mesh (device_mesh.h), on
- * a mesh of type "cpu" the host's. A plain tensor that comes in may lie in either, which its
+ * Memory: the local part is in the memory of the rank's device of the mesh (device_mesh.h), on
+ * a mesh of type "cpu" the host's. A plain tensor that comes in may be in either, which its
  * address says: what is there already is not copied, what is not is before the call returns. So
  * are parts of results there. The host may not follow a device's address: what it reads of values
  * it reads by exg_dtensor_copy_to_host, print and item, and these wait until all that was asked
