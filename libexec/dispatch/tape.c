@@ -270,8 +270,8 @@ static const exg_tape_kind operator_kind = {operator_back, "operator"};
 
 /* ---- recording --------------------------------- */
 
-/* Which of operands and results the derivative reads. One that cannot be had reads none: going
- * back will tell. */
+/* Which of operands and results the derivative reads. One that there is not reads none: going
+ * back will tell. One that there is no memory for now may be had then, and is told now. */
 static exg_status find_needed(const exg_call *call, const exg_derivation_of *of, operator_step *s,
                               bool *needed)
 {
@@ -280,13 +280,15 @@ static exg_status find_needed(const exg_call *call, const exg_derivation_of *of,
     exg_entry *entry;
     exg_error ignored;
     uint32_t input = 0;
-    exg_status status = EXG_OK;
+    exg_status status;
 
     if (extra == NULL || derivative == NULL) {
-        status = EXG_OUT_OF_MEMORY(call->err);
-    } else if (derivative_call(call->d, s, s->saved + of->operands, extra, derivative, &ignored) ==
-                   EXG_OK &&
-               find_derivative(derivative, of, &entry) == EXG_OK) {
+        status = EXG_OUT_OF_MEMORY(&ignored);
+    } else {
+        status = derivative_call(call->d, s, s->saved + of->operands, extra, derivative, &ignored);
+        status = status == EXG_OK ? find_derivative(derivative, of, &entry) : status;
+    }
+    if (status == EXG_OK) {
         for (uint32_t i = 0; i < of->operands + of->results; i++) {
             const exg_graph *graph = entry->program->graph;
 
@@ -294,9 +296,12 @@ static exg_status find_needed(const exg_call *call, const exg_derivation_of *of,
                 s->saved[i] != NULL && entry->last_use[graph->inputs[input++].as_tensor] > 0;
         }
     }
+    if ((status == EXG_NO_MEMORY || status == EXG_LIMIT) && call->err != NULL) {
+        *call->err = ignored;
+    }
     free(derivative);
     free(extra);
-    return status;
+    return status == EXG_NO_MEMORY || status == EXG_LIMIT ? status : EXG_OK;
 }
 
 /* First everything without memory, to ask what is needed, then that with memory. */

@@ -68,6 +68,7 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *like, cons
                        exg_dtensor **t, exg_error *err)
 {
     exg_placement to[EXG_MESH_DIMS_MAX];
+    exg_status status;
 
     *t = NULL;
     EXG_TRY(exg_spec_sizes(like->dtype, like->rank, like->sizes, err));
@@ -86,12 +87,12 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *like, cons
         }
     }
     EXG_TRY(exg_dtensor_make_owned(mesh, to, like->dtype, like->rank, like->sizes, t, err));
-    if (exg_dtensor_set_requires_grad(*t, like->requires_grad, err) != EXG_OK) {
+    status = exg_dtensor_set_requires_grad(*t, like->requires_grad, err);
+    if (status != EXG_OK) {
         exg_dtensor_destroy(*t);
         *t = NULL;
-        return EXG_USAGE;
     }
-    return EXG_OK;
+    return status;
 }
 
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,

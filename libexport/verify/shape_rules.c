@@ -91,7 +91,6 @@ static bool number_values(exg_verifier *v, const exg_graph *graph, const exg_bin
         if (value->sym_bool != NULL && value->sym_bool->expr != NULL) {
             const exg_sym_int truth = {.expr = value->sym_bool->expr};
 
-            value->sym_bool = NULL;
             value->sym_int = numbered_size(v, binding, &truth);
         }
     }

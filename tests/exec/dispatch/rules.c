@@ -2,6 +2,7 @@
  * tests/seeds-001.md.
  */
 #include "libexec/sharding/rules.h"
+#include "libexec/dispatch/dispatcher.h"
 #include "tests/exec/dispatch/eager.h"
 
 #include <math.h>
@@ -78,6 +79,7 @@ static void run_own_rule(rank_context *c)
     scripted s = {.suggests = {exg_replicate()}, .suggestion_count = 1};
     scripted two = {.suggests = {exg_replicate(), exg_shard(1)}, .suggestion_count = 2};
     exg_dispatch_options first = {.size = sizeof(first), .first_suggestion = true};
+    exg_dispatch_options implicit = {.size = sizeof(implicit), .implicit_replication = true};
     eager e;
     exg_dtensor *x, *y;
 
@@ -98,12 +100,63 @@ static void run_own_rule(rank_context *c)
     y = CALL(&e, "aten.neg.default", T(x));
     EXPECT(c, lies(y, "S(1)"), "the cheapest suggestion");
     exg_dtensor_destroy(y);
+    /* what is cached is of its options */
+    EXPECT(c, exg_dispatcher_configure(e.d, &implicit, &e.err) == EXG_OK, "%s", e.err.message);
+    exg_dtensor_destroy(CALL(&e, "aten.neg.default", T(x)));
     EXPECT(c, exg_dispatcher_configure(e.d, &first, &e.err) == EXG_OK, "%s", e.err.message);
     y = CALL(&e, "aten.neg.default", T(x));
     EXPECT(c, lies(y, "R"), "the first suggestion");
     exg_dtensor_destroy(y);
     exg_dtensor_destroy(x);
     eager_end(&e);
+}
+
+/* What is registered from the start is registered for an operator, by its name. */
+static void what_is_built_in_is_of_an_operator(void **state)
+{
+    static const char *const others[] = {"aten.equal.default",
+                                         "aten._amp_foreach_non_finite_check_and_unscale_.default",
+                                         "aten.is_pinned.default"};
+    exg_dispatcher *d;
+    uint32_t other = 0;
+
+    (void)state;
+    assert_int_equal(exg_dispatcher_create(all_operators(), NULL, &d, NULL), EXG_OK);
+    for (uint32_t i = 0; i < d->op_entry_count; i++) {
+        if (d->op_entries[i]->op == NULL) { /* of the dispatcher's alone, in their order */
+            assert_in_range(other, 0, 2);
+            assert_string_equal(d->op_entries[i]->key, others[other++]);
+        }
+    }
+    assert_int_equal(other, 3);
+    exg_dispatcher_destroy(d);
+}
+
+/* A number takes the dtype of the tensor that it stands beside, wherever that is. */
+static void run_numbers_beside(rank_context *c)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_I64, EXG_DTYPE_F64};
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+        exg_dtensor *x = counted(&e, dtypes[i], "4", "S(0)");
+        exg_dtensor *y = CALL(&e, "aten.add.Tensor", T(x), of_int(2));
+        exg_dtensor_spec spec;
+
+        exg_dtensor_get_spec(y, &spec);
+        EXPECT(c, spec.dtype == dtypes[i], "%s", exg_dtype_name(spec.dtype));
+        expect_values(&e, y, "S(0)", (const double[]){2, 3, 4, 5}, 4, "with a number");
+        exg_dtensor_destroy(y);
+        exg_dtensor_destroy(x);
+    }
+    eager_end(&e);
+}
+
+static void a_number_has_the_dtype_beside(void **state)
+{
+    (void)state;
+    on_mesh("2", run_numbers_beside, NULL);
 }
 
 /* Moves that cost the same: the first of them. */
@@ -785,6 +838,8 @@ static void a_part_and_a_spec_are_a_dtensor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_built_in_is_of_an_operator),
+        cmocka_unit_test(a_number_has_the_dtype_beside),
         cmocka_unit_test(a_rule_of_ones_own_replaces_the_tables),
         cmocka_unit_test(bad_rules_are_named),
         cmocka_unit_test(suggestions_are_the_call_with_other_specs),

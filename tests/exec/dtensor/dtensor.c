@@ -745,11 +745,13 @@ static void what_cannot_be_made_is_named(void **state)
         {{.ndim = 2, .sizes = {1, 1}, .names = {"dp", "dp"}}, "DTN-001", "'dp'"},
         {{.ndim = 2, .sizes = {1, 1}, .names = {NULL, longer}}, "DTN-001", "more than"},
     };
+    const exg_mesh_shape most = {.ndim = 2, .sizes = {16, 16}};
+    const exg_tensor deep = {.dtype = EXG_DTYPE_F32, .rank = EXG_RANK_MAX + 1};
     exg_mesh_shape line = mesh_shape("1");
     int64_t sizes[2] = {2, 2};
     exg_dtensor_like like = {
         .size = sizeof(like), .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = sizes};
-    exg_device_mesh *mesh;
+    exg_device_mesh *mesh, *meshes[256];
     exg_dtensor *t;
     exg_error err;
 
@@ -760,7 +762,13 @@ static void what_cannot_be_made_is_named(void **state)
         assert_string_equal(err.code, rows[i].code);
         assert_non_null(strstr(err.message, rows[i].says));
     }
+    assert_int_equal(exg_local_mesh_create(&most, meshes, &err), EXG_OK);
+    for (uint32_t r = 0; r < 256; r++) {
+        exg_device_mesh_destroy(meshes[r]);
+    }
     assert_int_equal(exg_local_mesh_create(&line, &mesh, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_from_local(mesh, &deep, NULL, 0, NULL, &t, &err), EXG_LIMIT);
+    assert_string_equal(err.code, "DTN-009");
     assert_int_equal(exg_dtensor_arange(mesh, &like, 0, 1, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "DTN-009");
     like.rank = 1;

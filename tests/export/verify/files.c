@@ -192,6 +192,43 @@ static void damage_is_told_of_each_tensor(void **state)
     empty_folder();
 }
 
+/* A damaged frame has a code of its own, and the finding that of the rule. */
+static void a_damaged_frame_is_told_by_the_rule(void **state)
+{
+    exg_save_options options = {.size = sizeof(options), .compression = EXG_COMPRESSION_ZSTD};
+    exg_program *program = open_program("fixtures/lm.core.static.pt2");
+    exg_diagnostics found = {0};
+    exg_operators *operators;
+    exg_verified verified;
+    exg_error err;
+    size_t length, at = 0;
+    uint8_t *data;
+
+    (void)state;
+    save_program(program, "m.exg", &options);
+    exg_program_destroy(program);
+    data = read_file("m.exg", &length);
+    while (memcmp(data + at, "\x28\xb5\x2f\xfd", 4) != 0) {
+        at++; /* to where a frame begins */
+    }
+    data[at] ^= 0x55;
+    write_file("m.exg", data, length);
+    free(data);
+    program = open_program(in_folder("m.exg"));
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_verify(program, operators, &verified, &found, NULL), EXG_OK);
+    found.count = 0; /* what was found before is another matter */
+    assert_int_equal(exg_verify_data(program, &found, NULL, &err), EXG_MALFORMED);
+    assert_int_equal(found.count, 1);
+    assert_string_equal(found.items[0].code, "ARC-012");
+    assert_non_null(strstr(found.items[0].message, "frame 0"));
+    assert_string_equal(err.code, "EXG-022");
+    exg_diagnostics_free(&found);
+    exg_operators_destroy(operators);
+    exg_program_destroy(program);
+    empty_folder();
+}
+
 /* ---- bytes ---------------------------------------------------------------------------------- */
 
 #define BOOLS 131075 /* two blocks and a little */
@@ -306,6 +343,7 @@ int main(void)
         cmocka_unit_test(files_are_as_long_as_it_says),
         cmocka_unit_test(compressed_files_are_shorter),
         cmocka_unit_test(damage_is_told_of_each_tensor),
+        cmocka_unit_test(a_damaged_frame_is_told_by_the_rule),
         cmocka_unit_test(bools_are_looked_at_to_their_end),
         cmocka_unit_test(a_thousand_of_each_are_listed),
     };
