@@ -69,15 +69,6 @@ static void put_signature(exg_text *text, const exg_program *program)
     cli_put_assertion_token(text, signature);
 }
 
-static void put_bound(exg_text *text, bool exists, int64_t bound)
-{
-    if (exists) {
-        exg_json_put_int(text, bound);
-    } else {
-        exg_json_put_null(text);
-    }
-}
-
 static void put_ranges(exg_text *text, const exg_program *program)
 {
     exg_json_put_key(text, "sizes");
@@ -87,8 +78,8 @@ static void put_ranges(exg_text *text, const exg_program *program)
 
         exg_json_put_key(text, range->symbol);
         exg_json_put_open(text, '[');
-        put_bound(text, range->has_min, range->min_val);
-        put_bound(text, range->has_max, range->max_val);
+        exg_json_put_optional_int(text, range->has_min, range->min_val);
+        exg_json_put_optional_int(text, range->has_max, range->max_val);
         exg_json_put_close(text, ']');
     }
     exg_json_put_close(text, '}');

@@ -58,6 +58,15 @@ void exg_json_put_int(exg_text *text, int64_t value)
     exg_text_printf(text, "%" PRId64, value);
 }
 
+void exg_json_put_optional_int(exg_text *text, bool has, int64_t value)
+{
+    if (has) {
+        exg_json_put_int(text, value);
+    } else {
+        exg_json_put_null(text);
+    }
+}
+
 void exg_json_put_uint(exg_text *text, uint64_t value)
 {
     separate(text);

@@ -1,37 +1,6 @@
 /* scan.c - parts of a text, one after the other. */
 #include "libexport/base/scan.h"
 
-#include <string.h>
-
-bool exg_is_word(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-char exg_scan_next(exg_scan *scan)
-{
-    if (*scan->at <= ' ') { /* as all spaces are */
-        scan->at += strspn(scan->at, scan->spaces);
-    }
-    return *scan->at;
-}
-
-bool exg_scan_take(exg_scan *scan, const char *token)
-{
-    size_t length = 1;
-
-    if (exg_scan_next(scan) != token[0]) {
-        return false;
-    }
-    for (; token[length] != '\0'; length++) {
-        if (scan->at[length] != token[length]) {
-            return false;
-        }
-    }
-    scan->at += length;
-    return true;
-}
-
 bool exg_scan_take_word(exg_scan *scan, const char *word)
 {
     exg_scan ahead = *scan;

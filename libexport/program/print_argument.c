@@ -1,4 +1,5 @@
 /* print_argument.c - arguments and annotations as generated Python code. */
+#include "libexport/program/model.h"
 #include "libexport/program/print.h"
 
 #include <inttypes.h>
@@ -32,8 +33,6 @@ typedef struct printed {
     bool is_fx;
 } printed;
 
-static void print_argument(const printed *p, const exg_argument *arg);
-
 static void print_node(const printed *p, const char *name)
 {
     exg_text_puts(p->out, p->is_fx ? "%" : "");
@@ -63,13 +62,13 @@ static void print_bool(exg_text *out, bool value)
     exg_text_puts(out, value ? "True" : "False");
 }
 
-static void print_sym(const printed *p, const exg_sym_argument *sym, exg_argument_kind kind)
+static void print_sym(const printed *p, const exg_sym_argument *sym, exg_model_type type)
 {
     if (sym->value != EXG_NO_VALUE) {
         print_id(p, sym->value);
-    } else if (kind == EXG_ARGUMENT_SYM_INT || kind == EXG_ARGUMENT_SYM_INTS) {
+    } else if (type == EXG_MODEL_SYM_INT_ARGUMENT) {
         exg_text_printf(p->out, "%" PRId64, sym->as_int);
-    } else if (kind == EXG_ARGUMENT_SYM_FLOAT || kind == EXG_ARGUMENT_SYM_FLOATS) {
+    } else if (type == EXG_MODEL_SYM_FLOAT_ARGUMENT) {
         exg_text_double(p->out, sym->as_float);
     } else {
         print_bool(p->out, sym->as_bool);
@@ -110,77 +109,6 @@ static void print_complex(exg_text *out, double real, double imag)
     exg_text_puts(out, both ? "j)" : "j");
 }
 
-/* One item of a list kind. */
-static void print_item(const printed *p, const exg_argument *arg, uint32_t i)
-{
-    exg_text *out = p->out;
-
-    switch (arg->kind) {
-    case EXG_ARGUMENT_INTS:
-        exg_text_printf(out, "%" PRId64, arg->as_ints[i]);
-        break;
-    case EXG_ARGUMENT_FLOATS:
-        exg_text_double(out, arg->as_floats[i]);
-        break;
-    case EXG_ARGUMENT_BOOLS:
-        print_bool(out, arg->as_bools[i]);
-        break;
-    case EXG_ARGUMENT_STRINGS:
-        print_string(p, arg->as_strings[i]);
-        break;
-    case EXG_ARGUMENT_TENSORS:
-    case EXG_ARGUMENT_OPTIONAL_TENSORS:
-        print_id(p, arg->as_tensors[i]);
-        break;
-    case EXG_ARGUMENT_SYM_INTS:
-    case EXG_ARGUMENT_SYM_FLOATS:
-    case EXG_ARGUMENT_SYM_BOOLS:
-        print_sym(p, &arg->as_syms[i], arg->kind);
-        break;
-    case EXG_ARGUMENT_NESTED_TENSORS: {
-        exg_argument inner = {.kind = EXG_ARGUMENT_TENSORS,
-                              .count = arg->as_nested_tensors[i].count,
-                              .as_tensors = arg->as_nested_tensors[i].items};
-
-        print_argument(p, &inner);
-        break;
-    }
-    case EXG_ARGUMENT_INT_LISTS: {
-        exg_argument inner = {.kind = EXG_ARGUMENT_INTS,
-                              .count = arg->as_int_lists[i].count,
-                              .as_ints = arg->as_int_lists[i].items};
-
-        print_argument(p, &inner);
-        break;
-    }
-    case EXG_ARGUMENT_FLOAT_LISTS: {
-        exg_argument inner = {.kind = EXG_ARGUMENT_FLOATS,
-                              .count = arg->as_float_lists[i].count,
-                              .as_floats = arg->as_float_lists[i].items};
-
-        print_argument(p, &inner);
-        break;
-    }
-    case EXG_ARGUMENT_STRING_TO_ARGUMENT:
-        print_string(p, arg->as_string_to_argument[i].key);
-        exg_text_puts(out, ": ");
-        print_argument(p, &arg->as_string_to_argument[i].argument);
-        break;
-    default: /* no list */
-        break;
-    }
-}
-
-static void print_list(const printed *p, const exg_argument *arg, const char *brackets)
-{
-    exg_text_putc(p->out, brackets[0]);
-    for (uint32_t i = 0; i < arg->count; i++) {
-        exg_text_puts(p->out, i == 0 ? "" : ", ");
-        print_item(p, arg, i);
-    }
-    exg_text_putc(p->out, brackets[1]);
-}
-
 /* What str() of an operator leaves out of its target: "aten.add.Tensor", "cond". */
 static size_t operator_prefix(const char *target)
 {
@@ -189,90 +117,104 @@ static size_t operator_prefix(const char *target)
                                                                : 0;
 }
 
-static void print_argument(const printed *p, const exg_argument *arg)
+static void print_items(const printed *p, exg_model_items items);
+
+#define AT(type) (*(const type *)at)
+
+static void print_thing(const printed *p, exg_model_type type, const void *at)
 {
     exg_text *out = p->out;
 
-    switch (arg->kind) {
-    case EXG_ARGUMENT_NONE:
+    switch (type) {
+    case EXG_MODEL_NOTHING:
         exg_text_puts(out, "None");
-        return;
-    case EXG_ARGUMENT_TENSOR:
-    case EXG_ARGUMENT_OPTIONAL_TENSOR:
-        print_id(p, arg->as_tensor);
-        return;
-    case EXG_ARGUMENT_INT:
-        exg_text_printf(out, "%" PRId64, arg->as_int);
-        return;
-    case EXG_ARGUMENT_FLOAT:
-        exg_text_double(out, arg->as_float);
-        return;
-    case EXG_ARGUMENT_BOOL:
-        print_bool(out, arg->as_bool);
-        return;
-    case EXG_ARGUMENT_STRING:
-        print_string(p, arg->as_string);
-        return;
-    case EXG_ARGUMENT_OPERATOR:
-        exg_text_puts(out, arg->as_string + (p->is_fx ? operator_prefix(arg->as_string) : 0));
-        return;
-    case EXG_ARGUMENT_SYM_INT:
-    case EXG_ARGUMENT_SYM_FLOAT:
-    case EXG_ARGUMENT_SYM_BOOL:
-        print_sym(p, &arg->as_sym, arg->kind);
-        return;
-    case EXG_ARGUMENT_SCALAR_TYPE:
-        exg_text_printf(out, "torch.%s", exg_dtype_name(arg->as_scalar_type));
-        return;
-    case EXG_ARGUMENT_MEMORY_FORMAT:
-        exg_text_printf(out, "torch.%s", exg_memory_format_name(arg->as_memory_format));
-        return;
-    case EXG_ARGUMENT_LAYOUT:
-        exg_text_printf(out, "torch.%s", exg_layout_name(arg->as_layout));
-        return;
-    case EXG_ARGUMENT_DEVICE:
-        print_device(p, &arg->as_device);
-        return;
-    case EXG_ARGUMENT_COMPLEX:
-        print_complex(out, arg->as_complex.real, arg->as_complex.imag);
-        return;
-    case EXG_ARGUMENT_GRAPH:
-        print_node(p, arg->as_graph->name);
-        return;
-    case EXG_ARGUMENT_CUSTOM_OBJ:
-        print_node(p, arg->as_custom_obj->name);
-        return;
-    case EXG_ARGUMENT_STRING_TO_ARGUMENT:
-        print_list(p, arg, "{}");
-        return;
-    case EXG_ARGUMENT_TENSORS:
-    case EXG_ARGUMENT_INTS:
-    case EXG_ARGUMENT_FLOATS:
-    case EXG_ARGUMENT_STRINGS:
-    case EXG_ARGUMENT_SYM_INTS:
-    case EXG_ARGUMENT_BOOLS:
-    case EXG_ARGUMENT_SYM_BOOLS:
-    case EXG_ARGUMENT_OPTIONAL_TENSORS:
-    case EXG_ARGUMENT_SYM_FLOATS:
-    case EXG_ARGUMENT_NESTED_TENSORS:
-    case EXG_ARGUMENT_INT_LISTS:
-    case EXG_ARGUMENT_FLOAT_LISTS:
-        print_list(p, arg, "[]");
-        return;
-    case EXG_ARGUMENT_KIND_COUNT:
+        break;
+    case EXG_MODEL_VALUE:
+    case EXG_MODEL_OPTIONAL_VALUE:
+        print_id(p, AT(exg_value_id));
+        break;
+    case EXG_MODEL_INT:
+        exg_text_printf(out, "%" PRId64, AT(int64_t));
+        break;
+    case EXG_MODEL_FLOAT:
+        exg_text_double(out, AT(double));
+        break;
+    case EXG_MODEL_BOOL:
+        print_bool(out, AT(bool));
+        break;
+    case EXG_MODEL_TEXT:
+        print_string(p, AT(char *const));
+        break;
+    case EXG_MODEL_TARGET:
+        exg_text_puts(out, AT(char *const) + (p->is_fx ? operator_prefix(AT(char *const)) : 0));
+        break;
+    case EXG_MODEL_SYM_INT_ARGUMENT:
+    case EXG_MODEL_SYM_FLOAT_ARGUMENT:
+    case EXG_MODEL_SYM_BOOL_ARGUMENT:
+        print_sym(p, at, type);
+        break;
+    case EXG_MODEL_DTYPE:
+        exg_text_printf(out, "torch.%s", exg_dtype_name(AT(exg_dtype)));
+        break;
+    case EXG_MODEL_MEMORY_FORMAT:
+        exg_text_printf(out, "torch.%s", exg_memory_format_name(AT(exg_memory_format)));
+        break;
+    case EXG_MODEL_LAYOUT:
+        exg_text_printf(out, "torch.%s", exg_layout_name(AT(exg_layout)));
+        break;
+    case EXG_MODEL_DEVICE:
+        print_device(p, at);
+        break;
+    case EXG_MODEL_COMPLEX:
+        print_complex(out, AT(exg_complex_number).real, AT(exg_complex_number).imag);
+        break;
+    case EXG_MODEL_GRAPH_ARGUMENT:
+        print_node(p, AT(exg_graph_argument).name);
+        break;
+    case EXG_MODEL_CUSTOM_OBJ:
+        print_node(p, AT(exg_custom_obj).name);
+        break;
+    case EXG_MODEL_ARGUMENT:
+        print_items(p, exg_argument_items(at));
+        break;
+    default: /* a list in a list, a pair in a map */
+        if (exg_model_bare(type) != NULL) {
+            print_items(p, exg_model_items_of(exg_model_bare(type), at));
+        } else {
+            exg_text_putc(out, '?');
+        }
         break;
     }
-    exg_text_putc(out, '?');
+}
+
+static void print_items(const printed *p, exg_model_items items)
+{
+    bool is_map = items.form == EXG_MODEL_MAP;
+
+    if (items.form == EXG_MODEL_ONE || items.form == EXG_MODEL_POINTER) {
+        print_thing(p, items.type, items.at);
+        return;
+    }
+    exg_text_putc(p->out, is_map ? '{' : '[');
+    for (uint32_t i = 0; i < items.count; i++) {
+        exg_text_puts(p->out, i == 0 ? "" : ", ");
+        if (is_map) {
+            print_string(p, exg_model_key(items, i));
+            exg_text_puts(p->out, ": ");
+        }
+        print_thing(p, items.type, exg_model_item(items, i));
+    }
+    exg_text_putc(p->out, is_map ? '}' : ']');
 }
 
 void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg)
 {
-    print_argument(&(printed){out, graph, false}, arg);
+    print_items(&(printed){out, graph, false}, exg_argument_items(arg));
 }
 
 void exg_print_fx_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg)
 {
-    print_argument(&(printed){out, graph, true}, arg);
+    print_items(&(printed){out, graph, true}, exg_argument_items(arg));
 }
 
 static void print_size(exg_text *out, const exg_sym_int *size, exg_put_symbol *put, void *user)

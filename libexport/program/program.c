@@ -1,22 +1,12 @@
-/* program.c - creating, finding, visiting; the names of kinds. */
+/* program.c - creating, finding, visiting. */
 #include "libexport/base/given.h"
 #include <exg/program.h>
 
 #include "libexport/base/arena.h"
+#include "libexport/program/model.h"
 
 #include <exg/weights.h>
 #include <string.h>
-
-const char *exg_argument_tag(exg_argument_kind kind)
-{
-    static const char *const tags[] = {
-#define EXG_ARGUMENT(id, tag, early, number) [EXG_ARGUMENT_##id] = tag,
-#include <exg/argument.def>
-#undef EXG_ARGUMENT
-    };
-
-    return (unsigned)kind < EXG_ARGUMENT_KIND_COUNT ? tags[kind] : "?";
-}
 
 exg_value_id exg_graph_find_value(const exg_graph *graph, const char *name)
 {
@@ -28,12 +18,46 @@ exg_value_id exg_graph_find_value(const exg_graph *graph, const char *name)
     return EXG_NO_VALUE;
 }
 
-static void visit_ids(exg_value_id *ids, uint32_t count,
-                      void (*visit)(void *user, exg_value_id *id), void *user)
+typedef struct visitor {
+    void (*visit)(void *user, exg_value_id *id);
+    void *user;
+} visitor;
+
+static void visit_id(const visitor *v, exg_value_id *id)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (ids[i] != EXG_NO_VALUE) {
-            visit(user, &ids[i]);
+    if (*id != EXG_NO_VALUE) {
+        v->visit(v->user, id);
+    }
+}
+
+/* Values that stand in an argument; a graph in it has a scope of its own. */
+static void visit_items(const visitor *v, exg_model_items items)
+{
+    const exg_model *model = &exg_models[items.type];
+
+    for (uint32_t i = 0; i < items.count; i++) {
+        void *at = exg_model_item(items, i);
+
+        switch (items.type) {
+        case EXG_MODEL_VALUE:
+        case EXG_MODEL_OPTIONAL_VALUE:
+            visit_id(v, at);
+            break;
+        case EXG_MODEL_SYM_INT_ARGUMENT:
+        case EXG_MODEL_SYM_FLOAT_ARGUMENT:
+        case EXG_MODEL_SYM_BOOL_ARGUMENT:
+            visit_id(v, &((exg_sym_argument *)at)->value);
+            break;
+        case EXG_MODEL_ARGUMENT:
+            visit_items(v, exg_argument_items(at));
+            break;
+        case EXG_MODEL_GRAPH_ARGUMENT:
+            break;
+        default:
+            for (uint32_t m = 0; m < model->member_count; m++) {
+                visit_items(v, exg_model_items_of(&model->members[m], at));
+            }
+            break;
         }
     }
 }
@@ -41,60 +65,7 @@ static void visit_ids(exg_value_id *ids, uint32_t count,
 void exg_argument_visit_values(exg_argument *arg, void (*visit)(void *user, exg_value_id *id),
                                void *user)
 {
-    switch (arg->kind) {
-    case EXG_ARGUMENT_TENSOR:
-    case EXG_ARGUMENT_OPTIONAL_TENSOR:
-        visit_ids(&arg->as_tensor, 1, visit, user);
-        break;
-    case EXG_ARGUMENT_TENSORS:
-    case EXG_ARGUMENT_OPTIONAL_TENSORS:
-        visit_ids(arg->as_tensors, arg->count, visit, user);
-        break;
-    case EXG_ARGUMENT_SYM_INT:
-    case EXG_ARGUMENT_SYM_FLOAT:
-    case EXG_ARGUMENT_SYM_BOOL:
-        visit_ids(&arg->as_sym.value, 1, visit, user);
-        break;
-    case EXG_ARGUMENT_SYM_INTS:
-    case EXG_ARGUMENT_SYM_FLOATS:
-    case EXG_ARGUMENT_SYM_BOOLS:
-        for (uint32_t i = 0; i < arg->count; i++) {
-            visit_ids(&arg->as_syms[i].value, 1, visit, user);
-        }
-        break;
-    case EXG_ARGUMENT_NESTED_TENSORS:
-        for (uint32_t i = 0; i < arg->count; i++) {
-            visit_ids(arg->as_nested_tensors[i].items, arg->as_nested_tensors[i].count, visit,
-                      user);
-        }
-        break;
-    case EXG_ARGUMENT_STRING_TO_ARGUMENT:
-        for (uint32_t i = 0; i < arg->count; i++) {
-            exg_argument_visit_values(&arg->as_string_to_argument[i].argument, visit, user);
-        }
-        break;
-    case EXG_ARGUMENT_NONE:
-    case EXG_ARGUMENT_INT:
-    case EXG_ARGUMENT_INTS:
-    case EXG_ARGUMENT_FLOAT:
-    case EXG_ARGUMENT_FLOATS:
-    case EXG_ARGUMENT_STRING:
-    case EXG_ARGUMENT_STRINGS:
-    case EXG_ARGUMENT_SCALAR_TYPE:
-    case EXG_ARGUMENT_MEMORY_FORMAT:
-    case EXG_ARGUMENT_LAYOUT:
-    case EXG_ARGUMENT_DEVICE:
-    case EXG_ARGUMENT_BOOL:
-    case EXG_ARGUMENT_BOOLS:
-    case EXG_ARGUMENT_GRAPH:
-    case EXG_ARGUMENT_CUSTOM_OBJ:
-    case EXG_ARGUMENT_OPERATOR:
-    case EXG_ARGUMENT_COMPLEX:
-    case EXG_ARGUMENT_INT_LISTS:
-    case EXG_ARGUMENT_FLOAT_LISTS:
-    case EXG_ARGUMENT_KIND_COUNT:
-        break;
-    }
+    visit_items(&(visitor){visit, user}, exg_argument_items(arg));
 }
 
 exg_status exg_program_create(const exg_allocator *allocator, uint64_t budget,

@@ -155,13 +155,6 @@ exg_status exg_early_sym_int(exg_decoder *d, exg_json value, void *item)
     return exg_decode_unknown_tag(d, value, "SymInt", tag);
 }
 
-exg_status exg_early_tensor_meta(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_meta_form form = {early_dtype, early_layout, exg_early_sym_int};
-
-    return exg_decode_meta_form(d, value, &form, item);
-}
-
 /* ---- arguments ------------------------------------------------------------------------------ */
 
 exg_status exg_early_tensor_name(exg_decoder *d, exg_json value, void *item)
@@ -204,30 +197,26 @@ static exg_status item_branch(exg_decoder *d, exg_json value, void *item)
     return exg_early_branch(d, value, branch);
 }
 
+static exg_item_fn *const own[EXG_MODEL_TYPE_COUNT] = {
+    [EXG_MODEL_DTYPE] = early_dtype,
+    [EXG_MODEL_LAYOUT] = early_layout,
+    [EXG_MODEL_MEMORY_FORMAT] = early_memory_format,
+    [EXG_MODEL_SYM_INT] = exg_early_sym_int,
+    [EXG_MODEL_SYM_INT_ARGUMENT] = item_sym,
+    [EXG_MODEL_FLOAT] = item_double,
+};
+
+void exg_early_decoder(exg_decoder *d, exg_arena *arena, exg_error *err)
+{
+    exg_decoder_init(d, arena, err);
+    d->own = own;
+}
+
 /* The seed's seventeen, and the list result that its comment foresees. */
-static const struct {
-    const char *tag;
-    exg_argument_kind kind;
-    size_t bytes; /* of a list's items, 0: a leaf */
-    exg_item_fn *item;
-} rows[] = {
-    {"as_none", EXG_ARGUMENT_NONE, 0, exg_item_none},
-    {"as_tensor", EXG_ARGUMENT_TENSOR, 0, exg_item_value_name},
-    {"as_tensors", EXG_ARGUMENT_TENSORS, sizeof(exg_value_id), exg_item_value_name},
-    {"as_symint", EXG_ARGUMENT_SYM_INT, 0, item_sym},
-    {"as_symints", EXG_ARGUMENT_SYM_INTS, sizeof(exg_sym_argument), item_sym},
-    {"as_bool", EXG_ARGUMENT_BOOL, 0, exg_item_bool},
-    {"as_bools", EXG_ARGUMENT_BOOLS, sizeof(bool), exg_item_bool},
-    {"as_int", EXG_ARGUMENT_INT, 0, exg_item_int},
-    {"as_ints", EXG_ARGUMENT_INTS, sizeof(int64_t), exg_item_int},
-    {"as_float", EXG_ARGUMENT_FLOAT, 0, item_double},
-    {"as_floats", EXG_ARGUMENT_FLOATS, sizeof(double), item_double},
-    {"as_str", EXG_ARGUMENT_STRING, 0, exg_item_text},
-    {"as_gm", EXG_ARGUMENT_GRAPH, 0, item_branch},
-    {"as_scalar_type", EXG_ARGUMENT_SCALAR_TYPE, 0, early_dtype},
-    {"as_memory_format", EXG_ARGUMENT_MEMORY_FORMAT, 0, early_memory_format},
-    {"as_layout", EXG_ARGUMENT_LAYOUT, 0, early_layout},
-    {"as_device", EXG_ARGUMENT_DEVICE, 0, exg_decode_device},
+static const char *const tags[EXG_ARGUMENT_KIND_COUNT] = {
+#define EXG_ARGUMENT(id, tag, early, number, type, form) [EXG_ARGUMENT_##id] = #early,
+#include <exg/argument.def>
+#undef EXG_ARGUMENT
 };
 
 exg_status exg_early_argument(exg_decoder *d, exg_json value, void *item)
@@ -236,24 +225,24 @@ exg_status exg_early_argument(exg_decoder *d, exg_json value, void *item)
     const char *tag = "";
     uint32_t length = 0;
     exg_json payload = value;
-    size_t r = 0;
+    exg_argument_kind kind = 0;
 
     EXG_TRY(exg_early_union(d, value, &tag, &length, &payload));
-    while (r < COUNT(rows) && !is(tag, length, rows[r].tag)) {
-        r++;
+    while (kind < EXG_ARGUMENT_KIND_COUNT && !is(tag, length, tags[kind])) {
+        kind++;
     }
-    if (r == COUNT(rows)) {
+    if (kind == EXG_ARGUMENT_KIND_COUNT || length == 0) {
         return exg_decode_unknown_tag(d, value, "Argument", tag);
     }
-    *arg = (exg_argument){.kind = rows[r].kind};
-    if (rows[r].bytes > 0) {
-        EXG_TRY_IN(
-            d->err,
-            exg_decode_array(d, payload, rows[r].bytes, rows[r].item, &arg->as_ints, &arg->count),
-            "%s", rows[r].tag);
-    } else { /* every leaf begins where the union does */
-        EXG_TRY_IN(d->err, rows[r].item(d, payload, &arg->as_int), "%s", rows[r].tag);
+    *arg = (exg_argument){.kind = kind};
+    if (kind == EXG_ARGUMENT_GRAPH) { /* with what it has of its own, while the file is read */
+        EXG_TRY_IN(d->err, item_branch(d, payload, &arg->as_graph), "%s", tags[kind]);
+        return EXG_OK;
     }
+    EXG_TRY_IN(d->err,
+               exg_decode_held(d, payload, exg_argument_type(kind), exg_argument_form(kind),
+                               &arg->as_int, &arg->count),
+               "%s", tags[kind]);
     return EXG_OK;
 }
 

@@ -119,7 +119,7 @@ static void put_weights(exg_early_encoder *e, exg_text *out)
         if (weight->meta == NULL) {
             exg_json_put_null(out);
         } else {
-            exg_encode_tensor_meta(out, weight->meta);
+            exg_encode_plain(out, EXG_MODEL_TENSOR_META, weight->meta);
         }
         exg_json_member_uint(out, "storage", weight->storage);
         exg_json_put_close(out, '}');
@@ -135,7 +135,7 @@ static void put_sample(exg_text *out, const exg_sample_input *sample)
     exg_json_member_text(out, "keyword", sample->keyword);
     if (sample->kind == EXG_ARGUMENT_TENSOR) {
         exg_json_put_key(out, "tensor_meta");
-        exg_encode_tensor_meta(out, sample->meta);
+        exg_encode_plain(out, EXG_MODEL_TENSOR_META, sample->meta);
         exg_json_member_uint(out, "storage", sample->storage);
         exg_json_put_close(out, '}');
         return;
@@ -145,7 +145,7 @@ static void put_sample(exg_text *out, const exg_sample_input *sample)
         value.as_string = sample->as_string;
     }
     exg_json_put_key(out, "value");
-    exg_encode_argument(out, NULL, &value);
+    exg_encode_plain(out, EXG_MODEL_ARGUMENT, &value);
     exg_json_put_close(out, '}');
 }
 
@@ -191,7 +191,7 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
         exg_json_put_open(out, '{');
         exg_json_member_text(out, "input", program->input_metadata[i].input);
         exg_json_put_key(out, "metadata");
-        exg_encode_strings(out, &program->input_metadata[i].metadata);
+        exg_encode_plain(out, EXG_MODEL_STRING_MAP, &program->input_metadata[i].metadata);
         exg_json_put_close(out, '}');
     }
     exg_json_put_close(out, ']');
@@ -242,25 +242,6 @@ typedef struct half_carry {
     uint32_t weight_count, storage_count, sample_count, extra_count, bound_count, said_count;
 } half_carry;
 
-static exg_status field_meta(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_tensor_meta *meta = EXG_NEW(d->arena, exg_tensor_meta);
-
-    if (meta == NULL) {
-        return exg_decoder_out_of_memory(d);
-    }
-    memcpy((char *)base + field->offset, &meta, sizeof(meta));
-    return exg_decode_tensor_meta(d, value, meta);
-}
-
-static exg_status field_value(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_sample *sample = base;
-
-    (void)field;
-    return exg_decode_argument(d, value, &sample->value);
-}
-
 static exg_status item_weight(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
@@ -268,8 +249,8 @@ static exg_status item_weight(exg_decoder *d, exg_json value, void *item)
         EXG_FIELD(half_weight, is_constant, "is_constant", EXG_FIELD_REQUIRED, exg_field_bool),
         EXG_FIELD(half_weight, is_param, "is_param", EXG_FIELD_REQUIRED, exg_field_bool),
         EXG_FIELD(half_weight, use_pickle, "use_pickle", EXG_FIELD_REQUIRED, exg_field_bool),
-        EXG_FIELD(half_weight, meta, "tensor_meta", EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE,
-                  field_meta),
+        EXG_FIELD_MODEL(half_weight, meta, "tensor_meta", EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE,
+                        TENSOR_META, POINTER),
         EXG_FIELD(half_weight, storage, "storage", EXG_FIELD_REQUIRED, exg_field_int),
     };
 
@@ -293,9 +274,9 @@ static exg_status item_sample(exg_decoder *d, exg_json value, void *item)
     static const exg_field fields[] = {
         EXG_FIELD(half_sample, keyword, "keyword", EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE,
                   exg_field_text),
-        EXG_FIELD(half_sample, meta, "tensor_meta", EXG_FIELD_OPTIONAL, field_meta),
+        EXG_FIELD_MODEL(half_sample, meta, "tensor_meta", EXG_FIELD_OPTIONAL, TENSOR_META, POINTER),
         EXG_FIELD(half_sample, storage, "storage", EXG_FIELD_OPTIONAL, exg_field_int),
-        {"value", 5, EXG_FIELD_OPTIONAL, field_value, 0},
+        EXG_FIELD_MODEL(half_sample, value, "value", EXG_FIELD_OPTIONAL, ARGUMENT, ONE),
     };
 
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
@@ -311,18 +292,7 @@ static exg_status item_extra(exg_decoder *d, exg_json value, void *item)
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
 }
 
-static exg_status item_said(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_field fields[] = {
-        EXG_FIELD(exg_input_metadata, input, "input", EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE,
-                  exg_field_text),
-        EXG_FIELD(exg_input_metadata, metadata, "metadata", EXG_FIELD_REQUIRED, exg_field_strings),
-    };
-
-    return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
-}
-
-/* The six lists of the carry: each a pointer with a count behind it in half_carry. */
+/* The lists of the carry: each a pointer with a count behind it in half_carry. */
 #define LIST_FIELD(name, type, item_)                                                              \
     static exg_status field_##name(exg_decoder *d, exg_json value, void *base,                     \
                                    const exg_field *field)                                         \
@@ -338,7 +308,6 @@ LIST_FIELD(storage, half_storage, item_storage)
 LIST_FIELD(sample, half_sample, item_sample)
 LIST_FIELD(extra, half_extra, item_extra)
 LIST_FIELD(bound, int64_t, exg_item_int)
-LIST_FIELD(said, exg_input_metadata, item_said)
 
 /* Decoded before the rest, by exg_decode_program(). */
 static exg_status field_program(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -469,7 +438,13 @@ static exg_status take(exg_decoder *d, exg_json root, exg_json carried, exg_prog
         {"storages", 8, EXG_FIELD_REQUIRED, field_storage, 0},
         {"sample_inputs", 13, EXG_FIELD_REQUIRED, field_sample, 0},
         {"extra_files", 11, EXG_FIELD_REQUIRED, field_extra, 0},
-        {"input_metadata", 14, EXG_FIELD_OPTIONAL, field_said, 0},
+        {.key = "input_metadata",
+         .key_length = 14,
+         .decode = exg_field_held,
+         .offset = offsetof(half_carry, saids),
+         .count_offset = offsetof(half_carry, said_count),
+         .type = EXG_MODEL_INPUT_METADATA,
+         .form = EXG_MODEL_LIST},
         EXG_FIELD(half_carry, token, "assertion_dep_token", EXG_FIELD_OPTIONAL | EXG_FIELD_NULLABLE,
                   exg_field_text),
         EXG_FIELD(half_carry, token_index, "assertion_dep_index", EXG_FIELD_OPTIONAL,

@@ -252,8 +252,8 @@ static exg_status have_the_same(const exg_weights *given, const exg_weights *ear
         *same = weight != NULL && weight->meta != NULL && !weight->use_pickle &&
                 weight->is_param == early->items[i].is_param;
         if (*same) {
-            exg_encode_tensor_meta(&texts[0], weight->meta);
-            exg_encode_tensor_meta(&texts[1], early->items[i].meta);
+            exg_encode_plain(&texts[0], EXG_MODEL_TENSOR_META, weight->meta);
+            exg_encode_plain(&texts[1], EXG_MODEL_TENSOR_META, early->items[i].meta);
             status = texts[0].failed || texts[1].failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
             *same = status == EXG_OK && strcmp(texts[0].data, texts[1].data) == 0;
         }

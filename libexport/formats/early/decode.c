@@ -133,7 +133,7 @@ static exg_status field_meta(exg_decoder *d, exg_json value, void *base, const e
     (void)field;
     half->meta = EXG_NEW(d->arena, exg_tensor_meta);
     return half->meta == NULL ? exg_decoder_out_of_memory(d)
-                              : exg_early_tensor_meta(d, value, half->meta);
+                              : exg_decode_thing(d, value, EXG_MODEL_TENSOR_META, half->meta);
 }
 
 static exg_status field_sym(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -259,7 +259,7 @@ static exg_status member_bound(exg_decoder *d, const char *key, uint32_t key_len
     if (b->meta == NULL) {
         return exg_decoder_out_of_memory(d);
     }
-    EXG_TRY_IN(d->err, exg_early_tensor_meta(d, meta, b->meta), "meta");
+    EXG_TRY_IN(d->err, exg_decode_thing(d, meta, EXG_MODEL_TENSOR_META, b->meta), "meta");
     return EXG_OK;
 }
 
@@ -585,7 +585,7 @@ exg_status exg_early_decode(exg_json root, exg_early_bytes bytes, const exg_oper
     exg_decoder d;
     exg_status status;
 
-    exg_decoder_init(&d, program->arena, err);
+    exg_early_decoder(&d, program->arena, err);
     status = decode_root(&d, root, bytes, names, program);
     exg_decoder_free(&d);
     return status;

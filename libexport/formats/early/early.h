@@ -60,11 +60,13 @@ typedef struct exg_early_branch_argument {
     uint32_t own_count;
 } exg_early_branch_argument;
 
+/* exg_decoder_init() of one that reads scalars as the early schema writes them. */
+void exg_early_decoder(exg_decoder *d, exg_arena *arena, exg_error *err);
+
 exg_item_fn exg_early_argument;    /* exg_argument */
 exg_item_fn exg_early_return;      /* exg_argument: ReturnArgument */
 exg_item_fn exg_early_tensor_name; /* exg_argument: TensorArgument */
 exg_item_fn exg_early_sym_int;     /* exg_sym_int */
-exg_item_fn exg_early_tensor_meta; /* exg_tensor_meta */
 exg_item_fn exg_early_branch;      /* exg_early_branch_argument: a GraphModule in an argument */
 
 /* Appends what the branches of the graph's nodes have to what the module around them has; to be

@@ -4,6 +4,7 @@
  * all (S002-109).
  */
 #include "libexport/formats/early/early.h"
+#include "libexport/formats/pt2/encode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,13 @@ bool exg_early_says_meta(const exg_tensor_meta *meta)
     return dtype_name(meta->dtype)[0] != '\0' && meta->layout != EXG_LAYOUT_UNKNOWN;
 }
 
+static void put_name(exg_text *out, const char *name)
+{
+    exg_json_put_open(out, '{');
+    exg_json_member_text(out, "name", name);
+    exg_json_put_close(out, '}');
+}
+
 static void put_sym_int(exg_text *out, const exg_sym_int *sym)
 {
     exg_json_put_open(out, '{');
@@ -39,38 +47,44 @@ static void put_sym_int(exg_text *out, const exg_sym_int *sym)
     exg_json_put_close(out, '}');
 }
 
-static void put_sym_ints(exg_text *out, const exg_sym_int *syms, uint32_t count)
-{
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < count; i++) {
-        put_sym_int(out, &syms[i]);
-    }
-    exg_json_put_close(out, ']');
-}
+#define AT(type) (*(const type *)at)
 
-static void put_device(exg_text *out, const exg_device *device)
+/* What the early schema writes otherwise; `user` has the names of values by their ids. */
+static bool put_early(const exg_encoder *e, exg_model_type type, const void *at)
 {
-    exg_json_put_open(out, '{');
-    exg_json_member_text(out, "type", device->type);
-    exg_json_member_int(out, "index", device->index);
-    exg_json_put_close(out, '}');
+    const char *const *names = e->user;
+
+    switch (type) {
+    case EXG_MODEL_VALUE:
+        put_name(e->out, names[AT(exg_value_id)]);
+        return true;
+    case EXG_MODEL_SYM_INT_ARGUMENT:
+        put_name(e->out, names[AT(exg_sym_argument).value]);
+        return true;
+    case EXG_MODEL_SYM_INT:
+        put_sym_int(e->out, at);
+        return true;
+    case EXG_MODEL_DTYPE:
+        exg_json_put_text(e->out, dtype_name(AT(exg_dtype)));
+        return true;
+    case EXG_MODEL_LAYOUT:
+        exg_json_put_text(e->out, exg_layout_name(AT(exg_layout)));
+        return true;
+    case EXG_MODEL_MEMORY_FORMAT:
+        exg_json_put_text(e->out, exg_memory_format_name(AT(exg_memory_format)));
+        return true;
+    case EXG_MODEL_DEVICE_INDEX:
+        exg_json_put_int(e->out, AT(int64_t));
+        return true;
+    default:
+        return false;
+    }
 }
 
 void exg_early_put_meta(exg_text *out, const exg_tensor_meta *meta)
 {
-    exg_json_put_open(out, '{');
-    exg_json_member_text(out, "dtype", dtype_name(meta->dtype));
-    exg_json_put_key(out, "sizes");
-    put_sym_ints(out, meta->sizes, meta->rank);
-    exg_json_member_bool(out, "requires_grad", meta->requires_grad);
-    exg_json_put_key(out, "device");
-    put_device(out, &meta->device);
-    exg_json_put_key(out, "strides");
-    put_sym_ints(out, meta->strides, meta->rank);
-    exg_json_put_key(out, "storage_offset");
-    put_sym_int(out, &meta->storage_offset);
-    exg_json_member_text(out, "layout", exg_layout_name(meta->layout));
-    exg_json_put_close(out, '}');
+    exg_ignore(exg_encode_thing(&(exg_encoder){.out = out, .put = put_early}, EXG_MODEL_TENSOR_META,
+                                meta));
 }
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -89,12 +103,12 @@ static bool all_named(const exg_argument *arg, bool named)
 static const char *early_tag(exg_argument_kind kind)
 {
     static const char *const tags[] = {
-#define EXG_ARGUMENT(id, tag, early, number) [EXG_ARGUMENT_##id] = early,
+#define EXG_ARGUMENT(id, tag, early, number, type, form) [EXG_ARGUMENT_##id] = #early,
 #include <exg/argument.def>
 #undef EXG_ARGUMENT
     };
 
-    return kind == EXG_ARGUMENT_GRAPH ? "as_gm" : tags[kind];
+    return tags[kind];
 }
 
 bool exg_early_says_argument(const exg_argument *arg)
@@ -112,85 +126,6 @@ bool exg_early_says_argument(const exg_argument *arg)
         return arg->as_layout != EXG_LAYOUT_UNKNOWN;
     default: /* those whose kind decides */
         return early_tag(arg->kind)[0] != '\0';
-    }
-}
-
-static void put_name(exg_text *out, const char *name)
-{
-    exg_json_put_open(out, '{');
-    exg_json_member_text(out, "name", name);
-    exg_json_put_close(out, '}');
-}
-
-static void put_list_item(exg_text *out, const char *const *names, const exg_argument *arg,
-                          uint32_t i)
-{
-    switch (arg->kind) {
-    case EXG_ARGUMENT_TENSORS:
-        put_name(out, names[arg->as_tensors[i]]);
-        break;
-    case EXG_ARGUMENT_SYM_INTS:
-        put_name(out, names[arg->as_syms[i].value]);
-        break;
-    case EXG_ARGUMENT_BOOLS:
-        exg_json_put_bool(out, arg->as_bools[i]);
-        break;
-    case EXG_ARGUMENT_INTS:
-        exg_json_put_int(out, arg->as_ints[i]);
-        break;
-    default: /* FLOATS */
-        exg_json_put_double(out, arg->as_floats[i]);
-        break;
-    }
-}
-
-static void put_payload(exg_text *out, const char *const *names, const exg_argument *arg)
-{
-    switch (arg->kind) {
-    case EXG_ARGUMENT_TENSOR:
-        put_name(out, names[arg->as_tensor]);
-        break;
-    case EXG_ARGUMENT_SYM_INT:
-        put_name(out, names[arg->as_sym.value]);
-        break;
-    case EXG_ARGUMENT_BOOL:
-        exg_json_put_bool(out, arg->as_bool);
-        break;
-    case EXG_ARGUMENT_INT:
-        exg_json_put_int(out, arg->as_int);
-        break;
-    case EXG_ARGUMENT_FLOAT:
-        exg_json_put_double(out, arg->as_float);
-        break;
-    case EXG_ARGUMENT_STRING:
-        exg_json_put_text(out, arg->as_string);
-        break;
-    case EXG_ARGUMENT_SCALAR_TYPE:
-        exg_json_put_text(out, dtype_name(arg->as_scalar_type));
-        break;
-    case EXG_ARGUMENT_MEMORY_FORMAT:
-        exg_json_put_text(out, exg_memory_format_name(arg->as_memory_format));
-        break;
-    case EXG_ARGUMENT_LAYOUT:
-        exg_json_put_text(out, exg_layout_name(arg->as_layout));
-        break;
-    case EXG_ARGUMENT_DEVICE:
-        put_device(out, &arg->as_device);
-        break;
-    case EXG_ARGUMENT_TENSORS:
-    case EXG_ARGUMENT_SYM_INTS:
-    case EXG_ARGUMENT_BOOLS:
-    case EXG_ARGUMENT_INTS:
-    case EXG_ARGUMENT_FLOATS:
-        exg_json_put_open(out, '[');
-        for (uint32_t i = 0; i < arg->count; i++) {
-            put_list_item(out, names, arg, i);
-        }
-        exg_json_put_close(out, ']');
-        break;
-    default: /* None */
-        exg_json_put_bool(out, true);
-        break;
     }
 }
 
@@ -217,7 +152,8 @@ static void put_argument(exg_text *out, const char *const *names, const exg_argu
     }
     exg_json_put_open(out, '{');
     exg_json_put_key(out, early_tag(plain.kind));
-    put_payload(out, names, &plain);
+    exg_ignore(exg_encode_items(&(exg_encoder){.out = out, .put = put_early, .user = names},
+                                exg_argument_items(&plain)));
     exg_json_put_close(out, '}');
     free(ints);
 }

@@ -206,14 +206,174 @@ class decoder
     }
     exg_tensor_meta *meta(const flat::TensorMeta *f);
     void value(const flat::Value *f, exg_value *to);
-    exg_sym_argument sym(const flat::SymArgument *f, exg_argument_kind kind);
-    void scalar(flat::ArgumentValue type, const void *f, exg_argument *to);
-    void list_of(flat::ArgumentValue type, const void *f, exg_argument *to);
+    exg_sym_argument sym(const flat::SymArgument *f, exg_model_type type);
+    void content(flat::ArgumentValue type, const void *f, exg_argument *to);
+    /* Hands the table of a union to who reads it, as what that takes. */
+    template <typename T>
+    void read(void (decoder::*reader)(const T *, exg_argument *), const void *f, exg_argument *to)
+    {
+        if (f != nullptr) {
+            (this->*reader)(static_cast<const T *>(f), to);
+        }
+    }
+
+    /* ---- what an argument holds: a type of model.def in a form ---- */
+
+    void NOTHING_ONE(const flat::Nothing *, exg_argument *)
+    {
+    }
+    void VALUE_ONE(const flat::ValueRef *f, exg_argument *to)
+    {
+        to->as_tensor = value_id(f->value());
+    }
+    void VALUE_LIST(const flat::Values *f, exg_argument *to)
+    {
+        to->as_tensors = value_ids(f->items(), &to->count, false);
+    }
+    void OPTIONAL_VALUE_ONE(const flat::OptionalValueRef *f, exg_argument *to)
+    {
+        to->as_tensor = f->value() ? value_id(*f->value()) : EXG_NO_VALUE;
+    }
+    void OPTIONAL_VALUE_LIST(const flat::OptionalValues *f, exg_argument *to)
+    {
+        to->as_tensors = value_ids(f->items(), &to->count, true);
+    }
+    void INT_ONE(const flat::Int *f, exg_argument *to)
+    {
+        to->as_int = f->value();
+    }
+    void INT_LIST(const flat::Ints *f, exg_argument *to)
+    {
+        to->as_ints = numbers<int64_t>(f->items(), &to->count);
+    }
+    void FLOAT_ONE(const flat::Float *f, exg_argument *to)
+    {
+        to->as_float = there(f->value());
+    }
+    void FLOAT_LIST(const flat::Floats *f, exg_argument *to)
+    {
+        to->as_floats = numbers<double>(f->items(), &to->count);
+    }
+    void BOOL_ONE(const flat::Bool *f, exg_argument *to)
+    {
+        to->as_bool = f->value();
+    }
+    void BOOL_LIST(const flat::Bools *f, exg_argument *to)
+    {
+        to->as_bools = numbers<bool>(f->items(), &to->count);
+    }
+    void TEXT_ONE(const flat::Text *f, exg_argument *to)
+    {
+        to->as_string = text(f->value());
+    }
+    void TEXT_LIST(const flat::Texts *f, exg_argument *to)
+    {
+        to->as_strings = texts(f->items(), &to->count);
+    }
+    void TARGET_ONE(const flat::Text *f, exg_argument *to)
+    {
+        TEXT_ONE(f, to);
+    }
+    void SYM_INT_ARGUMENT_ONE(const flat::SymArgument *f, exg_argument *to)
+    {
+        to->as_sym = sym(f, EXG_MODEL_SYM_INT_ARGUMENT);
+    }
+    void SYM_INT_ARGUMENT_LIST(const flat::SymArguments *f, exg_argument *to)
+    {
+        syms(f, EXG_MODEL_SYM_INT_ARGUMENT, to);
+    }
+    void SYM_FLOAT_ARGUMENT_ONE(const flat::SymArgument *f, exg_argument *to)
+    {
+        to->as_sym = sym(f, EXG_MODEL_SYM_FLOAT_ARGUMENT);
+    }
+    void SYM_FLOAT_ARGUMENT_LIST(const flat::SymArguments *f, exg_argument *to)
+    {
+        syms(f, EXG_MODEL_SYM_FLOAT_ARGUMENT, to);
+    }
+    void SYM_BOOL_ARGUMENT_ONE(const flat::SymArgument *f, exg_argument *to)
+    {
+        to->as_sym = sym(f, EXG_MODEL_SYM_BOOL_ARGUMENT);
+    }
+    void SYM_BOOL_ARGUMENT_LIST(const flat::SymArguments *f, exg_argument *to)
+    {
+        syms(f, EXG_MODEL_SYM_BOOL_ARGUMENT, to);
+    }
+    void DTYPE_ONE(const flat::ScalarType *f, exg_argument *to)
+    {
+        to->as_scalar_type = dtype(f->value());
+    }
+    void MEMORY_FORMAT_ONE(const flat::MemoryFormatArgument *f, exg_argument *to)
+    {
+        to->as_memory_format =
+            known<exg_memory_format>(f->value(), flat::MemoryFormat_MAX, "memory format");
+    }
+    void LAYOUT_ONE(const flat::LayoutArgument *f, exg_argument *to)
+    {
+        to->as_layout = layout(f->value());
+    }
+    void DEVICE_ONE(const flat::Device *f, exg_argument *to)
+    {
+        to->as_device = device(f);
+    }
+    void COMPLEX_ONE(const flat::Complex *f, exg_argument *to)
+    {
+        to->as_complex.real = there(f->real());
+        to->as_complex.imag = there(f->imag());
+    }
+    void GRAPH_ARGUMENT_POINTER(const flat::GraphArgument *f, exg_argument *to)
+    {
+        if ((to->as_graph = array<exg_graph_argument>(1)) != nullptr) {
+            to->as_graph->name = text(f->name());
+            to->as_graph->graph = array<exg_graph>(1);
+            graph(f->graph(), to->as_graph->graph);
+            to->as_graph->metadata = pairs(f->metadata());
+            to->as_graph->lifted_count = f->lifted_count();
+        }
+    }
+    void CUSTOM_OBJ_POINTER(const flat::CustomObj *f, exg_argument *to)
+    {
+        if ((to->as_custom_obj = array<exg_custom_obj>(1)) != nullptr) {
+            *to->as_custom_obj = {text(f->name()), text(f->class_fqn())};
+        }
+    }
+    void VALUE_LIST_LIST(const flat::ValueLists *f, exg_argument *to)
+    {
+        to->as_nested_tensors =
+            list<exg_value_list>(f->items(), &to->count, "", [&](auto *l, auto *made) {
+                made->items = value_ids(l->items(), &made->count, false);
+            });
+    }
+    void INT_LIST_LIST(const flat::IntLists *f, exg_argument *to)
+    {
+        to->as_int_lists = list<exg_int_list>(f->items(), &to->count, "", [&](auto *l, auto *made) {
+            made->items = numbers<int64_t>(l->items(), &made->count);
+        });
+    }
+    void FLOAT_LIST_LIST(const flat::FloatLists *f, exg_argument *to)
+    {
+        to->as_float_lists =
+            list<exg_float_list>(f->items(), &to->count, "", [&](auto *l, auto *made) {
+                made->items = numbers<double>(l->items(), &made->count);
+            });
+    }
+    void STRING_ARGUMENT_MAP(const flat::StringArguments *f, exg_argument *to)
+    {
+        to->as_string_to_argument =
+            list<exg_string_argument>(f->items(), &to->count, "", [&](auto *s, auto *made) {
+                made->key = text(s->key());
+                content(s->value_type(), s->value(), &made->argument);
+            });
+    }
+    void syms(const flat::SymArguments *f, exg_model_type type, exg_argument *to)
+    {
+        to->as_syms = list<exg_sym_argument>(f->items(), &to->count, "",
+                                             [&](auto *s, auto *made) { *made = sym(s, type); });
+    }
     exg_argument *arguments(const table_list<flat::Argument> *from, uint32_t *count,
                             const char *what)
     {
         return list<exg_argument>(from, count, what, [&](auto *f, exg_argument *to) {
-            scalar(f->value_type(), f->value(), to);
+            content(f->value_type(), f->value(), to);
         });
     }
     void node(const flat::Node *f, exg_node *to);
@@ -308,7 +468,7 @@ void decoder::value(const flat::Value *f, exg_value *to)
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
-exg_sym_argument decoder::sym(const flat::SymArgument *f, exg_argument_kind kind)
+exg_sym_argument decoder::sym(const flat::SymArgument *f, exg_model_type type)
 {
     exg_sym_argument made;
 
@@ -316,9 +476,9 @@ exg_sym_argument decoder::sym(const flat::SymArgument *f, exg_argument_kind kind
     made.value = EXG_NO_VALUE;
     if (f->value()) {
         made.value = value_id(*f->value());
-    } else if (kind == EXG_ARGUMENT_SYM_FLOAT) {
+    } else if (type == EXG_MODEL_SYM_FLOAT_ARGUMENT) {
         made.as_float = there(f->as_float());
-    } else if (kind == EXG_ARGUMENT_SYM_BOOL) {
+    } else if (type == EXG_MODEL_SYM_BOOL_ARGUMENT) {
         made.as_bool = there(f->as_bool());
     } else {
         made.as_int = there(f->as_int());
@@ -326,135 +486,16 @@ exg_sym_argument decoder::sym(const flat::SymArgument *f, exg_argument_kind kind
     return made;
 }
 
-/* One case of the union: the kind, and the table as what it is. */
-#define EXG_CASE(tag, kind_, table)                                                                \
+void decoder::content(flat::ArgumentValue type, const void *f, exg_argument *to)
+{
+    switch (type) {
+#define EXG_ARGUMENT(id, tag, early, number, type_, form)                                          \
     case flat::ArgumentValue_##tag:                                                                \
-        to->kind = EXG_ARGUMENT_##kind_;                                                           \
-        if (auto *t = static_cast<const table *>(f); t != nullptr)
-
-void decoder::scalar(flat::ArgumentValue type, const void *f, exg_argument *to)
-{
-    switch (type) {
-        EXG_CASE(as_none, NONE, flat::Nothing)
-        {
-        }
+        to->kind = EXG_ARGUMENT_##id;                                                              \
+        read(&decoder::type_##_##form, f, to);                                                     \
         break;
-        EXG_CASE(as_tensor, TENSOR, flat::ValueRef) to->as_tensor = value_id(t->value());
-        break;
-        EXG_CASE(as_optional_tensor, OPTIONAL_TENSOR, flat::OptionalValueRef)
-        to->as_tensor = t->value() ? value_id(*t->value()) : EXG_NO_VALUE;
-        break;
-        EXG_CASE(as_int, INT, flat::Int) to->as_int = t->value();
-        break;
-        EXG_CASE(as_float, FLOAT, flat::Float) to->as_float = there(t->value());
-        break;
-        EXG_CASE(as_bool, BOOL, flat::Bool) to->as_bool = t->value();
-        break;
-        EXG_CASE(as_string, STRING, flat::Text) to->as_string = text(t->value());
-        break;
-        EXG_CASE(as_operator, OPERATOR, flat::Text) to->as_string = text(t->value());
-        break;
-        EXG_CASE(as_sym_int, SYM_INT, flat::SymArgument)
-        to->as_sym = sym(t, EXG_ARGUMENT_SYM_INT);
-        break;
-        EXG_CASE(as_sym_float, SYM_FLOAT, flat::SymArgument)
-        to->as_sym = sym(t, EXG_ARGUMENT_SYM_FLOAT);
-        break;
-        EXG_CASE(as_sym_bool, SYM_BOOL, flat::SymArgument)
-        to->as_sym = sym(t, EXG_ARGUMENT_SYM_BOOL);
-        break;
-        EXG_CASE(as_scalar_type, SCALAR_TYPE, flat::ScalarType)
-        to->as_scalar_type = dtype(t->value());
-        break;
-        EXG_CASE(as_memory_format, MEMORY_FORMAT, flat::MemoryFormatArgument)
-        to->as_memory_format =
-            known<exg_memory_format>(t->value(), flat::MemoryFormat_MAX, "memory format");
-        break;
-        EXG_CASE(as_layout, LAYOUT, flat::LayoutArgument) to->as_layout = layout(t->value());
-        break;
-        EXG_CASE(as_device, DEVICE, flat::Device) to->as_device = device(t);
-        break;
-        EXG_CASE(as_complex, COMPLEX, flat::Complex)
-        {
-            to->as_complex.real = there(t->real());
-            to->as_complex.imag = there(t->imag());
-        }
-        break;
-        EXG_CASE(as_graph, GRAPH, flat::GraphArgument)
-        if ((to->as_graph = array<exg_graph_argument>(1)) != nullptr) {
-            to->as_graph->name = text(t->name());
-            to->as_graph->graph = array<exg_graph>(1);
-            graph(t->graph(), to->as_graph->graph);
-            to->as_graph->metadata = pairs(t->metadata());
-            to->as_graph->lifted_count = t->lifted_count();
-        }
-        break;
-        EXG_CASE(as_custom_obj, CUSTOM_OBJ, flat::CustomObj)
-        if ((to->as_custom_obj = array<exg_custom_obj>(1)) != nullptr) {
-            *to->as_custom_obj = {text(t->name()), text(t->class_fqn())};
-        }
-        break;
-    default:
-        list_of(type, f, to);
-        break;
-    }
-}
-
-void decoder::list_of(flat::ArgumentValue type, const void *f, exg_argument *to)
-{
-    auto syms = [&](const flat::SymArguments *t, exg_argument_kind kind) {
-        to->as_syms = list<exg_sym_argument>(t->items(), &to->count, "",
-                                             [&](auto *s, auto *made) { *made = sym(s, kind); });
-    };
-
-    switch (type) {
-        EXG_CASE(as_tensors, TENSORS, flat::Values)
-        to->as_tensors = value_ids(t->items(), &to->count, false);
-        break;
-        EXG_CASE(as_optional_tensors, OPTIONAL_TENSORS, flat::OptionalValues)
-        to->as_tensors = value_ids(t->items(), &to->count, true);
-        break;
-        EXG_CASE(as_ints, INTS, flat::Ints)
-        to->as_ints = numbers<int64_t>(t->items(), &to->count);
-        break;
-        EXG_CASE(as_floats, FLOATS, flat::Floats)
-        to->as_floats = numbers<double>(t->items(), &to->count);
-        break;
-        EXG_CASE(as_bools, BOOLS, flat::Bools)
-        to->as_bools = numbers<bool>(t->items(), &to->count);
-        break;
-        EXG_CASE(as_strings, STRINGS, flat::Texts) to->as_strings = texts(t->items(), &to->count);
-        break;
-        EXG_CASE(as_sym_ints, SYM_INTS, flat::SymArguments) syms(t, EXG_ARGUMENT_SYM_INT);
-        break;
-        EXG_CASE(as_sym_floats, SYM_FLOATS, flat::SymArguments) syms(t, EXG_ARGUMENT_SYM_FLOAT);
-        break;
-        EXG_CASE(as_sym_bools, SYM_BOOLS, flat::SymArguments) syms(t, EXG_ARGUMENT_SYM_BOOL);
-        break;
-        EXG_CASE(as_nested_tensors, NESTED_TENSORS, flat::ValueLists)
-        to->as_nested_tensors =
-            list<exg_value_list>(t->items(), &to->count, "", [&](auto *l, auto *made) {
-                made->items = value_ids(l->items(), &made->count, false);
-            });
-        break;
-        EXG_CASE(as_int_lists, INT_LISTS, flat::IntLists)
-        to->as_int_lists = list<exg_int_list>(t->items(), &to->count, "", [&](auto *l, auto *made) {
-            made->items = numbers<int64_t>(l->items(), &made->count);
-        });
-        break;
-        EXG_CASE(as_float_lists, FLOAT_LISTS, flat::FloatLists)
-        to->as_float_lists =
-            list<exg_float_list>(t->items(), &to->count, "", [&](auto *l, auto *made) {
-                made->items = numbers<double>(l->items(), &made->count);
-            });
-        break;
-        EXG_CASE(as_string_to_argument, STRING_TO_ARGUMENT, flat::StringArguments)
-        to->as_string_to_argument =
-            list<exg_string_argument>(t->items(), &to->count, "", [&](auto *s, auto *made) {
-                made->key = text(s->key());
-                scalar(s->value_type(), s->value(), &made->argument);
-            });
-        break;
+#include <exg/argument.def>
+#undef EXG_ARGUMENT
     default:
         unknown("argument kind", type);
         break;
@@ -471,7 +512,7 @@ void decoder::node(const flat::Node *f, exg_node *to)
         f->inputs(), &to->input_count, "inputs", [&](auto *n, exg_named_argument *made) {
             made->name = text(n->name());
             made->kind = known<exg_kind>(n->passing(), flat::Passing_MAX, "passing");
-            scalar(n->value_type(), n->value(), &made->arg);
+            content(n->value_type(), n->value(), &made->arg);
         });
     to->outputs = arguments(f->outputs(), &to->output_count, "outputs");
     to->metadata = pairs(f->metadata());

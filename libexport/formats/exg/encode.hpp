@@ -33,6 +33,11 @@ template <typename T> using offset = flatbuffers::Offset<T>;
 template <typename T> using offsets = flatbuffers::Offset<flatbuffers::Vector<offset<T>>>;
 using text_offset = offset<flatbuffers::String>;
 
+flat::DType dtype(exg_dtype d)
+{
+    return static_cast<flat::DType>(exg_dtype_export_number(d));
+}
+
 class encoder
 {
   public:
@@ -142,7 +147,7 @@ class encoder
     offset<flatbuffers::Vector<int64_t>> places(const exg_sym_int *syms, uint32_t rank);
     offset<flat::TensorMeta> meta(const exg_tensor_meta *m);
     offset<flat::Value> value(const exg_value &v);
-    offset<flat::SymArgument> sym(const exg_sym_argument &s, exg_argument_kind kind);
+    offset<flat::SymArgument> sym(const exg_sym_argument &s, exg_model_type type);
     offset<flat::Values> values(const exg_value_list &l)
     {
         return flat::CreateValues(fbb_, numbers(l.items, l.count));
@@ -159,11 +164,162 @@ class encoder
         flat::ArgumentValue type;
         offset<void> value;
     };
-    content scalar(const exg_argument &a);
-    content list_of(const exg_argument &a);
+    content content_of(const exg_argument &a);
+
+    /* ---- what an argument holds: a type of model.def in a form ---- */
+
+    auto NOTHING_ONE(const exg_argument &)
+    {
+        return flat::CreateNothing(fbb_);
+    }
+    auto VALUE_ONE(const exg_argument &a)
+    {
+        return flat::CreateValueRef(fbb_, a.as_tensor);
+    }
+    auto VALUE_LIST(const exg_argument &a)
+    {
+        return values({a.as_tensors, a.count});
+    }
+    auto OPTIONAL_VALUE_ONE(const exg_argument &a)
+    {
+        return flat::CreateOptionalValueRef(
+            fbb_, a.as_tensor == EXG_NO_VALUE ? flatbuffers::nullopt
+                                              : flatbuffers::Optional<uint32_t>(a.as_tensor));
+    }
+    auto OPTIONAL_VALUE_LIST(const exg_argument &a)
+    {
+        return flat::CreateOptionalValues(fbb_, numbers(a.as_tensors, a.count));
+    }
+    auto INT_ONE(const exg_argument &a)
+    {
+        return flat::CreateInt(fbb_, a.as_int);
+    }
+    auto INT_LIST(const exg_argument &a)
+    {
+        return ints({a.as_ints, a.count});
+    }
+    auto FLOAT_ONE(const exg_argument &a)
+    {
+        return flat::CreateFloat(fbb_, a.as_float);
+    }
+    auto FLOAT_LIST(const exg_argument &a)
+    {
+        return floats({a.as_floats, a.count});
+    }
+    auto BOOL_ONE(const exg_argument &a)
+    {
+        return flat::CreateBool(fbb_, a.as_bool);
+    }
+    auto BOOL_LIST(const exg_argument &a)
+    {
+        static_assert(sizeof(bool) == 1, "a bool is a byte");
+        return flat::CreateBools(fbb_,
+                                 numbers(reinterpret_cast<const uint8_t *>(a.as_bools), a.count));
+    }
+    auto TEXT_ONE(const exg_argument &a)
+    {
+        return flat::CreateText(fbb_, must(a.as_string));
+    }
+    auto TEXT_LIST(const exg_argument &a)
+    {
+        return flat::CreateTexts(fbb_, texts(a.as_strings, a.count));
+    }
+    auto TARGET_ONE(const exg_argument &a)
+    {
+        return TEXT_ONE(a);
+    }
+    auto SYM_INT_ARGUMENT_ONE(const exg_argument &a)
+    {
+        return sym(a.as_sym, EXG_MODEL_SYM_INT_ARGUMENT);
+    }
+    auto SYM_INT_ARGUMENT_LIST(const exg_argument &a)
+    {
+        return syms(a, EXG_MODEL_SYM_INT_ARGUMENT);
+    }
+    auto SYM_FLOAT_ARGUMENT_ONE(const exg_argument &a)
+    {
+        return sym(a.as_sym, EXG_MODEL_SYM_FLOAT_ARGUMENT);
+    }
+    auto SYM_FLOAT_ARGUMENT_LIST(const exg_argument &a)
+    {
+        return syms(a, EXG_MODEL_SYM_FLOAT_ARGUMENT);
+    }
+    auto SYM_BOOL_ARGUMENT_ONE(const exg_argument &a)
+    {
+        return sym(a.as_sym, EXG_MODEL_SYM_BOOL_ARGUMENT);
+    }
+    auto SYM_BOOL_ARGUMENT_LIST(const exg_argument &a)
+    {
+        return syms(a, EXG_MODEL_SYM_BOOL_ARGUMENT);
+    }
+    auto DTYPE_ONE(const exg_argument &a)
+    {
+        return flat::CreateScalarType(fbb_, dtype(a.as_scalar_type));
+    }
+    auto MEMORY_FORMAT_ONE(const exg_argument &a)
+    {
+        return flat::CreateMemoryFormatArgument(
+            fbb_, static_cast<flat::MemoryFormat>(a.as_memory_format));
+    }
+    auto LAYOUT_ONE(const exg_argument &a)
+    {
+        return flat::CreateLayoutArgument(fbb_, static_cast<flat::Layout>(a.as_layout));
+    }
+    auto DEVICE_ONE(const exg_argument &a)
+    {
+        return device(a.as_device);
+    }
+    auto COMPLEX_ONE(const exg_argument &a)
+    {
+        return flat::CreateComplex(fbb_, a.as_complex.real, a.as_complex.imag);
+    }
+    auto GRAPH_ARGUMENT_POINTER(const exg_argument &a)
+    {
+        auto name = must(a.as_graph->name);
+        auto body = graph(a.as_graph->graph);
+        auto metadata = pairs(a.as_graph->metadata);
+        return flat::CreateGraphArgument(fbb_, name, body, metadata, a.as_graph->lifted_count);
+    }
+    auto CUSTOM_OBJ_POINTER(const exg_argument &a)
+    {
+        auto name = must(a.as_custom_obj->name);
+        return flat::CreateCustomObj(fbb_, name, must(a.as_custom_obj->class_fqn));
+    }
+    auto VALUE_LIST_LIST(const exg_argument &a)
+    {
+        return flat::CreateValueLists(fbb_, always<flat::Values>(a.count, [&](uint32_t i) {
+                                          return values(a.as_nested_tensors[i]);
+                                      }));
+    }
+    auto INT_LIST_LIST(const exg_argument &a)
+    {
+        return flat::CreateIntLists(
+            fbb_, always<flat::Ints>(a.count, [&](uint32_t i) { return ints(a.as_int_lists[i]); }));
+    }
+    auto FLOAT_LIST_LIST(const exg_argument &a)
+    {
+        return flat::CreateFloatLists(fbb_, always<flat::Floats>(a.count, [&](uint32_t i) {
+                                          return floats(a.as_float_lists[i]);
+                                      }));
+    }
+    auto STRING_ARGUMENT_MAP(const exg_argument &a)
+    {
+        return flat::CreateStringArguments(
+            fbb_, always<flat::StringArgument>(a.count, [&](uint32_t i) {
+                auto key = must(a.as_string_to_argument[i].key);
+                content c = content_of(a.as_string_to_argument[i].argument);
+                return flat::CreateStringArgument(fbb_, key, c.type, c.value);
+            }));
+    }
+    offset<flat::SymArguments> syms(const exg_argument &a, exg_model_type type)
+    {
+        return flat::CreateSymArguments(fbb_, always<flat::SymArgument>(a.count, [&](uint32_t i) {
+                                            return sym(a.as_syms[i], type);
+                                        }));
+    }
     offset<flat::Argument> argument(const exg_argument &a)
     {
-        content c = scalar(a);
+        content c = content_of(a);
 
         return flat::CreateArgument(fbb_, c.type, c.value);
     }
@@ -192,11 +348,6 @@ class encoder
     bool too_large_ = false;
     bool no_text_ = false; /* bytes that are not UTF-8 */
 };
-
-flat::DType dtype(exg_dtype d)
-{
-    return static_cast<flat::DType>(exg_dtype_export_number(d));
-}
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
@@ -273,15 +424,15 @@ offset<flat::Value> encoder::value(const exg_value &v)
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
-offset<flat::SymArgument> encoder::sym(const exg_sym_argument &s, exg_argument_kind kind)
+offset<flat::SymArgument> encoder::sym(const exg_sym_argument &s, exg_model_type type)
 {
     flat::SymArgumentBuilder made(fbb_);
 
     if (s.value != EXG_NO_VALUE) {
         made.add_value(s.value);
-    } else if (kind == EXG_ARGUMENT_SYM_FLOAT || kind == EXG_ARGUMENT_SYM_FLOATS) {
+    } else if (type == EXG_MODEL_SYM_FLOAT_ARGUMENT) {
         made.add_as_float(s.as_float);
-    } else if (kind == EXG_ARGUMENT_SYM_BOOL || kind == EXG_ARGUMENT_SYM_BOOLS) {
+    } else if (type == EXG_MODEL_SYM_BOOL_ARGUMENT) {
         made.add_as_bool(s.as_bool);
     } else {
         made.add_as_int(s.as_int);
@@ -289,128 +440,16 @@ offset<flat::SymArgument> encoder::sym(const exg_sym_argument &s, exg_argument_k
     return made.Finish();
 }
 
-/* A table of one field that was made before. */
-#define EXG_CONTENT(tag, made)                                                                     \
-    content                                                                                        \
-    {                                                                                              \
-        flat::ArgumentValue_##tag, (made).Union()                                                  \
-    }
-
-encoder::content encoder::scalar(const exg_argument &a)
+encoder::content encoder::content_of(const exg_argument &a)
 {
     switch (a.kind) {
-    case EXG_ARGUMENT_NONE:
-        return EXG_CONTENT(as_none, flat::CreateNothing(fbb_));
-    case EXG_ARGUMENT_TENSOR:
-        return EXG_CONTENT(as_tensor, flat::CreateValueRef(fbb_, a.as_tensor));
-    case EXG_ARGUMENT_OPTIONAL_TENSOR:
-        return EXG_CONTENT(
-            as_optional_tensor,
-            flat::CreateOptionalValueRef(fbb_, a.as_tensor == EXG_NO_VALUE
-                                                   ? flatbuffers::nullopt
-                                                   : flatbuffers::Optional<uint32_t>(a.as_tensor)));
-    case EXG_ARGUMENT_INT:
-        return EXG_CONTENT(as_int, flat::CreateInt(fbb_, a.as_int));
-    case EXG_ARGUMENT_FLOAT:
-        return EXG_CONTENT(as_float, flat::CreateFloat(fbb_, a.as_float));
-    case EXG_ARGUMENT_BOOL:
-        return EXG_CONTENT(as_bool, flat::CreateBool(fbb_, a.as_bool));
-    case EXG_ARGUMENT_STRING:
-        return EXG_CONTENT(as_string, flat::CreateText(fbb_, must(a.as_string)));
-    case EXG_ARGUMENT_OPERATOR:
-        return EXG_CONTENT(as_operator, flat::CreateText(fbb_, must(a.as_string)));
-    case EXG_ARGUMENT_SYM_INT:
-        return EXG_CONTENT(as_sym_int, sym(a.as_sym, a.kind));
-    case EXG_ARGUMENT_SYM_FLOAT:
-        return EXG_CONTENT(as_sym_float, sym(a.as_sym, a.kind));
-    case EXG_ARGUMENT_SYM_BOOL:
-        return EXG_CONTENT(as_sym_bool, sym(a.as_sym, a.kind));
-    case EXG_ARGUMENT_SCALAR_TYPE:
-        return EXG_CONTENT(as_scalar_type, flat::CreateScalarType(fbb_, dtype(a.as_scalar_type)));
-    case EXG_ARGUMENT_MEMORY_FORMAT:
-        return EXG_CONTENT(as_memory_format,
-                           flat::CreateMemoryFormatArgument(
-                               fbb_, static_cast<flat::MemoryFormat>(a.as_memory_format)));
-    case EXG_ARGUMENT_LAYOUT:
-        return EXG_CONTENT(
-            as_layout, flat::CreateLayoutArgument(fbb_, static_cast<flat::Layout>(a.as_layout)));
-    case EXG_ARGUMENT_DEVICE:
-        return EXG_CONTENT(as_device, device(a.as_device));
-    case EXG_ARGUMENT_COMPLEX:
-        return EXG_CONTENT(as_complex,
-                           flat::CreateComplex(fbb_, a.as_complex.real, a.as_complex.imag));
-    case EXG_ARGUMENT_GRAPH: {
-        auto name = must(a.as_graph->name);
-        auto body = graph(a.as_graph->graph);
-        auto metadata = pairs(a.as_graph->metadata);
-        return EXG_CONTENT(as_graph, flat::CreateGraphArgument(fbb_, name, body, metadata,
-                                                               a.as_graph->lifted_count));
-    }
-    case EXG_ARGUMENT_CUSTOM_OBJ: {
-        auto name = must(a.as_custom_obj->name);
-        return EXG_CONTENT(as_custom_obj,
-                           flat::CreateCustomObj(fbb_, name, must(a.as_custom_obj->class_fqn)));
-    }
-    default: /* the lists */
-        return list_of(a);
-    }
-}
-
-encoder::content encoder::list_of(const exg_argument &a)
-{
-    auto syms = [&] {
-        return flat::CreateSymArguments(fbb_, always<flat::SymArgument>(a.count, [&](uint32_t i) {
-                                            return sym(a.as_syms[i], a.kind);
-                                        }));
-    };
-
-    switch (a.kind) {
-    case EXG_ARGUMENT_TENSORS:
-        return EXG_CONTENT(as_tensors, values({a.as_tensors, a.count}));
-    case EXG_ARGUMENT_OPTIONAL_TENSORS:
-        return EXG_CONTENT(as_optional_tensors,
-                           flat::CreateOptionalValues(fbb_, numbers(a.as_tensors, a.count)));
-    case EXG_ARGUMENT_INTS:
-        return EXG_CONTENT(as_ints, ints({a.as_ints, a.count}));
-    case EXG_ARGUMENT_FLOATS:
-        return EXG_CONTENT(as_floats, floats({a.as_floats, a.count}));
-    case EXG_ARGUMENT_BOOLS:
-        static_assert(sizeof(bool) == 1, "a bool is a byte");
-        return EXG_CONTENT(
-            as_bools, flat::CreateBools(
-                          fbb_, numbers(reinterpret_cast<const uint8_t *>(a.as_bools), a.count)));
-    case EXG_ARGUMENT_STRINGS:
-        return EXG_CONTENT(as_strings, flat::CreateTexts(fbb_, texts(a.as_strings, a.count)));
-    case EXG_ARGUMENT_SYM_INTS:
-        return EXG_CONTENT(as_sym_ints, syms());
-    case EXG_ARGUMENT_SYM_FLOATS:
-        return EXG_CONTENT(as_sym_floats, syms());
-    case EXG_ARGUMENT_SYM_BOOLS:
-        return EXG_CONTENT(as_sym_bools, syms());
-    case EXG_ARGUMENT_NESTED_TENSORS:
-        return EXG_CONTENT(
-            as_nested_tensors,
-            flat::CreateValueLists(fbb_, always<flat::Values>(a.count, [&](uint32_t i) {
-                                       return values(a.as_nested_tensors[i]);
-                                   })));
-    case EXG_ARGUMENT_INT_LISTS:
-        return EXG_CONTENT(as_int_lists,
-                           flat::CreateIntLists(fbb_, always<flat::Ints>(a.count, [&](uint32_t i) {
-                                                    return ints(a.as_int_lists[i]);
-                                                })));
-    case EXG_ARGUMENT_FLOAT_LISTS:
-        return EXG_CONTENT(as_float_lists, flat::CreateFloatLists(
-                                               fbb_, always<flat::Floats>(a.count, [&](uint32_t i) {
-                                                   return floats(a.as_float_lists[i]);
-                                               })));
-    default: /* STRING_TO_ARGUMENT */
-        return EXG_CONTENT(as_string_to_argument,
-                           flat::CreateStringArguments(
-                               fbb_, always<flat::StringArgument>(a.count, [&](uint32_t i) {
-                                   auto key = must(a.as_string_to_argument[i].key);
-                                   content c = scalar(a.as_string_to_argument[i].argument);
-                                   return flat::CreateStringArgument(fbb_, key, c.type, c.value);
-                               })));
+#define EXG_ARGUMENT(id, tag, early, number, type, form)                                           \
+    case EXG_ARGUMENT_##id:                                                                        \
+        return {flat::ArgumentValue_##tag, type##_##form(a).Union()};
+#include <exg/argument.def>
+#undef EXG_ARGUMENT
+    default:
+        return {flat::ArgumentValue_as_none, NOTHING_ONE(a).Union()};
     }
 }
 
@@ -424,7 +463,7 @@ flatbuffers::Optional<bool> maybe(exg_tristate t)
 offset<flat::NamedArgument> encoder::named(const exg_named_argument &n)
 {
     auto name = must(n.name);
-    content c = scalar(n.arg);
+    content c = content_of(n.arg);
 
     return flat::CreateNamedArgument(fbb_, name, static_cast<flat::Passing>(n.kind), c.type,
                                      c.value);

@@ -9,6 +9,7 @@ extern "C" {
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
 #include "libexport/formats/lost.h"
+#include "libexport/program/model.h"
 #include "libexport/weights/frames.h"
 }
 

@@ -1,4 +1,4 @@
-/* argument.c - Argument and its leaves, TensorMeta, SymInt: sections 1.2 to 1.4. */
+/* argument.c - Argument and its leaves, SymInt and its kin: docs/pt2.md 1.2 to 1.4. */
 #include "libexport/formats/pt2/decode.h"
 
 #include <string.h>
@@ -152,7 +152,7 @@ static const sym_form int_form = {"as_int", "as_int", get_int, "SymInt"};
 static const sym_form float_form = {"as_float", "as_float", get_double, "SymFloat"};
 static const sym_form bool_form = {"as_bool", "as_bool", get_bool, "SymBool"};
 
-exg_status exg_decode_sym_int(exg_decoder *d, exg_json value, void *item)
+static exg_status decode_sym_int(exg_decoder *d, exg_json value, void *item)
 {
     exg_sym_int *sym = item;
 
@@ -162,7 +162,7 @@ exg_status exg_decode_sym_int(exg_decoder *d, exg_json value, void *item)
     return decode_sym(d, value, &(sym_target){&int_form, &sym->expr, &sym->has_hint, &sym->value});
 }
 
-exg_status exg_decode_sym_float(exg_decoder *d, exg_json value, void *item)
+static exg_status decode_sym_float(exg_decoder *d, exg_json value, void *item)
 {
     exg_sym_float *sym = item;
 
@@ -170,7 +170,7 @@ exg_status exg_decode_sym_float(exg_decoder *d, exg_json value, void *item)
                       &(sym_target){&float_form, &sym->expr, &sym->has_hint, &sym->value});
 }
 
-exg_status exg_decode_sym_bool(exg_decoder *d, exg_json value, void *item)
+static exg_status decode_sym_bool(exg_decoder *d, exg_json value, void *item)
 {
     exg_sym_bool *sym = item;
 
@@ -268,126 +268,48 @@ static exg_status item_memory_format(exg_decoder *d, exg_json value, void *item)
     return EXG_OK;
 }
 
-exg_status exg_decode_device(exg_decoder *d, exg_json value, void *item)
+static exg_status field_min(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
-    static const exg_field fields[] = {
-        EXG_FIELD(exg_device, type, "type", EXG_FIELD_REQUIRED, exg_field_text),
-        EXG_FIELD(exg_device, index, "index", EXG_FIELD_NULLABLE, exg_field_int),
-    };
-    exg_device *device = item;
-
-    device->index = -1;
-    return exg_decode_struct(d, value, device, fields, EXG_FIELD_COUNT(fields));
-}
-
-/* A tensor's meta on its way: the two lists must have one length. */
-typedef struct half_meta {
-    exg_tensor_meta meta;
-    uint32_t stride_count;
-    const exg_meta_form *form;
-} half_meta;
-
-static exg_status field_dtype(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_meta *half = base;
+    exg_range_constraint *range = base;
 
     (void)field;
-    return half->form->dtype(d, value, &half->meta.dtype);
+    range->has_min = true;
+    return exg_json_int(value, &range->min_val, d->err);
 }
 
-static exg_status field_layout(exg_decoder *d, exg_json value, void *base, const exg_field *field)
+static exg_status field_max(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
-    half_meta *half = base;
+    exg_range_constraint *range = base;
 
     (void)field;
-    return half->form->layout(d, value, &half->meta.layout);
+    range->has_max = true;
+    return exg_json_int(value, &range->max_val, d->err);
 }
 
-static exg_status field_device(exg_decoder *d, exg_json value, void *base, const exg_field *field)
+/* Anything but 1 and 2 means that the file does not say. */
+static exg_status item_passing(exg_decoder *d, exg_json value, void *item)
 {
-    return exg_decode_device(d, value, (char *)base + field->offset);
-}
+    exg_kind *kind = item;
+    int64_t number = 0;
 
-static exg_status field_offset(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_meta *half = base;
-
-    (void)field;
-    return half->form->sym_int(d, value, &half->meta.storage_offset);
-}
-
-static exg_status field_sizes(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_meta *half = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_sym_int), half->form->sym_int, &half->meta.sizes,
-                            &half->meta.rank);
-}
-
-static exg_status field_strides(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    half_meta *half = base;
-
-    (void)field;
-    return exg_decode_array(d, value, sizeof(exg_sym_int), half->form->sym_int, &half->meta.strides,
-                            &half->stride_count);
-}
-
-exg_status exg_decode_meta_form(exg_decoder *d, exg_json value, const exg_meta_form *form,
-                                exg_tensor_meta *meta)
-{
-    static const exg_field fields[] = {
-        EXG_FIELD(half_meta, meta.dtype, "dtype", EXG_FIELD_REQUIRED, field_dtype),
-        EXG_FIELD(half_meta, meta.sizes, "sizes", EXG_FIELD_REQUIRED, field_sizes),
-        EXG_FIELD(half_meta, meta.requires_grad, "requires_grad", EXG_FIELD_REQUIRED,
-                  exg_field_bool),
-        EXG_FIELD(half_meta, meta.device, "device", EXG_FIELD_REQUIRED, field_device),
-        EXG_FIELD(half_meta, meta.strides, "strides", EXG_FIELD_REQUIRED, field_strides),
-        EXG_FIELD(half_meta, meta.storage_offset, "storage_offset", EXG_FIELD_REQUIRED,
-                  field_offset),
-        EXG_FIELD(half_meta, meta.layout, "layout", EXG_FIELD_REQUIRED, field_layout),
-    };
-    half_meta half = {.form = form};
-
-    EXG_TRY(exg_decode_struct(d, value, &half, fields, EXG_FIELD_COUNT(fields)));
-    if (half.meta.rank != half.stride_count) {
-        return exg_json_fault(value, d->err, EXG_MALFORMED, "WGT-011", "%u sizes and %u strides",
-                              half.meta.rank, half.stride_count);
-    }
-    *meta = half.meta;
+    EXG_TRY(exg_json_int(value, &number, d->err));
+    *kind = number == 1 ? EXG_KIND_POSITIONAL : number == 2 ? EXG_KIND_KEYWORD : EXG_KIND_UNKNOWN;
     return EXG_OK;
 }
 
-exg_status exg_decode_tensor_meta(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_meta_form form = {item_dtype, item_layout, exg_decode_sym_int};
-
-    return exg_decode_meta_form(d, value, &form, item);
-}
-
-/* Schema 1 wrote {blob}: an object without a name. */
-exg_status exg_decode_custom_obj(exg_decoder *d, exg_json value, void *item)
+static exg_status item_bounds(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        EXG_FIELD(exg_custom_obj, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        EXG_FIELD(exg_custom_obj, class_fqn, "class_fqn", EXG_FIELD_REQUIRED, exg_field_text),
+        {"min_val", 7, EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, field_min, 0},
+        {"max_val", 7, EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, field_max, 0},
     };
 
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
 }
 
-/* ---- Argument ---------------------------------------------------------------------------- */
+/* ---- scalars ------------------------------------------------------------------------------ */
 
-/* How a kind is decoded: one leaf at `offset`, or a list of `bytes` each. */
-typedef struct argument_row {
-    const char *tag;
-    uint32_t tag_length;
-    size_t bytes; /* of a list's items, 0 for a leaf */
-    exg_item_fn *item;
-} argument_row;
-
-exg_status exg_item_none(exg_decoder *d, exg_json value, void *item)
+static exg_status item_none(exg_decoder *d, exg_json value, void *item)
 {
     (void)d;
     (void)value;
@@ -405,123 +327,59 @@ static exg_status item_double(exg_decoder *d, exg_json value, void *item)
     return exg_json_double(value, item, d->err);
 }
 
-exg_status exg_item_bool(exg_decoder *d, exg_json value, void *item)
+static exg_status item_bool(exg_decoder *d, exg_json value, void *item)
 {
     return exg_json_bool(value, item, d->err);
 }
 
-static exg_status item_complex(exg_decoder *d, exg_json value, void *item)
+static exg_status item_tristate(exg_decoder *d, exg_json value, void *item)
 {
-    static const exg_field fields[] = {
-        {"real", 4, EXG_FIELD_REQUIRED, exg_field_double, 0},
-        {"imag", 4, EXG_FIELD_REQUIRED, exg_field_double, sizeof(double)},
-    };
+    exg_tristate *out = item;
+    bool set = false;
 
-    return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
+    EXG_TRY(exg_json_bool(value, &set, d->err));
+    *out = set ? EXG_TRUE : EXG_FALSE;
+    return EXG_OK;
 }
 
-static exg_status item_tensor_list(exg_decoder *d, exg_json value, void *item)
-{
-    exg_value_list *list = item;
+exg_item_fn *const exg_decode_scalars[EXG_MODEL_TYPE_COUNT] = {
+    [EXG_MODEL_NOTHING] = item_none,
+    [EXG_MODEL_INT] = exg_item_int,
+    [EXG_MODEL_FLOAT] = item_double,
+    [EXG_MODEL_BOOL] = item_bool,
+    [EXG_MODEL_TRISTATE] = item_tristate,
+    [EXG_MODEL_TEXT] = exg_item_text,
+    [EXG_MODEL_TARGET] = exg_item_text,
+    [EXG_MODEL_VALUE] = exg_item_value_name,
+    [EXG_MODEL_OPTIONAL_VALUE] = item_optional_tensor,
+    [EXG_MODEL_SYM_INT_ARGUMENT] = item_sym_int,
+    [EXG_MODEL_SYM_FLOAT_ARGUMENT] = item_sym_float,
+    [EXG_MODEL_SYM_BOOL_ARGUMENT] = item_sym_bool,
+    [EXG_MODEL_DTYPE] = item_dtype,
+    [EXG_MODEL_LAYOUT] = item_layout,
+    [EXG_MODEL_MEMORY_FORMAT] = item_memory_format,
+    [EXG_MODEL_DEVICE_INDEX] = exg_item_int,
+    [EXG_MODEL_PASSING] = item_passing,
+    [EXG_MODEL_ARGUMENT] = exg_decode_argument,
+    [EXG_MODEL_BOUNDS] = item_bounds,
+    [EXG_MODEL_SYM_INT] = decode_sym_int,
+    [EXG_MODEL_SYM_FLOAT] = decode_sym_float,
+    [EXG_MODEL_SYM_BOOL] = decode_sym_bool,
+    [EXG_MODEL_GRAPH] = exg_decode_graph,
+    [EXG_MODEL_INPUT_SPEC] = exg_decode_input_spec,
+    [EXG_MODEL_OUTPUT_SPEC] = exg_decode_output_spec,
+};
 
-    return exg_decode_array(d, value, sizeof(exg_value_id), exg_item_value_name, &list->items,
-                            &list->count);
-}
+/* ---- Argument ---------------------------------------------------------------------------- */
 
-static exg_status item_int_list(exg_decoder *d, exg_json value, void *item)
-{
-    exg_int_list *list = item;
-
-    return exg_decode_array(d, value, sizeof(int64_t), exg_item_int, &list->items, &list->count);
-}
-
-static exg_status item_float_list(exg_decoder *d, exg_json value, void *item)
-{
-    exg_float_list *list = item;
-
-    return exg_decode_array(d, value, sizeof(double), item_double, &list->items, &list->count);
-}
-
-static exg_status field_graph(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_graph_argument *graph = base;
-
-    (void)field;
-    graph->graph = EXG_NEW(d->arena, exg_graph);
-    return graph->graph == NULL ? exg_decoder_out_of_memory(d)
-                                : exg_decode_graph(d, value, graph->graph);
-}
-
-static exg_status item_graph(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_field fields[] = {
-        EXG_FIELD(exg_graph_argument, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        EXG_FIELD(exg_graph_argument, graph, "graph", EXG_FIELD_REQUIRED, field_graph),
-    };
-    exg_graph_argument **graph = item;
-
-    *graph = EXG_NEW(d->arena, exg_graph_argument);
-    return *graph == NULL ? exg_decoder_out_of_memory(d)
-                          : exg_decode_struct(d, value, *graph, fields, EXG_FIELD_COUNT(fields));
-}
-
-static exg_status item_custom_obj(exg_decoder *d, exg_json value, void *item)
-{
-    exg_custom_obj **object = item;
-
-    *object = EXG_NEW(d->arena, exg_custom_obj);
-    return *object == NULL ? exg_decoder_out_of_memory(d)
-                           : exg_decode_custom_obj(d, value, *object);
-}
-
-static exg_status named_argument_member(exg_decoder *d, const char *key, uint32_t key_length,
-                                        exg_json value, void *item)
-{
-    exg_string_argument *pair = item;
-
-    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &pair->key));
-    return exg_decode_argument(d, value, &pair->argument);
-}
-
-/* How each kind is decoded: a list's item size (0: a leaf) and who does it. A kind
- * of argument.def without a line here does not compile. */
-#define LEAF(item)              0, item
-#define LIST(type, item)        sizeof(type), item
-#define FORM_NONE               LEAF(exg_item_none)
-#define FORM_TENSOR             LEAF(exg_item_value_name)
-#define FORM_TENSORS            LIST(exg_value_id, exg_item_value_name)
-#define FORM_INT                LEAF(exg_item_int)
-#define FORM_INTS               LIST(int64_t, exg_item_int)
-#define FORM_FLOAT              LEAF(item_double)
-#define FORM_FLOATS             LIST(double, item_double)
-#define FORM_STRING             LEAF(exg_item_text)
-#define FORM_STRINGS            LIST(const char *, exg_item_text)
-#define FORM_SYM_INT            LEAF(item_sym_int)
-#define FORM_SYM_INTS           LIST(exg_sym_argument, item_sym_int)
-#define FORM_SCALAR_TYPE        LEAF(item_dtype)
-#define FORM_MEMORY_FORMAT      LEAF(item_memory_format)
-#define FORM_LAYOUT             LEAF(item_layout)
-#define FORM_DEVICE             LEAF(exg_decode_device)
-#define FORM_BOOL               LEAF(exg_item_bool)
-#define FORM_BOOLS              LIST(bool, exg_item_bool)
-#define FORM_SYM_BOOL           LEAF(item_sym_bool)
-#define FORM_SYM_BOOLS          LIST(exg_sym_argument, item_sym_bool)
-#define FORM_OPTIONAL_TENSORS   LIST(exg_value_id, item_optional_tensor)
-#define FORM_GRAPH              LEAF(item_graph)
-#define FORM_CUSTOM_OBJ         LEAF(item_custom_obj)
-#define FORM_OPERATOR           LEAF(exg_item_text)
-#define FORM_SYM_FLOAT          LEAF(item_sym_float)
-#define FORM_SYM_FLOATS         LIST(exg_sym_argument, item_sym_float)
-#define FORM_OPTIONAL_TENSOR    LEAF(item_optional_tensor)
-#define FORM_COMPLEX            LEAF(item_complex)
-#define FORM_NESTED_TENSORS     LIST(exg_value_list, item_tensor_list)
-#define FORM_INT_LISTS          LIST(exg_int_list, item_int_list)
-#define FORM_STRING_TO_ARGUMENT LEAF(NULL) /* an object: see below */
-#define FORM_FLOAT_LISTS        LIST(exg_float_list, item_float_list)
+typedef struct argument_row {
+    const char *tag;
+    uint32_t tag_length;
+} argument_row;
 
 static const argument_row argument_rows[EXG_ARGUMENT_KIND_COUNT] = {
-#define EXG_ARGUMENT(id, tag, early, number)                                                       \
-    [EXG_ARGUMENT_##id] = {tag, sizeof(tag) - 1, FORM_##id},
+#define EXG_ARGUMENT(id, tag, early, number, type, form)                                           \
+    [EXG_ARGUMENT_##id] = {#tag, sizeof(#tag) - 1},
 #include <exg/argument.def>
 #undef EXG_ARGUMENT
 };
@@ -533,7 +391,6 @@ exg_status exg_decode_argument(exg_decoder *d, exg_json value, void *item)
     const char *tag = "";
     uint32_t length = 0;
     exg_json payload = value;
-    exg_status status;
 
     EXG_TRY(exg_decode_union(d, value, &tag, &length, &payload));
     while (row < argument_rows + EXG_ARGUMENT_KIND_COUNT &&
@@ -545,17 +402,10 @@ exg_status exg_decode_argument(exg_decoder *d, exg_json value, void *item)
     }
     argument->kind = (exg_argument_kind)(row - argument_rows);
     argument->count = 0;
-    if (argument->kind == EXG_ARGUMENT_STRING_TO_ARGUMENT) {
-        status = exg_decode_map(d, payload, sizeof(exg_string_argument), named_argument_member,
-                                &argument->as_string_to_argument, &argument->count);
-    } else if (row->bytes > 0) {
-        status = exg_decode_array(d, payload, row->bytes, row->item, &argument->as_ints,
-                                  &argument->count);
-    } else { /* every leaf begins where the union does */
-        status = row->item(d, payload, &argument->as_int);
-    }
-    if (status != EXG_OK) {
-        return exg_error_within(d->err, status, "%s", tag);
-    }
+    EXG_TRY_IN(d->err,
+               exg_decode_held(d, payload, exg_argument_type(argument->kind),
+                               exg_argument_form(argument->kind), &argument->as_int,
+                               &argument->count),
+               "%s", tag);
     return EXG_OK;
 }

@@ -396,13 +396,6 @@ exg_status exg_field_int(exg_decoder *d, exg_json value, void *base, const exg_f
     return exg_json_int(value, out, d->err);
 }
 
-exg_status exg_field_double(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    double *out = member_of(base, field);
-
-    return exg_json_double(value, out, d->err);
-}
-
 exg_status exg_field_bool(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     bool *out = member_of(base, field);
@@ -420,20 +413,9 @@ exg_status exg_field_tristate(exg_decoder *d, exg_json value, void *base, const 
     return EXG_OK;
 }
 
-static exg_status string_pair(exg_decoder *d, const char *key, uint32_t key_length, exg_json value,
-                              void *item)
-{
-    exg_string_pair *pair = item;
-
-    EXG_TRY(exg_decoder_keep(d, value, key, key_length, &pair->key));
-    return exg_decoder_text(d, value, &pair->value);
-}
-
 exg_status exg_field_strings(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
-    exg_string_map *map = member_of(base, field);
-
-    return exg_decode_map(d, value, sizeof(exg_string_pair), string_pair, &map->items, &map->count);
+    return exg_decode_thing(d, value, EXG_MODEL_STRING_MAP, member_of(base, field));
 }
 
 exg_status exg_item_text(exg_decoder *d, exg_json value, void *item)

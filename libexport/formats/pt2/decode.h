@@ -13,8 +13,8 @@
 
 #include "libexport/base/arena.h"
 #include "libexport/formats/json.h"
+#include "libexport/program/model.h"
 
-#include <exg/program.h>
 #include <exg/status.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,7 +53,10 @@ static inline bool exg_decode_key_is(const char *key, uint32_t key_length, const
 typedef struct exg_interned exg_interned;
 typedef struct exg_scope exg_scope;
 
-typedef struct exg_decoder {
+typedef struct exg_decoder exg_decoder;
+typedef exg_status exg_item_fn(exg_decoder *d, exg_json value, void *item);
+
+struct exg_decoder {
     exg_arena *arena; /* what is decoded lives here */
     exg_error *err;
     exg_interned *strings; /* malloc'ed, as all below */
@@ -63,7 +66,9 @@ typedef struct exg_decoder {
     uint32_t slot_count;
     exg_scope *scope; /* innermost */
     uint32_t scope_count;
-} exg_decoder;
+    const exg_graph *module_graph; /* in the scope of its module: no other begins for it */
+    exg_item_fn *const *own;       /* by exg_model_type: what another schema writes otherwise */
+};
 
 void exg_decoder_init(exg_decoder *d, exg_arena *arena, exg_error *err);
 void exg_decoder_free(exg_decoder *d); /* not what was decoded */
@@ -99,7 +104,6 @@ enum {
     EXG_FIELD_NULLABLE = 2 /* null leaves the default */
 };
 
-typedef exg_status exg_item_fn(exg_decoder *d, exg_json value, void *item);
 typedef exg_status exg_member_fn(exg_decoder *d, const char *key, uint32_t key_length,
                                  exg_json value, void *item);
 
@@ -113,6 +117,8 @@ struct exg_field {
     size_t item_bytes;
     exg_item_fn *item;
     exg_member_fn *member;
+    exg_model_type type; /* of a member of the model */
+    exg_model_form form;
 };
 
 #define EXG_FIELD(type, member, key_, flags_, decode_)                                             \
@@ -133,11 +139,29 @@ struct exg_field {
         .offset = offsetof(type, member_), .count_offset = offsetof(type, count_),                 \
         .item_bytes = sizeof(*((type *)NULL)->member_), .member = each_                            \
     }
+/* A member of another struct that is held as one of the model is: ONE or by POINTER. */
+#define EXG_FIELD_MODEL(c_type, member_, key_, flags_, type_, form_)                               \
+    {                                                                                              \
+        .key = key_, .key_length = sizeof(key_) - 1, .flags = flags_, .decode = exg_field_held,    \
+        .offset = offsetof(c_type, member_), .type = EXG_MODEL_##type_, .form = EXG_MODEL_##form_  \
+    }
 #define EXG_FIELD_COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
 
 /* Decodes an object into `base`; JSN-002 for a wrong type or a missing key. */
 exg_status exg_decode_struct(exg_decoder *d, exg_json value, void *base, const exg_field *fields,
                              uint32_t count);
+
+/* ---- the model (decode_model.c) ----------------------------------------------------------- */
+
+/* What model.def says of `type`, into `at`. */
+exg_status exg_decode_thing(exg_decoder *d, exg_json value, exg_model_type type, void *at);
+
+/* The members of a struct, whatever else there is to it. */
+exg_status exg_decode_members(exg_decoder *d, exg_json value, exg_model_type type, void *at);
+
+/* What is held at `at` in this form; `count` of a list or a map. */
+exg_status exg_decode_held(exg_decoder *d, exg_json value, exg_model_type type, exg_model_form form,
+                           void *at, uint32_t *count);
 
 /* The single member of a union object: JSN-003. */
 exg_status exg_decode_union(exg_decoder *d, exg_json value, const char **tag, uint32_t *tag_length,
@@ -154,46 +178,32 @@ exg_status exg_decode_map(exg_decoder *d, exg_json value, size_t item_bytes, exg
                           void *items, uint32_t *count);
 
 /* Members of these types. */
-exg_decode_fn exg_field_list;   /* EXG_FIELD_LIST */
-exg_decode_fn exg_field_map;    /* EXG_FIELD_MAP */
-exg_decode_fn exg_field_text;   /* const char * */
-exg_decode_fn exg_field_int;    /* int64_t */
-exg_decode_fn exg_field_double; /* double */
-exg_decode_fn exg_field_bool;   /* bool */
+exg_decode_fn exg_field_held; /* EXG_FIELD_MODEL */
+exg_decode_fn exg_field_list; /* EXG_FIELD_LIST */
+exg_decode_fn exg_field_map;  /* EXG_FIELD_MAP */
+exg_decode_fn exg_field_text; /* const char * */
+exg_decode_fn exg_field_int;  /* int64_t */
+exg_decode_fn exg_field_bool; /* bool */
 exg_decode_fn exg_field_tristate;
 exg_decode_fn exg_field_strings; /* exg_string_map */
 
 exg_item_fn exg_item_text; /* const char * */
-exg_item_fn exg_item_none; /* whatever stands there */
 exg_item_fn exg_item_int;  /* int64_t */
-exg_item_fn exg_item_bool; /* bool */
 
-/* ---- arguments (argument.c) ---------------------------------------------------------- */
+/* ---- scalars (argument.c), graphs (graph.c), specs (signature.c), programs (schema.c) ---------
+ */
 
-exg_item_fn exg_decode_argument;    /* exg_argument */
-exg_item_fn exg_item_value_name;    /* exg_value_id: TensorArgument{name} */
-exg_item_fn exg_decode_tensor_meta; /* exg_tensor_meta */
-exg_item_fn exg_decode_device;      /* exg_device */
-exg_item_fn exg_decode_sym_int;     /* exg_sym_int, and its kin */
-exg_item_fn exg_decode_sym_float;
-exg_item_fn exg_decode_sym_bool;
-exg_item_fn exg_decode_custom_obj; /* exg_custom_obj */
-
-/* How a schema writes what a TensorMeta is made of. */
-typedef struct exg_meta_form {
-    exg_item_fn *dtype;   /* exg_dtype */
-    exg_item_fn *layout;  /* exg_layout */
-    exg_item_fn *sym_int; /* exg_sym_int */
-} exg_meta_form;
-
-exg_status exg_decode_meta_form(exg_decoder *d, exg_json value, const exg_meta_form *form,
-                                exg_tensor_meta *meta);
-
-/* ---- programs (graph.c, schema.c) ------------------------------------------------------- */
-
+exg_item_fn exg_decode_argument;   /* exg_argument */
+exg_item_fn exg_item_value_name;   /* exg_value_id: TensorArgument{name} */
 exg_item_fn exg_decode_graph;      /* exg_graph, in a scope of its own */
-exg_item_fn exg_decode_graph_body; /* exg_graph, in the scope at hand */
-exg_item_fn exg_decode_signature;  /* exg_signature */
+exg_item_fn exg_decode_input_spec; /* exg_input_spec */
+exg_item_fn exg_decode_output_spec;
+
+/* By exg_model_type: scalars, and what has its own form in JSON; NULL: none of them. */
+extern exg_item_fn *const exg_decode_scalars[EXG_MODEL_TYPE_COUNT];
+
+/* A table of values, into the values of the scope at hand. */
+exg_status exg_decode_values(exg_decoder *d, exg_json value, exg_model_type type);
 
 /* Fills `program` from the JSON of a model. MALFORMED (JSN-*), UNSUPPORTED
  * (JSN-005: schema version), LIMIT. */

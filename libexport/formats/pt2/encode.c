@@ -1,451 +1,321 @@
-/* encode.c - graphs, signatures and programs as JSON: sections 1.5 to 1.7. */
+/* encode.c - model.def as JSON: docs/pt2.md 1.2 to 1.7. */
 #include "libexport/formats/pt2/encode.h"
 
 #include <string.h>
 
-void exg_encode_strings(exg_text *out, const exg_string_map *map)
+/* ---- symbols -------------------------------------------------------------------------------- */
+
+static exg_status put_tagged(const exg_encoder *e, const char *tag, exg_model_type type,
+                             const void *at)
 {
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < map->count; i++) {
-        exg_json_member_text(out, map->items[i].key, map->items[i].value);
-    }
-    exg_json_put_close(out, '}');
+    exg_json_put_open(e->out, '{');
+    exg_json_put_key(e->out, tag);
+    EXG_TRY(exg_encode_thing(e, type, at));
+    exg_json_put_close(e->out, '}');
+    return EXG_OK;
 }
 
-static void put_texts(exg_text *out, const char *const *texts, uint32_t count)
+/* A number, or {"as_expr": {"expr_str": ..., "hint": ...}}. */
+static exg_status put_sym(const exg_encoder *e, const char *expr, bool has_hint, const char *tag,
+                          exg_model_type type, const void *value)
 {
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_text(out, texts[i]);
+    if (expr == NULL) {
+        return put_tagged(e, tag, type, value);
     }
-    exg_json_put_close(out, ']');
-}
-
-/* ---- graph ------------------------------------------------------------------------------ */
-
-static void put_arguments(exg_text *out, const exg_graph *graph, const exg_argument *args,
-                          uint32_t count)
-{
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < count; i++) {
-        exg_encode_argument(out, graph, &args[i]);
-    }
-    exg_json_put_close(out, ']');
-}
-
-static void put_node(exg_text *out, const exg_graph *graph, const exg_node *node)
-{
-    exg_json_put_open(out, '{');
-    exg_json_member_text(out, "target", node->target);
-    exg_json_put_key(out, "inputs");
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        exg_json_put_open(out, '{');
-        exg_json_member_text(out, "name", node->inputs[i].name);
-        exg_json_put_key(out, "arg");
-        exg_encode_argument(out, graph, &node->inputs[i].arg);
-        if (node->inputs[i].kind == EXG_KIND_UNKNOWN) {
-            exg_json_member_null(out, "kind");
-        } else {
-            exg_json_member_int(out, "kind", node->inputs[i].kind);
-        }
-        exg_json_put_close(out, '}');
-    }
-    exg_json_put_close(out, ']');
-    exg_json_put_key(out, "outputs");
-    put_arguments(out, graph, node->outputs, node->output_count);
-    exg_json_put_key(out, "metadata");
-    exg_encode_strings(out, &node->metadata);
-    if (node->is_hop_single_tensor_return == EXG_UNSET) {
-        exg_json_member_null(out, "is_hop_single_tensor_return");
+    exg_json_put_open(e->out, '{');
+    exg_json_put_key(e->out, "as_expr");
+    exg_json_put_open(e->out, '{');
+    exg_json_member_text(e->out, "expr_str", expr);
+    exg_json_put_key(e->out, "hint");
+    if (has_hint) {
+        EXG_TRY(put_tagged(e, tag, type, value));
     } else {
-        exg_json_member_bool(out, "is_hop_single_tensor_return",
-                             node->is_hop_single_tensor_return == EXG_TRUE);
+        exg_json_put_null(e->out);
     }
-    exg_json_member_text(out, "name", node->name);
-    exg_json_put_close(out, '}');
+    exg_json_put_close(e->out, '}');
+    exg_json_put_close(e->out, '}');
+    return EXG_OK;
 }
 
-/* The value tables, each value in those that tell of it. */
-static void put_tables(exg_text *out, const exg_graph *graph)
+static exg_status put_sym_int(const exg_encoder *e, const exg_sym_int *sym)
 {
-    const exg_value *values = graph->values;
-    uint32_t count = graph->value_count;
+    return put_sym(e, sym->expr, sym->has_hint, "as_int", EXG_MODEL_INT, &sym->value);
+}
 
-    exg_json_put_key(out, "tensor_values");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i].tensor != NULL) {
-            exg_json_put_key(out, values[i].name);
-            exg_encode_tensor_meta(out, values[i].tensor);
+static exg_status put_sym_float(const exg_encoder *e, const exg_sym_float *sym)
+{
+    return put_sym(e, sym->expr, sym->has_hint, "as_float", EXG_MODEL_FLOAT, &sym->value);
+}
+
+static exg_status put_sym_bool(const exg_encoder *e, const exg_sym_bool *sym)
+{
+    return put_sym(e, sym->expr, sym->has_hint, "as_bool", EXG_MODEL_BOOL, &sym->value);
+}
+
+/* SymIntArgument and its kin: a name, or the constant. */
+static exg_status put_sym_argument(const exg_encoder *e, const exg_sym_argument *sym,
+                                   const char *tag, exg_model_type type)
+{
+    if (sym->value == EXG_NO_VALUE) {
+        return put_tagged(e, tag, type, &sym->as_int);
+    }
+    return put_tagged(e, "as_name", EXG_MODEL_TEXT, &e->graph->values[sym->value].name);
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+/* TensorArgument{name} */
+static exg_status put_value(const exg_encoder *e, exg_value_id id)
+{
+    return put_tagged(e, "name", EXG_MODEL_TEXT, &e->graph->values[id].name);
+}
+
+static exg_status put_optional(const exg_encoder *e, exg_value_id id)
+{
+    return id == EXG_NO_VALUE ? put_tagged(e, "as_none", EXG_MODEL_NOTHING, NULL)
+                              : put_tagged(e, "as_tensor", EXG_MODEL_VALUE, &id);
+}
+
+/* What the table `type` has of a value; NULL: nothing. */
+static const void *entry_of(const exg_value *value, exg_model_type type, exg_model_type *of)
+{
+    switch (type) {
+    case EXG_MODEL_TENSOR_VALUES:
+        *of = EXG_MODEL_TENSOR_META;
+        return value->tensor;
+    case EXG_MODEL_SYM_INT_VALUES:
+        *of = EXG_MODEL_SYM_INT;
+        return value->sym_int;
+    case EXG_MODEL_SYM_FLOAT_VALUES:
+        *of = EXG_MODEL_SYM_FLOAT;
+        return value->sym_float;
+    default:
+        *of = EXG_MODEL_SYM_BOOL;
+        return value->sym_bool;
+    }
+}
+
+static exg_status put_values(const exg_encoder *e, exg_model_type type)
+{
+    exg_json_put_open(e->out, '{');
+    for (uint32_t i = 0; i < e->graph->value_count; i++) {
+        const exg_value *value = &e->graph->values[i];
+        const exg_custom_obj object = {value->name, value->custom_class};
+        exg_model_type of = EXG_MODEL_CUSTOM_OBJ;
+        const void *entry = type != EXG_MODEL_CUSTOM_OBJ_VALUES ? entry_of(value, type, &of)
+                            : value->custom_class != NULL       ? &object
+                                                                : NULL;
+
+        if (entry != NULL) {
+            exg_json_put_key(e->out, value->name);
+            EXG_TRY(exg_encode_thing(e, of, entry));
         }
     }
-    exg_json_put_close(out, '}');
-    exg_json_put_key(out, "sym_int_values");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i].sym_int != NULL) {
-            exg_json_put_key(out, values[i].name);
-            exg_encode_sym_int(out, values[i].sym_int);
-        }
-    }
-    exg_json_put_close(out, '}');
-    exg_json_put_key(out, "sym_bool_values");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i].sym_bool != NULL) {
-            exg_json_put_key(out, values[i].name);
-            exg_encode_sym_bool(out, values[i].sym_bool);
-        }
-    }
-    exg_json_put_close(out, '}');
-    exg_json_member_bool(out, "is_single_tensor_return", graph->is_single_tensor_return);
-    exg_json_put_key(out, "custom_obj_values");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i].custom_class != NULL) {
-            exg_json_put_key(out, values[i].name);
-            exg_json_put_open(out, '{');
-            exg_json_member_text(out, "name", values[i].name);
-            exg_json_member_text(out, "class_fqn", values[i].custom_class);
-            exg_json_put_close(out, '}');
-        }
-    }
-    exg_json_put_close(out, '}');
-    exg_json_put_key(out, "sym_float_values");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < count; i++) {
-        if (values[i].sym_float != NULL) {
-            exg_json_put_key(out, values[i].name);
-            exg_encode_sym_float(out, values[i].sym_float);
-        }
-    }
-    exg_json_put_close(out, '}');
+    exg_json_put_close(e->out, '}');
+    return EXG_OK;
 }
 
-void exg_encode_graph(exg_text *out, const exg_graph *graph)
+/* ---- the walk ------------------------------------------------------------------------------- */
+
+/* A list that may be absent, or a text. */
+static bool is_absent(exg_model_items items)
 {
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, "inputs");
-    put_arguments(out, graph, graph->inputs, graph->input_count);
-    exg_json_put_key(out, "outputs");
-    put_arguments(out, graph, graph->outputs, graph->output_count);
-    exg_json_put_key(out, "nodes");
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < graph->node_count; i++) {
-        put_node(out, graph, &graph->nodes[i]);
+    const char *text = items.at;
+
+    if (items.form == EXG_MODEL_ONE && items.type == EXG_MODEL_TEXT) {
+        memcpy(&text, items.at, sizeof(text));
     }
-    exg_json_put_close(out, ']');
-    put_tables(out, graph);
-    exg_json_put_close(out, '}');
+    return text == NULL;
 }
 
-/* ---- signature --------------------------------------------------------------------------- */
-
-static bool is_constant(const exg_signature_argument *arg)
+static exg_status put_member(const exg_encoder *e, const exg_model_member *member,
+                             exg_model_items items)
 {
-    return arg->kind == EXG_ARGUMENT_NONE || arg->kind == EXG_ARGUMENT_INT ||
-           arg->kind == EXG_ARGUMENT_FLOAT || arg->kind == EXG_ARGUMENT_STRING ||
-           arg->kind == EXG_ARGUMENT_BOOL;
-}
-
-/* A constant in its union: an Argument, which ConstantValue is a part of. */
-static void put_constant(exg_text *out, const exg_signature_argument *arg)
-{
-    exg_argument value = {.kind = arg->kind};
-
-    switch (arg->kind) {
-    case EXG_ARGUMENT_INT:
-        value.as_int = arg->as_int;
-        break;
-    case EXG_ARGUMENT_FLOAT:
-        value.as_float = arg->as_float;
-        break;
-    case EXG_ARGUMENT_BOOL:
-        value.as_bool = arg->as_bool;
-        break;
-    case EXG_ARGUMENT_STRING:
-        value.as_string = arg->as_string;
-        break;
-    default: /* None has no more to say */
-        break;
-    }
-    exg_encode_argument(out, NULL, &value);
-}
-
-static void put_named(exg_text *out, const char *name)
-{
-    exg_json_put_open(out, '{');
-    exg_json_member_text(out, "name", name);
-    exg_json_put_close(out, '}');
-}
-
-static void put_object(exg_text *out, const exg_signature_argument *arg)
-{
-    exg_json_put_open(out, '{');
-    exg_json_member_text(out, "name", arg->name);
-    exg_json_member_text(out, "class_fqn", arg->as_string == NULL ? "" : arg->as_string);
-    exg_json_put_close(out, '}');
-}
-
-/* The Argument of a user's input or output. A SymBool has no place there (S004-05). */
-static exg_status put_user_arg(exg_text *out, const exg_signature_argument *arg, exg_error *err)
-{
-    if (arg->kind == EXG_ARGUMENT_SYM_BOOL) {
-        return EXG_FAIL(err, UNSUPPORTED, "PT2-001",
-                        "a .pt2 signature cannot hold the symbolic bool '%s'", arg->name);
-    }
-    if (is_constant(arg)) {
-        put_constant(out, arg);
+    exg_json_put_key(e->out, member->json);
+    if (member->flag == EXG_MODEL_NULLABLE && is_absent(items)) {
+        exg_json_put_null(e->out);
         return EXG_OK;
     }
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, exg_argument_tag(arg->kind));
-    if (arg->kind == EXG_ARGUMENT_TENSOR) {
-        put_named(out, arg->name);
-    } else if (arg->kind == EXG_ARGUMENT_CUSTOM_OBJ) {
-        put_object(out, arg);
-    } else {
-        exg_json_put_open(out, '{');
-        exg_json_member_text(out, "as_name", arg->name);
-        exg_json_put_close(out, '}');
+    if (member->form == EXG_MODEL_WITHIN) { /* no place in the program */
+        return exg_encode_items(e, items);
     }
-    exg_json_put_close(out, '}');
+    EXG_TRY_IN(e->err, exg_encode_items(e, items), "%s", member->json);
     return EXG_OK;
 }
 
-/* Tag of a kind, and the key its target stands under, or NULL. */
-typedef struct spec_row {
-    const char *tag;
-    const char *target;
-} spec_row;
-
-static const spec_row input_rows[] = {
-    [EXG_INPUT_USER] = {"user_input", NULL},
-    [EXG_INPUT_PARAMETER] = {"parameter", "parameter_name"},
-    [EXG_INPUT_BUFFER] = {"buffer", "buffer_name"},
-    [EXG_INPUT_CONSTANT_TENSOR] = {"tensor_constant", "tensor_constant_name"},
-    [EXG_INPUT_CUSTOM_OBJ] = {"custom_obj", "custom_obj_name"},
-    [EXG_INPUT_TOKEN] = {"token", NULL},
-};
-
-static const spec_row output_rows[] = {
-    [EXG_OUTPUT_USER] = {"user_output", NULL},
-    [EXG_OUTPUT_LOSS] = {"loss_output", NULL},
-    [EXG_OUTPUT_BUFFER_MUTATION] = {"buffer_mutation", "buffer_name"},
-    [EXG_OUTPUT_PARAMETER_MUTATION] = {"parameter_mutation", "parameter_name"},
-    [EXG_OUTPUT_GRADIENT_TO_PARAMETER] = {"gradient_to_parameter", "parameter_name"},
-    [EXG_OUTPUT_GRADIENT_TO_USER_INPUT] = {"gradient_to_user_input", "user_input_name"},
-    [EXG_OUTPUT_USER_INPUT_MUTATION] = {"user_input_mutation", "user_input_name"},
-    [EXG_OUTPUT_TOKEN] = {"token", NULL},
-};
-
-/* A spec whose argument is named and nothing else, with its target. */
-static exg_status put_spec(exg_text *out, const spec_row *row, const exg_signature_argument *arg,
-                           const char *target, exg_error *err)
+static exg_status put_struct(const exg_encoder *e, exg_model_type type, const void *at)
 {
-    bool object = arg->kind == EXG_ARGUMENT_CUSTOM_OBJ;
+    const exg_model *model = &exg_models[type];
+    const exg_model_member *bare = exg_model_bare(type);
 
-    if (!object && arg->kind != EXG_ARGUMENT_TENSOR) {
-        return EXG_FAIL(err, UNSUPPORTED, "PT2-001", "a %s cannot be %s in a .pt2 signature",
-                        row->tag, exg_argument_tag(arg->kind));
+    if (bare != NULL) {
+        return exg_encode_items(e, exg_model_items_of(bare, at));
     }
-    if (row->target != NULL && target == NULL) {
-        return EXG_FAIL(err, UNSUPPORTED, "PT2-001", "a %s without a target cannot be said",
-                        row->tag);
-    }
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, "arg");
-    if (object) {
-        put_object(out, arg);
-    } else {
-        put_named(out, arg->name);
-    }
-    if (row->target != NULL) {
-        exg_json_member_text(out, row->target, target);
-    }
-    return EXG_OK;
-}
+    exg_json_put_open(e->out, '{');
+    for (uint32_t m = 0; m < model->member_count; m++) {
+        const exg_model_member *member = &model->members[m];
+        exg_model_items items = exg_model_items_of(member, at);
+        bool left_out = member->flag == EXG_MODEL_OPTIONAL && member->type == EXG_MODEL_TEXT &&
+                        is_absent(items);
 
-static exg_status put_input_spec(exg_text *out, const exg_input_spec *spec, exg_error *err)
-{
-    const spec_row *row = &input_rows[spec->kind];
-
-    if (spec->kind == EXG_INPUT_USER && is_constant(&spec->arg)) {
-        exg_json_put_open(out, '{');
-        exg_json_put_key(out, "constant_input");
-        exg_json_put_open(out, '{');
-        exg_json_member_text(out, "name", spec->arg.name);
-        exg_json_put_key(out, "value");
-        put_constant(out, &spec->arg);
-        exg_json_put_close(out, '}');
-        exg_json_put_close(out, '}');
-        return EXG_OK;
-    }
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, row->tag);
-    if (spec->kind == EXG_INPUT_USER) {
-        exg_json_put_open(out, '{');
-        exg_json_put_key(out, "arg");
-        EXG_TRY(put_user_arg(out, &spec->arg, err));
-    } else {
-        EXG_TRY(put_spec(out, row, &spec->arg, spec->target, err));
-        if (spec->kind == EXG_INPUT_BUFFER) {
-            exg_json_member_bool(out, "persistent", spec->persistent != EXG_FALSE);
+        if (member->json != NULL && !left_out) {
+            EXG_TRY(put_member(e, member, items));
         }
     }
-    exg_json_put_close(out, '}');
-    exg_json_put_close(out, '}');
+    exg_json_put_close(e->out, '}');
     return EXG_OK;
 }
 
-static exg_status put_output_spec(exg_text *out, const exg_output_spec *spec, exg_error *err)
+static exg_status put_graph(const exg_encoder *outer, const exg_graph *graph)
 {
-    const spec_row *row = &output_rows[spec->kind];
+    exg_encoder e = *outer;
 
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, row->tag);
-    if (spec->kind == EXG_OUTPUT_USER) {
-        exg_json_put_open(out, '{');
-        exg_json_put_key(out, "arg");
-        EXG_TRY(put_user_arg(out, &spec->arg, err));
-    } else {
-        EXG_TRY(put_spec(out, row, &spec->arg, spec->target, err));
-    }
-    exg_json_put_close(out, '}');
-    exg_json_put_close(out, '}');
+    e.graph = graph;
+    return put_struct(&e, EXG_MODEL_GRAPH, graph);
+}
+
+static exg_status put_bounds(const exg_encoder *e, const exg_range_constraint *range)
+{
+    exg_json_put_open(e->out, '{');
+    exg_json_put_key(e->out, "min_val");
+    exg_json_put_optional_int(e->out, range->has_min, range->min_val);
+    exg_json_put_key(e->out, "max_val");
+    exg_json_put_optional_int(e->out, range->has_max, range->max_val);
+    exg_json_put_close(e->out, '}');
     return EXG_OK;
 }
 
-exg_status exg_encode_signature(exg_text *out, const exg_signature *signature, exg_error *err)
+static exg_status put_null(const exg_encoder *e)
 {
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, "input_specs");
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < signature->input_count; i++) {
-        EXG_TRY_IN(err, put_input_spec(out, &signature->inputs[i], err),
-                   "signature.input_specs[%u]", i);
-    }
-    exg_json_put_close(out, ']');
-    exg_json_put_key(out, "output_specs");
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < signature->output_count; i++) {
-        EXG_TRY_IN(err, put_output_spec(out, &signature->outputs[i], err),
-                   "signature.output_specs[%u]", i);
-    }
-    exg_json_put_close(out, ']');
-    exg_json_put_close(out, '}');
+    exg_json_put_null(e->out);
     return EXG_OK;
 }
 
-/* ---- program -------------------------------------------------------------------------------- */
+#define AT(type) (*(const type *)at)
 
-static void put_module_call(exg_text *out, const exg_graph *graph, const exg_module_call *call)
+/* A scalar that is one word. */
+static bool put_word(exg_text *out, exg_model_type type, const void *at)
 {
-    exg_json_put_open(out, '{');
-    exg_json_member_text(out, "fqn", call->fqn);
-    exg_json_put_key(out, "signature");
-    if (!call->has_signature) {
-        exg_json_put_null(out);
-        exg_json_put_close(out, '}');
-        return;
+    switch (type) {
+    case EXG_MODEL_NOTHING:
+        exg_json_put_bool(out, true);
+        return true;
+    case EXG_MODEL_INT:
+        exg_json_put_int(out, AT(int64_t));
+        return true;
+    case EXG_MODEL_UINT:
+    case EXG_MODEL_STORAGE:
+        exg_json_put_uint(out, AT(uint32_t));
+        return true;
+    case EXG_MODEL_FLOAT:
+        exg_json_put_double(out, AT(double));
+        return true;
+    case EXG_MODEL_BOOL:
+        exg_json_put_bool(out, AT(bool));
+        return true;
+    case EXG_MODEL_TEXT:
+    case EXG_MODEL_TARGET:
+        exg_json_put_text(out, AT(char *const));
+        return true;
+    case EXG_MODEL_DTYPE:
+        exg_json_put_int(out, exg_dtype_export_number(AT(exg_dtype)));
+        return true;
+    case EXG_MODEL_LAYOUT:
+        exg_json_put_int(out, AT(exg_layout));
+        return true;
+    case EXG_MODEL_MEMORY_FORMAT:
+        exg_json_put_int(out, AT(exg_memory_format));
+        return true;
+    case EXG_MODEL_DEVICE_INDEX:
+        exg_json_put_optional_int(out, AT(int64_t) >= 0, AT(int64_t));
+        return true;
+    case EXG_MODEL_PASSING:
+        exg_json_put_optional_int(out, AT(exg_kind) != EXG_KIND_UNKNOWN, AT(exg_kind));
+        return true;
+    case EXG_MODEL_TRISTATE:
+        exg_json_put_raw(out, AT(exg_tristate) == EXG_UNSET  ? "null"
+                              : AT(exg_tristate) == EXG_TRUE ? "true"
+                                                             : "false");
+        return true;
+    default:
+        return false;
     }
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, "inputs");
-    put_arguments(out, graph, call->inputs, call->input_count);
-    exg_json_put_key(out, "outputs");
-    put_arguments(out, graph, call->outputs, call->output_count);
-    exg_json_member_text(out, "in_spec", call->in_spec);
-    exg_json_member_text(out, "out_spec", call->out_spec);
-    exg_json_put_key(out, "forward_arg_names");
-    if (call->forward_arg_names == NULL) {
-        exg_json_put_null(out);
-    } else {
-        put_texts(out, call->forward_arg_names, call->forward_arg_name_count);
-    }
-    exg_json_put_close(out, '}');
-    exg_json_put_close(out, '}');
 }
 
-static exg_status put_graph_module(exg_text *out, const exg_program *program, exg_error *err)
+exg_status exg_encode_thing(const exg_encoder *e, exg_model_type type, const void *at)
 {
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, "graph");
-    exg_encode_graph(out, program->graph);
-    exg_json_put_key(out, "signature");
-    EXG_TRY(exg_encode_signature(out, &program->signature, err));
-    exg_json_put_key(out, "module_call_graph");
-    exg_json_put_open(out, '[');
-    for (uint32_t i = 0; i < program->module_call_count; i++) {
-        put_module_call(out, program->graph, &program->module_calls[i]);
+    if ((e->put != NULL && e->put(e, type, at)) || put_word(e->out, type, at)) {
+        return EXG_OK;
     }
-    exg_json_put_close(out, ']');
-    exg_json_put_key(out, "metadata");
-    exg_encode_strings(out, &program->metadata);
-    exg_json_put_key(out, "treespec_namedtuple_fields");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < program->named_tuple_count; i++) {
-        exg_json_put_key(out, program->named_tuples[i].type);
-        exg_json_put_open(out, '{');
-        exg_json_put_key(out, "field_names");
-        put_texts(out, program->named_tuples[i].field_names, program->named_tuples[i].field_count);
-        exg_json_put_close(out, '}');
+    switch (type) {
+    case EXG_MODEL_VALUE:
+        return put_value(e, AT(exg_value_id));
+    case EXG_MODEL_OPTIONAL_VALUE:
+        return put_optional(e, AT(exg_value_id));
+    case EXG_MODEL_SYM_INT_ARGUMENT:
+        return put_sym_argument(e, at, "as_int", EXG_MODEL_INT);
+    case EXG_MODEL_SYM_FLOAT_ARGUMENT:
+        return put_sym_argument(e, at, "as_float", EXG_MODEL_FLOAT);
+    case EXG_MODEL_SYM_BOOL_ARGUMENT:
+        return put_sym_argument(e, at, "as_bool", EXG_MODEL_BOOL);
+    case EXG_MODEL_SYM_INT:
+        return put_sym_int(e, at);
+    case EXG_MODEL_SYM_FLOAT:
+        return put_sym_float(e, at);
+    case EXG_MODEL_SYM_BOOL:
+        return put_sym_bool(e, at);
+    case EXG_MODEL_ARGUMENT:
+        exg_json_put_open(e->out, '{');
+        exg_json_put_key(e->out, exg_argument_tag(AT(exg_argument).kind));
+        EXG_TRY(exg_encode_items(e, exg_argument_items(at)));
+        exg_json_put_close(e->out, '}');
+        return EXG_OK;
+    case EXG_MODEL_TENSOR_VALUES:
+    case EXG_MODEL_SYM_INT_VALUES:
+    case EXG_MODEL_SYM_FLOAT_VALUES:
+    case EXG_MODEL_SYM_BOOL_VALUES:
+    case EXG_MODEL_CUSTOM_OBJ_VALUES:
+        return put_values(e, type);
+    case EXG_MODEL_GRAPH:
+        return put_graph(e, at);
+    case EXG_MODEL_INPUT_SPEC:
+        return exg_encode_input_spec(e, at);
+    case EXG_MODEL_OUTPUT_SPEC:
+        return exg_encode_output_spec(e, at);
+    case EXG_MODEL_BOUNDS:
+        return put_bounds(e, at);
+    case EXG_MODEL_CALL_SIGNATURE:
+        return AT(exg_module_call).has_signature ? put_struct(e, type, at) : put_null(e);
+    default:
+        return put_struct(e, type, at);
     }
-    exg_json_put_close(out, '}');
-    exg_json_put_close(out, '}');
+}
+
+exg_status exg_encode_items(const exg_encoder *e, exg_model_items items)
+{
+    bool is_map = items.form == EXG_MODEL_MAP;
+
+    if (items.form == EXG_MODEL_ONE || items.form == EXG_MODEL_POINTER) {
+        return exg_encode_thing(e, items.type, items.at);
+    }
+    exg_json_put_open(e->out, is_map ? '{' : '[');
+    for (uint32_t i = 0; i < items.count; i++) {
+        if (is_map) {
+            exg_json_put_key(e->out, exg_model_key(items, i));
+        }
+        EXG_TRY_IN(e->err, exg_encode_thing(e, items.type, exg_model_item(items, i)), "[%u]", i);
+    }
+    exg_json_put_close(e->out, is_map ? '}' : ']');
     return EXG_OK;
-}
-
-static void put_bound(exg_text *out, const char *key, bool has, int64_t value)
-{
-    exg_json_put_key(out, key);
-    if (has) {
-        exg_json_put_int(out, value);
-    } else {
-        exg_json_put_null(out);
-    }
-}
-
-static void put_ranges(exg_text *out, const exg_program *program)
-{
-    exg_json_put_key(out, "range_constraints");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < program->range_constraint_count; i++) {
-        const exg_range_constraint *range = &program->range_constraints[i];
-
-        exg_json_put_key(out, range->symbol);
-        exg_json_put_open(out, '{');
-        put_bound(out, "min_val", range->has_min, range->min_val);
-        put_bound(out, "max_val", range->has_max, range->max_val);
-        exg_json_put_close(out, '}');
-    }
-    exg_json_put_close(out, '}');
 }
 
 exg_status exg_encode_program(const exg_program *program, exg_text *out, exg_error *err)
 {
-    exg_json_put_open(out, '{');
-    exg_json_put_key(out, "graph_module");
-    EXG_TRY(put_graph_module(out, program, err));
-    exg_json_put_key(out, "opset_version");
-    exg_json_put_open(out, '{');
-    for (uint32_t i = 0; i < program->opset_count; i++) {
-        exg_json_member_int(out, program->opsets[i].name_space, program->opsets[i].version);
-    }
-    exg_json_put_close(out, '}');
-    put_ranges(out, program);
-    exg_json_put_key(out, "schema_version");
-    exg_json_put_open(out, '{');
-    exg_json_member_int(out, "major", program->schema_major);
-    exg_json_member_int(out, "minor", program->schema_minor);
-    exg_json_put_close(out, '}');
-    exg_json_put_key(out, "verifiers");
-    put_texts(out, program->verifiers, program->verifier_count);
-    if (program->torch_version != NULL) {
-        exg_json_member_text(out, "torch_version", program->torch_version);
-    }
-    exg_json_put_key(out, "guards_code");
-    put_texts(out, program->guards_code, program->guard_count);
-    exg_json_put_close(out, '}');
-    return EXG_OK;
+    return exg_encode_thing(&(exg_encoder){.out = out, .graph = program->graph, .err = err},
+                            EXG_MODEL_PROGRAM, program);
+}
+
+void exg_encode_plain(exg_text *out, exg_model_type type, const void *at)
+{
+    exg_ignore(exg_encode_thing(&(exg_encoder){.out = out}, type, at));
 }

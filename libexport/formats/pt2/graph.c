@@ -1,65 +1,11 @@
-/* graph.c - Graph and Node with their value tables: docs/pt2.md 1.5. */
+/* graph.c - graphs and the tables of their values: docs/pt2.md 1.5. */
 #include "libexport/formats/pt2/decode.h"
 
 #include <string.h>
 
-/* ---- nodes --------------------------------------------------------------------------- */
-
-static exg_status field_argument(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    return exg_decode_argument(d, value, (char *)base + field->offset);
-}
-
-/* Anything but 1 and 2 means that the file does not say. */
-static exg_status field_kind(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    exg_named_argument *named = base;
-    int64_t number = 0;
-
-    (void)field;
-    EXG_TRY(exg_json_int(value, &number, d->err));
-    named->kind = number == 1   ? EXG_KIND_POSITIONAL
-                  : number == 2 ? EXG_KIND_KEYWORD
-                                : EXG_KIND_UNKNOWN;
-    return EXG_OK;
-}
-
-static exg_status item_named_argument(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_field fields[] = {
-        EXG_FIELD(exg_named_argument, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        EXG_FIELD(exg_named_argument, arg, "arg", EXG_FIELD_REQUIRED, field_argument),
-        EXG_FIELD(exg_named_argument, kind, "kind", EXG_FIELD_NULLABLE, field_kind),
-    };
-
-    return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
-}
-
-static exg_status item_node(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_field fields[] = {
-        EXG_FIELD(exg_node, target, "target", EXG_FIELD_REQUIRED, exg_field_text),
-        EXG_FIELD_LIST(exg_node, inputs, input_count, "inputs", EXG_FIELD_REQUIRED,
-                       item_named_argument),
-        EXG_FIELD_LIST(exg_node, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
-                       exg_decode_argument),
-        EXG_FIELD(exg_node, metadata, "metadata", EXG_FIELD_REQUIRED, exg_field_strings),
-        EXG_FIELD(exg_node, is_hop_single_tensor_return, "is_hop_single_tensor_return",
-                  EXG_FIELD_NULLABLE, exg_field_tristate),
-        EXG_FIELD(exg_node, name, "name", EXG_FIELD_NULLABLE, exg_field_text),
-    };
-    exg_node *node = item;
-
-    node->is_hop_single_tensor_return = EXG_UNSET;
-    return exg_decode_struct(d, value, node, fields, EXG_FIELD_COUNT(fields));
-}
-
-/* ---- value tables ------------------------------------------------------------------------ */
-
-/* A table: what its items are, and which member of exg_value points to them. */
+/* A table: what its entries are, and which member of exg_value points to them. */
 typedef struct table_row {
-    exg_item_fn *item;
-    size_t bytes;
+    exg_model_type of;
     size_t member;
 } table_row;
 
@@ -72,17 +18,18 @@ static exg_status decode_table(exg_decoder *d, exg_json value, const table_row *
     char *block;
 
     EXG_TRY(exg_json_object(value, &walk, d->err));
-    block = exg_arena_alloc(d->arena, exg_json_count(value), row->bytes);
+    block = exg_arena_alloc(d->arena, exg_json_count(value), exg_models[row->of].size);
     if (block == NULL) {
         return exg_decoder_out_of_memory(d);
     }
-    for (; exg_json_next_member(&walk, &key, &length, &element); block += row->bytes) {
+    for (; exg_json_next_member(&walk, &key, &length, &element);
+         block += exg_models[row->of].size) {
         exg_value_id id = EXG_NO_VALUE;
         char *entry;
         char *before;
 
         EXG_TRY(exg_decoder_value(d, element, key, length, &id));
-        EXG_TRY_IN(d->err, row->item(d, element, block), "['%s']", key);
+        EXG_TRY_IN(d->err, exg_decode_thing(d, element, row->of, block), "['%s']", key);
         entry = (char *)exg_decoder_value_at(d, id) + row->member;
         memcpy(&before, entry, sizeof(before));
         if (before != NULL) {
@@ -94,61 +41,14 @@ static exg_status decode_table(exg_decoder *d, exg_json value, const table_row *
     return EXG_OK;
 }
 
-static exg_status field_tensor_values(exg_decoder *d, exg_json value, void *base,
-                                      const exg_field *field)
-{
-    static const table_row row = {exg_decode_tensor_meta, sizeof(exg_tensor_meta),
-                                  offsetof(exg_value, tensor)};
-
-    (void)base;
-    (void)field;
-    return decode_table(d, value, &row);
-}
-
-static exg_status field_sym_int_values(exg_decoder *d, exg_json value, void *base,
-                                       const exg_field *field)
-{
-    static const table_row row = {exg_decode_sym_int, sizeof(exg_sym_int),
-                                  offsetof(exg_value, sym_int)};
-
-    (void)base;
-    (void)field;
-    return decode_table(d, value, &row);
-}
-
-static exg_status field_sym_float_values(exg_decoder *d, exg_json value, void *base,
-                                         const exg_field *field)
-{
-    static const table_row row = {exg_decode_sym_float, sizeof(exg_sym_float),
-                                  offsetof(exg_value, sym_float)};
-
-    (void)base;
-    (void)field;
-    return decode_table(d, value, &row);
-}
-
-static exg_status field_sym_bool_values(exg_decoder *d, exg_json value, void *base,
-                                        const exg_field *field)
-{
-    static const table_row row = {exg_decode_sym_bool, sizeof(exg_sym_bool),
-                                  offsetof(exg_value, sym_bool)};
-
-    (void)base;
-    (void)field;
-    return decode_table(d, value, &row);
-}
-
 /* The object's own name repeats the key; the class is what is kept. */
-static exg_status field_custom_obj_values(exg_decoder *d, exg_json value, void *base,
-                                          const exg_field *field)
+static exg_status decode_objects(exg_decoder *d, exg_json value)
 {
     exg_json_walk walk = {0};
     exg_json element;
     const char *key;
     uint32_t length;
 
-    (void)base;
-    (void)field;
     EXG_TRY(exg_json_object(value, &walk, d->err));
     EXG_TRY(exg_json_check_own_keys(value, d->err));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
@@ -156,37 +56,35 @@ static exg_status field_custom_obj_values(exg_decoder *d, exg_json value, void *
         exg_value_id id = EXG_NO_VALUE;
 
         EXG_TRY(exg_decoder_value(d, element, key, length, &id));
-        EXG_TRY_IN(d->err, exg_decode_custom_obj(d, element, &object), "['%s']", key);
+        EXG_TRY_IN(d->err, exg_decode_thing(d, element, EXG_MODEL_CUSTOM_OBJ, &object), "['%s']",
+                   key);
         exg_decoder_value_at(d, id)->custom_class = object.class_fqn;
     }
     return EXG_OK;
 }
 
-/* ---- graph ---------------------------------------------------------------------------------- */
-
-exg_status exg_decode_graph_body(exg_decoder *d, exg_json value, void *item)
+exg_status exg_decode_values(exg_decoder *d, exg_json value, exg_model_type type)
 {
-    static const exg_field fields[] = {
-        EXG_FIELD_LIST(exg_graph, inputs, input_count, "inputs", EXG_FIELD_REQUIRED,
-                       exg_decode_argument),
-        EXG_FIELD_LIST(exg_graph, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
-                       exg_decode_argument),
-        EXG_FIELD_LIST(exg_graph, nodes, node_count, "nodes", EXG_FIELD_REQUIRED, item_node),
-        {"tensor_values", 13, EXG_FIELD_REQUIRED, field_tensor_values, 0},
-        {"sym_int_values", 14, EXG_FIELD_REQUIRED, field_sym_int_values, 0},
-        {"sym_bool_values", 15, EXG_FIELD_REQUIRED, field_sym_bool_values, 0},
-        EXG_FIELD(exg_graph, is_single_tensor_return, "is_single_tensor_return", EXG_FIELD_OPTIONAL,
-                  exg_field_bool),
-        {"custom_obj_values", 17, EXG_FIELD_OPTIONAL, field_custom_obj_values, 0},
-        {"sym_float_values", 16, EXG_FIELD_OPTIONAL, field_sym_float_values, 0},
-    };
+    static const table_row tensors = {EXG_MODEL_TENSOR_META, offsetof(exg_value, tensor)};
+    static const table_row ints = {EXG_MODEL_SYM_INT, offsetof(exg_value, sym_int)};
+    static const table_row floats = {EXG_MODEL_SYM_FLOAT, offsetof(exg_value, sym_float)};
+    static const table_row bools = {EXG_MODEL_SYM_BOOL, offsetof(exg_value, sym_bool)};
 
-    return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
+    return type == EXG_MODEL_CUSTOM_OBJ_VALUES
+               ? decode_objects(d, value)
+               : decode_table(d, value,
+                              type == EXG_MODEL_TENSOR_VALUES      ? &tensors
+                              : type == EXG_MODEL_SYM_INT_VALUES   ? &ints
+                              : type == EXG_MODEL_SYM_FLOAT_VALUES ? &floats
+                                                                   : &bools);
 }
 
 exg_status exg_decode_graph(exg_decoder *d, exg_json value, void *item)
 {
+    if (item == d->module_graph) {
+        return exg_decode_members(d, value, EXG_MODEL_GRAPH, item);
+    }
     EXG_TRY(exg_decoder_enter(d));
-    EXG_TRY(exg_decode_graph_body(d, value, item));
+    EXG_TRY(exg_decode_members(d, value, EXG_MODEL_GRAPH, item));
     return exg_decoder_leave(d, item);
 }

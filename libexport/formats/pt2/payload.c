@@ -31,16 +31,6 @@ static const payload_row payload_rows[] = {
 
 /* ---- the config --------------------------------------------------------------------------- */
 
-static exg_status field_meta(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    payload_meta *payload = base;
-
-    (void)field;
-    payload->tensor_meta = EXG_NEW(d->arena, exg_tensor_meta);
-    return payload->tensor_meta == NULL ? exg_decoder_out_of_memory(d)
-                                        : exg_decode_tensor_meta(d, value, payload->tensor_meta);
-}
-
 static exg_status member_payload(exg_decoder *d, const char *key, uint32_t key_length,
                                  exg_json value, void *item)
 {
@@ -48,7 +38,8 @@ static exg_status member_payload(exg_decoder *d, const char *key, uint32_t key_l
         EXG_FIELD(payload_meta, path_name, "path_name", EXG_FIELD_REQUIRED, exg_field_text),
         EXG_FIELD(payload_meta, is_param, "is_param", EXG_FIELD_REQUIRED, exg_field_bool),
         EXG_FIELD(payload_meta, use_pickle, "use_pickle", EXG_FIELD_REQUIRED, exg_field_bool),
-        {"tensor_meta", 11, EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, field_meta, 0},
+        EXG_FIELD_MODEL(payload_meta, tensor_meta, "tensor_meta",
+                        EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, TENSOR_META, POINTER),
     };
     payload_meta *payload = item;
 

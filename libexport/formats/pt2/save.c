@@ -132,7 +132,7 @@ static void put_payload_meta(exg_text *config, const exg_weight *weight, const c
     if (weight->meta == NULL) {
         exg_json_put_null(config);
     } else {
-        exg_encode_tensor_meta(config, weight->meta);
+        exg_encode_plain(config, EXG_MODEL_TENSOR_META, weight->meta);
     }
     exg_json_put_close(config, '}');
 }

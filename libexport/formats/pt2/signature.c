@@ -124,7 +124,7 @@ static exg_status field_object_arg(exg_decoder *d, exg_json value, void *base,
     exg_custom_obj object = {0};
 
     (void)field;
-    EXG_TRY(exg_decode_custom_obj(d, value, &object));
+    EXG_TRY(exg_decode_thing(d, value, EXG_MODEL_CUSTOM_OBJ, &object));
     half->arg.kind = EXG_ARGUMENT_CUSTOM_OBJ;
     half->arg.name = object.name;
     half->arg.as_string = object.class_fqn;
@@ -146,7 +146,10 @@ static exg_status field_constant(exg_decoder *d, exg_json value, void *base, con
     {                                                                                              \
         "arg", 3, EXG_FIELD_REQUIRED, decode, 0                                                    \
     }
-#define TARGET(key) EXG_FIELD(half_spec, target, key, EXG_FIELD_REQUIRED, exg_field_text)
+#define TARGET(key)                                                                                \
+    {                                                                                              \
+        key, sizeof(key) - 1, EXG_FIELD_REQUIRED, exg_field_text, offsetof(half_spec, target)      \
+    }
 #define PERSISTENT                                                                                 \
     EXG_FIELD(half_spec, persistent, "persistent", EXG_FIELD_REQUIRED, exg_field_tristate)
 #define CONSTANT_NAME                                                                              \
@@ -157,6 +160,17 @@ static exg_status field_constant(exg_decoder *d, exg_json value, void *base, con
     {                                                                                              \
         "value", 5, EXG_FIELD_REQUIRED, field_constant, 0                                          \
     }
+#define DECODE_USER   field_user_arg
+#define DECODE_NAMED  field_named_arg
+#define DECODE_OBJECT field_object_arg
+/* The argument, the target where the row has one, and what a buffer has besides. */
+#define ROW(tag, kind, argument, target, buffer)                                                   \
+    {                                                                                              \
+        tag, kind, sizeof(target) == 1 ? 1 : 2 + (buffer),                                         \
+        {                                                                                          \
+            ARG(DECODE_##argument), TARGET(target), PERSISTENT                                     \
+        }                                                                                          \
+    }
 
 typedef struct spec_row {
     const char *tag;
@@ -166,42 +180,22 @@ typedef struct spec_row {
 } spec_row;
 
 static const spec_row input_rows[] = {
-    {"user_input", EXG_INPUT_USER, 1, {ARG(field_user_arg)}},
-    {"parameter", EXG_INPUT_PARAMETER, 2, {ARG(field_named_arg), TARGET("parameter_name")}},
-    {"buffer", EXG_INPUT_BUFFER, 3, {ARG(field_named_arg), TARGET("buffer_name"), PERSISTENT}},
-    {"tensor_constant",
-     EXG_INPUT_CONSTANT_TENSOR,
-     2,
-     {ARG(field_named_arg), TARGET("tensor_constant_name")}},
-    {"custom_obj", EXG_INPUT_CUSTOM_OBJ, 2, {ARG(field_object_arg), TARGET("custom_obj_name")}},
+#define EXG_INPUT_SPEC(kind, tag, argument, target)                                                \
+    ROW(tag, EXG_INPUT_##kind, argument, target, EXG_INPUT_##kind == EXG_INPUT_BUFFER),
+#define EXG_OUTPUT_SPEC(kind, tag, argument, target)
+#include "libexport/formats/pt2/spec.def"
+#undef EXG_INPUT_SPEC
+#undef EXG_OUTPUT_SPEC
     {"constant_input", EXG_INPUT_USER, 2, {CONSTANT_NAME, CONSTANT_VALUE}},
-    {"token", EXG_INPUT_TOKEN, 1, {ARG(field_named_arg)}},
 };
 
 static const spec_row output_rows[] = {
-    {"user_output", EXG_OUTPUT_USER, 1, {ARG(field_user_arg)}},
-    {"loss_output", EXG_OUTPUT_LOSS, 1, {ARG(field_named_arg)}},
-    {"buffer_mutation",
-     EXG_OUTPUT_BUFFER_MUTATION,
-     2,
-     {ARG(field_named_arg), TARGET("buffer_name")}},
-    {"gradient_to_parameter",
-     EXG_OUTPUT_GRADIENT_TO_PARAMETER,
-     2,
-     {ARG(field_named_arg), TARGET("parameter_name")}},
-    {"gradient_to_user_input",
-     EXG_OUTPUT_GRADIENT_TO_USER_INPUT,
-     2,
-     {ARG(field_named_arg), TARGET("user_input_name")}},
-    {"user_input_mutation",
-     EXG_OUTPUT_USER_INPUT_MUTATION,
-     2,
-     {ARG(field_named_arg), TARGET("user_input_name")}},
-    {"token", EXG_OUTPUT_TOKEN, 1, {ARG(field_named_arg)}},
-    {"parameter_mutation",
-     EXG_OUTPUT_PARAMETER_MUTATION,
-     2,
-     {ARG(field_named_arg), TARGET("parameter_name")}},
+#define EXG_INPUT_SPEC(kind, tag, argument, target)
+#define EXG_OUTPUT_SPEC(kind, tag, argument, target)                                               \
+    ROW(tag, EXG_OUTPUT_##kind, argument, target, 0),
+#include "libexport/formats/pt2/spec.def"
+#undef EXG_INPUT_SPEC
+#undef EXG_OUTPUT_SPEC
 };
 
 static exg_status decode_spec(exg_decoder *d, exg_json value, const char *name,
@@ -226,7 +220,7 @@ static exg_status decode_spec(exg_decoder *d, exg_json value, const char *name,
     return exg_decode_unknown_tag(d, value, name, tag);
 }
 
-static exg_status item_input_spec(exg_decoder *d, exg_json value, void *item)
+exg_status exg_decode_input_spec(exg_decoder *d, exg_json value, void *item)
 {
     exg_input_spec *spec = item;
     const spec_row *row = input_rows;
@@ -242,7 +236,7 @@ static exg_status item_input_spec(exg_decoder *d, exg_json value, void *item)
     return EXG_OK;
 }
 
-static exg_status item_output_spec(exg_decoder *d, exg_json value, void *item)
+exg_status exg_decode_output_spec(exg_decoder *d, exg_json value, void *item)
 {
     exg_output_spec *spec = item;
     const spec_row *row = output_rows;
@@ -255,16 +249,4 @@ static exg_status item_output_spec(exg_decoder *d, exg_json value, void *item)
     spec->arg.is_token = spec->kind == EXG_OUTPUT_TOKEN;
     spec->target = half.target;
     return EXG_OK;
-}
-
-exg_status exg_decode_signature(exg_decoder *d, exg_json value, void *item)
-{
-    static const exg_field fields[] = {
-        EXG_FIELD_LIST(exg_signature, inputs, input_count, "input_specs", EXG_FIELD_REQUIRED,
-                       item_input_spec),
-        EXG_FIELD_LIST(exg_signature, outputs, output_count, "output_specs", EXG_FIELD_REQUIRED,
-                       item_output_spec),
-    };
-
-    return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
 }

@@ -33,6 +33,7 @@ void exg_json_put_key(exg_text *text, const char *key);
 void exg_json_put_null(exg_text *text);
 void exg_json_put_bool(exg_text *text, bool value);
 void exg_json_put_int(exg_text *text, int64_t value);
+void exg_json_put_optional_int(exg_text *text, bool has, int64_t value); /* else null */
 void exg_json_put_uint(exg_text *text, uint64_t value);
 void exg_json_put_double(exg_text *text, double value);            /* as exg_text_json_double() */
 void exg_json_put_fixed(exg_text *text, double value, int digits); /* "%.*f" */

@@ -50,7 +50,7 @@ typedef struct exg_value {
 /* ---- arguments ------------------------------------------------------------- */
 
 typedef enum exg_argument_kind {
-#define EXG_ARGUMENT(id, tag, early, number) EXG_ARGUMENT_##id,
+#define EXG_ARGUMENT(id, tag, early, number, type, form) EXG_ARGUMENT_##id,
 #include <exg/argument.def>
 #undef EXG_ARGUMENT
     EXG_ARGUMENT_KIND_COUNT
