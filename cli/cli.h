@@ -120,14 +120,14 @@ uint32_t cli_process_rank(void);
 #define CLI_THREADS_MAX 64 /* ranks of a run that are threads */
 
 /* The modes taken along the mesh dims: "data,tensor". */
-void cli_put_modes(exg_text *text, const cli_call *call, const exg_place_summary *place);
+void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_summary *place);
 
 /* --mesh, --place, --costs, --threads, ... as session options. What they point to lives in
  * `placement`. */
 typedef struct cli_placement {
-    exg_place_options place[EXG_MESH_DIMS_MAX]; /* to which a session's options point, */
-    exg_place_goal goal;                        /* as to this, */
-    exg_costs costs;                            /* and this to these */
+    exg_partition_options place[EXG_MESH_DIMS_MAX]; /* to which a session's options point, */
+    exg_partition_goal goal;                        /* as to this, */
+    exg_costs costs;                                /* and this to these */
     struct exg_arena *arena;
 } cli_placement;
 
@@ -164,7 +164,7 @@ int cli_interrupted(void);
 exg_status cli_put(FILE *out, const struct exg_text *text, exg_error *err);
 
 /* Notes, to where faults go. */
-void cli_tell(const struct exg_text *text);
+void cli_note(const struct exg_text *text);
 
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);

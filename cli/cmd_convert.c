@@ -51,7 +51,7 @@ static void print_left_out(const exg_weights *weights)
             exg_text_puts(&text, " is an object, no plain tensor: left out\n");
         }
     }
-    cli_tell(&text);
+    cli_note(&text);
     exg_text_free(&text);
 }
 
@@ -97,19 +97,19 @@ static exg_status check_whole(const char *path, exg_error *err)
 
 /* ---- other weights in the program --------------------------------------------------------- */
 
-static void print_misfits(const exg_misfits *misfits)
+static void print_mismatches(const exg_mismatches *mismatches)
 {
     exg_text text = EXG_TEXT_EMPTY;
 
-    for (uint32_t i = 0; i < misfits->count; i++) {
-        const exg_misfit *m = &misfits->items[i];
+    for (uint32_t i = 0; i < mismatches->count; i++) {
+        const exg_mismatch *m = &mismatches->items[i];
 
-        exg_text_puts(&text, exg_misfit_is_fault(m->kind) ? "misfit: " : "note: ");
+        exg_text_puts(&text, exg_mismatch_is_fault(m->kind) ? "mismatch: " : "note: ");
         exg_text_plain(&text, m->name, false);
-        exg_text_printf(&text, " %s%s%s\n", exg_misfit_text(m->kind),
+        exg_text_printf(&text, " %s%s%s\n", exg_mismatch_text(m->kind),
                         m->detail[0] == '\0' ? "" : ": ", m->detail);
     }
-    cli_tell(&text);
+    cli_note(&text);
     exg_text_free(&text);
 }
 
@@ -139,16 +139,16 @@ static exg_status fill_weights(const cli_call *call, const exg_program *program,
 {
     exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
     exg_weights *from;
-    exg_misfits misfits = {0};
+    exg_mismatches mismatches = {0};
     exg_status status;
 
     EXG_TRY(open_giver(call, program->name, &from, err));
     status = exg_weights_check(from, &options, err); /* all of it, before any is written */
     if (status == EXG_OK) {
-        status = exg_weights_fill(program->weights, from, made, &misfits, err);
-        print_misfits(&misfits);
+        status = exg_weights_fill(program->weights, from, made, &mismatches, err);
+        print_mismatches(&mismatches);
     }
-    exg_misfits_free(&misfits);
+    exg_mismatches_free(&mismatches);
     exg_weights_release(from);
     return status == EXG_OK ? status : exg_error_within(err, status, "%s:", call->weights_from);
 }

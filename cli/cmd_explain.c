@@ -80,9 +80,10 @@ static exg_status print_placed(const cli_call *call, const cli_program *p,
     exg_program *local = NULL;
     exg_status status = cli_session_options(call, &options, &placement, err);
 
-    status = status == EXG_OK ? exg_place(functional, p->operators, options.place, options.goal,
-                                          &options.mesh, 0, &local, NULL, NULL, err)
-                              : status;
+    status = status == EXG_OK
+                 ? exg_partition(functional, p->operators, options.partition, options.goal,
+                                 &options.mesh, 0, &local, NULL, NULL, err)
+                 : status;
     status = status == EXG_OK ? print_program(call, local, err) : status;
     exg_program_destroy(local);
     cli_placement_free(&placement);

@@ -7,7 +7,7 @@
 /* What --mesh asks for, or all processes that mpirun started. */
 static void put_place(exg_text *text, const cli_call *call, exg_session *session, bool processes)
 {
-    const char *report = exg_session_place_report(session);
+    const char *report = exg_session_partition_report(session);
     const exg_session_stats *stats = exg_session_statistics(session);
 
     if (call->mesh != NULL) {
@@ -18,25 +18,26 @@ static void put_place(exg_text *text, const cli_call *call, exg_session *session
         return;
     }
     exg_text_printf(text, " of %s, placement ", processes ? "processes" : "threads");
-    cli_put_modes(text, call, stats->place);
-    exg_text_printf(
-        text,
-        ": %u nodes split, %u all_gather, %u all_reduce, "
-        "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64 " bytes a rank, predicted %.0f ns",
-        stats->place->split_count, stats->place->all_gather_count, stats->place->all_reduce_count,
-        stats->place->reduce_scatter_count, stats->place->all_to_all_count,
-        stats->place->halo_count, stats->place->moved_bytes, stats->place->predicted_ns);
+    cli_put_modes(text, call, stats->partition);
+    exg_text_printf(text,
+                    ": %u nodes split, %u all_gather, %u all_reduce, "
+                    "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64
+                    " bytes a rank, predicted %.0f ns",
+                    stats->partition->split_count, stats->partition->all_gather_count,
+                    stats->partition->all_reduce_count, stats->partition->reduce_scatter_count,
+                    stats->partition->all_to_all_count, stats->partition->halo_count,
+                    stats->partition->moved_bytes, stats->partition->predicted_ns);
     if (processes) {
-        exg_text_printf(text, ", and %.0f ns of moves beside them", stats->place->hidden_ns);
+        exg_text_printf(text, ", and %.0f ns of moves beside them", stats->partition->hidden_ns);
     }
     exg_text_printf(text,
                     "\nmemory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
-                    stats->place->weight_bytes, stats->place->value_bytes);
+                    stats->partition->weight_bytes, stats->partition->value_bytes);
     if (call->check) {
         exg_text_printf(text,
                         "checked: all ranks issue the same %u collectives in one order, with "
                         "equal counts",
-                        exg_place_moves(stats->place));
+                        exg_partition_moves(stats->partition));
         if (stats->plan_count > 1) {
             exg_text_printf(text, "; and theirs in %u segments that may follow",
                             stats->plan_count - 1);
@@ -79,7 +80,7 @@ static void put_plan_json(exg_text *text, const exg_plan_summary *plan)
     exg_json_member_uint(text, "weight_bytes", plan->weight_bytes);
 }
 
-static void put_place_json(exg_text *text, const exg_place_summary *place)
+static void put_place_json(exg_text *text, const exg_partition_summary *place)
 {
     exg_json_member_uint(text, "split", place->split_count);
     exg_json_member_uint(text, "all_gather", place->all_gather_count);
@@ -97,20 +98,20 @@ static void put_place_json(exg_text *text, const exg_place_summary *place)
 static exg_status print_json(const cli_call *call, exg_session *session, bool processes,
                              exg_error *err)
 {
-    const char *report = exg_session_place_report(session);
+    const char *report = exg_session_partition_report(session);
     const char *unchecked = exg_session_unchecked(session);
     const exg_session_stats *stats = exg_session_statistics(session);
     exg_text modes = EXG_TEXT_EMPTY;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
-    cli_put_modes(&modes, call, stats->place);
+    cli_put_modes(&modes, call, stats->partition);
     cli_json_begin(&text);
     put_plan_json(&text, stats->plan);
     exg_json_member_text(&text, "ranks", processes ? "processes" : "threads");
     exg_json_member_text(&text, "placement", exg_text_part(&text, &modes));
     exg_text_free(&modes);
-    put_place_json(&text, stats->place);
+    put_place_json(&text, stats->partition);
     exg_json_member_bool(&text, "checked", call->check);
     exg_json_member_text(&text, "unchecked", unchecked == NULL ? "" : unchecked);
     if (call->device != NULL) {

@@ -235,7 +235,7 @@ static void put_stats(exg_text *text, const exg_session_stats *s, const double *
                     " bytes a rank in %u collectives\n",
                     count, times[count / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
                     s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
-                    s->place->moved_bytes, exg_place_moves(s->place));
+                    s->partition->moved_bytes, exg_partition_moves(s->partition));
     if (s->plan->host_count > 0) {
         exg_text_printf(text, "%u of the steps are the host's: the device has no kernel\n",
                         s->plan->host_count);
@@ -259,8 +259,8 @@ static void put_stats_json(exg_text *text, const exg_session_stats *s, const dou
     exg_json_member_uint(text, "arena_bytes", s->plan->arena_bytes);
     exg_json_member_uint(text, "memory_bytes", s->memory_bytes);
     exg_json_member_uint(text, "weight_bytes", s->plan->weight_bytes);
-    exg_json_member_uint(text, "moved_bytes", s->place->moved_bytes);
-    exg_json_member_uint(text, "collectives", exg_place_moves(s->place));
+    exg_json_member_uint(text, "moved_bytes", s->partition->moved_bytes);
+    exg_json_member_uint(text, "collectives", exg_partition_moves(s->partition));
     exg_json_member_uint(text, "host_steps", s->plan->host_count);
     if (s->collectives_through[0] != '\0') {
         exg_json_member_text(text, "collectives_through", s->collectives_through);

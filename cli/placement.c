@@ -33,7 +33,7 @@ static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape
 
 /* One for all mesh dims, or one each with commas between. */
 static exg_status read_places(const char *text, uint32_t ndim, cli_placement *placement,
-                              exg_place_options *options, exg_error *err)
+                              exg_partition_options *options, exg_error *err)
 {
     const char *at = text;
     uint32_t count = 0;
@@ -41,7 +41,7 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
     do {
         size_t length = strcspn(at, ",");
         char *word = exg_arena_strndup(placement->arena, at, length);
-        exg_place_mode mode = EXG_PLACE_REPLICATE;
+        exg_partition_mode mode = EXG_PARTITION_REPLICATE;
         exg_status status;
 
         if (word == NULL) {
@@ -50,12 +50,12 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
         if (count == ndim) {
             return EXG_FAIL(err, USAGE, "PLC-008", "--place '%s' on a mesh of %u dims", text, ndim);
         }
-        while (mode <= EXG_PLACE_AUTO && strcmp(word, exg_place_mode_name(mode)) != 0) {
+        while (mode <= EXG_PARTITION_AUTO && strcmp(word, exg_partition_mode_name(mode)) != 0) {
             mode++;
         }
         options[count].mode = mode;
-        if (mode > EXG_PLACE_AUTO) {
-            status = exg_place_options_open(word, placement->arena, &options[count], err);
+        if (mode > EXG_PARTITION_AUTO) {
+            status = exg_partition_options_open(word, placement->arena, &options[count], err);
             if (status != EXG_OK) {
                 return status != EXG_IO ? status
                                         : exg_error_fix(err, status,
@@ -74,13 +74,13 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
                : EXG_FAIL(err, USAGE, "PLC-008", "--place '%s' on a mesh of %u dims", text, ndim);
 }
 
-void cli_put_modes(exg_text *text, const cli_call *call, const exg_place_summary *place)
+void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_summary *place)
 {
     exg_mesh_shape mesh = {0};
 
     (void)read_mesh(call->mesh == NULL ? "1" : call->mesh, PLANNED_MAX, &mesh, NULL);
     for (uint32_t d = 0; d < mesh.ndim; d++) {
-        exg_text_printf(text, "%s%s", d > 0 ? "," : "", exg_place_mode_name(place->modes[d]));
+        exg_text_printf(text, "%s%s", d > 0 ? "," : "", exg_partition_mode_name(place->modes[d]));
     }
 }
 
@@ -125,13 +125,13 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
         options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
-        placement->place[d] = (exg_place_options){.size = sizeof(placement->place[d]),
-                                                  .mode = call->mesh == NULL && !options->processes
-                                                              ? EXG_PLACE_REPLICATE
-                                                              : EXG_PLACE_AUTO};
+        placement->place[d] = (exg_partition_options){
+            .size = sizeof(placement->place[d]),
+            .mode = call->mesh == NULL && !options->processes ? EXG_PARTITION_REPLICATE
+                                                              : EXG_PARTITION_AUTO};
     }
-    placement->goal = (exg_place_goal){.size = sizeof(placement->goal)};
-    options->place = placement->place;
+    placement->goal = (exg_partition_goal){.size = sizeof(placement->goal)};
+    options->partition = placement->place;
     options->goal = &placement->goal;
     if (call->costs != NULL) {
         EXG_TRY(exg_costs_open(call->costs, &placement->costs, err));

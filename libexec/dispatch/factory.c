@@ -116,7 +116,7 @@ typedef struct request {
     exg_scalar value; /* of full */
 } request;
 
-static exg_status misfit(const char *key, const char *what, exg_error *err)
+static exg_status mismatch(const char *key, const char *what, exg_error *err)
 {
     return EXG_FAIL(err, USAGE, "DSP-001", "%s does not take these %s", key, what);
 }
@@ -146,11 +146,11 @@ static exg_status read_sizes(request *r, const char *key, const exg_object *obje
                            object->items[i].value.kind != EXG_ARGUMENT_INT;
 
             if (is_list && object->count > 1) {
-                return misfit(key, "sizes", err);
+                return mismatch(key, "sizes", err);
             }
             EXG_TRY(read_sizes(r, key, &object->items[i], depth + 1, err));
         }
-        return depth < 2 ? EXG_OK : misfit(key, "sizes", err);
+        return depth < 2 ? EXG_OK : mismatch(key, "sizes", err);
     }
     if (object->kind == EXG_OBJECT_VALUE && value->kind == EXG_ARGUMENT_INTS) {
         return add_sizes(r, key, value->as_ints, value->count, err);
@@ -158,7 +158,7 @@ static exg_status read_sizes(request *r, const char *key, const exg_object *obje
     if (object->kind == EXG_OBJECT_VALUE && value->kind == EXG_ARGUMENT_INT) {
         return add_sizes(r, key, &value->as_int, 1, err);
     }
-    return misfit(key, "sizes", err);
+    return mismatch(key, "sizes", err);
 }
 
 static exg_status read_value(request *r, const char *key, const exg_object *object, exg_error *err)
@@ -183,7 +183,7 @@ static exg_status read_value(request *r, const char *key, const exg_object *obje
         r->value = exg_scalar_complex(value->as_complex.real, value->as_complex.imag);
         return EXG_OK;
     default:
-        return misfit(key, "values", err);
+        return mismatch(key, "values", err);
     }
 }
 
@@ -217,7 +217,7 @@ static exg_status read_alike(request *r, const char *key, const exg_object *obje
     const exg_dtensor *t = object->dtensor;
 
     if (object->kind != EXG_OBJECT_DTENSOR) {
-        return misfit(key, "arguments", err);
+        return mismatch(key, "arguments", err);
     }
     r->mesh = t->mesh;
     r->like.dtype = t->local.dtype;
@@ -293,9 +293,9 @@ static exg_status read_call(request *r, const factory *f, const exg_object *args
     for (uint32_t i = 0; i < arg_count; i++) {
         if (f->is_full && i > 0) {
             EXG_TRY(i == 1 ? read_value(r, f->key, &args[i], err)
-                           : misfit(f->key, "arguments", err));
+                           : mismatch(f->key, "arguments", err));
         } else if (i > 0 && !(is_number(&args[0]) && is_number(&args[i]))) {
-            return misfit(f->key, "sizes", err);
+            return mismatch(f->key, "sizes", err);
         } else {
             EXG_TRY(f->is_alike ? read_alike(r, f->key, &args[i], err)
                                 : read_sizes(r, f->key, &args[i], 0, err));

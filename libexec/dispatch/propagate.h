@@ -5,7 +5,7 @@
 #include "libexec/sharding/rules.h"
 
 #include <exg/dispatch.h>
-#include <exg/place.h>
+#include <exg/partition.h>
 
 #define EXG_CALL_ARGS_MAX     32
 #define EXG_CALL_OPERANDS_MAX 256

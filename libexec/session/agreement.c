@@ -67,15 +67,15 @@ static exg_status digest_weights(exg_weights *weights, bool with_bytes, uint64_t
     return digest_text(&text, digest, err);
 }
 
-static exg_status digest_placement(const exg_placing *placing, uint32_t ndim, uint64_t *digest,
+static exg_status digest_placement(const exg_partitioning *placing, uint32_t ndim, uint64_t *digest,
                                    exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
 
     for (uint32_t d = 0; d < ndim; d++) {
-        const exg_place_options *place = &placing->options[d];
+        const exg_partition_options *place = &placing->options[d];
 
-        exg_text_printf(&text, "%s\n", exg_place_mode_name(place->mode));
+        exg_text_printf(&text, "%s\n", exg_partition_mode_name(place->mode));
         for (uint32_t i = 0; i < place->pattern_count; i++) {
             char placement[EXG_PLACEMENT_TEXT];
 
@@ -98,7 +98,8 @@ exg_status exg_agreement_take(const exg_verified *verified, const exg_session_co
     EXG_TRY(digest_program(verified->program, &agreement->program, err));
     EXG_TRY(digest_weights(verified->program->weights, agreement->with_bytes, &agreement->weights,
                            err));
-    EXG_TRY(digest_placement(&context->placing, context->mesh.ndim, &agreement->placement, err));
+    EXG_TRY(
+        digest_placement(&context->partitioning, context->mesh.ndim, &agreement->placement, err));
     exg_text_printf(&text, "%" PRIu64 " %u %d %d %d %d %d\n", options->loop_limit,
                     options->plan_limit, plan->no_fusion, plan->no_reuse, plan->overlap,
                     options->no_check, options->ignore_guards);

@@ -60,9 +60,10 @@ static exg_status read_parts(exg_session_context *e, exg_error *err)
 
     EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_plan_options, &e->plan, options->plan, err), "plan");
     EXG_TRY_IN(err, EXG_CHECK_CHOICE(e->plan.overlap, EXG_OVERLAP_OFF, "overlap", err), "plan");
-    EXG_TRY(exg_placing_read(&e->placing, options->place, options->goal, &options->mesh, err));
+    EXG_TRY(exg_partitioning_read(&e->partitioning, options->partition, options->goal,
+                                  &options->mesh, err));
     options->plan = NULL;
-    options->place = NULL;
+    options->partition = NULL;
     options->goal = NULL;
     return EXG_OK;
 }

@@ -19,7 +19,7 @@ typedef struct exg_session_context {
     const exg_operators *operators;
     exg_session_options options; /* without its parts, which are read into these: */
     exg_plan_options plan;
-    exg_placing placing;
+    exg_partitioning partitioning;
     exg_mesh_shape mesh; /* of one rank without a mesh */
     uint32_t rank_count; /* carried out here */
     uint32_t first_rank; /* of these, in the mesh */

@@ -155,10 +155,10 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
     exg_program_destroy(b->segment->program); /* planned: not needed any more */
     b->segment->program = NULL;
-    status =
-        status == EXG_OK && !is_part && b->segment->depth == 0
-            ? exg_place_check_patterns(functional, e->placing.options, e->options.mesh.ndim, err)
-            : status;
+    status = status == EXG_OK && !is_part && b->segment->depth == 0
+                 ? exg_partition_check_patterns(functional, e->partitioning.options,
+                                                e->options.mesh.ndim, err)
+                 : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
         if (status == EXG_OK) {

@@ -24,7 +24,7 @@ typedef struct exg_executable {
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
-    exg_place_summary place;
+    exg_partition_summary partition;
     char *report;
     struct exg_loop_run *loop; /* of a segment that ends at one */
 } exg_executable;

@@ -13,7 +13,7 @@
 /* By mesh dim: what is not whole there. */
 typedef struct placing {
     exg_module *m;
-    exg_place_pattern *patterns[EXG_MESH_DIMS_MAX];
+    exg_partition_pattern *patterns[EXG_MESH_DIMS_MAX];
     uint32_t counts[EXG_MESH_DIMS_MAX];
     exg_error *err;
 } placing;
@@ -45,7 +45,8 @@ static exg_status place(placing *p, const char *name, bool of_inputs, const exg_
         if (pattern == NULL) {
             return EXG_OUT_OF_MEMORY(p->err);
         }
-        p->patterns[d][p->counts[d]++] = (exg_place_pattern){pattern, t->placements[d], of_inputs};
+        p->patterns[d][p->counts[d]++] =
+            (exg_partition_pattern){pattern, t->placements[d], of_inputs};
     }
     return EXG_OK;
 }
@@ -142,19 +143,19 @@ exg_status exg_module_session(exg_module *m, const exg_session_options *given,
     const exg_module_entry *root = exg_module_called(m, "", 0);
     uint32_t most = m->verified.program->signature.input_count;
     placing p = {.m = m, .err = err};
-    exg_place_options places[EXG_MESH_DIMS_MAX] = {{0}};
+    exg_partition_options places[EXG_MESH_DIMS_MAX] = {{0}};
     exg_session_options options = {0};
 
     *session = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_session_options, &options, given, err));
-    if (root->mesh == NULL || options.mesh.ndim > 0 || options.place != NULL) {
+    if (root->mesh == NULL || options.mesh.ndim > 0 || options.partition != NULL) {
         return EXG_FAIL(err, USAGE, "DTN-017",
                         root->mesh == NULL
                             ? "a session of a module that is not distributed"
                             : "the module says how a session of it lies, not its options");
     }
     for (uint32_t d = 0; d < root->mesh->ndim; d++) {
-        p.patterns[d] = EXG_NEW_ARRAY(m->arena, exg_place_pattern, most);
+        p.patterns[d] = EXG_NEW_ARRAY(m->arena, exg_partition_pattern, most);
         if (p.patterns[d] == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }
@@ -165,10 +166,10 @@ exg_status exg_module_session(exg_module *m, const exg_session_options *given,
     options.mesh.ndim = root->mesh->ndim;
     for (uint32_t d = 0; d < root->mesh->ndim; d++) {
         options.mesh.sizes[d] = root->mesh->sizes[d];
-        places[d] = (exg_place_options){sizeof(places[d]),
-                                        p.counts[d] > 0 ? EXG_PLACE_PATTERNS : EXG_PLACE_REPLICATE,
-                                        p.patterns[d], p.counts[d]};
+        places[d] = (exg_partition_options){
+            sizeof(places[d]), p.counts[d] > 0 ? EXG_PARTITION_PATTERNS : EXG_PARTITION_REPLICATE,
+            p.patterns[d], p.counts[d]};
     }
-    options.place = places;
+    options.partition = places;
     return exg_session_create(&m->verified, &options, session, err);
 }

@@ -9,21 +9,21 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
                                     struct exg_accelerator *device, exg_plan **plan, exg_error *err)
 {
     bool first = rank == e->first_rank && b->report == NULL; /* again, for the proof: not noted */
-    exg_place_options options[EXG_MESH_DIMS_MAX];
-    exg_place_goal goal = e->placing.goal;
+    exg_partition_options options[EXG_MESH_DIMS_MAX];
+    exg_partition_goal goal = e->partitioning.goal;
     exg_program *local = NULL;
-    exg_place_summary placed;
+    exg_partition_summary placed;
     exg_status status;
 
     goal.overlaps = exg_plan_overlaps(&e->plan, grid, device);
-    memcpy(options, e->placing.options, sizeof(options));
+    memcpy(options, e->partitioning.options, sizeof(options));
     for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
-        options[d].mode = b->place.modes[d];
+        options[d].mode = b->partition.modes[d];
     }
-    status =
-        exg_place_noting(functional, e->operators, options, &goal, &e->mesh, rank, b->named_inputs,
-                         pattern, &local, &placed, first ? &b->report : NULL, err);
-    b->place = first && status == EXG_OK ? placed : b->place;
+    status = exg_partition_noting(functional, e->operators, options, &goal, &e->mesh, rank,
+                                  b->named_inputs, pattern, &local, &placed,
+                                  first ? &b->report : NULL, err);
+    b->partition = first && status == EXG_OK ? placed : b->partition;
     status = status == EXG_OK
                  ? exg_plan_rank(local, e->operators, &e->plan, grid, device, plan, err)
                  : status;

@@ -37,7 +37,7 @@ struct exg_session {
     exg_session_output *outputs;
     uint32_t output_count;
     exg_session_stats stats; /* lent, with what it points to */
-    exg_place_summary placed;
+    exg_partition_summary placed;
     exg_step_profile profile;    /* lent */
     exg_input_binding *bindings; /* by graph input */
     exg_map inputs;              /* the user's, by name: which graph input */
@@ -155,7 +155,7 @@ static uint64_t weight_bytes(const exg_weights *weights)
 static exg_status create_memory(exg_session *s, exg_error *err)
 {
     exg_session_context *e = &s->context;
-    uint64_t limit = e->placing.goal.memory_limit;
+    uint64_t limit = e->partitioning.goal.memory_limit;
     uint64_t weights = weight_bytes(s->verified.program->weights);
     exg_memory_budget *budget;
 
@@ -549,12 +549,12 @@ const exg_session_stats *exg_session_statistics(exg_session *session)
     const exg_executable *last = session->executor.current;
     exg_session_stats *stats = &session->stats;
 
-    session->placed = last == NULL ? (exg_place_summary){0} : last->place;
+    session->placed = last == NULL ? (exg_partition_summary){0} : last->partition;
     session->placed.size = sizeof(session->placed);
     *stats = (exg_session_stats){
         .size = sizeof(*stats),
         .plan = last == NULL ? &no_plan : exg_plan_summarize(exg_executable_plan(last)),
-        .place = &session->placed,
+        .partition = &session->placed,
         .plan_count = session->context.plan_count,
         .plan_ns = session->context.plan_ns,
         .runs = session->context.runs,
@@ -568,7 +568,7 @@ const exg_session_stats *exg_session_statistics(exg_session *session)
     return stats;
 }
 
-const char *exg_session_place_report(const exg_session *session)
+const char *exg_session_partition_report(const exg_session *session)
 {
     return session->executor.current == NULL ? NULL : session->executor.current->report;
 }

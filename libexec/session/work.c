@@ -1,6 +1,6 @@
 /* work.c - as placing weighs it (predict.c), counted in operations. */
 #include "libexec/session/work.h"
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 
 #define OPERANDS_MAX 64
 

@@ -2,7 +2,7 @@
 #ifndef EXG_LIBEXEC_SHARDING_COST_H
 #define EXG_LIBEXEC_SHARDING_COST_H
 
-#include <exg/place.h>
+#include <exg/partition.h>
 
 #define EXG_COST_TO_PARTIAL_NS 1.0 /* a summand made on the spot: nearly free */
 #define EXG_COST_IMPOSSIBLE    1e300

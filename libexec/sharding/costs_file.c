@@ -9,7 +9,7 @@
 #include "libexport/formats/json.h"
 
 #include <exg/formats.h>
-#include <exg/place.h>
+#include <exg/partition.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* footprint.c - the memory that a placed program needs on its rank. Weights are read where
  * they lie, in views; values live from the node that makes them to the last that reads
  * them, or a view of them. */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 #include "libexport/base/map.h"
 #include "libexport/base/text.h"
 
@@ -208,8 +208,8 @@ static double most_alive(const walk *w, double *ends)
     return most;
 }
 
-exg_status exg_place_footprint(const exg_program *local, const exg_operators *operators,
-                               exg_place_summary *summary, exg_error *err)
+exg_status exg_partition_footprint(const exg_program *local, const exg_operators *operators,
+                                   exg_partition_summary *summary, exg_error *err)
 {
     const exg_graph *graph = local->graph;
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);

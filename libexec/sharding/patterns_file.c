@@ -7,11 +7,11 @@
 #include "libexport/base/options.h"
 #include "libexport/formats/json.h"
 
-#include <exg/place.h>
+#include <exg/partition.h>
 #include <string.h>
 
 static exg_status read_pattern(const char *key, uint32_t key_length, exg_json value,
-                               exg_arena *arena, exg_place_pattern *pattern, exg_error *err)
+                               exg_arena *arena, exg_partition_pattern *pattern, exg_error *err)
 {
     const char *text;
     size_t length;
@@ -66,18 +66,18 @@ static exg_status find_members(exg_json root, exg_json found[2], bool there[2], 
 }
 
 static exg_status read_patterns(const exg_json_doc *doc, exg_arena *arena,
-                                exg_place_options *options, exg_error *err)
+                                exg_partition_options *options, exg_error *err)
 {
     exg_json found[2];
     bool there[2] = {false, false};
     uint32_t count = 0;
-    exg_place_pattern *patterns;
+    exg_partition_pattern *patterns;
 
     EXG_TRY(find_members(exg_json_root(doc), found, there, err));
     for (uint32_t m = 0; m < 2; m++) {
         count += there[m] ? exg_json_count(found[m]) : 0;
     }
-    patterns = EXG_NEW_ARRAY(arena, exg_place_pattern, count);
+    patterns = EXG_NEW_ARRAY(arena, exg_partition_pattern, count);
     if (patterns == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -92,7 +92,7 @@ static exg_status read_patterns(const exg_json_doc *doc, exg_arena *arena,
         }
         EXG_TRY_IN(err, exg_json_object(found[m], &walk, err), "%s", members[m]);
         while (exg_json_next_member(&walk, &key, &key_length, &value)) {
-            exg_place_pattern *pattern = &patterns[options->pattern_count++];
+            exg_partition_pattern *pattern = &patterns[options->pattern_count++];
 
             pattern->of_inputs = m == 1;
             EXG_TRY_IN(err, read_pattern(key, key_length, value, arena, pattern, err), "%s",
@@ -100,20 +100,20 @@ static exg_status read_patterns(const exg_json_doc *doc, exg_arena *arena,
         }
     }
     options->patterns = patterns;
-    options->mode = EXG_PLACE_PATTERNS;
+    options->mode = EXG_PARTITION_PATTERNS;
     return EXG_OK;
 }
 
-exg_status exg_place_options_open(const char *path, exg_arena *arena, exg_place_options *options,
-                                  exg_error *err)
+exg_status exg_partition_options_open(const char *path, exg_arena *arena,
+                                      exg_partition_options *options, exg_error *err)
 {
     EXG_GIVEN(err, path, arena, options);
-    exg_place_options own = {0};
+    exg_partition_options own = {0};
     exg_json_doc *doc;
     exg_status status;
 
-    EXG_TRY(EXG_READ_OPTIONS(exg_place_options, &own, options, err));
-    own = (exg_place_options){.size = own.size};
+    EXG_TRY(EXG_READ_OPTIONS(exg_partition_options, &own, options, err));
+    own = (exg_partition_options){.size = own.size};
     EXG_TRY(exg_json_open(path, &doc, err));
     status = read_patterns(doc, arena, &own, err);
     exg_json_free(doc);

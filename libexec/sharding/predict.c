@@ -3,7 +3,7 @@
  * part them (comm/schedule.h): one wire a rank, on which they go in their order.
  */
 #include "libexec/comm/schedule.h"
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 typedef struct prediction {
     const exg_program *local;
     const exg_operators *operators;
-    const exg_place_goal *goal;
+    const exg_partition_goal *goal;
     const exg_mesh_shape *mesh;
-    exg_place_summary *summary;
+    exg_partition_summary *summary;
     exg_arena *arena;
     double *ns;           /* by node; of a collective what others wait for when it ends */
     double *beside;       /* by node: of a collective, what may go on beside others */
@@ -128,7 +128,7 @@ static double bytes_moved(const prediction *p, const exg_node *node, exg_operato
     }
 }
 
-static void count_move(exg_place_summary *sum, exg_operator_id op, double bytes)
+static void count_move(exg_partition_summary *sum, exg_operator_id op, double bytes)
 {
     sum->all_reduce_count += op == EXG_OP_exg_all_reduce;
     sum->all_gather_count += op == EXG_OP_exg_all_gather;
@@ -316,9 +316,9 @@ static bool make_room(prediction *p, const exg_tensor_meta ***metas)
            p->base != NULL && p->constant != NULL && p->crossings != NULL && *metas != NULL;
 }
 
-exg_status exg_place_predict(const exg_program *local, const exg_operators *operators,
-                             const exg_place_goal *goal, const exg_mesh_shape *mesh,
-                             exg_place_summary *summary, exg_error *err)
+exg_status exg_partition_predict(const exg_program *local, const exg_operators *operators,
+                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                 exg_partition_summary *summary, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     prediction p = {local, operators, goal, mesh, summary, .arena = arena};

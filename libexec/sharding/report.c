@@ -1,6 +1,6 @@
-/* report.c - what the placer decided: a line for each node that is split or moves
+/* report.c - what the partitioner decided: a line for each node that is split or moves
  * something, or as JSON an object for each node. */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 
 #include <inttypes.h>
 
@@ -10,7 +10,7 @@ static void put_key(exg_text *text, const char *before, const char *value)
     exg_text_json_string(text, value == NULL ? "" : value);
 }
 
-void exg_report_move(exg_placer *p, exg_value_id id, exg_placement from, exg_placement to)
+void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, exg_placement to)
 {
     const exg_value *value = &p->r.in->graph->values[id];
     double bytes = exg_meta_bytes(value->tensor);
@@ -60,7 +60,7 @@ static bool is_plain(const exg_strategy *strategy, uint32_t operands, uint32_t r
     return plain;
 }
 
-void exg_report_node(exg_placer *p, const char *name, const char *target,
+void exg_report_node(exg_partitioner *p, const char *name, const char *target,
                      const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns)
 {
     bool plain = is_plain(strategy, operands, results);

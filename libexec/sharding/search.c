@@ -2,7 +2,7 @@
  * the one of least predicted time among those that fit into the memory.
  */
 #include "libexec/comm/grid.h"
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/program/uses.h"
@@ -21,23 +21,24 @@ typedef struct task {
     const exg_program *functional;
     const exg_operators *operators;
     const exg_mesh_shape *mesh;
-    exg_place_goal goal;
+    exg_partition_goal goal;
     uint32_t rank;
     uint32_t named_inputs;      /* that patterns speak of */
     bool even_only;             /* along all mesh dims but the last */
     exg_shard_pattern *pattern; /* by mesh dim; NULL: not noted */
-    exg_place_options options[EXG_MESH_DIMS_MAX];
+    exg_partition_options options[EXG_MESH_DIMS_MAX];
 } task;
 
-static exg_status check_patterns(const exg_program *program, const exg_place_options *options,
+static exg_status check_patterns(const exg_program *program, const exg_partition_options *options,
                                  exg_error *err)
 {
     for (uint32_t t = 0; t < options->pattern_count; t++) {
-        const exg_place_pattern *pattern = &options->patterns[t];
+        const exg_partition_pattern *pattern = &options->patterns[t];
         bool matched = false;
 
         for (uint32_t i = 0; i < program->signature.input_count; i++) {
-            matched = matched || exg_place_matches(pattern, &program->signature.inputs[i]);
+            matched =
+                matched || exg_partition_pattern_matches(pattern, &program->signature.inputs[i]);
         }
         if (!matched) {
             return exg_error_fix(err,
@@ -50,18 +51,19 @@ static exg_status check_patterns(const exg_program *program, const exg_place_opt
     return EXG_OK;
 }
 
-exg_status exg_place_check_patterns(const exg_program *program, const exg_place_options *options,
-                                    uint32_t ndim, exg_error *err)
+exg_status exg_partition_check_patterns(const exg_program *program,
+                                        const exg_partition_options *options, uint32_t ndim,
+                                        exg_error *err)
 {
     for (uint32_t d = 0; d < ndim; d++) {
-        if (options[d].mode == EXG_PLACE_PATTERNS) {
+        if (options[d].mode == EXG_PARTITION_PATTERNS) {
             EXG_TRY(check_patterns(program, &options[d], err));
         }
     }
     return EXG_OK;
 }
 
-static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uint32_t dim)
+static void add_summary(exg_partition_summary *sum, const exg_partition_summary *of, uint32_t dim)
 {
     sum->modes[dim] = of->modes[dim];
     sum->split_count += of->split_count;
@@ -69,12 +71,12 @@ static void add_summary(exg_place_summary *sum, const exg_place_summary *of, uin
     sum->partial_count += of->partial_count;
 }
 
-static void open_report(exg_text *report, const task *t, uint32_t dim, exg_place_mode mode)
+static void open_report(exg_text *report, const task *t, uint32_t dim, exg_partition_mode mode)
 {
     if (t->goal.json) {
         exg_text_printf(report, "%s{\"dim\": %u, \"ranks\": %u, \"mode\": \"%s\", \"nodes\": [",
                         dim == 0 ? "[" : ",\n", dim, t->mesh->sizes[dim],
-                        exg_place_mode_name(mode));
+                        exg_partition_mode_name(mode));
     } else if (t->mesh->ndim > 1) {
         exg_text_printf(report, "mesh dim %u of %u ranks\n", dim, t->mesh->sizes[dim]);
     }
@@ -100,8 +102,8 @@ static uint32_t last_dim(const exg_mesh_shape *mesh)
 
 /* Along every mesh dim, in modes that are not AUTO. *uneven: what a dim before the last left
  * is not of the same sizes on every rank. */
-static exg_status place_dims(const task *t, exg_text *report, exg_place_summary *sum, bool *uneven,
-                             exg_program **local, exg_error *err)
+static exg_status place_dims(const task *t, exg_text *report, exg_partition_summary *sum,
+                             bool *uneven, exg_program **local, exg_error *err)
 {
     const exg_program *whole = t->functional;
     uint32_t last = last_dim(t->mesh);
@@ -109,16 +111,16 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
 
     *local = NULL;
     *uneven = false;
-    *sum = (exg_place_summary){0};
+    *sum = (exg_partition_summary){0};
     for (uint32_t d = 0; status == EXG_OK && d < t->mesh->ndim; d++) {
-        exg_placed_dim along = {d,
-                                t->mesh->sizes[d],
-                                exg_mesh_shape_coordinate(t->mesh, t->rank, d),
-                                t->named_inputs,
-                                t->even_only && d < last,
-                                false,
-                                t->pattern == NULL ? NULL : &t->pattern[d]};
-        exg_place_summary part;
+        exg_partitioned_dim along = {d,
+                                     t->mesh->sizes[d],
+                                     exg_mesh_shape_coordinate(t->mesh, t->rank, d),
+                                     t->named_inputs,
+                                     t->even_only && d < last,
+                                     false,
+                                     t->pattern == NULL ? NULL : &t->pattern[d]};
+        exg_partition_summary part;
         exg_program *made = NULL;
 
         if (along.pattern != NULL) {
@@ -127,8 +129,8 @@ static exg_status place_dims(const task *t, exg_text *report, exg_place_summary 
         if (report != NULL) {
             open_report(report, t, d, t->options[d].mode);
         }
-        status = exg_place_along(whole, t->operators, &t->options[d], &t->goal, &along, report,
-                                 &part, &made, err);
+        status = exg_partition_along(whole, t->operators, &t->options[d], &t->goal, &along, report,
+                                     &part, &made, err);
         *uneven = *uneven || (along.uneven && d < last);
         if (status == EXG_OK) {
             add_summary(sum, &part, d);
@@ -179,7 +181,7 @@ static exg_status ranks_agree(const task *t, bool *agree, exg_error *err)
     trial.pattern = NULL;
     *agree = size / last <= VARIANTS_MAX;
     for (trial.rank = 0; *agree && trial.rank < size; trial.rank++) {
-        exg_place_summary summary;
+        exg_partition_summary summary;
         exg_program *program;
         uint64_t order;
         bool uneven;
@@ -197,7 +199,7 @@ static exg_status ranks_agree(const task *t, bool *agree, exg_error *err)
 }
 
 /* Splits unevenly where all ranks then issue the same collectives, else evenly alone. */
-static exg_status place_as(const task *t, exg_text *report, exg_place_summary *sum,
+static exg_status place_as(const task *t, exg_text *report, exg_partition_summary *sum,
                            exg_program **local, exg_error *err)
 {
     task even = *t;
@@ -222,8 +224,8 @@ static exg_status place_as(const task *t, exg_text *report, exg_place_summary *s
         }
         EXG_TRY(place_dims(&even, report, sum, &uneven, local, err));
     }
-    status = exg_place_predict(*local, t->operators, &t->goal, t->mesh, sum, err);
-    status = status == EXG_OK ? exg_place_footprint(*local, t->operators, sum, err) : status;
+    status = exg_partition_predict(*local, t->operators, &t->goal, t->mesh, sum, err);
+    status = status == EXG_OK ? exg_partition_footprint(*local, t->operators, sum, err) : status;
     if (status != EXG_OK) {
         exg_program_destroy(*local);
         *local = NULL;
@@ -233,17 +235,17 @@ static exg_status place_as(const task *t, exg_text *report, exg_place_summary *s
 
 /* ---- where the strategy is left open --------------------------------------------------- */
 
-static uint64_t memory_of(const exg_place_summary *summary)
+static uint64_t memory_of(const exg_partition_summary *summary)
 {
     return summary->weight_bytes + summary->value_bytes;
 }
 
-static bool fits(const task *t, const exg_place_summary *summary)
+static bool fits(const task *t, const exg_partition_summary *summary)
 {
     return t->goal.memory_limit == 0 || memory_of(summary) <= t->goal.memory_limit;
 }
 
-static exg_status check_memory(const task *t, const exg_place_summary *summary, exg_error *err)
+static exg_status check_memory(const task *t, const exg_partition_summary *summary, exg_error *err)
 {
     return fits(t, summary)
                ? EXG_OK
@@ -256,7 +258,7 @@ static exg_status check_memory(const task *t, const exg_place_summary *summary, 
 }
 
 /* The better one fits, and is faster; where none fits it is smaller. Ties go to the earlier. */
-static bool is_better(const task *t, const exg_place_summary *a, const exg_place_summary *b)
+static bool is_better(const task *t, const exg_partition_summary *a, const exg_partition_summary *b)
 {
     if (fits(t, a) != fits(t, b)) {
         return fits(t, a);
@@ -268,12 +270,12 @@ static bool is_better(const task *t, const exg_place_summary *a, const exg_place
 static bool next_modes(task *t, const uint32_t *open, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        exg_place_mode *mode = &t->options[open[i]].mode;
+        exg_partition_mode *mode = &t->options[open[i]].mode;
 
-        if (++*mode < EXG_PLACE_AUTO) {
+        if (++*mode < EXG_PARTITION_AUTO) {
             return true;
         }
-        *mode = EXG_PLACE_REPLICATE;
+        *mode = EXG_PARTITION_REPLICATE;
     }
     return false;
 }
@@ -282,15 +284,15 @@ static bool next_modes(task *t, const uint32_t *open, uint32_t count)
 static exg_status choose_together(task *t, const uint32_t *open, uint32_t count, exg_error *err)
 {
     task trial = *t;
-    exg_place_summary best = {0};
+    exg_partition_summary best = {0};
     bool found = false;
 
     trial.rank = 0; /* the same decision on every rank */
     for (uint32_t i = 0; i < count; i++) {
-        trial.options[open[i]].mode = EXG_PLACE_REPLICATE;
+        trial.options[open[i]].mode = EXG_PARTITION_REPLICATE;
     }
     do {
-        exg_place_summary summary;
+        exg_partition_summary summary;
         exg_program *program;
 
         EXG_TRY(place_as(&trial, NULL, &summary, &program, err));
@@ -313,11 +315,11 @@ static exg_status choose_modes(task *t, exg_error *err)
     double trials = t->functional->graph->node_count;
 
     for (uint32_t d = 0; d < t->mesh->ndim; d++) {
-        if (t->options[d].mode == EXG_PLACE_AUTO) {
-            t->options[d].mode = EXG_PLACE_REPLICATE;
+        if (t->options[d].mode == EXG_PARTITION_AUTO) {
+            t->options[d].mode = EXG_PARTITION_REPLICATE;
             if (t->mesh->sizes[d] > 1) {
                 open[count++] = d;
-                trials *= EXG_PLACE_AUTO;
+                trials *= EXG_PARTITION_AUTO;
             }
         }
     }
@@ -330,7 +332,7 @@ static exg_status choose_modes(task *t, exg_error *err)
     return EXG_OK;
 }
 
-static exg_status check_pattern(const exg_place_pattern *pattern, exg_error *err)
+static exg_status check_pattern(const exg_partition_pattern *pattern, exg_error *err)
 {
     EXG_GIVEN(err, pattern->pattern);
     EXG_TRY(EXG_CHECK_CHOICE(pattern->placement.kind, EXG_PLACEMENT_KIND_COUNT - 1,
@@ -363,21 +365,21 @@ static exg_status check_costs(const exg_costs *costs, exg_error *err)
 }
 
 /* The struct for mesh dim `d`: each of the row is as large as the first one says. */
-static exg_status read_options(const exg_place_options *first, uint32_t d, exg_place_options *own,
-                               exg_error *err)
+static exg_status read_options(const exg_partition_options *first, uint32_t d,
+                               exg_partition_options *own, exg_error *err)
 {
-    const exg_place_options *given =
-        (const exg_place_options *)((const char *)first + d * first->size);
+    const exg_partition_options *given =
+        (const exg_partition_options *)((const char *)first + d * first->size);
 
-    EXG_TRY(EXG_READ_OPTIONS(exg_place_options, own, given, err));
+    EXG_TRY(EXG_READ_OPTIONS(exg_partition_options, own, given, err));
     if (given->size != first->size) {
         return exg_error_fix(err,
                              EXG_FAIL(err, USAGE, "OPT-001",
-                                      "exg_place_options.size is %zu, and %zu in the first",
+                                      "exg_partition_options.size is %zu, and %zu in the first",
                                       given->size, first->size),
-                             "set it to sizeof(exg_place_options) in each");
+                             "set it to sizeof(exg_partition_options) in each");
     }
-    EXG_TRY(EXG_CHECK_CHOICE(own->mode, EXG_PLACE_PATTERNS, "mode", err));
+    EXG_TRY(EXG_CHECK_CHOICE(own->mode, EXG_PARTITION_PATTERNS, "mode", err));
     EXG_GIVEN(err, EXG_IF_ANY(own->pattern_count, own->patterns));
     for (uint32_t i = 0; i < own->pattern_count; i++) {
         EXG_TRY_IN(err, check_pattern(&own->patterns[i], err), "patterns[%u]", i);
@@ -385,18 +387,19 @@ static exg_status read_options(const exg_place_options *first, uint32_t d, exg_p
     return EXG_OK;
 }
 
-exg_status exg_placing_read(exg_placing *placing, const exg_place_options *options,
-                            const exg_place_goal *goal, const exg_mesh_shape *mesh, exg_error *err)
+exg_status exg_partitioning_read(exg_partitioning *placing, const exg_partition_options *options,
+                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                 exg_error *err)
 {
-    *placing = (exg_placing){0};
+    *placing = (exg_partitioning){0};
     if (mesh->ndim > EXG_MESH_DIMS_MAX) {
         return EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u dims; 1 to %d", mesh->ndim,
                         EXG_MESH_DIMS_MAX);
     }
     for (uint32_t d = 0; options != NULL && d < mesh->ndim; d++) {
-        EXG_TRY_IN(err, read_options(options, d, &placing->options[d], err), "place[%u]", d);
+        EXG_TRY_IN(err, read_options(options, d, &placing->options[d], err), "partition[%u]", d);
     }
-    EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_place_goal, &placing->goal, goal, err), "goal");
+    EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_partition_goal, &placing->goal, goal, err), "goal");
     exg_costs_init(&placing->costs, sizeof(placing->costs));
     EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_costs, &placing->costs, placing->goal.costs, err),
                "goal.costs");
@@ -416,28 +419,28 @@ static exg_status check_rank(const exg_mesh_shape *mesh, uint32_t rank, exg_erro
                                    rank, ranks);
 }
 
-exg_status exg_place(const exg_program *functional, const exg_operators *operators,
-                     const exg_place_options *options, const exg_place_goal *goal,
-                     const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
-                     exg_place_summary **summary, char **report, exg_error *err)
+exg_status exg_partition(const exg_program *functional, const exg_operators *operators,
+                         const exg_partition_options *options, const exg_partition_goal *goal,
+                         const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
+                         exg_partition_summary **summary, char **report, exg_error *err)
 {
     EXG_GIVEN(err, functional, operators, mesh, local);
-    exg_place_summary *sum;
-    exg_placing placing;
+    exg_partition_summary *sum;
+    exg_partitioning placing;
     exg_status status;
 
     *local = NULL;
     EXG_GIVEN(err, EXG_IF_ANY(mesh->ndim, options));
-    EXG_TRY(exg_placing_read(&placing, options, goal, mesh, err));
+    EXG_TRY(exg_partitioning_read(&placing, options, goal, mesh, err));
     EXG_TRY(check_rank(mesh, rank, err));
     EXG_TRY(exg_check_specialized(functional, err));
-    EXG_TRY(exg_place_check_patterns(functional, placing.options, mesh->ndim, err));
+    EXG_TRY(exg_partition_check_patterns(functional, placing.options, mesh->ndim, err));
     sum = calloc(1, sizeof(*sum));
     if (sum == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_place_noting(functional, operators, placing.options, &placing.goal, mesh, rank,
-                              UINT32_MAX, NULL, local, sum, report, err);
+    status = exg_partition_noting(functional, operators, placing.options, &placing.goal, mesh, rank,
+                                  UINT32_MAX, NULL, local, sum, report, err);
     sum->size = sizeof(*sum);
     if (status == EXG_OK && summary != NULL) {
         *summary = sum;
@@ -463,11 +466,12 @@ static exg_status check_moves(const exg_program *functional, const exg_operators
     return EXG_OK;
 }
 
-exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
-                            const exg_place_options *options, const exg_place_goal *goal,
-                            const exg_mesh_shape *mesh, uint32_t rank, uint32_t named_inputs,
-                            exg_shard_pattern *pattern, exg_program **local,
-                            exg_place_summary *summary, char **report, exg_error *err)
+exg_status exg_partition_noting(const exg_program *functional, const exg_operators *operators,
+                                const exg_partition_options *options,
+                                const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                uint32_t rank, uint32_t named_inputs, exg_shard_pattern *pattern,
+                                exg_program **local, exg_partition_summary *summary, char **report,
+                                exg_error *err)
 {
     task t = {.functional = functional,
               .operators = operators,

@@ -2,7 +2,7 @@
 #ifndef EXG_LIBEXEC_SHARDING_SHARD_PATTERN_H
 #define EXG_LIBEXEC_SHARDING_SHARD_PATTERN_H
 
-#include <exg/place.h>
+#include <exg/partition.h>
 
 #define EXG_SHARD_PATTERN_MAX 32
 
@@ -21,27 +21,30 @@ bool exg_equal_shards(const exg_shard_pattern *pattern, uint32_t n, uint32_t a, 
 
 /* What placing is asked for, by mesh dim, and the goal, whose costs are there. It points into
  * itself. */
-typedef struct exg_placing {
-    exg_place_options options[EXG_MESH_DIMS_MAX];
-    exg_place_goal goal;
+typedef struct exg_partitioning {
+    exg_partition_options options[EXG_MESH_DIMS_MAX];
+    exg_partition_goal goal;
     exg_costs costs;
-} exg_placing;
+} exg_partitioning;
 
 /* From what callers give; `options` and `goal` may be NULL. USAGE OPT-001, OPT-002, PLC-010. */
-exg_status exg_placing_read(exg_placing *placing, const exg_place_options *options,
-                            const exg_place_goal *goal, const exg_mesh_shape *mesh, exg_error *err);
+exg_status exg_partitioning_read(exg_partitioning *placing, const exg_partition_options *options,
+                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                 exg_error *err);
 
 /* Does every pattern match an input? USAGE PLC-005. */
-exg_status exg_place_check_patterns(const exg_program *program, const exg_place_options *options,
-                                    uint32_t ndim, exg_error *err);
+exg_status exg_partition_check_patterns(const exg_program *program,
+                                        const exg_partition_options *options, uint32_t ndim,
+                                        exg_error *err);
 
-/* exg_place (search.c) of a program that may be a piece of another: patterns of inputs speak of
+/* exg_partition (search.c) of a program that may be a piece of another: patterns of inputs speak of
  * the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ by;
  * `pattern` may be NULL. */
-exg_status exg_place_noting(const exg_program *functional, const exg_operators *operators,
-                            const exg_place_options *options, const exg_place_goal *goal,
-                            const exg_mesh_shape *mesh, uint32_t rank, uint32_t named_inputs,
-                            exg_shard_pattern *pattern, exg_program **local,
-                            exg_place_summary *summary, char **report, exg_error *err);
+exg_status exg_partition_noting(const exg_program *functional, const exg_operators *operators,
+                                const exg_partition_options *options,
+                                const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                uint32_t rank, uint32_t named_inputs, exg_shard_pattern *pattern,
+                                exg_program **local, exg_partition_summary *summary, char **report,
+                                exg_error *err);
 
 #endif

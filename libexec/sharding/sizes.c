@@ -1,5 +1,5 @@
 /* sizes.c - whether a node moves bytes between ranks or none at all, and how many a tensor has. */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 
 bool exg_is_exchange(exg_operator_id id)
 {

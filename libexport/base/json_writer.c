@@ -1,9 +1,9 @@
 /* json_writer.c - brackets, commas, keys and values of JSON. */
-#include "libexport/base/json_writer.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 
 #include <ctype.h>
+#include <exg/json_writer.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

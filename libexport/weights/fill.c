@@ -19,7 +19,7 @@
 
 typedef struct filler {
     exg_weights *of, *from, *made;
-    exg_misfits *misfits;
+    exg_mismatches *mismatches;
     exg_map names;             /* of `from` */
     const exg_weight **givers; /* of each weight of `of`, or NULL */
     uint32_t *heads, *nexts;   /* storage -> its first weight with a giver -> the next, or NONE */
@@ -27,44 +27,44 @@ typedef struct filler {
     exg_error *err;
 } filler;
 
-const char *exg_misfit_text(exg_misfit_kind kind)
+const char *exg_mismatch_text(exg_mismatch_kind kind)
 {
     static const char *const texts[] = {
-#define EXG_MISFIT(id, fault, text) [EXG_MISFIT_##id] = text,
-#include <exg/misfit.def>
-#undef EXG_MISFIT
+#define EXG_MISMATCH_KIND(id, fault, text) [EXG_MISMATCH_##id] = text,
+#include <exg/mismatch.def>
+#undef EXG_MISMATCH_KIND
     };
 
     return (unsigned)kind < sizeof(texts) / sizeof(texts[0]) ? texts[kind] : "?";
 }
 
-bool exg_misfit_is_fault(exg_misfit_kind kind)
+bool exg_mismatch_is_fault(exg_mismatch_kind kind)
 {
     static const bool faults[] = {
-#define EXG_MISFIT(id, fault, text) [EXG_MISFIT_##id] = fault,
-#include <exg/misfit.def>
-#undef EXG_MISFIT
+#define EXG_MISMATCH_KIND(id, fault, text) [EXG_MISMATCH_##id] = fault,
+#include <exg/mismatch.def>
+#undef EXG_MISMATCH_KIND
     };
 
     return (unsigned)kind < sizeof(faults) / sizeof(faults[0]) && faults[kind];
 }
 
-void exg_misfits_free(exg_misfits *misfits)
+void exg_mismatches_free(exg_mismatches *mismatches)
 {
-    if (misfits == NULL) {
+    if (mismatches == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < misfits->count; i++) {
-        free(misfits->items[i].name);
+    for (uint32_t i = 0; i < mismatches->count; i++) {
+        free(mismatches->items[i].name);
     }
-    free(misfits->items);
-    *misfits = (exg_misfits){0};
+    free(mismatches->items);
+    *mismatches = (exg_mismatches){0};
 }
 
-static exg_status note(filler *f, exg_misfit_kind kind, const char *name, const char *detail)
+static exg_status note(filler *f, exg_mismatch_kind kind, const char *name, const char *detail)
 {
-    exg_misfits *list = f->misfits;
-    exg_misfit *items = realloc(list->items, (list->count + 1u) * sizeof(*items));
+    exg_mismatches *list = f->mismatches;
+    exg_mismatch *items = realloc(list->items, (list->count + 1u) * sizeof(*items));
     char *copy = strdup(name);
 
     if (items != NULL) {
@@ -74,10 +74,10 @@ static exg_status note(filler *f, exg_misfit_kind kind, const char *name, const 
         free(copy);
         return EXG_OUT_OF_MEMORY(f->err);
     }
-    items[list->count] = (exg_misfit){.kind = kind, .name = copy};
+    items[list->count] = (exg_mismatch){.kind = kind, .name = copy};
     snprintf(items[list->count].detail, sizeof(items[0].detail), "%s", detail);
     list->count++;
-    list->fault_count += exg_misfit_is_fault(kind);
+    list->fault_count += exg_mismatch_is_fault(kind);
     return EXG_OK;
 }
 
@@ -115,17 +115,17 @@ static exg_status compare(filler *f, const exg_weight *weight, const exg_weight 
 
     *fits = false;
     if (giver->encoding != NULL) {
-        return note(f, EXG_MISFIT_ENCODED, weight->fqn, giver->encoding);
+        return note(f, EXG_MISMATCH_ENCODED, weight->fqn, giver->encoding);
     }
     if (giver->meta->dtype != weight->meta->dtype) {
         exg_text_printf(&text, "%s, given %s", exg_dtype_name(weight->meta->dtype),
                         exg_dtype_name(giver->meta->dtype));
-        status = note(f, EXG_MISFIT_DTYPE, weight->fqn, text.failed ? "" : text.data);
+        status = note(f, EXG_MISMATCH_DTYPE, weight->fqn, text.failed ? "" : text.data);
     } else if (!same_shape(giver->meta, weight->meta)) {
         put_shape(&text, weight->meta);
         exg_text_puts(&text, ", given ");
         put_shape(&text, giver->meta);
-        status = note(f, EXG_MISFIT_SHAPE, weight->fqn, text.failed ? "" : text.data);
+        status = note(f, EXG_MISMATCH_SHAPE, weight->fqn, text.failed ? "" : text.data);
     } else {
         *fits = true;
         status = EXG_OK;
@@ -155,7 +155,7 @@ static exg_status find_givers(filler *f)
             EXG_TRY(compare(f, weight, &f->from->items[at], &fits));
             taken++;
         } else if (weight->table == EXG_TABLE_STATE) {
-            EXG_TRY(note(f, EXG_MISFIT_MISSING, weight->fqn, ""));
+            EXG_TRY(note(f, EXG_MISMATCH_MISSING, weight->fqn, ""));
         }
         f->givers[i] = fits ? &f->from->items[at] : NULL;
     }
@@ -170,7 +170,7 @@ static exg_status find_givers(filler *f)
     }
     for (uint32_t i = 0; i < f->from->count; i++) {
         if (exg_map_find(&f->names, f->from->items[i].fqn) == EXG_MAP_NONE) {
-            EXG_TRY(note(f, EXG_MISFIT_UNKNOWN, f->from->items[i].fqn, ""));
+            EXG_TRY(note(f, EXG_MISMATCH_UNKNOWN, f->from->items[i].fqn, ""));
         }
     }
     return EXG_OK;
@@ -381,7 +381,7 @@ static exg_status check_shared(filler *f)
             EXG_TRY(same_elements(f, f->givers[i], f->made, &f->made->items[i], &same));
         }
         if (!same) {
-            EXG_TRY(note(f, EXG_MISFIT_SHARED, weight->fqn, ""));
+            EXG_TRY(note(f, EXG_MISMATCH_SHARED, weight->fqn, ""));
         }
     }
     return EXG_OK;
@@ -398,27 +398,27 @@ static exg_status fill(filler *f)
     }
     EXG_TRY(find_givers(f));
     EXG_TRY(list_by_storage(f));
-    for (uint32_t i = 0; f->misfits->fault_count == 0 && i < f->of->storage_count; i++) {
+    for (uint32_t i = 0; f->mismatches->fault_count == 0 && i < f->of->storage_count; i++) {
         EXG_TRY(fill_storage(f, i));
     }
-    if (f->misfits->fault_count == 0) {
+    if (f->mismatches->fault_count == 0) {
         EXG_TRY(check_shared(f));
     }
-    if (f->misfits->fault_count > 0) {
+    if (f->mismatches->fault_count > 0) {
         return EXG_FAIL(f->err, MISMATCH, "WGT-FILL", "%u weights do not fit",
-                        f->misfits->fault_count);
+                        f->mismatches->fault_count);
     }
     return exg_weights_retain_in(f->made, f->from, f->err);
 }
 
 exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
-                            exg_misfits *misfits, exg_error *err)
+                            exg_mismatches *mismatches, exg_error *err)
 {
     EXG_GIVEN(err, of, from, made);
-    filler f = {.of = of, .from = from, .misfits = misfits, .err = err};
+    filler f = {.of = of, .from = from, .mismatches = mismatches, .err = err};
     exg_status status;
 
-    *misfits = (exg_misfits){0};
+    *mismatches = (exg_mismatches){0};
     *made = NULL;
     EXG_TRY(exg_weights_like(of, &f.made, err));
     status = fill(&f);

@@ -148,15 +148,16 @@ static exg_program *model(const exg_operators *operators, int64_t rows)
     return program;
 }
 
-static exg_session *open_model(const exg_verified *verified, uint32_t ranks, exg_place_mode mode,
-                               exg_overlap overlap, uint32_t threads)
+static exg_session *open_model(const exg_verified *verified, uint32_t ranks,
+                               exg_partition_mode mode, exg_overlap overlap, uint32_t threads)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = threads};
     exg_session *session;
     exg_error err;
 
     options.mesh = ranks > 1 ? (exg_mesh_shape){1, {ranks}, {NULL}} : options.mesh;
-    options.place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = mode};
+    options.partition =
+        &(exg_partition_options){.size = sizeof(exg_partition_options), .mode = mode};
     options.plan = &(exg_plan_options){.size = sizeof(exg_plan_options), .overlap = overlap};
     if (exg_session_create(verified, &options, &session, &err) != EXG_OK) {
         fprintf(stderr, "%s\n", err.message);
@@ -219,14 +220,14 @@ static void bench_model(const exg_operators *operators, int64_t rows)
         exit(1);
     }
     compare("fsdp over 2 threads, as planned against parted", rows,
-            open_model(&verified, 2, EXG_PLACE_FSDP, EXG_OVERLAP_AUTO, 1),
-            open_model(&verified, 2, EXG_PLACE_FSDP, EXG_OVERLAP_ON, 1));
+            open_model(&verified, 2, EXG_PARTITION_FSDP, EXG_OVERLAP_AUTO, 1),
+            open_model(&verified, 2, EXG_PARTITION_FSDP, EXG_OVERLAP_ON, 1));
     compare("tensor over 2 threads, as planned against parted", rows,
-            open_model(&verified, 2, EXG_PLACE_TENSOR, EXG_OVERLAP_AUTO, 1),
-            open_model(&verified, 2, EXG_PLACE_TENSOR, EXG_OVERLAP_ON, 1));
+            open_model(&verified, 2, EXG_PARTITION_TENSOR, EXG_OVERLAP_AUTO, 1),
+            open_model(&verified, 2, EXG_PARTITION_TENSOR, EXG_OVERLAP_ON, 1));
     compare("2 ranks of 1 thread (tensor) against 1 rank of 2", rows,
-            open_model(&verified, 2, EXG_PLACE_TENSOR, EXG_OVERLAP_AUTO, 1),
-            open_model(&verified, 1, EXG_PLACE_REPLICATE, EXG_OVERLAP_AUTO, 2));
+            open_model(&verified, 2, EXG_PARTITION_TENSOR, EXG_OVERLAP_AUTO, 1),
+            open_model(&verified, 1, EXG_PARTITION_REPLICATE, EXG_OVERLAP_AUTO, 2));
     exg_program_destroy(program);
 }
 

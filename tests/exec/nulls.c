@@ -186,8 +186,8 @@ static void check_place(void)
 
     NULLED(exg_costs_open(NULL, NULL, &err));
     NULLED(exg_costs_save(NULL, NULL, &err));
-    NULLED(exg_place_options_open(NULL, NULL, NULL, &err));
-    NULLED(exg_place(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, &err));
+    NULLED(exg_partition_options_open(NULL, NULL, NULL, &err));
+    NULLED(exg_partition(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, &err));
 }
 
 static void check_placement(void)
@@ -370,7 +370,7 @@ static void nothing_is_let_go(void **state)
     exg_error_clear(NULL);
     exg_diagnostics_free(NULL);
     exg_weights_release(NULL);
-    exg_misfits_free(NULL);
+    exg_mismatches_free(NULL);
     exg_device_mesh_destroy(NULL);
     exg_object_clear(NULL, true);
     exg_dispatcher_destroy(NULL);

@@ -304,15 +304,15 @@ static void damaged_weights_do_not_fill(void **state)
     uint8_t *data = slurp("fixtures/mlp.pt2", &length);
     damaged d = open_copy(data, length);
     const exg_storage *storage = &d.program->weights->storages[0];
-    exg_misfits misfits;
+    exg_mismatches mismatches;
     exg_weights *made;
     exg_error err;
 
     (void)state;
     d.data[storage->data - d.data] ^= 1;
-    assert_int_equal(exg_weights_fill(p->weights, d.program->weights, &made, &misfits, &err),
+    assert_int_equal(exg_weights_fill(p->weights, d.program->weights, &made, &mismatches, &err),
                      EXG_OK); /* reads nothing yet */
-    exg_misfits_free(&misfits);
+    exg_mismatches_free(&mismatches);
     take(p, made);
     assert_int_equal(to_pt2(p, &err), EXG_MALFORMED);
     assert_string_equal(err.code, "ARC-012");

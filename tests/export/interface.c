@@ -81,9 +81,9 @@ static void it_names_everything(void **state)
     assert_string_equal(exg_memory_format_name(EXG_MEMORY_FORMAT_PRESERVE), "preserve_format");
     assert_string_equal(exg_severity_name(EXG_SEVERITY_WARNING), "warning");
     assert_string_equal(exg_keeper_name(EXG_KEEPER_DATA), "data");
-    assert_string_equal(exg_misfit_text(EXG_MISFIT_SHAPE), "has another shape");
-    assert_true(exg_misfit_is_fault(EXG_MISFIT_MISSING));
-    assert_false(exg_misfit_is_fault(EXG_MISFIT_UNKNOWN));
+    assert_string_equal(exg_mismatch_text(EXG_MISMATCH_SHAPE), "has another shape");
+    assert_true(exg_mismatch_is_fault(EXG_MISMATCH_MISSING));
+    assert_false(exg_mismatch_is_fault(EXG_MISMATCH_UNKNOWN));
 }
 
 static void it_tells_faults(void **state)
@@ -282,13 +282,13 @@ static void options_without_a_size_are_refused(void **state)
 static void nothing_is_freed(void **state)
 {
     exg_diagnostics diagnostics = {0};
-    exg_misfits misfits = {0};
+    exg_mismatches mismatches = {0};
     exg_diff diff = {0};
 
     (void)state;
     for (int i = 0; i < 2; i++) {
         exg_diagnostics_free(i == 0 ? NULL : &diagnostics);
-        exg_misfits_free(i == 0 ? NULL : &misfits);
+        exg_mismatches_free(i == 0 ? NULL : &mismatches);
         exg_diff_free(i == 0 ? NULL : &diff);
     }
     exg_file_info_free(NULL);
@@ -360,8 +360,8 @@ static void numbers_of_nothing_have_no_name(void **state)
         assert_string_equal(exg_dtype_name((exg_dtype)n), "?");
         assert_string_equal(exg_dtype_numpy((exg_dtype)n), "");
         assert_int_equal(exg_dtype_bytes((exg_dtype)n), 0);
-        assert_string_equal(exg_misfit_text((exg_misfit_kind)n), "?");
-        assert_false(exg_misfit_is_fault((exg_misfit_kind)n));
+        assert_string_equal(exg_mismatch_text((exg_mismatch_kind)n), "?");
+        assert_false(exg_mismatch_is_fault((exg_mismatch_kind)n));
     }
 }
 

@@ -1,5 +1,5 @@
 /* json_writer.c - JSON as it is put together: brackets, commas, keys, values. */
-#include "libexport/base/json_writer.h"
+#include <exg/json_writer.h>
 
 #include <math.h>
 #include <stdint.h>
@@ -52,7 +52,9 @@ static void commas_stand_between_values_alone(void **state)
     exg_text_putc(&text, '\n');
     exg_json_put_uint(&text, 2);
     exg_json_put_double(&text, 0.5);
-    expect(&text, "1\n2, 0.5");
+    exg_json_put_optional_int(&text, true, 3);
+    exg_json_put_optional_int(&text, false, 3);
+    expect(&text, "1\n2, 0.5, 3, null");
 }
 
 static void values_are_json(void **state)

@@ -1,7 +1,7 @@
 /* locale.c - numbers do not obey a locale: a program is opened, printed and written under a
  * decimal comma as under a point (S002-44). The locale is made by tests.cmake with localedef. */
-#include "libexport/base/json_writer.h"
 #include "tests/export/exg_folder.h"
+#include <exg/json_writer.h>
 
 #include <exg/operators.h>
 #include <exg/symint.h>

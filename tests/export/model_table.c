@@ -1,7 +1,5 @@
-/* model_table.c - model.def speaks of every member of the structs that a program is made of, and
- * every kind of argument is tried. */
+/* model_table.c - model.def speaks of every member of the structs that a program is made of. */
 #include "libexport/program/model.h"
-#include "tests/export/whole.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,34 +101,6 @@ static void every_member_of_a_struct_has_a_row(void **state)
     assert_true(count > 120);
 }
 
-static void note_kinds(const exg_argument *arg, bool *met)
-{
-    met[arg->kind] = true;
-    for (uint32_t i = 0; arg->kind == EXG_ARGUMENT_STRING_TO_ARGUMENT && i < arg->count; i++) {
-        note_kinds(&arg->as_string_to_argument[i].argument, met);
-    }
-}
-
-/* So that what is copied, compared, printed and written of whole.c's program is all there is. */
-static void every_kind_of_argument_is_tried(void **state)
-{
-    exg_program *p = make_whole();
-    bool met[EXG_ARGUMENT_KIND_COUNT] = {false};
-
-    (void)state;
-    for (uint32_t n = 0; n < p->graph->node_count; n++) {
-        for (uint32_t i = 0; i < p->graph->nodes[n].input_count; i++) {
-            note_kinds(&p->graph->nodes[n].inputs[i].arg, met);
-        }
-    }
-    for (int kind = 0; kind < EXG_ARGUMENT_KIND_COUNT; kind++) {
-        if (!met[kind]) {
-            fail_msg("whole.c has no %s", exg_argument_tag((exg_argument_kind)kind));
-        }
-    }
-    exg_program_destroy(p);
-}
-
 /* A map's items begin with their key; what is written as one member has it last. */
 static void keys_are_first_and_bare_members_last(void **state)
 {
@@ -154,7 +124,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_of_a_struct_has_a_row),
-        cmocka_unit_test(every_kind_of_argument_is_tried),
         cmocka_unit_test(keys_are_first_and_bare_members_last),
     };
 

@@ -22,7 +22,7 @@ exg_test(export_out_of_memory export/out_of_memory.c export/refusal.c export/ear
 exg_test(export_model export/model.c LIBS exg::export)
 exg_test(export_print export/print.c LIBS exg::export)
 exg_test(export_equal export/equal.c export/whole.c LIBS exg::export)
-exg_test(export_model_table export/model_table.c export/whole.c LIBS exg::export)
+exg_test(export_model_table export/model_table.c LIBS exg::export)
 exg_test(export_interface export/interface.c LIBS exg::export)
 exg_test(export_builder export/builder.c LIBS exg::export)
 exg_test(export_overloads export/overloads.c LIBS exg::export)

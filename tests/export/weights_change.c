@@ -180,13 +180,13 @@ static void it_fills_a_program_from_another_file(void **state)
         exg_program *p = open_program(fixtures[i]);
         exg_weights *from = NULL;
         exg_weights *made = NULL;
-        exg_misfits misfits;
+        exg_mismatches mismatches;
 
         save_changed(fixtures[i], "other.safetensors", 0x55);
         assert_int_equal(exg_weights_open(in_folder("other.safetensors"), NULL, &from, NULL, NULL),
                          EXG_OK);
-        assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, NULL), EXG_OK);
-        assert_int_equal(misfits.count, 0);
+        assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, NULL), EXG_OK);
+        assert_int_equal(mismatches.count, 0);
         assert_same_weights(from, made);
         take(p, made);
         save_program(p, "filled.exg", NULL);
@@ -205,7 +205,7 @@ static void it_fills_views_where_they_lie(void **state)
     exg_program *p = open_program("fixtures/views.pt2");
     exg_weights *from = NULL;
     exg_weights *made = NULL;
-    exg_misfits misfits;
+    exg_mismatches mismatches;
     exg_error err;
 
     (void)state;
@@ -213,9 +213,9 @@ static void it_fills_views_where_they_lie(void **state)
         save_changed("fixtures/views.pt2", "other.safetensors", flip);
         assert_int_equal(exg_weights_open(in_folder("other.safetensors"), NULL, &from, NULL, NULL),
                          EXG_OK);
-        assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, &err), EXG_OK);
+        assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, &err), EXG_OK);
         assert_same_weights(from, made);
-        exg_misfits_free(&misfits);
+        exg_mismatches_free(&mismatches);
         exg_weights_release(made);
         exg_weights_release(from);
     }
@@ -223,7 +223,7 @@ static void it_fills_views_where_they_lie(void **state)
     empty_folder();
 }
 
-static void it_lists_every_misfit(void **state)
+static void it_lists_every_mismatch(void **state)
 {
     static const int64_t shapes[][2] = {{8, 16}, {16, 0}, {4, 16}, {3, 3}};
     static const float zeros[256] = {0};
@@ -231,7 +231,7 @@ static void it_lists_every_misfit(void **state)
     exg_named_tensor items[4];
     exg_weights *from = NULL;
     exg_weights *made = NULL;
-    exg_misfits misfits;
+    exg_mismatches mismatches;
     exg_error err;
     uint32_t seen[8] = {0};
 
@@ -243,31 +243,31 @@ static void it_lists_every_misfit(void **state)
     assert_int_equal(exg_tensor_file_save(in_folder("o.safetensors"), items, 4, NULL, NULL),
                      EXG_OK);
     assert_int_equal(exg_weights_open(in_folder("o.safetensors"), NULL, &from, NULL, NULL), EXG_OK);
-    assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, &err), EXG_MISMATCH);
+    assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, &err), EXG_MISMATCH);
     assert_string_equal(err.code, "WGT-FILL");
     assert_null(made);
-    for (uint32_t i = 0; i < misfits.count; i++) {
-        seen[misfits.items[i].kind]++;
+    for (uint32_t i = 0; i < mismatches.count; i++) {
+        seen[mismatches.items[i].kind]++;
     }
-    assert_int_equal(seen[EXG_MISFIT_SHAPE], 1);   /* up.weight */
-    assert_int_equal(seen[EXG_MISFIT_DTYPE], 1);   /* up.bias */
-    assert_int_equal(seen[EXG_MISFIT_MISSING], 1); /* down.bias */
-    assert_int_equal(seen[EXG_MISFIT_UNKNOWN], 1); /* more: no fault */
-    assert_int_equal(misfits.fault_count, 3);
-    exg_misfits_free(&misfits);
+    assert_int_equal(seen[EXG_MISMATCH_SHAPE], 1);   /* up.weight */
+    assert_int_equal(seen[EXG_MISMATCH_DTYPE], 1);   /* up.bias */
+    assert_int_equal(seen[EXG_MISMATCH_MISSING], 1); /* down.bias */
+    assert_int_equal(seen[EXG_MISMATCH_UNKNOWN], 1); /* more: no fault */
+    assert_int_equal(mismatches.fault_count, 3);
+    exg_mismatches_free(&mismatches);
     exg_weights_release(from);
     exg_program_destroy(p);
     empty_folder();
 }
 
-/* encode.weight and decode.weight are one parameter: two values for it are a misfit. */
+/* encode.weight and decode.weight are one parameter: two values for it are a mismatch. */
 static void it_refuses_two_values_for_tied_weights(void **state)
 {
     exg_program *p = open_program("fixtures/tied.pt2");
     exg_tensor_file *file = NULL;
     exg_weights *from = NULL;
     exg_weights *made = NULL;
-    exg_misfits misfits;
+    exg_mismatches mismatches;
     uint8_t *other = NULL;
 
     (void)state;
@@ -288,10 +288,10 @@ static void it_refuses_two_values_for_tied_weights(void **state)
     exg_tensor_file_close(file);
     assert_int_equal(exg_weights_open(in_folder("two.safetensors"), NULL, &from, NULL, NULL),
                      EXG_OK);
-    assert_int_equal(exg_weights_fill(p->weights, from, &made, &misfits, NULL), EXG_MISMATCH);
-    assert_int_equal(misfits.count, 1);
-    assert_int_equal(misfits.items[0].kind, EXG_MISFIT_SHARED);
-    exg_misfits_free(&misfits);
+    assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, NULL), EXG_MISMATCH);
+    assert_int_equal(mismatches.count, 1);
+    assert_int_equal(mismatches.items[0].kind, EXG_MISMATCH_SHARED);
+    exg_mismatches_free(&mismatches);
     exg_weights_release(from);
     exg_program_destroy(p);
     empty_folder();
@@ -305,7 +305,7 @@ int main(void)
         cmocka_unit_test(it_turns_what_a_known_file_holds),
         cmocka_unit_test(it_fills_a_program_from_another_file),
         cmocka_unit_test(it_fills_views_where_they_lie),
-        cmocka_unit_test(it_lists_every_misfit),
+        cmocka_unit_test(it_lists_every_mismatch),
         cmocka_unit_test(it_refuses_two_values_for_tied_weights),
     };
 

@@ -8,7 +8,7 @@
 #include <exg/distribute.h>
 #include <exg/dtensor.h>
 #include <exg/export.h>
-#include <exg/place.h>
+#include <exg/partition.h>
 #include <exg/placement.h>
 #include <exg/plan.h>
 #include <exg/scalar.h>

@@ -15,7 +15,7 @@
 #ifndef EXG_SESSION_H
 #define EXG_SESSION_H
 
-#include <exg/place.h>
+#include <exg/partition.h>
 #include <exg/plan.h>
 #include <exg/tensor.h>
 #include <exg/transform.h>
@@ -36,8 +36,8 @@ typedef struct exg_session_options {
     exg_mesh_shape mesh;          /* ranks in a grid; no dims, or one rank: no mesh */
     /* How to place, one for each mesh dim; NULL: every rank computes everything. Read while the
      * session is created, but patterns must stay as long as it. */
-    const exg_place_options *place;
-    const exg_place_goal *goal; /* costs and limits of placing; NULL: none. Read then too */
+    const exg_partition_options *partition;
+    const exg_partition_goal *goal; /* costs and limits of placing; NULL: none. Read then too */
     bool processes; /* ranks are the processes that mpirun started, this being one (COM-008
                        without MPI); else threads of this process */
     /* What random operators draw from. A run draws new numbers; the n-th run of a session
@@ -156,7 +156,8 @@ typedef struct exg_session_stats {
     uint64_t plan_ns;      /* spent planning, all plans */
     uint64_t run_ns;       /* of the last run */
     uint64_t memory_bytes; /* held: of all plans, state, what was made or unpacked of weights */
-    const exg_place_summary *place; /* of the last run, on a mesh; of one rank, the memory alone */
+    const exg_partition_summary
+        *partition; /* of the last run, on a mesh; of one rank, the memory alone */
     /* What carries out collectives of devices, "NCCL 2.28.3", "the device's memory", "the host
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */
     const char *collectives_through;
@@ -208,7 +209,7 @@ EXG_NODISCARD exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_c
 
 /* On a mesh: a line for each node that is split or moves something, of the last
  * plan; else NULL. Borrowed. */
-const char *exg_session_place_report(const exg_session *session);
+const char *exg_session_partition_report(const exg_session *session);
 
 #ifdef __cplusplus
 }

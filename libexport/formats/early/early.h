@@ -10,11 +10,10 @@
 #ifndef EXG_LIBEXPORT_FORMATS_EARLY_EARLY_H
 #define EXG_LIBEXPORT_FORMATS_EARLY_EARLY_H
 
-#include "libexport/base/json_writer.h"
+#include "libexport/base/map.h"
 #include "libexport/formats/pt2/decode.h"
 
-#include "libexport/base/map.h"
-
+#include <exg/json_writer.h>
 #include <exg/operators.h>
 #include <exg/program.h>
 #include <exg/weights.h>

@@ -7,8 +7,9 @@
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ENCODE_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ENCODE_H
 
-#include "libexport/base/json_writer.h"
 #include "libexport/program/model.h"
+
+#include <exg/json_writer.h>
 
 typedef struct exg_encoder exg_encoder;
 

@@ -191,34 +191,34 @@ EXG_NODISCARD exg_status exg_weights_strip(exg_weights *of, exg_weights **made, 
 EXG_NODISCARD exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order,
                                               exg_weights **made, exg_error *err);
 
-typedef enum exg_misfit_kind {
-#define EXG_MISFIT(id, fault, text) EXG_MISFIT_##id,
-#include <exg/misfit.def>
-#undef EXG_MISFIT
-} exg_misfit_kind;
+typedef enum exg_mismatch_kind {
+#define EXG_MISMATCH_KIND(id, fault, text) EXG_MISMATCH_##id,
+#include <exg/mismatch.def>
+#undef EXG_MISMATCH_KIND
+} exg_mismatch_kind;
 
-const char *exg_misfit_text(exg_misfit_kind kind);
-bool exg_misfit_is_fault(exg_misfit_kind kind);
+const char *exg_mismatch_text(exg_mismatch_kind kind);
+bool exg_mismatch_is_fault(exg_mismatch_kind kind);
 
-typedef struct exg_misfit {
-    exg_misfit_kind kind;
+typedef struct exg_mismatch {
+    exg_mismatch_kind kind;
     char *name;
     char detail[120]; /* "[2, 3], given [3, 2]", or "" */
-} exg_misfit;
+} exg_mismatch;
 
-typedef struct exg_misfits {
-    exg_misfit *items; /* freed by exg_misfits_free */
+typedef struct exg_mismatches {
+    exg_mismatch *items; /* freed by exg_mismatches_free */
     uint32_t count;
     uint32_t fault_count;
-} exg_misfits;
+} exg_mismatches;
 
-void exg_misfits_free(exg_misfits *misfits); /* NULL, all zeros are allowed */
+void exg_mismatches_free(exg_mismatches *mismatches); /* NULL, all zeros are allowed */
 
 /* The tensors of `from` under the same names, which must have the same shapes and dtypes.
- * Of the state dict all must be there; constants may. `misfits` is filled in any case.
+ * Of the state dict all must be there; constants may. `mismatches` is filled in any case.
  * MISMATCH (WGT-FILL) when one of them is a fault. */
 EXG_NODISCARD exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
-                                          exg_misfits *misfits, exg_error *err);
+                                          exg_mismatches *mismatches, exg_error *err);
 
 /* Turns the byte order of every element (of both halves of a complex one) around. */
 void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);

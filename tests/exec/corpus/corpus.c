@@ -212,13 +212,13 @@ static bool run_session(const one_case *c, const exg_operators *operators,
     exg_session *session = NULL;
     exg_error err;
     bool right = false;
-    exg_place_options place[EXG_MESH_DIMS_MAX];
+    exg_partition_options place[EXG_MESH_DIMS_MAX];
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        place[d] = (exg_place_options){.size = sizeof(place[d]),
-                                       .mode = d == 0 ? EXG_PLACE_DATA : EXG_PLACE_TENSOR};
+        place[d] = (exg_partition_options){
+            .size = sizeof(place[d]), .mode = d == 0 ? EXG_PARTITION_DATA : EXG_PARTITION_TENSOR};
     }
-    options.place = place;
+    options.partition = place;
     if (exg_verify(c->program, operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK) {
         snprintf(why, 200, "%s %.180s", err.code, err.message);

@@ -583,8 +583,8 @@ static exg_status run_session(const char *device, uint64_t timeout_ns, float *re
     }
     expect_ok(exg_operators_create(&operators, err), err);
     program = make_program(operators);
-    options.place =
-        &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_TENSOR};
     expect_ok(exg_verify(program, operators, &verified, NULL, err), err);
     input.tensor = (exg_tensor){.data = x, .dtype = F32, .rank = 2, .sizes = {8, 8}};
     exg_tensor_set_contiguous(&input.tensor);

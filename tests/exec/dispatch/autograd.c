@@ -212,8 +212,8 @@ static void take_hints(rank_context *c)
     exg_placement rows = exg_shard(0), sum = exg_partial(EXG_REDUCE_SUM), whole = exg_replicate();
     exg_step_options summands = {
         .size = sizeof(summands), .grad_placements = &sum, .grad_placement_count = 1};
-    exg_step_options misfit = {
-        .size = sizeof(misfit), .grad_placements = &whole, .grad_placement_count = 1};
+    exg_step_options mismatch = {
+        .size = sizeof(mismatch), .grad_placements = &whole, .grad_placement_count = 1};
     exg_dtensor *x = NULL, *full = NULL, *loss, *local, *t = NULL;
     eager e;
 
@@ -228,7 +228,7 @@ static void take_hints(rank_context *c)
     expect_values(&e, exg_dtensor_grad(x), "S(0)", (const double[]){2, 2, 2, 2}, 4, "summands");
     local = plain(&e, 1, 2, 0, 1, true);
     EXPECT(c,
-           exg_from_local(e.d, local, NULL, &rows, 1, NULL, &misfit, &t, &e.err) == EXG_USAGE &&
+           exg_from_local(e.d, local, NULL, &rows, 1, NULL, &mismatch, &t, &e.err) == EXG_USAGE &&
                t == NULL && strcmp(e.err.code, "DTN-015") == 0,
            "%s", e.err.message);
     exg_dtensor_destroy(local);

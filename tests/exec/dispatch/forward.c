@@ -625,11 +625,12 @@ static void expect_session(const char *shape, const char *name, const char *cons
     }
     stats = exg_session_statistics(session);
     if (ranks == 4) { /* a rank holds half of three tensors of 4, 16 * 8 + 16 and 4 * 16 numbers */
-        assert_int_equal(stats->place->weight_bytes, 4 * ((16 * 8 + 16 + 4 * 16) / 2 + 4 + 4) + 8);
-        assert_true(exg_place_moves(stats->place) > 0);
+        assert_int_equal(stats->partition->weight_bytes,
+                         4 * ((16 * 8 + 16 + 4 * 16) / 2 + 4 + 4) + 8);
+        assert_true(exg_partition_moves(stats->partition) > 0);
     }
     if (ranks == 5) { /* by batch alone */
-        assert_true(stats->place->split_count > 0);
+        assert_true(stats->partition->split_count > 0);
     }
     exg_session_destroy(session);
     exg_module_destroy(m);

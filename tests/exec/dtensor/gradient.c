@@ -231,7 +231,7 @@ static void stride_gradients(rank_context *c)
 }
 
 /* S003-07, S003-34, S003-74 */
-static void summands_and_misfits(void **state)
+static void summands_and_mismatches(void **state)
 {
     (void)state;
     on_mesh("2x2", stride_gradients, NULL);
@@ -336,7 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_go_back_the_way),
         cmocka_unit_test(gradients_lie_as_the_caller_says),
-        cmocka_unit_test(summands_and_misfits),
+        cmocka_unit_test(summands_and_mismatches),
         cmocka_unit_test(gradients_have_gradients),
         cmocka_unit_test(tangents_are_whole),
     };

@@ -37,7 +37,7 @@ static bool check(const loaded *l, exg_session_options options, uint64_t limit, 
     exg_status status;
     exg_error err;
 
-    options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .memory_limit = limit};
+    options.goal = &(exg_partition_goal){.size = sizeof(exg_partition_goal), .memory_limit = limit};
     session = open_session(l, &options);
     status = try_fixture(l, session, &err);
     if (status != EXG_OK) {
@@ -113,7 +113,8 @@ static void plans_of_other_numbers_take_no_more(void **state)
     (void)state;
     load_fixture(&rows[6], &l);
     for (int limited = 0; limited <= 1; limited++) {
-        options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .memory_limit = limit};
+        options.goal =
+            &(exg_partition_goal){.size = sizeof(exg_partition_goal), .memory_limit = limit};
         session = open_session(&l, &options);
         for (int64_t i = 0; i < 9; i++) {
             int64_t k = i % 3 + 1;

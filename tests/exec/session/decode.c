@@ -89,8 +89,8 @@ static void decode(const exg_verified *verified, uint32_t mesh)
     exg_session *session;
     exg_error err;
 
-    options.place =
-        &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_TENSOR};
     OK(exg_tensor_file_open("fixtures/lm.decode.expected.safetensors", &expected, &err));
     OK(exg_session_create(verified, &options, &session, &err));
     for (int step = 0; step < 3; step++) {

@@ -105,9 +105,9 @@ static void larger_weights_are_packed_first(void **state)
 static void it_places_alone(void **state)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_TENSOR};
+    exg_partition_options options = {.size = sizeof(options), .mode = EXG_PARTITION_TENSOR};
     exg_mesh_shape mesh = {1, {2}};
-    exg_place_summary *summary;
+    exg_partition_summary *summary;
     exg_program *functional;
     exg_program *local;
     char *report;
@@ -116,8 +116,8 @@ static void it_places_alone(void **state)
     (void)state;
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     functional = functional_of(&l, arena);
-    assert_int_equal(exg_place(functional, l.operators, &options, NULL, &mesh, 1, &local, &summary,
-                               &report, NULL),
+    assert_int_equal(exg_partition(functional, l.operators, &options, NULL, &mesh, 1, &local,
+                                   &summary, &report, NULL),
                      EXG_OK);
     assert_int_equal(summary->size, sizeof(*summary));
     assert_true(summary->split_count > 0 && summary->moved_bytes > 0);
@@ -133,7 +133,7 @@ static void it_places_alone(void **state)
 /* Symbols are numbers in what is planned. */
 static void a_program_of_open_sizes_is_not_planned(void **state)
 {
-    exg_place_options place = {.size = sizeof(place)};
+    exg_partition_options place = {.size = sizeof(place)};
     exg_mesh_shape mesh = {1, {2}, {NULL}};
     exg_program *local;
     exg_plan *plan;
@@ -145,7 +145,7 @@ static void a_program_of_open_sizes_is_not_planned(void **state)
     assert_int_equal(exg_plan_create(l.program, l.operators, NULL, &plan, &err), EXG_USAGE);
     assert_string_equal(err.code, "PLN-003");
     assert_int_equal(
-        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        exg_partition(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
         EXG_USAGE);
     assert_string_equal(err.code, "PLN-003");
     unload_fixture(&l);
@@ -153,16 +153,16 @@ static void a_program_of_open_sizes_is_not_planned(void **state)
     l.program->graph->values[l.program->graph->inputs[l.program->graph->input_count - 1].as_tensor]
         .tensor->storage_offset = exg_sym_int_of(INT64_MAX);
     assert_int_equal(
-        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        exg_partition(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
         EXG_USAGE);
     assert_string_equal(err.code, "PLN-003");
     unload_fixture(&l);
 }
 
-/* As callers of exg_place and exg_plan_create alone give them. */
+/* As callers of exg_partition and exg_plan_create alone give them. */
 static void options_that_cannot_be_are_refused(void **state)
 {
-    exg_place_options place = {.size = sizeof(place), .mode = (exg_place_mode)7};
+    exg_partition_options place = {.size = sizeof(place), .mode = (exg_partition_mode)7};
     exg_plan_options plans = {.size = sizeof(plans), .overlap = (exg_overlap)-1};
     exg_mesh_shape mesh = {1, {2}, {NULL}};
     exg_mesh_shape deep = {EXG_MESH_DIMS_MAX + 1, {2}, {NULL}};
@@ -173,26 +173,26 @@ static void options_that_cannot_be_are_refused(void **state)
 
     (void)state;
     load_fixture(fixture_named("mlp.pt2"), &l);
-    assert_string_equal(exg_place_mode_name(place.mode), "?");
+    assert_string_equal(exg_partition_mode_name(place.mode), "?");
     assert_int_equal(
-        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        exg_partition(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
         EXG_USAGE);
     assert_string_equal(err.code, "OPT-002");
     assert_int_equal(
-        exg_place(l.program, l.operators, &place, NULL, &deep, 0, &local, NULL, NULL, &err),
+        exg_partition(l.program, l.operators, &place, NULL, &deep, 0, &local, NULL, NULL, &err),
         EXG_USAGE);
     assert_string_equal(err.code, "DTN-001");
-    place = (exg_place_options){.mode = EXG_PLACE_DATA};
+    place = (exg_partition_options){.mode = EXG_PARTITION_DATA};
     assert_int_equal(
-        exg_place(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        exg_partition(l.program, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, &err),
         EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
     assert_null(local);
     assert_int_equal(exg_plan_create(l.program, l.operators, &plans, &plan, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-002");
-    place = (exg_place_options){.size = sizeof(place)};
+    place = (exg_partition_options){.size = sizeof(place)};
     assert_int_equal(
-        exg_place(l.program, l.operators, &place, NULL, &mesh, 2, &local, NULL, NULL, &err),
+        exg_partition(l.program, l.operators, &place, NULL, &mesh, 2, &local, NULL, NULL, &err),
         EXG_USAGE);
     assert_string_equal(err.code, "PLC-008");
     plans = (exg_plan_options){.no_fusion = true};
@@ -203,14 +203,14 @@ static void options_that_cannot_be_are_refused(void **state)
 }
 
 /* What a placement of a fixture is predicted to take, and the memory it needs. */
-static exg_place_summary summary_by(const exg_place_goal *goal, const fixture *f,
-                                    const exg_mesh_shape *mesh, const exg_place_mode *modes)
+static exg_partition_summary summary_by(const exg_partition_goal *goal, const fixture *f,
+                                        const exg_mesh_shape *mesh, const exg_partition_mode *modes)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_place_options options[2] = {{.size = sizeof(options[0]), .mode = modes[0]},
-                                    {.size = sizeof(options[0]), .mode = modes[1]}};
-    exg_place_summary *made;
-    exg_place_summary summary;
+    exg_partition_options options[2] = {{.size = sizeof(options[0]), .mode = modes[0]},
+                                        {.size = sizeof(options[0]), .mode = modes[1]}};
+    exg_partition_summary *made;
+    exg_partition_summary summary;
     exg_program *functional;
     exg_program *local;
     exg_error err;
@@ -218,7 +218,7 @@ static exg_place_summary summary_by(const exg_place_goal *goal, const fixture *f
 
     load_fixture(f, &l);
     functional = functional_of(&l, arena);
-    if (exg_place(functional, l.operators, options, goal, mesh, 0, &local, &made, NULL, &err) !=
+    if (exg_partition(functional, l.operators, options, goal, mesh, 0, &local, &made, NULL, &err) !=
         EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
@@ -231,11 +231,11 @@ static exg_place_summary summary_by(const exg_place_goal *goal, const fixture *f
     return summary;
 }
 
-static exg_place_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
-                                    const exg_place_mode *modes, uint64_t memory_limit,
-                                    bool overlaps)
+static exg_partition_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
+                                        const exg_partition_mode *modes, uint64_t memory_limit,
+                                        bool overlaps)
 {
-    exg_place_goal goal = {
+    exg_partition_goal goal = {
         .size = sizeof(goal), .memory_limit = memory_limit, .overlaps = overlaps};
 
     return summary_by(&goal, f, mesh, modes);
@@ -246,19 +246,19 @@ static void auto_is_predicted_no_worse_than_any_strategy(void **state)
     static const exg_mesh_shape meshes[] = {
         {1, {2}, {NULL}}, {1, {3}, {NULL}}, {2, {2, 2}, {NULL}}};
     static const char *const programs[] = {"mlp.pt2", "lm.core.static.pt2"};
-    static const exg_place_mode open[2] = {EXG_PLACE_AUTO, EXG_PLACE_AUTO};
+    static const exg_partition_mode open[2] = {EXG_PARTITION_AUTO, EXG_PARTITION_AUTO};
 
     (void)state;
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) * 3; i++) {
         const fixture *f = fixture_named(programs[i / 3]);
         const exg_mesh_shape *mesh = &meshes[i % 3];
         bool overlaps = i % 3 != 0;
-        exg_place_summary best = summary_of(f, mesh, open, 0, overlaps);
-        exg_place_mode modes[2];
+        exg_partition_summary best = summary_of(f, mesh, open, 0, overlaps);
+        exg_partition_mode modes[2];
 
-        for (modes[0] = EXG_PLACE_REPLICATE; modes[0] < EXG_PLACE_AUTO; modes[0]++) {
-            for (modes[1] = EXG_PLACE_REPLICATE; modes[1] < EXG_PLACE_AUTO; modes[1]++) {
-                exg_place_summary named = summary_of(f, mesh, modes, 0, overlaps);
+        for (modes[0] = EXG_PARTITION_REPLICATE; modes[0] < EXG_PARTITION_AUTO; modes[0]++) {
+            for (modes[1] = EXG_PARTITION_REPLICATE; modes[1] < EXG_PARTITION_AUTO; modes[1]++) {
+                exg_partition_summary named = summary_of(f, mesh, modes, 0, overlaps);
 
                 assert_true(best.predicted_ns <= named.predicted_ns);
             }
@@ -272,23 +272,23 @@ static void moves_beside_computation_are_predicted_once(void **state)
     static const exg_mesh_shape mesh = {1, {2}, {NULL}};
 
     (void)state;
-    for (int m = EXG_PLACE_REPLICATE; m < EXG_PLACE_AUTO; m++) {
-        const exg_place_mode mode[2] = {(exg_place_mode)m};
+    for (int m = EXG_PARTITION_REPLICATE; m < EXG_PARTITION_AUTO; m++) {
+        const exg_partition_mode mode[2] = {(exg_partition_mode)m};
         const fixture *f = fixture_named("lm.core.static.pt2");
-        exg_place_summary apart = summary_of(f, &mesh, mode, 0, false);
-        exg_place_summary beside = summary_of(f, &mesh, mode, 0, true);
+        exg_partition_summary apart = summary_of(f, &mesh, mode, 0, false);
+        exg_partition_summary beside = summary_of(f, &mesh, mode, 0, true);
         exg_costs costs;
         double moves;
 
         exg_costs_init(&costs, sizeof(costs));
-        moves = exg_place_moves(&apart) * costs.links[0].message_ns +
+        moves = exg_partition_moves(&apart) * costs.links[0].message_ns +
                 (double)apart.moved_bytes * costs.links[0].ns_per_byte;
         assert_true(apart.hidden_ns == 0);
         assert_true(beside.hidden_ns <= moves + 1e-3);
-        assert_true(beside.hidden_ns <= apart.predicted_ns - moves + exg_place_moves(&apart));
+        assert_true(beside.hidden_ns <= apart.predicted_ns - moves + exg_partition_moves(&apart));
         assert_true(beside.predicted_ns + beside.hidden_ns - apart.predicted_ns < 1e-3 &&
                     apart.predicted_ns - beside.predicted_ns - beside.hidden_ns < 1e-3);
-        assert_true(m != EXG_PLACE_FSDP || beside.hidden_ns > 0);
+        assert_true(m != EXG_PARTITION_FSDP || beside.hidden_ns > 0);
     }
 }
 
@@ -297,9 +297,9 @@ static void what_is_hidden_is_never_below_nothing(void **state)
 {
     static const exg_mesh_shape mesh = {1, {2}, {NULL}};
     const fixture *f = fixture_named("lm.core.static.pt2");
-    const exg_place_mode tensor[2] = {EXG_PLACE_TENSOR};
+    const exg_partition_mode tensor[2] = {EXG_PARTITION_TENSOR};
     exg_costs costs;
-    exg_place_goal goal = {.size = sizeof(goal), .costs = &costs, .overlaps = true};
+    exg_partition_goal goal = {.size = sizeof(goal), .costs = &costs, .overlaps = true};
 
     (void)state;
     exg_costs_init(&costs, sizeof(costs));
@@ -323,7 +323,7 @@ static void collectives_are_parted_where_it_pays(void **state)
                 {true, EXG_OVERLAP_ON, true},
                 {false, EXG_OVERLAP_OFF, false}};
     static const exg_mesh_shape mesh = {1, {2}, {NULL}};
-    exg_place_options place = {.size = sizeof(place), .mode = EXG_PLACE_FSDP};
+    exg_partition_options place = {.size = sizeof(place), .mode = EXG_PARTITION_FSDP};
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_program *functional;
     exg_program *local;
@@ -333,7 +333,7 @@ static void collectives_are_parted_where_it_pays(void **state)
     load_fixture(fixture_named("mlp.pt2"), &l);
     functional = functional_of(&l, arena);
     assert_int_equal(
-        exg_place(functional, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, NULL),
+        exg_partition(functional, l.operators, &place, NULL, &mesh, 0, &local, NULL, NULL, NULL),
         EXG_OK);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         exg_plan_options options = {.size = sizeof(options), .overlap = rows[i].asked};
@@ -361,10 +361,10 @@ static void collectives_are_parted_where_it_pays(void **state)
 static void auto_keeps_to_a_memory_limit(void **state)
 {
     static const exg_mesh_shape mesh = {1, {2}, {NULL}};
-    static const exg_place_mode open[2] = {EXG_PLACE_AUTO};
+    static const exg_partition_mode open[2] = {EXG_PARTITION_AUTO};
     const fixture *f = fixture_named("mlp.pt2");
-    exg_place_summary free_one;
-    exg_place_summary kept;
+    exg_partition_summary free_one;
+    exg_partition_summary kept;
 
     (void)state;
     free_one = summary_of(f, &mesh, open, 0, false);
@@ -393,7 +393,8 @@ static void it_prepares_without_running(void **state)
     exg_session_options options = {
         .size = sizeof(options),
         .mesh = {1, {2}},
-        .place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR}};
+        .partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                              .mode = EXG_PARTITION_TENSOR}};
     exg_session_input input;
     const exg_session_stats *stats;
     exg_session *session;
@@ -403,7 +404,7 @@ static void it_prepares_without_running(void **state)
     load_fixture(fixture_named("lm.core.static.pt2"), &l);
     session = open_session(&l, &options);
     assert_null(exg_session_plan(session));
-    assert_null(exg_session_place_report(session));
+    assert_null(exg_session_partition_report(session));
     input = (exg_session_input){l.inputs->items[0].name,
                                 {NULL, l.inputs->items[0].dtype, l.inputs->items[0].rank}};
     memcpy(input.tensor.sizes, l.inputs->items[0].shape, input.tensor.rank * sizeof(int64_t));
@@ -413,7 +414,7 @@ static void it_prepares_without_running(void **state)
     stats = exg_session_statistics(session);
     assert_true(stats->runs == 0 && stats->plan_count == 1);
     assert_non_null(exg_session_plan(session));
-    assert_non_null(exg_session_place_report(session));
+    assert_non_null(exg_session_partition_report(session));
     exg_session_destroy(session);
     unload_fixture(&l);
 }
@@ -471,11 +472,12 @@ static uint64_t read_of_windows(const int64_t (*rows)[2], uint32_t count)
 {
     static const float zeros[48];
     static const exg_mesh_shape mesh = {1, {2}, {NULL}};
-    const exg_place_options replicate = {.size = sizeof(replicate), .mode = EXG_PLACE_REPLICATE};
+    const exg_partition_options replicate = {.size = sizeof(replicate),
+                                             .mode = EXG_PARTITION_REPLICATE};
     exg_operators *operators;
     exg_program *program;
     exg_program *local;
-    exg_place_summary *summary;
+    exg_partition_summary *summary;
     uint64_t bytes;
     exg_tensor_meta meta;
     exg_builder *b;
@@ -497,7 +499,7 @@ static uint64_t read_of_windows(const int64_t (*rows)[2], uint32_t count)
     }
     assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
     assert_int_equal(
-        exg_place(program, operators, &replicate, NULL, &mesh, 0, &local, &summary, NULL, NULL),
+        exg_partition(program, operators, &replicate, NULL, &mesh, 0, &local, &summary, NULL, NULL),
         EXG_OK);
     exg_program_destroy(local);
     exg_program_destroy(program);

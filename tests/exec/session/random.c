@@ -56,8 +56,8 @@ static void open_with(setup *s, uint64_t seed, uint32_t threads, uint32_t mesh)
     exg_error err;
 
     exg_session_destroy(s->session);
-    options.place =
-        &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_TENSOR};
     if (exg_verify(s->program, s->operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &s->session, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);

@@ -67,13 +67,13 @@ static exg_program *make(const exg_operators *operators, int64_t rows, int64_t c
 /* A 0-d index beside a tensor of one dim: no rule cuts a dim that is not there. */
 static void positions_without_dims_are_not_cut(void **state)
 {
-    static const exg_place_mode modes[] = {EXG_PLACE_REPLICATE, EXG_PLACE_DATA, EXG_PLACE_TENSOR,
-                                           EXG_PLACE_AUTO};
+    static const exg_partition_mode modes[] = {EXG_PARTITION_REPLICATE, EXG_PARTITION_DATA,
+                                               EXG_PARTITION_TENSOR, EXG_PARTITION_AUTO};
 
     (void)state;
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
-        exg_place_options options = {.size = sizeof(options), .mode = modes[i]};
+        exg_partition_options options = {.size = sizeof(options), .mode = modes[i]};
         exg_program *local = NULL;
         exg_operators *operators;
         exg_program *program;
@@ -95,7 +95,7 @@ static void positions_without_dims_are_not_cut(void **state)
         out = exg_arg_ref(EMIT(b, scatter_add_default, x, 0, index, src));
         exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
         assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
-        if (exg_place(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL, &err) !=
+        if (exg_partition(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL, &err) !=
             EXG_OK) {
             fail_msg("%s: %s", err.code, err.message);
         }
@@ -109,7 +109,7 @@ static void positions_without_dims_are_not_cut(void **state)
 static void a_program_with_moves_is_not_placed(void **state)
 {
     static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
-    exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_DATA};
+    exg_partition_options options = {.size = sizeof(options), .mode = EXG_PARTITION_DATA};
     exg_program *local = NULL;
     exg_operators *operators;
     exg_program *program;
@@ -129,7 +129,7 @@ static void a_program_with_moves_is_not_placed(void **state)
     exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
     assert_int_equal(
-        exg_place(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL, &err),
+        exg_partition(program, operators, &options, NULL, &mesh, 0, &local, NULL, NULL, &err),
         EXG_UNSUPPORTED);
     assert_string_equal(err.code, "PLC-002");
     exg_program_destroy(program);
@@ -139,7 +139,7 @@ static void a_program_with_moves_is_not_placed(void **state)
 /* ---- plans of all ranks beside each other --------------------------------------------- */
 
 typedef struct made {
-    exg_place_mode mode;
+    exg_partition_mode mode;
     int64_t rows, inner;
 } made;
 
@@ -147,7 +147,7 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena,
                       exg_collective_trace *traces)
 {
     static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
-    exg_place_options options = {.size = sizeof(options), .mode = from->mode};
+    exg_partition_options options = {.size = sizeof(options), .mode = from->mode};
     exg_operators *operators;
     exg_program *program;
     exg_program *local = NULL;
@@ -158,7 +158,7 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena,
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     program = make(operators, from->rows, 8, from->inner);
     assert_int_equal(exg_paper_grid(&mesh, rank, false, &grid, NULL), EXG_OK);
-    if (exg_place(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
+    if (exg_partition(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
             EXG_OK ||
         exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
         exg_collective_trace_of(plan, arena, traces, &err) != EXG_OK) {
@@ -191,8 +191,8 @@ static exg_status check(const made *by_rank, exg_error *err)
 static void plans_of_one_placement_fit(void **state)
 {
     static const made all[][RANKS] = {
-        {{EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_TENSOR, 5, 7}},
-        {{EXG_PLACE_DATA, 5, 7}, {EXG_PLACE_DATA, 5, 7}, {EXG_PLACE_DATA, 5, 7}},
+        {{EXG_PARTITION_TENSOR, 5, 7}, {EXG_PARTITION_TENSOR, 5, 7}, {EXG_PARTITION_TENSOR, 5, 7}},
+        {{EXG_PARTITION_DATA, 5, 7}, {EXG_PARTITION_DATA, 5, 7}, {EXG_PARTITION_DATA, 5, 7}},
     };
     exg_error err;
 
@@ -207,7 +207,7 @@ static void plans_of_one_placement_fit(void **state)
 static void other_collectives_on_one_rank_are_found(void **state)
 {
     static const made broken[RANKS] = {
-        {EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_TENSOR, 5, 7}, {EXG_PLACE_DATA, 5, 7}};
+        {EXG_PARTITION_TENSOR, 5, 7}, {EXG_PARTITION_TENSOR, 5, 7}, {EXG_PARTITION_DATA, 5, 7}};
     exg_error err;
 
     (void)state;
@@ -221,7 +221,7 @@ static void other_collectives_on_one_rank_are_found(void **state)
 static void other_counts_on_one_rank_are_found(void **state)
 {
     static const made broken[RANKS] = {
-        {EXG_PLACE_DATA, 5, 7}, {EXG_PLACE_DATA, 6, 7}, {EXG_PLACE_DATA, 5, 7}};
+        {EXG_PARTITION_DATA, 5, 7}, {EXG_PARTITION_DATA, 6, 7}, {EXG_PARTITION_DATA, 5, 7}};
     exg_error err;
 
     (void)state;
@@ -253,26 +253,28 @@ static void ranks_cut_alike_issue_the_same(void **state)
     (void)state;
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     for (uint32_t n = 2; n <= 7; n++) {
-        for (int mode = EXG_PLACE_REPLICATE; mode < EXG_PLACE_AUTO; mode++) {
+        for (int mode = EXG_PARTITION_REPLICATE; mode < EXG_PARTITION_AUTO; mode++) {
             exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
             exg_program *program = make(operators, 5, 8, 7);
             exg_mesh_shape mesh = {1, {n}, {NULL}};
-            exg_place_options options = {.size = sizeof(options), .mode = (exg_place_mode)mode};
+            exg_partition_options options = {.size = sizeof(options),
+                                             .mode = (exg_partition_mode)mode};
             exg_collective_trace traces[7];
             exg_shard_pattern cuts[7][EXG_MESH_DIMS_MAX];
 
             for (uint32_t r = 0; r < n; r++) {
                 exg_program *local = NULL;
                 exg_plan *plan = NULL;
-                exg_place_summary summary;
-                exg_placing placing;
+                exg_partition_summary summary;
+                exg_partitioning placing;
                 exg_grid grid;
 
                 assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
-                assert_int_equal(exg_placing_read(&placing, &options, NULL, &mesh, NULL), EXG_OK);
-                assert_int_equal(exg_place_noting(program, operators, placing.options,
-                                                  &placing.goal, &mesh, r, UINT32_MAX, cuts[r],
-                                                  &local, &summary, NULL, NULL),
+                assert_int_equal(exg_partitioning_read(&placing, &options, NULL, &mesh, NULL),
+                                 EXG_OK);
+                assert_int_equal(exg_partition_noting(program, operators, placing.options,
+                                                      &placing.goal, &mesh, r, UINT32_MAX, cuts[r],
+                                                      &local, &summary, NULL, NULL),
                                  EXG_OK);
                 assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL),
                                  EXG_OK);
@@ -297,7 +299,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
 /* A rank that never ends what it begins, or begins ever more before it does. */
 static void ends_out_of_order_are_found(void **state)
 {
-    static const made fsdp = {EXG_PLACE_FSDP, 5, 7};
+    static const made fsdp = {EXG_PARTITION_FSDP, 5, 7};
     static const exg_mesh_shape mesh = {1, {RANKS}, {NULL}};
     static const uint32_t begun[] = {0, EXG_EXCHANGES_MAX};
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -340,11 +342,11 @@ static exg_status note_read(void *user, uint64_t offset, uint64_t length, void *
 static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
 {
     static const exg_mesh_shape mesh = {1, {4}, {NULL}};
-    static const exg_place_pattern pattern = {"w1", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
-    exg_place_options options = {.size = sizeof(options),
-                                 .mode = EXG_PLACE_PATTERNS,
-                                 .patterns = &pattern,
-                                 .pattern_count = 1};
+    static const exg_partition_pattern pattern = {"w1", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
+    exg_partition_options options = {.size = sizeof(options),
+                                     .mode = EXG_PARTITION_PATTERNS,
+                                     .patterns = &pattern,
+                                     .pattern_count = 1};
     exg_operators *operators;
 
     (void)state;
@@ -363,7 +365,7 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
         storage->kind = EXG_STORAGE_MADE;
         storage->maker = (exg_storage_maker){note_read, &seen};
         assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
-        if (exg_place(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
+        if (exg_partition(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
                 EXG_OK ||
             exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
             exg_weight_store_create(program->weights, NULL, &memory, &err) != EXG_OK ||
@@ -429,7 +431,8 @@ static void a_rank_that_hangs_ends_the_run_in_time(void **state)
     signal(SIGSEGV, hold);
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
     program = make(operators, RANKS, (int64_t)(page / sizeof(float)), 0);
-    options.place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_DATA};
+    options.partition =
+        &(exg_partition_options){.size = sizeof(exg_partition_options), .mode = EXG_PARTITION_DATA};
     assert_int_equal(exg_verify(program, operators, &verified, NULL, &err), EXG_OK);
     assert_int_equal(exg_session_create(&verified, &options, &kept, &err), EXG_OK);
     input.tensor = (exg_tensor){.data = pages,

@@ -31,15 +31,15 @@ static void agrees_on_ranks(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(dynamic) / sizeof(dynamic[0]); i++) {
         for (uint32_t ranks = 1; ranks <= 3; ranks++) {
-            for (int mode = EXG_PLACE_REPLICATE; mode <= EXG_PLACE_AUTO; mode++) {
+            for (int mode = EXG_PARTITION_REPLICATE; mode <= EXG_PARTITION_AUTO; mode++) {
                 exg_session_options options = {.size = sizeof(options), .mesh = {1, {ranks}}};
                 char what[40];
                 exg_session *session;
                 loaded l;
 
-                options.place = &(exg_place_options){.size = sizeof(exg_place_options),
-                                                     .mode = (exg_place_mode)mode};
-                if (mode == EXG_PLACE_PATTERNS) {
+                options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                             .mode = (exg_partition_mode)mode};
+                if (mode == EXG_PARTITION_PATTERNS) {
                     continue;
                 }
                 load_fixture(&dynamic[i], &l);
@@ -254,7 +254,8 @@ static void what_a_run_plans_was_proved_before(void **state)
     loaded l;
 
     (void)state;
-    options.place = &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_DATA};
+    options.partition =
+        &(exg_partition_options){.size = sizeof(exg_partition_options), .mode = EXG_PARTITION_DATA};
     load_fixture(&dynamic[2], &l); /* loops, one with a branch inside */
     for (int runs = 0; runs < 2; runs++) {
         const exg_session_stats *stats;

@@ -431,8 +431,8 @@ static void a_fault_of_the_data_names_its_node(void **state)
     loaded l;
 
     (void)state;
-    options.place =
-        &(exg_place_options){.size = sizeof(exg_place_options), .mode = EXG_PLACE_TENSOR};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_TENSOR};
     load_fixture(&lm, &l);
     check_fault(&l, NULL);
     check_fault(&l, &options);
@@ -463,12 +463,12 @@ static void options_without_a_size_are_refused(void **state)
         __VA_ARGS__                                                                                \
     }
 #define PLACE(...)                                                                                 \
-    (exg_place_options[])                                                                          \
+    (exg_partition_options[])                                                                      \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
 #define GOAL(...)                                                                                  \
-    &(exg_place_goal)                                                                              \
+    &(exg_partition_goal)                                                                          \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
@@ -476,9 +476,10 @@ static void options_without_a_size_are_refused(void **state)
 
 static void options_of_parts_that_cannot_be_are_refused(void **state)
 {
-    exg_place_pattern pattern = {.pattern = "*", .placement = {.kind = EXG_PLACEMENT_KIND_COUNT}};
-    exg_place_pattern reducing = {.pattern = "*", .placement = {.op = EXG_REDUCE_OP_COUNT}};
-    const exg_place_pattern unnamed = {.placement = {.kind = EXG_SHARD}};
+    exg_partition_pattern pattern = {.pattern = "*",
+                                     .placement = {.kind = EXG_PLACEMENT_KIND_COUNT}};
+    exg_partition_pattern reducing = {.pattern = "*", .placement = {.op = EXG_REDUCE_OP_COUNT}};
+    const exg_partition_pattern unnamed = {.placement = {.kind = EXG_SHARD}};
     exg_costs costs = {.size = 7};
     exg_costs endless = {.size = sizeof(endless), .ns_per_flop = INFINITY};
     exg_costs backward = {.size = sizeof(backward), .links = {{0}, {.ns_per_byte = -1}}};
@@ -486,29 +487,34 @@ static void options_of_parts_that_cannot_be_are_refused(void **state)
     const struct {
         const char *code, *what, *where;
         exg_plan_options *plan;
-        exg_place_options *place;
-        exg_place_goal *goal;
+        exg_partition_options *partition;
+        exg_partition_goal *goal;
     } rows[] = {
         {"OPT-001", "exg_plan_options.size is not set", "plan", .plan = PLAN(0)},
         {"OPT-002", "overlap is 3", "plan", .plan = PLAN(SIZE(plan), .overlap = (exg_overlap)3)},
-        {"OPT-001", "exg_place_options.size is not set", "place[0]", .place = PLACE({0})},
-        {"OPT-001", "size is 999, and ", "place[1]", .place = PLACE({SIZE(place)}, {.size = 999})},
-        {"OPT-002", "mode is 77", "place[1]",
-         .place = PLACE({SIZE(place)}, {SIZE(place), .mode = (exg_place_mode)77})},
-        {"OPT-002", "placement.kind is 4", "place[0].patterns[0]",
-         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, &pattern, 1}, {SIZE(place)})},
-        {"OPT-002", "placement.op is 8", "place[0].patterns[0]",
-         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, &reducing, 1}, {SIZE(place)})},
-        {"OPT-001", "exg_place_goal.size is not set", "goal", .goal = GOAL(.memory_limit = 1)},
+        {"OPT-001", "exg_partition_options.size is not set", "partition[0]",
+         .partition = PLACE({0})},
+        {"OPT-001", "size is 999, and ", "partition[1]",
+         .partition = PLACE({SIZE(partition)}, {.size = 999})},
+        {"OPT-002", "mode is 77", "partition[1]",
+         .partition = PLACE({SIZE(partition)}, {SIZE(partition), .mode = (exg_partition_mode)77})},
+        {"OPT-002", "placement.kind is 4", "partition[0].patterns[0]",
+         .partition =
+             PLACE({SIZE(partition), EXG_PARTITION_PATTERNS, &pattern, 1}, {SIZE(partition)})},
+        {"OPT-002", "placement.op is 8", "partition[0].patterns[0]",
+         .partition =
+             PLACE({SIZE(partition), EXG_PARTITION_PATTERNS, &reducing, 1}, {SIZE(partition)})},
+        {"OPT-001", "exg_partition_goal.size is not set", "goal", .goal = GOAL(.memory_limit = 1)},
         {"OPT-001", "exg_costs.size is not set", "goal.costs",
          .goal = GOAL(SIZE(goal), .costs = &costs)},
         {"PLC-010", "inf", "", .goal = GOAL(SIZE(goal), .costs = &endless)},
         {"PLC-010", "-1", "", .goal = GOAL(SIZE(goal), .costs = &backward)},
         {"PLC-010", "nan", "", .goal = GOAL(SIZE(goal), .costs = &neither)},
-        {"ARG-001", "'patterns'", "place[0]",
-         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, NULL, 1}, {SIZE(place)})},
-        {"ARG-001", "'pattern'", "place[0].patterns[0]",
-         .place = PLACE({SIZE(place), EXG_PLACE_PATTERNS, &unnamed, 1}, {SIZE(place)})},
+        {"ARG-001", "'patterns'", "partition[0]",
+         .partition = PLACE({SIZE(partition), EXG_PARTITION_PATTERNS, NULL, 1}, {SIZE(partition)})},
+        {"ARG-001", "'pattern'", "partition[0].patterns[0]",
+         .partition =
+             PLACE({SIZE(partition), EXG_PARTITION_PATTERNS, &unnamed, 1}, {SIZE(partition)})},
     };
     loaded l;
 
@@ -517,7 +523,7 @@ static void options_of_parts_that_cannot_be_are_refused(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         exg_session_options options = {.size = sizeof(options),
                                        .plan = rows[i].plan,
-                                       .place = rows[i].place,
+                                       .partition = rows[i].partition,
                                        .goal = rows[i].goal,
                                        .mesh = {2, {2, 1}, {NULL}}};
         exg_session *session;
@@ -538,7 +544,7 @@ static void parts_of_an_older_caller_are_understood(void **state)
     exg_plan_options plan = {.size = offsetof(exg_plan_options, overlap),
                              .overlap = (exg_overlap)3};
     exg_costs costs = {.size = offsetof(exg_costs, links), .links = {{.ns_per_byte = -1}}};
-    exg_place_goal goal = {.size = offsetof(exg_place_goal, overlaps), .costs = &costs};
+    exg_partition_goal goal = {.size = offsetof(exg_partition_goal, overlaps), .costs = &costs};
     exg_session_options options = {.size = sizeof(options), .plan = &plan, .goal = &goal};
     exg_session *session;
     loaded l;

@@ -127,13 +127,13 @@ static void what_is_read_by_many_is_whole(void **state)
     for (int i = 0; i < 4; i++) {
         make(i % 2 == 1, i < 2 ? EXG_COMPRESSION_ZSTD : EXG_COMPRESSION_NONE);
         for (uint32_t k = 0; k < 8; k++) {
-            const exg_place_options data = {.size = sizeof(data), .mode = EXG_PLACE_DATA};
+            const exg_partition_options data = {.size = sizeof(data), .mode = EXG_PARTITION_DATA};
             exg_session_options options = options_of(1 + k / 2, k % 2 == 1);
             exg_error err;
 
             if (k >= 6) {
                 options.mesh = (exg_mesh_shape){1, {2}};
-                options.place = &data;
+                options.partition = &data;
             }
 
             if (is_left_out(k)) {
@@ -279,9 +279,9 @@ static void what_was_packed_is_there_once(void **state)
             exg_session_options options = options_of(3, i % 2 == 1);
 
             options.mesh = (exg_mesh_shape){1, {1 + i / 2}};
-            options.place =
-                &(exg_place_options){.size = sizeof(exg_place_options),
-                                     .mode = i < 2 ? EXG_PLACE_REPLICATE : EXG_PLACE_TENSOR};
+            options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                         .mode = i < 2 ? EXG_PARTITION_REPLICATE
+                                                                       : EXG_PARTITION_TENSOR};
             check_product(&options, tied == 1,
                           weight * (1 + (uint64_t)tied) * 11 / 10 + (1 << 20) * (1 + i / 2));
         }

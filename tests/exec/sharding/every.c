@@ -72,8 +72,8 @@ static bool run(const exg_verified *verified, const exg_session_input *inputs, u
         const exg_session_stats *stats;
 
         stats = exg_session_statistics(session);
-        r->sharded_count = stats->place->sharded_count;
-        r->partial_count = stats->place->partial_count;
+        r->sharded_count = stats->partition->sharded_count;
+        r->partial_count = stats->partition->partial_count;
         for (uint32_t o = 0; o < exg_session_output_count(session); o++) {
             const exg_session_output *out = exg_session_output_at(session, o);
 
@@ -192,7 +192,7 @@ static uint64_t combinations(const exg_session_input *inputs, uint32_t count)
     return all;
 }
 
-static void describe(const exg_place_pattern *patterns, uint32_t count, char *text, size_t room)
+static void describe(const exg_partition_pattern *patterns, uint32_t count, char *text, size_t room)
 {
     size_t used = 0;
 
@@ -221,7 +221,8 @@ static void try_one(const exg_verified *verified, const exg_session_input *input
     t->kept += right && split.sharded_count > 0;
     t->summands += right && split.sharded_count == 0 && split.partial_count > 0;
     if (!right && t->why[0] == '\0') {
-        describe(options->place[0].patterns, options->place[0].pattern_count, how, sizeof(how));
+        describe(options->partition[0].patterns, options->partition[0].pattern_count, how,
+                 sizeof(how));
         snprintf(t->why, sizeof(t->why), "%s: %s", how, why);
     }
     release(&split);
@@ -232,8 +233,8 @@ bool try_every_sharding(const exg_verified *verified, const exg_session_input *i
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
     exg_costs costs;
-    exg_place_options place;
-    exg_place_pattern patterns[INPUTS_MAX];
+    exg_partition_options place;
+    exg_partition_pattern patterns[INPUTS_MAX];
     int32_t dims[INPUTS_MAX];
     results whole = {.count = 0};
     uint64_t all = combinations(inputs, count);
@@ -247,10 +248,10 @@ bool try_every_sharding(const exg_verified *verified, const exg_session_input *i
     exg_costs_init(
         &costs, sizeof(costs)); /* small tensors are to be treated as large ones: by bytes alone */
     costs.links[0].message_ns = 0;
-    options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .costs = &costs};
-    place = (exg_place_options){
-        .size = sizeof(place), .mode = EXG_PLACE_PATTERNS, .patterns = patterns};
-    options.place = &place;
+    options.goal = &(exg_partition_goal){.size = sizeof(exg_partition_goal), .costs = &costs};
+    place = (exg_partition_options){
+        .size = sizeof(place), .mode = EXG_PARTITION_PATTERNS, .patterns = patterns};
+    options.partition = &place;
     while (next(inputs, count, dims)) {
         uint32_t *used = &place.pattern_count;
 
@@ -261,7 +262,8 @@ bool try_every_sharding(const exg_verified *verified, const exg_session_input *i
         *used = 0;
         for (uint32_t i = 0; i < count; i++) {
             if (dims[i] >= 0) {
-                patterns[(*used)++] = (exg_place_pattern){inputs[i].name, exg_shard(dims[i]), true};
+                patterns[(*used)++] =
+                    (exg_partition_pattern){inputs[i].name, exg_shard(dims[i]), true};
             }
         }
         try_one(verified, inputs, count, &options, &whole, t);

@@ -1,6 +1,6 @@
 /* Costs and placements as files. */
 #include <exg/formats.h>
-#include <exg/place.h>
+#include <exg/partition.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -57,14 +57,14 @@ static void a_table_of_costs_says_what_is_wrong_in_it(void **state)
 
 static void placements_are_read_in_order(void **state)
 {
-    exg_place_options options = {.size = sizeof(options), .mode = EXG_PLACE_DATA};
+    exg_partition_options options = {.size = sizeof(options), .mode = EXG_PARTITION_DATA};
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_error err;
 
     (void)state;
     write("{\"inputs\": {\"x\": \"R\"}, \"weights\": {\"*.q\": \"S(1)\", \"*\": \"S(0)\"}}");
-    assert_int_equal(exg_place_options_open(path, arena, &options, &err), EXG_OK);
-    assert_int_equal(options.mode, EXG_PLACE_PATTERNS);
+    assert_int_equal(exg_partition_options_open(path, arena, &options, &err), EXG_OK);
+    assert_int_equal(options.mode, EXG_PARTITION_PATTERNS);
     assert_int_equal(options.pattern_count, 3);
     assert_string_equal(options.patterns[0].pattern, "*.q");
     assert_int_equal(options.patterns[0].placement.kind, EXG_SHARD);
@@ -72,7 +72,7 @@ static void placements_are_read_in_order(void **state)
     assert_string_equal(options.patterns[1].pattern, "*");
     assert_true(options.patterns[2].of_inputs && !options.patterns[1].of_inputs);
     write("{\"parameters\": {}}");
-    assert_int_equal(exg_place_options_open(path, arena, &options, &err), EXG_USAGE);
+    assert_int_equal(exg_partition_options_open(path, arena, &options, &err), EXG_USAGE);
     assert_string_equal(err.code, "PLC-007");
     assert_int_equal(options.pattern_count, 3); /* as it was */
     exg_arena_destroy(arena);

@@ -1,5 +1,5 @@
 /* What operators are taken to cost, against what they do. */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 
 #include <math.h>
 #include <string.h>

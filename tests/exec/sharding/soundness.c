@@ -14,10 +14,10 @@
 #include <cmocka.h>
 
 /* Placed along every mesh dim as `modes` says. */
-static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_mesh_shape *mesh)
+static void check_grid(const loaded *l, const exg_partition_mode *modes, const exg_mesh_shape *mesh)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = *mesh};
-    exg_place_options place[EXG_MESH_DIMS_MAX];
+    exg_partition_options place[EXG_MESH_DIMS_MAX];
     bool replicates = true;
     size_t used = 0;
     const exg_session_stats *stats;
@@ -26,12 +26,12 @@ static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_m
     char what[100];
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        place[d] = (exg_place_options){.size = sizeof(place[d]), .mode = modes[d]};
-        replicates = replicates && modes[d] == EXG_PLACE_REPLICATE;
+        place[d] = (exg_partition_options){.size = sizeof(place[d]), .mode = modes[d]};
+        replicates = replicates && modes[d] == EXG_PARTITION_REPLICATE;
         used += (size_t)snprintf(what + used, sizeof(what) - used, "%s over %u ranks ",
-                                 exg_place_mode_name(modes[d]), mesh->sizes[d]);
+                                 exg_partition_mode_name(modes[d]), mesh->sizes[d]);
     }
-    options.place = place;
+    options.partition = place;
     for (int twice = 0; twice < 2; twice++) {
         exg_session *session;
 
@@ -44,9 +44,9 @@ static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_m
         compare_with_expected(l, session, what);
         bytes[twice] = result_bytes(session, &lengths[twice]);
         stats = exg_session_statistics(session);
-        if (replicates && stats->place->moved_bytes != 0) {
+        if (replicates && stats->partition->moved_bytes != 0) {
             fail_msg("%s, %s: moves %llu bytes", l->fixture->program, what,
-                     (unsigned long long)stats->place->moved_bytes);
+                     (unsigned long long)stats->partition->moved_bytes);
         }
         exg_session_destroy(session);
     }
@@ -57,7 +57,7 @@ static void check_grid(const loaded *l, const exg_place_mode *modes, const exg_m
     free(bytes[1]);
 }
 
-static void check(const loaded *l, exg_place_mode mode, uint32_t mesh)
+static void check(const loaded *l, exg_partition_mode mode, uint32_t mesh)
 {
     check_grid(l, &mode, &(exg_mesh_shape){1, {mesh}});
 }
@@ -78,16 +78,16 @@ static void programs_on_grids_agree_with_pytorch(void **state)
 {
     static const struct {
         exg_mesh_shape mesh;
-        exg_place_mode modes[3];
+        exg_partition_mode modes[3];
     } rows[] = {
-        {{2, {2, 2}}, {EXG_PLACE_DATA, EXG_PLACE_TENSOR}},
-        {{2, {2, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_DATA}},
-        {{2, {2, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_TENSOR}},
-        {{2, {2, 3}}, {EXG_PLACE_DATA, EXG_PLACE_DATA}},
-        {{2, {3, 2}}, {EXG_PLACE_AUTO, EXG_PLACE_AUTO}},
-        {{2, {2, 2}}, {EXG_PLACE_FSDP, EXG_PLACE_TENSOR}},
-        {{2, {2, 2}}, {EXG_PLACE_SEQUENCE, EXG_PLACE_FSDP}},
-        {{3, {2, 1, 2}}, {EXG_PLACE_TENSOR, EXG_PLACE_DATA, EXG_PLACE_TENSOR}},
+        {{2, {2, 2}}, {EXG_PARTITION_DATA, EXG_PARTITION_TENSOR}},
+        {{2, {2, 2}}, {EXG_PARTITION_TENSOR, EXG_PARTITION_DATA}},
+        {{2, {2, 2}}, {EXG_PARTITION_TENSOR, EXG_PARTITION_TENSOR}},
+        {{2, {2, 3}}, {EXG_PARTITION_DATA, EXG_PARTITION_DATA}},
+        {{2, {3, 2}}, {EXG_PARTITION_AUTO, EXG_PARTITION_AUTO}},
+        {{2, {2, 2}}, {EXG_PARTITION_FSDP, EXG_PARTITION_TENSOR}},
+        {{2, {2, 2}}, {EXG_PARTITION_SEQUENCE, EXG_PARTITION_FSDP}},
+        {{3, {2, 1, 2}}, {EXG_PARTITION_TENSOR, EXG_PARTITION_DATA, EXG_PARTITION_TENSOR}},
     };
 
     (void)state;
@@ -105,7 +105,7 @@ static void programs_on_grids_agree_with_pytorch(void **state)
     }
 }
 
-static void check_mode(exg_place_mode mode)
+static void check_mode(exg_partition_mode mode)
 {
     for (uint32_t i = 0; i < fixture_count; i++) {
         loaded l;
@@ -124,53 +124,53 @@ static void check_mode(exg_place_mode mode)
 static void replicated_programs_agree_with_pytorch(void **state)
 {
     (void)state;
-    check_mode(EXG_PLACE_REPLICATE);
+    check_mode(EXG_PARTITION_REPLICATE);
 }
 
 static void programs_split_by_data_agree_with_pytorch(void **state)
 {
     (void)state;
-    check_mode(EXG_PLACE_DATA);
+    check_mode(EXG_PARTITION_DATA);
 }
 
 static void programs_split_by_tensor_agree_with_pytorch(void **state)
 {
     (void)state;
-    check_mode(EXG_PLACE_TENSOR);
+    check_mode(EXG_PARTITION_TENSOR);
 }
 
 static void programs_with_weights_in_pieces_agree_with_pytorch(void **state)
 {
     (void)state;
-    check_mode(EXG_PLACE_FSDP);
+    check_mode(EXG_PARTITION_FSDP);
 }
 
 static void programs_split_by_position_agree_with_pytorch(void **state)
 {
     (void)state;
-    check_mode(EXG_PLACE_SEQUENCE);
+    check_mode(EXG_PARTITION_SEQUENCE);
 }
 
 static void programs_placed_by_cost_agree_with_pytorch(void **state)
 {
     (void)state;
-    check_mode(EXG_PLACE_AUTO);
+    check_mode(EXG_PARTITION_AUTO);
 }
 
 static void check_pattern(const loaded *l, const char *pattern, exg_placement placement,
                           uint32_t mesh)
 {
-    exg_place_pattern row = {pattern, placement};
+    exg_partition_pattern row = {pattern, placement};
     exg_session_options options = {
         .size = sizeof(options), .thread_count = 1, .mesh = {mesh > 0, {mesh}}};
     exg_session *session;
     char what[64];
     char text[EXG_PLACEMENT_TEXT];
 
-    options.place = &(exg_place_options){.size = sizeof(exg_place_options),
-                                         .mode = EXG_PLACE_PATTERNS,
-                                         .patterns = &row,
-                                         .pattern_count = 1};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_PATTERNS,
+                                                 .patterns = &row,
+                                                 .pattern_count = 1};
     (void)exg_placement_print(placement, text);
     snprintf(what, sizeof(what), "%s as %s on %u", pattern, text, mesh);
     session = open_session(l, &options);
@@ -213,7 +213,7 @@ static void every_weight_may_be_split_along_every_dimension(void **state)
 
 static void a_pattern_that_matches_nothing_is_told(void **state)
 {
-    static const exg_place_pattern row = {"nothing.*", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
+    static const exg_partition_pattern row = {"nothing.*", {EXG_SHARD, 0, EXG_REDUCE_SUM}};
     exg_session_options options = {.size = sizeof(options), .thread_count = 1, .mesh = {1, {2}}};
     exg_session *session = NULL;
     exg_error err;
@@ -222,10 +222,10 @@ static void a_pattern_that_matches_nothing_is_told(void **state)
 
     (void)state;
     load_fixture(&fixtures[0], &l);
-    options.place = &(exg_place_options){.size = sizeof(exg_place_options),
-                                         .mode = EXG_PLACE_PATTERNS,
-                                         .patterns = &row,
-                                         .pattern_count = 1};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_PATTERNS,
+                                                 .patterns = &row,
+                                                 .pattern_count = 1};
     status = exg_session_create(&l.verified, &options, &session, &err);
     if (status == EXG_OK) {
         exg_session_input input = {.name = "x"};

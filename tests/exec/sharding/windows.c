@@ -77,10 +77,10 @@ static void end(void)
 }
 
 /* The outputs on so many ranks, inputs along `split` (by input; -1: whole). */
-static exg_session *run(uint32_t ranks, const int32_t *split, const exg_place_summary **placed)
+static exg_session *run(uint32_t ranks, const int32_t *split, const exg_partition_summary **placed)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
-    exg_place_pattern patterns[INPUTS_MAX];
+    exg_partition_pattern patterns[INPUTS_MAX];
     exg_session *session;
     exg_verified verified;
     exg_error err;
@@ -92,23 +92,23 @@ static exg_session *run(uint32_t ranks, const int32_t *split, const exg_place_su
     costs.links[0].message_ns = 0;
     costs.ns_per_touched = 0;
     options.plan = &(exg_plan_options){.size = sizeof(exg_plan_options), .overlap = EXG_OVERLAP_ON};
-    options.goal = &(exg_place_goal){.size = sizeof(exg_place_goal), .costs = &costs};
+    options.goal = &(exg_partition_goal){.size = sizeof(exg_partition_goal), .costs = &costs};
     for (uint32_t i = 0; ranks > 1 && i < t.input_count; i++) {
         if (split[i] >= 0) {
-            patterns[count++] = (exg_place_pattern){t.names[i], exg_shard(split[i]), true};
+            patterns[count++] = (exg_partition_pattern){t.names[i], exg_shard(split[i]), true};
         }
     }
     options.mesh = ranks > 1 ? (exg_mesh_shape){1, {ranks}} : options.mesh;
-    options.place = &(exg_place_options){.size = sizeof(exg_place_options),
-                                         .mode = EXG_PLACE_PATTERNS,
-                                         .patterns = patterns,
-                                         .pattern_count = count};
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_PATTERNS,
+                                                 .patterns = patterns,
+                                                 .pattern_count = count};
     if (exg_verify(t.program, t.operators, &verified, NULL, &err) != EXG_OK ||
         exg_session_create(&verified, &options, &session, &err) != EXG_OK ||
         exg_session_run(session, t.inputs, t.input_count, &err) != EXG_OK) {
         fail_msg("%u ranks: %s: %s (%s)", ranks, err.code, err.message, err.where);
     }
-    *placed = exg_session_statistics(session)->place;
+    *placed = exg_session_statistics(session)->partition;
     return session;
 }
 
@@ -136,7 +136,7 @@ static void compare(const exg_session *whole, const exg_session *parts, const ch
 /* On 2 to 5 ranks; `windows` of moves a rank and gathers as counted, or -1. */
 static void check(const char *what, const int32_t *split, bool has_windows, int gathers)
 {
-    const exg_place_summary *placed;
+    const exg_partition_summary *placed;
     exg_session *whole;
 
     end();

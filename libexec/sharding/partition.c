@@ -1,4 +1,4 @@
-/* place.c - placements for every value along one mesh dim, greedily, and the local program
+/* partition.c - placements for every value along one mesh dim, greedily, and the local program
  * they make.
  *
  * A value may be at hand in several forms (replicated, split, summands); a move
@@ -6,17 +6,17 @@
  * moving cost is taken, the first among equals; in tensor mode products with
  * weights take the row that Megatron's scheme says.
  */
-#include "libexec/sharding/placer.h"
+#include "libexec/sharding/partitioner.h"
 #include <exg/emit.h>
 
 #include <fnmatch.h>
 #include <string.h>
 
-typedef exg_placer placer;
+typedef exg_partitioner partitioner;
 typedef exg_form form;
 typedef exg_forms forms;
 
-const char *exg_place_mode_name(exg_place_mode mode)
+const char *exg_partition_mode_name(exg_partition_mode mode)
 {
     static const char *const names[] = {"replicate", "data", "tensor",  "fsdp",
                                         "sequence",  "auto", "patterns"};
@@ -24,12 +24,12 @@ const char *exg_place_mode_name(exg_place_mode mode)
     return (unsigned)mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "?";
 }
 
-static const exg_tensor_meta *meta_of(const placer *p, exg_value_id id)
+static const exg_tensor_meta *meta_of(const partitioner *p, exg_value_id id)
 {
     return p->r.in->graph->values[id].tensor;
 }
 
-static void add_form(placer *p, exg_value_id id, exg_placement placement, exg_ref ref)
+static void add_form(partitioner *p, exg_value_id id, exg_placement placement, exg_ref ref)
 {
     forms *f = &p->forms[id];
 
@@ -40,12 +40,12 @@ static void add_form(placer *p, exg_value_id id, exg_placement placement, exg_re
 
 /* ---- moves -------------------------------------------------------------------------- */
 
-static double link_cost(const placer *p, exg_placement from, exg_placement to, double bytes)
+static double link_cost(const partitioner *p, exg_placement from, exg_placement to, double bytes)
 {
     return exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
 }
 
-static double move_cost(const placer *p, exg_placement from, exg_placement to, double bytes)
+static double move_cost(const partitioner *p, exg_placement from, exg_placement to, double bytes)
 {
     double cost = link_cost(p, from, to, bytes);
 
@@ -56,13 +56,14 @@ static double move_cost(const placer *p, exg_placement from, exg_placement to, d
 
     /* summands that become chunks are gathered again at the next matrix: in tensor
      * mode that is no gain over making them whole */
-    if (p->mode == EXG_PLACE_TENSOR && from.kind == EXG_PARTIAL && to.kind == EXG_SHARD) {
+    if (p->mode == EXG_PARTITION_TENSOR && from.kind == EXG_PARTIAL && to.kind == EXG_SHARD) {
         cost = link_cost(p, from, exg_replicate(), bytes) + 1;
     }
     return cost;
 }
 
-static const form *cheapest_form(const placer *p, exg_value_id id, exg_placement want, double *cost)
+static const form *cheapest_form(const partitioner *p, exg_value_id id, exg_placement want,
+                                 double *cost)
 {
     const forms *f = &p->forms[id];
     const form *best = NULL;
@@ -79,12 +80,13 @@ static const form *cheapest_form(const placer *p, exg_value_id id, exg_placement
     return best;
 }
 
-static bool splits_evenly(const placer *p, const exg_tensor_meta *meta, exg_placement placement)
+static bool splits_evenly(const partitioner *p, const exg_tensor_meta *meta,
+                          exg_placement placement)
 {
     return placement.kind != EXG_SHARD || meta->sizes[placement.dim].value % (int64_t)p->n == 0;
 }
 
-static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta, int32_t dim)
+static exg_ref local_chunk(partitioner *p, exg_ref whole, const exg_tensor_meta *meta, int32_t dim)
 {
     int64_t offset;
     int64_t size;
@@ -95,7 +97,7 @@ static exg_ref local_chunk(placer *p, exg_ref whole, const exg_tensor_meta *meta
     return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
 }
 
-static int64_t own_size(const placer *p, const exg_tensor_meta *meta, int32_t dim)
+static int64_t own_size(const partitioner *p, const exg_tensor_meta *meta, int32_t dim)
 {
     int64_t offset;
     int64_t size;
@@ -107,7 +109,8 @@ static int64_t own_size(const placer *p, const exg_tensor_meta *meta, int32_t di
 
 /* Summands of a value that every rank has: the first rank's is the value, the
  * others' are zero. Of a largest or smallest, everybody's is the value. */
-static exg_ref as_summand(placer *p, exg_ref whole, const exg_tensor_meta *meta, exg_reduce_op op)
+static exg_ref as_summand(partitioner *p, exg_ref whole, const exg_tensor_meta *meta,
+                          exg_reduce_op op)
 {
     int64_t sizes[EXG_SHAPE_RANK_MAX];
 
@@ -122,7 +125,8 @@ static exg_ref as_summand(placer *p, exg_ref whole, const exg_tensor_meta *meta,
                 DTYPE(meta->dtype));
 }
 
-static exg_ref emit_move(placer *p, const form *from, exg_placement to, const exg_tensor_meta *meta)
+static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
+                         const exg_tensor_meta *meta)
 {
     exg_builder *b = p->r.builder;
     exg_placement s = from->placement;
@@ -148,7 +152,7 @@ static exg_ref emit_move(placer *p, const form *from, exg_placement to, const ex
 }
 
 /* The value in the wanted form, moved there if need be. */
-static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_ref *ref)
+static exg_status in_form(partitioner *p, exg_value_id id, exg_placement want, exg_ref *ref)
 {
     double cost;
     const form *source = cheapest_form(p, id, want, &cost);
@@ -178,7 +182,7 @@ static exg_status in_form(placer *p, exg_value_id id, exg_placement want, exg_re
 
 /* ---- choosing a strategy ----------------------------------------------------------------- */
 
-static bool has_form(const placer *p, exg_value_id id, exg_placement placement)
+static bool has_form(const partitioner *p, exg_value_id id, exg_placement placement)
 {
     for (uint32_t i = 0; i < p->forms[id].count; i++) {
         if (exg_placement_equal(p->forms[id].items[i].placement, placement)) {
@@ -190,7 +194,7 @@ static bool has_form(const placer *p, exg_value_id id, exg_placement placement)
 
 /* Nothing is moved to lie along a dimension shorter than the mesh. What every rank has whole
  * may be cut so: it follows an operand that is, where that is least moved. */
-static bool splittable(const placer *p, exg_value_id id, exg_placement want)
+static bool splittable(const partitioner *p, exg_value_id id, exg_placement want)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
 
@@ -202,7 +206,7 @@ static bool splittable(const placer *p, exg_value_id id, exg_placement want)
 }
 
 /* The collectives inside a strategy that is emitted otherwise than the operator itself. */
-static double inner_cost(const placer *p, const exg_strategy *strategy)
+static double inner_cost(const partitioner *p, const exg_strategy *strategy)
 {
     const exg_link *link = &p->costs->links[p->mesh_dim];
 
@@ -216,7 +220,7 @@ static double inner_cost(const placer *p, const exg_strategy *strategy)
 }
 
 /* Are all operands there are made of weights kept in pieces? */
-static bool all_in_pieces(const placer *p, const exg_value_id *operands, uint32_t count)
+static bool all_in_pieces(const partitioner *p, const exg_value_id *operands, uint32_t count)
 {
     bool all = true;
     bool some = false;
@@ -230,7 +234,7 @@ static bool all_in_pieces(const placer *p, const exg_value_id *operands, uint32_
     return all && some;
 }
 
-static double strategy_cost(const placer *p, const exg_rule_call *call,
+static double strategy_cost(const partitioner *p, const exg_rule_call *call,
                             const exg_strategy *strategy, const exg_value_id *operands)
 {
     uint32_t count = call->operand_count;
@@ -260,7 +264,7 @@ static double strategy_cost(const placer *p, const exg_rule_call *call,
 }
 
 /* Megatron: each rank looks up what its rows of a table of embeddings have. */
-static const exg_strategy *vocabulary_strategy(const placer *p, const exg_rule_call *call,
+static const exg_strategy *vocabulary_strategy(const partitioner *p, const exg_rule_call *call,
                                                const exg_value_id *operands)
 {
     for (uint32_t r = 0; r < call->strategy_count; r++) {
@@ -277,7 +281,7 @@ static const exg_strategy *vocabulary_strategy(const placer *p, const exg_rule_c
 
 /* Megatron: an activation that is split along the contracted dim meets rows of the
  * weight (and leaves summands), any other meets columns. */
-static const exg_strategy *megatron_strategy(const placer *p, const exg_rule_call *call,
+static const exg_strategy *megatron_strategy(const partitioner *p, const exg_rule_call *call,
                                              const exg_value_id *operands)
 {
     uint32_t x;
@@ -285,11 +289,11 @@ static const exg_strategy *megatron_strategy(const placer *p, const exg_rule_cal
     int32_t last;
     bool split;
 
-    if (p->mode == EXG_PLACE_TENSOR && call->op->id == EXG_OP_embedding_default &&
+    if (p->mode == EXG_PARTITION_TENSOR && call->op->id == EXG_OP_embedding_default &&
         p->forms[operands[0]].is_weight) {
         return vocabulary_strategy(p, call, operands);
     }
-    if (p->mode != EXG_PLACE_TENSOR || !exg_product_operands(call->op->id, &x, &w) ||
+    if (p->mode != EXG_PARTITION_TENSOR || !exg_product_operands(call->op->id, &x, &w) ||
         !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
         return NULL;
     }
@@ -309,7 +313,7 @@ static const exg_strategy *megatron_strategy(const placer *p, const exg_rule_cal
     return NULL;
 }
 
-static const exg_strategy *choose_strategy(placer *p, const exg_rule_call *call,
+static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *call,
                                            const exg_value_id *operands)
 {
     const exg_strategy *best = megatron_strategy(p, call, operands);
@@ -335,7 +339,7 @@ static const exg_strategy *choose_strategy(placer *p, const exg_rule_call *call,
 /* ---- nodes -------------------------------------------------------------------------- */
 
 /* Sizes among the arguments are made this rank's own: what the node's result has. */
-static void localize_sizes(placer *p, const exg_operator *op, exg_argument *args,
+static void localize_sizes(partitioner *p, const exg_operator *op, exg_argument *args,
                            const exg_tensor_meta *result, exg_placement placement)
 {
     int64_t sizes[EXG_SHAPE_RANK_MAX];
@@ -368,7 +372,7 @@ static bool is_list(const exg_argument *arg)
     return arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
 }
 
-static exg_status collect_operands(placer *p, const exg_operator *op, const exg_argument *args,
+static exg_status collect_operands(partitioner *p, const exg_operator *op, const exg_argument *args,
                                    operand_list *operands)
 {
     uint32_t room = 0;
@@ -402,7 +406,7 @@ static exg_status collect_operands(placer *p, const exg_operator *op, const exg_
 }
 
 /* Puts the moved operands back into the arguments. */
-static exg_status replace_operands(placer *p, const exg_operator *op, exg_argument *args,
+static exg_status replace_operands(partitioner *p, const exg_operator *op, exg_argument *args,
                                    const exg_ref *refs)
 {
     uint32_t at = 0;
@@ -441,7 +445,8 @@ static uint32_t collect_results(const exg_node *node, exg_value_id *results)
 }
 
 /* A local result has the sizes its placement says: the net under every rule. */
-static exg_status check_result(placer *p, exg_value_id id, exg_placement placement, exg_ref ref)
+static exg_status check_result(partitioner *p, exg_value_id id, exg_placement placement,
+                               exg_ref ref)
 {
     const exg_tensor_meta *global = meta_of(p, id);
     const exg_tensor_meta *local = exg_ref_meta(p->r.builder, ref);
@@ -463,7 +468,7 @@ static exg_status check_result(placer *p, exg_value_id id, exg_placement placeme
 
 /* Time of a node on one rank, from the sizes of its local operands and results. What placing
  * along an earlier mesh dim put in is a collective over that dim's link. */
-static double time_of(const placer *p, const exg_operator *op, const exg_argument *args,
+static double time_of(const partitioner *p, const exg_operator *op, const exg_argument *args,
                       const operand_list *operands, exg_ref result)
 {
     const exg_tensor_meta **metas = operands->moved;
@@ -482,7 +487,7 @@ static double time_of(const placer *p, const exg_operator *op, const exg_argumen
 }
 
 /* The operator on this rank's operands, or what the strategy says stands for it. */
-static exg_status emit_strategy(placer *p, const exg_node *node, const exg_rule_call *call,
+static exg_status emit_strategy(partitioner *p, const exg_node *node, const exg_rule_call *call,
                                 const exg_strategy *strategy, exg_argument *args,
                                 exg_argument *results)
 {
@@ -504,7 +509,7 @@ static exg_status emit_strategy(placer *p, const exg_node *node, const exg_rule_
                         op->schema->argument_count, results);
 }
 
-static exg_status place_node(placer *p, const exg_node *node)
+static exg_status place_node(partitioner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
     exg_argument args[EXG_REWRITE_ARGS_MAX];
@@ -568,14 +573,14 @@ static exg_status place_node(placer *p, const exg_node *node)
     return EXG_OK;
 }
 
-const char *exg_place_name(const exg_input_spec *spec)
+const char *exg_partition_input_name(const exg_input_spec *spec)
 {
     return spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
 }
 
-bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *spec)
+bool exg_partition_pattern_matches(const exg_partition_pattern *pattern, const exg_input_spec *spec)
 {
-    const char *name = exg_place_name(spec);
+    const char *name = exg_partition_input_name(spec);
 
     return name != NULL && pattern->of_inputs == (spec->kind == EXG_INPUT_USER) &&
            fnmatch(pattern->pattern, name, 0) == 0;
@@ -583,7 +588,8 @@ bool exg_place_matches(const exg_place_pattern *pattern, const exg_input_spec *s
 
 /* ---- inputs, outputs ----------------------------------------------------------------- */
 
-static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_placement placement)
+static exg_status split_input(partitioner *p, exg_value_id id, const char *name,
+                              exg_placement placement)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
     exg_ref whole = p->forms[id].items[0].ref;
@@ -610,26 +616,27 @@ static exg_status split_input(placer *p, exg_value_id id, const char *name, exg_
 }
 
 /* User inputs by row or by position; matrices of weights by row. */
-static exg_status split_by_mode(placer *p, exg_value_id id, const exg_input_spec *spec)
+static exg_status split_by_mode(partitioner *p, exg_value_id id, const exg_input_spec *spec)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
-    int32_t dim = p->mode == EXG_PLACE_SEQUENCE ? 1 : 0;
+    int32_t dim = p->mode == EXG_PARTITION_SEQUENCE ? 1 : 0;
     bool fits = meta->rank > (uint32_t)dim && meta->sizes[dim].value >= (int64_t)p->n;
 
     if (spec->kind == EXG_INPUT_USER) {
-        bool splits =
-            p->mode == EXG_PLACE_DATA || p->mode == EXG_PLACE_FSDP || p->mode == EXG_PLACE_SEQUENCE;
+        bool splits = p->mode == EXG_PARTITION_DATA || p->mode == EXG_PARTITION_FSDP ||
+                      p->mode == EXG_PARTITION_SEQUENCE;
 
         return splits && fits ? split_input(p, id, spec->arg.name, exg_shard(dim)) : EXG_OK;
     }
-    if (p->mode == EXG_PLACE_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits && meta->rank > 1) {
+    if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
+        meta->rank > 1) {
         EXG_TRY(split_input(p, id, spec->target, exg_shard(0)));
         p->forms[id].in_pieces = true;
     }
     return EXG_OK;
 }
 
-static exg_status place_inputs(placer *p)
+static exg_status place_inputs(partitioner *p)
 {
     const exg_graph *graph = p->r.in->graph;
 
@@ -644,11 +651,13 @@ static exg_status place_inputs(placer *p)
         add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
         EXG_TRY(split_by_mode(p, id, spec));
-        for (uint32_t t = 0; p->mode == EXG_PLACE_PATTERNS && t < p->options->pattern_count; t++) {
-            const exg_place_pattern *pattern = &p->options->patterns[t];
+        for (uint32_t t = 0; p->mode == EXG_PARTITION_PATTERNS && t < p->options->pattern_count;
+             t++) {
+            const exg_partition_pattern *pattern = &p->options->patterns[t];
 
-            if ((i < p->named_inputs || !pattern->of_inputs) && exg_place_matches(pattern, spec)) {
-                EXG_TRY(split_input(p, id, exg_place_name(spec), pattern->placement));
+            if ((i < p->named_inputs || !pattern->of_inputs) &&
+                exg_partition_pattern_matches(pattern, spec)) {
+                EXG_TRY(split_input(p, id, exg_partition_input_name(spec), pattern->placement));
                 break;
             }
         }
@@ -657,7 +666,7 @@ static exg_status place_inputs(placer *p)
 }
 
 /* How an output lies where no rank has it whole: in shards, or as summands. */
-static void count_output(placer *p, const forms *f)
+static void count_output(partitioner *p, const forms *f)
 {
     bool shards = false;
 
@@ -671,7 +680,7 @@ static void count_output(placer *p, const forms *f)
     p->summary.partial_count += !shards;
 }
 
-static exg_status place_outputs(placer *p)
+static exg_status place_outputs(partitioner *p)
 {
     const exg_graph *graph = p->r.in->graph;
 
@@ -695,24 +704,24 @@ static exg_status place_outputs(placer *p)
     return exg_builder_status(p->r.builder);
 }
 
-exg_status exg_place_along(const exg_program *functional, const exg_operators *operators,
-                           const exg_place_options *options, const exg_place_goal *goal,
-                           exg_placed_dim *along, exg_text *report, exg_place_summary *summary,
-                           exg_program **local, exg_error *err)
+exg_status exg_partition_along(const exg_program *functional, const exg_operators *operators,
+                               const exg_partition_options *options, const exg_partition_goal *goal,
+                               exg_partitioned_dim *along, exg_text *report,
+                               exg_partition_summary *summary, exg_program **local, exg_error *err)
 {
-    placer p = {.options = options,
-                .costs = goal->costs,
-                .mode = options->mode,
-                .mesh_dim = along->dim,
-                .n = along->size,
-                .rank = along->place,
-                .report = report,
-                .json = goal->json,
-                .overlaps = goal->overlaps,
-                .moves = EXG_TEXT_EMPTY,
-                .even_only = along->even_only,
-                .pattern = along->pattern,
-                .named_inputs = along->named_inputs};
+    partitioner p = {.options = options,
+                     .costs = goal->costs,
+                     .mode = options->mode,
+                     .mesh_dim = along->dim,
+                     .n = along->size,
+                     .rank = along->place,
+                     .report = report,
+                     .json = goal->json,
+                     .overlaps = goal->overlaps,
+                     .moves = EXG_TEXT_EMPTY,
+                     .even_only = along->even_only,
+                     .pattern = along->pattern,
+                     .named_inputs = along->named_inputs};
     exg_status status;
 
     *local = NULL;

@@ -1,4 +1,4 @@
-/* place.h - one global program becomes one local program a rank.
+/* partition.h - one global program becomes one local program a rank.
  *
  * Every value gets a placement, operator by operator, from the rows of the sharding
  * rules; where an operand lies otherwise than the chosen row wants, a collective is
@@ -7,8 +7,8 @@
  * rank. Inputs are whole on every rank, of which a rank reads its own chunks
  * (views, no copies); user outputs are whole again.
  */
-#ifndef EXG_PLACE_H
-#define EXG_PLACE_H
+#ifndef EXG_PARTITION_H
+#define EXG_PARTITION_H
 
 #include <exg/device_mesh.h>
 #include <exg/memory.h>
@@ -20,38 +20,38 @@
 extern "C" {
 #endif
 
-typedef enum exg_place_mode {
-    EXG_PLACE_REPLICATE, /* every rank computes everything */
-    EXG_PLACE_DATA,      /* user inputs split along dim 0 */
-    EXG_PLACE_TENSOR,    /* matrices of weights split: by column, then by row (Megatron) */
-    EXG_PLACE_FSDP,      /* user inputs split along dim 0, matrices of weights kept in pieces:
+typedef enum exg_partition_mode {
+    EXG_PARTITION_REPLICATE, /* every rank computes everything */
+    EXG_PARTITION_DATA,      /* user inputs split along dim 0 */
+    EXG_PARTITION_TENSOR,    /* matrices of weights split: by column, then by row (Megatron) */
+    EXG_PARTITION_FSDP,      /* user inputs split along dim 0, matrices of weights kept in pieces:
                             each is made whole just before it is read, and then let go */
-    EXG_PLACE_SEQUENCE,  /* user inputs split along dim 1, (batch, sequence, ...) */
-    EXG_PLACE_AUTO,      /* the cheapest of the above by predicted time */
-    EXG_PLACE_PATTERNS   /* weights and inputs as the patterns say, the rest follows */
-} exg_place_mode;
+    EXG_PARTITION_SEQUENCE,  /* user inputs split along dim 1, (batch, sequence, ...) */
+    EXG_PARTITION_AUTO,      /* the cheapest of the above by predicted time */
+    EXG_PARTITION_PATTERNS   /* weights and inputs as the patterns say, the rest follows */
+} exg_partition_mode;
 
 /* Weights whose FQN matches `pattern` (fnmatch: * ? [...]), or user inputs whose placeholder
  * does, lie as `placement`. */
-typedef struct exg_place_pattern {
+typedef struct exg_partition_pattern {
     const char *pattern;
     exg_placement placement;
     bool of_inputs;
-} exg_place_pattern;
+} exg_partition_pattern;
 
 /* Of several in a row, each is as large as the first one says. */
-typedef struct exg_place_options {
-    size_t size; /* sizeof(exg_place_options) */
-    exg_place_mode mode;
-    const exg_place_pattern *patterns; /* the first that matches counts */
+typedef struct exg_partition_options {
+    size_t size; /* sizeof(exg_partition_options) */
+    exg_partition_mode mode;
+    const exg_partition_pattern *patterns; /* the first that matches counts */
     uint32_t pattern_count;
-} exg_place_options;
+} exg_partition_options;
 
 /* A file of placements, {"weights": {"*.q.weight": "S(0)"}, "inputs": {"x": "S(0)"}}: sets mode,
  * patterns and their count; options->size is set before. Patterns are the arena's. IO CLI-005;
  * USAGE PLC-007, MALFORMED: what the file says wrongly. */
-EXG_NODISCARD exg_status exg_place_options_open(const char *path, exg_arena *arena,
-                                                exg_place_options *options, exg_error *err);
+EXG_NODISCARD exg_status exg_partition_options_open(const char *path, exg_arena *arena,
+                                                    exg_partition_options *options, exg_error *err);
 
 /* What work and moves take: a device and its links, one a mesh dim. */
 typedef struct exg_link {
@@ -79,8 +79,8 @@ EXG_NODISCARD exg_status exg_costs_open(const char *path, exg_costs *costs, exg_
 EXG_NODISCARD exg_status exg_costs_save(const exg_costs *costs, const char *path, exg_error *err);
 
 /* What a placement is measured by, and how it is told. */
-typedef struct exg_place_goal {
-    size_t size;            /* sizeof(exg_place_goal) */
+typedef struct exg_partition_goal {
+    size_t size;            /* sizeof(exg_partition_goal) */
     const exg_costs *costs; /* NULL: exg_costs_init() */
     /* Bytes a rank may take, LIMIT PLC-009; 0: any. Of placing: its weights and values. Of a
      * session: all it holds at once, weights read or mapped, what is made of them, state, values,
@@ -89,12 +89,12 @@ typedef struct exg_place_goal {
     uint64_t memory_limit;
     bool overlaps; /* moves go on beside computation (exg_plan_options.overlap) */
     bool json;     /* the report: a JSON array, one object a mesh dim, all nodes */
-} exg_place_goal;
+} exg_partition_goal;
 
 /* Made by the library; later versions may have more at its end. */
-typedef struct exg_place_summary {
-    size_t size;                             /* that this library filled */
-    exg_place_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
+typedef struct exg_partition_summary {
+    size_t size;                                 /* that this library filled */
+    exg_partition_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count,
         halo_count;         /* of all moves: parts of dims that lie beside a rank's own */
     uint32_t split_count;   /* nodes with a result that is not replicated */
@@ -105,9 +105,9 @@ typedef struct exg_place_summary {
     uint64_t value_bytes;   /* of all values alive at once, at most */
     double predicted_ns;    /* of a rank's run, by the costs */
     double hidden_ns;       /* of moves, beside computation: not in predicted_ns */
-} exg_place_summary;
+} exg_partition_summary;
 
-static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of all kinds */
+static inline uint32_t exg_partition_moves(const exg_partition_summary *summary) /* of all kinds */
 {
     return summary->all_gather_count + summary->all_reduce_count + summary->reduce_scatter_count +
            summary->all_to_all_count + summary->halo_count;
@@ -120,12 +120,15 @@ static inline uint32_t exg_place_moves(const exg_place_summary *summary) /* of a
  * report is a line a node that moves or splits something. The caller frees both. Memory is
  * counted for this rank; of uneven shards rank 0 has the longest. USAGE (a pattern matches
  * nothing, or splits a dimension that is not there), UNSUPPORTED, LIMIT. */
-EXG_NODISCARD exg_status exg_place(const exg_program *functional, const exg_operators *operators,
-                                   const exg_place_options *options, const exg_place_goal *goal,
-                                   const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
-                                   exg_place_summary **summary, char **report, exg_error *err);
+EXG_NODISCARD exg_status exg_partition(const exg_program *functional,
+                                       const exg_operators *operators,
+                                       const exg_partition_options *options,
+                                       const exg_partition_goal *goal, const exg_mesh_shape *mesh,
+                                       uint32_t rank, exg_program **local,
+                                       exg_partition_summary **summary, char **report,
+                                       exg_error *err);
 
-const char *exg_place_mode_name(exg_place_mode mode); /* "tensor" */
+const char *exg_partition_mode_name(exg_partition_mode mode); /* "tensor" */
 
 #ifdef __cplusplus
 }
