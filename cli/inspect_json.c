@@ -1,7 +1,6 @@
 /* inspect_json.c - the same as data: a summary, and the nodes. */
 #include "cli/inspect.h"
 #include "cli/signature.h"
-#include "libexport/program/print.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,5 @@
 /* inspect_node.c - one node in detail; the graph in Graphviz's language. */
 #include "cli/inspect.h"
-#include "libexport/program/print.h"
 
 #include <stdlib.h>
 #include <string.h>

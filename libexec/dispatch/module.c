@@ -5,8 +5,8 @@
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
-#include "libexport/base/text.h"
 
+#include <exg/text.h>
 #include <exg/weights.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,9 +2,8 @@
 #ifndef EXG_LIBEXEC_DISPATCH_TEXT_H
 #define EXG_LIBEXEC_DISPATCH_TEXT_H
 
-#include "libexport/base/text.h"
-
 #include <exg/dispatch.h>
+#include <exg/text.h>
 
 void exg_print_placements(exg_text *text, const exg_placement *placements, uint32_t count);
 void exg_print_spec(exg_text *text, const exg_dtensor_spec *spec);

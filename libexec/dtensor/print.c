@@ -1,8 +1,8 @@
 /* print.c - a DTensor as text. */
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/given.h"
-#include "libexport/base/text.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* print.c - a plan as text, a line a step. */
 #include "libexec/plan/plan_internal.h"
 #include "libexport/base/given.h"
-#include "libexport/base/text.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 
 static void print_shape(exg_text *text, const exg_tensor *t)

@@ -1,11 +1,11 @@
 /* agreement.c - digests of what ranks must have alike. */
 #include "libexec/session/agreement.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/text.h"
 #include "libexport/base/xxh3.h"
 #include "libexport/weights/storage.h"
 
 #include <exg/module.h>
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

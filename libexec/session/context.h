@@ -5,9 +5,9 @@
 #include "libexec/comm/team.h"
 #include "libexec/executor/plan_executor.h"
 #include "libexec/sharding/shard_pattern.h"
-#include "libexport/base/text.h"
 
 #include <exg/session.h>
+#include <exg/text.h>
 
 /* What a rank's run came to. */
 typedef struct exg_outcome {

@@ -7,9 +7,9 @@
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
-#include "libexport/base/text.h"
 
 #include <exg/session.h>
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

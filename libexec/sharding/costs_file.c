@@ -5,11 +5,11 @@
  * unknown member is refused, and so is a table of none. */
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
-#include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 
 #include <exg/formats.h>
 #include <exg/partition.h>
+#include <exg/text.h>
 #include <stdio.h>
 #include <string.h>
 

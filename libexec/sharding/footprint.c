@@ -3,8 +3,8 @@
  * them, or a view of them. */
 #include "libexec/sharding/partitioner.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -5,8 +5,9 @@
 #include "libexec/sharding/cost.h"
 #include "libexec/sharding/rules.h"
 #include "libexec/sharding/shard_pattern.h"
-#include "libexport/base/text.h"
 #include "libexport/transform/rewrite.h"
+
+#include <exg/text.h>
 
 #define EXG_FORMS_MAX 6
 

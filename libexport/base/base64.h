@@ -2,7 +2,7 @@
 #ifndef EXG_LIBEXPORT_BASE_BASE64_H
 #define EXG_LIBEXPORT_BASE_BASE64_H
 
-#include "libexport/base/text.h"
+#include <exg/text.h>
 
 void exg_base64_encode(exg_text *out, const void *data, size_t length);
 

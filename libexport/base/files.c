@@ -2,9 +2,9 @@
 #include "libexport/base/files.h"
 
 #include "libexport/base/checked.h"
-#include "libexport/base/text.h"
 
 #include <errno.h>
+#include <exg/text.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

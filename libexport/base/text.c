@@ -1,6 +1,6 @@
 /* text.c - appending, and the two forms that need care: doubles and JSON. */
-#include "libexport/base/text.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>

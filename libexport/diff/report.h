@@ -2,8 +2,9 @@
 #ifndef EXG_LIBEXPORT_DIFF_REPORT_H
 #define EXG_LIBEXPORT_DIFF_REPORT_H
 
-#include "libexport/base/text.h"
 #include "libexport/diff/differ.h"
+
+#include <exg/text.h>
 
 /* Adds a difference; texts are copied, `values` may be NULL. */
 void exg_differ_found(exg_differ *d, const exg_difference *difference);

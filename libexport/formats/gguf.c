@@ -12,11 +12,11 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
-#include "libexport/base/text.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

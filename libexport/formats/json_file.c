@@ -1,8 +1,8 @@
 /* json_file.c - a JSON text that a file, or a pipe, holds. */
 #include "libexport/base/arena.h"
-#include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 
+#include <exg/text.h>
 #include <stdio.h>
 
 exg_status exg_json_open(const char *path, exg_json_doc **doc, exg_error *err)

@@ -5,12 +5,12 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/element.h"
-#include "libexport/base/text.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/pt2/zip_writer.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <string.h>
 

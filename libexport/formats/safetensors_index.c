@@ -7,11 +7,11 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
+#include <exg/text.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -15,12 +15,12 @@
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
-#include "libexport/base/text.h"
 #include "libexport/base/xxh3.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 
 #include <exg/inspection.h>
 #include <exg/module.h>
+#include <exg/text.h>
 #include <exg/weights.h>
 
 #include <inttypes.h>

@@ -5,9 +5,9 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/scan.h"
-#include "libexport/base/text.h"
 
 #include <exg/operators.h>
+#include <exg/text.h>
 #include <stdlib.h>
 #include <string.h>
 

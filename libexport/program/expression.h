@@ -11,9 +11,9 @@
 #define EXG_LIBEXPORT_PROGRAM_EXPRESSION_H
 
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 
 #include <exg/symint.h>
+#include <exg/text.h>
 
 typedef struct exg_number {
     bool is_float;

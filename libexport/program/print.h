@@ -2,14 +2,10 @@
 #ifndef EXG_LIBEXPORT_PROGRAM_PRINT_H
 #define EXG_LIBEXPORT_PROGRAM_PRINT_H
 
-#include "libexport/base/text.h"
 #include "libexport/program/expression.h"
 
 #include <exg/program.h>
-
-/* srepr or infix text as str(sympy.sympify(text)) shows it; text that is neither
- * is shown as it is. */
-void exg_print_expression(exg_text *out, const char *expr);
+#include <exg/text.h>
 
 /* The same where `put` writes each symbol; NULL: by its name. */
 void exg_print_renamed(exg_text *out, const char *expr, exg_put_symbol *put, void *user);
@@ -19,9 +15,6 @@ void exg_print_python_string(exg_text *out, const char *string);
 
 /* "Annotation: {...} " of a node's "custom" metadata; nothing when that is no dict. */
 void exg_print_custom(exg_text *out, const char *json);
-
-/* An argument as generated Python code shows it. */
-void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg);
 
 /* The same as an argument of a node in the text of a torch.fx.Graph: "%x", cpu, a string bare. */
 void exg_print_fx_argument(exg_text *out, const exg_graph *graph, const exg_argument *arg);

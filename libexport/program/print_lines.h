@@ -7,9 +7,9 @@
 #define EXG_LIBEXPORT_PROGRAM_PRINT_LINES_H
 
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 
 #include <exg/program.h>
+#include <exg/text.h>
 
 #define EXG_NEVER     UINT32_MAX
 #define EXG_AT_OUTPUT (UINT32_MAX - 1)

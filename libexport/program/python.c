@@ -3,10 +3,10 @@
 
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 #include "libexport/program/expression.h"
 
 #include <exg/symint.h>
+#include <exg/text.h>
 #include <exg/weights.h>
 #include <string.h>
 

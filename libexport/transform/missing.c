@@ -2,11 +2,11 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 #include "libexport/program/uses.h"
 #include "libexport/transform/inline.h"
 #include "libexport/transform/vmap.h"
 
+#include <exg/text.h>
 #include <exg/transform.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* guards.c - Python on the sizes of inputs, as expressions of the closed grammar. */
 #include "libexport/verify/guards.h"
-#include "libexport/base/text.h"
 #include "libexport/verify/tree.h"
 
 #include <exg/symint.h>
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* metadata_rules.c - what travels along with a program: metadata of nodes (MET), extra
  * files and sample inputs (ARC). Nothing here closes the gate.
  */
-#include "libexport/base/text.h"
 #include "libexport/formats/json.h"
 #include "libexport/program/python.h"
 #include "libexport/verify/verifier.h"
 
+#include <exg/text.h>
 #include <string.h>
 
 /* ---- nodes ---------------------------------------------------------------------------- */

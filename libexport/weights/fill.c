@@ -6,9 +6,9 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 #include "libexport/weights/storage.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* weights.c - the tables, the reference count, and reading storages. */
 #include "libexport/base/given.h"
+#include <exg/text.h>
 #include <exg/weights.h>
 
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"

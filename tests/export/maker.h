@@ -2,9 +2,8 @@
 #ifndef EXG_TESTS_EXPORT_MAKER_H
 #define EXG_TESTS_EXPORT_MAKER_H
 
-#include "libexport/base/text.h"
-
 #include <exg/formats.h>
+#include <exg/text.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

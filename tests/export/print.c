@@ -383,9 +383,38 @@ static void uses_are_counted_by_node(void **state)
     free(text);
 }
 
+/* As the code of torch.fx shows them. */
+static void arguments_are_python_s(void **state)
+{
+    exg_value value = {.name = "x"};
+    exg_graph graph = {.values = &value, .value_count = 1};
+    int64_t ints[] = {1, -2};
+    const struct {
+        exg_argument argument;
+        const char *expected;
+    } rows[] = {
+        {{.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 0}, "x"},
+        {{.kind = EXG_ARGUMENT_NONE}, "None"},
+        {{.kind = EXG_ARGUMENT_BOOL, .as_bool = true}, "True"},
+        {{.kind = EXG_ARGUMENT_FLOAT, .as_float = 1}, "1.0"},
+        {{.kind = EXG_ARGUMENT_STRING, .as_string = "it's"}, "\"it's\""},
+        {{.kind = EXG_ARGUMENT_INTS, .count = 2, .as_ints = ints}, "[1, -2]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_text text = EXG_TEXT_EMPTY;
+
+        exg_print_argument(&text, &graph, &rows[i].argument);
+        assert_string_equal(exg_text_string(&text), rows[i].expected);
+        exg_text_free(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arguments_are_python_s),
         cmocka_unit_test(expressions_are_sympy_s),
         cmocka_unit_test(other_texts_are_left_alone),
         cmocka_unit_test(strings_are_python_s),

@@ -53,6 +53,11 @@ file == 1 && $1 == "below" {
         below[$2, $i] = 1
     }
 }
+file == 1 && $1 == "takes" {
+    for (i = 3; i <= NF; i++) {
+        takes[$2, $i] = 1
+    }
+}
 file == 1 && $1 == "header" { header[$2] = $3 }
 file == 1 && $1 == "allow" {
     allowed[$2, $3] = 1
@@ -72,6 +77,14 @@ file > 1 && /^[ \t]*#[ \t]*include[ \t]*["<](libexport|libexec|cli|tests|exg)\//
     if (FILENAME ~ /\/include\// && library_of(from) == library_of(to)) {
         next
     }
+    # Of a library below, by its private headers: the listed ones, or all of a listed room.
+    if (target !~ /^exg\// && library_of(from) != library_of(to)) {
+        taken[library_of(from), (library_of(from), to) in takes ? to : target] = 1
+        if (!((library_of(from), target) in takes) && !((library_of(from), to) in takes)) {
+            print FILENAME ":" FNR ": " library_of(from) " takes " target ", which layers.txt does not list"
+            faults++
+        }
+    }
     if (!may(from, to)) {
         print FILENAME ":" FNR ": " from " includes " to " (" target ")"
         faults++
@@ -83,6 +96,13 @@ END {
         if (whole && !(pair in used)) {
             split(pair, part, SUBSEP)
             print "layers.txt: nobody needs: allow " part[1] " " part[2]
+            faults++
+        }
+    }
+    for (pair in takes) {
+        if (whole && !(pair in taken)) {
+            split(pair, part, SUBSEP)
+            print "layers.txt: nobody needs: takes " part[1] " " part[2]
             faults++
         }
     }

@@ -48,6 +48,9 @@ echo '#include "libexport/verify/verifier.h"' | plant layers libexport/program/a
 echo '#include "cli/cli.h"' | plant layers libexec/plan/a.c
 echo '#include "libexec/session/context.h"' | plant layers libexec/plan/a.c
 echo '#include <exg/unheard.h>' | plant layers libexport/verify/a.c
+echo '#include "libexport/base/map.h"' | plant layers cli/a.c
+echo '#include "libexport/program/copy.h"' | plant layers libexec/plan/a.c
+echo '#include "libexport/program/uses.h"' | plant clean libexec/plan/a.c
 echo '#include "libexport/base/map.h"' | plant clean libexport/verify/a.c
 echo '#include <exg/exec.h>' | plant clean cli/a.c
 mkdir -p "$tree/docs" && echo '## 2. Two' > "$tree/docs/a.md"

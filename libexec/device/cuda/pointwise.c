@@ -6,8 +6,8 @@
  */
 #include "libexec/device/cuda/pointwise.h"
 #include "libexec/device/cuda/operand.h"
-#include "libexport/base/text.h"
 
+#include <exg/text.h>
 #include <string.h>
 
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;

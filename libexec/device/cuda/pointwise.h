@@ -6,7 +6,8 @@
 
 #include "libexec/device/cuda/kernel_table.h"
 #include "libexec/kernels/pointwise_program.h"
-#include "libexport/base/text.h"
+
+#include <exg/text.h>
 
 #define WORDS_MAX (EXG_CUDA_PARAMS_MAX / 8)
 

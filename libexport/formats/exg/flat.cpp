@@ -7,7 +7,6 @@ extern "C" {
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 #include "libexport/formats/lost.h"
 #include "libexport/program/model.h"
 #include "libexport/weights/frames.h"
@@ -16,6 +15,7 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exg/text.h>
 #include <export_generated.h>
 #include <sys/mman.h>
 #include <type_traits>

@@ -3,10 +3,10 @@
  * {"model": {"w": tensor}, "step": 3} gives the tensor model.w and the metadata
  * step = 3. Tied tensors share their storage; views keep strides and offset.
  */
-#include "libexport/base/text.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/formats/weights_file.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

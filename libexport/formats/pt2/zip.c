@@ -2,8 +2,8 @@
 #include "libexport/formats/pt2/zip.h"
 
 #include "libexport/base/checked.h"
-#include "libexport/base/text.h"
 
+#include <exg/text.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,9 +11,9 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
-#include "libexport/base/text.h"
 
 #include <exg/status.h>
+#include <exg/text.h>
 
 typedef struct exg_zip_writer {
     exg_writer *file; /* borrowed */

@@ -20,6 +20,7 @@
 
 #include <exg/memory.h>
 #include <exg/status.h>
+#include <exg/text.h>
 #include <exg/types.h>
 #include <stddef.h>
 
@@ -382,6 +383,13 @@ bool exg_graph_equal(const exg_graph *a, const exg_graph *b);
  * NO_MEMORY. */
 EXG_NODISCARD exg_status exg_program_print(const exg_program *program, char **text, exg_error *err);
 EXG_NODISCARD exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err);
+
+/* The expression of a symbolic size, sympy's srepr or Python's infix, as str(sympy.sympify(text))
+ * shows it; a text that is neither, as it is. */
+void exg_print_expression(exg_text *out, const char *expression);
+
+/* An argument of a node of `graph` as the generated Python code shows it. */
+void exg_print_argument(exg_text *out, const exg_graph *graph, const exg_argument *argument);
 
 /* The program's graph as PyTorch's print(exported_program.graph) writes it: "graph():" and a line
  * a node of torch.fx, without a newline at the end. malloc'ed as above. NO_MEMORY. */

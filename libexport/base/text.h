@@ -1,2 +1,0 @@
-/* Until every file includes it by its public name. */
-#include <exg/text.h>
