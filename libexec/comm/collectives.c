@@ -261,7 +261,7 @@ static bool is_packed(const exg_communicator *c, const exg_collective *what)
     return k.cut_in && k.in.outer != 1;
 }
 
-/* Does what comes lie in `out` as it comes? Else it is read: summed, or unpacked. */
+/* Is what comes in `out` as it comes? Else it is read: summed, or unpacked. */
 static bool is_direct(const exg_communicator *c, const exg_collective *what)
 {
     cutting k = cutting_of(c, what, 0);

@@ -122,20 +122,22 @@ exg_status exg_exchange_finish(exg_communicator *c, uint64_t turn, exg_exchange_
 /* Of this exchange and all before. */
 exg_status exg_exchange_settle(exg_communicator *c, uint64_t turn, exg_error *err);
 
-/* All three: returns when own receives are filled and own sends read. */
+/* MPI_Alltoallv with a deadline; ncclSend and ncclRecv in one group. All three: returns when own
+ * receives are filled and own sends read. */
 exg_status exg_exchange(exg_communicator *c, const exg_segment *send, const exg_segment *receive,
                         exg_error *err);
 /* The same of `bytes` to and from each rank, which lie one after another by rank. */
 exg_status exg_exchange_each(exg_communicator *c, const void *to_each, void *from_each,
                              uint64_t bytes, exg_error *err);
 
-/* Begins an exchange and returns; what is posted is finished in order, when it is asked for, or
- * before the next exchange begins that is not posted. */
+/* MPI_Ialltoallv. Begins an exchange and returns; what is posted is finished in order, when it is
+ * asked for, or before the next exchange begins that is not posted. */
 exg_status exg_exchange_post(exg_communicator *c, exg_posted *posted, const exg_segment *send,
                              const exg_segment *receive, exg_error *err);
 /* Finishes it and those before. */
 exg_status exg_exchange_arrive(exg_communicator *c, const exg_posted *posted, exg_error *err);
 
+/* MPI_Comm_split, ncclCommSplit. */
 exg_status exg_communicator_split(exg_communicator *c, uint32_t color, exg_communicator **out,
                                   exg_error *err);
 void exg_communicator_abort(exg_communicator *c, exg_status status);

@@ -23,7 +23,7 @@
 
 /* Of one rank in one exchange. */
 typedef struct place {
-    _Alignas(LINE_BYTES) _Atomic uint64_t posted; /* turn + 1 of what lies here */
+    _Alignas(LINE_BYTES) _Atomic uint64_t posted; /* turn + 1 of what is here */
     const exg_segment *segments;                  /* sent to each rank, then expected of each */
     bool is_held;
     _Alignas(16) uint8_t held[HELD_BYTES];       /* elements lie aligned */

@@ -13,7 +13,7 @@
 
 typedef struct exg_host_copy {
     exg_tensor here;         /* sizes and strides are the tensor's */
-    exg_accelerator *device; /* NULL: it lies on the host */
+    exg_accelerator *device; /* NULL: it is on the host */
     uint8_t *memory, *there; /* from the lowest element to the highest */
     uint64_t bytes;
 } exg_host_copy;

@@ -207,7 +207,7 @@ static uint32_t place_of(const strict *s, const void *address)
     return low;
 }
 
-/* The block that an address lies in; NULL: none of ours. */
+/* The block that an address is in; NULL: none of ours. */
 static block *block_at(const strict *s, const void *address)
 {
     uint32_t k = place_of(s, address);

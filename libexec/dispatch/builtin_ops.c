@@ -321,7 +321,7 @@ static void unscale_here(const exg_tensor *t, double scale, bool *bad)
     } while (next_element(t, index));
 }
 
-/* The same, where they lie. */
+/* The same, where they are. */
 static exg_status unscale(const exg_dtensor *t, double scale, bool *bad, exg_error *err)
 {
     exg_host_copy m;

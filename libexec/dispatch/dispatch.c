@@ -135,7 +135,7 @@ static bool is_one_plan(const exg_call *call, const exg_operator *functional)
            call->op_entry->registration.rule == NULL;
 }
 
-/* May it write operand 0 where that lies? Of this rank's part. */
+/* May it write operand 0 where that is? Of this rank's part. */
 static bool writes_directly(const exg_call *call)
 {
     const exg_tensor *self = &call->operands[0].object->dtensor->local;

@@ -81,7 +81,7 @@ static exg_status give(exg_status status, exg_dtensor **made)
     return status;
 }
 
-/* What lies on a device stays with it; the host's goes to any. */
+/* What is on a device stays with it; the host's goes to any. */
 static exg_status check_device(const exg_device_mesh *from, const exg_device_mesh *to,
                                exg_error *err)
 {

@@ -187,7 +187,7 @@ static exg_status read_value(request *r, const char *key, const exg_object *obje
     }
 }
 
-/* What is made lies where the mesh says, and row-major. */
+/* What is made is where the mesh says, and row-major. */
 static bool changes_nothing(const char *name)
 {
     return strcmp(name, "device") == 0 || strcmp(name, "pin_memory") == 0 ||

@@ -316,7 +316,7 @@ static void keep_order(exg_dtensor *t, const int64_t *strides)
     }
 }
 
-/* Does what is given lie on the device? The source says so for all; not a DTensor's exchange. */
+/* Is what is given on the device? The source says so for all; not a DTensor's exchange. */
 static exg_status lies_there(exg_device_mesh *mesh, const exg_tensor *global, uint32_t source,
                              bool *there, exg_error *err)
 {

@@ -404,7 +404,7 @@ static exg_status exchange_on_device(const exchange *e, bool async, exg_error *e
 
 /* ---- either way ------------------------------------------------------------------------ */
 
-/* Between copies of what lies on a device. */
+/* Between copies of what is on a device. */
 static exg_status exchange_through_host(const exchange *asked, exg_transit **transit,
                                         exg_error *err)
 {

@@ -8,7 +8,7 @@
 /* Collective: what rank p holds of `from` (held[p]) and rank q wants of `t` (wanted[q]) goes there
  * when gives(user, p, q). Nothing is sent when everyone has what it wants. Regions are a rank of
  * the mesh each; they and `from` may go when it returns. `there`, alike on all ranks: what they
- * give lies on their devices, and goes from one to the other where it can. With `async` the part
+ * give is on their devices, and goes from one to the other where it can. With `async` the part
  * may be on its way (t->transit). A fault ends the mesh's exchanges on all ranks. */
 typedef bool exg_sends_fn(const void *user, uint32_t giver, uint32_t taker);
 exg_status exg_dtensor_receive(exg_dtensor *t, const exg_tensor *from, bool there,

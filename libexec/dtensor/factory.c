@@ -1,4 +1,4 @@
-/* factory.c - DTensors made where they lie: constants, ranges, random numbers. */
+/* factory.c - DTensors made where they are: constants, ranges, random numbers. */
 #include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"

@@ -1,5 +1,5 @@
 /* link.h - collectives between the ranks of a mesh that are threads of this process and whose local
- * parts lie on one device: bytes go there from one part to the other, asked for and not waited for.
+ * parts are on one device: bytes go there from one part to the other, asked for and not waited for.
  *
  * Ranks on devices of their own exchange through the host: what joins those devices is left by all
  * ranks at once, and a mesh is destroyed by each for itself.

@@ -24,7 +24,7 @@ typedef struct passage {
     const exg_placement *to;
     exg_region *held; /* by rank of the mesh */
     exg_tensor data;
-    bool there;                      /* it lies on the device, on all ranks */
+    bool there;                      /* it is on the device, on all ranks */
     exg_host_copy copy;              /* of the part, when it does not any more */
     void *owned;                     /* of `data`, or NULL */
     exg_block *block;                /* the same on the device */

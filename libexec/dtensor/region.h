@@ -5,7 +5,7 @@
 #include "libexec/dtensor/box.h"
 #include "libexec/dtensor/mesh.h"
 
-/* Some of a local part that lies side by side in the whole. */
+/* Some of a local part that is side by side in the whole. */
 typedef struct exg_piece {
     exg_box box;                  /* of the whole */
     int64_t origin[EXG_RANK_MAX]; /* where the local part would begin, if all of it lay so */
@@ -30,7 +30,7 @@ void exg_region_cut(exg_region *region, uint32_t rank, const exg_box *box);
 int64_t exg_shard_size(exg_placement p, int64_t length, uint32_t n, uint32_t place);
 
 /* Where element `at` of the mesh rank's part lies along `dim` of the whole, `length` long; from
- * there on *run elements lie side by side. */
+ * there on *run elements are side by side. */
 int64_t exg_local_place(const exg_device_mesh *mesh, uint32_t rank, const exg_placement *placements,
                         int64_t length, uint32_t dim, int64_t at, int64_t *run);
 

@@ -43,7 +43,7 @@ exg_status exg_dtensor_make_owned(exg_device_mesh *mesh, const exg_placement *pl
                                   exg_dtype dtype, uint32_t rank, const int64_t *sizes,
                                   exg_dtensor **t, exg_error *err);
 
-/* Brings a local part that lies in the host's memory to the mesh's device, as its own; what is
+/* Brings a local part that is in the host's memory to the mesh's device, as its own; what is
  * there already stays. */
 exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err);
 

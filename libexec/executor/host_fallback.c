@@ -22,7 +22,7 @@ static uint32_t count_of(const exg_step *step)
     return exg_step_operands(step) + step->call.output_count;
 }
 
-/* The part of a buffer that the step's operands lie in: they stay together, since one may be
+/* The part of a buffer that the step's operands are in: they stay together, since one may be
  * another's memory. false: operand `i` is not the first of them. */
 static bool part_of(const exg_step *step, uint32_t i, exg_span *part)
 {

@@ -10,7 +10,7 @@
 /* Bytes of the host's memory, aligned to 64, that the step's operands take. */
 uint64_t exg_host_fallback_bytes(exg_step *step);
 
-/* The step's operands lie in `memory` from here on. */
+/* The step's operands are in `memory` from here on. */
 void exg_host_fallback_bind(exg_step *step, uint8_t *memory);
 
 /* By buffer: its first byte on the device. */

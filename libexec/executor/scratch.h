@@ -1,9 +1,9 @@
-/* scratch.h - memory that the plans of a session take turns in: what lies there lasts until another
+/* scratch.h - memory that the plans of a session take turns in: what is there lasts until another
  * plan has its turn.
  *
  * A run is a chain of segments, with loops between them whose graphs are chains of their own. Each
  * segment of the chain has a level, the graphs of a loop those after it, so what one left is there
- * while those after it run. Plans of one level never run at once: they lie in the same blocks, each
+ * while those after it run. Plans of one level never run at once: they are in the same blocks, each
  * as large as the largest asked for.
  */
 #ifndef EXG_LIBEXEC_EXECUTOR_SCRATCH_H
@@ -40,12 +40,12 @@ typedef struct exg_scratch {
 } exg_scratch;
 
 /* At least `bytes`, aligned to 64, on the host (`device` NULL) or the device. What was in the block
- * may be lost. Where `moves` is as it was, blocks lie where they lay. LIMIT PLC-009; NO_MEMORY. */
+ * may be lost. Where `moves` is as it was, blocks are where they lay. LIMIT PLC-009; NO_MEMORY. */
 exg_status exg_scratch_block(exg_scratch *scratch, exg_scratch_key key,
                              struct exg_accelerator *device, uint64_t bytes, void **block,
                              exg_error *err);
 
-/* Does any of the bytes lie in one of the host's blocks, other than GIVEN ones? */
+/* Is any of the bytes in one of the host's blocks, other than GIVEN ones? */
 bool exg_scratch_holds(const exg_scratch *scratch, const void *data, uint64_t bytes);
 
 /* Lets go of a block that no live level reads: false, there is none. */

@@ -295,7 +295,7 @@ static void compare_ahead(exg_weight_store *store, uint32_t storage)
 }
 
 /* A storage is compared with its checksum as a whole before any of it is used: here when all
- * of it is read or it lies in the share, else by the rank in whose share it lies. */
+ * of it is read or it is in the share, else by the rank in whose share it lies. */
 static exg_status compare(exg_weight_store *store, const exg_plan_input *input, uint32_t storage,
                           exg_range range, exg_error *err)
 {

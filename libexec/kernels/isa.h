@@ -52,7 +52,7 @@ void exg_isa_assume(exg_isa isa);
     extern const type name##_vnni, name##_amx
 #define EXG_LOOPS_DECLARE_BF16(type, name) extern const type name##_bf16, name##_amx
 
-/* EXG_LOOPS_BF16: NULL where there is none. A build without those of v4 has none of what lies on
+/* EXG_LOOPS_BF16: NULL where there is none. A build without those of v4 has none of what is on
  * them either (EXG_LOOPS_FOR_HERE in CMakeLists.txt). */
 #if defined(EXG_HAVE_V4_LOOPS)
 #define EXG_LOOPS(name)                                                                            \

@@ -143,7 +143,7 @@ static inline void exg_raise(const exg_kernel_call *call, exg_fault fault)
     exg_raise_at(call->fault, fault, 0, -1);
 }
 
-/* An index that lies outside a dimension of `size`. */
+/* An index that is outside a dimension of `size`. */
 static inline void exg_raise_index(const exg_kernel_call *call, int64_t index, int64_t size)
 {
     exg_raise_at(call->fault, EXG_FAULT_INDEX, index, size);

@@ -1,6 +1,6 @@
 /* lapack.h - the door to LAPACK: factorisations of matrices of double or of pairs of double
  * (complex numbers), columns dense, one thread, memory brought by the caller. Each gives
- * LAPACK's info: 0, or what went wrong. They lie in a library of their own
+ * LAPACK's info: 0, or what went wrong. They are in a library of their own
  * (libexg_lapack.so), which is loaded when asked for.
  */
 #ifndef EXG_LIBEXEC_KERNELS_LAPACK_H

@@ -26,7 +26,7 @@ typedef struct exg_pieces {
 } exg_pieces;
 
 /* In the call's arena. UNSUPPORTED, KRN-... for what there is no conversion for; USAGE for a
- * window that lies outside. */
+ * window that is outside. */
 typedef exg_status exg_pieces_find(exg_kernel_call *call, exg_pieces **pieces, exg_error *err);
 
 /* X(kernel, flags) */

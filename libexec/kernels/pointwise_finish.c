@@ -38,7 +38,7 @@ static bool is_load(const exg_pointwise *p, uint8_t value)
     return p->instructions[p->values[value].made_by].kind == EXG_INSTRUCTION_LOAD;
 }
 
-/* Stores go last: an output may lie on an input that is still to be read. */
+/* Stores go last: an output may be on an input that is still to be read. */
 static void move_stores_last(exg_pointwise *p)
 {
     exg_instruction stores[EXG_INSTRUCTION_MAX];

@@ -104,7 +104,7 @@ struct exg_pointwise {
     exg_pointwise_operand *operands;
 };
 
-/* The value is what lies in memory of the operand. */
+/* The value is what is in memory of the operand. */
 static inline bool exg_value_is_storage(const exg_pointwise *p, const exg_instruction *i)
 {
     return exg_compute_bytes(p->values[i->target].compute) == p->operands[i->operand].element_bytes;

@@ -26,7 +26,7 @@ exg_status exg_planner_extent(exg_planner *p, const exg_tensor *view, int64_t of
  * not EXG_NO_BUFFER. Call after exg_planner_step. */
 exg_status exg_planner_result(exg_planner *p, exg_value_id value, uint32_t reuse);
 
-/* Operand `at` of the step lies at `location`; notes the use in lifetimes. */
+/* Operand `at` of the step is at `location`; notes the use in lifetimes. */
 void exg_planner_input(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location);
 void exg_planner_output(exg_planner *p, exg_step *step, uint32_t at, const exg_location *location);
 

@@ -51,7 +51,7 @@ static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec
     return i < p->plan->input_count ? &p->plan->inputs[i] : NULL;
 }
 
-/* A new value that still lies in another input's memory is set aside first, since
+/* A new value that still is in another input's memory is set aside first, since
  * that memory may be written back before it is read. */
 static exg_status set_aside(exg_planner *p, uint32_t o)
 {

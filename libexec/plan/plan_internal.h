@@ -98,7 +98,7 @@ struct exg_plan {
     uint32_t constant_count;
     uint32_t input_count;
     uint32_t output_count;
-    bool outputs_apart; /* results lie where the caller says, elsewhere each time */
+    bool outputs_apart; /* results are where the caller says, elsewhere each time */
     exg_plan_summary summary;
 };
 

@@ -55,7 +55,7 @@ static inline uint32_t exg_session_context_memories(const exg_session_context *c
     return context->devices == NULL ? 1 : context->rank_count;
 }
 
-/* Threads, ranks and devices, as the options and the mesh say; tables lie in the arena. What is
+/* Threads, ranks and devices, as the options and the mesh say; tables are in the arena. What is
  * there after a fault is left to exg_session_context_close(). */
 exg_status exg_session_context_open(exg_session_context *context, exg_arena *arena, exg_error *err);
 void exg_session_context_close(exg_session_context *context);

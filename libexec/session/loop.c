@@ -1,4 +1,4 @@
-/* loop.c - the iterations of a loop. What is carried lies in memory of the loop's own, since
+/* loop.c - the iterations of a loop. What is carried is in memory of the loop's own, since
  * a plan writes its results where the next iteration's inputs were read; on devices in theirs,
  * with a place for the slices of the iteration at hand, so that its plan finds all inputs where
  * they were.
@@ -18,7 +18,7 @@ struct exg_loop_run {
     exg_arena *arena;
     uint32_t places;   /* exg_session_context_memories */
     exg_tensor *given; /* by operand, without data; of a sliced one, the slice */
-    void **whole;      /* by place and operand: where it lies */
+    void **whole;      /* by place and operand: where it is */
     void **data;       /* likewise: what the iteration is given of it */
     exg_argument *numbers;
     exg_tensor_meta *metas; /* by operand, with room for sizes and strides */

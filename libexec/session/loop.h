@@ -27,7 +27,7 @@ const exg_tensor *exg_loop_results(const exg_loop_run *loop);
 /* Destroys a plan of its graphs, as exg_graph_executor_evict() does; of NULL there is none. */
 bool exg_loop_evict(exg_loop_run *loop);
 
-/* Where result `index` lies in memory `place` (exg_session_context_memories). */
+/* Where result `index` is in memory `place` (exg_session_context_memories). */
 void *exg_loop_result_address(const exg_loop_run *loop, uint32_t index, uint32_t place);
 
 #endif

@@ -259,7 +259,7 @@ static exg_input_binding binding_of(const exg_session_input *input)
     return binding;
 }
 
-/* An input that lies in a result of the last run would be overwritten while it is read: it is
+/* An input that is in a result of the last run would be overwritten while it is read: it is
  * copied. */
 static exg_status set_aside(exg_session *s, uint32_t i, const exg_session_input *input,
                             exg_error *err)

@@ -63,7 +63,7 @@ static exg_strided view_of(const walk *w, exg_value_id id)
     return view;
 }
 
-/* Takes out what names no further elements, puts the widest stride first and joins what lies
+/* Takes out what names no further elements, puts the widest stride first and joins what is
  * without gaps, so that views on the same elements, reshaped, transposed or expanded, are the
  * same. */
 static void order_view(exg_strided *view)

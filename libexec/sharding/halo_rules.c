@@ -118,7 +118,7 @@ static exg_argument with_at(const exg_emission *e, const exg_argument *list, uin
 }
 
 /* Positions in the part with its halo become those of the whole. PyTorch names the first of a
- * window that lies inside where nothing in it is larger than the padding. */
+ * window that is inside where nothing in it is larger than the padding. */
 static exg_ref whole_places(const exg_emission *e, const sliding *s, const own_halo *own,
                             exg_ref index)
 {
@@ -227,7 +227,7 @@ static exg_status add_sliding(exg_rule_call *call)
 /* ---- places that spread ------------------------------------------------------------------- */
 
 /* A transposed convolution along a dim: `positions` that are cut among the ranks, of `each`
- * results. What one is made of lies within `reach` elements, from `before` on this side of it.
+ * results. What one is made of is within `reach` elements, from `before` on this side of it.
  *
  *   stride 1    a position is a result
  *   otherwise   it is an element, of as many results as the stride says, if there are no others
@@ -346,7 +346,7 @@ static sliding padding_of(const exg_rule_call *call, uint32_t dim, const int64_t
                      .dilation = 1};
 }
 
-/* The rank's own elements, and of the padding what lies in its part. */
+/* The rank's own elements, and of the padding what is in its part. */
 static void emit_padded(const exg_emission *e)
 {
     uint32_t dim = (uint32_t)e->strategy->operands[0].dim;

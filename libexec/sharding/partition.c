@@ -665,7 +665,7 @@ static exg_status place_inputs(partitioner *p)
     return EXG_OK;
 }
 
-/* How an output lies where no rank has it whole: in shards, or as summands. */
+/* How an output is where no rank has it whole: in shards, or as summands. */
 static void count_output(partitioner *p, const forms *f)
 {
     bool shards = false;

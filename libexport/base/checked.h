@@ -47,7 +47,7 @@ static inline bool exg_align_u64(uint64_t a, uint64_t alignment, uint64_t *out)
     return true;
 }
 
-/* Does [offset, offset + length) lie inside [0, size)? By subtraction, since
+/* Is [offset, offset + length) inside [0, size)? By subtraction, since
  * offset + length may wrap. */
 static inline bool exg_range_inside(uint64_t offset, uint64_t length, uint64_t size)
 {

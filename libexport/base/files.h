@@ -23,14 +23,14 @@ typedef struct exg_mapping {
     uint64_t length;
     void *base; /* what munmap wants */
     size_t base_length;
-    bool is_copy; /* of memory that no file lies behind */
+    bool is_copy; /* of memory that no file is behind */
 } exg_mapping;
 
 /* Maps a regular file whole, or reads it into memory (`copies`). IO, UNSUPPORTED (a folder, a
  * pipe), NO_MEMORY. */
 exg_status exg_file_map(const char *path, bool copies, exg_mapping *mapping, exg_error *err);
 
-/* Maps [offset, offset + length) of an open file; the range must lie inside it
+/* Maps [offset, offset + length) of an open file; the range must be inside it
  * (MALFORMED). The descriptor may be closed afterwards. */
 exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
                               bool copies, exg_mapping *mapping, exg_error *err);

@@ -336,7 +336,7 @@ void exg_lower_gpu_cudnn_attention_backward(exg_builder *b, const exg_argument *
 
 /* ---- softmax of a mask ---------------------------------------------------------------------- */
 
-/* How the mask lies beside the scores (B, H, L, keys): 0 (L, keys), 1 (B, keys), 2 as they do. */
+/* How the mask is beside the scores (B, H, L, keys): 0 (L, keys), 1 (B, keys), 2 as they do. */
 static exg_ref beside(exg_builder *b, const exg_argument *mask, const exg_argument *type, exg_ref x)
 {
     exg_dims in = exg_lower_dims(b, x);

@@ -1,4 +1,4 @@
-/* data_dependent.c - operators whose result's size lies in the data, each as two: the size as one
+/* data_dependent.c - operators whose result's size is in the data, each as two: the size as one
  * integer, and the operator once the size is a number (sized.def). Meaning: PyTorch's.
  */
 #include "libexport/operators/lower.h"
@@ -432,7 +432,7 @@ static void total(exg_builder *b, exg_ref repeats, exg_argument *results)
     results[0] = exg_arg_ref(EMIT(b, sum_default, exg_lower_cast(b, repeats, EXG_DTYPE_I64)));
 }
 
-/* i, repeats[i] times: how many of the sums so far lie at or before each place. A negative
+/* i, repeats[i] times: how many of the sums so far are at or before each place. A negative
  * count points before the first place, which is a fault of the data. */
 static exg_ref places_of(exg_builder *b, exg_ref repeats, int64_t size)
 {

@@ -27,8 +27,8 @@ static exg_ref column(exg_builder *b, exg_ref x)
     return EMIT(b, unsqueeze_default, x, 1);
 }
 
-/* How many of the first `count` offsets, in whatever order, lie at or before each index, less 1;
- * a fault unless the first is 0 and none lies outside. */
+/* How many of the first `count` offsets, in whatever order, are at or before each index, less 1;
+ * a fault unless the first is 0 and none is outside. */
 static exg_ref bag_of_each(exg_builder *b, exg_ref index, exg_ref offsets, int64_t count)
 {
     int64_t places = exg_lower_numel(b, index);

@@ -65,7 +65,7 @@ static exg_ref absolute(exg_builder *b, exg_ref x, double by)
     return EMIT(b, abs_default, EMIT(b, div_Scalar, x, by));
 }
 
-/* Where zero lies within, the range is made as wide on both sides as its wider one. */
+/* Where zero is within, the range is made as wide on both sides as its wider one. */
 static void balance(exg_builder *b, double span, exg_ref both, exg_ref *low, exg_ref *high)
 {
     double below = -(double)((int64_t)(span / 2) + 1);

@@ -366,7 +366,7 @@ void exg_lower_stft_center(exg_builder *b, const exg_argument *args, exg_argumen
     stft(b, args, x, 7, results);
 }
 
-/* Frames [batch, frames, n] added up where they lie, `hop` apart: [batch, time]. */
+/* Frames [batch, frames, n] added up where they are, `hop` apart: [batch, time]. */
 static exg_ref overlapped(exg_builder *b, exg_ref x, const frames *f)
 {
     exg_dims in = exg_lower_dims(b, x);

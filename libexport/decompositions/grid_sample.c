@@ -1,4 +1,4 @@
-/* grid_sample.c - lowerings of grid_sample.def. What was read lies between 2^k corners, k the dims
+/* grid_sample.c - lowerings of grid_sample.def. What was read is between 2^k corners, k the dims
  * of the image: what came back goes to each by its weight, and to the grid by how the weights
  * change. All is (images, channels, places), the image's own dims flat. */
 #include "libexport/operators/lower.h"
@@ -74,7 +74,7 @@ static void place(exg_builder *b, exg_ref x, int64_t size, int64_t padding, bool
     a->low = exg_lower_cast(b, a->low, EXG_DTYPE_I64);
 }
 
-/* Where a corner lies in the image, made 0 where that is outside; 1 inside, else 0. */
+/* Where a corner is in the image, made 0 where that is outside; 1 inside, else 0. */
 static exg_ref corner_place(exg_builder *b, const sampling *s, uint32_t corner, exg_ref *inside)
 {
     exg_ref at = EXG_NO_REF;

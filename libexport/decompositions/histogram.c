@@ -366,7 +366,7 @@ void exg_lower_combinations(exg_builder *b, const exg_argument *args, exg_argume
                           INTS(b, (int64_t)count, r)));
 }
 
-/* (tensors, dim, num_chunks): each padded to whole chunks along dim, which lie side by side */
+/* (tensors, dim, num_chunks): each padded to whole chunks along dim, which are side by side */
 void exg_lower_chunk_cat(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     int64_t chunks = exg_get_int(&args[2]);
@@ -441,7 +441,7 @@ void exg_lower_resize_as(exg_builder *b, const exg_argument *args, exg_argument 
     results[0] = exg_arg_ref(resized(b, SELF, &dims));
 }
 
-/* (self, mask, indices, values): added where the mask says so; indices may lie outside
+/* (self, mask, indices, values): added where the mask says so; indices may be outside
  * elsewhere */
 void exg_lower_unsafe_masked_index_put(exg_builder *b, const exg_argument *args,
                                        exg_argument *results)

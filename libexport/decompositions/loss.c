@@ -455,7 +455,7 @@ void exg_lower_multi_margin_loss(exg_builder *b, const exg_argument *args, exg_a
 /* Rows of scores (N, C) and of labels, which end at the first below 0. */
 typedef struct labels {
     exg_ref x, target;
-    exg_ref places; /* a score for each label; what is no class lies outside */
+    exg_ref places; /* a score for each label; what is no class is outside */
     exg_ref valid;  /* (N, C), bool */
     exg_ref others; /* (N, C): where no label is */
     exg_ref is_target;

@@ -302,7 +302,7 @@ void exg_lower_fractional_max_pool3d(exg_builder *b, const exg_argument *args,
 /* ---- windows put back ---------------------------------------------------------------------------
  */
 
-/* (self (N, C kh kw, L), output_size, kernel, dilation, padding, stride): sums of what lies
+/* (self (N, C kh kw, L), output_size, kernel, dilation, padding, stride): sums of what is
  * over each place of the image; the padding is cut off. */
 void exg_lower_col2im(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

@@ -161,7 +161,7 @@ void exg_lower_prims_split_dim(exg_builder *b, const exg_argument *args, exg_arg
         exg_arg_ref(EMIT(b, unflatten_int, args[0], args[1], INTS(b, exg_get_int(&args[2]), -1)));
 }
 
-/* (a, shape, broadcast_dimensions): a's dim k lies at the k-th of them, all others are new. */
+/* (a, shape, broadcast_dimensions): a's dim k is at the k-th of them, all others are new. */
 void exg_lower_prims_broadcast_in_dim(exg_builder *b, const exg_argument *args,
                                       exg_argument *results)
 {

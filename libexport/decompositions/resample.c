@@ -87,7 +87,7 @@ void exg_lower_upsample_nearest_exact(exg_builder *b, const exg_argument *args,
     nearest(b, args, 0.5, results);
 }
 
-/* Where output i lies in the input. */
+/* Where output i is in the input. */
 static exg_ref source(exg_builder *b, const sampling *s, exg_dtype dtype, bool clamps)
 {
     exg_ref i = exg_lower_steps(b, s->out, dtype, 0, 1);

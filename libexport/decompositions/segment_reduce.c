@@ -1,5 +1,5 @@
-/* segment_reduce.c - lowerings of segment_reduce.def: what lies in segments of a dim, reduced and
- * back. Every element is asked whether it lies in a segment: (.., segments, elements, ..). */
+/* segment_reduce.c - lowerings of segment_reduce.def: what is in segments of a dim, reduced and
+ * back. Every element is asked whether it is in a segment: (.., segments, elements, ..). */
 #include "libexport/operators/lower.h"
 
 #include <math.h>

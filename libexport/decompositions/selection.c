@@ -591,7 +591,7 @@ void exg_lower_new_empty_strided(exg_builder *b, const exg_argument *args, exg_a
                                   DTYPE(exg_dtype_argument(&args[3], exg_lower_dtype(b, SELF)))));
 }
 
-/* (self, mask, indices, fill): the indices count where the mask says so, and may lie
+/* (self, mask, indices, fill): the indices count where the mask says so, and may be
  * outside elsewhere */
 void exg_lower_unsafe_masked_index(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

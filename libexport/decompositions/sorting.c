@@ -186,7 +186,7 @@ static exg_dtype compared_in(exg_builder *b, exg_operator_id compares, const exg
     return exg_dtype_is_integral(compute) && exg_dtype_bytes(compute) < 4 ? EXG_DTYPE_I32 : compute;
 }
 
-/* How many of `edges` lie before each value of args[1], which is a tensor or a number. */
+/* How many of `edges` are before each value of args[1], which is a tensor or a number. */
 static exg_ref placed(exg_builder *b, exg_ref edges, const exg_argument *value, bool right,
                       bool narrow)
 {

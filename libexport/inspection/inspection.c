@@ -285,7 +285,7 @@ static bool count_modules(inspecting *i)
 
 typedef struct liveness {
     const exg_graph *graph;
-    exg_value_id *roots; /* whose memory a value lies in */
+    exg_value_id *roots; /* whose memory a value is in */
     uint32_t *last;      /* by root: last node that reads it */
     uint64_t *bytes;     /* by root, of node results */
     uint32_t node;
@@ -319,7 +319,7 @@ static void make_value(void *user, exg_value_id *id)
     }
 }
 
-/* Views and in-place operators give what lies in their first argument. */
+/* Views and in-place operators give what is in their first argument. */
 static void share(liveness *l, const exg_operators *operators, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(operators, node->target);

@@ -1,5 +1,5 @@
 /* convert.c - contiguous, to and its kin: the tensor itself where nothing changes, else a copy.
- * Whether anything does lies in the strides the tensor has in PyTorch. */
+ * Whether anything does is up to the strides the tensor has in PyTorch. */
 #include "libexport/base/checked.h"
 #include "libexport/operators/lower.h"
 

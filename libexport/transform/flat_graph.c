@@ -91,7 +91,7 @@ static bool any(const bool *flags, const exg_argument *values)
     return found;
 }
 
-/* What lies in one storage with a written weight may be written with it. */
+/* What is in one storage with a written weight may be written with it. */
 static exg_status find_written_beside(exg_flat_graph *c, exg_arena *arena, exg_error *err)
 {
     uint32_t storages = c->flat.weights->storage_count;

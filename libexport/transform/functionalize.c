@@ -1,12 +1,12 @@
 /* functionalize.c - writes and aliases become values.
  *
  * Every tensor is a base, or a view of another tensor. A write makes the next value of
- * the tensor that is written, the newest of its base: what lies above it, down to the base,
+ * the tensor that is written, the newest of its base: what is above it, down to the base,
  * lacks it until something other than a view of the newest is read or written. Then the newest
  * is put into its parent, that into its own, as far as they have that one above them in common;
  * and a view is taken again from there. So a chain of views of which each is written costs a
  * step for each, not its length.
- * A weight that lies in another one is a view of it. What was written of the inputs
+ * A weight that is in another one is a view of it. What was written of the inputs
  * comes out as mutation outputs.
  */
 #include "libexport/base/given.h"
@@ -502,7 +502,7 @@ static bool *find_mixed(const functionalizer *f)
     return first == NULL ? NULL : mixed;
 }
 
-/* Another input that lies where a written weight does would see the write; where it is no view of
+/* Another input that is where a written weight is would see the write; where it is no view of
  * one with it, the program is refused rather than run wrong. */
 static exg_status check_not_shared(const functionalizer *f, uint32_t input)
 {

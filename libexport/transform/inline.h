@@ -22,7 +22,7 @@ typedef enum exg_higher_order {
 exg_higher_order exg_higher_order_of(const char *target);
 
 /* The graph without them: their graphs' nodes stand in their place. Arrays that do not
- * change are shared with `graph`, the rest lies in `arena`. MALFORMED (GRF-010), LIMIT. */
+ * change are shared with `graph`, the rest is in `arena`. MALFORMED (GRF-010), LIMIT. */
 exg_status exg_inline(const exg_graph *graph, exg_arena *arena, exg_graph *out, exg_error *err);
 
 /* What is left to do from the cond nodes[at] on, once it is known which branch is taken:

@@ -348,7 +348,7 @@ static bool is_channels_last(const exg_argument *format)
 }
 
 /* resize: the first elements of memory, row by row in the new sizes. What is more than there was
- * has no meaning in PyTorch, but for a view, which would see what lies behind it. */
+ * has no meaning in PyTorch, but for a view, which would see what is behind it. */
 static exg_status emit_resize(exg_rewrite *r, const exg_node *node, const exg_operator *op,
                               const exg_argument *args)
 {

@@ -1,4 +1,4 @@
-/* vmap.c - what lies between the marks of torch.vmap becomes the graph of a map.
+/* vmap.c - what is between the marks of torch.vmap becomes the graph of a map.
  *
  * A call is
  *

@@ -11,7 +11,7 @@
 bool exg_is_vmap_mark(const char *target);
 
 /* The graph with a map in the place of each call; calls within calls stay in the map's graph.
- * Arrays that do not change are shared with `graph`, the rest lies in `arena`. MALFORMED
+ * Arrays that do not change are shared with `graph`, the rest is in `arena`. MALFORMED
  * (GRF-010), UNSUPPORTED (OPR-003). */
 exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *out,
                            exg_error *err);

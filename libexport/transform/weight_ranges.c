@@ -1,4 +1,4 @@
-/* weight_ranges.c - inputs sorted by where they lie: of those that no other holds, the ones that
+/* weight_ranges.c - inputs sorted by where they are: of those that no other holds, the ones that
  * may hold an input are a few neighbours.
  */
 #include "libexport/transform/weight_ranges.h"

@@ -1,5 +1,5 @@
-/* weight_ranges.h - where the weights behind a program's inputs lie in their storages, and which of
- * them lie in others.
+/* weight_ranges.h - where the weights behind a program's inputs are in their storages, and which of
+ * them are in others.
  */
 #ifndef EXG_LIBEXPORT_TRANSFORM_WEIGHT_RANGES_H
 #define EXG_LIBEXPORT_TRANSFORM_WEIGHT_RANGES_H

@@ -72,7 +72,7 @@ static void note_results(exg_writes *w, const exg_node *node, const exg_operator
     }
 }
 
-/* Elements that lie on one place: a dimension of stride 0. */
+/* Elements that are on one place: a dimension of stride 0. */
 static bool overlaps(const exg_tensor_meta *meta)
 {
     for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {

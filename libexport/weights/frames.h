@@ -51,7 +51,7 @@ void exg_frame_reader_destroy(exg_frame_reader *reader); /* NULL is allowed */
 exg_status exg_frame_readers_create(uint32_t count, exg_frame_reader ***readers, exg_error *err);
 void exg_frame_readers_destroy(exg_frame_reader **readers, uint32_t count); /* NULL is allowed */
 
-/* The plain bytes [offset, offset + length), which must lie inside, into `out`. `stored`
+/* The plain bytes [offset, offset + length), which must be inside, into `out`. `stored`
  * holds stored_length bytes; `reader` NULL: one for this call. MALFORMED: EXG-022
  * (checksum), EXG-023 (zstd). */
 exg_status exg_frames_read(const exg_frames *frames, const uint8_t *stored, uint64_t offset,

@@ -13,8 +13,8 @@ static inline exg_byte_order exg_host_byte_order(void)
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? EXG_LITTLE_ENDIAN : EXG_BIG_ENDIAN;
 }
 
-/* The plain bytes where they lie, in the byte order of the storage; NULL with OK when
- * they do not lie in memory as they are (frames). */
+/* The plain bytes where they are, in the byte order of the storage; NULL with OK when they are not
+ * in memory as they are (frames). */
 exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,
                                    exg_error *err);
 

@@ -155,7 +155,7 @@ typedef struct run {
     uint32_t width;
     uint64_t first, count;
     int64_t index[RANK_MAX]; /* of the first */
-    int64_t lowest, highest; /* elements of the storage it touches lie between these */
+    int64_t lowest, highest; /* elements of the storage it touches are between these */
 } run;
 
 /* Where the run begins, and what part of the storage covers it: up to the dimension in
@@ -240,7 +240,7 @@ static void gather(run *r, const uint8_t *from, uint8_t *out)
     }
 }
 
-/* From the storage where it lies, or from a copy of the part that covers the run. */
+/* From the storage where it is, or from a copy of the part that covers the run. */
 static exg_status read_apart(exg_weights *weights, uint32_t storage, run *r, uint8_t *out,
                              exg_error *err)
 {

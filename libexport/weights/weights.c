@@ -405,7 +405,7 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
     return status;
 }
 
-/* Frames and external storages: the stored bytes where they lie, mapped at first use. */
+/* Frames and external storages: the stored bytes where they are, mapped at first use. */
 static exg_status lazy_bytes(exg_weights *weights, exg_storage *storage, const uint8_t **data,
                              exg_error *err)
 {

@@ -34,7 +34,7 @@ static uint64_t sum_of(const exg_strip *strips, uint32_t count)
     return sum;
 }
 
-/* NCCL sends and receives what lies in one run. */
+/* NCCL sends and receives what is in one run. */
 static uint64_t lay_out(exg_cuda_collective *m)
 {
     uint32_t size = m->link->c->size;

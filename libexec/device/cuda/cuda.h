@@ -124,7 +124,7 @@ struct exg_cuda_launch {
     cuda_function function; /* of a kernel, with its grid */
     uint32_t blocks[3];
     uint32_t threads;
-    bool is_copy_of_self; /* not asked for where the result lies in operand 0's memory */
+    bool is_copy_of_self; /* not asked for where the result is in operand 0's memory */
     uint32_t params_bytes;
     uint32_t slot_count;
     void *params; /* begins with slot_count addresses, but for the last ones, which are */

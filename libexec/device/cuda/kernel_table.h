@@ -1,5 +1,5 @@
 /* kernel_table.h - the device's kernels. One row is one kernel, under the name of the host's that
- * it stands for; its text lies in libexec/kernels/cuda/.
+ * it stands for; its text is in libexec/kernels/cuda/.
  *
  * What has no row the host computes, between copies: Fourier transforms, the factorisations of
  * linalg_* and what goes with them, the order of rows (unique along a dimension), convolutions of
@@ -95,7 +95,7 @@ EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)
 /* Copies a box of an operand (pieces.h) to where `to` says, its own offset further on. */
 exg_status exg_cuda_add_piece(exg_kernel_call *call, const exg_piece *piece, exg_cuda_slot to,
                               exg_error *err);
-/* The operand 0 as it is to the result, unless that lies in its memory. */
+/* The operand 0 as it is to the result, unless that is in its memory. */
 exg_status exg_cuda_add_copy_of_self(exg_kernel_call *call, exg_error *err);
 /* Fills the result. */
 exg_status exg_cuda_add_fill(exg_kernel_call *call, const uint64_t element[2], exg_error *err);

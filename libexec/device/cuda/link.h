@@ -29,7 +29,7 @@ typedef struct exg_cuda_link {
 
 /* What a rank sends another of a collective of a shared device. */
 typedef struct exg_cuda_message {
-    uint64_t in;    /* what is sent lies in there, */
+    uint64_t in;    /* what is sent is in there, */
     exg_strip sent; /* so */
     cuda_event ready, done;
 } exg_cuda_message;
@@ -50,7 +50,7 @@ typedef struct exg_cuda_collective {
     cuda_function move, combine;
     const exg_strip *sent, *received; /* by rank */
     uint64_t packed_bytes;            /* at the start of the workspace: what is sent, by rank */
-    bool unpacks;                     /* what comes lies behind it first */
+    bool unpacks;                     /* what comes is behind it first */
     uint8_t *workspace;               /* of this run */
     exg_cuda_asked *asked;
     uint64_t turn;
@@ -94,7 +94,7 @@ void exg_cuda_add_move(const exg_cuda_collective *made, cuda_moves_params *moves
 exg_status exg_cuda_move(const exg_cuda_collective *made, const cuda_moves_params *moves,
                          uint32_t count, cuda_stream stream, exg_error *err);
 
-/* Sums what lies at `parts`, one a rank, each cut as `strip`, into `out`. */
+/* Sums what is at `parts`, one a rank, each cut as `strip`, into `out`. */
 exg_status exg_cuda_combine(const exg_cuda_collective *made, const uint64_t *parts,
                             const exg_strip *strip, cuda_stream stream, exg_error *err);
 

@@ -222,7 +222,7 @@ static uint64_t address_of(const void *data)
     return (uint64_t)(uintptr_t)data;
 }
 
-/* The strip as it lies end to end with others, from `at` on. */
+/* The strip as it is end to end with others, from `at` on. */
 static exg_strip dense(const exg_strip *strip, uint64_t at)
 {
     return (exg_strip){at, 1, exg_strip_bytes(strip), exg_strip_bytes(strip)};

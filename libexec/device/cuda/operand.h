@@ -16,7 +16,7 @@ bool exg_cuda_has(const exg_kernel_call *call, uint32_t input);
 exg_status exg_cuda_refuse(const char *what, exg_error *err);
 
 /* Sizes and strides of a tensor, without dimensions of one element and with neighbours
- * merged where they lie one after the other. */
+ * merged where they are one after the other. */
 cuda_view exg_cuda_view(const exg_tensor *tensor);
 
 /* The same of two tensors of the same sizes, cut alike. */

@@ -13,7 +13,7 @@ typedef struct exg_cuda_addend {
     double factor;
 } exg_cuda_addend;
 
-/* c (batch, m, n), dense, = activation(alpha * a * b + addends); where each lies. */
+/* c (batch, m, n), dense, = activation(alpha * a * b + addends); where each is. */
 typedef struct exg_cuda_product {
     cuda_gemm_params of; /* sizes, layouts of a and b, alpha */
     exg_dtype a_dtype, b_dtype, c_dtype;

@@ -1,5 +1,5 @@
 /* recurrent.c - the steps of a recurrent layer in one direction, one after the other: of each the
- * product of state and weight, and its cells. A step's state lies where the output has it.
+ * product of state and weight, and its cells. A step's state is where the output has it.
  */
 #include "libexec/device/cuda/kernel_args.h"
 #include "libexec/device/cuda/operand.h"

@@ -1,5 +1,5 @@
 /* shared.c - ranks that are threads of one process and share a device: each reads what the
- * others send where it lies. Hosts tell each other addresses and events; bytes stay there.
+ * others send where it is. Hosts tell each other addresses and events; bytes stay there.
  *
  *   begin     my operand is ready: tell all where it is
  *   finish    beside: wait until theirs are ready; read them; done

@@ -38,7 +38,7 @@ EXG_NODISCARD exg_status exg_dispatcher_push_mesh(exg_dispatcher *d, exg_device_
                                                   exg_error *err);
 exg_device_mesh *exg_dispatcher_pop_mesh(exg_dispatcher *d);
 
-/* The mesh of this rank alone, of the dispatcher: what lies there is a plain tensor. */
+/* The mesh of this rank alone, of the dispatcher: what is there is a plain tensor. */
 EXG_NODISCARD exg_status exg_dispatcher_self(exg_dispatcher *d, exg_device_mesh **self,
                                              exg_error *err);
 
@@ -58,32 +58,35 @@ typedef struct exg_step_options {
     bool async;                  /* the result may still be on its way: exg_dtensor_wait */
 } exg_step_options;
 
-/* exg_dtensor_from_local of a plain tensor, which is `local` and may have a history; its gradient
- * is wanted where that of `local` is. USAGE TAP-004 of what is no plain tensor. */
+/* DTensor.from_local: exg_dtensor_from_local of a plain tensor, which is `local` and may have a
+ * history; its gradient is wanted where that of `local` is. USAGE TAP-004 of what is no plain
+ * tensor. */
 EXG_NODISCARD exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local,
                                         exg_device_mesh *mesh, const exg_placement *placements,
                                         uint32_t count, const exg_from_local_options *how,
                                         const exg_step_options *options, exg_dtensor **t,
                                         exg_error *err);
 
-/* This rank's part as a plain tensor over the same memory. */
+/* DTensor.to_local: this rank's part as a plain tensor over the same memory. */
 EXG_NODISCARD exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t,
                                       const exg_step_options *options, exg_dtensor **local,
                                       exg_error *err);
 
+/* DTensor.redistribute, with its way back. */
 EXG_NODISCARD exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
                                           const exg_placement *placements, uint32_t count,
                                           const exg_step_options *options, exg_dtensor **out,
                                           exg_error *err);
 
-/* The whole as a plain tensor. */
+/* DTensor.full_tensor: the whole as a plain tensor. */
 EXG_NODISCARD exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t,
                                          const exg_step_options *options, exg_dtensor **whole,
                                          exg_error *err);
 
-/* exg_distribute_tensor of a plain tensor: a leaf, whose gradient is wanted where that of `tensor`
- * is. `tensor` must be a leaf (USAGE TAP-004) and is not remembered. A DTensor that lies so
- * already is given as it is, *t == tensor; one that does not is USAGE TAP-004. */
+/* distribute_tensor: exg_distribute_tensor of a plain tensor: a leaf, whose gradient is wanted
+ * where that of `tensor` is. `tensor` must be a leaf (USAGE TAP-004) and is not remembered. A
+ * DTensor that lies so already is given as it is, *t == tensor; one that does not is USAGE TAP-004.
+ */
 EXG_NODISCARD exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor,
                                         exg_device_mesh *mesh, const exg_placement *placements,
                                         uint32_t count, uint32_t source, exg_dtensor **t,
@@ -97,10 +100,11 @@ typedef struct exg_backward_options {
                           (exg_dtensor_take_grad), or both hold each other */
 } exg_backward_options;
 
-/* Collective. From `roots` to the leaves. gradients[i] is what roots[i] counts, of its sizes and
- * dtype; with `gradients` NULL, or NULL there, 1 for a tensor of one element. May be repeated:
- * leaves add up. USAGE TAP-004 of a root without history or a gradient that does not fit,
- * TAP-003; UNSUPPORTED TAP-001 of an operator without a derivative; and as exg_dispatch. */
+/* torch.autograd.backward. Collective. From `roots` to the leaves. gradients[i] is what roots[i]
+ * counts, of its sizes and dtype; with `gradients` NULL, or NULL there, 1 for a tensor of one
+ * element. May be repeated: leaves add up. USAGE TAP-004 of a root without history or a gradient
+ * that does not fit, TAP-003; UNSUPPORTED TAP-001 of an operator without a derivative; and as
+ * exg_dispatch. */
 EXG_NODISCARD exg_status exg_backward(exg_dispatcher *d, exg_dtensor *const *roots,
                                       const exg_dtensor *const *gradients, uint32_t count,
                                       const exg_backward_options *options, exg_error *err);

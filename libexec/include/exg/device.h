@@ -1,4 +1,4 @@
-/* device.h - what sessions can run on (exg_session_options.device), and what DTensors lie on
+/* device.h - what sessions can run on (exg_session_options.device), and what DTensors are on
  * (exg_mesh_shape.device_type).
  *
  * Kinds: "cpu", the host; "cuda", GPUs, by a library of its own (libexg_cuda.so) that is loaded

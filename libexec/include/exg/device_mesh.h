@@ -3,11 +3,11 @@
  * Every rank holds a mesh object of its own. Ranks are numbered row-major; a rank's
  * coordinate says where it stands. A slice is the part of the grid along some dims that
  * holds this rank, a flattened mesh has one dim for several. A mesh made of some ranks
- * only has an object on the others too: they are no members, own nothing of what lies
+ * only has an object on the others too: they are no members, own nothing of what is
  * on it and send nothing.
  *
  * Where a mesh is of another device type than "cpu", each rank opens a device of that kind: rank
- * r number r, counted round where there are fewer. What lies on the mesh lies in that device's
+ * r number r, counted round where there are fewer. What is on the mesh is in that device's
  * memory (dtensor.h). Parts of a mesh share its device, which is closed with the last mesh and
  * the last memory of it. Meshes that were made apart have devices opened apart, and are not
  * equal.
@@ -50,8 +50,8 @@ EXG_NODISCARD exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_de
 /* Ends MPI if a mesh began it; after all meshes are destroyed, as the process's last word. */
 void exg_mpi_finish(void);
 
-/* One mesh a rank, ranks being threads of this process; `meshes` has room for as many as
- * the sizes multiply to. Destroyed one by one. */
+/* init_device_mesh, but for threads. One mesh a rank, ranks being threads of this process; `meshes`
+ * has room for as many as the sizes multiply to. Destroyed one by one. */
 EXG_NODISCARD exg_status exg_local_mesh_create(const exg_mesh_shape *shape,
                                                exg_device_mesh **meshes, exg_error *err);
 void exg_device_mesh_destroy(exg_device_mesh *mesh); /* NULL is allowed */
@@ -77,20 +77,21 @@ EXG_NODISCARD exg_status exg_device_mesh_find_dim(const exg_device_mesh *mesh, c
 /* The same ranks in the same grid with the same names, on the same open device? */
 bool exg_device_mesh_equal(const exg_device_mesh *a, const exg_device_mesh *b);
 
-/* Collective. The part along `dims` (ascending) that holds this rank: of a mesh 2 x 4
- * (dp, tp), along dp on rank 5: the ranks 1 and 5. USAGE DTN-011. */
+/* DeviceMesh["dim", ...]. Collective. The part along `dims` (ascending) that holds this rank: of a
+ * mesh 2 x 4 (dp, tp), along dp on rank 5: the ranks 1 and 5. USAGE DTN-011. */
 EXG_NODISCARD exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims,
                                                uint32_t dim_count, exg_device_mesh **slice,
                                                exg_error *err);
 
-/* Collective. The same ranks in one dim called `name` (NULL: the names joined by "_"). */
+/* DeviceMesh._flatten. Collective. The same ranks in one dim called `name` (NULL: the names joined
+ * by "_"). */
 EXG_NODISCARD exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims,
                                                  uint32_t dim_count, const char *name,
                                                  exg_device_mesh **flat, exg_error *err);
 
-/* Collective. A mesh of these ranks of `mesh`, ascending, row-major. Ranks that are not among them
- * have it too; what they do with it sends nothing but `equal`, which is called by all and tells
- * all. USAGE DTN-012, DTN-021 of another device type than the mesh's. */
+/* DeviceMesh(type, ranks). Collective. A mesh of these ranks of `mesh`, ascending, row-major. Ranks
+ * that are not among them have it too; what they do with it sends nothing but `equal`, which is
+ * called by all and tells all. USAGE DTN-012, DTN-021 of another device type than the mesh's. */
 EXG_NODISCARD exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
                                                 const exg_mesh_shape *shape,
                                                 exg_device_mesh **selected, exg_error *err);

@@ -11,12 +11,12 @@
  * their placements. Views share memory with what they are views of.
  *
  * On a mesh of devices (device_mesh.h) a call is asked for when it returns, not done, and what it
- * gives lies in the device's memory. It is done where the call can find a fault of the data (an
+ * gives is in the device's memory. It is done where the call can find a fault of the data (an
  * index outside, integers divided by zero, a singular matrix), where the device leaves it to the
  * host, where something moves to other ranks, where a plain tensor comes from the host, and where
  * a part that does not lie row-major is written in place; calls that draw random numbers wait for
- * what was asked before. Plain tensors may lie in the host's memory or in the device's; local
- * tensors that rules and handlers are handed lie on the device.
+ * what was asked before. Plain tensors may be in the host's memory or in the device's; local
+ * tensors that rules and handlers are handed are on the device.
  *
  * Collective: every rank of the mesh makes the same calls in the same order. A rank that is
  * no member of the mesh computes nothing, sends nothing and gets empty parts.
@@ -286,7 +286,7 @@ EXG_NODISCARD exg_status exg_propagate_input_sharding(exg_dispatcher *d, const c
 
 /* Local arguments: each DTENSOR of `args`, in lists too, becomes its local TENSOR, with `moves`
  * after it was redistributed to the SPEC at the same place of `schema`; everything else is
- * what `schema` has there. What was moved lies in `moved`, an empty list at first, for the
+ * what `schema` has there. What was moved is in `moved`, an empty list at first, for the
  * caller to clear with its DTensors. Lists are of `arena`. */
 EXG_NODISCARD exg_status exg_pack_args(const exg_object *args, const exg_object *schema,
                                        uint32_t count, bool moves, exg_arena *arena,

@@ -68,20 +68,20 @@ typedef struct exg_module_functions {
     exg_values_hook *input_of_two, *output_of_two; /* deprecated: instead of the above */
 } exg_module_functions;
 
-/* The module `fqn` and those in it: after the partition function was called for one of them, what
- * that one holds itself and is plain still becomes Replicate on every mesh dim. `mesh` NULL: the
- * dispatcher's current one (USAGE DTN-018 when there is none). `functions` may be NULL; deprecated
- * ones are taken with a note (EXG_EVENT_NOTE). No message. USAGE DTN-017: no such module, a second
- * time, or two input or output functions. A fault in between leaves what was distributed as it
- * is. */
+/* torch.distributed.tensor.distribute_module. The module `fqn` and those in it: after the partition
+ * function was called for one of them, what that one holds itself and is plain still becomes
+ * Replicate on every mesh dim. `mesh` NULL: the dispatcher's current one (USAGE DTN-018 when there
+ * is none). `functions` may be NULL; deprecated ones are taken with a note (EXG_EVENT_NOTE). No
+ * message. USAGE DTN-017: no such module, a second time, or two input or output functions. A fault
+ * in between leaves what was distributed as it is. */
 EXG_NODISCARD exg_status exg_distribute_module(exg_dispatcher *d, exg_module *m, const char *fqn,
                                                exg_device_mesh *mesh,
                                                const exg_module_functions *functions,
                                                exg_error *err);
 
-/* In a partition function: the tensor `fqn` of any module of the program is distributed so. Again
- * to the same placements: nothing. USAGE DTN-017: no such tensor, elsewhere than in a partition
- * function, or to others than before. */
+/* register_parameter(name, distribute_tensor(...)) in PyTorch's partition_fn: the tensor `fqn` of
+ * any module of the program is distributed so. Again to the same placements: nothing. USAGE
+ * DTN-017: no such tensor, elsewhere than in a partition function, or to others than before. */
 EXG_NODISCARD exg_status exg_module_assign(exg_module *m, const char *fqn,
                                            const exg_placement *placements, uint32_t count,
                                            exg_error *err);
@@ -105,7 +105,7 @@ uint32_t exg_module_output_count(const exg_module *m);
  * nodes are a module's the file notes. The program is bound to the sizes that the values have after
  * the root's input function, of DTensors the whole's; its buffers are written as it says. USAGE
  * DTN-017: an input is missing, another number of outputs, no room; INP-... as exg_bind_inputs;
- * UNSUPPORTED OPR-003 of branches, loops, and sizes that lie in the data (a session runs those);
+ * UNSUPPORTED OPR-003 of branches, loops, and sizes that are in the data (a session runs those);
  * and as exg_dispatch. */
 EXG_NODISCARD exg_status exg_module_forward(exg_dispatcher *d, exg_module *m,
                                             const exg_module_value *inputs, uint32_t input_count,

@@ -10,8 +10,8 @@
  * negative shard dim counts from the end. USAGE DTN-002 when they do not fit, DTN-018 when the
  * mesh is NULL, UNSUPPORTED DTN-019 of a strided shard with a factor below 1.
  *
- * Memory: the local part lies in the memory of the rank's device of the mesh (device_mesh.h), on
- * a mesh of type "cpu" the host's. A plain tensor that comes in may lie in either, which its
+ * Memory: the local part is in the memory of the rank's device of the mesh (device_mesh.h), on
+ * a mesh of type "cpu" the host's. A plain tensor that comes in may be in either, which its
  * address says: what is there already is not copied, what is not is before the call returns. So
  * are parts of results there. The host may not follow a device's address: what it reads of values
  * it reads by exg_dtensor_copy_to_host, print and item, and these wait until all that was asked
@@ -57,9 +57,9 @@ typedef struct exg_from_local_options {
                   made of it. USAGE DTN-003 of no data otherwise */
 } exg_from_local_options;
 
-/* A DTensor over this rank's local tensor, whose memory it borrows (not after run_check
- * made a copy, nor where it had to be brought to the mesh's device); no message without an option
- * that says so. */
+/* DTensor.from_local. A DTensor over this rank's local tensor, whose memory it borrows (not after
+ * run_check made a copy, nor where it had to be brought to the mesh's device); no message without
+ * an option that says so. */
 EXG_NODISCARD exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local,
                                                 const exg_placement *placements, uint32_t count,
                                                 const exg_from_local_options *options,
@@ -70,7 +70,8 @@ EXG_NODISCARD exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg
 void exg_global_from_local(const exg_device_mesh *mesh, const exg_tensor *local,
                            const exg_placement *placements, int64_t *sizes, int64_t *strides);
 
-/* This rank's part, of which what comes from other ranks is waited for; borrowed, as long as `t`.
+/* DTensor.to_local. This rank's part, of which what comes from other ranks is waited for; borrowed,
+ * as long as `t`.
  * Its data is an address of the mesh's device. */
 const exg_tensor *exg_dtensor_to_local(const exg_dtensor *t);
 
@@ -83,21 +84,22 @@ EXG_NODISCARD exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_te
 
 #define EXG_NO_RANK UINT32_MAX
 
-/* Collective. `global` of rank `source` is the truth, of EXG_NO_RANK everyone's own, and
- * then nothing is sent. To Partial: sum divides by the ranks, avg, max and min keep the
- * value, product is refused. Strides of the whole are `global`'s; the parts have no gaps, and
- * their dims the same order in memory. Of a tensor whose data is NULL on every rank there are
- * no data, and no messages. */
+/* torch.distributed.tensor.distribute_tensor. Collective. `global` of rank `source` is the truth,
+ * of EXG_NO_RANK everyone's own, and then nothing is sent. To Partial: sum divides by the ranks,
+ * avg, max and min keep the value, product is refused. Strides of the whole are `global`'s; the
+ * parts have no gaps, and their dims the same order in memory. Of a tensor whose data is NULL on
+ * every rank there are no data, and no messages. */
 EXG_NODISCARD exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global,
                                                const exg_placement *placements, uint32_t count,
                                                uint32_t source, exg_dtensor **t, exg_error *err);
 
 /* ---- moving --------------------------------------------------------------------------- */
 
-/* Collective. A new DTensor with other placements, which must be given (DTN-002); `t` is
- * unchanged. To the same ones: over the same memory, no message. To Partial only where `t` is
- * that already. Sums are taken in the order of the ranks. At most one exchange a reduction and
- * one to move: each rank gets what it lacks from the nearest that has it, and nothing else. */
+/* DTensor.redistribute. Collective. A new DTensor with other placements, which must be given
+ * (DTN-002); `t` is unchanged. To the same ones: over the same memory, no message. To Partial only
+ * where `t` is that already. Sums are taken in the order of the ranks. At most one exchange a
+ * reduction and one to move: each rank gets what it lacks from the nearest that has it, and nothing
+ * else. */
 EXG_NODISCARD exg_status exg_dtensor_redistribute(const exg_dtensor *t,
                                                   const exg_placement *placements, uint32_t count,
                                                   exg_dtensor **out, exg_error *err);
@@ -105,10 +107,10 @@ EXG_NODISCARD exg_status exg_dtensor_redistribute(const exg_dtensor *t,
 /* Is this rank's part here? Of what was redistributed with `async` (autograd.h) some of it may be
  * on its way; what was said to no other rank is here at once. */
 bool exg_dtensor_is_ready(const exg_dtensor *t);
-/* Returns when it is. Whatever uses a part waits for it. PEER. */
+/* AsyncCollectiveTensor.wait. Returns when it is. Whatever uses a part waits for it. PEER. */
 EXG_NODISCARD exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err);
 
-/* Collective. The whole value on every rank: redistribute to Replicate. */
+/* DTensor.full_tensor. Collective. The whole value on every rank: redistribute to Replicate. */
 EXG_NODISCARD exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out,
                                                  exg_error *err);
 

@@ -96,9 +96,9 @@ typedef struct exg_partition_summary {
     size_t size;                                 /* that this library filled */
     exg_partition_mode modes[EXG_MESH_DIMS_MAX]; /* those taken, where AUTO was asked for */
     uint32_t all_gather_count, all_reduce_count, reduce_scatter_count, all_to_all_count,
-        halo_count;         /* of all moves: parts of dims that lie beside a rank's own */
+        halo_count;         /* of all moves: parts of dims that are beside a rank's own */
     uint32_t split_count;   /* nodes with a result that is not replicated */
-    uint32_t sharded_count; /* outputs that lie in shards before they are made whole */
+    uint32_t sharded_count; /* outputs that are in shards before they are made whole */
     uint32_t partial_count; /* that are summands before */
     uint64_t moved_bytes;   /* received by a rank, all collectives of a run */
     uint64_t weight_bytes;  /* that a rank reads */

@@ -1,7 +1,7 @@
 /* plan.h - decisions, all of them, before anything moves.
  *
  * A plan says for a functional program with concrete sizes: which kernels run in
- * which order, where every buffer lies in one arena, which values are views of
+ * which order, where every buffer is in one arena, which values are views of
  * others, which steps run in place. It can be printed and compared. A session
  * only carries it out.
  *
@@ -36,7 +36,7 @@ typedef struct exg_plan_options {
     bool no_fusion;      /* every pointwise node is a step of its own */
     bool no_reuse;       /* every value has memory of its own (for tests) */
     exg_overlap overlap; /* on a mesh */
-    bool outputs_apart;  /* each output lies in memory of the caller's, not in the plan's block */
+    bool outputs_apart;  /* each output is in memory of the caller's, not in the plan's block */
 } exg_plan_options;
 
 /* Plans `functional`, which exg_functionalize (and exg_simplify) made. UNSUPPORTED

@@ -101,7 +101,7 @@ void exg_session_destroy(exg_session *session); /* NULL is allowed */
 
 /* One user input, by the name of its placeholder. Tensors are row-major, aligned for their
  * elements; the data is borrowed during the run, and written when the program writes the input. One
- * that lies in a result of the last run is copied first; what the program writes to it is lost. A
+ * that is in a result of the last run is copied first; what the program writes to it is lost. A
  * symbolic integer may be given as `number` or as a 0-d int64 tensor. */
 typedef struct exg_session_input {
     const char *name;
@@ -122,7 +122,7 @@ typedef struct exg_session_input {
  * only be destroyed. What the program writes may be half written when it is stopped. PEER: a rank
  * is gone, or runs another program (COM-009, the same on every rank), and the session can only be
  * destroyed; where a thread hangs (COM-001, under options.timeout_ns) it leaves its memory behind,
- * and the inputs' must stay too. A program whose sizes or branches lie in the data runs in
+ * and the inputs' must stay too. A program whose sizes or branches are in the data runs in
  * segments: the numbers are read on the way, and the plan for what follows is made, or found again
  * by them. */
 EXG_NODISCARD exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,

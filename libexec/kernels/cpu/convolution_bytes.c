@@ -5,7 +5,7 @@
  *
  * A channel is first copied into a frame, with what it is padded by around it; of a stride s as
  * s frames a dimension, of which frame p holds every s-th element from p on. What a tap reads for
- * neighbouring results lies side by side there:
+ * neighbouring results is side by side there:
  *
  *   frame (phases[0], phases[1], phases[2], frame[0], frame[1], frame[2])
  *

@@ -3,7 +3,7 @@
  *   result (batch, positions, out) = patches (positions, depth) times weight (depth, out)
  *
  * The weights are packed once (gemm.h); patches exist only as panels of a few positions,
- * gathered from the image where it lies. The depth runs so that what is gathered lies
+ * gathered from the image where it is. The depth runs so that what is gathered is
  * side by side: channels within a tap (tap, channel) when the image is channels-last,
  * columns of the filter (channel, row, column) when it is row-major with few channels,
  * as images are.
@@ -16,7 +16,7 @@
 typedef struct last_convolution {
     convolution c;
     bool by_columns;    /* depth is (channel, row, column) */
-    int64_t segment;    /* of the depth: what lies side by side */
+    int64_t segment;    /* of the depth: what is side by side */
     int64_t step;       /* elements between neighbours of a segment */
     int64_t strides[4]; /* of the image: batch, channel, row, column */
 } last_convolution;
@@ -115,7 +115,7 @@ static const char *first_of(const last_convolution *l, const char *image, const 
     return image + (at->y * l->strides[2] + at->x * l->strides[3]) * l->c.bytes;
 }
 
-/* The depth of one panel of positions that are all inside and read where they lie. */
+/* The depth of one panel of positions that are all inside and read where they are. */
 static void pack_inside(const last_convolution *l, const char *image, const corner *corners,
                         int64_t k, int64_t depth, char *panel)
 {

@@ -231,7 +231,7 @@ static char *packed_rows(const exg_gemm_work *r, int64_t k, int64_t depth, int64
            i * exg_gemm_panel_bytes(r->g->loops, depth);
 }
 
-/* Whether rows of A are read where they lie: by few columns, and where they do not fall on the
+/* Whether rows of A are read where they are: by few columns, and where they do not fall on the
  * same sets of a cache. */
 static bool reads_rows(const exg_gemm *g)
 {

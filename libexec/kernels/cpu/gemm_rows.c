@@ -1,4 +1,4 @@
-/* gemm_rows.c - matrix products of few rows, which read b where it lies.
+/* gemm_rows.c - matrix products of few rows, which read b where it is.
  *
  *   stream   up to 128 rows, b dense along n
  *   dot      both operands dense along k: no packing, memory speed
@@ -25,8 +25,8 @@
 
 /* ---- plan ------------------------------------------------------------------------------ */
 
-/* Rows up to which b is read where it lies. Not many by few columns: packing those and reading
- * rows of A where they lie is less. */
+/* Rows up to which b is read where it is. Not many by few columns: packing those and reading
+ * rows of A where they are is less. */
 static int64_t stream_rows_max(const exg_gemm *g)
 {
     bool is_spread = g->b.row * (int64_t)g->loops->real_bytes % SETS_BYTES != 0;

@@ -32,7 +32,7 @@ typedef struct norm_params {
     bool is_short;        /* a row is one chunk */
     bool asks;            /* for the next row, which is in no cache */
     bool asks_result;     /* for room for it too */
-    bool is_plain;        /* all is read and written where it lies */
+    bool is_plain;        /* all is read and written where it is */
     bool is_past_caches;  /* what is written */
     exg_dtype dtype;
     uint32_t bytes;
@@ -40,7 +40,7 @@ typedef struct norm_params {
     int64_t rows_of_block;
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
-    const exg_row_bf16_loops *bf16; /* NULL: not as they lie */
+    const exg_row_bf16_loops *bf16; /* NULL: not as they are */
     const exg_convert_loops *convert;
 } norm_params;
 
@@ -54,7 +54,7 @@ typedef union chunk {
     double f64[CHUNK];
 } chunk;
 
-/* For what is not taken where it lies; rows that have begun and not ended are two. */
+/* For what is not taken where it is; rows that have begun and not ended are two. */
 typedef struct norm_room {
     chunk scratch, weights, biases, wide[2];
 } norm_room;
@@ -76,7 +76,7 @@ static const void *bring(const norm_params *p, const char *memory, exg_dtype dty
     return scratch;
 }
 
-/* Elements where they lie: the operand's, or brought into the compute type. */
+/* Elements where they are: the operand's, or brought into the compute type. */
 typedef struct source {
     const char *memory;
     exg_dtype dtype;
@@ -327,7 +327,7 @@ static void walk(const norm_run_context *r, uint32_t block, norm_room *room)
     }
 }
 
-/* Apart: a function touches every page of what lies in it. */
+/* Apart: a function touches every page of what is in it. */
 static __attribute__((noinline)) void walk_in_room(const norm_run_context *r, uint32_t block)
 {
     norm_room room;

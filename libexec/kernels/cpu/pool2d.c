@@ -46,7 +46,7 @@ static int64_t first_tap(const pool_params *p, int d, int64_t o)
 
 /* ---- a tap of all windows of a row ------------------------------------------------------ */
 
-/* The windows [first, last) of a row whose tap in column j lies inside. */
+/* The windows [first, last) of a row whose tap in column j is inside. */
 static void windows_with(const pool_params *p, int64_t j, int64_t *first, int64_t *last)
 {
     int64_t at = j * p->dilation[1] - p->padding[1];

@@ -5,7 +5,7 @@
  * row; where it runs along the outputs, a tile of outputs takes one term each at a
  * time. Terms are cut into pieces that depend on sizes alone; pieces are combined in
  * order, so results do not depend on threads. Sums are kept in double or int64.
- * var is a second pass over the means of the first, both in double: of what lies far from zero,
+ * var is a second pass over the means of the first, both in double: of what is far from zero,
  * or is large, squares about a rounded mean would say nothing.
  */
 #include "libexec/kernels/cpu/common.h"

@@ -1,8 +1,8 @@
-/* search.c - how many edges of a sorted line lie before each value: searchsorted, bucketize.
+/* search.c - how many edges of a sorted line are before each value: searchsorted, bucketize.
  *
  *   edges (size) or (lines, size), values (lines, width), of one dtype.
  *
- * The line is halved where PyTorch halves it, and an edge lies before a value unless it is
+ * The line is halved where PyTorch halves it, and an edge is before a value unless it is
  * known not to. So a value that is NaN comes after all edges, an edge that is NaN before all
  * values, and edges that are in no order have the places that PyTorch finds in them.
  */
@@ -11,7 +11,7 @@
 #define CHUNK    256
 #define TOGETHER 8
 
-/* Places of `count` values among `size` edges; `right`: an edge equal to a value lies before. */
+/* Places of `count` values among `size` edges; `right`: an edge equal to a value is before. */
 typedef void search_line(const void *edges, int64_t size, const void *values, int64_t count,
                          bool right, int64_t *places);
 

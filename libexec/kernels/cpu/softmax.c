@@ -3,9 +3,9 @@
  *   x, y (outer, size, inner), contiguous; a row is the size elements of one
  *   (outer, inner).
  *
- * Dense rows of f32, f64 and bf16 are read and written where they lie; the others are brought
+ * Dense rows of f32, f64 and bf16 are read and written where they are; the others are brought
  * in and out of a scratch row of the compute type, which also takes what is on its way past the
- * caches, and the exponentials of bf16. Rows that lie side by side are taken so, a tile of them.
+ * caches, and the exponentials of bf16. Rows that are side by side are taken so, a tile of them.
  */
 #include "libexec/kernels/cpu/common.h"
 #include "libexec/kernels/stream.h"
@@ -188,7 +188,7 @@ static void softmax_block(void *context, uint32_t block)
 /* A tile whose elements of one position of all rows are (count), in memory or in scratch. */
 typedef struct softmax_tile {
     int64_t at, count; /* the first element in the tensor */
-    char *scratch;     /* NULL: elements are of the compute type where they lie */
+    char *scratch;     /* NULL: elements are of the compute type where they are */
 } softmax_tile;
 
 static const void *bring(const softmax_run_context *r, const softmax_tile *t, int64_t i)

@@ -12,7 +12,7 @@ static inline void load_a(const cuda_gemm_params *p, strip *to, int64_t batch, i
                           int64_t k)
 {
     for (int i = THREAD; i < TILE * DEEP; i += THREADS) {
-        /* neighbouring threads along what lies together */
+        /* neighbouring threads along what is together */
         const int by_row = p->of_a.column == 1;
         const int r = by_row ? i / DEEP : i % TILE;
         const int d = by_row ? i % DEEP : i / TILE;

@@ -157,7 +157,7 @@ typedef struct cuda_sort_params {
     int64_t lines, size, inner, kept;
 } cuda_sort_params;
 
-/* How many of `size` edges lie before each of (lines, width) values. */
+/* How many of `size` edges are before each of (lines, width) values. */
 typedef struct cuda_search_params {
     const void *edges, *values;
     void *out;

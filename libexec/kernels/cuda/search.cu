@@ -1,4 +1,4 @@
-/* search.cu - how many edges of a sorted line lie before each value, halved as the host halves.
+/* search.cu - how many edges of a sorted line are before each value, halved as the host halves.
  * IN: the dtype of both; OUT: of the counts.
  */
 #include "libexec/kernels/cuda/common.h"

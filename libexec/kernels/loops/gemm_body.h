@@ -388,7 +388,7 @@ static void GEMM(block)(int64_t m, int64_t n, int64_t depth, const void *a_, int
     }
 }
 
-/* ---- rows of b where they lie ------------------------------------------------------ */
+/* ---- rows of b where they are ------------------------------------------------------ */
 
 /* c (rows, vectors * LANES) = or += `rows` of a panel of a, `width` wide, times rows of b; rows
  * and vectors constant. As many rows as sums allow, since b comes from far: each row of it is

@@ -81,7 +81,7 @@ static void pack_a(int64_t count, int64_t depth, void *panels_, const void *memo
     }
 }
 
-/* A whole panel of columns that lie side by side; of an odd depth the last bytes are 0. */
+/* A whole panel of columns that are side by side; of an odd depth the last bytes are 0. */
 static void pack_panel(int64_t depth, uint8_t *to, const uint8_t *from, int64_t depth_stride)
 {
     for (int64_t k = 0; k + 1 < depth; k += 2, to += 2 * COLUMNS, from += 2 * depth_stride) {

@@ -89,7 +89,7 @@ static void pack_rows(int64_t depth, void *panel, const void *const *rows)
     pack_eight(ROWS, depth, panel, eight);
 }
 
-/* One row, dense: where it lies, or brought to `room`. */
+/* One row, dense: where it is, or brought to `room`. */
 static const uint16_t *dense_row(int64_t depth, const void *memory, exg_dtype dtype,
                                  int64_t depth_stride, uint16_t *room)
 {

@@ -195,7 +195,7 @@ typedef struct exg_row_f64_loops {
     void (*min_of)(int64_t count, double *y, const double *x);
 } exg_row_f64_loops;
 
-/* The same of bf16 where it lies, computed in f32 and near enough for bf16. Rows of f32 are in
+/* The same of bf16 where it is, computed in f32 and near enough for bf16. Rows of f32 are in
  * an order of their own, with room for a multiple of 64. */
 typedef struct exg_row_bf16_loops {
     double (*sum_squares)(int64_t count, const uint16_t *x, float mean, const exg_ahead *ahead);

@@ -7,7 +7,7 @@
 #define ABREAST 2   /* vectors of pairs that are read before any is written: steps of all mix */
 #define PART    128 /* elements between asking and asking again */
 
-/* Every second element at a time, where it lies. A branch in the loop over vectors would keep
+/* Every second element at a time, where it is. A branch in the loop over vectors would keep
  * compilers from making such of formulas that choose. */
 #define LOOP(id, function, rounded)                                                                \
     static inline __attribute__((always_inline)) void pairs_##id(                                  \

@@ -1,4 +1,4 @@
-/* narrow.h - vectors of bf16, every second element at a time where it lies, and what is near
+/* narrow.h - vectors of bf16, every second element at a time where it is, and what is near
  * enough to a bf16 in fewer steps than math_f32.h's.
  */
 #ifndef EXG_LIBEXEC_KERNELS_LOOPS_NARROW_H
@@ -37,7 +37,7 @@ static inline bits rounded(real x)
 #endif
 }
 
-/* The same where what lies midway is hardly ever there: up. */
+/* The same where what is midway is hardly ever there: up. */
 static inline bits rounded_up(real x)
 {
     return (bits)x + 0x8000;

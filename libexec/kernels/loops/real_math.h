@@ -242,7 +242,7 @@ static inline real exp_far(real x)
 }
 
 /* Where all results are normal numbers, by adding to exponents; elsewhere more steps give the same
- * of those that are, so that none depends on what lies beside it. */
+ * of those that are, so that none depends on what is beside it. */
 static inline real real_exp(real x)
 {
     const __m256i limit = (__m256i)_mm256_set1_ps(87.0f);

@@ -36,7 +36,7 @@ static inline bits pairs_at(const uint16_t *x)
 }
 
 /* Of a group, whose first vector x has, in every so many elements as there are lanes; those of the
- * odd elements lie behind the even ones'. */
+ * odd elements are behind the even ones'. */
 static inline __attribute__((always_inline)) void sum_group(int64_t count, const uint16_t *x,
                                                             float about, real *sums, real *squares,
                                                             const exg_ahead *ahead, int64_t at)

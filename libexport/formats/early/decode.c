@@ -39,7 +39,7 @@ static exg_status field_metadata(exg_decoder *d, exg_json value, void *base, con
     static const exg_field fields[] = {
         EXG_FIELD(half_node, trace.value, "stack_trace", EXG_FIELD_REQUIRED, exg_field_text),
         EXG_FIELD(half_node, stack.value, "nn_module_stack", EXG_FIELD_REQUIRED, exg_field_text),
-        EXG_FIELD(half_node, extra, "extra", EXG_FIELD_REQUIRED, exg_field_strings),
+        EXG_FIELD_MODEL(half_node, extra, "extra", EXG_FIELD_REQUIRED, STRING_MAP, ONE),
     };
 
     (void)field;
@@ -285,7 +285,7 @@ static exg_status decode_module(exg_decoder *d, exg_json value, half_module *hal
     static const exg_field fields[] = {
         EXG_FIELD(half_module, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
         {"graph", 5, EXG_FIELD_REQUIRED, field_graph, 0},
-        EXG_FIELD(half_module, metadata, "metadata", EXG_FIELD_REQUIRED, exg_field_strings),
+        EXG_FIELD_MODEL(half_module, metadata, "metadata", EXG_FIELD_REQUIRED, STRING_MAP, ONE),
         EXG_FIELD_MAP(half_module, parameters, parameter_count, "parameters", EXG_FIELD_REQUIRED,
                       member_bound),
         EXG_FIELD_MAP(half_module, buffers, buffer_count, "buffers", EXG_FIELD_REQUIRED,

@@ -413,11 +413,6 @@ exg_status exg_field_tristate(exg_decoder *d, exg_json value, void *base, const 
     return EXG_OK;
 }
 
-exg_status exg_field_strings(exg_decoder *d, exg_json value, void *base, const exg_field *field)
-{
-    return exg_decode_thing(d, value, EXG_MODEL_STRING_MAP, member_of(base, field));
-}
-
 exg_status exg_item_text(exg_decoder *d, exg_json value, void *item)
 {
     const char **text = item;

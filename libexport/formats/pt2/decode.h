@@ -185,7 +185,6 @@ exg_decode_fn exg_field_text; /* const char * */
 exg_decode_fn exg_field_int;  /* int64_t */
 exg_decode_fn exg_field_bool; /* bool */
 exg_decode_fn exg_field_tristate;
-exg_decode_fn exg_field_strings; /* exg_string_map */
 
 exg_item_fn exg_item_text; /* const char * */
 exg_item_fn exg_item_int;  /* int64_t */

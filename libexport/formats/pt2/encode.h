@@ -30,8 +30,4 @@ exg_status exg_encode_items(const exg_encoder *e, exg_model_items items);
 /* What names no value and is in no signature. */
 void exg_encode_plain(exg_text *out, exg_model_type type, const void *at);
 
-/* encode_signature.c */
-exg_status exg_encode_input_spec(const exg_encoder *e, const exg_input_spec *spec);
-exg_status exg_encode_output_spec(const exg_encoder *e, const exg_output_spec *spec);
-
 #endif

@@ -202,7 +202,7 @@ typedef struct exg_tensor_file {
 } exg_tensor_file;
 
 /* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
- * lies in the file as it is wanted is mapped, the rest copied. */
+ * is in the file as it is wanted is mapped, the rest copied. */
 EXG_NODISCARD exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file,
                                               exg_error *err);
 EXG_NODISCARD exg_status exg_tensor_file_open_memory(const void *data, size_t length,

@@ -117,7 +117,7 @@ typedef struct exg_operator {
     /* The parameter that numbers a draw of random numbers, else EXG_NOT_DRAWN: such an
      * operator may be dropped, but two of them are never one, and none is a constant. */
     uint32_t stream;
-    /* Of an operator whose result's size lies in the data (sized.def), else
+    /* Of an operator whose result's size is in the data (sized.def), else
      * EXG_OP_NONE: `size` gives it as one integer, or none where this call's size is
      * known; `sized` takes the leading arguments and then the number. */
     exg_operator_id size, sized;

@@ -34,8 +34,8 @@ EXG_NODISCARD exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena,
                                          size_t length, int64_t value, exg_error *err);
 
 /* The value of `expr`, without symbols where `symbols` is NULL; a truth value is 0 or 1. MALFORMED
- * SYM-001 (text), SYM-002 (a symbol without a number), LIMIT SYM-010 (leaves 64 bits or the depth
- * limit). */
+ * SYM-001 (text), SYM-002 (a symbol without a number), LIMIT SYM-010 (leaves 64 bits, or too deep),
+ * NO_MEMORY. */
 EXG_NODISCARD exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols,
                                              int64_t *value, exg_error *err);
 EXG_NODISCARD exg_status exg_symfloat_evaluate(const char *expr, const exg_symbols *symbols,

@@ -51,7 +51,7 @@ typedef enum exg_storage_kind {
 
 typedef struct exg_frames exg_frames; /* weights/frames.h */
 
-/* Gives the plain bytes [offset, offset + length), which lie inside; from any thread. */
+/* Gives the plain bytes [offset, offset + length), which are inside; from any thread. */
 typedef struct exg_storage_maker {
     exg_status (*read)(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err);
     void *user;
@@ -136,7 +136,7 @@ const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table 
 EXG_NODISCARD exg_status exg_storage_read(exg_weights *weights, uint32_t storage, uint64_t offset,
                                           uint64_t length, void *out, exg_error *err);
 
-/* The plain bytes where they lie, without a copy, when they lie in memory as they
+/* The plain bytes where they are, without a copy, when they are in memory as they
  * are (kind MEMORY or EXTERNAL, host byte order), else NULL with OK. */
 EXG_NODISCARD exg_status exg_storage_map(exg_weights *weights, uint32_t storage,
                                          const uint8_t **data, exg_error *err);
