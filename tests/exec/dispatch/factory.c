@@ -638,7 +638,7 @@ static void random_operators_draw_anew(void **state)
     on_mesh("2", draw, NULL);
 }
 
-/* rand_like of five rows over the ranks. */
+/* The operator's draw of five rows over the ranks. */
 static void draw_alike(rank_context *c)
 {
     static float alone[10]; /* as one rank draws them: the mesh of one comes first */
@@ -648,7 +648,7 @@ static void draw_alike(rank_context *c)
 
     eager_begin(&e, c, NULL);
     x = counted(&e, EXG_DTYPE_F32, "5x2", "S(0)");
-    y = CALL(&e, "aten.rand_like.default", T(x));
+    y = CALL(&e, c->user, T(x));
     EXPECT(c, y != NULL && exg_dtensor_full_tensor(y, &full, &e.err) == EXG_OK, "%s",
            e.err.message);
     if (full != NULL && size == 1) {
@@ -667,10 +667,14 @@ static void draw_alike(rank_context *c)
 /* S003-135: shards of it differ, and are those of the tensor that one rank draws. */
 static void parts_are_of_one_draw(void **state)
 {
+    static const char *const keys[] = {"aten.rand_like.default", "aten.randn_like.default"};
+
     (void)state;
-    on_mesh("1", draw_alike, NULL);
-    on_mesh("2", draw_alike, NULL);
-    on_mesh("4", draw_alike, NULL);
+    for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+        on_mesh("1", draw_alike, keys[k]);
+        on_mesh("2", draw_alike, keys[k]);
+        on_mesh("4", draw_alike, keys[k]);
+    }
 }
 
 static int begin(void **state)

@@ -90,6 +90,7 @@ static void numbers_stand_for_inputs(void **state)
         {"L['flat_args'][7].size()[0] == 3", true},
         {"L['flat_args'][2] == 4", true},
     };
+    static exg_sym_float half = {.expr = "s77/2"};
     exg_program *program;
 
     (void)state;
@@ -102,6 +103,10 @@ static void numbers_stand_for_inputs(void **state)
     assert_false(is_refused(program, "L['n'] == 6"));
     assert_false(is_refused(program, "L['n'] == 2*L['x'].size()[0]"));
     assert_true(is_refused(program, "L['n'] == 7"));
+    program->graph->values[program->graph->inputs[2].as_sym.value].sym_int = NULL;
+    program->graph->values[program->graph->inputs[2].as_sym.value].sym_float = &half;
+    assert_false(is_refused(program, "L['n'] < 2"));
+    assert_true(is_refused(program, "L['n'] > 2"));
     exg_program_destroy(program);
 }
 

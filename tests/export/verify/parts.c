@@ -58,6 +58,7 @@ static const char *guard;
 static int64_t numbers[3];
 static bool bools[2];
 static exg_sym_bool truth = {.expr = "s77 > 2"};
+static exg_sym_int two_long[] = {{.value = 2}}, one_apart[] = {{.value = 1}};
 static exg_sym_float ratio = {.expr = "s77/2"};
 
 /* An argument of a list's kind with one or two items; values by id, EXG_NO_VALUE: none. */
