@@ -56,7 +56,7 @@ static exg_term *new_term(reader *r, exg_term_kind kind, const char *text, size_
         r->status = EXG_OUT_OF_MEMORY(r->err);
         return NULL;
     }
-    term->kind = kind;
+    term->kind = (uint8_t)kind;
     term->text = text;
     term->length = (uint32_t)length;
     return term;
@@ -413,7 +413,7 @@ static exg_term *read_signs(reader *r, int least)
         if (right == NULL || left == NULL) {
             return NULL;
         }
-        right->sign = sign->kind;
+        right->sign = (uint8_t)sign->kind;
         add_operand(&chain, right);
         last = sign;
         most = sign->level == COMPARISON ? COMPARISON - 1 : sign->level; /* of those one alone */
