@@ -111,7 +111,7 @@ static void plans_of_other_numbers_take_no_more(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&rows[6], &l);
+    load_fixture(fixture_among(rows, sizeof(rows) / sizeof(rows[0]), "elements.pt2"), &l);
     for (int limited = 0; limited <= 1; limited++) {
         options.goal =
             &(exg_partition_goal){.size = sizeof(exg_partition_goal), .memory_limit = limit};

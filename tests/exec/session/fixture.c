@@ -51,6 +51,22 @@ const fixture fixtures[] = {
 };
 const uint32_t fixture_count = sizeof(fixtures) / sizeof(fixtures[0]);
 
+const fixture *fixture_among(const fixture *rows, size_t count, const char *program)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(rows[i].program, program) == 0) {
+            return &rows[i];
+        }
+    }
+    fail_msg("no fixture %s", program);
+    return NULL;
+}
+
+const fixture *fixture_named(const char *program)
+{
+    return fixture_among(fixtures, fixture_count, program);
+}
+
 void load_fixture(const fixture *f, loaded *l)
 {
     char path[200];

@@ -18,6 +18,11 @@ typedef struct fixture {
 extern const fixture fixtures[];
 extern const uint32_t fixture_count;
 
+/* The one of `rows`, or of the fixtures, whose program is called so; fails the test where there is
+ * none. */
+const fixture *fixture_among(const fixture *rows, size_t count, const char *program);
+const fixture *fixture_named(const char *program);
+
 typedef struct loaded {
     const fixture *fixture;
     exg_operators *operators;

@@ -93,7 +93,7 @@ static void a_digest_needs_no_second_thread(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     for (int refused = 0; refused < 2; refused++) {
         refuse(refused == 0 ? UINT32_MAX : 1, UINT32_MAX);
         assert_int_equal(exg_weights_digest(l.program->weights, EXG_CHECKSUM_SHA256, THREADS,
@@ -112,7 +112,7 @@ static void ranks_need_theirs(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     for (uint32_t n = 1; n <= 2; n++) {
         refuse(n, n);
         assert_int_equal(exg_session_create(&l.verified, &options, &session, &err), EXG_NO_MEMORY);

@@ -29,17 +29,6 @@ static exg_program *functional_of(const loaded *l, exg_arena *arena)
     return stages[2];
 }
 
-static const fixture *fixture_named(const char *name)
-{
-    for (uint32_t i = 0; i < fixture_count; i++) {
-        if (strcmp(fixtures[i].program, name) == 0) {
-            return &fixtures[i];
-        }
-    }
-    fail_msg("no fixture %s", name);
-    return NULL;
-}
-
 static void it_plans_alone(void **state)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);

@@ -26,6 +26,11 @@ static const fixture dynamic[] = {
     ROW("masks", "masks"),        ROW("examples", "examples"),
 };
 
+static const fixture *named(const char *program)
+{
+    return fixture_among(dynamic, sizeof(dynamic) / sizeof(dynamic[0]), program);
+}
+
 static void agrees_on_ranks(void **state)
 {
     (void)state;
@@ -99,7 +104,7 @@ static void marks_of_vmap_that_do_not_match_are_refused(void **state)
         exg_error err;
         loaded l;
 
-        load_fixture(&dynamic[sizeof(dynamic) / sizeof(dynamic[0]) - 1], &l);
+        load_fixture(named("examples.pt2"), &l);
         l.program->graph->nodes[rows[i].at].target = rows[i].target;
         status = exg_session_create(&l.verified, &options, &session, &err);
         if (status == EXG_OK) {
@@ -145,7 +150,7 @@ static void plans_are_found_again_by_the_numbers(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&dynamic[6], &l);
+    load_fixture(named("elements.pt2"), &l);
     session = open_session(&l, NULL);
     check_elements(session, x, 1);
     check_elements(session, x, 2);
@@ -195,7 +200,7 @@ static void plans_for_old_numbers_go(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&dynamic[2], &l); /* loops: the start is carried, not planned for */
+    load_fixture(named("loops.pt2"), &l); /* loops: the start is carried, not planned for */
     session = open_session(&l, NULL);
     for (int64_t start = 0; start < 200; start++) {
         float x[12] = {1, 2, 3};
@@ -216,16 +221,18 @@ static void plans_for_old_numbers_go(void **state)
 static void a_plan_tells_what_it_waits_for(void **state)
 {
     static const struct {
-        size_t row;
-        const char *word;
-    } rows[] = {{0, "'cond'"}, {2, "the loop 'while_loop'"}, {4, "'nonzero'"}, {6, "'item'"}};
+        const char *program, *word;
+    } rows[] = {{"branch.pt2", "'cond'"},
+                {"loops.pt2", "the loop 'while_loop'"},
+                {"places.pt2", "'nonzero'"},
+                {"elements.pt2", "'item'"}};
     const fixture plain = {"mlp.pt2", "mlp.inputs.safetensors", "mlp.expected.safetensors", 1, 1};
     exg_session *session;
     loaded l;
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        load_fixture(&dynamic[rows[i].row], &l);
+        load_fixture(named(rows[i].program), &l);
         session = open_session(&l, NULL);
         assert_null(exg_session_break_reason(session));
         run_fixture(&l, session);
@@ -256,7 +263,7 @@ static void what_a_run_plans_was_proved_before(void **state)
     (void)state;
     options.partition =
         &(exg_partition_options){.size = sizeof(exg_partition_options), .mode = EXG_PARTITION_DATA};
-    load_fixture(&dynamic[2], &l); /* loops, one with a branch inside */
+    load_fixture(named("loops.pt2"), &l); /* loops, one with a branch inside */
     for (int runs = 0; runs < 2; runs++) {
         const exg_session_stats *stats;
         exg_session *session;
@@ -326,7 +333,7 @@ static void loops_are_as_long_as_what_they_cut(void **state)
         exg_session *session;
         loaded l;
 
-        load_fixture(&dynamic[10], &l);
+        load_fixture(named("slopes.pt2"), &l);
         session = open_session(&l, &options);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
             check_slopes(session, rows[i], i);
@@ -349,7 +356,7 @@ static void a_loop_that_goes_on_is_stopped(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&dynamic[2], &l);
+    load_fixture(named("loops.pt2"), &l);
     session = open_session(&l, &options);
     assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_OK); /* 1 + 3 + 3 */
     start = -1000000000;
@@ -363,7 +370,8 @@ static void a_loop_that_goes_on_is_stopped(void **state)
     unload_fixture(&l);
 }
 
-static void check_refused(const char *code, float *x, int64_t k, uint32_t ranks, size_t row)
+static void check_refused(const char *code, float *x, int64_t k, uint32_t ranks,
+                          const char *program)
 {
     exg_session_options options = {.size = sizeof(options), .mesh = {1, {ranks}}};
     float good[12] = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, 11, 12};
@@ -372,7 +380,7 @@ static void check_refused(const char *code, float *x, int64_t k, uint32_t ranks,
     exg_error err;
     loaded l;
 
-    load_fixture(&dynamic[row], &l);
+    load_fixture(named(program), &l);
     session = open_session(&l, &options);
     check_elements(session, good, 2);
     assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_MALFORMED);
@@ -391,15 +399,17 @@ static void assertions_end_the_run_and_nothing_else(void **state)
     float good[12] = {1, -2, 3, 4, 5, -6, 7, 8, 9, 10, 11, 12};
     float infinite[12] = {1, 2, (float)INFINITY};
 
+    static const char *const programs[] = {"elements.pt2", "elements.core.pt2"};
+
     (void)state;
-    for (size_t row = 6; row < 8; row++) {
+    for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
         for (uint32_t ranks = 1; ranks <= 2; ranks++) {
-            check_refused("RUN-007", good, 0, ranks, row);
-            check_refused("RUN-007", good, 4, ranks, row);
-            check_refused("RUN-007", good, -1, ranks, row);
-            check_refused("RUN-007", good, INT64_MAX, ranks, row);
-            check_refused("RUN-007", good, INT64_MIN, ranks, row);
-            check_refused("RUN-006", infinite, 2, ranks, row);
+            check_refused("RUN-007", good, 0, ranks, programs[i]);
+            check_refused("RUN-007", good, 4, ranks, programs[i]);
+            check_refused("RUN-007", good, -1, ranks, programs[i]);
+            check_refused("RUN-007", good, INT64_MAX, ranks, programs[i]);
+            check_refused("RUN-007", good, INT64_MIN, ranks, programs[i]);
+            check_refused("RUN-006", infinite, 2, ranks, programs[i]);
         }
     }
 }
@@ -415,7 +425,7 @@ static void assertions_hold_without_ranges(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&dynamic[6], &l);
+    load_fixture(named("elements.pt2"), &l);
     l.program->range_constraint_count = 0;
     session = open_session(&l, NULL);
     assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_MALFORMED);
@@ -492,7 +502,7 @@ static void graphs_that_disagree_with_operands_are_refused(void **state)
             uint32_t g = 0;
             loaded l;
 
-            load_fixture(&dynamic[2], &l);
+            load_fixture(named("loops.pt2"), &l);
             node = find_node(l.program->graph, targets[t]);
             while (node->inputs[g + 1].arg.kind == EXG_ARGUMENT_GRAPH) {
                 g++;

@@ -217,7 +217,7 @@ static void only_strided_tensors_run(void **state)
         exg_error err;
         loaded l;
 
-        load_fixture(&fixtures[0], &l);
+        load_fixture(fixture_named("mlp.pt2"), &l);
         l.program->graph->values[l.program->graph->outputs[0].as_tensor].tensor->layout =
             layouts[i];
         assert_int_equal(exg_session_create(&l.verified, &options, &session, &err),
@@ -234,7 +234,7 @@ static void marks_of_functorch_say_the_way_out(void **state)
     exg_error err;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     l.program->graph->nodes[0].target = "torch._functorch.predispatch._jvp_increment_nesting";
     assert_int_equal(exg_session_create(&l.verified, NULL, &session, &err), EXG_UNSUPPORTED);
     assert_string_equal(err.code, "OPR-003");
@@ -448,7 +448,7 @@ static void options_without_a_size_are_refused(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     assert_int_equal(exg_session_create(&l.verified, &options, &session, &err), EXG_USAGE);
     assert_string_equal(err.code, "OPT-001");
     assert_non_null(strstr(err.message, "exg_session_options.size"));
@@ -519,7 +519,7 @@ static void options_of_parts_that_cannot_be_are_refused(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         exg_session_options options = {.size = sizeof(options),
                                        .plan = rows[i].plan,
@@ -550,7 +550,7 @@ static void parts_of_an_older_caller_are_understood(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     assert_int_equal(exg_session_create(&l.verified, &options, &session, NULL), EXG_OK);
     exg_session_destroy(session);
     unload_fixture(&l);
@@ -571,7 +571,7 @@ static void meshes_that_cannot_be_are_refused(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         exg_session_options options = {
             .size = sizeof(options), .mesh = rows[i].mesh, .plan_only = rows[i].plan_only};
@@ -595,7 +595,7 @@ static void inputs_that_cannot_be_are_refused(void **state)
     loaded l;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     for (int i = 0; i < 2; i++) {
         exg_session *session = open_session(&l, i == 0 ? NULL : &plans);
         exg_status (*use)(exg_session *, const exg_session_input *, uint32_t, exg_error *) =

@@ -221,7 +221,7 @@ static void a_pattern_that_matches_nothing_is_told(void **state)
     exg_status status;
 
     (void)state;
-    load_fixture(&fixtures[0], &l);
+    load_fixture(fixture_named("mlp.pt2"), &l);
     options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
                                                  .mode = EXG_PARTITION_PATTERNS,
                                                  .patterns = &row,
