@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/attention.def"
+#include "libexport/operators/rows.h"
+
 /* of what is not seen */
 #define NOTHING (-(double)INFINITY)
 

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/backward.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 static exg_argument all_but(exg_builder *b, uint32_t rank, uint32_t first, uint32_t count)

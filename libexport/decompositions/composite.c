@@ -4,6 +4,11 @@
 #include <math.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/backward.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/composite.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 void exg_lower_gelu(exg_builder *b, const exg_argument *args, exg_argument *results)

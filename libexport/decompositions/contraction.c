@@ -5,6 +5,9 @@
 #include <ctype.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/contraction.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* ---- vectors and matrices ------------------------------------------------------------------- */

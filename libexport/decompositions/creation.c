@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/creation.def"
+#include "libexport/operators/rows.h"
+
 /* The dtype a number has by itself. */
 static exg_dtype dtype_of_number(const exg_argument *arg)
 {

@@ -3,6 +3,9 @@
  */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/data_dependent.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* Where a mask is set, row by row: (size, rank) int64. */

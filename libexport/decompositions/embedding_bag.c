@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/embedding_bag.def"
+#include "libexport/operators/rows.h"
+
 enum { MODE_SUM, MODE_MEAN, MODE_MAX };
 
 typedef struct bags {

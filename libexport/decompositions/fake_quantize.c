@@ -6,6 +6,9 @@
 #include <float.h>
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/quantized.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 #define SCALE_MIN ((double)6.1e-5f)

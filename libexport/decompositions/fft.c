@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/fft.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* Dims to transform, the last one special to transforms from and to real numbers. */

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/quantized.def"
+#include "libexport/operators/rows.h"
+
 #define ARGS_MAX 8
 
 static exg_ref narrow(exg_builder *b, exg_ref x, exg_dtype dtype)

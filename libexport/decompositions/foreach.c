@@ -1,6 +1,11 @@
 /* foreach.c - lowerings of foreach.def: an operator for each tensor of a list. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/foreach.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/statistics.def"
+#include "libexport/operators/rows.h"
+
 #define ARGUMENTS_MAX 8
 
 /* How many the lists hold, all of them the same; a fault sticks. */

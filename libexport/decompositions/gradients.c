@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/gradients.def"
+#include "libexport/operators/rows.h"
+
 #define SELF   exg_get_ref(&args[0])
 #define REF(i) exg_get_ref(&args[i])
 

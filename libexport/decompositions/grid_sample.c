@@ -3,6 +3,9 @@
  * change. All is (images, channels, places), the image's own dims flat. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/grid_sample.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 #define DIMS_MAX 3

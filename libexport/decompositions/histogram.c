@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/histogram.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* ---- histograms -------------------------------------------------------------------------- */

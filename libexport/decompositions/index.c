@@ -1,11 +1,19 @@
 /* index.c - shapes and lowerings of index.def. */
 #include "libexport/base/checked.h"
 #include "libexport/operators/lower.h"
-#include "libexport/operators/rows.h"
 #include <exg/emit.h>
 
 #include <inttypes.h>
 #include <string.h>
+
+#define EXG_ROWS "libexport/operators/fft.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/index.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/norm.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/view.def"
+#include "libexport/operators/rows.h"
 
 static exg_status index_dtype(const exg_tensor_meta *index, exg_error *err)
 {

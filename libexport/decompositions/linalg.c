@@ -7,6 +7,9 @@
 #include <math.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/linalg.def"
+#include "libexport/operators/rows.h"
+
 #define SELF   exg_get_ref(&args[0])
 #define REF(i) exg_get_ref(&args[i])
 #define OUT(x) exg_arg_ref(x)

@@ -6,6 +6,11 @@
 
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/collective.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/linalg.def"
+#include "libexport/operators/rows.h"
+
 #define SELF   exg_get_ref(&args[0])
 #define OUT(x) exg_arg_ref(x)
 

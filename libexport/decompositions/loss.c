@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/loss.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 static void reduce(exg_builder *b, exg_ref x, const exg_argument *reduction, exg_argument *results)

@@ -4,6 +4,13 @@
 
 #include <inttypes.h>
 
+#define EXG_ROWS "libexport/operators/attention.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/matmul.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/quantized.def"
+#include "libexport/operators/rows.h"
+
 static exg_status dims_at(const exg_shape_call *call, uint32_t position, uint32_t rank,
                           exg_dims *dims, exg_error *err)
 {

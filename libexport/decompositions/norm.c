@@ -4,6 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/norm.def"
+#include "libexport/operators/rows.h"
+
 /* (input, normalized_shape, weight, bias, eps) -> out, mean, rstd over the outer dims. */
 exg_status exg_shape_native_layer_norm(exg_shape_call *call, exg_error *err)
 {

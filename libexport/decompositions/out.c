@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/out.def"
+#include "libexport/operators/rows.h"
+
 /* PyTorch gives out= other sizes (and warns); other elements it refuses where they are not cast. */
 static void refuse(exg_builder *b, exg_operator_id id, bool sizes)
 {

@@ -3,6 +3,9 @@
  * rest of the rows, rows 2j and 2j + 1. A file does not say for which processor it was packed. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/quantized.def"
+#include "libexport/operators/rows.h"
+
 #define SELF  exg_get_ref(&args[0])
 #define BLOCK 64
 

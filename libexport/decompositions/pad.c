@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/pad.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 typedef enum pad_mode { PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR } pad_mode;

@@ -1,6 +1,9 @@
 /* prims.c - lowerings of prims.def. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/prims.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* Of integers towards 0. */

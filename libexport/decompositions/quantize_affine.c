@@ -6,6 +6,9 @@
 #include <float.h>
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/quantize_affine.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* Two dims for each of the tensor's: which block, and where in it. */

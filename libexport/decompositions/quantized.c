@@ -2,6 +2,9 @@
  * Meaning: torch/ao/quantization/fx/_decomposed.py. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/quantized.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* A vector of one value a channel, along `axis` of x. */

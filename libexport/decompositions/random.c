@@ -5,6 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/random.def"
+#include "libexport/operators/rows.h"
+
 #define SELF    exg_get_ref(&args[0])
 #define REAL(i) exg_get_float(&args[i])
 

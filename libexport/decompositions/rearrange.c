@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/rearrange.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/view.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* ---- shapes ------------------------------------------------------------------------------ */

@@ -3,6 +3,9 @@
  * out one after the other. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/recurrent.def"
+#include "libexport/operators/rows.h"
+
 #define GATES_LSTM 4
 #define GATES_GRU  3
 

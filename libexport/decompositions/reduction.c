@@ -1,10 +1,12 @@
 /* reduction.c - shapes and lowerings of reduction.def. */
 #include "libexport/decompositions/complex.h"
-#include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 #include <exg/emit.h>
 
 #include <inttypes.h>
+
+#define EXG_ROWS "libexport/operators/reduction.def"
+#include "libexport/operators/rows.h"
 
 static exg_status reduced(const exg_shape_call *call, const exg_argument *dim, bool keepdim,
                           exg_dims *out, exg_error *err)

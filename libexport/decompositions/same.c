@@ -3,6 +3,11 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/prims.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/same.def"
+#include "libexport/operators/rows.h"
+
 #define ARGUMENTS_MAX 16
 
 static bool is_dropped(exg_operator_id id, const char *argument)

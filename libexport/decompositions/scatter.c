@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/index.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/scatter.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* scatter.reduce(self, dim, index, src, reduce: "add" or "multiply") */

@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/segment_reduce.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 typedef struct segments {

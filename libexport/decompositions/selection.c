@@ -5,6 +5,11 @@
 #include <math.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/data_dependent.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/selection.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* ---- diagonals ---------------------------------------------------------------------------- */

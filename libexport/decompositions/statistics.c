@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#define EXG_ROWS "libexport/operators/statistics.def"
+#include "libexport/operators/rows.h"
+
 #define SELF     exg_get_ref(&args[0])
 #define ALL_DIMS exg_arg_ints(b, NULL, 0)
 

@@ -2,6 +2,9 @@
  * every dim apart; and back, dim by dim: what an output took from the inputs it gives to them. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/upsample.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 #define DIMS_MAX 3 /* of an image */

@@ -1,6 +1,8 @@
 /* collective.c - shapes of collective.def. */
-#include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
+
+#define EXG_ROWS "libexport/operators/collective.def"
+#include "libexport/operators/rows.h"
 
 static exg_status resized(exg_shape_call *call, uint32_t dim_at, uint32_t size_at, exg_dims *out,
                           exg_error *err)

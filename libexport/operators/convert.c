@@ -3,6 +3,9 @@
 #include "libexport/base/checked.h"
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/view.def"
+#include "libexport/operators/rows.h"
+
 #define SELF exg_get_ref(&args[0])
 
 /* Do the dims, from the fastest to the slowest, lie without gaps? */

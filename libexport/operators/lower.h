@@ -2,7 +2,6 @@
 #ifndef EXG_LIBEXPORT_OPERATORS_LOWER_H
 #define EXG_LIBEXPORT_OPERATORS_LOWER_H
 
-#include "libexport/operators/rows.h"
 #include "libexport/operators/shape.h"
 
 #include <exg/emit.h>

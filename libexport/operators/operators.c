@@ -2,10 +2,12 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/operators/operator_set.h"
-#include "libexport/operators/rows.h"
 
 #include <exg/operators.h>
 #include <string.h>
+
+#define EXG_ROWS "libexport/operators/operators.def"
+#include "libexport/operators/rows.h"
 
 exg_status exg_shape_NONE(exg_shape_call *call, exg_error *err)
 {

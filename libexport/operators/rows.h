@@ -1,10 +1,13 @@
-/* rows.h - the functions that the rows of operators.def name, declared by the rows
- * themselves. A column that says NONE names one of exg_shape_NONE, exg_lower_NONE,
- * exg_view_NONE, exg_symbolic_NONE, which stand for NULL (operators.c).
+/* rows.h - declares the functions that rows of the table name, by the rows themselves:
+ *
+ *   #define EXG_ROWS "libexport/operators/pad.def"
+ *   #include "libexport/operators/rows.h"
+ *
+ * A file that defines such functions asks for the rows that name them, and for no others: a new row
+ * is then compiled where it is needed alone. A column that says NONE names one of exg_shape_NONE,
+ * exg_lower_NONE, exg_view_NONE, exg_symbolic_NONE, which stand for NULL (operators.c). No include
+ * guard.
  */
-#ifndef EXG_LIBEXPORT_OPERATORS_ROWS_H
-#define EXG_LIBEXPORT_OPERATORS_ROWS_H
-
 #include <exg/operators.h>
 
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)
@@ -16,11 +19,18 @@
     exg_view_function exg_view_##view;                                                             \
     exg_lowering exg_lower_##lowering;
 #define EXG_SYMBOLIC(id, target, schema, evaluate) exg_symbolic_function exg_symbolic_##evaluate;
-#include "libexport/operators/operators.def"
+#define EXG_SAME(id, schema, as) exg_lowering exg_lower_##id;
+#define EXG_COPY(id, schema, as) exg_lowering exg_lower_##id;
+#define EXG_OUT(id, schema, as)  exg_lowering exg_lower_##id;
+#define EXG_EACH(id, schema, as) exg_lowering exg_lower_##id;
+#include EXG_ROWS
 #undef EXG_POINTWISE
 #undef EXG_OPERATOR
 #undef EXG_VIEW
 #undef EXG_INPLACE
 #undef EXG_SYMBOLIC
-
-#endif
+#undef EXG_SAME
+#undef EXG_COPY
+#undef EXG_OUT
+#undef EXG_EACH
+#undef EXG_ROWS

@@ -2,10 +2,12 @@
  * Python's operators; floordiv and mod round towards minus infinity. */
 #include "libexport/base/checked.h"
 #include "libexport/base/given.h"
-#include "libexport/operators/rows.h"
 
 #include <inttypes.h>
 #include <math.h>
+
+#define EXG_ROWS "libexport/operators/symbolic.def"
+#include "libexport/operators/rows.h"
 
 static bool is_float(const exg_argument *arg)
 {

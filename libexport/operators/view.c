@@ -6,6 +6,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/rearrange.def"
+#include "libexport/operators/rows.h"
+#define EXG_ROWS "libexport/operators/view.def"
+#include "libexport/operators/rows.h"
+
 /* ---- view functions ---------------------------------------------------------- */
 
 exg_status exg_view_alias(const exg_argument *args, const exg_strided *in, exg_strided *out,

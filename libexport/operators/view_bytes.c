@@ -1,6 +1,9 @@
 /* view_bytes.c - views that read the bytes of a tensor as another dtype. */
 #include "libexport/operators/lower.h"
 
+#define EXG_ROWS "libexport/operators/view.def"
+#include "libexport/operators/rows.h"
+
 /* Elements `ratio` times as wide: the last dim, dense, holds so many fewer of them. */
 static exg_status widen(const exg_strided *in, int64_t ratio, exg_strided *out, exg_error *err)
 {
