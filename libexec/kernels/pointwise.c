@@ -7,6 +7,7 @@
 #include "libexec/kernels/pointwise_program.h"
 
 #include <assert.h>
+#include <exg/operator_id_new.h>
 #include <exg/operators.h>
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* kernel_of.c - the kernel column of the operator rows. */
 #include "libexec/plan/plan_internal.h"
 
+#include <exg/operator_id_new.h>
 #include <stddef.h>
 
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)

@@ -2,6 +2,7 @@
  * table of named rules. */
 #include "libexec/sharding/rules.h"
 
+#include <exg/operator_id_new.h>
 #include <string.h>
 
 /* ---- letters ---------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "libexport/base/given.h"
 #include "libexport/operators/operator_set.h"
 
+#include <exg/operator_id_new.h>
 #include <exg/operators.h>
 #include <string.h>
 
@@ -155,10 +156,10 @@ exg_status exg_operators_create(exg_operators **operators, exg_error *err)
     table->items = EXG_NEW_ARRAY(arena, exg_operator, EXG_OPERATOR_COUNT);
     table->of_dtypes = EXG_NEW_ARRAY(arena, exg_dtype_lowerings, EXG_OPERATOR_COUNT);
     exg_map_init(&table->by_target, arena);
-    for (exg_operator_id id = 0; id < EXG_OPERATOR_COUNT; id++) {
+    for (uint32_t id = 0; id < EXG_OPERATOR_COUNT; id++) {
         exg_status status = table->items == NULL || table->of_dtypes == NULL
                                 ? EXG_OUT_OF_MEMORY(err)
-                                : fill(table, id, err);
+                                : fill(table, (exg_operator_id)id, err);
 
         if (status != EXG_OK) {
             exg_arena_destroy(arena);

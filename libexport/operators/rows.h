@@ -19,10 +19,10 @@
     exg_view_function exg_view_##view;                                                             \
     exg_lowering exg_lower_##lowering;
 #define EXG_SYMBOLIC(id, target, schema, evaluate) exg_symbolic_function exg_symbolic_##evaluate;
-#define EXG_SAME(id, schema, as) exg_lowering exg_lower_##id;
-#define EXG_COPY(id, schema, as) exg_lowering exg_lower_##id;
-#define EXG_OUT(id, schema, as)  exg_lowering exg_lower_##id;
-#define EXG_EACH(id, schema, as) exg_lowering exg_lower_##id;
+#define EXG_SAME(id, schema, as)                   exg_lowering exg_lower_##id;
+#define EXG_COPY(id, schema, as)                   exg_lowering exg_lower_##id;
+#define EXG_OUT(id, schema, as)                    exg_lowering exg_lower_##id;
+#define EXG_EACH(id, schema, as)                   exg_lowering exg_lower_##id;
 #include EXG_ROWS
 #undef EXG_POINTWISE
 #undef EXG_OPERATOR

@@ -1,8 +1,8 @@
 /* operator_id.h - a number for every operator, which compiled programs hold (EMIT, exg_emit).
  *
- * A number is given once and never again: a new operator is appended with the next one, wherever
- * its row stands in the tables; the number of one that is gone stays unused. tests/abi holds the
- * list.
+ * A number is given once and never again: a new operator gets the next one, in operator_id_new.h,
+ * wherever its row stands in the tables; the number of one that is gone stays unused. tests/abi
+ * holds the list.
  */
 #ifndef EXG_OPERATOR_ID_H
 #define EXG_OPERATOR_ID_H
@@ -2364,7 +2364,6 @@ typedef enum exg_operator_id {
     EXG_OP__local_scalar_dense_default = 2353,
     EXG_OP_sym_constrain_range_default = 2354,
     EXG_OP_sym_constrain_range_for_size_default = 2355,
-    EXG_OPERATOR_COUNT,  /* one more than the last number in these headers */
     EXG_OP_NONE = 0xffff /* no operator */
 } exg_operator_id;
 

@@ -15,6 +15,7 @@
 
 #include "tests/exec/corpus/corpus.h"
 
+#include <exg/operator_id_new.h>
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "libexport/base/arena.h"
 #include "tests/exec/corpus/corpus.h"
 
+#include <exg/operator_id_new.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ uint32_t count_unseen_rows(const exg_operators *operators, bool *seen)
     for (size_t i = 0; i < sizeof(in_no_program) / sizeof(in_no_program[0]); i++) {
         seen[in_no_program[i]] = true;
     }
-    for (exg_operator_id id = 0; id < EXG_OPERATOR_COUNT; id++) {
+    for (uint32_t id = 0; id < EXG_OPERATOR_COUNT; id++) {
         const exg_operator *op = exg_operators_get(operators, id);
 
         if (!seen[id] && exg_rule_exists(op)) {

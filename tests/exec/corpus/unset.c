@@ -5,6 +5,7 @@
 
 #include "libexport/operators/lower.h"
 
+#include <exg/operator_id_new.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,7 @@ uint32_t count_unset_arguments(const exg_operators *operators, const uint32_t *s
     const uint32_t count = read_exemptions("tests/exec/corpus/unset.txt", exempt, 400);
     uint32_t wrong = 0;
 
-    for (exg_operator_id id = 0; id < EXG_OPERATOR_COUNT; id++) {
+    for (uint32_t id = 0; id < EXG_OPERATOR_COUNT; id++) {
         const exg_operator *op = exg_operators_get(operators, id);
         const char *target = op->target + (strncmp(op->target, "torch.ops.", 10) == 0 ? 10 : 0);
 

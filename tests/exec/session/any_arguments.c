@@ -8,6 +8,7 @@
  */
 #include <exg/emit.h>
 #include <exg/exec.h>
+#include <exg/operator_id_new.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
