@@ -210,7 +210,7 @@ static exg_status compare_outputs(const cli_call *call, const comparison *c, exg
         unknown = known || unknown != NULL ? unknown : file->items[i].name;
     }
     if (status == EXG_OK && unknown != NULL) {
-        status = EXG_FAIL(err, USAGE, "RUN-002", "%s: \"%s\" is no output of the program",
+        status = EXG_FAIL(err, USAGE, "RUN-002", "%s: \"%s\" is not an output of the program",
                           call->expect, unknown);
     }
     exg_tensor_file_close(file);

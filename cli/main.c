@@ -245,7 +245,7 @@ static exg_status keep_quiet(cli_call *call, exg_error *err)
     call->out = fopen("/dev/null", "w");
     call->output = call->state_output = call->trace = NULL;
     return call->out != NULL ? EXG_OK
-                             : EXG_FAIL(err, IO, "CLI-003", "cannot write to nowhere: /dev/null");
+                             : EXG_FAIL(err, IO, "CLI-003", "cannot open /dev/null to write to");
 }
 
 /* A buffer that was lost on the way is told by ferror() alone. */

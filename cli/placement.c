@@ -105,7 +105,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     options->work_limit = call->has_work_limit ? call->work_limit : 0;
     if (call->has_time_limit) {
         if (!(call->time_limit > 0 && call->time_limit < 1e9)) {
-            return EXG_FAIL(err, USAGE, "CLI-001", "--time-limit %g is no time from 0 to 1e9 s",
+            return EXG_FAIL(err, USAGE, "CLI-001", "--time-limit %g is not a time from 0 to 1e9 s",
                             call->time_limit);
         }
         options->time_limit_ns = (uint64_t)(call->time_limit * 1e9) + 1;

@@ -558,7 +558,7 @@ static exg_status replay(exg_accelerator *device, const exg_device_graph *graph,
 
         if (r->kernel != NULL && !lies_as_asked(r)) {
             return EXG_FAIL(err, DEVICE, "DEV-008",
-                            "device strict: the operands of a recorded '%s' lie elsewhere now",
+                            "device strict: the operands of a recorded '%s' have moved",
                             r->kernel->name);
         }
         EXG_TRY(ask(device, r, err));

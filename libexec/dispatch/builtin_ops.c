@@ -38,7 +38,7 @@ exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *number, exg_error 
         return EXG_FAIL(err, USAGE, "DSP-010", "the number of a meta tensor, which has no data");
     }
     if (numel != 1) {
-        return EXG_FAIL(err, USAGE, "DSP-001", "a tensor of %lld elements is no number",
+        return EXG_FAIL(err, USAGE, "DSP-001", "a tensor of %lld elements is not a number",
                         (long long)numel);
     }
     EXG_TRY(exg_dtensor_full_tensor(t, &whole, err));

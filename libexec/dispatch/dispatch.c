@@ -333,7 +333,7 @@ static exg_status check_value(const exg_argument *value, exg_error *err)
         EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_strings));
         return EXG_OK;
     default:
-        return EXG_FAIL(err, USAGE, "DSP-001", "a value that is none of its own");
+        return EXG_FAIL(err, USAGE, "DSP-001", "an argument that is not a plain value");
     }
 }
 

@@ -321,13 +321,14 @@ static exg_status as_it_lies(exg_dtensor *tensor, const exg_device_mesh *mesh,
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     if (!exg_device_mesh_equal(tensor->mesh, mesh)) {
-        return EXG_FAIL(err, USAGE, "TAP-004", "what is distributed lies over another mesh");
+        return EXG_FAIL(err, USAGE, "TAP-004", "what is distributed is on another mesh");
     }
     EXG_TRY(exg_spec_placements(mesh, placements, count, tensor->rank, to, err));
     for (uint32_t m = 0; m < mesh->ndim; m++) {
         if (!exg_placement_equal(to[m], tensor->placements[m])) {
             return exg_error_fix(
-                err, EXG_FAIL(err, USAGE, "TAP-004", "what is distributed lies otherwise already"),
+                err,
+                EXG_FAIL(err, USAGE, "TAP-004", "what is distributed is already placed otherwise"),
                 "redistribute it");
         }
     }

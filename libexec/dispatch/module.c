@@ -310,8 +310,8 @@ exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement
     for (uint32_t d = 0; d < m->assigning->ndim; d++) {
         if (!exg_device_mesh_equal(m->assigning, holder->t->mesh) ||
             !exg_placement_equal(to[d], holder->t->placements[d])) {
-            return EXG_FAIL(err, USAGE, "DTN-017", "'%s' lies otherwise already: redistribute it",
-                            fqn);
+            return EXG_FAIL(err, USAGE, "DTN-017",
+                            "'%s' is already distributed otherwise: redistribute it", fqn);
         }
     }
     return EXG_OK;

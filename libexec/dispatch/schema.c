@@ -205,7 +205,7 @@ exg_status exg_op_schema_set_value(exg_op_schema *schema, uint32_t i, const exg_
     EXG_GIVEN(err, schema, value);
     if (i >= schema->arg_count ||
         (schema->args[i].kind != EXG_OBJECT_VALUE && schema->args[i].kind != EXG_OBJECT_NONE)) {
-        return EXG_FAIL(err, USAGE, "DSP-001", "argument %u of %s is no value to be set", i,
+        return EXG_FAIL(err, USAGE, "DSP-001", "argument %u of %s cannot be set", i,
                         schema->func_schema->name);
     }
     schema->args[i] = exg_object_value(*value);

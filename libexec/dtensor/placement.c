@@ -112,7 +112,7 @@ exg_status exg_placement_parse(const char *text, exg_placement *placement, exg_e
             return EXG_OK;
         }
     }
-    return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-001", "'%.40s' is no placement", text),
+    return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-001", "'%.40s' is not a placement", text),
                          "write S(dim), _S(dim, split factor), R or P(sum|avg|max|min|product|"
                          "band|bor|bxor)");
 }

@@ -108,7 +108,7 @@ static exg_status refuse(exg_dtype dtype, exg_scalar value, exg_error *err)
     } else {
         snprintf(text, sizeof(text), "%g", value.as_float);
     }
-    return EXG_FAIL(err, USAGE, "DTN-022", "%s is no %s", text, exg_dtype_name(dtype));
+    return EXG_FAIL(err, USAGE, "DTN-022", "%s is not a %s", text, exg_dtype_name(dtype));
 }
 
 exg_dtype exg_dtype_for(const exg_scalar *value, exg_dtype otherwise)

@@ -39,7 +39,7 @@ exg_status exg_spec_sizes(exg_dtype dtype, uint32_t rank, const int64_t *sizes, 
                         EXG_RANK_MAX);
     }
     if (exg_dtype_bytes(dtype) == 0) {
-        return EXG_FAIL(err, USAGE, "DTN-009", "a tensor of no dtype that there is");
+        return EXG_FAIL(err, USAGE, "DTN-009", "a tensor with an unknown dtype");
     }
     bytes = exg_dtype_bytes(dtype);
     for (uint32_t d = 0; d < rank; d++) {

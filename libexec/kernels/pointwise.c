@@ -449,8 +449,9 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
 
     if (!find_formula(operator_id, &formula) || source_count < 1 || source_count > 3 ||
         scalar_count > EXG_POINTWISE_SCALARS) {
-        return EXG_FAIL(err, USAGE, "PW-004", "operator %u is no pointwise operator of %u operands",
-                        operator_id, source_count);
+        return EXG_FAIL(err, USAGE, "PW-004",
+                        "operator %u is not a pointwise operator of %u operands", operator_id,
+                        source_count);
     }
     if (!has_room(p, STEPS_MAX) || p->register_count == EXG_POINTWISE_REGISTERS) {
         return exg_pointwise_full(err);

@@ -60,7 +60,7 @@ static exg_status set_aside(exg_planner *p, uint32_t o)
     const exg_buffer *buffer;
 
     if (input == NULL) {
-        return EXG_FAIL(p->err, MALFORMED, "SIG-015", "a mutation of '%s', which is no input",
+        return EXG_FAIL(p->err, MALFORMED, "SIG-015", "a mutation of '%s', which is not an input",
                         p->program->signature.outputs[o].target);
     }
     output->location = p->locations[p->graph->outputs[o].as_tensor];

@@ -246,7 +246,7 @@ static exg_status result_of(const exg_loop_run *l, uint32_t at, exg_tensor *tens
         &exg_executable_plan(last)->outputs[last->segment->first_output + at];
 
     if (made->constant.kind != EXG_ARGUMENT_TENSOR) {
-        return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "result %u of a loop is no tensor", at);
+        return EXG_FAIL(err, UNSUPPORTED, "RUN-005", "result %u of a loop is not a tensor", at);
     }
     *tensor = made->location.view;
     return EXG_OK;

@@ -292,7 +292,7 @@ static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, 
                             inputs[i].tensor.rank, EXG_RANK_MAX);
         }
         if (!inputs[i].is_number && exg_dtype_bytes(inputs[i].tensor.dtype) == 0) {
-            return EXG_FAIL(err, USAGE, "INP-003", "input '%s' has no dtype that there is",
+            return EXG_FAIL(err, USAGE, "INP-003", "input '%s' has an unknown dtype",
                             inputs[i].name);
         }
     }
@@ -319,7 +319,7 @@ static exg_status check_input_layout(const exg_session_input *inputs, uint32_t c
             return EXG_FAIL(err, USAGE, "INP-008", "input '%s' has no data", inputs[i].name);
         }
         if (!inputs[i].is_number && !is_aligned(&inputs[i].tensor)) {
-            return EXG_FAIL(err, USAGE, "INP-008", "input '%s' lies where no %s may lie",
+            return EXG_FAIL(err, USAGE, "INP-008", "input '%s' is not aligned for %s",
                             inputs[i].name, exg_dtype_name(inputs[i].tensor.dtype));
         }
     }

@@ -75,7 +75,7 @@ static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
     EXG_TRY(exg_json_array(links, &walk, err));
     while (d < EXG_MESH_DIMS_MAX && exg_json_next(&walk, &link)) {
         if (exg_json_type_of(link) != EXG_JSON_OBJECT) {
-            return EXG_FAIL(err, USAGE, "CLI-004", "links[%u] is no object", d);
+            return EXG_FAIL(err, USAGE, "CLI-004", "links[%u] is not an object", d);
         }
         EXG_TRY_IN(err, check_members(link, of_link, err), "links[%u]", d);
         EXG_TRY_IN(err, read_ns(link, "message_ns", &costs->links[d].message_ns, err), "links[%u]",

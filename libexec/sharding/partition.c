@@ -603,7 +603,7 @@ static exg_status split_input(partitioner *p, exg_value_id id, const char *name,
 
         return exg_error_fix(p->r.err,
                              EXG_FAIL(p->r.err, USAGE, "PLC-004",
-                                      "'%s' of rank %u cannot lie as %s", name, meta->rank,
+                                      "'%s' of rank %u cannot be placed as %s", name, meta->rank,
                                       exg_placement_print(placement, text)),
                              "write R, or S(dim) of a dim that is there");
     }

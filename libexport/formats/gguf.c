@@ -254,7 +254,7 @@ static exg_status read_number(reader *r, const char *key, uint32_t type)
         r->alignment = bits;
         if (type != VALUE_U32 || bits == 0 || (bits & (bits - 1)) != 0) {
             exg_text_free(&value);
-            return fault(r, "GGUF-ALIGN", "has an alignment that is no power of two");
+            return fault(r, "GGUF-ALIGN", "has an alignment that is not a power of two");
         }
     }
     return add_metadata(r, key, &value);
@@ -352,7 +352,7 @@ static exg_status check_places(reader *r, const tensor_info *infos, uint64_t cou
             return exg_error_fix(
                 r->err,
                 EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE",
-                         "%s: %llu bytes at offset %llu do not lie aligned in %llu of data",
+                         "%s: %llu bytes at offset %llu are not aligned within %llu bytes of data",
                          info->name, (unsigned long long)info->bytes,
                          (unsigned long long)info->offset, (unsigned long long)(r->length - start)),
                 "the file may be cut short");
@@ -559,7 +559,7 @@ static exg_status read_part(set *s, uint64_t number)
     exg_mapping_release(&mapping); /* when it was not given away */
     EXG_TRY(status);
     if (!exg_gguf_sniff(source.data, source.length)) {
-        return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT", "this is no GGUF file");
+        return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT", "this is not a GGUF file");
     }
     EXG_TRY(read_file(&source, s->weights, &said, s->err));
     if (said.number != number || said.count != s->part.count || said.tensors != s->part.tensors) {

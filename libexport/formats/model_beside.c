@@ -84,11 +84,11 @@ static exg_status visit_all(const char *path, const exg_map *names,
 
 static exg_status refuse(const char *found, exg_error *err)
 {
-    return exg_error_fix(err,
-                         EXG_FAIL(err, USAGE, "STF-BESIDE",
-                                  "'%s' is of a model of this name, and would lie beside it",
-                                  found),
-                         "remove it, give another folder, or --force to replace it");
+    return exg_error_fix(
+        err,
+        EXG_FAIL(err, USAGE, "STF-BESIDE",
+                 "'%s' belongs to a model of this name and would be left beside it", found),
+        "remove it, give another folder, or --force to replace it");
 }
 
 static exg_status remove_file(const char *found, exg_error *err)

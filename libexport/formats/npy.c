@@ -168,10 +168,11 @@ static exg_status parse_array(const uint8_t *data, uint64_t length, exg_arena *a
     char *copy;
 
     if (length < 12 || !exg_npy_sniff(data, length)) {
-        return EXG_FAIL(h->err, MALFORMED, "NPY-HEADER", "this is no .npy");
+        return EXG_FAIL(h->err, MALFORMED, "NPY-HEADER", "this is not an .npy file");
     }
     if (data[6] < 1 || data[6] > 3 || data[7] != 0) {
-        return EXG_FAIL(h->err, UNSUPPORTED, "NPY-HEADER", "this is no .npy of version 1, 2 or 3");
+        return EXG_FAIL(h->err, UNSUPPORTED, "NPY-HEADER",
+                        "this is not an .npy file of version 1, 2 or 3");
     }
     *start = data[6] == 1 ? 10 : 12;
     text = (uint64_t)data[8] | (uint64_t)data[9] << 8;

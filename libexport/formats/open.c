@@ -94,7 +94,7 @@ static exg_status find_format(const exg_source *source, exg_format *format, exg_
     }
     return exg_error_fix(err,
                          EXG_FAIL(err, UNSUPPORTED, "FMT-UNKNOWN",
-                                  "this is no program file: no zip archive, no .exg, no JSON"),
+                                  "this is not a program file: no zip archive, no .exg, no JSON"),
                          "give a file saved by torch.export.save");
 }
 

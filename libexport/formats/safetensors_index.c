@@ -56,7 +56,7 @@ static exg_status read_shard(reader *r, const char *name)
     exg_mapping_release(&mapping); /* when it was not given away */
     EXG_TRY(status);
     if (!exg_safetensors_sniff(source.data, source.length)) {
-        return EXG_FAIL(r->err, MALFORMED, "STF-HEADER", "this is no safetensors file");
+        return EXG_FAIL(r->err, MALFORMED, "STF-HEADER", "this is not a safetensors file");
     }
     EXG_TRY(exg_safetensors_read(&source, r->weights, r->err));
     r->weights->metadata.count = pairs; /* the index speaks for all */

@@ -90,7 +90,7 @@ static exg_status read_source(const exg_source *source, exg_weights *weights,
     if (*format == EXG_WEIGHTS_FORMAT_COUNT) {
         return exg_error_fix(err,
                              EXG_FAIL(err, UNSUPPORTED, "FMT-TENSORS",
-                                      "this is no file of tensors, or it is cut short"),
+                                      "this is not a file of tensors, or it is cut short"),
                              "give .safetensors, its .index.json, .npy, .npz, .gguf, or a .pt of "
                              "torch.save");
     }

@@ -445,7 +445,7 @@ exg_status exg_expression_evaluate_int(const exg_expression *expression, const e
 
     EXG_TRY(exg_expression_evaluate(expression, symbols, &number, err));
     if (number.is_float) {
-        return EXG_FAIL(err, MALFORMED, "SYM-001", "expression '%.120s' is no integer",
+        return EXG_FAIL(err, MALFORMED, "SYM-001", "expression '%.120s' is not an integer",
                         expression->text);
     }
     *out = number.i;

@@ -70,7 +70,7 @@ static bool has_kind(const exg_signature_argument *arg)
 static exg_status check_argument(const exg_signature_argument *arg, exg_error *err)
 {
     if (!has_kind(arg)) {
-        return EXG_FAIL(err, MALFORMED, "SIG-026", "%s is no argument of a signature",
+        return EXG_FAIL(err, MALFORMED, "SIG-026", "%s is not an argument of a signature",
                         exg_argument_tag(arg->kind));
     }
     if (!is_constant(arg) && arg->name == NULL) {
@@ -243,9 +243,9 @@ uint32_t exg_signature_gradients_to_user_inputs(const exg_signature *signature,
 
 static exg_status no_token(const exg_signature_argument *arg, exg_error *err)
 {
-    return arg->is_token
-               ? EXG_FAIL(err, MALFORMED, "SIG-010", "the token '%s' is no user's value", arg->name)
-               : EXG_OK;
+    return arg->is_token ? EXG_FAIL(err, MALFORMED, "SIG-010",
+                                    "the token '%s' is not a user's value", arg->name)
+                         : EXG_OK;
 }
 
 exg_status exg_signature_user_inputs(const exg_signature *signature,
@@ -299,7 +299,7 @@ static exg_status add_token(const exg_signature_argument *arg, const char **name
                             uint32_t capacity, uint32_t *count, exg_error *err)
 {
     if (!arg->is_token) {
-        return EXG_FAIL(err, MALFORMED, "SIG-010", "a token spec names '%s', which is no token",
+        return EXG_FAIL(err, MALFORMED, "SIG-010", "a token spec names '%s', which is not a token",
                         arg->name == NULL ? "" : arg->name);
     }
     if (*count < capacity) {
@@ -353,7 +353,7 @@ bool exg_signature_assertion_dep_token(const exg_signature *signature, uint32_t 
 static exg_status check_backward(const exg_output_spec *spec, const char *loss, exg_error *err)
 {
     if (!is_tensor(&spec->arg)) {
-        return EXG_FAIL(err, MALFORMED, "SIG-019", "a %s is no tensor",
+        return EXG_FAIL(err, MALFORMED, "SIG-019", "a %s is not a tensor",
                         exg_output_kind_name(spec->kind));
     }
     if (spec->kind == EXG_OUTPUT_LOSS && loss != NULL) {

@@ -138,7 +138,7 @@ static exg_status output_spec(const exg_signature_maps *maps, const lookup *l, b
         return find_output(mutations, 3, spec)
                    ? EXG_OK
                    : EXG_FAIL(err, MALFORMED, "SIG-025",
-                              "'%s' stands among the mutations and is none of them", name);
+                              "'%s' is listed among the mutations but is not one", name);
     }
     if (find_output(results, 3, spec)) {
         return EXG_OK;

@@ -83,7 +83,7 @@ exg_status exg_check_specialized(const exg_program *program, exg_error *err)
     return s.found == NULL ? EXG_OK
                            : exg_error_fix(err,
                                            EXG_FAIL(err, USAGE, "PLN-003",
-                                                    "'%s' is no tensor of sizes that are numbers",
+                                                    "'%s' is not a tensor whose sizes are numbers",
                                                     s.found->name),
                                            "exg_specialize, exg_decompose and exg_functionalize "
                                            "make the program that is planned");

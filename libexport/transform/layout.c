@@ -200,12 +200,13 @@ bool exg_layout_is_spoken_of(const exg_operator *op)
 
 static exg_status refuse(exg_rewrite *r, const exg_operator *op)
 {
-    return exg_error_fix(r->err,
-                         EXG_FAIL(r->err, UNSUPPORTED, "OPR-010",
-                                  "%s reads memory that is no element of its tensor, or lies in "
-                                  "an order that the program does not tell",
-                                  op->target),
-                         "take the elements with slices, unfold or index, and export again");
+    return exg_error_fix(
+        r->err,
+        EXG_FAIL(r->err, UNSUPPORTED, "OPR-010",
+                 "%s reads memory that is not an element of its tensor, or lies in "
+                 "an order that the program does not tell",
+                 op->target),
+        "take the elements with slices, unfold or index, and export again");
 }
 
 /* Does a view stay within `numel` elements from `offset` on? */

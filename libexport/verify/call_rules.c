@@ -131,7 +131,7 @@ static void check_tree(exg_verifier *v, const char *text, const char *code, bool
         return;
     }
     if (of_call && !is_call(node)) {
-        exg_found(v, code, path, "the tree is no pair of a tuple and a dict");
+        exg_found(v, code, path, "the tree is not a pair of a tuple and a dict");
     } else if (!walk(&t, node)) {
         exg_found(v, "MCG-006", path, "a node lacks its type, context or children");
     } else if (leaves != UINT32_MAX && t.leaves != leaves) {

@@ -166,7 +166,8 @@ static exg_status walk_call(walker *w, exg_json root, const char *const *names, 
     if (!exg_tree_node_read(root, &call) || exg_json_array(call.children, &pair, NULL) != EXG_OK ||
         !exg_json_next(&pair, &json) || !exg_tree_node_read(json, &args) ||
         exg_json_array(args.children, &each, NULL) != EXG_OK) {
-        return EXG_FAIL(w->err, MALFORMED, "JSN-002", "the tree is no pair of a tuple and a dict");
+        return EXG_FAIL(w->err, MALFORMED, "JSN-002",
+                        "the tree is not a pair of a tuple and a dict");
     }
     for (uint32_t i = 0; exg_json_next(&each, &json); i++) {
         step.key = i < name_count ? names[i] : EXG_TREE_UNKNOWN;

@@ -403,7 +403,7 @@ static exg_status take_samples(exg_decoder *d, const half_carry *carry, exg_prog
                    sample->kind == EXG_ARGUMENT_FLOAT || sample->kind == EXG_ARGUMENT_BOOL) {
             memcpy(&sample->as_int, &half->value.as_int, sizeof(sample->as_int));
         } else {
-            return EXG_FAIL(d->err, MALFORMED, "EAR-004", "%s is no sample input",
+            return EXG_FAIL(d->err, MALFORMED, "EAR-004", "%s is not a sample input",
                             exg_argument_tag(sample->kind));
         }
     }

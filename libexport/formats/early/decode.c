@@ -416,7 +416,7 @@ static exg_status add_weight(lifter *l, const exg_early_bound *b)
                         exg_layout_name(b->meta->layout));
     }
     if (length % exg_dtype_bytes(b->meta->dtype) != 0) {
-        return EXG_FAIL(l->d->err, MALFORMED, "WGT-003", "%llu bytes are no whole number of %s",
+        return EXG_FAIL(l->d->err, MALFORMED, "WGT-003", "%llu bytes are not a whole number of %s",
                         (unsigned long long)length, exg_dtype_name(b->meta->dtype));
     }
     EXG_TRY(exg_tensor_meta_check_view(b->meta, length, l->d->err));

@@ -147,7 +147,8 @@ static exg_status make_folders(exg_early_encoder *e, const char *path, size_t fr
 
         *slash = '\0';
         if (mkdir(part, 0777) != 0 && (lstat(part, &st) != 0 || !S_ISDIR(st.st_mode))) {
-            return EXG_FAIL(e->err, IO, "IO-OPEN", "%s is no folder to be written to", part);
+            return EXG_FAIL(e->err, IO, "IO-OPEN", "%s is not a folder that can be written to",
+                            part);
         }
         *slash = '/';
     }

@@ -107,7 +107,7 @@ exg_status exg_early_add_base64(const char *text, size_t length, exg_byte_order 
     }
     if (!exg_base64_decode(text, length, data, &bytes)) {
         free(data);
-        return EXG_FAIL(err, MALFORMED, "EAR-006", "the bytes are no base64");
+        return EXG_FAIL(err, MALFORMED, "EAR-006", "the bytes are not base64");
     }
     return exg_weights_add_bytes(weights, data, bytes, order, storage, err);
 }

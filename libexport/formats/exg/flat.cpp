@@ -219,7 +219,7 @@ extern "C" exg_status exg_flat_length(const uint8_t *data, uint64_t length,
     }
     uint64_t root = read<uint32_t>(data);
     if (!exg_range_inside(root, 4, limit)) {
-        return damaged("the root lies outside the file", err);
+        return damaged("the root is outside the file", err);
     }
     int64_t table = static_cast<int64_t>(root) - read<int32_t>(data + root);
     if (table < 8 || !exg_range_inside(static_cast<uint64_t>(table), field + 2, limit)) {
@@ -263,7 +263,7 @@ extern "C" exg_status exg_flat_decode(const uint8_t *file, uint64_t file_length,
     options.max_tables = static_cast<flatbuffers::uoffset_t>(length / 4);
     flatbuffers::Verifier verifier(metadata, length, options);
     if (!flat::VerifyProgramBuffer(verifier)) {
-        return EXG_FAIL(err, MALFORMED, "EXG-003", "the metadata is no FlatBuffer of a program");
+        return EXG_FAIL(err, MALFORMED, "EXG-003", "the metadata is not a FlatBuffer of a program");
     }
     const flat::Program *root = flat::GetProgram(metadata);
     const flat::Facts *facts = root->facts();

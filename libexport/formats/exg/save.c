@@ -343,7 +343,7 @@ exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, cons
 
     (void)count; /* one */
     if ((options->align & (options->align - 1)) != 0 || options->align > ALIGN_MAX) {
-        return EXG_FAIL(err, USAGE, "EXG-055", "%llu is no power of two up to 1 GiB",
+        return EXG_FAIL(err, USAGE, "EXG-055", "%llu is not a power of two up to 1 GiB",
                         (unsigned long long)options->align);
     }
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);

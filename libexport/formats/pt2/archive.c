@@ -169,7 +169,7 @@ static exg_status find_root(exg_archive *archive, exg_error *err)
     const char *slash = strchr(first, '/');
 
     if (slash == NULL) {
-        return EXG_FAIL(err, MALFORMED, "ARC-001", "member %s lies outside any root folder", first);
+        return EXG_FAIL(err, MALFORMED, "ARC-001", "member %s is outside any root folder", first);
     }
     archive->root = exg_arena_strndup(archive->arena, first, (size_t)(slash - first) + 1);
     if (archive->root == NULL) {
@@ -177,7 +177,7 @@ static exg_status find_root(exg_archive *archive, exg_error *err)
     }
     for (uint32_t i = 1; i < zip->count; i++) {
         if (!has_prefix(zip->entries[i].name, archive->root)) {
-            return EXG_FAIL(err, MALFORMED, "ARC-001", "member %s lies outside the root folder %s",
+            return EXG_FAIL(err, MALFORMED, "ARC-001", "member %s is outside the root folder %s",
                             zip->entries[i].name, archive->root);
         }
     }
@@ -283,8 +283,8 @@ static exg_status list_programs(exg_archive *archive, exg_error *err)
         name += sizeof(folder) - 1;
         length -= sizeof(folder) - 1;
         if (length < sizeof(suffix) || strcmp(name + length - (sizeof(suffix) - 1), suffix) != 0) {
-            return EXG_FAIL(err, MALFORMED, "ARC-005", "the record models/%s is no program's JSON",
-                            name);
+            return EXG_FAIL(err, MALFORMED, "ARC-005",
+                            "the record models/%s is not the JSON of a program", name);
         }
         program = exg_arena_strndup(archive->arena, name, length - (sizeof(suffix) - 1));
         if (program == NULL) {

@@ -125,7 +125,8 @@ static exg_status step_into(walker *w, const exg_pickle_value *key, uint32_t pla
     exg_status status;
 
     if (key != NULL && key->kind != EXG_PICKLE_INT && !exg_pickle_is_name(key)) {
-        return EXG_FAIL(w->err, UNSUPPORTED, "PKL-STATE", "%s has a key that is no text or number",
+        return EXG_FAIL(w->err, UNSUPPORTED, "PKL-STATE",
+                        "%s has a key that is neither text nor a number",
                         length == 0 ? "the checkpoint" : exg_text_string(&w->name));
     }
     exg_text_puts(&w->name, length == 0 ? "" : ".");

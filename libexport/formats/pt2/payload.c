@@ -82,7 +82,7 @@ static bool is_object(const payload_meta *payload)
 static exg_status check_path(const payload_row *row, const payload_meta *payload, exg_error *err)
 {
     if (payload->path_name[0] == '\0' || strchr(payload->path_name, '/') != NULL) {
-        return EXG_FAIL(err, MALFORMED, "WGT-001", "'%s' is no plain file name",
+        return EXG_FAIL(err, MALFORMED, "WGT-001", "'%s' is not a plain file name",
                         payload->path_name);
     }
     if (row->table == EXG_TABLE_CONSTANTS && !has_prefix(payload->path_name, "tensor_") &&
@@ -112,7 +112,7 @@ static exg_status check_raw(const payload_meta *payload, const shared_record *re
         return EXG_FAIL(err, MALFORMED, "WGT-002", "raw bytes need a tensor_meta");
     }
     if (bytes % exg_dtype_bytes(meta->dtype) != 0) {
-        return EXG_FAIL(err, MALFORMED, "WGT-003", "%llu bytes are no whole number of %s",
+        return EXG_FAIL(err, MALFORMED, "WGT-003", "%llu bytes are not a whole number of %s",
                         (unsigned long long)bytes, exg_dtype_name(meta->dtype));
     }
     if (record->dtype != meta->dtype) {

@@ -56,9 +56,10 @@ exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, e
         return EXG_OK;
     }
     if (!exg_zip_sniff(data, length)) {
-        return exg_error_fix(
-            err, EXG_FAIL(err, UNSUPPORTED, "PKL-002", "this is no zip: too old a torch.save"),
-            "load it in PyTorch and save it again");
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "PKL-002",
+                                      "this is not a zip archive: too old a torch.save"),
+                             "load it in PyTorch and save it again");
     }
     EXG_TRY(exg_zip_open(data, length, base, arena, &file->archive.zip, err));
     EXG_TRY(find_root(file, err));
@@ -118,7 +119,7 @@ static exg_status parse_device(exg_arena *arena, const char *location, exg_devic
     if (colon != NULL) {
         device->index = strtol(colon + 1, &end, 10);
         if (end == colon + 1 || *end != '\0' || device->index < 0) {
-            return EXG_FAIL(err, MALFORMED, "PKL-001", "'%s' is no device", location);
+            return EXG_FAIL(err, MALFORMED, "PKL-001", "'%s' is not a device", location);
         }
     }
     return EXG_OK;

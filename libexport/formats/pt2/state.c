@@ -43,7 +43,7 @@ static exg_status read_state(exg_archive *archive, const exg_zip_entry *entry,
         return EXG_OK;
     }
     if (file.object->kind != EXG_PICKLE_DICT) {
-        return EXG_FAIL(err, UNSUPPORTED, "PKL-STATE", "the state is no dict");
+        return EXG_FAIL(err, UNSUPPORTED, "PKL-STATE", "the state is not a dict");
     }
     exg_map_init(&names, archive->arena);
     for (uint32_t i = 0; i < file.object->as_items.count; i += 2) {

@@ -43,7 +43,7 @@ typedef struct exg_zip {
 bool exg_zip_sniff(const uint8_t *data, uint64_t length);
 
 /* Calls visit() with the name of each member, folders left out, while it says true; the
- * rest of the archive may be damaged. false: this is no zip with a whole directory, or
+ * rest of the archive may be damaged. false: this is not a zip archive with a whole directory, or
  * visit() said no. Takes no memory. */
 bool exg_zip_names(const uint8_t *data, uint64_t length,
                    bool (*visit)(void *user, const char *name, size_t length), void *user);

@@ -83,7 +83,7 @@ typedef struct exg_strided exg_strided;
 
 /* How the result dtype of a pointwise operator follows from its operands. */
 typedef enum exg_pointwise_result {
-    EXG_POINTWISE_NOT, /* the row is no pointwise operator */
+    EXG_POINTWISE_NOT, /* the row is not a pointwise operator */
     EXG_POINTWISE_PROMOTE,
     EXG_POINTWISE_NUMBER,
     EXG_POINTWISE_FLOAT,

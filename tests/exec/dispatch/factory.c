@@ -432,7 +432,7 @@ static void make_without_context(rank_context *c)
     EXPECT(c,
            exg_dtensor_zeros(c->mesh, &like, &t[0], &err) == EXG_USAGE &&
                strcmp(err.code, "DTN-009") == 0,
-           "no dtype that there is");
+           "unknown dtype");
 }
 
 static void make_alike(rank_context *c)

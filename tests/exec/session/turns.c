@@ -67,7 +67,7 @@ static uint64_t run_lengths(int64_t count, exg_session_options options, uint64_t
     exg_operators *operators;
     exg_program *program;
     exg_session *session;
-    const exg_session_stats *stats;
+    uint64_t bytes;
     exg_verified verified;
 
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
@@ -77,13 +77,13 @@ static uint64_t run_lengths(int64_t count, exg_session_options options, uint64_t
     for (int64_t i = 0; i < count; i++) {
         run_length(session, i % 3 == 0 ? LENGTHS - i : i + 1);
     }
-    stats = exg_session_statistics(session);
+    bytes = exg_session_statistics(session)->memory_bytes;
     exg_session_destroy(session);
     exg_program_destroy(program);
     exg_operators_destroy(operators);
     assert_int_equal(c.live, 0);
     *most = c.most;
-    return stats->memory_bytes;
+    return bytes;
 }
 
 static void many_shapes_take_what_the_largest_takes(void **state)
