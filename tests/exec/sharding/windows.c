@@ -81,7 +81,7 @@ static exg_session *run(uint32_t ranks, const int32_t *split, const exg_partitio
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
     exg_partition_pattern patterns[INPUTS_MAX];
-    exg_session *session;
+    exg_session *session = NULL;
     exg_verified verified;
     exg_error err;
     uint32_t count = 0;
