@@ -203,7 +203,6 @@ exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, e
     exg_costs measured;
     exg_status status;
 
-    exg_costs_init(&measured, sizeof(measured));
     EXG_TRY(EXG_READ_OPTIONS(exg_costs, &measured, costs, err));
     exg_costs_init(&measured, sizeof(measured));
     if (ranks < 2 || (!processes && ranks > RANKS_MAX)) {
@@ -219,8 +218,7 @@ exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, e
     }
     exg_communicator_close(world);
     if (status == EXG_OK) {
-        measured.size = costs->size < sizeof(measured) ? costs->size : sizeof(measured);
-        memcpy(costs, &measured, measured.size);
+        EXG_WRITE_OPTIONS(exg_costs, costs, &measured);
     }
     return status;
 }

@@ -122,8 +122,7 @@ exg_status exg_costs_open(const char *path, exg_costs *costs, exg_error *err)
     if (status != EXG_OK) {
         return exg_error_within(err, status, "%s:", path);
     }
-    own.size = costs->size < sizeof(own) ? costs->size : sizeof(own);
-    memcpy(costs, &own, own.size);
+    EXG_WRITE_OPTIONS(exg_costs, costs, &own);
     return EXG_OK;
 }
 

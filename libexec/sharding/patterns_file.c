@@ -113,13 +113,13 @@ exg_status exg_partition_options_open(const char *path, exg_arena *arena,
     exg_status status;
 
     EXG_TRY(EXG_READ_OPTIONS(exg_partition_options, &own, options, err));
-    own = (exg_partition_options){.size = own.size};
+    own = (exg_partition_options){0};
     EXG_TRY(exg_json_open(path, &doc, err));
     status = read_patterns(doc, arena, &own, err);
     exg_json_free(doc);
     if (status != EXG_OK) {
         return exg_error_within(err, status, "%s:", path);
     }
-    memcpy(options, &own, own.size < sizeof(own) ? own.size : sizeof(own));
+    EXG_WRITE_OPTIONS(exg_partition_options, options, &own);
     return EXG_OK;
 }

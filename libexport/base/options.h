@@ -31,6 +31,20 @@ static inline exg_status exg_options_read(void *own, size_t room, const void *gi
 #define EXG_READ_OPTIONS(type, own, given, err)                                                    \
     exg_options_read((own), sizeof(type), (given), #type, (err))
 
+/* The way back: as much of `own` as `given`, which was read by exg_options_read(), has room for by
+ * its size; that is then how much was filled. */
+static inline void exg_options_write(void *given, const void *own, size_t room)
+{
+    size_t size;
+
+    memcpy(&size, given, sizeof(size));
+    size = size < room ? size : room;
+    memcpy(given, own, size);
+    memcpy(given, &size, sizeof(size));
+}
+
+#define EXG_WRITE_OPTIONS(type, given, own) exg_options_write((given), (own), sizeof(type))
+
 /* One of the values 0 to `last`? USAGE OPT-002. */
 static inline exg_status exg_option_choice(uint32_t value, uint32_t last, const char *name,
                                            exg_error *err)
