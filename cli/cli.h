@@ -144,6 +144,9 @@ exg_status cli_list_codes(const cli_call *call, exg_error *err);
 #define CLI_JSON_FORMAT 1
 void cli_json_begin(exg_text *text);
 void cli_json_end(exg_text *text);
+/* A number of so many digits; null where it is not finite, for which JSON has no word. */
+void cli_json_number(exg_text *text, double value, int digits);
+
 /* An object of one member. */
 exg_status cli_json_value(FILE *out, const char *key, const char *value, exg_error *err);
 void cli_json_diagnostics(exg_text *text, const char *key, const exg_diagnostics *found);

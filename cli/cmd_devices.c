@@ -37,8 +37,7 @@ static void put_device_json(exg_text *text, const char *kind, uint32_t index,
     exg_json_member_text(text, "libraries", info->libraries);
     exg_json_member_text(text, "collectives", info->collectives);
     if (is_host(kind)) {
-        exg_json_put_key(text, "levels");
-        exg_json_put_open(text, '[');
+        exg_json_member_open(text, "levels", '[');
         for (uint32_t i = 0; (level = exg_isa_level(i)) != NULL; i++) {
             exg_json_put_text(text, level);
         }
@@ -126,8 +125,7 @@ exg_status cmd_devices(const cli_call *call, exg_error *err)
 
     if (call->json) {
         cli_json_begin(&text);
-        exg_json_put_key(&text, "devices");
-        exg_json_put_open(&text, '[');
+        exg_json_member_open(&text, "devices", '[');
     }
     for (uint32_t k = 0; exg_device_kind(k) != NULL; k++) {
         put_kind(&text, call->json, exg_device_kind(k));

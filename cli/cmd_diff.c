@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,20 +56,9 @@ static void print_room(const exg_diff *diff, exg_diff_room room, exg_text *text)
     }
 }
 
-/* JSON has no word for infinities and NaN: null. */
-static void put_number(exg_text *text, const char *key, double number)
-{
-    char digits[32];
-
-    snprintf(digits, sizeof(digits), "%.17g", number);
-    exg_json_put_key(text, key);
-    exg_json_put_raw(text, isfinite(number) ? digits : "null");
-}
-
 static void put_counts(exg_text *text, const char *key, const exg_diff_counts *counts)
 {
-    exg_json_put_key(text, key);
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, key, '{');
     exg_json_member_uint(text, "same", counts->same);
     exg_json_member_uint(text, "changed", counts->changed);
     exg_json_member_uint(text, "removed", counts->removed);
@@ -90,8 +78,10 @@ static void put_difference_json(exg_text *text, const exg_difference *d)
     if (d->values.differing > 0) {
         exg_json_member_uint(text, "differing", d->values.differing);
         exg_json_member_uint(text, "total", d->values.total);
-        put_number(text, "max_abs", d->values.max_abs);
-        put_number(text, "max_rel", d->values.max_rel);
+        exg_json_put_key(text, "max_abs");
+        cli_json_number(text, d->values.max_abs, 17);
+        exg_json_put_key(text, "max_rel");
+        cli_json_number(text, d->values.max_rel, 17);
         exg_json_member_uint(text, "max_ulp", d->values.max_ulp);
     }
     exg_json_put_close(text, '}');
@@ -101,14 +91,12 @@ static void put_difference_json(exg_text *text, const exg_difference *d)
 static void print_json(const exg_diff *diff, exg_text *text)
 {
     exg_json_member_bool(text, "equal", diff->count == 0);
-    exg_json_put_key(text, "counts");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "counts", '{');
     for (exg_diff_room room = EXG_DIFF_SIGNATURE; room < EXG_DIFF_ROOM_COUNT; room++) {
         put_counts(text, exg_diff_room_name(room), &diff->counts[room]);
     }
     exg_json_put_close(text, '}');
-    exg_json_put_key(text, "differences");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "differences", '[');
     for (uint32_t i = 0; i < diff->count; i++) {
         put_difference_json(text, &diff->items[i]);
     }
@@ -179,8 +167,7 @@ static void print_alone(const cli_call *call, const cli_programs *of, const cli_
                         bool is_a, exg_text *text, uint32_t *differences)
 {
     if (call->json) {
-        exg_json_put_key(text, is_a ? "only_a" : "only_b");
-        exg_json_put_open(text, '[');
+        exg_json_member_open(text, is_a ? "only_a" : "only_b", '[');
     }
     for (uint32_t i = 0; i < of->count; i++) {
         if (has_name(other, of->names[i])) {
@@ -206,8 +193,7 @@ static exg_status compare_all(const cli_call *call, const cli_call *second, cons
                               exg_error *err)
 {
     if (call->json) {
-        exg_json_put_key(text, "programs");
-        exg_json_put_open(text, '[');
+        exg_json_member_open(text, "programs", '[');
     }
     for (uint32_t i = 0; i < a->count; i++) {
         cli_call a_call = *call;

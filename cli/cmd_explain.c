@@ -6,28 +6,20 @@
 #include <string.h>
 
 /* Of a file, so as it may go to a terminal, or as a member of JSON. */
-static exg_status print_made(const cli_call *call, const char *name, const char *made,
-                             exg_error *err)
-{
-    exg_text text = EXG_TEXT_EMPTY;
-    exg_status status;
-
-    if (call->json) {
-        return cli_json_value(call->out, name, made, err);
-    }
-    exg_text_plain(&text, made, true);
-    status = cli_put(call->out, &text, err);
-    exg_text_free(&text);
-    return status;
-}
-
 static exg_status print_program(const cli_call *call, const exg_program *program, exg_error *err)
 {
-    char *text;
+    exg_text plain = EXG_TEXT_EMPTY;
     exg_status status;
+    char *text;
 
     EXG_TRY(exg_program_print(program, &text, err));
-    status = print_made(call, "program", text, err);
+    if (call->json) {
+        status = cli_json_value(call->out, "program", text, err);
+    } else {
+        exg_text_plain(&plain, text, true);
+        status = cli_put(call->out, &plain, err);
+        exg_text_free(&plain);
+    }
     free(text);
     return status;
 }

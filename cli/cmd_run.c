@@ -269,8 +269,7 @@ static void put_stats_json(exg_text *text, const exg_session_stats *s, const dou
 
 static void put_outputs_json(exg_text *text, const cli_call *call, exg_session *session)
 {
-    exg_json_put_key(text, "outputs");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "outputs", '[');
     for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
         cli_put_output_json(text, i, exg_session_output_at(session, i));
     }

@@ -36,8 +36,7 @@ static void put_json(exg_text *text, const report *r)
 /* "key": {"text": string} */
 static void put_message(exg_text *text, const char *key, const char *string)
 {
-    exg_json_put_key(text, key);
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, key, '{');
     exg_json_member_text(text, "text", string);
     exg_json_put_close(text, '}');
 }
@@ -74,8 +73,7 @@ static void put_sarif_rules(exg_text *text, const exg_diagnostics *found)
         exg_json_member_text(text, "id", rule->code);
         put_message(text, "shortDescription", rule->claim);
         put_message(text, "help", rule->fix[0] == '\0' ? rule->claim : rule->fix);
-        exg_json_put_key(text, "defaultConfiguration");
-        exg_json_put_open(text, '{');
+        exg_json_member_open(text, "defaultConfiguration", '{');
         exg_json_member_text(text, "level", exg_severity_name(rule->severity));
         exg_json_put_close(text, '}');
         exg_json_put_close(text, '}');
@@ -96,8 +94,7 @@ static void put_uri(exg_text *text, const char *path)
             exg_text_printf(&uri, "%%%02X", (unsigned)(unsigned char)*c);
         }
     }
-    exg_json_put_key(text, "artifactLocation");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "artifactLocation", '{');
     exg_json_member_text(text, "uri", exg_text_part(text, &uri));
     exg_json_put_close(text, '}');
     exg_text_free(&uri);
@@ -106,11 +103,9 @@ static void put_uri(exg_text *text, const char *path)
 /* Opens a location of the list `key`, of one. */
 static void open_location(exg_text *text, const char *key, const char *path)
 {
-    exg_json_put_key(text, key);
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, key, '[');
     exg_json_put_open(text, '{');
-    exg_json_put_key(text, "physicalLocation");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "physicalLocation", '{');
     put_uri(text, path);
 }
 
@@ -129,8 +124,7 @@ static void put_sarif_result(exg_text *text, const report *r, const exg_diagnost
     put_message(text, "message", d->message);
     open_location(text, "locations", r->path);
     exg_json_put_close(text, '}');
-    exg_json_put_key(text, "logicalLocations");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "logicalLocations", '[');
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "fullyQualifiedName", d->where);
     exg_json_put_close(text, '}');
@@ -138,8 +132,7 @@ static void put_sarif_result(exg_text *text, const report *r, const exg_diagnost
     close_location(text);
     if (d->source_file[0] != '\0') {
         open_location(text, "relatedLocations", d->source_file);
-        exg_json_put_key(text, "region");
-        exg_json_put_open(text, '{');
+        exg_json_member_open(text, "region", '{');
         exg_json_member_uint(text, "startLine", d->source_line == 0 ? 1 : d->source_line);
         exg_json_put_close(text, '}');
         exg_json_put_close(text, '}');
@@ -154,23 +147,18 @@ static void put_sarif(exg_text *text, const report *r)
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "$schema", "https://json.schemastore.org/sarif-2.1.0.json");
     exg_json_member_text(text, "version", "2.1.0");
-    exg_json_put_key(text, "runs");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "runs", '[');
     exg_json_put_open(text, '{');
-    exg_json_put_key(text, "tool");
-    exg_json_put_open(text, '{');
-    exg_json_put_key(text, "driver");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "tool", '{');
+    exg_json_member_open(text, "driver", '{');
     exg_json_member_text(text, "name", "exg");
     exg_json_member_text(text, "version", exg_version());
-    exg_json_put_key(text, "rules");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "rules", '[');
     put_sarif_rules(text, &r->found);
     exg_json_put_close(text, ']');
     exg_json_put_close(text, '}');
     exg_json_put_close(text, '}');
-    exg_json_put_key(text, "results");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "results", '[');
     for (uint32_t i = 0; i < r->found.count; i++) {
         put_sarif_result(text, r, &r->found.items[i]);
     }

@@ -113,8 +113,7 @@ static void put_list_json(exg_text *text)
     code_row row;
 
     cli_json_begin(text);
-    exg_json_put_key(text, "codes");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "codes", '[');
     for (uint32_t i = 0; code_at(i, &row); i++) {
         exg_json_put_open(text, '{');
         put_json(text, &row);

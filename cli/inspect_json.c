@@ -8,8 +8,7 @@
 static void put_meta(exg_text *text, const exg_tensor_meta *meta)
 {
     exg_json_member_text(text, "dtype", exg_dtype_name(meta->dtype));
-    exg_json_put_key(text, "shape");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "shape", '[');
     for (uint32_t d = 0; d < meta->rank; d++) {
         const exg_sym_int *size = &meta->sizes[d];
         exg_text expression = EXG_TEXT_EMPTY;
@@ -47,8 +46,7 @@ static void put_signature(exg_text *text, const exg_program *program)
     const exg_graph *graph = program->graph;
     const exg_signature *signature = &program->signature;
 
-    exg_json_put_key(text, "inputs");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "inputs", '[');
     for (uint32_t i = 0; i < graph->input_count && i < signature->input_count; i++) {
         const exg_input_spec *spec = &signature->inputs[i];
 
@@ -56,8 +54,7 @@ static void put_signature(exg_text *text, const exg_program *program)
                  spec->target);
     }
     exg_json_put_close(text, ']');
-    exg_json_put_key(text, "outputs");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "outputs", '[');
     for (uint32_t i = 0; i < graph->output_count && i < signature->output_count; i++) {
         const exg_output_spec *spec = &signature->outputs[i];
 
@@ -70,13 +67,11 @@ static void put_signature(exg_text *text, const exg_program *program)
 
 static void put_ranges(exg_text *text, const exg_program *program)
 {
-    exg_json_put_key(text, "sizes");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "sizes", '{');
     for (uint32_t r = 0; r < program->range_constraint_count; r++) {
         const exg_range_constraint *range = &program->range_constraints[r];
 
-        exg_json_put_key(text, range->symbol);
-        exg_json_put_open(text, '[');
+        exg_json_member_open(text, range->symbol, '[');
         exg_json_put_optional_int(text, range->has_min, range->min_val);
         exg_json_put_optional_int(text, range->has_max, range->max_val);
         exg_json_put_close(text, ']');
@@ -91,8 +86,7 @@ static void put_weights(exg_text *text, const cli_inspection *i)
     const exg_weight **shown = cli_weights_shown(i, &count);
 
     text->failed = text->failed || shown == NULL;
-    exg_json_put_key(text, "weights");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "weights", '[');
     for (uint32_t w = 0; shown != NULL && w < count; w++) {
         const exg_weight *weight = shown[w];
 
@@ -113,8 +107,7 @@ static void put_modules(exg_text *text, const cli_inspection *i)
 {
     uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : UINT32_MAX;
 
-    exg_json_put_key(text, "modules");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "modules", '[');
     for (uint32_t m = 0; m < i->found->module_count; m++) {
         const exg_module_summary *module = &i->found->modules[m];
 
@@ -134,14 +127,12 @@ static void put_modules(exg_text *text, const cli_inspection *i)
 
 static void put_archive(exg_text *text, const cli_program *p)
 {
-    exg_json_put_key(text, "programs");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "programs", '[');
     for (uint32_t i = 0; i < p->info->program_count; i++) {
         exg_json_put_text(text, p->info->program_names[i]);
     }
     exg_json_put_close(text, ']');
-    exg_json_put_key(text, "extra_files");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "extra_files", '[');
     for (uint32_t i = 0; i < p->program->extra_file_count; i++) {
         const exg_extra_file *file = &p->program->extra_files[i];
 
@@ -157,13 +148,11 @@ static void put_origin(exg_text *text, const exg_program *program)
 {
     exg_json_member_text(text, "torch_version",
                          program->torch_version == NULL ? "" : program->torch_version);
-    exg_json_put_key(text, "schema_version");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "schema_version", '[');
     exg_json_put_int(text, program->schema_major);
     exg_json_put_int(text, program->schema_minor);
     exg_json_put_close(text, ']');
-    exg_json_put_key(text, "dialects");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "dialects", '[');
     for (uint32_t v = 0; v < program->verifier_count; v++) {
         exg_json_put_text(text, program->verifiers[v]);
     }
@@ -191,8 +180,7 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
     }
     put_signature(text, program);
     put_ranges(text, program);
-    exg_json_put_key(text, "operators");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "operators", '{');
     for (uint32_t o = 0; o < found->operator_count; o++) {
         exg_json_member_uint(text, found->operators[o].target, found->operators[o].count);
     }
@@ -263,8 +251,7 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "name", node->name);
     exg_json_member_text(text, "target", node->target);
-    exg_json_put_key(text, "arguments");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "arguments", '[');
     for (uint32_t a = 0; a < node->input_count; a++) {
         exg_json_put_open(text, '[');
         exg_json_put_text(text, node->inputs[a].name == NULL ? "" : node->inputs[a].name);
@@ -272,8 +259,7 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
         exg_json_put_close(text, ']');
     }
     exg_json_put_close(text, ']');
-    exg_json_put_key(text, "results");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "results", '[');
     for (uint32_t o = 0; o < node->output_count; o++) {
         exg_argument copy = node->outputs[o];
 
@@ -290,8 +276,7 @@ void cli_put_nodes_json(exg_text *text, const cli_inspection *i)
 {
     const exg_graph *graph = i->p->program->graph;
 
-    exg_json_put_key(text, "nodes");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "nodes", '[');
     for (uint32_t n = 0; n < graph->node_count; n++) {
         cli_put_node_json(text, graph, &graph->nodes[n]);
     }

@@ -147,16 +147,14 @@ static void put_value_json(void *user, exg_value_id *id)
     }
     exg_json_put_open(d->text, '{');
     exg_json_member_text(d->text, "value", d->graph->values[*id].name);
-    exg_json_put_key(d->text, "nodes");
-    exg_json_put_open(d->text, '[');
+    exg_json_member_open(d->text, "nodes", '[');
     for (uint32_t n = 0; n < d->graph->node_count; n++) {
         if (is_linked(d, *id, n)) {
             exg_json_put_uint(d->text, n);
         }
     }
     exg_json_put_close(d->text, ']');
-    exg_json_put_key(d->text, "graph");
-    exg_json_put_open(d->text, '[');
+    exg_json_member_open(d->text, "graph", '[');
     for (uint32_t k = 0; k < end_count; k++) {
         if (uses(&ends[k], *id)) {
             exg_json_put_uint(d->text, k);
@@ -175,16 +173,14 @@ static void put_node_json(exg_text *text, const exg_graph *graph, uint32_t n)
     exg_json_member_uint(text, "index", n);
     exg_json_put_key(text, "node");
     cli_put_node_json(text, graph, node);
-    exg_json_put_key(text, "from");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "from", '[');
     for (uint32_t a = 0; a < node->input_count; a++) {
         exg_argument copy = node->inputs[a].arg;
 
         exg_argument_visit_values(&copy, put_value_json, &d);
     }
     exg_json_put_close(text, ']');
-    exg_json_put_key(text, "used_by");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "used_by", '[');
     d.users = true;
     for (uint32_t o = 0; o < node->output_count; o++) {
         exg_argument copy = node->outputs[o];
@@ -192,8 +188,7 @@ static void put_node_json(exg_text *text, const exg_graph *graph, uint32_t n)
         exg_argument_visit_values(&copy, put_value_json, &d);
     }
     exg_json_put_close(text, ']');
-    exg_json_put_key(text, "metadata");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "metadata", '{');
     for (uint32_t m = 0; m < node->metadata.count; m++) {
         exg_json_member_text(text, node->metadata.items[m].key, node->metadata.items[m].value);
     }

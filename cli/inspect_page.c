@@ -30,8 +30,7 @@ exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err)
     if (status == EXG_OK || status == EXG_MALFORMED) { /* its faults are part of the page */
         status = EXG_OK;
         cli_json_begin(&json);
-        exg_json_put_key(&json, "summary");
-        exg_json_put_open(&json, '{');
+        exg_json_member_open(&json, "summary", '{');
         cli_put_summary_json(&json, i);
         exg_json_put_close(&json, '}');
         cli_put_nodes_json(&json, i);

@@ -1,6 +1,8 @@
 /* json.c - what the objects of --json have in common. */
 #include "cli/cli.h"
 
+#include <math.h>
+
 void cli_json_begin(exg_text *text)
 {
     exg_json_put_open(text, '{');
@@ -26,10 +28,17 @@ exg_status cli_json_value(FILE *out, const char *key, const char *value, exg_err
     return status;
 }
 
+void cli_json_number(exg_text *text, double value, int digits)
+{
+    char shown[32];
+
+    snprintf(shown, sizeof(shown), "%.*g", digits, value);
+    exg_json_put_raw(text, isfinite(value) ? shown : "null");
+}
+
 void cli_json_diagnostics(exg_text *text, const char *key, const exg_diagnostics *found)
 {
-    exg_json_put_key(text, key);
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, key, '[');
     for (uint32_t i = 0; i < found->count; i++) {
         const exg_diagnostic *d = &found->items[i];
 
@@ -40,8 +49,7 @@ void cli_json_diagnostics(exg_text *text, const char *key, const exg_diagnostics
         exg_json_member_text(text, "where", d->where);
         exg_json_member_text(text, "fix", d->fix);
         if (d->source_file[0] != '\0') {
-            exg_json_put_key(text, "source");
-            exg_json_put_open(text, '{');
+            exg_json_member_open(text, "source", '{');
             exg_json_member_text(text, "file", d->source_file);
             exg_json_member_uint(text, "line", d->source_line);
             exg_json_member_text(text, "text", d->source_text);

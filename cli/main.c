@@ -22,8 +22,7 @@ static const command_row rows[] = {
 static void put_error_json(exg_text *text, const exg_error *err)
 {
     cli_json_begin(text);
-    exg_json_put_key(text, "error");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "error", '{');
     exg_json_member_text(text, "status", exg_status_name(err->status));
     exg_json_member_text(text, "code", err->code);
     exg_json_member_text(text, "message", err->message);

@@ -79,8 +79,7 @@ static void put_rows_json(exg_text *text, const char *title, const profile_row *
     char key[16];
 
     snprintf(key, sizeof(key), "%ss", title);
-    exg_json_put_key(text, key);
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, key, '[');
     for (uint32_t i = 0; i < count; i++) {
         exg_json_put_open(text, '{');
         exg_json_member_text(text, title, rows[i].key);
@@ -113,8 +112,7 @@ exg_status cli_put_profile(exg_text *text, bool json, exg_session *session, uint
     exg_status status = operators == NULL || modules == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     if (json) {
-        exg_json_put_key(text, "profile");
-        exg_json_put_open(text, '[');
+        exg_json_member_open(text, "profile", '[');
     }
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
         const exg_step_profile *step = exg_session_profile_at(session, i);
@@ -145,8 +143,7 @@ exg_status cli_save_trace(const char *path, exg_session *session, exg_error *err
     exg_status status;
 
     exg_json_put_open(&text, '{');
-    exg_json_put_key(&text, "traceEvents");
-    exg_json_put_open(&text, '[');
+    exg_json_member_open(&text, "traceEvents", '[');
     for (uint32_t i = 0; i < exg_session_profile_count(session); i++) {
         const exg_step_profile *step = exg_session_profile_at(session, i);
 
@@ -158,8 +155,7 @@ exg_status cli_save_trace(const char *path, exg_session *session, exg_error *err
         exg_json_member_uint(&text, "tid", 1);
         exg_json_member_fixed(&text, "ts", (double)step->start_ns / 1e3, 3);
         exg_json_member_fixed(&text, "dur", (double)step->last_ns / 1e3, 3);
-        exg_json_put_key(&text, "args");
-        exg_json_put_open(&text, '{');
+        exg_json_member_open(&text, "args", '{');
         exg_json_member_text(&text, "operator", step->target);
         exg_json_member_text(&text, "module", step->module);
         exg_json_member_uint(&text, "nodes", step->fused);

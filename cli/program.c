@@ -135,8 +135,7 @@ exg_status cli_version(FILE *out, bool json, exg_error *err)
     if (json) {
         cli_json_begin(&text);
         exg_json_member_text(&text, "version", exg_version());
-        exg_json_put_key(&text, "parts");
-        exg_json_put_open(&text, '{');
+        exg_json_member_open(&text, "parts", '{');
     } else {
         exg_text_printf(&text, "exg %s\n", exg_version());
     }

@@ -42,8 +42,7 @@ typedef struct room {
 
 static void put_names(exg_text *out, const char *key, const char *const *names, uint32_t count)
 {
-    exg_json_put_key(out, key);
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, key, '[');
     for (uint32_t i = 0; i < count; i++) {
         exg_json_put_text(out, names[i]);
     }
@@ -55,8 +54,7 @@ static void put_pairs(exg_text *out, const char *key, pairs_view *view, const ex
 {
     uint32_t count = view(s, r->pairs, r->capacity);
 
-    exg_json_put_key(out, key);
-    exg_json_put_open(out, '{');
+    exg_json_member_open(out, key, '{');
     for (uint32_t i = 0; i < count; i++) {
         exg_json_member_text(out, r->pairs[i].key, r->pairs[i].value);
     }
@@ -92,8 +90,7 @@ static void put_leaf(exg_text *out, const exg_signature_argument *leaf)
 
 static void put_leaves(exg_text *out, const char *key, const room *r, uint32_t count)
 {
-    exg_json_put_key(out, key);
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, key, '[');
     for (uint32_t i = 0; i < count; i++) {
         put_leaf(out, r->leaves[i]);
     }

@@ -1,8 +1,8 @@
 /* summary.c - an output in a line, or as a JSON object. */
+#include "cli/cli.h"
 #include "cli/outputs.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 #define FIRST_COUNT 5
@@ -26,15 +26,6 @@ static summary summarize(const exg_tensor *t)
     return s;
 }
 
-/* JSON has no word for infinities and NaN: null. */
-static void put_json_number(exg_text *text, double value)
-{
-    char digits[32];
-
-    snprintf(digits, sizeof(digits), "%.6g", value);
-    exg_json_put_raw(text, isfinite(value) ? digits : "null");
-}
-
 static void put_json_constant(exg_text *text, const exg_argument *constant)
 {
     exg_json_put_key(text, "value");
@@ -43,7 +34,7 @@ static void put_json_constant(exg_text *text, const exg_argument *constant)
         exg_json_put_int(text, constant->as_int);
         break;
     case EXG_ARGUMENT_FLOAT:
-        put_json_number(text, constant->as_float);
+        cli_json_number(text, constant->as_float, 6);
         break;
     case EXG_ARGUMENT_BOOL:
         exg_json_put_bool(text, constant->as_bool);
@@ -84,15 +75,14 @@ static void put_json_statistics(exg_text *text, const exg_tensor *t)
     summary s = summarize(t);
 
     exg_json_put_key(text, "min");
-    put_json_number(text, s.low);
+    cli_json_number(text, s.low, 6);
     exg_json_put_key(text, "max");
-    put_json_number(text, s.high);
+    cli_json_number(text, s.high, 6);
     exg_json_put_key(text, "mean");
-    put_json_number(text, s.sum / (double)numel);
-    exg_json_put_key(text, "first");
-    exg_json_put_open(text, '[');
+    cli_json_number(text, s.sum / (double)numel, 6);
+    exg_json_member_open(text, "first", '[');
     for (int64_t i = 0; i < numel && i < FIRST_COUNT; i++) {
-        put_json_number(text, cli_number_at(t, i));
+        cli_json_number(text, cli_number_at(t, i), 6);
     }
     exg_json_put_close(text, ']');
 }
@@ -121,8 +111,7 @@ void cli_put_output_json(exg_text *text, uint32_t index, const exg_session_outpu
         put_json_constant(text, &output->constant);
     } else {
         exg_json_member_text(text, "dtype", exg_dtype_name(t->dtype));
-        exg_json_put_key(text, "shape");
-        exg_json_put_open(text, '[');
+        exg_json_member_open(text, "shape", '[');
         for (uint32_t d = 0; d < t->rank; d++) {
             exg_json_put_int(text, t->sizes[d]);
         }

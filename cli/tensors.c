@@ -80,8 +80,7 @@ static void print_text(exg_text *text, const char *path, const char *format,
 static void put_json_numbers(exg_text *text, const char *key, const exg_sym_int *numbers,
                              uint32_t count)
 {
-    exg_json_put_key(text, key);
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, key, '[');
     for (uint32_t i = 0; i < count; i++) {
         exg_json_put_int(text, numbers[i].value);
     }
@@ -113,15 +112,13 @@ static void print_json(exg_text *text, const char *path, const char *format,
     exg_json_member_text(text, "file_format", format);
     exg_json_member_uint(text, "bytes", stored_bytes(weights));
     exg_json_member_uint(text, "storages", weights->storage_count);
-    exg_json_put_key(text, "metadata");
-    exg_json_put_open(text, '{');
+    exg_json_member_open(text, "metadata", '{');
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
         exg_json_member_text(text, weights->metadata.items[i].key,
                              weights->metadata.items[i].value);
     }
     exg_json_put_close(text, '}');
-    exg_json_put_key(text, "tensors");
-    exg_json_put_open(text, '[');
+    exg_json_member_open(text, "tensors", '[');
     for (uint32_t i = 0; i < weights->count; i++) {
         print_json_tensor(text, &weights->items[i]);
     }

@@ -112,6 +112,12 @@ void exg_json_put_text(exg_text *text, const char *string)
     }
 }
 
+void exg_json_member_open(exg_text *text, const char *key, char bracket)
+{
+    exg_json_put_key(text, key);
+    exg_json_put_open(text, bracket);
+}
+
 void exg_json_member_null(exg_text *text, const char *key)
 {
     exg_json_put_key(text, key);

@@ -25,8 +25,7 @@ static void commas_stand_between_values_alone(void **state)
     (void)state;
     exg_json_put_open(&text, '{');
     exg_json_member_text(&text, "name", "a[");
-    exg_json_put_key(&text, "empty");
-    exg_json_put_open(&text, '[');
+    exg_json_member_open(&text, "empty", '[');
     exg_json_put_close(&text, ']');
     exg_json_put_key(&text, "list");
     exg_json_put_open(&text, '[');

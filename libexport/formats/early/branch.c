@@ -492,8 +492,7 @@ exg_status exg_early_put_branch(const exg_early_scope *outer, exg_text *out, con
     exg_json_member_text(out, "name", branch->name);
     exg_json_put_key(out, "graph");
     EXG_TRY_IN(outer->e->err, exg_early_put_graph(&scope, out, branch->graph), "%s", branch->name);
-    exg_json_put_key(out, "metadata");
-    exg_json_put_open(out, '{');
+    exg_json_member_open(out, "metadata", '{');
     for (uint32_t i = 0; outer->e->to_branches && i < branch->metadata.count; i++) {
         exg_json_member_text(out, branch->metadata.items[i].key, branch->metadata.items[i].value);
     }

@@ -79,8 +79,7 @@ static exg_status put_storages(exg_early_encoder *e, exg_text *out)
     bool *used = NULL;
 
     EXG_TRY(find_users(e, &holders, &used));
-    exg_json_put_key(out, "storages");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "storages", '[');
     for (uint32_t i = 0; i < e->program->weights->storage_count; i++) {
         bool is_parameter = false;
 
@@ -105,8 +104,7 @@ static exg_status put_storages(exg_early_encoder *e, exg_text *out)
 
 static void put_weights(exg_early_encoder *e, exg_text *out)
 {
-    exg_json_put_key(out, "weights");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "weights", '[');
     for (uint32_t i = 0; i < e->program->weights->count; i++) {
         const exg_weight *weight = &e->program->weights->items[i];
 
@@ -160,8 +158,7 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
     exg_json_member_text(out, "name", program->name);
     exg_json_put_key(out, "program");
     EXG_TRY(exg_encode_program(program, out, e->err));
-    exg_json_put_key(out, "bound");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "bound", '[');
     for (uint32_t i = 0; i < program->signature.input_count; i++) {
         if (program->signature.inputs[i].implicit) {
             exg_json_put_int(out, i);
@@ -170,14 +167,12 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
     exg_json_put_close(out, ']');
     put_weights(e, out);
     EXG_TRY(put_storages(e, out));
-    exg_json_put_key(out, "sample_inputs");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "sample_inputs", '[');
     for (uint32_t i = 0; i < program->sample_input_count; i++) {
         put_sample(out, &program->sample_inputs[i]);
     }
     exg_json_put_close(out, ']');
-    exg_json_put_key(out, "extra_files");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "extra_files", '[');
     for (uint32_t i = 0; i < program->extra_file_count; i++) {
         exg_json_put_open(out, '{');
         exg_json_member_text(out, "name", program->extra_files[i].name);
@@ -185,8 +180,7 @@ exg_status exg_early_put_carry(exg_early_encoder *e, exg_text *out)
         exg_json_put_close(out, '}');
     }
     exg_json_put_close(out, ']');
-    exg_json_put_key(out, "input_metadata");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "input_metadata", '[');
     for (uint32_t i = 0; i < program->input_metadata_count; i++) {
         exg_json_put_open(out, '{');
         exg_json_member_text(out, "input", program->input_metadata[i].input);

@@ -158,8 +158,7 @@ exg_status exg_early_put_storage(exg_early_encoder *e, exg_text *out, const exg_
 
     exg_json_put_open(out, '{');
     exg_json_member_text(out, "data_location", external ? "External" : "Internal");
-    exg_json_put_key(out, "data");
-    exg_json_put_open(out, '{');
+    exg_json_member_open(out, "data", '{');
     if (external) {
         exg_json_member_text(out, "location", range->location);
         snprintf(number, sizeof(number), "%" PRIu64, range->offset);
@@ -249,8 +248,7 @@ static exg_status put_module(exg_early_encoder *e, const char *carry, exg_text *
     exg_json_member_text(out, "name", program->name);
     exg_json_put_key(out, "graph");
     EXG_TRY(exg_early_put_graph(&scope, out, program->graph));
-    exg_json_put_key(out, "metadata");
-    exg_json_put_open(out, '{');
+    exg_json_member_open(out, "metadata", '{');
     for (uint32_t i = 0; i < program->metadata.count; i++) {
         if (strcmp(program->metadata.items[i].key, EXG_EARLY_CARRY) != 0) {
             exg_json_member_text(out, program->metadata.items[i].key,

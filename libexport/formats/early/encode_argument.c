@@ -200,8 +200,7 @@ static void put_metadata(exg_text *out, const exg_string_map *map)
     exg_json_put_open(out, '{');
     exg_json_member_text(out, "stack_trace", find(map, "stack_trace"));
     exg_json_member_text(out, "nn_module_stack", find(map, "nn_module_stack"));
-    exg_json_put_key(out, "extra");
-    exg_json_put_open(out, '{');
+    exg_json_member_open(out, "extra", '{');
     for (uint32_t i = 0; i < map->count; i++) {
         const char *key = map->items[i].key;
 
@@ -222,8 +221,7 @@ static exg_status put_inputs(const exg_early_scope *scope, exg_text *out, const 
     uint32_t lifted = exg_early_lifted(scope, node, &last);
     bool in_list = lifted > 0 && node->inputs[last].arg.kind == EXG_ARGUMENT_TENSORS;
 
-    exg_json_put_key(out, "args");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "args", '[');
     for (uint32_t i = 0; i < node->input_count; i++) {
         bool is_lifted = !in_list && lifted > 0 && i <= last && last - i < lifted;
 
@@ -232,8 +230,7 @@ static exg_status put_inputs(const exg_early_scope *scope, exg_text *out, const 
         }
     }
     exg_json_put_close(out, ']');
-    exg_json_put_key(out, "kwargs");
-    exg_json_put_open(out, '{');
+    exg_json_member_open(out, "kwargs", '{');
     for (uint32_t i = 0; i < node->input_count; i++) {
         if (node->inputs[i].kind == EXG_KIND_KEYWORD) {
             exg_json_put_key(out, node->inputs[i].name);
@@ -253,8 +250,7 @@ static exg_status put_node(const exg_early_scope *scope, exg_text *out, const ex
     exg_json_put_key(out, "target");
     exg_json_put_text(out, strncmp(target, EXG_EARLY_LONG, prefix) == 0 ? target + prefix : target);
     EXG_TRY(put_inputs(scope, out, node));
-    exg_json_put_key(out, "outputs");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "outputs", '[');
     for (uint32_t i = 0; i < node->output_count; i++) {
         const exg_argument *result = &node->outputs[i];
 
@@ -274,8 +270,7 @@ static exg_status put_node(const exg_early_scope *scope, exg_text *out, const ex
 
 static void put_values(const exg_early_scope *scope, exg_text *out, const exg_graph *graph)
 {
-    exg_json_put_key(out, "tensor_values");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "tensor_values", '[');
     for (uint32_t i = 0; i < graph->value_count; i++) {
         const exg_tensor_meta *meta = graph->values[i].tensor;
 
@@ -289,8 +284,7 @@ static void put_values(const exg_early_scope *scope, exg_text *out, const exg_gr
         }
     }
     exg_json_put_close(out, ']');
-    exg_json_put_key(out, "symint_values");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "symint_values", '[');
     for (uint32_t i = 0; i < graph->value_count; i++) {
         if (graph->values[i].sym_int != NULL) {
             exg_json_put_open(out, '{');
@@ -308,8 +302,7 @@ exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out, cons
     const char *const *names = scope->names;
 
     exg_json_put_open(out, '{');
-    exg_json_put_key(out, "inputs");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "inputs", '[');
     for (uint32_t i = 0; i < graph->input_count; i++) {
         if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
             (scope->flags[graph->inputs[i].as_tensor] & EXG_EARLY_NO_INPUT) == 0) {
@@ -317,16 +310,14 @@ exg_status exg_early_put_graph(const exg_early_scope *scope, exg_text *out, cons
         }
     }
     exg_json_put_close(out, ']');
-    exg_json_put_key(out, "outputs");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "outputs", '[');
     for (uint32_t i = 0; i < graph->output_count; i++) {
         if (graph->outputs[i].kind == EXG_ARGUMENT_TENSOR) {
             put_name(out, names[graph->outputs[i].as_tensor]);
         }
     }
     exg_json_put_close(out, ']');
-    exg_json_put_key(out, "nodes");
-    exg_json_put_open(out, '[');
+    exg_json_member_open(out, "nodes", '[');
     for (uint32_t i = 0; i < graph->node_count; i++) {
         EXG_TRY_IN(scope->e->err, put_node(scope, out, &graph->nodes[i]), "nodes[%u]", i);
     }

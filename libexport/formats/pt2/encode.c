@@ -23,8 +23,7 @@ static exg_status put_sym(const exg_encoder *e, const char *expr, bool has_hint,
         return put_tagged(e, tag, type, value);
     }
     exg_json_put_open(e->out, '{');
-    exg_json_put_key(e->out, "as_expr");
-    exg_json_put_open(e->out, '{');
+    exg_json_member_open(e->out, "as_expr", '{');
     exg_json_member_text(e->out, "expr_str", expr);
     exg_json_put_key(e->out, "hint");
     if (has_hint) {
@@ -273,8 +272,7 @@ static exg_status put_spec(const exg_encoder *e, const spec_row *row,
     bool object = arg->kind == EXG_ARGUMENT_CUSTOM_OBJ;
 
     exg_json_put_open(e->out, '{');
-    exg_json_put_key(e->out, row->tag);
-    exg_json_put_open(e->out, '{');
+    exg_json_member_open(e->out, row->tag, '{');
     exg_json_put_key(e->out, "arg");
     if (row->is_user) {
         return put_user_arg(e, arg);
@@ -301,8 +299,7 @@ static exg_status put_spec(const exg_encoder *e, const spec_row *row,
 static exg_status put_constant_input(const exg_encoder *e, const exg_signature_argument *arg)
 {
     exg_json_put_open(e->out, '{');
-    exg_json_put_key(e->out, "constant_input");
-    exg_json_put_open(e->out, '{');
+    exg_json_member_open(e->out, "constant_input", '{');
     exg_json_member_text(e->out, "name", arg->name);
     exg_json_put_key(e->out, "value");
     return put_constant(e, arg);

@@ -123,8 +123,7 @@ static uint32_t *counter(uint32_t counters[3], const char *stem)
 
 static void put_payload_meta(exg_text *config, const exg_weight *weight, const char *path_name)
 {
-    exg_json_put_key(config, weight->fqn);
-    exg_json_put_open(config, '{');
+    exg_json_member_open(config, weight->fqn, '{');
     exg_json_member_text(config, "path_name", path_name);
     exg_json_member_bool(config, "is_param", weight->is_param);
     exg_json_member_bool(config, "use_pickle", weight->use_pickle);
@@ -171,8 +170,7 @@ static exg_status put_table(saver *s, const table_row *row)
     exg_status status = paths == NULL || name == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
 
     exg_json_put_open(&config, '{');
-    exg_json_put_key(&config, "config");
-    exg_json_put_open(&config, '{');
+    exg_json_member_open(&config, "config", '{');
     for (uint32_t i = 0; i < weights->count && status == EXG_OK; i++) {
         if (weights->items[i].table == row->table) {
             status =

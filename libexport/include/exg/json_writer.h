@@ -40,7 +40,8 @@ void exg_json_put_fixed(exg_text *text, double value, int digits); /* "%.*f" */
 void exg_json_put_text(exg_text *text, const char *string);        /* NULL becomes null */
 void exg_json_put_raw(exg_text *text, const char *json);           /* a value as it is */
 
-/* A key and its value. */
+/* A key and its value, or the bracket that begins it. */
+void exg_json_member_open(exg_text *text, const char *key, char bracket);
 void exg_json_member_null(exg_text *text, const char *key);
 void exg_json_member_bool(exg_text *text, const char *key, bool value);
 void exg_json_member_int(exg_text *text, const char *key, int64_t value);
