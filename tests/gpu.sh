@@ -81,7 +81,7 @@ for family in attention convolution draw index matmul move norm pointwise recurr
     step "kernels: $family" env EXG_KERNEL_DEVICE=cuda "$build/tests/test_exec_kernels_$family"
 done
 step "corpus" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_corpus"
-step "collectives: ranks on one GPU" "$build/tests/test_exec_cuda_lines" 'ranks_on_one_device*'
+step "collectives: ranks on one GPU" "$build/tests/test_exec_cuda_links" 'ranks_on_one_device*'
 step "corpus, 3 ranks" env EXG_TEST_DEVICE=cuda EXG_CORPUS_MESH=3 "$build/tests/test_exec_corpus"
 step "branches, loops" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_stretches"
 step "weights" env EXG_TEST_DEVICE=cuda "$build/tests/test_exec_weights"

@@ -14,7 +14,7 @@ FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm
             "recurrent", "reduce"]
 TESTS = {family: [f"test_exec_kernels_{family}"] for family in FAMILIES}
 TESTS["epilogues"] = ["test_exec_cuda_epilogues"]
-TESTS["collectives"] = ["test_exec_cuda_lines", "ranks_on_one_device*"]
+TESTS["collectives"] = ["test_exec_cuda_links", "ranks_on_one_device*"]
 # Of how many programs of a kernel one is compiled, the first always. --all: every one.
 ONE_OF = 128
 # Texts say nothing of one architecture alone: for the others those that ask most of the compiler. --all: every family.
