@@ -51,6 +51,13 @@ static void print_left_out(const exg_weights *weights)
             exg_text_puts(&text, " is an object, no plain tensor: left out\n");
         }
     }
+    for (uint32_t i = 0; i < weights->skipped_count; i++) {
+        exg_text_puts(&text, "note: ");
+        exg_text_plain(&text, weights->skipped[i].name, false);
+        exg_text_puts(&text, " is ");
+        exg_text_plain(&text, weights->skipped[i].kind, false);
+        exg_text_puts(&text, ": left out\n");
+    }
     cli_note(&text);
     exg_text_free(&text);
 }
@@ -201,11 +208,12 @@ static exg_status report(const cli_call *call, exg_status status, const char *fo
 /* From a file of weights into safetensors. */
 static exg_status rewrite_weights(const cli_call *call, exg_error *err)
 {
+    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
     exg_weights *weights;
     exg_status status;
 
     EXG_TRY(check_whole(call->paths[0], err));
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, NULL, err),
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, NULL, err),
                "%s:", call->paths[0]);
     status = save_weights(call, weights, err);
     exg_weights_release(weights);

@@ -37,6 +37,11 @@ static bool is_program(const cli_call *call)
            !(strcmp(call->command, "explain") == 0 && cli_is_code(call->paths[0]));
 }
 
+static bool is_weights(const cli_call *call)
+{
+    return call->path_count > 0 && cli_is_weights_file(call->paths[0]);
+}
+
 static bool is_early_file(const char *path)
 {
     exg_file_info *info = NULL;

@@ -75,6 +75,13 @@ static void print_text(exg_text *text, const char *path, const char *format,
     for (uint32_t i = 0; i < weights->count; i++) {
         put_tensor(text, weights, &weights->items[i]);
     }
+    for (uint32_t i = 0; i < weights->skipped_count; i++) {
+        exg_text_puts(text, i == 0 ? "skipped\n  " : "  ");
+        exg_text_plain(text, weights->skipped[i].name, false);
+        exg_text_puts(text, ": ");
+        exg_text_plain(text, weights->skipped[i].kind, false);
+        exg_text_putc(text, '\n');
+    }
 }
 
 static void put_json_numbers(exg_text *text, const char *key, const exg_sym_int *numbers,
@@ -123,17 +130,26 @@ static void print_json(exg_text *text, const char *path, const char *format,
         print_json_tensor(text, &weights->items[i]);
     }
     exg_json_put_close(text, ']');
+    exg_json_member_open(text, "skipped", '[');
+    for (uint32_t i = 0; i < weights->skipped_count; i++) {
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "name", weights->skipped[i].name);
+        exg_json_member_text(text, "kind", weights->skipped[i].kind);
+        exg_json_put_close(text, '}');
+    }
+    exg_json_put_close(text, ']');
     cli_json_end(text);
 }
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
 {
+    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
     exg_weights *weights;
     exg_weights_format format;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], NULL, &weights, &format, err),
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, &format, err),
                "%s:", call->paths[0]);
     (call->json ? print_json : print_text)(&text, call->paths[0], exg_weights_format_name(format),
                                            weights);

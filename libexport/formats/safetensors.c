@@ -62,16 +62,14 @@ static exg_status read_metadata(reader *r, exg_json value)
     return EXG_OK;
 }
 
-static exg_status read_dtype(reader *r, exg_json value, exg_dtype *dtype)
+/* *unknown is the name of a dtype that is not known here, which later versions may have. */
+static exg_status read_dtype(reader *r, exg_json value, exg_dtype *dtype, const char **unknown)
 {
     const char *name = "";
 
     EXG_TRY(exg_json_string(value, &name, NULL, r->err));
     *dtype = exg_dtype_from_safetensors(name);
-    if (*dtype == EXG_DTYPE_COUNT) {
-        return exg_json_fault(value, r->err, EXG_UNSUPPORTED, "STF-DTYPE",
-                              "dtype %s is not known here", name);
-    }
+    *unknown = *dtype == EXG_DTYPE_COUNT ? name : NULL;
     return EXG_OK;
 }
 
@@ -136,6 +134,7 @@ static exg_status read_tensor(reader *r, exg_json value, const char *name, tenso
     exg_json element;
     const char *key;
     uint32_t length;
+    const char *unknown = NULL;
     unsigned seen = 0;
     uint64_t bytes = 0;
 
@@ -143,7 +142,7 @@ static exg_status read_tensor(reader *r, exg_json value, const char *name, tenso
     while (exg_json_next_member(&walk, &key, &length, &element)) {
         if (strcmp(key, "dtype") == 0) {
             seen |= 1;
-            EXG_TRY_IN(r->err, read_dtype(r, element, &tensor.dtype), "dtype");
+            EXG_TRY_IN(r->err, read_dtype(r, element, &tensor.dtype, &unknown), "dtype");
         } else if (strcmp(key, "shape") == 0) {
             seen |= 2;
             EXG_TRY_IN(r->err, read_shape(r, element, &tensor), "shape");
@@ -157,6 +156,9 @@ static exg_status read_tensor(reader *r, exg_json value, const char *name, tenso
     if (seen != 7) {
         return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-KEY",
                               "a tensor needs dtype, shape and data_offsets");
+    }
+    if (unknown != NULL) {
+        return r->weights == NULL ? EXG_OK : exg_weights_skip(r->weights, name, unknown, r->err);
     }
     if (!exg_shape_bytes(tensor.shape, tensor.rank, tensor.dtype, &bytes)) {
         return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-SIZE",

@@ -98,6 +98,17 @@ static exg_status read_source(const exg_source *source, exg_weights *weights,
     return check_names(weights, err);
 }
 
+static void apply_options(exg_weights *weights, const exg_open_options *options)
+{
+    if (options->no_check) {
+        exg_weights_trust(weights);
+    }
+    if (options->strict) {
+        exg_weights_refuse_skipping(weights);
+    }
+    exg_weights_copy_files(weights, options->copies_files);
+}
+
 exg_status exg_weights_open_memory(const void *data, size_t length, const exg_open_options *options,
                                    exg_weights **weights, exg_weights_format *format,
                                    exg_error *err)
@@ -111,9 +122,7 @@ exg_status exg_weights_open_memory(const void *data, size_t length, const exg_op
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     exg_source_limit(&source, own);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
-    if (own.no_check) {
-        exg_weights_trust(*weights);
-    }
+    apply_options(*weights, &own);
     status = read_source(&source, *weights, &found, err);
     if (status != EXG_OK) {
         exg_weights_release(*weights);
@@ -146,10 +155,7 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     exg_source_limit(&source, own);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
-    if (own.no_check) {
-        exg_weights_trust(*weights);
-    }
-    exg_weights_copy_files(*weights, own.copies_files);
+    apply_options(*weights, &own);
     EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
     return read_source(&source, *weights, format, err);
 }

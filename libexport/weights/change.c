@@ -40,6 +40,9 @@ exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
     for (uint32_t i = 0; status == EXG_OK && i < of->count; i++) {
         status = exg_weights_add(*made, &of->items[i], err);
     }
+    for (uint32_t i = 0; status == EXG_OK && i < of->skipped_count; i++) {
+        status = exg_weights_skip(*made, of->skipped[i].name, of->skipped[i].kind, err);
+    }
     if (status != EXG_OK) {
         exg_weights_release(*made);
         *made = NULL;

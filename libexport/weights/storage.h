@@ -49,6 +49,9 @@ exg_status exg_storage_check_once(exg_weights *weights, uint32_t storage, exg_po
 bool exg_storage_check_begin(exg_weights *weights, uint32_t storage);
 void exg_storage_check_end(exg_weights *weights, uint32_t storage, bool held);
 
+/* From now on exg_weights_skip() fails. */
+void exg_weights_refuse_skipping(exg_weights *weights);
+
 /* From now on what is read is not compared; what is written from it is. */
 void exg_weights_trust(exg_weights *weights);
 

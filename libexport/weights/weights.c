@@ -44,6 +44,7 @@ struct exg_weights_private {
     pthread_cond_t checked; /* one of them became known */
     bool trusts;            /* bytes are taken as they are */
     bool copies_files;
+    bool strict; /* nothing may be skipped */
 };
 
 /* Of the checksum of a storage. */
@@ -293,6 +294,32 @@ static const char *next_name(exg_weights *weights, const char *key)
     } while (name != NULL && find_metadata(weights, name) != NULL);
     key = exg_arena_strdup(weights->arena, key);
     return name != NULL && key != NULL && exg_map_put(repeats, key, number - 1) ? name : NULL;
+}
+
+void exg_weights_refuse_skipping(exg_weights *weights)
+{
+    weights->private_->strict = true;
+}
+
+exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
+                            exg_error *err)
+{
+    EXG_GIVEN(err, weights, name, kind);
+    exg_skipped made = {exg_arena_strdup(weights->arena, name),
+                        exg_arena_strdup(weights->arena, kind)};
+
+    if (weights->private_->strict) {
+        return exg_error_fix(
+            err, EXG_FAIL(err, UNSUPPORTED, "WGT-SKIP", "%s is %s, which is not read", name, kind),
+            "without --strict it is left out, and listed");
+    }
+    if (made.name == NULL || made.kind == NULL ||
+        !exg_arena_reserve(weights->arena, &weights->skipped, weights->skipped_count,
+                           &weights->skipped_capacity, sizeof(made))) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    weights->skipped[weights->skipped_count++] = made;
+    return EXG_OK;
 }
 
 exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,

@@ -63,7 +63,7 @@ VALUES = {
 }
 # What may be seen in nothing that a call on these files writes: it is about time, damage, chance or what is there
 # already; in all commands, or in some.
-SILENT = dict.fromkeys(("--no-check", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
+SILENT = dict.fromkeys(("--no-check", "--strict", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
 SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol"), "")
 SILENT |= {"--mesh": "run explain", "--place": "run", "--costs": "run explain"}
 PROGRAM, EARLY, WEIGHTS = "fixtures/mlp.pt2", "{T}/early.json", "fixtures/many.inputs.safetensors"
@@ -133,7 +133,7 @@ def calls():
     """Every command on every kind of file."""
     letter = dict(COMMAND.findall((ROOT / "cli/command.def").read_text()))
     found = []
-    files = {PROGRAM: {"FILE", "FILE=program"}, NOTED: {"FILE", "FILE=program"}, EARLY: {"FILE", "FILE=program", "FILE=.json"}, WEIGHTS: {"FILE"}}
+    files = {PROGRAM: {"FILE", "FILE=program"}, NOTED: {"FILE", "FILE=program"}, EARLY: {"FILE", "FILE=program", "FILE=.json"}, WEIGHTS: {"FILE", "FILE=weights"}}
     for name in ("inspect", "verify", "run", "plan", "explain"):
         for file, facts in files.items():
             if (file != WEIGHTS or name == "inspect") and file != (PROGRAM if name == "verify" else NOTED):

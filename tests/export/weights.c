@@ -4,6 +4,7 @@
 #include "libexport/base/files.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/message_digest.h"
+#include "libexport/weights/storage.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -321,6 +322,29 @@ static int remove_folder(void **state)
     return system(command);
 }
 
+static void it_lists_what_is_skipped_or_refuses_it(void **state)
+{
+    exg_weights *weights = NULL;
+    exg_weights *stripped = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    assert_int_equal(exg_weights_skip(weights, "args", "argparse.Namespace", &err), EXG_OK);
+    assert_int_equal(exg_weights_skip(weights, "x", "F6_E2M3", &err), EXG_OK);
+    assert_int_equal(exg_weights_strip(weights, &stripped, &err), EXG_OK);
+    assert_int_equal(stripped->skipped_count, 2);
+    assert_string_equal(stripped->skipped[0].name, "args");
+    assert_string_equal(stripped->skipped[1].kind, "F6_E2M3");
+    exg_weights_refuse_skipping(weights);
+    assert_int_equal(exg_weights_skip(weights, "y", "F4", &err), EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "WGT-SKIP");
+    assert_int_equal(weights->skipped_count, 2);
+    exg_weights_release(stripped);
+    exg_weights_release(weights);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +355,7 @@ int main(void)
         cmocka_unit_test(it_reads_external_storages_below_its_folder_only),
         cmocka_unit_test(it_goes_with_the_last_reference),
         cmocka_unit_test(it_writes_files_whole_or_not_at_all),
+        cmocka_unit_test(it_lists_what_is_skipped_or_refuses_it),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -40,6 +40,8 @@ typedef struct exg_open_options {
      * when it is read there (a new file under the old name, as exg and others write them, does no
      * harm): with copies that is a status, IO-CHANGED, while they are made. */
     bool copies_files;
+    bool strict; /* of files of weights: refuse (UNSUPPORTED WGT-SKIP) what is listed in
+                    exg_weights.skipped otherwise */
 } exg_open_options;
 
 typedef struct exg_file_info {

@@ -85,6 +85,12 @@ typedef struct exg_weight {
     const char *encoding;  /* "Q4_K": meta tells the bytes of its rows; NULL: plain elements */
 } exg_weight;
 
+/* What is in a file of weights and is no tensor that can be given: listed, not lost. */
+typedef struct exg_skipped {
+    const char *name; /* where it is in the file, as the tensors are named: "args" */
+    const char *kind; /* what it is: "argparse.Namespace", "F6_E2M3" */
+} exg_skipped;
+
 struct exg_weights {
     exg_arena *arena;
     exg_weight *items; /* in file order */
@@ -93,6 +99,8 @@ struct exg_weights {
     uint32_t storage_count;
     uint32_t capacity, storage_capacity;
     exg_string_map metadata; /* what a weights file says of itself; of a program nothing */
+    exg_skipped *skipped;    /* in file order */
+    uint32_t skipped_count, skipped_capacity;
     struct exg_weights_private *private_; /* mappings, lock, reference count */
 };
 
@@ -112,6 +120,11 @@ EXG_NODISCARD exg_status exg_weights_add(exg_weights *weights, const exg_weight 
 /* Keys are unique: another value of one that is there becomes "<key>_1" and so on. */
 EXG_NODISCARD exg_status exg_weights_add_metadata(exg_weights *weights, const char *key,
                                                   const char *value, exg_error *err);
+
+/* Lists what is left out; both strings are copied. UNSUPPORTED (WGT-SKIP) when the weights are
+ * opened with exg_open_options.strict. */
+EXG_NODISCARD exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
+                                          exg_error *err);
 
 /* Runs `release(user)` when the weights go; for mappings and malloc'ed bytes. */
 EXG_NODISCARD exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user),
