@@ -73,7 +73,7 @@ struct exg_text;
 void cli_put_needs(struct exg_text *text, const char *needs, char letter);
 
 bool cli_is_code(const char *word);    /* of a fault: "VAL-004" */
-bool cli_is_tensors(const char *path); /* named .safetensors */
+bool cli_is_tensors(const char *path); /* named as weights are written */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
 exg_status cli_version(FILE *out, bool json, exg_error *err);
@@ -191,5 +191,7 @@ void cli_note(const struct exg_text *text);
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);
 void cli_progress_end(void);
+
+void cli_put_bytes(exg_text *text, uint64_t bytes); /* 1.41 MB */
 
 #endif

@@ -58,7 +58,7 @@ static exg_status read_zeros(void *user, uint64_t offset, uint64_t length, void 
 exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err)
 {
     EXG_GIVEN(err, of, made);
-    static const exg_storage_maker zeros = {read_zeros, NULL};
+    static const exg_storage_maker zeros = {read_zeros, NULL, "zeros"};
 
     EXG_TRY(exg_weights_like(of, made, err));
     for (uint32_t i = 0; i < (*made)->count; i++) {
@@ -129,7 +129,7 @@ static exg_status check_width(const exg_weights *of, const exg_weight *weight, u
 static exg_status turn(exg_weights *of, exg_weights *made, const exg_weight *weight, exg_error *err)
 {
     exg_storage *storage = &made->storages[weight->storage];
-    exg_storage_maker maker = {read_turned, NULL};
+    exg_storage_maker maker = {read_turned, NULL, "turned"};
     turned *t = EXG_NEW(made->arena, turned);
 
     if (t == NULL) {

@@ -24,7 +24,7 @@ COMMAND = re.compile(r"^EXG_COMMAND\((\w+), '(\w)'", re.M)
 # A value that makes a difference, of each option that takes one: in all commands, or by command.
 VALUES = {
     "--select": "nosuch", "--exclude": "nosuch", "--prefix-strip": "nosuch", "--rename": "$=s", "--dtype": "f16",
-    "--transpose": "nosuch", "--metadata": "a=b",
+    "--transpose": "nosuch", "--metadata": "a=b", "--merge": "fixtures/mlp.inputs.safetensors",
     "--program": "nosuch",
     "--node": "linear",
     "--html": "{T}/page.html",
@@ -150,7 +150,7 @@ def calls():
         for file, facts in files.items():
             for end in (".exg", ".pt2", ".json", ".safetensors"):
                 if file != PROGRAM and (file != WEIGHTS or end == ".safetensors"):
-                    found.append(Call(name, letter[name], [file, "{T}/out/o" + end], facts | {"OUT=" + end}))
+                    found.append(Call(name, letter[name], [file, "{T}/out/o" + end], facts | {"OUT=" + end} | ({"OUT=weights"} if end == ".safetensors" else set())))
     assert {c.command for c in found} == set(letter), "a command has no call here"
     return found
 
