@@ -157,6 +157,7 @@ static void check_diff(void)
 {
     exg_error err;
 
+    NULLED(exg_diff_weights(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_diff_programs(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_program_inspect(NULL, NULL, NULL, &err));
     NULLED(exg_first_segment(NULL, NULL, NULL, NULL, &err));
