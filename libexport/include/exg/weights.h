@@ -183,6 +183,19 @@ bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta);
 EXG_NODISCARD exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
                                                     exg_error *err);
 
+/* What the elements of a tensor are. min and max are NaN of none, or of nothing but NaN; mean and
+ * deviation are those of the finite ones. */
+typedef struct exg_weight_statistics {
+    uint64_t count, nan, infinite, zero;
+    uint64_t denormal; /* of float16, bfloat16, float32 and float64 */
+    double min, max, mean, deviation;
+} exg_weight_statistics;
+
+/* Reads it block by block. USAGE (WGT-013) of objects, encoded and complex tensors; as
+ * exg_weight_read(). */
+EXG_NODISCARD exg_status exg_weight_measure(exg_weights *weights, const exg_weight *weight,
+                                            exg_weight_statistics *statistics, exg_error *err);
+
 #define EXG_DIGEST_TEXT_MAX 65 /* 64 digits and the NUL */
 
 /* One text, hex digits of `kind`, for names, dtypes, shapes and elements of all tensors:
