@@ -93,7 +93,8 @@ static void put_markdown(exg_text *text)
                 "`exg verify`\nfinds all in one run. Kept by data: `exg verify --data`, "
                 "which reads the weights. Kept by file: `exg\nverify`, of how the file "
                 "is made. Kept by weights: `exg\nverify` of a file of weights. Kept by nothing: "
-                "no file can break it here, and the last\ncolumn says why.\n\n| code | severity | kept by | in a sound file "
+                "no file can break it here, and the last\ncolumn says why.\n\n"
+                "| code | severity | kept by | in a sound file "
                 "| fix |\n|---|---|---|---|---|\n");
             in_rules = true;
         }
