@@ -49,6 +49,37 @@ static uint64_t stored_bytes(const exg_weights *weights)
     return sum;
 }
 
+/* By exg_skipped_code: what to say of Python, worst last. */
+static const struct {
+    const char *word; /* in JSON */
+    const char *advice;
+} codes[] = {
+    [EXG_CODE_NONE] = {"none", NULL},
+    [EXG_CODE_FOREIGN] =
+        {"foreign", "note: to load this file, Python runs code that torch.load does not allow "
+                    "by itself: do not load the file in Python unless you trust who made it\n"},
+    [EXG_CODE_DANGEROUS] = {"dangerous",
+                            "warning: to load this file, Python runs what attacks are made of: "
+                            "do not load it in Python\n"},
+};
+
+static void print_skipped(exg_text *text, const exg_weights *weights)
+{
+    exg_skipped_code worst = EXG_CODE_NONE;
+
+    for (uint32_t i = 0; i < weights->skipped_count; i++) {
+        const exg_skipped *skipped = &weights->skipped[i];
+
+        exg_text_puts(text, i == 0 ? "skipped\n  " : "  ");
+        exg_text_plain(text, skipped->name, false);
+        exg_text_puts(text, ": ");
+        exg_text_plain(text, skipped->kind, false);
+        exg_text_putc(text, '\n');
+        worst = skipped->code > worst ? skipped->code : worst;
+    }
+    exg_text_puts(text, codes[worst].advice == NULL ? "" : codes[worst].advice);
+}
+
 static void print_text(exg_text *text, const char *path, const char *format,
                        const exg_weights *weights)
 {
@@ -75,13 +106,7 @@ static void print_text(exg_text *text, const char *path, const char *format,
     for (uint32_t i = 0; i < weights->count; i++) {
         put_tensor(text, weights, &weights->items[i]);
     }
-    for (uint32_t i = 0; i < weights->skipped_count; i++) {
-        exg_text_puts(text, i == 0 ? "skipped\n  " : "  ");
-        exg_text_plain(text, weights->skipped[i].name, false);
-        exg_text_puts(text, ": ");
-        exg_text_plain(text, weights->skipped[i].kind, false);
-        exg_text_putc(text, '\n');
-    }
+    print_skipped(text, weights);
 }
 
 static void put_json_numbers(exg_text *text, const char *key, const exg_sym_int *numbers,
@@ -135,6 +160,7 @@ static void print_json(exg_text *text, const char *path, const char *format,
         exg_json_put_open(text, '{');
         exg_json_member_text(text, "name", weights->skipped[i].name);
         exg_json_member_text(text, "kind", weights->skipped[i].kind);
+        exg_json_member_text(text, "code", codes[weights->skipped[i].code].word);
         exg_json_put_close(text, '}');
     }
     exg_json_put_close(text, ']');
