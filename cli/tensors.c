@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define VALUE_COLUMNS 72 /* of a metadata value in the text form */
@@ -39,13 +40,27 @@ static void put_tensor(exg_text *text, const exg_weights *weights, const exg_wei
     exg_text_putc(text, '\n');
 }
 
-static uint64_t stored_bytes(const exg_weights *weights)
-{
-    uint64_t sum = 0;
+/* Storages that tensors lie in; others hold parts of them. */
+typedef struct stored_sum {
+    uint64_t bytes;
+    uint32_t count;
+} stored_sum;
 
-    for (uint32_t i = 0; i < weights->storage_count; i++) {
-        sum += weights->storages[i].length;
+static stored_sum stored_of(const exg_weights *weights)
+{
+    bool *used = calloc(weights->storage_count + 1u, sizeof(*used));
+    stored_sum sum = {0, 0};
+
+    for (uint32_t i = 0; used != NULL && i < weights->count; i++) {
+        used[weights->items[i].storage] = true;
     }
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        if (used == NULL || used[i]) {
+            sum.bytes += weights->storages[i].length;
+            sum.count++;
+        }
+    }
+    free(used);
     return sum;
 }
 
@@ -83,13 +98,15 @@ static void print_skipped(exg_text *text, const exg_weights *weights)
 static void print_text(exg_text *text, const char *path, const char *format,
                        const exg_weights *weights)
 {
+    const stored_sum stored = stored_of(weights);
+
     exg_text_plain(text, path, false);
     exg_text_printf(text, ": %s\n", format);
     exg_text_count(text, weights->count, "tensor");
     exg_text_puts(text, ", ");
-    exg_text_count(text, stored_bytes(weights), "byte");
+    exg_text_count(text, stored.bytes, "byte");
     exg_text_puts(text, " in ");
-    exg_text_count(text, weights->storage_count, "storage");
+    exg_text_count(text, stored.count, "storage");
     exg_text_putc(text, '\n');
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
         const exg_string_pair *pair = &weights->metadata.items[i];
@@ -139,11 +156,13 @@ static void print_json_tensor(exg_text *text, const exg_weight *weight)
 static void print_json(exg_text *text, const char *path, const char *format,
                        const exg_weights *weights)
 {
+    const stored_sum stored = stored_of(weights);
+
     cli_json_begin(text);
     exg_json_member_text(text, "file", path);
     exg_json_member_text(text, "file_format", format);
-    exg_json_member_uint(text, "bytes", stored_bytes(weights));
-    exg_json_member_uint(text, "storages", weights->storage_count);
+    exg_json_member_uint(text, "bytes", stored.bytes);
+    exg_json_member_uint(text, "storages", stored.count);
     exg_json_member_open(text, "metadata", '{');
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
         exg_json_member_text(text, weights->metadata.items[i].key,

@@ -246,6 +246,46 @@ SAFE = (quantized, sparse, conjugated, parameters, odd_dtypes, keys, values, nes
 CASES = {case.__name__: case for case in TRAINING + SAFE}
 
 
+# ---- distributed checkpoints ----------------------------------------------------------------------
+
+
+def save_sharded(rank, world, folder):
+    """Tensors cut in every way over a mesh, and what is no tensor."""
+    import torch.distributed.checkpoint
+    import torch.distributed.tensor as dt
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}.store", rank=rank, world_size=world)
+    mesh = torch.distributed.init_device_mesh("cpu", (2, world // 2) if world > 2 else (world,))
+    torch.manual_seed(0)
+    shards = {"rows": (torch.randn(5, 3), 0), "columns": (torch.randn(3, 7, 2), 1), "brain": (torch.randn(6, 4).bfloat16(), 0),
+              "middle": (torch.randn(2, 5, 3), 1), "last": (torch.randn(4, 9), 1), "few": (torch.randn(1, 2), 0)}  # fmt: skip
+    state = {}
+    for name, (whole, dim) in shards.items():
+        state[name] = dt.distribute_tensor(whole, mesh, [dt.Shard(dim)] + [dt.Shard(0)] * (mesh.ndim - 1))
+    state |= {"replicated": dt.distribute_tensor(torch.arange(4.0), mesh, [dt.Replicate()] * mesh.ndim), "plain": torch.tensor(2.5)}
+    value = {"model": state, "optim": {"lr": 0.1, "step": torch.tensor(3.0), "betas": (0.9, 0.99)}, "epoch": 7}
+    torch.distributed.checkpoint.save(value, checkpoint_id=str(folder))
+    torch.distributed.destroy_process_group()
+
+
+def save_fsdp(rank, world, folder):
+    """A model and its optimizer as FSDP2 saves them (torchtitan's way)."""
+    import torch.distributed.checkpoint
+    import torch.distributed.checkpoint.state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}.store", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 5), torch.nn.LayerNorm(5))
+    fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (world,)))
+    adam = torch.optim.AdamW(model.parameters())
+    model(torch.arange(7)).sum().backward()
+    adam.step()
+    parts = torch.distributed.checkpoint.state_dict.get_state_dict(model, adam)
+    torch.distributed.checkpoint.save({"model": parts[0], "optimizer": parts[1]}, checkpoint_id=str(folder))
+    torch.distributed.destroy_process_group()
+
+
 # ---- files that PyTorch no longer writes ----------------------------------------------------------
 
 

@@ -140,6 +140,35 @@ class Checks:
         assert told["metadata"]["p.placements"] == "(Shard(dim=0),)", told["metadata"]
         assert {t["name"]: t.get("is_param") for t in told["tensors"]}["p"] in (True, None)
 
+    def distributed(self, save, world):
+        """What torch's own tool makes of the folder is what exg gives of it."""
+        import torch.distributed.checkpoint.format_utils as format_utils
+
+        folder = self.path("step-1")
+        torch.multiprocessing.start_processes(save, (world, folder), world, start_method="fork")
+        whole = folder.parent / "whole.pt"
+        format_utils.dcp_to_torch_save(folder, whole)
+        same(self.load(folder), checkpoints.expected(torch.load(whole, weights_only=False)))
+        same(self.load(folder / ".metadata"), checkpoints.expected(torch.load(whole, weights_only=False)))
+        return folder
+
+    def check_distributed_alone(self):
+        self.distributed(checkpoints.save_sharded, 1)
+
+    def check_distributed_on_a_line(self):
+        folder = self.distributed(checkpoints.save_sharded, 2)
+        for file in folder.glob("*.distcp"):
+            file.unlink()
+        done = self.run("inspect", folder)
+        assert done.returncode == 3 and "DCP-MISSING" in done.stderr, done
+        assert "__0_0.distcp" in done.stderr and "__1_0.distcp" in done.stderr, done.stderr
+
+    def check_distributed_on_a_mesh(self):
+        self.distributed(checkpoints.save_sharded, 4)
+
+    def check_distributed_fsdp(self):
+        self.distributed(checkpoints.save_fsdp, 2)
+
     def check_a_tensor_subclass(self):
         class Mine(torch.Tensor):
             pass
