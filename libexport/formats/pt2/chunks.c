@@ -3,10 +3,8 @@
 
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
+#include "libexport/weights/made_storage.h"
 #include "libexport/weights/storage.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define RANK_MAX 64
 
@@ -102,9 +100,11 @@ static void forget(const exg_chunk_tensor *t, const exg_chunk_part *part, uint64
     }
 }
 
-static exg_status read_elements(const exg_chunk_tensor *t, uint64_t first, uint64_t count,
-                                uint8_t *out, exg_error *err)
+static exg_status read_elements(void *user, uint64_t first, uint64_t count, void *out,
+                                exg_error *err)
 {
+    const exg_chunk_tensor *t = user;
+    uint8_t *to = out;
     uint32_t last = 0;
 
     while (count > 0) {
@@ -125,9 +125,9 @@ static exg_status read_elements(const exg_chunk_tensor *t, uint64_t first, uint6
         }
         run = run_of(t, part, index, &local);
         run = run < count ? run : count;
-        EXG_TRY(exg_weight_read_range(t->weights, &part->weight, local, run, out, err));
+        EXG_TRY(exg_weight_read_range(t->weights, &part->weight, local, run, to, err));
         forget(t, part, local, run);
-        out += run * t->width;
+        to += run * t->width;
         first += run;
         count -= run;
     }
@@ -138,22 +138,8 @@ static exg_status read_chunks(void *user, uint64_t offset, uint64_t length, void
                               exg_error *err)
 {
     const exg_chunk_tensor *t = user;
-    uint64_t first = offset / t->width;
-    uint64_t end = (offset + length + t->width - 1) / t->width;
-    uint8_t *whole;
-    exg_status status;
 
-    if (first * t->width == offset && end * t->width == offset + length) {
-        return read_elements(t, first, end - first, out, err);
-    }
-    whole = malloc((size_t)((end - first) * t->width));
-    status =
-        whole == NULL ? EXG_OUT_OF_MEMORY(err) : read_elements(t, first, end - first, whole, err);
-    if (status == EXG_OK) {
-        memcpy(out, whole + (offset - first * t->width), (size_t)length);
-    }
-    free(whole);
-    return status;
+    return exg_read_whole_elements(t->width, offset, length, out, read_elements, user, err);
 }
 
 /* ---- checking ---------------------------------------------------------------------------- */
@@ -232,7 +218,7 @@ static exg_status add_made(exg_chunk_tensor *t, uint64_t elements, exg_weight *w
                            exg_error *err)
 {
     exg_storage storage = {.byte_order = exg_host_byte_order()};
-    exg_storage_maker maker = {read_chunks, t};
+    exg_storage_maker maker = {read_chunks, t, "chunks"};
     exg_sym_int sizes[RANK_MAX];
     exg_sym_int strides[RANK_MAX];
     int64_t step = 1;

@@ -136,6 +136,10 @@ typedef struct exg_pickle_global {
 exg_status exg_pickle_find_global(const char *module, const char *name, bool strict,
                                   exg_arena *arena, exg_pickle_global **global, exg_error *err);
 
+/* The class of the storages of a dtype; of those that have none torch.storage.UntypedStorage,
+ * whose dtype is another. */
+const exg_pickle_global *exg_pickle_storage_class(exg_dtype dtype);
+
 /* ---- pickle.c: the machine --------------------------------------------------------------- */
 
 /* What a persistent id stands for. */

@@ -6,22 +6,13 @@
 
 #define UNTYPED EXG_DTYPE_COUNT
 
-typedef struct global_row {
-    const char *module;
-    const char *name;
-    exg_pickle_tag tag;
-    exg_dtype dtype;
-    const char *encoding;
-    bool is_strict;
-} global_row;
-
-static const global_row global_rows[] = {
+static const exg_pickle_global global_rows[] = {
 #define EXG_PICKLE_GLOBAL(module, name, tag, dtype, encoding, is_strict)                           \
-    {module, name, EXG_TAG_##tag, dtype, encoding, is_strict},
+    {module, name, EXG_TAG_##tag, dtype, encoding, EXG_CODE_NONE, is_strict, false, NULL},
 #include "libexport/formats/pt2/pickle_global.def"
 #undef EXG_PICKLE_GLOBAL
 #define EXG_DTYPE(id, number, early, torch, safetensors, numpy, bytes, kind)                       \
-    {"torch", torch, EXG_TAG_DTYPE, EXG_DTYPE_##id, NULL, true},
+    {"torch", torch, EXG_TAG_DTYPE, EXG_DTYPE_##id, NULL, EXG_CODE_NONE, true, false, NULL},
 #include <exg/dtype.def>
 #undef EXG_DTYPE
 };
@@ -66,9 +57,9 @@ static const char *common_module(const char *module, const char *name)
                : module;
 }
 
-static const global_row *find_row(const char *module, const char *name)
+static const exg_pickle_global *find_row(const char *module, const char *name)
 {
-    static const global_row tensor = {"torch", "Tensor", EXG_TAG_TYPE, UNTYPED, NULL, false};
+    static const exg_pickle_global tensor = {.tag = EXG_TAG_TYPE, .dtype = UNTYPED};
 
     for (size_t i = 0; i < sizeof(global_rows) / sizeof(global_rows[0]); i++) {
         if (strcmp(global_rows[i].name, name) == 0 && strcmp(global_rows[i].module, module) == 0) {
@@ -141,7 +132,7 @@ exg_status exg_pickle_find_global(const char *module, const char *name, bool str
                                   exg_arena *arena, exg_pickle_global **global, exg_error *err)
 {
     const char *common = common_module(module, name);
-    const global_row *row = find_row(common, name);
+    const exg_pickle_global *row = find_row(common, name);
     exg_pickle_global *made;
     char *dotted;
 
@@ -174,4 +165,21 @@ exg_status exg_pickle_find_global(const char *module, const char *name, bool str
     made->is_strict = row->is_strict;
     *global = made;
     return EXG_OK;
+}
+
+const exg_pickle_global *exg_pickle_storage_class(exg_dtype dtype)
+{
+    const exg_pickle_global *untyped = NULL;
+
+    for (size_t i = 0; i < sizeof(global_rows) / sizeof(global_rows[0]); i++) {
+        const exg_pickle_global *row = &global_rows[i];
+
+        if (row->tag == EXG_TAG_STORAGE && row->encoding == NULL) {
+            untyped = untyped == NULL && row->dtype == UNTYPED ? row : untyped;
+            if (row->dtype == dtype) {
+                return row;
+            }
+        }
+    }
+    return untyped;
 }

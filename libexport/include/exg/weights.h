@@ -55,6 +55,8 @@ typedef struct exg_frames exg_frames; /* weights/frames.h */
 typedef struct exg_storage_maker {
     exg_status (*read)(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err);
     void *user;
+    const char *name; /* what is made, the same in every process; NULL: saves of it begin anew
+                         (exg_weights_save_options.resume) */
 } exg_storage_maker;
 
 typedef struct exg_storage {
