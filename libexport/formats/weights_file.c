@@ -8,6 +8,7 @@
 #include "libexport/base/map.h"
 #include "libexport/weights/storage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct format_row {
@@ -25,6 +26,7 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff, exg_npz_read},
     [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
+    [EXG_WEIGHTS_FORMAT_DCP] = {exg_dcp_sniff, exg_dcp_read},
 };
 
 const char *exg_weights_format_name(exg_weights_format format)
@@ -53,7 +55,11 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
     EXG_GIVEN(err, path, format);
     exg_mapping mapping;
 
-    EXG_TRY(exg_file_map(path, false, &mapping, err));
+    char *inside = exg_dcp_metadata(path);
+    exg_status status = exg_file_map(inside == NULL ? path : inside, false, &mapping, err);
+
+    free(inside);
+    EXG_TRY(status);
     *format = find_format(mapping.data, mapping.length);
     exg_mapping_release(&mapping);
     return EXG_OK;
@@ -160,26 +166,36 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
     return read_source(&source, *weights, format, err);
 }
 
-exg_status exg_weights_open(const char *path, const exg_open_options *options,
+static exg_status open_file(const char *path, const exg_open_options *options,
                             exg_weights **weights, exg_weights_format *format, exg_error *err)
 {
-    EXG_GIVEN(err, path, weights);
     exg_mapping mapping;
-    exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
     exg_open_options own = {0};
     exg_status status;
 
-    *weights = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     EXG_TRY(exg_file_map(path, own.copies_files, &mapping, err));
     if (exg_is_program(mapping.data, mapping.length) &&
         find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
         exg_mapping_release(&mapping);
-        status = open_program(path, options, weights, err);
-    } else {
-        status = open_mapped(path, options, &mapping, weights, &found, err);
-        exg_mapping_release(&mapping); /* when it was not given away */
+        return open_program(path, options, weights, err);
     }
+    status = open_mapped(path, options, &mapping, weights, format, err);
+    exg_mapping_release(&mapping); /* when it was not given away */
+    return status;
+}
+
+exg_status exg_weights_open(const char *path, const exg_open_options *options,
+                            exg_weights **weights, exg_weights_format *format, exg_error *err)
+{
+    EXG_GIVEN(err, path, weights);
+    exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
+    char *inside = exg_dcp_metadata(path);
+    exg_status status;
+
+    *weights = NULL;
+    status = open_file(inside == NULL ? path : inside, options, weights, &found, err);
+    free(inside);
     if (status != EXG_OK) {
         exg_weights_release(*weights);
         *weights = NULL;

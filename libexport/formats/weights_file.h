@@ -26,6 +26,11 @@ exg_weights_sniff_fn exg_gguf_sniff;
 exg_weights_read_fn exg_gguf_read;
 exg_weights_sniff_fn exg_checkpoint_sniff;
 exg_weights_read_fn exg_checkpoint_read;
+exg_weights_sniff_fn exg_dcp_sniff; /* of the file .metadata; the folder is that of its path */
+exg_weights_read_fn exg_dcp_read;
+
+/* The path of .metadata in a folder of a distributed checkpoint, malloc'ed; NULL: it is none. */
+char *exg_dcp_metadata(const char *folder);
 
 /* An array in .npy form of `length` bytes, under the name `name`. `crc` is that of all of
  * them; NULL: nobody knows. */

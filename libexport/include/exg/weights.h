@@ -87,10 +87,18 @@ typedef struct exg_weight {
     const char *encoding;  /* "Q4_K": meta tells the bytes of its rows; NULL: plain elements */
 } exg_weight;
 
+/* What Python would run to load a thing; exg runs nothing of any file. */
+typedef enum exg_skipped_code {
+    EXG_CODE_NONE,     /* nothing that matters */
+    EXG_CODE_FOREIGN,  /* code of a library that torch.load does not allow by itself */
+    EXG_CODE_DANGEROUS /* what attacks are made of: os.system, builtins.eval */
+} exg_skipped_code;
+
 /* What is in a file of weights and is no tensor that can be given: listed, not lost. */
 typedef struct exg_skipped {
     const char *name; /* where it is in the file, as the tensors are named: "args" */
     const char *kind; /* what it is: "argparse.Namespace", "F6_E2M3" */
+    exg_skipped_code code;
 } exg_skipped;
 
 struct exg_weights {
@@ -127,6 +135,11 @@ EXG_NODISCARD exg_status exg_weights_add_metadata(exg_weights *weights, const ch
  * opened with exg_open_options.strict. */
 EXG_NODISCARD exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
                                           exg_error *err);
+
+/* The same of what is made by code. */
+EXG_NODISCARD exg_status exg_weights_skip_code(exg_weights *weights, const char *name,
+                                               const char *kind, exg_skipped_code code,
+                                               exg_error *err);
 
 /* Runs `release(user)` when the weights go; for mappings and malloc'ed bytes. */
 EXG_NODISCARD exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user),
