@@ -124,7 +124,7 @@ static void print_mismatches(const exg_mismatches *mismatches)
 static exg_status open_giver(const cli_call *call, const char *program, exg_weights **from,
                              exg_error *err)
 {
-    exg_open_options options = {.size = sizeof(options)};
+    exg_open_options options = {.size = sizeof(options), .follow_links = call->follow_links};
     cli_call other = *call;
     cli_programs all = {0};
     exg_status status = EXG_OK;
@@ -208,7 +208,7 @@ static exg_status report(const cli_call *call, exg_status status, const char *fo
 /* From a file of weights into safetensors. */
 static exg_status rewrite_weights(const cli_call *call, exg_error *err)
 {
-    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
+    const exg_open_options options = cli_open_options(call);
     exg_weights *weights;
     exg_status status;
 

@@ -143,7 +143,7 @@ static void print_json(exg_text *text, const char *path, const char *format,
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
 {
-    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
+    const exg_open_options options = cli_open_options(call);
     exg_weights *weights;
     exg_weights_format format;
     exg_text text = EXG_TEXT_EMPTY;
@@ -170,10 +170,7 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
 {
     bool sha256 = strcmp(call->digest, "sha256") == 0;
     const char *name = sha256 ? "sha256" : "xxh3-128";
-    const exg_open_options options = {.size = sizeof(options),
-                                      .program = call->program,
-                                      .ignore_carry = call->ignore_carry,
-                                      .no_check = call->no_check};
+    const exg_open_options options = cli_open_options(call);
     cli_programs all = {0};
     char digest[EXG_DIGEST_TEXT_MAX];
     char value[EXG_DIGEST_TEXT_MAX + 16];

@@ -518,7 +518,8 @@ static exg_status check_parts(set *s)
         int descriptor;
 
         name_part(s, i);
-        status = exg_file_open_below(s->folder, s->name, &descriptor, s->err);
+        status = exg_file_open_below(
+            s->folder, s->name, exg_weights_reading(s->weights).follow_links, &descriptor, s->err);
         if (status == EXG_OK) {
             close(descriptor);
         } else if (status == EXG_IO) {
@@ -551,8 +552,8 @@ static exg_status read_part(set *s, uint64_t number)
     exg_status status;
 
     name_part(s, number);
-    EXG_TRY(exg_file_map_below(s->folder, s->name, exg_weights_copies_files(s->weights), &mapping,
-                               s->err));
+    EXG_TRY(
+        exg_file_map_below(s->folder, s->name, exg_weights_reading(s->weights), &mapping, s->err));
     source.data = mapping.data;
     source.length = mapping.length;
     status = exg_weights_own_mapping(s->weights, &mapping, s->err);

@@ -16,8 +16,8 @@ typedef bool exg_weights_sniff_fn(const uint8_t *data, uint64_t length);
 
 exg_weights_sniff_fn exg_safetensors_sniff;
 exg_weights_read_fn exg_safetensors_read;
-exg_weights_sniff_fn exg_safetensors_index_sniff;
-exg_weights_read_fn exg_safetensors_index_read;
+exg_weights_sniff_fn exg_weights_index_sniff;
+exg_weights_read_fn exg_weights_index_read;
 exg_weights_sniff_fn exg_npy_sniff;
 exg_weights_read_fn exg_npy_read;
 exg_weights_sniff_fn exg_npz_sniff;
@@ -26,6 +26,21 @@ exg_weights_sniff_fn exg_gguf_sniff;
 exg_weights_read_fn exg_gguf_read;
 exg_weights_sniff_fn exg_checkpoint_sniff;
 exg_weights_read_fn exg_checkpoint_read;
+
+/* ---- foreign.c ------------------------------------------------------------------------------- */
+
+/* Is the file of a kind that is known and not read? UNSUPPORTED (FMT-FOREIGN) says which, and
+ * what to do; else OK. */
+exg_status exg_foreign_check(const exg_source *file, exg_error *err);
+
+/* ---- weights_file.c -------------------------------------------------------------------------- */
+
+/* Which of the formats the bytes are, by content. */
+exg_weights_format exg_weights_find_format(const uint8_t *data, uint64_t length);
+
+/* The tensors of one of the files that an index names, which is itself no index. MALFORMED
+ * (STF-SHARD) when it is no file of weights. */
+exg_status exg_weights_read_shard(const exg_source *source, exg_weights *weights, exg_error *err);
 
 /* An array in .npy form of `length` bytes, under the name `name`. `crc` is that of all of
  * them; NULL: nobody knows. */

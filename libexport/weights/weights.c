@@ -43,8 +43,8 @@ struct exg_weights_private {
     uint32_t check_capacity;
     pthread_cond_t checked; /* one of them became known */
     bool trusts;            /* bytes are taken as they are */
-    bool copies_files;
-    bool strict; /* nothing may be skipped */
+    exg_reading reading;    /* of files beside */
+    bool strict;            /* nothing may be skipped */
 };
 
 /* Of the checksum of a storage. */
@@ -362,14 +362,14 @@ static void release_mapping(void *user)
     exg_mapping_release(&file->mapping);
 }
 
-void exg_weights_copy_files(exg_weights *weights, bool copies)
+void exg_weights_read_files(exg_weights *weights, exg_reading reading)
 {
-    weights->private_->copies_files = copies;
+    weights->private_->reading = reading;
 }
 
-bool exg_weights_copies_files(const exg_weights *weights)
+exg_reading exg_weights_reading(const exg_weights *weights)
 {
-    return weights->private_->copies_files;
+    return weights->private_->reading;
 }
 
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err)
@@ -415,11 +415,12 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
     int descriptor;
     exg_status status;
 
-    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location, &descriptor, err));
+    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location,
+                                weights->private_->reading.follow_links, &descriptor, err));
     status = exg_file_map_range(descriptor, storage->location, storage->offset,
                                 storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
                                                                     : storage->length,
-                                weights->private_->copies_files, &mapping, err);
+                                weights->private_->reading.copies, &mapping, err);
     close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {

@@ -35,6 +35,9 @@ exg_test(export_cut export/cut.c LIBS tests_folder exg::export)
 exg_test(export_weights export/weights.c LIBS exg::export)
 exg_test(export_weights_change export/weights_change.c LIBS tests_folder exg::export)
 exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
+exg_test(export_foreign export/foreign.c LIBS tests_folder exg::export)
+exg_test(export_links export/links.c LIBS tests_folder exg::export)
+exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
