@@ -47,6 +47,11 @@ exg_status exg_weights_read_shard(const exg_source *source, exg_weights *weights
 exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
                            const uint32_t *crc, exg_weights *weights, exg_error *err);
 
+/* The bits of an element of "F4", "F6_E2M3", "F6_E3M2", which lie packed; of others 0. Tensors of
+ * them are raw bytes (U8) with the dtype as encoding: their last size counts bytes; where rows
+ * are no whole bytes there is one size, and the encoding tells the shape, "F4[3, 2]". */
+uint32_t exg_safetensors_packed_bits(const char *dtype);
+
 /* Is this a header that is read, before `data` bytes of tensors? The same rules. */
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,
                                  exg_error *err);

@@ -48,7 +48,6 @@ static exg_status read_shard(reader *r, const char *name)
 {
     exg_mapping mapping;
     exg_source source;
-    uint32_t pairs = r->weights->metadata.count;
     exg_status status;
 
     EXG_TRY(exg_file_map_below(r->folder, name, exg_weights_reading(r->weights), &mapping, r->err));
@@ -57,9 +56,7 @@ static exg_status read_shard(reader *r, const char *name)
     status = exg_weights_own_mapping(r->weights, &mapping, r->err);
     exg_mapping_release(&mapping); /* when it was not given away */
     EXG_TRY(status);
-    EXG_TRY(exg_weights_read_shard(&source, r->weights, r->err));
-    r->weights->metadata.count = pairs; /* the index speaks for all */
-    return EXG_OK;
+    return exg_weights_read_shard(&source, r->weights, r->err);
 }
 
 static exg_status note_name(reader *r, uint32_t file, const char *name)

@@ -322,20 +322,27 @@ exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *
     return EXG_OK;
 }
 
-exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
-                                    exg_error *err)
+/* Two kinds, of which NULL is one. */
+static bool is_same_kind(const char *a, const char *b)
 {
-    EXG_GIVEN(err, weights, key, value);
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static exg_status add_pair(exg_weights *weights, const char *key, const char *kind,
+                           const char *value, exg_error *err)
+{
     exg_string_map *map = &weights->metadata;
     const exg_string_pair *same = find_metadata(weights, key);
     exg_string_pair pair;
 
-    if (same != NULL && strcmp(same->value, value) == 0) {
+    if (same != NULL && strcmp(same->value, value) == 0 && is_same_kind(same->kind, kind)) {
         return EXG_OK; /* said already */
     }
     pair.key = same == NULL ? exg_arena_strdup(weights->arena, key) : next_name(weights, key);
     pair.value = exg_arena_strdup(weights->arena, value);
-    if (pair.key == NULL || pair.value == NULL || map->count == UINT32_MAX ||
+    pair.kind = exg_arena_strdup(weights->arena, kind);
+    if (pair.key == NULL || pair.value == NULL || (kind != NULL && pair.kind == NULL) ||
+        map->count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &map->items, map->count,
                            &weights->private_->metadata_capacity, sizeof(exg_string_pair)) ||
         !exg_map_put(&weights->private_->metadata_names, pair.key, map->count)) {
@@ -343,6 +350,20 @@ exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const
     }
     map->items[map->count++] = pair;
     return EXG_OK;
+}
+
+exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
+                                    exg_error *err)
+{
+    EXG_GIVEN(err, weights, key, value);
+    return add_pair(weights, key, NULL, value, err);
+}
+
+exg_status exg_weights_add_metadata_as(exg_weights *weights, const char *key, const char *kind,
+                                       const char *value, exg_error *err)
+{
+    EXG_GIVEN(err, weights, key, kind, value);
+    return add_pair(weights, key, kind, value, err);
 }
 
 const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
