@@ -39,6 +39,29 @@ static void put_tensor(exg_text *text, const exg_weights *weights, const exg_wei
     exg_text_putc(text, '\n');
 }
 
+/* A text in quotes, anything else as it is with its kind; of long ones the beginning. */
+static void put_pair(exg_text *text, const exg_string_pair *pair, const char *kind)
+{
+    exg_text value = EXG_TEXT_EMPTY;
+
+    exg_text_add(&value, pair->value, strnlen(pair->value, VALUE_COLUMNS + 1));
+    if (kind == NULL) {
+        exg_text quoted = EXG_TEXT_EMPTY;
+
+        exg_text_json_string(&quoted, exg_text_part(text, &value));
+        exg_text_free(&value);
+        value = quoted;
+    }
+    exg_text_plain(text, pair->key, false);
+    exg_text_printf(text, " = %.*s%s", VALUE_COLUMNS, exg_text_part(text, &value),
+                    value.length > VALUE_COLUMNS ? "..." : "");
+    if (kind != NULL) {
+        exg_text_printf(text, " (%s)", kind);
+    }
+    exg_text_putc(text, '\n');
+    exg_text_free(&value);
+}
+
 static uint64_t stored_bytes(const exg_weights *weights)
 {
     uint64_t sum = 0;
@@ -61,15 +84,8 @@ static void print_text(exg_text *text, const char *path, const char *format,
     exg_text_count(text, weights->storage_count, "storage");
     exg_text_putc(text, '\n');
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
-        const exg_string_pair *pair = &weights->metadata.items[i];
-        exg_text value = EXG_TEXT_EMPTY;
-
-        exg_text_json_string(&value, pair->value);
         exg_text_puts(text, i == 0 ? "metadata\n  " : "  ");
-        exg_text_plain(text, pair->key, false);
-        exg_text_printf(text, " = %.*s%s\n", VALUE_COLUMNS, exg_text_part(text, &value),
-                        value.length > VALUE_COLUMNS ? "..." : "");
-        exg_text_free(&value);
+        put_pair(text, &weights->metadata.items[i], exg_weights_metadata_kind(weights, i));
     }
     exg_text_puts(text, "tensors\n");
     for (uint32_t i = 0; i < weights->count; i++) {
@@ -123,6 +139,15 @@ static void print_json(exg_text *text, const char *path, const char *format,
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
         exg_json_member_text(text, weights->metadata.items[i].key,
                              weights->metadata.items[i].value);
+    }
+    exg_json_put_close(text, '}');
+    exg_json_member_open(text, "metadata_kinds", '{');
+    for (uint32_t i = 0; i < weights->metadata.count; i++) {
+        const char *kind = exg_weights_metadata_kind(weights, i);
+
+        if (kind != NULL) {
+            exg_json_member_text(text, weights->metadata.items[i].key, kind);
+        }
     }
     exg_json_put_close(text, '}');
     exg_json_member_open(text, "tensors", '[');

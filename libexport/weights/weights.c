@@ -34,7 +34,8 @@ struct exg_weights_private {
     pthread_mutex_t lock; /* over `owned` and the mapping of external storages */
     owned *owned;         /* newest first */
     const char *directory;
-    uint32_t metadata_capacity;
+    uint32_t metadata_capacity, kind_capacity;
+    const char **kinds;     /* a pair of the metadata each; NULL: a plain text */
     exg_map metadata_names; /* key -> place in the metadata */
     exg_map repeats;        /* key -> the number that the last of this name got */
     exg_map names[2];       /* by table: of weights, the first of a name */
@@ -328,26 +329,35 @@ static bool is_same_kind(const char *a, const char *b)
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
+const char *exg_weights_metadata_kind(const exg_weights *weights, uint32_t index)
+{
+    return index < weights->metadata.count ? weights->private_->kinds[index] : NULL;
+}
+
 static exg_status add_pair(exg_weights *weights, const char *key, const char *kind,
                            const char *value, exg_error *err)
 {
     exg_string_map *map = &weights->metadata;
     const exg_string_pair *same = find_metadata(weights, key);
+    const char *kept = exg_arena_strdup(weights->arena, kind);
     exg_string_pair pair;
 
-    if (same != NULL && strcmp(same->value, value) == 0 && is_same_kind(same->kind, kind)) {
+    if (same != NULL && strcmp(same->value, value) == 0 &&
+        is_same_kind(exg_weights_metadata_kind(weights, (uint32_t)(same - map->items)), kind)) {
         return EXG_OK; /* said already */
     }
     pair.key = same == NULL ? exg_arena_strdup(weights->arena, key) : next_name(weights, key);
     pair.value = exg_arena_strdup(weights->arena, value);
-    pair.kind = exg_arena_strdup(weights->arena, kind);
-    if (pair.key == NULL || pair.value == NULL || (kind != NULL && pair.kind == NULL) ||
+    if (pair.key == NULL || pair.value == NULL || (kind != NULL && kept == NULL) ||
         map->count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &map->items, map->count,
                            &weights->private_->metadata_capacity, sizeof(exg_string_pair)) ||
+        !exg_arena_reserve(weights->arena, &weights->private_->kinds, map->count,
+                           &weights->private_->kind_capacity, sizeof(const char *)) ||
         !exg_map_put(&weights->private_->metadata_names, pair.key, map->count)) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    weights->private_->kinds[map->count] = kept;
     map->items[map->count++] = pair;
     return EXG_OK;
 }

@@ -96,7 +96,6 @@ typedef struct exg_custom_obj {
 typedef struct exg_string_pair {
     const char *key;
     const char *value;
-    const char *kind; /* of metadata of weights: what the value is (weights.h); NULL: a text */
 } exg_string_pair;
 
 typedef struct exg_string_map {

@@ -131,6 +131,9 @@ EXG_NODISCARD exg_status exg_weights_add_metadata_as(exg_weights *weights, const
                                                      const char *kind, const char *value,
                                                      exg_error *err);
 
+/* The kind of a pair of the metadata; NULL of a plain text. */
+const char *exg_weights_metadata_kind(const exg_weights *weights, uint32_t index);
+
 /* Lists what is left out; both strings are copied. UNSUPPORTED (WGT-SKIP) when the weights are
  * opened with exg_open_options.strict. */
 EXG_NODISCARD exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
