@@ -82,6 +82,17 @@ static exg_status read_range(int descriptor, const char *name, uint64_t offset, 
     return EXG_OK;
 }
 
+static uint64_t nanoseconds(struct timespec time)
+{
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+static exg_file_identity identity_of(const struct stat *st)
+{
+    return (exg_file_identity){(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_size,
+                               nanoseconds(st->st_mtim), nanoseconds(st->st_ctim)};
+}
+
 exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
                               bool copies, exg_mapping *mapping, exg_error *err)
 {
@@ -92,7 +103,7 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
 
     exg_status status;
 
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    *mapping = (exg_mapping){.data = nothing};
     if (fstat(descriptor, &st) != 0) {
         return refused(err, "IO-STAT", "examine", name);
     }
@@ -129,6 +140,7 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
     if (copies) { /* as a mapped file is */
         (void)mprotect(base, (size_t)(offset - start + length), PROT_READ);
     }
+    mapping->identity = identity_of(&st);
     mapping->is_copy = copies;
     mapping->base = base;
     mapping->base_length = (size_t)(offset - start + length);
@@ -162,7 +174,7 @@ exg_status exg_file_map(const char *path, bool copies, exg_mapping *mapping, exg
     do {
         descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (descriptor < 0 && errno == EINTR);
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    *mapping = (exg_mapping){.data = nothing};
     if (descriptor < 0) {
         return cannot_open(path, path, err);
     }
@@ -174,7 +186,7 @@ exg_status exg_file_map_below(const char *directory, const char *location, exg_r
 {
     int descriptor;
 
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    *mapping = (exg_mapping){.data = nothing};
     EXG_TRY(exg_file_open_below(directory, location, reading.follow_links, &descriptor, err));
     return map_whole(descriptor, location, reading.copies, mapping, err);
 }
@@ -184,7 +196,7 @@ void exg_mapping_release(exg_mapping *mapping)
     if (mapping->base != NULL) {
         munmap(mapping->base, mapping->base_length);
     }
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    *mapping = (exg_mapping){.data = nothing};
 }
 
 bool exg_location_is_plain(const char *location)

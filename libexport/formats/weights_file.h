@@ -56,19 +56,10 @@ uint32_t exg_safetensors_packed_bits(const char *dtype);
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,
                                  exg_error *err);
 
-/* Tensors in memory into a file of each form; `metadata` may be NULL. */
-typedef exg_status exg_tensors_save_fn(const char *path, const exg_named_tensor *items,
-                                       uint32_t count, const exg_string_map *metadata,
-                                       exg_error *err);
-
-exg_tensors_save_fn exg_safetensors_save;
-exg_tensors_save_fn exg_npy_save;
-exg_tensors_save_fn exg_npz_save;
-
 /* ---- model_beside.c: other files of a model called `path` ------------------------------ */
 
-/* Is there a file of the model, in one or in several, that is none of `names` (of files in
- * the folder; NULL: PATH alone)? USAGE (STF-BESIDE) names it. IO. */
+/* Is there a file of the model, in one or in several, that is none of `names`, of files in the
+ * folder? USAGE (STF-BESIDE) names it. IO. */
 exg_status exg_model_beside(const char *path, const exg_map *names, exg_error *err);
 
 /* Removes them. IO. */

@@ -11,8 +11,10 @@
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,6 +31,11 @@ typedef struct mapped {
     exg_mapping mapping;
 } mapped;
 
+typedef struct retained {
+    struct retained *next;
+    exg_weights *weights;
+} retained;
+
 struct exg_weights_private {
     atomic_uint references;
     pthread_mutex_t lock; /* over `owned` and the mapping of external storages */
@@ -40,6 +47,7 @@ struct exg_weights_private {
     exg_map repeats;        /* key -> the number that the last of this name got */
     exg_map names[2];       /* by table: of weights, the first of a name */
     mapped *mapped;         /* files among `owned` */
+    retained *held;         /* weights among them, in whose files storages may lie */
     uint8_t *checks;        /* a storage each: what is known of its checksum */
     uint32_t check_capacity;
     pthread_cond_t checked; /* one of them became known */
@@ -372,7 +380,7 @@ exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const
 exg_status exg_weights_add_metadata_as(exg_weights *weights, const char *key, const char *kind,
                                        const char *value, exg_error *err)
 {
-    EXG_GIVEN(err, weights, key, kind, value);
+    EXG_GIVEN(err, weights, key, value);
     return add_pair(weights, key, kind, value, err);
 }
 
@@ -425,6 +433,7 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)data + (all ? 0 : page - 1)) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + (uintptr_t)length + (all ? page - 1 : 0)) & ~(page - 1);
+    const retained *held;
 
     pthread_mutex_lock(&weights->private_->lock);
     for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
@@ -436,7 +445,33 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
             (void)madvise((void *)first, end - first, advice); /* private, read only */
         }
     }
+    held = weights->private_->held;
     pthread_mutex_unlock(&weights->private_->lock);
+    for (; held != NULL; held = held->next) { /* of what was made, the files are elsewhere */
+        advise_pages(held->weights, data, length, all, advice);
+    }
+}
+
+static void release_held(void *user)
+{
+    exg_weights_release(((retained *)user)->weights);
+}
+
+exg_status exg_weights_retain_in(exg_weights *holder, exg_weights *of, exg_error *err)
+{
+    retained *made = EXG_NEW(holder->arena, retained);
+    exg_status status;
+
+    if (made == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *made = (retained){holder->private_->held, of};
+    status = exg_weights_own(holder, release_held, made, err);
+    if (status == EXG_OK) {
+        exg_weights_retain(of);
+        holder->private_->held = made;
+    }
+    return status;
 }
 
 static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_error *err)
@@ -477,6 +512,65 @@ static exg_status lazy_bytes(exg_weights *weights, exg_storage *storage, const u
     *data = storage->data;
     pthread_mutex_unlock(&weights->private_->lock);
     return status;
+}
+
+/* A text of fixed form, so that nothing reads as something else. */
+static void feed(exg_hasher *hasher, const char *what, const char *text, uint64_t number)
+{
+    char line[512];
+    int length = snprintf(line, sizeof(line), "%s %.400s %" PRIu64 "\n", what, text, number);
+
+    exg_hasher_add(hasher, line, (size_t)length);
+}
+
+static bool identify_storage(exg_weights *weights, uint32_t index, exg_hasher *hasher)
+{
+    const exg_storage *storage = &weights->storages[index];
+    const uint8_t *data = NULL;
+    bool in_file = false;
+
+    feed(hasher, "storage", "", storage->length);
+    if (storage->kind == EXG_STORAGE_MADE) {
+        feed(hasher, "made", storage->maker.name == NULL ? "" : storage->maker.name, 0);
+        return storage->maker.name != NULL;
+    }
+    if (storage->data == NULL && lazy_bytes(weights, &weights->storages[index], &data, NULL)) {
+        return false;
+    }
+    /* Where in which file; frames and inflated bytes follow from the file. */
+    for (const mapped *m = weights->private_->mapped; m != NULL && !in_file; m = m->next) {
+        const uint8_t *base = m->mapping.base;
+
+        in_file = storage->data >= base && storage->data < base + m->mapping.base_length;
+        feed(hasher, "at", "", in_file ? (uint64_t)(storage->data - m->mapping.data) : 0);
+    }
+    return true;
+}
+
+bool exg_weights_identify(exg_weights *weights, exg_hasher *hasher)
+{
+    bool known = true;
+    bool any = weights->storage_count == 0;
+
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        known = identify_storage(weights, i, hasher) && known;
+    }
+    for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
+        any = true;
+        exg_hasher_add(hasher, &m->mapping.identity, sizeof(m->mapping.identity));
+    }
+    for (const retained *r = weights->private_->held; r != NULL; r = r->next) {
+        any = true;
+        known = exg_weights_identify(r->weights, hasher) && known;
+    }
+    return known && any;
+}
+
+exg_status exg_storage_locate(exg_weights *weights, uint32_t storage, exg_error *err)
+{
+    const uint8_t *data;
+
+    return lazy_bytes(weights, &weights->storages[storage], &data, err);
 }
 
 exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t index, const uint8_t **data,

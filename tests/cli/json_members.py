@@ -25,6 +25,7 @@ CALLS = [
     ("graph", "inspect fixtures/lm.core.dynamic.pt2 --graph"), ("one_node", "inspect fixtures/convbn.pt2 --node relu"),
     ("digest", "inspect fixtures/mlp.pt2 --digest xxh3"), ("written", "inspect fixtures/mlp.pt2 --html $T/page.html"),
     ("written", "convert fixtures/mlp.pt2 $T/mlp.exg"),
+    ("written", "convert fixtures/mlp.pt2 $T/mlp.safetensors"),
     ("verify", "verify fixtures/mlp.pt2"), ("verify", "verify fixtures/archives/several.pt2"), ("verify", "verify fixtures/bad/NOD-017.pt2"),
     ("diff", "diff fixtures/mlp.pt2 fixtures/tied.pt2"), ("diff", "diff fixtures/mlp.pt2 fixtures/regression.pt2"),
     ("archive_diff", "diff fixtures/archives/several.pt2 fixtures/archives/named.pt2"),

@@ -145,6 +145,8 @@ static void check_weights(void)
     NULLED(exg_tensor_meta_bytes(NULL, NULL, &err));
     NULLED(exg_tensor_meta_check_view(NULL, 0, &err));
     NULLED(exg_weights_digest(NULL, EXG_CHECKSUM_SHA256, 0, NULL, &err));
+    NULLED(exg_weights_join(NULL, 1, NULL, &err));
+    NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));
     NULLED(exg_weights_fill(NULL, NULL, NULL, NULL, &err));
@@ -156,6 +158,7 @@ static void check_diff(void)
 {
     exg_error err;
 
+    NULLED(exg_diff_weights(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_diff_programs(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_program_inspect(NULL, NULL, NULL, &err));
     NULLED(exg_first_segment(NULL, NULL, NULL, NULL, &err));

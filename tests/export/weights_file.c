@@ -448,6 +448,30 @@ static void it_refuses_gguf_that_breaks_a_rule(void **state)
 
 /* A split model written over another: refused, and the old one is whole; or it takes its place,
  * and nothing of the old one is left for readers that look at names. */
+static void names_say_the_format_and_formats_what_they_hold(void **state)
+{
+    static const struct {
+        const char *name;
+        exg_weights_format format;
+        bool has_metadata;
+    } rows[] = {
+        {"a.safetensors", EXG_WEIGHTS_FORMAT_SAFETENSORS, true},
+        {"b/c.GGUF", EXG_WEIGHTS_FORMAT_GGUF, true},
+        {"x.npz", EXG_WEIGHTS_FORMAT_NPZ, false},
+        {"x.npy", EXG_WEIGHTS_FORMAT_NPY, false},
+        {"x.pt", EXG_WEIGHTS_FORMAT_CHECKPOINT, false},
+        {"x.pt2", EXG_WEIGHTS_FORMAT_COUNT, false},
+        {".npz", EXG_WEIGHTS_FORMAT_COUNT, false},
+        {"npz", EXG_WEIGHTS_FORMAT_COUNT, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(exg_weights_format_from_path(rows[i].name), rows[i].format);
+        assert_int_equal(exg_weights_format_has_metadata(rows[i].format), rows[i].has_metadata);
+    }
+}
+
 static void it_never_mixes_two_split_models(void **state)
 {
     exg_weights_save_options options = {.size = sizeof(options), .split = 20};
@@ -529,7 +553,8 @@ static void it_writes_every_metadata_under_a_name_of_its_own(void **state)
         options.split = split;
         assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &options, NULL), EXG_OK);
         b = open_weights(in_folder(split > 0 ? "m.safetensors.index.json" : "m.safetensors"), NULL);
-        assert_int_equal(b->metadata.count, a->metadata.count + 2); /* encodings of two tensors */
+        assert_int_equal(b->metadata.count,
+                         a->metadata.count + 3); /* encodings of two tensors, format */
         exg_weights_release(a);
         exg_weights_release(b);
         empty_folder();
@@ -641,6 +666,7 @@ int main(void)
         cmocka_unit_test(it_gives_the_weights_of_a_program),
         cmocka_unit_test(it_refuses_every_prefix),
         cmocka_unit_test(it_refuses_gguf_that_breaks_a_rule),
+        cmocka_unit_test(names_say_the_format_and_formats_what_they_hold),
         cmocka_unit_test(it_never_mixes_two_split_models),
         cmocka_unit_test(it_leaves_no_other_form_of_a_model_beside),
         cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),

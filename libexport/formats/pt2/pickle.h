@@ -121,6 +121,10 @@ typedef struct exg_pickle_global {
 exg_status exg_pickle_find_global(const char *module, const char *name,
                                   const exg_pickle_global **global, exg_error *err);
 
+/* The class of the storages of a dtype; of those that have none torch.storage.UntypedStorage,
+ * whose dtype is another. */
+const exg_pickle_global *exg_pickle_storage_class(exg_dtype dtype);
+
 /* What calling the tag on `arguments` stands for. */
 exg_status exg_pickle_call(const exg_pickle_global *global, exg_pickle_value *arguments,
                            exg_arena *arena, exg_pickle_value *result, exg_error *err);

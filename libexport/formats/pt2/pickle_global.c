@@ -67,6 +67,21 @@ exg_status exg_pickle_find_global(const char *module, const char *name,
                          "do not load the file in Python unless you trust who made it");
 }
 
+const exg_pickle_global *exg_pickle_storage_class(exg_dtype dtype)
+{
+    const exg_pickle_global *untyped = NULL;
+
+    for (size_t i = 0; i < sizeof(globals) / sizeof(globals[0]); i++) {
+        if (globals[i].tag == EXG_TAG_STORAGE) {
+            untyped = globals[i].dtype == UNTYPED ? &globals[i] : untyped;
+            if (globals[i].dtype == dtype) {
+                return &globals[i];
+            }
+        }
+    }
+    return untyped;
+}
+
 /* ---- calls --------------------------------------------------------------------------- */
 
 static exg_status bad_call(const char *name, exg_error *err)

@@ -55,6 +55,8 @@ typedef struct exg_frames exg_frames; /* weights/frames.h */
 typedef struct exg_storage_maker {
     exg_status (*read)(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err);
     void *user;
+    const char *name; /* what is made, the same in every process; NULL: saves of it begin anew
+                         (exg_weights_save_options.resume) */
 } exg_storage_maker;
 
 typedef struct exg_storage {
@@ -121,7 +123,7 @@ EXG_NODISCARD exg_status exg_weights_add(exg_weights *weights, const exg_weight 
 EXG_NODISCARD exg_status exg_weights_add_metadata(exg_weights *weights, const char *key,
                                                   const char *value, exg_error *err);
 
-/* The same of a value that is no plain text, told by `kind`, which is copied:
+/* The same of a value that is no plain text (NULL), told by `kind`, which is copied:
  *   "u8" "i8" "u16" "i16" "u32" "i32" "u64" "i64" "f32" "f64" "bool"    one, as text
  *   "bytes"       a text that is not UTF-8, or holds NUL, in base64
  *   "str[2]"      a list of so many (of any kind above for "str"), as an array of JSON; a text that
