@@ -89,6 +89,9 @@ typedef struct cli_program {
     exg_file_info *info;
 } cli_program;
 
+/* What the call says of how files are opened. */
+exg_open_options cli_open_options(const cli_call *call);
+
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
 void cli_close(cli_program *p);

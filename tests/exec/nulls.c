@@ -134,6 +134,7 @@ static void check_weights(void)
     NULLED(exg_weights_add_storage(NULL, NULL, NULL, &err));
     NULLED(exg_weights_add(NULL, NULL, &err));
     NULLED(exg_weights_add_metadata(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_add_metadata_as(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_skip(NULL, NULL, NULL, &err));
     NULLED(exg_weights_skip_code(NULL, NULL, NULL, EXG_CODE_NONE, &err));
     NULLED(exg_weights_own(NULL, NULL, NULL, &err));

@@ -131,6 +131,19 @@ EXG_NODISCARD exg_status exg_weights_add(exg_weights *weights, const exg_weight 
 EXG_NODISCARD exg_status exg_weights_add_metadata(exg_weights *weights, const char *key,
                                                   const char *value, exg_error *err);
 
+/* The same of a value that is no plain text (NULL), told by `kind`, which is copied:
+ *   "u8" "i8" "u16" "i16" "u32" "i32" "u64" "i64" "f32" "f64" "bool"    one, as text
+ *   "bytes"       a text that is not UTF-8, or holds NUL, in base64
+ *   "str[2]"      a list of so many (of any kind above for "str"), as an array of JSON; a text that
+ *                 is not UTF-8 is {"bytes": "<base64>"} in it, inf and nan are "Infinity", "NaN"
+ *   "list[2]"     a list of lists, each as {"u8": [1, 2]} */
+EXG_NODISCARD exg_status exg_weights_add_metadata_as(exg_weights *weights, const char *key,
+                                                     const char *kind, const char *value,
+                                                     exg_error *err);
+
+/* The kind of a pair of the metadata; NULL of a plain text. */
+const char *exg_weights_metadata_kind(const exg_weights *weights, uint32_t index);
+
 /* Lists what is left out; both strings are copied. UNSUPPORTED (WGT-SKIP) when the weights are
  * opened with exg_open_options.strict. */
 EXG_NODISCARD exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
