@@ -64,7 +64,7 @@ static void copy(exg_builder *b, exg_argument *result)
     {                                                                                              \
         forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                       \
     }
-#define EXG_COPY(id, schema, as)                                                                   \
+#define EXG_COPY(id, as)                                                                           \
     void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)           \
     {                                                                                              \
         forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                       \

@@ -2,6 +2,7 @@
  * follow from them. The lines (schema_line.def) are PyTorch's own.
  */
 #include "libexport/base/arena.h"
+#include "libexport/operators/derived_schema.h"
 
 #include <exg/operators.h>
 
@@ -180,6 +181,71 @@ static void what_is_no_schema_is_refused(void **state)
     }
 }
 
+/* The operator of the table that a line declares, or NULL. */
+static const exg_operator *row_of(const exg_operators *operators, const char *line)
+{
+    exg_function_schema schema = parse(line);
+
+    return exg_operators_find(
+        operators, exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema.name_space, schema.name,
+                                    schema.overload[0] == '\0' ? "default" : schema.overload));
+}
+
+/* Also those that no row writes out: of what writes in place, into out=, or copies a view. */
+static void rows_have_the_schemas_of_pytorch(void **state)
+{
+    exg_operators *operators;
+    size_t found = 0;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    for (size_t i = 0; i < LINES; i++) {
+        const exg_operator *op = row_of(operators, lines[i]);
+
+        if (op != NULL) {
+            assert_string_equal(op->schema->text, lines[i]);
+            found++;
+        }
+    }
+    assert_true(found >= 64);
+    exg_operators_destroy(operators);
+}
+
+static void a_row_is_named_after_the_one_it_follows_from(void **state)
+{
+    static const struct {
+        exg_schema_form *form;
+        const char *id, *schema; /* NULL: refused */
+    } rows[] = {
+        {exg_schema_inplace, "add__Tensor",
+         "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"},
+        {exg_schema_inplace, "add__default",
+         "aten::add_(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"},
+        {exg_schema_inplace, "add_Tensor", NULL},
+        {exg_schema_inplace, "sub__Tensor", NULL},
+        {exg_schema_out, "adds_out", NULL},
+        {exg_schema_out, "add", NULL},
+        {exg_schema_copy, "add_Tensor", NULL},
+        {exg_schema_copy, "add_copyTensor", NULL},
+    };
+    exg_function_schema of = find("add.Tensor");
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_text text = EXG_TEXT_EMPTY;
+        exg_error err;
+
+        if (rows[r].schema != NULL) {
+            assert_int_equal(rows[r].form(&text, rows[r].id, &of, &err), EXG_OK);
+            assert_string_equal(exg_text_string(&text), rows[r].schema);
+        } else {
+            assert_int_equal(rows[r].form(&text, rows[r].id, &of, &err), EXG_MALFORMED);
+            assert_string_equal(err.code, "SCH-001");
+        }
+        exg_text_free(&text);
+    }
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -202,6 +268,8 @@ int main(void)
         cmocka_unit_test(out_variants_are_known_by_their_arguments),
         cmocka_unit_test(types_defaults_and_marks_are_kept),
         cmocka_unit_test(what_is_no_schema_is_refused),
+        cmocka_unit_test(rows_have_the_schemas_of_pytorch),
+        cmocka_unit_test(a_row_is_named_after_the_one_it_follows_from),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
