@@ -164,7 +164,9 @@ static exg_status run_written(exg_call *call, const exg_operator *functional, ex
     inner.op = functional;
     inner.depth = call->depth + 1;
     inner.err = call->err;
-    memcpy(inner.at, call->at, sizeof(inner.at));
+    for (uint32_t i = 0; i < functional->schema->argument_count; i++) {
+        inner.at[i] = i < call->op->schema->argument_count ? call->at[i] : NULL;
+    }
     EXG_TRY(exg_dispatch_call(&inner, call->mesh, &made));
     if (made.kind != EXG_OBJECT_DTENSOR) {
         exg_object_clear(&made, true);

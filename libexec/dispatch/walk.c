@@ -168,7 +168,7 @@ static exg_status call_operator(operands *o, const exg_operator *op, const exg_a
     exg_object args[EXG_CALL_ARGS_MAX];
     exg_named_object kwargs[EXG_CALL_ARGS_MAX];
     uint32_t arg_count = 0, kwarg_count = 0;
-    char key[256];
+    char key[EXG_OPERATOR_KEY_MAX];
 
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
         const exg_schema_argument *parameter = &op->schema->arguments[i];

@@ -236,6 +236,8 @@ typedef struct exg_dispatch_stats {
 /* Lent until it is asked for again. */
 const exg_dispatch_stats *exg_dispatcher_statistics(exg_dispatcher *d);
 
+#define EXG_OPERATOR_KEY_MAX 256
+
 /* "aten.add.Tensor", "aten.relu.default"; at most `room` bytes with the NUL. */
 void exg_operator_key(const exg_operator *op, char *text, size_t room);
 

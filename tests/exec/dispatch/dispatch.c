@@ -392,6 +392,75 @@ static void each_operator_over_lists_is_the_one_it_names(void **state)
     on_mesh("2", over_lists_by_name, NULL);
 }
 
+#define MANY 300 /* more than a call has operands */
+
+/* The k-th tensor is k, its number k + 1: whole, and as one part each. */
+static void over_many(rank_context *c)
+{
+    exg_object items[MANY], numbers[MANY], more[MANY];
+    int64_t ints[MANY];
+    exg_object args[4];
+    exg_object result;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (int k = 0; k < MANY; k++) {
+        items[k] = T(parts(&e, EXG_DTYPE_F32, "2", "S(0)", (const double[]){k, k}));
+        more[k] = T(parts(&e, EXG_DTYPE_F32, "2", "R", (const double[]){2, 4}));
+        numbers[k] = of_float(k + 1);
+        ints[k] = k + 1;
+    }
+    args[0] = exg_object_list(items, MANY);
+    result = call(&e, "aten._foreach_neg.default", args, 1);
+    EXPECT(c, result.kind == EXG_OBJECT_LIST && result.count == MANY, "a list as long");
+    expect_values(&e, result.items[MANY - 1].dtensor, "S(0)", (const double[]){-299, -299}, 2,
+                  "neg");
+    exg_object_clear(&result, true);
+
+    for (int as_one = 0; as_one < 2; as_one++) { /* numbers as objects, and as one value */
+        args[1] = as_one ? of_ints(ints, MANY) : exg_object_list(numbers, MANY);
+        result = call(&e, "aten._foreach_mul.ScalarList", args, 2);
+        expect_values(&e, result.items[7].dtensor, "S(0)", (const double[]){56, 56}, 2, "times 8");
+        exg_object_clear(&result, true);
+    }
+    args[1] = exg_object_list(more, MANY); /* k + 5 * 2 / 2, k + 5 * 4 / 4, in place */
+    args[2] = exg_object_list(more, MANY);
+    args[3] = of_int(5);
+    result = call(&e, "aten._foreach_addcdiv_.Scalar", args, 4);
+    EXPECT(c, result.kind == EXG_OBJECT_NONE, "in place");
+    expect_values(&e, items[9].dtensor, "S(0)", (const double[]){14, 14}, 2, "addcdiv_");
+    {
+        exg_named_object alpha = {"alpha", of_int(3)}; /* a keyword goes by its position too */
+
+        EXPECT(c,
+               exg_dispatch(e.d, "aten._foreach_sub.List", args, 2, &alpha, 1, &result, &e.err) ==
+                   EXG_OK,
+               "%s", e.err.message);
+        expect_values(&e, result.items[0].dtensor, "S(0)", (const double[]){-1, -7}, 2, "sub");
+        exg_object_clear(&result, true);
+    }
+    args[1] = exg_object_list(more, MANY - 1);
+    EXPECT(c,
+           refusal(&e, "aten._foreach_add.List", args, 2) == EXG_USAGE &&
+               strcmp(e.err.code, "DSP-001") == 0,
+           "lists of two lengths");
+    args[1] = of_ints(ints, MANY - 1);
+    EXPECT(c, refusal(&e, "aten._foreach_mul_.ScalarList", args, 2) == EXG_USAGE, "or of numbers");
+    args[0] = items[0];
+    EXPECT(c, refusal(&e, "aten._foreach_neg.default", args, 1) == EXG_USAGE, "one tensor");
+    for (int k = 0; k < MANY; k++) {
+        exg_dtensor_destroy(items[k].dtensor);
+        exg_dtensor_destroy(more[k].dtensor);
+    }
+    eager_end(&e);
+}
+
+static void lists_of_any_length_are_gone_through(void **state)
+{
+    (void)state;
+    on_mesh("2", over_many, NULL);
+}
+
 /* ---- results of other kinds --------------------------------- */
 
 static void numbers_and_lists(rank_context *c)
@@ -787,6 +856,7 @@ int main(void)
         cmocka_unit_test(in_place_views_renumber_dims),
         cmocka_unit_test(in_place_over_lists_writes_each),
         cmocka_unit_test(each_operator_over_lists_is_the_one_it_names),
+        cmocka_unit_test(lists_of_any_length_are_gone_through),
         cmocka_unit_test(results_may_be_numbers_or_lists),
         cmocka_unit_test(masked_results_are_none),
         cmocka_unit_test(operators_that_write_statistics_keep_them_in_place),

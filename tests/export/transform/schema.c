@@ -6,6 +6,7 @@
 
 #include <exg/operators.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -181,33 +182,65 @@ static void what_is_no_schema_is_refused(void **state)
     }
 }
 
-/* The operator of the table that a line declares, or NULL. */
-static const exg_operator *row_of(const exg_operators *operators, const char *line)
-{
-    exg_function_schema schema = parse(line);
+/* Rows that say something else on purpose. */
+static const char *const others[] = {
+    "aten.contiguous.default", /* the memory format by its name */
+    "aten.pinverse.default",   /* the shortest number that is the same */
+    "aten.randint.default",    /* ScalarType? dtype=4: int64 by what is drawn */
+    "aten.randint.low",
+    "aten.randperm.default",
+    "aten.resize_.default", /* gives another tensor */
+    "aten.resize_as_.default",
+    "aten._scaled_dot_product_flash_attention_backward.default", /* tensors that graphs leave out */
+    "aten._scaled_dot_product_efficient_attention_backward.default",
+    "aten._scaled_dot_product_cudnn_attention_backward.default",
+};
+#define OTHERS (sizeof(others) / sizeof(others[0]))
 
-    return exg_operators_find(
-        operators, exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema.name_space, schema.name,
-                                    schema.overload[0] == '\0' ? "default" : schema.overload));
+static bool is_other(const char *target)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < OTHERS; i++) {
+        is = is || strcmp(others[i], target + strlen("torch.ops.")) == 0;
+    }
+    return is;
 }
 
-/* Also those that no row writes out: of what writes in place, into out=, or copies a view. */
+/* Also of the rows that write none, whose schema follows from another row's. */
 static void rows_have_the_schemas_of_pytorch(void **state)
 {
+    FILE *file = fopen("fixtures/schemas/aten.txt", "r");
     exg_operators *operators;
+    char line[4000];
     size_t found = 0;
+    size_t other = 0;
 
     (void)state;
+    assert_non_null(file);
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
-    for (size_t i = 0; i < LINES; i++) {
-        const exg_operator *op = row_of(operators, lines[i]);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        char *text = strchr(line, ' ') + 1;
+        exg_function_schema schema;
+        const exg_operator *op;
 
-        if (op != NULL) {
-            assert_string_equal(op->schema->text, lines[i]);
+        text[strcspn(text, "\n")] = '\0';
+        schema = parse(text);
+        op = exg_operators_find(
+            operators, exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema.name_space, schema.name,
+                                        schema.overload[0] == '\0' ? "default" : schema.overload));
+        if (op != NULL && strcmp(op->schema->text, text) == 0) {
             found++;
+        } else if (op != NULL) {
+            if (!is_other(op->target)) {
+                fail_msg("%s", op->schema->text);
+            }
+            other++;
         }
     }
-    assert_true(found >= 64);
+    fclose(file);
+    assert_int_equal(found, 2075);
+    assert_int_equal(other, OTHERS);
     exg_operators_destroy(operators);
 }
 
