@@ -132,15 +132,6 @@ static void note_use(void *user, exg_value_id *id)
     }
 }
 
-static void note_definition(void *user, exg_value_id *id)
-{
-    const reader *r = user;
-
-    if (*id != EXG_NO_VALUE) {
-        r->w->slots[*id].first = r->at;
-    }
-}
-
 static exg_status prepare(exg_walk *w)
 {
     const exg_graph *graph = w->graph;
@@ -158,9 +149,6 @@ static exg_status prepare(exg_walk *w)
 
         for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
             exg_argument_visit_values(&graph->nodes[n].inputs[i].arg, note_use, &r);
-        }
-        for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
-            exg_argument_visit_values(&graph->nodes[n].outputs[o], note_definition, &r);
         }
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {

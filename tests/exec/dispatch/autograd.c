@@ -600,6 +600,34 @@ static void what_is_on_its_way_is_waited_for(void **state)
     }
 }
 
+/* A number beside a DTensor is the caller's: what it was counts, not what it became. */
+static void keep_numbers(rank_context *c)
+{
+    float value = 3;
+    exg_tensor number = {.data = &value, .dtype = EXG_DTYPE_F32, .rank = 0};
+    exg_dtensor *x, *y, *sum;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    EXPECT(c, exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK, "%s", e.err.message);
+    y = CALL(&e, "aten.mul.Tensor", T(x), exg_object_tensor(&number));
+    value = 99;
+    sum = CALL(&e, "aten.sum.default", T(y));
+    go_back(&e, sum, NULL);
+    expect_values(&e, exg_dtensor_grad(x), "S(0)", (const double[]){3, 3, 3, 3}, 4, "of its time");
+    exg_dtensor_destroy(sum);
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void numbers_are_kept_as_they_were(void **state)
+{
+    (void)state;
+    on_mesh("2", keep_numbers, NULL);
+}
+
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
 static void distribute_leaves(rank_context *c)
@@ -828,6 +856,7 @@ int main(void)
         cmocka_unit_test(meshes_are_pushed_and_popped),
         cmocka_unit_test(gradients_travel_in_a_dtype_of_their_own),
         cmocka_unit_test(what_is_on_its_way_is_waited_for),
+        cmocka_unit_test(numbers_are_kept_as_they_were),
         cmocka_unit_test(only_leaves_are_distributed),
         cmocka_unit_test(faults_are_told),
         cmocka_unit_test(histories_may_be_long),

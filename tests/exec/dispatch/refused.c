@@ -110,11 +110,79 @@ static void steps_say_what_they_take(void **state)
     on_mesh("2", steps, NULL);
 }
 
+/* What is no map of local tensors looks at its arguments itself. x: a DTensor of four, i: one of
+ * integers, f: of one number, n: a number, l: a list of x, m: of i; +: a keyword too. */
+static void own_arguments(rank_context *c)
+{
+    static const struct {
+        const char *key;
+        const char *given[8];
+    } rows[] = {
+        {"aten.item.default", {"", "n", "l", "ff", "f+", "x"}},
+        {"aten._local_scalar_dense.default", {"", "n", "ff", "f+", "x"}},
+        {"aten._assert_async.default", {"", "n", "l", "x"}},
+        {"aten.equal.default", {"", "x", "xn", "nx", "xxx", "xx+", "xi"}},
+        {"aten.is_same_size.default", {"", "x", "xn", "nx", "xxx", "xx+"}},
+        {"aten.is_pinned.default", {"", "n", "l"}},
+        {"aten.as_strided.default", {"", "x", "xn", "nnn", "xnn+"}},
+        {"aten.squeeze_.default", {"", "n", "l"}},
+        {"aten.transpose_.default", {"nnn", "lnn"}},
+        {"aten._amp_foreach_non_finite_check_and_unscale_.default",
+         {"", "l", "lf", "xff", "lnf", "lfn", "lif", "mff"}},
+        {"aten._foreach_neg.default", {"", "n", "x", "ll"}},
+        {"aten._foreach_add.List", {"l", "lx", "ln", "xl"}},
+    };
+    exg_named_object keyword = {"other", of_int(1)};
+    exg_object items[2], result = exg_object_none();
+    exg_dtensor *x, *i, *one;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    i = counted(&e, EXG_DTYPE_I64, "4", "S(0)");
+    one = counted(&e, EXG_DTYPE_F32, "", "R");
+    items[0] = T(x);
+    items[1] = T(i);
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        for (int g = 0; g < 8 && rows[r].given[g] != NULL; g++) {
+            const char *given = rows[r].given[g];
+            uint32_t count = (uint32_t)strcspn(given, "+");
+            exg_object args[4];
+
+            for (uint32_t a = 0; a < count; a++) {
+                args[a] = given[a] == 'x'   ? T(x)
+                          : given[a] == 'i' ? T(i)
+                          : given[a] == 'f' ? T(one)
+                          : given[a] == 'n' ? of_int(1)
+                                            : exg_object_list(items + (given[a] == 'm'), 1);
+            }
+            exg_error_clear(&e.err);
+            EXPECT(c,
+                   exg_dispatch(e.d, rows[r].key, args, count, &keyword, given[count] == '+',
+                                &result, &e.err) == EXG_USAGE &&
+                       strcmp(e.err.code, "DSP-001") == 0 && result.kind == EXG_OBJECT_NONE,
+                   "%s(%s): %s", rows[r].key, given, e.err.code);
+        }
+    }
+    exg_dtensor_destroy(one);
+    exg_dtensor_destroy(i);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+/* S001-36 */
+static void operators_look_at_their_arguments(void **state)
+{
+    (void)state;
+    on_mesh("2", own_arguments, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_mesh_are_of_it),
         cmocka_unit_test(steps_say_what_they_take),
+        cmocka_unit_test(operators_look_at_their_arguments),
     };
     int failed;
 
