@@ -317,7 +317,9 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
         send[r] = (exg_segment){&color, sizeof(color)};
         receive[r] = (exg_segment){&colors[r], sizeof(color)};
     }
-    status = status == EXG_OK ? exg_exchange(self, send, receive, err) : status;
+    if (status == EXG_OK) {
+        status = exg_exchange(self, send, receive, err);
+    }
     for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
         first = colors[r] == color && first == n ? r : first;
         members += colors[r] == color;
@@ -336,7 +338,9 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
         send[r] = (exg_segment){gives ? &made[members++] : NULL, gives ? sizeof(*out) : 0};
         receive[r] = (exg_segment){out, takes ? sizeof(*out) : 0};
     }
-    status = status == EXG_OK ? exg_exchange(self, send, receive, err) : status;
+    if (status == EXG_OK) {
+        status = exg_exchange(self, send, receive, err);
+    }
     free(colors);
     free(send);
     free(made);

@@ -171,7 +171,9 @@ static exg_status compare_parts(const exg_dtensor *a, const exg_dtensor *b, bool
     exg_host_copy x = {.device = NULL}, y = {.device = NULL};
     exg_status status = exg_dtensor_host_copy(a, true, &x, err);
 
-    status = status == EXG_OK ? exg_dtensor_host_copy(b, true, &y, err) : status;
+    if (status == EXG_OK) {
+        status = exg_dtensor_host_copy(b, true, &y, err);
+    }
     *same = status == EXG_OK && equal_local(&x.here, &y.here);
     exg_host_copy_close(&x);
     exg_host_copy_close(&y);
@@ -192,8 +194,12 @@ static exg_status compare(const exg_dtensor *x, const exg_dtensor *y, bool *same
         to[m] = x->placements[m].kind == EXG_PARTIAL ? exg_replicate() : x->placements[m];
     }
     status = exg_dtensor_redistribute(x, to, x->mesh->ndim, &a, err);
-    status = status == EXG_OK ? exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err) : status;
-    status = status == EXG_OK ? compare_parts(a, b, same, err) : status;
+    if (status == EXG_OK) {
+        status = exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err);
+    }
+    if (status == EXG_OK) {
+        status = compare_parts(a, b, same, err);
+    }
     exg_dtensor_destroy(a);
     exg_dtensor_destroy(b);
     return status;

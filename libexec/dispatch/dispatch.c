@@ -259,7 +259,9 @@ exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *
                               &call->operand_count, call->err));
     EXG_TRY(find_mesh(call, mesh));
     status = wrap_plains(call);
-    status = status == EXG_OK ? exg_tape_call(call, run_call, result) : status;
+    if (status == EXG_OK) {
+        status = exg_tape_call(call, run_call, result);
+    }
     for (uint32_t i = 0; call->wrapped != NULL && i < call->operand_count; i++) {
         exg_block_release(call->wrapped[i].owned); /* what was brought to the device */
     }

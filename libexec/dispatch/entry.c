@@ -475,7 +475,9 @@ static exg_status run_plan(const exg_call *call, const exg_entry *entry, exg_dte
         }
         brought = i + 1;
     }
-    status = status == EXG_OK ? make_results(call, entry, results) : status;
+    if (status == EXG_OK) {
+        status = make_results(call, entry, results);
+    }
     if (status == EXG_OK) {
         if (entry->draws) {
             exg_plan_executor_set_random(entry->rank, call->d->options.seed, call->d->draws++);
@@ -553,7 +555,9 @@ exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *res
         *result = *call->operands[0].object;
         return EXG_OK;
     }
-    status = status == EXG_OK ? hand_over(call, entry, results, result) : status;
+    if (status == EXG_OK) {
+        status = hand_over(call, entry, results, result);
+    }
     for (uint32_t r = 0; status != EXG_OK && r < entry->result_count; r++) {
         exg_dtensor_destroy(results[r]);
     }

@@ -399,7 +399,9 @@ exg_status exg_graph_run(const exg_call *call, exg_entry *entry, exg_object *res
             drop_read(&w, n);
         }
     }
-    status = status == EXG_OK ? return_values(&w, result) : status;
+    if (status == EXG_OK) {
+        status = return_values(&w, result);
+    }
     for (uint32_t v = 0; w.values != NULL && w.owned != NULL && v < graph->value_count; v++) {
         if (w.owned[v]) {
             exg_dtensor_destroy(w.values[v]);

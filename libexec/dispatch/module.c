@@ -202,7 +202,9 @@ exg_status exg_module_create(const exg_verified *verified, exg_module **m, exg_e
 
         status = add_modules(made, fqn, strlen(fqn), err);
     }
-    status = status == EXG_OK ? add_tensors(made, err) : status;
+    if (status == EXG_OK) {
+        status = add_tensors(made, err);
+    }
     if (status != EXG_OK) {
         exg_module_destroy(made);
         return status;

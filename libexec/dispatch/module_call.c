@@ -250,7 +250,9 @@ static exg_status run_module(exg_walk *w, module_call *call)
     status = exg_passage_open(&p, w->graph->value_count, w->err);
     if (status == EXG_OK) {
         status = enter(w, call, &p);
-        status = status == EXG_OK ? run_nodes(w, call->first, call->end, call) : status;
+        if (status == EXG_OK) {
+            status = run_nodes(w, call->first, call->end, call);
+        }
         come_back(w, call, &p);
     }
     exg_passage_close(&p);

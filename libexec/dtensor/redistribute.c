@@ -200,7 +200,9 @@ static exg_status reduce_there(passage *p, const reduction *r, const exg_box *ow
         return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "the ranks do not share a device");
     }
     status = exg_mesh_row_major(mesh, &p->data, true, &from, &from_block, err);
-    status = status == EXG_OK ? exg_block_create(mesh, box_bytes(p, own), &result, err) : status;
+    if (status == EXG_OK) {
+        status = exg_block_create(mesh, box_bytes(p, own), &result, err);
+    }
     if (status == EXG_OK) {
         to = exg_box_tensor(own, from.dtype, from.rank, exg_block_data(result));
         status = reduce_along(p, r, line, &from, &to, err);

@@ -180,7 +180,9 @@ exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
     status = bytes == 0 ? EXG_OK
                         : table->copy_in(device, exg_block_data(block),
                                          (const uint8_t *)t->local.data + span.low, bytes, err);
-    status = status == EXG_OK ? table->wait(device, err) : status;
+    if (status == EXG_OK) {
+        status = table->wait(device, err);
+    }
     if (status != EXG_OK) {
         exg_block_release(block);
         return status;

@@ -737,7 +737,9 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
             (void)exg_error_within(err, status, "graph.nodes[%u]", i);
         }
     }
-    status = status == EXG_OK ? place_outputs(&p) : status;
+    if (status == EXG_OK) {
+        status = place_outputs(&p);
+    }
     *summary = p.summary;
     summary->modes[along->dim] = options->mode;
     along->uneven = p.uneven;

@@ -111,6 +111,8 @@ exg_status exg_decompose(const exg_program *specialized, const exg_operators *op
             (void)exg_error_within(err, status, "graph.nodes[%u]", n);
         }
     }
-    status = status == EXG_OK ? exg_rewrite_outputs(&r) : status;
+    if (status == EXG_OK) {
+        status = exg_rewrite_outputs(&r);
+    }
     return exg_rewrite_finish(&r, status, out);
 }

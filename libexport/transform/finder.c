@@ -97,6 +97,8 @@ exg_status exg_find(const exg_program *functional, const exg_operators *operator
             (void)exg_error_within(err, status, "graph.nodes[%u]", n);
         }
     }
-    status = status == EXG_OK ? exg_rewrite_outputs(&f.r) : status;
+    if (status == EXG_OK) {
+        status = exg_rewrite_outputs(&f.r);
+    }
     return exg_rewrite_finish(&f.r, status, out);
 }

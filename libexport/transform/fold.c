@@ -207,6 +207,8 @@ exg_status exg_fold(const exg_program *functional, const exg_operators *operator
     for (uint32_t n = 0; status == EXG_OK && n < functional->graph->node_count; n++) {
         status = copy_node(&f, &functional->graph->nodes[n]);
     }
-    status = status == EXG_OK ? exg_rewrite_outputs(&f.r) : status;
+    if (status == EXG_OK) {
+        status = exg_rewrite_outputs(&f.r);
+    }
     return exg_rewrite_finish(&f.r, status, out);
 }

@@ -578,30 +578,31 @@ static exg_status create_tables(functionalizer *f)
     return EXG_OK;
 }
 
+static exg_status functionalize_all(functionalizer *f)
+{
+    const exg_graph *graph = f->r.in->graph;
+
+    EXG_TRY(create_tables(f));
+    EXG_TRY(exg_rewrite_inputs(&f->r));
+    EXG_TRY(take_given(f));
+    EXG_TRY(bind_inputs(f));
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        EXG_TRY_IN(f->r.err, functionalize_node(f, &graph->nodes[n]), "graph.nodes[%u]", n);
+    }
+    EXG_TRY(add_mutations(f));
+    return exg_rewrite_outputs(&f->r);
+}
+
 exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
                              exg_program **out, exg_error *err)
 {
     EXG_GIVEN(err, decomposed, operators, out);
     functionalizer f = {0};
-    const exg_graph *graph = decomposed->graph;
-    exg_status status;
 
     *out = NULL;
     EXG_TRY(exg_rewrite_begin(&f.r, decomposed, operators, err));
     exg_builder_set_lowering(f.r.builder, true);
     f.r.read = read_current;
     f.r.user = &f;
-    status = create_tables(&f);
-    status = status == EXG_OK ? exg_rewrite_inputs(&f.r) : status;
-    status = status == EXG_OK ? take_given(&f) : status;
-    status = status == EXG_OK ? bind_inputs(&f) : status;
-    for (uint32_t n = 0; status == EXG_OK && n < graph->node_count; n++) {
-        status = functionalize_node(&f, &graph->nodes[n]);
-        if (status != EXG_OK) {
-            (void)exg_error_within(err, status, "graph.nodes[%u]", n);
-        }
-    }
-    status = status == EXG_OK ? add_mutations(&f) : status;
-    status = status == EXG_OK ? exg_rewrite_outputs(&f.r) : status;
-    return exg_rewrite_finish(&f.r, status, out);
+    return exg_rewrite_finish(&f.r, functionalize_all(&f), out);
 }

@@ -524,24 +524,32 @@ static exg_status finish(exg_segment_builder *m)
     return exg_builder_status(m->r.builder);
 }
 
+static exg_status build(exg_segment_builder *m, const exg_state *state)
+{
+    m->numbers = EXG_NEW_ARRAY(m->r.out->arena, exg_argument, m->flat->graph.value_count);
+    if (m->numbers == NULL) {
+        return EXG_OUT_OF_MEMORY(m->err);
+    }
+    EXG_TRY(own_inputs(m));
+    if (state != NULL) {
+        m->at = state->at;
+        EXG_TRY(earlier_inputs(m, state));
+    }
+    EXG_TRY(do_nodes(m));
+    return finish(m);
+}
+
 exg_status exg_graph_segment_make(exg_graph_segment *s, exg_flat_graph *flat,
                                   const exg_state *state, const exg_argument *answer,
                                   exg_error *err)
 {
     exg_segment_builder m = {.segment = s, .flat = flat, .answer = answer, .err = err};
-    exg_status status;
 
     s->flat = flat;
     EXG_TRY(exg_rewrite_begin(&m.r, &flat->flat, flat->operators, err));
     m.r.symbols = &flat->symbols;
     exg_builder_set_lowering(m.r.builder, true);
-    m.numbers = EXG_NEW_ARRAY(m.r.out->arena, exg_argument, flat->graph.value_count);
-    m.at = state == NULL ? 0 : state->at;
-    status = m.numbers == NULL ? EXG_OUT_OF_MEMORY(err) : own_inputs(&m);
-    status = status == EXG_OK && state != NULL ? earlier_inputs(&m, state) : status;
-    status = status == EXG_OK ? do_nodes(&m) : status;
-    status = status == EXG_OK ? finish(&m) : status;
-    return exg_rewrite_finish(&m.r, status, &s->program);
+    return exg_rewrite_finish(&m.r, build(&m, state), &s->program);
 }
 
 exg_status exg_graph_segment_new(const exg_allocator *allocator, uint32_t depth,
@@ -609,21 +617,29 @@ static exg_status describe_inputs(exg_flat_graph *c, const exg_symbols *symbols,
     return EXG_OK;
 }
 
+static exg_status make_first(exg_graph_segment *s, const exg_program *program,
+                             const exg_operators *operators, const exg_symbols *symbols,
+                             const exg_tensor_meta *const *metas, const exg_argument *numbers,
+                             exg_error *err)
+{
+    exg_flat_graph *flat;
+
+    EXG_TRY(exg_flat_graph_create(program, operators, s->arena, &flat, err));
+    EXG_TRY(describe_inputs(flat, symbols, metas, numbers, s->arena, err));
+    return exg_graph_segment_make(s, flat, NULL, NULL, err);
+}
+
 exg_status exg_graph_segment_begin(const exg_program *program, const exg_operators *operators,
                                    const exg_symbols *symbols, const exg_tensor_meta *const *metas,
                                    const exg_argument *numbers, exg_graph_segment **segment,
                                    exg_error *err)
 {
-    exg_flat_graph *flat;
     exg_graph_segment *s;
     exg_status status;
 
     *segment = NULL;
     EXG_TRY(exg_graph_segment_new(exg_arena_allocator(program->arena), 0, &s, err));
-    status = exg_flat_graph_create(program, operators, s->arena, &flat, err);
-    status =
-        status == EXG_OK ? describe_inputs(flat, symbols, metas, numbers, s->arena, err) : status;
-    status = status == EXG_OK ? exg_graph_segment_make(s, flat, NULL, NULL, err) : status;
+    status = make_first(s, program, operators, symbols, metas, numbers, err);
     if (status != EXG_OK) {
         exg_graph_segment_destroy(s);
         return status;
@@ -692,18 +708,17 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
 {
     const exg_operators *operators = segment->flat->operators;
     exg_program *pure = NULL;
-    exg_status status = exg_functionalize(segment->program, operators, &pure, err);
+    exg_status status = EXG_OK;
 
     *functional = NULL;
-    if (status != EXG_OK) {
-        return status;
-    }
+    EXG_TRY(exg_functionalize(segment->program, operators, &pure, err));
     segment->first_output = pure->graph->output_count - segment->program->graph->output_count;
     if (keeps || segment->depth > 0 || segment->graph_break != EXG_GRAPH_BREAK_END) {
         status = keep_state(segment->flat, pure, err);
     }
-    status = status == EXG_OK ? exg_simplify_for(pure, operators, multiplies_bytes, functional, err)
-                              : status;
+    if (status == EXG_OK) {
+        status = exg_simplify_for(pure, operators, multiplies_bytes, functional, err);
+    }
     exg_program_destroy(pure);
     return status;
 }
