@@ -353,8 +353,8 @@ static exg_status forward(exg_dispatcher *d, exg_module *m, exg_passage *in, exg
             exg_dtensor_destroy(in->values[i].dtensor);
         }
     }
-    for (uint32_t i = 0; status != EXG_OK && i < out->count; i++) {
-        exg_dtensor_destroy(out->values[i].dtensor);
+    while (status != EXG_OK && out->count > 0) {
+        exg_dtensor_destroy(out->values[--out->count].dtensor);
     }
     return status;
 }

@@ -370,7 +370,6 @@ static exg_status find_choices(search *s)
 {
     uint32_t kept = 0;
 
-    s->choices[0] = (choice){0};
     s->choices[0].operands =
         exg_arena_alloc(s->arena, s->call->operand_count, sizeof(*s->choices[0].operands));
     s->choices[0].results =
@@ -422,7 +421,7 @@ static exg_dtensor_spec *new_spec(const search *s, const exg_tensor_meta *meta,
 static exg_status fill_result(const search *s, const choice *c, exg_object *result)
 {
     const exg_function_schema *f = s->op->schema;
-    bool list = f->return_count == 1 && f->returns[0].type.is_list;
+    bool list = f->return_count == 1 && f->returns->type.is_list;
     bool single = f->return_count == 1 && !list;
     exg_object *items = EXG_NEW_ARRAY(s->arena, exg_object, s->result_count);
 

@@ -115,6 +115,39 @@ static void in_place_returns_the_argument(void **state)
     on_mesh("2", write_in_place, NULL);
 }
 
+/* What is computed apart, in another dtype, is cast to that of the tensor written. */
+static void write_cast(rank_context *c)
+{
+    static const struct {
+        const char *key, *sizes; /* of the other one, of ones */
+        double made[2];
+    } rows[] = {{"aten.floor_divide_.Tensor", "2", {2, 4}},
+                {"aten.xlogy_.Tensor", "2", {0, 0}},
+                {"aten.fill_.Tensor", "", {1, 1}},
+                {"aten.ldexp_.default", "2", {4, 8}},
+                {"aten.copy_.default", "2", {1, 1}}};
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+        exg_dtensor *x = parts(&e, EXG_DTYPE_F32, "2", "R", (const double[]){2, 4});
+        exg_dtensor *y = parts(&e, EXG_DTYPE_F64, rows[k].sizes, "R", (const double[]){1, 1});
+        exg_dtensor *made = CALL(&e, rows[k].key, T(x), T(y));
+
+        EXPECT(c, made == x && exg_dtensor_dtype(x) == EXG_DTYPE_F32, "%s", rows[k].key);
+        expect_values(&e, x, "R", rows[k].made, 2, rows[k].key);
+        exg_dtensor_destroy(y);
+        exg_dtensor_destroy(x);
+    }
+    eager_end(&e);
+}
+
+static void what_is_written_keeps_its_dtype(void **state)
+{
+    (void)state;
+    on_mesh("2", write_cast, NULL);
+}
+
 static void may_not_move(rank_context *c)
 {
     static const double halves[] = {1, -2, 3, -4};
@@ -850,6 +883,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_operator_runs_on_parts),
         cmocka_unit_test(in_place_returns_the_argument),
+        cmocka_unit_test(what_is_written_keeps_its_dtype),
         cmocka_unit_test(what_is_written_may_not_move),
         cmocka_unit_test(views_share_memory_or_say_so),
         cmocka_unit_test(strided_parts_are_written_too),
