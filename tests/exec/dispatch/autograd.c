@@ -349,6 +349,13 @@ static void disable(rank_context *c)
            exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
                !exg_dtensor_requires_grad(t) && notes == 1,
            "%d notes", notes);
+    exg_dtensor_destroy(t);
+    exg_dtensor_destroy(local);
+    local = plain(&e, 2, 2, 0, 1, false); /* of which none is wanted */
+    EXPECT(c,
+           exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
+               notes == 1,
+           "%d notes", notes);
     y = CALL(&e, "aten.add_.Scalar", T(x), of_int(1)); /* an optimizer may */
     EXPECT(c, y == x && exg_dtensor_is_leaf(x) && exg_dtensor_requires_grad(x), "in place");
     EXPECT(c, !exg_set_grad_enabled(e.d, true), "it was disabled");

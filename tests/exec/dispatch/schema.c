@@ -103,7 +103,7 @@ static void lists_are_walked_by_all_specs(void **state)
     exg_dtensor_spec x, y, z;
     const exg_dtensor_spec *specs[4];
     exg_object items[2], args[1];
-    exg_named_object kwargs[1];
+    exg_named_object kwargs[2];
     exg_op_schema s;
     fixed f;
 
@@ -125,6 +125,10 @@ static void lists_are_walked_by_all_specs(void **state)
     assert_int_equal(exg_op_schema_args_spec_count(&s), 0);
     assert_int_equal(exg_op_schema_all_specs(&s, specs, 4), 3);
     assert_ptr_equal(specs[2], &z);
+    kwargs[1] = (exg_named_object){"other", exg_object_list(items, 2)};
+    s = call_of("torch.ops.aten.cat.out", args, 1, kwargs, 2);
+    assert_int_equal(exg_op_schema_all_specs(&s, specs, 4), 5); /* of which there is room for 4 */
+    assert_ptr_equal(specs[3], &x);
     end(&f, 2);
 }
 
