@@ -39,12 +39,28 @@ typedef struct cli_call {
 #undef EXG_WHOLE_OPTION
 } cli_call;
 
+/* How many options are lists. */
+enum {
+    CLI_LISTS = 0
+#define EXG_FLAG(...)
+#define EXG_TEXT_OPTION(...)
+#define EXG_LIST_OPTION(...) +1
+#define EXG_NUMBER_OPTION(...)
+#define EXG_WHOLE_OPTION(...)
+#include "cli/option.def"
+#undef EXG_FLAG
+#undef EXG_TEXT_OPTION
+#undef EXG_LIST_OPTION
+#undef EXG_NUMBER_OPTION
+#undef EXG_WHOLE_OPTION
+};
+
 #define EXG_COMMAND(name, letter, arguments, summary, examples)                                    \
     exg_status cmd_##name(const cli_call *call, exg_error *err);
 #include "cli/command.def"
 #undef EXG_COMMAND
 
-/* Fills `call` from the words after the command; `room` is for as many. USAGE. */
+/* Fills `call` from the words after the command; `room` is for CLI_LISTS times as many. USAGE. */
 exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, exg_error *err);
 
 /* Has every option that was given a meaning in this call? `letter` is the command's in option.def.
@@ -107,6 +123,9 @@ void cli_inputs_free(cli_inputs *inputs);
 
 /* Files of named tensors without a program: what they hold, shown. */
 bool cli_is_weights_file(const char *path);
+/* The weights as the options of convert change them, in the place of *weights. */
+exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err);
+
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err);
 exg_status cli_digest_weights(const cli_call *call, exg_error *err); /* of a program too */
 

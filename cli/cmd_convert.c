@@ -215,9 +215,21 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     EXG_TRY(check_whole(call->paths[0], err));
     EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, NULL, err),
                "%s:", call->paths[0]);
-    status = save_weights(call, weights, err);
+    status = cli_edit_weights(call, &weights, err);
+    status = status == EXG_OK ? save_weights(call, weights, err) : status;
     exg_weights_release(weights);
     return report(call, status, "safetensors", err);
+}
+
+/* Those of a program, which keeps its own. */
+static exg_status save_edited(const cli_call *call, exg_weights *weights, exg_error *err)
+{
+    exg_weights *edited = exg_weights_retain(weights);
+    exg_status status = cli_edit_weights(call, &edited, err);
+
+    status = status == EXG_OK ? save_weights(call, edited, err) : status;
+    exg_weights_release(edited);
+    return status;
 }
 
 /* All programs of FILE, changed and written. */
@@ -240,7 +252,7 @@ static exg_status rewrite_programs(const cli_call *call, const cli_programs *all
     }
     if (status == EXG_OK) {
         status = format == EXG_FORMAT_COUNT
-                     ? save_weights(call, opened[0].program->weights, err)
+                     ? save_edited(call, opened[0].program->weights, err)
                      : exg_save_programs(programs, count, call->paths[1], format, options, err);
     }
     while (count > 0) {

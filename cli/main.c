@@ -264,7 +264,7 @@ static exg_status choose_isa(const cli_call *call, exg_error *err)
 static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
-    const char **room = calloc((size_t)argc, sizeof(*room));
+    const char **room = calloc((size_t)argc * CLI_LISTS, sizeof(*room));
     exg_status status =
         room == NULL ? EXG_OUT_OF_MEMORY(err) : cli_parse(argc - 2, argv + 2, room, &call, err);
 

@@ -197,7 +197,12 @@ exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, e
 {
     bool has_options = true; /* till "--" */
 
-    call->inputs.items = room;
+    for (size_t o = 0; o < sizeof(options) / sizeof(options[0]); o++) {
+        if (options[o].kind == OPTION_LIST) {
+            ((cli_words *)(void *)((char *)call + options[o].offset))->items = room;
+            room += argc;
+        }
+    }
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         const char *value = strchr(word, '=');

@@ -2,25 +2,10 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/weights/made_storage.h"
 #include "libexport/weights/storage.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static void release_weights(void *user)
-{
-    exg_weights_release(user);
-}
-
-exg_status exg_weights_retain_in(exg_weights *holder, exg_weights *held, exg_error *err)
-{
-    exg_status status = exg_weights_own(holder, release_weights, held, err);
-
-    if (status == EXG_OK) {
-        exg_weights_retain(held);
-    }
-    return status;
-}
 
 exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
 {
@@ -95,14 +80,16 @@ typedef struct turned {
     exg_dtype dtype;
 } turned;
 
-/* Of whole elements: a part of one cannot be turned. */
-static exg_status read_whole(const turned *t, uint64_t offset, uint64_t length, void *out,
-                             exg_error *err)
+static exg_status read_turned_elements(void *user, uint64_t first, uint64_t count, void *out,
+                                       exg_error *err)
 {
-    EXG_TRY(exg_storage_read(t->of, t->storage, offset, length, out, err));
-    exg_storage_forget(t->of, t->storage, offset / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
-                       offset + length);
-    exg_bytes_swap(out, length, t->dtype);
+    const turned *t = user;
+    uint64_t width = exg_dtype_bytes(t->dtype);
+
+    EXG_TRY(exg_storage_read(t->of, t->storage, first * width, count * width, out, err));
+    exg_storage_forget(t->of, t->storage, first * width / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
+                       (first + count) * width);
+    exg_bytes_swap(out, count * width, t->dtype);
     return EXG_OK;
 }
 
@@ -110,22 +97,9 @@ static exg_status read_turned(void *user, uint64_t offset, uint64_t length, void
                               exg_error *err)
 {
     const turned *t = user;
-    uint64_t width = exg_dtype_bytes(t->dtype);
-    uint64_t first = offset / width * width;
-    uint64_t end = (offset + length + width - 1) / width * width;
-    uint8_t *whole;
-    exg_status status;
 
-    if (first == offset && end == offset + length) {
-        return read_whole(t, offset, length, out, err);
-    }
-    whole = malloc((size_t)(end - first));
-    status = whole == NULL ? EXG_OUT_OF_MEMORY(err) : read_whole(t, first, end - first, whole, err);
-    if (status == EXG_OK) {
-        memcpy(out, whole + (offset - first), (size_t)length);
-    }
-    free(whole);
-    return status;
+    return exg_read_whole_elements(exg_dtype_bytes(t->dtype), offset, length, out,
+                                   read_turned_elements, user, err);
 }
 
 static uint32_t component_bytes(exg_dtype dtype)

@@ -29,6 +29,11 @@ typedef struct mapped {
     exg_mapping mapping;
 } mapped;
 
+typedef struct retained {
+    struct retained *next;
+    exg_weights *weights;
+} retained;
+
 struct exg_weights_private {
     atomic_uint references;
     pthread_mutex_t lock; /* over `owned` and the mapping of external storages */
@@ -39,6 +44,7 @@ struct exg_weights_private {
     exg_map repeats;        /* key -> the number that the last of this name got */
     exg_map names[2];       /* by table: of weights, the first of a name */
     mapped *mapped;         /* files among `owned` */
+    retained *held;         /* weights among them, in whose files storages may lie */
     uint8_t *checks;        /* a storage each: what is known of its checksum */
     uint32_t check_capacity;
     pthread_cond_t checked; /* one of them became known */
@@ -394,6 +400,7 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)data + (all ? 0 : page - 1)) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + (uintptr_t)length + (all ? page - 1 : 0)) & ~(page - 1);
+    const retained *held;
 
     pthread_mutex_lock(&weights->private_->lock);
     for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
@@ -405,7 +412,33 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
             (void)madvise((void *)first, end - first, advice); /* private, read only */
         }
     }
+    held = weights->private_->held;
     pthread_mutex_unlock(&weights->private_->lock);
+    for (; held != NULL; held = held->next) { /* of what was made, the files are elsewhere */
+        advise_pages(held->weights, data, length, all, advice);
+    }
+}
+
+static void release_held(void *user)
+{
+    exg_weights_release(((retained *)user)->weights);
+}
+
+exg_status exg_weights_retain_in(exg_weights *holder, exg_weights *of, exg_error *err)
+{
+    retained *made = EXG_NEW(holder->arena, retained);
+    exg_status status;
+
+    if (made == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *made = (retained){holder->private_->held, of};
+    status = exg_weights_own(holder, release_held, made, err);
+    if (status == EXG_OK) {
+        exg_weights_retain(of);
+        holder->private_->held = made;
+    }
+    return status;
 }
 
 static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_error *err)

@@ -144,6 +144,7 @@ static void check_weights(void)
     NULLED(exg_tensor_meta_bytes(NULL, NULL, &err));
     NULLED(exg_tensor_meta_check_view(NULL, 0, &err));
     NULLED(exg_weights_digest(NULL, EXG_CHECKSUM_SHA256, 0, NULL, &err));
+    NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));
     NULLED(exg_weights_fill(NULL, NULL, NULL, NULL, &err));

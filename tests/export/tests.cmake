@@ -34,6 +34,7 @@ exg_test(export_tensor_file export/tensor_file.c LIBS exg::export)
 exg_test(export_cut export/cut.c LIBS tests_folder exg::export)
 exg_test(export_weights export/weights.c LIBS exg::export)
 exg_test(export_weights_change export/weights_change.c LIBS tests_folder exg::export)
+exg_test(export_weights_edit export/weights_edit.c LIBS exg::export)
 exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
 

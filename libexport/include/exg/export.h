@@ -18,5 +18,6 @@
 #include <exg/verify.h>
 #include <exg/version.h>
 #include <exg/weights.h>
+#include <exg/weights_edit.h>
 
 #endif

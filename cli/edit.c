@@ -1,0 +1,77 @@
+/* edit.c - what convert and repack change of weights: names, dtypes, which of them. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "A=B" of each word into pairs; of a word without "=" the key is NULL. */
+static exg_status split_words(const cli_words *words, bool last, exg_arena *arena,
+                              exg_string_map *pairs, exg_error *err)
+{
+    pairs->items = exg_arena_alloc(arena, words->count, sizeof(*pairs->items));
+    pairs->count = words->count;
+    if (pairs->items == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < words->count; i++) {
+        const char *word = words->items[i];
+        const char *equals = last ? strrchr(word, '=') : strchr(word, '=');
+
+        pairs->items[i] = (exg_string_pair){NULL, equals == NULL ? word : equals + 1};
+        if (equals != NULL) {
+            pairs->items[i].key = exg_arena_strndup(arena, word, (size_t)(equals - word));
+            if (pairs->items[i].key == NULL) {
+                return EXG_OUT_OF_MEMORY(err);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status need_keys(const exg_string_map *pairs, const char *option, const char *form,
+                            exg_error *err)
+{
+    for (uint32_t i = 0; i < pairs->count; i++) {
+        if (pairs->items[i].key == NULL || pairs->items[i].key[0] == '\0') {
+            return EXG_FAIL(err, USAGE, "CLI-001", "%s '%s': give it as %s", option,
+                            pairs->items[i].value, form);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status fill_options(const cli_call *call, exg_arena *arena,
+                               exg_weights_edit_options *options, exg_error *err)
+{
+    options->select = call->select.items;
+    options->select_count = call->select.count;
+    options->exclude = call->exclude.items;
+    options->exclude_count = call->exclude.count;
+    options->prefixes = call->prefix_strip.items;
+    options->prefix_count = call->prefix_strip.count;
+    options->transposes = call->transpose.items;
+    options->transpose_count = call->transpose.count;
+    options->model_only = call->model_only;
+    options->deduplicate = call->deduplicate;
+    EXG_TRY(split_words(&call->rename, true, arena, &options->renames, err));
+    EXG_TRY(need_keys(&options->renames, "--rename", "REGEX=REPLACEMENT", err));
+    EXG_TRY(split_words(&call->dtype, true, arena, &options->dtypes, err));
+    EXG_TRY(split_words(&call->metadata, false, arena, &options->metadata, err));
+    return need_keys(&options->metadata, "--metadata", "KEY=VALUE", err);
+}
+
+exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err)
+{
+    exg_weights_edit_options options = {.size = sizeof(options)};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_weights *made = NULL;
+    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    status = status == EXG_OK ? fill_options(call, arena, &options, err) : status;
+    status = status == EXG_OK ? exg_weights_edit(*weights, &options, &made, err) : status;
+    exg_arena_destroy(arena);
+    EXG_TRY(status);
+    exg_weights_release(*weights);
+    *weights = made;
+    return EXG_OK;
+}

@@ -1,0 +1,75 @@
+/* weights_edit.h - other weights made of weights: fewer, under other names, in other dtypes.
+ *
+ * What is made is read from the weights it is made of, block by block, when it is read itself:
+ * nothing is copied before. All patterns are of the names in the weights that are given, as
+ * exg inspect shows them. Threads: as weights.h.
+ */
+#ifndef EXG_WEIGHTS_EDIT_H
+#define EXG_WEIGHTS_EDIT_H
+
+#include <exg/status.h>
+#include <exg/weights.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct exg_weights_edit_options {
+    size_t size; /* sizeof(exg_weights_edit_options) */
+
+    /* Which tensors: those that a pattern of `select` fits (none is given: all), without those
+     * that one of `exclude` fits. Patterns of fnmatch(): *, ?, [...]; * passes dots. */
+    const char *const *select;
+    uint32_t select_count;
+    const char *const *exclude;
+    uint32_t exclude_count;
+
+    /* Of a training checkpoint the model alone: without what lies below the names that
+     * checkpoints give to the state of optimizers, schedulers and the like; and where all that is
+     * left lies below one name that they give to the model ("state_dict", "model", ...),
+     * without it. */
+    bool model_only;
+
+    /* What they are called: a prefix that fits is taken away, the first that does; then each
+     * POSIX extended regular expression (key) is replaced by its value wherever it fits, one
+     * after the other. \0 to \9 in the value are what the expression and its groups fitted. */
+    const char *const *prefixes;
+    uint32_t prefix_count;
+    exg_string_map renames;
+
+    /* The last two dimensions swapped: patterns as in `select`. */
+    const char *const *transposes;
+    uint32_t transpose_count;
+
+    /* What their elements are: key is a pattern as in `select`, value a floating-point dtype
+     * ("bf16", "float8_e4m3fn"). The last that fits counts. Key NULL is every floating-point
+     * tensor; a pattern also makes integers and bool floating. Rounding: to the nearest, and
+     * between two to the even one; what passes the largest becomes infinite, and of
+     * float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32; NaN
+     * stays NaN. All of it is what PyTorch's Tensor.to() does. */
+    exg_string_map dtypes;
+
+    /* Pairs of the metadata: set, or with "" removed. */
+    exg_string_map metadata;
+
+    /* Of tensors of the same dtype, shape and bytes all but the first are left out, and the
+     * metadata say for each which: {name: name of the first}, as safetensors.torch.save_model()
+     * has it. */
+    bool deduplicate;
+
+    /* A pattern, prefix or expression that fits nothing is no fault, as of a list for many
+     * models. */
+    bool lenient;
+} exg_weights_edit_options;
+
+/* USAGE: WGT-PATTERN (an expression that is none, a pattern that fits no tensor), WGT-DTYPE (a
+ * dtype that is none or not floating), WGT-NAME (two tensors get one name, or an empty one). */
+EXG_NODISCARD exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *options,
+                                          exg_weights **made, exg_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,278 @@
+/* weights_edit.c - weights with other names, dtypes and shapes, and fewer of them. What is expected
+ * is written here; run_edit.py compares casts with PyTorch. */
+#include <exg/weights_edit.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static const float numbers[] = {1, 2, 3, 4, 5, 6};
+
+/* A packed tensor of its own storage, or of that of another. */
+static void add(exg_weights *weights, const char *name, exg_dtype dtype, const void *data,
+                uint32_t rank, int64_t rows, int64_t columns)
+{
+    exg_storage storage = {
+        .kind = EXG_STORAGE_MEMORY,
+        .length = (uint64_t)(rows * columns) * exg_dtype_bytes(dtype),
+        .data = data,
+    };
+    exg_sym_int sizes[] = {exg_sym_int_of(rows), exg_sym_int_of(columns)};
+    exg_sym_int strides[] = {exg_sym_int_of(rank == 2 ? columns : 1), exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = dtype,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = rank,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = name, .meta = &meta};
+    exg_error err;
+
+    exg_error_clear(&err);
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        if (weights->storages[i].data == data && weights->storages[i].length == storage.length) {
+            weight.storage = i;
+            assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+            return;
+        }
+    }
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+}
+
+/* As a training checkpoint names them. */
+static exg_weights *checkpoint(void)
+{
+    static const float others[] = {1, 2, 3, 4, 5, 7};
+    static const float equal[] = {1, 2, 3, 4, 5, 6};
+    static const int64_t steps[] = {7};
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    add(weights, "state_dict.in.weight", EXG_DTYPE_F32, numbers, 2, 2, 3);
+    add(weights, "state_dict.out.weight", EXG_DTYPE_F32, numbers, 2, 2, 3);
+    add(weights, "state_dict.out.bias", EXG_DTYPE_F32, others, 1, 6, 1);
+    add(weights, "state_dict.again", EXG_DTYPE_F32, equal, 2, 2, 3);
+    add(weights, "optimizer.step", EXG_DTYPE_I64, steps, 1, 1, 1);
+    assert_int_equal(exg_weights_add_metadata(weights, "epoch", "3", &err), EXG_OK);
+    assert_int_equal(exg_weights_add_metadata(weights, "optimizer.lr", "0.1", &err), EXG_OK);
+    return weights;
+}
+
+static exg_weights *edited(exg_weights *of, exg_weights_edit_options options)
+{
+    exg_weights *made = NULL;
+    exg_error err;
+
+    exg_error_clear(&err);
+    options.size = sizeof(options);
+    if (exg_weights_edit(of, &options, &made, &err) != EXG_OK) {
+        fail_msg("%s %s: %s", err.code, err.where, err.message);
+    }
+    exg_weights_release(of); /* what is made keeps it */
+    return made;
+}
+
+/* Names with blanks between, in order. */
+static void assert_names(exg_weights *weights, const char *names)
+{
+    char all[512] = "";
+
+    for (uint32_t i = 0; i < weights->count; i++) {
+        strcat(all, i == 0 ? "" : " ");
+        strcat(all, weights->items[i].fqn);
+    }
+    assert_string_equal(all, names);
+    exg_weights_release(weights);
+}
+
+static void it_takes_the_tensors_that_patterns_fit(void **state)
+{
+    static const char *const outs[] = {"*.out.*", "optimizer.*"};
+    static const char *const biases[] = {"*.bia[rs]"};
+
+    (void)state;
+    assert_names(edited(checkpoint(), (exg_weights_edit_options){.select = outs,
+                                                                 .select_count = 2,
+                                                                 .exclude = biases,
+                                                                 .exclude_count = 1}),
+                 "state_dict.out.weight optimizer.step");
+}
+
+static void it_takes_the_model_of_a_training_checkpoint(void **state)
+{
+    exg_weights *weights = edited(checkpoint(), (exg_weights_edit_options){.model_only = true});
+
+    (void)state;
+    assert_int_equal(weights->metadata.count, 1);
+    assert_string_equal(weights->metadata.items[0].key, "epoch");
+    assert_names(weights, "in.weight out.weight out.bias again");
+}
+
+/* "model" is a name of the model only where all of it lies below. */
+static void names_that_only_look_like_a_checkpoint_stay(void **state)
+{
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    add(weights, "model.embed", EXG_DTYPE_F32, numbers, 1, 6, 1);
+    add(weights, "lm_head", EXG_DTYPE_F32, numbers, 1, 6, 1);
+    assert_names(edited(weights, (exg_weights_edit_options){.model_only = true}),
+                 "model.embed lm_head");
+}
+
+static void it_renames_by_prefix_then_by_expressions(void **state)
+{
+    static const char *const prefixes[] = {"module.", "state_dict."};
+    exg_string_pair pairs[] = {{"^(in|out)\\.(.)[a-z]*$", "layers.\\1.\\2\\\\"}, {"a", "[\\0]"}};
+
+    (void)state;
+    assert_names(edited(checkpoint(), (exg_weights_edit_options){.prefixes = prefixes,
+                                                                 .prefix_count = 2,
+                                                                 .renames = {pairs, 2},
+                                                                 .lenient = true}),
+                 "l[a]yers.in.w\\ l[a]yers.out.w\\ l[a]yers.out.b\\ [a]g[a]in optimizer.step");
+}
+
+static void it_sets_and_removes_metadata(void **state)
+{
+    exg_string_pair pairs[] = {{"format", "pt"}, {"epoch", ""}, {"optimizer.lr", "0.2"}};
+    exg_weights *weights = edited(checkpoint(), (exg_weights_edit_options){.metadata = {pairs, 3}});
+
+    (void)state;
+    assert_int_equal(weights->metadata.count, 2);
+    assert_string_equal(weights->metadata.items[0].key, "optimizer.lr");
+    assert_string_equal(weights->metadata.items[0].value, "0.2");
+    assert_string_equal(weights->metadata.items[1].key, "format");
+    assert_string_equal(weights->metadata.items[1].value, "pt");
+    exg_weights_release(weights);
+}
+
+static void it_swaps_the_last_two_dimensions(void **state)
+{
+    static const char *const patterns[] = {"*.in.*"};
+    static const float want[] = {1, 4, 2, 5, 3, 6};
+    exg_weights *weights = edited(
+        checkpoint(), (exg_weights_edit_options){.transposes = patterns, .transpose_count = 1});
+    float got[6];
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(weights->items[0].meta->sizes[0].value, 3);
+    assert_int_equal(exg_weight_read(weights, &weights->items[0], got, sizeof(got), &err), EXG_OK);
+    assert_memory_equal(got, want, sizeof(want));
+    assert_int_equal(weights->items[1].meta->sizes[0].value, 2); /* the tied one stays */
+    exg_weights_release(weights);
+}
+
+static void it_casts_what_the_last_rule_says_and_keeps_what_is_tied(void **state)
+{
+    static const uint16_t want[] = {0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0};
+    exg_string_pair pairs[] = {{NULL, "bf16"}, {"*.bias", "float64"}, {"optimizer.step", "F16"}};
+    exg_weights *weights = edited(checkpoint(), (exg_weights_edit_options){.dtypes = {pairs, 3}});
+    uint16_t got[6];
+    uint8_t part[3];
+    double wide[6];
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(weights->items[0].meta->dtype, EXG_DTYPE_BF16);
+    assert_int_equal(weights->items[0].storage, weights->items[1].storage);
+    assert_int_equal(exg_weight_read(weights, &weights->items[0], got, sizeof(got), &err), EXG_OK);
+    assert_memory_equal(got, want, sizeof(want));
+    /* Bytes that begin and end inside elements. */
+    assert_int_equal(exg_storage_read(weights, weights->items[0].storage, 1, 3, part, &err),
+                     EXG_OK);
+    assert_memory_equal(part, (const uint8_t *)want + 1, 3);
+    assert_int_equal(exg_weight_read(weights, &weights->items[2], wide, sizeof(wide), &err),
+                     EXG_OK);
+    assert_true(wide[5] > 6.5 && wide[5] < 7.5);
+    assert_int_equal(exg_weight_read(weights, &weights->items[4], got, 2, &err), EXG_OK);
+    assert_int_equal(got[0], 0x4700); /* 7 in float16 */
+    exg_weights_release(weights);
+}
+
+static void it_leaves_equal_tensors_out_and_notes_them(void **state)
+{
+    exg_weights *weights = edited(checkpoint(), (exg_weights_edit_options){.deduplicate = true});
+
+    (void)state;
+    assert_int_equal(weights->metadata.count, 4);
+    assert_string_equal(weights->metadata.items[2].key, "state_dict.out.weight");
+    assert_string_equal(weights->metadata.items[2].value, "state_dict.in.weight");
+    assert_string_equal(weights->metadata.items[3].key, "state_dict.again");
+    assert_names(weights, "state_dict.in.weight state_dict.out.bias optimizer.step");
+}
+
+static void it_refuses_what_fits_nothing_or_not_at_all(void **state)
+{
+    static const char *const none[] = {"nosuch*"};
+    exg_string_pair regex = {"(", "x"};
+    exg_string_pair unused = {"nosuch", "x"};
+    exg_string_pair all = {"^.*$", "x"};
+    exg_string_pair empty = {"^.*\\.step$", ""};
+    exg_string_pair dtype = {NULL, "int8"};
+    exg_string_pair pattern = {"nosuch", "f16"};
+    const char *const bias[] = {"*.bias"};
+    const struct {
+        exg_weights_edit_options options;
+        const char *code;
+    } cases[] = {
+        {{.select = none, .select_count = 1}, "WGT-PATTERN"},
+        {{.exclude = none, .exclude_count = 1}, "WGT-PATTERN"},
+        {{.prefixes = none, .prefix_count = 1}, "WGT-PATTERN"},
+        {{.transposes = none, .transpose_count = 1}, "WGT-PATTERN"},
+        {{.transposes = bias, .transpose_count = 1}, "WGT-PATTERN"}, /* of one dimension */
+        {{.renames = {&regex, 1}}, "WGT-PATTERN"},
+        {{.renames = {&unused, 1}}, "WGT-PATTERN"},
+        {{.renames = {&all, 1}}, "WGT-NAME"},
+        {{.renames = {&empty, 1}}, "WGT-NAME"},
+        {{.dtypes = {&dtype, 1}}, "WGT-DTYPE"},
+        {{.dtypes = {&pattern, 1}}, "WGT-PATTERN"},
+    };
+    exg_weights *weights = checkpoint();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        exg_weights_edit_options options = cases[i].options;
+        exg_weights *made = NULL;
+        exg_error err;
+
+        exg_error_clear(&err);
+        options.size = sizeof(options);
+        if (exg_weights_edit(weights, &options, &made, &err) != EXG_USAGE ||
+            strcmp(err.code, cases[i].code) != 0) {
+            fail_msg("case %zu: %s, expected %s", i, err.code, cases[i].code);
+        }
+        assert_null(made);
+    }
+    exg_weights_release(weights);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_takes_the_tensors_that_patterns_fit),
+        cmocka_unit_test(it_takes_the_model_of_a_training_checkpoint),
+        cmocka_unit_test(names_that_only_look_like_a_checkpoint_stay),
+        cmocka_unit_test(it_renames_by_prefix_then_by_expressions),
+        cmocka_unit_test(it_sets_and_removes_metadata),
+        cmocka_unit_test(it_swaps_the_last_two_dimensions),
+        cmocka_unit_test(it_casts_what_the_last_rule_says_and_keeps_what_is_tied),
+        cmocka_unit_test(it_leaves_equal_tensors_out_and_notes_them),
+        cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
