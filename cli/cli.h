@@ -156,6 +156,8 @@ void cli_placement_free(cli_placement *placement);
 
 /* What a fault code means, and all of them (codes.c). */
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err);
+/* The way out that is always one with this code; "": there is none. */
+const char *cli_fix_of(const char *code);
 exg_status cli_list_codes(const cli_call *call, exg_error *err);
 
 /* The object that a command prints with --json, from its first member on ("format", which goes up

@@ -41,6 +41,18 @@ static bool code_at(uint32_t index, code_row *row)
     return true;
 }
 
+const char *cli_fix_of(const char *code)
+{
+    code_row row;
+
+    for (uint32_t i = 0; code_at(i, &row); i++) {
+        if (strcmp(row.code, code) == 0) {
+            return row.fix;
+        }
+    }
+    return "";
+}
+
 static void put_json(exg_text *text, const code_row *row)
 {
     exg_json_member_text(text, "code", row->code);
