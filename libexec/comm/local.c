@@ -311,7 +311,7 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
 
     if (colors == NULL || send == NULL || made == NULL) {
         local_abort(self, EXG_NO_MEMORY);
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        status = EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
         send[r] = (exg_segment){&color, sizeof(color)};
@@ -409,7 +409,7 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
     group *g = create_group(size);
 
     if (g == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t r = 0; r < size; r++) {
         local *l = create_rank(g, r);
@@ -422,7 +422,7 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
             if (r == 0) {
                 destroy_group(g);
             }
-            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+            return EXG_OUT_OF_MEMORY(err);
         }
         communicators[r] = &l->base;
     }

@@ -156,7 +156,7 @@ static exg_status agree(exg_communicator *c, exg_reduce_op op, bool *truth, exg_
 
     if (workspace == NULL) {
         exg_communicator_abort(c, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     status = exg_collective_run(c, &what, workspace, err);
     free(workspace);

@@ -101,7 +101,7 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
 
     if (all == NULL) {
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     memcpy(own.local, local->sizes, local->rank * sizeof(int64_t));
     if (options->shape != NULL) {
@@ -171,7 +171,7 @@ static exg_status take_copies(exg_dtensor *t, exg_error *err)
     exg_dtensor *copy = NULL;
     exg_status status;
 
-    status = regions == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+    status = regions == NULL ? EXG_OUT_OF_MEMORY(err)
                              : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
                                                       t->rank, t->sizes, &copy, err);
     if (status != EXG_OK) {

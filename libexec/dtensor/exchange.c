@@ -257,7 +257,7 @@ static exg_status begin(const exchange *e, exg_transit **transit, exg_error *err
     }
     *transit = make_transit(e);
     if (*transit == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     load(e, *transit);
     status = exg_exchange_post(e->mesh->communicator, &(*transit)->posted, (*transit)->send,

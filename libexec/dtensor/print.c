@@ -95,7 +95,7 @@ static exg_status print_values(const exg_dtensor *t, const char *name, const exg
     if (out.failed) {
         exg_text_free(&out);
         *text = NULL;
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     *text = out.data;
     return EXG_OK;

@@ -95,7 +95,7 @@ exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placemen
 
     *t = NULL;
     if (made == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     *made = (exg_dtensor){.mesh = mesh, .local = *local, .rank = local->rank};
     memcpy(made->placements, placements, mesh->ndim * sizeof(*placements));
