@@ -314,7 +314,7 @@ static const struct {
     {VALUE(DEVICE, as_device, {"cuda", 1}), NULL},
     {VALUE(DEVICE, as_device, {"cuda", 0}), NULL},
     {VALUE(DEVICE, as_device, {"cpu", 0}), NULL},
-    {VALUE(COMPLEX, as_complex, {1, 2}), NULL},
+    {VALUE(COMPLEX, as_complex, {1, 2}), "as_complex"},
     {VALUE(COMPLEX, as_complex, {1, 3}), NULL},
     {VALUE(INTS, count, 2, .as_ints = ints), "[3, -1]"},
     {VALUE(INTS, count, 1, .as_ints = ints), "[3]"},
