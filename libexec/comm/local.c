@@ -1,4 +1,4 @@
-/* local.c - ranks as threads: beginning an exchange says where the own bytes lie, finishing
+/* local.c - ranks as threads: beginning an exchange says where the own bytes are, finishing
  * it copies what is its own from the others' memory. Nobody waits for more than that.
  *
  *   places[turn % EXG_EXCHANGES_MAX][rank]:  posted -> read by all -> taken by all -> free
@@ -26,7 +26,7 @@ typedef struct place {
     _Alignas(LINE_BYTES) _Atomic uint64_t posted; /* turn + 1 of what is here */
     const exg_segment *segments;                  /* sent to each rank, then expected of each */
     bool is_held;
-    _Alignas(16) uint8_t held[HELD_BYTES];       /* elements lie aligned */
+    _Alignas(16) uint8_t held[HELD_BYTES];       /* aligned for any element */
     _Alignas(LINE_BYTES) _Atomic uint64_t taken; /* turn + 1 that this rank has read all of */
 } place;
 

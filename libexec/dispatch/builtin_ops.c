@@ -164,7 +164,7 @@ static exg_status agree(exg_communicator *c, exg_reduce_op op, bool *truth, exg_
     return status;
 }
 
-/* The parts of two that lie alike. */
+/* The parts of two that are placed alike. */
 static exg_status compare_parts(const exg_dtensor *a, const exg_dtensor *b, bool *same,
                                 exg_error *err)
 {

@@ -124,7 +124,7 @@ static int64_t reduced_count(const derivation *x)
     return count;
 }
 
-/* `ref`, which lies as the result does, with size 1 where dims were reduced. */
+/* `ref`, of the sizes of the result, with size 1 where dims were reduced. */
 static exg_ref kept(const derivation *x, exg_ref ref)
 {
     bool reduced[EXG_SHAPE_RANK_MAX] = {false};

@@ -316,7 +316,7 @@ exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t, const exg_st
 
 /* ---- leaves --------------------------------- */
 
-/* *t is `tensor` when it lies so already. */
+/* *t is `tensor` when it is placed so already. */
 static exg_status as_it_lies(exg_dtensor *tensor, const exg_device_mesh *mesh,
                              const exg_placement *placements, uint32_t count, exg_dtensor **t,
                              exg_error *err)

@@ -16,7 +16,7 @@
 #define CHOICES_MAX 8
 #define CHANGE_NS   1e-3 /* among equals, the one that leaves most as it is */
 
-/* Where every operand and result lies, for the mesh dims so far. */
+/* The placements of every operand and result, for the mesh dims so far. */
 typedef struct choice {
     exg_placement (*operands)[EXG_MESH_DIMS_MAX];
     exg_placement (*results)[EXG_MESH_DIMS_MAX];
@@ -31,7 +31,7 @@ typedef struct search {
     const exg_tensor_meta *operands[EXG_CALL_OPERANDS_MAX]; /* global; NULL: absent */
     exg_tensor_meta **results;
     uint32_t result_count;
-    bool in_place; /* operand 0 stays, and the result lies as it does */
+    bool in_place; /* operand 0 stays, and the result is placed as it is */
     choice choices[CHOICES_MAX];
     uint32_t choice_count;
     exg_arena *arena;

@@ -336,7 +336,7 @@ static exg_status lies_there(exg_device_mesh *mesh, const exg_tensor *global, ui
     return status;
 }
 
-/* Fills the part of `t` from `global`, wherever that lies. */
+/* Fills the part of `t` from `global`, wherever that is. */
 static exg_status take_parts(exg_dtensor *t, const exg_tensor *global, uint32_t source,
                              exg_error *err)
 {

@@ -225,7 +225,7 @@ static exg_transit *make_transit(const exchange *e)
     return t;
 }
 
-/* Packs what goes, and says where what comes lies and goes. */
+/* Packs what goes, and says where what comes is and goes. */
 static void load(const exchange *e, exg_transit *t)
 {
     uint8_t *packed = t->packed;

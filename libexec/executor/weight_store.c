@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where bytes lie: the host's memory, or a device's. */
+/* Where bytes are: the host's memory, or a device's. */
 typedef struct home {
     exg_accelerator *device; /* NULL: the host */
     void *data;

@@ -133,7 +133,7 @@ exg_status exg_planner_group(exg_planner *p, uint32_t index)
 /* ---- making the step ---------------------------------------------------------------- */
 
 /* The order the group goes through its dimensions in: that of memory. Dense operands
- * that are not row-major (channels last) say it; the results then lie like them. */
+ * that are not row-major (channels last) say it; the results then have their order. */
 static void find_order(const exg_planner *p, uint32_t *order)
 {
     const exg_group *g = &p->group;

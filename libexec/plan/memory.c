@@ -1,4 +1,4 @@
-/* memory.c - where buffers lie: lifetimes are intervals of steps; a buffer takes
+/* memory.c - where buffers are: lifetimes are intervals of steps; a buffer takes
  * the tightest gap that earlier ones left, or the end. One pass over the steps.
  */
 #include "libexec/plan/plan_internal.h"

@@ -406,7 +406,7 @@ static void count_use(void *user, exg_value_id *id)
 }
 
 /* Notes who reads values but pointwise operators and kernels that take operand 0 with its
- * channels last: a result all others read lies row-major. */
+ * channels last: a result all others read is row-major. */
 static void count_plain_uses(exg_planner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->operators, node->target);

@@ -304,7 +304,7 @@ static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, 
     return EXG_OK;
 }
 
-/* Kernels read elements where elements may lie; complex ones by halves. */
+/* Kernels read elements at addresses that are aligned for them; complex ones by halves. */
 static bool is_aligned(const exg_tensor *tensor)
 {
     uint32_t bytes = exg_dtype_bytes(tensor->dtype);

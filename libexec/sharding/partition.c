@@ -192,7 +192,7 @@ static bool has_form(const partitioner *p, exg_value_id id, exg_placement placem
     return false;
 }
 
-/* Nothing is moved to lie along a dimension shorter than the mesh. What every rank has whole
+/* Nothing is moved to be split along a dimension shorter than the mesh. What every rank has whole
  * may be cut so: it follows an operand that is, where that is least moved. */
 static bool splittable(const partitioner *p, exg_value_id id, exg_placement want)
 {

@@ -255,7 +255,7 @@ static void write_tensor(functionalizer *f, exg_value_id written, exg_ref conten
         t = &f->tensors[id];
     }
     top = meet(f, base->newest, id);
-    if (top != id) { /* else all that lies below it is written */
+    if (top != id) { /* else all that is below it is written */
         put_newest(f, top);
         (void)current(f, t->parent); /* what is between them, as it was */
     }
@@ -484,7 +484,7 @@ static uint32_t base_of(const functionalizer *f, uint32_t input)
     return f->tensors[f->r.in->graph->inputs[input].as_tensor].base;
 }
 
-/* By the number of places that lie over one another: are they all views of one base? */
+/* By the number of places that overlap: are they all views of one base? */
 static bool *find_mixed(const functionalizer *f)
 {
     uint32_t count = f->r.in->graph->input_count;

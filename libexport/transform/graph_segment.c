@@ -45,27 +45,27 @@ static exg_status resolve_node(exg_segment_builder *m, const exg_node *node, exg
 }
 
 /* Which parameters are given an element that kernels read. false: none is. */
-static bool find_slots(const exg_segment_builder *m, const exg_node *node, const exg_operator *op,
-                       exg_argument_kind *slots)
+static bool find_scalar_reads(const exg_segment_builder *m, const exg_node *node,
+                              const exg_operator *op, exg_argument_kind *scalar_reads)
 {
     bool any = false;
 
     for (uint32_t p = 0; p < op->schema->argument_count; p++) {
-        slots[p] = EXG_ARGUMENT_NONE;
+        scalar_reads[p] = EXG_ARGUMENT_NONE;
     }
     for (uint32_t i = 0; i < node->input_count; i++) {
         const exg_argument *arg = &node->inputs[i].arg;
         bool slot = (arg->kind == EXG_ARGUMENT_SYM_INT || arg->kind == EXG_ARGUMENT_SYM_FLOAT ||
                      arg->kind == EXG_ARGUMENT_SYM_BOOL) &&
-                    arg->as_sym.value != EXG_NO_VALUE && m->flat->slots[arg->as_sym.value];
+                    arg->as_sym.value != EXG_NO_VALUE && m->flat->scalar_reads[arg->as_sym.value];
 
         for (uint32_t p = 0; slot && p < op->schema->argument_count; p++) {
             const char *name = node->inputs[i].name;
 
             if (name[0] == '\0' ? p == i : strcmp(op->schema->arguments[p].name, name) == 0) {
-                slots[p] = arg->kind == EXG_ARGUMENT_SYM_INT     ? EXG_ARGUMENT_INT
-                           : arg->kind == EXG_ARGUMENT_SYM_FLOAT ? EXG_ARGUMENT_FLOAT
-                                                                 : EXG_ARGUMENT_BOOL;
+                scalar_reads[p] = arg->kind == EXG_ARGUMENT_SYM_INT     ? EXG_ARGUMENT_INT
+                                  : arg->kind == EXG_ARGUMENT_SYM_FLOAT ? EXG_ARGUMENT_FLOAT
+                                                                        : EXG_ARGUMENT_BOOL;
                 any = true;
             }
         }
@@ -162,7 +162,7 @@ static exg_status do_item(exg_segment_builder *m, const exg_node *node)
         return EXG_OK;
     }
     EXG_TRY(element(m, &node->inputs[0].arg, &number));
-    if (m->flat->slots[id]) {
+    if (m->flat->scalar_reads[id]) {
         m->r.refs[id] = number;
         return EXG_OK;
     }
@@ -293,7 +293,7 @@ static exg_status do_node(exg_segment_builder *m, const exg_node *node, const ex
     const exg_operator *whole =
         op->functional == EXG_OP_NONE ? op : exg_operators_get(m->r.operators, op->functional);
     exg_argument args[EXG_REWRITE_ARGS_MAX + 1];
-    exg_argument_kind slots[EXG_REWRITE_ARGS_MAX];
+    exg_argument_kind scalar_reads[EXG_REWRITE_ARGS_MAX];
     exg_argument size = exg_arg_none();
     exg_node known;
 
@@ -311,7 +311,7 @@ static exg_status do_node(exg_segment_builder *m, const exg_node *node, const ex
         }
     }
     return exg_decompose_node(&m->r, &known, op, args,
-                              find_slots(m, node, op, slots) ? slots : NULL);
+                              find_scalar_reads(m, node, op, scalar_reads) ? scalar_reads : NULL);
 }
 
 static exg_status do_any(exg_segment_builder *m, const exg_node *node)
@@ -394,7 +394,7 @@ static exg_status own_inputs(exg_segment_builder *m)
 
 static exg_ref *place_of(exg_segment_builder *m, exg_value_id id)
 {
-    return (id & EXG_EXTRA_VALUE) != 0 ? &m->extras[id & ~EXG_EXTRA_VALUE] : &m->r.refs[id];
+    return (id & EXG_REPLAYED_VALUE) != 0 ? &m->replayed[id & ~EXG_REPLAYED_VALUE] : &m->r.refs[id];
 }
 
 /* What earlier segments made and know. */
@@ -402,8 +402,8 @@ static exg_status earlier_inputs(exg_segment_builder *m, const exg_state *state)
 {
     exg_builder *b = m->r.builder;
 
-    m->extras = EXG_NEW_ARRAY(m->r.out->arena, exg_ref, state->extra_count);
-    if (m->extras == NULL) {
+    m->replayed = EXG_NEW_ARRAY(m->r.out->arena, exg_ref, state->replayed_count);
+    if (m->replayed == NULL) {
         return EXG_OUT_OF_MEMORY(m->err);
     }
     for (uint32_t i = 0; i < m->segment->input_count; i++) {
@@ -411,7 +411,7 @@ static exg_status earlier_inputs(exg_segment_builder *m, const exg_state *state)
 
         *place_of(m, live_in->id) =
             exg_builder_input(b, live_in->name, live_in->meta, EXG_INPUT_USER, NULL, EXG_UNSET);
-        if ((live_in->id & EXG_EXTRA_VALUE) == 0) {
+        if ((live_in->id & EXG_REPLAYED_VALUE) == 0) {
             EXG_TRY(exg_layout_adopt(&m->r, live_in->id));
         }
     }

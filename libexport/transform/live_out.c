@@ -70,7 +70,7 @@ static exg_value_id base_of(live_outs *c, exg_value_id id)
 static exg_value_id called(live_outs *c, exg_value_id id)
 {
     if (c->called[id] == EXG_NO_VALUE) {
-        c->called[id] = EXG_EXTRA_VALUE | c->segment->after.extra_count++;
+        c->called[id] = EXG_REPLAYED_VALUE | c->segment->after.replayed_count++;
     }
     return c->called[id];
 }

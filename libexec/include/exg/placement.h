@@ -1,4 +1,4 @@
-/* placement.h - how a tensor lies over a device mesh: one placement a mesh
+/* placement.h - how a tensor is placed on a device mesh: one placement a mesh
  * dimension, as PyTorch's DTensor names them.
  *
  *   Shard(d)     each rank holds a chunk of dimension d, as torch.chunk cuts it:
