@@ -635,6 +635,38 @@ static void numbers_are_kept_as_they_were(void **state)
     on_mesh("2", keep_numbers, NULL);
 }
 
+/* Of several results each has its history. */
+static void go_through_results(rank_context *c)
+{
+    exg_dtensor *x, *squared, *sum;
+    exg_object result;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "R");
+    EXPECT(c, exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK, "%s", e.err.message);
+    for (uint32_t k = 0; k < 2; k++) { /* the second half first */
+        result = call(&e, "aten.split.Tensor", (exg_object[]){T(x), of_int(2)}, 2);
+        EXPECT(c, result.kind == EXG_OBJECT_LIST && result.count == 2, "two halves");
+        squared = CALL(&e, "aten.square.default", T(result.items[1 - k].dtensor));
+        sum = CALL(&e, "aten.sum.default", T(squared));
+        go_back(&e, sum, NULL);
+        expect_values(&e, exg_dtensor_grad(x), "R", (const double[]){0, k == 0 ? 0 : 2, 4, 6}, 4,
+                      "of one half, then of both");
+        exg_dtensor_destroy(sum);
+        exg_dtensor_destroy(squared);
+        exg_object_clear(&result, true);
+    }
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void each_result_has_a_history(void **state)
+{
+    (void)state;
+    on_mesh("2", go_through_results, NULL);
+}
+
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
 static void distribute_leaves(rank_context *c)
@@ -864,6 +896,7 @@ int main(void)
         cmocka_unit_test(gradients_travel_in_a_dtype_of_their_own),
         cmocka_unit_test(what_is_on_its_way_is_waited_for),
         cmocka_unit_test(numbers_are_kept_as_they_were),
+        cmocka_unit_test(each_result_has_a_history),
         cmocka_unit_test(only_leaves_are_distributed),
         cmocka_unit_test(faults_are_told),
         cmocka_unit_test(histories_may_be_long),
