@@ -503,7 +503,7 @@ static exg_status call_item(exg_dispatcher *d, const each_row *row, exg_object *
 {
     const exg_function_schema *schema = exg_operators_get(d->operators, row->id)->schema;
     const exg_operator *as = exg_operators_get(d->operators, row->as);
-    exg_object one[EXG_CALL_ARGS_MAX];
+    exg_object one[EXG_ARGUMENTS_MAX];
     char key[EXG_OPERATOR_KEY_MAX];
     uint32_t count = 0;
 
@@ -523,7 +523,7 @@ static exg_status each(void *user, exg_dispatcher *d, const char *key, const exg
     const exg_function_schema *of = exg_operators_get(d->operators, row->id)->schema;
     bool gives = of->return_count > 0;
     uint32_t count = 0;
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_status status = EXG_OK;
     exg_op_schema schema;
 

@@ -15,7 +15,7 @@
 static exg_status fill_operands(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_device_mesh *mesh = call->mesh;
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_operand_slot wanted[EXG_CALL_OPERANDS_MAX];
     int64_t offsets[EXG_RANK_MAX];
     uint32_t input = 0;
@@ -124,7 +124,7 @@ static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op
 static exg_status fill_plan(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_operator *op = exg_computed_by(call->d->operators, call->op);
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_tensor tensors[EXG_CALL_OPERANDS_MAX];
     exg_local_call local = {.operators = call->d->operators,
                             .op = op,

@@ -12,7 +12,7 @@ typedef struct maker {
     exg_program *program;
     exg_builder *b;
     exg_ref refs[EXG_CALL_OPERANDS_MAX]; /* by operand */
-    exg_argument args[EXG_CALL_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     exg_argument made[16]; /* by return */
 } maker;
 

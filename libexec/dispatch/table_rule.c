@@ -499,7 +499,7 @@ static exg_status copy_object(exg_arena *arena, exg_object *object, exg_error *e
 static exg_status suggest(const search *s, const choice *c, const exg_op_schema *schema,
                           exg_op_schema *suggestion)
 {
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_operand_slot operands[EXG_CALL_OPERANDS_MAX];
     uint32_t count;
 

@@ -14,7 +14,7 @@ typedef struct operator_step {
     exg_arena *arena; /* of this */
     const exg_op_entry *op_entry;
     exg_device_mesh *mesh;
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     uint32_t operand_count, result_count;
     exg_dtensor **saved; /* operands, then results; NULL: none. Without memory where unneeded */
     uint32_t *versions;  /* of their memory; 0 where unneeded */

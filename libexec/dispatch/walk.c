@@ -166,8 +166,8 @@ static void put_result(void *user, exg_value_id id, const exg_object *object)
 static exg_status call_operator(operands *o, const exg_operator *op, const exg_argument *all,
                                 exg_object *result)
 {
-    exg_object args[EXG_CALL_ARGS_MAX];
-    exg_named_object kwargs[EXG_CALL_ARGS_MAX];
+    exg_object args[EXG_ARGUMENTS_MAX];
+    exg_named_object kwargs[EXG_ARGUMENTS_MAX];
     uint32_t arg_count = 0, kwarg_count = 0;
     char key[EXG_OPERATOR_KEY_MAX];
 
@@ -191,11 +191,11 @@ exg_status exg_walk_node(exg_walk *w, uint32_t n)
     const exg_node *node = &w->graph->nodes[n];
     const exg_operator *op = exg_operators_find(w->d->operators, node->target);
     operands o = {.w = w, .all_constant = true};
-    exg_argument all[EXG_CALL_ARGS_MAX];
+    exg_argument all[EXG_ARGUMENTS_MAX];
     exg_object result = exg_object_none();
     exg_status status;
 
-    if (op == NULL || op->symbolic != NULL || op->schema->argument_count > EXG_CALL_ARGS_MAX) {
+    if (op == NULL || op->symbolic != NULL) {
         return exg_error_fix(w->err,
                              EXG_FAIL(w->err, UNSUPPORTED, "OPR-003",
                                       "'%s' is not run operator by "

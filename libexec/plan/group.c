@@ -102,7 +102,7 @@ exg_status exg_planner_group(exg_planner *p, uint32_t index)
     const exg_operator *op = exg_operators_find(p->operators, node->target);
     const exg_tensor_meta *meta = p->graph->values[node->outputs[0].as_tensor].tensor;
     exg_group *g = &p->group;
-    exg_argument args[32];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     uint32_t new_loads;
 
     if (is_residual(p, node)) {
@@ -222,7 +222,7 @@ static exg_status apply_node(exg_planner *p, group_step *s, uint32_t at)
 {
     const exg_node *node = &p->graph->nodes[p->group.nodes[at]];
     const exg_operator *op = exg_operators_find(p->operators, node->target);
-    exg_argument args[32];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     exg_argument scalars[EXG_POINTWISE_SCALARS];
     uint32_t sources[4];
     uint32_t scalar_count = 0;

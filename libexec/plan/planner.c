@@ -378,10 +378,10 @@ static exg_status plan_node(exg_planner *p, uint32_t index)
 {
     const exg_node *node = &p->graph->nodes[index];
     const exg_operator *op = exg_operators_find(p->operators, node->target);
-    exg_argument args[32];
+    exg_argument args[EXG_ARGUMENTS_MAX];
 
     p->origin = node;
-    if (op == NULL || op->schema->argument_count > 32) {
+    if (op == NULL) {
         return EXG_FAIL(p->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
     }
     if (op->pointwise != EXG_POINTWISE_NOT) {

@@ -512,8 +512,8 @@ static exg_status emit_strategy(partitioner *p, const exg_node *node, const exg_
 static exg_status place_node(partitioner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
-    exg_argument results[16];
+    exg_argument args[EXG_ARGUMENTS_MAX];
+    exg_argument results[EXG_RESULTS_MAX];
     operand_list operands;
     exg_value_id outs[EXG_RESULTS_MAX];
     const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];

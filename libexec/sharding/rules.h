@@ -16,8 +16,6 @@
 #include <exg/operators.h>
 #include <exg/placement.h>
 
-#define EXG_RESULTS_MAX 8
-
 struct exg_emission;
 
 /* Adds to the rank's program what stands for the operator there. */

@@ -27,7 +27,7 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as, bo
 {
     const exg_operators *operators = exg_builder_operators(b);
     const exg_function_schema *schema = exg_operators_get(operators, as)->schema;
-    exg_argument made[8];
+    exg_argument made[EXG_RESULTS_MAX];
 
     if (exg_emit_all(b, as, args, schema->argument_count, made) != EXG_OK) {
         return;

@@ -137,6 +137,11 @@ static exg_status read_schema(exg_operators *operators, exg_operator_id id, exg_
         return EXG_OUT_OF_MEMORY(err);
     }
     EXG_TRY(exg_function_schema_parse(operators->arena, text, schema, err));
+    if (schema->argument_count > EXG_ARGUMENTS_MAX || schema->return_count > EXG_RESULTS_MAX) {
+        return EXG_FAIL(err, LIMIT, "OPR-008",
+                        "%s: an operator of more than %d arguments, %d results", text,
+                        EXG_ARGUMENTS_MAX, EXG_RESULTS_MAX);
+    }
     op->schema = schema;
     return EXG_OK;
 }

@@ -87,7 +87,7 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
 
 static exg_status decompose_node(exg_rewrite *r, const exg_node *node)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(r, node, &op, args));

@@ -72,7 +72,7 @@ static exg_status prepare(exg_finder *f)
 
 static exg_status copy_node(exg_finder *f, const exg_node *node, exg_finder_write *write)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
     bool written = false;
 

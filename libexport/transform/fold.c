@@ -155,7 +155,7 @@ static exg_status note_product(fold *f, const exg_node *node, const exg_argument
 
 static exg_status copy_node(fold *f, const exg_node *node)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));

@@ -76,7 +76,7 @@ static exg_ref viewed(exg_builder *b, const exg_operator *view, const exg_argume
 /* The tensor's view of `parent`. */
 static exg_ref view_of(exg_builder *b, const tensor *t, exg_ref parent)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     uint32_t count = t->view->schema->argument_count;
     exg_operator_id op = t->view->id == EXG_OP_view_default ? EXG_OP_reshape_default : t->view->id;
 
@@ -417,7 +417,7 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
     exg_builder *b = f->r.builder;
     const exg_operator *functional = exg_operators_get(f->r.operators, op->functional);
     exg_value_id self = old_first_input(node);
-    exg_argument twin_args[EXG_REWRITE_ARGS_MAX];
+    exg_argument twin_args[EXG_ARGUMENTS_MAX];
 
     if (self == EXG_NO_VALUE) {
         return EXG_FAIL(f->r.err, MALFORMED, "NOD-006", "%s without a tensor to write", op->target);
@@ -443,7 +443,7 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
 
 static exg_status functionalize_node(functionalizer *f, const exg_node *node)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));

@@ -292,8 +292,8 @@ static exg_status do_node(exg_segment_builder *m, const exg_node *node, const ex
 {
     const exg_operator *whole =
         op->functional == EXG_OP_NONE ? op : exg_operators_get(m->r.operators, op->functional);
-    exg_argument args[EXG_REWRITE_ARGS_MAX + 1];
-    exg_argument_kind scalar_reads[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX + 1];
+    exg_argument_kind scalar_reads[EXG_ARGUMENTS_MAX];
     exg_argument size = exg_arg_none();
     exg_node known;
 
@@ -420,7 +420,7 @@ static exg_status earlier_inputs(exg_segment_builder *m, const exg_state *state)
     }
     for (uint32_t i = 0; i < state->view_count; i++) {
         const exg_replayed_view *view = &state->views[i];
-        exg_argument args[EXG_REWRITE_ARGS_MAX];
+        exg_argument args[EXG_ARGUMENTS_MAX];
         uint32_t count = exg_operators_get(m->r.operators, view->op)->schema->argument_count;
 
         memcpy(args, view->args, count * sizeof(*args));

@@ -42,7 +42,7 @@ static exg_status copy_live(exg_rewrite *r, const bool *live)
     const exg_graph *graph = r->in->graph;
 
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        exg_argument args[EXG_REWRITE_ARGS_MAX];
+        exg_argument args[EXG_ARGUMENTS_MAX];
         const exg_operator *op;
 
         if (!defines_live(&graph->nodes[n], live)) {
