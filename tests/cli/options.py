@@ -227,6 +227,7 @@ class Test:
         silent = name in SILENT and call.command in (SILENT[name] or call.command)
         silent = silent or (name in SILENT_EARLY and EARLY in call.files)
         silent = silent or (name in ("--allow", "--deny", "--depth") and WEIGHTS in call.files)  # nothing is found in it
+        silent = silent or (name == "--dtype" and "--weights-from" in given)  # which do not fit in any dtype
         silent = silent or (name == "--deduplicate" and call.files[-1].endswith(".safetensors"))  # no two are equal
         if got.code == 2 and (b"CLI-009" in got.err or b"CLI-001" in got.err):
             self.fault(call, given, f"is refused: {got.err[-200:]}")
