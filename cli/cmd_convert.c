@@ -181,7 +181,7 @@ static void print_mismatches(const exg_mismatches *mismatches)
 static exg_status open_giver(const cli_call *call, const char *program, exg_weights **from,
                              exg_error *err)
 {
-    exg_open_options options = {.size = sizeof(options)};
+    exg_open_options options = {.size = sizeof(options), .follow_links = call->follow_links};
     cli_call other = *call;
     cli_programs all = {0};
     exg_status status = EXG_OK;
@@ -266,7 +266,7 @@ static exg_status report(const cli_call *call, exg_status status, const char *fo
 /* Those of FILE, and of every --merge. */
 static exg_status open_all(const cli_call *call, exg_weights **weights, exg_error *err)
 {
-    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
+    const exg_open_options options = cli_open_options(call);
     exg_weights **all = calloc((size_t)call->merge.count + 1, sizeof(exg_weights *));
     exg_status status = all == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     uint32_t count = 0;

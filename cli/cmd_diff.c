@@ -252,8 +252,7 @@ static exg_status name_only(const cli_call *call, cli_programs *all, exg_error *
 
 static exg_status open_weights(const cli_call *call, exg_weights **weights, exg_error *err)
 {
-    const exg_open_options options = {
-        .size = sizeof(options), .program = call->program, .no_check = call->no_check};
+    const exg_open_options options = cli_open_options(call);
 
     EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, weights, NULL, err),
                "%s:", call->paths[0]);

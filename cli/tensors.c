@@ -46,6 +46,29 @@ typedef struct stored_sum {
     uint32_t count;
 } stored_sum;
 
+/* A text in quotes, anything else as it is with its kind; of long ones the beginning. */
+static void put_pair(exg_text *text, const exg_string_pair *pair, const char *kind)
+{
+    exg_text value = EXG_TEXT_EMPTY;
+
+    exg_text_add(&value, pair->value, strnlen(pair->value, VALUE_COLUMNS + 1));
+    if (kind == NULL) {
+        exg_text quoted = EXG_TEXT_EMPTY;
+
+        exg_text_json_string(&quoted, exg_text_part(text, &value));
+        exg_text_free(&value);
+        value = quoted;
+    }
+    exg_text_plain(text, pair->key, false);
+    exg_text_printf(text, " = %.*s%s", VALUE_COLUMNS, exg_text_part(text, &value),
+                    value.length > VALUE_COLUMNS ? "..." : "");
+    if (kind != NULL) {
+        exg_text_printf(text, " (%s)", kind);
+    }
+    exg_text_putc(text, '\n');
+    exg_text_free(&value);
+}
+
 static stored_sum stored_of(const exg_weights *weights)
 {
     bool *used = calloc(weights->storage_count + 1u, sizeof(*used));
@@ -109,15 +132,8 @@ static void print_text(exg_text *text, const char *path, const char *format,
     exg_text_count(text, stored.count, "storage");
     exg_text_putc(text, '\n');
     for (uint32_t i = 0; i < weights->metadata.count; i++) {
-        const exg_string_pair *pair = &weights->metadata.items[i];
-        exg_text value = EXG_TEXT_EMPTY;
-
-        exg_text_json_string(&value, pair->value);
         exg_text_puts(text, i == 0 ? "metadata\n  " : "  ");
-        exg_text_plain(text, pair->key, false);
-        exg_text_printf(text, " = %.*s%s\n", VALUE_COLUMNS, exg_text_part(text, &value),
-                        value.length > VALUE_COLUMNS ? "..." : "");
-        exg_text_free(&value);
+        put_pair(text, &weights->metadata.items[i], exg_weights_metadata_kind(weights, i));
     }
     exg_text_puts(text, "tensors\n");
     for (uint32_t i = 0; i < weights->count; i++) {
@@ -169,6 +185,15 @@ static void print_json(exg_text *text, const char *path, const char *format,
                              weights->metadata.items[i].value);
     }
     exg_json_put_close(text, '}');
+    exg_json_member_open(text, "metadata_kinds", '{');
+    for (uint32_t i = 0; i < weights->metadata.count; i++) {
+        const char *kind = exg_weights_metadata_kind(weights, i);
+
+        if (kind != NULL) {
+            exg_json_member_text(text, weights->metadata.items[i].key, kind);
+        }
+    }
+    exg_json_put_close(text, '}');
     exg_json_member_open(text, "tensors", '[');
     for (uint32_t i = 0; i < weights->count; i++) {
         print_json_tensor(text, &weights->items[i]);
@@ -188,7 +213,7 @@ static void print_json(exg_text *text, const char *path, const char *format,
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
 {
-    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
+    const exg_open_options options = cli_open_options(call);
     exg_weights *weights;
     exg_weights_format format;
     exg_text text = EXG_TEXT_EMPTY;
@@ -215,10 +240,7 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
 {
     bool sha256 = strcmp(call->digest, "sha256") == 0;
     const char *name = sha256 ? "sha256" : "xxh3-128";
-    const exg_open_options options = {.size = sizeof(options),
-                                      .program = call->program,
-                                      .ignore_carry = call->ignore_carry,
-                                      .no_check = call->no_check};
+    const exg_open_options options = cli_open_options(call);
     cli_programs all = {0};
     char digest[EXG_DIGEST_TEXT_MAX];
     char value[EXG_DIGEST_TEXT_MAX + 16];

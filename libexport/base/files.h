@@ -56,13 +56,21 @@ bool exg_location_is_plain(const char *location);
  * than EXG_STEM_MAX bytes. */
 void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1]);
 
-/* Opens `location` for reading below `directory` ("" is the working directory).
- * Links that lead out of it are not followed. MALFORMED (not plain), IO. */
-exg_status exg_file_open_below(const char *directory, const char *location, int *descriptor,
-                               exg_error *err);
+/* How files are read that another one names (exg_open_options). */
+typedef struct exg_reading {
+    bool copies;       /* into memory, in the place of mapping them */
+    bool follow_links; /* wherever they lead */
+} exg_reading;
+
+/* Opens `location` for reading below `directory` ("" is the working directory). A link may lead
+ * to a file in it, and in a snapshot of huggingface_hub's cache to one in the blobs of the same
+ * repository; `follow_links`: anywhere. MALFORMED (WGT-LOC: not plain), UNSUPPORTED (WGT-LINK: a
+ * link that leads out), IO. */
+exg_status exg_file_open_below(const char *directory, const char *location, bool follow_links,
+                               int *descriptor, exg_error *err);
 
 /* Opens it so and maps it whole. */
-exg_status exg_file_map_below(const char *directory, const char *location, bool copies,
+exg_status exg_file_map_below(const char *directory, const char *location, exg_reading reading,
                               exg_mapping *mapping, exg_error *err);
 
 /* The name behind the last slash of `path`, in it. */

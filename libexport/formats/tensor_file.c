@@ -77,8 +77,9 @@ static exg_status load_all(exg_weights *weights, exg_tensor_file *file, exg_erro
     return EXG_OK;
 }
 
-/* Takes over `weights`. */
-static exg_status make_file(exg_weights *weights, exg_tensor_file **file, exg_error *err)
+/* Takes over `weights`. The one tensor of an .npy has no name of its own. */
+static exg_status make_file(exg_weights *weights, exg_weights_format format, exg_tensor_file **file,
+                            exg_error *err)
 {
     uint64_t stored = 0;
     exg_arena *arena;
@@ -104,6 +105,9 @@ static exg_status make_file(exg_weights *weights, exg_tensor_file **file, exg_er
         exg_tensor_file_close(made);
         return status;
     }
+    for (uint32_t i = 0; format == EXG_WEIGHTS_FORMAT_NPY && i < made->count; i++) {
+        made->items[i].name = "";
+    }
     *file = made;
     return EXG_OK;
 }
@@ -111,22 +115,24 @@ static exg_status make_file(exg_weights *weights, exg_tensor_file **file, exg_er
 exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_error *err)
 {
     EXG_GIVEN(err, path, file);
+    exg_weights_format format;
     exg_weights *weights;
 
     *file = NULL;
-    EXG_TRY(exg_weights_open(path, NULL, &weights, NULL, err));
-    return make_file(weights, file, err);
+    EXG_TRY(exg_weights_open(path, NULL, &weights, &format, err));
+    return make_file(weights, format, file, err);
 }
 
 exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tensor_file **file,
                                        exg_error *err)
 {
     EXG_GIVEN(err, EXG_IF_ANY(length, data), file);
+    exg_weights_format format;
     exg_weights *weights;
 
     *file = NULL;
-    EXG_TRY(exg_weights_open_memory(data, length, NULL, &weights, NULL, err));
-    return make_file(weights, file, err);
+    EXG_TRY(exg_weights_open_memory(data, length, NULL, &weights, &format, err));
+    return make_file(weights, format, file, err);
 }
 
 void exg_tensor_file_close(exg_tensor_file *file)

@@ -339,7 +339,8 @@ static exg_status take_metadata(editor *e)
         if (value != NULL) {
             EXG_TRY(add_pair(e, key, value));
         } else if (exg_name_rules_keep_metadata(e->rules, key)) {
-            EXG_TRY(exg_weights_add_metadata(e->made, key, own->items[i].value, e->err));
+            EXG_TRY(exg_weights_add_metadata_as(e->made, key, exg_weights_metadata_kind(e->of, i),
+                                                own->items[i].value, e->err));
         }
     }
     for (uint32_t i = 0; i < given->count; i++) {

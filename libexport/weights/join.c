@@ -42,7 +42,8 @@ static exg_status join(exg_weights *made, exg_weights *of, exg_map *names, exg_e
     for (uint32_t i = 0; i < of->metadata.count; i++) {
         const exg_string_pair *pair = &of->metadata.items[i];
 
-        EXG_TRY(exg_weights_add_metadata(made, pair->key, pair->value, err));
+        EXG_TRY(exg_weights_add_metadata_as(made, pair->key, exg_weights_metadata_kind(of, i),
+                                            pair->value, err));
     }
     for (uint32_t i = 0; i < of->skipped_count; i++) {
         EXG_TRY(exg_weights_skip_code(made, of->skipped[i].name, of->skipped[i].kind,

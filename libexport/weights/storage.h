@@ -101,8 +101,8 @@ bool exg_weights_identify(exg_weights *weights, struct exg_hasher *hasher);
  * afterwards, on failure it stays with the caller. */
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err);
 
-/* Are files that these weights name copied into memory, not mapped (exg_open_options)? */
-void exg_weights_copy_files(exg_weights *weights, bool copies);
-bool exg_weights_copies_files(const exg_weights *weights);
+/* How files that these weights name are read. */
+void exg_weights_read_files(exg_weights *weights, exg_reading reading);
+exg_reading exg_weights_reading(const exg_weights *weights);
 
 #endif

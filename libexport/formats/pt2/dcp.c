@@ -16,7 +16,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define SNIFF_BYTES  256
 #define LISTED_BYTES 240 /* of the names of missing files in a message */
@@ -130,8 +129,7 @@ static exg_status open_file(reader *r, const char *path, exg_text *missing, uint
     if (exg_map_find(&r->files, path) != EXG_MAP_NONE) {
         return EXG_OK;
     }
-    status =
-        exg_file_map_below(r->folder, path, exg_weights_copies_files(r->weights), &mapping, &why);
+    status = exg_file_map_below(r->folder, path, exg_weights_reading(r->weights), &mapping, &why);
     if (status == EXG_IO) {
         if (missing->length < LISTED_BYTES) {
             exg_text_printf(missing, "%s%s", missing->length == 0 ? "" : ", ", path);
@@ -440,22 +438,4 @@ bool exg_dcp_sniff(const uint8_t *data, uint64_t length)
     return length > 2 && data[0] == 0x80 &&
            memmem(data, length < SNIFF_BYTES ? (size_t)length : SNIFF_BYTES, sign,
                   sizeof(sign) - 1) != NULL;
-}
-
-char *exg_dcp_metadata(const char *folder)
-{
-    size_t length = strlen(folder);
-    char *path = malloc(length + sizeof("/.metadata"));
-    struct stat st;
-
-    if (path == NULL) {
-        return NULL;
-    }
-    memcpy(path, folder, length);
-    memcpy(path + length, "/.metadata", sizeof("/.metadata"));
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
-        free(path);
-        return NULL;
-    }
-    return path;
 }

@@ -42,6 +42,10 @@ typedef struct exg_open_options {
     bool copies_files;
     bool strict; /* of files of weights: refuse (UNSUPPORTED WGT-SKIP) what is listed in
                     exg_weights.skipped otherwise */
+    /* Files that the opened one names (shards, external data) lie below its folder. A link there
+     * may lead to another file of the folder, and in a snapshot of huggingface_hub's cache to the
+     * blobs of its repository; else it is refused (UNSUPPORTED WGT-LINK), unless: */
+    bool follow_links; /* links are followed wherever they lead */
 } exg_open_options;
 
 typedef struct exg_file_info {

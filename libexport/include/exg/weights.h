@@ -131,6 +131,19 @@ EXG_NODISCARD exg_status exg_weights_add(exg_weights *weights, const exg_weight 
 EXG_NODISCARD exg_status exg_weights_add_metadata(exg_weights *weights, const char *key,
                                                   const char *value, exg_error *err);
 
+/* The same of a value that is no plain text (NULL), told by `kind`, which is copied:
+ *   "u8" "i8" "u16" "i16" "u32" "i32" "u64" "i64" "f32" "f64" "bool"    one, as text
+ *   "bytes"       a text that is not UTF-8, or holds NUL, in base64
+ *   "str[2]"      a list of so many (of any kind above for "str"), as an array of JSON; a text that
+ *                 is not UTF-8 is {"bytes": "<base64>"} in it, inf and nan are "Infinity", "NaN"
+ *   "list[2]"     a list of lists, each as {"u8": [1, 2]} */
+EXG_NODISCARD exg_status exg_weights_add_metadata_as(exg_weights *weights, const char *key,
+                                                     const char *kind, const char *value,
+                                                     exg_error *err);
+
+/* The kind of a pair of the metadata; NULL of a plain text. */
+const char *exg_weights_metadata_kind(const exg_weights *weights, uint32_t index);
+
 /* Lists what is left out; both strings are copied. UNSUPPORTED (WGT-SKIP) when the weights are
  * opened with exg_open_options.strict. */
 EXG_NODISCARD exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
@@ -195,6 +208,19 @@ bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta);
  * concrete, WGT-011 negative, WGT-005 too short). */
 EXG_NODISCARD exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
                                                     exg_error *err);
+
+/* What the elements of a tensor are. min and max are NaN of none, or of nothing but NaN; mean and
+ * deviation are those of the finite ones. */
+typedef struct exg_weight_statistics {
+    uint64_t count, nan, infinite, zero;
+    uint64_t denormal; /* of float16, bfloat16, float32 and float64 */
+    double min, max, mean, deviation;
+} exg_weight_statistics;
+
+/* Reads it block by block. USAGE (WGT-013) of objects, encoded and complex tensors; as
+ * exg_weight_read(). */
+EXG_NODISCARD exg_status exg_weight_measure(exg_weights *weights, const exg_weight *weight,
+                                            exg_weight_statistics *statistics, exg_error *err);
 
 #define EXG_DIGEST_TEXT_MAX 65 /* 64 digits and the NUL */
 
