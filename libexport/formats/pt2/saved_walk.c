@@ -634,3 +634,44 @@ exg_status exg_saved_walk(exg_saved *file, const char *prefix, uint64_t budget, 
     exg_text_free(&w.name);
     return status;
 }
+
+static exg_status list_name(const char *kind, exg_skipped_code code, const char *where,
+                            exg_map *seen, exg_weights *weights, exg_error *err)
+{
+    if (seen != NULL) {
+        const char *key = exg_arena_strdup(seen->arena, kind);
+
+        if (key == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        if (exg_map_find(seen, key) != EXG_MAP_NONE) {
+            return EXG_OK;
+        }
+        if (!exg_map_put(seen, key, 0)) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return exg_weights_skip_code(weights, where, kind, code, err);
+}
+
+exg_status exg_pickle_list_names(const exg_pickle *pickle, const char *where, exg_map *seen,
+                                 exg_weights *weights, exg_error *err)
+{
+    for (uint32_t i = 0; i < pickle->global_count; i++) {
+        const exg_pickle_global *global = pickle->globals[i];
+        exg_pickle_value value = {.kind = EXG_PICKLE_GLOBAL, .as_global = pickle->globals[i]};
+        exg_text kind = EXG_TEXT_EMPTY;
+        exg_status status;
+
+        if (global->tag != EXG_TAG_FOREIGN || global->code == EXG_CODE_NONE) {
+            continue;
+        }
+        exg_pickle_put_kind(&kind, &value);
+        status = exg_text_string(&kind) == NULL
+                     ? EXG_OUT_OF_MEMORY(err)
+                     : list_name(exg_text_string(&kind), global->code, where, seen, weights, err);
+        exg_text_free(&kind);
+        EXG_TRY(status);
+    }
+    return EXG_OK;
+}
