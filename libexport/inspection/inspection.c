@@ -64,7 +64,7 @@ static uint64_t numel_of(const exg_weight *weight)
                                                                                : 0;
 }
 
-/* What torch.nn.Module says of it: buffers that are not persistent lie among the constants. */
+/* What torch.nn.Module says of it: buffers that are not persistent are among the constants. */
 static bool note_buffers(const exg_signature *signature, exg_map *buffers)
 {
     for (uint32_t i = 0; i < signature->input_count; i++) {
