@@ -143,6 +143,53 @@ def check_verify(convert, folder):
     return count + 1
 
 
+def check_inspect(convert, folder):
+    """Sums by dtype, parameters once, modules, and statistics, as PyTorch has them."""
+    random = torch.Generator().manual_seed(13)
+    base = torch.randn(30, 20, generator=random)
+    source = {"enc.0.weight": base, "enc.1.weight": torch.randn(7, 5, generator=random).bfloat16(), "tied": base, "steps": torch.arange(9)}
+    torch.save(source, folder / "i.pt")
+    shown = json.loads(subprocess.run([convert.exg, "inspect", folder / "i.pt", "--values", "--json"], capture_output=True, text=True).stdout)
+    assert shown["parameters"] == 30 * 20 + 35, shown["parameters"]
+    assert [(d["name"], d["tensors"], d["elements"], d["bytes"]) for d in shown["dtypes"]] == [("f32", 1, 600, 2400), ("i64", 1, 9, 72), ("bf16", 1, 35, 70)]
+    for tensor in shown["tensors"]:
+        want, got = source[tensor["name"]].double(), tensor["statistics"]
+        assert got["min"] == want.min() and got["max"] == want.max() and got["nan"] == 0, tensor
+        assert abs(got["mean"] - want.mean()) < 1e-12 and abs(got["deviation"] - want.std(correction=0)) < 1e-9, tensor
+    tree = json.loads(subprocess.run([convert.exg, "inspect", folder / "i.pt", "--tree", "--json"], capture_output=True, text=True).stdout)
+    assert {m["path"]: (m["parameters"], m["buffers"]) for m in tree["modules"]} == {"": (635, 9), "enc": (635, 0), "enc.0": (600, 0), "enc.1": (35, 0)}, tree
+    return 3
+
+
+def check_weights_from(convert, folder):
+    """Weights of checkpoints, with prefixes and in other dtypes, in an exported program: it computes what the module does."""
+    def module(seed):
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+
+    def run(*words, code=0):
+        done = subprocess.run([convert.exg, "repack", folder / "m.pt2", folder / "o.pt2", *map(str, words)], capture_output=True, text=True)
+        assert done.returncode == code, done
+        return torch.export.load(folder / "o.pt2").module() if code == 0 else done.stderr
+
+    x, tuned = torch.randn(1, 3), module(5)
+    torch.export.save(torch.export.export(module(1), (x,)), folder / "m.pt2")
+    torch.save({"state_dict": {f"module.{k}": v for k, v in tuned.state_dict().items()}, "optimizer": {"m": x}}, folder / "l.ckpt")
+    assert "--prefix-strip state_dict.module." in run("--weights-from", folder / "l.ckpt", code=1)
+    got = run("--weights-from", folder / "l.ckpt", "--model-only", "--prefix-strip", "module.")
+    assert torch.equal(got(x), tuned(x))
+    safetensors.torch.save_file({k: v.bfloat16() for k, v in tuned.state_dict().items()}, folder / "h.safetensors")
+    rounded = module(5)
+    rounded.load_state_dict({k: v.bfloat16().float() for k, v in tuned.state_dict().items()})
+    assert torch.equal(run("--weights-from", folder / "h.safetensors", "--dtype", "f32")(x), rounded(x))
+    safetensors.torch.save_file({k: v for k, v in tuned.state_dict().items() if k.startswith("2.")}, folder / "part.safetensors")
+    mixed = module(1)
+    mixed[2].load_state_dict(tuned[2].state_dict())
+    assert "WGT-FILL" in run("--weights-from", folder / "part.safetensors", code=1)
+    assert torch.equal(run("--weights-from", folder / "part.safetensors", "--partial")(x), mixed(x))
+    return 3
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -157,7 +204,7 @@ def main():
             return safetensors.torch.load_file(folder / "out.safetensors")
 
         convert.exg = exg
-        for check in (check_casts, check_views, check_diff, check_verify):
+        for check in (check_casts, check_views, check_diff, check_verify, check_inspect, check_weights_from):
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told
