@@ -1,4 +1,5 @@
 /* checkpoint.c - files of torch.save: opening, and what lies in them beside their pickle. */
+#include "libexport/base/files.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/formats/weights_file.h"
 
@@ -94,6 +95,23 @@ static exg_status list_behind(exg_saved *file, exg_error *err)
     return exg_weights_skip(file->weights, pickle == NULL ? "(file)" : pickle->name, kind, err);
 }
 
+/* What is no container is called as its file is. */
+static bool is_alone(const exg_pickle_value *value)
+{
+    switch (value->kind) {
+    case EXG_PICKLE_DICT:
+    case EXG_PICKLE_LIST:
+    case EXG_PICKLE_TUPLE:
+    case EXG_PICKLE_SET:
+        return false;
+    case EXG_PICKLE_OBJECT:
+        return value->as_object->callee->kind == EXG_PICKLE_GLOBAL &&
+               value->as_object->callee->as_global->tag != EXG_TAG_FOREIGN;
+    default:
+        return true;
+    }
+}
+
 /* ---- reading ----------------------------------------------------------------------------- */
 
 exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, exg_error *err)
@@ -101,6 +119,7 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
     uint64_t inflate_left = source->budget;
     exg_arena *arena = exg_arena_create(source->allocator, source->budget);
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    char name[EXG_STEM_MAX + 1] = "";
     exg_saved file;
 
     if (status == EXG_OK) {
@@ -108,7 +127,10 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
                                 weights, &file, err);
     }
     if (status == EXG_OK) {
-        status = exg_saved_walk(&file, "", source->budget, err);
+        if (source->path != NULL && file.object != NULL && is_alone(file.object)) {
+            exg_path_stem(source->path, name);
+        }
+        status = exg_saved_walk(&file, name, source->budget, err);
     }
     if (status == EXG_OK && !file.is_stream) {
         status = list_members(&file, err);
