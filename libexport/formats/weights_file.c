@@ -25,6 +25,7 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_NPY] = {exg_npy_sniff, exg_npy_read},
     [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff, exg_npz_read},
     [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
+    [EXG_WEIGHTS_FORMAT_ONNX] = {exg_onnx_sniff, exg_onnx_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
 };
 
