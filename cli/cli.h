@@ -21,6 +21,7 @@ typedef struct cli_call {
     const char *command;
     const char *paths[2];
     uint32_t path_count;
+    cli_words files; /* of a command that takes several: all of them; paths[0] is the first */
     FILE *out;
 #define EXG_FLAG(field, name, commands, needs, help)                  bool field;
 #define EXG_TEXT_OPTION(field, name, argument, commands, needs, help) const char *field;
@@ -39,9 +40,9 @@ typedef struct cli_call {
 #undef EXG_WHOLE_OPTION
 } cli_call;
 
-/* How many options are lists. */
+/* How many lists of words there are: the files, and options. */
 enum {
-    CLI_LISTS = 0
+    CLI_LISTS = 1
 #define EXG_FLAG(...)
 #define EXG_TEXT_OPTION(...)
 #define EXG_LIST_OPTION(...) +1
@@ -72,8 +73,10 @@ struct exg_text;
 /* Of a command's option what it needs, for people: " [needs --expect; not with --json]". */
 void cli_put_needs(struct exg_text *text, const char *needs, char letter);
 
-bool cli_is_code(const char *word);    /* of a fault: "VAL-004" */
-bool cli_is_tensors(const char *path); /* named as weights are written */
+bool cli_find_code(const char *code, const char **claim, const char **fix); /* what it means */
+bool cli_is_code(const char *word);                    /* of a fault: "VAL-004" */
+bool cli_is_tensors(const char *path);                 /* named as weights are written */
+void cli_print_error(const exg_error *err, bool json); /* to stderr */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
 exg_status cli_version(FILE *out, bool json, exg_error *err);

@@ -27,6 +27,7 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
     [EXG_WEIGHTS_FORMAT_ONNX] = {exg_onnx_sniff, exg_onnx_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
+    [EXG_WEIGHTS_FORMAT_DCP] = {exg_dcp_sniff, exg_dcp_read},
 };
 
 const char *exg_weights_format_name(exg_weights_format format)

@@ -26,7 +26,8 @@ exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
         status = exg_weights_add(*made, &of->items[i], err);
     }
     for (uint32_t i = 0; status == EXG_OK && i < of->skipped_count; i++) {
-        status = exg_weights_skip(*made, of->skipped[i].name, of->skipped[i].kind, err);
+        status = exg_weights_skip_code(*made, of->skipped[i].name, of->skipped[i].kind,
+                                       of->skipped[i].code, err);
     }
     if (status != EXG_OK) {
         exg_weights_release(*made);

@@ -355,7 +355,8 @@ static exg_status take_skipped(editor *e)
         const exg_skipped *skipped = &e->of->skipped[i];
 
         if (exg_name_rules_keep(e->rules, skipped->name)) {
-            EXG_TRY(exg_weights_skip(e->made, skipped->name, skipped->kind, e->err));
+            EXG_TRY(exg_weights_skip_code(e->made, skipped->name, skipped->kind, skipped->code,
+                                          e->err));
         }
     }
     return EXG_OK;

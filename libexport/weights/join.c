@@ -46,7 +46,8 @@ static exg_status join(exg_weights *made, exg_weights *of, exg_map *names, exg_e
                                             pair->value, err));
     }
     for (uint32_t i = 0; i < of->skipped_count; i++) {
-        EXG_TRY(exg_weights_skip(made, of->skipped[i].name, of->skipped[i].kind, err));
+        EXG_TRY(exg_weights_skip_code(made, of->skipped[i].name, of->skipped[i].kind,
+                                      of->skipped[i].code, err));
     }
     return EXG_OK;
 }

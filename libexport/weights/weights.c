@@ -313,9 +313,15 @@ void exg_weights_refuse_skipping(exg_weights *weights)
 exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
                             exg_error *err)
 {
+    return exg_weights_skip_code(weights, name, kind, EXG_CODE_NONE, err);
+}
+
+exg_status exg_weights_skip_code(exg_weights *weights, const char *name, const char *kind,
+                                 exg_skipped_code code, exg_error *err)
+{
     EXG_GIVEN(err, weights, name, kind);
     exg_skipped made = {exg_arena_strdup(weights->arena, name),
-                        exg_arena_strdup(weights->arena, kind)};
+                        exg_arena_strdup(weights->arena, kind), code};
 
     if (weights->private_->strict) {
         return exg_error_fix(

@@ -26,7 +26,7 @@ CALLS = [
     ("digest", "inspect fixtures/mlp.pt2 --digest xxh3"), ("written", "inspect fixtures/mlp.pt2 --html $T/page.html"),
     ("written", "convert fixtures/mlp.pt2 $T/mlp.exg"),
     ("written", "convert fixtures/mlp.pt2 $T/mlp.safetensors"),
-    ("verify", "verify fixtures/mlp.pt2"), ("verify", "verify fixtures/archives/several.pt2"), ("verify", "verify fixtures/bad/NOD-017.pt2"),
+    ("verify", "verify fixtures/mlp.pt2"), ("verify", "verify fixtures/mlp.pt2 fixtures/archives/several.pt2 fixtures/weights/later.safetensors"), ("verify", "verify fixtures/archives/several.pt2"), ("verify", "verify fixtures/bad/NOD-017.pt2"),
     ("diff", "diff fixtures/mlp.pt2 fixtures/tied.pt2"), ("diff", "diff fixtures/mlp.pt2 fixtures/regression.pt2"),
     ("archive_diff", "diff fixtures/archives/several.pt2 fixtures/archives/named.pt2"),
     ("code", "explain VAL-001"), ("code", "explain CLI-001"), ("codes", "explain --list"),

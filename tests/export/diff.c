@@ -270,9 +270,9 @@ static void values_are_measured(void **state)
     other.values = changed;
     diff = diff_of(&base, &other, NULL);
     assert_int_equal(diff.count, 1);
-    expect(
-        &diff.items[0], EXG_DIFF_TENSOR, EXG_DIFF_CHANGED, "w", "w",
-        "f32[2, 2], 2 of 4 values differ: max abs 0.5, max rel 0.25, max 2097152 ULP, cosine 0.996635168");
+    expect(&diff.items[0], EXG_DIFF_TENSOR, EXG_DIFF_CHANGED, "w", "w",
+           "f32[2, 2], 2 of 4 values differ: max abs 0.5, max rel 0.25, max 2097152 ULP, "
+           "cosine 0.996635168");
     assert_int_equal(diff.items[0].values.differing, 2);
     assert_int_equal(diff.items[0].values.max_ulp, 1 << 21);
     exg_diff_free(&diff);

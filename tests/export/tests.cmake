@@ -41,7 +41,10 @@ exg_test(export_metadata export/metadata.c LIBS tests_folder exg::export)
 exg_test(export_links export/links.c LIBS tests_folder exg::export)
 exg_test(export_onnx export/onnx.c LIBS tests_folder exg::export)
 exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::export)
-exg_test(export_weights_file export/weights_file.c LIBS tests_folder exg::export)
+exg_test(export_weights_file export/weights_file.c export/same_tensors.c
+  LIBS tests_folder exg::export)
+exg_test(export_saved export/saved.c export/same_tensors.c LIBS tests_folder exg::export)
+exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
 exg_test(export_verify_files export/verify/files.c export/early_maker.c

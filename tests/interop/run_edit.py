@@ -112,6 +112,37 @@ def check_diff(convert, folder):
     return 4
 
 
+def check_verify(convert, folder):
+    """Shares of NaN, infinities, zeros and denormal numbers as PyTorch counts them; weights for a program; several files."""
+    random = torch.Generator().manual_seed(11)
+    count = 0
+    for dtype, tiny in ((torch.float32, 2.0**-140), (torch.float16, 2.0**-20), (torch.bfloat16, 2.0**-130), (torch.float64, 2.0**-1070)):
+        x = torch.randn(20000, generator=random).to(dtype)
+        x[torch.randint(0, 20000, (900,), generator=random)] = tiny
+        x[torch.randint(0, 20000, (70,), generator=random)] = float("nan")
+        x[torch.randint(0, 20000, (50,), generator=random)] = float("-inf")
+        safetensors.torch.save_file({"x": x, "zero": torch.zeros(7, dtype=dtype)}, folder / "v.safetensors")
+        done = subprocess.run([convert.exg, "verify", folder / "v.safetensors", "--values", "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found = {d["code"]: d["message"] for d in json.loads(done.stdout)["diagnostics"]}
+        denormal = ((x != 0) & (x.abs() < torch.finfo(dtype).smallest_normal)).sum()
+        assert found == {
+            "WGT-020": f"of 20000 elements {x.isnan().sum()} are NaN and {x.isinf().sum()} infinite",
+            "WGT-021": "all 7 elements are 0", "WGT-022": f"of 20000 elements {denormal} are denormal"}, found  # fmt: skip
+        count += 1
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    torch.export.save(torch.export.export(module, (torch.ones(1, 3),)), folder / "m.pt2")
+    state = dict(module.state_dict())
+    safetensors.torch.save_file(state, folder / "good.safetensors")
+    safetensors.torch.save_file({"0.weight": state["0.weight"].t().contiguous(), "1.weight": state["1.weight"].half(), "1.bias": state["1.bias"], "more": torch.ones(1)}, folder / "bad.safetensors")
+    done = subprocess.run([convert.exg, "verify", folder / "good.safetensors", folder / "bad.safetensors", "--for", folder / "m.pt2", "--json"], capture_output=True, text=True)
+    good, bad = json.loads(done.stdout)["files"]
+    assert done.returncode == 4 and good["errors"] == 0, done
+    assert [(d["code"], d["where"]) for d in bad["diagnostics"] if d["code"] < "WGT-019"] == [
+        ("WGT-017", 'weights["0.weight"]'), ("WGT-017", 'weights["0.bias"]'), ("WGT-017", 'weights["1.weight"]'), ("WGT-018", 'weights["more"]')], bad  # fmt: skip
+    return count + 1
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -126,7 +157,7 @@ def main():
             return safetensors.torch.load_file(folder / "out.safetensors")
 
         convert.exg = exg
-        for check in (check_casts, check_views, check_diff):
+        for check in (check_casts, check_views, check_diff, check_verify):
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told
