@@ -39,6 +39,7 @@ exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_foreign export/foreign.c LIBS tests_folder exg::export)
 exg_test(export_metadata export/metadata.c LIBS tests_folder exg::export)
 exg_test(export_links export/links.c LIBS tests_folder exg::export)
+exg_test(export_ptd export/ptd.c LIBS exg::export)
 exg_test(export_onnx export/onnx.c LIBS tests_folder exg::export)
 exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c export/same_tensors.c

@@ -72,6 +72,7 @@ static const struct {
     {"binary.bin.index.json", "binary", EXG_WEIGHTS_FORMAT_INDEX},
     {"kinds.onnx", "onnx", EXG_WEIGHTS_FORMAT_ONNX},
     {"external.onnx", "external", EXG_WEIGHTS_FORMAT_ONNX},
+    {"named.ptd", "ptd", EXG_WEIGHTS_FORMAT_PTD},
 };
 
 static void it_reads_what_their_own_writers_made(void **state)
