@@ -40,8 +40,9 @@ bool exg_protobuf_next(exg_protobuf *message, exg_protobuf_field *field)
     if (message->damaged || message->at == message->end || !exg_protobuf_varint(message, &tag)) {
         return false;
     }
-    *field =
-        (exg_protobuf_field){.number = (uint32_t)(tag >> 3), .wire = (exg_protobuf_wire)(tag & 7)};
+    *field = (exg_protobuf_field){.number = (uint32_t)(tag >> 3),
+                                  .data = (const uint8_t *)"",
+                                  .wire = (exg_protobuf_wire)(tag & 7)};
     if (tag > UINT32_MAX || field->number == 0) {
         message->damaged = true;
         return false;

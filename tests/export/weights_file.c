@@ -73,6 +73,7 @@ static const struct {
     {"kinds.onnx", "onnx", EXG_WEIGHTS_FORMAT_ONNX},
     {"external.onnx", "external", EXG_WEIGHTS_FORMAT_ONNX},
     {"named.ptd", "ptd", EXG_WEIGHTS_FORMAT_PTD},
+    {"scripted.pt", "scripted", EXG_WEIGHTS_FORMAT_CHECKPOINT},
 };
 
 static void it_reads_what_their_own_writers_made(void **state)
