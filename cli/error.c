@@ -3,6 +3,19 @@
 
 #include <inttypes.h>
 
+/* What the fault says of itself, else what is true of all of its code. */
+static const char *fix_of(const exg_error *err)
+{
+    const char *claim = "";
+    const char *fix = "";
+
+    if (err->fix[0] != '\0') {
+        return err->fix;
+    }
+    (void)cli_find_code(err->code, &claim, &fix);
+    return fix;
+}
+
 static void put_error_json(exg_text *text, const exg_error *err)
 {
     cli_json_begin(text);
@@ -11,7 +24,7 @@ static void put_error_json(exg_text *text, const exg_error *err)
     exg_json_member_text(text, "code", err->code);
     exg_json_member_text(text, "message", err->message);
     exg_json_member_text(text, "where", err->where);
-    exg_json_member_text(text, "fix", err->fix);
+    exg_json_member_text(text, "fix", fix_of(err));
     if (err->offset != EXG_NO_OFFSET) {
         exg_json_member_uint(text, "offset", err->offset);
     }
@@ -33,9 +46,9 @@ static void put_error(exg_text *text, const exg_error *err)
     if (err->offset != EXG_NO_OFFSET) {
         exg_text_printf(text, "\n  offset: %" PRIu64, err->offset);
     }
-    if (err->fix[0] != '\0') {
+    if (fix_of(err)[0] != '\0') {
         exg_text_puts(text, "\n  fix: ");
-        exg_text_plain(text, err->fix, false);
+        exg_text_plain(text, fix_of(err), false);
     }
     exg_text_putc(text, '\n');
 }

@@ -7,6 +7,7 @@
 #                              sanitizer, fuzzers: all that needs no PyTorch
 #   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
+#   sh tests/run.sh coverage   which lines of the product the short tests run, by directory (gcov)
 #   sh tests/run.sh mutation   is the product made wrong, does a test say so? (tests/mutation)
 #
 # May be run again at no cost: what is installed and built stays.
@@ -114,8 +115,15 @@ mutation)
         python3 tests/mutation/mutation.py --room "$room" --count 60 --least 90
     done
     ;;
+coverage)
+    need_packages python3
+    build coverage
+    find build/coverage -name '*.gcda' -delete # of runs before
+    run_tests coverage -LE slow -E '^(abi_export|recursion)$' # which would see what gcov adds
+    python3 tests/coverage/coverage.py build/coverage
+    ;;
 *)
-    echo "usage: sh tests/run.sh [release|quick|all|interop|bench|mutation]" >&2
+    echo "usage: sh tests/run.sh [release|quick|all|interop|bench|mutation|coverage]" >&2
     exit 2
     ;;
 esac

@@ -228,7 +228,7 @@ exg_strip exg_collective_received(const exg_communicator *c, const exg_collectiv
     return strip_of(k.out, come_from(c, what, &k, rank));
 }
 
-/* ---- where bytes lie ------------------------------------------------------------------ */
+/* ---- where bytes are ------------------------------------------------------------------ */
 
 static void pack_spans(const exg_communicator *c, const exg_collective *what, const exg_segment *to)
 {

@@ -1,4 +1,4 @@
-/* local.c - ranks as threads: beginning an exchange says where the own bytes lie, finishing
+/* local.c - ranks as threads: beginning an exchange says where the own bytes are, finishing
  * it copies what is its own from the others' memory. Nobody waits for more than that.
  *
  *   places[turn % EXG_EXCHANGES_MAX][rank]:  posted -> read by all -> taken by all -> free
@@ -26,7 +26,7 @@ typedef struct place {
     _Alignas(LINE_BYTES) _Atomic uint64_t posted; /* turn + 1 of what is here */
     const exg_segment *segments;                  /* sent to each rank, then expected of each */
     bool is_held;
-    _Alignas(16) uint8_t held[HELD_BYTES];       /* elements lie aligned */
+    _Alignas(16) uint8_t held[HELD_BYTES];       /* aligned for any element */
     _Alignas(LINE_BYTES) _Atomic uint64_t taken; /* turn + 1 that this rank has read all of */
 } place;
 
@@ -311,13 +311,15 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
 
     if (colors == NULL || send == NULL || made == NULL) {
         local_abort(self, EXG_NO_MEMORY);
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        status = EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
         send[r] = (exg_segment){&color, sizeof(color)};
         receive[r] = (exg_segment){&colors[r], sizeof(color)};
     }
-    status = status == EXG_OK ? exg_exchange(self, send, receive, err) : status;
+    if (status == EXG_OK) {
+        status = exg_exchange(self, send, receive, err);
+    }
     for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
         first = colors[r] == color && first == n ? r : first;
         members += colors[r] == color;
@@ -336,7 +338,9 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
         send[r] = (exg_segment){gives ? &made[members++] : NULL, gives ? sizeof(*out) : 0};
         receive[r] = (exg_segment){out, takes ? sizeof(*out) : 0};
     }
-    status = status == EXG_OK ? exg_exchange(self, send, receive, err) : status;
+    if (status == EXG_OK) {
+        status = exg_exchange(self, send, receive, err);
+    }
     free(colors);
     free(send);
     free(made);
@@ -405,7 +409,7 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
     group *g = create_group(size);
 
     if (g == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t r = 0; r < size; r++) {
         local *l = create_rank(g, r);
@@ -418,7 +422,7 @@ exg_status exg_local_create(uint32_t size, exg_communicator **communicators, exg
             if (r == 0) {
                 destroy_group(g);
             }
-            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+            return EXG_OUT_OF_MEMORY(err);
         }
         communicators[r] = &l->base;
     }

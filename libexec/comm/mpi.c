@@ -136,7 +136,7 @@ static exg_status adopt(const exg_mpi_plugin *plugin, exg_mpi_group *group, uint
         free(parts);
         plugin->abort(group);
         plugin->close(group);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     m->base = (exg_communicator){
         .ops = &mpi_ops, .rank = rank, .size = size, .deadline_ns = deadline_ns, .status = EXG_OK};

@@ -77,7 +77,7 @@ exg_status exg_paper_create(uint32_t size, uint32_t rank, bool lends, exg_commun
 
     *out = c;
     if (c == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     *c = (exg_communicator){.ops = &ops[lends],
                             .rank = rank,

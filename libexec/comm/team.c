@@ -76,7 +76,7 @@ static exg_status create(uint32_t size, uint32_t first, exg_team **team, exg_err
     }
     if (t == NULL || t->members == NULL) {
         free(t);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     t->size = size;
     t->first = t->started = first;

@@ -1,4 +1,4 @@
-/* device.h - where a rank's steps run and its bytes lie.
+/* device.h - where a rank's steps run and its bytes are.
  *
  *   memory   the device's own: addresses that the host may not follow
  *   stream   one for each open device, in order: copies and kernels are asked for now and

@@ -25,7 +25,9 @@ exg_status exg_host_copy_open(exg_host_copy *m, exg_accelerator *device, const e
     if (m->bytes > 0 &&
         (reads || m->bytes > (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype))) {
         status = device->table->copy_out(device, m->memory, m->there, m->bytes, err);
-        status = status == EXG_OK ? device->table->wait(device, err) : status;
+        if (status == EXG_OK) {
+            status = device->table->wait(device, err);
+        }
     }
     if (status != EXG_OK) {
         exg_host_copy_close(m);

@@ -354,7 +354,7 @@ static void release(exg_accelerator *device, void *address)
     s->released_count++;
 }
 
-/* Where what has the address really lies: in one of our blocks, or there. */
+/* What has the address: in one of our blocks, or there. */
 static void *really(const strict *s, const void *address)
 {
     const block *b = address == NULL ? NULL : block_at(s, address);

@@ -156,7 +156,7 @@ static exg_status agree(exg_communicator *c, exg_reduce_op op, bool *truth, exg_
 
     if (workspace == NULL) {
         exg_communicator_abort(c, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     status = exg_collective_run(c, &what, workspace, err);
     free(workspace);
@@ -164,14 +164,16 @@ static exg_status agree(exg_communicator *c, exg_reduce_op op, bool *truth, exg_
     return status;
 }
 
-/* The parts of two that lie alike. */
+/* The parts of two that are placed alike. */
 static exg_status compare_parts(const exg_dtensor *a, const exg_dtensor *b, bool *same,
                                 exg_error *err)
 {
     exg_host_copy x = {.device = NULL}, y = {.device = NULL};
     exg_status status = exg_dtensor_host_copy(a, true, &x, err);
 
-    status = status == EXG_OK ? exg_dtensor_host_copy(b, true, &y, err) : status;
+    if (status == EXG_OK) {
+        status = exg_dtensor_host_copy(b, true, &y, err);
+    }
     *same = status == EXG_OK && equal_local(&x.here, &y.here);
     exg_host_copy_close(&x);
     exg_host_copy_close(&y);
@@ -192,8 +194,12 @@ static exg_status compare(const exg_dtensor *x, const exg_dtensor *y, bool *same
         to[m] = x->placements[m].kind == EXG_PARTIAL ? exg_replicate() : x->placements[m];
     }
     status = exg_dtensor_redistribute(x, to, x->mesh->ndim, &a, err);
-    status = status == EXG_OK ? exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err) : status;
-    status = status == EXG_OK ? compare_parts(a, b, same, err) : status;
+    if (status == EXG_OK) {
+        status = exg_dtensor_redistribute(y, to, x->mesh->ndim, &b, err);
+    }
+    if (status == EXG_OK) {
+        status = compare_parts(a, b, same, err);
+    }
     exg_dtensor_destroy(a);
     exg_dtensor_destroy(b);
     return status;
@@ -434,54 +440,120 @@ static exg_status view_in_place(void *user, exg_dispatcher *d, const char *key,
 
 /* ---- lists --------------------------------- */
 
-/* Operator `user` on each item of the list, other lists alongside; what is no list is given to
- * all. In place: nothing comes back. */
+/* Of foreach.def: `as` computes `id` for one item of each list. */
+typedef struct each_row {
+    exg_operator_id id, as;
+} each_row;
+
+static const each_row each_rows[] = {
+#define EXG_EACH(id, schema, as) {EXG_OP_##id, EXG_OP_##as},
+#include "libexport/operators/foreach.def"
+#undef EXG_EACH
+};
+
+static bool is_list(const exg_object *object)
+{
+    return object->kind == EXG_OBJECT_LIST ||
+           (object->kind == EXG_OBJECT_VALUE &&
+            (object->value.kind == EXG_ARGUMENT_INTS || object->value.kind == EXG_ARGUMENT_FLOATS ||
+             object->value.kind == EXG_ARGUMENT_BOOLS));
+}
+
+static uint32_t length_of(const exg_object *list)
+{
+    return list->kind == EXG_OBJECT_VALUE ? list->value.count : list->count;
+}
+
+/* Numbers may be a list of objects, or one value. */
+static exg_object item_of(const exg_object *list, uint32_t k)
+{
+    const exg_argument *value = &list->value;
+
+    if (list->kind == EXG_OBJECT_LIST) {
+        return list->items[k];
+    }
+    return exg_object_value(value->kind == EXG_ARGUMENT_INTS ? exg_arg_int(value->as_ints[k])
+                            : value->kind == EXG_ARGUMENT_FLOATS
+                                ? exg_arg_float(value->as_floats[k])
+                                : exg_arg_bool(value->as_bools[k]));
+}
+
+/* How long the lists are, all of them alike; false when they are not, or are none. */
+static bool length_of_all(const exg_function_schema *schema, exg_object *const *at,
+                          uint32_t *length)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < schema->argument_count; i++) {
+        if (!schema->arguments[i].type.is_list || at[i] == NULL) {
+            continue;
+        }
+        if (!is_list(at[i]) || (found && length_of(at[i]) != *length)) {
+            return false;
+        }
+        *length = length_of(at[i]);
+        found = true;
+    }
+    return found;
+}
+
+/* `as` of the k-th items of the lists, and of what all share; what is left out is so there. */
+static exg_status call_item(exg_dispatcher *d, const each_row *row, exg_object *const *at,
+                            uint32_t k, exg_object *made, exg_error *err)
+{
+    const exg_function_schema *schema = exg_operators_get(d->operators, row->id)->schema;
+    const exg_operator *as = exg_operators_get(d->operators, row->as);
+    exg_object one[EXG_ARGUMENTS_MAX];
+    char key[EXG_OPERATOR_KEY_MAX];
+    uint32_t count = 0;
+
+    for (; count < schema->argument_count && at[count] != NULL; count++) {
+        one[count] = schema->arguments[count].type.is_list ? item_of(at[count], k) : *at[count];
+    }
+    exg_operator_key(as, key, sizeof(key));
+    return exg_dispatch(d, key, one, count, NULL, 0, made, err);
+}
+
+/* The row `user`, item by item. In place nothing comes back. */
 static exg_status each(void *user, exg_dispatcher *d, const char *key, const exg_object *args,
                        uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                        exg_object *result, exg_error *err)
 {
-    bool in_place = strstr(key, "_.") != NULL;
-    exg_object one[EXG_CALL_ARGS_MAX];
-    uint32_t count;
+    const each_row *row = user;
+    const exg_function_schema *of = exg_operators_get(d->operators, row->id)->schema;
+    bool gives = of->return_count > 0;
+    uint32_t count = 0;
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_status status = EXG_OK;
+    exg_op_schema schema;
 
-    EXG_TRY(want(key,
-                 arg_count > 0 && arg_count <= EXG_CALL_ARGS_MAX && args[0].kind == EXG_OBJECT_LIST,
-                 err));
-    count = args[0].count;
-    for (uint32_t a = 0; a < arg_count; a++) {
-        EXG_TRY(want(key, args[a].kind != EXG_OBJECT_LIST || args[a].count == count, err));
-    }
-    if (!in_place) {
+    /* the caller's objects, which are only read */
+    exg_op_schema_init(&schema, of, (exg_object *)(uintptr_t)args, arg_count,
+                       (exg_named_object *)(uintptr_t)kwargs, kwarg_count);
+    EXG_TRY(exg_schema_positions(&schema, at, err));
+    EXG_TRY(want(key, length_of_all(of, at, &count), err));
+    if (gives) {
         *result = exg_object_list(calloc(count + 1u, sizeof(*result)), 0);
         if (result->items == NULL) {
             *result = exg_object_none();
-            return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+            return EXG_OUT_OF_MEMORY(err);
         }
     }
-    for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
+    for (uint32_t k = 0; status == EXG_OK && k < count; k++) {
         exg_object made = exg_object_none();
 
-        for (uint32_t a = 0; a < arg_count; a++) {
-            one[a] = args[a].kind == EXG_OBJECT_LIST ? args[a].items[i] : args[a];
-        }
-        status = exg_dispatch(d, user, one, arg_count, kwargs, kwarg_count, &made, err);
-        if (!in_place && status == EXG_OK) {
+        status = call_item(d, row, at, k, &made, err);
+        if (gives && status == EXG_OK) {
             result->items[result->count++] = made;
         }
     }
     if (status != EXG_OK) {
-        exg_object_clear(result, !in_place);
+        exg_object_clear(result, gives);
     }
     return status;
 }
 
 /* ---- the table --------------------------------- */
-
-#define EACH(name, overload)                                                                       \
-    {                                                                                              \
-        "aten._foreach_" name "." overload, each, "aten." name "." overload                        \
-    }
 
 static const struct {
     const char *key;
@@ -503,25 +575,6 @@ static const struct {
     {"aten.unsqueeze_.default", view_in_place, "aten.unsqueeze.default"},
     {"aten.transpose_.default", view_in_place, "aten.transpose.int"},
     {"aten.t_.default", view_in_place, "aten.t.default"},
-    EACH("add_", "Scalar"),
-    EACH("sub_", "Scalar"),
-    EACH("mul_", "Scalar"),
-    EACH("div_", "Scalar"),
-    {"aten._foreach_add_.List", each, "aten.add_.Tensor"},
-    {"aten._foreach_sub_.List", each, "aten.sub_.Tensor"},
-    {"aten._foreach_mul_.List", each, "aten.mul_.Tensor"},
-    {"aten._foreach_div_.List", each, "aten.div_.Tensor"},
-    EACH("add", "Scalar"),
-    EACH("sub", "Scalar"),
-    EACH("mul", "Scalar"),
-    EACH("div", "Scalar"),
-    {"aten._foreach_add.List", each, "aten.add.Tensor"},
-    {"aten._foreach_sub.List", each, "aten.sub.Tensor"},
-    {"aten._foreach_mul.List", each, "aten.mul.Tensor"},
-    {"aten._foreach_div.List", each, "aten.div.Tensor"},
-    {"aten._foreach_sqrt.default", each, "aten.sqrt.default"},
-    {"aten._foreach_neg.default", each, "aten.neg.default"},
-    {"aten._foreach_zero_.default", each, "aten.zero_.default"},
 };
 
 exg_status exg_register_builtin_ops(exg_dispatcher *d, exg_error *err)
@@ -531,6 +584,14 @@ exg_status exg_register_builtin_ops(exg_dispatcher *d, exg_error *err)
                                             .user = (void *)(uintptr_t)handlers[i].user};
 
         EXG_TRY(exg_dispatcher_register(d, handlers[i].key, &registration, err));
+    }
+    for (size_t i = 0; i < sizeof(each_rows) / sizeof(each_rows[0]); i++) {
+        exg_op_registration registration = {.handler = each,
+                                            .user = (void *)(uintptr_t)&each_rows[i]};
+        char key[EXG_OPERATOR_KEY_MAX];
+
+        exg_operator_key(exg_operators_get(d->operators, each_rows[i].id), key, sizeof(key));
+        EXG_TRY(exg_dispatcher_register(d, key, &registration, err));
     }
     return EXG_OK;
 }

@@ -23,8 +23,8 @@ exg_status exg_schema_positions(const exg_op_schema *schema, exg_object **at, ex
 {
     const exg_function_schema *f = schema->func_schema;
 
-    memset(at, 0, EXG_CALL_ARGS_MAX * sizeof(*at));
-    if (f->argument_count > EXG_CALL_ARGS_MAX || schema->arg_count > f->argument_count) {
+    memset(at, 0, EXG_ARGUMENTS_MAX * sizeof(*at));
+    if (schema->arg_count > f->argument_count) {
         return EXG_FAIL(err, USAGE, "DSP-001", "%s takes %u arguments, %u given", f->name,
                         f->argument_count, schema->arg_count);
     }
@@ -201,7 +201,7 @@ exg_status exg_op_schema_meta_args(const exg_op_schema *schema, exg_arena *arena
                                    exg_meta_call *call, exg_error *err)
 {
     const exg_function_schema *f = schema->func_schema;
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     uint32_t next = 0;
 
     call->graph = (exg_graph){0};
@@ -281,8 +281,8 @@ bool exg_call_wants_gradient(const exg_call *call)
 exg_status exg_call_schema(const exg_call *call, exg_op_schema *schema, exg_arena *arena)
 {
     const exg_function_schema *f = call->op->schema;
-    exg_object args[EXG_CALL_ARGS_MAX];
-    exg_named_object kwargs[EXG_CALL_ARGS_MAX];
+    exg_object args[EXG_ARGUMENTS_MAX];
+    exg_named_object kwargs[EXG_ARGUMENTS_MAX];
     uint32_t given = 0, kwarg_count = 0, next = 0;
     exg_object items[EXG_CALL_OPERANDS_MAX];
 

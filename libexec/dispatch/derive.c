@@ -124,7 +124,7 @@ static int64_t reduced_count(const derivation *x)
     return count;
 }
 
-/* `ref`, which lies as the result does, with size 1 where dims were reduced. */
+/* `ref`, of the sizes of the result, with size 1 where dims were reduced. */
 static exg_ref kept(const derivation *x, exg_ref ref)
 {
     bool reduced[EXG_SHAPE_RANK_MAX] = {false};
@@ -427,7 +427,7 @@ void exg_emit_derivatives(const exg_call *call, exg_builder *b, const exg_ref *r
                           const void *user, exg_argument *outputs)
 {
     const exg_derivation_of *of = user;
-    exg_argument args[EXG_CALL_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     derivation x = {.b = b,
                     .args = args,
                     .arg_count = call->op->schema->argument_count,

@@ -164,7 +164,9 @@ static exg_status run_written(exg_call *call, const exg_operator *functional, ex
     inner.op = functional;
     inner.depth = call->depth + 1;
     inner.err = call->err;
-    memcpy(inner.at, call->at, sizeof(inner.at));
+    for (uint32_t i = 0; i < functional->schema->argument_count; i++) {
+        inner.at[i] = i < call->op->schema->argument_count ? call->at[i] : NULL;
+    }
     EXG_TRY(exg_dispatch_call(&inner, call->mesh, &made));
     if (made.kind != EXG_OBJECT_DTENSOR) {
         exg_object_clear(&made, true);
@@ -257,7 +259,9 @@ exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *
                               &call->operand_count, call->err));
     EXG_TRY(find_mesh(call, mesh));
     status = wrap_plains(call);
-    status = status == EXG_OK ? exg_tape_call(call, run_call, result) : status;
+    if (status == EXG_OK) {
+        status = exg_tape_call(call, run_call, result);
+    }
     for (uint32_t i = 0; call->wrapped != NULL && i < call->operand_count; i++) {
         exg_block_release(call->wrapped[i].owned); /* what was brought to the device */
     }

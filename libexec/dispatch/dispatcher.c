@@ -22,6 +22,15 @@ exg_status exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_option
     return EXG_OK;
 }
 
+static exg_status create_parts(exg_dispatcher *d, uint32_t capacity, exg_error *err)
+{
+    EXG_TRY(exg_cache_init(&d->cache, capacity, err));
+    EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &d->empty, err));
+    EXG_TRY(exg_weight_store_create(d->empty->weights, NULL, &d->memory, err));
+    EXG_TRY(exg_register_builtin_ops(d, err));
+    return exg_register_factories(d, err);
+}
+
 exg_status exg_dispatcher_create(const exg_operators *operators,
                                  const exg_dispatch_options *options, exg_dispatcher **d,
                                  exg_error *err)
@@ -49,14 +58,9 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
         capacity = options->cache_capacity;
     }
     made->options.cache_capacity = capacity;
-    status = status == EXG_OK ? exg_cache_init(&made->cache, capacity, err) : status;
-    status = status == EXG_OK ? exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &made->empty, err)
-                              : status;
-    status = status == EXG_OK
-                 ? exg_weight_store_create(made->empty->weights, NULL, &made->memory, err)
-                 : status;
-    status = status == EXG_OK ? exg_register_builtin_ops(made, err) : status;
-    status = status == EXG_OK ? exg_register_factories(made, err) : status;
+    if (status == EXG_OK) {
+        status = create_parts(made, capacity, err);
+    }
     if (status != EXG_OK) {
         exg_dispatcher_destroy(made);
         return status;

@@ -12,7 +12,7 @@ typedef struct exg_call {
     exg_dispatcher *d;
     const exg_op_entry *op_entry;
     const exg_operator *op;
-    exg_object *at[EXG_CALL_ARGS_MAX];                /* by position; NULL: the default */
+    exg_object *at[EXG_ARGUMENTS_MAX];                /* by position; NULL: the default */
     exg_operand_slot operands[EXG_CALL_OPERANDS_MAX]; /* DTENSOR, number VALUE, NONE */
     uint32_t operand_count;
     exg_device_mesh *mesh;

@@ -198,8 +198,9 @@ exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_devic
                         "DTensor while gradients are disabled");
     }
     status = check_hint(*t, &options, err);
-    status =
-        status == EXG_OK ? remember(d, &from_local_kind, local, *t, &options, *t, err) : status;
+    if (status == EXG_OK) {
+        status = remember(d, &from_local_kind, local, *t, &options, *t, err);
+    }
     return give(status, t);
 }
 
@@ -243,7 +244,9 @@ static exg_status redistribute_back(exg_dispatcher *d, exg_history *h,
     exg_redistributed_gradient(t, gradients[0], to);
     EXG_TRY(cast_to(d, gradients[0], sent, &cast, err));
     status = exg_redistribute(d, cast, to, t->mesh->ndim, NULL, &moved, err);
-    status = status == EXG_OK ? cast_to(d, moved, t->local.dtype, made, err) : status;
+    if (status == EXG_OK) {
+        status = cast_to(d, moved, t->local.dtype, made, err);
+    }
     exg_dtensor_destroy(moved);
     exg_dtensor_destroy(cast);
     return status;
@@ -313,7 +316,7 @@ exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t, const exg_st
 
 /* ---- leaves --------------------------------- */
 
-/* *t is `tensor` when it lies so already. */
+/* *t is `tensor` when it is placed so already. */
 static exg_status as_it_lies(exg_dtensor *tensor, const exg_device_mesh *mesh,
                              const exg_placement *placements, uint32_t count, exg_dtensor **t,
                              exg_error *err)

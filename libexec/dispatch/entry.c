@@ -15,7 +15,7 @@
 static exg_status fill_operands(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_device_mesh *mesh = call->mesh;
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_operand_slot wanted[EXG_CALL_OPERANDS_MAX];
     int64_t offsets[EXG_RANK_MAX];
     uint32_t input = 0;
@@ -124,7 +124,7 @@ static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op
 static exg_status fill_plan(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_operator *op = exg_computed_by(call->d->operators, call->op);
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_tensor tensors[EXG_CALL_OPERANDS_MAX];
     exg_local_call local = {.operators = call->d->operators,
                             .op = op,
@@ -475,7 +475,9 @@ static exg_status run_plan(const exg_call *call, const exg_entry *entry, exg_dte
         }
         brought = i + 1;
     }
-    status = status == EXG_OK ? make_results(call, entry, results) : status;
+    if (status == EXG_OK) {
+        status = make_results(call, entry, results);
+    }
     if (status == EXG_OK) {
         if (entry->draws) {
             exg_plan_executor_set_random(entry->rank, call->d->options.seed, call->d->draws++);
@@ -553,7 +555,9 @@ exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *res
         *result = *call->operands[0].object;
         return EXG_OK;
     }
-    status = status == EXG_OK ? hand_over(call, entry, results, result) : status;
+    if (status == EXG_OK) {
+        status = hand_over(call, entry, results, result);
+    }
     for (uint32_t r = 0; status != EXG_OK && r < entry->result_count; r++) {
         exg_dtensor_destroy(results[r]);
     }

@@ -1,4 +1,5 @@
 /* forward.c - a module's program, from what goes in to what comes out. */
+#include "libexec/device/host_copy.h"
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/walk.h"
 #include "libexec/dtensor/spec.h"
@@ -38,21 +39,28 @@ static exg_status check_inputs(const exg_module *m, exg_module_value *values, ui
     return EXG_OK;
 }
 
-static int64_t whole_number(const exg_module_value *value)
+/* Also of a tensor of rank 0, wherever it is. */
+static exg_status whole_number(const exg_module_value *value, int64_t *number, exg_error *err)
 {
     const exg_tensor *t = value->tensor;
-    int64_t number = value->number.kind == EXG_SCALAR_INT ? value->number.as_int : 0;
+    exg_accelerator *device = value->dtensor == NULL ? NULL : value->dtensor->mesh->device;
+    exg_host_copy copy;
 
-    if (t != NULL && t->rank == 0 && t->dtype == EXG_DTYPE_I64 && t->data != NULL) {
-        memcpy(&number, t->data, sizeof(number));
+    *number = value->number.kind == EXG_SCALAR_INT ? value->number.as_int : 0;
+    if (t == NULL || t->rank != 0 || t->dtype != EXG_DTYPE_I64 || t->data == NULL) {
+        return EXG_OK;
     }
-    return number;
+    EXG_TRY(exg_host_copy_open(&copy, device, t, true, err));
+    memcpy(number, copy.here.data, sizeof(*number));
+    exg_host_copy_close(&copy);
+    return EXG_OK;
 }
 
 #define WORDS_OF_INPUT (3 + EXG_RANK_MAX) /* which, dtype or number, rank, sizes */
 
 /* As exg_bind_inputs takes them; in words too, for telling whether they changed. */
-static void describe(const exg_module_value *value, exg_input_binding *b, int64_t *words)
+static exg_status describe(const exg_module_value *value, exg_input_binding *b, int64_t *words,
+                           exg_error *err)
 {
     const exg_dtensor *t = value->dtensor;
 
@@ -64,13 +72,14 @@ static void describe(const exg_module_value *value, exg_input_binding *b, int64_
         b->rank = t == NULL ? value->tensor->rank : t->rank;
         b->sizes = t == NULL ? value->tensor->sizes : t->sizes;
     }
-    b->as_int = whole_number(value);
+    EXG_TRY(whole_number(value, &b->as_int, err));
     words[0] = b->kind;
     words[1] = b->kind == EXG_ARGUMENT_TENSOR ? (int64_t)b->dtype : b->as_int;
     words[2] = b->kind == EXG_ARGUMENT_TENSOR && b->rank == 0 ? b->as_int : 0;
     for (uint32_t d = 0; d < b->rank && b->kind == EXG_ARGUMENT_TENSOR; d++) {
         words[3 + d] = b->sizes[d];
     }
+    return EXG_OK;
 }
 
 static exg_status specialize(exg_module *m, const exg_input_binding *bindings, uint32_t count,
@@ -86,7 +95,9 @@ static exg_status specialize(exg_module *m, const exg_input_binding *bindings, u
     exg_program_destroy(m->bound);
     m->bound = NULL;
     status = exg_bind_inputs(&m->verified, bindings, count, NULL, arena, &symbols, err);
-    status = status == EXG_OK ? exg_specialize(&m->verified, &symbols, &m->bound, err) : status;
+    if (status == EXG_OK) {
+        status = exg_specialize(&m->verified, &symbols, &m->bound, err);
+    }
     exg_arena_destroy(arena);
     return status;
 }
@@ -101,7 +112,7 @@ static exg_status bind(exg_module *m, const exg_module_value *values, uint32_t c
     exg_status status = bindings == NULL || now == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
-        describe(&values[i], &bindings[i], now + (size_t)i * WORDS_OF_INPUT);
+        status = describe(&values[i], &bindings[i], now + (size_t)i * WORDS_OF_INPUT, err);
     }
     if (status == EXG_OK && (m->bound == NULL || m->size_count != words ||
                              memcmp(now, m->sizes, words * sizeof(*now)) != 0)) {
@@ -132,15 +143,6 @@ static void note_use(void *user, exg_value_id *id)
     }
 }
 
-static void note_definition(void *user, exg_value_id *id)
-{
-    const reader *r = user;
-
-    if (*id != EXG_NO_VALUE) {
-        r->w->slots[*id].first = r->at;
-    }
-}
-
 static exg_status prepare(exg_walk *w)
 {
     const exg_graph *graph = w->graph;
@@ -158,9 +160,6 @@ static exg_status prepare(exg_walk *w)
 
         for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
             exg_argument_visit_values(&graph->nodes[n].inputs[i].arg, note_use, &r);
-        }
-        for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
-            exg_argument_visit_values(&graph->nodes[n].outputs[o], note_definition, &r);
         }
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {
@@ -302,17 +301,23 @@ static exg_status take_outputs(exg_walk *w, exg_module_value *outputs)
     return EXG_OK;
 }
 
+static exg_status walk(exg_walk *w, exg_module_value *values, uint32_t count,
+                       exg_module_value *outputs)
+{
+    EXG_TRY(prepare(w));
+    EXG_TRY(fill_inputs(w, values, count));
+    EXG_TRY(exg_walk_all(w));
+    return take_outputs(w, outputs);
+}
+
 static exg_status run(exg_dispatcher *d, exg_module *m, exg_device_mesh *self,
                       exg_module_value *values, uint32_t count, exg_module_value *outputs,
                       exg_error *err)
 {
     exg_walk w = {
         .d = d, .m = m, .self = self, .program = m->bound, .graph = m->bound->graph, .err = err};
-    exg_status status = prepare(&w);
+    exg_status status = walk(&w, values, count, outputs);
 
-    status = status == EXG_OK ? fill_inputs(&w, values, count) : status;
-    status = status == EXG_OK ? exg_walk_all(&w) : status;
-    status = status == EXG_OK ? take_outputs(&w, outputs) : status;
     for (uint32_t v = 0; w.slots != NULL && v < w.graph->value_count; v++) {
         exg_walk_let_go(&w, v);
     }
@@ -337,24 +342,28 @@ static exg_status pass_root(const exg_walk *w, bool is_output, bool owned, exg_p
     return status;
 }
 
+static exg_status run_root(exg_walk *w, exg_passage *in, exg_passage *out)
+{
+    EXG_TRY(exg_dispatcher_self(w->d, &w->self, w->err));
+    EXG_TRY(pass_root(w, false, false, in));
+    EXG_TRY(bind(w->m, in->values, in->count, w->err));
+    EXG_TRY(run(w->d, w->m, w->self, in->values, in->count, out->values, w->err));
+    return pass_root(w, true, true, out);
+}
+
 static exg_status forward(exg_dispatcher *d, exg_module *m, exg_passage *in, exg_passage *out,
                           exg_error *err)
 {
     exg_walk w = {.d = d, .m = m, .err = err};
-    exg_status status;
+    exg_status status = run_root(&w, in, out);
 
-    EXG_TRY(exg_dispatcher_self(d, &w.self, err));
-    status = pass_root(&w, false, false, in);
-    status = status == EXG_OK ? bind(m, in->values, in->count, err) : status;
-    status = status == EXG_OK ? run(d, m, w.self, in->values, in->count, out->values, err) : status;
-    status = status == EXG_OK ? pass_root(&w, true, true, out) : status;
     for (uint32_t i = 0; i < in->count; i++) { /* what the function put there */
         if (in->values[i].dtensor != in->before[i]) {
             exg_dtensor_destroy(in->values[i].dtensor);
         }
     }
-    for (uint32_t i = 0; status != EXG_OK && i < out->count; i++) {
-        exg_dtensor_destroy(out->values[i].dtensor);
+    while (status != EXG_OK && out->count > 0) {
+        exg_dtensor_destroy(out->values[--out->count].dtensor);
     }
     return status;
 }
@@ -370,12 +379,41 @@ static exg_device_mesh *any_mesh(const exg_module *m)
     return NULL;
 }
 
+static exg_status forward_on_its_mesh(exg_dispatcher *d, exg_module *m, exg_passage *in,
+                                      exg_passage *out, exg_error *err)
+{
+    bool pushes = exg_current_mesh(d) == NULL && any_mesh(m) != NULL;
+    exg_status status;
+
+    if (pushes) {
+        EXG_TRY(exg_dispatcher_push_mesh(d, any_mesh(m), err));
+    }
+    status = forward(d, m, in, out, err);
+    if (pushes) {
+        (void)exg_dispatcher_pop_mesh(d);
+    }
+    return status;
+}
+
+static exg_status open_passages(const exg_module *m, const exg_module_value *inputs,
+                                uint32_t input_count, exg_passage *in, uint32_t output_count,
+                                exg_passage *out, exg_error *err)
+{
+    EXG_TRY(exg_passage_open(in, input_count, err));
+    EXG_TRY(exg_passage_open(out, output_count, err));
+    if (input_count > 0) {
+        memcpy(in->values, inputs, input_count * sizeof(*inputs));
+    }
+    in->count = input_count;
+    out->count = output_count;
+    return check_inputs(m, in->values, input_count, err);
+}
+
 exg_status exg_module_forward(exg_dispatcher *d, exg_module *m, const exg_module_value *inputs,
                               uint32_t input_count, exg_module_value *outputs,
                               uint32_t output_count, exg_error *err)
 {
     EXG_GIVEN(err, d, m, EXG_IF_ANY(input_count, inputs), EXG_IF_ANY(output_count, outputs));
-    bool pushes = exg_current_mesh(d) == NULL && any_mesh(m) != NULL;
     exg_passage in = {0}, out = {0};
     exg_status status;
 
@@ -386,22 +424,9 @@ exg_status exg_module_forward(exg_dispatcher *d, exg_module *m, const exg_module
         return EXG_FAIL(err, USAGE, "DTN-017", "room for %u outputs of %u", output_count,
                         exg_module_output_count(m));
     }
-    status = exg_passage_open(&in, input_count, err);
-    status = status == EXG_OK ? exg_passage_open(&out, output_count, err) : status;
-    if (status == EXG_OK && input_count > 0) {
-        memcpy(in.values, inputs, input_count * sizeof(*inputs));
-    }
-    in.count = input_count;
-    out.count = output_count;
-    status = status == EXG_OK ? check_inputs(m, in.values, input_count, err) : status;
-    if (status == EXG_OK && pushes) {
-        status = exg_dispatcher_push_mesh(d, any_mesh(m), err);
-    }
+    status = open_passages(m, inputs, input_count, &in, output_count, &out, err);
     if (status == EXG_OK) {
-        status = forward(d, m, &in, &out, err);
-        if (pushes) {
-            (void)exg_dispatcher_pop_mesh(d);
-        }
+        status = forward_on_its_mesh(d, m, &in, &out, err);
     }
     if (status == EXG_OK && output_count > 0) {
         memcpy(outputs, out.values, output_count * sizeof(*outputs));

@@ -53,7 +53,7 @@ static exg_dtype dtype_beside(const exg_call *call)
 static void emit_operator(const exg_call *call, exg_builder *b, const exg_ref *refs,
                           const void *user, exg_argument *outputs)
 {
-    exg_argument args[EXG_CALL_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
 
     (void)user;
     exg_call_arguments(b, call->op->schema, call->at, call->operands, call->operand_count, refs,
@@ -240,7 +240,7 @@ static exg_status run_node(walk *w, uint32_t n)
 {
     const exg_graph_node *node = &w->entry->nodes[n];
     const exg_operator *op = node->op_entry->op;
-    exg_object objects[EXG_CALL_ARGS_MAX];
+    exg_object objects[EXG_ARGUMENTS_MAX];
     exg_object result = exg_object_none();
     exg_call inner;
     uint32_t used = 0;
@@ -309,7 +309,7 @@ static exg_status hand_out_argument(walk *w, const exg_argument *out, exg_object
 static exg_status return_out(const walk *w, exg_object *result)
 {
     const exg_function_schema *f = w->call->op->schema;
-    exg_object outs[EXG_CALL_ARGS_MAX];
+    exg_object outs[EXG_ARGUMENTS_MAX];
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < f->argument_count; i++) {
@@ -399,7 +399,9 @@ exg_status exg_graph_run(const exg_call *call, exg_entry *entry, exg_object *res
             drop_read(&w, n);
         }
     }
-    status = status == EXG_OK ? return_values(&w, result) : status;
+    if (status == EXG_OK) {
+        status = return_values(&w, result);
+    }
     for (uint32_t v = 0; w.values != NULL && w.owned != NULL && v < graph->value_count; v++) {
         if (w.owned[v]) {
             exg_dtensor_destroy(w.values[v]);

@@ -12,7 +12,7 @@ typedef struct maker {
     exg_program *program;
     exg_builder *b;
     exg_ref refs[EXG_CALL_OPERANDS_MAX]; /* by operand */
-    exg_argument args[EXG_CALL_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     exg_argument made[16]; /* by return */
 } maker;
 
@@ -130,9 +130,10 @@ exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
     exg_status status = make_program(&m, results, count, err);
 
     *rank = NULL;
-    status = status == EXG_OK ? exg_plan_rank(m.program, call->operators, &options, NULL,
-                                              call->device, &plan, err)
-                              : status;
+    if (status == EXG_OK) {
+        status =
+            exg_plan_rank(m.program, call->operators, &options, NULL, call->device, &plan, err);
+    }
     exg_program_destroy(m.program);
     EXG_TRY(status);
     for (uint32_t i = 0; i < plan->input_count; i++) { /* on a device it is there */

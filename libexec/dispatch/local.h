@@ -6,7 +6,7 @@
 #include "libexec/dtensor/spec.h"
 #include "libexec/executor/plan_executor.h"
 
-/* Collective. A DTensor that lies as `to` says, one that is Partial too where it was not:
+/* Collective. A DTensor placed as `to` says, one that is Partial too where it was not:
  * the first rank along that mesh dim keeps the value of a sum. Where nothing changes, over
  * the same memory. */
 exg_status exg_dtensor_bring(const exg_dtensor *t, const exg_placement *to, exg_dtensor **out,

@@ -19,7 +19,7 @@
 
 static exg_status no_memory(exg_error *err)
 {
-    return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    return EXG_OUT_OF_MEMORY(err);
 }
 
 exg_module_entry *exg_module_called(const exg_module *m, const char *fqn, size_t length)
@@ -202,7 +202,9 @@ exg_status exg_module_create(const exg_verified *verified, exg_module **m, exg_e
 
         status = add_modules(made, fqn, strlen(fqn), err);
     }
-    status = status == EXG_OK ? add_tensors(made, err) : status;
+    if (status == EXG_OK) {
+        status = add_tensors(made, err);
+    }
     if (status != EXG_OK) {
         exg_module_destroy(made);
         return status;
@@ -251,7 +253,7 @@ static exg_status read_whole(const exg_module *m, const exg_weight *weight, bool
     }
     whole->data = malloc((size_t)bytes + 1);
     if (whole->data == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     status = exg_weight_read(m->verified.program->weights, weight, whole->data, bytes, err);
     if (status != EXG_OK) {

@@ -143,15 +143,15 @@ typedef struct gathering {
     bool of_outputs;
 } gathering;
 
-/* Takes the value, once, when the call takes it from outside or others take it from the call. */
+/* Takes the value, once, when the call takes it from outside (what it makes itself is not there
+ * yet) or others take it from the call. */
 static void gather(void *user, exg_value_id *id)
 {
     const gathering *g = user;
     exg_passage *p = g->p;
     const exg_slot *s = *id == EXG_NO_VALUE ? NULL : &g->w->slots[*id];
-    bool known =
-        s == NULL || s->object.kind == EXG_OBJECT_NONE ||
-        (g->of_outputs ? s->last <= g->call->end : s->first > g->call->first || s->is_state);
+    bool known = s == NULL || s->object.kind == EXG_OBJECT_NONE ||
+                 (g->of_outputs ? s->last <= g->call->end : s->is_state);
 
     for (uint32_t i = 0; i < p->count && !known; i++) {
         known = p->ids[i] == *id;
@@ -250,7 +250,9 @@ static exg_status run_module(exg_walk *w, module_call *call)
     status = exg_passage_open(&p, w->graph->value_count, w->err);
     if (status == EXG_OK) {
         status = enter(w, call, &p);
-        status = status == EXG_OK ? run_nodes(w, call->first, call->end, call) : status;
+        if (status == EXG_OK) {
+            status = run_nodes(w, call->first, call->end, call);
+        }
         come_back(w, call, &p);
     }
     exg_passage_close(&p);

@@ -50,7 +50,7 @@ exg_status exg_op_entry_of(exg_dispatcher *d, const char *key, exg_op_entry **op
 exg_status exg_op_entry_of_operator(exg_dispatcher *d, const exg_operator *op,
                                     exg_op_entry **op_entry, exg_error *err)
 {
-    char key[256];
+    char key[EXG_OPERATOR_KEY_MAX];
 
     exg_operator_key(op, key, sizeof(key));
     return exg_op_entry_of(d, key, op_entry, err);

@@ -99,7 +99,7 @@ static exg_status keep(exg_object *moved, exg_dtensor *t, exg_error *err)
 
     if (items == NULL) {
         exg_dtensor_destroy(t);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     moved->items = items;
     items[moved->count++] = exg_object_dtensor(t);
@@ -198,7 +198,7 @@ static exg_status wrap_list(const exg_object *local, const exg_object *specs, ex
     *result = (exg_object){.kind = local->kind};
     result->items = calloc(local->count + 1u, sizeof(*result->items));
     if (result->items == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; status == EXG_OK && i < local->count; i++) {
         bool none =

@@ -7,7 +7,6 @@
 #include <exg/dispatch.h>
 #include <exg/partition.h>
 
-#define EXG_CALL_ARGS_MAX     32
 #define EXG_CALL_OPERANDS_MAX 256
 
 /* The arguments of `schema` by position of its parameters, NULL where the default counts.
@@ -35,7 +34,7 @@ void exg_call_arguments(exg_builder *b, const exg_function_schema *schema, exg_o
  * tensors (S000-23). Numbers where tensors are due are 0-d. */
 typedef struct exg_meta_call {
     exg_graph graph;
-    exg_argument args[EXG_CALL_ARGS_MAX]; /* by position, defaults filled in */
+    exg_argument args[EXG_ARGUMENTS_MAX]; /* by position, defaults filled in */
     exg_operand_slot operands[EXG_CALL_OPERANDS_MAX];
     exg_value_id ids[EXG_CALL_OPERANDS_MAX]; /* EXG_NO_VALUE: absent */
     uint32_t operand_count;

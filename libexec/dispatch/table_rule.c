@@ -16,7 +16,7 @@
 #define CHOICES_MAX 8
 #define CHANGE_NS   1e-3 /* among equals, the one that leaves most as it is */
 
-/* Where every operand and result lies, for the mesh dims so far. */
+/* The placements of every operand and result, for the mesh dims so far. */
 typedef struct choice {
     exg_placement (*operands)[EXG_MESH_DIMS_MAX];
     exg_placement (*results)[EXG_MESH_DIMS_MAX];
@@ -31,7 +31,7 @@ typedef struct search {
     const exg_tensor_meta *operands[EXG_CALL_OPERANDS_MAX]; /* global; NULL: absent */
     exg_tensor_meta **results;
     uint32_t result_count;
-    bool in_place; /* operand 0 stays, and the result lies as it does */
+    bool in_place; /* operand 0 stays, and the result is placed as it is */
     choice choices[CHOICES_MAX];
     uint32_t choice_count;
     exg_arena *arena;
@@ -370,7 +370,6 @@ static exg_status find_choices(search *s)
 {
     uint32_t kept = 0;
 
-    s->choices[0] = (choice){0};
     s->choices[0].operands =
         exg_arena_alloc(s->arena, s->call->operand_count, sizeof(*s->choices[0].operands));
     s->choices[0].results =
@@ -422,7 +421,7 @@ static exg_dtensor_spec *new_spec(const search *s, const exg_tensor_meta *meta,
 static exg_status fill_result(const search *s, const choice *c, exg_object *result)
 {
     const exg_function_schema *f = s->op->schema;
-    bool list = f->return_count == 1 && f->returns[0].type.is_list;
+    bool list = f->return_count == 1 && f->returns->type.is_list;
     bool single = f->return_count == 1 && !list;
     exg_object *items = EXG_NEW_ARRAY(s->arena, exg_object, s->result_count);
 
@@ -500,7 +499,7 @@ static exg_status copy_object(exg_arena *arena, exg_object *object, exg_error *e
 static exg_status suggest(const search *s, const choice *c, const exg_op_schema *schema,
                           exg_op_schema *suggestion)
 {
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     exg_operand_slot operands[EXG_CALL_OPERANDS_MAX];
     uint32_t count;
 

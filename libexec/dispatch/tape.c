@@ -14,7 +14,7 @@ typedef struct operator_step {
     exg_arena *arena; /* of this */
     const exg_op_entry *op_entry;
     exg_device_mesh *mesh;
-    exg_object *at[EXG_CALL_ARGS_MAX];
+    exg_object *at[EXG_ARGUMENTS_MAX];
     uint32_t operand_count, result_count;
     exg_dtensor **saved; /* operands, then results; NULL: none. Without memory where unneeded */
     uint32_t *versions;  /* of their memory; 0 where unneeded */
@@ -248,8 +248,12 @@ static exg_status operator_back(exg_dispatcher *d, exg_history *h, exg_dtensor *
     if (extra == NULL || call == NULL) {
         status = EXG_OUT_OF_MEMORY(err);
     }
-    status = status == EXG_OK ? derivative_call(d, s, gradients, extra, call, err) : status;
-    status = status == EXG_OK ? find_derivative(call, &of, &entry) : status;
+    if (status == EXG_OK) {
+        status = derivative_call(d, s, gradients, extra, call, err);
+    }
+    if (status == EXG_OK) {
+        status = find_derivative(call, &of, &entry);
+    }
     if (status == EXG_OK) {
         entry->runs++;
         lend_histories(s, h, true);
@@ -286,7 +290,9 @@ static exg_status find_needed(const exg_call *call, const exg_derivation_of *of,
         status = EXG_OUT_OF_MEMORY(&ignored);
     } else {
         status = derivative_call(call->d, s, s->saved + of->operands, extra, derivative, &ignored);
-        status = status == EXG_OK ? find_derivative(derivative, of, &entry) : status;
+        if (status == EXG_OK) {
+            status = find_derivative(derivative, of, &entry);
+        }
     }
     if (status == EXG_OK) {
         for (uint32_t i = 0; i < of->operands + of->results; i++) {

@@ -196,7 +196,7 @@ exg_status exg_op_schema_print(const exg_op_schema *schema, char **text, exg_err
     if (t.failed) {
         exg_text_free(&t);
         *text = NULL;
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     return EXG_OK;
 }

@@ -83,7 +83,8 @@ typedef struct operands {
     exg_walk *w;
     exg_device_mesh *mesh; /* of the first DTensor that is not of this rank alone; NULL: none is */
     bool all_constant;
-    exg_dtensor **made; /* of plain tensors for the call, to be destroyed after it */
+    uint32_t count;     /* how many tensors there are at most */
+    exg_dtensor **made; /* of plain ones for the call, to be destroyed after it */
     uint32_t made_count;
 } operands;
 
@@ -98,7 +99,7 @@ static void look_at(void *user, exg_value_id *id)
             o->mesh = s->object.dtensor->mesh;
         }
     }
-    o->made_count++; /* how many there may be */
+    o->count++;
 }
 
 /* A plain tensor beside DTensors is for the dispatcher to take or to refuse; one whose gradient is
@@ -165,10 +166,10 @@ static void put_result(void *user, exg_value_id id, const exg_object *object)
 static exg_status call_operator(operands *o, const exg_operator *op, const exg_argument *all,
                                 exg_object *result)
 {
-    exg_object args[EXG_CALL_ARGS_MAX];
-    exg_named_object kwargs[EXG_CALL_ARGS_MAX];
+    exg_object args[EXG_ARGUMENTS_MAX];
+    exg_named_object kwargs[EXG_ARGUMENTS_MAX];
     uint32_t arg_count = 0, kwarg_count = 0;
-    char key[256];
+    char key[EXG_OPERATOR_KEY_MAX];
 
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
         const exg_schema_argument *parameter = &op->schema->arguments[i];
@@ -190,11 +191,11 @@ exg_status exg_walk_node(exg_walk *w, uint32_t n)
     const exg_node *node = &w->graph->nodes[n];
     const exg_operator *op = exg_operators_find(w->d->operators, node->target);
     operands o = {.w = w, .all_constant = true};
-    exg_argument all[EXG_CALL_ARGS_MAX];
+    exg_argument all[EXG_ARGUMENTS_MAX];
     exg_object result = exg_object_none();
     exg_status status;
 
-    if (op == NULL || op->symbolic != NULL || op->schema->argument_count > EXG_CALL_ARGS_MAX) {
+    if (op == NULL || op->symbolic != NULL) {
         return exg_error_fix(w->err,
                              EXG_FAIL(w->err, UNSUPPORTED, "OPR-003",
                                       "'%s' is not run operator by "
@@ -207,11 +208,10 @@ exg_status exg_walk_node(exg_walk *w, uint32_t n)
     for (uint32_t i = 0; i < node->input_count; i++) {
         exg_argument_visit_values(&node->inputs[i].arg, look_at, &o);
     }
-    o.made = EXG_NEW_ARRAY(w->arena, exg_dtensor *, o.made_count);
+    o.made = EXG_NEW_ARRAY(w->arena, exg_dtensor *, o.count);
     if (o.made == NULL) {
         return EXG_OUT_OF_MEMORY(w->err);
     }
-    o.made_count = 0;
     status = call_operator(&o, op, all, &result);
     for (uint32_t i = 0; i < o.made_count; i++) {
         exg_dtensor_destroy(o.made[i]);

@@ -11,7 +11,6 @@
 typedef struct exg_slot {
     exg_object object;  /* DTENSOR, VALUE, or NONE: not there */
     exg_value_id owner; /* the value that owns the DTensor; EXG_NO_VALUE: it is not ours */
-    uint32_t first;     /* 1 + the node that makes it; 0: an input */
     uint32_t last;      /* 1 + the node that reads it last, EXG_READ_LAST; 0: none */
     bool is_state;      /* of the program, no user's input: functions do not see it */
     bool is_constant;   /* of the graph, or computed of those: alike on every rank */

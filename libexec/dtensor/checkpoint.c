@@ -38,7 +38,7 @@ static exg_status own_region(const exg_dtensor *t, exg_region **all, const exg_r
 {
     *all = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
     *own = *all == NULL ? NULL : &(*all)[exg_device_mesh_rank(t->mesh)];
-    return *all == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+    return *all == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
 exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,

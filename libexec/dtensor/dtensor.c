@@ -101,7 +101,7 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
 
     if (all == NULL) {
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     memcpy(own.local, local->sizes, local->rank * sizeof(int64_t));
     if (options->shape != NULL) {
@@ -114,7 +114,9 @@ static exg_status check_all(exg_device_mesh *mesh, const exg_placement *placemen
     if (status == EXG_OK && options->infer_shape) {
         sum_sizes(mesh, placements, all, local->rank, sizes);
     }
-    status = status == EXG_OK ? compare_statements(mesh, placements, all, sizes, err) : status;
+    if (status == EXG_OK) {
+        status = compare_statements(mesh, placements, all, sizes, err);
+    }
     free(all);
     return status;
 }
@@ -169,7 +171,7 @@ static exg_status take_copies(exg_dtensor *t, exg_error *err)
     exg_dtensor *copy = NULL;
     exg_status status;
 
-    status = regions == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
+    status = regions == NULL ? EXG_OUT_OF_MEMORY(err)
                              : exg_dtensor_make_owned(t->mesh, t->placements, t->local.dtype,
                                                       t->rank, t->sizes, &copy, err);
     if (status != EXG_OK) {
@@ -240,8 +242,9 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
     (*t)->meta = options.meta;
     (*t)->local.data = options.meta ? NULL : (*t)->local.data;
     status = exg_dtensor_settle(*t, err);
-    status =
-        status == EXG_OK ? exg_dtensor_set_requires_grad(*t, options.requires_grad, err) : status;
+    if (status == EXG_OK) {
+        status = exg_dtensor_set_requires_grad(*t, options.requires_grad, err);
+    }
     if (status == EXG_OK && member && options.run_check && !options.meta && has_copies(*t)) {
         status = take_copies(*t, err);
     }
@@ -333,7 +336,7 @@ static exg_status lies_there(exg_device_mesh *mesh, const exg_tensor *global, ui
     return status;
 }
 
-/* Fills the part of `t` from `global`, wherever that lies. */
+/* Fills the part of `t` from `global`, wherever that is. */
 static exg_status take_parts(exg_dtensor *t, const exg_tensor *global, uint32_t source,
                              exg_error *err)
 {
@@ -383,7 +386,9 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
         return EXG_OK;
     }
     status = take_parts(*t, global, source, err);
-    status = status == EXG_OK ? divide(*t, err) : status;
+    if (status == EXG_OK) {
+        status = divide(*t, err);
+    }
     if (status != EXG_OK) {
         exg_dtensor_destroy(*t);
         *t = NULL;

@@ -225,7 +225,7 @@ static exg_transit *make_transit(const exchange *e)
     return t;
 }
 
-/* Packs what goes, and says where what comes lies and goes. */
+/* Packs what goes, and says where what comes is and goes. */
 static void load(const exchange *e, exg_transit *t)
 {
     uint8_t *packed = t->packed;
@@ -257,7 +257,7 @@ static exg_status begin(const exchange *e, exg_transit **transit, exg_error *err
     }
     *transit = make_transit(e);
     if (*transit == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     load(e, *transit);
     status = exg_exchange_post(e->mesh->communicator, &(*transit)->posted, (*transit)->send,
@@ -269,19 +269,23 @@ static exg_status begin(const exchange *e, exg_transit **transit, exg_error *err
     return status;
 }
 
+static exg_status arrive(exg_transit *t, bool settles, exg_error *err)
+{
+    exg_communicator *c = t->mesh->communicator;
+
+    EXG_TRY(exg_exchange_arrive(c, &t->posted, err));
+    EXG_TRY(exg_host_copy_write(&t->there, err));
+    return settles ? exg_exchange_settle(c, t->posted.turn, err) : EXG_OK;
+}
+
 exg_status exg_transit_finish(exg_transit *t, bool settles, exg_error *err)
 {
-    exg_communicator *c = t == NULL ? NULL : t->mesh->communicator;
     exg_status status;
 
     if (t == NULL) {
         return EXG_OK;
     }
-    status = exg_exchange_arrive(c, &t->posted, err);
-    status = status == EXG_OK ? exg_host_copy_write(&t->there, err) : status;
-    if (status == EXG_OK && settles) {
-        status = exg_exchange_settle(c, t->posted.turn, err);
-    }
+    status = arrive(t, settles, err);
     t->is_held = false;
     drop_unused(t);
     return status;
@@ -358,30 +362,25 @@ static bool sends_any(const exchange *e)
 
 /* From row-major memory to row-major memory, where these are not so by way of it. */
 static exg_status exchange_there(const exchange *e, const exg_mesh_link *link,
-                                 const exg_strip *sent, const exg_strip *received, exg_error *err)
+                                 const exg_strip *sent, const exg_strip *received,
+                                 exg_block *blocks[2], exg_error *err)
 {
-    exg_tensor from, to;
+    exg_tensor from = *e->from, to;
     exg_collective what = {.kind = EXG_ALL_TO_ALL, .in = &from, .out = &to};
-    exg_block *from_block = NULL, *to_block = NULL;
-    exg_status status = exg_mesh_row_major(e->mesh, e->to, false, &to, &to_block, err);
 
-    from = *e->from;
-    if (status == EXG_OK && sends_any(e)) {
-        status = exg_mesh_row_major(e->mesh, e->from, true, &from, &from_block, err);
+    EXG_TRY(exg_mesh_row_major(e->mesh, e->to, false, &to, &blocks[0], err));
+    if (sends_any(e)) {
+        EXG_TRY(exg_mesh_row_major(e->mesh, e->from, true, &from, &blocks[1], err));
     }
-    status =
-        status == EXG_OK ? exg_mesh_link_run(e->mesh, link, &what, sent, received, err) : status;
-    status =
-        status == EXG_OK && to_block != NULL ? exg_mesh_copy(e->mesh, &to, e->to, err) : status;
-    exg_block_release(from_block);
-    exg_block_release(to_block);
-    return status;
+    EXG_TRY(exg_mesh_link_run(e->mesh, link, &what, sent, received, err));
+    return blocks[0] == NULL ? EXG_OK : exg_mesh_copy(e->mesh, &to, e->to, err);
 }
 
 /* UNSUPPORTED, on all ranks: through the host; so goes what no rank is to wait for, since along a
  * link hosts meet. */
 static exg_status exchange_on_device(const exchange *e, bool async, exg_error *err)
 {
+    exg_block *blocks[2] = {NULL, NULL}; /* on the way */
     exg_mesh_link *link;
     exg_strip *sent;
     exg_status status;
@@ -397,7 +396,9 @@ static exg_status exchange_on_device(const exchange *e, bool async, exg_error *e
     status = sent == NULL ? EXG_OUT_OF_MEMORY(err)
              : link == NULL || !find_all_strips(e, sent, sent + e->mesh->size)
                  ? EXG_FAIL(err, UNSUPPORTED, "DEV-011", "not from device to device")
-                 : exchange_there(e, link, sent, sent + e->mesh->size, err);
+                 : exchange_there(e, link, sent, sent + e->mesh->size, blocks, err);
+    exg_block_release(blocks[0]);
+    exg_block_release(blocks[1]);
     free(sent);
     return status;
 }
@@ -412,15 +413,21 @@ static exg_status exchange_through_host(const exchange *asked, exg_transit **tra
     exg_host_copy from, to = {.device = NULL};
     exg_status status = exg_mesh_host_copy(e.mesh, e.from, true, &from, err);
 
-    status = status == EXG_OK ? exg_host_copy_open(&to, e.mesh->device, e.to, false, err) : status;
+    if (status == EXG_OK) {
+        status = exg_host_copy_open(&to, e.mesh->device, e.to, false, err);
+    }
     e.from = &from.here;
     e.to = &to.here;
-    status = status == EXG_OK ? begin(&e, transit, err) : status;
+    if (status == EXG_OK) {
+        status = begin(&e, transit, err);
+    }
     if (status == EXG_OK && *transit != NULL) { /* is brought there when it is whole */
         (*transit)->there = to;
         to = (exg_host_copy){.device = NULL};
     }
-    status = status == EXG_OK ? exg_host_copy_write(&to, err) : status;
+    if (status == EXG_OK) {
+        status = exg_host_copy_write(&to, err);
+    }
     exg_host_copy_close(&to);
     exg_host_copy_close(&from);
     return status;

@@ -29,7 +29,7 @@ static exg_status check_agreement(exg_device_mesh *mesh, const exg_dtensor_like 
 
     if (all == NULL) {
         exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     memcpy(own.sizes, like->sizes, like->rank * sizeof(own.sizes[0]));
     if (rng != NULL) {

@@ -115,7 +115,7 @@ exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg
     }
     leaf = requires_grad ? exg_history_create(0, 1) : NULL;
     if (requires_grad && leaf == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     if (leaf != NULL) {
         exg_gradient_placements(t, leaf->placements);

@@ -22,7 +22,7 @@ struct exg_history {
     void (*let_go)(void *step);
     exg_dtensor **pending; /* gradients of the outputs, on the way back; else NULL */
     exg_dtensor *gradient; /* of a leaf */
-    exg_placement placements[EXG_MESH_DIMS_MAX]; /* as a leaf's gradient lies */
+    exg_placement placements[EXG_MESH_DIMS_MAX]; /* of a leaf's gradient */
     exg_history *next;                           /* of those to be freed */
 };
 
@@ -34,15 +34,16 @@ void exg_history_release(exg_history *h);       /* one use less; NULL is allowed
 /* `t` is output `output` of `h` from now on, of which it makes a use. */
 void exg_dtensor_set_history(exg_dtensor *t, exg_history *h, uint32_t output);
 
-/* How the gradient of something that lies as `t` lies: the same, whole where that is Partial. */
+/* The placements of a gradient of what is placed as `t` is: the same, whole where that is Partial.
+ */
 void exg_gradient_placements(const exg_dtensor *t, exg_placement *to);
 
-/* How the gradient of a redistribution of `source` is made to lie: as `source`, whole where
+/* How the gradient of a redistribution of `source` is placed: as `source`, whole where
  * that is Partial and the gradient is not. */
 void exg_redistributed_gradient(const exg_dtensor *source, const exg_dtensor *gradient,
                                 exg_placement *to);
 
-/* Has a part of these sizes those of a part of `t` that lies as `to`? USAGE DTN-015. */
+/* Has a part of these sizes those of a part of `t` placed as `to`? USAGE DTN-015. */
 exg_status exg_gradient_fits(const exg_dtensor *t, const exg_placement *to, const int64_t *sizes,
                              uint32_t rank, exg_error *err);
 

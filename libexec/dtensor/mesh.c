@@ -236,7 +236,7 @@ static exg_status split(exg_device_mesh *mesh, uint32_t color, bool has_others,
 static exg_status out_of_memory(exg_device_mesh *mesh, exg_error *err)
 {
     exg_communicator_abort(mesh->communicator, EXG_NO_MEMORY); /* the others would wait */
-    return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+    return EXG_OUT_OF_MEMORY(err);
 }
 
 static exg_status check_dims(const exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,

@@ -69,11 +69,9 @@ static bool read_strided(const char *argument, exg_placement *placement)
 {
     int dim, factor, end = 0;
 
-    if (sscanf(argument, "dim=%3d, sf=%9d)%n", &dim, &factor, &end) != 2 || end == 0) {
-        end = 0;
-        if (sscanf(argument, "%3d ,%9d)%n", &dim, &factor, &end) != 2) {
-            return false;
-        }
+    if (sscanf(argument, "dim=%3d, sf=%9d)%n", &dim, &factor, &end) != 2 &&
+        sscanf(argument, "%3d ,%9d)%n", &dim, &factor, &end) != 2) {
+        return false;
     }
     *placement = exg_strided_shard(dim, factor);
     return end > 0;
@@ -92,10 +90,11 @@ exg_status exg_placement_parse(const char *text, exg_placement *placement, exg_e
     }
     argument = inside(text, "S", "Shard", &length);
     if (argument != NULL) {
+        const char *number = argument + (strncmp(argument, "dim=", 4) == 0 ? 4 : 0);
         char *end;
-        long dim = strtol(argument, &end, 10);
+        long dim = strtol(number, &end, 10);
 
-        if (length > 0 && end[0] == ')' && dim > -64 && dim < 64) {
+        if (end > number && end[0] == ')' && dim > -64 && dim < 64) {
             *placement = exg_shard((int32_t)dim);
             return EXG_OK;
         }

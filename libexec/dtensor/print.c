@@ -67,7 +67,7 @@ static void print_dim(exg_text *text, const exg_tensor *t, const uint8_t *at, ui
     exg_text_putc(text, ']');
 }
 
-/* `values`, called `name`, with where `t` lies. */
+/* `values`, called `name`, with the placements of `t`. */
 static exg_status print_values(const exg_dtensor *t, const char *name, const exg_tensor *values,
                                char **text, exg_error *err)
 {
@@ -95,13 +95,13 @@ static exg_status print_values(const exg_dtensor *t, const char *name, const exg
     if (out.failed) {
         exg_text_free(&out);
         *text = NULL;
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     *text = out.data;
     return EXG_OK;
 }
 
-/* The part of `values`, which lies as `t` does or whole. */
+/* The part of `values`, which is placed as `t` is or whole. */
 static exg_status print(const exg_dtensor *t, const char *name, const exg_dtensor *values,
                         char **text, exg_error *err)
 {

@@ -148,9 +148,8 @@ static exg_status reduce_here(passage *p, reduction *r, const exg_box *own, exg_
     r->packed = malloc(
         (size_t)(r->n * item + (uint64_t)exg_tensor_numel(&p->data) * item + r->n * own_bytes));
     r->result = malloc((size_t)own_bytes + 1);
-    status = r->send == NULL || r->packed == NULL || r->result == NULL
-                 ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                 : reduce_shares(p, r, err);
+    status = r->send == NULL || r->packed == NULL || r->result == NULL ? EXG_OUT_OF_MEMORY(err)
+                                                                       : reduce_shares(p, r, err);
     free(r->send);
     free(r->packed);
     free(p->owned);
@@ -200,7 +199,9 @@ static exg_status reduce_there(passage *p, const reduction *r, const exg_box *ow
         return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "the ranks do not share a device");
     }
     status = exg_mesh_row_major(mesh, &p->data, true, &from, &from_block, err);
-    status = status == EXG_OK ? exg_block_create(mesh, box_bytes(p, own), &result, err) : status;
+    if (status == EXG_OK) {
+        status = exg_block_create(mesh, box_bytes(p, own), &result, err);
+    }
     if (status == EXG_OK) {
         to = exg_box_tensor(own, from.dtype, from.rank, exg_block_data(result));
         status = reduce_along(p, r, line, &from, &to, err);
@@ -290,7 +291,7 @@ static exg_status pass(passage *p, exg_dtensor *out, bool async, exg_error *err)
 
     p->held = exg_regions_create(t->mesh, t->placements, t->sizes, t->rank);
     if (p->held == NULL || wanted == NULL) {
-        status = EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        status = EXG_OUT_OF_MEMORY(err);
     }
     for (int op = 0; status == EXG_OK && op < EXG_REDUCE_OP_COUNT; op++) {
         status = reduce(p, (exg_reduce_op)op, err);

@@ -95,7 +95,7 @@ exg_status exg_dtensor_make(exg_device_mesh *mesh, const exg_placement *placemen
 
     *t = NULL;
     if (made == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     *made = (exg_dtensor){.mesh = mesh, .local = *local, .rank = local->rank};
     memcpy(made->placements, placements, mesh->ndim * sizeof(*placements));
@@ -180,7 +180,9 @@ exg_status exg_dtensor_settle(exg_dtensor *t, exg_error *err)
     status = bytes == 0 ? EXG_OK
                         : table->copy_in(device, exg_block_data(block),
                                          (const uint8_t *)t->local.data + span.low, bytes, err);
-    status = status == EXG_OK ? table->wait(device, err) : status;
+    if (status == EXG_OK) {
+        status = table->wait(device, err);
+    }
     if (status != EXG_OK) {
         exg_block_release(block);
         return status;

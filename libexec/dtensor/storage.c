@@ -37,7 +37,7 @@ exg_status exg_block_create(const exg_device_mesh *mesh, uint64_t bytes, exg_blo
 
     *block = NULL;
     if (made == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     made->uses = 1;
     made->version = 0;

@@ -197,7 +197,9 @@ exg_status exg_device_frame_create(exg_accelerator *device, exg_plan *plan,
         l->can_replay = l->can_replay && !plan->steps[s].on_host && records(&plan->steps[s]);
     }
     status = create_tables(l, err);
-    status = status == EXG_OK ? allocate_notes(l, err) : status;
+    if (status == EXG_OK) {
+        status = allocate_notes(l, err);
+    }
     if (status != EXG_OK) {
         exg_device_frame_destroy(l);
         return status;

@@ -40,7 +40,7 @@ void exg_device_frame_give(exg_device_frame *frame, uint32_t input, void *data);
 void *exg_device_frame_taken(const exg_device_frame *frame,
                              uint32_t output); /* NULL: not the host's */
 
-/* Operands of its steps lie elsewhere now. */
+/* Operands of its steps have moved. */
 void exg_device_frame_moved(exg_device_frame *frame);
 
 /* A run: its inputs and random numbers, steps, results. After end() all is done; or only

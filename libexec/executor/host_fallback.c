@@ -49,7 +49,7 @@ static bool part_of(const exg_step *step, uint32_t i, exg_span *part)
     return buffer != EXG_NO_BUFFER;
 }
 
-/* Does the kernel want row-major what does not lie so? */
+/* Does the kernel want row-major what is not? */
 static bool is_gathered(const exg_location *location, const exg_tensor *operand)
 {
     return location->buffer != EXG_NO_BUFFER && exg_tensor_numel(operand) > 0 &&
@@ -79,7 +79,7 @@ static int64_t lay_out(exg_step *step, uint8_t *memory, bool binds)
             const exg_location *location = location_of(step, k, &operand);
             int64_t first = location->offset * (int64_t)exg_dtype_bytes(operand->dtype);
 
-            if (location->buffer == buffer) { /* one without elements lies anywhere */
+            if (location->buffer == buffer) { /* one without elements is anywhere */
                 operand->data =
                     memory + at + (exg_tensor_numel(operand) == 0 ? 0 : first - part.low);
             }

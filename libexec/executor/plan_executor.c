@@ -247,8 +247,12 @@ exg_status exg_plan_executor_create(exg_plan *plan, exg_weight_store *store, exg
     r->bindings = (exg_weight_bindings){.plan = plan, .store = store, .device = device};
     status = create_tables(r, err);
     r->bindings.inputs = r->inputs;
-    status = status == EXG_OK ? exg_weight_bindings_bind(&r->bindings, index, err) : status;
-    status = status == EXG_OK ? create_patches(r, err) : status;
+    if (status == EXG_OK) {
+        status = exg_weight_bindings_bind(&r->bindings, index, err);
+    }
+    if (status == EXG_OK) {
+        status = create_patches(r, err);
+    }
     if (status == EXG_NO_MEMORY && device != NULL) {
         (void)tell_need(plan, status, err);
     }

@@ -36,7 +36,7 @@ typedef struct exg_scratch {
     exg_scratch_row *rows;
     uint32_t row_count, row_capacity;
     uint32_t live;  /* levels that hold what is still read: the caller's to say */
-    uint64_t moves; /* how often a block came to lie elsewhere */
+    uint64_t moves; /* how often a block moved */
 } exg_scratch;
 
 /* At least `bytes`, aligned to 64, on the host (`device` NULL) or the device. What was in the block

@@ -49,23 +49,23 @@ static bool is_weight(const exg_plan_input *input)
            input->kind != EXG_INPUT_TOKEN; /* which nothing reads */
 }
 
-static bool *passing_of(const exg_plan *plan)
+static bool *transient_of(const exg_plan *plan)
 {
-    bool *passing = EXG_NEW_ARRAY(plan->arena, bool, plan->buffer_count);
+    bool *transient = EXG_NEW_ARRAY(plan->arena, bool, plan->buffer_count);
 
-    for (uint32_t i = 0; passing != NULL && i < plan->input_count; i++) {
+    for (uint32_t i = 0; transient != NULL && i < plan->input_count; i++) {
         const exg_plan_input *input = &plan->inputs[i];
 
         if (is_weight(input)) {
-            passing[input->buffer] = !plan->buffers[input->buffer].is_read && !input->mutated;
+            transient[input->buffer] = !plan->buffers[input->buffer].is_read && !input->mutated;
         }
     }
-    for (uint32_t o = 0; passing != NULL && o < plan->output_count; o++) {
+    for (uint32_t o = 0; transient != NULL && o < plan->output_count; o++) {
         if (plan->outputs[o].constant.kind == EXG_ARGUMENT_TENSOR) {
-            passing[plan->outputs[o].location.buffer] = false;
+            transient[plan->outputs[o].location.buffer] = false;
         }
     }
-    return passing;
+    return transient;
 }
 
 static exg_status fetch(exg_weight_bindings *s, uint32_t input, bool stays, exg_error *err)
@@ -208,7 +208,7 @@ exg_status exg_weight_bindings_bind(exg_weight_bindings *bindings, uint32_t inde
     const exg_plan *plan = bindings->plan;
 
     bindings->ranges = ranges_of(plan);
-    bindings->is_transient = passing_of(plan);
+    bindings->is_transient = transient_of(plan);
     bindings->folded = EXG_NEW_ARRAY(plan->arena, exg_folded_constant *, plan->constant_count);
     if (bindings->ranges == NULL || bindings->is_transient == NULL || bindings->folded == NULL) {
         return EXG_OUT_OF_MEMORY(err);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where bytes lie: the host's memory, or a device's. */
+/* Where bytes are: the host's memory, or a device's. */
 typedef struct home {
     exg_accelerator *device; /* NULL: the host */
     void *data;
@@ -509,7 +509,9 @@ static exg_status take_residence(exg_weight_store *store, exg_accelerator *devic
     }
     new->range = (exg_range){range.first / 256 * 256, range.end}; /* aligned there as it is here */
     status = settle(store, device, new->range.end - new->range.first, &new->home, err);
-    status = status == EXG_OK ? bring(store, input, weight, new->range, &new->home, err) : status;
+    if (status == EXG_OK) {
+        status = bring(store, input, weight, new->range, &new->home, err);
+    }
     if (status != EXG_OK) {
         leave(store, &new->home);
         free(new);
@@ -699,7 +701,9 @@ static exg_status first_state(exg_weight_store *store, const exg_plan_input *inp
                           here);
     }
     if (to->device != NULL) {
-        status = status == EXG_OK ? move_in(store, to, here, err) : status;
+        if (status == EXG_OK) {
+            status = move_in(store, to, here, err);
+        }
         free(here);
     }
     return status;
@@ -727,7 +731,9 @@ exg_status exg_weight_store_state(exg_weight_store *store, exg_accelerator *devi
     }
     *s = (state){.fqn = weight->fqn, .rank = rank, .tensor = input->tensor};
     status = settle(store, device, state_bytes(&s->tensor), &s->home, err);
-    status = status == EXG_OK ? first_state(store, input, &s->home, err) : status;
+    if (status == EXG_OK) {
+        status = first_state(store, input, &s->home, err);
+    }
     if (status != EXG_OK) {
         leave(store, &s->home);
         free(s);

@@ -61,7 +61,7 @@ typedef struct exg_kernel_call {
     const exg_tensor *epilogue_inputs;
     uint32_t epilogue_self; /* which of them is what the kernel itself gives */
 
-    bool channels_last;       /* outputs[0] is to lie so (suits_channels_last) */
+    bool channels_last;       /* outputs[0] is to be so (suits_channels_last) */
     const exg_tensor *packed; /* what the kernel's packer made; NULL: nothing */
     const void *packing;      /* of_packed: the params of the packer that made it */
 

@@ -176,7 +176,9 @@ exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char
     p->folds = p->folds || (exg_planner_is_fixed(p, source.buffer) &&
                             bytes <= p->plan->buffers[source.buffer].bytes);
     status = exg_planner_step(p, &exg_kernel_copy, name, 1, 1, &step);
-    status = status == EXG_OK ? exg_planner_buffer(p, bytes, &to->buffer) : status;
+    if (status == EXG_OK) {
+        status = exg_planner_buffer(p, bytes, &to->buffer);
+    }
     if (status == EXG_OK) {
         exg_planner_input(p, step, 0, &source);
         exg_planner_output(p, step, 0, to);

@@ -102,7 +102,7 @@ exg_status exg_planner_group(exg_planner *p, uint32_t index)
     const exg_operator *op = exg_operators_find(p->operators, node->target);
     const exg_tensor_meta *meta = p->graph->values[node->outputs[0].as_tensor].tensor;
     exg_group *g = &p->group;
-    exg_argument args[32];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     uint32_t new_loads;
 
     if (is_residual(p, node)) {
@@ -133,7 +133,7 @@ exg_status exg_planner_group(exg_planner *p, uint32_t index)
 /* ---- making the step ---------------------------------------------------------------- */
 
 /* The order the group goes through its dimensions in: that of memory. Dense operands
- * that are not row-major (channels last) say it; the results then lie like them. */
+ * that are not row-major (channels last) say it; the results then have their order. */
 static void find_order(const exg_planner *p, uint32_t *order)
 {
     const exg_group *g = &p->group;
@@ -222,7 +222,7 @@ static exg_status apply_node(exg_planner *p, group_step *s, uint32_t at)
 {
     const exg_node *node = &p->graph->nodes[p->group.nodes[at]];
     const exg_operator *op = exg_operators_find(p->operators, node->target);
-    exg_argument args[32];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     exg_argument scalars[EXG_POINTWISE_SCALARS];
     uint32_t sources[4];
     uint32_t scalar_count = 0;

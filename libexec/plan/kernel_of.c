@@ -6,7 +6,6 @@
 
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)
 #define EXG_VIEW(id, schema, view, lowering, sharding)
-#define EXG_INPLACE(id, schema, functional)
 #define EXG_SYMBOLIC(id, target, schema, evaluate)
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)                                \
     extern const exg_kernel exg_kernel_##kernel;
@@ -23,7 +22,6 @@ static const exg_kernel *const kernels[EXG_OPERATOR_COUNT] = {
 #undef EXG_OPERATOR
 #undef EXG_POINTWISE
 #undef EXG_VIEW
-#undef EXG_INPLACE
 #undef EXG_SYMBOLIC
 };
 

@@ -1,4 +1,4 @@
-/* memory.c - where buffers lie: lifetimes are intervals of steps; a buffer takes
+/* memory.c - where buffers are: lifetimes are intervals of steps; a buffer takes
  * the tightest gap that earlier ones left, or the end. One pass over the steps.
  */
 #include "libexec/plan/plan_internal.h"
@@ -176,7 +176,9 @@ exg_status exg_plan_memory(exg_plan *plan, bool no_reuse, exg_error *err)
             events_add(&finish, buffer->last_step, b);
         }
     }
-    status = status == EXG_OK ? sweep(plan, no_reuse, &begin, &finish, &l, err) : status;
+    if (status == EXG_OK) {
+        status = sweep(plan, no_reuse, &begin, &finish, &l, err);
+    }
     plan->summary.arena_bytes = l.end;
     free(l.gaps);
     events_destroy(&begin);

@@ -1,6 +1,6 @@
 /* plan_internal.h - what the planner writes and the session reads.
  *
- *   value  -> {buffer, view}      where a tensor lies
+ *   value  -> {buffer, view}      where a tensor is
  *   buffer -> {place, bytes, life}  a run of bytes: in the arena, a weight's, an input's
  *   step   -> {kernel, call}        operands point to buffers until the session binds them
  */

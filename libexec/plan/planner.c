@@ -378,10 +378,10 @@ static exg_status plan_node(exg_planner *p, uint32_t index)
 {
     const exg_node *node = &p->graph->nodes[index];
     const exg_operator *op = exg_operators_find(p->operators, node->target);
-    exg_argument args[32];
+    exg_argument args[EXG_ARGUMENTS_MAX];
 
     p->origin = node;
-    if (op == NULL || op->schema->argument_count > 32) {
+    if (op == NULL) {
         return EXG_FAIL(p->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
     }
     if (op->pointwise != EXG_POINTWISE_NOT) {
@@ -406,7 +406,7 @@ static void count_use(void *user, exg_value_id *id)
 }
 
 /* Notes who reads values but pointwise operators and kernels that take operand 0 with its
- * channels last: a result all others read lies row-major. */
+ * channels last: a result all others read is row-major. */
 static void count_plain_uses(exg_planner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->operators, node->target);

@@ -93,7 +93,7 @@ exg_status exg_plan_print(const exg_plan *plan, char **out, exg_error *err)
     if (text.failed) {
         exg_text_free(&text);
         *out = NULL;
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     *out = text.data;
     return EXG_OK;

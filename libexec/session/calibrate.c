@@ -63,21 +63,32 @@ static exg_status time_runs(exg_session *session, bool product, uint64_t *shorte
     return status;
 }
 
-static exg_status time_program(bool product, uint64_t *shortest, exg_error *err)
+static exg_status time_session(const exg_program *program, const exg_operators *operators,
+                               bool product, uint64_t *shortest, exg_error *err)
 {
     exg_session_options options = {.size = sizeof(options), .thread_count = 1};
-    exg_operators *operators;
-    exg_program *program = NULL;
     exg_session *session = NULL;
     exg_verified verified;
     exg_status status;
 
+    EXG_TRY(exg_verify(program, operators, &verified, NULL, err));
+    EXG_TRY(exg_session_create(&verified, &options, &session, err));
+    status = time_runs(session, product, shortest, err);
+    exg_session_destroy(session);
+    return status;
+}
+
+static exg_status time_program(bool product, uint64_t *shortest, exg_error *err)
+{
+    exg_operators *operators;
+    exg_program *program = NULL;
+    exg_status status;
+
     EXG_TRY(exg_operators_create(&operators, err));
     status = build(operators, product, &program, err);
-    status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
-    status = status == EXG_OK ? exg_session_create(&verified, &options, &session, err) : status;
-    status = status == EXG_OK ? time_runs(session, product, shortest, err) : status;
-    exg_session_destroy(session);
+    if (status == EXG_OK) {
+        status = time_session(program, operators, product, shortest, err);
+    }
     exg_program_destroy(program);
     exg_operators_destroy(operators);
     return status;

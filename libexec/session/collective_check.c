@@ -36,8 +36,9 @@ static exg_status plan_on_paper(proof *p, uint32_t rank)
     status =
         exg_executable_plan_rank(p->e, p->b, p->functional, rank, &grid, made->pattern,
                                  p->e->devices == NULL ? NULL : p->e->devices[0], &plan, p->err);
-    status =
-        status == EXG_OK ? exg_collective_trace_of(plan, p->arena, &made->traces, p->err) : status;
+    if (status == EXG_OK) {
+        status = exg_collective_trace_of(plan, p->arena, &made->traces, p->err);
+    }
     exg_plan_destroy(plan);
     exg_grid_close(&grid);
     return status;
@@ -88,7 +89,9 @@ exg_status exg_check_collectives(exg_session_context *context, exg_executable *e
             traces[r] = p.ranks[like].traces;
         }
     }
-    status = status == EXG_OK ? exg_collective_traces_check(traces, &context->mesh, err) : status;
+    if (status == EXG_OK) {
+        status = exg_collective_traces_check(traces, &context->mesh, err);
+    }
     exg_arena_destroy(arena);
     return status;
 }

@@ -243,8 +243,9 @@ static exg_status make_after_loop(exg_graph_executor *r, exg_executable *b, cons
         metas[i] = meta_of(&results[i], sizes + (size_t)i * 2 * EXG_RANK_MAX,
                            sizes + ((size_t)i * 2 + 1) * EXG_RANK_MAX);
     }
-    status =
-        status == EXG_OK ? exg_graph_segment_resume_loop(b->segment, metas, &segment, err) : status;
+    if (status == EXG_OK) {
+        status = exg_graph_segment_resume_loop(b->segment, metas, &segment, err);
+    }
     free(metas);
     free(sizes);
     return status == EXG_OK ? bind(r, b, segment, key, key_count, next, err) : status;

@@ -107,8 +107,9 @@ static exg_status ask(placing *p, exg_module_value *values, exg_tensor *tensors,
             count++;
         }
     }
-    status =
-        status == EXG_OK ? exg_module_call_hook(p->m, root, false, values, count, p->err) : status;
+    if (status == EXG_OK) {
+        status = exg_module_call_hook(p->m, root, false, values, count, p->err);
+    }
     for (uint32_t i = 0; i < count; i++) {
         if (status == EXG_OK && values[i].dtensor != NULL) {
             status = place(p, values[i].name, true, values[i].dtensor);
@@ -127,9 +128,12 @@ static exg_status place_inputs(placing *p)
     exg_symbols symbols;
     exg_status status = values == NULL || tensors == NULL ? EXG_OUT_OF_MEMORY(p->err) : EXG_OK;
 
-    status =
-        status == EXG_OK ? exg_bind_hints(p->m->verified.program, arena, &symbols, p->err) : status;
-    status = status == EXG_OK ? ask(p, values, tensors, &symbols) : status;
+    if (status == EXG_OK) {
+        status = exg_bind_hints(p->m->verified.program, arena, &symbols, p->err);
+    }
+    if (status == EXG_OK) {
+        status = ask(p, values, tensors, &symbols);
+    }
     exg_arena_destroy(arena);
     return status;
 }

@@ -181,6 +181,16 @@ static exg_status create_memory(exg_session *s, exg_error *err)
     return EXG_OK;
 }
 
+static exg_status create_parts(exg_session *s, exg_error *err)
+{
+    EXG_TRY(create_tables(s, err));
+    EXG_TRY(exg_session_context_open(&s->context, s->arena, err));
+    EXG_TRY(create_memory(s, err));
+    return s->context.options.processes
+               ? exg_agreement_take(&s->verified, &s->context, &s->agreement, err)
+               : EXG_OK;
+}
+
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err)
 {
@@ -209,12 +219,7 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     s->context.operators = verified->operators;
     s->executor = (exg_graph_executor){.context = &s->context, .program = verified->program};
     s->context.executor = &s->executor;
-    status = create_tables(s, err);
-    status = status == EXG_OK ? exg_session_context_open(&s->context, s->arena, err) : status;
-    status = status == EXG_OK ? create_memory(s, err) : status;
-    status = status == EXG_OK && s->context.options.processes
-                 ? exg_agreement_take(&s->verified, &s->context, &s->agreement, err)
-                 : status;
+    status = create_parts(s, err);
     if (status != EXG_OK) {
         exg_session_destroy(s);
         return status;
@@ -299,7 +304,7 @@ static exg_status check_inputs(const exg_session_input *inputs, uint32_t count, 
     return EXG_OK;
 }
 
-/* Kernels read elements where elements may lie; complex ones by halves. */
+/* Kernels read elements at addresses that are aligned for them; complex ones by halves. */
 static bool is_aligned(const exg_tensor *tensor)
 {
     uint32_t bytes = exg_dtype_bytes(tensor->dtype);
@@ -358,15 +363,29 @@ static bool same_as_last(exg_session *s, const exg_session_input *inputs, uint32
 }
 
 /* Plans are known by the numbers of their symbols, which are bound in one order, always. */
-static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
-                              exg_error *err)
+static exg_status bind_and_select(exg_session *s, uint32_t count, exg_arena *arena, exg_error *err)
 {
     const exg_bind_options bind = {.size = sizeof(bind),
                                    .ignore_guards = s->context.options.ignore_guards};
-    exg_arena *arena;
     exg_symbols symbols;
+    int64_t *key;
+
+    EXG_TRY(exg_bind_inputs(&s->verified, s->bindings, count, &bind, arena, &symbols, err));
+    key = EXG_NEW_ARRAY(arena, int64_t, symbols.count);
+    if (key == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < symbols.count; i++) {
+        key[i] = symbols.items[i].value;
+    }
+    return exg_graph_executor_select(&s->executor, key, symbols.count, &symbols, NULL, NULL, err);
+}
+
+static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
+                              exg_error *err)
+{
+    exg_arena *arena;
     exg_status status;
-    int64_t *key = NULL;
 
     if (count > s->verified.program->graph->input_count) {
         return EXG_FAIL(err, USAGE, "INP-001", "%u inputs for a program of %u", count,
@@ -384,17 +403,7 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
     if (arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = exg_bind_inputs(&s->verified, s->bindings, count, &bind, arena, &symbols, err);
-    if (status == EXG_OK) {
-        key = EXG_NEW_ARRAY(arena, int64_t, symbols.count);
-        status = key == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    }
-    for (uint32_t i = 0; status == EXG_OK && i < symbols.count; i++) {
-        key[i] = symbols.items[i].value;
-    }
-    status = status == EXG_OK ? exg_graph_executor_select(&s->executor, key, symbols.count,
-                                                          &symbols, NULL, NULL, err)
-                              : status;
+    status = bind_and_select(s, count, arena, err);
     exg_arena_destroy(arena);
     return status;
 }
@@ -487,6 +496,18 @@ static exg_status run_routine(exg_session *s, exg_error *err)
     return status;
 }
 
+static exg_status take_inputs(exg_session *s, const exg_session_input *inputs, uint32_t count,
+                              exg_error *err)
+{
+    EXG_TRY(check_inputs(inputs, count, err));
+    EXG_TRY(check_input_layout(inputs, count, err));
+    EXG_TRY(select_plan(s, inputs, count, err));
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(set_aside(s, i, &inputs[i], err));
+    }
+    return EXG_OK;
+}
+
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err)
 {
@@ -500,12 +521,7 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
                         session->context.lost ? "lost a rank" : "only plans");
     }
     exg_graph_executor_leave(&session->executor);
-    status = check_inputs(inputs, input_count, err);
-    status = status == EXG_OK ? check_input_layout(inputs, input_count, err) : status;
-    status = status == EXG_OK ? select_plan(session, inputs, input_count, err) : status;
-    for (uint32_t i = 0; status == EXG_OK && i < input_count; i++) {
-        status = set_aside(session, i, &inputs[i], err);
-    }
+    status = take_inputs(session, inputs, input_count, err);
     EXG_TRY(agree(session, inputs, input_count, status, err));
     start = exg_now_ns();
     set_inputs(session, inputs, input_count);

@@ -12,8 +12,6 @@
 #include "libexec/sharding/named_rules.def"
 #undef EXG_NAMED_RULE
 
-#define EXG_EMISSION_ARGS_MAX 16
-
 /* ---- softmax -------------------------------------------------------------------------- */
 
 static exg_ref reduced(const exg_emission *e, exg_ref x, const char *op)
@@ -98,14 +96,14 @@ static void emit_causal(const exg_emission *e)
     const exg_function_schema *schema = e->call->op->schema;
     const exg_tensor_meta *query = e->call->operands[0];
     const exg_tensor_meta *key = e->call->operands[1];
-    exg_argument args[EXG_EMISSION_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     int64_t offset;
     int64_t rows = exg_own_chunk(e, query->sizes[query->rank - 2].value, &offset);
     exg_ref positions = EMIT(b, arange_start_step, offset, offset + rows, 1, DTYPE(EXG_DTYPE_I64));
     exg_ref keys =
         EMIT(b, arange_start_step, 0, key->sizes[key->rank - 2].value, 1, DTYPE(EXG_DTYPE_I64));
 
-    for (uint32_t i = 0; i < schema->argument_count && i < EXG_EMISSION_ARGS_MAX; i++) {
+    for (uint32_t i = 0; i < schema->argument_count; i++) {
         args[i] = e->args[i];
     }
     args[3] = exg_arg_ref(EMIT(b, le_Tensor, keys, EMIT(b, unsqueeze_default, positions, 1)));

@@ -8,8 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define ARGUMENTS_MAX 32
-
 typedef struct walk {
     const exg_graph *graph;
     const exg_operators *operators;
@@ -138,7 +136,7 @@ static void note_view(walk *w, const exg_operator *op, const exg_node *node)
 {
     exg_value_id from = node->inputs[0].arg.as_tensor;
     exg_value_id to = node->outputs[0].as_tensor;
-    exg_argument args[ARGUMENTS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     exg_strided in = view_of(w, from);
     exg_strided *out = EXG_NEW(w->arena, exg_strided);
     exg_error err;
@@ -148,8 +146,7 @@ static void note_view(walk *w, const exg_operator *op, const exg_node *node)
         return;
     }
     out->dtype = in.dtype;
-    if (op->schema->argument_count > ARGUMENTS_MAX ||
-        exg_operator_normalize(op, node, args, &err) != EXG_OK ||
+    if (exg_operator_normalize(op, node, args, &err) != EXG_OK ||
         op->view(args, &in, out, &err) != EXG_OK) {
         note_part(w, w->base[from], from);
         *out = in;

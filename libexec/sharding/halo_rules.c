@@ -153,7 +153,7 @@ static void emit_halo(const exg_emission *e)
     bool largest = id == EXG_OP_max_pool2d_with_indices_default;
     bool adapts = id == EXG_OP__adaptive_avg_pool2d_default;
     uint32_t own_at = adapts ? 1 : id == EXG_OP_convolution_default ? 4 : 3; /* size or padding */
-    exg_argument args[16];
+    exg_argument args[EXG_ARGUMENTS_MAX];
 
     if (own.parts == 0) {
         e->results[0] = exg_arg_ref(exg_emit_zeros(e));
@@ -161,7 +161,7 @@ static void emit_halo(const exg_emission *e)
             exg_arg_ref(EMIT(e->builder, _to_copy_default, e->results[0], DTYPE(EXG_DTYPE_I64)));
         return;
     }
-    for (uint32_t i = 0; i < schema->argument_count && i < 16; i++) {
+    for (uint32_t i = 0; i < schema->argument_count; i++) {
         args[i] = e->args[i];
     }
     args[0] = exg_arg_ref(padded(e, &s, &own, largest ? -INFINITY : 0));

@@ -192,7 +192,7 @@ static bool has_form(const partitioner *p, exg_value_id id, exg_placement placem
     return false;
 }
 
-/* Nothing is moved to lie along a dimension shorter than the mesh. What every rank has whole
+/* Nothing is moved to be split along a dimension shorter than the mesh. What every rank has whole
  * may be cut so: it follows an operand that is, where that is least moved. */
 static bool splittable(const partitioner *p, exg_value_id id, exg_placement want)
 {
@@ -512,8 +512,8 @@ static exg_status emit_strategy(partitioner *p, const exg_node *node, const exg_
 static exg_status place_node(partitioner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
-    exg_argument results[16];
+    exg_argument args[EXG_ARGUMENTS_MAX];
+    exg_argument results[EXG_RESULTS_MAX];
     operand_list operands;
     exg_value_id outs[EXG_RESULTS_MAX];
     const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
@@ -737,7 +737,9 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
             (void)exg_error_within(err, status, "graph.nodes[%u]", i);
         }
     }
-    status = status == EXG_OK ? place_outputs(&p) : status;
+    if (status == EXG_OK) {
+        status = place_outputs(&p);
+    }
     *summary = p.summary;
     summary->modes[along->dim] = options->mode;
     along->uneven = p.uneven;

@@ -36,7 +36,7 @@ typedef struct exg_partitioner {
     bool overlaps;     /* moves go on beside computation */
     uint32_t reported; /* nodes, of JSON */
     exg_text moves;    /* of the node being placed, as reported */
-    const char *why;   /* its operands must lie as they are made to */
+    const char *why;   /* its operands must be placed as they are */
     bool even_only;    /* nothing is split unevenly, so every rank has a program of these sizes */
     bool uneven;       /* something is */
     exg_shard_pattern *pattern; /* NULL: not noted */

@@ -2,12 +2,12 @@
  * something, or as JSON an object for each node. */
 #include "libexec/sharding/partitioner.h"
 
+#include <exg/json_writer.h>
 #include <inttypes.h>
 
-static void put_key(exg_text *text, const char *before, const char *value)
+static const char *or_none(const char *text)
 {
-    exg_text_puts(text, before);
-    exg_text_json_string(text, value == NULL ? "" : value);
+    return text == NULL ? "" : text;
 }
 
 void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, exg_placement to)
@@ -29,22 +29,35 @@ void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, ex
                         b, moved, ns, p->why);
         return;
     }
-    put_key(&p->moves, p->moves.length == 0 ? "{\"value\": " : ", {\"value\": ", value->name);
-    exg_text_printf(&p->moves, ", \"from\": \"%s\", \"to\": \"%s\", \"bytes\": %.0f, \"ns\": %.0f",
-                    a, b, moved, ns);
-    put_key(&p->moves, ", \"why\": ", p->why);
-    exg_text_puts(&p->moves, "}");
+    exg_json_put_open(&p->moves, '{');
+    exg_json_member_text(&p->moves, "value", or_none(value->name));
+    exg_json_member_text(&p->moves, "from", a);
+    exg_json_member_text(&p->moves, "to", b);
+    exg_json_member_fixed(&p->moves, "bytes", moved, 0);
+    exg_json_member_fixed(&p->moves, "ns", ns, 0);
+    exg_json_member_text(&p->moves, "why", or_none(p->why));
+    exg_json_put_close(&p->moves, '}');
 }
 
-static void put_placements(exg_text *text, const exg_placement *placements, uint32_t count,
-                           const char *quote)
+static void put_placements(exg_text *text, const exg_placement *placements, uint32_t count)
 {
     char word[EXG_PLACEMENT_TEXT];
 
     for (uint32_t i = 0; i < count; i++) {
-        exg_text_printf(text, "%s%s%s%s", i > 0 ? ", " : "", quote,
-                        exg_placement_print(placements[i], word), quote);
+        exg_text_printf(text, "%s%s", i > 0 ? ", " : "", exg_placement_print(placements[i], word));
     }
+}
+
+static void member_placements(exg_text *text, const char *key, const exg_placement *placements,
+                              uint32_t count)
+{
+    char word[EXG_PLACEMENT_TEXT];
+
+    exg_json_member_open(text, key, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        exg_json_put_text(text, exg_placement_print(placements[i], word));
+    }
+    exg_json_put_close(text, ']');
 }
 
 static bool is_plain(const exg_strategy *strategy, uint32_t operands, uint32_t results)
@@ -60,32 +73,46 @@ static bool is_plain(const exg_strategy *strategy, uint32_t operands, uint32_t r
     return plain;
 }
 
+/* An object a line. */
+static void put_node(exg_partitioner *p, const char *name, const char *target,
+                     const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns)
+{
+    exg_text node = EXG_TEXT_EMPTY;
+
+    exg_json_put_open(&node, '{');
+    exg_json_member_text(&node, "node", or_none(name));
+    exg_json_member_text(&node, "target", or_none(target));
+    member_placements(&node, "results", strategy->results, results);
+    member_placements(&node, "operands", strategy->operands, operands);
+    exg_json_member_fixed(&node, "ns", ns, 0);
+    exg_json_member_open(&node, "moves", '[');
+    exg_text_puts(&node, exg_text_part(&node, &p->moves));
+    exg_json_put_close(&node, ']');
+    exg_json_put_close(&node, '}');
+    exg_text_puts(p->report, p->reported++ > 0 ? ",\n" : "");
+    exg_text_puts(p->report, exg_text_part(p->report, &node));
+    exg_text_free(&node);
+}
+
 void exg_report_node(exg_partitioner *p, const char *name, const char *target,
                      const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns)
 {
     bool plain = is_plain(strategy, operands, results);
     exg_text *text = p->report;
-    const char *moves = exg_text_string(&p->moves);
 
     p->summary.split_count += !plain;
     if (text == NULL) {
         return;
     }
     if (p->json) {
-        put_key(text, p->reported++ > 0 ? ",\n{\"node\": " : "{\"node\": ", name);
-        put_key(text, ", \"target\": ", target);
-        exg_text_puts(text, ", \"results\": [");
-        put_placements(text, strategy->results, results, "\"");
-        exg_text_puts(text, "], \"operands\": [");
-        put_placements(text, strategy->operands, operands, "\"");
-        exg_text_printf(text, "], \"ns\": %.0f, \"moves\": [%s]}", ns, moves == NULL ? "" : moves);
+        put_node(p, name, target, strategy, operands, results, ns);
     } else {
-        exg_text_puts(text, moves == NULL ? "" : moves);
+        exg_text_puts(text, exg_text_part(text, &p->moves));
         if (!plain && results > 0) {
-            exg_text_printf(text, "%s: ", name == NULL ? "" : name);
-            put_placements(text, strategy->results, results, "");
+            exg_text_printf(text, "%s: ", or_none(name));
+            put_placements(text, strategy->results, results);
             exg_text_printf(text, " <- %s(", target);
-            put_placements(text, strategy->operands, operands, "");
+            put_placements(text, strategy->operands, operands);
             exg_text_puts(text, ")\n");
         }
     }

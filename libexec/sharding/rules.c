@@ -144,7 +144,6 @@ static exg_status pointwise_strategies(exg_rule_call *call, family of)
 #define LETTERS(text) text, NULL, FAMILY_NONE
 #define RULE(name)    NULL, exg_rule_##name, FAMILY_NONE
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)
-#define EXG_INPLACE(id, schema, functional)
 #define EXG_SYMBOLIC(id, target, schema, evaluate)
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
 #define EXG_VIEW(id, schema, view, lowering, sharding)

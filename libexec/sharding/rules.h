@@ -16,8 +16,6 @@
 #include <exg/operators.h>
 #include <exg/placement.h>
 
-#define EXG_RESULTS_MAX 8
-
 struct exg_emission;
 
 /* Adds to the rank's program what stands for the operator there. */
@@ -112,7 +110,7 @@ int64_t exg_own_chunk(const exg_emission *e, int64_t length, int64_t *offset);
 bool exg_all_have(const exg_rule_call *call, int64_t length, int64_t least); /* at least so many */
 bool exg_is_real(exg_dtype dtype);
 double exg_bytes_without(const exg_tensor_meta *meta, uint32_t dim); /* with one along it */
-/* The rank's part of result 0, all zero; where it is to lie as the strategy says. */
+/* The rank's part of result 0, all zero; where it is to be placed as the strategy says. */
 exg_ref exg_emit_zeros(const exg_emission *e);
 
 #endif

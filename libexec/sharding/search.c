@@ -225,7 +225,9 @@ static exg_status place_as(const task *t, exg_text *report, exg_partition_summar
         EXG_TRY(place_dims(&even, report, sum, &uneven, local, err));
     }
     status = exg_partition_predict(*local, t->operators, &t->goal, t->mesh, sum, err);
-    status = status == EXG_OK ? exg_partition_footprint(*local, t->operators, sum, err) : status;
+    if (status == EXG_OK) {
+        status = exg_partition_footprint(*local, t->operators, sum, err);
+    }
     if (status != EXG_OK) {
         exg_program_destroy(*local);
         *local = NULL;
@@ -490,7 +492,9 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
     }
     EXG_TRY(choose_modes(&t, err));
     status = place_as(&t, report == NULL ? NULL : &text, summary, local, err);
-    status = status == EXG_OK ? check_memory(&t, summary, err) : status;
+    if (status == EXG_OK) {
+        status = check_memory(&t, summary, err);
+    }
     if (status != EXG_OK) {
         exg_program_destroy(*local);
         *local = NULL;

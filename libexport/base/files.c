@@ -127,8 +127,7 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
                   : mmap(NULL, (size_t)(offset - start + length), PROT_READ, MAP_PRIVATE,
                          descriptor, (off_t)start);
     if (base == MAP_FAILED) {
-        return copies ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                      : refused(err, "IO-MAP", "map", name);
+        return copies ? EXG_OUT_OF_MEMORY(err) : refused(err, "IO-MAP", "map", name);
     }
     status = copies
                  ? read_range(descriptor, name, start, base, (size_t)(offset - start + length), err)

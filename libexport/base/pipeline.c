@@ -104,9 +104,8 @@ exg_status exg_pipeline_run(exg_pool *pool, uint64_t block_count, exg_pipeline_s
 
     p.results = calloc(slots, sizeof(*p.results));
     p.errors = calloc(slots, sizeof(*p.errors));
-    status = p.results == NULL || p.errors == NULL
-                 ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory")
-                 : run(&p, pool, block_count, err);
+    status = p.results == NULL || p.errors == NULL ? EXG_OUT_OF_MEMORY(err)
+                                                   : run(&p, pool, block_count, err);
     free(p.results);
     free(p.errors);
     return status;

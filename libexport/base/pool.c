@@ -209,7 +209,7 @@ exg_status exg_pool_create(uint32_t thread_count, exg_pool **out, exg_error *err
     }
     pool = calloc(1, sizeof(*pool) + (count - 1) * sizeof(pthread_t));
     if (pool == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->job_cond, NULL);

@@ -177,7 +177,7 @@ static exg_status create_writer(const char *path, const char *part, exg_writer *
 
     *writer = NULL;
     if (w == NULL) {
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     w->descriptor = -1;
     w->path = strdup(path);
@@ -186,7 +186,7 @@ static exg_status create_writer(const char *path, const char *part, exg_writer *
     w->temporary = calloc(1, w->temporary_capacity);
     if (w->path == NULL || w->directory == NULL || w->temporary == NULL) {
         discard(w);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     status = check_target(path, err);
     if (status == EXG_OK) {
@@ -395,7 +395,7 @@ exg_status exg_writer_name(exg_writer *writer, const char *path, exg_error *err)
     }
     if (copy == NULL || temporary == NULL) {
         free(copy);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     if (capacity > writer->temporary_capacity) {
         writer->temporary_capacity = capacity;

@@ -7,8 +7,6 @@
 #define EXG_ROWS "libexport/operators/quantized.def"
 #include "libexport/operators/rows.h"
 
-#define ARGS_MAX 8
-
 static exg_ref narrow(exg_builder *b, exg_ref x, exg_dtype dtype)
 {
     return exg_lower_cast(b, dtype == EXG_DTYPE_F8E4M3FN ? EMIT(b, clamp_both, x, -448., 448.) : x,
@@ -21,9 +19,9 @@ static void product(exg_builder *b, exg_operator_id id, const exg_argument *args
 {
     uint32_t count = exg_operators_get(exg_builder_operators(b), id)->schema->argument_count;
     exg_dtype dtype = exg_lower_dtype(b, exg_get_ref(&args[0]));
-    exg_argument wide[ARGS_MAX];
+    exg_argument wide[EXG_ARGUMENTS_MAX];
 
-    for (uint32_t i = 0; i < count && i < ARGS_MAX; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         wide[i] = args[i].kind == EXG_ARGUMENT_TENSOR
                       ? exg_arg_ref(exg_lower_wide(b, exg_get_ref(&args[i])))
                       : args[i];

@@ -6,8 +6,6 @@
 #define EXG_ROWS "libexport/operators/statistics.def"
 #include "libexport/operators/rows.h"
 
-#define ARGUMENTS_MAX 8
-
 /* How many the lists hold, all of them the same; a fault sticks. */
 static uint32_t length(exg_builder *b, const exg_function_schema *schema, const exg_argument *args)
 {
@@ -54,10 +52,10 @@ static void each(exg_builder *b, exg_operator_id id, exg_operator_id as, const e
     uint32_t given = schema->argument_count < taken ? schema->argument_count : taken;
     uint32_t count = length(b, schema, args);
     exg_ref *made = exg_lower_new_refs(b, count);
-    exg_argument one[ARGUMENTS_MAX];
+    exg_argument one[EXG_ARGUMENTS_MAX];
 
     for (uint32_t k = 0; made != NULL && k < count; k++) {
-        for (uint32_t i = 0; i < given && i < ARGUMENTS_MAX; i++) {
+        for (uint32_t i = 0; i < given; i++) {
             one[i] = schema->arguments[i].type.is_list ? item(b, &args[i], k) : args[i];
         }
         made[k] = exg_emit(b, as, one, given);

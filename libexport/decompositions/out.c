@@ -27,7 +27,7 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as, bo
 {
     const exg_operators *operators = exg_builder_operators(b);
     const exg_function_schema *schema = exg_operators_get(operators, as)->schema;
-    exg_argument made[8];
+    exg_argument made[EXG_RESULTS_MAX];
 
     if (exg_emit_all(b, as, args, schema->argument_count, made) != EXG_OK) {
         return;
@@ -59,7 +59,7 @@ static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as, bo
     {                                                                                              \
         write_out(b, EXG_OP_##id, EXG_OP_##as, alike, args, results);                              \
     }
-#define EXG_OUT(id, schema, as)       WRITES(id, as, false)
-#define EXG_OUT_ALIKE(id, schema, as) WRITES(id, as, true)
+#define EXG_OUT(id, as)       WRITES(id, as, false)
+#define EXG_OUT_ALIKE(id, as) WRITES(id, as, true)
 #include "libexport/operators/out.def"
 #undef EXG_OUT

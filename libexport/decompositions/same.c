@@ -8,8 +8,6 @@
 #define EXG_ROWS "libexport/operators/same.def"
 #include "libexport/operators/rows.h"
 
-#define ARGUMENTS_MAX 16
-
 static bool is_dropped(exg_operator_id id, const char *argument)
 {
     static const struct {
@@ -32,10 +30,10 @@ static void forward(exg_builder *b, exg_operator_id id, exg_operator_id as,
                     const exg_argument *args, exg_argument *results)
 {
     const exg_function_schema *given = exg_operators_get(exg_builder_operators(b), id)->schema;
-    exg_argument kept[ARGUMENTS_MAX];
+    exg_argument kept[EXG_ARGUMENTS_MAX];
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < given->argument_count && count < ARGUMENTS_MAX; i++) {
+    for (uint32_t i = 0; i < given->argument_count; i++) {
         if (!is_dropped(id, given->arguments[i].name)) {
             kept[count++] = args[i];
         }
@@ -64,7 +62,7 @@ static void copy(exg_builder *b, exg_argument *result)
     {                                                                                              \
         forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                       \
     }
-#define EXG_COPY(id, schema, as)                                                                   \
+#define EXG_COPY(id, as)                                                                           \
     void exg_lower_##id(exg_builder *b, const exg_argument *args, exg_argument *results)           \
     {                                                                                              \
         forward(b, EXG_OP_##id, EXG_OP_##as, args, results);                                       \

@@ -172,7 +172,9 @@ static exg_status compare_values(exg_differ *d, const exg_weight *a, const exg_w
     stream y = {0};
     exg_status status = stream_open(&x, d->a_weights, a, err);
 
-    status = status == EXG_OK ? stream_open(&y, d->b_weights, b, err) : status;
+    if (status == EXG_OK) {
+        status = stream_open(&y, d->b_weights, b, err);
+    }
     *same_bytes = true;
     while (status == EXG_OK) {
         const uint8_t *from;
@@ -180,7 +182,9 @@ static exg_status compare_values(exg_differ *d, const exg_weight *a, const exg_w
         uint64_t length;
 
         status = stream_next(&x, &from, &length, err);
-        status = status == EXG_OK ? stream_next(&y, &to, &length, err) : status;
+        if (status == EXG_OK) {
+            status = stream_next(&y, &to, &length, err);
+        }
         if (status != EXG_OK || length == 0) {
             break;
         }

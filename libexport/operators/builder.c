@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETURNS_MAX   16 /* of an operator */
-#define ARGUMENTS_MAX 32
+#define RETURNS_MAX 16 /* of an operator */
 
 /* A complex value of two real ones. */
 typedef struct joined {
@@ -426,7 +425,7 @@ static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of
     uint32_t first_value = b->graph->value_count;
     const exg_tensor_meta *const *outer = b->recorded;
     uint32_t outer_count = b->recorded_count;
-    exg_argument wrapped[ARGUMENTS_MAX];
+    exg_argument wrapped[EXG_ARGUMENTS_MAX];
     uint32_t at = 0;
     exg_error err;
 
@@ -506,7 +505,7 @@ static exg_status complete(const exg_operator *op, const exg_argument *args, uin
 {
     const exg_function_schema *schema = op->schema;
 
-    if (count > schema->argument_count || schema->argument_count > ARGUMENTS_MAX) {
+    if (count > schema->argument_count) {
         return EXG_FAIL(err, USAGE, "BLD-001", "%s takes %u arguments, %u given", op->target,
                         schema->argument_count, count);
     }
@@ -610,7 +609,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
 {
     EXG_GIVEN(NULL, b, EXG_IF_ANY(count, args));
     const exg_operator *op = exg_operators_get(b->operators, id);
-    exg_argument all[ARGUMENTS_MAX];
+    exg_argument all[EXG_ARGUMENTS_MAX];
     exg_tensor_meta **metas = NULL;
     uint32_t meta_count = 0;
     exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};

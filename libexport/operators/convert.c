@@ -8,7 +8,7 @@
 
 #define SELF exg_get_ref(&args[0])
 
-/* Do the dims, from the fastest to the slowest, lie without gaps? */
+/* Do the dims, from the fastest to the slowest, follow each other without gaps? */
 static bool lie_in_order(const exg_tensor_meta *meta, const uint32_t *order)
 {
     int64_t expected = 1;

@@ -207,14 +207,14 @@ static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dty
 }
 
 void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument *args,
-                            const exg_argument_kind *slots, bool is_product)
+                            const exg_argument_kind *scalar_reads, bool is_product)
 {
     exg_dtype beside = EXG_DTYPE_F32;
     bool has_dims = false;
 
     for (uint32_t i = op->schema->argument_count; i-- > 0;) {
         if (args[i].kind == EXG_ARGUMENT_TENSOR &&
-            (slots == NULL || slots[i] == EXG_ARGUMENT_NONE)) {
+            (scalar_reads == NULL || scalar_reads[i] == EXG_ARGUMENT_NONE)) {
             const exg_tensor_meta *meta = exg_ref_meta(b, exg_get_ref(&args[i]));
 
             beside = meta != NULL ? meta->dtype : beside;
@@ -227,9 +227,9 @@ void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument
 
         if (number && op->schema->arguments[i].type.base == EXG_TYPE_TENSOR) {
             args[i] = exg_arg_ref(number_tensor(b, &args[i], beside, has_dims));
-        } else if (slots != NULL && slots[i] != EXG_ARGUMENT_NONE) {
-            exg_dtype dtype =
-                is_product && has_dims ? EXG_DTYPE_F32 : dtype_of(slots[i], beside, has_dims);
+        } else if (scalar_reads != NULL && scalar_reads[i] != EXG_ARGUMENT_NONE) {
+            exg_dtype dtype = is_product && has_dims ? EXG_DTYPE_F32
+                                                     : dtype_of(scalar_reads[i], beside, has_dims);
 
             args[i] = exg_arg_ref(EMIT(b, _to_copy_default, args[i], DTYPE(dtype)));
         }

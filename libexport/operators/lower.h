@@ -107,9 +107,10 @@ exg_ref exg_lower_wrapped(exg_builder *b, const exg_argument *number, exg_dtype 
 bool exg_operator_wraps_numbers(const exg_operator *op);
 
 /* A number where a tensor is due becomes a 0-d tensor; one that is a 0-d tensor already,
- * of the kind in `slots`, takes the dtype a number would, or float32 to be a factor as it is. */
+ * of the kind in `scalar_reads`, takes the dtype a number would, or float32 to be a factor as it
+ * is. */
 void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument *args,
-                            const exg_argument_kind *slots, bool is_product);
+                            const exg_argument_kind *scalar_reads, bool is_product);
 
 /* What no number of the dtype is below; 0 of unsigned ones. */
 exg_argument exg_lower_least(exg_dtype dtype);

@@ -1,10 +1,12 @@
 /* operators.c - the rows of operators.def as data. */
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
+#include "libexport/operators/derived_schema.h"
 #include "libexport/operators/operator_set.h"
 
 #include <exg/operator_id_new.h>
 #include <exg/operators.h>
+#include <exg/text.h>
 #include <string.h>
 
 #define EXG_ROWS "libexport/operators/operators.def"
@@ -42,7 +44,10 @@ exg_status exg_symbolic_NONE(const exg_argument *args, uint32_t count, exg_argum
 
 typedef struct row {
     const char *target; /* NULL: made from the schema */
-    const char *schema;
+    const char *schema; /* NULL: what `form` makes of that of `of` */
+    exg_schema_form *form;
+    exg_operator_id of;
+    const char *id; /* where there is a form */
     exg_pointwise_result pointwise;
     exg_shape_function *shape;
     exg_lowering *lowering;
@@ -66,7 +71,21 @@ static const row rows[] = {
                      .view = exg_view_##view_name,                                                 \
                      .lowering = exg_lower_##lowering_name,                                        \
                      .functional = EXG_OP_NONE},
-#define EXG_INPLACE(id, schema_text, functional_id)                                                \
+#define EXG_SAME(id, schema_text, as) EXG_OPERATOR(id, schema_text, NONE, id, NONE, NONE)
+#define EXG_EACH(id, schema_text, as) EXG_OPERATOR(id, schema_text, NONE, id, NONE, NONE)
+#define DERIVED(form_name, row_id, of_id, ...)                                                     \
+    [EXG_OP_##row_id] = {                                                                          \
+        .form = exg_schema_##form_name, .of = EXG_OP_##of_id, .id = #row_id, __VA_ARGS__},
+#define LOWERED(id)                         .lowering = exg_lower_##id, .functional = EXG_OP_NONE
+#define EXG_COPY(id, as)                    DERIVED(copy, id, as, LOWERED(id))
+#define EXG_OUT(id, as)                     DERIVED(out, id, as, LOWERED(id))
+#define EXG_OUT_SCHEMA(id, schema_text, as) EXG_OPERATOR(id, schema_text, NONE, id, NONE, NONE)
+#define EXG_OUT_ALIKE_SCHEMA(id, schema_text, as)                                                  \
+    EXG_OPERATOR(id, schema_text, NONE, id, NONE, NONE)
+#define EXG_EACH_INPLACE(id, functional_id, as) DERIVED(inplace, id, functional_id, LOWERED(id))
+#define EXG_INPLACE(id, functional_id)                                                             \
+    DERIVED(inplace, id, functional_id, .functional = EXG_OP_##functional_id)
+#define EXG_INPLACE_SCHEMA(id, schema_text, functional_id)                                         \
     [EXG_OP_##id] = {.schema = schema_text, .functional = EXG_OP_##functional_id},
 #define EXG_SYMBOLIC(id, target_text, schema_text, evaluate)                                       \
     [EXG_OP_##id] = {.target = target_text,                                                        \
@@ -77,7 +96,6 @@ static const row rows[] = {
 #undef EXG_POINTWISE
 #undef EXG_OPERATOR
 #undef EXG_VIEW
-#undef EXG_INPLACE
 #undef EXG_SYMBOLIC
 };
 _Static_assert(sizeof(rows) / sizeof(rows[0]) == EXG_OPERATOR_COUNT, "one row an operator");
@@ -96,22 +114,50 @@ static const char *target_of(exg_arena *arena, const exg_function_schema *schema
                             schema->overload[0] == '\0' ? "default" : schema->overload);
 }
 
-static exg_status fill(exg_operators *operators, exg_operator_id id, exg_error *err)
+/* Reads the row's schema; one that follows from another row's is made in `made`. */
+static exg_status read_schema(exg_operators *operators, exg_operator_id id, exg_text *made,
+                              exg_error *err)
 {
     const row *r = &rows[id];
     exg_operator *op = &operators->items[id];
+    const char *text = r->schema;
     exg_function_schema *schema;
 
-    if (r->schema == NULL) { /* a number that is not used any more */
+    if (op->schema != NULL) {
         return EXG_OK;
     }
+    if (r->form != NULL) {
+        EXG_TRY(read_schema(operators, r->of, made, err));
+        made->length = 0;
+        EXG_TRY(r->form(made, r->id, operators->items[r->of].schema, err));
+        text = exg_text_string(made);
+    }
     schema = EXG_NEW(operators->arena, exg_function_schema);
-    if (schema == NULL) {
+    if (text == NULL || schema == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY(exg_function_schema_parse(operators->arena, r->schema, schema, err));
-    op->id = id;
+    EXG_TRY(exg_function_schema_parse(operators->arena, text, schema, err));
+    if (schema->argument_count > EXG_ARGUMENTS_MAX || schema->return_count > EXG_RESULTS_MAX) {
+        return EXG_FAIL(err, LIMIT, "OPR-008",
+                        "%s: an operator of more than %d arguments, %d results", text,
+                        EXG_ARGUMENTS_MAX, EXG_RESULTS_MAX);
+    }
     op->schema = schema;
+    return EXG_OK;
+}
+
+static exg_status fill(exg_operators *operators, exg_operator_id id, exg_text *made, exg_error *err)
+{
+    const row *r = &rows[id];
+    exg_operator *op = &operators->items[id];
+    const exg_function_schema *schema;
+
+    if (r->schema == NULL && r->form == NULL) { /* a number that is not used any more */
+        return EXG_OK;
+    }
+    EXG_TRY(read_schema(operators, id, made, err));
+    schema = op->schema;
+    op->id = id;
     operators->of_dtypes[id] = (exg_dtype_lowerings){
         .of_complex = exg_complex_lowering_of(id),
         .of_float8 = exg_float8_lowering_of(id),
@@ -146,6 +192,8 @@ exg_status exg_operators_create(exg_operators **operators, exg_error *err)
     EXG_GIVEN(err, operators);
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_operators *table = arena == NULL ? NULL : EXG_NEW(arena, exg_operators);
+    exg_text made = EXG_TEXT_EMPTY;
+    exg_status status;
 
     *operators = NULL;
     if (table == NULL) {
@@ -156,15 +204,14 @@ exg_status exg_operators_create(exg_operators **operators, exg_error *err)
     table->items = EXG_NEW_ARRAY(arena, exg_operator, EXG_OPERATOR_COUNT);
     table->of_dtypes = EXG_NEW_ARRAY(arena, exg_dtype_lowerings, EXG_OPERATOR_COUNT);
     exg_map_init(&table->by_target, arena);
-    for (uint32_t id = 0; id < EXG_OPERATOR_COUNT; id++) {
-        exg_status status = table->items == NULL || table->of_dtypes == NULL
-                                ? EXG_OUT_OF_MEMORY(err)
-                                : fill(table, (exg_operator_id)id, err);
-
-        if (status != EXG_OK) {
-            exg_arena_destroy(arena);
-            return status;
-        }
+    status = table->items == NULL || table->of_dtypes == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    for (uint32_t id = 0; status == EXG_OK && id < EXG_OPERATOR_COUNT; id++) {
+        status = fill(table, (exg_operator_id)id, &made, err);
+    }
+    exg_text_free(&made);
+    if (status != EXG_OK) {
+        exg_arena_destroy(arena);
+        return status;
     }
     *operators = table;
     return EXG_OK;

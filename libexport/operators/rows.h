@@ -11,7 +11,7 @@
 #include <exg/operators.h>
 
 #define EXG_POINTWISE(id, schema, result, float_formula, int_formula, sharding)
-#define EXG_INPLACE(id, schema, functional)
+#define EXG_INPLACE(id, functional)
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)                                \
     exg_shape_function exg_shape_##shape;                                                          \
     exg_lowering exg_lower_##lowering;
@@ -20,8 +20,8 @@
     exg_lowering exg_lower_##lowering;
 #define EXG_SYMBOLIC(id, target, schema, evaluate) exg_symbolic_function exg_symbolic_##evaluate;
 #define EXG_SAME(id, schema, as)                   exg_lowering exg_lower_##id;
-#define EXG_COPY(id, schema, as)                   exg_lowering exg_lower_##id;
-#define EXG_OUT(id, schema, as)                    exg_lowering exg_lower_##id;
+#define EXG_COPY(id, as)                           exg_lowering exg_lower_##id;
+#define EXG_OUT(id, as)                            exg_lowering exg_lower_##id;
 #define EXG_EACH(id, schema, as)                   exg_lowering exg_lower_##id;
 #include EXG_ROWS
 #undef EXG_POINTWISE

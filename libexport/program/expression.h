@@ -4,7 +4,7 @@
  * guards are written in ("s77 + 1"), are read into the same terms. Those are evaluated
  * (evaluator.c), printed (print_expression.c) and given other symbols.
  *
- * Terms lie in the arena and lead into the text, which must stay. Nothing is run as code.
+ * Terms are in the arena and lead into the text, which must stay. Nothing is run as code.
  * Form: docs/pt2.md 1.2.
  */
 #ifndef EXG_LIBEXPORT_PROGRAM_EXPRESSION_H

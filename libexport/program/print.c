@@ -13,13 +13,13 @@ exg_status exg_print_take(exg_text *out, char **text, exg_error *err)
     *text = NULL;
     if (exg_text_string(out) == NULL) {
         exg_text_free(out);
-        return EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory");
+        return EXG_OUT_OF_MEMORY(err);
     }
     if (out->data == NULL) {
         exg_text_puts(out, "");
     }
     *text = out->data;
-    return *text == NULL ? EXG_FAIL(err, NO_MEMORY, "MEM-001", "out of memory") : EXG_OK;
+    return *text == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
 /* Every newline is followed by four spaces, as str.replace does it. */

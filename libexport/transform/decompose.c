@@ -65,7 +65,7 @@ static exg_operator_id product_by_number(const exg_rewrite *r, exg_operator_id i
 }
 
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
-                              exg_argument *args, const exg_argument_kind *slots)
+                              exg_argument *args, const exg_argument_kind *scalar_reads)
 {
     const exg_operator_id by_number = product_by_number(r, op->id, args);
     const bool is_product = by_number != EXG_OP_NONE;
@@ -74,7 +74,7 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
         op = exg_operators_get(r->operators, by_number);
     }
     EXG_TRY(exg_check_bools(op, args, exg_builder_graph(r->builder), r->err));
-    exg_lower_wrap_numbers(r->builder, op, args, slots, is_product);
+    exg_lower_wrap_numbers(r->builder, op, args, scalar_reads, is_product);
     if (exg_layout_is_spoken_of(op)) {
         return exg_layout_emit(r, node, op, args);
     }
@@ -87,7 +87,7 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
 
 static exg_status decompose_node(exg_rewrite *r, const exg_node *node)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(r, node, &op, args));
@@ -111,6 +111,8 @@ exg_status exg_decompose(const exg_program *specialized, const exg_operators *op
             (void)exg_error_within(err, status, "graph.nodes[%u]", n);
         }
     }
-    status = status == EXG_OK ? exg_rewrite_outputs(&r) : status;
+    if (status == EXG_OK) {
+        status = exg_rewrite_outputs(&r);
+    }
     return exg_rewrite_finish(&r, status, out);
 }

@@ -72,7 +72,7 @@ static exg_status prepare(exg_finder *f)
 
 static exg_status copy_node(exg_finder *f, const exg_node *node, exg_finder_write *write)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
     bool written = false;
 
@@ -97,6 +97,8 @@ exg_status exg_find(const exg_program *functional, const exg_operators *operator
             (void)exg_error_within(err, status, "graph.nodes[%u]", n);
         }
     }
-    status = status == EXG_OK ? exg_rewrite_outputs(&f.r) : status;
+    if (status == EXG_OK) {
+        status = exg_rewrite_outputs(&f.r);
+    }
     return exg_rewrite_finish(&f.r, status, out);
 }

@@ -24,7 +24,7 @@ static void needs_number(void *user, exg_value_id *id)
     exg_flat_graph *flat = user;
 
     if (*id != EXG_NO_VALUE) {
-        flat->slots[*id] = false;
+        flat->scalar_reads[*id] = false;
     }
 }
 
@@ -50,7 +50,7 @@ static bool takes_tensor(const exg_operator *op, const exg_node *node, uint32_t 
 }
 
 /* An element is a slot when all that reads it are operators that take a tensor there. */
-static void find_slots(exg_flat_graph *c)
+static void find_scalar_reads(exg_flat_graph *c)
 {
     exg_graph *graph = &c->graph;
 
@@ -58,7 +58,7 @@ static void find_slots(exg_flat_graph *c)
         const exg_node *node = &graph->nodes[n];
 
         if (is_item(exg_operators_find(c->operators, node->target)) && node->output_count == 1) {
-            c->slots[node->outputs[0].as_sym.value] = true;
+            c->scalar_reads[node->outputs[0].as_sym.value] = true;
         }
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -157,8 +157,8 @@ static exg_status describe(exg_flat_graph *c, exg_arena *arena, exg_error *err)
     c->flat.graph = graph;
     c->last_use = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
     c->own = EXG_NEW_ARRAY(arena, bool, graph->value_count);
-    c->slots = EXG_NEW_ARRAY(arena, bool, graph->value_count);
-    if (c->last_use == NULL || c->own == NULL || c->slots == NULL) {
+    c->scalar_reads = EXG_NEW_ARRAY(arena, bool, graph->value_count);
+    if (c->last_use == NULL || c->own == NULL || c->scalar_reads == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
@@ -176,7 +176,7 @@ static exg_status describe(exg_flat_graph *c, exg_arena *arena, exg_error *err)
     for (uint32_t o = 0; o < graph->output_count; o++) {
         exg_argument_visit_values(&graph->outputs[o], note_use, &n);
     }
-    find_slots(c);
+    find_scalar_reads(c);
     return EXG_OK;
 }
 

@@ -15,7 +15,7 @@ struct exg_flat_graph {
     uint32_t *last_use; /* by value id: 1 + the last node that reads it, UINT32_MAX: an output */
     bool *own;          /* by value id: a graph input */
     bool *written;      /* by graph input: a node may write it, itself or through a view */
-    bool *slots;        /* by value id: an element that kernels read, never a number */
+    bool *scalar_reads; /* by value id: an element that kernels read, never a number */
 };
 
 exg_status exg_flat_graph_create(const exg_program *program, const exg_operators *operators,

@@ -155,7 +155,7 @@ static exg_status note_product(fold *f, const exg_node *node, const exg_argument
 
 static exg_status copy_node(fold *f, const exg_node *node)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
@@ -207,6 +207,8 @@ exg_status exg_fold(const exg_program *functional, const exg_operators *operator
     for (uint32_t n = 0; status == EXG_OK && n < functional->graph->node_count; n++) {
         status = copy_node(&f, &functional->graph->nodes[n]);
     }
-    status = status == EXG_OK ? exg_rewrite_outputs(&f.r) : status;
+    if (status == EXG_OK) {
+        status = exg_rewrite_outputs(&f.r);
+    }
     return exg_rewrite_finish(&f.r, status, out);
 }

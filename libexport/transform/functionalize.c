@@ -76,7 +76,7 @@ static exg_ref viewed(exg_builder *b, const exg_operator *view, const exg_argume
 /* The tensor's view of `parent`. */
 static exg_ref view_of(exg_builder *b, const tensor *t, exg_ref parent)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     uint32_t count = t->view->schema->argument_count;
     exg_operator_id op = t->view->id == EXG_OP_view_default ? EXG_OP_reshape_default : t->view->id;
 
@@ -255,7 +255,7 @@ static void write_tensor(functionalizer *f, exg_value_id written, exg_ref conten
         t = &f->tensors[id];
     }
     top = meet(f, base->newest, id);
-    if (top != id) { /* else all that lies below it is written */
+    if (top != id) { /* else all that is below it is written */
         put_newest(f, top);
         (void)current(f, t->parent); /* what is between them, as it was */
     }
@@ -417,7 +417,7 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
     exg_builder *b = f->r.builder;
     const exg_operator *functional = exg_operators_get(f->r.operators, op->functional);
     exg_value_id self = old_first_input(node);
-    exg_argument twin_args[EXG_REWRITE_ARGS_MAX];
+    exg_argument twin_args[EXG_ARGUMENTS_MAX];
 
     if (self == EXG_NO_VALUE) {
         return EXG_FAIL(f->r.err, MALFORMED, "NOD-006", "%s without a tensor to write", op->target);
@@ -443,7 +443,7 @@ static exg_status write_in_place(functionalizer *f, const exg_node *node, const 
 
 static exg_status functionalize_node(functionalizer *f, const exg_node *node)
 {
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
@@ -484,7 +484,7 @@ static uint32_t base_of(const functionalizer *f, uint32_t input)
     return f->tensors[f->r.in->graph->inputs[input].as_tensor].base;
 }
 
-/* By the number of places that lie over one another: are they all views of one base? */
+/* By the number of places that overlap: are they all views of one base? */
 static bool *find_mixed(const functionalizer *f)
 {
     uint32_t count = f->r.in->graph->input_count;
@@ -578,30 +578,31 @@ static exg_status create_tables(functionalizer *f)
     return EXG_OK;
 }
 
+static exg_status functionalize_all(functionalizer *f)
+{
+    const exg_graph *graph = f->r.in->graph;
+
+    EXG_TRY(create_tables(f));
+    EXG_TRY(exg_rewrite_inputs(&f->r));
+    EXG_TRY(take_given(f));
+    EXG_TRY(bind_inputs(f));
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        EXG_TRY_IN(f->r.err, functionalize_node(f, &graph->nodes[n]), "graph.nodes[%u]", n);
+    }
+    EXG_TRY(add_mutations(f));
+    return exg_rewrite_outputs(&f->r);
+}
+
 exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
                              exg_program **out, exg_error *err)
 {
     EXG_GIVEN(err, decomposed, operators, out);
     functionalizer f = {0};
-    const exg_graph *graph = decomposed->graph;
-    exg_status status;
 
     *out = NULL;
     EXG_TRY(exg_rewrite_begin(&f.r, decomposed, operators, err));
     exg_builder_set_lowering(f.r.builder, true);
     f.r.read = read_current;
     f.r.user = &f;
-    status = create_tables(&f);
-    status = status == EXG_OK ? exg_rewrite_inputs(&f.r) : status;
-    status = status == EXG_OK ? take_given(&f) : status;
-    status = status == EXG_OK ? bind_inputs(&f) : status;
-    for (uint32_t n = 0; status == EXG_OK && n < graph->node_count; n++) {
-        status = functionalize_node(&f, &graph->nodes[n]);
-        if (status != EXG_OK) {
-            (void)exg_error_within(err, status, "graph.nodes[%u]", n);
-        }
-    }
-    status = status == EXG_OK ? add_mutations(&f) : status;
-    status = status == EXG_OK ? exg_rewrite_outputs(&f.r) : status;
-    return exg_rewrite_finish(&f.r, status, out);
+    return exg_rewrite_finish(&f.r, functionalize_all(&f), out);
 }

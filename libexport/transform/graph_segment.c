@@ -45,27 +45,27 @@ static exg_status resolve_node(exg_segment_builder *m, const exg_node *node, exg
 }
 
 /* Which parameters are given an element that kernels read. false: none is. */
-static bool find_slots(const exg_segment_builder *m, const exg_node *node, const exg_operator *op,
-                       exg_argument_kind *slots)
+static bool find_scalar_reads(const exg_segment_builder *m, const exg_node *node,
+                              const exg_operator *op, exg_argument_kind *scalar_reads)
 {
     bool any = false;
 
     for (uint32_t p = 0; p < op->schema->argument_count; p++) {
-        slots[p] = EXG_ARGUMENT_NONE;
+        scalar_reads[p] = EXG_ARGUMENT_NONE;
     }
     for (uint32_t i = 0; i < node->input_count; i++) {
         const exg_argument *arg = &node->inputs[i].arg;
         bool slot = (arg->kind == EXG_ARGUMENT_SYM_INT || arg->kind == EXG_ARGUMENT_SYM_FLOAT ||
                      arg->kind == EXG_ARGUMENT_SYM_BOOL) &&
-                    arg->as_sym.value != EXG_NO_VALUE && m->flat->slots[arg->as_sym.value];
+                    arg->as_sym.value != EXG_NO_VALUE && m->flat->scalar_reads[arg->as_sym.value];
 
         for (uint32_t p = 0; slot && p < op->schema->argument_count; p++) {
             const char *name = node->inputs[i].name;
 
             if (name[0] == '\0' ? p == i : strcmp(op->schema->arguments[p].name, name) == 0) {
-                slots[p] = arg->kind == EXG_ARGUMENT_SYM_INT     ? EXG_ARGUMENT_INT
-                           : arg->kind == EXG_ARGUMENT_SYM_FLOAT ? EXG_ARGUMENT_FLOAT
-                                                                 : EXG_ARGUMENT_BOOL;
+                scalar_reads[p] = arg->kind == EXG_ARGUMENT_SYM_INT     ? EXG_ARGUMENT_INT
+                                  : arg->kind == EXG_ARGUMENT_SYM_FLOAT ? EXG_ARGUMENT_FLOAT
+                                                                        : EXG_ARGUMENT_BOOL;
                 any = true;
             }
         }
@@ -162,7 +162,7 @@ static exg_status do_item(exg_segment_builder *m, const exg_node *node)
         return EXG_OK;
     }
     EXG_TRY(element(m, &node->inputs[0].arg, &number));
-    if (m->flat->slots[id]) {
+    if (m->flat->scalar_reads[id]) {
         m->r.refs[id] = number;
         return EXG_OK;
     }
@@ -292,8 +292,8 @@ static exg_status do_node(exg_segment_builder *m, const exg_node *node, const ex
 {
     const exg_operator *whole =
         op->functional == EXG_OP_NONE ? op : exg_operators_get(m->r.operators, op->functional);
-    exg_argument args[EXG_REWRITE_ARGS_MAX + 1];
-    exg_argument_kind slots[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX + 1];
+    exg_argument_kind scalar_reads[EXG_ARGUMENTS_MAX];
     exg_argument size = exg_arg_none();
     exg_node known;
 
@@ -311,7 +311,7 @@ static exg_status do_node(exg_segment_builder *m, const exg_node *node, const ex
         }
     }
     return exg_decompose_node(&m->r, &known, op, args,
-                              find_slots(m, node, op, slots) ? slots : NULL);
+                              find_scalar_reads(m, node, op, scalar_reads) ? scalar_reads : NULL);
 }
 
 static exg_status do_any(exg_segment_builder *m, const exg_node *node)
@@ -394,7 +394,7 @@ static exg_status own_inputs(exg_segment_builder *m)
 
 static exg_ref *place_of(exg_segment_builder *m, exg_value_id id)
 {
-    return (id & EXG_EXTRA_VALUE) != 0 ? &m->extras[id & ~EXG_EXTRA_VALUE] : &m->r.refs[id];
+    return (id & EXG_REPLAYED_VALUE) != 0 ? &m->replayed[id & ~EXG_REPLAYED_VALUE] : &m->r.refs[id];
 }
 
 /* What earlier segments made and know. */
@@ -402,8 +402,8 @@ static exg_status earlier_inputs(exg_segment_builder *m, const exg_state *state)
 {
     exg_builder *b = m->r.builder;
 
-    m->extras = EXG_NEW_ARRAY(m->r.out->arena, exg_ref, state->extra_count);
-    if (m->extras == NULL) {
+    m->replayed = EXG_NEW_ARRAY(m->r.out->arena, exg_ref, state->replayed_count);
+    if (m->replayed == NULL) {
         return EXG_OUT_OF_MEMORY(m->err);
     }
     for (uint32_t i = 0; i < m->segment->input_count; i++) {
@@ -411,7 +411,7 @@ static exg_status earlier_inputs(exg_segment_builder *m, const exg_state *state)
 
         *place_of(m, live_in->id) =
             exg_builder_input(b, live_in->name, live_in->meta, EXG_INPUT_USER, NULL, EXG_UNSET);
-        if ((live_in->id & EXG_EXTRA_VALUE) == 0) {
+        if ((live_in->id & EXG_REPLAYED_VALUE) == 0) {
             EXG_TRY(exg_layout_adopt(&m->r, live_in->id));
         }
     }
@@ -420,7 +420,7 @@ static exg_status earlier_inputs(exg_segment_builder *m, const exg_state *state)
     }
     for (uint32_t i = 0; i < state->view_count; i++) {
         const exg_replayed_view *view = &state->views[i];
-        exg_argument args[EXG_REWRITE_ARGS_MAX];
+        exg_argument args[EXG_ARGUMENTS_MAX];
         uint32_t count = exg_operators_get(m->r.operators, view->op)->schema->argument_count;
 
         memcpy(args, view->args, count * sizeof(*args));
@@ -524,24 +524,32 @@ static exg_status finish(exg_segment_builder *m)
     return exg_builder_status(m->r.builder);
 }
 
+static exg_status build(exg_segment_builder *m, const exg_state *state)
+{
+    m->numbers = EXG_NEW_ARRAY(m->r.out->arena, exg_argument, m->flat->graph.value_count);
+    if (m->numbers == NULL) {
+        return EXG_OUT_OF_MEMORY(m->err);
+    }
+    EXG_TRY(own_inputs(m));
+    if (state != NULL) {
+        m->at = state->at;
+        EXG_TRY(earlier_inputs(m, state));
+    }
+    EXG_TRY(do_nodes(m));
+    return finish(m);
+}
+
 exg_status exg_graph_segment_make(exg_graph_segment *s, exg_flat_graph *flat,
                                   const exg_state *state, const exg_argument *answer,
                                   exg_error *err)
 {
     exg_segment_builder m = {.segment = s, .flat = flat, .answer = answer, .err = err};
-    exg_status status;
 
     s->flat = flat;
     EXG_TRY(exg_rewrite_begin(&m.r, &flat->flat, flat->operators, err));
     m.r.symbols = &flat->symbols;
     exg_builder_set_lowering(m.r.builder, true);
-    m.numbers = EXG_NEW_ARRAY(m.r.out->arena, exg_argument, flat->graph.value_count);
-    m.at = state == NULL ? 0 : state->at;
-    status = m.numbers == NULL ? EXG_OUT_OF_MEMORY(err) : own_inputs(&m);
-    status = status == EXG_OK && state != NULL ? earlier_inputs(&m, state) : status;
-    status = status == EXG_OK ? do_nodes(&m) : status;
-    status = status == EXG_OK ? finish(&m) : status;
-    return exg_rewrite_finish(&m.r, status, &s->program);
+    return exg_rewrite_finish(&m.r, build(&m, state), &s->program);
 }
 
 exg_status exg_graph_segment_new(const exg_allocator *allocator, uint32_t depth,
@@ -609,21 +617,29 @@ static exg_status describe_inputs(exg_flat_graph *c, const exg_symbols *symbols,
     return EXG_OK;
 }
 
+static exg_status make_first(exg_graph_segment *s, const exg_program *program,
+                             const exg_operators *operators, const exg_symbols *symbols,
+                             const exg_tensor_meta *const *metas, const exg_argument *numbers,
+                             exg_error *err)
+{
+    exg_flat_graph *flat;
+
+    EXG_TRY(exg_flat_graph_create(program, operators, s->arena, &flat, err));
+    EXG_TRY(describe_inputs(flat, symbols, metas, numbers, s->arena, err));
+    return exg_graph_segment_make(s, flat, NULL, NULL, err);
+}
+
 exg_status exg_graph_segment_begin(const exg_program *program, const exg_operators *operators,
                                    const exg_symbols *symbols, const exg_tensor_meta *const *metas,
                                    const exg_argument *numbers, exg_graph_segment **segment,
                                    exg_error *err)
 {
-    exg_flat_graph *flat;
     exg_graph_segment *s;
     exg_status status;
 
     *segment = NULL;
     EXG_TRY(exg_graph_segment_new(exg_arena_allocator(program->arena), 0, &s, err));
-    status = exg_flat_graph_create(program, operators, s->arena, &flat, err);
-    status =
-        status == EXG_OK ? describe_inputs(flat, symbols, metas, numbers, s->arena, err) : status;
-    status = status == EXG_OK ? exg_graph_segment_make(s, flat, NULL, NULL, err) : status;
+    status = make_first(s, program, operators, symbols, metas, numbers, err);
     if (status != EXG_OK) {
         exg_graph_segment_destroy(s);
         return status;
@@ -692,18 +708,17 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
 {
     const exg_operators *operators = segment->flat->operators;
     exg_program *pure = NULL;
-    exg_status status = exg_functionalize(segment->program, operators, &pure, err);
+    exg_status status = EXG_OK;
 
     *functional = NULL;
-    if (status != EXG_OK) {
-        return status;
-    }
+    EXG_TRY(exg_functionalize(segment->program, operators, &pure, err));
     segment->first_output = pure->graph->output_count - segment->program->graph->output_count;
     if (keeps || segment->depth > 0 || segment->graph_break != EXG_GRAPH_BREAK_END) {
         status = keep_state(segment->flat, pure, err);
     }
-    status = status == EXG_OK ? exg_simplify_for(pure, operators, multiplies_bytes, functional, err)
-                              : status;
+    if (status == EXG_OK) {
+        status = exg_simplify_for(pure, operators, multiplies_bytes, functional, err);
+    }
     exg_program_destroy(pure);
     return status;
 }

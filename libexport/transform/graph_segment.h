@@ -29,7 +29,7 @@ typedef enum exg_graph_break {
 } exg_graph_break;
 
 /* Ids of values that only replayed views know have this bit. */
-#define EXG_EXTRA_VALUE 0x80000000u
+#define EXG_REPLAYED_VALUE 0x80000000u
 
 /* A tensor that an earlier segment made. */
 typedef struct exg_live_in {
@@ -86,7 +86,7 @@ typedef struct exg_state {
     exg_replayed_view *views;
     exg_known_number *known;
     uint32_t live_in_count, view_count, known_count;
-    uint32_t extra_count; /* values that only views know */
+    uint32_t replayed_count; /* values that only views know */
 } exg_state;
 
 typedef struct exg_graph_segment {
@@ -160,9 +160,9 @@ exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbo
 exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta);
 void exg_meta_contiguous(exg_tensor_meta *meta);
 
-/* Emits a node whose arguments are translated. `slots` (NULL: none) says by position which
+/* Emits a node whose arguments are translated. `scalar_reads` (NULL: none) says by position which
  * of them are numbers held in 0-d tensors, and of which kind; else NONE. */
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
-                              exg_argument *args, const exg_argument_kind *slots);
+                              exg_argument *args, const exg_argument_kind *scalar_reads);
 
 #endif

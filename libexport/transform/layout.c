@@ -403,7 +403,7 @@ exg_status exg_layout_emit(exg_rewrite *r, const exg_node *node, const exg_opera
 {
     size_t row = row_of(op);
     exg_builder *b = r->builder;
-    exg_argument own[EXG_REWRITE_ARGS_MAX];
+    exg_argument own[EXG_ARGUMENTS_MAX];
     exg_argument result = exg_arg_none();
     int64_t order[EXG_SHAPE_RANK_MAX] = {0};
     int64_t offset = 0;

@@ -70,7 +70,7 @@ static exg_value_id base_of(live_outs *c, exg_value_id id)
 static exg_value_id called(live_outs *c, exg_value_id id)
 {
     if (c->called[id] == EXG_NO_VALUE) {
-        c->called[id] = EXG_EXTRA_VALUE | c->segment->after.extra_count++;
+        c->called[id] = EXG_REPLAYED_VALUE | c->segment->after.replayed_count++;
     }
     return c->called[id];
 }
@@ -139,7 +139,7 @@ static exg_status add_view(live_outs *c, const exg_operator *op, const exg_argum
 static exg_status live_view(live_outs *c, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(c->r->operators, node->target);
-    exg_argument args[EXG_REWRITE_ARGS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
 
     EXG_TRY(exg_operator_normalize(op, node, args, c->err));
     if (op->functional != EXG_OP_NONE) {
@@ -153,7 +153,7 @@ static exg_status live_all(live_outs *c)
 {
     exg_state *after = &c->segment->after;
     const exg_operator *alias = exg_operators_get(c->r->operators, EXG_OP_alias_default);
-    const exg_argument none[EXG_REWRITE_ARGS_MAX] = {{0}};
+    const exg_argument none[EXG_ARGUMENTS_MAX] = {{0}};
     bool *placed = EXG_NEW_ARRAY(c->r->out->arena, bool, c->graph->value_count);
 
     after->live_in = EXG_NEW_ARRAY(c->segment->arena, exg_live_in, c->live_count);

@@ -161,7 +161,9 @@ exg_status exg_graph_segment_resume_loop(const exg_graph_segment *before,
     *segment = NULL;
     EXG_TRY(exg_graph_segment_new(exg_arena_allocator(before->arena), before->depth + 1, &s, err));
     status = enter(s, before, before->loop.result_count, &state, err);
-    status = status == EXG_OK ? add_results(s, before, results, err) : status;
+    if (status == EXG_OK) {
+        status = add_results(s, before, results, err);
+    }
     if (status == EXG_OK) {
         status =
             exg_graph_segment_make(s, (exg_flat_graph *)(uintptr_t)before->flat, &state, NULL, err);

@@ -88,9 +88,6 @@ exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_oper
     if (*op == NULL) {
         return EXG_FAIL(r->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
     }
-    if ((*op)->schema->argument_count > EXG_REWRITE_ARGS_MAX) {
-        return EXG_FAIL(r->err, LIMIT, "NOD-004", "%s has too many parameters", node->target);
-    }
     EXG_TRY(exg_operator_normalize(*op, node, args, r->err));
     exg_builder_set_origin(r->builder, &node->metadata);
     for (uint32_t i = 0; i < (*op)->schema->argument_count; i++) {
@@ -171,10 +168,10 @@ static void cast_statistics(exg_rewrite *r, exg_operator_id op, const result_lis
 exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_id op,
                             const exg_argument *args, uint32_t count)
 {
-    exg_argument results[16];
+    exg_argument results[EXG_RESULTS_MAX];
     result_list list = {.graph = r->in->graph};
 
-    if (exg_operators_get(r->operators, op)->schema->return_count > 16 || node->output_count > 16) {
+    if (node->output_count > EXG_RESULTS_MAX) {
         return EXG_FAIL(r->err, LIMIT, "NOD-007", "%s has too many results", node->target);
     }
     memset(results, 0, sizeof(results));

@@ -11,8 +11,6 @@
 #include <exg/operators.h>
 #include <exg/symint.h>
 
-#define EXG_REWRITE_ARGS_MAX 32
-
 typedef struct exg_rewrite {
     const exg_program *in;
     const exg_operators *operators;

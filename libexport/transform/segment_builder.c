@@ -21,7 +21,7 @@ exg_status exg_segment_builder_resolve(exg_segment_builder *m, const exg_argumen
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
-        if (in->as_sym.value != EXG_NO_VALUE && m->flat->slots[in->as_sym.value]) {
+        if (in->as_sym.value != EXG_NO_VALUE && m->flat->scalar_reads[in->as_sym.value]) {
             *out = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = in->as_sym.value};
             return EXG_OK;
         }

@@ -9,7 +9,7 @@ typedef struct exg_segment_builder {
     exg_graph_segment *segment;
     exg_flat_graph *flat;
     exg_argument *numbers;      /* by value id; NONE: no number */
-    exg_ref *extras;            /* of the replayed views */
+    exg_ref *replayed;          /* of the replayed views */
     const exg_argument *answer; /* what the first node waits for, or NULL */
     uint32_t at;
     exg_ref number; /* that the segment waits for */

@@ -42,7 +42,7 @@ static exg_status copy_live(exg_rewrite *r, const bool *live)
     const exg_graph *graph = r->in->graph;
 
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        exg_argument args[EXG_REWRITE_ARGS_MAX];
+        exg_argument args[EXG_ARGUMENTS_MAX];
         const exg_operator *op;
 
         if (!defines_live(&graph->nodes[n], live)) {
@@ -58,6 +58,13 @@ static exg_status copy_live(exg_rewrite *r, const bool *live)
                    "graph.nodes[%u]", n);
     }
     return EXG_OK;
+}
+
+static exg_status rewrite_live(exg_rewrite *r, const bool *live)
+{
+    EXG_TRY(exg_rewrite_inputs(r));
+    EXG_TRY(copy_live(r, live));
+    return exg_rewrite_outputs(r);
 }
 
 static exg_status drop_dead(const exg_program *functional, const exg_operators *operators,
@@ -81,9 +88,7 @@ static exg_status drop_dead(const exg_program *functional, const exg_operators *
             }
         }
     }
-    status = live == NULL ? EXG_OUT_OF_MEMORY(err) : exg_rewrite_inputs(&r);
-    status = status == EXG_OK ? copy_live(&r, live) : status;
-    status = status == EXG_OK ? exg_rewrite_outputs(&r) : status;
+    status = live == NULL ? EXG_OUT_OF_MEMORY(err) : rewrite_live(&r, live);
     return exg_rewrite_finish(&r, status, out);
 }
 
@@ -131,7 +136,9 @@ exg_status exg_simplify_for(const exg_program *functional, const exg_operators *
             program = made = next;
         }
     }
-    status = status == EXG_OK ? drop_dead(program, operators, out, err) : status;
+    if (status == EXG_OK) {
+        status = drop_dead(program, operators, out, err);
+    }
     exg_program_destroy(made);
     return status;
 }

@@ -402,6 +402,16 @@ static exg_status copy_outputs(specializer *s)
     return EXG_OK;
 }
 
+static exg_status copy_graph(specializer *s)
+{
+    EXG_TRY(copy_values(s));
+    EXG_TRY(copy_inputs(s));
+    EXG_TRY(copy_nodes(s));
+    EXG_TRY(copy_outputs(s));
+    drop_numbers(s);
+    return EXG_OK;
+}
+
 exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
                           exg_program **out, exg_error *err)
 {
@@ -426,12 +436,8 @@ exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbo
     status = s.out->graph == NULL || s.expressions.arena == NULL
                  ? EXG_OUT_OF_MEMORY(err)
                  : exg_inline(verified->program->graph, s.arena, &graph, err);
-    status = status == EXG_OK ? copy_values(&s) : status;
-    status = status == EXG_OK ? copy_inputs(&s) : status;
-    status = status == EXG_OK ? copy_nodes(&s) : status;
-    status = status == EXG_OK ? copy_outputs(&s) : status;
     if (status == EXG_OK) {
-        drop_numbers(&s);
+        status = copy_graph(&s);
     }
     exg_arena_destroy(s.expressions.arena);
     if (status != EXG_OK) {

@@ -11,7 +11,7 @@ typedef struct exg_weight_range {
     const exg_weight *weight; /* NULL: no weight, an empty one, or none shares a storage */
     uint64_t first, end;
     uint32_t whole;    /* the greatest weight that it is part of, the first of equals; or itself */
-    uint32_t together; /* a number of all that lie over one another, in steps */
+    uint32_t together; /* a number of all that overlap, in steps */
 } exg_weight_range;
 
 /* By graph input, in the arena. */

@@ -152,7 +152,7 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
                        const exg_node *node, const exg_model_path *path)
 {
     const exg_target *target = exg_verifier_target(v, node->target);
-    exg_argument args[EXG_NODE_ARGUMENTS_MAX];
+    exg_argument args[EXG_ARGUMENTS_MAX];
     const exg_operator *op;
     bool fine;
 
@@ -191,9 +191,6 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
         exg_found(v, "NOD-001", path, "operator '%s' is not known", node->target);
     }
     if (op == NULL) {
-        return;
-    }
-    if (op->schema->argument_count > EXG_NODE_ARGUMENTS_MAX) {
         return;
     }
     fine = check_arguments(v, op, node, args, path) && fine;
@@ -303,13 +300,12 @@ static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_model
     }
     for (uint32_t n = 0; n < flat.node_count && !v->failed; n++) {
         const exg_target *target = exg_verifier_target(v, flat.nodes[n].target);
-        exg_argument args[EXG_NODE_ARGUMENTS_MAX];
+        exg_argument args[EXG_ARGUMENTS_MAX];
 
         if (strcmp(flat.nodes[n].target, EXG_ENTER_AUTOCAST) == 0) {
             return; /* from here on dtypes are the run's */
         }
         if (target != NULL && target->op != NULL &&
-            target->op->schema->argument_count <= EXG_NODE_ARGUMENTS_MAX &&
             exg_operator_normalize(target->op, &flat.nodes[n], args, &err) == EXG_OK) {
             exg_shapes_check(&shapes, &flat.nodes[n], target->op, args, path);
         }

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RESULTS_MAX 16
-
 /* ---- values with numbers ------------------------------------------------------------------ */
 
 /* Others are passed over: other rules speak of them. */
@@ -453,7 +451,7 @@ static void tell_recorded(const call *c, exg_builder *builder, const exg_tensor_
     for (uint32_t o = 0; o < c->node->output_count; o++) {
         const exg_argument *out = &c->node->outputs[o];
 
-        if (o == RESULTS_MAX || out->kind != EXG_ARGUMENT_TENSOR) {
+        if (o == EXG_RESULTS_MAX || out->kind != EXG_ARGUMENT_TENSOR) {
             return;
         }
         metas[o] = c->at->values[out->as_tensor].tensor;
@@ -469,7 +467,7 @@ static exg_status check_writes(const call *c, exg_graph *graph)
     for (uint32_t n = 0; n < graph->node_count && !c->differs; n++) {
         const exg_node *node = &graph->nodes[n];
         const exg_operator *op = exg_operators_find(c->shapes->v->operators, node->target);
-        exg_argument args[EXG_NODE_ARGUMENTS_MAX];
+        exg_argument args[EXG_ARGUMENTS_MAX];
         call inner = *c;
 
         if (op == NULL || op->functional == EXG_OP_NONE ||
@@ -495,8 +493,8 @@ static exg_status write_out(call *c, exg_argument *args, exg_tensor_meta ***made
 {
     exg_verifier *v = c->shapes->v;
     exg_program program = {.arena = v->scratch};
-    exg_argument results[RESULTS_MAX];
-    const exg_tensor_meta *recorded[RESULTS_MAX];
+    exg_argument results[EXG_RESULTS_MAX];
+    const exg_tensor_meta *recorded[EXG_RESULTS_MAX];
     exg_builder *builder;
     exg_status status;
 
@@ -628,7 +626,7 @@ static void check_tensors(call *c, exg_argument *args, const exg_tensor_meta *se
 static void check_in_place(call *c, const exg_argument *args)
 {
     const exg_operator *op = c->op;
-    exg_argument functional_args[EXG_NODE_ARGUMENTS_MAX];
+    exg_argument functional_args[EXG_ARGUMENTS_MAX];
     exg_tensor_meta *self;
 
     if (args[0].kind != EXG_ARGUMENT_TENSOR) {
@@ -637,8 +635,7 @@ static void check_in_place(call *c, const exg_argument *args)
     self = c->at->values[args[0].as_tensor].tensor;
     compare_results(c, &self, 1);
     c->op = exg_operators_get(c->shapes->v->operators, op->functional);
-    if (!c->differs && c->op->schema->argument_count <= EXG_NODE_ARGUMENTS_MAX &&
-        c->op->id != EXG_OP_alias_default) {
+    if (!c->differs && c->op->id != EXG_OP_alias_default) {
         exg_operator_functional_args(op, c->op, args, functional_args);
         check_tensors(c, functional_args, self);
     }
@@ -677,12 +674,11 @@ void exg_shapes_check(exg_shapes *shapes, const exg_node *node, const exg_operat
     uint32_t count = op->schema->argument_count;
     call c = {.shapes = shapes, .node = node, .op = op, .path = path};
 
-    if (op->schema->return_count > RESULTS_MAX ||
-        (op->symbolic != NULL && count > EXG_SYMBOLIC_ARGUMENTS_MAX)) {
+    if (op->symbolic != NULL && count > EXG_SYMBOLIC_ARGUMENTS_MAX) {
         return;
     }
     for (uint32_t b = 0; b < shapes->count && !c.differs; b++) {
-        exg_argument own[EXG_NODE_ARGUMENTS_MAX];
+        exg_argument own[EXG_ARGUMENTS_MAX];
         bool known = true;
 
         exg_arena_reset(shapes->v->scratch);

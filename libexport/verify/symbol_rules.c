@@ -37,7 +37,9 @@ static bool read_expression(exg_verifier *v, const char *text, exg_expression *e
     exg_error err;
     exg_status status = exg_expression_parse(v->arena, text, expression, &err);
 
-    status = status == EXG_OK ? exg_expression_check(expression, &err) : status;
+    if (status == EXG_OK) {
+        status = exg_expression_check(expression, &err);
+    }
     if (status == EXG_NO_MEMORY) {
         v->failed = true;
     } else if (status != EXG_OK) {

@@ -101,7 +101,6 @@ void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_nod
                           const exg_model_path *path);
 
 /* Arguments of one operator; none of PyTorch's has as many. */
-#define EXG_NODE_ARGUMENTS_MAX 32
 
 /* ---- shapes of one graph (shape_rules.c) -------------------------------------------------- */
 

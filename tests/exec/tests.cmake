@@ -239,7 +239,7 @@ exg_test(exec_programs exec/dispatch/programs.c exec/dispatch/fixture.c THREADS 
   tests_ranks exg::exec m)
 exg_test(exec_forward exec/dispatch/forward.c exec/dispatch/fixture.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
-exg_test(exec_dispatch_out_of_memory exec/dispatch/out_of_memory.c
+exg_test(exec_dispatch_out_of_memory exec/dispatch/out_of_memory.c exec/dispatch/fixture.c
   THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_refused exec/dispatch/refused.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_out exec/dispatch/out.c THREADS LIBS tests_eager tests_ranks exg::exec)

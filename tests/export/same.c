@@ -18,12 +18,12 @@ typedef struct stand_in {
 
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
 #define EXG_VIEW(id, schema, view, lowering, sharding)
-#define EXG_SAME(id, schema, as)            {EXG_OP_##id, EXG_OP_##as, ALIKE},
-#define EXG_COPY(id, schema, as)            {EXG_OP_##id, EXG_OP_##as, ALIKE},
-#define EXG_INPLACE(id, schema, functional) {EXG_OP_##id, EXG_OP_##functional, ALIKE},
-#define EXG_OUT(id, schema, as)             {EXG_OP_##id, EXG_OP_##as, WRITES},
-#define EXG_EACH(id, schema, as)            {EXG_OP_##id, EXG_OP_##as, EACH},
-#define EXG_SIZED(of, size, sized)          {EXG_OP_##of, EXG_OP_##sized, SIZED},
+#define EXG_SAME(id, schema, as)    {EXG_OP_##id, EXG_OP_##as, ALIKE},
+#define EXG_COPY(id, as)            {EXG_OP_##id, EXG_OP_##as, ALIKE},
+#define EXG_INPLACE(id, functional) {EXG_OP_##id, EXG_OP_##functional, ALIKE},
+#define EXG_OUT(id, as)             {EXG_OP_##id, EXG_OP_##as, WRITES},
+#define EXG_EACH(id, schema, as)    {EXG_OP_##id, EXG_OP_##as, EACH},
+#define EXG_SIZED(of, size, sized)  {EXG_OP_##of, EXG_OP_##sized, SIZED},
 static const stand_in rows[] = {
 #include "libexport/operators/foreach.def"
 #include "libexport/operators/inplace.def"

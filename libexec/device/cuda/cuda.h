@@ -128,7 +128,7 @@ struct exg_cuda_launch {
     uint32_t params_bytes;
     uint32_t slot_count;
     void *params; /* begins with slot_count addresses, but for the last ones, which are */
-    uint32_t apart_count, apart_at; /* so many, and lie so many bytes further on */
+    uint32_t apart_count, apart_at; /* so many, and are so many bytes further on */
     exg_cuda_slot slots[EXG_CUDA_SLOTS_MAX];
     exg_cuda_launch *next;
 };

@@ -46,7 +46,7 @@ EXG_NODISCARD exg_status exg_dispatcher_self(exg_dispatcher *d, exg_device_mesh 
 
 typedef struct exg_step_options {
     size_t size; /* sizeof(exg_step_options) */
-    /* to_local and full_tensor: how the gradient that will come lies; from_local: how the one
+    /* to_local and full_tensor: how the gradient that will come is placed; from_local: how the one
      * that is given back shall lie. At first as the DTensor does, whole where that is Partial. */
     const exg_placement *grad_placements;
     uint32_t grad_placement_count;
@@ -85,7 +85,8 @@ EXG_NODISCARD exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t
 
 /* distribute_tensor: exg_distribute_tensor of a plain tensor: a leaf, whose gradient is wanted
  * where that of `tensor` is. `tensor` must be a leaf (USAGE TAP-004) and is not remembered. A
- * DTensor that lies so already is given as it is, *t == tensor; one that does not is USAGE TAP-004.
+ * DTensor that is placed so already is given as it is, *t == tensor; one that does not is USAGE
+ * TAP-004.
  */
 EXG_NODISCARD exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor,
                                         exg_device_mesh *mesh, const exg_placement *placements,

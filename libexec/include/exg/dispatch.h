@@ -3,7 +3,7 @@
  *   call -> normalize -> lowering? -> handler? -> propagate -> move inputs -> local plan -> wrap
  *
  * An operator is named by its key, "aten.add.Tensor". The sharding rules say how it runs on
- * every rank by itself; inputs that lie otherwise are redistributed; a plan of one node
+ * every rank by itself; inputs that are placed otherwise are redistributed; a plan of one node
  * computes the local part. Operators that are made of others are dispatched part by part.
  * All this is decided once for equal calls and then found again in the dispatcher's cache.
  *
@@ -14,7 +14,7 @@
  * gives is in the device's memory. It is done where the call can find a fault of the data (an
  * index outside, integers divided by zero, a singular matrix), where the device leaves it to the
  * host, where something moves to other ranks, where a plain tensor comes from the host, and where
- * a part that does not lie row-major is written in place; calls that draw random numbers wait for
+ * a part that is not row-major is written in place; calls that draw random numbers wait for
  * what was asked before. Plain tensors may be in the host's memory or in the device's; local
  * tensors that rules and handlers are handed are on the device.
  *
@@ -189,9 +189,9 @@ typedef enum exg_fallback {
 typedef enum exg_dispatch_event {
     EXG_EVENT_CALL,         /* operator and OpSchema */
     EXG_EVENT_LOCAL_SHAPES, /* of the arguments */
-    EXG_EVENT_DECISION,     /* where operands and results lie, and whether it was found again */
-    EXG_EVENT_MOVE,         /* one operand: from, to, bytes received */
-    EXG_EVENT_NOTE          /* what may not be meant */
+    EXG_EVENT_DECISION, /* how operands and results are placed, and whether it was found again */
+    EXG_EVENT_MOVE,     /* one operand: from, to, bytes received */
+    EXG_EVENT_NOTE      /* what may not be meant */
 } exg_dispatch_event;
 
 typedef void exg_dispatch_log(void *user, exg_dispatch_event event, const char *text);
@@ -236,6 +236,8 @@ typedef struct exg_dispatch_stats {
 /* Lent until it is asked for again. */
 const exg_dispatch_stats *exg_dispatcher_statistics(exg_dispatcher *d);
 
+#define EXG_OPERATOR_KEY_MAX 256
+
 /* "aten.add.Tensor", "aten.relu.default"; at most `room` bytes with the NUL. */
 void exg_operator_key(const exg_operator *op, char *text, size_t room);
 
@@ -275,7 +277,7 @@ EXG_NODISCARD exg_status exg_randn(exg_dispatcher *d, exg_device_mesh *mesh,
 
 /* ---- its parts --------------------------------- */
 
-/* Which schema to run with, whether inputs have to move for it, and how the results lie
+/* Which schema to run with, whether inputs have to move for it, and how the results are placed
  * (sharding->status OK; with EXG_FALLBACK_LOCAL and no rule, *sharding is NULL). Without
  * moves *target is `schema` itself. Memory is of `arena`. */
 EXG_NODISCARD exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key,

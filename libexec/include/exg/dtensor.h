@@ -1,4 +1,4 @@
-/* dtensor.h - tensors that lie over a device mesh.
+/* dtensor.h - tensors that are spread over a device mesh.
  *
  * Every rank holds a DTensor object of its own: the mesh, one placement a mesh dim, the
  * global sizes and strides, and its local part. The local part of a shard is the chunk
@@ -117,7 +117,7 @@ EXG_NODISCARD exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtens
 /* ---- gradients: what the steps above give back -------------------------------------------- */
 
 /* Of to_local: `gradient`, this rank's part of the gradient of `t`, as a DTensor over the same
- * memory; no message. It lies as `placements` says, when there are none as `t` does, whole where
+ * memory; no message. It is placed as `placements` says, when there are none as `t` is, whole where
  * that is Partial. Strides follow from the part's. USAGE DTN-015 when the part does not fit.
  * A gradient that is NULL gives NULL, here and below. */
 EXG_NODISCARD exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradient,
@@ -125,14 +125,14 @@ EXG_NODISCARD exg_status exg_to_local_backward(const exg_dtensor *t, const exg_t
                                                exg_dtensor **out, exg_error *err);
 
 /* Collective. Of from_local, which gave `t`: the gradient with the local part's as its own. It
- * is made to lie as `placements` says, when there are none as `t` does, whole where that is
+ * is placed as `placements` says, when there are none as `t` is, whole where that is
  * Partial. Never divided. USAGE DTN-015 where that is not the part's sizes. */
 EXG_NODISCARD exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *gradient,
                                                  const exg_placement *placements, uint32_t count,
                                                  exg_dtensor **out, exg_error *err);
 
-/* Collective. Of redistribute (and full_tensor) from `source`: the gradient lies as `source` does,
- * whole where that is Partial and the gradient is not. */
+/* Collective. Of redistribute (and full_tensor) from `source`: the gradient is placed as `source`
+ * is, whole where that is Partial and the gradient is not. */
 EXG_NODISCARD exg_status exg_redistribute_backward(const exg_dtensor *source,
                                                    const exg_dtensor *gradient, exg_dtensor **out,
                                                    exg_error *err);
@@ -213,8 +213,8 @@ bool exg_dtensor_is_meta(const exg_dtensor *t);
 /* Was it not computed of what has a gradient? */
 bool exg_dtensor_is_leaf(const exg_dtensor *t);
 
-/* Of a leaf: the gradients so far, summed; NULL before the first. They lie as the leaf does, whole
- * where that is Partial. The second leaves none, and the caller destroys it. */
+/* Of a leaf: the gradients so far, summed; NULL before the first. They are placed as the leaf is,
+ * whole where that is Partial. The second leaves none, and the caller destroys it. */
 const exg_dtensor *exg_dtensor_grad(const exg_dtensor *t);
 exg_dtensor *exg_dtensor_take_grad(exg_dtensor *t);
 

@@ -1,7 +1,7 @@
 /* partition.h - one global program becomes one local program a rank.
  *
  * Every value gets a placement, operator by operator, from the rows of the sharding
- * rules; where an operand lies otherwise than the chosen row wants, a collective is
+ * rules; where an operand is placed otherwise than the chosen row wants, a collective is
  * put in. Each rank's program has local sizes and knows no mesh but the collectives
  * in it, so it is planned and run like any other. Decisions do not depend on the
  * rank. Inputs are whole on every rank, of which a rank reads its own chunks
@@ -32,7 +32,7 @@ typedef enum exg_partition_mode {
 } exg_partition_mode;
 
 /* Weights whose FQN matches `pattern` (fnmatch: * ? [...]), or user inputs whose placeholder
- * does, lie as `placement`. */
+ * does, are placed as `placement` says. */
 typedef struct exg_partition_pattern {
     const char *pattern;
     exg_placement placement;

@@ -1,4 +1,4 @@
-/* placement.h - how a tensor lies over a device mesh: one placement a mesh
+/* placement.h - how a tensor is placed on a device mesh: one placement a mesh
  * dimension, as PyTorch's DTensor names them.
  *
  *   Shard(d)     each rank holds a chunk of dimension d, as torch.chunk cuts it:
@@ -92,7 +92,7 @@ bool exg_placement_equal(exg_placement a, exg_placement b);
  * `text`. */
 char *exg_placement_print(exg_placement placement, char *text);
 
-/* Reads the same, also "Shard(0)", "Replicate()", "Partial(sum)" and
+/* Reads the same, also "Shard(0)", "Shard(dim=0)", "Replicate()", "Partial(sum)" and
  * "_StridedShard(dim=0, sf=2)". USAGE PLC-001. */
 EXG_NODISCARD exg_status exg_placement_parse(const char *text, exg_placement *placement,
                                              exg_error *err);

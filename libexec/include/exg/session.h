@@ -87,9 +87,9 @@ EXG_NODISCARD exg_status exg_session_create(const exg_verified *verified,
                                             exg_session **session, exg_error *err);
 
 /* A session of the program over a mesh as large as that of the root, which must be distributed.
- * Weights lie as the module's do; inputs as the root's input function lays them, which is asked
- * once, with tensors that have no data (of the sizes of the export); what other functions do to
- * values inside follows from the cheapest moves. Inputs and outputs of runs are whole, as of any
+ * Weights are placed as the module's are; inputs as the root's input function lays them, which is
+ * asked once, with tensors that have no data (of the sizes of the export); what other functions do
+ * to values inside follows from the cheapest moves. Inputs and outputs of runs are whole, as of any
  * session. `options` may be NULL; their mesh and places are not set (USAGE DTN-017). `m` must stay
  * as long as the session. USAGE PLC-004: a placement that a session has not. As
  * exg_session_create. */

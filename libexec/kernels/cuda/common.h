@@ -46,7 +46,7 @@ typedef struct exg_emulator {
 
 exg_emulator *exg_emulated;
 
-/* Where shared variables lie: one block runs at a time. */
+/* Where shared variables are: one block runs at a time. */
 extern char __start_exg_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_exg_shared[] __attribute__((weak, visibility("hidden")));
 

@@ -123,6 +123,10 @@ typedef struct exg_operator {
     exg_operator_id size, sized;
 } exg_operator;
 
+/* No operator of the table takes more parameters, or returns more results. */
+#define EXG_ARGUMENTS_MAX 32
+#define EXG_RESULTS_MAX   16
+
 typedef struct exg_operators exg_operators;
 
 /* The built-in table; the caller destroys it. NO_MEMORY. */

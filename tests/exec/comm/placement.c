@@ -115,6 +115,8 @@ static void pytorchs_spelling_is_read(void **state)
     (void)state;
     assert_int_equal(exg_placement_parse("Shard(2)", &p, NULL), EXG_OK);
     assert_true(exg_placement_equal(p, exg_shard(2)));
+    assert_int_equal(exg_placement_parse("Shard(dim=3)", &p, NULL), EXG_OK);
+    assert_true(exg_placement_equal(p, exg_shard(3)));
     assert_int_equal(exg_placement_parse("S(-1)", &p, NULL), EXG_OK);
     assert_int_equal(p.dim, -1);
     assert_int_equal(exg_placement_parse("Replicate()", &p, NULL), EXG_OK);
@@ -127,10 +129,30 @@ static void pytorchs_spelling_is_read(void **state)
 
 static void what_is_no_placement_is_refused(void **state)
 {
-    static const char *const rows[] = {
-        "",      "S",       "S()",     "S(",     "S(1",    "S(x)",
-        "S(1)x", "S(1)(2)", "P(mean)", "P(sum",  "r",      "RR",
-        "Shard", "Shard(1", "P(sum))", "S(1 )x", "S(999)", "S(99999999999999999999)"};
+    static const char *const rows[] = {"",
+                                       "S",
+                                       "S()",
+                                       "S(",
+                                       "S(1",
+                                       "S(x)",
+                                       "S(1)x",
+                                       "S(1)(2)",
+                                       "P(mean)",
+                                       "P(sum",
+                                       "r",
+                                       "RR",
+                                       "Shard",
+                                       "Shard(1",
+                                       "P(sum))",
+                                       "S(1 )x",
+                                       "S(999)",
+                                       "S(99999999999999999999)",
+                                       "S(dim=)",
+                                       "Shard(dim=1",
+                                       "Shard(sf=1)",
+                                       "_S(dim=0)",
+                                       "_S(dim=0, sf=2 )",
+                                       "_S(0, sf=2)"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -156,6 +178,7 @@ static void reductions_have_names(void **state)
 
     (void)state;
     assert_int_equal(sizeof(ops) / sizeof(ops[0]), EXG_REDUCE_OP_COUNT);
+    assert_string_equal(exg_reduce_op_name(EXG_REDUCE_OP_COUNT), "?");
     for (size_t i = 0; i < EXG_REDUCE_OP_COUNT; i++) {
         char text[EXG_PLACEMENT_TEXT];
         exg_placement read;

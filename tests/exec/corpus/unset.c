@@ -14,11 +14,11 @@
 
 #define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding)
 #define EXG_VIEW(id, schema, view, lowering, sharding)
-#define EXG_SAME(id, schema, as)            EXG_OP_##id,
-#define EXG_COPY(id, schema, as)            EXG_OP_##id,
-#define EXG_INPLACE(id, schema, functional) EXG_OP_##id,
-#define EXG_OUT(id, schema, as)             EXG_OP_##id,
-#define EXG_EACH(id, schema, as)            EXG_OP_##id,
+#define EXG_SAME(id, schema, as)    EXG_OP_##id,
+#define EXG_COPY(id, as)            EXG_OP_##id,
+#define EXG_INPLACE(id, functional) EXG_OP_##id,
+#define EXG_OUT(id, as)             EXG_OP_##id,
+#define EXG_EACH(id, schema, as)    EXG_OP_##id,
 static const exg_operator_id stand_ins[] = {
 #include "libexport/operators/foreach.def"
 #include "libexport/operators/inplace.def"

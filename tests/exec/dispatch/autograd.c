@@ -349,6 +349,13 @@ static void disable(rank_context *c)
            exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
                !exg_dtensor_requires_grad(t) && notes == 1,
            "%d notes", notes);
+    exg_dtensor_destroy(t);
+    exg_dtensor_destroy(local);
+    local = plain(&e, 2, 2, 0, 1, false); /* of which none is wanted */
+    EXPECT(c,
+           exg_from_local(e.d, local, NULL, &rows, 1, NULL, NULL, &t, &e.err) == EXG_OK &&
+               notes == 1,
+           "%d notes", notes);
     y = CALL(&e, "aten.add_.Scalar", T(x), of_int(1)); /* an optimizer may */
     EXPECT(c, y == x && exg_dtensor_is_leaf(x) && exg_dtensor_requires_grad(x), "in place");
     EXPECT(c, !exg_set_grad_enabled(e.d, true), "it was disabled");
@@ -600,6 +607,66 @@ static void what_is_on_its_way_is_waited_for(void **state)
     }
 }
 
+/* A number beside a DTensor is the caller's: what it was counts, not what it became. */
+static void keep_numbers(rank_context *c)
+{
+    float value = 3;
+    exg_tensor number = {.data = &value, .dtype = EXG_DTYPE_F32, .rank = 0};
+    exg_dtensor *x, *y, *sum;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    EXPECT(c, exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK, "%s", e.err.message);
+    y = CALL(&e, "aten.mul.Tensor", T(x), exg_object_tensor(&number));
+    value = 99;
+    sum = CALL(&e, "aten.sum.default", T(y));
+    go_back(&e, sum, NULL);
+    expect_values(&e, exg_dtensor_grad(x), "S(0)", (const double[]){3, 3, 3, 3}, 4, "of its time");
+    exg_dtensor_destroy(sum);
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void numbers_are_kept_as_they_were(void **state)
+{
+    (void)state;
+    on_mesh("2", keep_numbers, NULL);
+}
+
+/* Of several results each has its history. */
+static void go_through_results(rank_context *c)
+{
+    exg_dtensor *x, *squared, *sum;
+    exg_object result;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "R");
+    EXPECT(c, exg_dtensor_set_requires_grad(x, true, &e.err) == EXG_OK, "%s", e.err.message);
+    for (uint32_t k = 0; k < 2; k++) { /* the second half first */
+        result = call(&e, "aten.split.Tensor", (exg_object[]){T(x), of_int(2)}, 2);
+        EXPECT(c, result.kind == EXG_OBJECT_LIST && result.count == 2, "two halves");
+        squared = CALL(&e, "aten.square.default", T(result.items[1 - k].dtensor));
+        sum = CALL(&e, "aten.sum.default", T(squared));
+        go_back(&e, sum, NULL);
+        expect_values(&e, exg_dtensor_grad(x), "R", (const double[]){0, k == 0 ? 0 : 2, 4, 6}, 4,
+                      "of one half, then of both");
+        exg_dtensor_destroy(sum);
+        exg_dtensor_destroy(squared);
+        exg_object_clear(&result, true);
+    }
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void each_result_has_a_history(void **state)
+{
+    (void)state;
+    on_mesh("2", go_through_results, NULL);
+}
+
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
 static void distribute_leaves(rank_context *c)
@@ -828,6 +895,8 @@ int main(void)
         cmocka_unit_test(meshes_are_pushed_and_popped),
         cmocka_unit_test(gradients_travel_in_a_dtype_of_their_own),
         cmocka_unit_test(what_is_on_its_way_is_waited_for),
+        cmocka_unit_test(numbers_are_kept_as_they_were),
+        cmocka_unit_test(each_result_has_a_history),
         cmocka_unit_test(only_leaves_are_distributed),
         cmocka_unit_test(faults_are_told),
         cmocka_unit_test(histories_may_be_long),

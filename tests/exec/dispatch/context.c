@@ -608,6 +608,10 @@ static void lead_nowhere(rank_context *c)
                        EXG_USAGE &&
                    strcmp(e.err.code, rows[i].code) == 0,
                "row %zu: %s %s", i, e.err.code, e.err.message);
+        EXPECT(c,
+               strcmp(rows[i].code, "OPT-002") != 0 ||
+                   strstr(e.err.message, "exg_object.kind ") != NULL,
+               "%s", e.err.message);
     }
     EXPECT(c,
            exg_dispatch(e.d, "aten.relu.default", (exg_object[]){T(x)}, 1, &unnamed, 1, &result,

@@ -115,6 +115,39 @@ static void in_place_returns_the_argument(void **state)
     on_mesh("2", write_in_place, NULL);
 }
 
+/* What is computed apart, in another dtype, is cast to that of the tensor written. */
+static void write_cast(rank_context *c)
+{
+    static const struct {
+        const char *key, *sizes; /* of the other one, of ones */
+        double made[2];
+    } rows[] = {{"aten.floor_divide_.Tensor", "2", {2, 4}},
+                {"aten.xlogy_.Tensor", "2", {0, 0}},
+                {"aten.fill_.Tensor", "", {1, 1}},
+                {"aten.ldexp_.default", "2", {4, 8}},
+                {"aten.copy_.default", "2", {1, 1}}};
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+        exg_dtensor *x = parts(&e, EXG_DTYPE_F32, "2", "R", (const double[]){2, 4});
+        exg_dtensor *y = parts(&e, EXG_DTYPE_F64, rows[k].sizes, "R", (const double[]){1, 1});
+        exg_dtensor *made = CALL(&e, rows[k].key, T(x), T(y));
+
+        EXPECT(c, made == x && exg_dtensor_dtype(x) == EXG_DTYPE_F32, "%s", rows[k].key);
+        expect_values(&e, x, "R", rows[k].made, 2, rows[k].key);
+        exg_dtensor_destroy(y);
+        exg_dtensor_destroy(x);
+    }
+    eager_end(&e);
+}
+
+static void what_is_written_keeps_its_dtype(void **state)
+{
+    (void)state;
+    on_mesh("2", write_cast, NULL);
+}
+
 static void may_not_move(rank_context *c)
 {
     static const double halves[] = {1, -2, 3, -4};
@@ -390,6 +423,75 @@ static void each_operator_over_lists_is_the_one_it_names(void **state)
 {
     (void)state;
     on_mesh("2", over_lists_by_name, NULL);
+}
+
+#define MANY 300 /* more than a call has operands */
+
+/* The k-th tensor is k, its number k + 1: whole, and as one part each. */
+static void over_many(rank_context *c)
+{
+    exg_object items[MANY], numbers[MANY], more[MANY];
+    int64_t ints[MANY];
+    exg_object args[4];
+    exg_object result;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (int k = 0; k < MANY; k++) {
+        items[k] = T(parts(&e, EXG_DTYPE_F32, "2", "S(0)", (const double[]){k, k}));
+        more[k] = T(parts(&e, EXG_DTYPE_F32, "2", "R", (const double[]){2, 4}));
+        numbers[k] = of_float(k + 1);
+        ints[k] = k + 1;
+    }
+    args[0] = exg_object_list(items, MANY);
+    result = call(&e, "aten._foreach_neg.default", args, 1);
+    EXPECT(c, result.kind == EXG_OBJECT_LIST && result.count == MANY, "a list as long");
+    expect_values(&e, result.items[MANY - 1].dtensor, "S(0)", (const double[]){-299, -299}, 2,
+                  "neg");
+    exg_object_clear(&result, true);
+
+    for (int as_one = 0; as_one < 2; as_one++) { /* numbers as objects, and as one value */
+        args[1] = as_one ? of_ints(ints, MANY) : exg_object_list(numbers, MANY);
+        result = call(&e, "aten._foreach_mul.ScalarList", args, 2);
+        expect_values(&e, result.items[7].dtensor, "S(0)", (const double[]){56, 56}, 2, "times 8");
+        exg_object_clear(&result, true);
+    }
+    args[1] = exg_object_list(more, MANY); /* k + 5 * 2 / 2, k + 5 * 4 / 4, in place */
+    args[2] = exg_object_list(more, MANY);
+    args[3] = of_int(5);
+    result = call(&e, "aten._foreach_addcdiv_.Scalar", args, 4);
+    EXPECT(c, result.kind == EXG_OBJECT_NONE, "in place");
+    expect_values(&e, items[9].dtensor, "S(0)", (const double[]){14, 14}, 2, "addcdiv_");
+    {
+        exg_named_object alpha = {"alpha", of_int(3)}; /* a keyword goes by its position too */
+
+        EXPECT(c,
+               exg_dispatch(e.d, "aten._foreach_sub.List", args, 2, &alpha, 1, &result, &e.err) ==
+                   EXG_OK,
+               "%s", e.err.message);
+        expect_values(&e, result.items[0].dtensor, "S(0)", (const double[]){-1, -7}, 2, "sub");
+        exg_object_clear(&result, true);
+    }
+    args[1] = exg_object_list(more, MANY - 1);
+    EXPECT(c,
+           refusal(&e, "aten._foreach_add.List", args, 2) == EXG_USAGE &&
+               strcmp(e.err.code, "DSP-001") == 0,
+           "lists of two lengths");
+    args[1] = of_ints(ints, MANY - 1);
+    EXPECT(c, refusal(&e, "aten._foreach_mul_.ScalarList", args, 2) == EXG_USAGE, "or of numbers");
+    args[0] = items[0];
+    EXPECT(c, refusal(&e, "aten._foreach_neg.default", args, 1) == EXG_USAGE, "one tensor");
+    for (int k = 0; k < MANY; k++) {
+        exg_dtensor_destroy(items[k].dtensor);
+        exg_dtensor_destroy(more[k].dtensor);
+    }
+    eager_end(&e);
+}
+
+static void lists_of_any_length_are_gone_through(void **state)
+{
+    (void)state;
+    on_mesh("2", over_many, NULL);
 }
 
 /* ---- results of other kinds --------------------------------- */
@@ -781,12 +883,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_operator_runs_on_parts),
         cmocka_unit_test(in_place_returns_the_argument),
+        cmocka_unit_test(what_is_written_keeps_its_dtype),
         cmocka_unit_test(what_is_written_may_not_move),
         cmocka_unit_test(views_share_memory_or_say_so),
         cmocka_unit_test(strided_parts_are_written_too),
         cmocka_unit_test(in_place_views_renumber_dims),
         cmocka_unit_test(in_place_over_lists_writes_each),
         cmocka_unit_test(each_operator_over_lists_is_the_one_it_names),
+        cmocka_unit_test(lists_of_any_length_are_gone_through),
         cmocka_unit_test(results_may_be_numbers_or_lists),
         cmocka_unit_test(masked_results_are_none),
         cmocka_unit_test(operators_that_write_statistics_keep_them_in_place),

@@ -286,7 +286,8 @@ static void take_sizes(rank_context *c)
     const exg_dispatch_options options = {.size = sizeof(options), .mesh = c->mesh};
     int64_t sizes[2] = {2, 3};
     exg_object numbers[2] = {of_int(2), of_int(3)}, both = of_ints(sizes, 2);
-    exg_object list = exg_object_list(numbers, 2), tuple = list, nested, none;
+    exg_object list = exg_object_list(numbers, 2), tuple = list, nested, none, deep;
+    exg_object uneven[2], other[4];
     exg_named_object size = {"size", both};
     exg_object result = exg_object_none();
     eager e;
@@ -319,6 +320,19 @@ static void take_sizes(rank_context *c)
                refusal(&e, "aten.full.default", (exg_object[]){both}, 1) == EXG_USAGE &&
                refusal(&e, "aten.full.default", (exg_object[]){both, both}, 2) == EXG_USAGE,
            "what are no sizes");
+    deep = exg_object_list(&nested, 1);
+    uneven[0] = list;
+    uneven[1] = numbers[0];
+    other[0] = exg_object_none();
+    other[1] = of_float(2);
+    other[2] = deep;
+    other[3] = exg_object_list(uneven, 2);
+    for (int i = 0; i < 4; i++) {
+        EXPECT(c,
+               refusal(&e, keys[0], &other[i], 1) == EXG_USAGE &&
+                   strcmp(e.err.message, "aten.zeros.default does not take these sizes") == 0,
+               "%d: %s", i, e.err.message);
+    }
     eager_end(&e);
 }
 

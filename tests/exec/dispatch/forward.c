@@ -207,6 +207,21 @@ static void count_notes(void *user, exg_dispatch_event event, const char *text)
     *notes += event == EXG_EVENT_NOTE && strstr(text, "deprecated") != NULL;
 }
 
+/* The first output whole, the second not. */
+static exg_status fail_at_the_second(void *user, exg_module *m, const char *fqn,
+                                     exg_module_value *values, uint32_t count,
+                                     exg_device_mesh *mesh, exg_error *err)
+{
+    exg_dtensor *whole;
+    run *r = user;
+
+    (void)m, (void)fqn, (void)count, (void)mesh;
+    EXG_TRY(exg_full_tensor(r->e->d, values[0].dtensor, NULL, &whole, err));
+    values[0].dtensor = whole;
+    values[0].tensor = exg_dtensor_to_local(whole);
+    return exg_error_set(err, __FILE__, __LINE__, EXG_USAGE, "TST-001", "not the second");
+}
+
 /* What functions leave alone stays: plain inputs beside DTensors, taken as whole. */
 static void run_left_alone(rank_context *c)
 {
@@ -257,6 +272,44 @@ static void run_left_alone(rank_context *c)
         exg_module_destroy(m);
     }
     eager_end(&e);
+}
+
+/* An output function that fails leaves no output behind: the sanitizers' build counts them. */
+static void run_failing(rank_context *c)
+{
+    const exg_dispatch_options options = {.size = sizeof(options), .implicit_replication = true};
+    run r = {.f = (fixture *)(uintptr_t)c->user};
+    exg_module_functions functions = {
+        .size = sizeof(functions), .input = cut_batch, .output = fail_at_the_second, .user = &r};
+    exg_module_value in[INPUTS_MAX], out[2] = {{.name = "untouched"}};
+    exg_tensor tensors[INPUTS_MAX];
+    uint32_t count = take_inputs(r.f, in, tensors);
+    exg_module *m = NULL;
+    exg_error err;
+    eager e;
+
+    eager_begin(&e, c, &options);
+    r.e = &e;
+    EXPECT(c,
+           exg_module_create(&r.f->verified, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "", c->mesh, &functions, &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c,
+           exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_USAGE &&
+               strcmp(err.message, "not the second") == 0 && strcmp(out[0].name, "untouched") == 0,
+           "%s", err.message);
+    exg_module_destroy(m);
+    eager_end(&e);
+}
+
+static void a_function_that_fails_ends_the_run(void **state)
+{
+    fixture f;
+
+    (void)state;
+    open_fixture(&f, "regression", "regression.joint");
+    on_mesh("2x1", run_failing, &f);
+    close_fixture(&f);
 }
 
 /* S003-113 to S003-116: none keeps what is there; the deprecated forms are taken, with a note;
@@ -657,6 +710,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_distributed_program_is_trained_by_the_dispatcher),
         cmocka_unit_test(functions_may_leave_values_alone),
+        cmocka_unit_test(a_function_that_fails_ends_the_run),
         cmocka_unit_test(modules_have_functions_of_their_own),
         cmocka_unit_test(a_module_within_itself_is_refused),
         cmocka_unit_test(blocks_of_a_model_are_distributed),

@@ -247,9 +247,29 @@ static void what_does_not_hold_is_told_everywhere(void **state)
     on_mesh("2", assert_later, NULL);
 }
 
+/* A real number has no imaginary part, whatever the bytes beside it hold. */
+static void real_numbers_are_stored_as_complex_ones(void **state)
+{
+    float pair[2] = {9, 9};
+    exg_scalar number = exg_scalar_complex(0, 7);
+    exg_scalar read;
+
+    (void)state;
+    assert_int_equal(exg_scalar_store(EXG_DTYPE_C64, pair, number, NULL), EXG_OK);
+    assert_true(pair[0] == 0 && pair[1] == 7);
+    number.kind = EXG_SCALAR_FLOAT;
+    number.as_float = 3;
+    assert_int_equal(exg_scalar_store(EXG_DTYPE_C64, pair, number, NULL), EXG_OK);
+    assert_true(pair[0] == 3 && pair[1] == 0);
+    read = exg_scalar_read(EXG_DTYPE_C64, pair);
+    assert_true(read.kind == EXG_SCALAR_COMPLEX && read.as_complex.real == 3 &&
+                read.as_complex.imag == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(real_numbers_are_stored_as_complex_ones),
         cmocka_unit_test(an_item_is_reduced_first),
         cmocka_unit_test(items_are_of_every_dtype),
         cmocka_unit_test(integers_beyond_the_signed_are_told_apart),

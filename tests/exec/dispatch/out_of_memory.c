@@ -1,7 +1,7 @@
 /* out_of_memory.c - operators, gradients and modules where a request for memory gets nothing: all
  * say NO_MEMORY, or go on without, and leave nothing behind.
  */
-#include "tests/exec/dispatch/eager.h"
+#include "tests/exec/dispatch/fixture.h"
 #include "tests/export/refusal.h"
 
 #include <exg/autograd.h>
@@ -174,10 +174,39 @@ static exg_status go_over_dtensors(attempt *a, exg_dispatcher *d, exg_device_mes
     return EXG_OK;
 }
 
+static fixture mlp;
+
+/* A program that is distributed, run by the dispatcher, and gone back with. */
+static exg_status run_module(attempt *a, exg_module *m, exg_dispatcher *d, exg_device_mesh *mesh,
+                             exg_error *err)
+{
+    exg_module_functions functions = {.size = sizeof(functions)};
+    exg_module_value in[INPUTS_MAX], out[1];
+    exg_tensor tensors[INPUTS_MAX];
+    uint32_t count = take_inputs(&mlp, in, tensors);
+
+    EXG_TRY(exg_distribute_module(d, m, "", mesh, &functions, err));
+    EXG_TRY(exg_module_forward(d, m, in, count, out, 1, err));
+    keep(a, out[0].dtensor);
+    return EXG_OK;
+}
+
+static exg_status go_over_modules(attempt *a, exg_dispatcher *d, exg_device_mesh *mesh,
+                                  exg_error *err)
+{
+    exg_module *m;
+    exg_status status;
+
+    EXG_TRY(exg_module_create(&mlp.verified, &m, err));
+    status = run_module(a, m, d, mesh, err);
+    exg_module_destroy(m);
+    return status;
+}
+
 static void try_once(rank_context *c)
 {
     attempt *a = (attempt *)(uintptr_t)c->user;
-    exg_dispatch_options own = {.size = sizeof(own), .mesh = c->mesh};
+    exg_dispatch_options own = {.size = sizeof(own), .mesh = c->mesh, .implicit_replication = true};
     exg_dispatcher *d = NULL;
     exg_status status;
     exg_error err;
@@ -236,6 +265,14 @@ static void tensors_say_so(void **state)
     refuse(go_over_dtensors);
 }
 
+static void modules_say_so(void **state)
+{
+    (void)state;
+    open_fixture(&mlp, "mlp", "mlp");
+    refuse(go_over_modules);
+    close_fixture(&mlp);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -252,10 +289,9 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_say_so),
-        cmocka_unit_test(lists_say_so),
-        cmocka_unit_test(borders_say_so),
-        cmocka_unit_test(tensors_say_so),
+        cmocka_unit_test(gradients_say_so), cmocka_unit_test(lists_say_so),
+        cmocka_unit_test(borders_say_so),   cmocka_unit_test(tensors_say_so),
+        cmocka_unit_test(modules_say_so),
     };
 
     return cmocka_run_group_tests(tests, begin, end);

@@ -1,5 +1,6 @@
 /* refused.c - calls that a mesh, a DTensor or a step of the tape refuses: each with its code, on
  * all ranks alike, and none leaves anything behind. */
+#include "libexec/dispatch/dispatcher.h"
 #include "tests/exec/dispatch/eager.h"
 
 #include <exg/autograd.h>
@@ -110,11 +111,177 @@ static void steps_say_what_they_take(void **state)
     on_mesh("2", steps, NULL);
 }
 
+/* What is no map of local tensors looks at its arguments itself. x: a DTensor of four, i: one of
+ * integers, f: of one number, n: a number, l: a list of x, m: of i; +: a keyword too. */
+static void own_arguments(rank_context *c)
+{
+    static const struct {
+        const char *key;
+        const char *given[8];
+    } rows[] = {
+        {"aten.item.default", {"", "n", "l", "ff", "f+", "x"}},
+        {"aten._local_scalar_dense.default", {"", "n", "ff", "f+", "x"}},
+        {"aten._assert_async.default", {"", "n", "l", "x"}},
+        {"aten.equal.default", {"", "x", "xn", "nx", "xxx", "xx+", "xi"}},
+        {"aten.is_same_size.default", {"", "x", "xn", "nx", "xxx", "xx+"}},
+        {"aten.is_pinned.default", {"", "n", "l"}},
+        {"aten.as_strided.default", {"", "x", "xn", "nnn", "xnn+"}},
+        {"aten.squeeze_.default", {"", "n", "l"}},
+        {"aten.transpose_.default", {"nnn", "lnn"}},
+        {"aten._amp_foreach_non_finite_check_and_unscale_.default",
+         {"", "l", "lf", "xff", "lnf", "lfn", "lif", "mff"}},
+        {"aten._foreach_neg.default", {"", "n", "x", "ll"}},
+        {"aten._foreach_add.List", {"l", "lx", "ln", "xl"}},
+    };
+    exg_named_object keyword = {"other", of_int(1)};
+    exg_object items[2], result = exg_object_none();
+    exg_dtensor *x, *i, *one;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    i = counted(&e, EXG_DTYPE_I64, "4", "S(0)");
+    one = counted(&e, EXG_DTYPE_F32, "", "R");
+    items[0] = T(x);
+    items[1] = T(i);
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        for (int g = 0; g < 8 && rows[r].given[g] != NULL; g++) {
+            const char *given = rows[r].given[g];
+            uint32_t count = (uint32_t)strcspn(given, "+");
+            exg_object args[4];
+
+            for (uint32_t a = 0; a < count; a++) {
+                args[a] = given[a] == 'x'   ? T(x)
+                          : given[a] == 'i' ? T(i)
+                          : given[a] == 'f' ? T(one)
+                          : given[a] == 'n' ? of_int(1)
+                                            : exg_object_list(items + (given[a] == 'm'), 1);
+            }
+            exg_error_clear(&e.err);
+            EXPECT(c,
+                   exg_dispatch(e.d, rows[r].key, args, count, &keyword, given[count] == '+',
+                                &result, &e.err) == EXG_USAGE &&
+                       strcmp(e.err.code, "DSP-001") == 0 && result.kind == EXG_OBJECT_NONE,
+                   "%s(%s): %s", rows[r].key, given, e.err.code);
+        }
+    }
+    exg_dtensor_destroy(one);
+    exg_dtensor_destroy(i);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+#define MANY 300
+
+/* Of a letter of `unfit`; the bytes stay. */
+static exg_object object_of(char letter, exg_dtensor *x)
+{
+    static const int64_t dims[EXG_RANK_MAX + 1] = {1};
+    static bool bools[] = {true};
+    static exg_object many[MANY];
+
+    switch (letter) {
+    case 'n':
+        return of_int(2);
+    case 'm': /* many tensors */
+        for (int i = 0; i < MANY; i++) {
+            many[i] = T(x);
+        }
+        return exg_object_list(many, MANY);
+    case 't':
+        return exg_object_value(exg_arg_string("sum"));
+    case 'b':
+        return exg_object_value(
+            (exg_argument){.kind = EXG_ARGUMENT_BOOLS, .count = 1, .as_bools = bools});
+    case 's': /* a size of a graph */
+        return exg_object_value(
+            (exg_argument){.kind = EXG_ARGUMENT_SYM_FLOAT, .as_sym = {.value = 3}});
+    case 'B': /* where nothing is */
+        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_BOOLS, .count = 1});
+    case 'T':
+        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_STRINGS, .count = 1});
+    case 'w': /* sizes of more dims than there are */
+        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_INTS,
+                                               .count = EXG_RANK_MAX + 1,
+                                               .as_ints = (int64_t *)(uintptr_t)dims});
+    case 'e': /* no sizes */
+        return exg_object_list(NULL, 0);
+    default:
+        return T(x);
+    }
+}
+
+/* By name, by kind, by number, by size. */
+static const struct {
+    const char *key, *given, *keyword, *code, *says; /* the keyword is a DTensor */
+} unfit[] = {
+    {"aten.relu.default", "x", "foo", "DSP-001", "no parameter 'foo'"},
+    {"aten.relu.default", "x", "self", "DSP-001", "'self', or has it twice"},
+    {"aten.relu.default", "xx", NULL, "DSP-001", "takes 1 arguments, 2 given"},
+    {"aten.add.Tensor", "x", NULL, "DSP-001", "lacks its argument 'other'"},
+    {"aten.cat.default", "m", NULL, "DSP-001", "more than 256 tensors"},
+    {"aten.sum.dim_IntList", "xt", NULL, "DSP-001", "does not fit parameter 'dim'"},
+    {"aten.sum.dim_IntList", "xb", NULL, "DSP-001", "does not fit parameter 'dim'"},
+    {"aten.sum.dim_IntList", "xs", NULL, "DSP-001", "a value of a graph"},
+    {"aten.sum.dim_IntList", "xB", NULL, "ARG-001", "as_bools"},
+    {"aten.sum.dim_IntList", "xT", NULL, "ARG-001", "as_strings"},
+    {"aten.nothing.default", "x", NULL, "OPR-003", "no operator 'aten.nothing.default'"},
+    {"aten.zeros.default", "w", NULL, "DTN-009", "of more than"},
+    {"aten.zeros.default", "n", "foo", "DSP-001", "no parameter 'foo'"},
+    {"aten.zeros_like.default", "n", NULL, "DSP-001", "does not take these arguments"},
+    {"aten.full.default", "e", NULL, "DSP-001", "lacks its argument 'fill_value'"},
+};
+
+static void arguments_of_the_table(rank_context *c)
+{
+    exg_dtensor *x, *y;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    y = counted(&e, EXG_DTYPE_F32, "2", "S(0)");
+    for (size_t r = 0; r < sizeof(unfit) / sizeof(unfit[0]); r++) {
+        exg_named_object keyword = {unfit[r].keyword, T(x)};
+        uint32_t count = (uint32_t)strlen(unfit[r].given);
+        exg_object args[2], result = exg_object_none();
+
+        for (uint32_t i = 0; i < count; i++) {
+            args[i] = object_of(unfit[r].given[i], x);
+        }
+        exg_error_clear(&e.err);
+        EXPECT(c,
+               exg_dispatch(e.d, unfit[r].key, args, count, &keyword, unfit[r].keyword != NULL,
+                            &result, &e.err) != EXG_OK &&
+                   strcmp(e.err.code, unfit[r].code) == 0 &&
+                   strstr(e.err.message, unfit[r].says) != NULL,
+               "row %zu: %s: %s", r, e.err.code, e.err.message);
+    }
+    REFUSED(&e, "DSP-007", exg_dtensor_write(e.d, x, y, &e.err));
+    exg_dtensor_destroy(y);
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void calls_say_what_does_not_fit(void **state)
+{
+    (void)state;
+    on_mesh("1", arguments_of_the_table, NULL);
+}
+
+/* S001-36 */
+static void operators_look_at_their_arguments(void **state)
+{
+    (void)state;
+    on_mesh("2", own_arguments, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_mesh_are_of_it),
         cmocka_unit_test(steps_say_what_they_take),
+        cmocka_unit_test(operators_look_at_their_arguments),
+        cmocka_unit_test(calls_say_what_does_not_fit),
     };
     int failed;
 

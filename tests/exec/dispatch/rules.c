@@ -226,6 +226,45 @@ static void run_bad_rules(rank_context *c)
     eager_end(&e);
 }
 
+static exg_status rule_without_memory(void *user, exg_op_schema *schema, exg_arena *arena,
+                                      exg_output_sharding *out, exg_error *err)
+{
+    (void)user, (void)schema, (void)arena, (void)out;
+    return EXG_OUT_OF_MEMORY(err);
+}
+
+/* Where memory ran out, no text is made of it; where nobody asks why, none either. */
+static void run_unexplained(rank_context *c)
+{
+    const exg_op_registration row = {.rule = rule_without_memory};
+    scripted raises = {.fails_from = 1, .suggests = {exg_replicate()}, .suggestion_count = 1};
+    exg_object result = exg_object_none();
+    exg_dtensor *x;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4x2", "S(0)");
+    EXPECT(c, exg_dispatcher_register(e.d, "aten.neg.default", &row, &e.err) == EXG_OK, "%s",
+           e.err.message);
+    EXPECT(c,
+           refusal(&e, "aten.neg.default", (exg_object[]){T(x)}, 1) == EXG_NO_MEMORY &&
+               strstr(e.err.message, "neg") == NULL,
+           "%s", e.err.message);
+    register_rule(&e, "aten.neg.default", &raises);
+    EXPECT(c,
+           exg_dispatch(e.d, "aten.neg.default", (exg_object[]){T(x)}, 1, NULL, 0, &result, NULL) ==
+               EXG_LIMIT,
+           "without an error");
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
+static void not_every_fault_is_explained(void **state)
+{
+    (void)state;
+    on_mesh("2", run_unexplained, NULL);
+}
+
 /* Key, schema and cause are in every message. S000-27, S001-25, S001-28, S001-29, S001-30,
  * S001-31 */
 static void bad_rules_are_named(void **state)
@@ -842,6 +881,7 @@ int main(void)
         cmocka_unit_test(a_number_has_the_dtype_beside),
         cmocka_unit_test(a_rule_of_ones_own_replaces_the_tables),
         cmocka_unit_test(bad_rules_are_named),
+        cmocka_unit_test(not_every_fault_is_explained),
         cmocka_unit_test(suggestions_are_the_call_with_other_specs),
         cmocka_unit_test(lowerings_come_before_handlers_before_rules),
         cmocka_unit_test(operators_without_a_rule_fall_back_as_told),

@@ -103,7 +103,7 @@ static void lists_are_walked_by_all_specs(void **state)
     exg_dtensor_spec x, y, z;
     const exg_dtensor_spec *specs[4];
     exg_object items[2], args[1];
-    exg_named_object kwargs[1];
+    exg_named_object kwargs[2];
     exg_op_schema s;
     fixed f;
 
@@ -125,6 +125,10 @@ static void lists_are_walked_by_all_specs(void **state)
     assert_int_equal(exg_op_schema_args_spec_count(&s), 0);
     assert_int_equal(exg_op_schema_all_specs(&s, specs, 4), 3);
     assert_ptr_equal(specs[2], &z);
+    kwargs[1] = (exg_named_object){"other", exg_object_list(items, 2)};
+    s = call_of("torch.ops.aten.cat.out", args, 1, kwargs, 2);
+    assert_int_equal(exg_op_schema_all_specs(&s, specs, 4), 5); /* of which there is room for 4 */
+    assert_ptr_equal(specs[3], &x);
     end(&f, 2);
 }
 
@@ -259,6 +263,156 @@ static void equality_sees_every_field(void **state)
         assert_int_equal(exg_dtensor_spec_equal(&x, &other), what == 4);
     }
     end(&f, 2);
+}
+
+/* ---- objects of every kind ----------------------------------------------------------------- */
+
+static int64_t ints[] = {3, -1};
+static double floats[] = {0.5, 1e20};
+static bool bools[] = {true, false};
+static const char *strings[] = {"mean", "sum"};
+static exg_tensor tensor = {.dtype = EXG_DTYPE_BF16, .rank = 1, .sizes = {7}};
+static exg_dtensor_spec spec = {.dtype = EXG_DTYPE_F32,
+                                .rank = 2,
+                                .sizes = {4, 8},
+                                .strides = {8, 1},
+                                .placements = {{.kind = EXG_SHARD, .dim = 1}}};
+static exg_object specs[] = {{.kind = EXG_OBJECT_SPEC, .spec = &spec},
+                             {.kind = EXG_OBJECT_SPEC, .spec = &spec}};
+static exg_object mixed[] = {{.kind = EXG_OBJECT_NONE},
+                             {.kind = EXG_OBJECT_LIST, .count = 1, .items = specs}};
+
+#define VALUE(of, member, ...)                                                                     \
+    {                                                                                              \
+        .kind = EXG_OBJECT_VALUE, .value = {.kind = EXG_ARGUMENT_##of, .member = __VA_ARGS__ }     \
+    }
+#define ITEMS(of, length, of_items)                                                                \
+    {                                                                                              \
+        .kind = EXG_OBJECT_##of, .count = (length), .items = (of_items)                            \
+    }
+
+/* No two alike, and what Python would print of each. */
+static const struct {
+    exg_object object;
+    const char *text; /* NULL: not asked */
+} objects[] = {
+    {{.kind = EXG_OBJECT_NONE}, "None"},
+    {VALUE(INT, as_int, -7), "-7"},
+    {VALUE(FLOAT, as_float, 2), "2.0"},
+    {VALUE(BOOL, as_bool, true), "True"},
+    {VALUE(BOOL, as_bool, false), "False"},
+    {VALUE(STRING, as_string, "mean"), "'mean'"},
+    {VALUE(STRING, as_string, "means"), "'means'"},
+    {VALUE(SCALAR_TYPE, as_scalar_type, EXG_DTYPE_F16), "torch.float16"},
+    {VALUE(SCALAR_TYPE, as_scalar_type, EXG_DTYPE_BF16), "torch.bfloat16"},
+    {VALUE(MEMORY_FORMAT, as_memory_format, EXG_MEMORY_FORMAT_CHANNELS_LAST),
+     "torch.channels_last"},
+    {VALUE(MEMORY_FORMAT, as_memory_format, EXG_MEMORY_FORMAT_CONTIGUOUS),
+     "torch.contiguous_format"},
+    {VALUE(LAYOUT, as_layout, EXG_LAYOUT_STRIDED), "torch.strided"},
+    {VALUE(LAYOUT, as_layout, EXG_LAYOUT_SPARSE_COO), "torch.sparse_coo"},
+    {VALUE(DEVICE, as_device, {"cuda", 1}), NULL},
+    {VALUE(DEVICE, as_device, {"cuda", 0}), NULL},
+    {VALUE(DEVICE, as_device, {"cpu", 0}), NULL},
+    {VALUE(COMPLEX, as_complex, {1, 2}), "as_complex"},
+    {VALUE(COMPLEX, as_complex, {1, 3}), NULL},
+    {VALUE(INTS, count, 2, .as_ints = ints), "[3, -1]"},
+    {VALUE(INTS, count, 1, .as_ints = ints), "[3]"},
+    {VALUE(INTS, count, 0, .as_ints = ints), "[]"},
+    {VALUE(FLOATS, count, 2, .as_floats = floats), "[0.5, 1e+20]"},
+    {VALUE(FLOATS, count, 1, .as_floats = floats), "[0.5]"},
+    {VALUE(FLOATS, count, 1, .as_floats = floats + 1), "[1e+20]"},
+    {VALUE(BOOLS, count, 2, .as_bools = bools), "[True, False]"},
+    {VALUE(BOOLS, count, 1, .as_bools = bools), "[True]"},
+    {VALUE(BOOLS, count, 1, .as_bools = bools + 1), "[False]"},
+    {VALUE(STRINGS, count, 2, .as_strings = strings), "['mean', 'sum']"},
+    {VALUE(STRINGS, count, 1, .as_strings = strings), "['mean']"},
+    {VALUE(STRINGS, count, 1, .as_strings = strings + 1), "['sum']"},
+    {{.kind = EXG_OBJECT_UINT, .as_uint = UINT64_MAX}, "18446744073709551615"},
+    {{.kind = EXG_OBJECT_UINT, .as_uint = UINT64_MAX - 1}, "18446744073709551614"},
+    {{.kind = EXG_OBJECT_SPEC, .spec = &spec}, "Spec(f32[4, 8](S(1)))"},
+    {ITEMS(LIST, 0, specs), "[]"},
+    {ITEMS(LIST, 1, specs), "[Spec(f32[4, 8](S(1)))]"},
+    {ITEMS(LIST, 2, specs), "[Spec(f32[4, 8](S(1))), Spec(f32[4, 8](S(1)))]"},
+    {ITEMS(TUPLE, 1, specs), "(Spec(f32[4, 8](S(1))),)"},
+    {ITEMS(TUPLE, 2, mixed), "(None, [Spec(f32[4, 8](S(1)))])"},
+    {{.kind = EXG_OBJECT_TENSOR, .tensor = &tensor}, "Tensor(bf16[7])"},
+};
+#define OBJECTS (sizeof(objects) / sizeof(objects[0]))
+
+static void assert_printed(const exg_op_schema *s, const char *object)
+{
+    char expected[200];
+    char *text;
+
+    snprintf(expected, sizeof(expected), "args_schema=(%s,), kwargs_schema={})", object);
+    assert_int_equal(exg_op_schema_print(s, &text, NULL), EXG_OK);
+    assert_string_equal(strstr(text, "args_schema"), expected);
+    free(text);
+}
+
+/* S000-16, S000-19 */
+static void objects_print_as_in_python_and_differ(void **state)
+{
+    fixed f;
+
+    (void)state;
+    begin(&f, 2);
+    spec.mesh = f.meshes[0];
+    for (size_t i = 0; i < OBJECTS; i++) {
+        exg_object one = objects[i].object;
+        exg_op_schema s = call_of("torch.ops.aten.relu.default", &one, 1, NULL, 0);
+
+        if (objects[i].text != NULL) {
+            assert_printed(&s, objects[i].text);
+        }
+        for (size_t k = 0; k <= i; k++) {
+            exg_object other = objects[k].object;
+            exg_op_schema o = call_of("torch.ops.aten.relu.default", &other, 1, NULL, 0);
+
+            if (exg_op_schema_equal(&s, &o) != (k == i) ||
+                (exg_op_schema_hash(&s) == exg_op_schema_hash(&o)) != (k == i)) {
+                fail_msg("objects %zu and %zu", i, k);
+            }
+        }
+    }
+    end(&f, 2);
+}
+
+/* Two meshes of one shape are two where their ranks are others. */
+static void specs_on_other_ranks(rank_context *c)
+{
+    const uint32_t first[] = {0, 1}, second[] = {2, 3};
+    exg_mesh_shape pair = {1, {2}, {"a"}};
+    exg_dtensor_spec x = {.dtype = EXG_DTYPE_F32,
+                          .rank = 1,
+                          .sizes = {4},
+                          .strides = {1},
+                          .placements = {exg_shard(0)}};
+    exg_dtensor_spec y = x;
+    exg_object a = exg_object_spec(&x), b = exg_object_spec(&y);
+    exg_op_schema s = call_of("torch.ops.aten.relu.default", &a, 1, NULL, 0);
+    exg_op_schema o = call_of("torch.ops.aten.relu.default", &b, 1, NULL, 0);
+    exg_device_mesh *meshes[2];
+    exg_error err;
+
+    EXPECT(c,
+           exg_device_mesh_select(c->mesh, first, &pair, &meshes[0], &err) == EXG_OK &&
+               exg_device_mesh_select(c->mesh, second, &pair, &meshes[1], &err) == EXG_OK,
+           "%s", err.message);
+    x.mesh = meshes[0];
+    y.mesh = meshes[0];
+    EXPECT(c, exg_op_schema_equal(&s, &o) && exg_dtensor_spec_equal(&x, &y), "the same ranks");
+    y.mesh = meshes[1];
+    EXPECT(c, !exg_op_schema_equal(&s, &o) && !exg_dtensor_spec_equal(&x, &y), "other ranks");
+    exg_device_mesh_destroy(meshes[0]);
+    exg_device_mesh_destroy(meshes[1]);
+}
+
+static void meshes_are_told_apart_by_their_ranks(void **state)
+{
+    (void)state;
+    on_mesh("4", specs_on_other_ranks, NULL);
 }
 
 /* S000-20: 1, 1.0 and true are three calls. */
@@ -560,6 +714,8 @@ int main(void)
         cmocka_unit_test(flags_follow_what_is_written),
         cmocka_unit_test(a_schema_prints_itself),
         cmocka_unit_test(equality_sees_every_field),
+        cmocka_unit_test(objects_print_as_in_python_and_differ),
+        cmocka_unit_test(meshes_are_told_apart_by_their_ranks),
         cmocka_unit_test(numbers_differ_by_kind_and_bits),
         cmocka_unit_test(calls_are_unwrapped),
         cmocka_unit_test(propagation_gives_what_to_run),

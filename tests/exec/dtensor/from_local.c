@@ -48,8 +48,9 @@ static void disagree(rank_context *c)
                    (k == NOTHING ? EXG_OK : EXG_USAGE),
                "%d: %s", k, err.message);
         EXPECT(c,
-               k == NOTHING || (t == NULL && strcmp(err.code, "DTN-013") == 0 &&
-                                strstr(err.message, "rank") != NULL),
+               k == NOTHING ||
+                   (t == NULL && strcmp(err.code, "DTN-013") == 0 &&
+                    strstr(err.message, k == SHAPE ? "rank" : "rank 1 has another") != NULL),
                "%d: %s", k, err.message);
         exg_dtensor_destroy(t);
         /* of a shape that is given the same */

@@ -258,6 +258,16 @@ static void ask_for_chunks(rank_context *c)
                exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_OK && part.sizes[0] == 2 &&
                chunk[1] == 5 + 2 * rank,
            "the second");
+    part.rank = 2; /* no view of it: more dims, another dtype, past its end, before its begin */
+    EXPECT(c, exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_USAGE, "two dims");
+    part.rank = 1;
+    part.dtype = EXG_DTYPE_F64;
+    EXPECT(c, exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_USAGE, "another dtype");
+    part.dtype = EXG_DTYPE_I64;
+    part.data = (int64_t *)part.data + 1;
+    EXPECT(c, exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_USAGE, "past the end");
+    part.data = (int64_t *)part.data - 4;
+    EXPECT(c, exg_dtensor_copy_to_host(t, &part, chunk, &err) == EXG_USAGE, "before the begin");
     EXPECT(c,
            exg_dtensor_shard_at(t, (const int64_t[]){2 - 2 * rank}, &part, &err) == EXG_USAGE &&
                strcmp(err.code, "DTN-014") == 0,

@@ -2,9 +2,11 @@
  * follow from them. The lines (schema_line.def) are PyTorch's own.
  */
 #include "libexport/base/arena.h"
+#include "libexport/operators/derived_schema.h"
 
 #include <exg/operators.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -180,6 +182,103 @@ static void what_is_no_schema_is_refused(void **state)
     }
 }
 
+/* Rows that say something else on purpose. */
+static const char *const others[] = {
+    "aten.contiguous.default", /* the memory format by its name */
+    "aten.pinverse.default",   /* the shortest number that is the same */
+    "aten.randint.default",    /* ScalarType? dtype=4: int64 by what is drawn */
+    "aten.randint.low",
+    "aten.randperm.default",
+    "aten.resize_.default", /* gives another tensor */
+    "aten.resize_as_.default",
+    "aten._scaled_dot_product_flash_attention_backward.default", /* tensors that graphs leave out */
+    "aten._scaled_dot_product_efficient_attention_backward.default",
+    "aten._scaled_dot_product_cudnn_attention_backward.default",
+};
+#define OTHERS (sizeof(others) / sizeof(others[0]))
+
+static bool is_other(const char *target)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < OTHERS; i++) {
+        is = is || strcmp(others[i], target + strlen("torch.ops.")) == 0;
+    }
+    return is;
+}
+
+/* Also of the rows that write none, whose schema follows from another row's. */
+static void rows_have_the_schemas_of_pytorch(void **state)
+{
+    FILE *file = fopen("fixtures/schemas/aten.txt", "r");
+    exg_operators *operators;
+    char line[4000];
+    size_t found = 0;
+    size_t other = 0;
+
+    (void)state;
+    assert_non_null(file);
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        char *text = strchr(line, ' ') + 1;
+        exg_function_schema schema;
+        const exg_operator *op;
+
+        text[strcspn(text, "\n")] = '\0';
+        schema = parse(text);
+        op = exg_operators_find(
+            operators, exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema.name_space, schema.name,
+                                        schema.overload[0] == '\0' ? "default" : schema.overload));
+        if (op != NULL && strcmp(op->schema->text, text) == 0) {
+            found++;
+        } else if (op != NULL) {
+            if (!is_other(op->target)) {
+                fail_msg("%s", op->schema->text);
+            }
+            other++;
+        }
+    }
+    fclose(file);
+    assert_int_equal(found, 2075);
+    assert_int_equal(other, OTHERS);
+    exg_operators_destroy(operators);
+}
+
+static void a_row_is_named_after_the_one_it_follows_from(void **state)
+{
+    static const struct {
+        exg_schema_form *form;
+        const char *id, *schema; /* NULL: refused */
+    } rows[] = {
+        {exg_schema_inplace, "add__Tensor",
+         "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"},
+        {exg_schema_inplace, "add__default",
+         "aten::add_(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"},
+        {exg_schema_inplace, "add_Tensor", NULL},
+        {exg_schema_inplace, "sub__Tensor", NULL},
+        {exg_schema_out, "adds_out", NULL},
+        {exg_schema_out, "add", NULL},
+        {exg_schema_copy, "add_Tensor", NULL},
+        {exg_schema_copy, "add_copyTensor", NULL},
+    };
+    exg_function_schema of = find("add.Tensor");
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_text text = EXG_TEXT_EMPTY;
+        exg_error err;
+
+        if (rows[r].schema != NULL) {
+            assert_int_equal(rows[r].form(&text, rows[r].id, &of, &err), EXG_OK);
+            assert_string_equal(exg_text_string(&text), rows[r].schema);
+        } else {
+            assert_int_equal(rows[r].form(&text, rows[r].id, &of, &err), EXG_MALFORMED);
+            assert_string_equal(err.code, "SCH-001");
+        }
+        exg_text_free(&text);
+    }
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -202,6 +301,8 @@ int main(void)
         cmocka_unit_test(out_variants_are_known_by_their_arguments),
         cmocka_unit_test(types_defaults_and_marks_are_kept),
         cmocka_unit_test(what_is_no_schema_is_refused),
+        cmocka_unit_test(rows_have_the_schemas_of_pytorch),
+        cmocka_unit_test(a_row_is_named_after_the_one_it_follows_from),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
