@@ -26,6 +26,8 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_NPY] = {exg_npy_sniff, exg_npy_read},
     [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff, exg_npz_read},
     [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
+    [EXG_WEIGHTS_FORMAT_ONNX] = {exg_onnx_sniff, exg_onnx_read},
+    [EXG_WEIGHTS_FORMAT_PTD] = {exg_ptd_sniff, exg_ptd_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
     [EXG_WEIGHTS_FORMAT_DCP] = {exg_dcp_sniff, exg_dcp_read},
 };
@@ -33,7 +35,7 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
 const char *exg_weights_format_name(exg_weights_format format)
 {
     static const char *const names[] = {
-#define EXG_WEIGHTS_FORMAT(id, name, summary) [EXG_WEIGHTS_FORMAT_##id] = name,
+#define EXG_WEIGHTS_FORMAT(id, name, files, summary, carries) [EXG_WEIGHTS_FORMAT_##id] = name,
 #include <exg/weights_format.def>
 #undef EXG_WEIGHTS_FORMAT
     };

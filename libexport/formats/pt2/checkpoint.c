@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A root folder with data.pkl, and nothing that makes it a program or TorchScript. */
+/* A root folder with data.pkl, and nothing that makes it a program. */
 static bool is_of_checkpoint(void *user, const char *name, size_t length)
 {
     const char *slash = memchr(name, '/', length);
@@ -16,8 +16,7 @@ static bool is_of_checkpoint(void *user, const char *name, size_t length)
     bool *found = user;
 
     *found = *found || (left == 8 && memcmp(rest, "data.pkl", 8) == 0);
-    return !(left >= 7 && memcmp(rest, "models/", 7) == 0) &&
-           !(left == 13 && memcmp(rest, "constants.pkl", 13) == 0);
+    return !(left >= 7 && memcmp(rest, "models/", 7) == 0);
 }
 
 bool exg_checkpoint_sniff(const uint8_t *data, uint64_t length)
@@ -59,16 +58,37 @@ static bool is_pickle(const exg_zip *zip, const exg_zip_entry *entry)
             data[1] <= 5 && data[entry->bytes - 1] == '.');
 }
 
+/* Of a TorchScript archive: its code, which nothing here runs, and what the code has of its own. */
+static bool is_code(const exg_saved *file, const char *name)
+{
+    return exg_archive_find(&file->archive, "constants.pkl") != NULL &&
+           (strncmp(name, "code/", 5) == 0 || strncmp(name, "extra/", 6) == 0 ||
+            strncmp(name, "constants/", 10) == 0 || strcmp(name, "constants.pkl") == 0 ||
+            strcmp(name, "bytecode.pkl") == 0);
+}
+
+static exg_status list_code(exg_saved *file, uint32_t records, exg_error *err)
+{
+    char kind[80];
+
+    snprintf(kind, sizeof(kind), "TorchScript with its constants, %" PRIu32 " records, not run",
+             records);
+    return exg_weights_skip_code(file->weights, "(code)", kind, EXG_CODE_FOREIGN, err);
+}
+
 static exg_status list_members(exg_saved *file, exg_error *err)
 {
     const exg_zip *zip = &file->archive.zip;
     size_t root = strlen(file->archive.root);
+    uint32_t code = 0;
 
     for (uint32_t i = 0; i < zip->count; i++) {
         const exg_zip_entry *entry = &zip->entries[i];
         bool is_inside = strncmp(entry->name, file->archive.root, root) == 0;
 
-        if (!(is_inside && is_read(file, entry->name + root))) {
+        if (is_inside && is_code(file, entry->name + root)) {
+            code++;
+        } else if (!(is_inside && is_read(file, entry->name + root))) {
             bool pickle = is_pickle(zip, entry);
 
             EXG_TRY(exg_weights_skip_code(file->weights, entry->name,
@@ -77,7 +97,7 @@ static exg_status list_members(exg_saved *file, exg_error *err)
                                           pickle ? EXG_CODE_FOREIGN : EXG_CODE_NONE, err));
         }
     }
-    return EXG_OK;
+    return code == 0 ? EXG_OK : list_code(file, code, err);
 }
 
 /* Behind the end of the pickle in its record, or of a stream. */
