@@ -59,8 +59,7 @@ static void print_left_out(const exg_weights *weights, exg_weights_format format
         exg_text_puts(&text, ": left out\n");
     }
     if (weights->metadata.count > 0 && !exg_weights_format_has_metadata(format)) {
-        exg_text_puts(&text, "note: the metadata are left out: ");
-        exg_text_printf(&text, "a file of %s has none\n", exg_weights_format_name(format));
+        exg_text_puts(&text, "note: the metadata are left out: such a file has none\n");
     }
     cli_note(&text);
     exg_text_free(&text);
