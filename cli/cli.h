@@ -21,6 +21,7 @@ typedef struct cli_call {
     const char *command;
     const char *paths[2];
     uint32_t path_count;
+    cli_words files; /* of a command that takes several: all of them; paths[0] is the first */
     FILE *out;
 #define EXG_FLAG(field, name, commands, needs, help)                  bool field;
 #define EXG_TEXT_OPTION(field, name, argument, commands, needs, help) const char *field;
@@ -39,9 +40,9 @@ typedef struct cli_call {
 #undef EXG_WHOLE_OPTION
 } cli_call;
 
-/* How many options are lists. */
+/* How many lists of words there are: the files, and options. */
 enum {
-    CLI_LISTS = 0
+    CLI_LISTS = 1
 #define EXG_FLAG(...)
 #define EXG_TEXT_OPTION(...)
 #define EXG_LIST_OPTION(...) +1
@@ -72,8 +73,10 @@ struct exg_text;
 /* Of a command's option what it needs, for people: " [needs --expect; not with --json]". */
 void cli_put_needs(struct exg_text *text, const char *needs, char letter);
 
-bool cli_is_code(const char *word);    /* of a fault: "VAL-004" */
-bool cli_is_tensors(const char *path); /* named .safetensors */
+bool cli_find_code(const char *code, const char **claim, const char **fix); /* what it means */
+bool cli_is_code(const char *word);                    /* of a fault: "VAL-004" */
+bool cli_is_tensors(const char *path);                 /* named as weights are written */
+void cli_print_error(const exg_error *err, bool json); /* to stderr */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
 exg_status cli_version(FILE *out, bool json, exg_error *err);
@@ -85,6 +88,9 @@ typedef struct cli_program {
     exg_verified verified;
     exg_file_info *info;
 } cli_program;
+
+/* What the call says of how files are opened. */
+exg_open_options cli_open_options(const cli_call *call);
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
@@ -156,8 +162,6 @@ void cli_placement_free(cli_placement *placement);
 
 /* What a fault code means, and all of them (codes.c). */
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err);
-/* The way out that is always one with this code; "": there is none. */
-const char *cli_fix_of(const char *code);
 exg_status cli_list_codes(const cli_call *call, exg_error *err);
 
 /* The object that a command prints with --json, from its first member on ("format", which goes up
@@ -193,5 +197,7 @@ void cli_note(const struct exg_text *text);
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);
 void cli_progress_end(void);
+
+void cli_put_bytes(exg_text *text, uint64_t bytes); /* 1.41 MB */
 
 #endif

@@ -39,8 +39,8 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
     return EXG_OK;
 }
 
-/* What safetensors cannot hold is told, not dropped in silence. */
-static void print_left_out(const exg_weights *weights)
+/* What the format cannot hold is told, not dropped in silence. */
+static void print_left_out(const exg_weights *weights, exg_weights_format format)
 {
     exg_text text = EXG_TEXT_EMPTY;
 
@@ -58,24 +58,81 @@ static void print_left_out(const exg_weights *weights)
         exg_text_plain(&text, weights->skipped[i].kind, false);
         exg_text_puts(&text, ": left out\n");
     }
+    if (weights->metadata.count > 0 && !exg_weights_format_has_metadata(format)) {
+        exg_text_puts(&text, "note: the metadata are left out: ");
+        exg_text_printf(&text, "a file of %s has none\n", exg_weights_format_name(format));
+    }
     cli_note(&text);
     exg_text_free(&text);
 }
 
+/* What is written, for people and for programs. */
+typedef struct written {
+    const cli_call *call;
+    exg_text text;
+} written;
+
+static exg_status note_file(void *user, const char *path, uint32_t tensors, uint64_t bytes,
+                            exg_error *err)
+{
+    written *w = user;
+    exg_text *text = &w->text;
+
+    if (w->call->json) {
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "file", path);
+        exg_json_member_uint(text, "tensors", tensors);
+        exg_json_member_uint(text, "bytes", bytes);
+        exg_json_put_close(text, '}');
+    } else if (w->call->dry_run) {
+        exg_text_plain(text, path, false);
+        exg_text_puts(text, "  ");
+        exg_text_count(text, tensors, "tensor");
+        exg_text_puts(text, "  ");
+        cli_put_bytes(text, bytes);
+        exg_text_putc(text, '\n');
+    }
+    return text->failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
 static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_error *err)
 {
+    written w = {call, EXG_TEXT_EMPTY};
     exg_weights_save_options options = {.size = sizeof(options),
                                         .progress = cli_progress,
+                                        .file = note_file,
+                                        .user = &w,
                                         .threads = (uint32_t)call->threads,
                                         .force = call->force,
-                                        .expands = call->expand};
+                                        .expands = call->expand,
+                                        .resume = call->resume,
+                                        .dry_run = call->dry_run};
+    exg_status status = EXG_OK;
 
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options.split, err));
     }
-    EXG_TRY(exg_weights_save(weights, call->paths[1], &options, err));
-    print_left_out(weights);
-    return EXG_OK;
+    if (call->align != NULL) {
+        EXG_TRY(cli_size("--align", call->align, &options.align, err));
+    }
+    if (call->json) {
+        cli_json_begin(&w.text);
+        exg_json_member_text(&w.text, "written",
+                             exg_weights_format_name(exg_weights_format_from_path(call->paths[1])));
+        exg_json_member_open(&w.text, "files", '[');
+    }
+    status = exg_weights_save(weights, call->paths[1], &options, err);
+    cli_progress_end();
+    if (status == EXG_OK) {
+        print_left_out(weights, exg_weights_format_from_path(call->paths[1]));
+    }
+    if (status == EXG_OK && call->json) {
+        exg_json_put_close(&w.text, ']');
+        cli_json_end(&w.text);
+    }
+    status = status == EXG_OK ? cli_put(call->out, &w.text, err) : status;
+    exg_text_free(&w.text);
+    return status;
 }
 
 /* "NAME-00001-of-00002.safetensors" is by its name a part of a model: what is made of it alone
@@ -124,7 +181,7 @@ static void print_mismatches(const exg_mismatches *mismatches)
 static exg_status open_giver(const cli_call *call, const char *program, exg_weights **from,
                              exg_error *err)
 {
-    exg_open_options options = {.size = sizeof(options)};
+    exg_open_options options = {.size = sizeof(options), .follow_links = call->follow_links};
     cli_call other = *call;
     cli_programs all = {0};
     exg_status status = EXG_OK;
@@ -197,6 +254,7 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     return EXG_OK;
 }
 
+/* Of a program. */
 static exg_status report(const cli_call *call, exg_status status, const char *format,
                          exg_error *err)
 {
@@ -205,20 +263,47 @@ static exg_status report(const cli_call *call, exg_status status, const char *fo
     return call->json ? cli_json_value(call->out, "written", format, err) : EXG_OK;
 }
 
-/* From a file of weights into safetensors. */
+/* Those of FILE, and of every --merge. */
+static exg_status open_all(const cli_call *call, exg_weights **weights, exg_error *err)
+{
+    const exg_open_options options = cli_open_options(call);
+    exg_weights **all = calloc((size_t)call->merge.count + 1, sizeof(exg_weights *));
+    exg_status status = all == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    uint32_t count = 0;
+
+    while (status == EXG_OK && count <= call->merge.count) {
+        const char *path = count == 0 ? call->paths[0] : call->merge.items[count - 1];
+
+        status = check_whole(path, err);
+        if (status == EXG_OK) {
+            status = exg_weights_open(path, &options, &all[count], NULL, err);
+            status = status == EXG_OK ? status : exg_error_within(err, status, "%s:", path);
+        }
+        count += status == EXG_OK;
+    }
+    if (status == EXG_OK && count == 1) {
+        *weights = exg_weights_retain(all[0]);
+    } else if (status == EXG_OK) {
+        status = exg_weights_join(all, count, weights, err);
+    }
+    while (count > 0) {
+        exg_weights_release(all[--count]);
+    }
+    free(all);
+    return status;
+}
+
+/* From files of weights into one, or a split model. */
 static exg_status rewrite_weights(const cli_call *call, exg_error *err)
 {
-    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
-    exg_weights *weights;
+    exg_weights *weights = NULL;
     exg_status status;
 
-    EXG_TRY(check_whole(call->paths[0], err));
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, NULL, err),
-               "%s:", call->paths[0]);
+    EXG_TRY(open_all(call, &weights, err));
     status = cli_edit_weights(call, &weights, err);
     status = status == EXG_OK ? save_weights(call, weights, err) : status;
     exg_weights_release(weights);
-    return report(call, status, "safetensors", err);
+    return status;
 }
 
 /* Those of a program, which keeps its own. */
@@ -266,16 +351,17 @@ static exg_status rewrite_programs(const cli_call *call, const cli_programs *all
 static exg_status rewrite(const cli_call *call, exg_error *err)
 {
     exg_save_options options;
-    exg_format format = exg_format_from_path(call->paths[1]); /* COUNT: safetensors */
+    exg_format format = exg_format_from_path(call->paths[1]); /* COUNT: weights */
     bool tensors = cli_is_tensors(call->paths[1]);
     cli_programs all;
     exg_status status;
 
     EXG_TRY(save_options(call, &options, err));
     if (format == EXG_FORMAT_COUNT && !tensors) {
-        return exg_error_fix(err,
-                             EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
-                             "name the output .exg, .pt2, .json or .safetensors");
+        return exg_error_fix(
+            err, EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
+            "name the output .exg, .pt2 or .json; or for the weights alone .safetensors, "
+            ".gguf, .npz, .npy or .pt");
     }
     if (tensors && cli_is_weights_file(call->paths[0])) {
         return rewrite_weights(call, err);
@@ -283,10 +369,10 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
     EXG_TRY(cli_programs_list(call, &all, err));
     status = format == EXG_FORMAT_PT2
                  ? EXG_OK
-                 : cli_programs_only(&all, tensors ? "a .safetensors is" : "the output is", err);
+                 : cli_programs_only(&all, tensors ? "a file of weights is" : "the output is", err);
     status = status == EXG_OK ? rewrite_programs(call, &all, format, &options, err) : status;
     cli_programs_free(&all);
-    return report(call, status, tensors ? "safetensors" : exg_format_name(format), err);
+    return tensors ? status : report(call, status, exg_format_name(format), err);
 }
 
 exg_status cmd_convert(const cli_call *call, exg_error *err)

@@ -1,4 +1,4 @@
-/* cmd_diff.c - exg diff A B: where two programs part. */
+/* cmd_diff.c - exg diff A B: where two programs, or files of weights, part. */
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 static const char marks[EXG_DIFF_KIND_COUNT] = {
     [EXG_DIFF_REMOVED] = '-', [EXG_DIFF_ADDED] = '+',    [EXG_DIFF_CHANGED] = '~',
-    [EXG_DIFF_RENAMED] = '=', [EXG_DIFF_RESHAPED] = '=',
+    [EXG_DIFF_RENAMED] = '=', [EXG_DIFF_RESHAPED] = '=', [EXG_DIFF_CAST] = '=',
 };
 
 static const char *const titles[EXG_DIFF_ROOM_COUNT] = {
@@ -83,6 +83,8 @@ static void put_difference_json(exg_text *text, const exg_difference *d)
         exg_json_put_key(text, "max_rel");
         cli_json_number(text, d->values.max_rel, 17);
         exg_json_member_uint(text, "max_ulp", d->values.max_ulp);
+        exg_json_put_key(text, "cosine");
+        cli_json_number(text, d->values.cosine, 17);
     }
     exg_json_put_close(text, '}');
 }
@@ -118,15 +120,20 @@ static void print_text(const cli_call *call, const exg_diff *diff, const char *p
     }
 }
 
+static exg_diff_options diff_options(const cli_call *call)
+{
+    return (exg_diff_options){.size = sizeof(exg_diff_options),
+                              .rtol = call->has_rtol ? call->rtol : 0,
+                              .atol = call->has_atol ? call->atol : 0,
+                              .skip_tensors = call->structure,
+                              .progress = cli_progress};
+}
+
 /* Two programs beside each other; adds to *differences. */
 static exg_status compare(const cli_call *a_call, const cli_call *b_call, const char *program,
                           exg_text *text, uint32_t *differences, exg_error *err)
 {
-    exg_diff_options options = {.size = sizeof(options),
-                                .rtol = a_call->has_rtol ? a_call->rtol : 0,
-                                .atol = a_call->has_atol ? a_call->atol : 0,
-                                .skip_tensors = a_call->structure,
-                                .progress = cli_progress};
+    exg_diff_options options = diff_options(a_call);
     cli_program a;
     cli_program b;
     exg_diff diff;
@@ -241,6 +248,47 @@ static exg_status name_only(const cli_call *call, cli_programs *all, exg_error *
     return EXG_OK;
 }
 
+/* ---- weights ------------------------------------------------------------------------------ */
+
+static exg_status open_weights(const cli_call *call, exg_weights **weights, exg_error *err)
+{
+    const exg_open_options options = cli_open_options(call);
+
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, weights, NULL, err),
+               "%s:", call->paths[0]);
+    return EXG_OK;
+}
+
+/* Of two files one of which is no program, whatever the other is. */
+static exg_status compare_weights(const cli_call *call, const cli_call *second, exg_text *text,
+                                  uint32_t *differences, exg_error *err)
+{
+    exg_diff_options options = diff_options(call);
+    exg_weights *a = NULL;
+    exg_weights *b = NULL;
+    exg_diff diff;
+    exg_status status;
+
+    EXG_TRY(open_weights(call, &a, err));
+    status = open_weights(second, &b, err);
+    if (status == EXG_OK) {
+        status = exg_diff_weights(a, b, &options, &diff, err);
+        cli_progress_end();
+    }
+    if (status == EXG_OK) {
+        if (call->json) {
+            print_json(&diff, text);
+        } else {
+            print_room(&diff, EXG_DIFF_TENSOR, text);
+        }
+        *differences += diff.count;
+        exg_diff_free(&diff);
+    }
+    exg_weights_release(a);
+    exg_weights_release(b);
+    return status;
+}
+
 static exg_status compare_files(const cli_call *call, const cli_call *second, exg_text *text,
                                 uint32_t *differences, exg_error *err)
 {
@@ -273,7 +321,9 @@ exg_status cmd_diff(const cli_call *call, exg_error *err)
     if (call->json) {
         cli_json_begin(&text);
     }
-    status = compare_files(call, &second, &text, &differences, err);
+    status = cli_is_weights_file(call->paths[0]) || cli_is_weights_file(call->paths[1])
+                 ? compare_weights(call, &second, &text, &differences, err)
+                 : compare_files(call, &second, &text, &differences, err);
     if (call->json) {
         cli_json_end(&text);
     }

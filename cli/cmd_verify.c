@@ -6,6 +6,7 @@
  */
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct report {
@@ -13,16 +14,16 @@ typedef struct report {
     exg_diagnostics found; /* of all programs */
     uint32_t capacity;
     uint32_t programs;
-    bool unopened;           /* and that was told */
+    bool weights;            /* of a file of weights */
+    bool unopened;           /* it is no file that can be looked into */
     uint32_t allowed;        /* findings left out */
     uint32_t allowed_errors; /* of which close the gate */
 } report;
 
 /* ---- printing --------------------------------------------------------------------------- */
 
-static void put_json(exg_text *text, const report *r)
+static void put_findings(exg_text *text, const report *r)
 {
-    cli_json_begin(text);
     if (r->programs > 1) {
         exg_json_member_uint(text, "programs", r->programs);
     }
@@ -30,6 +31,23 @@ static void put_json(exg_text *text, const report *r)
     exg_json_member_uint(text, "warnings", r->found.warning_count);
     exg_json_member_uint(text, "notes", r->found.note_count);
     cli_json_diagnostics(text, "diagnostics", &r->found);
+}
+
+static void put_json(exg_text *text, const report *reports, uint32_t count)
+{
+    cli_json_begin(text);
+    if (count == 1) {
+        put_findings(text, reports);
+    } else {
+        exg_json_member_open(text, "files", '[');
+        for (uint32_t i = 0; i < count; i++) {
+            exg_json_put_open(text, '{');
+            exg_json_member_text(text, "file", reports[i].path);
+            put_findings(text, &reports[i]);
+            exg_json_put_close(text, '}');
+        }
+        exg_json_put_close(text, ']');
+    }
     cli_json_end(text);
 }
 
@@ -41,40 +59,57 @@ static void put_message(exg_text *text, const char *key, const char *string)
     exg_json_put_close(text, '}');
 }
 
-/* The rules that were broken, each once; gives the place of `code` among them. */
-static uint32_t rule_index(const exg_diagnostics *found, const char *code)
-{
-    uint32_t index = 0;
+/* The codes that were found, each once, with a severity of theirs. */
+typedef struct code_list {
+    const exg_diagnostic **items;
+    uint32_t count;
+} code_list;
 
-    for (uint32_t r = 0; r < exg_rule_count() && strcmp(exg_rule_at(r)->code, code) != 0; r++) {
-        for (uint32_t i = 0; i < found->count; i++) {
-            if (strcmp(found->items[i].code, exg_rule_at(r)->code) == 0) {
-                index++;
-                break;
+static uint32_t code_index(const code_list *codes, const char *code)
+{
+    uint32_t i = 0;
+
+    while (i < codes->count && strcmp(codes->items[i]->code, code) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static bool list_codes(const report *reports, uint32_t count, code_list *codes)
+{
+    size_t findings = 1;
+
+    for (uint32_t r = 0; r < count; r++) {
+        findings += reports[r].found.count;
+    }
+    *codes = (code_list){calloc(findings, sizeof(exg_diagnostic *)), 0};
+    for (uint32_t r = 0; codes->items != NULL && r < count; r++) {
+        for (uint32_t i = 0; i < reports[r].found.count; i++) {
+            const exg_diagnostic *d = &reports[r].found.items[i];
+
+            if (code_index(codes, d->code) == codes->count) {
+                codes->items[codes->count++] = d;
             }
         }
     }
-    return index;
+    return codes->items != NULL;
 }
 
-static void put_sarif_rules(exg_text *text, const exg_diagnostics *found)
+static void put_sarif_rules(exg_text *text, const code_list *codes)
 {
-    for (uint32_t r = 0; r < exg_rule_count(); r++) {
-        const exg_rule *rule = exg_rule_at(r);
-        bool broken = false;
+    for (uint32_t i = 0; i < codes->count; i++) {
+        const exg_rule *rule = exg_rule_find(codes->items[i]->code);
+        exg_severity severity = rule == NULL ? codes->items[i]->severity : rule->severity;
+        const char *claim = "";
+        const char *fix = "";
 
-        for (uint32_t i = 0; i < found->count && !broken; i++) {
-            broken = strcmp(found->items[i].code, rule->code) == 0;
-        }
-        if (!broken) {
-            continue;
-        }
+        (void)cli_find_code(codes->items[i]->code, &claim, &fix);
         exg_json_put_open(text, '{');
-        exg_json_member_text(text, "id", rule->code);
-        put_message(text, "shortDescription", rule->claim);
-        put_message(text, "help", rule->fix[0] == '\0' ? rule->claim : rule->fix);
+        exg_json_member_text(text, "id", codes->items[i]->code);
+        put_message(text, "shortDescription", claim);
+        put_message(text, "help", fix[0] == '\0' ? claim : fix);
         exg_json_member_open(text, "defaultConfiguration", '{');
-        exg_json_member_text(text, "level", exg_severity_name(rule->severity));
+        exg_json_member_text(text, "level", exg_severity_name(severity));
         exg_json_put_close(text, '}');
         exg_json_put_close(text, '}');
     }
@@ -115,11 +150,12 @@ static void close_location(exg_text *text)
     exg_json_put_close(text, ']');
 }
 
-static void put_sarif_result(exg_text *text, const report *r, const exg_diagnostic *d)
+static void put_sarif_result(exg_text *text, const report *r, const code_list *codes,
+                             const exg_diagnostic *d)
 {
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "ruleId", d->code);
-    exg_json_member_uint(text, "ruleIndex", rule_index(&r->found, d->code));
+    exg_json_member_uint(text, "ruleIndex", code_index(codes, d->code));
     exg_json_member_text(text, "level", exg_severity_name(d->severity));
     put_message(text, "message", d->message);
     open_location(text, "locations", r->path);
@@ -142,7 +178,7 @@ static void put_sarif_result(exg_text *text, const report *r, const exg_diagnost
     exg_json_put_close(text, '}');
 }
 
-static void put_sarif(exg_text *text, const report *r)
+static void put_sarif(exg_text *text, const report *reports, uint32_t count, const code_list *codes)
 {
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "$schema", "https://json.schemastore.org/sarif-2.1.0.json");
@@ -154,13 +190,15 @@ static void put_sarif(exg_text *text, const report *r)
     exg_json_member_text(text, "name", "exg");
     exg_json_member_text(text, "version", exg_version());
     exg_json_member_open(text, "rules", '[');
-    put_sarif_rules(text, &r->found);
+    put_sarif_rules(text, codes);
     exg_json_put_close(text, ']');
     exg_json_put_close(text, '}');
     exg_json_put_close(text, '}');
     exg_json_member_open(text, "results", '[');
-    for (uint32_t i = 0; i < r->found.count; i++) {
-        put_sarif_result(text, r, &r->found.items[i]);
+    for (uint32_t r = 0; r < count; r++) {
+        for (uint32_t i = 0; i < reports[r].found.count; i++) {
+            put_sarif_result(text, &reports[r], codes, &reports[r].found.items[i]);
+        }
     }
     exg_json_put_close(text, ']');
     exg_json_put_close(text, '}');
@@ -203,25 +241,35 @@ static void put_text(exg_text *text, const report *r)
     }
     if (r->allowed > 0) {
         exg_text_printf(text, "; %u allowed%s", r->allowed,
-                        r->allowed_errors > 0 ? ", the program still does not run" : "");
+                        r->allowed_errors == 0 || r->weights ? ""
+                                                             : ", the program still does not run");
     }
     exg_text_puts(text, "\n");
 }
 
-static exg_status print_report(const cli_call *call, const report *r, exg_error *err)
+static exg_status print_reports(const cli_call *call, const report *reports, uint32_t count,
+                                exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
+    code_list codes = {0};
     exg_status status;
 
+    if (call->sarif && !list_codes(reports, count, &codes)) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     if (call->sarif) {
-        put_sarif(&text, r);
+        put_sarif(&text, reports, count, &codes);
     } else if (call->json) {
-        put_json(&text, r);
-    } else {
-        put_text(&text, r);
+        put_json(&text, reports, count);
+    }
+    for (uint32_t i = 0; !call->sarif && !call->json && i < count; i++) {
+        if (!reports[i].unopened) { /* that was told by itself */
+            put_text(&text, &reports[i]);
+        }
     }
     status = cli_put(call->out, &text, err);
     exg_text_free(&text);
+    free(codes.items);
     return status;
 }
 
@@ -308,26 +356,6 @@ static exg_status verdict(const report *r, exg_error *err)
     return EXG_OK;
 }
 
-/* ---- the command ---------------------------------------------------------------------------- */
-
-/* A file that does not open breaks a rule too: programs that read reports get one. */
-static void report_unopened(const cli_call *call, const exg_error *err)
-{
-    const exg_rule *rule = exg_rule_find(err->code);
-    exg_diagnostic only = {.severity = EXG_SEVERITY_ERROR,
-                           .code = err->code,
-                           .message = err->message,
-                           .where = err->where,
-                           .fix = err->fix,
-                           .source_file = "",
-                           .source_text = ""};
-    report r = {.path = call->paths[0], .found = {.items = &only, .count = 1, .error_count = 1}};
-
-    if (rule != NULL && (call->json || call->sarif)) {
-        (void)print_report(call, &r, NULL);
-    }
-}
-
 /* ---- several programs -------------------------------------------------------------------- */
 
 /* A finding of the program `name`, or of the only one (NULL). */
@@ -366,20 +394,24 @@ static exg_status add_findings(report *r, const exg_diagnostics *found, const ch
     return EXG_OK;
 }
 
-/* A program of several that does not open breaks a rule; the others are still looked at. */
-static exg_status add_unopened(report *r, const char *name, exg_status status, exg_error *err)
+/* What cannot be opened breaks a rule too. false: it is no fault of the file, or there is no
+ * memory for it. */
+static bool note_fault(report *r, const char *name, exg_status status, const exg_error *fault)
 {
-    exg_error fault = *err;
+    const char *claim;
+    const char *fix = "";
+    bool is_known = cli_find_code(fault->code, &claim, &fix);
     exg_diagnostic only = {.severity = EXG_SEVERITY_ERROR,
-                           .code = fault.code,
-                           .message = fault.message,
-                           .where = fault.where,
-                           .fix = fault.fix,
+                           .code = fault->code,
+                           .message = fault->message,
+                           .where = fault->where,
+                           .fix = fault->fix[0] != '\0' ? fault->fix : fix,
                            .source_file = "",
                            .source_text = ""};
     exg_diagnostics found = {.items = &only, .count = 1, .error_count = 1};
 
-    return exg_rule_find(fault.code) == NULL ? status : add_findings(r, &found, name, err);
+    return (status == EXG_MALFORMED || status == EXG_UNSUPPORTED || status == EXG_LIMIT) &&
+           is_known && add_findings(r, &found, name, NULL) == EXG_OK;
 }
 
 /* One program; what is found of the file itself only with the first. */
@@ -412,12 +444,12 @@ static exg_status verify_program(const cli_call *call, const cli_programs *all, 
     exg_status status = cli_open(&one, &p, err);
 
     if (status != EXG_OK && name == NULL) {
-        report_unopened(call, err);
         r->unopened = true;
+        (void)note_fault(r, NULL, status, err);
         return status;
     }
-    if (status != EXG_OK) {
-        return add_unopened(r, name, status, err);
+    if (status != EXG_OK) { /* one of several: the others are still looked at */
+        return note_fault(r, name, status, err) ? EXG_OK : status;
     }
     status = find_all(&one, &p, index == 0, &found, err);
     if (found.arena != NULL) {
@@ -430,13 +462,14 @@ static exg_status verify_program(const cli_call *call, const cli_programs *all, 
     return status;
 }
 
-static exg_status verify(const cli_call *call, report *r, exg_error *err)
+static exg_status verify_programs(const cli_call *call, report *r, exg_error *err)
 {
     cli_programs all;
     exg_status status = cli_programs_list(call, &all, err);
 
     if (status != EXG_OK) {
-        report_unopened(call, err);
+        r->unopened = true;
+        (void)note_fault(r, NULL, status, err);
         return status;
     }
     r->programs = all.count;
@@ -444,24 +477,117 @@ static exg_status verify(const cli_call *call, report *r, exg_error *err)
         status = verify_program(call, &all, i, r, err);
     }
     cli_programs_free(&all);
-    if (status == EXG_MALFORMED && !r->unopened) {
-        (void)print_report(call, r, NULL); /* and a fault of another file than this one */
+    return status;
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+static exg_status find_in_weights(const cli_call *call, exg_weights *weights, report *r,
+                                  exg_error *err)
+{
+    exg_weights_verify_options options = {.size = sizeof(options),
+                                          .digest = call->expect_digest,
+                                          .values = call->values,
+                                          .threads = (uint32_t)call->threads};
+    exg_check_options check = {
+        .size = sizeof(check), .threads = (uint32_t)call->threads, .progress = cli_progress};
+    exg_diagnostics found = {0};
+    exg_status status = EXG_OK;
+
+    if (call->needed_by != NULL) {
+        EXG_TRY_IN(err, exg_weights_open(call->needed_by, NULL, &options.needed, NULL, err),
+                   "%s:", call->needed_by);
     }
-    EXG_TRY(status);
+    if (call->data) {
+        status = exg_weights_check(weights, &check, err);
+        cli_progress_end();
+        status = status == EXG_MALFORMED && note_fault(r, NULL, status, err) ? EXG_OK : status;
+    }
+    if (status == EXG_OK) {
+        status = exg_weights_verify(weights, &options, &found, err);
+        if (status == EXG_OK || (status == EXG_MALFORMED && found.error_count > 0)) {
+            status = add_findings(r, &found, NULL, err);
+        } else if (status == EXG_MALFORMED) { /* a tensor that could not be read */
+            status = note_fault(r, NULL, status, err) ? EXG_OK : status;
+        }
+        exg_diagnostics_free(&found);
+    }
+    exg_weights_release(options.needed);
+    return status;
+}
+
+static exg_status verify_weights(const cli_call *call, report *r, exg_error *err)
+{
+    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
+    exg_weights *weights;
+    exg_status status = exg_weights_open(call->paths[0], &options, &weights, NULL, err);
+
+    r->weights = true;
+    if (status != EXG_OK) {
+        r->unopened = true;
+        (void)note_fault(r, NULL, status, err);
+        return exg_error_within(err, status, "%s:", call->paths[0]);
+    }
+    status = find_in_weights(call, weights, r, err);
+    exg_weights_release(weights);
+    return status;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static exg_status verify_file(const cli_call *call, const char *path, report *r, exg_error *err)
+{
+    cli_call one = *call;
+
+    one.paths[0] = path;
+    *r = (report){.path = path, .found = {.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED)}};
+    if (r->found.arena == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY((cli_is_weights_file(path) ? verify_weights : verify_programs)(&one, r, err));
     judge(call, r);
-    EXG_TRY(print_report(call, r, err));
-    return verdict(r, err);
+    return EXG_OK;
+}
+
+/* All files are looked at, whatever is wrong with some; the first fault is that of the call. */
+static exg_status verify_files(const cli_call *call, report *reports, exg_error *err)
+{
+    uint32_t count = call->files.count;
+    exg_status first = EXG_OK;
+    exg_status printed = EXG_OK;
+
+    for (uint32_t i = 0; i < count; i++) {
+        exg_error fault;
+        exg_status status;
+
+        exg_error_clear(&fault);
+        status = verify_file(call, call->files.items[i], &reports[i], &fault);
+        status = status == EXG_OK ? verdict(&reports[i], &fault) : status;
+        if (status != EXG_OK && first == EXG_OK) {
+            first = status;
+            *err = fault;
+        } else if (reports[i].unopened) { /* which no text report has */
+            cli_print_error(&fault, call->json);
+        }
+    }
+    if (count > 1 || first == EXG_OK || reports[0].found.count > 0) {
+        printed = print_reports(call, reports, count, first == EXG_OK ? err : NULL);
+    }
+    return first != EXG_OK ? first : printed;
 }
 
 exg_status cmd_verify(const cli_call *call, exg_error *err)
 {
-    report r = {.path = call->paths[0]};
+    report *reports;
     exg_status status;
 
     EXG_TRY(check_list("--deny", call->deny, err));
     EXG_TRY(check_list("--allow", call->allow, err));
-    r.found.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = r.found.arena == NULL ? EXG_OUT_OF_MEMORY(err) : verify(call, &r, err);
-    exg_diagnostics_free(&r.found);
+    reports = calloc(call->files.count, sizeof(*reports));
+    status = reports == NULL ? EXG_OUT_OF_MEMORY(err) : verify_files(call, reports, err);
+    for (uint32_t i = 0; reports != NULL && i < call->files.count; i++) {
+        exg_diagnostics_free(&reports[i].found);
+    }
+    free(reports);
     return status;
 }

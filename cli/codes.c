@@ -41,16 +41,18 @@ static bool code_at(uint32_t index, code_row *row)
     return true;
 }
 
-const char *cli_fix_of(const char *code)
+bool cli_find_code(const char *code, const char **claim, const char **fix)
 {
     code_row row;
 
     for (uint32_t i = 0; code_at(i, &row); i++) {
         if (strcmp(row.code, code) == 0) {
-            return row.fix;
+            *claim = row.claim;
+            *fix = row.fix;
+            return true;
         }
     }
-    return "";
+    return false;
 }
 
 static void put_json(exg_text *text, const code_row *row)
@@ -84,14 +86,16 @@ static void put_markdown(exg_text *text)
     for (uint32_t i = 0; code_at(i, &row); i++) {
         if (row.is_rule && !in_rules) {
             exg_text_puts(
-                text, "\n## Rules of a program file\n\nAn error closes the gate: nothing runs that "
-                      "breaks one. A warning is told; so is a note, for\nthe sake of other "
-                      "readers. Kept by opening: the file does not open. Kept by verifying: "
-                      "`exg verify`\nfinds all in one run. Kept by data: `exg verify --data`, "
-                      "which reads the weights. Kept by file: `exg\nverify`, of how the file "
-                      "is made. Kept by nothing: no file can break it here, and the last\n"
-                      "column says why.\n\n| code | severity | kept by | in a sound file "
-                      "| fix |\n|---|---|---|---|---|\n");
+                text,
+                "\n## Rules of a program file\n\nAn error closes the gate: nothing runs that "
+                "breaks one. A warning is told; so is a note, for\nthe sake of other "
+                "readers. Kept by opening: the file does not open. Kept by verifying: "
+                "`exg verify`\nfinds all in one run. Kept by data: `exg verify --data`, "
+                "which reads the weights. Kept by file: `exg\nverify`, of how the file "
+                "is made. Kept by weights: `exg\nverify` of a file of weights. Kept by nothing: "
+                "no file can break it here, and the last\ncolumn says why.\n\n"
+                "| code | severity | kept by | in a sound file "
+                "| fix |\n|---|---|---|---|---|\n");
             in_rules = true;
         }
         if (!row.is_rule && !in_faults) {

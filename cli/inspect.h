@@ -19,7 +19,6 @@ const exg_weight **cli_weights_shown(const cli_inspection *i, uint32_t *count);
 
 /* Ways to show it; texts of a file are escaped for where they go. */
 void cli_put_shape(exg_text *text, const exg_tensor_meta *meta); /* f32[1, s27] */
-void cli_put_bytes(exg_text *text, uint64_t bytes);              /* 1.41 MB */
 void cli_put_summary_json(exg_text *text, const cli_inspection *i);
 void cli_put_tables_json(exg_text *text, const cli_inspection *i); /* --tree, --list-weights */
 void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node);

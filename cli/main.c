@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,58 +17,6 @@ static const command_row rows[] = {
 #include "cli/command.def"
 #undef EXG_COMMAND
 };
-
-/* What the fault says of itself, else what is true of all of its code. */
-static const char *fix_of(const exg_error *err)
-{
-    return err->fix[0] != '\0' ? err->fix : cli_fix_of(err->code);
-}
-
-static void put_error_json(exg_text *text, const exg_error *err)
-{
-    cli_json_begin(text);
-    exg_json_member_open(text, "error", '{');
-    exg_json_member_text(text, "status", exg_status_name(err->status));
-    exg_json_member_text(text, "code", err->code);
-    exg_json_member_text(text, "message", err->message);
-    exg_json_member_text(text, "where", err->where);
-    exg_json_member_text(text, "fix", fix_of(err));
-    if (err->offset != EXG_NO_OFFSET) {
-        exg_json_member_uint(text, "offset", err->offset);
-    }
-    exg_json_put_close(text, '}');
-    cli_json_end(text);
-}
-
-static void put_error(exg_text *text, const exg_error *err)
-{
-    if (cli_process_rank() > 0) {
-        exg_text_printf(text, "rank %u: ", cli_process_rank());
-    }
-    exg_text_printf(text, "exg: %s: ", err->code);
-    exg_text_plain(text, err->message, false);
-    if (err->where[0] != '\0') {
-        exg_text_puts(text, "\n  where: ");
-        exg_text_plain(text, err->where, false);
-    }
-    if (err->offset != EXG_NO_OFFSET) {
-        exg_text_printf(text, "\n  offset: %" PRIu64, err->offset);
-    }
-    if (fix_of(err)[0] != '\0') {
-        exg_text_puts(text, "\n  fix: ");
-        exg_text_plain(text, fix_of(err), false);
-    }
-    exg_text_putc(text, '\n');
-}
-
-static void print_error(const exg_error *err, bool json)
-{
-    exg_text text = EXG_TEXT_EMPTY;
-
-    (json ? put_error_json : put_error)(&text, err);
-    fputs(exg_text_string(&text) == NULL ? "exg: out of memory\n" : exg_text_string(&text), stderr);
-    exg_text_free(&text);
-}
 
 static const command_row *find_command(const char *name)
 {
@@ -305,7 +252,7 @@ int main(int argc, char **argv)
     if (status != EXG_OK && cli_interrupted() != 0 && cli_process_count() > 1) {
         /* mpirun ends what is left, and one that failed has said why */
     } else if (status != EXG_OK) {
-        print_error(&err, json);
+        cli_print_error(&err, json);
     } else if (ran && cli_process_count() > 1) {
         exg_mpi_finish(); /* a process that leaves without takes the others with it */
     }

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include <string.h>
-#include <strings.h>
 
 /* ---- facts ------------------------------------------------------------------------------ */
 
@@ -20,10 +19,7 @@ bool cli_is_code(const char *word)
 
 bool cli_is_tensors(const char *path)
 {
-    static const char end[] = ".safetensors";
-    size_t length = strlen(path);
-
-    return length >= sizeof(end) && strcasecmp(path + length + 1 - sizeof(end), end) == 0;
+    return exg_weights_format_from_path(path) != EXG_WEIGHTS_FORMAT_COUNT;
 }
 
 static bool has_file(const cli_call *call)
@@ -81,9 +77,26 @@ static bool writes_early(const cli_call *call)
     return writes(call, EXG_FORMAT_EARLY_JSON);
 }
 
-static bool writes_tensors(const cli_call *call)
+static bool writes_weights(const cli_call *call)
 {
     return exg_format_from_path(call->paths[1]) == EXG_FORMAT_COUNT;
+}
+
+static bool writes_form(const cli_call *call, exg_weights_format format)
+{
+    exg_weights_format named = exg_weights_format_from_path(call->paths[1]);
+
+    return writes_weights(call) && (named == format || named == EXG_WEIGHTS_FORMAT_COUNT);
+}
+
+static bool writes_safetensors(const cli_call *call)
+{
+    return writes_form(call, EXG_WEIGHTS_FORMAT_SAFETENSORS);
+}
+
+static bool writes_gguf(const cli_call *call)
+{
+    return writes_form(call, EXG_WEIGHTS_FORMAT_GGUF);
 }
 
 static bool is_of_processes(const cli_call *call)

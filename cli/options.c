@@ -154,6 +154,11 @@ static uint32_t paths_wanted(const char *command)
     return count;
 }
 
+static bool takes_several(const char *command)
+{
+    return strstr(command_of(command)->arguments, "...") != NULL;
+}
+
 static bool is_same_file(const char *a, const char *b)
 {
     struct stat of_a;
@@ -197,6 +202,8 @@ exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, e
 {
     bool has_options = true; /* till "--" */
 
+    call->files.items = room;
+    room += argc;
     for (size_t o = 0; o < sizeof(options) / sizeof(options[0]); o++) {
         if (options[o].kind == OPTION_LIST) {
             ((cli_words *)(void *)((char *)call + options[o].offset))->items = room;
@@ -213,10 +220,14 @@ exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, e
             return usage(err, call->command, "a file name is empty:", word);
         }
         if (!has_options || word[0] != '-' || word[1] == '\0') {
-            if (call->path_count == paths_wanted(call->command)) {
+            if (takes_several(call->command)) {
+                call->files.items[call->files.count++] = word;
+            }
+            if (call->path_count < paths_wanted(call->command)) {
+                call->paths[call->path_count++] = word;
+            } else if (!takes_several(call->command)) {
                 return usage(err, call->command, "one word too many:", word);
             }
-            call->paths[call->path_count++] = word;
             continue;
         }
         if (strcmp(word, "--") == 0) {

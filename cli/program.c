@@ -5,12 +5,19 @@
 #include <string.h>
 #include <unistd.h>
 
+exg_open_options cli_open_options(const cli_call *call)
+{
+    return (exg_open_options){.size = sizeof(exg_open_options),
+                              .program = call->program,
+                              .ignore_carry = call->ignore_carry,
+                              .no_check = call->no_check,
+                              .strict = call->strict,
+                              .follow_links = call->follow_links};
+}
+
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
 {
-    exg_open_options options = {.size = sizeof(options),
-                                .program = call->program,
-                                .ignore_carry = call->ignore_carry,
-                                .no_check = call->no_check};
+    const exg_open_options options = cli_open_options(call);
     exg_status status;
 
     memset(p, 0, sizeof(*p));

@@ -6,21 +6,62 @@
 #include <errno.h>
 #include <exg/text.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <linux/openat2.h>
-#include <sys/syscall.h>
-#endif
 
 static const uint8_t nothing[1];
 
 static exg_status refused(exg_error *err, const char *code, const char *what, const char *path)
 {
     return EXG_FAIL(err, IO, code, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+/* Where a link leads, on the way to `path`, that leads nowhere; false: there is none. */
+static bool find_broken_link(const char *path, char target[PATH_MAX])
+{
+    char part[PATH_MAX];
+
+    for (size_t i = 1; i < sizeof(part) && path[i - 1] != '\0'; i++) {
+        struct stat st;
+        ssize_t length;
+
+        if (path[i] != '/' && path[i] != '\0') {
+            continue;
+        }
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (lstat(part, &st) != 0 || !S_ISLNK(st.st_mode) || stat(part, &st) == 0) {
+            continue;
+        }
+        length = readlink(part, target, PATH_MAX - 1);
+        if (length >= 0) {
+            target[length] = '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+/* errno says why `path`, called `name`, is not opened; a link is told as what it is. */
+static exg_status cannot_open(const char *path, const char *name, exg_error *err)
+{
+    int why = errno;
+    char target[PATH_MAX];
+
+    if ((why == ENOENT || why == ELOOP) && find_broken_link(path, target)) {
+        exg_status status =
+            EXG_FAIL(err, IO, "IO-OPEN", "cannot open %s: it is a link to '%s', %s", name, target,
+                     why == ELOOP ? "which leads back to itself" : "where nothing is");
+
+        return exg_error_fix(err, status, "fetch the file again, or put it in the link's place");
+    }
+    errno = why;
+    return refused(err, "IO-OPEN", "open", name);
 }
 
 /* Fills memory with what the file has from `offset` on. */
@@ -41,6 +82,17 @@ static exg_status read_range(int descriptor, const char *name, uint64_t offset, 
     return EXG_OK;
 }
 
+static uint64_t nanoseconds(struct timespec time)
+{
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+static exg_file_identity identity_of(const struct stat *st)
+{
+    return (exg_file_identity){(uint64_t)st->st_dev, (uint64_t)st->st_ino, (uint64_t)st->st_size,
+                               nanoseconds(st->st_mtim), nanoseconds(st->st_ctim)};
+}
+
 exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
                               bool copies, exg_mapping *mapping, exg_error *err)
 {
@@ -51,7 +103,7 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
 
     exg_status status;
 
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    *mapping = (exg_mapping){.data = nothing};
     if (fstat(descriptor, &st) != 0) {
         return refused(err, "IO-STAT", "examine", name);
     }
@@ -87,6 +139,7 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
     if (copies) { /* as a mapped file is */
         (void)mprotect(base, (size_t)(offset - start + length), PROT_READ);
     }
+    mapping->identity = identity_of(&st);
     mapping->is_copy = copies;
     mapping->base = base;
     mapping->base_length = (size_t)(offset - start + length);
@@ -120,21 +173,21 @@ exg_status exg_file_map(const char *path, bool copies, exg_mapping *mapping, exg
     do {
         descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (descriptor < 0 && errno == EINTR);
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    *mapping = (exg_mapping){.data = nothing};
     if (descriptor < 0) {
-        return refused(err, "IO-OPEN", "open", path);
+        return cannot_open(path, path, err);
     }
     return map_whole(descriptor, path, copies, mapping, err);
 }
 
-exg_status exg_file_map_below(const char *directory, const char *location, bool copies,
+exg_status exg_file_map_below(const char *directory, const char *location, exg_reading reading,
                               exg_mapping *mapping, exg_error *err)
 {
     int descriptor;
 
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
-    EXG_TRY(exg_file_open_below(directory, location, &descriptor, err));
-    return map_whole(descriptor, location, copies, mapping, err);
+    *mapping = (exg_mapping){.data = nothing};
+    EXG_TRY(exg_file_open_below(directory, location, reading.follow_links, &descriptor, err));
+    return map_whole(descriptor, location, reading.copies, mapping, err);
 }
 
 void exg_mapping_release(exg_mapping *mapping)
@@ -142,7 +195,7 @@ void exg_mapping_release(exg_mapping *mapping)
     if (mapping->base != NULL) {
         munmap(mapping->base, mapping->base_length);
     }
-    *mapping = (exg_mapping){nothing, 0, NULL, 0, false};
+    *mapping = (exg_mapping){.data = nothing};
 }
 
 bool exg_location_is_plain(const char *location)
@@ -193,16 +246,20 @@ void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1])
     }
 }
 
-/* Component by component without following any link: for kernels (and sandboxes)
- * without openat2. */
-static int open_walking(int folder, const char *location)
+/* ---- files that another one names ------------------------------------------------------------
+ * A location is plain by name, and where its links lead is looked at by the system: the file is
+ * opened below a folder that is allowed, component by component, without following a link. So
+ * nothing that changes meanwhile leads out of it. */
+
+/* Opens `rest` below the folder `root`. */
+static int open_walking(const char *root, const char *rest)
 {
-    int at = dup(folder);
+    int at = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     while (at >= 0) {
-        size_t length = strcspn(location, "/");
-        bool last = location[length] == '\0';
-        char name[256];
+        size_t length = strcspn(rest, "/");
+        bool last = rest[length] == '\0';
+        char name[NAME_MAX + 1];
         int next;
         int saved;
 
@@ -211,10 +268,11 @@ static int open_walking(int folder, const char *location)
             errno = ENAMETOOLONG;
             return -1;
         }
-        memcpy(name, location, length);
+        memcpy(name, rest, length);
         name[length] = '\0';
-        next = openat(at, name,
-                      O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (last ? 0 : O_DIRECTORY));
+        next =
+            openat(at, name,
+                   O_CLOEXEC | O_NOFOLLOW | (last ? O_RDONLY | O_NONBLOCK : O_PATH | O_DIRECTORY));
         saved = errno;
         close(at);
         errno = saved;
@@ -222,29 +280,73 @@ static int open_walking(int folder, const char *location)
             return next;
         }
         at = next;
-        location += length + 1;
+        rest += length + 1;
     }
     return -1;
 }
 
-static int open_below(int folder, const char *location)
+/* What is left of `path` below the folder `root`, or NULL. */
+static const char *below(const char *path, const char *root)
 {
-#if defined(__linux__) && defined(SYS_openat2)
-    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    int descriptor = (int)syscall(SYS_openat2, folder, location, &how, sizeof(how));
+    size_t length = strlen(root);
 
-    if (descriptor >= 0 || (errno != ENOSYS && errno != EPERM && errno != EAGAIN)) {
-        return descriptor;
-    }
-#endif
-    return open_walking(folder, location);
+    length -= length > 0 && root[length - 1] == '/';
+    return strncmp(path, root, length) == 0 && path[length] == '/' ? path + length + 1 : NULL;
 }
 
-exg_status exg_file_open_below(const char *directory, const char *location, int *descriptor,
+/* Cuts `folder`, one of a snapshot in a cache of huggingface_hub
+ * (".../models--OWNER--NAME/snapshots/REVISION/..."), to the folder of the repository, whose
+ * snapshots hold links into its "blobs". false: it is none. */
+static bool cut_to_repository(char *folder)
+{
+    static const char *const kinds[] = {"/models--", "/datasets--", "/spaces--"};
+    char *found = NULL;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        for (char *at = folder; (at = strstr(at, kinds[i])) != NULL; at++) {
+            found = found == NULL || at > found ? at : found;
+        }
+    }
+    if (found == NULL) {
+        return false;
+    }
+    found += 1 + strcspn(found + 1, "/");
+    if (strncmp(found, "/snapshots/", 11) != 0) {
+        return false;
+    }
+    *found = '\0';
+    return true;
+}
+
+/* The file that `path` is without its links, if it may be opened: in the folder `root` (without
+ * links too), or among the blobs of the repository that `root` is a snapshot of. */
+static exg_status open_allowed(const char *location, const char *path, char *root, int *descriptor,
                                exg_error *err)
 {
-    int folder;
+    const char *rest = below(path, root);
+
+    if (rest == NULL && cut_to_repository(root)) {
+        rest = below(path, root);
+        rest = rest != NULL && strncmp(rest, "blobs/", 6) == 0 ? rest : NULL;
+    }
+    if (rest == NULL) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "WGT-LINK",
+                                      "'%s' is a link out of its folder, to %s", location, path),
+                             "put the file in its place, or --follow-links where you trust who "
+                             "made the link");
+    }
+    *descriptor = open_walking(root, rest);
+    return *descriptor < 0 ? cannot_open(path, location, err) : EXG_OK;
+}
+
+exg_status exg_file_open_below(const char *directory, const char *location, bool follow_links,
+                               int *descriptor, exg_error *err)
+{
+    char path[PATH_MAX];
+    char whole[PATH_MAX];
+    char root[PATH_MAX];
+    int length;
 
     *descriptor = -1;
     if (!exg_location_is_plain(location)) {
@@ -253,25 +355,26 @@ exg_status exg_file_open_below(const char *directory, const char *location, int 
                                       "external location '%s' may leave its folder", location),
                              "a location is relative and has no empty, . or .. part");
     }
-    folder = open(directory[0] == '\0' ? "." : directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) {
+    directory = directory[0] == '\0' ? "." : directory;
+    if (realpath(directory, root) == NULL) {
         return refused(err, "IO-OPEN", "open folder", directory);
     }
-    *descriptor = open_below(folder, location);
-    close(folder);
-    if (*descriptor < 0 && (errno == EXDEV || errno == ELOOP)) {
-        return EXG_FAIL(err, MALFORMED, "WGT-LOC",
-                        "external location '%s' is a link out of its folder", location);
-    }
-    if (*descriptor < 0) {
+    length = snprintf(path, sizeof(path), "%s/%s", directory, location);
+    errno = ENAMETOOLONG;
+    if (length < 0 || (size_t)length >= sizeof(path) || realpath(path, whole) == NULL) {
         bool missing = errno == ENOENT;
-        exg_status status = refused(err, "IO-OPEN", "open external file", location);
+        exg_status status = cannot_open(path, location, err);
 
-        return missing ? exg_error_fix(err, status,
-                                       "it belongs in the folder of the file that names it")
-                       : status;
+        return missing && err != NULL && err->fix[0] == '\0'
+                   ? exg_error_fix(err, status,
+                                   "it belongs in the folder of the file that names it")
+                   : status;
     }
-    return EXG_OK;
+    if (!follow_links) {
+        return open_allowed(location, whole, root, descriptor, err);
+    }
+    *descriptor = open(whole, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return *descriptor < 0 ? cannot_open(whole, location, err) : EXG_OK;
 }
 
 const char *exg_path_name(const char *path)

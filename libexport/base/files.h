@@ -18,12 +18,19 @@
 
 /* ---- in ---------------------------------------------------------------------- */
 
+/* A file as it was when it was opened: another one, or one that was written to since, has other
+ * numbers. Times are in nanoseconds. */
+typedef struct exg_file_identity {
+    uint64_t device, inode, bytes, modified, changed;
+} exg_file_identity;
+
 typedef struct exg_mapping {
     const uint8_t *data; /* of an empty range: not NULL, not to be followed */
     uint64_t length;
     void *base; /* what munmap wants */
     size_t base_length;
     bool is_copy; /* of memory that no file is behind */
+    exg_file_identity identity;
 } exg_mapping;
 
 /* Maps a regular file whole, or reads it into memory (`copies`). IO, UNSUPPORTED (a folder, a
@@ -49,13 +56,21 @@ bool exg_location_is_plain(const char *location);
  * than EXG_STEM_MAX bytes. */
 void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1]);
 
-/* Opens `location` for reading below `directory` ("" is the working directory).
- * Links that lead out of it are not followed. MALFORMED (not plain), IO. */
-exg_status exg_file_open_below(const char *directory, const char *location, int *descriptor,
-                               exg_error *err);
+/* How files are read that another one names (exg_open_options). */
+typedef struct exg_reading {
+    bool copies;       /* into memory, in the place of mapping them */
+    bool follow_links; /* wherever they lead */
+} exg_reading;
+
+/* Opens `location` for reading below `directory` ("" is the working directory). A link may lead
+ * to a file in it, and in a snapshot of huggingface_hub's cache to one in the blobs of the same
+ * repository; `follow_links`: anywhere. MALFORMED (WGT-LOC: not plain), UNSUPPORTED (WGT-LINK: a
+ * link that leads out), IO. */
+exg_status exg_file_open_below(const char *directory, const char *location, bool follow_links,
+                               int *descriptor, exg_error *err);
 
 /* Opens it so and maps it whole. */
-exg_status exg_file_map_below(const char *directory, const char *location, bool copies,
+exg_status exg_file_map_below(const char *directory, const char *location, exg_reading reading,
                               exg_mapping *mapping, exg_error *err);
 
 /* The name behind the last slash of `path`, in it. */
@@ -77,8 +92,29 @@ exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err
 exg_status exg_writer_open_part(const char *path, const char *part, uint64_t keep,
                                 exg_writer **writer, exg_error *err);
 
+/* Goes back to the beginning of a part whose bytes are kept: what is appended to the writer is
+ * dropped as long as it is there, for it is the same. */
+void exg_writer_replay(exg_writer *writer);
+
+/* How much is there of what is replayed: appending passes it without writing. */
+uint64_t exg_writer_kept(const exg_writer *writer);
+
+/* Bytes below exg_writer_kept(); from any thread. IO. */
+exg_status exg_writer_read(const exg_writer *writer, uint64_t offset, void *out, uint64_t length,
+                           exg_error *err);
+
+/* Calls observe() with all that is appended from now on, but what is dropped. A fault of it is
+ * one of exg_writer_write(). */
+typedef exg_status exg_writer_observe_fn(void *user, const void *data, uint64_t length,
+                                         exg_error *err);
+void exg_writer_observe(exg_writer *writer, exg_writer_observe_fn *observe, void *user);
+
+/* Opens `path` for reading and writing, made where there is none, and locks it until it is closed.
+ * IO (IO-BUSY: another process has it). */
+exg_status exg_file_open_alone(const char *path, int *descriptor, exg_error *err);
+
 /* Appends. */
-exg_status exg_writer_write(exg_writer *writer, const void *data, uint64_t length, exg_error *err);
+exg_status exg_writer_write(exg_writer *writer, const void *bytes, uint64_t all, exg_error *err);
 
 /* Appends zeros up to a multiple of `alignment`, a power of two. */
 exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *err);
@@ -102,6 +138,9 @@ uint64_t exg_writer_position(const exg_writer *writer);
 /* Syncs, renames, syncs the folder; frees the writer whatever comes of it. On
  * failure nothing is left behind. */
 exg_status exg_writer_commit(exg_writer *writer, exg_error *err);
+
+/* Of a part: syncs and closes it as it is, under its own name, and frees the writer. */
+exg_status exg_writer_suspend(exg_writer *writer, exg_error *err);
 
 /* Removes what was written and frees the writer; NULL is allowed. */
 void exg_writer_abort(exg_writer *writer);

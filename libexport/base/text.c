@@ -209,16 +209,22 @@ static uint32_t next_code_point(const unsigned char **cursor)
 
 void exg_text_json_string(exg_text *text, const char *string)
 {
-    static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
-    const unsigned char *c = (const unsigned char *)string;
-
     if (string == NULL) {
         text->failed = true;
         return;
     }
     text->replaced = text->replaced || !exg_text_is_utf8(string, strlen(string));
+    exg_text_json_bytes(text, string, strlen(string));
+}
+
+void exg_text_json_bytes(exg_text *text, const char *bytes, size_t length)
+{
+    static const char escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    const unsigned char *c = (const unsigned char *)bytes;
+    const unsigned char *end = c + length;
+
     exg_text_putc(text, '"');
-    while (*c != '\0') {
+    while (c < end) {
         uint32_t point = next_code_point(&c);
         const char *escape = NULL;
 

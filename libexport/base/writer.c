@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,6 +28,9 @@ struct exg_writer {
     bool kept;     /* when it is aborted */
     bool is_there; /* under the target's name */
     uint64_t position;
+    uint64_t replayed;              /* bytes from the beginning that are there already */
+    exg_writer_observe_fn *observe; /* NULL: nobody */
+    void *observer;
     size_t buffered;
     unsigned char buffer[BUFFER_BYTES];
 };
@@ -137,8 +141,32 @@ static exg_status take_mode(exg_writer *writer, exg_error *err)
 static exg_status open_part(exg_writer *writer, const char *part, exg_error *err)
 {
     snprintf(writer->temporary, writer->temporary_capacity, "%s", part);
-    writer->descriptor = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    writer->descriptor = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     return writer->descriptor >= 0 ? EXG_OK : refused(writer, "open a part of", err);
+}
+
+/* It may be removed between opening and locking. */
+exg_status exg_file_open_alone(const char *path, int *descriptor, exg_error *err)
+{
+    struct stat opened;
+    struct stat there;
+
+    for (;;) {
+        *descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (*descriptor < 0 || fstat(*descriptor, &opened) != 0) {
+            return EXG_FAIL(err, IO, "IO-WRITE", "cannot write %s: %s", path, strerror(errno));
+        }
+        if (flock(*descriptor, LOCK_EX | LOCK_NB) != 0) {
+            close(*descriptor);
+            *descriptor = -1;
+            return EXG_FAIL(err, IO, "IO-BUSY", "another save holds %s", path);
+        }
+        if (stat(path, &there) == 0 && there.st_ino == opened.st_ino &&
+            there.st_dev == opened.st_dev) {
+            return EXG_OK;
+        }
+        close(*descriptor);
+    }
 }
 
 static exg_status create_writer(const char *path, const char *part, exg_writer **writer,
@@ -239,10 +267,63 @@ static exg_status flush(exg_writer *writer, exg_error *err)
     return write_at(writer, writer->position - buffered, writer->buffer, buffered, err);
 }
 
-exg_status exg_writer_write(exg_writer *writer, const void *data, uint64_t length, exg_error *err)
+void exg_writer_replay(exg_writer *writer)
 {
+    assert(writer->buffered == 0);
+    writer->replayed = writer->position;
+    writer->position = 0;
+}
+
+uint64_t exg_writer_kept(const exg_writer *writer)
+{
+    return writer->replayed;
+}
+
+exg_status exg_writer_read(const exg_writer *writer, uint64_t offset, void *out, uint64_t length,
+                           exg_error *err)
+{
+    assert(exg_range_inside(offset, length, writer->replayed));
+    for (uint64_t at = 0; at < length;) {
+        ssize_t got = pread(writer->descriptor, (uint8_t *)out + at, (size_t)(length - at),
+                            (off_t)(offset + at));
+
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            return got == 0 ? EXG_FAIL(err, IO, "IO-CHANGED", "%s became shorter while it was read",
+                                       writer->temporary)
+                            : refused(writer, "read a part of", err);
+        }
+        at += got < 0 ? 0 : (uint64_t)got;
+    }
+    return EXG_OK;
+}
+
+void exg_writer_observe(exg_writer *writer, exg_writer_observe_fn *observe, void *user)
+{
+    writer->observe = observe;
+    writer->observer = user;
+}
+
+/* What of `length` bytes is there already. */
+static uint64_t pass_kept(exg_writer *writer, uint64_t length)
+{
+    uint64_t left = writer->position < writer->replayed ? writer->replayed - writer->position : 0;
+    uint64_t passed = left < length ? left : length;
+
+    writer->position += passed;
+    return passed;
+}
+
+exg_status exg_writer_write(exg_writer *writer, const void *bytes, uint64_t all, exg_error *err)
+{
+    uint64_t passed = pass_kept(writer, all);
+    uint64_t length = all - passed;
+    const uint8_t *data = (const uint8_t *)bytes + passed;
+
     if (length == 0) {
         return EXG_OK;
+    }
+    if (writer->observe != NULL) {
+        EXG_TRY(writer->observe(writer->observer, data, length, err));
     }
     if (length > BUFFER_BYTES - writer->buffered) {
         EXG_TRY(flush(writer, err));
@@ -373,6 +454,14 @@ exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
     } else if (writer->temporary[0] != '\0' && !writer->kept) {
         unlink(writer->temporary);
     }
+    discard(writer);
+    return status;
+}
+
+exg_status exg_writer_suspend(exg_writer *writer, exg_error *err)
+{
+    exg_status status = settle(writer, err);
+
     discard(writer);
     return status;
 }

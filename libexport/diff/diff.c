@@ -56,30 +56,56 @@ static bool sort_rooms(exg_diff *diff)
     return true;
 }
 
+static exg_status compare_weights(exg_differ *d, exg_error *err)
+{
+    exg_map_init(&d->renamed, d->scratch);
+    EXG_TRY(exg_diff_tensors(d, err));
+    return d->failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+/* Fills d->diff by compare(); frees it where that fails. */
+static exg_status run(exg_differ *d, exg_status (*compare_all)(exg_differ *d, exg_error *err),
+                      const exg_diff_options *options, exg_error *err)
+{
+    exg_diff_options own = {.size = sizeof(own)};
+    exg_status status;
+
+    memset(d->diff, 0, sizeof(*d->diff));
+    EXG_TRY(EXG_READ_OPTIONS(exg_diff_options, &own, options, err));
+    d->options = &own;
+    d->diff->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    d->scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    status =
+        d->diff->arena == NULL || d->scratch == NULL ? EXG_OUT_OF_MEMORY(err) : compare_all(d, err);
+    if (status == EXG_OK && !sort_rooms(d->diff)) {
+        status = EXG_OUT_OF_MEMORY(err);
+    }
+    exg_arena_destroy(d->scratch);
+    if (status != EXG_OK) {
+        exg_diff_free(d->diff);
+    }
+    return status;
+}
+
+exg_status exg_diff_weights(exg_weights *a, exg_weights *b, const exg_diff_options *options,
+                            exg_diff *diff, exg_error *err)
+{
+    EXG_GIVEN(err, a, b, diff);
+    exg_differ d = {.a_weights = a, .b_weights = b, .by_name_alone = true, .diff = diff};
+
+    return run(&d, compare_weights, options, err);
+}
+
 exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
                              const exg_diff_options *options, exg_diff *diff, exg_error *err)
 {
     EXG_GIVEN(err, a, b, diff);
     EXG_GIVEN(err, a->program, b->program);
-    exg_diff_options own = {.size = sizeof(own)};
-    exg_differ d = {.a = a->program, .b = b->program, .options = &own, .diff = diff};
-    exg_status status = EXG_OK;
+    exg_differ d = {.a = a->program,
+                    .b = b->program,
+                    .a_weights = a->program->weights,
+                    .b_weights = b->program->weights,
+                    .diff = diff};
 
-    memset(diff, 0, sizeof(*diff));
-    EXG_TRY(EXG_READ_OPTIONS(exg_diff_options, &own, options, err));
-    diff->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    d.scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    if (diff->arena == NULL || d.scratch == NULL) {
-        status = EXG_OUT_OF_MEMORY(err);
-    } else {
-        status = compare(&d, err);
-    }
-    if (status == EXG_OK && !sort_rooms(diff)) {
-        status = EXG_OUT_OF_MEMORY(err);
-    }
-    exg_arena_destroy(d.scratch);
-    if (status != EXG_OK) {
-        exg_diff_free(diff);
-    }
-    return status;
+    return run(&d, compare, options, err);
 }

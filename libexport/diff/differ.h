@@ -11,7 +11,9 @@
 #define EXG_NO_PARTNER UINT32_MAX
 
 typedef struct exg_differ {
-    const exg_program *a, *b;
+    const exg_program *a, *b; /* NULL: of weights alone */
+    exg_weights *a_weights, *b_weights;
+    bool by_name_alone; /* a name is the same in every table */
     const exg_diff_options *options;
     exg_diff *diff;
     exg_arena *scratch;
@@ -33,6 +35,17 @@ void exg_pair_equal(exg_differ *d, const uint64_t *a, uint32_t count_a, const ui
 
 /* The room of weights. Fills d->renamed. */
 exg_status exg_diff_tensors(exg_differ *d, exg_error *err);
+
+/* ---- value.c: weights of floats of one number of elements -------------------------------------
+ */
+
+/* Is `b` what a cast of `a` to its dtype gives, and where not, how far is it from that? */
+exg_status exg_diff_cast(exg_differ *d, const exg_weight *a, const exg_weight *b,
+                         exg_value_difference *v, exg_error *err);
+
+/* Fills v->cosine. */
+exg_status exg_diff_cosine(exg_differ *d, const exg_weight *a, const exg_weight *b,
+                           exg_value_difference *v, exg_error *err);
 
 typedef struct exg_side exg_side; /* side.h */
 

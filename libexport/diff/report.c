@@ -13,7 +13,7 @@ static const char *const room_names[EXG_DIFF_ROOM_COUNT] = {
 static const char *const kind_names[EXG_DIFF_KIND_COUNT] = {
     [EXG_DIFF_REMOVED] = "removed",   [EXG_DIFF_ADDED] = "added",
     [EXG_DIFF_CHANGED] = "changed",   [EXG_DIFF_RENAMED] = "renamed",
-    [EXG_DIFF_RESHAPED] = "reshaped",
+    [EXG_DIFF_RESHAPED] = "reshaped", [EXG_DIFF_CAST] = "cast",
 };
 
 const char *exg_diff_room_name(exg_diff_room room)

@@ -6,6 +6,7 @@
 #include "libexport/base/element.h"
 #include "libexport/diff/differ.h"
 #include "libexport/diff/report.h"
+#include "libexport/weights/storage.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -89,6 +90,8 @@ static exg_status stream_next(stream *s, const uint8_t **data, uint64_t *length,
         err,
         exg_storage_read(s->weights, s->weight->storage, s->start + at, *length, s->block, err),
         "weights[\"%s\"]", s->weight->fqn);
+    exg_storage_forget(s->weights, s->weight->storage,
+                       (s->start + at) & ~(uint64_t)(BLOCK_BYTES - 1), s->start + at + *length);
     if (storage->byte_order == EXG_BIG_ENDIAN && s->weight->meta != NULL) {
         exg_bytes_swap(s->block, *length, s->weight->meta->dtype);
     }
@@ -167,10 +170,10 @@ static exg_status compare_values(exg_differ *d, const exg_weight *a, const exg_w
     scale s = {raw ? EXG_DTYPE_U8 : component(a->meta->dtype), d->options->rtol, d->options->atol};
     stream x = {0};
     stream y = {0};
-    exg_status status = stream_open(&x, d->a->weights, a, err);
+    exg_status status = stream_open(&x, d->a_weights, a, err);
 
     if (status == EXG_OK) {
-        status = stream_open(&y, d->b->weights, b, err);
+        status = stream_open(&y, d->b_weights, b, err);
     }
     *same_bytes = true;
     while (status == EXG_OK) {
@@ -205,7 +208,9 @@ static const char *shape_text(exg_differ *d, const exg_weight *weight)
     if (weight->meta == NULL) {
         return "an object";
     }
-    exg_text_printf(&out, "%s[", exg_dtype_short_name(weight->meta->dtype));
+    exg_text_printf(&out, "%s%s%s[", weight->encoding == NULL ? "" : weight->encoding,
+                    weight->encoding == NULL ? "" : " in ",
+                    exg_dtype_short_name(weight->meta->dtype));
     for (uint32_t i = 0; i < weight->meta->rank; i++) {
         exg_text_printf(&out, "%s%" PRId64, i > 0 ? ", " : "", weight->meta->sizes[i].value);
     }
@@ -232,17 +237,76 @@ static void found_weight(exg_differ *d, exg_diff_kind kind, const exg_weight *a,
                                : &counts->changed) += 1;
 }
 
-static const char *describe(exg_differ *d, const exg_weight *weight, const exg_value_difference *v)
+/* "f32[2, 3]" or "f32[2, 3] -> bf16[2, 3]", and how they differ. */
+static const char *describe(exg_differ *d, const char *what, const exg_value_difference *v)
 {
     exg_text out = EXG_TEXT_EMPTY;
 
-    exg_text_printf(&out, "%s, %" PRIu64 " of %" PRIu64 " values differ: ", shape_text(d, weight),
-                    v->differing, v->total);
+    exg_text_printf(&out, "%s, %" PRIu64 " of %" PRIu64 " values differ: ", what, v->differing,
+                    v->total);
     exg_text_printf(&out, "max abs %.3g, max rel %.3g", v->max_abs, v->max_rel);
     if (v->max_ulp > 0) {
         exg_text_printf(&out, ", max %" PRIu64 " ULP", v->max_ulp);
     }
+    if (!isnan(v->cosine)) {
+        exg_text_printf(&out, ", cosine %.9g", v->cosine);
+    }
     return exg_differ_keep(d, &out);
+}
+
+/* "a -> b" and what is said of them. */
+static void found_pair(exg_differ *d, exg_diff_kind kind, const exg_weight *a, const exg_weight *b,
+                       const char *what, const exg_value_difference *v)
+{
+    exg_text out = EXG_TEXT_EMPTY;
+
+    exg_text_printf(&out, "%s -> %s%s", shape_text(d, a), shape_text(d, b), what);
+    if (v != NULL && v->differing > 0) {
+        const char *pair = exg_differ_keep(d, &out);
+
+        found_weight(d, kind, a, b, describe(d, pair, v), v);
+        return;
+    }
+    found_weight(d, kind, a, b, exg_differ_keep(d, &out), v);
+}
+
+static bool same_encoding(const exg_weight *a, const exg_weight *b)
+{
+    return (a->encoding == NULL) == (b->encoding == NULL) &&
+           (a->encoding == NULL || strcmp(a->encoding, b->encoding) == 0);
+}
+
+static bool is_of_floats(const exg_weight *weight)
+{
+    return weight->meta != NULL && !weight->use_pickle && weight->encoding == NULL &&
+           exg_dtype_is_float(weight->meta->dtype);
+}
+
+/* Floats of two dtypes in one shape. */
+static bool may_be_cast(const exg_weight *a, const exg_weight *b)
+{
+    bool may = is_of_floats(a) && is_of_floats(b) && a->meta->dtype != b->meta->dtype &&
+               a->meta->rank == b->meta->rank;
+
+    for (uint32_t i = 0; may && i < a->meta->rank; i++) {
+        may = a->meta->sizes[i].value == b->meta->sizes[i].value;
+    }
+    return may;
+}
+
+static exg_status compare_cast(exg_differ *d, const exg_weight *a, const exg_weight *b,
+                               exg_error *err)
+{
+    exg_value_difference v = {0};
+
+    EXG_TRY(exg_diff_cast(d, a, b, &v, err));
+    if (v.differing == 0) {
+        found_pair(d, EXG_DIFF_CAST, a, b, ", the values as a cast gives them", NULL);
+        return EXG_OK;
+    }
+    EXG_TRY(exg_diff_cosine(d, a, b, &v, err));
+    found_pair(d, EXG_DIFF_CHANGED, a, b, "", &v);
+    return EXG_OK;
 }
 
 static exg_status compare_weight(exg_differ *d, const exg_weight *a, const exg_weight *b,
@@ -254,23 +318,21 @@ static exg_status compare_weight(exg_differ *d, const exg_weight *a, const exg_w
     bool same_shape = strcmp(shape_a, shape_b) == 0;
     bool same_bytes;
 
+    if (may_be_cast(a, b)) {
+        return compare_cast(d, a, b, err);
+    }
     if ((a->meta == NULL) != (b->meta == NULL) || a->use_pickle != b->use_pickle ||
-        stored_bytes(d->a->weights, a) != stored_bytes(d->b->weights, b) ||
-        (a->meta != NULL && a->meta->dtype != b->meta->dtype)) {
-        exg_text out = EXG_TEXT_EMPTY;
-
-        exg_text_printf(&out, "%s -> %s", shape_a, shape_b);
-        found_weight(d, EXG_DIFF_CHANGED, a, b, exg_differ_keep(d, &out), NULL);
+        stored_bytes(d->a_weights, a) != stored_bytes(d->b_weights, b) ||
+        (a->meta != NULL && a->meta->dtype != b->meta->dtype) || !same_encoding(a, b)) {
+        found_pair(d, EXG_DIFF_CHANGED, a, b, "", NULL);
         return EXG_OK;
     }
     EXG_TRY(compare_values(d, a, b, &v, &same_bytes, err));
     if (v.differing > 0) {
-        found_weight(d, EXG_DIFF_CHANGED, a, b, describe(d, a, &v), &v);
+        EXG_TRY(exg_diff_cosine(d, a, b, &v, err));
+        found_weight(d, EXG_DIFF_CHANGED, a, b, describe(d, shape_a, &v), &v);
     } else if (!same_shape) {
-        exg_text out = EXG_TEXT_EMPTY;
-
-        exg_text_printf(&out, "%s -> %s, the same values", shape_a, shape_b);
-        found_weight(d, EXG_DIFF_RESHAPED, a, b, exg_differ_keep(d, &out), NULL);
+        found_pair(d, EXG_DIFF_RESHAPED, a, b, ", the same values", NULL);
     } else if (!same_bytes && d->options->rtol == 0 && d->options->atol == 0) {
         found_weight(d, EXG_DIFF_CHANGED, a, b, "signs of zeros or bits of NaN alone", NULL);
     } else {
@@ -311,15 +373,14 @@ static exg_status hash_content(exg_differ *d, exg_weights *weights, const exg_we
 }
 
 /* Weights of `side` that are left, and their hashes. */
-static exg_status hash_left(exg_differ *d, const exg_program *side, const bool *seen,
-                            uint32_t *index, uint64_t *hashes, uint32_t *count, exg_error *err)
+static exg_status hash_left(exg_differ *d, exg_weights *side, const bool *seen, uint32_t *index,
+                            uint64_t *hashes, uint32_t *count, exg_error *err)
 {
     *count = 0;
-    for (uint32_t i = 0; i < side->weights->count; i++) {
+    for (uint32_t i = 0; i < side->count; i++) {
         if (!seen[i]) {
             index[*count] = i;
-            EXG_TRY(
-                hash_content(d, side->weights, &side->weights->items[i], &hashes[(*count)++], err));
+            EXG_TRY(hash_content(d, side, &side->items[i], &hashes[(*count)++], err));
         }
     }
     return EXG_OK;
@@ -327,7 +388,7 @@ static exg_status hash_left(exg_differ *d, const exg_program *side, const bool *
 
 static exg_status pair_left(exg_differ *d, const bool *seen_a, const bool *seen_b, exg_error *err)
 {
-    uint32_t total[2] = {d->a->weights->count, d->b->weights->count};
+    uint32_t total[2] = {d->a_weights->count, d->b_weights->count};
     uint32_t *index_a = EXG_NEW_ARRAY(d->scratch, uint32_t, total[0]);
     uint32_t *index_b = EXG_NEW_ARRAY(d->scratch, uint32_t, total[1]);
     uint32_t *partner = EXG_NEW_ARRAY(d->scratch, uint32_t, total[0]);
@@ -341,12 +402,12 @@ static exg_status pair_left(exg_differ *d, const bool *seen_a, const bool *seen_
         hashes_b == NULL || taken == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY(hash_left(d, d->a, seen_a, index_a, hashes_a, &count_a, err));
-    EXG_TRY(hash_left(d, d->b, seen_b, index_b, hashes_b, &count_b, err));
+    EXG_TRY(hash_left(d, d->a_weights, seen_a, index_a, hashes_a, &count_a, err));
+    EXG_TRY(hash_left(d, d->b_weights, seen_b, index_b, hashes_b, &count_b, err));
     memset(partner, 0xff, total[0] * sizeof(*partner));
     exg_pair_equal(d, hashes_a, count_a, hashes_b, count_b, partner);
     for (uint32_t i = 0; i < count_a && !d->failed; i++) {
-        const exg_weight *a = &d->a->weights->items[index_a[i]];
+        const exg_weight *a = &d->a_weights->items[index_a[i]];
         uint32_t j = partner[i];
 
         if (j == EXG_NO_PARTNER) {
@@ -354,12 +415,12 @@ static exg_status pair_left(exg_differ *d, const bool *seen_a, const bool *seen_
             continue;
         }
         taken[j] = true;
-        found_weight(d, EXG_DIFF_RENAMED, a, &d->b->weights->items[index_b[j]], shape_text(d, a),
+        found_weight(d, EXG_DIFF_RENAMED, a, &d->b_weights->items[index_b[j]], shape_text(d, a),
                      NULL);
         d->failed = d->failed || !exg_map_put(&d->renamed, a->fqn, index_b[j]);
     }
     for (uint32_t j = 0; j < count_b && !d->failed; j++) {
-        const exg_weight *b = &d->b->weights->items[index_b[j]];
+        const exg_weight *b = &d->b_weights->items[index_b[j]];
 
         if (!taken[j]) {
             found_weight(d, EXG_DIFF_ADDED, NULL, b, shape_text(d, b), NULL);
@@ -368,10 +429,15 @@ static exg_status pair_left(exg_differ *d, const bool *seen_a, const bool *seen_
     return EXG_OK;
 }
 
+static exg_weight_table table_of(const exg_differ *d, const exg_weight *weight)
+{
+    return d->by_name_alone ? EXG_TABLE_STATE : weight->table;
+}
+
 exg_status exg_diff_tensors(exg_differ *d, exg_error *err)
 {
-    const exg_weights *a = d->a->weights;
-    const exg_weights *b = d->b->weights;
+    const exg_weights *a = d->a_weights;
+    const exg_weights *b = d->b_weights;
     bool *seen_a = EXG_NEW_ARRAY(d->scratch, bool, a->count);
     bool *seen_b = EXG_NEW_ARRAY(d->scratch, bool, b->count);
     exg_map names[2]; /* by table */
@@ -382,12 +448,12 @@ exg_status exg_diff_tensors(exg_differ *d, exg_error *err)
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t j = 0; j < b->count; j++) {
-        if (!exg_map_put(&names[b->items[j].table], b->items[j].fqn, j)) {
+        if (!exg_map_put(&names[table_of(d, &b->items[j])], b->items[j].fqn, j)) {
             return EXG_OUT_OF_MEMORY(err);
         }
     }
     for (uint32_t i = 0; i < a->count; i++) {
-        uint32_t j = exg_map_find(&names[a->items[i].table], a->items[i].fqn);
+        uint32_t j = exg_map_find(&names[table_of(d, &a->items[i])], a->items[i].fqn);
 
         if (j != EXG_MAP_NONE) {
             seen_a[i] = seen_b[j] = true;

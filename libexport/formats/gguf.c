@@ -5,27 +5,30 @@
  *   tensors: string name | u32 rank | u64 sizes, innermost first | u32 type | u64 offset
  *   zeros up to general.alignment (32) | data, tensors at their offsets from here
  *
- * Single values become metadata; lists (vocabularies) are passed over. A quantised
- * tensor is bytes with the type as its encoding: [.., n] elements in blocks become
- * [.., bytes of a row]. A part of a split model stands for all of it.
+ * Values become metadata with their kinds (weights.h), so that they can be written again as they
+ * were. A quantised tensor is bytes with the type as its encoding: [.., n] elements in blocks
+ * become [.., bytes of a row]. A part of a split model stands for all of it.
  */
 #include "libexport/base/arena.h"
+#include "libexport/base/base64.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
+#include "libexport/formats/byte_text.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
 #include <exg/text.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define ALIGNMENT_DEFAULT 32
-#define RANK_MAX          8 /* the format says 4 */
-#define NESTING_MAX       8 /* lists of lists */
+#define RANK_MAX          64 /* the format says 4 */
+#define NESTING_MAX       8  /* lists of lists */
 #define PAIR_BYTES_MIN    13
 #define TENSOR_BYTES_MIN  24
 
@@ -47,6 +50,8 @@ enum {
 };
 
 static const uint8_t value_bytes[VALUE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+static const char *const value_kinds[VALUE_COUNT] = {
+    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "list", "u64", "i64", "f64"};
 
 typedef struct gguf_type {
     uint32_t number;
@@ -64,9 +69,10 @@ static const gguf_type types[] = {
 
 typedef struct tensor_info {
     const char *name;
-    const gguf_type *type;
+    const gguf_type *type; /* NULL: not known here */
+    const char *skipped;   /* what it is, when it cannot be given */
     uint32_t rank;
-    int64_t shape[RANK_MAX]; /* row-major; of raw bytes the last one counts those */
+    int64_t *shape; /* row-major; of raw bytes the last one counts those */
     uint64_t offset, bytes;
 } tensor_info;
 
@@ -82,6 +88,8 @@ typedef struct reader {
     uint64_t alignment;
     exg_arena *arena;     /* scratch */
     exg_weights *weights; /* NULL: only what the pairs say of the set is read */
+    exg_map keys;         /* key -> its place in the metadata of the weights */
+    bool is_part;         /* what the pairs say of the set is not so of what is read: the whole */
     gguf_part part;
     exg_error *err;
 } reader;
@@ -138,56 +146,167 @@ static exg_status take_name(reader *r, const char **name)
     uint64_t length = 0;
 
     EXG_TRY(take_text(r, &text, &length));
-    if (length > UINT16_MAX || memchr(text, '\0', (size_t)length) != NULL) {
-        return fault(r, "GGUF-NAME", "has a name that is too long or holds NUL");
+    if (length > UINT16_MAX) {
+        return fault(r, "GGUF-NAME", "has a name that is too long");
     }
-    *name = exg_arena_strndup(r->arena, text, (size_t)length);
+    *name = exg_byte_name(r->arena, text, length);
+    if (*name != NULL && length > 0 && !exg_text_is_utf8(text, (size_t)length)) {
+        return EXG_FAIL(r->err, MALFORMED, "WGT-NAME", "the name '%s' is not UTF-8", *name);
+    }
     return *name == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
 /* ---- pairs --------------------------------------------------------------------------------- */
 
-static exg_status skip_value(reader *r, uint32_t type, uint32_t depth)
+/* A number as text; `json`: as a value of JSON, which has no inf and no nan. */
+static void put_number(exg_text *text, uint32_t type, uint64_t bits, bool json)
 {
-    uint64_t bits = 0;
-    uint64_t count = 0;
-    uint64_t bytes = 0;
-    uint32_t item = 0;
-    const char *text;
+    uint32_t width = value_bytes[type];
+    uint32_t low = (uint32_t)bits;
+    float single;
+    double wide;
 
-    if (type >= VALUE_COUNT || depth == NESTING_MAX) {
-        return fault(r, "GGUF-VALUE", "has a value of an unknown type");
-    }
-    if (type == VALUE_STRING) {
-        return take_text(r, &text, &bytes);
-    }
-    if (type != VALUE_LIST) {
-        return take_number(r, value_bytes[type], &bits);
-    }
-    EXG_TRY(take_u32(r, &item));
-    EXG_TRY(take_number(r, 8, &count));
-    if (item < VALUE_COUNT && value_bytes[item] != 0) {
-        if (!exg_mul_u64(count, value_bytes[item], &bytes) ||
-            !exg_range_inside(r->at, bytes, r->length)) {
-            return fault(r, "GGUF-CUT", "ends inside a list");
+    memcpy(&single, &low, sizeof(single));
+    memcpy(&wide, &bits, sizeof(wide));
+    wide = type == VALUE_F32 ? (double)single : wide;
+    switch (type) {
+    case VALUE_BOOL:
+        exg_text_puts(text, bits == 0 ? "false" : "true");
+        break;
+    case VALUE_F32:
+    case VALUE_F64:
+        if (json && !isfinite(wide)) {
+            exg_text_json_double(text, wide);
+        } else if (type == VALUE_F32) {
+            exg_text_printf(text, "%.9g", wide);
+        } else {
+            exg_text_double(text, wide);
         }
-        r->at += bytes;
+        break;
+    case VALUE_I8:
+    case VALUE_I16:
+    case VALUE_I32:
+    case VALUE_I64:
+        exg_text_printf(text, "%" PRId64, (int64_t)(bits << (64 - 8 * width)) >> (64 - 8 * width));
+        break;
+    default:
+        exg_text_printf(text, "%" PRIu64, bits);
+        break;
+    }
+}
+
+/* A text as a value of JSON; one that is not UTF-8 as {"bytes": "<base64>"}. */
+static void put_text(exg_text *text, const char *bytes, uint64_t length)
+{
+    if (exg_text_is_utf8(bytes, (size_t)length)) {
+        exg_text_json_bytes(text, bytes, (size_t)length);
+        return;
+    }
+    exg_text_puts(text, "{\"bytes\": \"");
+    exg_base64_encode(text, bytes, (size_t)length);
+    exg_text_puts(text, "\"}");
+}
+
+static exg_status put_list(reader *r, exg_text *text, uint32_t item, uint64_t count,
+                           uint32_t depth);
+
+/* A value in a list; into no text (NULL) it is passed over. */
+static exg_status put_value(reader *r, exg_text *text, uint32_t type, uint32_t depth)
+{
+    const char *bytes = NULL;
+    uint64_t number = 0;
+    uint32_t item = 0;
+
+    if (type == VALUE_STRING) {
+        EXG_TRY(take_text(r, &bytes, &number));
+        if (text != NULL) {
+            put_text(text, bytes, number);
+        }
         return EXG_OK;
     }
-    for (uint64_t i = 0; i < count; i++) { /* each takes 8 bytes at least, or the file ends */
-        EXG_TRY(skip_value(r, item, depth + 1));
+    if (type != VALUE_LIST) {
+        EXG_TRY(take_number(r, value_bytes[type], &number));
+        if (text != NULL) {
+            put_number(text, type, number, true);
+        }
+        return EXG_OK;
+    }
+    EXG_TRY(take_u32(r, &item));
+    EXG_TRY(take_number(r, 8, &number));
+    if (item >= VALUE_COUNT || depth == NESTING_MAX) {
+        return fault(r, "GGUF-VALUE", "has a value of an unknown type");
+    }
+    if (text != NULL) {
+        exg_text_printf(text, "{\"%s\": ", value_kinds[item]);
+    }
+    EXG_TRY(put_list(r, text, item, number, depth + 1));
+    if (text != NULL) {
+        exg_text_putc(text, '}');
     }
     return EXG_OK;
 }
 
-static exg_status add_metadata(reader *r, const char *key, exg_text *value)
+static exg_status put_list(reader *r, exg_text *text, uint32_t item, uint64_t count, uint32_t depth)
 {
-    exg_status status = exg_text_string(value) == NULL ? EXG_OUT_OF_MEMORY(r->err)
-                        : r->weights == NULL
-                            ? EXG_OK
-                            : exg_weights_add_metadata(r->weights, key, value->data, r->err);
+    uint64_t bytes = 0;
+    uint32_t least = item == VALUE_STRING ? 8 : item == VALUE_LIST ? 12 : value_bytes[item];
 
-    exg_text_free(value);
+    if (!exg_mul_u64(count, least, &bytes) || !exg_range_inside(r->at, bytes, r->length)) {
+        return fault(r, "GGUF-CUT", "ends inside a list");
+    }
+    if (text == NULL && value_bytes[item] != 0) {
+        r->at += bytes;
+        return EXG_OK;
+    }
+    if (text != NULL) {
+        exg_text_putc(text, '[');
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (text != NULL && i > 0) {
+            exg_text_puts(text, ", ");
+        }
+        EXG_TRY(put_value(r, text, item, depth));
+    }
+    if (text != NULL) {
+        exg_text_putc(text, ']');
+    }
+    return EXG_OK;
+}
+
+/* A key may be there again with the same value; which of two others counts nobody can say. */
+static exg_status note_key(reader *r, const char *key, uint32_t before)
+{
+    const exg_weights *w = r->weights;
+    bool is_new = exg_map_find(&r->keys, key) == EXG_MAP_NONE;
+
+    if (!is_new && w->metadata.count > before) {
+        return EXG_FAIL(r->err, MALFORMED, "GGUF-KEY", "the file has '%s' twice, with two values",
+                        key);
+    }
+    return exg_map_put(&r->keys, key, before) ? EXG_OK : EXG_OUT_OF_MEMORY(r->err);
+}
+
+static exg_status read_list(reader *r, const char *key)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    uint64_t count = 0;
+    uint32_t item = 0;
+    char kind[40];
+    exg_status status;
+
+    EXG_TRY(take_u32(r, &item));
+    EXG_TRY(take_number(r, 8, &count));
+    if (item >= VALUE_COUNT) {
+        return fault(r, "GGUF-VALUE", "has a value of an unknown type");
+    }
+    status = put_list(r, r->weights == NULL ? NULL : &text, item, count, 1);
+    if (status == EXG_OK && r->weights != NULL) {
+        snprintf(kind, sizeof(kind), "%s[%" PRIu64 "]", value_kinds[item], count);
+        status = text.failed
+                     ? EXG_OUT_OF_MEMORY(r->err)
+                     : exg_weights_add_metadata_as(r->weights, key, kind, text.data, r->err);
+    }
+    exg_text_free(&text);
     return status;
 }
 
@@ -202,109 +321,113 @@ static uint64_t *part_number(gguf_part *part, const char *key)
 
 static exg_status read_text(reader *r, const char *key)
 {
-    exg_text value = EXG_TEXT_EMPTY;
     const char *text = NULL;
     uint64_t length = 0;
 
     EXG_TRY(take_text(r, &text, &length));
-    exg_text_add(&value, text, strnlen(text, (size_t)length));
-    return add_metadata(r, key, &value);
+    return r->weights == NULL ? EXG_OK : exg_byte_metadata(r->weights, key, text, length, r->err);
 }
 
 static exg_status read_number(reader *r, const char *key, uint32_t type)
 {
-    uint32_t width = value_bytes[type];
     exg_text value = EXG_TEXT_EMPTY;
     uint64_t bits = 0;
     uint64_t *of_set = part_number(&r->part, key);
-    uint32_t low;
-    float single;
-    double wide;
+    exg_status status;
 
-    EXG_TRY(take_number(r, width, &bits));
-    if (of_set != NULL) { /* it is not so of what is read: the whole */
+    EXG_TRY(take_number(r, value_bytes[type], &bits));
+    if (of_set != NULL) {
         *of_set = bits;
-        return EXG_OK;
-    }
-    switch (type) {
-    case VALUE_BOOL:
-        exg_text_puts(&value, bits == 0 ? "false" : "true");
-        break;
-    case VALUE_F32:
-        low = (uint32_t)bits;
-        memcpy(&single, &low, sizeof(single));
-        exg_text_printf(&value, "%.9g", (double)single);
-        break;
-    case VALUE_F64:
-        memcpy(&wide, &bits, sizeof(wide));
-        exg_text_double(&value, wide);
-        break;
-    case VALUE_I8:
-    case VALUE_I16:
-    case VALUE_I32:
-    case VALUE_I64:
-        exg_text_printf(&value, "%" PRId64,
-                        (int64_t)(bits << (64 - 8 * width)) >> (64 - 8 * width));
-        break;
-    default:
-        exg_text_printf(&value, "%" PRIu64, bits);
-        break;
     }
     if (strcmp(key, "general.alignment") == 0) {
         r->alignment = bits;
         if (type != VALUE_U32 || bits == 0 || (bits & (bits - 1)) != 0) {
-            exg_text_free(&value);
             return fault(r, "GGUF-ALIGN", "has an alignment that is not a power of two");
         }
     }
-    return add_metadata(r, key, &value);
+    if (r->weights == NULL || (of_set != NULL && r->is_part)) {
+        return EXG_OK;
+    }
+    put_number(&value, type, bits, false);
+    status =
+        exg_text_string(&value) == NULL
+            ? EXG_OUT_OF_MEMORY(r->err)
+            : exg_weights_add_metadata_as(r->weights, key, value_kinds[type], value.data, r->err);
+    exg_text_free(&value);
+    return status;
 }
 
 static exg_status read_pair(reader *r)
 {
+    uint32_t before = r->weights == NULL ? 0 : r->weights->metadata.count;
     const char *key = NULL;
     uint32_t type = 0;
 
     EXG_TRY(take_name(r, &key));
     EXG_TRY(take_u32(r, &type));
-    if (type == VALUE_STRING) {
-        return read_text(r, key);
+    if (type >= VALUE_COUNT) {
+        return fault(r, "GGUF-VALUE", "has a value of an unknown type");
     }
-    return type < VALUE_COUNT && value_bytes[type] != 0 ? read_number(r, key, type)
-                                                        : skip_value(r, type, 0);
+    EXG_TRY(type == VALUE_STRING ? read_text(r, key)
+            : type == VALUE_LIST ? read_list(r, key)
+                                 : read_number(r, key, type));
+    return r->weights == NULL ? EXG_OK : note_key(r, key, before);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-static exg_status find_type(reader *r, uint32_t number, const gguf_type **type)
+static const gguf_type *find_type(uint32_t number)
 {
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (types[i].number == number) {
-            *type = &types[i];
-            return EXG_OK;
+            return &types[i];
         }
     }
-    return EXG_FAIL(r->err, UNSUPPORTED, "GGUF-TYPE", "tensors of type %u are not known here",
-                    number);
+    return NULL;
+}
+
+/* Sizes, innermost first. */
+static exg_status take_sizes(reader *r, tensor_info *info, uint64_t **sizes)
+{
+    uint64_t bytes = 0;
+
+    if (!exg_mul_u64(info->rank, 8, &bytes) || !exg_range_inside(r->at, bytes, r->length)) {
+        return fault(r, "GGUF-CUT", "ends inside its header");
+    }
+    *sizes = EXG_NEW_ARRAY(r->arena, uint64_t, info->rank);
+    info->shape = EXG_NEW_ARRAY(r->arena, int64_t, info->rank);
+    if (*sizes == NULL || info->shape == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    for (uint32_t d = 0; d < info->rank; d++) {
+        EXG_TRY(take_number(r, 8, &(*sizes)[d]));
+    }
+    return EXG_OK;
+}
+
+/* What it is, of a tensor that cannot be given. */
+static exg_status note_skipped(reader *r, tensor_info *info, uint32_t number)
+{
+    info->skipped = info->type == NULL ? exg_arena_printf(r->arena, "type %u of GGUF", number)
+                                       : exg_arena_printf(r->arena, "%s of %u dimensions",
+                                                          info->type->name, info->rank);
+    return info->skipped == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
 static exg_status read_info(reader *r, tensor_info *info)
 {
     uint32_t number = 0;
-    uint64_t sizes[RANK_MAX];
+    uint64_t *sizes = NULL;
 
     EXG_TRY(take_name(r, &info->name));
     EXG_TRY(take_u32(r, &info->rank));
-    if (info->rank > RANK_MAX) {
-        return EXG_FAIL(r->err, LIMIT, "GGUF-SHAPE", "%s has %u dimensions", info->name,
-                        info->rank);
-    }
-    for (uint32_t d = 0; d < info->rank; d++) {
-        EXG_TRY(take_number(r, 8, &sizes[d]));
-    }
+    EXG_TRY(take_sizes(r, info, &sizes));
     EXG_TRY(take_u32(r, &number));
-    EXG_TRY_IN(r->err, find_type(r, number, &info->type), "['%s']", info->name);
     EXG_TRY(take_number(r, 8, &info->offset));
+    info->type = find_type(number);
+    if (info->type == NULL) {
+        return note_skipped(r, info, number);
+    }
     if (info->type->elements > 1) {
         if (info->rank == 0 || sizes[0] % info->type->elements != 0 ||
             !exg_mul_u64(sizes[0] / info->type->elements, info->type->bytes, &sizes[0])) {
@@ -320,7 +443,7 @@ static exg_status read_info(reader *r, tensor_info *info)
     if (!exg_shape_bytes(info->shape, info->rank, info->type->dtype, &info->bytes)) {
         return fault(r, "GGUF-SHAPE", "has a tensor that passes 63 bits");
     }
-    return EXG_OK;
+    return info->rank > RANK_MAX ? note_skipped(r, info, number) : EXG_OK;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -378,16 +501,18 @@ static exg_status add_tensors(reader *r, const tensor_info *infos, uint64_t coun
         const tensor_info *info = &infos[i];
         exg_dense tensor = {
             .name = info->name,
-            .dtype = info->type->dtype,
+            .dtype = info->type == NULL ? EXG_DTYPE_U8 : info->type->dtype,
             .rank = info->rank,
             .shape = info->shape,
             .byte_order = r->big ? EXG_BIG_ENDIAN : EXG_LITTLE_ENDIAN,
             .data = r->data + start + info->offset,
             .bytes = info->bytes,
-            .encoding = info->type->elements > 1 ? info->type->name : NULL,
+            .encoding = info->type != NULL && info->type->elements > 1 ? info->type->name : NULL,
         };
 
-        EXG_TRY(exg_weights_add_dense(r->weights, &tensor, r->err));
+        EXG_TRY(info->skipped != NULL
+                    ? exg_weights_skip(r->weights, info->name, info->skipped, r->err)
+                    : exg_weights_add_dense(r->weights, &tensor, r->err));
     }
     return EXG_OK;
 }
@@ -441,7 +566,7 @@ static exg_status read_all(reader *r)
     return add_tensors(r, infos, tensor_count);
 }
 
-/* One file; of what it says of its set, *part. */
+/* One file; of what it says of its set, *part, which says first whether it has one. */
 static exg_status read_file(const exg_source *source, exg_weights *weights, gguf_part *part,
                             exg_error *err)
 {
@@ -450,9 +575,12 @@ static exg_status read_file(const exg_source *source, exg_weights *weights, gguf
                 .alignment = ALIGNMENT_DEFAULT,
                 .arena = exg_arena_create(source->allocator, source->budget),
                 .weights = weights,
+                .is_part = part->count > 1,
                 .err = err};
-    exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_all(&r);
+    exg_status status;
 
+    exg_map_init(&r.keys, r.arena);
+    status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_all(&r);
     *part = r.part;
     status = exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
@@ -518,7 +646,8 @@ static exg_status check_parts(set *s)
         int descriptor;
 
         name_part(s, i);
-        status = exg_file_open_below(s->folder, s->name, &descriptor, s->err);
+        status = exg_file_open_below(
+            s->folder, s->name, exg_weights_reading(s->weights).follow_links, &descriptor, s->err);
         if (status == EXG_OK) {
             close(descriptor);
         } else if (status == EXG_IO) {
@@ -547,12 +676,12 @@ static exg_status read_part(set *s, uint64_t number)
 {
     exg_mapping mapping;
     exg_source source = *s->source;
-    gguf_part said = {0};
+    gguf_part said = s->part;
     exg_status status;
 
     name_part(s, number);
-    EXG_TRY(exg_file_map_below(s->folder, s->name, exg_weights_copies_files(s->weights), &mapping,
-                               s->err));
+    EXG_TRY(
+        exg_file_map_below(s->folder, s->name, exg_weights_reading(s->weights), &mapping, s->err));
     source.data = mapping.data;
     source.length = mapping.length;
     status = exg_weights_own_mapping(s->weights, &mapping, s->err);

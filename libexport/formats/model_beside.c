@@ -2,8 +2,7 @@
  *
  *   model.safetensors                          the model in one file
  *   model.safetensors.index.json               in several, which are called
- *   model-00001-of-00002.safetensors           by most writers
- *   model-<16 hex digits>-00001-of-00002.safetensors   here
+ *   model-00001-of-00002.safetensors           so; those of GGUF have no index
  */
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
@@ -16,8 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HASH_DIGITS 16
-
 /* Behind `count` digits of the set, or NULL. */
 static const char *pass(const char *at, const char *set, size_t count)
 {
@@ -29,28 +26,19 @@ static const char *pass_word(const char *at, const char *word)
     return at != NULL && strncmp(at, word, strlen(word)) == 0 ? at + strlen(word) : NULL;
 }
 
-/* "-00001-of-00002.safetensors", and nothing else. */
-static bool is_number(const char *at)
-{
-    static const char digits[] = "0123456789";
-
-    at = pass(pass_word(at, "-"), digits, 5);
-    at = pass(pass_word(at, "-of-"), digits, 5);
-    at = pass_word(at, ".safetensors");
-    return at != NULL && *at == '\0';
-}
-
-/* Is it called as a file of the model `base` is? */
+/* Is it called as a file of the model `base`, which is `stem` with an extension, is? */
 static bool is_of_model(const char *name, const char *base, const char *stem)
 {
+    static const char digits[] = "0123456789";
     const char *rest = pass_word(name, base);
 
     if (rest != NULL && (*rest == '\0' || strcmp(rest, ".index.json") == 0)) {
         return true;
     }
     rest = pass_word(name, stem);
-    return is_number(rest) ||
-           is_number(pass(pass_word(rest, "-"), "0123456789abcdef", HASH_DIGITS));
+    rest = pass(pass_word(rest, "-"), digits, 5);
+    rest = pass(pass_word(rest, "-of-"), digits, 5);
+    return rest != NULL && strcmp(rest, strrchr(base, '.')) == 0;
 }
 
 /* Calls visit() with the path of each. */
@@ -66,8 +54,7 @@ static exg_status visit_all(const char *path, const exg_map *names,
     exg_path_stem(path, stem);
     /* A folder that cannot be listed holds nothing that others find; a new one nothing. */
     while (status == EXG_OK && directory != NULL && (entry = readdir(directory)) != NULL) {
-        bool is_new = names == NULL ? strcmp(entry->d_name, exg_path_name(path)) == 0
-                                    : exg_map_find(names, entry->d_name) != EXG_MAP_NONE;
+        bool is_new = exg_map_find(names, entry->d_name) != EXG_MAP_NONE;
         char found[4096];
 
         if (!is_new && is_of_model(entry->d_name, exg_path_name(path), stem)) {

@@ -3,9 +3,13 @@
  *   93 'NUMPY' | major minor | u16 or u32 N | {'descr': '<f4', 'fortran_order':
  *   False, 'shape': (3, 4), } | data
  *
- * Arrays in either order are used where they lie.
+ * Arrays in either order are used where they lie. Those of text, dates, records, objects and the
+ * like are listed, with their descr. Of the types of ml_dtypes NumPy writes the size alone, but
+ * with a byte order, which its own void has not: "<V2" is bfloat16, the only one of two bytes,
+ * "<f1" float8_e5m2, and "<V1" one of fourteen.
  */
 #include "libexport/base/arena.h"
+#include "libexport/base/files.h"
 #include "libexport/base/scan.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/weights_file.h"
@@ -21,7 +25,8 @@
 typedef struct header {
     exg_scan scan;
     exg_error *err;
-    char descr[16];
+    char descr[64]; /* cut, when it is longer: then it is none that is read */
+    bool is_record;
     bool fortran_order;
     int64_t shape[RANK_MAX];
     uint32_t rank;
@@ -38,20 +43,56 @@ static exg_status bad_header(header *h, const char *what)
     return EXG_FAIL(h->err, MALFORMED, "NPY-HEADER", "the header %s at: %.20s", what, h->scan.at);
 }
 
+/* 'text', "text", and u'text' of Python 2. What does not fit is cut. */
 static exg_status take_string(header *h, char *text, size_t capacity)
 {
     const char *quoted;
     size_t length;
-    char quote = exg_scan_next(&h->scan);
 
-    if (quote != '\'' && quote != '"') {
+    if (exg_scan_next(&h->scan) == 'u') {
+        h->scan.at++;
+    }
+    if (*h->scan.at != '\'' && *h->scan.at != '"') {
         return bad_header(h, "has no string");
     }
-    if (!exg_scan_quoted(&h->scan, &quoted, &length) || length >= capacity) {
+    if (!exg_scan_quoted(&h->scan, &quoted, &length)) {
         return bad_header(h, "has a string that does not end");
     }
+    length = length < capacity ? length : capacity - 1;
     memcpy(text, quoted, length);
     text[length] = '\0';
+    return EXG_OK;
+}
+
+/* The list of fields of a record, or of one in an array: "[('a', '<f4'), ('b', 'O')]". */
+static exg_status take_record(header *h)
+{
+    const char *begin = h->scan.at;
+    uint32_t open = 0;
+    size_t length;
+
+    do {
+        char c = exg_scan_next(&h->scan);
+
+        if (c == '\0') {
+            return bad_header(h, "has a list that does not end");
+        }
+        if (c == '\'' || c == '"') {
+            const char *quoted;
+
+            if (!exg_scan_quoted(&h->scan, &quoted, &length)) {
+                return bad_header(h, "has a string that does not end");
+            }
+            continue;
+        }
+        open += c == '[' || c == '(';
+        open -= c == ']' || c == ')';
+        h->scan.at++;
+    } while (open > 0);
+    h->is_record = true;
+    length = (size_t)(h->scan.at - begin);
+    snprintf(h->descr, sizeof(h->descr), "%.*s%s", length < 60 ? (int)length : 57, begin,
+             length < 60 ? "" : "...");
     return EXG_OK;
 }
 
@@ -76,6 +117,7 @@ static exg_status take_shape(header *h)
             return bad_header(h, "has a bad shape");
         }
         h->shape[h->rank++] = value;
+        h->scan.at += *h->scan.at == 'L'; /* a long of Python 2 */
         if (!exg_scan_take(&h->scan, ",")) {
             if (h->rank == 1 || !exg_scan_take(&h->scan, ")")) {
                 return bad_header(h, "has a bad shape");
@@ -97,10 +139,9 @@ static exg_status take_member(header *h)
     }
     if (strcmp(key, "descr") == 0) {
         bit = 1;
-        if (exg_scan_next(&h->scan) == '[') {
-            return EXG_FAIL(h->err, UNSUPPORTED, "NPY-DTYPE", "structured arrays are not read");
-        }
-        EXG_TRY(take_string(h, h->descr, sizeof(h->descr)));
+        EXG_TRY(exg_scan_next(&h->scan) == '[' || *h->scan.at == '('
+                    ? take_record(h)
+                    : take_string(h, h->descr, sizeof(h->descr)));
     } else if (strcmp(key, "fortran_order") == 0) {
         bit = 2;
         h->fortran_order = exg_scan_take(&h->scan, "True");
@@ -140,25 +181,95 @@ static exg_status parse_header(header *h)
     return EXG_OK;
 }
 
-/* "<f4", ">f4", "=f4", "|u1": the dtype, and whether the most significant byte comes first. */
-static exg_status find_dtype(const header *h, exg_dtype *dtype, bool *big)
+/* Of an array that is no tensor what it is, by the first letter of its code; NULL: unknown. */
+static const char *kind_of(const char *code, char order)
 {
-    char descr[sizeof(h->descr)];
+    switch (code[0]) {
+    case 'U':
+    case 'S':
+    case 'a':
+        return "text";
+    case 'M':
+        return "dates";
+    case 'm':
+        return "times";
+    case 'O':
+        return "objects in a pickle";
+    case 'V':
+        return order == '<' && strcmp(code, "V1") == 0
+                   ? "an 8-bit type of ml_dtypes, which NumPy does not name"
+                   : "void";
+    case 'f':
+    case 'c':
+        return strcmp(code, "f16") == 0 || strcmp(code, "c32") == 0 ? "long doubles" : NULL;
+    default:
+        return NULL;
+    }
+}
 
-    memcpy(descr, h->descr, sizeof(descr));
-    *big = descr[0] == '>';
-    if (descr[0] != '\0') {
-        descr[0] = '<';
-        *dtype = exg_dtype_from_numpy(descr);
-        if (*dtype == EXG_DTYPE_COUNT) {
-            descr[0] = '|';
-            *dtype = exg_dtype_from_numpy(descr);
+/* "float32" and "f" as "f4". */
+static const char *code_of(const char *name)
+{
+    static const struct {
+        const char *name, *code;
+    } rows[] = {
+#define EXG_NPY_NAME(name, code) {name, code},
+#include "libexport/formats/npy_name.def"
+#undef EXG_NPY_NAME
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            return rows[i].code;
         }
     }
-    if (descr[0] == '\0' || *dtype == EXG_DTYPE_COUNT || strchr("<>|=", h->descr[0]) == NULL) {
-        return EXG_FAIL(h->err, UNSUPPORTED, "NPY-DTYPE", "arrays of '%s' are not read", h->descr);
+    return name;
+}
+
+/* The dtype of a code, which stands for itself in little endian order. COUNT: none. */
+static exg_dtype dtype_of(const char *code, char order)
+{
+    char descr[8];
+    exg_dtype dtype;
+
+    if (order == '<' && strcmp(code, "V2") == 0) {
+        return EXG_DTYPE_BF16;
     }
-    return EXG_OK;
+    if (order != '>' && strcmp(code, "f1") == 0) {
+        return EXG_DTYPE_F8E5M2;
+    }
+    snprintf(descr, sizeof(descr), "<%s", code);
+    dtype = exg_dtype_from_numpy(descr);
+    descr[0] = '|';
+    return dtype == EXG_DTYPE_COUNT ? exg_dtype_from_numpy(descr) : dtype;
+}
+
+/* "<f4", ">f4", "f4", "|u1", "float32", and of ml_dtypes "bfloat16": the dtype, and whether the
+ * most significant byte comes first. COUNT: *kind says what it is. */
+static exg_status find_dtype(const header *h, exg_dtype *dtype, bool *big, const char **kind)
+{
+    char order = h->descr[0] != '\0' && strchr("<>|=", h->descr[0]) != NULL ? h->descr[0] : '\0';
+    const char *code = order == '\0' ? code_of(h->descr) : h->descr + 1;
+
+    *big = order == '>';
+    *kind = h->is_record ? "records" : strchr(code, ',') != NULL ? "records" : NULL;
+    *dtype = EXG_DTYPE_COUNT;
+    if (*kind == NULL) {
+        *dtype = strlen(code) > 4 ? exg_dtype_from_name(code) : dtype_of(code, order);
+    }
+    if (*kind == NULL && *dtype == EXG_DTYPE_COUNT) {
+        *kind = kind_of(code, order);
+    }
+    return *kind == NULL && *dtype == EXG_DTYPE_COUNT
+               ? EXG_FAIL(h->err, UNSUPPORTED, "NPY-DTYPE", "'%s' is no dtype of NumPy", h->descr)
+               : EXG_OK;
+}
+
+static exg_status skip(const header *h, const char *name, const char *kind, exg_weights *weights)
+{
+    const char *text = exg_arena_printf(weights->arena, "%s (%s)", kind, h->descr);
+
+    return text == NULL ? EXG_OUT_OF_MEMORY(h->err) : exg_weights_skip(weights, name, text, h->err);
 }
 
 static exg_status parse_array(const uint8_t *data, uint64_t length, exg_arena *arena, header *h,
@@ -200,10 +311,14 @@ exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *nam
     char text[9];
     exg_dense array = {.name = name, .shape = h.shape};
     uint64_t start = 0;
+    const char *kind = NULL;
     bool big = false;
 
     EXG_TRY(parse_array(data, length, weights->arena, &h, &start));
-    EXG_TRY(find_dtype(&h, &array.dtype, &big));
+    EXG_TRY(find_dtype(&h, &array.dtype, &big, &kind));
+    if (kind != NULL) {
+        return skip(&h, name, kind, weights);
+    }
     if (!exg_shape_bytes(h.shape, h.rank, array.dtype, &array.bytes) ||
         array.bytes != length - start) {
         return EXG_FAIL(err, MALFORMED, "NPY-SIZE", "the shape takes %llu bytes, the file has %llu",
@@ -224,5 +339,10 @@ exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *nam
 
 exg_status exg_npy_read(const exg_source *source, exg_weights *weights, exg_error *err)
 {
-    return exg_npy_read_as(source->data, source->length, "", NULL, weights, err);
+    char name[EXG_STEM_MAX + 1] = "";
+
+    if (source->path != NULL) {
+        exg_path_stem(source->path, name);
+    }
+    return exg_npy_read_as(source->data, source->length, name, NULL, weights, err);
 }

@@ -7,7 +7,7 @@
 #include "libexport/base/element.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/pt2/zip_writer.h"
-#include "libexport/formats/weights_file.h"
+#include "libexport/formats/weights_save.h"
 #include "libexport/weights/storage.h"
 
 #include <exg/text.h>
@@ -35,7 +35,7 @@ static exg_status find_descr(array *a)
                                : exg_error_fix(a->err,
                                                EXG_FAIL(a->err, UNSUPPORTED, "NPY-DTYPE",
                                                         "NumPy has no %s", exg_dtype_name(dtype)),
-                                               "name the file .safetensors");
+                                               "cast with --dtype, or name the file .safetensors");
 }
 
 /* Magic, version 1, and the dict, padded so that the data lie at a multiple of 64. */
@@ -76,12 +76,27 @@ static exg_status describe(array *a)
     return EXG_OK;
 }
 
-typedef exg_status write_fn(void *to, const void *data, uint64_t length, exg_error *err);
+/* Where an array goes. */
+typedef struct target {
+    exg_weights_saver *s;
+    const exg_saved_file *file;
+    exg_zip_writer *zip; /* NULL: the file itself */
+} target;
 
-static exg_status write_halves(const array *a, write_fn *write, void *to)
+static exg_status put(const target *t, const void *data, uint64_t length, exg_error *err)
 {
-    uint64_t count = a->tensor->bytes / sizeof(uint16_t);
-    const uint8_t *from = a->tensor->data;
+    return t->zip == NULL ? exg_writer_write(t->file->writer, data, length, err)
+                          : exg_zip_write(t->zip, data, length, err);
+}
+
+static exg_status take(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+{
+    return put(user, bytes, length, err);
+}
+
+static exg_status take_halves(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+{
+    uint64_t count = length / sizeof(uint16_t);
     float wide[WIDENED];
 
     for (uint64_t at = 0; at < count; at += WIDENED) {
@@ -90,104 +105,113 @@ static exg_status write_halves(const array *a, write_fn *write, void *to)
         for (uint64_t i = 0; i < part; i++) {
             uint16_t half;
 
-            memcpy(&half, from + (at + i) * sizeof(half), sizeof(half));
+            memcpy(&half, bytes + (at + i) * sizeof(half), sizeof(half));
             wide[i] = exg_f16_to_f32(half);
         }
-        EXG_TRY(write(to, wide, part * sizeof(wide[0]), a->err));
+        EXG_TRY(put(user, wide, part * sizeof(wide[0]), err));
     }
     return EXG_OK;
 }
 
-static exg_status write_array(const array *a, write_fn *write, void *to)
+static exg_status write_array(const array *a, const exg_saved_tensor *tensor, target *t)
 {
-    EXG_TRY(write(to, a->header.data, a->header.length, a->err));
-    return a->tensor->dtype == EXG_DTYPE_C32 ? write_halves(a, write, to)
-                                             : write(to, a->tensor->data, a->tensor->bytes, a->err);
+    EXG_TRY(put(t, a->header.data, a->header.length, a->err));
+    return exg_saver_put_tensor(t->s, t->file, tensor,
+                                a->tensor->dtype == EXG_DTYPE_C32 ? take_halves : take, t);
 }
 
-static exg_status to_file(void *to, const void *data, uint64_t length, exg_error *err)
+static exg_status prepare(exg_weights_saver *s)
 {
-    return exg_writer_write(to, data, length, err);
-}
+    for (uint32_t i = 0; i < s->count; i++) {
+        const exg_saved_tensor *tensor = &s->tensors[i];
+        array a = {.tensor = &tensor->item, .err = s->err};
 
-static exg_status to_member(void *to, const void *data, uint64_t length, exg_error *err)
-{
-    return exg_zip_write(to, data, length, err);
-}
-
-/* Whole or not at all. */
-static exg_status settle(exg_writer *writer, exg_status status, exg_error *err)
-{
-    if (status == EXG_OK) {
-        return exg_writer_commit(writer, err);
-    }
-    exg_writer_abort(writer);
-    return status;
-}
-
-static exg_status no_metadata(const exg_string_map *metadata, exg_error *err)
-{
-    return metadata == NULL || metadata->count == 0
-               ? EXG_OK
-               : EXG_FAIL(err, UNSUPPORTED, "NPY-HEADER", "arrays of NumPy have no metadata");
-}
-
-exg_status exg_npy_save(const char *path, const exg_named_tensor *items, uint32_t count,
-                        const exg_string_map *metadata, exg_error *err)
-{
-    array a = {.tensor = items, .header = EXG_TEXT_EMPTY, .err = err};
-    exg_writer *writer = NULL;
-    exg_status status;
-
-    EXG_TRY(no_metadata(metadata, err));
-    if (count != 1) {
-        return exg_error_fix(
-            err,
-            EXG_FAIL(err, USAGE, "NPY-COUNT", "an .npy holds one array, and here are %u", count),
-            "name the file .npz");
-    }
-    status = describe(&a);
-    status = status == EXG_OK ? exg_writer_open(path, &writer, err) : status;
-    if (status == EXG_OK) {
-        status = settle(writer, write_array(&a, to_file, writer), err);
-    }
-    exg_text_free(&a.header);
-    return status;
-}
-
-static exg_status put_member(exg_zip_writer *zip, const exg_named_tensor *tensor, exg_error *err)
-{
-    array a = {.tensor = tensor, .header = EXG_TEXT_EMPTY, .err = err};
-    const char *name = NULL;
-    exg_status status;
-
-    if (tensor->name == NULL) {
-        return EXG_FAIL(err, USAGE, "STF-NAME", "a tensor has no name");
-    }
-    name = exg_arena_printf(zip->arena, "%s.npy", tensor->name);
-    status = name == NULL ? EXG_OUT_OF_MEMORY(err) : describe(&a);
-    status = status == EXG_OK ? exg_zip_begin(zip, name, a.header.length + a.bytes, err) : status;
-    status = status == EXG_OK ? write_array(&a, to_member, zip) : status;
-    status = status == EXG_OK ? exg_zip_end(zip, name, err) : status;
-    exg_text_free(&a.header);
-    return status == EXG_OK ? status : exg_error_within(err, status, "['%s']", tensor->name);
-}
-
-exg_status exg_npz_save(const char *path, const exg_named_tensor *items, uint32_t count,
-                        const exg_string_map *metadata, exg_error *err)
-{
-    exg_zip_writer zip = {.root = "", .arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED)};
-    exg_status status = zip.arena == NULL ? EXG_OUT_OF_MEMORY(err) : no_metadata(metadata, err);
-
-    status = status == EXG_OK ? exg_writer_open(path, &zip.file, err) : status;
-    if (status == EXG_OK) {
-        for (uint32_t i = 0; i < count && status == EXG_OK; i++) {
-            status = put_member(&zip, &items[i], err);
+        if (tensor->weight != NULL && tensor->item.dtype == EXG_DTYPE_C32) {
+            return exg_error_fix(s->err,
+                                 EXG_FAIL(s->err, UNSUPPORTED, "NPY-DTYPE",
+                                          "['%s']: NumPy has no complex32", tensor->item.name),
+                                 "leave it out with --exclude");
         }
-        status = status == EXG_OK ? exg_zip_finish(&zip, err) : status;
-        status = settle(zip.file, status, err);
+        EXG_TRY_IN(s->err, find_descr(&a), "['%s']", tensor->item.name);
+    }
+    return EXG_OK;
+}
+
+static exg_status prepare_one(exg_weights_saver *s)
+{
+    if (s->count != 1) {
+        return exg_error_fix(s->err,
+                             EXG_FAIL(s->err, USAGE, "NPY-COUNT",
+                                      "an .npy holds one array, and here are %u", s->count),
+                             "name the file .npz");
+    }
+    return prepare(s);
+}
+
+static exg_status write_npy(exg_weights_saver *s, const exg_saved_file *file)
+{
+    array a = {.tensor = &s->tensors[0].item, .header = EXG_TEXT_EMPTY, .err = s->err};
+    target t = {s, file, NULL};
+    exg_status status = describe(&a);
+
+    if (status == EXG_OK) {
+        status = write_array(&a, &s->tensors[0], &t);
+    }
+    exg_text_free(&a.header);
+    return status;
+}
+
+static exg_status put_member(target *t, const exg_saved_tensor *tensor)
+{
+    exg_error *err = t->s->err;
+    array a = {.tensor = &tensor->item, .header = EXG_TEXT_EMPTY, .err = err};
+    const char *name = exg_arena_printf(t->zip->arena, "%s.npy", tensor->item.name);
+    exg_status status = name == NULL ? EXG_OUT_OF_MEMORY(err) : describe(&a);
+
+    if (status == EXG_OK) {
+        status = exg_zip_begin(t->zip, name, a.header.length + a.bytes, err);
+    }
+    if (status == EXG_OK) {
+        status = write_array(&a, tensor, t);
+    }
+    if (status == EXG_OK) {
+        status = exg_zip_end(t->zip, name, err);
+    }
+    exg_text_free(&a.header);
+    return status;
+}
+
+/* Names are keys of a dict: any text may be one. */
+static exg_status write_npz(exg_weights_saver *s, const exg_saved_file *file)
+{
+    exg_zip_writer zip = {
+        .file = file->writer, .root = "", .arena = s->arena, .takes_any_name = true};
+    target t = {s, file, &zip};
+    exg_status status = EXG_OK;
+
+    for (uint32_t i = file->first; i < file->end && status == EXG_OK; i++) {
+        status = put_member(&t, &s->tensors[i]);
+        status = status == EXG_OK
+                     ? status
+                     : exg_error_within(s->err, status, "['%s']", s->tensors[i].item.name);
+    }
+    if (status == EXG_OK) {
+        status = exg_zip_finish(&zip, s->err);
     }
     exg_zip_writer_free(&zip);
-    exg_arena_destroy(zip.arena);
     return status;
 }
+
+const exg_weights_sink exg_npy_sink = {
+    .format = EXG_WEIGHTS_FORMAT_NPY,
+    .extension = ".npy",
+    .prepare = prepare_one,
+    .write = write_npy,
+};
+
+const exg_weights_sink exg_npz_sink = {
+    .format = EXG_WEIGHTS_FORMAT_NPZ,
+    .extension = ".npz",
+    .prepare = prepare,
+    .write = write_npz,
+};

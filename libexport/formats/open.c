@@ -5,6 +5,8 @@
 #include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/formats/format.h"
+#include "libexport/formats/model_folder.h"
+#include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
 #include <stdlib.h>
@@ -85,7 +87,20 @@ bool exg_is_program(const uint8_t *data, uint64_t length)
 
 static exg_status find_format(const exg_source *source, exg_format *format, exg_error *err)
 {
+    exg_weights_format weights = exg_weights_find_format(source->data, source->length);
+
     *format = sniff(source->data, source->length);
+    if (weights != EXG_WEIGHTS_FORMAT_COUNT &&
+        (*format == EXG_FORMAT_COUNT || weights == EXG_WEIGHTS_FORMAT_INDEX)) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "FMT-WEIGHTS",
+                                      "this is a file of weights (%s), and no program",
+                                      exg_weights_format_name(weights)),
+                             "give the program; --weights-from takes weights for one");
+    }
+    if (*format != EXG_FORMAT_EXG && weights == EXG_WEIGHTS_FORMAT_COUNT) {
+        EXG_TRY(exg_foreign_check(source, err)); /* JSON and zips may be much */
+    }
     if (*format != EXG_FORMAT_COUNT) {
         return EXG_OK;
     }
@@ -161,14 +176,14 @@ exg_status exg_open_memory(const void *data, size_t length, const exg_open_optio
 
 /* The mapping and the folder go to the weights of the program. */
 static exg_status hand_over(exg_program *program, exg_mapping *mapping, const char *path,
-                            exg_error *err)
+                            exg_reading reading, exg_error *err)
 {
     char *directory = exg_path_directory(path);
     exg_status status = directory == NULL
                             ? EXG_OUT_OF_MEMORY(err)
                             : exg_weights_set_directory(program->weights, directory, err);
 
-    exg_weights_copy_files(program->weights, mapping->is_copy);
+    exg_weights_read_files(program->weights, reading);
     free(directory);
     return status == EXG_OK ? exg_weights_own_mapping(program->weights, mapping, err) : status;
 }
@@ -181,6 +196,7 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     exg_source source;
     exg_file_info *found;
     exg_open_options own = {0};
+    char *file = NULL;
     exg_status status;
 
     *program = NULL;
@@ -189,15 +205,20 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     }
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     EXG_TRY(create_info(&found, err));
-    status = exg_file_map(path, own.copies_files, &mapping, err);
+    status = exg_model_file(path, &file, err);
     if (status == EXG_OK) {
-        source = (exg_source){mapping.data, mapping.length, path, 0};
+        status = exg_file_map(file, own.copies_files, &mapping, err);
+    }
+    if (status == EXG_OK) {
+        source = (exg_source){mapping.data, mapping.length, file, 0};
         status = open_source(&source, &own, program, found, err);
     }
     if (status == EXG_OK) {
-        status = hand_over(*program, &mapping, path, err);
+        status = hand_over(*program, &mapping, file,
+                           (exg_reading){own.copies_files, own.follow_links}, err);
     }
     exg_mapping_release(&mapping); /* when it was not given away */
+    free(file);
     if (status != EXG_OK) {
         exg_program_destroy(*program);
         *program = NULL;
@@ -205,34 +226,42 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     return give_info(status, found, info);
 }
 
+static exg_status describe(const exg_source *source, exg_file_info *found, exg_error *err)
+{
+    exg_format format = EXG_FORMAT_COUNT;
+
+    EXG_TRY(find_format(source, &format, err));
+    found->format = format;
+    found->file_bytes = source->length;
+    return format_rows[format].describe == NULL ? EXG_OK
+                                                : format_rows[format].describe(source, found, err);
+}
+
 exg_status exg_file_describe(const char *path, const exg_open_options *options,
                              exg_file_info **info, exg_error *err)
 {
     EXG_GIVEN(err, path, info);
     exg_open_options own = {0};
-    exg_mapping mapping;
-    exg_format format = EXG_FORMAT_COUNT;
-    exg_file_info *found;
-    exg_source source;
+    exg_mapping mapping = {0};
+    exg_file_info *found = NULL;
+    char *file;
     exg_status status;
 
     *info = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
-    EXG_TRY(exg_file_map(path, own.copies_files, &mapping, err));
-    status = create_info(&found, err);
-    if (status != EXG_OK) {
-        exg_mapping_release(&mapping);
-        return status;
+    EXG_TRY(exg_model_file(path, &file, err));
+    status = exg_file_map(file, own.copies_files, &mapping, err);
+    if (status == EXG_OK) {
+        status = create_info(&found, err);
     }
-    source = (exg_source){mapping.data, mapping.length, path, 0, NULL};
-    exg_source_limit(&source, own);
-    status = find_format(&source, &format, err);
-    found->format = format;
-    found->file_bytes = mapping.length;
-    if (status == EXG_OK && format_rows[format].describe != NULL) {
-        status = format_rows[format].describe(&source, found, err);
+    if (status == EXG_OK) {
+        exg_source source = {mapping.data, mapping.length, file, 0, NULL};
+
+        exg_source_limit(&source, own);
+        status = describe(&source, found, err);
     }
     exg_mapping_release(&mapping);
+    free(file);
     return give_info(status, found, info);
 }
 

@@ -6,17 +6,22 @@
  * each is exactly its shape times its dtype.
  */
 #include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
 #include "libexport/base/files.h"
+#include "libexport/formats/byte_text.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/lost.h"
 #include "libexport/formats/weights_file.h"
 
+#include <exg/text.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define HEADER_BYTES_MAX 100000000u
 #define RANK_MAX         64
+#define REPEATED         "a name that is there again further on, which counts"
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
@@ -42,62 +47,138 @@ static exg_status no_memory(reader *r)
     return EXG_OUT_OF_MEMORY(r->err);
 }
 
+/* Of members of one name the last counts, as for the library of safetensors. */
+typedef struct members {
+    bool has_twins; /* or a key with NUL */
+    exg_map last;   /* name -> number of the last member called so; of twins alone */
+} members;
+
+static exg_status look_for_twins(reader *r, exg_json object, members *m)
+{
+    exg_json_walk walk = {0};
+    exg_json element;
+    const char *key;
+    uint32_t length;
+    uint32_t i = 0;
+
+    EXG_TRY(exg_json_object(object, &walk, r->err));
+    exg_map_init(&m->last, r->arena);
+    m->has_twins = exg_json_check_own_keys(object, r->weights == NULL ? r->err : NULL) != EXG_OK;
+    if (m->has_twins && r->weights == NULL) {
+        return EXG_MALFORMED; /* nothing like that is written */
+    }
+    while (m->has_twins && exg_json_next_member(&walk, &key, &length, &element)) {
+        const char *name = exg_byte_name(r->arena, key, length);
+
+        if (name == NULL || !exg_map_put(&m->last, name, i++)) {
+            return no_memory(r);
+        }
+    }
+    return EXG_OK;
+}
+
+static bool is_last(const members *m, const char *name, uint32_t number)
+{
+    return !m->has_twins || exg_map_find(&m->last, name) == number;
+}
+
+static exg_status skip(reader *r, const char *name, const char *kind)
+{
+    return r->weights == NULL ? EXG_OK : exg_weights_skip(r->weights, name, kind, r->err);
+}
+
+static exg_status read_pair(reader *r, const char *key, exg_json value)
+{
+    uint32_t length;
+    const char *text;
+
+    if (exg_json_type_of(value) != EXG_JSON_STRING) {
+        return exg_json_fault(value, r->err, EXG_MALFORMED, "JSN-002", "expected a text");
+    }
+    text = exg_json_text_at(value.doc, value.at, &length);
+    r->sharding = strcmp(key, "DCP_SHARDING_INFO") == 0 ? text : r->sharding;
+    return r->weights == NULL ? EXG_OK : exg_byte_metadata(r->weights, key, text, length, r->err);
+}
+
 static exg_status read_metadata(reader *r, exg_json value)
 {
     exg_json_walk walk = {0};
     exg_json element;
     const char *key;
     uint32_t length;
+    uint32_t i = 0;
+    members m;
 
+    if (exg_json_is_null(value)) {
+        return EXG_OK;
+    }
+    EXG_TRY(look_for_twins(r, value, &m));
     EXG_TRY(exg_json_object(value, &walk, r->err));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
-        const char *text = "";
+        const char *name = exg_byte_name(r->arena, key, length);
 
-        EXG_TRY_IN(r->err, exg_json_string(element, &text, NULL, r->err), "['%s']", key);
-        r->sharding = strcmp(key, "DCP_SHARDING_INFO") == 0 ? text : r->sharding;
-        if (r->weights != NULL) {
-            EXG_TRY(exg_weights_add_metadata(r->weights, key, text, r->err));
+        if (name == NULL) {
+            return no_memory(r);
         }
+        if (!is_last(&m, name, i++)) {
+            const char *where = exg_arena_printf(r->arena, "__metadata__['%s']", name);
+
+            EXG_TRY(where == NULL ? no_memory(r) : skip(r, where, REPEATED));
+            continue;
+        }
+        EXG_TRY_IN(r->err, read_pair(r, name, element), "['%s']", name);
     }
     return EXG_OK;
 }
 
-/* *unknown is the name of a dtype that is not known here, which later versions may have. */
-static exg_status read_dtype(reader *r, exg_json value, exg_dtype *dtype, const char **unknown)
-{
-    const char *name = "";
+/* Sub-byte elements lie one behind the other, across rows. They are kept as bytes. */
+static const struct {
+    const char *name;
+    uint32_t bits;
+} packed[] = {{"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}};
 
-    EXG_TRY(exg_json_string(value, &name, NULL, r->err));
-    *dtype = exg_dtype_from_safetensors(name);
-    *unknown = *dtype == EXG_DTYPE_COUNT ? name : NULL;
-    return EXG_OK;
+uint32_t exg_safetensors_packed_bits(const char *dtype)
+{
+    for (size_t i = 0; i < sizeof(packed) / sizeof(packed[0]); i++) {
+        if (strcmp(packed[i].name, dtype) == 0) {
+            return packed[i].bits;
+        }
+    }
+    return 0;
 }
 
-static exg_status read_shape(reader *r, exg_json value, exg_dense *tensor)
+/* What is said of a tensor. */
+typedef struct said {
+    const char *dtype;
+    uint64_t *shape;
+    uint32_t rank;
+    unsigned seen; /* bits, one a member */
+} said;
+
+static exg_status read_shape(reader *r, exg_json value, said *tensor)
 {
     exg_json_walk walk = {0};
     exg_json element;
-    uint32_t rank = exg_json_count(value);
-    int64_t *shape;
 
     EXG_TRY(exg_json_array(value, &walk, r->err));
-    if (rank > RANK_MAX) {
-        return exg_json_fault(value, r->err, EXG_LIMIT, "STF-SHAPE", "%u dimensions are too many",
-                              rank);
-    }
-    shape = EXG_NEW_ARRAY(r->arena, int64_t, rank);
-    if (shape == NULL) {
+    tensor->shape = EXG_NEW_ARRAY(r->arena, uint64_t, exg_json_count(value));
+    if (tensor->shape == NULL) {
         return no_memory(r);
     }
     while (exg_json_next(&walk, &element)) {
-        EXG_TRY(exg_json_int(element, &shape[tensor->rank], r->err));
-        if (shape[tensor->rank] < 0) {
+        int64_t size = 0;
+
+        if (exg_json_type_of(element) == EXG_JSON_HUGE_INT) { /* past 63 bits */
+            memcpy(&tensor->shape[tensor->rank++], &element.doc->tape[element.at + 1], 8);
+            continue;
+        }
+        EXG_TRY(exg_json_int(element, &size, r->err));
+        if (size < 0) {
             return exg_json_fault(element, r->err, EXG_MALFORMED, "STF-SHAPE",
                                   "a dimension is negative");
         }
-        tensor->rank++;
+        tensor->shape[tensor->rank++] = (uint64_t)size;
     }
-    tensor->shape = shape;
     return EXG_OK;
 }
 
@@ -116,66 +197,177 @@ static exg_status read_offsets(reader *r, exg_json value, tensor_range *range)
         }
         EXG_TRY(exg_json_int(element, &bounds[count++], r->err));
     }
-    if (count != 2 || bounds[0] < 0 || bounds[1] < bounds[0] || (uint64_t)bounds[1] > r->length) {
+    if (count != 2 || bounds[0] < 0 || bounds[1] < 0) {
         return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-OFFSETS",
-                              "offsets %lld and %lld do not lie in the %llu bytes of data",
-                              (long long)bounds[0], (long long)bounds[1],
-                              (unsigned long long)r->length);
+                              "offsets are two numbers from 0 on");
     }
     range->begin = (uint64_t)bounds[0];
     range->end = (uint64_t)bounds[1];
     return EXG_OK;
 }
 
-static exg_status read_tensor(reader *r, exg_json value, const char *name, tensor_range *range)
+static exg_status check_offsets(const reader *r, exg_json value, const tensor_range *range)
 {
-    exg_dense tensor = {.name = name, .byte_order = EXG_LITTLE_ENDIAN};
+    return range->end >= range->begin && range->end <= r->length
+               ? EXG_OK
+               : exg_json_fault(value, r->err, EXG_MALFORMED, "STF-OFFSETS",
+                                "offsets %llu and %llu do not lie in the %llu bytes of data",
+                                (unsigned long long)range->begin, (unsigned long long)range->end,
+                                (unsigned long long)r->length);
+}
+
+/* Member 0 is the dtype, 1 the shape, 2 the offsets. */
+static exg_status read_part(reader *r, exg_json value, unsigned member, said *tensor,
+                            tensor_range *range)
+{
+    static const char *const names[] = {"dtype", "shape", "data_offsets"};
+
+    if ((tensor->seen & 1u << member) != 0) {
+        return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-KEY", "%s is there twice",
+                              names[member]);
+    }
+    tensor->seen |= 1u << member;
+    EXG_TRY_IN(r->err,
+               member == 0   ? exg_json_string(value, &tensor->dtype, NULL, r->err)
+               : member == 1 ? read_shape(r, value, tensor)
+                             : read_offsets(r, value, range),
+               "%s", names[member]);
+    return EXG_OK;
+}
+
+/* {"dtype": ..., "shape": ..., "data_offsets": ...}, other members among them, or these three in a
+ * list, which the library of safetensors takes too. */
+static exg_status read_parts(reader *r, exg_json value, said *tensor, tensor_range *range)
+{
     exg_json_walk walk = {0};
     exg_json element;
     const char *key;
     uint32_t length;
-    const char *unknown = NULL;
-    unsigned seen = 0;
-    uint64_t bytes = 0;
+    unsigned member = 0;
 
+    if (exg_json_type_of(value) == EXG_JSON_ARRAY && exg_json_count(value) == 3) {
+        EXG_TRY(exg_json_array(value, &walk, r->err));
+        while (exg_json_next(&walk, &element)) {
+            EXG_TRY(read_part(r, element, member++, tensor, range));
+        }
+        return EXG_OK;
+    }
     EXG_TRY(exg_json_object(value, &walk, r->err));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
-        if (strcmp(key, "dtype") == 0) {
-            seen |= 1;
-            EXG_TRY_IN(r->err, read_dtype(r, element, &tensor.dtype, &unknown), "dtype");
-        } else if (strcmp(key, "shape") == 0) {
-            seen |= 2;
-            EXG_TRY_IN(r->err, read_shape(r, element, &tensor), "shape");
-        } else if (strcmp(key, "data_offsets") == 0) {
-            seen |= 4;
-            EXG_TRY_IN(r->err, read_offsets(r, element, range), "data_offsets");
-        } else {
-            return exg_json_fault(element, r->err, EXG_MALFORMED, "STF-KEY", "unknown key %s", key);
+        member = strcmp(key, "dtype") == 0          ? 0
+                 : strcmp(key, "shape") == 0        ? 1
+                 : strcmp(key, "data_offsets") == 0 ? 2
+                                                    : 3;
+        if (member < 3) {
+            EXG_TRY(read_part(r, element, member, tensor, range));
         }
     }
-    if (seen != 7) {
-        return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-KEY",
-                              "a tensor needs dtype, shape and data_offsets");
+    return tensor->seen == 7 ? EXG_OK
+                             : exg_json_fault(value, r->err, EXG_MALFORMED, "STF-KEY",
+                                              "a tensor needs dtype, shape and data_offsets");
+}
+
+/* Is the shape, of elements of so many bits, what the offsets give? Sizes are multiplied in order,
+ * as the library of safetensors does: a 0 behind what passes 64 bits comes too late. */
+static exg_status check_size(const reader *r, exg_json value, const said *tensor, uint32_t bits,
+                             const tensor_range *range)
+{
+    uint64_t count = 1;
+
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        if (!exg_mul_u64(count, tensor->shape[d], &count)) {
+            count = UINT64_MAX;
+            break;
+        }
     }
-    if (unknown != NULL) {
-        return r->weights == NULL ? EXG_OK : exg_weights_skip(r->weights, name, unknown, r->err);
-    }
-    if (!exg_shape_bytes(tensor.shape, tensor.rank, tensor.dtype, &bytes)) {
+    if (!exg_mul_u64(count, bits, &count)) {
         return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-SIZE",
                               "the bytes that the shape takes pass 64 bits");
     }
-    if (bytes != range->end - range->begin) {
+    if (count % 8 != 0) {
+        return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-SIZE",
+                              "%llu elements of %u bits are no whole number of bytes",
+                              (unsigned long long)(count / bits), bits);
+    }
+    if (count / 8 != range->end - range->begin) {
         return exg_json_fault(value, r->err, EXG_MALFORMED, "STF-SIZE",
                               "the shape takes %llu bytes, the offsets give %llu",
-                              (unsigned long long)bytes,
+                              (unsigned long long)(count / 8),
                               (unsigned long long)(range->end - range->begin));
     }
-    if (r->weights == NULL) {
+    return EXG_OK;
+}
+
+/* The shape of packed elements as bytes: the last size counts them, where rows are whole bytes;
+ * else there is one size, and *encoding tells the shape: "F4[3, 2]". */
+static exg_status shape_of_bytes(reader *r, const said *tensor, uint32_t bits, exg_dense *dense,
+                                 int64_t *shape)
+{
+    uint32_t last = tensor->rank - 1; /* a scalar has no bytes of its own */
+    exg_text text = EXG_TEXT_EMPTY;
+
+    if (shape[last] <= INT64_MAX / 8 && (uint64_t)shape[last] * bits % 8 == 0) {
+        shape[last] = (int64_t)((uint64_t)shape[last] * bits / 8);
         return EXG_OK;
     }
-    tensor.bytes = bytes;
-    tensor.data = r->data + range->begin;
-    return exg_weights_add_dense(r->weights, &tensor, r->err);
+    exg_text_printf(&text, "%s[", tensor->dtype);
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        exg_text_printf(&text, "%s%" PRIu64, d == 0 ? "" : ", ", tensor->shape[d]);
+    }
+    exg_text_puts(&text, "]");
+    dense->encoding = text.failed ? NULL : exg_arena_strdup(r->arena, exg_text_string(&text));
+    exg_text_free(&text);
+    dense->rank = 1;
+    shape[0] = (int64_t)dense->bytes;
+    return dense->encoding == NULL ? no_memory(r) : EXG_OK;
+}
+
+static exg_status add_tensor(reader *r, const char *name, const said *tensor, exg_dtype dtype,
+                             const tensor_range *range)
+{
+    uint32_t bits = exg_safetensors_packed_bits(tensor->dtype);
+    int64_t shape[RANK_MAX + 1];
+    exg_dense dense = {.name = name,
+                       .dtype = bits > 0 ? EXG_DTYPE_U8 : dtype,
+                       .rank = tensor->rank,
+                       .shape = shape,
+                       .byte_order = EXG_LITTLE_ENDIAN,
+                       .data = r->data + range->begin,
+                       .bytes = range->end - range->begin,
+                       .encoding = bits > 0 ? tensor->dtype : NULL};
+
+    if (tensor->rank > RANK_MAX) {
+        const char *kind =
+            exg_arena_printf(r->arena, "%s of %u dimensions", tensor->dtype, tensor->rank);
+
+        return kind == NULL ? no_memory(r) : skip(r, name, kind);
+    }
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        if (tensor->shape[d] > INT64_MAX) {
+            return skip(r, name, "a tensor with a size that passes 63 bits");
+        }
+        shape[d] = (int64_t)tensor->shape[d];
+    }
+    EXG_TRY(bits > 0 ? shape_of_bytes(r, tensor, bits, &dense, shape) : EXG_OK);
+    return exg_weights_add_dense(r->weights, &dense, r->err);
+}
+
+static exg_status read_tensor(reader *r, exg_json value, const char *name, tensor_range *range)
+{
+    said tensor = {0};
+    exg_dtype dtype;
+    uint32_t bits;
+
+    EXG_TRY(read_parts(r, value, &tensor, range));
+    EXG_TRY(check_offsets(r, value, range));
+    dtype = exg_dtype_from_safetensors(tensor.dtype);
+    bits = exg_safetensors_packed_bits(tensor.dtype);
+    bits = bits > 0 || dtype == EXG_DTYPE_COUNT ? bits : 8 * exg_dtype_bytes(dtype);
+    if (bits == 0) { /* which later versions may have */
+        return skip(r, name, tensor.dtype);
+    }
+    EXG_TRY(check_size(r, value, &tensor, bits, range));
+    return r->weights == NULL ? EXG_OK : add_tensor(r, name, &tensor, dtype, range);
 }
 
 static int by_begin(const void *a, const void *b)
@@ -218,19 +410,40 @@ static exg_status read_header(reader *r, exg_json root)
     const char *key;
     uint32_t length;
     uint32_t count = 0;
+    uint32_t i = 0;
+    bool told = false; /* metadata */
+    members m;
 
+    EXG_TRY(look_for_twins(r, root, &m));
     EXG_TRY(exg_json_object(root, &walk, r->err));
     r->ranges = EXG_NEW_ARRAY(r->arena, tensor_range, exg_json_count(root));
     if (r->ranges == NULL) {
         return no_memory(r);
     }
-    while (exg_json_next_member(&walk, &key, &length, &element)) {
-        if (strcmp(key, "__metadata__") == 0) {
+    for (; exg_json_next_member(&walk, &key, &length, &element); i++) {
+        const char *name = m.has_twins ? exg_byte_name(r->arena, key, length) : key;
+
+        if (name == NULL) {
+            return no_memory(r);
+        }
+        if (strcmp(name, "__metadata__") == 0) {
+            if (told) {
+                return exg_json_fault(element, r->err, EXG_MALFORMED, "STF-KEY",
+                                      "__metadata__ is there twice");
+            }
+            told = true;
             EXG_TRY_IN(r->err, read_metadata(r, element), "__metadata__");
             continue;
         }
-        r->ranges[count].name = key;
-        EXG_TRY_IN(r->err, read_tensor(r, element, key, &r->ranges[count]), "['%s']", key);
+        r->ranges[count].name = name;
+        if (!is_last(&m, name, i)) {
+            said tensor = {0};
+
+            EXG_TRY_IN(r->err, read_parts(r, element, &tensor, &r->ranges[count]), "['%s']", name);
+            EXG_TRY(skip(r, name, REPEATED));
+            continue;
+        }
+        EXG_TRY_IN(r->err, read_tensor(r, element, name, &r->ranges[count]), "['%s']", name);
         count++;
     }
     return check_tiling(r, count);
@@ -276,10 +489,20 @@ static uint64_t little_u64(const uint8_t *p)
     return value;
 }
 
-/* A length that fits in front of a "{": no other file begins like that. */
+/* A length that fits in front of a "{", which blanks may precede: no other file begins like
+ * that. */
 bool exg_safetensors_sniff(const uint8_t *data, uint64_t length)
 {
-    return length >= 9 && data[8] == '{' && little_u64(data) <= HEADER_BYTES_MAX;
+    uint64_t at = 8;
+
+    if (length < 9 || little_u64(data) > HEADER_BYTES_MAX) {
+        return false;
+    }
+    while (at < length && at - 8 < little_u64(data) && data[at] != '\0' &&
+           strchr(" \t\r\n", data[at]) != NULL) {
+        at++;
+    }
+    return at < length && data[at] == '{';
 }
 
 /* ---- slices ------------------------------------------------------------------------------
@@ -354,8 +577,11 @@ static exg_status check_slices(const reader *r, const char *path)
 static exg_status read_text(reader *r, const void *text, uint64_t length, const char *path)
 {
     exg_json_doc *doc = NULL;
-    exg_status status = exg_json_parse(text, (size_t)length, 8, EXG_JSON_KEYS_NOW, &doc, r->err);
+    exg_status status = exg_json_parse(text, (size_t)length, 8, EXG_JSON_KEYS_LATER, &doc, r->err);
 
+    if (status == EXG_OK && doc->rewritten != NULL) {
+        status = EXG_FAIL(r->err, MALFORMED, "JSN-001", "NaN and Infinity are no JSON");
+    }
     if (status == EXG_OK) {
         status = read_header(r, exg_json_root(doc));
         if (r->weights != NULL && r->err != NULL && strcmp(r->err->code, "STF-OFFSETS") == 0 &&

@@ -1,13 +1,11 @@
-/* tensor_file.c - every tensor of a file in memory, row by row: what inputs want; and tensors
- * in memory into a file. */
+/* tensor_file.c - every tensor of a file in memory, row by row: what inputs want. */
 #include "libexport/base/given.h"
 #include <exg/formats.h>
 
 #include "libexport/base/arena.h"
-#include "libexport/formats/weights_file.h"
+#include "libexport/formats/format.h"
 
 #include <string.h>
-#include <strings.h>
 
 struct exg_tensor_file_private {
     exg_arena *arena; /* owns the file's structs, and copies of what cannot lie as it is */
@@ -79,8 +77,9 @@ static exg_status load_all(exg_weights *weights, exg_tensor_file *file, exg_erro
     return EXG_OK;
 }
 
-/* Takes over `weights`. */
-static exg_status make_file(exg_weights *weights, exg_tensor_file **file, exg_error *err)
+/* Takes over `weights`. The one tensor of an .npy has no name of its own. */
+static exg_status make_file(exg_weights *weights, exg_weights_format format, exg_tensor_file **file,
+                            exg_error *err)
 {
     uint64_t stored = 0;
     exg_arena *arena;
@@ -106,6 +105,9 @@ static exg_status make_file(exg_weights *weights, exg_tensor_file **file, exg_er
         exg_tensor_file_close(made);
         return status;
     }
+    for (uint32_t i = 0; format == EXG_WEIGHTS_FORMAT_NPY && i < made->count; i++) {
+        made->items[i].name = "";
+    }
     *file = made;
     return EXG_OK;
 }
@@ -113,22 +115,24 @@ static exg_status make_file(exg_weights *weights, exg_tensor_file **file, exg_er
 exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_error *err)
 {
     EXG_GIVEN(err, path, file);
+    exg_weights_format format;
     exg_weights *weights;
 
     *file = NULL;
-    EXG_TRY(exg_weights_open(path, NULL, &weights, NULL, err));
-    return make_file(weights, file, err);
+    EXG_TRY(exg_weights_open(path, NULL, &weights, &format, err));
+    return make_file(weights, format, file, err);
 }
 
 exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tensor_file **file,
                                        exg_error *err)
 {
     EXG_GIVEN(err, EXG_IF_ANY(length, data), file);
+    exg_weights_format format;
     exg_weights *weights;
 
     *file = NULL;
-    EXG_TRY(exg_weights_open_memory(data, length, NULL, &weights, NULL, err));
-    return make_file(weights, file, err);
+    EXG_TRY(exg_weights_open_memory(data, length, NULL, &weights, &format, err));
+    return make_file(weights, format, file, err);
 }
 
 void exg_tensor_file_close(exg_tensor_file *file)
@@ -147,48 +151,4 @@ const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const 
         }
     }
     return NULL;
-}
-
-/* ---- saving ------------------------------------------------------------------------------ */
-
-static const struct {
-    const char *extension;
-    exg_tensors_save_fn *save;
-} forms[] = {
-    {".safetensors", exg_safetensors_save},
-    {".npy", exg_npy_save},
-    {".npz", exg_npz_save},
-};
-
-static exg_tensors_save_fn *form_of(const char *path)
-{
-    size_t length = strlen(path);
-
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        size_t extension = strlen(forms[i].extension);
-
-        if (length > extension && strcasecmp(path + length - extension, forms[i].extension) == 0) {
-            return forms[i].save;
-        }
-    }
-    return NULL;
-}
-
-exg_status exg_tensor_file_check_name(const char *path, exg_error *err)
-{
-    EXG_GIVEN(err, path);
-    return form_of(path) != NULL
-               ? EXG_OK
-               : exg_error_fix(err,
-                               EXG_FAIL(err, USAGE, "TNS-NAME",
-                                        "the name '%s' says no form of tensors", path),
-                               "name the file .safetensors, .npz, or .npy for one tensor");
-}
-
-exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
-                                const exg_string_map *metadata, exg_error *err)
-{
-    EXG_GIVEN(err, path, EXG_IF_ANY(count, items));
-    EXG_TRY(exg_tensor_file_check_name(path, err));
-    return form_of(path)(path, items, count, metadata, err);
 }

@@ -6,8 +6,10 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/formats/model_folder.h"
 #include "libexport/weights/storage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct format_row {
@@ -19,12 +21,12 @@ typedef struct format_row {
  * it begins with may look like the beginning of JSON. */
 static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_SAFETENSORS] = {exg_safetensors_sniff, exg_safetensors_read},
-    [EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX] = {exg_safetensors_index_sniff,
-                                              exg_safetensors_index_read},
+    [EXG_WEIGHTS_FORMAT_INDEX] = {exg_weights_index_sniff, exg_weights_index_read},
     [EXG_WEIGHTS_FORMAT_NPY] = {exg_npy_sniff, exg_npy_read},
     [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff, exg_npz_read},
     [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
+    [EXG_WEIGHTS_FORMAT_DCP] = {exg_dcp_sniff, exg_dcp_read},
 };
 
 const char *exg_weights_format_name(exg_weights_format format)
@@ -38,7 +40,7 @@ const char *exg_weights_format_name(exg_weights_format format)
     return (unsigned)format < EXG_WEIGHTS_FORMAT_COUNT ? names[format] : "program";
 }
 
-static exg_weights_format find_format(const uint8_t *data, uint64_t length)
+exg_weights_format exg_weights_find_format(const uint8_t *data, uint64_t length)
 {
     int i = 0;
 
@@ -52,9 +54,14 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
 {
     EXG_GIVEN(err, path, format);
     exg_mapping mapping;
+    char *file;
+    exg_status status;
 
-    EXG_TRY(exg_file_map(path, false, &mapping, err));
-    *format = find_format(mapping.data, mapping.length);
+    EXG_TRY(exg_model_file(path, &file, err));
+    status = exg_file_map(file, false, &mapping, err);
+    free(file);
+    EXG_TRY(status);
+    *format = exg_weights_find_format(mapping.data, mapping.length);
     exg_mapping_release(&mapping);
     return EXG_OK;
 }
@@ -83,11 +90,12 @@ static exg_status check_names(const exg_weights *weights, exg_error *err)
 static exg_status read_source(const exg_source *source, exg_weights *weights,
                               exg_weights_format *format, exg_error *err)
 {
-    *format = find_format(source->data, source->length);
+    *format = exg_weights_find_format(source->data, source->length);
     if (source->length == 0) {
         return EXG_FAIL(err, MALFORMED, "FMT-EMPTY", "the file is empty");
     }
     if (*format == EXG_WEIGHTS_FORMAT_COUNT) {
+        EXG_TRY(exg_foreign_check(source, err));
         return exg_error_fix(err,
                              EXG_FAIL(err, UNSUPPORTED, "FMT-TENSORS",
                                       "this is not a file of tensors, or it is cut short"),
@@ -98,6 +106,19 @@ static exg_status read_source(const exg_source *source, exg_weights *weights,
     return check_names(weights, err);
 }
 
+exg_status exg_weights_read_shard(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    exg_weights_format format = exg_weights_find_format(source->data, source->length);
+
+    EXG_TRY(format == EXG_WEIGHTS_FORMAT_COUNT ? exg_foreign_check(source, err) : EXG_OK);
+    if (format != EXG_WEIGHTS_FORMAT_SAFETENSORS && format != EXG_WEIGHTS_FORMAT_CHECKPOINT) {
+        return EXG_FAIL(
+            err, MALFORMED, "STF-SHARD",
+            "the index names this file, which is neither safetensors nor of torch.save");
+    }
+    return format_rows[format].read(source, weights, err);
+}
+
 static void apply_options(exg_weights *weights, const exg_open_options *options)
 {
     if (options->no_check) {
@@ -106,7 +127,7 @@ static void apply_options(exg_weights *weights, const exg_open_options *options)
     if (options->strict) {
         exg_weights_refuse_skipping(weights);
     }
-    exg_weights_copy_files(weights, options->copies_files);
+    exg_weights_read_files(weights, (exg_reading){options->copies_files, options->follow_links});
 }
 
 exg_status exg_weights_open_memory(const void *data, size_t length, const exg_open_options *options,
@@ -150,36 +171,49 @@ static exg_status open_mapped(const char *path, const exg_open_options *options,
                               exg_weights_format *format, exg_error *err)
 {
     exg_source source = {mapping->data, mapping->length, path, 0, NULL};
-    exg_open_options own = {0};
 
-    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
-    exg_source_limit(&source, own);
+    exg_source_limit(&source, *options);
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
-    apply_options(*weights, &own);
+    apply_options(*weights, options);
     EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
     return read_source(&source, *weights, format, err);
+}
+
+static exg_status open_file(const char *path, const exg_open_options *options,
+                            exg_weights **weights, exg_weights_format *format, exg_error *err)
+{
+    exg_mapping mapping;
+    exg_status status;
+
+    EXG_TRY(exg_file_map(path, options->copies_files, &mapping, err));
+    if (exg_is_program(mapping.data, mapping.length) &&
+        exg_weights_find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
+        exg_mapping_release(&mapping);
+        return open_program(path, options, weights, err);
+    }
+    status = open_mapped(path, options, &mapping, weights, format, err);
+    exg_mapping_release(&mapping); /* when it was not given away */
+    return status;
 }
 
 exg_status exg_weights_open(const char *path, const exg_open_options *options,
                             exg_weights **weights, exg_weights_format *format, exg_error *err)
 {
     EXG_GIVEN(err, path, weights);
-    exg_mapping mapping;
     exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
     exg_open_options own = {0};
+    char *file;
     exg_status status;
 
     *weights = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
-    EXG_TRY(exg_file_map(path, own.copies_files, &mapping, err));
-    if (exg_is_program(mapping.data, mapping.length) &&
-        find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
-        exg_mapping_release(&mapping);
-        status = open_program(path, options, weights, err);
-    } else {
-        status = open_mapped(path, options, &mapping, weights, &found, err);
-        exg_mapping_release(&mapping); /* when it was not given away */
+    own.size = sizeof(own);
+    EXG_TRY(exg_model_file(path, &file, err));
+    status = open_file(file, &own, weights, &found, err);
+    if (status != EXG_OK && strcmp(file, path) != 0) {
+        status = exg_error_within(err, status, "%s:", exg_path_name(file));
     }
+    free(file);
     if (status != EXG_OK) {
         exg_weights_release(*weights);
         *weights = NULL;

@@ -16,8 +16,8 @@ typedef bool exg_weights_sniff_fn(const uint8_t *data, uint64_t length);
 
 exg_weights_sniff_fn exg_safetensors_sniff;
 exg_weights_read_fn exg_safetensors_read;
-exg_weights_sniff_fn exg_safetensors_index_sniff;
-exg_weights_read_fn exg_safetensors_index_read;
+exg_weights_sniff_fn exg_weights_index_sniff;
+exg_weights_read_fn exg_weights_index_read;
 exg_weights_sniff_fn exg_npy_sniff;
 exg_weights_read_fn exg_npy_read;
 exg_weights_sniff_fn exg_npz_sniff;
@@ -26,29 +26,42 @@ exg_weights_sniff_fn exg_gguf_sniff;
 exg_weights_read_fn exg_gguf_read;
 exg_weights_sniff_fn exg_checkpoint_sniff;
 exg_weights_read_fn exg_checkpoint_read;
+exg_weights_sniff_fn exg_dcp_sniff; /* of the file .metadata; the folder is that of its path */
+exg_weights_read_fn exg_dcp_read;
+
+/* ---- foreign.c ------------------------------------------------------------------------------- */
+
+/* Is the file of a kind that is known and not read? UNSUPPORTED (FMT-FOREIGN) says which, and
+ * what to do; else OK. */
+exg_status exg_foreign_check(const exg_source *file, exg_error *err);
+
+/* ---- weights_file.c -------------------------------------------------------------------------- */
+
+/* Which of the formats the bytes are, by content. */
+exg_weights_format exg_weights_find_format(const uint8_t *data, uint64_t length);
+
+/* The tensors of one of the files that an index names, which is itself no index. MALFORMED
+ * (STF-SHARD) when it is no file of weights. */
+exg_status exg_weights_read_shard(const exg_source *source, exg_weights *weights, exg_error *err);
 
 /* An array in .npy form of `length` bytes, under the name `name`. `crc` is that of all of
  * them; NULL: nobody knows. */
 exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *name,
                            const uint32_t *crc, exg_weights *weights, exg_error *err);
 
+/* The bits of an element of "F4", "F6_E2M3", "F6_E3M2", which lie packed; of others 0. Tensors of
+ * them are raw bytes (U8) with the dtype as encoding: their last size counts bytes; where rows
+ * are no whole bytes there is one size, and the encoding tells the shape, "F4[3, 2]". */
+uint32_t exg_safetensors_packed_bits(const char *dtype);
+
 /* Is this a header that is read, before `data` bytes of tensors? The same rules. */
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,
                                  exg_error *err);
 
-/* Tensors in memory into a file of each form; `metadata` may be NULL. */
-typedef exg_status exg_tensors_save_fn(const char *path, const exg_named_tensor *items,
-                                       uint32_t count, const exg_string_map *metadata,
-                                       exg_error *err);
-
-exg_tensors_save_fn exg_safetensors_save;
-exg_tensors_save_fn exg_npy_save;
-exg_tensors_save_fn exg_npz_save;
-
 /* ---- model_beside.c: other files of a model called `path` ------------------------------ */
 
-/* Is there a file of the model, in one or in several, that is none of `names` (of files in
- * the folder; NULL: PATH alone)? USAGE (STF-BESIDE) names it. IO. */
+/* Is there a file of the model, in one or in several, that is none of `names`, of files in the
+ * folder? USAGE (STF-BESIDE) names it. IO. */
 exg_status exg_model_beside(const char *path, const exg_map *names, exg_error *err);
 
 /* Removes them. IO. */

@@ -71,8 +71,9 @@ static void look_at(const exg_weights *weights, const beside *b, char *text, siz
 
     exg_error_clear(&err);
     text[0] = '\0';
-    if (exg_file_open_below(exg_weights_directory(weights), b->location, &descriptor, &err) !=
-        EXG_OK) {
+    if (exg_file_open_below(exg_weights_directory(weights), b->location,
+                            exg_weights_reading(weights).follow_links, &descriptor,
+                            &err) != EXG_OK) {
         snprintf(text, length, "%s", err.message);
         return;
     }

@@ -19,7 +19,8 @@ const char *exg_severity_name(exg_severity severity)
 
 const char *exg_keeper_name(exg_keeper keeper)
 {
-    static const char *const names[] = {"opening", "verifying", "data", "file", "nothing"};
+    static const char *const names[] = {"opening", "verifying", "data",
+                                        "file",    "weights",   "nothing"};
 
     return keeper <= EXG_KEEPER_NOTHING ? names[keeper] : "?";
 }

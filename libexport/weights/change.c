@@ -26,7 +26,8 @@ exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
         status = exg_weights_add(*made, &of->items[i], err);
     }
     for (uint32_t i = 0; status == EXG_OK && i < of->skipped_count; i++) {
-        status = exg_weights_skip(*made, of->skipped[i].name, of->skipped[i].kind, err);
+        status = exg_weights_skip_code(*made, of->skipped[i].name, of->skipped[i].kind,
+                                       of->skipped[i].code, err);
     }
     if (status != EXG_OK) {
         exg_weights_release(*made);
@@ -58,7 +59,7 @@ static exg_status read_zeros(void *user, uint64_t offset, uint64_t length, void 
 exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err)
 {
     EXG_GIVEN(err, of, made);
-    static const exg_storage_maker zeros = {read_zeros, NULL};
+    static const exg_storage_maker zeros = {read_zeros, NULL, "zeros"};
 
     EXG_TRY(exg_weights_like(of, made, err));
     for (uint32_t i = 0; i < (*made)->count; i++) {
@@ -129,7 +130,7 @@ static exg_status check_width(const exg_weights *of, const exg_weight *weight, u
 static exg_status turn(exg_weights *of, exg_weights *made, const exg_weight *weight, exg_error *err)
 {
     exg_storage *storage = &made->storages[weight->storage];
-    exg_storage_maker maker = {read_turned, NULL};
+    exg_storage_maker maker = {read_turned, NULL, "turned"};
     turned *t = EXG_NEW(made->arena, turned);
 
     if (t == NULL) {

@@ -108,24 +108,6 @@ static exg_status take_storage(editor *e, uint32_t *storage)
     return EXG_OK;
 }
 
-/* Which bytes a tensor is: tensors that agree in this are one. */
-static const char *view_key(editor *e, const exg_weight *weight, exg_dtype dtype)
-{
-    const exg_tensor_meta *meta = weight->meta;
-    exg_text text = EXG_TEXT_EMPTY;
-    const char *key;
-
-    exg_text_printf(&text, "%d %d %" PRIu32 " %" PRId64, (int)meta->dtype, (int)dtype,
-                    weight->storage, meta->storage_offset.value);
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        exg_text_printf(&text, " %" PRId64 ":%" PRId64, meta->sizes[d].value,
-                        meta->strides[d].value);
-    }
-    key = exg_text_string(&text) == NULL ? NULL : exg_arena_strdup(e->arena, text.data);
-    exg_text_free(&text);
-    return key;
-}
-
 static exg_tensor_meta *packed_meta(editor *e, const exg_tensor_meta *of, exg_dtype dtype)
 {
     exg_tensor_meta *meta = exg_arena_memdup(e->arena, of, 1, sizeof(*of));
@@ -146,7 +128,9 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_tensor_meta *of, exg_dt
 /* Tensors that were one stay one. */
 static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
 {
-    const char *key = view_key(e, weight, dtype);
+    const char *view = exg_weight_view_key(weight, e->arena);
+    const char *key =
+        view == NULL ? NULL : exg_arena_printf(e->arena, "%s of %s", exg_dtype_name(dtype), view);
     uint32_t same = key == NULL ? EXG_MAP_NONE : exg_map_find(&e->views, key);
     exg_tensor_meta *meta = packed_meta(e, weight->meta, dtype);
 
@@ -156,7 +140,7 @@ static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
     if (same != EXG_MAP_NONE) {
         weight->storage = same;
     } else {
-        EXG_TRY(exg_weights_add_cast(e->made, e->of, weight, dtype, &weight->storage, e->err));
+        EXG_TRY(exg_weights_add_cast(e->made, e->of, weight, dtype, key, &weight->storage, e->err));
         if (!exg_map_put(&e->views, key, weight->storage)) {
             return EXG_OUT_OF_MEMORY(e->err);
         }
@@ -355,7 +339,8 @@ static exg_status take_metadata(editor *e)
         if (value != NULL) {
             EXG_TRY(add_pair(e, key, value));
         } else if (exg_name_rules_keep_metadata(e->rules, key)) {
-            EXG_TRY(exg_weights_add_metadata(e->made, key, own->items[i].value, e->err));
+            EXG_TRY(exg_weights_add_metadata_as(e->made, key, exg_weights_metadata_kind(e->of, i),
+                                                own->items[i].value, e->err));
         }
     }
     for (uint32_t i = 0; i < given->count; i++) {
@@ -370,7 +355,8 @@ static exg_status take_skipped(editor *e)
         const exg_skipped *skipped = &e->of->skipped[i];
 
         if (exg_name_rules_keep(e->rules, skipped->name)) {
-            EXG_TRY(exg_weights_skip(e->made, skipped->name, skipped->kind, e->err));
+            EXG_TRY(exg_weights_skip_code(e->made, skipped->name, skipped->kind, skipped->code,
+                                          e->err));
         }
     }
     return EXG_OK;

@@ -256,7 +256,7 @@ static exg_status fill_whole(filler *f, uint32_t i)
 {
     const exg_weight *weight = &f->of->items[i];
     exg_storage *storage = &f->made->storages[weight->storage];
-    exg_storage_maker maker = {read_given, NULL};
+    exg_storage_maker maker = {read_given, NULL, "given"};
     giver *g = EXG_NEW(f->made->arena, giver);
 
     if (g == NULL) {

@@ -79,13 +79,14 @@ static exg_status read_cast(void *user, uint64_t offset, uint64_t length, void *
 }
 
 exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_weight *weight,
-                                exg_dtype to, uint32_t *storage, exg_error *err)
+                                exg_dtype to, const char *name, uint32_t *storage, exg_error *err)
 {
     exg_storage added = {.kind = EXG_STORAGE_MADE, .byte_order = exg_host_byte_order()};
     cast *c = EXG_NEW(made->arena, cast);
+    const char *copy = exg_arena_strdup(made->arena, name);
     int64_t numel = 0;
 
-    if (c == NULL) {
+    if (c == NULL || copy == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     EXG_TRY(exg_tensor_meta_check_view(weight->meta, of->storages[weight->storage].length, err));
@@ -95,6 +96,6 @@ exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_we
     }
     *c = (cast){of, *weight, to};
     added.length = (uint64_t)numel * exg_dtype_bytes(to);
-    added.maker = (exg_storage_maker){read_cast, c};
+    added.maker = (exg_storage_maker){read_cast, c, copy};
     return exg_weights_add_storage(made, &added, storage, err);
 }

@@ -14,8 +14,8 @@ exg_status exg_read_whole_elements(uint32_t width, uint64_t offset, uint64_t len
                                    exg_read_elements_fn *read, void *user, exg_error *err);
 
 /* A storage of the elements of `weight` (of `of`, which stays as long as `made`), packed, as
- * elements of `to` (cast.h). LIMIT. */
+ * elements of `to` (cast.h). `name` says which, as exg_storage_maker has it; copied. LIMIT. */
 exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_weight *weight,
-                                exg_dtype to, uint32_t *storage, exg_error *err);
+                                exg_dtype to, const char *name, uint32_t *storage, exg_error *err);
 
 #endif

@@ -8,6 +8,8 @@
 
 #include <exg/weights.h>
 
+struct exg_hasher;
+
 static inline exg_byte_order exg_host_byte_order(void)
 {
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? EXG_LITTLE_ENDIAN : EXG_BIG_ENDIAN;
@@ -22,6 +24,9 @@ exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t storage, const
 exg_status exg_storage_read_with(exg_weights *weights, uint32_t storage, uint64_t offset,
                                  uint64_t length, void *out, exg_frame_reader *reader,
                                  exg_error *err);
+
+/* Opens the file of an external storage, or of frames in one, if it is not open. IO, MALFORMED. */
+exg_status exg_storage_locate(exg_weights *weights, uint32_t storage, exg_error *err);
 
 /* exg_storage_map() without looking at the checksum. */
 exg_status exg_storage_host_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,
@@ -67,6 +72,10 @@ void exg_storage_forget(exg_weights *weights, uint32_t storage, uint64_t first, 
 exg_status exg_weights_share(const exg_weights *weights, exg_arena *arena, bool *shared,
                              exg_error *err);
 
+/* Which bytes of which storage a static view is, as which elements: weights that agree in this text
+ * are tied. In the arena; NULL: out of memory. */
+const char *exg_weight_view_key(const exg_weight *weight, exg_arena *arena);
+
 /* The bytes [first, end) of its storage that a static view reaches over; an empty one none. */
 exg_status exg_tensor_meta_reach(const exg_tensor_meta *meta, uint64_t *first, uint64_t *end,
                                  exg_error *err);
@@ -83,12 +92,17 @@ exg_status exg_weights_retain_in(exg_weights *holder, exg_weights *held, exg_err
  * place go. */
 void exg_storage_make(exg_storage *storage, const exg_storage_maker *maker);
 
+/* Feeds `hasher` with what the bytes of all storages come from: which files, and what is made of
+ * them. false: of some nothing is known that would hold in another process. External files are
+ * opened. */
+bool exg_weights_identify(exg_weights *weights, struct exg_hasher *hasher);
+
 /* The mapping goes to the weights, whose storages point into it; *mapping is empty
  * afterwards, on failure it stays with the caller. */
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err);
 
-/* Are files that these weights name copied into memory, not mapped (exg_open_options)? */
-void exg_weights_copy_files(exg_weights *weights, bool copies);
-bool exg_weights_copies_files(const exg_weights *weights);
+/* How files that these weights name are read. */
+void exg_weights_read_files(exg_weights *weights, exg_reading reading);
+exg_reading exg_weights_reading(const exg_weights *weights);
 
 #endif

@@ -6,6 +6,8 @@
 #include "libexport/base/checked.h"
 #include "libexport/weights/storage.h"
 
+#include <exg/text.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +84,23 @@ exg_status exg_tensor_meta_reach(const exg_tensor_meta *meta, uint64_t *first, u
     *end = extent * bytes;
     *first = extent == 0 ? 0 : (uint64_t)meta->storage_offset.value * bytes;
     return EXG_OK;
+}
+
+const char *exg_weight_view_key(const exg_weight *weight, exg_arena *arena)
+{
+    const exg_tensor_meta *meta = weight->meta;
+    exg_text text = EXG_TEXT_EMPTY;
+    const char *key;
+
+    exg_text_printf(&text, "%d %" PRIu32 " %" PRId64, (int)meta->dtype, weight->storage,
+                    meta->storage_offset.value);
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        exg_text_printf(&text, " %" PRId64 ":%" PRId64, meta->sizes[d].value,
+                        meta->strides[d].value);
+    }
+    key = exg_text_string(&text) == NULL ? NULL : exg_arena_strdup(arena, text.data);
+    exg_text_free(&text);
+    return key;
 }
 
 exg_status exg_weights_share(const exg_weights *weights, exg_arena *arena, bool *shared,

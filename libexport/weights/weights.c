@@ -11,8 +11,10 @@
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -39,7 +41,8 @@ struct exg_weights_private {
     pthread_mutex_t lock; /* over `owned` and the mapping of external storages */
     owned *owned;         /* newest first */
     const char *directory;
-    uint32_t metadata_capacity;
+    uint32_t metadata_capacity, kind_capacity;
+    const char **kinds;     /* a pair of the metadata each; NULL: a plain text */
     exg_map metadata_names; /* key -> place in the metadata */
     exg_map repeats;        /* key -> the number that the last of this name got */
     exg_map names[2];       /* by table: of weights, the first of a name */
@@ -49,8 +52,8 @@ struct exg_weights_private {
     uint32_t check_capacity;
     pthread_cond_t checked; /* one of them became known */
     bool trusts;            /* bytes are taken as they are */
-    bool copies_files;
-    bool strict; /* nothing may be skipped */
+    exg_reading reading;    /* of files beside */
+    bool strict;            /* nothing may be skipped */
 };
 
 /* Of the checksum of a storage. */
@@ -310,9 +313,15 @@ void exg_weights_refuse_skipping(exg_weights *weights)
 exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
                             exg_error *err)
 {
+    return exg_weights_skip_code(weights, name, kind, EXG_CODE_NONE, err);
+}
+
+exg_status exg_weights_skip_code(exg_weights *weights, const char *name, const char *kind,
+                                 exg_skipped_code code, exg_error *err)
+{
     EXG_GIVEN(err, weights, name, kind);
     exg_skipped made = {exg_arena_strdup(weights->arena, name),
-                        exg_arena_strdup(weights->arena, kind)};
+                        exg_arena_strdup(weights->arena, kind), code};
 
     if (weights->private_->strict) {
         return exg_error_fix(
@@ -328,27 +337,57 @@ exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *
     return EXG_OK;
 }
 
-exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
-                                    exg_error *err)
+/* Two kinds, of which NULL is one. */
+static bool is_same_kind(const char *a, const char *b)
 {
-    EXG_GIVEN(err, weights, key, value);
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+const char *exg_weights_metadata_kind(const exg_weights *weights, uint32_t index)
+{
+    return index < weights->metadata.count ? weights->private_->kinds[index] : NULL;
+}
+
+static exg_status add_pair(exg_weights *weights, const char *key, const char *kind,
+                           const char *value, exg_error *err)
+{
     exg_string_map *map = &weights->metadata;
     const exg_string_pair *same = find_metadata(weights, key);
+    const char *kept = exg_arena_strdup(weights->arena, kind);
     exg_string_pair pair;
 
-    if (same != NULL && strcmp(same->value, value) == 0) {
+    if (same != NULL && strcmp(same->value, value) == 0 &&
+        is_same_kind(exg_weights_metadata_kind(weights, (uint32_t)(same - map->items)), kind)) {
         return EXG_OK; /* said already */
     }
     pair.key = same == NULL ? exg_arena_strdup(weights->arena, key) : next_name(weights, key);
     pair.value = exg_arena_strdup(weights->arena, value);
-    if (pair.key == NULL || pair.value == NULL || map->count == UINT32_MAX ||
+    if (pair.key == NULL || pair.value == NULL || (kind != NULL && kept == NULL) ||
+        map->count == UINT32_MAX ||
         !exg_arena_reserve(weights->arena, &map->items, map->count,
                            &weights->private_->metadata_capacity, sizeof(exg_string_pair)) ||
+        !exg_arena_reserve(weights->arena, &weights->private_->kinds, map->count,
+                           &weights->private_->kind_capacity, sizeof(const char *)) ||
         !exg_map_put(&weights->private_->metadata_names, pair.key, map->count)) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    weights->private_->kinds[map->count] = kept;
     map->items[map->count++] = pair;
     return EXG_OK;
+}
+
+exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
+                                    exg_error *err)
+{
+    EXG_GIVEN(err, weights, key, value);
+    return add_pair(weights, key, NULL, value, err);
+}
+
+exg_status exg_weights_add_metadata_as(exg_weights *weights, const char *key, const char *kind,
+                                       const char *value, exg_error *err)
+{
+    EXG_GIVEN(err, weights, key, value);
+    return add_pair(weights, key, kind, value, err);
 }
 
 const exg_weight *exg_weights_find(const exg_weights *weights, exg_weight_table table,
@@ -368,14 +407,14 @@ static void release_mapping(void *user)
     exg_mapping_release(&file->mapping);
 }
 
-void exg_weights_copy_files(exg_weights *weights, bool copies)
+void exg_weights_read_files(exg_weights *weights, exg_reading reading)
 {
-    weights->private_->copies_files = copies;
+    weights->private_->reading = reading;
 }
 
-bool exg_weights_copies_files(const exg_weights *weights)
+exg_reading exg_weights_reading(const exg_weights *weights)
 {
-    return weights->private_->copies_files;
+    return weights->private_->reading;
 }
 
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err)
@@ -448,11 +487,12 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
     int descriptor;
     exg_status status;
 
-    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location, &descriptor, err));
+    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location,
+                                weights->private_->reading.follow_links, &descriptor, err));
     status = exg_file_map_range(descriptor, storage->location, storage->offset,
                                 storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
                                                                     : storage->length,
-                                weights->private_->copies_files, &mapping, err);
+                                weights->private_->reading.copies, &mapping, err);
     close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {
@@ -478,6 +518,65 @@ static exg_status lazy_bytes(exg_weights *weights, exg_storage *storage, const u
     *data = storage->data;
     pthread_mutex_unlock(&weights->private_->lock);
     return status;
+}
+
+/* A text of fixed form, so that nothing reads as something else. */
+static void feed(exg_hasher *hasher, const char *what, const char *text, uint64_t number)
+{
+    char line[512];
+    int length = snprintf(line, sizeof(line), "%s %.400s %" PRIu64 "\n", what, text, number);
+
+    exg_hasher_add(hasher, line, (size_t)length);
+}
+
+static bool identify_storage(exg_weights *weights, uint32_t index, exg_hasher *hasher)
+{
+    const exg_storage *storage = &weights->storages[index];
+    const uint8_t *data = NULL;
+    bool in_file = false;
+
+    feed(hasher, "storage", "", storage->length);
+    if (storage->kind == EXG_STORAGE_MADE) {
+        feed(hasher, "made", storage->maker.name == NULL ? "" : storage->maker.name, 0);
+        return storage->maker.name != NULL;
+    }
+    if (storage->data == NULL && lazy_bytes(weights, &weights->storages[index], &data, NULL)) {
+        return false;
+    }
+    /* Where in which file; frames and inflated bytes follow from the file. */
+    for (const mapped *m = weights->private_->mapped; m != NULL && !in_file; m = m->next) {
+        const uint8_t *base = m->mapping.base;
+
+        in_file = storage->data >= base && storage->data < base + m->mapping.base_length;
+        feed(hasher, "at", "", in_file ? (uint64_t)(storage->data - m->mapping.data) : 0);
+    }
+    return true;
+}
+
+bool exg_weights_identify(exg_weights *weights, exg_hasher *hasher)
+{
+    bool known = true;
+    bool any = weights->storage_count == 0;
+
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        known = identify_storage(weights, i, hasher) && known;
+    }
+    for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
+        any = true;
+        exg_hasher_add(hasher, &m->mapping.identity, sizeof(m->mapping.identity));
+    }
+    for (const retained *r = weights->private_->held; r != NULL; r = r->next) {
+        any = true;
+        known = exg_weights_identify(r->weights, hasher) && known;
+    }
+    return known && any;
+}
+
+exg_status exg_storage_locate(exg_weights *weights, uint32_t storage, exg_error *err)
+{
+    const uint8_t *data;
+
+    return lazy_bytes(weights, &weights->storages[storage], &data, err);
 }
 
 exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t index, const uint8_t **data,

@@ -134,7 +134,9 @@ static void check_weights(void)
     NULLED(exg_weights_add_storage(NULL, NULL, NULL, &err));
     NULLED(exg_weights_add(NULL, NULL, &err));
     NULLED(exg_weights_add_metadata(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_add_metadata_as(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_skip(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_skip_code(NULL, NULL, NULL, EXG_CODE_NONE, &err));
     NULLED(exg_weights_own(NULL, NULL, NULL, &err));
     NULLED(exg_weights_set_directory(NULL, NULL, &err));
     NULLED(exg_storage_read(NULL, 0, 0, 0, NULL, &err));
@@ -144,6 +146,9 @@ static void check_weights(void)
     NULLED(exg_tensor_meta_bytes(NULL, NULL, &err));
     NULLED(exg_tensor_meta_check_view(NULL, 0, &err));
     NULLED(exg_weights_digest(NULL, EXG_CHECKSUM_SHA256, 0, NULL, &err));
+    NULLED(exg_weights_verify(NULL, NULL, NULL, &err));
+    NULLED(exg_weight_measure(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_join(NULL, 1, NULL, &err));
     NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));
@@ -156,6 +161,7 @@ static void check_diff(void)
 {
     exg_error err;
 
+    NULLED(exg_diff_weights(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_diff_programs(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_program_inspect(NULL, NULL, NULL, &err));
     NULLED(exg_first_segment(NULL, NULL, NULL, NULL, &err));

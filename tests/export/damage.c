@@ -110,7 +110,7 @@ static exg_status to_json_beside(exg_program *p, exg_error *err)
 
 static exg_status to_safetensors(exg_program *p, exg_error *err)
 {
-    return exg_weights_save(p->weights, in_folder("out"), NULL, err);
+    return exg_weights_save(p->weights, in_folder("out.safetensors"), NULL, err);
 }
 
 static exg_status to_big_endian(exg_program *p, exg_error *err)
@@ -348,8 +348,9 @@ static void damaged_tensors_go_nowhere(void **state)
                 uint8_t *byte = data + (weights->storages[i].data - data);
 
                 *byte ^= 1;
-                assert_int_equal(exg_weights_save(weights, in_folder("out"), NULL, &err),
-                                 EXG_MALFORMED);
+                assert_int_equal(
+                    exg_weights_save(weights, in_folder("out.safetensors"), NULL, &err),
+                    EXG_MALFORMED);
                 assert_string_equal(err.code, "ARC-012");
                 assert_int_equal(exg_tensor_file_open_memory(data, length, &file, &err),
                                  EXG_MALFORMED);

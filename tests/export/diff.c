@@ -271,7 +271,8 @@ static void values_are_measured(void **state)
     diff = diff_of(&base, &other, NULL);
     assert_int_equal(diff.count, 1);
     expect(&diff.items[0], EXG_DIFF_TENSOR, EXG_DIFF_CHANGED, "w", "w",
-           "f32[2, 2], 2 of 4 values differ: max abs 0.5, max rel 0.25, max 2097152 ULP");
+           "f32[2, 2], 2 of 4 values differ: max abs 0.5, max rel 0.25, max 2097152 ULP, "
+           "cosine 0.996635168");
     assert_int_equal(diff.items[0].values.differing, 2);
     assert_int_equal(diff.items[0].values.max_ulp, 1 << 21);
     exg_diff_free(&diff);
@@ -387,6 +388,37 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* Of weights alone; names are the same in every table. */
+static void files_of_weights_are_compared_by_name(void **state)
+{
+    exg_weights *of_program = NULL;
+    exg_weights *of_file = NULL;
+    exg_diff diff;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_weights_open("fixtures/weights/sharded.safetensors.index.json", NULL,
+                                      &of_file, NULL, &err),
+                     EXG_OK);
+    assert_int_equal(exg_weights_open("fixtures/weights/sharded.expected.safetensors", NULL,
+                                      &of_program, NULL, &err),
+                     EXG_OK);
+    assert_int_equal(exg_diff_weights(of_file, of_program, NULL, &diff, &err), EXG_OK);
+    assert_int_equal(diff.count, 0);
+    assert_int_equal(diff.counts[EXG_DIFF_TENSOR].same, of_file->count);
+    exg_diff_free(&diff);
+    exg_weights_release(of_program);
+    assert_int_equal(
+        exg_weights_open("fixtures/weights/later.safetensors", NULL, &of_program, NULL, &err),
+        EXG_OK);
+    assert_int_equal(exg_diff_weights(of_file, of_program, NULL, &diff, &err), EXG_OK);
+    assert_int_equal(diff.counts[EXG_DIFF_TENSOR].removed, of_file->count);
+    assert_int_equal(diff.counts[EXG_DIFF_TENSOR].added, 1);
+    exg_diff_free(&diff);
+    exg_weights_release(of_program);
+    exg_weights_release(of_file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +434,7 @@ int main(void)
         cmocka_unit_test(nan_and_signed_zero_are_told_apart_from_values),
         cmocka_unit_test(a_weight_is_found_under_another_name),
         cmocka_unit_test(another_name_and_values_are_two_weights),
+        cmocka_unit_test(files_of_weights_are_compared_by_name),
         cmocka_unit_test(the_same_bytes_in_another_shape_are_reshaped),
     };
 

@@ -2,6 +2,7 @@
 #include "tests/export/exg_folder.h"
 
 #include <dirent.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,11 +40,18 @@ int empty_folder(void)
     return count;
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *walk)
+{
+    (void)st;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
 int remove_folder(void **state)
 {
     (void)state;
-    empty_folder();
-    return rmdir(folder);
+    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *in_folder(const char *name)

@@ -58,68 +58,85 @@ static void it_reads_files_of_the_reference_writer(void **state)
     exg_tensor_file_close(NULL);
 }
 
+static const struct {
+    const char *header;
+    size_t data;
+    exg_status status;
+    const char *code;
+} headers[] = {
+    {"{}", 0, EXG_OK, ""},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}   ", 4, EXG_OK, ""},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\","
+     "\"shape\":[0,9],\"data_offsets\":[4,4]}}",
+     4, EXG_OK, ""},
+    {"{}", 1, EXG_MALFORMED, "STF-TILING"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, EXG_MALFORMED,
+     "STF-TILING"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, EXG_MALFORMED,
+     "STF-TILING"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
+     "\"shape\":[2],\"data_offsets\":[1,3]}}",
+     3, EXG_MALFORMED, "STF-TILING"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, EXG_MALFORMED,
+     "STF-SIZE"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 4, EXG_MALFORMED,
+     "STF-OFFSETS"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, EXG_MALFORMED,
+     "STF-OFFSETS"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, EXG_MALFORMED,
+     "STF-OFFSETS"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, EXG_MALFORMED,
+     "STF-SHAPE"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807,4],\"data_offsets\":[0,4]}}", 4,
+     EXG_MALFORMED, "STF-SIZE"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,4611686018427387904,0],"
+     "\"data_offsets\":[0,0]}}",
+     0, EXG_MALFORMED, "STF-SIZE"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4611686018427387904,4611686018427387904],"
+     "\"data_offsets\":[0,0]}}",
+     0, EXG_OK, ""},
+    {"{\"a\":{\"dtype\":\"F4\",\"shape\":[8],\"data_offsets\":[0,4]}}", 4, EXG_OK, ""},
+    {"{\"a\":{\"dtype\":\"F4\",\"shape\":[7],\"data_offsets\":[0,4]}}", 4, EXG_MALFORMED,
+     "STF-SIZE"},
+    {"{\"a\":{\"dtype\":\"F4\",\"shape\":[6],\"data_offsets\":[0,4]}}", 4, EXG_MALFORMED,
+     "STF-SIZE"},
+    {"{\"a\":{\"dtype\":\"F6_E2M3\",\"shape\":[4,1],\"data_offsets\":[0,3]}}", 3, EXG_OK, ""},
+    {"{\"a\":[\"F32\",[1],[0,4]]}", 4, EXG_OK, ""},
+    {"{\"a\":[\"F32\",[1],[0,4],1]}", 4, EXG_MALFORMED, "JSN-002"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]}}", 0,
+     EXG_OK, ""},
+    {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+     EXG_MALFORMED, "STF-KEY"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":NaN}}", 4, EXG_MALFORMED,
+     "JSN-001"},
+    {"{\"__metadata__\":null}", 0, EXG_OK, ""},
+    {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, EXG_MALFORMED, "STF-KEY"},
+    {"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, EXG_OK, ""},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, EXG_MALFORMED, "STF-KEY"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, EXG_OK, ""},
+    {"{\"__metadata__\":{\"a\":1}}", 0, EXG_MALFORMED, "JSN-002"},
+    {"{\"a\":{},\"a\":{}}", 0, EXG_MALFORMED, "STF-KEY"},
+    {"[]", 0, EXG_UNSUPPORTED, "FMT-TENSORS"},
+    {" {}", 0, EXG_OK, ""},
+    {"\t\n{}", 0, EXG_OK, ""},
+    {"  ", 0, EXG_UNSUPPORTED, "FMT-TENSORS"},
+    {"{", 0, EXG_MALFORMED, "STF-HEADER"},
+    {"{]", 0, EXG_MALFORMED, "JSN-001"},
+};
+
 static void it_refuses_headers_that_break_a_rule(void **state)
 {
-    static const struct {
-        const char *header;
-        size_t data;
-        exg_status status;
-        const char *code;
-    } rows[] = {
-        {"{}", 0, EXG_OK, ""},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}   ", 4, EXG_OK, ""},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\","
-         "\"shape\":[0,9],\"data_offsets\":[4,4]}}",
-         4, EXG_OK, ""},
-        {"{}", 1, EXG_MALFORMED, "STF-TILING"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, EXG_MALFORMED,
-         "STF-TILING"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, EXG_MALFORMED,
-         "STF-TILING"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
-         "\"shape\":[2],\"data_offsets\":[1,3]}}",
-         3, EXG_MALFORMED, "STF-TILING"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, EXG_MALFORMED,
-         "STF-SIZE"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 4, EXG_MALFORMED,
-         "STF-OFFSETS"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, EXG_MALFORMED,
-         "STF-OFFSETS"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, EXG_MALFORMED,
-         "STF-OFFSETS"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, EXG_MALFORMED,
-         "STF-SHAPE"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807,4],\"data_offsets\":[0,4]}}", 4,
-         EXG_MALFORMED, "STF-SIZE"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,4611686018427387904,0],"
-         "\"data_offsets\":[0,0]}}",
-         0, EXG_MALFORMED, "STF-SIZE"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4611686018427387904,4611686018427387904],"
-         "\"data_offsets\":[0,0]}}",
-         0, EXG_OK, ""},
-        {"{\"a\":{\"dtype\":\"F4\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, EXG_OK, ""},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, EXG_MALFORMED, "STF-KEY"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
-         EXG_MALFORMED, "STF-KEY"},
-        {"{\"__metadata__\":{\"a\":1}}", 0, EXG_MALFORMED, "JSN-002"},
-        {"{\"a\":{},\"a\":{}}", 0, EXG_MALFORMED, "JSN-001"},
-        {"[]", 0, EXG_UNSUPPORTED, "FMT-TENSORS"},
-        {" {}", 0, EXG_UNSUPPORTED, "FMT-TENSORS"},
-        {"{", 0, EXG_MALFORMED, "STF-HEADER"},
-        {"{]", 0, EXG_MALFORMED, "JSN-001"},
-    };
-
     (void)state;
-    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+    for (size_t r = 0; r < sizeof(headers) / sizeof(headers[0]); r++) {
         char buffer[1024];
-        size_t length = safetensors(buffer, rows[r].header, rows[r].data);
+        size_t length = safetensors(buffer, headers[r].header, headers[r].data);
         exg_tensor_file *file = NULL;
         void *copy;
         exg_error err;
         exg_status status = open_copy(buffer, length, &file, &copy, &err);
 
-        if (status != rows[r].status || strcmp(err.code, rows[r].code) != 0) {
-            fail_msg("%s: %s %s %s", rows[r].header, exg_status_name(status), err.code,
+        if (status != headers[r].status || strcmp(err.code, headers[r].code) != 0) {
+            fail_msg("%s: %s %s %s", headers[r].header, exg_status_name(status), err.code,
                      err.message);
         }
         exg_tensor_file_close(file);
@@ -223,9 +240,8 @@ static void it_refuses_npy_that_breaks_a_rule(void **state)
         {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 8,
          "NPY-HEADER"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x", 8, "NPY-HEADER"},
-        {"{'descr': '<O8', 'fortran_order': False, 'shape': (1,)}", 8, "NPY-DTYPE"},
         {"{'descr': '?f4', 'fortran_order': False, 'shape': (2,)}", 8, "NPY-DTYPE"},
-        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", 8, "NPY-DTYPE"},
+        {"{'descr': [('a', '<f4'], 'fortran_order': False, 'shape': (2,)", 8, "NPY-HEADER"},
         {"__import__('os').system('ls')", 0, "NPY-HEADER"},
     };
 

@@ -48,6 +48,16 @@ static void cut_characters_end_it(void **state)
     expect_plain("", false, "");
 }
 
+static void bytes_of_json_may_hold_nul(void **state)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    (void)state;
+    exg_text_json_bytes(&text, "a\0\xc3\xa9\xf0\x9f\x98\x80x", 8);
+    assert_string_equal(exg_text_string(&text), "\"a\\u0000\\u00e9\\ud83d\\ude00\"");
+    exg_text_free(&text);
+}
+
 static void counts_have_their_plural(void **state)
 {
     exg_text text = EXG_TEXT_EMPTY;
@@ -109,6 +119,7 @@ int main(void)
         cmocka_unit_test(controls_are_shown_not_sent),
         cmocka_unit_test(turned_writing_is_shown_other_letters_stay),
         cmocka_unit_test(cut_characters_end_it),
+        cmocka_unit_test(bytes_of_json_may_hold_nul),
         cmocka_unit_test(counts_have_their_plural),
         cmocka_unit_test(doubles_are_the_shortest_that_read_back),
         cmocka_unit_test(utf8_is_known_by_its_bytes),

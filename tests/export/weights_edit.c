@@ -215,6 +215,32 @@ static void it_leaves_equal_tensors_out_and_notes_them(void **state)
     assert_names(weights, "state_dict.in.weight state_dict.out.bias optimizer.step");
 }
 
+static void it_joins_what_has_no_name_twice(void **state)
+{
+    exg_weights *both[] = {checkpoint(), NULL};
+    exg_weights *made = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &both[1], &err), EXG_OK);
+    add(both[1], "last", EXG_DTYPE_F32, numbers + 3, 1, 3, 1);
+    assert_int_equal(exg_weights_join(both, 2, &made, &err), EXG_OK);
+    for (int i = 0; i < 2; i++) {
+        exg_weights_release(both[i]); /* what is made keeps them */
+    }
+    assert_int_equal(made->metadata.count, 2);
+    assert_int_equal(made->items[5].storage, made->storage_count - 1);
+    assert_names(exg_weights_retain(made), "state_dict.in.weight state_dict.out.weight "
+                                           "state_dict.out.bias state_dict.again optimizer.step "
+                                           "last");
+    both[0] = both[1] = made;
+    assert_int_equal(exg_weights_join(both, 2, &made, &err), EXG_USAGE);
+    assert_string_equal(err.code, "WGT-NAME");
+    assert_null(made);
+    exg_weights_release(both[0]);
+}
+
 static void it_refuses_what_fits_nothing_or_not_at_all(void **state)
 {
     static const char *const none[] = {"nosuch*"};
@@ -271,6 +297,7 @@ int main(void)
         cmocka_unit_test(it_swaps_the_last_two_dimensions),
         cmocka_unit_test(it_casts_what_the_last_rule_says_and_keeps_what_is_tied),
         cmocka_unit_test(it_leaves_equal_tensors_out_and_notes_them),
+        cmocka_unit_test(it_joins_what_has_no_name_twice),
         cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),
     };
 

@@ -4,6 +4,7 @@
 
 #include "libexport/weights/storage.h"
 #include "tests/export/exg_folder.h"
+#include "tests/export/same_tensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,35 +54,6 @@ static void copy_file(const char *path, const char *name)
     write_file(name, data, length);
 }
 
-/* Every tensor of one file is in the other, bit for bit. */
-static void assert_same_tensors(const char *got, const char *want)
-{
-    exg_tensor_file *a = NULL;
-    exg_tensor_file *b = NULL;
-    exg_error err;
-
-    exg_error_clear(&err);
-    if (exg_tensor_file_open(got, &a, &err) != EXG_OK) {
-        fail_msg("%s: %s %s %s", got, err.code, err.where, err.message);
-    }
-    assert_int_equal(exg_tensor_file_open(want, &b, &err), EXG_OK);
-    assert_int_equal(a->count, b->count);
-    for (uint32_t i = 0; i < b->count; i++) {
-        const exg_named_tensor *y = &b->items[i];
-        const exg_named_tensor *x = exg_tensor_file_find(a, y->name);
-
-        assert_non_null(x);
-        assert_int_equal(x->dtype, y->dtype);
-        assert_int_equal(x->rank, y->rank);
-        assert_int_equal(x->bytes, y->bytes);
-        assert_memory_equal(x->shape, y->shape, x->rank * sizeof(int64_t));
-        assert_memory_equal(x->data, y->data, x->bytes);
-        assert_int_equal((uintptr_t)x->data % exg_dtype_bytes(x->dtype), 0);
-    }
-    exg_tensor_file_close(a);
-    exg_tensor_file_close(b);
-}
-
 static const struct {
     const char *file;
     const char *expected;
@@ -89,13 +61,15 @@ static const struct {
 } files[] = {
     {"stored.npz", "stored", EXG_WEIGHTS_FORMAT_NPZ},
     {"deflated.npz", "deflated", EXG_WEIGHTS_FORMAT_NPZ},
+    {"names.npz", "names", EXG_WEIGHTS_FORMAT_NPZ},
     {"nested.pt", "nested", EXG_WEIGHTS_FORMAT_CHECKPOINT},
     {"no_crc.pt", "no_crc", EXG_WEIGHTS_FORMAT_CHECKPOINT},
     {"little.gguf", "little", EXG_WEIGHTS_FORMAT_GGUF},
     {"big.gguf", "big", EXG_WEIGHTS_FORMAT_GGUF},
     {"parts-00001-of-00003.gguf", "parts", EXG_WEIGHTS_FORMAT_GGUF},
     {"parts-00003-of-00003.gguf", "parts", EXG_WEIGHTS_FORMAT_GGUF},
-    {"sharded.safetensors.index.json", "sharded", EXG_WEIGHTS_FORMAT_SAFETENSORS_INDEX},
+    {"sharded.safetensors.index.json", "sharded", EXG_WEIGHTS_FORMAT_INDEX},
+    {"binary.bin.index.json", "binary", EXG_WEIGHTS_FORMAT_INDEX},
 };
 
 static void it_reads_what_their_own_writers_made(void **state)
@@ -113,6 +87,118 @@ static void it_reads_what_their_own_writers_made(void **state)
         assert_int_equal(format, files[i].format);
         assert_int_equal(exg_weights_sniff(path, &format, NULL), EXG_OK);
         assert_int_equal(format, files[i].format);
+    }
+}
+
+/* One tensor, called after its file; and what is beside arrays that are tensors. */
+static void it_reads_arrays_of_every_kind(void **state)
+{
+    static const char *const kinds[] = {
+        "text (<U2)",
+        "text (|S2)",
+        "dates (<M8[D])",
+        "times (<m8[s])",
+        "records ([('a', '<i4'), ('b', '>f8')])",
+        "records ([('a', [('b', '<f4', (2,))])])",
+        "void (|V3)",
+        "objects in a pickle (|O)",
+        "long doubles (<f16)",
+        "an 8-bit type of ml_dtypes, which NumPy does not name (<V1)"};
+    static const char *const names[] = {"brain", "small", "kinds"};
+    exg_weights *weights = open_weights("fixtures/weights/kinds.npz", NULL);
+
+    (void)state;
+    assert_int_equal(weights->skipped_count, sizeof(kinds) / sizeof(kinds[0]));
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        assert_string_equal(weights->skipped[i].kind, kinds[i]);
+    }
+    exg_weights_release(weights);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[200];
+        char want[200];
+        char made[8][EXG_DIGEST_TEXT_MAX];
+
+        snprintf(path, sizeof(path), "%s/%s.%s", fixtures, names[i], i < 2 ? "npy" : "npz");
+        snprintf(want, sizeof(want), "%s/%s.expected.safetensors", fixtures, names[i]);
+        for (int w = 0; w < 2; w++) {
+            weights = open_weights(w == 0 ? path : want, NULL);
+            assert_int_equal(exg_weights_digest(weights, EXG_CHECKSUM_SHA256, 1, made[w], NULL),
+                             EXG_OK);
+            exg_weights_release(weights);
+        }
+        assert_string_equal(made[0], made[1]);
+    }
+}
+
+/* Headers as NumPy reads them: spellings of other writers, and what is no header. */
+static void it_reads_headers_as_numpy_does(void **state)
+{
+    static const struct {
+        const char *descr, *shape;
+        exg_dtype dtype;
+        uint32_t skipped;
+        const char *code;
+    } rows[] = {
+        {"'<f4'", "(2,)", EXG_DTYPE_F32, 0, ""},
+        {"'f4'", "(2,)", EXG_DTYPE_F32, 0, ""},
+        {"'=f4'", "(2L,)", EXG_DTYPE_F32, 0, ""},
+        {"'|f4'", "(1L, 2L)", EXG_DTYPE_F32, 0, ""},
+        {"u'<f4'", "(2,)", EXG_DTYPE_F32, 0, ""},
+        {"\"float32\"", "(2, )", EXG_DTYPE_F32, 0, ""},
+        {"'single'", "(2,)", EXG_DTYPE_F32, 0, ""},
+        {"'f'", "(2,)", EXG_DTYPE_F32, 0, ""},
+        {"'d'", "(1,)", EXG_DTYPE_F64, 0, ""},
+        {"'int64'", "(1,)", EXG_DTYPE_I64, 0, ""},
+        {"'l'", "(1,)", EXG_DTYPE_I64, 0, ""},
+        {"'b'", "(8,)", EXG_DTYPE_I8, 0, ""},
+        {"'?'", "(8,)", EXG_DTYPE_B8, 0, ""},
+        {"'<b1'", "(8,)", EXG_DTYPE_B8, 0, ""},
+        {"'>u1'", "(8,)", EXG_DTYPE_U8, 0, ""},
+        {"'complex64'", "(1,)", EXG_DTYPE_C64, 0, ""},
+        {"'<V2'", "(4,)", EXG_DTYPE_BF16, 0, ""},
+        {"'bfloat16'", "(4,)", EXG_DTYPE_BF16, 0, ""},
+        {"'<f1'", "(8,)", EXG_DTYPE_F8E5M2, 0, ""},
+        {"'float8_e4m3fn'", "(8,)", EXG_DTYPE_F8E4M3FN, 0, ""},
+        {"'|V2'", "(4,)", 0, 1, ""},
+        {"'V2'", "(4,)", 0, 1, ""},
+        {"'<V1'", "(8,)", 0, 1, ""},
+        {"'S3'", "(1,)", 0, 1, ""},
+        {"'i8,f4'", "(1,)", 0, 1, ""},
+        {"[('a', '<f4'), ('b', '<f4')]", "(1,)", 0, 1, ""},
+        {"('<f4', (2,))", "(1,)", 0, 1, ""},
+        {"'float_'", "(1,)", 0, 0, "NPY-DTYPE"},
+        {"'<f3'", "(1,)", 0, 0, "NPY-DTYPE"},
+        {"''", "(1,)", 0, 0, "NPY-DTYPE"},
+        {"[('a', '<f4'", "(1,)", 0, 0, "NPY-HEADER"},
+        {"4", "(1,)", 0, 0, "NPY-HEADER"},
+        {"'<f4'", "[2]", 0, 0, "NPY-HEADER"},
+        {"'<f4'", "(2)", 0, 0, "NPY-HEADER"},
+        {"'<f4'", "(-2,)", 0, 0, "NPY-HEADER"},
+        {"'<f4'", "(2LL,)", 0, 0, "NPY-HEADER"},
+        {"'<f4'", "(3,)", 0, 0, "NPY-SIZE"},
+        {"'<f4'", "(1,)", 0, 0, "NPY-SIZE"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint8_t file[200] = "\x93NUMPY\1";
+        exg_weights *weights = NULL;
+        exg_error err;
+        int length = snprintf((char *)file + 10, sizeof(file) - 10,
+                              "{'descr': %s, 'fortran_order': False, 'shape': %s, }\n",
+                              rows[i].descr, rows[i].shape);
+
+        file[8] = (uint8_t)length;
+        memset(file + 10 + length, 0, 8);
+        exg_error_clear(&err);
+        exg_ignore(exg_weights_open_memory(file, 18 + (size_t)length, NULL, &weights, NULL, &err));
+        if (strcmp(err.code, rows[i].code) != 0 ||
+            (weights != NULL &&
+             (weights->skipped_count != rows[i].skipped || weights->count != 1 - rows[i].skipped ||
+              (weights->count == 1 && weights->items[0].meta->dtype != rows[i].dtype)))) {
+            fail_msg("%s %s: %s %s", rows[i].descr, rows[i].shape, err.code, err.message);
+        }
+        exg_weights_release(weights);
     }
 }
 
@@ -279,7 +365,7 @@ static void it_refuses_gguf_that_breaks_a_rule(void **state)
         {3, 2, 0, 0, {"a", "b"}, {4, INT64_MAX}, {0, 0}, {0, 32}, "GGUF-SHAPE"},
         {3, 2, 0, 0, {"a", "b"}, {31, 4}, {2, 0}, {0, 32}, "GGUF-SHAPE"},
         {3, 2, 0, 0, {"a", "b"}, {LAST, 4}, {2, 0}, {0, 32}, "GGUF-SHAPE"},
-        {3, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 99}, {0, 32}, "GGUF-TYPE"},
+        {3, 2, 0, 0, {"a", "b"}, {4, 4}, {0, 99}, {0, 32}, ""},
         {3, 2, 0, 0, {"a", "a"}, {4, 4}, {0, 0}, {0, 32}, "WGT-NAME"},
         {3, 2, 0, 0, {"a", "b\xff"}, {4, 4}, {0, 0}, {0, 32}, "WGT-NAME"},
         {3, 2, 1, 12, {"a", "b"}, {4, 4}, {0, 0}, {0, 32}, "GGUF-ALIGN"},
@@ -330,53 +416,34 @@ static void it_refuses_gguf_that_breaks_a_rule(void **state)
     }
 }
 
-/* ---- indexes -------------------------------------------------------------------------------- */
-
-static void it_refuses_an_index_that_lies(void **state)
-{
-    static const struct {
-        const char *text;
-        const char *code;
-    } rows[] = {
-        {"{\"weight_map\": {\"a\": \"1.safetensors\"}}", ""},
-        {"{\"metadata\": {}, \"weight_map\": {}}", ""},
-        {"{\"weight_map\": {\"b\": \"1.safetensors\"}}", "STF-INDEX"},
-        {"{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"1.safetensors\"}}", "STF-INDEX"},
-        {"{\"weight_map\": {\"a\": \"2.safetensors\"}}", "IO-OPEN"},
-        {"{\"weight_map\": {\"a\": \"link.safetensors\"}}", "WGT-LOC"},
-        {"{\"weight_map\": {\"a\": \"../1.safetensors\"}}", "WGT-LOC"},
-        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "WGT-LOC"},
-        {"{\"weight_map\": {\"a\": \"x.index.json\"}}", "STF-HEADER"},
-        {"{\"weight_map\": {\"a\": 1}}", "JSN-002"},
-        {"{\"weight_map\": [\"a\"]}", "JSN-002"},
-        {"{\"weight_map\": {\"a\": \"1.safetensors\"}", "JSN-001"},
-        {"[\"weight_map\"]", "FMT-TENSORS"},
-    };
-    static const char shard[] =
-        "\x37\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}  \1\2";
-
-    (void)state;
-    write_file("1.safetensors", shard, sizeof(shard) - 1);
-    assert_int_equal(symlink("/etc/passwd", in_folder("link.safetensors")), 0);
-    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-        exg_weights *weights = NULL;
-        exg_error err;
-
-        write_file("x.index.json", rows[r].text, strlen(rows[r].text));
-        exg_error_clear(&err);
-        if ((exg_weights_open(in_folder("x.index.json"), NULL, &weights, NULL, &err) == EXG_OK) !=
-                (rows[r].code[0] == '\0') ||
-            strcmp(err.code, rows[r].code) != 0) {
-            fail_msg("%s: '%s' %s, expected '%s'", rows[r].text, err.code, err.message,
-                     rows[r].code);
-        }
-        exg_weights_release(weights);
-    }
-    empty_folder();
-}
+/* ---- saving --------------------------------------------------------------------------------- */
 
 /* A split model written over another: refused, and the old one is whole; or it takes its place,
  * and nothing of the old one is left for readers that look at names. */
+static void names_say_the_format_and_formats_what_they_hold(void **state)
+{
+    static const struct {
+        const char *name;
+        exg_weights_format format;
+        bool has_metadata;
+    } rows[] = {
+        {"a.safetensors", EXG_WEIGHTS_FORMAT_SAFETENSORS, true},
+        {"b/c.GGUF", EXG_WEIGHTS_FORMAT_GGUF, true},
+        {"x.npz", EXG_WEIGHTS_FORMAT_NPZ, false},
+        {"x.npy", EXG_WEIGHTS_FORMAT_NPY, false},
+        {"x.pt", EXG_WEIGHTS_FORMAT_CHECKPOINT, false},
+        {"x.pt2", EXG_WEIGHTS_FORMAT_COUNT, false},
+        {".npz", EXG_WEIGHTS_FORMAT_COUNT, false},
+        {"npz", EXG_WEIGHTS_FORMAT_COUNT, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(exg_weights_format_from_path(rows[i].name), rows[i].format);
+        assert_int_equal(exg_weights_format_has_metadata(rows[i].format), rows[i].has_metadata);
+    }
+}
+
 static void it_never_mixes_two_split_models(void **state)
 {
     exg_weights_save_options options = {.size = sizeof(options), .split = 20};
@@ -458,7 +525,8 @@ static void it_writes_every_metadata_under_a_name_of_its_own(void **state)
         options.split = split;
         assert_int_equal(exg_weights_save(a, in_folder("m.safetensors"), &options, NULL), EXG_OK);
         b = open_weights(in_folder(split > 0 ? "m.safetensors.index.json" : "m.safetensors"), NULL);
-        assert_int_equal(b->metadata.count, a->metadata.count + 2); /* encodings of two tensors */
+        assert_int_equal(b->metadata.count,
+                         a->metadata.count + 3); /* encodings of two tensors, format */
         exg_weights_release(a);
         exg_weights_release(b);
         empty_folder();
@@ -562,13 +630,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_reads_what_their_own_writers_made),
+        cmocka_unit_test(it_reads_arrays_of_every_kind),
+        cmocka_unit_test(it_reads_headers_as_numpy_does),
         cmocka_unit_test(it_writes_them_as_safetensors_in_one_file_or_several),
         cmocka_unit_test(it_keeps_views_and_sharing_of_a_checkpoint),
         cmocka_unit_test(it_names_the_encoding_of_quantised_tensors),
         cmocka_unit_test(it_gives_the_weights_of_a_program),
         cmocka_unit_test(it_refuses_every_prefix),
         cmocka_unit_test(it_refuses_gguf_that_breaks_a_rule),
-        cmocka_unit_test(it_refuses_an_index_that_lies),
+        cmocka_unit_test(names_say_the_format_and_formats_what_they_hold),
         cmocka_unit_test(it_never_mixes_two_split_models),
         cmocka_unit_test(it_leaves_no_other_form_of_a_model_beside),
         cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),

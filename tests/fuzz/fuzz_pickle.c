@@ -22,18 +22,31 @@ static size_t walk(const exg_pickle_value *value, int depth)
         }
         break;
     case EXG_PICKLE_STRING:
-    case EXG_PICKLE_BYTES:
         sum += (size_t)value->as_text.data[value->as_text.length];
         break;
+    case EXG_PICKLE_BYTES:
+    case EXG_PICKLE_LONG:
+        for (size_t i = 0; i < value->as_text.length; i++) {
+            sum += (size_t)value->as_text.data[i];
+        }
+        break;
     case EXG_PICKLE_TENSOR:
-        if (value->as_tensor.sizes->count != value->as_tensor.strides->count ||
-            value->as_tensor.dtype >= EXG_DTYPE_COUNT) {
+        if (value->as_tensor->sizes->count != value->as_tensor->strides->count ||
+            value->as_tensor->dtype >= EXG_DTYPE_COUNT) {
             abort();
         }
-        for (uint32_t i = 0; i < value->as_tensor.sizes->count; i++) {
-            sum += (size_t)value->as_tensor.sizes->items[i]->as_int;
+        for (uint32_t i = 0; i < value->as_tensor->sizes->count; i++) {
+            sum += (size_t)value->as_tensor->sizes->items[i]->as_int;
         }
-        sum += (size_t)value->as_tensor.storage->key[0];
+        sum += (size_t)value->as_tensor->storage->key[0];
+        break;
+    case EXG_PICKLE_OBJECT:
+        if (depth > 0) {
+            sum += walk(value->as_object->callee, depth - 1);
+            if (value->as_object->state != NULL) {
+                sum += walk(value->as_object->state, depth - 1);
+            }
+        }
         break;
     case EXG_PICKLE_NONE:
     case EXG_PICKLE_BOOL:
@@ -48,22 +61,32 @@ static size_t walk(const exg_pickle_value *value, int depth)
     return sum;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void read_as(const uint8_t *data, size_t size, bool strict)
 {
     exg_arena *arena = exg_arena_create(NULL, 64 * (uint64_t)size + 65536);
-    exg_pickle_value *root = NULL;
+    exg_pickle_options options = {.strict = strict};
+    exg_pickle pickle;
+    exg_text text = EXG_TEXT_EMPTY;
     exg_error err;
 
     exg_error_clear(&err);
     if (arena != NULL) {
-        if (exg_pickle_read(data, size, arena, &root, &err) == EXG_OK) {
-            size_t sum = walk(root, 5);
+        if (exg_pickle_read(data, size, &options, arena, &pickle, &err) == EXG_OK) {
+            size_t sum = walk(pickle.root, 5);
 
+            exg_pickle_put(&text, pickle.root);
             __asm__ volatile("" : : "r"(sum)); /* everything was read */
         } else if (err.code[0] == '\0') {
             abort();
         }
     }
+    exg_text_free(&text);
     exg_arena_destroy(arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    read_as(data, size, false);
+    read_as(data, size, true);
     return 0;
 }

@@ -1,6 +1,7 @@
 """What convert changes of weights, compared with what PyTorch makes of the same tensors."""
 
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
@@ -79,6 +80,69 @@ def check_views(convert, folder):
     return 3
 
 
+def check_diff(convert, folder):
+    """What differs between two files of weights, of whatever formats, in PyTorch's numbers."""
+    draw = torch.Generator().manual_seed(7)
+    a = {"same": torch.randn(5, 5, generator=draw), "moved": torch.randn(40, 3, generator=draw), "rounded": torch.randn(9, 7, generator=draw),
+         "off": torch.randn(6, 6, generator=draw), "gone": torch.ones(2), "ids": torch.arange(5), "flat": torch.randn(12, generator=draw),
+         "drift": torch.randn(1000, generator=draw)}  # fmt: skip
+    b = {"same": a["same"], "new.moved": a["moved"], "rounded": a["rounded"].bfloat16(), "off": a["off"].half(), "extra": torch.zeros(3),
+         "ids": torch.arange(5) + 1, "flat": a["flat"].reshape(3, 4), "drift": a["drift"] + 1e-3 * torch.randn(1000, generator=draw)}  # fmt: skip
+    b["off"][2, 3] += 1
+    safetensors.torch.save_file(a, folder / "a.safetensors")
+    torch.save(b, folder / "b.pt")
+    done = subprocess.run([convert.exg, "diff", folder / "a.safetensors", folder / "b.pt", "--json"], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    found = {(d["kind"], d["a"], d["b"]): d for d in json.loads(done.stdout)["differences"]}
+    assert set(found) == {("renamed", "moved", "new.moved"), ("cast", "rounded", "rounded"), ("changed", "off", "off"), ("removed", "gone", None),
+                          ("added", None, "extra"), ("changed", "ids", "ids"), ("reshaped", "flat", "flat"), ("changed", "drift", "drift")}, set(found)  # fmt: skip
+    drift, off = found["changed", "drift", "drift"], found["changed", "off", "off"]
+    x, y = a["drift"].double(), b["drift"].double()
+    assert drift["differing"] == (x != y).sum() and drift["total"] == 1000
+    assert abs(drift["max_abs"] - (x - y).abs().max()) < 1e-12 and abs(drift["max_rel"] - ((x - y) / x).abs().max()) < 1e-9
+    assert abs(drift["cosine"] - torch.nn.functional.cosine_similarity(x, y, dim=0)) < 1e-12, drift
+    assert off["differing"] == 1 and off["total"] == 36, off
+    assert abs(off["max_abs"] - (a["off"].half().double() - b["off"].double()).abs().max()) < 1e-12, off
+    for words in (("a.safetensors", "a.safetensors"), ("b.pt", "b.pt")):
+        assert subprocess.run([convert.exg, "diff", *(folder / w for w in words)], capture_output=True).returncode == 0
+    module = torch.nn.Linear(3, 2)
+    torch.export.save(torch.export.export(module, (torch.ones(1, 3),)), folder / "m.pt2")
+    safetensors.torch.save_file(module.state_dict(), folder / "m.safetensors")
+    assert subprocess.run([convert.exg, "diff", folder / "m.pt2", folder / "m.safetensors"], capture_output=True).returncode == 0
+    return 4
+
+
+def check_verify(convert, folder):
+    """Shares of NaN, infinities, zeros and denormal numbers as PyTorch counts them; weights for a program; several files."""
+    random = torch.Generator().manual_seed(11)
+    count = 0
+    for dtype, tiny in ((torch.float32, 2.0**-140), (torch.float16, 2.0**-20), (torch.bfloat16, 2.0**-130), (torch.float64, 2.0**-1070)):
+        x = torch.randn(20000, generator=random).to(dtype)
+        x[torch.randint(0, 20000, (900,), generator=random)] = tiny
+        x[torch.randint(0, 20000, (70,), generator=random)] = float("nan")
+        x[torch.randint(0, 20000, (50,), generator=random)] = float("-inf")
+        safetensors.torch.save_file({"x": x, "zero": torch.zeros(7, dtype=dtype)}, folder / "v.safetensors")
+        done = subprocess.run([convert.exg, "verify", folder / "v.safetensors", "--values", "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found = {d["code"]: d["message"] for d in json.loads(done.stdout)["diagnostics"]}
+        denormal = ((x != 0) & (x.abs() < torch.finfo(dtype).smallest_normal)).sum()
+        assert found == {
+            "WGT-020": f"of 20000 elements {x.isnan().sum()} are NaN and {x.isinf().sum()} infinite",
+            "WGT-021": "all 7 elements are 0", "WGT-022": f"of 20000 elements {denormal} are denormal"}, found  # fmt: skip
+        count += 1
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    torch.export.save(torch.export.export(module, (torch.ones(1, 3),)), folder / "m.pt2")
+    state = dict(module.state_dict())
+    safetensors.torch.save_file(state, folder / "good.safetensors")
+    safetensors.torch.save_file({"0.weight": state["0.weight"].t().contiguous(), "1.weight": state["1.weight"].half(), "1.bias": state["1.bias"], "more": torch.ones(1)}, folder / "bad.safetensors")
+    done = subprocess.run([convert.exg, "verify", folder / "good.safetensors", folder / "bad.safetensors", "--for", folder / "m.pt2", "--json"], capture_output=True, text=True)
+    good, bad = json.loads(done.stdout)["files"]
+    assert done.returncode == 4 and good["errors"] == 0, done
+    assert [(d["code"], d["where"]) for d in bad["diagnostics"] if d["code"] < "WGT-019"] == [
+        ("WGT-017", 'weights["0.weight"]'), ("WGT-017", 'weights["0.bias"]'), ("WGT-017", 'weights["1.weight"]'), ("WGT-018", 'weights["more"]')], bad  # fmt: skip
+    return count + 1
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -92,7 +156,8 @@ def main():
             assert done.returncode == 0, done.stderr
             return safetensors.torch.load_file(folder / "out.safetensors")
 
-        for check in (check_casts, check_views):
+        convert.exg = exg
+        for check in (check_casts, check_views, check_diff, check_verify):
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told

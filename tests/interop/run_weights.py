@@ -162,16 +162,6 @@ class Checks:
         torch.save(module.state_dict(), path)
         same(self.load(path), module.state_dict())
 
-    def check_checkpoint_that_would_run_code(self):
-        path = self.path("a.pt")
-        torch.save(torch.nn.Linear(2, 2), path)
-        self.refused(path, "PKL-GLOBAL")
-
-    def check_checkpoint_too_old(self):
-        path = self.path("a.pt")
-        torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
-        self.refused(path, "PKL-002")
-
     def check_gguf(self):
         for order in (gguf.GGUFEndian.LITTLE, gguf.GGUFEndian.BIG):
             path = self.path("a.gguf")

@@ -5,6 +5,7 @@
  * read; where there is none it is written. Nothing is ever replaced.
  */
 #include "libexport/formats/early/early.h"
+#include "libexport/weights/storage.h"
 
 #include "libexport/base/files.h"
 #include "libexport/weights/checksum.h"
@@ -114,7 +115,9 @@ static exg_status compare(exg_early_encoder *e, const char *folder, const exg_ea
     int descriptor;
     bool same;
 
-    EXG_TRY(exg_file_open_below(folder, kept->location, &descriptor, e->err));
+    EXG_TRY(exg_file_open_below(folder, kept->location,
+                                exg_weights_reading(e->program->weights).follow_links, &descriptor,
+                                e->err));
     same = exg_file_map_range(descriptor, kept->location, kept->offset, length, false, &mapping,
                               &unread) == EXG_OK;
     close(descriptor);

@@ -13,8 +13,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECE_BYTES (UINT64_C(16) << 20)
@@ -143,30 +141,6 @@ static bool begin(exg_resume *r, exg_saver *s, const exg_flat *flat)
     return good && lseek(r->descriptor, (off_t)end, SEEK_SET) == (off_t)end;
 }
 
-/* Opens the journal for one save at a time; it may be removed between opening and locking. */
-static exg_status open_alone(exg_resume *r, exg_error *err)
-{
-    struct stat opened;
-    struct stat there;
-
-    for (;;) {
-        r->descriptor = open(r->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (r->descriptor < 0 || fstat(r->descriptor, &opened) != 0) {
-            return EXG_FAIL(err, IO, "IO-WRITE", "cannot write %s: %s", r->path, strerror(errno));
-        }
-        if (flock(r->descriptor, LOCK_EX | LOCK_NB) != 0) {
-            close(r->descriptor);
-            r->descriptor = -1;
-            return EXG_FAIL(err, IO, "IO-BUSY", "another save holds %s", r->path);
-        }
-        if (stat(r->path, &there) == 0 && there.st_ino == opened.st_ino &&
-            there.st_dev == opened.st_dev) {
-            return EXG_OK;
-        }
-        close(r->descriptor);
-    }
-}
-
 exg_status exg_resume_open(exg_saver *s, const char *path, const exg_flat *flat,
                            exg_resume **resume)
 {
@@ -180,7 +154,7 @@ exg_status exg_resume_open(exg_saver *s, const char *path, const exg_flat *flat,
         (r->records = EXG_NEW_ARRAY(s->arena, const record *, s->count)) == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
-    EXG_TRY(open_alone(r, s->err));
+    EXG_TRY(exg_file_open_alone(r->path, &r->descriptor, s->err));
     if (!begin(r, s, flat)) {
         return EXG_FAIL(s->err, IO, "IO-WRITE", "cannot write %s: %s", r->path, strerror(errno));
     }

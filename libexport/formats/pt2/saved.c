@@ -2,15 +2,10 @@
 #include "libexport/formats/pt2/saved.h"
 
 #include "libexport/base/checked.h"
+#include "libexport/formats/pt2/conjugate.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-bool exg_pickle_is_name(const exg_pickle_value *value)
-{
-    return value->kind == EXG_PICKLE_STRING &&
-           memchr(value->as_text.data, '\0', value->as_text.length) == NULL;
-}
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
@@ -43,58 +38,97 @@ static exg_status read_order(exg_saved *file, exg_error *err)
     return EXG_OK;
 }
 
-exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
-                          uint64_t *inflate_left, exg_weights *weights, exg_saved *file,
-                          exg_error *err)
+/* Notes which storages are named. */
+static exg_status take_id(void *user, exg_pickle_value *id, exg_arena *arena,
+                          exg_pickle_value *result, exg_error *err)
 {
+    exg_saved *file = user;
+
+    EXG_TRY(exg_pickle_persistent(NULL, id, arena, result, err));
+    return result->kind != EXG_PICKLE_STORAGE ||
+                   exg_map_put(&file->keys, result->as_storage->key, 0)
+               ? EXG_OK
+               : EXG_OUT_OF_MEMORY(err);
+}
+
+static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, bool strict,
+                           exg_saved *file, exg_error *err)
+{
+    exg_pickle_options options = {.strict = strict, .persistent = take_id, .user = file};
     const exg_zip_entry *pickle;
 
-    *file =
-        (exg_saved){.archive = {.arena = arena, .inflate_left = inflate_left}, .weights = weights};
-    exg_map_init(&file->storages, arena);
-    if (length == 0) {
-        return EXG_OK;
-    }
-    if (!exg_zip_sniff(data, length)) {
-        return exg_error_fix(err,
-                             EXG_FAIL(err, UNSUPPORTED, "PKL-002",
-                                      "this is not a zip archive: too old a torch.save"),
-                             "load it in PyTorch and save it again");
-    }
-    EXG_TRY(exg_zip_open(data, length, base, arena, &file->archive.zip, err));
+    EXG_TRY(exg_zip_open(data, length, base, file->archive.arena, &file->archive.zip, err));
     EXG_TRY(find_root(file, err));
     EXG_TRY(read_order(file, err));
     pickle = exg_archive_find(&file->archive, "data.pkl");
     if (pickle == NULL) {
         return EXG_FAIL(err, MALFORMED, "PKL-002", "the record data.pkl is missing");
     }
-    EXG_TRY(exg_archive_keep(&file->archive, pickle, weights, &data, err));
+    EXG_TRY(exg_archive_keep(&file->archive, pickle, file->weights, &data, err));
     EXG_TRY(exg_archive_compare(&file->archive, pickle, data, err));
-    return exg_pickle_read(data, (size_t)pickle->bytes, arena, &file->object, err);
+    return exg_pickle_read(data, (size_t)pickle->bytes, &options, file->archive.arena,
+                           &file->pickle, err);
+}
+
+exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, bool strict,
+                          exg_arena *arena, uint64_t *inflate_left, exg_weights *weights,
+                          exg_saved *file, exg_error *err)
+{
+    *file =
+        (exg_saved){.archive = {.arena = arena, .inflate_left = inflate_left}, .weights = weights};
+    exg_map_init(&file->storages, arena);
+    exg_map_init(&file->keys, arena);
+    if (length == 0) {
+        return EXG_OK;
+    }
+    if (!exg_zip_sniff(data, length)) {
+        if (strict || !exg_stream_sniff(data, length)) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, UNSUPPORTED, "PKL-002",
+                                          "this is not a zip archive: too old a torch.save"),
+                                 "load it in PyTorch and save it again");
+        }
+        EXG_TRY(exg_stream_open(data, length, file, err));
+    } else {
+        EXG_TRY(open_zip(data, length, base, strict, file, err));
+    }
+    file->object = file->pickle.root;
+    return EXG_OK;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-/* The storage a persistent id names; its record has exactly the bytes it counts. */
-static exg_status find_storage(exg_saved *file, const exg_pickle_storage *storage, uint32_t *index,
-                               exg_error *err)
+/* Of a storage in bytes; its record has exactly those. */
+static exg_status check_bytes(const exg_pickle_storage *storage, uint64_t there, exg_error *err)
 {
-    const exg_zip_entry *entry = exg_archive_find3(&file->archive, "data/", storage->key, "");
     uint64_t bytes = 0;
 
-    *index = exg_map_find(&file->storages, storage->key);
-    if (entry == NULL) {
-        return EXG_FAIL(err, MALFORMED, "WGT-001", "the record data/%s is missing", storage->key);
-    }
     if (!exg_mul_u64(storage->count,
                      storage->dtype == EXG_DTYPE_COUNT ? 1 : exg_dtype_bytes(storage->dtype),
                      &bytes) ||
-        bytes != entry->bytes) {
+        bytes != there) {
         return EXG_FAIL(err, MALFORMED, "WGT-003",
                         "the record data/%s has %llu bytes, not those of %llu elements",
-                        storage->key, (unsigned long long)entry->bytes,
+                        storage->key, (unsigned long long)there,
                         (unsigned long long)storage->count);
     }
+    return EXG_OK;
+}
+
+exg_status exg_saved_storage(exg_saved *file, const exg_pickle_storage *storage, uint32_t *index,
+                             exg_error *err)
+{
+    const exg_zip_entry *entry =
+        file->is_stream ? NULL : exg_archive_find3(&file->archive, "data/", storage->key, "");
+
+    *index = exg_map_find(&file->storages, storage->key);
+    if (file->is_stream && *index != EXG_MAP_NONE) {
+        return check_bytes(storage, file->weights->storages[*index].length, err);
+    }
+    if (entry == NULL) {
+        return EXG_FAIL(err, MALFORMED, "WGT-001", "the record data/%s is missing", storage->key);
+    }
+    EXG_TRY(check_bytes(storage, entry->bytes, err));
     if (*index != EXG_MAP_NONE) {
         return EXG_OK;
     }
@@ -125,28 +159,72 @@ static exg_status parse_device(exg_arena *arena, const char *location, exg_devic
     return EXG_OK;
 }
 
+/* The view of a tensor: sizes, strides, offset. */
+static exg_status read_view(const exg_pickle_tensor *tensor, exg_arena *arena,
+                            exg_tensor_meta *meta, exg_error *err)
+{
+    uint32_t rank = tensor->sizes->count;
+    int64_t offset = 0;
+
+    meta->sizes = EXG_NEW_ARRAY(arena, exg_sym_int, rank);
+    meta->strides = EXG_NEW_ARRAY(arena, exg_sym_int, rank);
+    if (meta->sizes == NULL || meta->strides == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (tensor->storage->first > INT64_MAX ||
+        !exg_add_i64(tensor->offset, (int64_t)tensor->storage->first, &offset)) {
+        return EXG_FAIL(err, MALFORMED, "WGT-005", "the view passes 63 bits");
+    }
+    meta->rank = rank;
+    meta->storage_offset = exg_sym_int_of(offset);
+    for (uint32_t d = 0; d < rank; d++) {
+        meta->sizes[d] = exg_sym_int_of(tensor->sizes->items[d]->as_int);
+        meta->strides[d] = exg_sym_int_of(tensor->strides->items[d]->as_int);
+    }
+    return EXG_OK;
+}
+
+/* Elements that share bytes: the bytes are the tensor, the shape says nothing of them. */
+static bool is_packed(const exg_pickle_tensor *tensor)
+{
+    return tensor->encoding != NULL &&
+           (strcmp(tensor->encoding, "quint4x2") == 0 || strcmp(tensor->encoding, "quint2x4") == 0);
+}
+
+static exg_status read_bytes(const exg_pickle_tensor *tensor, exg_arena *arena,
+                             exg_tensor_meta *meta, exg_error *err)
+{
+    meta->sizes = EXG_NEW_ARRAY(arena, exg_sym_int, 1);
+    meta->strides = EXG_NEW_ARRAY(arena, exg_sym_int, 1);
+    if (meta->sizes == NULL || meta->strides == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    meta->rank = 1;
+    meta->storage_offset = exg_sym_int_of(0);
+    meta->sizes[0] = exg_sym_int_of((int64_t)tensor->storage->count);
+    meta->strides[0] = exg_sym_int_of(1);
+    return EXG_OK;
+}
+
 exg_status exg_saved_meta(exg_saved *file, const exg_pickle_tensor *tensor, exg_arena *arena,
                           exg_tensor_meta **out, uint32_t *storage, exg_error *err)
 {
     exg_tensor_meta *meta = EXG_NEW(arena, exg_tensor_meta);
-    uint32_t rank = tensor->sizes->count;
 
-    if (meta == NULL || (meta->sizes = EXG_NEW_ARRAY(arena, exg_sym_int, rank)) == NULL ||
-        (meta->strides = EXG_NEW_ARRAY(arena, exg_sym_int, rank)) == NULL) {
+    if (meta == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     meta->dtype = tensor->dtype;
     meta->layout = EXG_LAYOUT_STRIDED;
     meta->requires_grad = tensor->requires_grad;
-    meta->rank = rank;
-    meta->storage_offset = exg_sym_int_of(tensor->offset);
-    for (uint32_t d = 0; d < rank; d++) {
-        meta->sizes[d] = exg_sym_int_of(tensor->sizes->items[d]->as_int);
-        meta->strides[d] = exg_sym_int_of(tensor->strides->items[d]->as_int);
-    }
+    EXG_TRY((is_packed(tensor) ? read_bytes : read_view)(tensor, arena, meta, err));
     EXG_TRY(parse_device(arena, tensor->storage->location, &meta->device, err));
-    EXG_TRY(find_storage(file, tensor->storage, storage, err));
+    EXG_TRY(exg_saved_storage(file, tensor->storage, storage, err));
     EXG_TRY(exg_tensor_meta_check_view(meta, file->weights->storages[*storage].length, err));
+    if (tensor->is_conj || tensor->is_neg) {
+        EXG_TRY(exg_storage_conjugate(file->weights, tensor->dtype, tensor->is_conj, tensor->is_neg,
+                                      storage, err));
+    }
     *out = meta;
     return EXG_OK;
 }

@@ -16,8 +16,8 @@ static exg_status open_saved(exg_archive *outer, const exg_zip_entry *entry, exg
     const uint8_t *data = NULL;
 
     EXG_TRY(exg_archive_keep(outer, entry, weights, &data, err));
-    return exg_saved_open(data, entry->bytes, outer->zip.base + entry->data_offset, outer->arena,
-                          outer->inflate_left, weights, file, err);
+    return exg_saved_open(data, entry->bytes, outer->zip.base + entry->data_offset, true,
+                          outer->arena, outer->inflate_left, weights, file, err);
 }
 
 /* ---- state dicts ------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ static exg_status read_state(exg_archive *archive, const exg_zip_entry *entry,
         if (!exg_map_put(&names, key->as_text.data, i)) {
             return EXG_OUT_OF_MEMORY(err);
         }
-        EXG_TRY_IN(err, add_tensor(&file, table, key->as_text.data, &value->as_tensor, err),
+        EXG_TRY_IN(err, add_tensor(&file, table, key->as_text.data, value->as_tensor, err),
                    "['%s']", key->as_text.data);
     }
     return EXG_OK;
@@ -134,12 +134,14 @@ static bool flatten(leaves *found, const char *keyword, const exg_pickle_value *
     case EXG_PICKLE_FLOAT:
     case EXG_PICKLE_TENSOR:
         break;
+    case EXG_PICKLE_LONG:
     case EXG_PICKLE_COMPLEX:
     case EXG_PICKLE_BYTES:
     case EXG_PICKLE_SET:
     case EXG_PICKLE_GLOBAL:
     case EXG_PICKLE_STORAGE:
     case EXG_PICKLE_DEVICE:
+    case EXG_PICKLE_OBJECT:
         return false;
     }
     if (found->count == LEAVES_MAX) {
@@ -199,7 +201,7 @@ static exg_status keep_leaf(exg_saved *file, const leaf *from, exg_arena *arena,
         return to->as_string == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     case EXG_PICKLE_TENSOR:
         to->kind = EXG_ARGUMENT_TENSOR;
-        return exg_saved_meta(file, &value->as_tensor, arena, &to->meta, &to->storage, err);
+        return exg_saved_meta(file, value->as_tensor, arena, &to->meta, &to->storage, err);
     default: /* NONE; flatten() lets nothing else through */
         return EXG_OK;
     }

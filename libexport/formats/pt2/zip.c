@@ -338,7 +338,7 @@ static uint64_t central_bytes(const uint8_t *p, uint64_t left)
 
 /* Reads the central header at `at`; *bytes is its length. */
 static exg_status read_central(const exg_zip *zip, const directory *dir, uint64_t at,
-                               exg_arena *arena, exg_zip_entry *entry, uint64_t *bytes,
+                               exg_arena *arena, bool keys, exg_zip_entry *entry, uint64_t *bytes,
                                exg_error *err)
 {
     const uint8_t *p = zip->data + at;
@@ -364,7 +364,9 @@ static exg_status read_central(const exg_zip *zip, const directory *dir, uint64_
     if (entry->name == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    fault = name_fault(entry->name, name_length);
+    fault = !keys                                ? name_fault(entry->name, name_length)
+            : strlen(entry->name) != name_length ? "holds a NUL"
+                                                 : NULL;
     if (fault != NULL) {
         return ZIP_FAIL(zip, at, err, "ARC-014", "member name \"%s\" %s", entry->name, fault);
     }
@@ -533,29 +535,35 @@ static exg_status check_unique(const exg_zip *zip, exg_arena *arena, exg_error *
 }
 
 /* Leaves out folders ("models/", of 0 bytes) and fills the map. */
-static exg_status index_entries(exg_zip *zip, uint64_t count, exg_arena *arena, exg_error *err)
+static exg_status index_entries(exg_zip *zip, uint64_t count, exg_arena *arena, bool keys,
+                                exg_error *err)
 {
     exg_map_init(&zip->by_name, arena);
     for (uint64_t i = 0; i < count; i++) {
         const exg_zip_entry *entry = &zip->entries[i];
+        size_t length = strlen(entry->name);
 
-        if (entry->name[strlen(entry->name) - 1] == '/') {
+        if (length > 0 && entry->name[length - 1] == '/' && !(keys && entry->bytes != 0)) {
             if (entry->bytes != 0) {
                 return ZIP_FAIL(zip, entry->header_offset, err, "ARC-014",
                                 "the folder %s has content", entry->name);
             }
             continue;
         }
+        if (keys && exg_map_find(&zip->by_name, entry->name) != EXG_MAP_NONE) {
+            return ZIP_FAIL(zip, entry->header_offset, err, "ARC-009", "two members are called %s",
+                            entry->name);
+        }
         zip->entries[zip->count] = *entry;
         if (!exg_map_put(&zip->by_name, entry->name, zip->count++)) {
             return EXG_OUT_OF_MEMORY(err);
         }
     }
-    return check_unique(zip, arena, err);
+    return keys ? EXG_OK : check_unique(zip, arena, err);
 }
 
-exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
-                        exg_zip *zip, exg_error *err)
+static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
+                           bool keys, exg_zip *zip, exg_error *err)
 {
     directory dir = {0};
     uint64_t at;
@@ -574,7 +582,7 @@ exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg
     for (uint64_t i = 0; i < dir.count; i++) {
         uint64_t bytes = 0;
 
-        EXG_TRY(read_central(zip, &dir, at, arena, &zip->entries[i], &bytes, err));
+        EXG_TRY(read_central(zip, &dir, at, arena, keys, &zip->entries[i], &bytes, err));
         EXG_TRY(read_local(zip, &dir, &zip->entries[i], err));
         at += bytes;
     }
@@ -585,7 +593,19 @@ exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg
                         (unsigned long long)dir.count);
     }
     EXG_TRY(check_layout(zip, &dir, zip->entries, dir.count, err));
-    return index_entries(zip, dir.count, arena, err);
+    return index_entries(zip, dir.count, arena, keys, err);
+}
+
+exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
+                        exg_zip *zip, exg_error *err)
+{
+    return open_zip(data, length, base, arena, false, zip, err);
+}
+
+exg_status exg_zip_open_keys(const uint8_t *data, uint64_t length, exg_arena *arena, exg_zip *zip,
+                             exg_error *err)
+{
+    return open_zip(data, length, 0, arena, true, zip, err);
 }
 
 const exg_zip_entry *exg_zip_find(const exg_zip *zip, const char *name)

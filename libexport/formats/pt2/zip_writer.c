@@ -53,7 +53,9 @@ exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length,
         return EXG_FAIL(err, LIMIT, "PT2-002", "the record name %.40s... is too long", name);
     }
     zip->names.arena = zip->arena;
-    EXG_TRY(whole == NULL ? EXG_OUT_OF_MEMORY(err) : exg_zip_take_name(&zip->names, whole, err));
+    EXG_TRY(whole == NULL         ? EXG_OUT_OF_MEMORY(err)
+            : zip->takes_any_name ? EXG_OK
+                                  : exg_zip_take_name(&zip->names, whole, err));
     padding = ALIGNMENT - (at + LOCAL_BYTES + name_bytes + size_bytes + 4) % ALIGNMENT;
     padding %= ALIGNMENT;
     put(&header, SIGNATURE(3, 4), 4);
@@ -121,15 +123,14 @@ static void put_directory_entry(exg_zip_writer *zip, const char *name)
 
 exg_status exg_zip_end(exg_zip_writer *zip, const char *name, exg_error *err)
 {
-    unsigned char crc[4];
+    uint64_t at = zip->header + CRC_OFFSET;
 
     assert(exg_writer_position(zip->file) - zip->data == zip->length);
-    for (int i = 0; i < 4; i++) {
-        crc[i] = (unsigned char)(zip->crc >> (8 * i));
-    }
     put_directory_entry(zip, name);
+    exg_text_add(&zip->patches, (const char *)&at, sizeof(at));
+    put(&zip->patches, zip->crc, 4);
     zip->count++;
-    return exg_writer_patch(zip->file, zip->header + CRC_OFFSET, crc, sizeof(crc), err);
+    return zip->patches.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
 exg_status exg_zip_put(exg_zip_writer *zip, const char *name, const void *data, uint64_t length,
@@ -167,11 +168,19 @@ exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
     put(out, at_most_32(bytes), 4);
     put(out, at_most_32(start), 4);
     put(out, 0, 2);
-    return out->failed ? EXG_OUT_OF_MEMORY(err)
-                       : exg_writer_write(zip->file, out->data, out->length, err);
+    EXG_TRY(out->failed ? EXG_OUT_OF_MEMORY(err)
+                        : exg_writer_write(zip->file, out->data, out->length, err));
+    for (size_t i = 0; i < zip->patches.length; i += sizeof(uint64_t) + 4) {
+        uint64_t at;
+
+        memcpy(&at, zip->patches.data + i, sizeof(at));
+        EXG_TRY(exg_writer_patch(zip->file, at, zip->patches.data + i + sizeof(at), 4, err));
+    }
+    return EXG_OK;
 }
 
 void exg_zip_writer_free(exg_zip_writer *zip)
 {
     exg_text_free(&zip->directory);
+    exg_text_free(&zip->patches);
 }

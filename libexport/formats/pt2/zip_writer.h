@@ -2,6 +2,7 @@
  *
  * Members are stored, their bytes begin at multiples of 64, checksums are right, and the
  * archive ends with zip64 records. Times and modes are zero: equal members, equal bytes.
+ * Checksums are put into the headers at the end, so that what is appended is known beforehand.
  * Memory: one buffer for the directory, and the names. Threads: one at a time.
  * Form: APPNOTE 6.3; docs/pt2.md 2.1.
  */
@@ -16,11 +17,13 @@
 #include <exg/text.h>
 
 typedef struct exg_zip_writer {
-    exg_writer *file; /* borrowed */
-    const char *root; /* "m/": stands before every name; borrowed */
-    exg_arena *arena; /* of names; borrowed */
-    exg_map names;    /* taken, by the reader's rules */
+    exg_writer *file;    /* borrowed */
+    const char *root;    /* "m/": stands before every name; borrowed */
+    exg_arena *arena;    /* of names; borrowed */
+    exg_map names;       /* taken, by the reader's rules */
+    bool takes_any_name; /* names are keys, no paths: of NumPy's archives */
     exg_text directory;
+    exg_text patches; /* u64 where, u32 what: checksums of local headers */
     uint64_t count;
     uint64_t header;       /* of the member at hand */
     uint64_t data, length; /* where its bytes begin, how many there will be */

@@ -3,7 +3,8 @@
  * Graphs are compared by structure: names of nodes and values, and the order of
  * independent nodes, do not matter; symbols count by their first appearance.
  * Weights are compared by name, value by value; a weight found under another name
- * with the same dtype, shape and bytes is a rename. What tells nothing of meaning
+ * with the same dtype, shape and bytes is a rename; one whose dtype alone is another is
+ * compared with what a cast gives (exg_weights_edit()). What tells nothing of meaning
  * (stack traces, versions of the writer) is left out.
  *
  * Ownership: an exg_diff owns all of its texts. Threads: both programs are only
@@ -32,6 +33,7 @@ typedef enum exg_diff_kind {
     EXG_DIFF_CHANGED,  /* in both, not the same */
     EXG_DIFF_RENAMED,  /* weights: the same bytes under another name */
     EXG_DIFF_RESHAPED, /* weights: the same bytes in another shape */
+    EXG_DIFF_CAST,     /* weights: what a cast to the other floating-point dtype gives */
     EXG_DIFF_KIND_COUNT
 } exg_diff_kind;
 
@@ -45,6 +47,8 @@ typedef struct exg_value_difference {
     double max_abs;   /* largest |a - b|; NaN where only one of a pair is NaN */
     double max_rel;   /* largest |a - b| / |a|; infinity where a is 0 */
     uint64_t max_ulp; /* steps between floats of the dtype; 0 for other dtypes */
+    double cosine;    /* of the angle between a and b as vectors; NaN where one has no length, or
+                         holds NaN, or is not of floats */
 } exg_value_difference;
 
 typedef struct exg_difference {
@@ -81,6 +85,12 @@ typedef struct exg_diff_options {
 EXG_NODISCARD exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
                                            const exg_diff_options *options, exg_diff *diff,
                                            exg_error *err);
+
+/* The same of weights alone, as exg_weights_open() gives them: by name, whatever the formats. Of
+ * `counts` only EXG_DIFF_TENSOR. */
+EXG_NODISCARD exg_status exg_diff_weights(exg_weights *a, exg_weights *b,
+                                          const exg_diff_options *options, exg_diff *diff,
+                                          exg_error *err);
 void exg_diff_free(exg_diff *diff); /* NULL, all zeros are allowed */
 
 #ifdef __cplusplus

@@ -42,6 +42,10 @@ typedef struct exg_open_options {
     bool copies_files;
     bool strict; /* of files of weights: refuse (UNSUPPORTED WGT-SKIP) what is listed in
                     exg_weights.skipped otherwise */
+    /* Files that the opened one names (shards, external data) lie below its folder. A link there
+     * may lead to another file of the folder, and in a snapshot of huggingface_hub's cache to the
+     * blobs of its repository; else it is refused (UNSUPPORTED WGT-LINK), unless: */
+    bool follow_links; /* links are followed wherever they lead */
 } exg_open_options;
 
 typedef struct exg_file_info {
@@ -161,24 +165,47 @@ EXG_NODISCARD exg_status exg_weights_open_memory(const void *data, size_t length
                                                  exg_weights **weights, exg_weights_format *format,
                                                  exg_error *err);
 
+/* The format of weights that exg_weights_save() writes under such a name (.safetensors, .gguf,
+ * .npz, .npy, .pt); COUNT: none. */
+exg_weights_format exg_weights_format_from_path(const char *path);
+
+/* Does a file of the format that is written hold metadata? Where not, they are left out. */
+bool exg_weights_format_has_metadata(exg_weights_format format);
+
 typedef struct exg_weights_save_options {
     size_t size;    /* sizeof(exg_weights_save_options) */
-    uint64_t split; /* bytes of tensors in one file at most; 0: all in one */
+    uint64_t split; /* bytes of tensors in one file at most; 0: all in one. safetensors, GGUF */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
     uint32_t threads; /* 0: every core */
     bool force;       /* files of the model that was there, in another form, are removed */
     bool expands;     /* tensors may repeat elements of a storage past 64 times its bytes and
                          1 GiB in all: else LIMIT STF-EXPAND, before anything is written */
+    uint64_t align;   /* safetensors, GGUF: where tensors begin, a power of two up to 1 GiB; 0: 64,
+                         of GGUF 32. safetensors has room for nothing between tensors: those begin
+                         there whose bytes are a multiple of it, and they go first */
+    bool resume;      /* what is written stays when the save is stopped, and the same save goes on
+                         from there; unfinished files are FILE.part, and PATH.resume */
+    bool dry_run;     /* everything is checked, nothing is written */
+    /* Called for each file before any is written; may be NULL. A fault ends the save. */
+    exg_status (*file)(void *user, const char *path, uint32_t tensors, uint64_t bytes,
+                       exg_error *err);
 } exg_weights_save_options;
 
-/* Writes every plain tensor and the metadata as safetensors, atomically: the old model or
- * the new one, at any moment. Wider elements go first, so that all of them are aligned.
- * A split model is PATH.index.json and files beside it whose names carry the hash of their
- * bytes. Readers take what they find, so other files of a model of this name must not stay
- * beside the new ones: an index beside a model in one file, one file or other parts beside
- * an index (USAGE STF-BESIDE, and nothing is written; `force` removes them at the end).
- * Tensors are read block by block. UNSUPPORTED when safetensors has no such dtype, IO. */
+/* Writes every plain tensor, and the metadata, in the format that the name of `path` says,
+ * atomically: the old file or the new one, at any moment. Checksums of the source are compared
+ * before they are left behind. Tensors are read block by block.
+ *   .safetensors   wider elements go first, so that all of them are aligned. Metadata gets
+ *                  "format": "pt", which Hugging Face's readers ask for, unless it has a format
+ *   .gguf          names of less than 64 bytes and at most 4 dimensions, as llama.cpp reads them
+ *   .npz, .npy     no metadata; .npy has one tensor
+ *   .pt            a dict of tensors, which torch.load(weights_only=True) takes; no metadata
+ * A split model is STEM-00001-of-00003 and so on, of safetensors with PATH.index.json. Readers
+ * take what they find, so other files of a model of this name must not stay beside the new ones:
+ * an index beside a model in one file, one file or other parts beside an index (USAGE STF-BESIDE,
+ * and nothing is written; `force` removes them at the end). Where files of the same names are
+ * replaced, there is the old model, for a moment none, then the new one; never a mixture.
+ * UNSUPPORTED when the format has no such dtype, IO. */
 EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path,
                                           const exg_weights_save_options *options, exg_error *err);
 
@@ -212,11 +239,11 @@ EXG_NODISCARD exg_status exg_tensor_file_open_memory(const void *data, size_t le
 void exg_tensor_file_close(exg_tensor_file *file); /* NULL is allowed */
 const exg_named_tensor *exg_tensor_file_find(const exg_tensor_file *file, const char *name);
 
-/* Writes what the name of the file says, atomically, names in the order given: .safetensors
- * (data from a multiple of 64 on; between tensors the format allows no padding), .npz, or .npy
- * for one tensor, whose name is not kept. NumPy has no complex32, which is written as
- * complex64, and no bfloat16 or float8; safetensors has no complex128 and no complex32
- * (UNSUPPORTED). Only safetensors has metadata, which may be NULL. USAGE for another name. */
+/* Writes what the name of the file says, as exg_weights_save() does: .safetensors (data from a
+ * multiple of 64 on; between tensors the format allows no padding), .npz, .npy for one tensor,
+ * whose name is not kept, .gguf or .pt. NumPy has no complex32, which is written as complex64,
+ * and no bfloat16 or float8; safetensors has no complex128 and no complex32 (UNSUPPORTED). Only
+ * safetensors and GGUF have metadata, which may be NULL. USAGE for another name. */
 EXG_NODISCARD exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items,
                                               uint32_t count, const exg_string_map *metadata,
                                               exg_error *err);

@@ -50,6 +50,9 @@ double exg_text_to_double(const char *text, char **end);
  * bytes that are not UTF-8 become U+FFFD. Of NULL, a text without memory, `text` fails too. */
 void exg_text_json_string(exg_text *text, const char *string);
 
+/* The same of `length` bytes of UTF-8, in which NUL may be. */
+void exg_text_json_bytes(exg_text *text, const char *bytes, size_t length);
+
 /* `string` as it may go to a terminal: control characters and those that turn the
  * direction of writing as \xNN or \u{NNNN}, so that names from a file move no cursor
  * and hide nothing. With `lines` newlines and tabs stay. NULL as above. */

@@ -36,6 +36,7 @@ typedef enum exg_keeper {
     EXG_KEEPER_VERIFYING, /* exg_verify() finds it */
     EXG_KEEPER_DATA,      /* exg_verify_data() reads the weights for it */
     EXG_KEEPER_FILE,      /* exg_verify_file() looks at the file, and at those beside it */
+    EXG_KEEPER_WEIGHTS,   /* exg_weights_verify() finds it in a file of weights */
     EXG_KEEPER_NOTHING    /* no file can break it here; `fix` says why */
 } exg_keeper;
 
@@ -108,6 +109,24 @@ EXG_NODISCARD exg_status exg_verify_data(const exg_program *program, exg_diagnos
 EXG_NODISCARD exg_status exg_verify_file(const exg_program *program, const char *path,
                                          const exg_file_info *info, exg_diagnostics *diagnostics,
                                          exg_error *err);
+
+/* ---- weights alone --------------------------------------------------------------- */
+
+typedef struct exg_weights_verify_options {
+    size_t size;         /* sizeof(exg_weights_verify_options) */
+    exg_weights *needed; /* of the program that these weights are for, or NULL */
+    const char *digest;  /* that they should have, "sha256:..." or "xxh3-128:...", or NULL */
+    bool values;         /* read all elements: NaN, infinities, zeros, denormal numbers */
+    uint32_t threads;    /* 0: every core */
+} exg_weights_verify_options;
+
+/* What of the rules kept by weights (exg_rule_at()) is broken in weights that exg_weights_open()
+ * gave, whose format was checked by that. `options` may be NULL. MALFORMED when one of severity
+ * error is: err holds the first, `diagnostics` all, which the caller frees in either case. USAGE (a
+ * digest that is none), IO, NO_MEMORY. */
+EXG_NODISCARD exg_status exg_weights_verify(exg_weights *weights,
+                                            const exg_weights_verify_options *options,
+                                            exg_diagnostics *diagnostics, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -55,6 +55,8 @@ typedef struct exg_frames exg_frames; /* weights/frames.h */
 typedef struct exg_storage_maker {
     exg_status (*read)(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err);
     void *user;
+    const char *name; /* what is made, the same in every process; NULL: saves of it begin anew
+                         (exg_weights_save_options.resume) */
 } exg_storage_maker;
 
 typedef struct exg_storage {
@@ -85,10 +87,18 @@ typedef struct exg_weight {
     const char *encoding;  /* "Q4_K": meta tells the bytes of its rows; NULL: plain elements */
 } exg_weight;
 
+/* What Python would run to load a thing; exg runs nothing of any file. */
+typedef enum exg_skipped_code {
+    EXG_CODE_NONE,     /* nothing that matters */
+    EXG_CODE_FOREIGN,  /* code of a library that torch.load does not allow by itself */
+    EXG_CODE_DANGEROUS /* what attacks are made of: os.system, builtins.eval */
+} exg_skipped_code;
+
 /* What is in a file of weights and is no tensor that can be given: listed, not lost. */
 typedef struct exg_skipped {
     const char *name; /* where it is in the file, as the tensors are named: "args" */
     const char *kind; /* what it is: "argparse.Namespace", "F6_E2M3" */
+    exg_skipped_code code;
 } exg_skipped;
 
 struct exg_weights {
@@ -121,10 +131,28 @@ EXG_NODISCARD exg_status exg_weights_add(exg_weights *weights, const exg_weight 
 EXG_NODISCARD exg_status exg_weights_add_metadata(exg_weights *weights, const char *key,
                                                   const char *value, exg_error *err);
 
+/* The same of a value that is no plain text (NULL), told by `kind`, which is copied:
+ *   "u8" "i8" "u16" "i16" "u32" "i32" "u64" "i64" "f32" "f64" "bool"    one, as text
+ *   "bytes"       a text that is not UTF-8, or holds NUL, in base64
+ *   "str[2]"      a list of so many (of any kind above for "str"), as an array of JSON; a text that
+ *                 is not UTF-8 is {"bytes": "<base64>"} in it, inf and nan are "Infinity", "NaN"
+ *   "list[2]"     a list of lists, each as {"u8": [1, 2]} */
+EXG_NODISCARD exg_status exg_weights_add_metadata_as(exg_weights *weights, const char *key,
+                                                     const char *kind, const char *value,
+                                                     exg_error *err);
+
+/* The kind of a pair of the metadata; NULL of a plain text. */
+const char *exg_weights_metadata_kind(const exg_weights *weights, uint32_t index);
+
 /* Lists what is left out; both strings are copied. UNSUPPORTED (WGT-SKIP) when the weights are
  * opened with exg_open_options.strict. */
 EXG_NODISCARD exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *kind,
                                           exg_error *err);
+
+/* The same of what is made by code. */
+EXG_NODISCARD exg_status exg_weights_skip_code(exg_weights *weights, const char *name,
+                                               const char *kind, exg_skipped_code code,
+                                               exg_error *err);
 
 /* Runs `release(user)` when the weights go; for mappings and malloc'ed bytes. */
 EXG_NODISCARD exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user),
@@ -180,6 +208,19 @@ bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta);
  * concrete, WGT-011 negative, WGT-005 too short). */
 EXG_NODISCARD exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length,
                                                     exg_error *err);
+
+/* What the elements of a tensor are. min and max are NaN of none, or of nothing but NaN; mean and
+ * deviation are those of the finite ones. */
+typedef struct exg_weight_statistics {
+    uint64_t count, nan, infinite, zero;
+    uint64_t denormal; /* of float16, bfloat16, float32 and float64 */
+    double min, max, mean, deviation;
+} exg_weight_statistics;
+
+/* Reads it block by block. USAGE (WGT-013) of objects, encoded and complex tensors; as
+ * exg_weight_read(). */
+EXG_NODISCARD exg_status exg_weight_measure(exg_weights *weights, const exg_weight *weight,
+                                            exg_weight_statistics *statistics, exg_error *err);
 
 #define EXG_DIGEST_TEXT_MAX 65 /* 64 digits and the NUL */
 

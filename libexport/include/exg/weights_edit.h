@@ -68,6 +68,10 @@ typedef struct exg_weights_edit_options {
 EXG_NODISCARD exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *options,
                                           exg_weights **made, exg_error *err);
 
+/* The tensors and metadata of several, one after the other. USAGE (WGT-NAME): one name twice. */
+EXG_NODISCARD exg_status exg_weights_join(exg_weights *const *of, uint32_t count,
+                                          exg_weights **made, exg_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -45,6 +45,39 @@ static bool only(const exg_diagnostics *found, const exg_rule *r)
     return fine && own > 0;
 }
 
+/* Of a file of weights: what the rule asks for is asked for, of a file that has nothing else. */
+static bool check_weights_rule(const exg_rule *r)
+{
+    exg_weights_verify_options options = {.size = sizeof(options), .values = true};
+    exg_weights *weights = NULL;
+    exg_diagnostics found = {0};
+    exg_status status;
+    exg_error err;
+    char path[64];
+    bool fine;
+
+    exg_error_clear(&err);
+    snprintf(path, sizeof(path), "fixtures/bad/%s.safetensors", r->code);
+    status = exg_weights_open(path, NULL, &weights, NULL, &err);
+    if (status == EXG_OK && (strcmp(r->code, "WGT-017") == 0 || strcmp(r->code, "WGT-018") == 0)) {
+        status = exg_weights_open("fixtures/mlp.pt2", NULL, &options.needed, NULL, &err);
+    }
+    options.digest = strcmp(r->code, "WGT-024") == 0 ? "sha256:00" : NULL;
+    if (status == EXG_OK) {
+        status = exg_weights_verify(weights, &options, &found, &err);
+    }
+    fine = status == (r->severity == EXG_SEVERITY_ERROR ? EXG_MALFORMED : EXG_OK) &&
+           only(&found, r) && (status == EXG_OK || strcmp(err.code, r->code) == 0);
+    if (!fine) {
+        print_message("  %s: status %s %s\n", r->code, exg_status_name(status), err.message);
+        list(&found);
+    }
+    exg_diagnostics_free(&found);
+    exg_weights_release(options.needed);
+    exg_weights_release(weights);
+    return fine;
+}
+
 /* Opening refuses the file with the rule's code, or takes it and a later room finds
  * that code and no other. */
 static bool check_rule(const exg_rule *r)
@@ -106,9 +139,11 @@ static void every_rule_finds_its_file_and_that_alone(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < exg_rule_count(); i++) {
-        if (exg_rule_at(i)->keeper != EXG_KEEPER_NOTHING) {
-            faults += !check_rule(exg_rule_at(i));
-        }
+        const exg_rule *rule = exg_rule_at(i);
+
+        faults += rule->keeper == EXG_KEEPER_NOTHING   ? 0
+                  : rule->keeper == EXG_KEEPER_WEIGHTS ? !check_weights_rule(rule)
+                                                       : !check_rule(rule);
     }
     assert_int_equal(faults, 0);
 }
@@ -171,7 +206,8 @@ static void codes_of_rules_are_unique_and_found(void **state)
 static void severities_and_keepers_have_names(void **state)
 {
     static const char *const severities[] = {"error", "warning", "note", "?"};
-    static const char *const keepers[] = {"opening", "verifying", "data", "file", "nothing", "?"};
+    static const char *const keepers[] = {"opening", "verifying", "data", "file",
+                                          "weights", "nothing",   "?"};
 
     (void)state;
     for (int i = 0; i < 4; i++) {

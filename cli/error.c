@@ -1,0 +1,63 @@
+/* error.c - a fault as people, or programs, read it. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+
+/* What the fault says of itself, else what is true of all of its code. */
+static const char *fix_of(const exg_error *err)
+{
+    const char *claim;
+    const char *fix = "";
+
+    if (err->fix[0] != '\0') {
+        return err->fix;
+    }
+    (void)cli_find_code(err->code, &claim, &fix);
+    return fix;
+}
+
+static void put_error_json(exg_text *text, const exg_error *err)
+{
+    cli_json_begin(text);
+    exg_json_member_open(text, "error", '{');
+    exg_json_member_text(text, "status", exg_status_name(err->status));
+    exg_json_member_text(text, "code", err->code);
+    exg_json_member_text(text, "message", err->message);
+    exg_json_member_text(text, "where", err->where);
+    exg_json_member_text(text, "fix", fix_of(err));
+    if (err->offset != EXG_NO_OFFSET) {
+        exg_json_member_uint(text, "offset", err->offset);
+    }
+    exg_json_put_close(text, '}');
+    cli_json_end(text);
+}
+
+static void put_error(exg_text *text, const exg_error *err)
+{
+    if (cli_process_rank() > 0) {
+        exg_text_printf(text, "rank %u: ", cli_process_rank());
+    }
+    exg_text_printf(text, "exg: %s: ", err->code);
+    exg_text_plain(text, err->message, false);
+    if (err->where[0] != '\0') {
+        exg_text_puts(text, "\n  where: ");
+        exg_text_plain(text, err->where, false);
+    }
+    if (err->offset != EXG_NO_OFFSET) {
+        exg_text_printf(text, "\n  offset: %" PRIu64, err->offset);
+    }
+    if (fix_of(err)[0] != '\0') {
+        exg_text_puts(text, "\n  fix: ");
+        exg_text_plain(text, fix_of(err), false);
+    }
+    exg_text_putc(text, '\n');
+}
+
+void cli_print_error(const exg_error *err, bool json)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    (json ? put_error_json : put_error)(&text, err);
+    fputs(exg_text_string(&text) == NULL ? "exg: out of memory\n" : exg_text_string(&text), stderr);
+    exg_text_free(&text);
+}

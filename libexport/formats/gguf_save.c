@@ -1,0 +1,224 @@
+/* gguf_save.c - GGUF 3, little endian; a model in several files as llama.cpp splits it. The layout
+ * is in gguf.c. */
+#include "libexport/base/checked.h"
+#include "libexport/formats/weights_save.h"
+
+#include <exg/text.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSION       3
+#define ALIGNMENT     32
+#define ALIGNMENT_MAX (UINT64_C(1) << 30)
+#define NAME_BYTES    64 /* of llama.cpp, with the NUL */
+#define RANK_MAX      4
+
+enum { VALUE_U16 = 2, VALUE_U32 = 4, VALUE_I32 = 5, VALUE_STRING = 8 };
+
+typedef struct gguf_type {
+    uint32_t number;
+    const char *name;
+    uint32_t elements, bytes;
+    exg_dtype dtype;
+} gguf_type;
+
+static const gguf_type types[] = {
+#define EXG_GGUF_TYPE(number, name, elements, bytes, dtype)                                        \
+    {number, name, elements, bytes, EXG_DTYPE_##dtype},
+#include "libexport/formats/gguf_type.def"
+#undef EXG_GGUF_TYPE
+};
+
+static const gguf_type *type_of(const exg_saved_tensor *tensor)
+{
+    const char *encoding = tensor->weight == NULL ? NULL : tensor->weight->encoding;
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        bool is_quantised = types[i].elements > 1;
+
+        if (encoding != NULL ? strcmp(encoding, types[i].name) == 0
+                             : !is_quantised && types[i].dtype == tensor->item.dtype) {
+            return &types[i];
+        }
+    }
+    return NULL;
+}
+
+static exg_status check_tensor(exg_weights_saver *s, const exg_saved_tensor *tensor)
+{
+    const exg_named_tensor *item = &tensor->item;
+
+    if (type_of(tensor) == NULL) {
+        return exg_error_fix(s->err,
+                             EXG_FAIL(s->err, UNSUPPORTED, "GGUF-TYPE", "GGUF has no %s",
+                                      tensor->weight != NULL && tensor->weight->encoding != NULL
+                                          ? tensor->weight->encoding
+                                          : exg_dtype_name(item->dtype)),
+                             "cast it with --dtype, or leave it out with --exclude");
+    }
+    if (strlen(item->name) >= NAME_BYTES) {
+        return exg_error_fix(s->err,
+                             EXG_FAIL(s->err, UNSUPPORTED, "GGUF-NAME",
+                                      "llama.cpp reads names of at most %d bytes", NAME_BYTES - 1),
+                             "shorten it with --rename");
+    }
+    if (item->rank > RANK_MAX) {
+        return exg_error_fix(s->err,
+                             EXG_FAIL(s->err, UNSUPPORTED, "GGUF-SHAPE",
+                                      "GGUF has %d dimensions at most, here are %" PRIu32, RANK_MAX,
+                                      item->rank),
+                             "leave it out with --exclude");
+    }
+    return EXG_OK;
+}
+
+static exg_status prepare(exg_weights_saver *s)
+{
+    uint64_t align = s->options->align;
+
+    if ((align & (align - 1)) != 0 || align > ALIGNMENT_MAX || (align > 0 && align < 8)) {
+        return EXG_FAIL(s->err, USAGE, "STF-ALIGN",
+                        "%" PRIu64 " is not a power of two from 8 to 1 GiB", align);
+    }
+    for (uint32_t i = 0; i < s->count; i++) {
+        EXG_TRY_IN(s->err, check_tensor(s, &s->tensors[i]), "['%s']", s->tensors[i].item.name);
+    }
+    return EXG_OK;
+}
+
+/* ---- header ------------------------------------------------------------------------------------
+ */
+
+static void put(exg_text *out, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) {
+        exg_text_putc(out, (char)(value >> (8 * i) & 0xff));
+    }
+}
+
+static void put_text(exg_text *out, const char *text)
+{
+    put(out, strlen(text), 8);
+    exg_text_puts(out, text);
+}
+
+static void put_number(exg_text *out, const char *key, uint32_t type, uint64_t value, int bytes)
+{
+    put_text(out, key);
+    put(out, type, 4);
+    put(out, value, bytes);
+}
+
+/* What is about this file is said anew. */
+static bool is_of_file(const char *key)
+{
+    return strcmp(key, "general.alignment") == 0 || strcmp(key, "split.no") == 0 ||
+           strcmp(key, "split.count") == 0 || strcmp(key, "split.tensors.count") == 0;
+}
+
+static exg_status put_pairs(exg_weights_saver *s, const exg_saved_file *file, exg_text *out)
+{
+    exg_string_map none = {0};
+    exg_string_map pairs;
+    size_t counted = out->length;
+    uint64_t count = 0;
+
+    EXG_TRY(exg_saver_metadata(s, &none, &pairs));
+    put(out, 0, 8);
+    for (uint32_t i = 0; file->number == 0 && i < pairs.count; i++) {
+        if (!is_of_file(pairs.items[i].key)) {
+            put_text(out, pairs.items[i].key);
+            put(out, VALUE_STRING, 4);
+            put_text(out, pairs.items[i].value);
+            count++;
+        }
+    }
+    if (s->options->align > 0) {
+        put_number(out, "general.alignment", VALUE_U32, s->options->align, 4);
+        count++;
+    }
+    if (file->count > 1) {
+        put_number(out, "split.no", VALUE_U16, file->number, 2);
+        put_number(out, "split.count", VALUE_U16, file->count, 2);
+        put_number(out, "split.tensors.count", VALUE_I32, s->count, 4);
+        count += 3;
+    }
+    for (int i = 0; i < 8 && !out->failed; i++) {
+        out->data[counted + (size_t)i] = (char)(count >> (8 * i) & 0xff);
+    }
+    return EXG_OK;
+}
+
+static void put_info(exg_text *out, const exg_saved_tensor *tensor, uint64_t offset)
+{
+    const exg_named_tensor *item = &tensor->item;
+    const gguf_type *type = type_of(tensor);
+
+    put_text(out, item->name);
+    put(out, item->rank, 4);
+    for (uint32_t d = item->rank; d-- > 0;) { /* of a row of blocks the number of its elements */
+        uint64_t size = (uint64_t)item->shape[d];
+
+        put(out,
+            d + 1 == item->rank ? size * exg_dtype_bytes(item->dtype) / type->bytes * type->elements
+                                : size,
+            8);
+    }
+    put(out, type->number, 4);
+    put(out, offset, 8);
+}
+
+static exg_status build_header(exg_weights_saver *s, const exg_saved_file *file, uint64_t align,
+                               exg_text *out)
+{
+    uint64_t offset = 0;
+
+    exg_text_puts(out, "GGUF");
+    put(out, VERSION, 4);
+    put(out, file->end - file->first, 8);
+    EXG_TRY(put_pairs(s, file, out));
+    for (uint32_t i = file->first; i < file->end; i++) {
+        put_info(out, &s->tensors[i], offset);
+        if (!exg_add_u64(offset, s->tensors[i].item.bytes, &offset) ||
+            !exg_align_u64(offset, align, &offset)) {
+            return EXG_FAIL(s->err, LIMIT, "STF-SIZE", "the data passes 64 bits");
+        }
+    }
+    return out->failed ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
+}
+
+/* ---- writing -----------------------------------------------------------------------------------
+ */
+
+static exg_status to_file(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+{
+    return exg_writer_write(user, bytes, length, err);
+}
+
+static exg_status write_file(exg_weights_saver *s, const exg_saved_file *file)
+{
+    uint64_t align = s->options->align == 0 ? ALIGNMENT : s->options->align;
+    exg_text header = EXG_TEXT_EMPTY;
+    exg_status status = build_header(s, file, align, &header);
+
+    if (status == EXG_OK) {
+        status = exg_writer_write(file->writer, header.data, header.length, s->err);
+    }
+    exg_text_free(&header);
+    EXG_TRY(status);
+    for (uint32_t i = file->first; i < file->end; i++) {
+        EXG_TRY(exg_writer_align(file->writer, align, s->err));
+        EXG_TRY(exg_saver_put_tensor(s, file, &s->tensors[i], to_file, file->writer));
+    }
+    return exg_writer_align(file->writer, align, s->err);
+}
+
+const exg_weights_sink exg_gguf_sink = {
+    .format = EXG_WEIGHTS_FORMAT_GGUF,
+    .extension = ".gguf",
+    .splits = true,
+    .has_metadata = true,
+    .prepare = prepare,
+    .write = write_file,
+};

@@ -1,0 +1,12 @@
+/* model_folder.h - a folder as a model. */
+#ifndef EXG_LIBEXPORT_FORMATS_MODEL_FOLDER_H
+#define EXG_LIBEXPORT_FORMATS_MODEL_FOLDER_H
+
+#include <exg/status.h>
+
+/* The file that is read when `path` is given, malloc'ed: itself, or of a folder the file that
+ * stands for the model in it. UNSUPPORTED (FMT-FOLDER: none, or several; FMT-FOREIGN: a model of
+ * another kind), IO. */
+exg_status exg_model_file(const char *path, char **file, exg_error *err);
+
+#endif

@@ -1,0 +1,314 @@
+/* weights_index.c - a model in several files: safetensors, or torch.save's .bin.
+ *
+ *   {"metadata": {...}, "weight_map": {"tensor name": "file beside the index", ...}}
+ *
+ * Every tensor lies in the file the index names for it, and the files hold no others.
+ */
+#include "libexport/base/arena.h"
+#include "libexport/base/files.h"
+#include "libexport/base/map.h"
+#include "libexport/formats/json.h"
+#include "libexport/formats/name_list.h"
+#include "libexport/formats/weights_file.h"
+#include "libexport/weights/storage.h"
+
+#include <exg/text.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LISTED_BYTES 80 /* of names in a message, which has room for three such lists */
+
+typedef struct reader {
+    const char *folder;
+    exg_arena *arena; /* scratch */
+    exg_weights *weights;
+    exg_error *err;
+    exg_map files;      /* file name -> number */
+    exg_map tensors;    /* tensor name -> number of its file */
+    const char **paths; /* of the files */
+    uint32_t file_count;
+    exg_map held;                       /* names that the files hold */
+    exg_name_list unheld, extra, moved; /* tensors that do not fit */
+} reader;
+
+bool exg_weights_index_sniff(const uint8_t *data, uint64_t length)
+{
+    uint64_t at = 0;
+
+    while (at < length && strchr(" \t\r\n", data[at]) != NULL && data[at] != '\0') {
+        at++;
+    }
+    return at < length && data[at] == '{' && memmem(data, (size_t)length, "\"weight_map\"", 12);
+}
+
+/* ---- shards -------------------------------------------------------------------------------- */
+
+static exg_status read_shard(reader *r, const char *name)
+{
+    exg_mapping mapping;
+    exg_source source;
+    exg_status status;
+
+    EXG_TRY(exg_file_map_below(r->folder, name, exg_weights_reading(r->weights), &mapping, r->err));
+    source = (exg_source){mapping.data, mapping.length, name, exg_default_budget(mapping.length),
+                          exg_arena_allocator(r->weights->arena)};
+    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
+    exg_mapping_release(&mapping); /* when it was not given away */
+    EXG_TRY(status);
+    return exg_weights_read_shard(&source, r->weights, r->err);
+}
+
+static exg_status note_name(reader *r, uint32_t file, const char *name)
+{
+    uint32_t expected = exg_map_find(&r->tensors, name);
+
+    if (expected == EXG_MAP_NONE) {
+        exg_name_list_add(&r->extra, name);
+    } else if (expected != file) {
+        exg_name_list_add(&r->moved, name);
+    }
+    return exg_map_put(&r->held, name, file) ? EXG_OK : EXG_OUT_OF_MEMORY(r->err);
+}
+
+/* What the shard `file` added: its tensors begin at `first`, what it holds and cannot give at
+ * `skipped`. */
+static exg_status note_shard(reader *r, uint32_t file, uint32_t first, uint32_t skipped)
+{
+    for (uint32_t i = first; i < r->weights->count; i++) {
+        EXG_TRY(note_name(r, file, r->weights->items[i].fqn));
+    }
+    for (uint32_t i = skipped; i < r->weights->skipped_count; i++) {
+        const char *name = r->weights->skipped[i].name;
+
+        if (exg_map_find(&r->tensors, name) != EXG_MAP_NONE) { /* else it is no tensor */
+            EXG_TRY(note_name(r, file, name));
+        }
+    }
+    return EXG_OK;
+}
+
+/* Are the files there, all of them? Those that are not are told, with why the first is not. */
+static exg_status check_files(reader *r)
+{
+    exg_name_list missing = EXG_NAME_LIST_EMPTY(2 * LISTED_BYTES);
+    exg_error first;
+    exg_status status = EXG_OK;
+
+    exg_error_clear(&first);
+    for (uint32_t i = 0; i < r->file_count && status == EXG_OK; i++) {
+        exg_error why;
+        int descriptor;
+
+        exg_error_clear(&why);
+        status =
+            exg_file_open_below(r->folder, r->paths[i],
+                                exg_weights_reading(r->weights).follow_links, &descriptor, &why);
+        if (status == EXG_OK) {
+            close(descriptor);
+        } else if (status == EXG_IO) {
+            first = missing.count == 0 ? why : first;
+            exg_name_list_add(&missing, r->paths[i]);
+            status = EXG_OK;
+        } else if (r->err != NULL) {
+            *r->err = why;
+        }
+    }
+    if (status == EXG_OK && missing.count > 0) {
+        status = exg_text_string(&missing.text) == NULL
+                     ? EXG_OUT_OF_MEMORY(r->err)
+                     : exg_error_fix(r->err,
+                                     EXG_FAIL(r->err, IO, "IO-OPEN",
+                                              "%u of the %u files that the index names cannot be "
+                                              "opened: %s (%s)",
+                                              missing.count, r->file_count, missing.text.data,
+                                              first.message),
+                                     "%s", first.fix);
+    }
+    exg_text_free(&missing.text);
+    return status;
+}
+
+/* "2 tensors that no file holds: a, b" behind what was told before. */
+static void tell(exg_text *text, const exg_name_list *of, const char *what)
+{
+    if (of->count > 0) {
+        exg_text_puts(text, text->length > 0 ? "; " : "");
+        exg_text_count(text, of->count, "tensor");
+        exg_text_printf(text, " %s: %s", what, exg_text_part(text, &of->text));
+    }
+}
+
+/* All that does not fit, in one message. */
+static exg_status check_fit(reader *r, exg_json map)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_json_walk walk = {0};
+    exg_json element;
+    const char *key;
+    uint32_t length;
+    exg_status status;
+
+    EXG_TRY(exg_json_object(map, &walk, r->err));
+    while (exg_json_next_member(&walk, &key, &length, &element)) {
+        if (exg_map_find(&r->held, key) == EXG_MAP_NONE) {
+            exg_name_list_add(&r->unheld, key);
+        }
+    }
+    tell(&text, &r->unheld, "that no file holds");
+    tell(&text, &r->extra, "that the index does not name");
+    tell(&text, &r->moved, "in another file than the index names");
+    status = exg_text_string(&text) == NULL ? EXG_OUT_OF_MEMORY(r->err)
+             : text.length == 0
+                 ? EXG_OK
+                 : exg_error_fix(r->err,
+                                 EXG_FAIL(r->err, MALFORMED, "STF-INDEX",
+                                          "the index does not fit its files: %s", text.data),
+                                 "index and files must be of one version of the model: fetch both "
+                                 "again");
+    exg_text_free(&text);
+    return status;
+}
+
+static exg_status read_shards(reader *r)
+{
+    EXG_TRY(check_files(r));
+    for (uint32_t i = 0; i < r->file_count; i++) {
+        uint32_t first = r->weights->count;
+        uint32_t skipped = r->weights->skipped_count;
+
+        EXG_TRY_IN(r->err, read_shard(r, r->paths[i]), "%s", r->paths[i]);
+        EXG_TRY(note_shard(r, i, first, skipped));
+    }
+    return EXG_OK;
+}
+
+/* ---- the index ----------------------------------------------------------------------------- */
+
+/* `location` without its "." parts, which say nothing: "./a" is "a". */
+static const char *without_dots(exg_arena *arena, const char *location)
+{
+    char *plain = exg_arena_strdup(arena, location);
+    char *to = plain;
+
+    while (plain != NULL && *location != '\0') {
+        size_t length = strcspn(location, "/");
+
+        length += location[length] == '/';
+        if (length != 2 || memcmp(location, "./", 2) != 0) {
+            memcpy(to, location, length);
+            to += length;
+        }
+        location += length;
+    }
+    if (plain != NULL) {
+        *to = '\0';
+    }
+    return plain;
+}
+
+static exg_status read_entry(reader *r, const char *tensor, exg_json value)
+{
+    const char *name = "";
+    uint32_t file;
+
+    EXG_TRY(exg_json_string(value, &name, NULL, r->err));
+    name = without_dots(r->arena, name);
+    if (name == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    file = exg_map_find(&r->files, name);
+    if (file == EXG_MAP_NONE) {
+        file = r->file_count++;
+        r->paths[file] = name;
+        if (!exg_map_put(&r->files, name, file)) {
+            return EXG_OUT_OF_MEMORY(r->err);
+        }
+    }
+    return exg_map_put(&r->tensors, tensor, file) ? EXG_OK : EXG_OUT_OF_MEMORY(r->err);
+}
+
+static exg_status read_metadata(reader *r, exg_json root)
+{
+    exg_json_walk walk = {0};
+    exg_json metadata;
+    exg_json element;
+    const char *key;
+    uint32_t length;
+
+    if (!exg_json_find(root, "metadata", &metadata) || exg_json_is_null(metadata)) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(r->err, exg_json_object(metadata, &walk, r->err), "metadata");
+    while (exg_json_next_member(&walk, &key, &length, &element)) {
+        if (exg_json_type_of(element) == EXG_JSON_STRING) { /* total_size counts itself */
+            const char *text = "";
+
+            EXG_TRY_IN(r->err, exg_json_string(element, &text, NULL, r->err), "metadata");
+            EXG_TRY(exg_weights_add_metadata(r->weights, key, text, r->err));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status read_index(reader *r, exg_json root)
+{
+    exg_json_walk walk = {0};
+    exg_json map;
+    exg_json element;
+    const char *key;
+    uint32_t length;
+
+    if (!exg_json_find(root, "weight_map", &map)) {
+        return EXG_FAIL(r->err, MALFORMED, "STF-INDEX", "the index has no weight_map");
+    }
+    EXG_TRY(read_metadata(r, root));
+    EXG_TRY_IN(r->err, exg_json_object(map, &walk, r->err), "weight_map");
+    r->paths = EXG_NEW_ARRAY(r->arena, const char *, exg_json_count(map));
+    if (r->paths == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    while (exg_json_next_member(&walk, &key, &length, &element)) {
+        EXG_TRY_IN(r->err, read_entry(r, key, element), "weight_map['%s']", key);
+    }
+    EXG_TRY(read_shards(r));
+    return check_fit(r, map);
+}
+
+exg_status exg_weights_index_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    reader r = {.weights = weights,
+                .unheld = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
+                .extra = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
+                .moved = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
+                .err = err};
+    exg_json_doc *doc = NULL;
+    char *folder;
+    exg_status status;
+
+    if (source->path == NULL) {
+        return EXG_FAIL(err, UNSUPPORTED, "STF-INDEX", "an index in memory has no files beside it");
+    }
+    folder = exg_path_directory(source->path);
+    r.folder = folder;
+    r.arena = exg_arena_create(source->allocator, source->budget);
+    exg_map_init(&r.files, r.arena);
+    exg_map_init(&r.tensors, r.arena);
+    exg_map_init(&r.held, r.arena);
+    status = folder == NULL || r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    if (status == EXG_OK) {
+        status =
+            exg_json_parse(source->data, (size_t)source->length, 0, EXG_JSON_KEYS_NOW, &doc, err);
+    }
+    if (status == EXG_OK) {
+        status = read_index(&r, exg_json_root(doc));
+    }
+    exg_json_free(doc);
+    status = exg_arena_settle(r.arena, status, err);
+    exg_text_free(&r.unheld.text);
+    exg_text_free(&r.extra.text);
+    exg_text_free(&r.moved.text);
+    exg_arena_destroy(r.arena);
+    free(folder);
+    return status;
+}

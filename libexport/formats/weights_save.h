@@ -1,0 +1,72 @@
+/* weights_save.h - what a format of weights that is written gives to weights_save.c: a row; and
+ * what it is given to write. */
+#ifndef EXG_LIBEXPORT_FORMATS_WEIGHTS_SAVE_H
+#define EXG_LIBEXPORT_FORMATS_WEIGHTS_SAVE_H
+
+#include "libexport/base/arena.h"
+#include "libexport/base/files.h"
+#include "libexport/base/pool.h"
+#include "libexport/weights/storage.h"
+
+#include <exg/formats.h>
+
+/* A tensor to be written: `item.data`, or a weight to be read. */
+typedef struct exg_saved_tensor {
+    exg_named_tensor item;
+    const exg_weight *weight; /* NULL: of `item.data` */
+} exg_saved_tensor;
+
+typedef struct exg_weights_saver {
+    exg_weights *weights;                    /* of the weights among the tensors */
+    const exg_weights_save_options *options; /* complete */
+    exg_arena *arena;
+    exg_saved_tensor *tensors;
+    uint32_t count;
+    const exg_string_map *metadata; /* NULL: none */
+    exg_pool *pool;
+    uint8_t **slots; /* EXG_SAVE_BLOCK_BYTES each */
+    uint64_t done, total;
+    exg_error *err;
+} exg_weights_saver;
+
+#define EXG_SAVE_BLOCK_BYTES (UINT64_C(1) << 20)
+
+/* One file of what is written, with tensors [first, end). */
+typedef struct exg_saved_file {
+    exg_writer *writer;
+    const char *path;
+    uint32_t first, end;
+    uint32_t number, count; /* of the files of the model, from 0 on */
+} exg_saved_file;
+
+typedef struct exg_weights_sink {
+    exg_weights_format format;
+    const char *extension;
+    bool splits;       /* into several files */
+    bool has_metadata; /* other than that: what is said beside the tensors is left out */
+    /* Before anything is written: can it hold these tensors and this metadata? Sorts the tensors,
+     * if the format wants an order. */
+    exg_status (*prepare)(exg_weights_saver *s);
+    exg_status (*write)(exg_weights_saver *s, const exg_saved_file *file);
+} exg_weights_sink;
+
+extern const exg_weights_sink exg_safetensors_sink;
+extern const exg_weights_sink exg_gguf_sink;
+extern const exg_weights_sink exg_npy_sink;
+extern const exg_weights_sink exg_npz_sink;
+extern const exg_weights_sink exg_checkpoint_sink;
+
+/* The bytes of a tensor to take(), block by block and in order, in host byte order; what is in the
+ * file from an earlier try is read from there. */
+exg_status exg_saver_put_tensor(exg_weights_saver *s, const exg_saved_file *file,
+                                const exg_saved_tensor *tensor, exg_take_fn *take, void *user);
+
+/* The index of a model in several files of safetensors: what it says. */
+exg_status exg_safetensors_index_write(exg_weights_saver *s, exg_writer *writer,
+                                       const exg_saved_file *files, uint32_t count);
+
+/* Every text of metadata under a key of its own, `more` as well; in the arena. */
+exg_status exg_saver_metadata(exg_weights_saver *s, const exg_string_map *more,
+                              exg_string_map *pairs);
+
+#endif

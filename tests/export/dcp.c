@@ -1,0 +1,288 @@
+/* dcp.c - folders of torch.distributed.checkpoint, and tensors put together of chunks. */
+#include <exg/formats.h>
+
+#include "libexport/formats/pt2/chunks.h"
+#include "libexport/weights/storage.h"
+#include "tests/export/exg_folder.h"
+#include "tests/export/same_tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define FIXTURE "fixtures/weights/saved/dcp"
+
+static const char *const files[] = {".metadata", "__0_0.distcp", "__1_0.distcp"};
+
+static exg_status open_folder(const char *path, exg_weights **weights, exg_error *err)
+{
+    *weights = NULL;
+    exg_error_clear(err);
+    return exg_weights_open(path, NULL, weights, NULL, err);
+}
+
+static void it_opens_a_folder_as_whole_tensors(void **state)
+{
+    exg_weights_format format;
+    exg_weights *weights;
+    exg_error err;
+
+    (void)state;
+    assert_same_tensors(FIXTURE, FIXTURE ".expected.safetensors");
+    assert_same_tensors(FIXTURE "/.metadata", FIXTURE ".expected.safetensors");
+    assert_int_equal(exg_weights_sniff(FIXTURE, &format, &err), EXG_OK);
+    assert_int_equal(format, EXG_WEIGHTS_FORMAT_DCP);
+    assert_int_equal(open_folder(FIXTURE, &weights, &err), EXG_OK);
+    assert_int_equal(weights->skipped_count, 0);
+    assert_string_equal(weights->metadata.items[0].key, "optim.lr");
+    assert_string_equal(weights->metadata.items[0].value, "0.5");
+    assert_string_equal(weights->metadata.items[1].value, "(0.9, 0.99)");
+    exg_weights_release(weights);
+}
+
+/* A chunk that is all of a tensor is used where it lies. */
+static void it_copies_no_chunk_that_is_whole(void **state)
+{
+    exg_weights *weights;
+    const exg_weight *weight;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(open_folder(FIXTURE, &weights, &err), EXG_OK);
+    weight = exg_weights_find(weights, EXG_TABLE_STATE, "model.bias");
+    assert_non_null(weight);
+    assert_int_equal(weights->storages[weight->storage].kind, EXG_STORAGE_MEMORY);
+    weight = exg_weights_find(weights, EXG_TABLE_STATE, "model.columns");
+    assert_int_equal(weights->storages[weight->storage].kind, EXG_STORAGE_MADE);
+    exg_weights_release(weights);
+}
+
+/* The fixture in the test's folder, `from` in a file of it replaced by `to` of the same length. */
+static void copy_changed(const char *changed, const char *from, const char *to, size_t keep)
+{
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char path[200];
+        uint8_t data[16384];
+        FILE *file;
+        size_t length;
+
+        snprintf(path, sizeof(path), FIXTURE "/%s", files[i]);
+        file = fopen(path, "rb");
+        assert_non_null(file);
+        length = fread(data, 1, sizeof(data), file);
+        fclose(file);
+        if (strcmp(files[i], changed) == 0) {
+            size_t replaced = 0;
+
+            for (size_t at = 0; from != NULL && at + strlen(from) <= length; at++) {
+                if (memcmp(data + at, from, strlen(from)) == 0) {
+                    memcpy(data + at, to, strlen(from));
+                    replaced++;
+                }
+            }
+            assert_true(from == NULL || replaced > 0);
+            length = keep < length ? keep : length;
+        }
+        write_file(files[i], data, length);
+    }
+}
+
+static void it_refuses_what_is_not_whole(void **state)
+{
+    static const struct {
+        const char *file, *from, *to;
+        size_t keep;
+        exg_status status;
+        const char *code;
+    } rows[] = {
+        {".metadata", "__1_0.distcp", "__9_0.distcp", SIZE_MAX, EXG_IO, "DCP-MISSING"},
+        {".metadata", "__1_0.distcp", "../_0.distcp", SIZE_MAX, EXG_MALFORMED, "WGT-LOC"},
+        {".metadata", "storage_data", "storage_dat_", SIZE_MAX, EXG_MALFORMED, "DCP-METADATA"},
+        {".metadata", "state_dict_metadata", "state_dict_metadat_", SIZE_MAX, EXG_MALFORMED,
+         "DCP-METADATA"},
+        {".metadata", "relative_path", "relative_pat_", SIZE_MAX, EXG_MALFORMED, "DCP-METADATA"},
+        {".metadata", "properties", "propertie_", SIZE_MAX, EXG_MALFORMED, "DCP-METADATA"},
+        {".metadata", "model.rows", "model.cows", SIZE_MAX, EXG_OK, ""}, /* only another name */
+        {".metadata", "bfloat16", "float16\n", SIZE_MAX, EXG_MALFORMED, "DCP-METADATA"},
+        {".metadata", NULL, NULL, 300, EXG_MALFORMED, "PKL-001"},
+        {"__0_0.distcp", NULL, NULL, 2000, EXG_MALFORMED, "DCP-CHUNK"},
+        {"__1_0.distcp", NULL, NULL, 0, EXG_MALFORMED, "DCP-CHUNK"},
+        {"__1_0.distcp", "data.pkl", "data.pkx", SIZE_MAX, EXG_MALFORMED, "PKL-002"},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_weights *weights;
+        exg_error err;
+        exg_status status;
+
+        empty_folder();
+        copy_changed(rows[r].file, rows[r].from, rows[r].to, rows[r].keep);
+        status = open_folder(in_folder("."), &weights, &err);
+        exg_weights_release(weights);
+        if (status != rows[r].status || strcmp(err.code, rows[r].code) != 0) {
+            fail_msg("row %zu: %s %s %s", r, exg_status_name(status), err.code, err.message);
+        }
+    }
+    empty_folder();
+}
+
+static void it_names_every_file_that_is_missing(void **state)
+{
+    exg_weights *weights;
+    exg_error err;
+
+    (void)state;
+    copy_changed("", NULL, NULL, SIZE_MAX);
+    assert_int_equal(unlink(in_folder("__0_0.distcp")), 0);
+    assert_int_equal(unlink(in_folder("__1_0.distcp")), 0);
+    assert_int_equal(open_folder(in_folder("."), &weights, &err), EXG_IO);
+    assert_string_equal(err.code, "DCP-MISSING");
+    assert_non_null(strstr(err.message, "__0_0.distcp"));
+    assert_non_null(strstr(err.message, "__1_0.distcp"));
+    assert_non_null(strstr(err.message, "2 of the files"));
+    empty_folder();
+}
+
+/* In memory there are no files beside it. */
+static void it_needs_the_folder(void **state)
+{
+    size_t length;
+    uint8_t *data;
+    exg_weights *weights;
+    exg_error err;
+
+    (void)state;
+    copy_changed("", NULL, NULL, SIZE_MAX);
+    data = read_file(".metadata", &length);
+    assert_int_equal(exg_weights_open_memory(data, length, NULL, &weights, NULL, &err),
+                     EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "DCP-METADATA");
+    free(data);
+    empty_folder();
+}
+
+/* ---- chunks ------------------------------------------------------------------------------ */
+
+typedef struct box {
+    int64_t offsets[2], sizes[2];
+} box;
+
+/* A tensor of 4 rows and 6 columns that count from 0, cut at the boxes. */
+static exg_status add_boxes(exg_weights *weights, const box *boxes, uint32_t count, exg_error *err)
+{
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_I32, .rank = 2, .device = {"cpu", -1}};
+    exg_chunk_tensor *tensor;
+
+    assert_int_equal(exg_chunk_tensor_create(weights, 2, count, &tensor, err), EXG_OK);
+    tensor->sizes[0] = 4;
+    tensor->sizes[1] = 6;
+    for (uint32_t i = 0; i < count; i++) {
+        const box *b = &boxes[i];
+        uint64_t numel = (uint64_t)(b->sizes[0] * b->sizes[1]);
+        int32_t *data = malloc(numel * sizeof(*data) + 1);
+        exg_chunk_part *part = &tensor->parts[i];
+        exg_tensor_meta *own = calloc(1, sizeof(*own));
+        exg_sym_int *numbers = calloc(4, sizeof(*numbers));
+
+        for (int64_t r = 0; r < b->sizes[0]; r++) {
+            for (int64_t c = 0; c < b->sizes[1]; c++) {
+                data[r * b->sizes[1] + c] = (int32_t)((b->offsets[0] + r) * 6 + b->offsets[1] + c);
+            }
+        }
+        *own = meta;
+        own->sizes = numbers;
+        own->strides = numbers + 2;
+        own->sizes[0] = exg_sym_int_of(b->sizes[0]);
+        own->sizes[1] = exg_sym_int_of(b->sizes[1]);
+        own->strides[0] = exg_sym_int_of(b->sizes[1]);
+        own->strides[1] = exg_sym_int_of(1);
+        assert_int_equal(exg_weights_own(weights, free, own, err), EXG_OK);
+        assert_int_equal(exg_weights_own(weights, free, numbers, err), EXG_OK);
+        memcpy(part->offsets, b->offsets, sizeof(b->offsets));
+        memcpy(part->sizes, b->sizes, sizeof(b->sizes));
+        part->weight.meta = own;
+        assert_int_equal(exg_weights_add_bytes(weights, data, numel * sizeof(*data),
+                                               exg_host_byte_order(), &part->weight.storage, err),
+                         EXG_OK);
+    }
+    return exg_chunk_tensor_add(tensor, "w", &meta, err);
+}
+
+static const struct {
+    uint32_t count;
+    box boxes[5];
+    const char *fault; /* in the message; NULL: none */
+} cuts[] = {
+    {1, {{{0, 0}, {4, 6}}}, NULL},
+    {2, {{{0, 0}, {1, 6}}, {{1, 0}, {3, 6}}}, NULL},
+    {2, {{{0, 2}, {4, 4}}, {{0, 0}, {4, 2}}}, NULL},
+    {4, {{{0, 0}, {3, 5}}, {{0, 5}, {3, 1}}, {{3, 0}, {1, 1}}, {{3, 1}, {1, 5}}}, NULL},
+    {3, {{{0, 0}, {4, 6}}, {{4, 0}, {0, 6}}, {{0, 6}, {4, 0}}}, NULL}, /* ranks without a row */
+    {2, {{{0, 0}, {2, 6}}, {{3, 0}, {1, 6}}}, "hold 18 elements, the tensor has 24"},
+    {2, {{{0, 0}, {2, 6}}, {{1, 0}, {2, 6}}}, "lie on each other"},
+    {2, {{{0, 0}, {4, 6}}, {{0, 0}, {4, 6}}}, "lie on each other"},
+    {2, {{{0, 0}, {2, 6}}, {{2, 0}, {3, 6}}}, "outside of its tensor"},
+    {2, {{{0, 0}, {2, 6}}, {{2, 1}, {2, 6}}}, "outside of its tensor"},
+    {0, {{{0, 0}, {0, 0}}}, "hold 0 elements"},
+};
+
+static void it_puts_chunks_together(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+        exg_weights *weights;
+        exg_error err;
+        exg_status status;
+        int32_t all[24];
+
+        assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+        status = add_boxes(weights, cuts[i].boxes, cuts[i].count, &err);
+        if (cuts[i].fault != NULL) {
+            assert_int_equal(status, EXG_MALFORMED);
+            assert_string_equal(err.code, "DCP-CHUNK");
+            assert_non_null(strstr(err.message, cuts[i].fault));
+            exg_weights_release(weights);
+            continue;
+        }
+        assert_int_equal(status, EXG_OK);
+        for (uint64_t first = 0; first < 96; first++) { /* also parts of elements */
+            for (uint64_t length = 1; length <= 96 - first; length += 5) {
+                uint8_t bytes[96];
+                int32_t want[24];
+
+                for (int32_t k = 0; k < 24; k++) {
+                    want[k] = k;
+                }
+                assert_int_equal(exg_storage_read(weights, weights->items[0].storage, first, length,
+                                                  bytes, &err),
+                                 EXG_OK);
+                assert_memory_equal(bytes, (const uint8_t *)want + first, length);
+            }
+        }
+        assert_int_equal(exg_weight_read(weights, &weights->items[0], all, sizeof(all), &err),
+                         EXG_OK);
+        assert_int_equal(all[23], 23);
+        exg_weights_release(weights);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_opens_a_folder_as_whole_tensors),
+        cmocka_unit_test(it_copies_no_chunk_that_is_whole),
+        cmocka_unit_test(it_refuses_what_is_not_whole),
+        cmocka_unit_test(it_names_every_file_that_is_missing),
+        cmocka_unit_test(it_needs_the_folder),
+        cmocka_unit_test(it_puts_chunks_together),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

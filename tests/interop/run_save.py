@@ -1,0 +1,275 @@
+"""What convert writes of weights, read by the readers of each format's own makers; stopped and gone on with, split, replaced."""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import numpy
+    import safetensors
+    import safetensors.torch
+    import torch
+except ImportError as error:
+    print(f"FAIL save: {error}")
+    print("0 passed, 1 failed")
+    sys.exit(1)
+try:
+    import gguf
+except ImportError:
+    gguf = None
+
+
+def tensors(dtypes, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+
+    def of(dtype, *shape):
+        bits = torch.randint(0, 256, (*shape, dtype.itemsize), dtype=torch.uint8, generator=draw)
+        return (bits[..., 0] > 99) if dtype is torch.bool else bits.view(dtype).reshape(shape)
+
+    made = {f"of.{str(dtype)[6:]}": of(dtype, 3, 5) for dtype in dtypes}
+    return made | {"scalar": torch.tensor(2.5), "empty": torch.zeros(0, 7), "large": of(torch.float32, 1100, 1024)}
+
+
+def same(got, want):
+    assert sorted(got) == sorted(want), (sorted(got)[:5], sorted(want)[:5])
+    for name, a in got.items():
+        b = want[name].contiguous()
+        assert a.dtype == b.dtype and a.shape == b.shape, (name, a.dtype, b.dtype, a.shape, b.shape)
+        assert torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)), f"{name}: other bits"
+
+
+class Save:
+    def __init__(self, exg, folder):
+        self.exg, self.folder = exg, folder
+
+    def call(self, *words, code=0, **given):
+        done = subprocess.run([self.exg, *map(str, words)], capture_output=True, text=True, **given)
+        assert done.returncode == code, (words, done.returncode, done.stderr)
+        return done
+
+    def convert(self, source, name, *words, code=0):
+        return self.call("convert", self.folder / source, self.folder / name, *words, code=code)
+
+    def source(self, want, name="in.safetensors"):
+        safetensors.torch.save_file({k: v.contiguous() for k, v in want.items()}, self.folder / name)
+        return name
+
+    def torch_save(self):
+        """Every dtype; tied ones stay so, and nothing is in it that weights_only would not take."""
+        dtypes = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+                  torch.bool, torch.bfloat16, torch.uint16, torch.uint32, torch.uint64, torch.complex64,
+                  torch.float8_e4m3fn, torch.float8_e5m2]  # fmt: skip
+        want = tensors(dtypes)
+        self.convert(self.source(want), "out.pt")
+        same(torch.load(self.folder / "out.pt", weights_only=True), want)
+        same(torch.load(self.folder / "out.pt", weights_only=True, mmap=True), want)
+        base = torch.randn(40, 30)
+        torch.save({"a": base, "b": base, "c": base.t(), "z": torch.complex(base, base).to(torch.complex128)}, self.folder / "tied.pt")
+        self.convert("tied.pt", "out.pt")
+        got = torch.load(self.folder / "out.pt", weights_only=True)
+        same(got, {"a": base, "b": base, "c": base.t(), "z": torch.complex(base, base).to(torch.complex128)})
+        assert got["a"].data_ptr() == got["b"].data_ptr()
+        module = torch.nn.Linear(30, 40)
+        self.convert(self.source(module.state_dict()), "out.pt")
+        other = torch.nn.Linear(30, 40)
+        other.load_state_dict(torch.load(self.folder / "out.pt", weights_only=True))
+        same(dict(other.state_dict()), dict(module.state_dict()))
+
+    def numpy_save(self):
+        """Names are any text; views of a checkpoint are packed."""
+        dtypes = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
+                  torch.bool, torch.uint16, torch.uint32, torch.uint64, torch.complex64]  # fmt: skip
+        want = tensors(dtypes) | {"W": torch.ones(2), "w": torch.zeros(3), "a/b//c": torch.ones(1), "../x": torch.ones(4)}
+        note = self.convert(self.source(want), "out.npz", "--metadata", "a=b", code=2)
+        assert "CLI-009" in note.stderr, note.stderr
+        self.convert("in.safetensors", "out.npz")
+        with numpy.load(self.folder / "out.npz") as got:
+            same({name: torch.from_numpy(got[name].copy()) for name in got.files}, want)
+        assert "NPY-DTYPE" in self.convert(self.source({"x": torch.ones(2).bfloat16()}), "out.npz", code=5).stderr
+        self.convert("in.safetensors", "out.npy", "--dtype", "f32")
+        assert numpy.array_equal(numpy.load(self.folder / "out.npy"), numpy.ones(2, numpy.float32))
+        torch.save({"t": torch.arange(12.0).reshape(3, 4).t()}, self.folder / "t.pt")
+        self.convert("t.pt", "out.npy")
+        assert numpy.array_equal(numpy.load(self.folder / "out.npy"), numpy.arange(12.0, dtype=numpy.float32).reshape(3, 4).T)
+
+    def gguf_save(self):
+        """Types, metadata, alignment; quantised tensors of a GGUF come back as they were."""
+        if gguf is None:
+            return
+        dtypes = [torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bfloat16]
+        want = tensors(dtypes) | {"long." + "n" * 58: torch.ones(2, 3, 4, 5)}
+        for words, align in (((), 32), (("--align", "4K"), 4096)):
+            self.convert(self.source(want), "out.gguf", "--metadata", "general.architecture=llama", *words)
+            reader = gguf.GGUFReader(self.folder / "out.gguf")
+            assert reader.fields["general.architecture"].contents() == "llama"
+            got = {}
+            for tensor in reader.tensors:
+                assert tensor.data_offset % align == 0, (tensor.name, tensor.data_offset)
+                dtype = want[tensor.name].dtype
+                if tensor.n_elements == 0:
+                    got[tensor.name] = torch.zeros(want[tensor.name].shape, dtype=dtype)
+                    continue
+                raw = torch.from_numpy(numpy.frombuffer(tensor.data.tobytes(), numpy.uint8).copy())
+                assert list(reversed(tensor.shape.tolist())) == list(want[tensor.name].shape), tensor.name
+                got[tensor.name] = raw.view(dtype).reshape(want[tensor.name].shape)
+            same(got, want)
+            self.convert("out.gguf", "back.safetensors")
+            same(safetensors.torch.load_file(self.folder / "back.safetensors"), want)
+        assert "GGUF-TYPE" in self.convert(self.source({"b": torch.tensor([True])}), "out.gguf", code=5).stderr
+        assert "GGUF-NAME" in self.convert(self.source({"n" * 64: torch.ones(2)}), "out.gguf", code=5).stderr
+        assert "GGUF-SHAPE" in self.convert(self.source({"n": torch.ones(1, 1, 1, 1, 2)}), "out.gguf", code=5).stderr
+        for file in (pathlib.Path(__file__).parents[2] / "fixtures/weights").glob("*.gguf"):
+            if "part" in file.stem:
+                continue
+            self.call("convert", file, self.folder / "again.gguf")
+            before, after = gguf.GGUFReader(file), gguf.GGUFReader(self.folder / "again.gguf")
+            assert [(t.name, t.tensor_type, t.shape.tolist()) for t in before.tensors] == [(t.name, t.tensor_type, t.shape.tolist()) for t in after.tensors]
+            if file.stem != "big":
+                assert all(numpy.array_equal(a.data.view(numpy.uint8), b.data.view(numpy.uint8)) for a, b in zip(before.tensors, after.tensors))
+
+    def split(self):
+        """Names by convention, one model beside no other, the old one or the new one but never a mixture."""
+        want = {f"layer.{i}": torch.randn(100, 100, generator=torch.Generator().manual_seed(i)) for i in range(10)}
+        self.convert(self.source(want), "m.safetensors", "--split", "100K")
+        index = json.loads((self.folder / "m.safetensors.index.json").read_text())
+        names = [f"m-{i:05}-of-00005.safetensors" for i in range(1, 6)]
+        assert sorted(set(index["weight_map"].values())) == names, index
+        assert index["metadata"] == {"total_size": 400000, "format": "pt"}, index["metadata"]
+        got = {}
+        for name in names:
+            part = safetensors.torch.load_file(self.folder / name)
+            assert all(index["weight_map"][key] == name for key in part)
+            got |= part
+        same(got, want)
+        with safetensors.safe_open(self.folder / names[0], "pt") as file:
+            assert file.metadata() == {"format": "pt"}
+        assert "STF-BESIDE" in self.convert("in.safetensors", "m.safetensors", code=2).stderr
+        assert "STF-BESIDE" in self.convert("in.safetensors", "m.safetensors", "--split", "200K", code=2).stderr
+        changed = {name: tensor + 1 for name, tensor in want.items()}
+        self.convert(self.source(changed), "m.safetensors", "--split", "100K")  # the same names: replaced
+        assert not list(self.folder.glob("*.part"))
+        self.convert("m.safetensors.index.json", "whole.safetensors")
+        same(safetensors.torch.load_file(self.folder / "whole.safetensors"), changed)
+        self.convert("in.safetensors", "m.safetensors", "--split", "200K", "--force")
+        assert len(list(self.folder.glob("m-*"))) == 2 + 1 - (len(list(self.folder.glob("m-*-of-00003*"))) == 0), list(self.folder.glob("m-*"))
+        if gguf is not None:
+            self.convert("in.safetensors", "g.gguf", "--split", "100K", "--metadata", "k=v")
+            parts = sorted(self.folder.glob("g-*.gguf"))
+            assert [p.name for p in parts] == [f"g-{i:05}-of-00005.gguf" for i in range(1, 6)]
+            fields = gguf.GGUFReader(parts[2]).fields
+            assert (fields["split.no"].contents(), fields["split.count"].contents(), fields["split.tensors.count"].contents()) == (2, 5, 10)
+            self.convert(parts[3].name, "whole.safetensors")
+            same(safetensors.torch.load_file(self.folder / "whole.safetensors"), changed)
+
+    def align(self):
+        """A valid file in which all that can lie at a multiple do."""
+        want = {f"t{i}": torch.randn(n) for i, n in enumerate((3, 1024, 5, 4096, 1, 2048, 1024))}
+        self.convert(self.source(want), "out.safetensors", "--align", "4K")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), want)
+        data = (self.folder / "out.safetensors").read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        assert (8 + length) % 4096 == 0
+        for name, tensor in want.items():
+            if tensor.numel() * 4 % 4096 == 0:
+                assert (8 + length + header[name]["data_offsets"][0]) % 4096 == 0, name
+        assert "STF-ALIGN" in self.convert("in.safetensors", "out.safetensors", "--align", "3", code=2).stderr
+
+    def merge(self):
+        self.source({"a": torch.ones(2)}, "a.safetensors")
+        self.source({"b": torch.zeros(2)}, "b.safetensors")
+        torch.save({"c": torch.ones(3)}, self.folder / "c.pt")
+        self.convert("a.safetensors", "out.safetensors", "--merge", self.folder / "b.safetensors", "--merge", self.folder / "c.pt", "--rename", "^=m.")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), {"m.a": torch.ones(2), "m.b": torch.zeros(2), "m.c": torch.ones(3)})
+        assert "WGT-NAME" in self.convert("a.safetensors", "out.safetensors", "--merge", self.folder / "a.safetensors", code=2).stderr
+
+    def dry(self):
+        before = sorted(self.folder.iterdir())
+        self.source({"a": torch.ones(20), "b": torch.ones(20)}, "dry.safetensors")
+        told = json.loads(self.convert("dry.safetensors", "d.safetensors", "--split", "80", "--dry-run", "--json").stdout)
+        assert [(pathlib.Path(f["file"]).name, f["tensors"], f["bytes"]) for f in told["files"]] == [
+            ("d-00001-of-00002.safetensors", 1, 80), ("d-00002-of-00002.safetensors", 1, 80)]  # fmt: skip
+        assert sorted(self.folder.iterdir()) == sorted([*before, self.folder / "dry.safetensors"])
+
+    def stopped(self):
+        """Killed at any moment; then the same bytes as in one go, and nothing left."""
+        draw = random.Random(5)
+        want = {f"t{i}": torch.randn(1 << 22, generator=torch.Generator().manual_seed(i)) for i in range(8)}
+        self.source(want, "big.safetensors")
+        stopped = 0
+        for end, words in ((".safetensors", ["--dtype", "f16"]), (".gguf", []), (".npz", []), (".pt", ["--dtype", "*1=f64"]),
+                           (".safetensors", ["--split", "40M"])):  # fmt: skip
+            where = self.folder / "stop"
+            where.mkdir()
+            self.call("convert", self.folder / "big.safetensors", where / f"one{end}", *words)
+            one = {p.name.replace("one", "x", 1): p.read_bytes().replace(b"one-", b"xyz-") for p in where.iterdir()}
+            for p in where.iterdir():
+                p.unlink()
+            for _ in range(3):
+                child = subprocess.Popen([self.exg, "convert", self.folder / "big.safetensors", where / f"xyz{end}", "--resume", *words], stderr=subprocess.DEVNULL)
+                enough = draw.uniform(0.02, 0.9) * (60 << 20)
+                while child.poll() is None and sum(os.path.getsize(p) for p in where.glob("*.part")) < enough:
+                    time.sleep(0.001)
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+            parts = list(where.glob("*.part"))
+            stopped += len(parts) > 0
+            if parts:  # damage is found, and written again
+                with open(parts[0], "r+b") as file:
+                    file.seek(max(0, os.path.getsize(parts[0]) // 2))
+                    file.write(b"\xff" * 16)
+            self.call("convert", self.folder / "big.safetensors", where / f"xyz{end}", "--resume", *words)
+            got = {p.name.replace("xyz", "x", 1): p.read_bytes() for p in where.iterdir()}
+            assert sorted(got) == sorted(one), (end, sorted(got), sorted(one))
+            assert all(got[name] == one[name] for name in one), (end, words, [n for n in one if got[n] != one[n]])
+            for p in where.iterdir():
+                p.unlink()
+            where.rmdir()
+        assert stopped >= 3, f"{stopped} of 5 were stopped while they wrote"
+
+    def another(self):
+        """What another save left is not gone on with."""
+        where = self.folder / "other"
+        where.mkdir()
+        first = {f"t{i}": torch.full((1 << 22,), float(i)) for i in range(4)}
+        second = {name: tensor + 1 for name, tensor in first.items()}
+        self.source(first, "s.safetensors")
+        child = subprocess.Popen([self.exg, "convert", self.folder / "s.safetensors", where / "o.safetensors", "--resume"], stderr=subprocess.DEVNULL)
+        while child.poll() is None and not any(os.path.getsize(p) > 1 << 20 for p in where.glob("*.part")):
+            time.sleep(0.001)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        times = os.stat(self.folder / "s.safetensors")
+        self.source(second, "s.safetensors")
+        os.utime(self.folder / "s.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))
+        self.call("convert", self.folder / "s.safetensors", where / "o.safetensors", "--resume")
+        same(safetensors.torch.load_file(where / "o.safetensors"), second)
+        assert [p.name for p in where.iterdir()] == ["o.safetensors"], list(where.iterdir())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--exg", type=pathlib.Path, required=True)
+    exg = parser.parse_args().exg.resolve()
+    checks = [name for name in vars(Save) if not name.startswith("_") and name not in ("call", "convert", "source")]
+    failed = 0
+    for name in checks:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                getattr(Save(exg, pathlib.Path(folder)), name)()
+            except Exception as error:  # noqa: BLE001 - every fault is told
+                print(f"FAIL save: {name}: {type(error).__name__}: {error}")
+                failed += 1
+    print(f"{len(checks) - failed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
