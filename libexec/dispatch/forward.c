@@ -2,6 +2,7 @@
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/walk.h"
 #include "libexec/dtensor/spec.h"
+#include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 
@@ -38,21 +39,31 @@ static exg_status check_inputs(const exg_module *m, exg_module_value *values, ui
     return EXG_OK;
 }
 
-static int64_t whole_number(const exg_module_value *value)
+/* What a plain input of one integer holds, which may be on a device by now. */
+static exg_status whole_number(const exg_module_value *value, int64_t *number, exg_error *err)
 {
     const exg_tensor *t = value->tensor;
-    int64_t number = value->number.kind == EXG_SCALAR_INT ? value->number.as_int : 0;
+    exg_host_copy m;
 
-    if (t != NULL && t->rank == 0 && t->dtype == EXG_DTYPE_I64 && t->data != NULL) {
-        memcpy(&number, t->data, sizeof(number));
+    *number = value->number.kind == EXG_SCALAR_INT ? value->number.as_int : 0;
+    if (t == NULL || t->rank > 0 || t->dtype != EXG_DTYPE_I64 || t->data == NULL) {
+        return EXG_OK;
     }
-    return number;
+    if (value->dtensor == NULL) {
+        memcpy(number, t->data, sizeof(*number));
+        return EXG_OK;
+    }
+    EXG_TRY(exg_mesh_host_copy(value->dtensor->mesh, t, true, &m, err));
+    memcpy(number, m.here.data, sizeof(*number));
+    exg_host_copy_close(&m);
+    return EXG_OK;
 }
 
 #define WORDS_OF_INPUT (3 + EXG_RANK_MAX) /* which, dtype or number, rank, sizes */
 
 /* As exg_bind_inputs takes them; in words too, for telling whether they changed. */
-static void describe(const exg_module_value *value, exg_input_binding *b, int64_t *words)
+static exg_status describe(const exg_module_value *value, exg_input_binding *b, int64_t *words,
+                           exg_error *err)
 {
     const exg_dtensor *t = value->dtensor;
 
@@ -64,13 +75,14 @@ static void describe(const exg_module_value *value, exg_input_binding *b, int64_
         b->rank = t == NULL ? value->tensor->rank : t->rank;
         b->sizes = t == NULL ? value->tensor->sizes : t->sizes;
     }
-    b->as_int = whole_number(value);
+    EXG_TRY(whole_number(value, &b->as_int, err));
     words[0] = b->kind;
     words[1] = b->kind == EXG_ARGUMENT_TENSOR ? (int64_t)b->dtype : b->as_int;
     words[2] = b->kind == EXG_ARGUMENT_TENSOR && b->rank == 0 ? b->as_int : 0;
     for (uint32_t d = 0; d < b->rank && b->kind == EXG_ARGUMENT_TENSOR; d++) {
         words[3 + d] = b->sizes[d];
     }
+    return EXG_OK;
 }
 
 static exg_status specialize(exg_module *m, const exg_input_binding *bindings, uint32_t count,
@@ -103,7 +115,7 @@ static exg_status bind(exg_module *m, const exg_module_value *values, uint32_t c
     exg_status status = bindings == NULL || now == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
-        describe(&values[i], &bindings[i], now + (size_t)i * WORDS_OF_INPUT);
+        status = describe(&values[i], &bindings[i], now + (size_t)i * WORDS_OF_INPUT, err);
     }
     if (status == EXG_OK && (m->bound == NULL || m->size_count != words ||
                              memcmp(now, m->sizes, words * sizeof(*now)) != 0)) {
