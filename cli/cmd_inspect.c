@@ -241,7 +241,9 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
     } else if (status == EXG_OK) {
         status = exg_program_inspect(p.program, p.operators, &found, err);
         status =
-            status == EXG_OK ? show(&text, &(cli_inspection){call, &p, arena, found}, err) : status;
+            status == EXG_OK
+                ? show(&text, &(cli_inspection){call, &p, arena, found, p.program->weights}, err)
+                : status;
         status = status == EXG_OK ? deliver(call, &text, err) : status;
     }
     exg_inspection_free(found);

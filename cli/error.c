@@ -6,7 +6,7 @@
 /* What the fault says of itself, else what is true of all of its code. */
 static const char *fix_of(const exg_error *err)
 {
-    const char *claim;
+    const char *claim = "";
     const char *fix = "";
 
     if (err->fix[0] != '\0') {

@@ -9,9 +9,10 @@
 
 typedef struct cli_inspection {
     const cli_call *call;
-    const cli_program *p;
+    const cli_program *p; /* NULL: of weights alone */
     exg_arena *arena;
     const exg_inspection *found;
+    exg_weights *weights;
 } cli_inspection;
 
 /* The weights that --filter lets pass, in the order of --sort; in the arena. NULL: no memory. */

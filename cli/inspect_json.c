@@ -93,8 +93,7 @@ static void put_weights(exg_text *text, const cli_inspection *i)
         exg_json_put_open(text, '{');
         exg_json_member_text(text, "name", weight->fqn);
         exg_json_member_uint(text, "storage", weight->storage);
-        exg_json_member_text(text, "kind",
-                             kinds[i->found->kinds[weight - i->p->program->weights->items]]);
+        exg_json_member_text(text, "kind", kinds[i->found->kinds[weight - i->weights->items]]);
         if (weight->meta != NULL) {
             put_meta(text, weight->meta);
         }

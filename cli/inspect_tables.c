@@ -81,7 +81,7 @@ static bool passes(const char *filter, const char *name)
 
 static void put_row(exg_text *text, const cli_inspection *i, const row *r, int width)
 {
-    exg_weight_kind kind = i->found->kinds[r->weight - i->p->program->weights->items];
+    exg_weight_kind kind = i->found->kinds[r->weight - i->weights->items];
     exg_text name = EXG_TEXT_EMPTY;
     exg_text shape = EXG_TEXT_EMPTY;
 
@@ -104,7 +104,7 @@ static void put_row(exg_text *text, const cli_inspection *i, const row *r, int w
 /* Those that pass, in order; *count is set. NULL: out of memory. */
 static row *list_rows(const cli_inspection *i, uint32_t *count)
 {
-    const exg_weights *weights = i->p->program->weights;
+    const exg_weights *weights = i->weights;
     const char *sort = i->call->sort;
     row *rows = EXG_NEW_ARRAY(i->arena, row, weights->count);
 
@@ -155,7 +155,7 @@ void cli_put_weights(exg_text *text, const cli_inspection *i)
         sum += rows[r].bytes;
         width = length > width ? length : width;
     }
-    exg_text_printf(text, "weights: %u of %u, ", count, i->p->program->weights->count);
+    exg_text_printf(text, "weights: %u of %u, ", count, i->weights->count);
     cli_put_bytes(text, sum);
     exg_text_putc(text, '\n');
     for (uint32_t r = 0; rows != NULL && r < count; r++) {

@@ -1,5 +1,5 @@
 /* tensors.c - files of weights: what inspect shows of them. */
-#include "cli/cli.h"
+#include "cli/inspect.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,9 +16,31 @@ static void put_numbers(exg_text *text, const exg_sym_int *numbers, uint32_t cou
     exg_text_putc(text, ']');
 }
 
-static void put_tensor(exg_text *text, const exg_weights *weights, const exg_weight *weight)
+/* Has the tensor numbers that can be looked at? */
+static bool has_numbers(const exg_weight *weight)
 {
+    return weight->meta != NULL && !weight->use_pickle && weight->encoding == NULL &&
+           !exg_dtype_is_complex(weight->meta->dtype);
+}
+
+static void put_statistics(exg_text *text, const exg_weight_statistics *s)
+{
+    exg_text_printf(text, "  min %.6g max %.6g mean %.6g deviation %.6g", s->min, s->max, s->mean,
+                    s->deviation);
+    if (s->nan > 0) {
+        exg_text_printf(text, " NaN %" PRIu64, s->nan);
+    }
+    if (s->infinite > 0) {
+        exg_text_printf(text, " infinite %" PRIu64, s->infinite);
+    }
+}
+
+static exg_status put_tensor(exg_text *text, const cli_inspection *i, const exg_weight *weight,
+                             exg_error *err)
+{
+    const exg_weights *weights = i->weights;
     const exg_tensor_meta *meta = weight->meta;
+    exg_weight_statistics statistics;
 
     exg_text_puts(text, "  ");
     exg_text_plain(text, weight->fqn, false);
@@ -37,14 +59,13 @@ static void put_tensor(exg_text *text, const exg_weights *weights, const exg_wei
     if (weights->storages[weight->storage].byte_order == EXG_BIG_ENDIAN) {
         exg_text_puts(text, " big endian");
     }
+    if (i->call->values && has_numbers(weight)) {
+        EXG_TRY(exg_weight_measure(i->weights, weight, &statistics, err));
+        put_statistics(text, &statistics);
+    }
     exg_text_putc(text, '\n');
+    return EXG_OK;
 }
-
-/* Storages that tensors lie in; others hold parts of them. */
-typedef struct stored_sum {
-    uint64_t bytes;
-    uint32_t count;
-} stored_sum;
 
 /* A text in quotes, anything else as it is with its kind; of long ones the beginning. */
 static void put_pair(exg_text *text, const exg_string_pair *pair, const char *kind)
@@ -67,24 +88,6 @@ static void put_pair(exg_text *text, const exg_string_pair *pair, const char *ki
     }
     exg_text_putc(text, '\n');
     exg_text_free(&value);
-}
-
-static stored_sum stored_of(const exg_weights *weights)
-{
-    bool *used = calloc(weights->storage_count + 1u, sizeof(*used));
-    stored_sum sum = {0, 0};
-
-    for (uint32_t i = 0; used != NULL && i < weights->count; i++) {
-        used[weights->items[i].storage] = true;
-    }
-    for (uint32_t i = 0; i < weights->storage_count; i++) {
-        if (used == NULL || used[i]) {
-            sum.bytes += weights->storages[i].length;
-            sum.count++;
-        }
-    }
-    free(used);
-    return sum;
 }
 
 /* By exg_skipped_code: what to say of Python, worst last. */
@@ -118,28 +121,63 @@ static void print_skipped(exg_text *text, const exg_weights *weights)
     exg_text_puts(text, codes[worst].advice == NULL ? "" : codes[worst].advice);
 }
 
-static void print_text(exg_text *text, const char *path, const char *format,
-                       const exg_weights *weights)
+static void put_dtypes(exg_text *text, const cli_inspection *i)
 {
-    const stored_sum stored = stored_of(weights);
+    uint64_t bytes = i->found->modules[0].bytes;
 
-    exg_text_plain(text, path, false);
+    exg_text_puts(text, i->found->dtype_count > 0 ? "dtypes\n" : "");
+    for (uint32_t d = 0; d < i->found->dtype_count; d++) {
+        const exg_dtype_summary *dtype = &i->found->dtypes[d];
+
+        exg_text_printf(text, "  %-10s ", dtype->name);
+        exg_text_count(text, dtype->tensors, "tensor");
+        exg_text_puts(text, ", ");
+        exg_text_count(text, dtype->elements, "element");
+        exg_text_puts(text, ", ");
+        cli_put_bytes(text, dtype->bytes);
+        exg_text_printf(text, ", %.1f %%\n",
+                        bytes == 0 ? 0 : 100.0 * (double)dtype->bytes / (double)bytes);
+    }
+}
+
+static exg_status put_tensors(exg_text *text, const cli_inspection *i, exg_error *err)
+{
+    uint32_t count = 0;
+    const exg_weight **shown = cli_weights_shown(i, &count);
+
+    if (shown == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_text_puts(text, "tensors\n");
+    for (uint32_t w = 0; w < count; w++) {
+        EXG_TRY_IN(err, put_tensor(text, i, shown[w], err), "['%s']", shown[w]->fqn);
+    }
+    return EXG_OK;
+}
+
+static exg_status print_text(exg_text *text, const cli_inspection *i, const char *format,
+                             exg_error *err)
+{
+    const exg_weights *weights = i->weights;
+
+    exg_text_plain(text, i->call->paths[0], false);
     exg_text_printf(text, ": %s\n", format);
     exg_text_count(text, weights->count, "tensor");
     exg_text_puts(text, ", ");
-    exg_text_count(text, stored.bytes, "byte");
+    exg_text_count(text, i->found->modules[0].parameters, "parameter");
+    exg_text_puts(text, ", ");
+    exg_text_count(text, i->found->storage_bytes, "byte");
     exg_text_puts(text, " in ");
-    exg_text_count(text, stored.count, "storage");
+    exg_text_count(text, i->found->storage_count, "storage");
     exg_text_putc(text, '\n');
-    for (uint32_t i = 0; i < weights->metadata.count; i++) {
-        exg_text_puts(text, i == 0 ? "metadata\n  " : "  ");
-        put_pair(text, &weights->metadata.items[i], exg_weights_metadata_kind(weights, i));
+    put_dtypes(text, i);
+    for (uint32_t m = 0; m < weights->metadata.count; m++) {
+        exg_text_puts(text, m == 0 ? "metadata\n  " : "  ");
+        put_pair(text, &weights->metadata.items[m], exg_weights_metadata_kind(weights, m));
     }
-    exg_text_puts(text, "tensors\n");
-    for (uint32_t i = 0; i < weights->count; i++) {
-        put_tensor(text, weights, &weights->items[i]);
-    }
+    EXG_TRY(put_tensors(text, i, err));
     print_skipped(text, weights);
+    return EXG_OK;
 }
 
 static void put_json_numbers(exg_text *text, const char *key, const exg_sym_int *numbers,
@@ -152,9 +190,31 @@ static void put_json_numbers(exg_text *text, const char *key, const exg_sym_int 
     exg_json_put_close(text, ']');
 }
 
-static void print_json_tensor(exg_text *text, const exg_weight *weight)
+static void put_json_statistics(exg_text *text, const exg_weight_statistics *s)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = {
+        {"min", s->min}, {"max", s->max}, {"mean", s->mean}, {"deviation", s->deviation}};
+
+    exg_json_member_open(text, "statistics", '{');
+    for (size_t n = 0; n < sizeof(numbers) / sizeof(numbers[0]); n++) {
+        exg_json_put_key(text, numbers[n].key);
+        cli_json_number(text, numbers[n].value, 17);
+    }
+    exg_json_member_uint(text, "nan", s->nan);
+    exg_json_member_uint(text, "infinite", s->infinite);
+    exg_json_member_uint(text, "zero", s->zero);
+    exg_json_member_uint(text, "denormal", s->denormal);
+    exg_json_put_close(text, '}');
+}
+
+static exg_status print_json_tensor(exg_text *text, const cli_inspection *i,
+                                    const exg_weight *weight, exg_error *err)
 {
     const exg_tensor_meta *meta = weight->meta;
+    exg_weight_statistics statistics;
 
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "name", weight->fqn);
@@ -166,66 +226,132 @@ static void print_json_tensor(exg_text *text, const exg_weight *weight)
     if (weight->encoding != NULL) {
         exg_json_member_text(text, "encoding", weight->encoding);
     }
+    if (i->call->values && has_numbers(weight)) {
+        EXG_TRY(exg_weight_measure(i->weights, weight, &statistics, err));
+        put_json_statistics(text, &statistics);
+    }
     exg_json_put_close(text, '}');
+    return EXG_OK;
 }
 
-static void print_json(exg_text *text, const char *path, const char *format,
-                       const exg_weights *weights)
+static exg_status print_json_tensors(exg_text *text, const cli_inspection *i, exg_error *err)
 {
-    const stored_sum stored = stored_of(weights);
+    uint32_t count = 0;
+    const exg_weight **shown = cli_weights_shown(i, &count);
+
+    if (shown == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    exg_json_member_open(text, "tensors", '[');
+    for (uint32_t w = 0; w < count; w++) {
+        EXG_TRY_IN(err, print_json_tensor(text, i, shown[w], err), "['%s']", shown[w]->fqn);
+    }
+    exg_json_put_close(text, ']');
+    return EXG_OK;
+}
+
+static void put_json_dtypes(exg_text *text, const cli_inspection *i)
+{
+    exg_json_member_open(text, "dtypes", '[');
+    for (uint32_t d = 0; d < i->found->dtype_count; d++) {
+        exg_json_put_open(text, '{');
+        exg_json_member_text(text, "name", i->found->dtypes[d].name);
+        exg_json_member_uint(text, "tensors", i->found->dtypes[d].tensors);
+        exg_json_member_uint(text, "elements", i->found->dtypes[d].elements);
+        exg_json_member_uint(text, "bytes", i->found->dtypes[d].bytes);
+        exg_json_put_close(text, '}');
+    }
+    exg_json_put_close(text, ']');
+}
+
+static exg_status print_json(exg_text *text, const cli_inspection *i, const char *format,
+                             exg_error *err)
+{
+    const exg_weights *weights = i->weights;
 
     cli_json_begin(text);
-    exg_json_member_text(text, "file", path);
+    exg_json_member_text(text, "file", i->call->paths[0]);
     exg_json_member_text(text, "file_format", format);
-    exg_json_member_uint(text, "bytes", stored.bytes);
-    exg_json_member_uint(text, "storages", stored.count);
+    exg_json_member_uint(text, "bytes", i->found->storage_bytes);
+    exg_json_member_uint(text, "storages", i->found->storage_count);
+    exg_json_member_uint(text, "parameters", i->found->modules[0].parameters);
+    put_json_dtypes(text, i);
     exg_json_member_open(text, "metadata", '{');
-    for (uint32_t i = 0; i < weights->metadata.count; i++) {
-        exg_json_member_text(text, weights->metadata.items[i].key,
-                             weights->metadata.items[i].value);
+    for (uint32_t m = 0; m < weights->metadata.count; m++) {
+        exg_json_member_text(text, weights->metadata.items[m].key,
+                             weights->metadata.items[m].value);
     }
     exg_json_put_close(text, '}');
     exg_json_member_open(text, "metadata_kinds", '{');
-    for (uint32_t i = 0; i < weights->metadata.count; i++) {
-        const char *kind = exg_weights_metadata_kind(weights, i);
+    for (uint32_t m = 0; m < weights->metadata.count; m++) {
+        const char *kind = exg_weights_metadata_kind(weights, m);
 
         if (kind != NULL) {
-            exg_json_member_text(text, weights->metadata.items[i].key, kind);
+            exg_json_member_text(text, weights->metadata.items[m].key, kind);
         }
     }
     exg_json_put_close(text, '}');
-    exg_json_member_open(text, "tensors", '[');
-    for (uint32_t i = 0; i < weights->count; i++) {
-        print_json_tensor(text, &weights->items[i]);
-    }
-    exg_json_put_close(text, ']');
+    EXG_TRY(print_json_tensors(text, i, err));
     exg_json_member_open(text, "skipped", '[');
-    for (uint32_t i = 0; i < weights->skipped_count; i++) {
+    for (uint32_t k = 0; k < weights->skipped_count; k++) {
         exg_json_put_open(text, '{');
-        exg_json_member_text(text, "name", weights->skipped[i].name);
-        exg_json_member_text(text, "kind", weights->skipped[i].kind);
-        exg_json_member_text(text, "code", codes[weights->skipped[i].code].word);
+        exg_json_member_text(text, "name", weights->skipped[k].name);
+        exg_json_member_text(text, "kind", weights->skipped[k].kind);
+        exg_json_member_text(text, "code", codes[weights->skipped[k].code].word);
         exg_json_put_close(text, '}');
     }
     exg_json_put_close(text, ']');
     cli_json_end(text);
+    return EXG_OK;
+}
+
+/* All of it, or the tables that are asked for. */
+static exg_status show(exg_text *text, const cli_inspection *i, const char *format, exg_error *err)
+{
+    const cli_call *call = i->call;
+
+    if (!call->tree && !call->weights_list) {
+        return (call->json ? print_json : print_text)(text, i, format, err);
+    }
+    if (call->json) {
+        cli_json_begin(text);
+        cli_put_tables_json(text, i);
+        cli_json_end(text);
+        return EXG_OK;
+    }
+    if (call->tree) {
+        cli_put_tree(text, i);
+    }
+    if (call->weights_list) {
+        cli_put_weights(text, i);
+    }
+    return EXG_OK;
 }
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
 {
     const exg_open_options options = cli_open_options(call);
-    exg_weights *weights;
+    cli_inspection i = {.call = call};
+    exg_inspection *found = NULL;
     exg_weights_format format;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
 
-    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &weights, &format, err),
+    EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &i.weights, &format, err),
                "%s:", call->paths[0]);
-    (call->json ? print_json : print_text)(&text, call->paths[0], exg_weights_format_name(format),
-                                           weights);
-    status = cli_put(call->out, &text, err);
+    i.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    status = i.arena == NULL ? EXG_OUT_OF_MEMORY(err) : exg_weights_inspect(i.weights, &found, err);
+    if (status == EXG_OK) {
+        i.found = found;
+        status = show(&text, &i, exg_weights_format_name(format), err);
+    }
+    if (status == EXG_OK) {
+        status = cli_put(call->out, &text, err);
+    }
     exg_text_free(&text);
-    exg_weights_release(weights);
+    exg_inspection_free(found);
+    exg_arena_destroy(i.arena);
+    exg_weights_release(i.weights);
     return status;
 }
 

@@ -1,8 +1,8 @@
 /* forward.c - a module's program, from what goes in to what comes out. */
+#include "libexec/device/host_copy.h"
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/walk.h"
 #include "libexec/dtensor/spec.h"
-#include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 
@@ -39,23 +39,20 @@ static exg_status check_inputs(const exg_module *m, exg_module_value *values, ui
     return EXG_OK;
 }
 
-/* What a plain input of one integer holds, which may be on a device by now. */
+/* Also of a tensor of rank 0, wherever it is. */
 static exg_status whole_number(const exg_module_value *value, int64_t *number, exg_error *err)
 {
     const exg_tensor *t = value->tensor;
-    exg_host_copy m;
+    exg_accelerator *device = value->dtensor == NULL ? NULL : value->dtensor->mesh->device;
+    exg_host_copy copy;
 
     *number = value->number.kind == EXG_SCALAR_INT ? value->number.as_int : 0;
-    if (t == NULL || t->rank > 0 || t->dtype != EXG_DTYPE_I64 || t->data == NULL) {
+    if (t == NULL || t->rank != 0 || t->dtype != EXG_DTYPE_I64 || t->data == NULL) {
         return EXG_OK;
     }
-    if (value->dtensor == NULL) {
-        memcpy(number, t->data, sizeof(*number));
-        return EXG_OK;
-    }
-    EXG_TRY(exg_mesh_host_copy(value->dtensor->mesh, t, true, &m, err));
-    memcpy(number, m.here.data, sizeof(*number));
-    exg_host_copy_close(&m);
+    EXG_TRY(exg_host_copy_open(&copy, device, t, true, err));
+    memcpy(number, copy.here.data, sizeof(*number));
+    exg_host_copy_close(&copy);
     return EXG_OK;
 }
 

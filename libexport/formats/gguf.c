@@ -15,6 +15,7 @@
 #include "libexport/base/files.h"
 #include "libexport/formats/byte_text.h"
 #include "libexport/formats/dense_tensor.h"
+#include "libexport/formats/encoding.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
@@ -53,24 +54,10 @@ static const uint8_t value_bytes[VALUE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8
 static const char *const value_kinds[VALUE_COUNT] = {
     "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "list", "u64", "i64", "f64"};
 
-typedef struct gguf_type {
-    uint32_t number;
-    const char *name;
-    uint32_t elements, bytes;
-    exg_dtype dtype;
-} gguf_type;
-
-static const gguf_type types[] = {
-#define EXG_GGUF_TYPE(number, name, elements, bytes, dtype)                                        \
-    {number, name, elements, bytes, EXG_DTYPE_##dtype},
-#include "libexport/formats/gguf_type.def"
-#undef EXG_GGUF_TYPE
-};
-
 typedef struct tensor_info {
     const char *name;
-    const gguf_type *type; /* NULL: not known here */
-    const char *skipped;   /* what it is, when it cannot be given */
+    const exg_gguf_type *type; /* NULL: not known here */
+    const char *skipped;       /* what it is, when it cannot be given */
     uint32_t rank;
     int64_t *shape; /* row-major; of raw bytes the last one counts those */
     uint64_t offset, bytes;
@@ -376,16 +363,6 @@ static exg_status read_pair(reader *r)
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-static const gguf_type *find_type(uint32_t number)
-{
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        if (types[i].number == number) {
-            return &types[i];
-        }
-    }
-    return NULL;
-}
-
 /* Sizes, innermost first. */
 static exg_status take_sizes(reader *r, tensor_info *info, uint64_t **sizes)
 {
@@ -424,7 +401,7 @@ static exg_status read_info(reader *r, tensor_info *info)
     EXG_TRY(take_sizes(r, info, &sizes));
     EXG_TRY(take_u32(r, &number));
     EXG_TRY(take_number(r, 8, &info->offset));
-    info->type = find_type(number);
+    info->type = exg_gguf_type_numbered(number);
     if (info->type == NULL) {
         return note_skipped(r, info, number);
     }

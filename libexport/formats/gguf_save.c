@@ -1,6 +1,7 @@
 /* gguf_save.c - GGUF 3, little endian; a model in several files as llama.cpp splits it. The layout
  * is in gguf.c. */
 #include "libexport/base/checked.h"
+#include "libexport/formats/encoding.h"
 #include "libexport/formats/weights_save.h"
 
 #include <exg/text.h>
@@ -16,33 +17,14 @@
 
 enum { VALUE_U16 = 2, VALUE_U32 = 4, VALUE_I32 = 5, VALUE_STRING = 8 };
 
-typedef struct gguf_type {
-    uint32_t number;
-    const char *name;
-    uint32_t elements, bytes;
-    exg_dtype dtype;
-} gguf_type;
-
-static const gguf_type types[] = {
-#define EXG_GGUF_TYPE(number, name, elements, bytes, dtype)                                        \
-    {number, name, elements, bytes, EXG_DTYPE_##dtype},
-#include "libexport/formats/gguf_type.def"
-#undef EXG_GGUF_TYPE
-};
-
-static const gguf_type *type_of(const exg_saved_tensor *tensor)
+/* Plain dtypes of GGUF are called as here, in capitals. */
+static const exg_gguf_type *type_of(const exg_saved_tensor *tensor)
 {
     const char *encoding = tensor->weight == NULL ? NULL : tensor->weight->encoding;
+    const exg_gguf_type *type = exg_gguf_type_named(
+        encoding != NULL ? encoding : exg_dtype_safetensors(tensor->item.dtype));
 
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        bool is_quantised = types[i].elements > 1;
-
-        if (encoding != NULL ? strcmp(encoding, types[i].name) == 0
-                             : !is_quantised && types[i].dtype == tensor->item.dtype) {
-            return &types[i];
-        }
-    }
-    return NULL;
+    return type != NULL && (encoding != NULL) == (type->elements > 1) ? type : NULL;
 }
 
 static exg_status check_tensor(exg_weights_saver *s, const exg_saved_tensor *tensor)
@@ -153,7 +135,7 @@ static exg_status put_pairs(exg_weights_saver *s, const exg_saved_file *file, ex
 static void put_info(exg_text *out, const exg_saved_tensor *tensor, uint64_t offset)
 {
     const exg_named_tensor *item = &tensor->item;
-    const gguf_type *type = type_of(tensor);
+    const exg_gguf_type *type = type_of(tensor);
 
     put_text(out, item->name);
     put(out, item->rank, 4);

@@ -9,6 +9,7 @@
 
 #include <exg/text.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,16 +78,20 @@ static exg_status prepare(exg_weights_saver *s)
     return EXG_OK;
 }
 
-/* Bits of an element of a dtype that is narrower than a byte, by its name as an encoding; 0: it is
- * none. */
-static uint32_t element_bits(const char *encoding)
-{
-    return strcmp(encoding, "F4") == 0                                            ? 4
-           : strcmp(encoding, "F6_E2M3") == 0 || strcmp(encoding, "F6_E3M2") == 0 ? 6
-                                                                                  : 0;
-}
-
 /* ---- header -------------------------------------------------------------------------------- */
+
+/* Bits of an element of raw bytes that are a dtype of safetensors; 0: they are none. */
+static uint32_t packed_bits(const exg_saved_tensor *tensor)
+{
+    const char *encoding = tensor->weight == NULL ? NULL : tensor->weight->encoding;
+    char dtype[16];
+
+    if (encoding == NULL) {
+        return 0;
+    }
+    snprintf(dtype, sizeof(dtype), "%.*s", (int)strcspn(encoding, "["), encoding);
+    return exg_safetensors_packed_bits(dtype);
+}
 
 /* The metadata, with the encodings of raw bytes and, of a model, what Hugging Face's readers ask
  * for. */
@@ -107,7 +112,7 @@ static exg_status gather_pairs(exg_weights_saver *s, exg_string_map *pairs)
     for (uint32_t i = 0; i < s->count; i++) {
         const exg_weight *weight = s->tensors[i].weight;
 
-        if (weight != NULL && weight->encoding != NULL && element_bits(weight->encoding) == 0) {
+        if (weight != NULL && weight->encoding != NULL && packed_bits(&s->tensors[i]) == 0) {
             exg_string_pair *pair = &more.items[more.count++];
 
             pair->key = exg_arena_printf(s->arena, "encoding:%s", weight->fqn);
@@ -130,24 +135,42 @@ static void put_pairs(exg_text *text, const exg_string_map *pairs, const char *c
     }
 }
 
-/* Of elements narrower than a byte the shape counts elements, the last dimension more of them. */
-static void describe(exg_text *header, const exg_saved_tensor *tensor, uint64_t *at)
+/* Of elements narrower than a byte the shape counts elements: where rows are whole bytes the last
+ * size more of them, else the encoding says it ("F4[3, 2]"). */
+static void put_shape(exg_text *header, const exg_saved_tensor *tensor)
 {
     const exg_named_tensor *item = &tensor->item;
-    const char *encoding = tensor->weight == NULL ? NULL : tensor->weight->encoding;
-    uint32_t bits = encoding == NULL ? 0 : element_bits(encoding);
+    uint32_t bits = packed_bits(tensor);
+    const char *sizes = bits == 0 ? NULL : strchr(tensor->weight->encoding, '[');
 
-    exg_text_json_string(header, item->name);
-    exg_text_printf(header, ":{\"dtype\":\"%s\",\"shape\":[",
-                    bits > 0 ? encoding : exg_dtype_safetensors(item->dtype));
+    if (sizes != NULL) {
+        exg_text_puts(header, sizes);
+        return;
+    }
+    exg_text_putc(header, '[');
     for (uint32_t d = 0; d < item->rank; d++) {
         int64_t size = item->shape[d];
 
         exg_text_printf(header, "%s%" PRId64, d == 0 ? "" : ",",
                         bits > 0 && d + 1 == item->rank ? size * 8 / (int64_t)bits : size);
     }
-    exg_text_printf(header, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at,
-                    *at + item->bytes);
+    exg_text_putc(header, ']');
+}
+
+static void describe(exg_text *header, const exg_saved_tensor *tensor, uint64_t *at)
+{
+    const exg_named_tensor *item = &tensor->item;
+
+    exg_text_json_string(header, item->name);
+    exg_text_puts(header, ":{\"dtype\":\"");
+    if (packed_bits(tensor) > 0) {
+        exg_text_add(header, tensor->weight->encoding, strcspn(tensor->weight->encoding, "["));
+    } else {
+        exg_text_puts(header, exg_dtype_safetensors(item->dtype));
+    }
+    exg_text_puts(header, "\",\"shape\":");
+    put_shape(header, tensor);
+    exg_text_printf(header, ",\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", *at, *at + item->bytes);
     *at += item->bytes;
 }
 

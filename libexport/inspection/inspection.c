@@ -2,6 +2,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/formats/encoding.h"
 
 #include <exg/inspection.h>
 #include <exg/module.h>
@@ -13,10 +14,12 @@
 #include <string.h>
 
 typedef struct inspecting {
-    const exg_program *program;
+    const exg_program *program; /* NULL: of weights alone */
+    const exg_weights *weights;
     const exg_operators *operators;
     exg_arena *arena;
     exg_inspection *made;
+    uint32_t dtype_capacity;
 } inspecting;
 
 static int by_count(const void *a, const void *b)
@@ -60,8 +63,19 @@ static uint64_t numel_of(const exg_weight *weight)
 {
     int64_t numel = 0;
 
-    return weight->meta != NULL && exg_tensor_meta_numel(weight->meta, &numel) ? (uint64_t)numel
-                                                                               : 0;
+    if (weight->meta == NULL || !exg_tensor_meta_numel(weight->meta, &numel)) {
+        return 0;
+    }
+    return exg_encoded_elements(weight->encoding, (uint64_t)numel);
+}
+
+static uint64_t bytes_of(const exg_weight *weight)
+{
+    int64_t numel = 0;
+
+    return weight->meta != NULL && exg_tensor_meta_numel(weight->meta, &numel)
+               ? (uint64_t)numel * exg_dtype_bytes(weight->meta->dtype)
+               : 0;
 }
 
 /* What torch.nn.Module says of it: buffers that are not persistent are among the constants. */
@@ -79,14 +93,33 @@ static bool note_buffers(const exg_signature *signature, exg_map *buffers)
     return true;
 }
 
+/* Of a weight without a signature. */
+static exg_weight_kind kind_alone(const exg_weight *weight)
+{
+    bool is_number = weight->meta != NULL &&
+                     (weight->encoding != NULL || exg_dtype_is_float(weight->meta->dtype) ||
+                      exg_dtype_is_complex(weight->meta->dtype));
+
+    return weight->is_param || is_number ? EXG_WEIGHT_PARAMETER : EXG_WEIGHT_BUFFER;
+}
+
 static bool find_kinds(inspecting *i)
 {
-    const exg_weights *weights = i->program->weights;
+    const exg_weights *weights = i->weights;
     exg_map buffers;
 
     exg_map_init(&buffers, i->arena);
     i->made->kinds = EXG_NEW_ARRAY(i->arena, exg_weight_kind, weights->count);
-    if (i->made->kinds == NULL || !note_buffers(&i->program->signature, &buffers)) {
+    if (i->made->kinds == NULL) {
+        return false;
+    }
+    if (i->program == NULL) {
+        for (uint32_t w = 0; w < weights->count; w++) {
+            i->made->kinds[w] = kind_alone(&weights->items[w]);
+        }
+        return true;
+    }
+    if (!note_buffers(&i->program->signature, &buffers)) {
         return false;
     }
     for (uint32_t w = 0; w < weights->count; w++) {
@@ -107,7 +140,7 @@ static bool find_kinds(inspecting *i)
  * memory. */
 static uint32_t first_of(inspecting *i, exg_map *tensors, uint32_t w)
 {
-    const exg_weight *weight = &i->program->weights->items[w];
+    const exg_weight *weight = &i->weights->items[w];
     const exg_tensor_meta *meta = weight->meta;
     exg_text key = EXG_TEXT_EMPTY;
     uint32_t first;
@@ -168,7 +201,7 @@ typedef struct counting {
 
 static bool find_tensors(counting *c)
 {
-    uint32_t count = c->i->program->weights->count;
+    uint32_t count = c->i->weights->count;
     exg_map tensors;
 
     exg_map_init(&tensors, c->i->arena);
@@ -201,10 +234,9 @@ static bool is_counted(counting *c, uint32_t at, uint32_t first, bool *failed)
 static bool add_weight(counting *c, uint32_t w)
 {
     const inspecting *i = c->i;
-    const exg_weight *weight = &i->program->weights->items[w];
+    const exg_weight *weight = &i->weights->items[w];
     uint64_t numel = numel_of(weight);
-    uint64_t bytes =
-        weight->meta == NULL ? 0 : numel * (uint64_t)exg_dtype_bytes(weight->meta->dtype);
+    uint64_t bytes = bytes_of(weight);
     uint32_t at = 0;
     bool failed = false;
 
@@ -227,7 +259,8 @@ static bool add_weight(counting *c, uint32_t w)
 
 static bool name_types(inspecting *i, const exg_map *map)
 {
-    const exg_graph *graph = i->program->graph;
+    static const exg_graph none;
+    const exg_graph *graph = i->program == NULL ? &none : i->program->graph;
     char path[512];
 
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -255,9 +288,53 @@ static bool name_types(inspecting *i, const exg_map *map)
     return true;
 }
 
+static int by_bytes(const void *a, const void *b)
+{
+    const exg_dtype_summary *x = a;
+    const exg_dtype_summary *y = b;
+
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : strcmp(x->name, y->name);
+}
+
+static bool count_dtypes(const counting *c)
+{
+    exg_inspection *made = c->i->made;
+    const exg_weights *weights = c->i->weights;
+    exg_map names;
+
+    exg_map_init(&names, c->i->arena);
+    for (uint32_t w = 0; w < weights->count; w++) {
+        const exg_weight *weight = &weights->items[w];
+        const char *name = weight->meta == NULL       ? "object"
+                           : weight->encoding != NULL ? weight->encoding
+                                                      : exg_dtype_short_name(weight->meta->dtype);
+        uint32_t at = exg_map_find(&names, name);
+
+        if (c->first[w] != w) {
+            continue;
+        }
+        if (at == EXG_MAP_NONE) {
+            if (!exg_arena_reserve(c->i->arena, &made->dtypes, made->dtype_count,
+                                   &c->i->dtype_capacity, sizeof(*made->dtypes)) ||
+                !exg_map_put(&names, name, made->dtype_count)) {
+                return false;
+            }
+            at = made->dtype_count++;
+            made->dtypes[at] = (exg_dtype_summary){.name = name};
+        }
+        made->dtypes[at].tensors++;
+        made->dtypes[at].elements += numel_of(weight);
+        made->dtypes[at].bytes += bytes_of(weight);
+    }
+    if (made->dtype_count > 0) {
+        qsort(made->dtypes, made->dtype_count, sizeof(*made->dtypes), by_bytes);
+    }
+    return true;
+}
+
 static bool count_modules(inspecting *i)
 {
-    const exg_weights *weights = i->program->weights;
+    const exg_weights *weights = i->weights;
     uint64_t most = 1;
     counting c = {.i = i};
 
@@ -278,7 +355,7 @@ static bool count_modules(inspecting *i)
             return false;
         }
     }
-    return name_types(i, &c.modules);
+    return count_dtypes(&c) && name_types(i, &c.modules);
 }
 
 /* ---- activations ------------------------------------------------------------------------ */
@@ -393,7 +470,7 @@ static exg_status count_activations(inspecting *i, exg_error *err)
  * one storage need not stand together. */
 static bool count_storages(inspecting *i)
 {
-    const exg_weights *weights = i->program->weights;
+    const exg_weights *weights = i->weights;
     bool *seen = EXG_NEW_ARRAY(i->arena, bool, weights->storage_count);
 
     for (uint32_t w = 0; seen != NULL && w < weights->count; w++) {
@@ -408,33 +485,54 @@ static bool count_storages(inspecting *i)
     return seen != NULL;
 }
 
+static exg_status inspect_all(inspecting *i, exg_error *err)
+{
+    if (i->program != NULL) {
+        EXG_TRY(count_activations(i, err));
+        if (!count_operators(i)) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return count_storages(i) && find_kinds(i) && count_modules(i) ? EXG_OK : EXG_OUT_OF_MEMORY(err);
+}
+
+static exg_status inspect(inspecting *i, exg_inspection **inspection, exg_error *err)
+{
+    exg_status status;
+
+    *inspection = NULL;
+    i->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    i->made = i->arena == NULL ? NULL : EXG_NEW(i->arena, exg_inspection);
+    if (i->made == NULL) {
+        exg_arena_destroy(i->arena);
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    i->made->size = sizeof(*i->made);
+    i->made->arena = i->arena;
+    status = inspect_all(i, err);
+    if (status != EXG_OK) {
+        exg_arena_destroy(i->arena);
+        return status;
+    }
+    *inspection = i->made;
+    return EXG_OK;
+}
+
 exg_status exg_program_inspect(const exg_program *program, const exg_operators *operators,
                                exg_inspection **inspection, exg_error *err)
 {
     EXG_GIVEN(err, program, operators, inspection);
-    inspecting i = {.program = program, .operators = operators};
-    exg_status status;
+    inspecting i = {.program = program, .weights = program->weights, .operators = operators};
 
-    *inspection = NULL;
-    i.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    i.made = i.arena == NULL ? NULL : EXG_NEW(i.arena, exg_inspection);
-    if (i.made == NULL) {
-        exg_arena_destroy(i.arena);
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    i.made->size = sizeof(*i.made);
-    i.made->arena = i.arena;
-    status = count_activations(&i, err);
-    if (status == EXG_OK &&
-        !(count_storages(&i) && count_operators(&i) && find_kinds(&i) && count_modules(&i))) {
-        status = EXG_OUT_OF_MEMORY(err);
-    }
-    if (status != EXG_OK) {
-        exg_arena_destroy(i.arena);
-        return status;
-    }
-    *inspection = i.made;
-    return EXG_OK;
+    return inspect(&i, inspection, err);
+}
+
+exg_status exg_weights_inspect(exg_weights *weights, exg_inspection **inspection, exg_error *err)
+{
+    EXG_GIVEN(err, weights, inspection);
+    inspecting i = {.weights = weights};
+
+    return inspect(&i, inspection, err);
 }
 
 void exg_inspection_free(exg_inspection *inspection)

@@ -20,7 +20,7 @@ CALLS = [
     ("program", "inspect fixtures/lm.core.dynamic.pt2"), ("program", "inspect fixtures/examples.pt2"),
     ("tables", "inspect fixtures/lm.core.dynamic.pt2 --tree --list-weights"),
     ("weights", "inspect fixtures/weights/little.gguf"), ("weights", "inspect fixtures/weights/nested.pt"),
-    ("weights", "inspect fixtures/weights/later.safetensors"),
+    ("weights", "inspect fixtures/weights/later.safetensors --values"),
     ("signature", "inspect fixtures/lm.core.dynamic.pt2 --signature"), ("signature", "inspect fixtures/regression.joint.pt2 --signature"),
     ("graph", "inspect fixtures/lm.core.dynamic.pt2 --graph"), ("one_node", "inspect fixtures/convbn.pt2 --node relu"),
     ("digest", "inspect fixtures/mlp.pt2 --digest xxh3"), ("written", "inspect fixtures/mlp.pt2 --html $T/page.html"),

@@ -146,6 +146,7 @@ static void check_weights(void)
     NULLED(exg_tensor_meta_bytes(NULL, NULL, &err));
     NULLED(exg_tensor_meta_check_view(NULL, 0, &err));
     NULLED(exg_weights_digest(NULL, EXG_CHECKSUM_SHA256, 0, NULL, &err));
+    NULLED(exg_weights_inspect(NULL, NULL, &err));
     NULLED(exg_weights_verify(NULL, NULL, NULL, &err));
     NULLED(exg_weight_measure(NULL, NULL, NULL, &err));
     NULLED(exg_weights_join(NULL, 1, NULL, &err));

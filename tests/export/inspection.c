@@ -87,12 +87,43 @@ static void buffers_are_not_parameters(void **state)
     end(&i);
 }
 
+/* Of weights alone: modules by names, elements that blocks stand for. */
+static void weights_alone_are_inspected_by_their_names(void **state)
+{
+    exg_weights *weights = NULL;
+    exg_inspection *found = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_open("fixtures/weights/little.gguf", NULL, &weights, NULL, &err),
+                     EXG_OK);
+    assert_int_equal(exg_weights_inspect(weights, &found, &err), EXG_OK);
+    assert_int_equal(found->modules[0].parameters, 2 * 64 + 2 * 64 + 12);
+    assert_int_equal(found->modules[0].buffers, 7);
+    assert_int_equal(found->dtype_count, 4);
+    assert_string_equal(found->dtypes[0].name, "Q8_0");
+    assert_int_equal(found->dtypes[0].elements, 128);
+    assert_int_equal(found->dtypes[0].bytes, 136);
+    exg_inspection_free(found);
+    exg_weights_release(weights);
+    assert_int_equal(exg_weights_open("fixtures/weights/nested.pt", NULL, &weights, NULL, &err),
+                     EXG_OK);
+    assert_int_equal(exg_weights_inspect(weights, &found, &err), EXG_OK);
+    assert_int_equal(found->module_count, 3); /* the whole, model, steps */
+    /* Tied ones once; views of one storage are other tensors. */
+    assert_int_equal(found->modules[0].parameters, 12 + 12 + 4 + 3 + 4);
+    exg_inspection_free(found);
+    exg_weights_release(weights);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modules_operators_and_memory_are_counted),
         cmocka_unit_test(a_tensor_of_two_names_counts_once),
         cmocka_unit_test(buffers_are_not_parameters),
+        cmocka_unit_test(weights_alone_are_inspected_by_their_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -143,6 +143,24 @@ def check_verify(convert, folder):
     return count + 1
 
 
+def check_inspect(convert, folder):
+    """Sums by dtype, parameters once, modules, and statistics, as PyTorch has them."""
+    random = torch.Generator().manual_seed(13)
+    base = torch.randn(30, 20, generator=random)
+    source = {"enc.0.weight": base, "enc.1.weight": torch.randn(7, 5, generator=random).bfloat16(), "tied": base, "steps": torch.arange(9)}
+    torch.save(source, folder / "i.pt")
+    shown = json.loads(subprocess.run([convert.exg, "inspect", folder / "i.pt", "--values", "--json"], capture_output=True, text=True).stdout)
+    assert shown["parameters"] == 30 * 20 + 35, shown["parameters"]
+    assert [(d["name"], d["tensors"], d["elements"], d["bytes"]) for d in shown["dtypes"]] == [("f32", 1, 600, 2400), ("i64", 1, 9, 72), ("bf16", 1, 35, 70)]
+    for tensor in shown["tensors"]:
+        want, got = source[tensor["name"]].double(), tensor["statistics"]
+        assert got["min"] == want.min() and got["max"] == want.max() and got["nan"] == 0, tensor
+        assert abs(got["mean"] - want.mean()) < 1e-12 and abs(got["deviation"] - want.std(correction=0)) < 1e-9, tensor
+    tree = json.loads(subprocess.run([convert.exg, "inspect", folder / "i.pt", "--tree", "--json"], capture_output=True, text=True).stdout)
+    assert {m["path"]: (m["parameters"], m["buffers"]) for m in tree["modules"]} == {"": (635, 9), "enc": (635, 0), "enc.0": (600, 0), "enc.1": (35, 0)}, tree
+    return 3
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -157,7 +175,7 @@ def main():
             return safetensors.torch.load_file(folder / "out.safetensors")
 
         convert.exg = exg
-        for check in (check_casts, check_views, check_diff, check_verify):
+        for check in (check_casts, check_views, check_diff, check_verify, check_inspect):
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told

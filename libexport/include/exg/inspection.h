@@ -42,6 +42,14 @@ typedef struct exg_module_summary {
     uint64_t bytes;               /* of both, and of constants */
 } exg_module_summary;
 
+/* What the weights of one dtype, or of one encoding of blocks, take together. A tensor of several
+ * names counts once. */
+typedef struct exg_dtype_summary {
+    const char *name; /* "f32", "Q4_K" */
+    uint32_t tensors;
+    uint64_t elements, bytes;
+} exg_dtype_summary;
+
 /* Made by the library; later versions may have more at its end. */
 typedef struct exg_inspection {
     size_t size; /* that this library filled */
@@ -56,6 +64,8 @@ typedef struct exg_inspection {
     uint64_t activation_bytes; /* most that results of nodes take at once, at the recorded sizes:
                                   views take none, a result goes after its last use */
     bool activations_known;    /* every size has a number */
+    uint32_t dtype_count;
+    exg_dtype_summary *dtypes; /* most bytes first */
 } exg_inspection;
 
 /* `program` need not be verified, and must stay as long as *inspection, which the caller frees.
@@ -63,6 +73,12 @@ typedef struct exg_inspection {
 EXG_NODISCARD exg_status exg_program_inspect(const exg_program *program,
                                              const exg_operators *operators,
                                              exg_inspection **inspection, exg_error *err);
+
+/* The same of weights alone, as far as they tell: modules by the dots in names, parameters being
+ * what is floating-point, complex or encoded, buffers the rest; no operators, no activations. Of
+ * encoded tensors the elements are counted that their blocks stand for. */
+EXG_NODISCARD exg_status exg_weights_inspect(exg_weights *weights, exg_inspection **inspection,
+                                             exg_error *err);
 void exg_inspection_free(exg_inspection *inspection); /* NULL is allowed */
 
 #ifdef __cplusplus
