@@ -198,19 +198,88 @@ static exg_status open_giver(const cli_call *call, const char *program, exg_weig
     return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", call->weights_from);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* "state_dict." where every name that is missing is in the file with it before; else "". */
+static const char *find_prefix(const exg_mismatches *mismatches, exg_arena *arena)
+{
+    char **unknown = EXG_NEW_ARRAY(arena, char *, mismatches->count);
+    const char *missing = NULL;
+    size_t count = 0;
+
+    for (uint32_t i = 0; unknown != NULL && i < mismatches->count; i++) {
+        if (mismatches->items[i].kind == EXG_MISMATCH_UNKNOWN) {
+            unknown[count++] = mismatches->items[i].name;
+        } else if (mismatches->items[i].kind == EXG_MISMATCH_MISSING) {
+            missing = mismatches->items[i].name;
+        }
+    }
+    if (missing == NULL || count == 0) {
+        return "";
+    }
+    qsort(unknown, count, sizeof(*unknown), by_name);
+    for (size_t u = 0; u < count; u++) {
+        size_t length = strlen(unknown[u]);
+        size_t tail = strlen(missing);
+        const char *prefix;
+        bool all = length > tail && strcmp(unknown[u] + length - tail, missing) == 0;
+
+        prefix = all ? exg_arena_strndup(arena, unknown[u], length - tail) : NULL;
+        for (uint32_t i = 0; prefix != NULL && all && i < mismatches->count; i++) {
+            if (mismatches->items[i].kind == EXG_MISMATCH_MISSING) {
+                char *name = exg_arena_printf(arena, "%s%s", prefix, mismatches->items[i].name);
+
+                all = name != NULL && bsearch(&name, unknown, count, sizeof(*unknown), by_name);
+            }
+        }
+        if (prefix != NULL && all) {
+            return prefix;
+        }
+    }
+    return "";
+}
+
+/* What would make them fit. */
+static exg_status tell_way(const exg_mismatches *mismatches, exg_status status, exg_error *err)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    const char *prefix = arena == NULL ? "" : find_prefix(mismatches, arena);
+
+    if (prefix[0] != '\0') {
+        status = exg_error_fix(err, status, "all names are there with a prefix: --prefix-strip %s",
+                               prefix);
+    } else if (status == EXG_MISMATCH) {
+        status = exg_error_fix(err, status,
+                               "the list before it names each; --rename, "
+                               "--prefix-strip, --dtype and --transpose change what "
+                               "the file has, --partial leaves the rest as it is");
+    }
+    exg_arena_destroy(arena);
+    return status;
+}
+
 static exg_status fill_weights(const cli_call *call, const exg_program *program, exg_weights **made,
                                exg_error *err)
 {
     exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
     exg_weights *from;
     exg_mismatches mismatches = {0};
+    cli_call edits = *call;
     exg_status status;
 
+    edits.deduplicate = false; /* that is about what is written */
     EXG_TRY(open_giver(call, program->name, &from, err));
     status = exg_weights_check(from, &options, err); /* all of it, before any is written */
     if (status == EXG_OK) {
-        status = exg_weights_fill(program->weights, from, made, &mismatches, err);
+        status = cli_edit_weights(&edits, &from, err);
+    }
+    if (status == EXG_OK) {
+        status = exg_weights_fill(program->weights, from, call->partial, made, &mismatches, err);
         print_mismatches(&mismatches);
+        status = status == EXG_OK ? status : tell_way(&mismatches, status, err);
     }
     exg_mismatches_free(&mismatches);
     exg_weights_release(from);

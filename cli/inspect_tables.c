@@ -18,6 +18,10 @@ void cli_put_bytes(exg_text *text, uint64_t bytes)
         number /= 1000;
         unit++;
     }
+    if (bytes == 1) {
+        exg_text_puts(text, "1 byte");
+        return;
+    }
     exg_text_printf(text,
                     unit == 0        ? "%.0f %s"
                     : number < 9.995 ? "%.2f %s"

@@ -1,8 +1,11 @@
 /* dense_tensor.c - a dense tensor of a file as a storage and a weight. */
 #include "libexport/formats/dense_tensor.h"
 
+#include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 
+#include <exg/text.h>
+#include <inttypes.h>
 #include <string.h>
 
 #define RANK_MAX 64
@@ -36,14 +39,41 @@ static void fill_dimensions(const exg_dense *dense, exg_sym_int *sizes, exg_sym_
     }
 }
 
+exg_status exg_dense_pack(exg_dense *dense, int64_t *shape, const char *name, uint32_t bits,
+                          exg_arena *arena, exg_error *err)
+{
+    uint32_t last = dense->rank - 1;
+    exg_text text = EXG_TEXT_EMPTY;
+
+    dense->dtype = EXG_DTYPE_U8;
+    dense->encoding = name;
+    if (dense->rank > 0 && shape[last] <= INT64_MAX / 8 && (uint64_t)shape[last] * bits % 8 == 0) {
+        shape[last] = (int64_t)((uint64_t)shape[last] * bits / 8);
+        return EXG_OK;
+    }
+    exg_text_printf(&text, "%s[", name);
+    for (uint32_t d = 0; d < dense->rank; d++) {
+        exg_text_printf(&text, "%s%" PRId64, d == 0 ? "" : ", ", shape[d]);
+    }
+    exg_text_puts(&text, "]");
+    dense->encoding = text.failed ? NULL : exg_arena_strdup(arena, exg_text_string(&text));
+    exg_text_free(&text);
+    dense->rank = 1;
+    shape[0] = (int64_t)dense->bytes;
+    return dense->encoding == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
 exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err)
 {
     exg_sym_int sizes[RANK_MAX];
     exg_sym_int strides[RANK_MAX];
-    exg_storage storage = {.kind = EXG_STORAGE_MEMORY,
+    bool is_beside = dense->location != NULL;
+    exg_storage storage = {.kind = is_beside ? EXG_STORAGE_EXTERNAL : EXG_STORAGE_MEMORY,
                            .byte_order = dense->byte_order,
                            .length = dense->bytes,
                            .data = dense->data,
+                           .location = dense->location,
+                           .offset = dense->offset,
                            .checksum = dense->checksum};
     exg_tensor_meta meta = {.dtype = dense->dtype,
                             .layout = EXG_LAYOUT_STRIDED,

@@ -17,7 +17,15 @@ typedef struct exg_dense {
     uint64_t bytes;
     const char *encoding; /* of raw bytes, or NULL */
     exg_checksum checksum;
+    const char *location; /* of a file beside, where the bytes begin at `offset`; NULL: `data` */
+    uint64_t offset;
 } exg_dense;
+
+/* Makes raw bytes (U8) of elements that take fewer than 8 bits and lie packed, across rows: the
+ * last size counts bytes, where rows are whole bytes; else there is one size, and the encoding
+ * tells the shape: "F4[3, 2]". `shape` has room for a size more and is what `dense->shape` is. */
+exg_status exg_dense_pack(exg_dense *dense, int64_t *shape, const char *name, uint32_t bits,
+                          exg_arena *arena, exg_error *err);
 
 /* Appends a storage of these bytes and the weight that is its tensor. */
 exg_status exg_weights_add_dense(exg_weights *weights, const exg_dense *dense, exg_error *err);

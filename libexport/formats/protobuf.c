@@ -19,7 +19,7 @@ bool exg_protobuf_varint(exg_protobuf *message, uint64_t *value)
     return false;
 }
 
-static bool take_fixed(exg_protobuf *message, uint32_t bytes, uint64_t *value)
+bool exg_protobuf_fixed(exg_protobuf *message, uint32_t bytes, uint64_t *value)
 {
     if ((uint64_t)(message->end - message->at) < bytes) {
         message->damaged = true;
@@ -40,8 +40,9 @@ bool exg_protobuf_next(exg_protobuf *message, exg_protobuf_field *field)
     if (message->damaged || message->at == message->end || !exg_protobuf_varint(message, &tag)) {
         return false;
     }
-    *field =
-        (exg_protobuf_field){.number = (uint32_t)(tag >> 3), .wire = (exg_protobuf_wire)(tag & 7)};
+    *field = (exg_protobuf_field){.number = (uint32_t)(tag >> 3),
+                                  .data = (const uint8_t *)"",
+                                  .wire = (exg_protobuf_wire)(tag & 7)};
     if (tag > UINT32_MAX || field->number == 0) {
         message->damaged = true;
         return false;
@@ -50,9 +51,9 @@ bool exg_protobuf_next(exg_protobuf *message, exg_protobuf_field *field)
     case EXG_PROTOBUF_VARINT:
         return exg_protobuf_varint(message, &field->value);
     case EXG_PROTOBUF_FIXED64:
-        return take_fixed(message, 8, &field->value);
+        return exg_protobuf_fixed(message, 8, &field->value);
     case EXG_PROTOBUF_FIXED32:
-        return take_fixed(message, 4, &field->value);
+        return exg_protobuf_fixed(message, 4, &field->value);
     case EXG_PROTOBUF_BYTES:
         if (exg_protobuf_varint(message, &field->length) &&
             field->length <= (uint64_t)(message->end - message->at)) {

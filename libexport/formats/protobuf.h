@@ -40,7 +40,8 @@ static inline exg_protobuf exg_protobuf_of(const void *data, uint64_t length)
 /* The next field; false at the end, and where the message is damaged. */
 bool exg_protobuf_next(exg_protobuf *message, exg_protobuf_field *field);
 
-/* A number of packed ones. */
+/* A number of packed ones: of any width, or of 4 or 8 bytes. */
 bool exg_protobuf_varint(exg_protobuf *message, uint64_t *value);
+bool exg_protobuf_fixed(exg_protobuf *message, uint32_t bytes, uint64_t *value);
 
 #endif

@@ -14,8 +14,6 @@
 #include "libexport/formats/lost.h"
 #include "libexport/formats/weights_file.h"
 
-#include <exg/text.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,43 +296,18 @@ static exg_status check_size(const reader *r, exg_json value, const said *tensor
     return EXG_OK;
 }
 
-/* The shape of packed elements as bytes: the last size counts them, where rows are whole bytes;
- * else there is one size, and *encoding tells the shape: "F4[3, 2]". */
-static exg_status shape_of_bytes(reader *r, const said *tensor, uint32_t bits, exg_dense *dense,
-                                 int64_t *shape)
-{
-    uint32_t last = tensor->rank - 1; /* a scalar has no bytes of its own */
-    exg_text text = EXG_TEXT_EMPTY;
-
-    if (shape[last] <= INT64_MAX / 8 && (uint64_t)shape[last] * bits % 8 == 0) {
-        shape[last] = (int64_t)((uint64_t)shape[last] * bits / 8);
-        return EXG_OK;
-    }
-    exg_text_printf(&text, "%s[", tensor->dtype);
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        exg_text_printf(&text, "%s%" PRIu64, d == 0 ? "" : ", ", tensor->shape[d]);
-    }
-    exg_text_puts(&text, "]");
-    dense->encoding = text.failed ? NULL : exg_arena_strdup(r->arena, exg_text_string(&text));
-    exg_text_free(&text);
-    dense->rank = 1;
-    shape[0] = (int64_t)dense->bytes;
-    return dense->encoding == NULL ? no_memory(r) : EXG_OK;
-}
-
 static exg_status add_tensor(reader *r, const char *name, const said *tensor, exg_dtype dtype,
                              const tensor_range *range)
 {
     uint32_t bits = exg_safetensors_packed_bits(tensor->dtype);
     int64_t shape[RANK_MAX + 1];
     exg_dense dense = {.name = name,
-                       .dtype = bits > 0 ? EXG_DTYPE_U8 : dtype,
+                       .dtype = dtype,
                        .rank = tensor->rank,
                        .shape = shape,
                        .byte_order = EXG_LITTLE_ENDIAN,
                        .data = r->data + range->begin,
-                       .bytes = range->end - range->begin,
-                       .encoding = bits > 0 ? tensor->dtype : NULL};
+                       .bytes = range->end - range->begin};
 
     if (tensor->rank > RANK_MAX) {
         const char *kind =
@@ -348,7 +321,8 @@ static exg_status add_tensor(reader *r, const char *name, const said *tensor, ex
         }
         shape[d] = (int64_t)tensor->shape[d];
     }
-    EXG_TRY(bits > 0 ? shape_of_bytes(r, tensor, bits, &dense, shape) : EXG_OK);
+    EXG_TRY(bits > 0 ? exg_dense_pack(&dense, shape, tensor->dtype, bits, r->arena, r->err)
+                     : EXG_OK);
     return exg_weights_add_dense(r->weights, &dense, r->err);
 }
 

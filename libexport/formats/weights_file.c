@@ -17,7 +17,8 @@ typedef struct format_row {
     exg_weights_read_fn *read;
 } format_row;
 
-/* The order is that of the table: safetensors goes before its index, since the length
+/* ZeRO has no row: its folder has no file that stands for it (open_zero()).
+ * The order is that of the table: safetensors goes before its index, since the length
  * it begins with may look like the beginning of JSON. */
 static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_SAFETENSORS] = {exg_safetensors_sniff, exg_safetensors_read},
@@ -25,6 +26,8 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_NPY] = {exg_npy_sniff, exg_npy_read},
     [EXG_WEIGHTS_FORMAT_NPZ] = {exg_npz_sniff, exg_npz_read},
     [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
+    [EXG_WEIGHTS_FORMAT_ONNX] = {exg_onnx_sniff, exg_onnx_read},
+    [EXG_WEIGHTS_FORMAT_PTD] = {exg_ptd_sniff, exg_ptd_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
     [EXG_WEIGHTS_FORMAT_DCP] = {exg_dcp_sniff, exg_dcp_read},
 };
@@ -32,7 +35,7 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
 const char *exg_weights_format_name(exg_weights_format format)
 {
     static const char *const names[] = {
-#define EXG_WEIGHTS_FORMAT(id, name, summary) [EXG_WEIGHTS_FORMAT_##id] = name,
+#define EXG_WEIGHTS_FORMAT(id, name, files, summary, carries) [EXG_WEIGHTS_FORMAT_##id] = name,
 #include <exg/weights_format.def>
 #undef EXG_WEIGHTS_FORMAT
     };
@@ -44,7 +47,8 @@ exg_weights_format exg_weights_find_format(const uint8_t *data, uint64_t length)
 {
     int i = 0;
 
-    while (i < EXG_WEIGHTS_FORMAT_COUNT && !format_rows[i].sniff(data, length)) {
+    while (i < EXG_WEIGHTS_FORMAT_COUNT &&
+           (format_rows[i].sniff == NULL || !format_rows[i].sniff(data, length))) {
         i++;
     }
     return (exg_weights_format)i;
@@ -57,6 +61,10 @@ exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_e
     char *file;
     exg_status status;
 
+    if (exg_zero_is(path)) {
+        *format = EXG_WEIGHTS_FORMAT_ZERO;
+        return EXG_OK;
+    }
     EXG_TRY(exg_model_file(path, &file, err));
     status = exg_file_map(file, false, &mapping, err);
     free(file);
@@ -196,24 +204,43 @@ static exg_status open_file(const char *path, const exg_open_options *options,
     return status;
 }
 
+static exg_status open_zero(const char *path, const exg_open_options *options,
+                            exg_weights **weights, exg_weights_format *format, exg_error *err)
+{
+    *format = EXG_WEIGHTS_FORMAT_ZERO;
+    EXG_TRY(exg_weights_create(options->allocator, weights, err));
+    apply_options(*weights, options);
+    EXG_TRY(exg_zero_read(path, options->memory_budget, *weights, err));
+    return check_names(*weights, err);
+}
+
+static exg_status open_model(const char *path, const exg_open_options *options,
+                             exg_weights **weights, exg_weights_format *format, exg_error *err)
+{
+    exg_status status;
+    char *file;
+
+    EXG_TRY(exg_model_file(path, &file, err));
+    status = open_file(file, options, weights, format, err);
+    if (status != EXG_OK && strcmp(file, path) != 0) {
+        status = exg_error_within(err, status, "%s:", exg_path_name(file));
+    }
+    free(file);
+    return status;
+}
+
 exg_status exg_weights_open(const char *path, const exg_open_options *options,
                             exg_weights **weights, exg_weights_format *format, exg_error *err)
 {
     EXG_GIVEN(err, path, weights);
     exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
     exg_open_options own = {0};
-    char *file;
     exg_status status;
 
     *weights = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     own.size = sizeof(own);
-    EXG_TRY(exg_model_file(path, &file, err));
-    status = open_file(file, &own, weights, &found, err);
-    if (status != EXG_OK && strcmp(file, path) != 0) {
-        status = exg_error_within(err, status, "%s:", exg_path_name(file));
-    }
-    free(file);
+    status = (exg_zero_is(path) ? open_zero : open_model)(path, &own, weights, &found, err);
     if (status != EXG_OK) {
         exg_weights_release(*weights);
         *weights = NULL;

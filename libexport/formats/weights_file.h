@@ -24,10 +24,21 @@ exg_weights_sniff_fn exg_npz_sniff;
 exg_weights_read_fn exg_npz_read;
 exg_weights_sniff_fn exg_gguf_sniff;
 exg_weights_read_fn exg_gguf_read;
+exg_weights_sniff_fn exg_onnx_sniff;
+exg_weights_read_fn exg_onnx_read;
+exg_weights_sniff_fn exg_ptd_sniff;
+exg_weights_read_fn exg_ptd_read;
 exg_weights_sniff_fn exg_checkpoint_sniff;
 exg_weights_read_fn exg_checkpoint_read;
 exg_weights_sniff_fn exg_dcp_sniff; /* of the file .metadata; the folder is that of its path */
 exg_weights_read_fn exg_dcp_read;
+
+/* Is it a folder that DeepSpeed saved with ZeRO, or one with such a folder that its file `latest`
+ * names? */
+bool exg_zero_is(const char *folder);
+
+/* The parameters of such a folder, whole; `budget` bytes, or 0: by the size of the files. */
+exg_status exg_zero_read(const char *folder, uint64_t budget, exg_weights *weights, exg_error *err);
 
 /* ---- foreign.c ------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@ static exg_status check_fit(exg_verifier *v, exg_weights *weights, exg_weights *
 {
     exg_mismatches mismatches = {0};
     exg_weights *made = NULL;
-    exg_status status = exg_weights_fill(needed, weights, &made, &mismatches, err);
+    exg_status status = exg_weights_fill(needed, weights, false, &made, &mismatches, err);
 
     for (uint32_t i = 0; i < mismatches.count; i++) {
         const exg_mismatch *m = &mismatches.items[i];

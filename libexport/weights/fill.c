@@ -6,6 +6,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/weights/made_storage.h"
 #include "libexport/weights/storage.h"
 
 #include <exg/text.h>
@@ -24,6 +25,7 @@ typedef struct filler {
     const exg_weight **givers; /* of each weight of `of`, or NULL */
     uint32_t *heads, *nexts;   /* storage -> its first weight with a giver -> the next, or NONE */
     uint8_t *a, *b;            /* BLOCK_BYTES, to compare */
+    bool partial;
     exg_error *err;
 } filler;
 
@@ -155,7 +157,8 @@ static exg_status find_givers(filler *f)
             EXG_TRY(compare(f, weight, &f->from->items[at], &fits));
             taken++;
         } else if (weight->table == EXG_TABLE_STATE) {
-            EXG_TRY(note(f, EXG_MISMATCH_MISSING, weight->fqn, ""));
+            EXG_TRY(
+                note(f, f->partial ? EXG_MISMATCH_KEPT : EXG_MISMATCH_MISSING, weight->fqn, ""));
         }
         f->givers[i] = fits ? &f->from->items[at] : NULL;
     }
@@ -196,29 +199,23 @@ static void forget(const giver *g, uint64_t first, uint64_t count)
     }
 }
 
+static exg_status read_given_elements(void *user, uint64_t first, uint64_t count, void *out,
+                                      exg_error *err)
+{
+    const giver *g = user;
+
+    EXG_TRY(exg_weight_read_range(g->from, g->weight, first, count, out, err));
+    forget(g, first, count);
+    return EXG_OK;
+}
+
 static exg_status read_given(void *user, uint64_t offset, uint64_t length, void *out,
                              exg_error *err)
 {
     const giver *g = user;
-    uint64_t width = exg_dtype_bytes(g->weight->meta->dtype);
-    uint64_t first = offset / width;
-    uint64_t count = (offset + length + width - 1) / width - first;
-    uint8_t *whole;
-    exg_status status;
 
-    if (offset % width == 0 && length % width == 0) {
-        EXG_TRY(exg_weight_read_range(g->from, g->weight, first, count, out, err));
-        forget(g, first, count);
-        return EXG_OK;
-    }
-    whole = malloc((size_t)(count * width));
-    status = whole == NULL ? EXG_OUT_OF_MEMORY(err)
-                           : exg_weight_read_range(g->from, g->weight, first, count, whole, err);
-    if (status == EXG_OK) {
-        memcpy(out, whole + offset % width, (size_t)length);
-    }
-    free(whole);
-    return status;
+    return exg_read_whole_elements(exg_dtype_bytes(g->weight->meta->dtype), offset, length, out,
+                                   read_given_elements, user, err);
 }
 
 /* Do two tensors of one shape and dtype hold the same? */
@@ -411,11 +408,11 @@ static exg_status fill(filler *f)
     return exg_weights_retain_in(f->made, f->from, f->err);
 }
 
-exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
+exg_status exg_weights_fill(exg_weights *of, exg_weights *from, bool partial, exg_weights **made,
                             exg_mismatches *mismatches, exg_error *err)
 {
     EXG_GIVEN(err, of, from, made);
-    filler f = {.of = of, .from = from, .mismatches = mismatches, .err = err};
+    filler f = {.of = of, .from = from, .mismatches = mismatches, .partial = partial, .err = err};
     exg_status status;
 
     *mismatches = (exg_mismatches){0};

@@ -66,7 +66,7 @@ VALUES = {
 }
 # What may be seen in nothing that a call on these files writes: it is about time, damage, chance or what is there
 # already; in all commands, or in some.
-SILENT = dict.fromkeys(("--no-check", "--strict", "--follow-links", "--model-only", "--values", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
+SILENT = dict.fromkeys(("--no-check", "--strict", "--follow-links", "--model-only", "--values", "--partial", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
 SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol"), "")
 SILENT |= {"--mesh": "run explain", "--place": "run", "--costs": "run explain"}
 PROGRAM, EARLY, WEIGHTS = "fixtures/mlp.pt2", "{T}/early.json", "fixtures/many.inputs.safetensors"
@@ -226,7 +226,8 @@ class Test:
         got = self.result(call, given)
         silent = name in SILENT and call.command in (SILENT[name] or call.command)
         silent = silent or (name in SILENT_EARLY and EARLY in call.files)
-        silent = silent or (name in ("--allow", "--deny") and WEIGHTS in call.files)  # nothing is found in it
+        silent = silent or (name in ("--allow", "--deny", "--depth") and WEIGHTS in call.files)  # nothing is found in it
+        silent = silent or (name == "--dtype" and "--weights-from" in given)  # which do not fit in any dtype
         silent = silent or (name == "--deduplicate" and call.files[-1].endswith(".safetensors"))  # no two are equal
         if got.code == 2 and (b"CLI-009" in got.err or b"CLI-001" in got.err):
             self.fault(call, given, f"is refused: {got.err[-200:]}")

@@ -5,5 +5,7 @@ if(Python3_FOUND AND TARGET exg)
     ${CMAKE_CURRENT_SOURCE_DIR}/docs/examples.py $<TARGET_FILE:exg>)
   add_test(NAME docs_cli COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/docs/cli.py $<TARGET_FILE:exg>)
-  set_tests_properties(docs_examples docs_cli PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+  add_test(NAME docs_weights COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/docs/weights.py)
+  set_tests_properties(docs_examples docs_cli docs_weights PROPERTIES ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endif()

@@ -153,7 +153,7 @@ static void check_weights(void)
     NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));
-    NULLED(exg_weights_fill(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_weights_fill(NULL, NULL, false, NULL, NULL, &err));
     NULLED(exg_storage_check(NULL, 0, &err));
     NULLED(exg_weights_check(NULL, NULL, &err));
 }

@@ -310,8 +310,9 @@ static void damaged_weights_do_not_fill(void **state)
 
     (void)state;
     d.data[storage->data - d.data] ^= 1;
-    assert_int_equal(exg_weights_fill(p->weights, d.program->weights, &made, &mismatches, &err),
-                     EXG_OK); /* reads nothing yet */
+    assert_int_equal(
+        exg_weights_fill(p->weights, d.program->weights, false, &made, &mismatches, &err),
+        EXG_OK); /* reads nothing yet */
     exg_mismatches_free(&mismatches);
     take(p, made);
     assert_int_equal(to_pt2(p, &err), EXG_MALFORMED);

@@ -1,4 +1,5 @@
-/* dcp.c - folders of torch.distributed.checkpoint, and tensors put together of chunks. */
+/* dcp.c - folders of torch.distributed.checkpoint and of DeepSpeed, and tensors put together of
+ * chunks. */
 #include <exg/formats.h>
 
 #include "libexport/formats/pt2/chunks.h"
@@ -168,6 +169,120 @@ static void it_needs_the_folder(void **state)
     empty_folder();
 }
 
+/* ---- DeepSpeed ------------------------------------------------------------------------------- */
+
+#define ZERO "fixtures/weights/zero/"
+
+static void it_puts_the_ranks_of_zero_together(void **state)
+{
+    static const char *const stages[] = {"stage2", "stage3"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char path[200];
+        char tagged[200];
+        char want[200];
+        exg_weights_format format;
+
+        snprintf(path, sizeof(path), ZERO "%s", stages[i]);
+        snprintf(tagged, sizeof(tagged), ZERO "%s/global_step2", stages[i]);
+        snprintf(want, sizeof(want), ZERO "%s.expected.safetensors", stages[i]);
+        assert_same_tensors(path, want);
+        assert_same_tensors(tagged, want);
+        assert_int_equal(exg_weights_sniff(path, &format, NULL), EXG_OK);
+        assert_int_equal(format, EXG_WEIGHTS_FORMAT_ZERO);
+    }
+}
+
+/* The files of a stage in the test's folder, but for one; `from` in another becomes `to`. */
+static void copy_stage(int stage, const char *without, const char *changed, const char *from,
+                       const char *to)
+{
+    static const char *const names[][4] = {
+        {"mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+         "zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL},
+        {"zero_pp_rank_0_mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt",
+         "zero_pp_rank_1_mp_rank_00_optim_states.pt", "zero_pp_rank_1_mp_rank_00_model_states.pt"}};
+
+    empty_folder();
+    for (size_t i = 0; i < 4; i++) {
+        const char *name = names[stage - 2][i];
+        char path[200];
+        uint8_t data[16384];
+        size_t length;
+        FILE *file;
+
+        if (name == NULL || (without != NULL && strcmp(name, without) == 0)) {
+            continue;
+        }
+        snprintf(path, sizeof(path), ZERO "stage%d/global_step2/%s", stage, name);
+        file = fopen(path, "rb");
+        assert_non_null(file);
+        length = fread(data, 1, sizeof(data), file);
+        fclose(file);
+        for (size_t at = 0;
+             changed != NULL && strstr(name, changed) != NULL && at + strlen(from) <= length;
+             at++) {
+            if (memcmp(data + at, from, strlen(from)) == 0) {
+                memcpy(data + at, to, strlen(from));
+            }
+        }
+        /* The checksum of the pickle, whose bytes are others now, is left out. */
+        for (size_t at = 0; changed != NULL && at + 20 < length; at++) {
+            if (memcmp(data + at, "PK\3\4", 4) == 0) {
+                memset(data + at + 14, 0, 4);
+            } else if (memcmp(data + at, "PK\1\2", 4) == 0) {
+                memset(data + at + 16, 0, 4);
+            } else if (memcmp(data + at, "PK\7\10", 4) == 0) {
+                memset(data + at + 4, 0, 4);
+            }
+        }
+        write_file(name, data, length);
+    }
+}
+
+static void it_refuses_ranks_that_do_not_fit(void **state)
+{
+    static const struct {
+        int stage;
+        const char *without, *changed, *from, *to;
+        exg_status status;
+        const char *code, *message;
+    } rows[] = {
+        {2, NULL, NULL, NULL, NULL, EXG_OK, "", ""},
+        {3, NULL, NULL, NULL, NULL, EXG_OK, "", ""},
+        {2, "zero_pp_rank_1_mp_rank_00_optim_states.pt", NULL, NULL, NULL, EXG_IO, "ZERO-MISSING",
+         "zero_pp_rank_1_mp_rank_00_optim_states.pt"},
+        {3, "zero_pp_rank_0_mp_rank_00_optim_states.pt", NULL, NULL, NULL, EXG_IO, "ZERO-MISSING",
+         "zero_pp_rank_0_mp_rank_00_optim_states.pt"},
+        {3, "zero_pp_rank_1_mp_rank_00_model_states.pt", NULL, NULL, NULL, EXG_MALFORMED,
+         "DCP-CHUNK", "elements"},
+        {2, NULL, "optim", "zero_stage", "zero_stagX", EXG_MALFORMED, "ZERO-STATE", "ZeRO"},
+        {2, NULL, "optim", "single_partition_of_fp32_groups", "single_partition_of_fp32_grouXX",
+         EXG_MALFORMED, "ZERO-STATE", "float32"},
+        {2, NULL, "model", "param_shapes", "param_shapeX", EXG_MALFORMED, "ZERO-STATE", "shapes"},
+        {2, NULL, "model", "buffer_names", "buffer_nameX", EXG_MALFORMED, "ZERO-STATE", "buffers"},
+        {3, NULL, "model", "frozen_param_fragments", "frozen_param_fragmentX", EXG_MALFORMED,
+         "ZERO-STATE", "fragment"},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_weights *weights;
+        exg_error err;
+        exg_status status;
+
+        copy_stage(rows[r].stage, rows[r].without, rows[r].changed, rows[r].from, rows[r].to);
+        status = open_folder(in_folder("."), &weights, &err);
+        exg_weights_release(weights);
+        if (status != rows[r].status || strcmp(err.code, rows[r].code) != 0 ||
+            strstr(err.message, rows[r].message) == NULL) {
+            fail_msg("row %zu: %s %s %s", r, exg_status_name(status), err.code, err.message);
+        }
+    }
+    empty_folder();
+}
+
 /* ---- chunks ------------------------------------------------------------------------------ */
 
 typedef struct box {
@@ -177,7 +292,9 @@ typedef struct box {
 /* A tensor of 4 rows and 6 columns that count from 0, cut at the boxes. */
 static exg_status add_boxes(exg_weights *weights, const box *boxes, uint32_t count, exg_error *err)
 {
-    exg_tensor_meta meta = {.dtype = EXG_DTYPE_I32, .rank = 2, .device = {"cpu", -1}};
+    exg_sym_int whole[] = {exg_sym_int_of(4), exg_sym_int_of(6)};
+    exg_tensor_meta meta = {
+        .dtype = EXG_DTYPE_I32, .rank = 2, .sizes = whole, .device = {"cpu", -1}};
     exg_chunk_tensor *tensor;
 
     assert_int_equal(exg_chunk_tensor_create(weights, 2, count, &tensor, err), EXG_OK);
@@ -281,6 +398,8 @@ int main(void)
         cmocka_unit_test(it_refuses_what_is_not_whole),
         cmocka_unit_test(it_names_every_file_that_is_missing),
         cmocka_unit_test(it_needs_the_folder),
+        cmocka_unit_test(it_puts_the_ranks_of_zero_together),
+        cmocka_unit_test(it_refuses_ranks_that_do_not_fit),
         cmocka_unit_test(it_puts_chunks_together),
     };
 

@@ -190,6 +190,38 @@ static void it_copies_no_storage(void **state)
     exg_weights_release(weights);
 }
 
+/* What PyTorch wrote before 0.4: views of storages, tensors whose state is set later. */
+static void it_reads_the_oldest_forms(void **state)
+{
+    static const char view[] =
+        HEAD "\x80\x02"
+             "ctorch._utils\n_rebuild_tensor\n((X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0"
+             "\0\0"
+             "7X\x03\0\0\0cpuK\x02X\x01\0\0\0vK\x01K\x01\x87tQK\0K\x01\x85K\x01\x85tR." KEYS DATA;
+    static const char set[] =
+        HEAD "\x80\x02"
+             "ctorch.cuda\nFloatTensor\n)\x81(" STORAGE "K\x01K\x01\x85K\x01\x85tb." KEYS DATA;
+    const struct {
+        const char *bytes;
+        size_t length;
+    } rows[] = {{view, sizeof(view) - 1}, {set, sizeof(set) - 1}};
+
+    (void)state;
+    for (size_t r = 0; r < 2; r++) {
+        exg_weights *weights;
+        exg_error err;
+        float number = 0;
+
+        if (open_bytes(rows[r].bytes, rows[r].length, &weights, &err) != EXG_OK) {
+            fail_msg("row %zu: %s %s", r, err.code, err.message);
+        }
+        assert_int_equal(weights->count, 1);
+        assert_int_equal(exg_weight_read(weights, &weights->items[0], &number, 4, &err), EXG_OK);
+        assert_true(number == 2);
+        exg_weights_release(weights);
+    }
+}
+
 static void it_refuses_a_stream_that_is_damaged(void **state)
 {
     static const struct {
@@ -360,6 +392,7 @@ int main(void)
         cmocka_unit_test(it_tells_numbers_and_texts),
         cmocka_unit_test(it_keeps_the_code_of_what_is_skipped),
         cmocka_unit_test(it_copies_no_storage),
+        cmocka_unit_test(it_reads_the_oldest_forms),
         cmocka_unit_test(it_refuses_a_stream_that_is_damaged),
         cmocka_unit_test(it_refuses_every_prefix_of_older_files),
         cmocka_unit_test(it_hides_nothing),

@@ -36,14 +36,16 @@ exg_test(export_weights export/weights.c LIBS exg::export)
 exg_test(export_weights_change export/weights_change.c LIBS tests_folder exg::export)
 exg_test(export_weights_edit export/weights_edit.c LIBS exg::export)
 exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
+exg_test(export_foreign export/foreign.c LIBS tests_folder exg::export)
+exg_test(export_metadata export/metadata.c LIBS tests_folder exg::export)
+exg_test(export_links export/links.c LIBS tests_folder exg::export)
+exg_test(export_ptd export/ptd.c LIBS exg::export)
+exg_test(export_onnx export/onnx.c LIBS tests_folder exg::export)
+exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c export/same_tensors.c
   LIBS tests_folder exg::export)
 exg_test(export_saved export/saved.c export/same_tensors.c LIBS tests_folder exg::export)
 exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::export)
-exg_test(export_foreign export/foreign.c LIBS tests_folder exg::export)
-exg_test(export_metadata export/metadata.c LIBS tests_folder exg::export)
-exg_test(export_links export/links.c LIBS tests_folder exg::export)
-exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
 exg_test(export_verify_files export/verify/files.c export/early_maker.c

@@ -185,7 +185,8 @@ static void it_fills_a_program_from_another_file(void **state)
         save_changed(fixtures[i], "other.safetensors", 0x55);
         assert_int_equal(exg_weights_open(in_folder("other.safetensors"), NULL, &from, NULL, NULL),
                          EXG_OK);
-        assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, NULL), EXG_OK);
+        assert_int_equal(exg_weights_fill(p->weights, from, false, &made, &mismatches, NULL),
+                         EXG_OK);
         assert_int_equal(mismatches.count, 0);
         assert_same_weights(from, made);
         take(p, made);
@@ -213,7 +214,8 @@ static void it_fills_views_where_they_lie(void **state)
         save_changed("fixtures/views.pt2", "other.safetensors", flip);
         assert_int_equal(exg_weights_open(in_folder("other.safetensors"), NULL, &from, NULL, NULL),
                          EXG_OK);
-        assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, &err), EXG_OK);
+        assert_int_equal(exg_weights_fill(p->weights, from, false, &made, &mismatches, &err),
+                         EXG_OK);
         assert_same_weights(from, made);
         exg_mismatches_free(&mismatches);
         exg_weights_release(made);
@@ -243,7 +245,8 @@ static void it_lists_every_mismatch(void **state)
     assert_int_equal(exg_tensor_file_save(in_folder("o.safetensors"), items, 4, NULL, NULL),
                      EXG_OK);
     assert_int_equal(exg_weights_open(in_folder("o.safetensors"), NULL, &from, NULL, NULL), EXG_OK);
-    assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, &err), EXG_MISMATCH);
+    assert_int_equal(exg_weights_fill(p->weights, from, false, &made, &mismatches, &err),
+                     EXG_MISMATCH);
     assert_string_equal(err.code, "WGT-FILL");
     assert_null(made);
     for (uint32_t i = 0; i < mismatches.count; i++) {
@@ -288,7 +291,8 @@ static void it_refuses_two_values_for_tied_weights(void **state)
     exg_tensor_file_close(file);
     assert_int_equal(exg_weights_open(in_folder("two.safetensors"), NULL, &from, NULL, NULL),
                      EXG_OK);
-    assert_int_equal(exg_weights_fill(p->weights, from, &made, &mismatches, NULL), EXG_MISMATCH);
+    assert_int_equal(exg_weights_fill(p->weights, from, false, &made, &mismatches, NULL),
+                     EXG_MISMATCH);
     assert_int_equal(mismatches.count, 1);
     assert_int_equal(mismatches.items[0].kind, EXG_MISMATCH_SHARED);
     exg_mismatches_free(&mismatches);

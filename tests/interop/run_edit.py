@@ -161,6 +161,35 @@ def check_inspect(convert, folder):
     return 3
 
 
+def check_weights_from(convert, folder):
+    """Weights of checkpoints, with prefixes and in other dtypes, in an exported program: it computes what the module does."""
+    def module(seed):
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+
+    def run(*words, code=0):
+        done = subprocess.run([convert.exg, "repack", folder / "m.pt2", folder / "o.pt2", *map(str, words)], capture_output=True, text=True)
+        assert done.returncode == code, done
+        return torch.export.load(folder / "o.pt2").module() if code == 0 else done.stderr
+
+    x, tuned = torch.randn(1, 3), module(5)
+    torch.export.save(torch.export.export(module(1), (x,)), folder / "m.pt2")
+    torch.save({"state_dict": {f"module.{k}": v for k, v in tuned.state_dict().items()}, "optimizer": {"m": x}}, folder / "l.ckpt")
+    assert "--prefix-strip state_dict.module." in run("--weights-from", folder / "l.ckpt", code=1)
+    got = run("--weights-from", folder / "l.ckpt", "--model-only", "--prefix-strip", "module.")
+    assert torch.equal(got(x), tuned(x))
+    safetensors.torch.save_file({k: v.bfloat16() for k, v in tuned.state_dict().items()}, folder / "h.safetensors")
+    rounded = module(5)
+    rounded.load_state_dict({k: v.bfloat16().float() for k, v in tuned.state_dict().items()})
+    assert torch.equal(run("--weights-from", folder / "h.safetensors", "--dtype", "f32")(x), rounded(x))
+    safetensors.torch.save_file({k: v for k, v in tuned.state_dict().items() if k.startswith("2.")}, folder / "part.safetensors")
+    mixed = module(1)
+    mixed[2].load_state_dict(tuned[2].state_dict())
+    assert "WGT-FILL" in run("--weights-from", folder / "part.safetensors", code=1)
+    assert torch.equal(run("--weights-from", folder / "part.safetensors", "--partial")(x), mixed(x))
+    return 3
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -175,7 +204,7 @@ def main():
             return safetensors.torch.load_file(folder / "out.safetensors")
 
         convert.exg = exg
-        for check in (check_casts, check_views, check_diff, check_verify, check_inspect):
+        for check in (check_casts, check_views, check_diff, check_verify, check_inspect, check_weights_from):
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told

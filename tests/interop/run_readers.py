@@ -18,6 +18,11 @@ except ImportError as error:
     print("0 passed, 1 failed")
     sys.exit(1)
 
+try:
+    import gguf
+except ImportError:
+    gguf = None
+
 TENSOR = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
 
 
@@ -155,6 +160,26 @@ class Checks:
                 got = safetensors.numpy.load_file(out)["x"]
                 self.check(header, got.shape == want.shape and numpy.array_equal(got, want), f"{got}, expected {want}")
 
+    def gguf(self):
+        """Every type of gguf-py: the same bytes, and rows of as many."""
+        path, out = self.folder / "x.gguf", self.folder / "out.safetensors"
+        for kind, (block, size) in gguf.GGML_QUANT_SIZES.items():
+            data = numpy.random.default_rng(int(kind)).integers(0, 100, (3, 2 * size), "u1")
+            writer = gguf.GGUFWriter(path, "test")
+            writer.add_tensor_info("x", [3, 2 * size], numpy.dtype("u1"), data.nbytes, raw_dtype=kind)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_ti_data_to_file()
+            writer.write_tensor_data(data)
+            writer.close()
+            told = self.told(path)
+            want = gguf.GGUFReader(path).tensors[0]
+            self.check(kind.name, told is not None and told["bytes"] == want.n_bytes == data.nbytes, told)
+            self.check(kind.name, told is not None and (block == 1) == ("encoding" not in told["tensors"][0]), told)
+            done = self.run("convert", path, out, "--force")
+            got = out.read_bytes()[-data.nbytes:] if done.returncode == 0 else done.stderr
+            self.check(kind.name, got == data.tobytes(), got)
+
     def npz(self):
         path = self.folder / "x.npz"
         arrays = {name: numpy.full(2, i, "f4") for i, name in enumerate(("W", "w", "a/b", "a//b", "/x", "../x", "./x", "a\\b", "", "\u00fc", "a.npy", "x" * 600))}
@@ -174,6 +199,8 @@ def main():
         checks.safetensors()
         checks.numpy()
         checks.npz()
+        if gguf is not None:
+            checks.gguf()
         print(f"{checks.passed} passed, {checks.failed} failed")
         sys.exit(1 if checks.failed else 0)
 

@@ -133,7 +133,7 @@ class Checks:
     def check_npy(self):
         path = self.path("a.npy")
         numpy.save(path, numpy.arange(6).reshape(2, 3).T)
-        same(self.load(path), {"": torch.arange(6).reshape(2, 3).T})
+        same(self.load(path), {"a": torch.arange(6).reshape(2, 3).T})
 
     def check_checkpoint(self):
         weight, all_kinds = torch.randn(4, 6), {k: v for k, v in tensors(1).items()}

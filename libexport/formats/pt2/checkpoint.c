@@ -1,4 +1,5 @@
 /* checkpoint.c - files of torch.save: opening, and what lies in them beside their pickle. */
+#include "libexport/base/files.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/formats/weights_file.h"
 
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A root folder with data.pkl, and nothing that makes it a program or TorchScript. */
+/* A root folder with data.pkl, and nothing that makes it a program. */
 static bool is_of_checkpoint(void *user, const char *name, size_t length)
 {
     const char *slash = memchr(name, '/', length);
@@ -15,8 +16,7 @@ static bool is_of_checkpoint(void *user, const char *name, size_t length)
     bool *found = user;
 
     *found = *found || (left == 8 && memcmp(rest, "data.pkl", 8) == 0);
-    return !(left >= 7 && memcmp(rest, "models/", 7) == 0) &&
-           !(left == 13 && memcmp(rest, "constants.pkl", 13) == 0);
+    return !(left >= 7 && memcmp(rest, "models/", 7) == 0);
 }
 
 bool exg_checkpoint_sniff(const uint8_t *data, uint64_t length)
@@ -58,16 +58,37 @@ static bool is_pickle(const exg_zip *zip, const exg_zip_entry *entry)
             data[1] <= 5 && data[entry->bytes - 1] == '.');
 }
 
+/* Of a TorchScript archive: its code, which nothing here runs, and what the code has of its own. */
+static bool is_code(const exg_saved *file, const char *name)
+{
+    return exg_archive_find(&file->archive, "constants.pkl") != NULL &&
+           (strncmp(name, "code/", 5) == 0 || strncmp(name, "extra/", 6) == 0 ||
+            strncmp(name, "constants/", 10) == 0 || strcmp(name, "constants.pkl") == 0 ||
+            strcmp(name, "bytecode.pkl") == 0);
+}
+
+static exg_status list_code(exg_saved *file, uint32_t records, exg_error *err)
+{
+    char kind[80];
+
+    snprintf(kind, sizeof(kind), "TorchScript with its constants, %" PRIu32 " records, not run",
+             records);
+    return exg_weights_skip_code(file->weights, "(code)", kind, EXG_CODE_FOREIGN, err);
+}
+
 static exg_status list_members(exg_saved *file, exg_error *err)
 {
     const exg_zip *zip = &file->archive.zip;
     size_t root = strlen(file->archive.root);
+    uint32_t code = 0;
 
     for (uint32_t i = 0; i < zip->count; i++) {
         const exg_zip_entry *entry = &zip->entries[i];
         bool is_inside = strncmp(entry->name, file->archive.root, root) == 0;
 
-        if (!(is_inside && is_read(file, entry->name + root))) {
+        if (is_inside && is_code(file, entry->name + root)) {
+            code++;
+        } else if (!(is_inside && is_read(file, entry->name + root))) {
             bool pickle = is_pickle(zip, entry);
 
             EXG_TRY(exg_weights_skip_code(file->weights, entry->name,
@@ -76,7 +97,7 @@ static exg_status list_members(exg_saved *file, exg_error *err)
                                           pickle ? EXG_CODE_FOREIGN : EXG_CODE_NONE, err));
         }
     }
-    return EXG_OK;
+    return code == 0 ? EXG_OK : list_code(file, code, err);
 }
 
 /* Behind the end of the pickle in its record, or of a stream. */
@@ -94,6 +115,23 @@ static exg_status list_behind(exg_saved *file, exg_error *err)
     return exg_weights_skip(file->weights, pickle == NULL ? "(file)" : pickle->name, kind, err);
 }
 
+/* What is no container is called as its file is. */
+static bool is_alone(const exg_pickle_value *value)
+{
+    switch (value->kind) {
+    case EXG_PICKLE_DICT:
+    case EXG_PICKLE_LIST:
+    case EXG_PICKLE_TUPLE:
+    case EXG_PICKLE_SET:
+        return false;
+    case EXG_PICKLE_OBJECT:
+        return value->as_object->callee->kind == EXG_PICKLE_GLOBAL &&
+               value->as_object->callee->as_global->tag != EXG_TAG_FOREIGN;
+    default:
+        return true;
+    }
+}
+
 /* ---- reading ----------------------------------------------------------------------------- */
 
 exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, exg_error *err)
@@ -101,6 +139,7 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
     uint64_t inflate_left = source->budget;
     exg_arena *arena = exg_arena_create(source->allocator, source->budget);
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    char name[EXG_STEM_MAX + 1] = "";
     exg_saved file;
 
     if (status == EXG_OK) {
@@ -108,7 +147,10 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
                                 weights, &file, err);
     }
     if (status == EXG_OK) {
-        status = exg_saved_walk(&file, "", source->budget, err);
+        if (source->path != NULL && file.object != NULL && is_alone(file.object)) {
+            exg_path_stem(source->path, name);
+        }
+        status = exg_saved_walk(&file, name, source->budget, err);
     }
     if (status == EXG_OK && !file.is_stream) {
         status = list_members(&file, err);

@@ -214,25 +214,28 @@ static void find_outer(const exg_chunk_tensor *t, exg_chunk_part *part)
     }
 }
 
+/* The strides of rows one after the other, of sizes that are there; dims of size 0 count as 1. */
+static void pack(exg_tensor_meta *meta, exg_sym_int *strides)
+{
+    int64_t step = 1;
+
+    for (uint32_t d = meta->rank; d-- > 0;) {
+        strides[d] = exg_sym_int_of(step);
+        step *= meta->sizes[d].value == 0 ? 1 : meta->sizes[d].value;
+    }
+    meta->strides = strides;
+}
+
 static exg_status add_made(exg_chunk_tensor *t, uint64_t elements, exg_weight *weight,
                            exg_error *err)
 {
     exg_storage storage = {.byte_order = exg_host_byte_order()};
     exg_storage_maker maker = {read_chunks, t, "chunks"};
-    exg_sym_int sizes[RANK_MAX];
-    exg_sym_int strides[RANK_MAX];
-    int64_t step = 1;
 
-    for (uint32_t d = t->rank; d-- > 0;) {
-        sizes[d] = exg_sym_int_of(t->sizes[d]);
-        strides[d] = exg_sym_int_of(step);
-        step *= t->sizes[d] == 0 ? 1 : t->sizes[d];
-    }
-    weight->meta->sizes = sizes;
-    weight->meta->strides = strides;
     if (!exg_mul_u64(elements, t->width, &storage.length)) {
         return EXG_FAIL(err, MALFORMED, "DCP-CHUNK", "the tensor has more than 2^63 bytes");
     }
+    weight->meta->storage_offset = exg_sym_int_of(0);
     exg_storage_make(&storage, &maker);
     EXG_TRY(exg_weights_add_storage(t->weights, &storage, &weight->storage, err));
     EXG_TRY(exg_weights_add(t->weights, weight, err));
@@ -242,28 +245,45 @@ static exg_status add_made(exg_chunk_tensor *t, uint64_t elements, exg_weight *w
     return EXG_OK;
 }
 
+/* Has the only part the sizes of the tensor, or elements that lie row by row? */
+static bool is_in_place(const exg_chunk_tensor *t, const exg_tensor_meta *meta)
+{
+    const exg_tensor_meta *own = t->parts[0].weight.meta;
+    bool same = own->rank == meta->rank;
+
+    for (uint32_t d = 0; same && d < own->rank; d++) {
+        same = own->sizes[d].value == meta->sizes[d].value;
+    }
+    return same || exg_tensor_meta_is_packed(own);
+}
+
 exg_status exg_chunk_tensor_add(exg_chunk_tensor *t, const char *fqn, const exg_tensor_meta *meta,
                                 exg_error *err)
 {
     exg_tensor_meta own = *meta;
+    exg_sym_int strides[RANK_MAX];
     exg_weight weight = {.fqn = fqn, .meta = &own};
     uint64_t elements = 0;
 
+    if (meta->rank > RANK_MAX) {
+        return EXG_FAIL(err, LIMIT, "WGT-011", "%u dimensions, at most %d are supported",
+                        meta->rank, RANK_MAX);
+    }
     t->width = exg_dtype_bytes(meta->dtype);
     EXG_TRY(check_parts(t, &elements, err));
     for (uint32_t i = 0; i < t->count; i++) {
         find_outer(t, &t->parts[i]);
+        weight.encoding = t->parts[i].weight.encoding;
     }
-    if (t->count > 0) {
-        weight.encoding = t->parts[0].weight.encoding;
+    pack(&own, strides);
+    if (t->count != 1 || !is_in_place(t, meta)) {
+        return add_made(t, elements, &weight, err);
     }
-    if (t->count == 1) { /* all of it */
-        weight.meta = t->parts[0].weight.meta;
-        weight.meta->requires_grad = meta->requires_grad;
-        weight.storage = t->parts[0].weight.storage;
-        return exg_weights_add(t->weights, &weight, err);
+    if (!exg_tensor_meta_is_packed(t->parts[0].weight.meta)) {
+        own.strides = t->parts[0].weight.meta->strides;
     }
-    own.rank = t->rank;
-    own.storage_offset = exg_sym_int_of(0);
-    return add_made(t, elements, &weight, err);
+    own.storage_offset = t->parts[0].weight.meta->storage_offset;
+    own.device = t->parts[0].weight.meta->device;
+    weight.storage = t->parts[0].weight.storage;
+    return exg_weights_add(t->weights, &weight, err);
 }

@@ -24,8 +24,9 @@ typedef struct exg_chunk_tensor {
 exg_status exg_chunk_tensor_create(exg_weights *weights, uint32_t rank, uint32_t count,
                                    exg_chunk_tensor **tensor, exg_error *err);
 
-/* Adds it as a weight; `meta` is its own but for sizes, strides and offset. MALFORMED
- * (DCP-CHUNK): the chunks are not all of it, or lie on each other. */
+/* Adds it as a weight; `meta` is its own but for strides and offset, and may have other sizes
+ * that multiply to the same. MALFORMED (DCP-CHUNK): the chunks are not all of it, or lie on each
+ * other. */
 exg_status exg_chunk_tensor_add(exg_chunk_tensor *tensor, const char *fqn,
                                 const exg_tensor_meta *meta, exg_error *err);
 

@@ -331,6 +331,13 @@ static exg_status read_tensor(reader *r, const char *fqn, const exg_pickle_value
         tensor->sizes[d] = size->as_items.items[d]->as_int;
     }
     meta.rank = tensor->rank;
+    meta.sizes = EXG_NEW_ARRAY(r->scratch, exg_sym_int, meta.rank);
+    if (meta.sizes == NULL) {
+        return no_memory(r);
+    }
+    for (uint32_t d = 0; d < meta.rank; d++) {
+        meta.sizes[d] = exg_sym_int_of(tensor->sizes[d]);
+    }
     for (uint32_t i = 0; i < tensor->count && compressed == NULL; i++) {
         EXG_TRY(
             read_chunk(r, fqn, chunks->as_items.items[i], &meta, &tensor->parts[i], &compressed));
@@ -372,28 +379,6 @@ static exg_status read_all(reader *r, const exg_pickle_value *root)
     return EXG_OK;
 }
 
-/* Names that loading .metadata in Python would run. */
-static exg_status list_foreign(reader *r, const exg_pickle *pickle)
-{
-    for (uint32_t i = 0; i < pickle->global_count; i++) {
-        const exg_pickle_global *global = pickle->globals[i];
-
-        if (global->tag == EXG_TAG_FOREIGN && global->code != EXG_CODE_NONE) {
-            exg_text kind = EXG_TEXT_EMPTY;
-            exg_status status;
-
-            exg_text_printf(&kind, "%s.%s", global->module, global->name);
-            status = exg_text_string(&kind) == NULL
-                         ? no_memory(r)
-                         : exg_weights_skip_code(r->weights, "(.metadata)", exg_text_string(&kind),
-                                                 global->code, r->err);
-            exg_text_free(&kind);
-            EXG_TRY(status);
-        }
-    }
-    return EXG_OK;
-}
-
 exg_status exg_dcp_read(const exg_source *source, exg_weights *weights, exg_error *err)
 {
     reader r = {.weights = weights, .budget = source->budget, .inflate_left = source->budget};
@@ -423,7 +408,7 @@ exg_status exg_dcp_read(const exg_source *source, exg_weights *weights, exg_erro
         status = read_all(&r, pickle.root);
     }
     if (status == EXG_OK) {
-        status = list_foreign(&r, &pickle);
+        status = exg_pickle_list_names(&pickle, "(.metadata)", NULL, weights, err);
     }
     exg_arena_destroy(r.scratch);
     exg_arena_destroy(r.arena);

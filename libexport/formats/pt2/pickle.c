@@ -193,10 +193,11 @@ static exg_status push_object(exg_machine *m, exg_pickle_value *callee, exg_pick
 }
 
 /* getattr(name, "part"): a longer name. */
-static exg_status push_part(exg_machine *m, const exg_pickle_global *of, const char *part)
+static exg_status push_part(exg_machine *m, exg_pickle_global *of, const char *part)
 {
     const char *name = exg_arena_printf(m->arena, "%s.%s", of->name, part);
 
+    of->told = true; /* by the longer name */
     return name == NULL ? exg_machine_no_memory(m) : push_global(m, of->module, name);
 }
 

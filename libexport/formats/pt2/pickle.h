@@ -77,6 +77,7 @@ typedef struct exg_pickle_tensor {
     const exg_pickle_items *strides;
     bool requires_grad;
     bool is_param;
+    bool given;                        /* the walk added it */
     bool is_conj, is_neg;              /* elements are to be conjugated, negated */
     const exg_pickle_value *quantizer; /* TUPLE: scheme and what it needs; or NULL */
     exg_pickle_value *attributes;      /* as pickled state; or NULL */

@@ -152,7 +152,7 @@ exg_status exg_pickle_find_global(const char *module, const char *name, bool str
     if (made == NULL || dotted == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    *made = (exg_pickle_global){.module = module, .name = name, .dtype = UNTYPED};
+    *made = (exg_pickle_global){.module = common, .name = name, .dtype = UNTYPED};
     if (row == NULL) {
         made->code = worst_code(common, dotted);
         *global = made;

@@ -39,6 +39,11 @@ exg_status exg_saved_storage(exg_saved *file, const exg_pickle_storage *storage,
  * bytes. */
 exg_status exg_saved_walk(exg_saved *file, const char *prefix, uint64_t budget, exg_error *err);
 
+/* Lists the names of the pickle that loading it in Python would run, at `where`; those alone that
+ * are not among `seen`, which takes them (NULL: all). */
+exg_status exg_pickle_list_names(const exg_pickle *pickle, const char *where, exg_map *seen,
+                                 exg_weights *weights, exg_error *err);
+
 /* ---- stream.c: before PyTorch 1.6 -------------------------------------------------------- */
 
 /* Is it a stream of pickles and storages, or the tar archive of 0.1? */

@@ -65,7 +65,7 @@ static const char *free_name(exg_walker *w)
 
 exg_status exg_walk_skip(exg_walker *w, const char *kind, exg_skipped_code code)
 {
-    const char *name = exg_text_string(&w->name);
+    const char *name = w->name.length == 0 ? "(root)" : exg_text_string(&w->name);
 
     EXG_TRY(spend(w, strlen(kind)));
     return name == NULL ? no_memory(w)
@@ -217,10 +217,14 @@ exg_status exg_walk_add_bytes(exg_walker *w, const exg_dense *dense, unsigned fl
                              : exg_weights_add_dense(w->file->weights, &made, w->err);
 }
 
-static exg_status add_tensor(exg_walker *w, const exg_pickle_tensor *tensor, unsigned flags)
+static exg_status add_tensor(exg_walker *w, exg_pickle_tensor *tensor, unsigned flags)
 {
     exg_weight weight = {.is_param = tensor->is_param, .encoding = tensor->encoding};
 
+    if ((flags & EXG_WALK_OUTSIDE) != 0 && tensor->given) {
+        return EXG_OK; /* a module's own, by another name: RNN's _flat_weights */
+    }
+    tensor->given = tensor->given || (flags & EXG_WALK_OUTSIDE) == 0;
     EXG_TRY_IN(w->err,
                exg_saved_meta(w->file, tensor, w->arena, &weight.meta, &weight.storage, w->err),
                "['%s']", exg_text_string(&w->name));
@@ -312,6 +316,20 @@ static void cut_kind(exg_text *kind)
     exg_text_puts(kind, "...");
 }
 
+/* A method of an object, as pickle writes it; what begins with two underscores leads out of it. */
+static exg_skipped_code code_of(const exg_pickle_global *global, const exg_pickle_value *value)
+{
+    const exg_pickle_value *arguments =
+        value->kind == EXG_PICKLE_OBJECT ? value->as_object->arguments : NULL;
+
+    return global->tag == EXG_TAG_GETATTR && arguments != NULL &&
+                   arguments->kind == EXG_PICKLE_TUPLE && arguments->as_items.count == 2 &&
+                   exg_pickle_is_name(arguments->as_items.items[1]) &&
+                   strncmp(arguments->as_items.items[1]->as_text.data, "__", 2) != 0
+               ? EXG_CODE_FOREIGN
+               : global->code;
+}
+
 /* Lists what an object or a name is; in the quiet part of a module only what Python would run,
  * once a name. */
 exg_status exg_walk_list(exg_walker *w, const exg_pickle_value *value, unsigned flags)
@@ -319,7 +337,7 @@ exg_status exg_walk_list(exg_walker *w, const exg_pickle_value *value, unsigned 
     const exg_pickle_value *callee =
         value->kind == EXG_PICKLE_OBJECT ? value->as_object->callee : value;
     exg_pickle_global *global = callee->kind == EXG_PICKLE_GLOBAL ? callee->as_global : NULL;
-    exg_skipped_code code = global == NULL ? EXG_CODE_FOREIGN : global->code;
+    exg_skipped_code code = global == NULL ? EXG_CODE_FOREIGN : code_of(global, value);
     exg_text kind = EXG_TEXT_EMPTY;
 
     if ((flags & EXG_WALK_QUIET) != 0 && global != NULL &&
@@ -339,6 +357,20 @@ exg_status exg_walk_list(exg_walker *w, const exg_pickle_value *value, unsigned 
         exg_pickle_put_kind(&kind, value);
     }
     return skip_text(w, &kind, code);
+}
+
+/* A tensor's class whose state holds the tensors; its argument says again how it is made. */
+static bool is_rebuilt(const exg_pickle_object *object)
+{
+    const exg_pickle_value *first =
+        object->arguments->kind == EXG_PICKLE_TUPLE ? object->arguments->as_items.items[0] : NULL;
+    const exg_pickle_global *by = first == NULL || first->kind != EXG_PICKLE_OBJECT ||
+                                          first->as_object->callee->kind != EXG_PICKLE_GLOBAL
+                                      ? NULL
+                                      : first->as_object->callee->as_global;
+
+    return by != NULL && object->state != NULL &&
+           (by->tag == EXG_TAG_REBUILD_WRAPPER || strcmp(by->name, "_rebuild_njt") == 0);
 }
 
 static exg_status walk_object(exg_walker *w, exg_pickle_value *value, unsigned flags)
@@ -363,7 +395,7 @@ static exg_status walk_object(exg_walker *w, exg_pickle_value *value, unsigned f
     EXG_TRY(exg_walk_push(w, &object->list, EXG_WALK_PLACES, flags, NULL));
     EXG_TRY(exg_walk_push(w, &object->entries, EXG_WALK_PAIRS, flags, NULL));
     EXG_TRY(exg_walk_push_attributes(w, object->state, flags));
-    if (object->arguments == NULL || object->arguments->as_items.count == 0) {
+    if (object->arguments == NULL || object->arguments->as_items.count == 0 || is_rebuilt(object)) {
         return EXG_OK;
     }
     if (object->state == NULL && object->list.count == 0 && object->entries.count == 0 &&
@@ -601,4 +633,45 @@ exg_status exg_saved_walk(exg_saved *file, const char *prefix, uint64_t budget, 
     }
     exg_text_free(&w.name);
     return status;
+}
+
+static exg_status list_name(const char *kind, exg_skipped_code code, const char *where,
+                            exg_map *seen, exg_weights *weights, exg_error *err)
+{
+    if (seen != NULL) {
+        const char *key = exg_arena_strdup(seen->arena, kind);
+
+        if (key == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        if (exg_map_find(seen, key) != EXG_MAP_NONE) {
+            return EXG_OK;
+        }
+        if (!exg_map_put(seen, key, 0)) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return exg_weights_skip_code(weights, where, kind, code, err);
+}
+
+exg_status exg_pickle_list_names(const exg_pickle *pickle, const char *where, exg_map *seen,
+                                 exg_weights *weights, exg_error *err)
+{
+    for (uint32_t i = 0; i < pickle->global_count; i++) {
+        const exg_pickle_global *global = pickle->globals[i];
+        exg_pickle_value value = {.kind = EXG_PICKLE_GLOBAL, .as_global = pickle->globals[i]};
+        exg_text kind = EXG_TEXT_EMPTY;
+        exg_status status;
+
+        if (global->tag != EXG_TAG_FOREIGN || global->code == EXG_CODE_NONE) {
+            continue;
+        }
+        exg_pickle_put_kind(&kind, &value);
+        status = exg_text_string(&kind) == NULL
+                     ? EXG_OUT_OF_MEMORY(err)
+                     : list_name(exg_text_string(&kind), global->code, where, seen, weights, err);
+        exg_text_free(&kind);
+        EXG_TRY(status);
+    }
+    return EXG_OK;
 }

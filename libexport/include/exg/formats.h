@@ -137,7 +137,7 @@ EXG_NODISCARD exg_status exg_save_programs(const exg_program *const *programs, u
 /* ---- files of weights ----------------------------------------------------------- */
 
 typedef enum exg_weights_format {
-#define EXG_WEIGHTS_FORMAT(id, name, summary) EXG_WEIGHTS_FORMAT_##id,
+#define EXG_WEIGHTS_FORMAT(id, name, files, summary, carries) EXG_WEIGHTS_FORMAT_##id,
 #include <exg/weights_format.def>
 #undef EXG_WEIGHTS_FORMAT
     EXG_WEIGHTS_FORMAT_COUNT

@@ -269,10 +269,11 @@ typedef struct exg_mismatches {
 void exg_mismatches_free(exg_mismatches *mismatches); /* NULL, all zeros are allowed */
 
 /* The tensors of `from` under the same names, which must have the same shapes and dtypes.
- * Of the state dict all must be there; constants may. `mismatches` is filled in any case.
- * MISMATCH (WGT-FILL) when one of them is a fault. */
-EXG_NODISCARD exg_status exg_weights_fill(exg_weights *of, exg_weights *from, exg_weights **made,
-                                          exg_mismatches *mismatches, exg_error *err);
+ * Of the state dict all must be there, unless `partial`, where the others stay; constants may.
+ * `mismatches` is filled in any case. MISMATCH (WGT-FILL) when one of them is a fault. */
+EXG_NODISCARD exg_status exg_weights_fill(exg_weights *of, exg_weights *from, bool partial,
+                                          exg_weights **made, exg_mismatches *mismatches,
+                                          exg_error *err);
 
 /* Turns the byte order of every element (of both halves of a complex one) around. */
 void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype);

@@ -1,0 +1,672 @@
+/* zero.c - a folder that DeepSpeed saves with ZeRO: the parameters of a model in pieces, which lie
+ * in the optimizer's files of every rank, and beside them what belongs to all.
+ *
+ * It opens as the whole parameters in float32, as DeepSpeed's own zero_to_fp32 gives them; buffers
+ * and frozen parameters keep their dtype. Stages 1 and 2 cut a group of parameters, one after the
+ * other, into a run a rank; stage 3 cuts every parameter so.
+ */
+#include "libexport/formats/pt2/chunks.h"
+#include "libexport/formats/pt2/saved.h"
+#include "libexport/formats/weights_file.h"
+
+#include "libexport/base/checked.h"
+#include "libexport/base/files.h"
+#include "libexport/formats/name_list.h"
+#include "libexport/weights/storage.h"
+
+#include <dirent.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LISTED_BYTES 240 /* of names in a message */
+
+/* What one rank saved. */
+typedef struct rank_file {
+    char *name;
+    uint64_t length;
+    exg_saved saved;
+    exg_weight *groups; /* flat tensors of its part of the parameters */
+    uint64_t *lengths;  /* their elements */
+    uint32_t group_count;
+} rank_file;
+
+typedef struct rank_files {
+    rank_file *items; /* in order of the ranks */
+    uint32_t count, capacity;
+} rank_files;
+
+typedef struct reader {
+    char *folder;
+    exg_weights *weights;
+    exg_arena *arena;
+    rank_files models;
+    rank_files optimizers;
+    exg_map names; /* that are listed */
+    int64_t stage;
+    uint64_t inflate_left;
+    exg_error *err;
+} reader;
+
+static exg_status damaged(reader *r, const char *what)
+{
+    return EXG_FAIL(r->err, MALFORMED, "ZERO-STATE", "%s", what);
+}
+
+/* ---- the folder -------------------------------------------------------------------------- */
+
+/* Numbers in names by their value: rank_2 is before rank_10. */
+static int compare_names(const char *a, const char *b)
+{
+    while (*a != '\0' && *b != '\0') {
+        char *after_a;
+        char *after_b;
+
+        if (*a >= '0' && *a <= '9' && *b >= '0' && *b <= '9') {
+            unsigned long x = strtoul(a, &after_a, 10);
+            unsigned long y = strtoul(b, &after_b, 10);
+
+            if (x != y) {
+                return x < y ? -1 : 1;
+            }
+            a = after_a;
+            b = after_b;
+        } else if (*a != *b) {
+            return *a < *b ? -1 : 1;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    return (*a != '\0') - (*b != '\0');
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    return compare_names(((const rank_file *)a)->name, ((const rank_file *)b)->name);
+}
+
+static bool add_name(exg_arena *arena, rank_files *files, const char *folder, const char *name)
+{
+    rank_file file = {.name = exg_arena_strdup(arena, name)};
+    const char *path = exg_arena_printf(arena, "%s/%s", folder, name);
+    struct stat st;
+
+    if (path != NULL && stat(path, &st) == 0 && st.st_size > 0) {
+        file.length = (uint64_t)st.st_size;
+    }
+    if (file.name == NULL || path == NULL ||
+        !exg_arena_reserve(arena, &files->items, files->count, &files->capacity, sizeof(file))) {
+        return false;
+    }
+    files->items[files->count++] = file;
+    return true;
+}
+
+/* Files of both kinds in a folder; false: there is no such folder, or no memory. */
+static bool find_files(const char *folder, exg_arena *arena, rank_files *models,
+                       rank_files *optimizers)
+{
+    DIR *directory = opendir(folder[0] == '\0' ? "." : folder);
+    const struct dirent *entry;
+    bool good = directory != NULL;
+
+    while (good && (entry = readdir(directory)) != NULL) {
+        if (fnmatch("*_model_states.pt", entry->d_name, FNM_PERIOD) == 0) {
+            good = add_name(arena, models, folder, entry->d_name);
+        } else if (fnmatch("*_optim_states.pt", entry->d_name, FNM_PERIOD) == 0) {
+            good = add_name(arena, optimizers, folder, entry->d_name);
+        }
+    }
+    if (directory != NULL) {
+        closedir(directory);
+    }
+    if (models->count > 0) {
+        qsort(models->items, models->count, sizeof(rank_file), by_rank);
+    }
+    if (optimizers->count > 0) {
+        qsort(optimizers->items, optimizers->count, sizeof(rank_file), by_rank);
+    }
+    return good && models->count > 0 && optimizers->count > 0;
+}
+
+/* What the file `latest` names, in the folder; "" when there is none. */
+static const char *find_latest(const char *folder, exg_arena *arena)
+{
+    const char *path = exg_arena_printf(arena, "%s/latest", folder);
+    FILE *file = path == NULL ? NULL : fopen(path, "rb");
+    char tag[256] = "";
+    size_t length;
+
+    if (file == NULL) {
+        return "";
+    }
+    length = fread(tag, 1, sizeof(tag) - 1, file);
+    fclose(file);
+    while (length > 0 &&
+           (tag[length - 1] == '\n' || tag[length - 1] == '\r' || tag[length - 1] == ' ')) {
+        length--;
+    }
+    tag[length] = '\0';
+    return exg_location_is_plain(tag) ? exg_arena_strdup(arena, tag) : "";
+}
+
+/* The folder with the files, and they; NULL: there is none. */
+static char *find_folder(const char *path, exg_arena *arena, rank_files *models,
+                         rank_files *optimizers)
+{
+    const char *latest;
+
+    if (find_files(path, arena, models, optimizers)) {
+        return exg_arena_printf(arena, "%s/", path);
+    }
+    *models = *optimizers = (rank_files){0};
+    latest = find_latest(path, arena);
+    if (latest == NULL || latest[0] == '\0') {
+        return NULL;
+    }
+    path = exg_arena_printf(arena, "%s/%s", path, latest);
+    return path != NULL && find_files(path, arena, models, optimizers)
+               ? exg_arena_printf(arena, "%s/", path)
+               : NULL;
+}
+
+bool exg_zero_is(const char *folder)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    rank_files models = {0};
+    rank_files optimizers = {0};
+    bool found = arena != NULL && find_folder(folder, arena, &models, &optimizers) != NULL;
+
+    exg_arena_destroy(arena);
+    return found;
+}
+
+/* ---- files ------------------------------------------------------------------------------- */
+
+static exg_status open_file(reader *r, rank_file *file)
+{
+    exg_mapping mapping;
+    const uint8_t *data;
+    uint64_t length;
+    exg_status status;
+
+    EXG_TRY(exg_file_map_below(r->folder, file->name, exg_weights_reading(r->weights), &mapping,
+                               r->err));
+    data = mapping.data;
+    length = mapping.length;
+    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
+    if (status != EXG_OK) {
+        exg_mapping_release(&mapping);
+        return status;
+    }
+    EXG_TRY(exg_saved_open(data, length, 0, false, r->arena, &r->inflate_left, r->weights,
+                           &file->saved, r->err));
+    if (file->saved.object == NULL || file->saved.object->kind != EXG_PICKLE_DICT) {
+        return damaged(r, "the file holds no dict");
+    }
+    return exg_pickle_list_names(&file->saved.pickle, file->name, &r->names, r->weights, r->err);
+}
+
+/* An integer, or an enum's. */
+static bool read_int(const exg_pickle_value *value, int64_t *number)
+{
+    if (value != NULL && value->kind == EXG_PICKLE_OBJECT && value->as_object->arguments != NULL &&
+        value->as_object->arguments->kind == EXG_PICKLE_TUPLE &&
+        value->as_object->arguments->as_items.count == 1) {
+        value = value->as_object->arguments->as_items.items[0];
+    }
+    if (value == NULL || value->kind != EXG_PICKLE_INT) {
+        return false;
+    }
+    *number = value->as_int;
+    return true;
+}
+
+/* How many ranks there were: one number, or the largest of a list. */
+static bool read_count(const exg_pickle_value *value, int64_t *count)
+{
+    int64_t each = 0;
+
+    if (value == NULL || value->kind != EXG_PICKLE_LIST) {
+        return read_int(value, count);
+    }
+    *count = 0;
+    for (uint32_t i = 0; i < value->as_items.count; i++) {
+        if (!read_int(value->as_items.items[i], &each)) {
+            return false;
+        }
+        *count = each > *count ? each : *count;
+    }
+    return true;
+}
+
+/* The flat tensors of a rank. */
+static exg_status read_groups(reader *r, rank_file *file, const exg_pickle_value *groups)
+{
+    if (groups == NULL || groups->kind != EXG_PICKLE_LIST) {
+        return damaged(r, "the optimizer has no parts of parameters in float32");
+    }
+    file->group_count = groups->as_items.count;
+    file->groups = EXG_NEW_ARRAY(r->arena, exg_weight, file->group_count);
+    file->lengths = EXG_NEW_ARRAY(r->arena, uint64_t, file->group_count);
+    if (file->groups == NULL || file->lengths == NULL) {
+        return exg_arena_fault(r->arena, r->err);
+    }
+    for (uint32_t g = 0; g < file->group_count; g++) {
+        const exg_pickle_value *value = groups->as_items.items[g];
+        exg_weight *weight = &file->groups[g];
+
+        if (value->kind != EXG_PICKLE_TENSOR || value->as_tensor->sizes->count != 1 ||
+            value->as_tensor->dtype != EXG_DTYPE_F32) {
+            return damaged(r, "a part of parameters is no flat tensor in float32");
+        }
+        EXG_TRY(exg_saved_meta(&file->saved, value->as_tensor, r->weights->arena, &weight->meta,
+                               &weight->storage, r->err));
+        file->lengths[g] = (uint64_t)weight->meta->sizes[0].value;
+    }
+    return EXG_OK;
+}
+
+/* Names of ranks that saved nothing, as the first file is called. */
+static exg_status tell_missing(reader *r, int64_t world)
+{
+    static const char mark[] = "pp_rank_";
+    exg_name_list list = EXG_NAME_LIST_EMPTY(LISTED_BYTES);
+    const char *first = r->optimizers.items[0].name;
+    const char *at = strstr(first, mark);
+    exg_status status;
+
+    for (int64_t rank = 0; at != NULL && rank < world && list.count < 1000; rank++) {
+        const char *tail = at + strlen(mark);
+        bool there = false;
+        const char *name;
+
+        tail += strspn(tail, "0123456789");
+        name = exg_arena_printf(r->arena, "%.*s%" PRId64 "%s", (int)(at - first + 8), first, rank,
+                                tail);
+        for (uint32_t i = 0; name != NULL && i < r->optimizers.count; i++) {
+            there = there || strcmp(r->optimizers.items[i].name, name) == 0;
+        }
+        if (name != NULL && !there) {
+            exg_name_list_add(&list, name);
+        }
+    }
+    status = exg_error_fix(
+        r->err,
+        EXG_FAIL(r->err, IO, "ZERO-MISSING",
+                 "%" PRId64 " ranks saved files of the optimizer, %u are there%s%s", world,
+                 r->optimizers.count, list.count > 0 ? "; missing: " : "",
+                 exg_text_string(&list.text) == NULL ? "" : exg_text_string(&list.text)),
+        "put the files of every rank into the folder");
+    exg_text_free(&list.text);
+    return status;
+}
+
+static exg_status read_optimizer(reader *r, rank_file *file, int64_t *world)
+{
+    const exg_pickle_value *state;
+    int64_t stage = 0;
+
+    EXG_TRY(open_file(r, file));
+    state = exg_pickle_get(file->saved.object, "optimizer_state_dict");
+    if (!read_int(exg_pickle_get(state, "zero_stage"), &stage) ||
+        !read_count(exg_pickle_get(state, "partition_count"), world)) {
+        return damaged(r, "the optimizer is none of ZeRO's");
+    }
+    if (stage < 1 || stage > 3 || (r->stage != 0 && r->stage != stage)) {
+        return damaged(r, "the stage of ZeRO is none from 1 to 3, or not that of other ranks");
+    }
+    r->stage = stage;
+    return read_groups(
+        r, file,
+        exg_pickle_get(state, stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"));
+}
+
+static exg_status read_optimizers(reader *r)
+{
+    int64_t world = 0;
+
+    for (uint32_t i = 0; i < r->optimizers.count; i++) {
+        rank_file *file = &r->optimizers.items[i];
+
+        EXG_TRY_IN(r->err, read_optimizer(r, file, &world), "%s:", file->name);
+        if (file->group_count != r->optimizers.items[0].group_count) {
+            return damaged(r, "ranks have other groups of parameters than each other");
+        }
+    }
+    return world == r->optimizers.count ? EXG_OK : tell_missing(r, world);
+}
+
+/* ---- parameters -------------------------------------------------------------------------- */
+
+/* A run of elements of a flat tensor, at its place in a parameter. */
+static exg_status add_piece(reader *r, exg_chunk_tensor *tensor, const exg_weight *from,
+                            uint64_t first, uint64_t count, uint64_t place)
+{
+    exg_chunk_part *part = &tensor->parts[tensor->count++];
+    exg_tensor_meta *meta = exg_arena_memdup(r->weights->arena, from->meta, 1, sizeof(*from->meta));
+
+    if (meta == NULL || (meta->sizes = EXG_NEW_ARRAY(r->weights->arena, exg_sym_int, 1)) == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    meta->sizes[0] = exg_sym_int_of((int64_t)count);
+    meta->storage_offset = exg_sym_int_of(from->meta->storage_offset.value +
+                                          (int64_t)first * from->meta->strides[0].value);
+    part->offsets[0] = (int64_t)place;
+    part->sizes[0] = (int64_t)count;
+    part->weight = *from;
+    part->weight.meta = meta;
+    return EXG_OK;
+}
+
+/* Of elements [first, first + count) of a rank's groups from `group` on, one after the other. */
+static exg_status add_run(reader *r, exg_chunk_tensor *tensor, const rank_file *file,
+                          uint32_t group, uint32_t group_end, uint64_t first, uint64_t count,
+                          uint64_t *place)
+{
+    for (uint32_t g = group; g < group_end && count > 0; g++) {
+        uint64_t there = file->lengths[g];
+        uint64_t taken;
+
+        if (first >= there) {
+            first -= there;
+            continue;
+        }
+        taken = there - first < count ? there - first : count;
+        EXG_TRY(add_piece(r, tensor, &file->groups[g], first, taken, *place));
+        *place += taken;
+        count -= taken;
+        first = 0;
+    }
+    return EXG_OK;
+}
+
+/* The sizes of a parameter, and how many elements that makes. */
+static exg_status read_shape(reader *r, const exg_pickle_value *shape, exg_tensor_meta *meta,
+                             uint64_t *elements)
+{
+    *elements = 1;
+    if (shape->kind != EXG_PICKLE_TUPLE) {
+        return damaged(r, "a parameter has no shape");
+    }
+    *meta = (exg_tensor_meta){.dtype = EXG_DTYPE_F32,
+                              .layout = EXG_LAYOUT_STRIDED,
+                              .requires_grad = true,
+                              .rank = shape->as_items.count,
+                              .device = {"cpu", -1}};
+    meta->sizes = EXG_NEW_ARRAY(r->arena, exg_sym_int, meta->rank);
+    if (meta->sizes == NULL) {
+        return exg_arena_fault(r->arena, r->err);
+    }
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        const exg_pickle_value *size = shape->as_items.items[d];
+
+        if (size->kind != EXG_PICKLE_INT || size->as_int < 0 ||
+            !exg_mul_u64(*elements, (uint64_t)size->as_int, elements) || *elements > INT64_MAX) {
+            return damaged(r, "a parameter has no shape");
+        }
+        meta->sizes[d] = exg_sym_int_of(size->as_int);
+    }
+    return EXG_OK;
+}
+
+/* A parameter of the runs of all ranks. In stage 3 `first` is where each rank's run begins, in the
+ * others where the parameter does in the group of all ranks together. */
+static exg_status add_parameter(reader *r, const exg_pickle_value *key,
+                                const exg_pickle_value *shape, uint32_t group, uint64_t *first)
+{
+    const rank_files *ranks = &r->optimizers;
+    bool is_cut = r->stage == 3;
+    uint32_t groups = ranks->items[0].group_count;
+    exg_chunk_tensor *tensor;
+    exg_tensor_meta meta;
+    uint64_t elements = 0;
+    uint64_t share;
+    uint64_t place = 0;
+    uint64_t before = 0; /* elements of the group in ranks before */
+
+    if (!exg_pickle_is_name(key)) {
+        return damaged(r, "a parameter has no name");
+    }
+    EXG_TRY(read_shape(r, shape, &meta, &elements));
+    EXG_TRY(exg_chunk_tensor_create(r->weights, 1, ranks->count * (is_cut ? groups : 1), &tensor,
+                                    r->err));
+    tensor->sizes[0] = (int64_t)elements;
+    tensor->count = 0;
+    share = (elements + ranks->count - 1) / ranks->count;
+    for (uint32_t i = 0; i < ranks->count && place < elements; i++) {
+        const rank_file *file = &ranks->items[i];
+        uint64_t left = elements - place;
+
+        if (is_cut) {
+            EXG_TRY(
+                add_run(r, tensor, file, 0, groups, *first, share < left ? share : left, &place));
+        } else if (*first + place < before + file->lengths[group]) {
+            EXG_TRY(
+                add_run(r, tensor, file, group, group + 1, *first + place - before, left, &place));
+        }
+        before += is_cut ? 0 : file->lengths[group];
+    }
+    *first += is_cut ? share : elements;
+    EXG_TRY_IN(r->err, exg_chunk_tensor_add(tensor, key->as_text.data, &meta, r->err), "['%s']",
+               key->as_text.data);
+    return EXG_OK;
+}
+
+/* Do the parameters take all elements of the ranks? In stages 1 and 2 a group is padded to twice
+ * the number of ranks. */
+static bool is_used_up(const reader *r, uint32_t group, uint64_t used)
+{
+    const rank_files *ranks = &r->optimizers;
+    uint64_t step = r->stage == 3 ? 1 : 2 * (uint64_t)ranks->count;
+    uint64_t there = 0;
+
+    if (r->stage == 3) {
+        for (uint32_t g = 0; g < ranks->items[0].group_count; g++) {
+            there += ranks->items[0].lengths[g];
+        }
+    } else {
+        for (uint32_t i = 0; i < ranks->count; i++) {
+            there += ranks->items[i].lengths[group];
+        }
+    }
+    return (used + step - 1) / step == (there + step - 1) / step;
+}
+
+static exg_status add_parameters(reader *r, const exg_pickle_value *shapes)
+{
+    uint32_t groups = r->optimizers.items[0].group_count;
+    uint64_t first = 0;
+
+    if (shapes == NULL || shapes->kind != EXG_PICKLE_LIST ||
+        (r->stage < 3 && shapes->as_items.count > groups)) {
+        return damaged(r, "the shapes of parameters are missing, or in other groups");
+    }
+    for (uint32_t g = 0; g < shapes->as_items.count; g++) {
+        const exg_pickle_value *group = shapes->as_items.items[g];
+
+        if (group->kind != EXG_PICKLE_DICT) {
+            return damaged(r, "the shapes of a group are no dict");
+        }
+        first = r->stage == 3 ? first : 0;
+        for (uint32_t i = 0; i + 1 < group->as_items.count; i += 2) {
+            EXG_TRY(add_parameter(r, group->as_items.items[i], group->as_items.items[i + 1], g,
+                                  &first));
+        }
+        if (r->stage < 3 && !is_used_up(r, g, first)) {
+            return damaged(r, "the parts of the ranks hold other parameters than the model");
+        }
+    }
+    return r->stage < 3 || is_used_up(r, 0, first)
+               ? EXG_OK
+               : damaged(r, "the parts of the ranks hold other parameters than the model");
+}
+
+/* ---- what every rank has ----------------------------------------------------------------- */
+
+static exg_status add_whole(reader *r, rank_file *file, const char *name,
+                            const exg_pickle_value *value)
+{
+    exg_weight weight = {.fqn = name};
+
+    if (value == NULL || value->kind != EXG_PICKLE_TENSOR) {
+        return EXG_FAIL(r->err, MALFORMED, "ZERO-STATE", "['%s'] is no tensor", name);
+    }
+    EXG_TRY(exg_saved_meta(&file->saved, value->as_tensor, r->arena, &weight.meta, &weight.storage,
+                           r->err));
+    return exg_weights_add(r->weights, &weight, r->err);
+}
+
+static exg_status add_buffers(reader *r, rank_file *file)
+{
+    const exg_pickle_value *names = exg_pickle_get(file->saved.object, "buffer_names");
+    const exg_pickle_value *module = exg_pickle_get(file->saved.object, "module");
+
+    if (names == NULL || names->kind != EXG_PICKLE_LIST) {
+        return damaged(r, "the names of buffers are missing");
+    }
+    for (uint32_t i = 0; i < names->as_items.count; i++) {
+        const exg_pickle_value *name = names->as_items.items[i];
+        const exg_pickle_value *value =
+            exg_pickle_is_name(name) ? exg_pickle_get(module, name->as_text.data) : NULL;
+
+        if (value != NULL) { /* else it is not persistent */
+            EXG_TRY(add_whole(r, file, name->as_text.data, value));
+        }
+    }
+    return EXG_OK;
+}
+
+/* Frozen parameters: whole in stages 1 and 2, a fragment a rank in stage 3. */
+static exg_status add_frozen(reader *r, const exg_pickle_value *key, const exg_pickle_value *shape)
+{
+    exg_chunk_tensor *tensor;
+    exg_tensor_meta meta;
+    uint64_t elements = 0;
+    uint64_t place = 0;
+
+    if (!exg_pickle_is_name(key)) {
+        return damaged(r, "a frozen parameter has no name");
+    }
+    EXG_TRY(read_shape(r, shape, &meta, &elements));
+    meta.requires_grad = false;
+    EXG_TRY(exg_chunk_tensor_create(r->weights, 1, r->models.count, &tensor, r->err));
+    tensor->sizes[0] = (int64_t)elements;
+    tensor->count = 0;
+    for (uint32_t i = 0; i < r->models.count && place < elements; i++) {
+        rank_file *file = &r->models.items[i];
+        const exg_pickle_value *value = exg_pickle_get(
+            exg_pickle_get(file->saved.object, "frozen_param_fragments"), key->as_text.data);
+        exg_weight weight = {0};
+        uint64_t there;
+
+        if (value == NULL || value->kind != EXG_PICKLE_TENSOR) {
+            return damaged(r, "a fragment of a frozen parameter is missing");
+        }
+        if (r->stage < 3) {
+            return add_whole(r, file, key->as_text.data, value);
+        }
+        EXG_TRY(exg_saved_meta(&file->saved, value->as_tensor, r->weights->arena, &weight.meta,
+                               &weight.storage, r->err));
+        if (weight.meta->rank != 1) {
+            return damaged(r, "a fragment of a frozen parameter is not flat");
+        }
+        meta.dtype = weight.meta->dtype;
+        there = (uint64_t)weight.meta->sizes[0].value;
+        there = there < elements - place ? there : elements - place;
+        EXG_TRY(add_piece(r, tensor, &weight, 0, there, place));
+        place += there;
+    }
+    return exg_chunk_tensor_add(tensor, key->as_text.data, &meta, r->err);
+}
+
+/* {"head.weight": "embedding.weight"}: another name of the same. */
+static exg_status add_shared(reader *r, const exg_pickle_value *shared)
+{
+    uint32_t count = shared == NULL || shared->kind != EXG_PICKLE_DICT ? 0 : shared->as_items.count;
+
+    for (uint32_t i = 0; i + 1 < count; i += 2) {
+        const exg_pickle_value *key = shared->as_items.items[i];
+        const exg_pickle_value *of = shared->as_items.items[i + 1];
+        const exg_weight *found =
+            exg_pickle_is_name(key) && exg_pickle_is_name(of)
+                ? exg_weights_find(r->weights, EXG_TABLE_STATE, of->as_text.data)
+                : NULL;
+        exg_weight weight;
+
+        if (found != NULL) {
+            weight = *found;
+            weight.fqn = key->as_text.data;
+            EXG_TRY(exg_weights_add(r->weights, &weight, r->err));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status read_all(reader *r)
+{
+    rank_file *model = &r->models.items[0];
+    const exg_pickle_value *frozen;
+
+    for (uint32_t i = 0; i < r->models.count; i++) {
+        EXG_TRY_IN(r->err, open_file(r, &r->models.items[i]), "%s:", r->models.items[i].name);
+    }
+    EXG_TRY(read_optimizers(r));
+    EXG_TRY_IN(r->err, add_buffers(r, model), "%s:", model->name);
+    frozen = exg_pickle_get(model->saved.object, "frozen_param_shapes");
+    for (uint32_t i = 0;
+         frozen != NULL && frozen->kind == EXG_PICKLE_DICT && i + 1 < frozen->as_items.count;
+         i += 2) {
+        EXG_TRY_IN(r->err, add_frozen(r, frozen->as_items.items[i], frozen->as_items.items[i + 1]),
+                   "%s:", model->name);
+    }
+    EXG_TRY_IN(r->err, add_parameters(r, exg_pickle_get(model->saved.object, "param_shapes")),
+               "%s:", model->name);
+    EXG_TRY(add_shared(r, exg_pickle_get(model->saved.object, "shared_params")));
+    return exg_weights_skip(
+        r->weights, "(optimizer)",
+        "the optimizer's state, in pieces, and the model's copy of less precision", r->err);
+}
+
+/* What the pickles may take: of all files together, as of one. */
+static uint64_t default_budget(const reader *r)
+{
+    uint64_t length = 0;
+
+    for (uint32_t i = 0; i < r->models.count; i++) {
+        length += r->models.items[i].length;
+    }
+    for (uint32_t i = 0; i < r->optimizers.count; i++) {
+        length += r->optimizers.items[i].length;
+    }
+    return exg_default_budget(length);
+}
+
+exg_status exg_zero_read(const char *folder, uint64_t budget, exg_weights *weights, exg_error *err)
+{
+    const exg_allocator *allocator = exg_arena_allocator(weights->arena);
+    exg_arena *found = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED); /* names in the folder */
+    reader r = {.weights = weights, .err = err};
+    exg_status status;
+
+    if (found == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    r.folder = find_folder(folder, found, &r.models, &r.optimizers);
+    budget = budget == 0 ? default_budget(&r) : budget;
+    r.inflate_left = budget;
+    r.arena = exg_arena_create(allocator, budget);
+    if (r.folder == NULL || r.arena == NULL) {
+        status = EXG_OUT_OF_MEMORY(err);
+    } else {
+        exg_map_init(&r.names, r.arena);
+        status = exg_arena_settle(r.arena, read_all(&r), err);
+    }
+    exg_arena_destroy(r.arena);
+    exg_arena_destroy(found);
+    return status;
+}
