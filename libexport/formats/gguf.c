@@ -16,6 +16,7 @@
 #include "libexport/formats/byte_text.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/encoding.h"
+#include "libexport/formats/gguf_value.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
 
@@ -32,27 +33,6 @@
 #define NESTING_MAX       8  /* lists of lists */
 #define PAIR_BYTES_MIN    13
 #define TENSOR_BYTES_MIN  24
-
-enum {
-    VALUE_U8,
-    VALUE_I8,
-    VALUE_U16,
-    VALUE_I16,
-    VALUE_U32,
-    VALUE_I32,
-    VALUE_F32,
-    VALUE_BOOL,
-    VALUE_STRING,
-    VALUE_LIST,
-    VALUE_U64,
-    VALUE_I64,
-    VALUE_F64,
-    VALUE_COUNT
-};
-
-static const uint8_t value_bytes[VALUE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-static const char *const value_kinds[VALUE_COUNT] = {
-    "u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "str", "list", "u64", "i64", "f64"};
 
 typedef struct tensor_info {
     const char *name;
@@ -148,32 +128,32 @@ static exg_status take_name(reader *r, const char **name)
 /* A number as text; `json`: as a value of JSON, which has no inf and no nan. */
 static void put_number(exg_text *text, uint32_t type, uint64_t bits, bool json)
 {
-    uint32_t width = value_bytes[type];
+    uint32_t width = exg_gguf_value_bytes(type);
     uint32_t low = (uint32_t)bits;
     float single;
     double wide;
 
     memcpy(&single, &low, sizeof(single));
     memcpy(&wide, &bits, sizeof(wide));
-    wide = type == VALUE_F32 ? (double)single : wide;
+    wide = type == EXG_GGUF_F32 ? (double)single : wide;
     switch (type) {
-    case VALUE_BOOL:
+    case EXG_GGUF_BOOL:
         exg_text_puts(text, bits == 0 ? "false" : "true");
         break;
-    case VALUE_F32:
-    case VALUE_F64:
+    case EXG_GGUF_F32:
+    case EXG_GGUF_F64:
         if (json && !isfinite(wide)) {
             exg_text_json_double(text, wide);
-        } else if (type == VALUE_F32) {
+        } else if (type == EXG_GGUF_F32) {
             exg_text_printf(text, "%.9g", wide);
         } else {
             exg_text_double(text, wide);
         }
         break;
-    case VALUE_I8:
-    case VALUE_I16:
-    case VALUE_I32:
-    case VALUE_I64:
+    case EXG_GGUF_I8:
+    case EXG_GGUF_I16:
+    case EXG_GGUF_I32:
+    case EXG_GGUF_I64:
         exg_text_printf(text, "%" PRId64, (int64_t)(bits << (64 - 8 * width)) >> (64 - 8 * width));
         break;
     default:
@@ -204,15 +184,15 @@ static exg_status put_value(reader *r, exg_text *text, uint32_t type, uint32_t d
     uint64_t number = 0;
     uint32_t item = 0;
 
-    if (type == VALUE_STRING) {
+    if (type == EXG_GGUF_STRING) {
         EXG_TRY(take_text(r, &bytes, &number));
         if (text != NULL) {
             put_text(text, bytes, number);
         }
         return EXG_OK;
     }
-    if (type != VALUE_LIST) {
-        EXG_TRY(take_number(r, value_bytes[type], &number));
+    if (type != EXG_GGUF_LIST) {
+        EXG_TRY(take_number(r, exg_gguf_value_bytes(type), &number));
         if (text != NULL) {
             put_number(text, type, number, true);
         }
@@ -220,11 +200,11 @@ static exg_status put_value(reader *r, exg_text *text, uint32_t type, uint32_t d
     }
     EXG_TRY(take_u32(r, &item));
     EXG_TRY(take_number(r, 8, &number));
-    if (item >= VALUE_COUNT || depth == NESTING_MAX) {
+    if (item >= EXG_GGUF_VALUE_COUNT || depth == NESTING_MAX) {
         return fault(r, "GGUF-VALUE", "has a value of an unknown type");
     }
     if (text != NULL) {
-        exg_text_printf(text, "{\"%s\": ", value_kinds[item]);
+        exg_text_printf(text, "{\"%s\": ", exg_gguf_value_kind(item));
     }
     EXG_TRY(put_list(r, text, item, number, depth + 1));
     if (text != NULL) {
@@ -236,12 +216,14 @@ static exg_status put_value(reader *r, exg_text *text, uint32_t type, uint32_t d
 static exg_status put_list(reader *r, exg_text *text, uint32_t item, uint64_t count, uint32_t depth)
 {
     uint64_t bytes = 0;
-    uint32_t least = item == VALUE_STRING ? 8 : item == VALUE_LIST ? 12 : value_bytes[item];
+    uint32_t least = item == EXG_GGUF_STRING ? 8
+                     : item == EXG_GGUF_LIST ? 12
+                                             : exg_gguf_value_bytes(item);
 
     if (!exg_mul_u64(count, least, &bytes) || !exg_range_inside(r->at, bytes, r->length)) {
         return fault(r, "GGUF-CUT", "ends inside a list");
     }
-    if (text == NULL && value_bytes[item] != 0) {
+    if (text == NULL && exg_gguf_value_bytes(item) != 0) {
         r->at += bytes;
         return EXG_OK;
     }
@@ -283,12 +265,12 @@ static exg_status read_list(reader *r, const char *key)
 
     EXG_TRY(take_u32(r, &item));
     EXG_TRY(take_number(r, 8, &count));
-    if (item >= VALUE_COUNT) {
+    if (item >= EXG_GGUF_VALUE_COUNT) {
         return fault(r, "GGUF-VALUE", "has a value of an unknown type");
     }
     status = put_list(r, r->weights == NULL ? NULL : &text, item, count, 1);
     if (status == EXG_OK && r->weights != NULL) {
-        snprintf(kind, sizeof(kind), "%s[%" PRIu64 "]", value_kinds[item], count);
+        snprintf(kind, sizeof(kind), "%s[%" PRIu64 "]", exg_gguf_value_kind(item), count);
         status = text.failed
                      ? EXG_OUT_OF_MEMORY(r->err)
                      : exg_weights_add_metadata_as(r->weights, key, kind, text.data, r->err);
@@ -322,13 +304,13 @@ static exg_status read_number(reader *r, const char *key, uint32_t type)
     uint64_t *of_set = part_number(&r->part, key);
     exg_status status;
 
-    EXG_TRY(take_number(r, value_bytes[type], &bits));
+    EXG_TRY(take_number(r, exg_gguf_value_bytes(type), &bits));
     if (of_set != NULL) {
         *of_set = bits;
     }
     if (strcmp(key, "general.alignment") == 0) {
         r->alignment = bits;
-        if (type != VALUE_U32 || bits == 0 || (bits & (bits - 1)) != 0) {
+        if (type != EXG_GGUF_U32 || bits == 0 || (bits & (bits - 1)) != 0) {
             return fault(r, "GGUF-ALIGN", "has an alignment that is not a power of two");
         }
     }
@@ -336,10 +318,10 @@ static exg_status read_number(reader *r, const char *key, uint32_t type)
         return EXG_OK;
     }
     put_number(&value, type, bits, false);
-    status =
-        exg_text_string(&value) == NULL
-            ? EXG_OUT_OF_MEMORY(r->err)
-            : exg_weights_add_metadata_as(r->weights, key, value_kinds[type], value.data, r->err);
+    status = exg_text_string(&value) == NULL
+                 ? EXG_OUT_OF_MEMORY(r->err)
+                 : exg_weights_add_metadata_as(r->weights, key, exg_gguf_value_kind(type),
+                                               value.data, r->err);
     exg_text_free(&value);
     return status;
 }
@@ -352,12 +334,12 @@ static exg_status read_pair(reader *r)
 
     EXG_TRY(take_name(r, &key));
     EXG_TRY(take_u32(r, &type));
-    if (type >= VALUE_COUNT) {
+    if (type >= EXG_GGUF_VALUE_COUNT) {
         return fault(r, "GGUF-VALUE", "has a value of an unknown type");
     }
-    EXG_TRY(type == VALUE_STRING ? read_text(r, key)
-            : type == VALUE_LIST ? read_list(r, key)
-                                 : read_number(r, key, type));
+    EXG_TRY(type == EXG_GGUF_STRING ? read_text(r, key)
+            : type == EXG_GGUF_LIST ? read_list(r, key)
+                                    : read_number(r, key, type));
     return r->weights == NULL ? EXG_OK : note_key(r, key, before);
 }
 

@@ -2,6 +2,7 @@
  * is in gguf.c. */
 #include "libexport/base/checked.h"
 #include "libexport/formats/encoding.h"
+#include "libexport/formats/gguf_value.h"
 #include "libexport/formats/weights_save.h"
 
 #include <exg/text.h>
@@ -14,8 +15,6 @@
 #define ALIGNMENT_MAX (UINT64_C(1) << 30)
 #define NAME_BYTES    64 /* of llama.cpp, with the NUL */
 #define RANK_MAX      4
-
-enum { VALUE_U16 = 2, VALUE_U32 = 4, VALUE_I32 = 5, VALUE_STRING = 8 };
 
 /* Plain dtypes of GGUF are called as here, in capitals. */
 static const exg_gguf_type *type_of(const exg_saved_tensor *tensor)
@@ -101,29 +100,33 @@ static bool is_of_file(const char *key)
 
 static exg_status put_pairs(exg_weights_saver *s, const exg_saved_file *file, exg_text *out)
 {
-    exg_string_map none = {0};
-    exg_string_map pairs;
+    const exg_string_map *pairs = s->metadata;
     size_t counted = out->length;
     uint64_t count = 0;
 
-    EXG_TRY(exg_saver_metadata(s, &none, &pairs));
     put(out, 0, 8);
-    for (uint32_t i = 0; file->number == 0 && i < pairs.count; i++) {
-        if (!is_of_file(pairs.items[i].key)) {
-            put_text(out, pairs.items[i].key);
-            put(out, VALUE_STRING, 4);
-            put_text(out, pairs.items[i].value);
+    for (uint32_t i = 0; pairs != NULL && file->number == 0 && i < pairs->count; i++) {
+        const exg_string_pair *pair = &pairs->items[i];
+
+        if (!is_of_file(pair->key)) {
+            put_text(out, pair->key);
+            EXG_TRY_IN(s->err,
+                       exg_gguf_value_put(
+                           out,
+                           s->weights == NULL ? NULL : exg_weights_metadata_kind(s->weights, i),
+                           pair->value, s->err),
+                       "metadata['%s']", pair->key);
             count++;
         }
     }
     if (s->options->align > 0) {
-        put_number(out, "general.alignment", VALUE_U32, s->options->align, 4);
+        put_number(out, "general.alignment", EXG_GGUF_U32, s->options->align, 4);
         count++;
     }
     if (file->count > 1) {
-        put_number(out, "split.no", VALUE_U16, file->number, 2);
-        put_number(out, "split.count", VALUE_U16, file->count, 2);
-        put_number(out, "split.tensors.count", VALUE_I32, s->count, 4);
+        put_number(out, "split.no", EXG_GGUF_U16, file->number, 2);
+        put_number(out, "split.count", EXG_GGUF_U16, file->count, 2);
+        put_number(out, "split.tensors.count", EXG_GGUF_I32, s->count, 4);
         count += 3;
     }
     for (int i = 0; i < 8 && !out->failed; i++) {

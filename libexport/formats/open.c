@@ -59,16 +59,6 @@ exg_format exg_format_from_path(const char *path)
     return (exg_format)i;
 }
 
-uint64_t exg_default_budget(uint64_t length)
-{
-    uint64_t budget;
-
-    if (!exg_mul_u64(length, 64, &budget) || !exg_add_u64(budget, 64u << 20, &budget)) {
-        return UINT64_MAX - 1;
-    }
-    return budget;
-}
-
 static exg_format sniff(const uint8_t *data, uint64_t length)
 {
     int i = 0;
@@ -111,13 +101,6 @@ static exg_status find_format(const exg_source *source, exg_format *format, exg_
                          EXG_FAIL(err, UNSUPPORTED, "FMT-UNKNOWN",
                                   "this is not a program file: no zip archive, no .exg, no JSON"),
                          "give a file saved by torch.export.save");
-}
-
-void exg_source_limit(exg_source *source, exg_open_options options)
-{
-    source->allocator = options.allocator;
-    source->budget =
-        options.memory_budget != 0 ? options.memory_budget : exg_default_budget(source->length);
 }
 
 static exg_status create_info(exg_file_info **info, exg_error *err)

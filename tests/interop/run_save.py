@@ -134,6 +134,30 @@ class Save:
             if file.stem != "big":
                 assert all(numpy.array_equal(a.data.view(numpy.uint8), b.data.view(numpy.uint8)) for a, b in zip(before.tensors, after.tensors))
 
+    def gguf_metadata(self):
+        """Every kind of value comes back as it was, and what is not about this file of a split model as well."""
+        if gguf is None:
+            return
+        writer = gguf.GGUFWriter(self.folder / "m.gguf", "llama")
+        for name, value in (("uint8", 7), ("int8", -7), ("uint16", 65535), ("int16", -5), ("uint32", 2**32 - 1), ("int32", -(2**31)),
+                            ("uint64", 2**64 - 1), ("int64", -(2**63)), ("float32", 0.1), ("float64", 0.1), ("bool", True), ("string", "a\"\u00e4\n")):  # fmt: skip
+            getattr(writer, f"add_{name}")(f"x.{name}", value)
+        writer.add_array("x.tokens", ["<s>", "a b", "\u00e4"])
+        writer.add_array("x.scores", [0.5, -1.25, float("inf")])
+        writer.add_array("x.types", [1, 2, -3])
+        writer.add_array("x.flags", [True, False])
+        writer.add_tensor("w", numpy.ones((2, 3), numpy.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        for words in ((), ("--rename", "w=v"), ("--metadata", "more=1")):
+            self.convert("m.gguf", "n.gguf", *words)
+            before, after = gguf.GGUFReader(self.folder / "m.gguf").fields, gguf.GGUFReader(self.folder / "n.gguf").fields
+            for name, field in before.items():
+                if not name.startswith("GGUF."):
+                    assert (after[name].types, after[name].contents()) == (field.types, field.contents()), name
+
     def split(self):
         """Names by convention, one model beside no other, the old one or the new one but never a mixture."""
         want = {f"layer.{i}": torch.randn(100, 100, generator=torch.Generator().manual_seed(i)) for i in range(10)}
