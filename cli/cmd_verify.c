@@ -399,19 +399,19 @@ static exg_status add_findings(report *r, const exg_diagnostics *found, const ch
 static bool note_fault(report *r, const char *name, exg_status status, const exg_error *fault)
 {
     const char *claim;
-    const char *fix;
+    const char *fix = "";
+    bool is_known = cli_find_code(fault->code, &claim, &fix);
     exg_diagnostic only = {.severity = EXG_SEVERITY_ERROR,
                            .code = fault->code,
                            .message = fault->message,
                            .where = fault->where,
-                           .fix = fault->fix,
+                           .fix = fault->fix[0] != '\0' ? fault->fix : fix,
                            .source_file = "",
                            .source_text = ""};
     exg_diagnostics found = {.items = &only, .count = 1, .error_count = 1};
 
     return (status == EXG_MALFORMED || status == EXG_UNSUPPORTED || status == EXG_LIMIT) &&
-           cli_find_code(fault->code, &claim, &fix) &&
-           add_findings(r, &found, name, NULL) == EXG_OK;
+           is_known && add_findings(r, &found, name, NULL) == EXG_OK;
 }
 
 /* One program; what is found of the file itself only with the first. */

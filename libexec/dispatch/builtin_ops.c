@@ -382,7 +382,6 @@ static exg_status non_finite(void *user, exg_dispatcher *d, const char *key, con
     const exg_tensor *found = arg_count == 3 ? local_number(&args[1]) : NULL;
     const exg_tensor *scale = arg_count == 3 ? local_number(&args[2]) : NULL;
     exg_device_mesh *mesh = NULL;
-    double factor = 1;
     bool bad = false;
 
     (void)user;
@@ -392,6 +391,8 @@ static exg_status non_finite(void *user, exg_dispatcher *d, const char *key, con
     (void)result;
     EXG_TRY(want(key, found != NULL && scale != NULL && args[0].kind == EXG_OBJECT_LIST, err));
     for (uint32_t i = 0; i < args[0].count; i++) {
+        double factor;
+
         EXG_TRY(want(key,
                      is_dtensor(args[0].items, args[0].count, i) &&
                          exg_dtype_is_float(args[0].items[i].dtensor->local.dtype),

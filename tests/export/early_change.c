@@ -302,6 +302,23 @@ static void it_follows_two_names(void **state)
     exg_program_destroy(p);
 }
 
+/* S002-117: so it does beside what the early schema cannot say, which is carried. */
+static void it_keeps_the_form_beside_what_is_carried(void **state)
+{
+    const char *form = early_with(early_add, "\"graph\": ", "\"graph\"  :\n ");
+    exg_program *p = open_text(form);
+    size_t graph = (size_t)(strstr(form, "\"graph\"  :\n ") - form);
+    char *text;
+
+    (void)state;
+    p->torch_version = "2.13.0";
+    text = saved_text(p);
+    assert_non_null(strstr(text, "exg.carry"));
+    assert_memory_equal(text, form, graph + 12);
+    free(text);
+    exg_program_destroy(p);
+}
+
 /* S002-117: a form that is another program's counts for nothing. */
 static void it_takes_no_form_of_another(void **state)
 {
@@ -335,6 +352,7 @@ int main(void)
         cmocka_unit_test(it_adds_what_is_new),
         cmocka_unit_test(it_keeps_the_form_around_changes),
         cmocka_unit_test(it_follows_two_names),
+        cmocka_unit_test(it_keeps_the_form_beside_what_is_carried),
         cmocka_unit_test(it_takes_no_form_of_another),
     };
 

@@ -68,8 +68,8 @@ static void steps(rank_context *c)
     float data[3] = {1, 2, 3};
     const exg_tensor part = {data, EXG_DTYPE_F32, 1, {3}, {1}};
     exg_device_mesh *self = NULL;
-    exg_object window[3], plain, none, result;
-    int64_t wide[] = {5}, step[] = {1};
+    exg_object window[4], plain, none, result;
+    int64_t wide[] = {5}, four[] = {4}, step[] = {1};
     exg_dtensor *x, *grad, *t = NULL;
     eager e;
 
@@ -100,6 +100,14 @@ static void steps(rank_context *c)
     window[1] = of_ints(wide, 1);
     window[2] = of_ints(step, 1);
     REFUSED(&e, "DSP-005", refusal(&e, "aten.as_strided.default", window, 3));
+    window[1] = of_ints(four, 1); /* of these strides alone, and from its first element */
+    window[2] = of_ints(four, 1);
+    REFUSED(&e, "DSP-005", refusal(&e, "aten.as_strided.default", window, 3));
+    window[2] = of_ints(step, 1);
+    window[3] = of_int(1);
+    REFUSED(&e, "DSP-005", refusal(&e, "aten.as_strided.default", window, 4));
+    window[3] = of_int(0);
+    exg_dtensor_destroy(call1(&e, "aten.as_strided.default", window, 4));
     exg_dtensor_destroy(grad);
     exg_dtensor_destroy(x);
     eager_end(&e);

@@ -226,6 +226,67 @@ static void run_bad_rules(rank_context *c)
     eager_end(&e);
 }
 
+/* The call as one of an operator that is written out, which a rule may not ask for. */
+static exg_status rule_that_rewrites(void *user, exg_op_schema *schema, exg_arena *arena,
+                                     exg_output_sharding *out, exg_error *err)
+{
+    const exg_operator *other = exg_operators_find(all_operators(), user);
+
+    (void)err;
+    if (schema->func_schema == other->schema) {
+        out->result = exg_object_spec(exg_op_schema_args_spec(schema, 0));
+        return EXG_OK;
+    }
+    out->status = EXG_SHARDING_NEEDS_REDISTRIBUTE;
+    out->suggestions = exg_arena_alloc(arena, 1, sizeof(*out->suggestions));
+    out->suggestions[0] = *schema;
+    out->suggestions[0].func_schema = other->schema;
+    out->suggestion_count = 1;
+    return EXG_OK;
+}
+
+static void run_rewriting(rank_context *c)
+{
+    static const struct {
+        const char *target;
+        exg_status status;
+    } rows[] = {{"torch.ops.aten.abs.default", EXG_OK},
+                {"torch.ops.aten.absolute.default", EXG_UNSUPPORTED}};
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const exg_op_registration row = {.rule = rule_that_rewrites,
+                                         .user = (void *)(uintptr_t)rows[i].target};
+        exg_dtensor *x = counted(&e, EXG_DTYPE_F32, "4", "R");
+        exg_object args[] = {T(x)}, result = exg_object_none();
+
+        EXPECT(c,
+               exg_dispatcher_register(e.d, "aten.neg.default", &row, &e.err) == EXG_OK &&
+                   exg_dispatch(e.d, "aten.neg.default", args, 1, NULL, 0, &result, &e.err) ==
+                       rows[i].status,
+               "%s: %s", rows[i].target, e.err.message);
+        if (rows[i].status == EXG_OK && result.kind == EXG_OBJECT_DTENSOR) {
+            expect_values(&e, result.dtensor, "R", (const double[]){0, 1, 2, 3}, 4, "abs instead");
+        } else {
+            EXPECT(c,
+                   strcmp(e.err.code, "DSP-005") == 0 &&
+                       strstr(e.err.message, rows[i].target) != NULL,
+                   "%s: %s", e.err.code, e.err.message);
+        }
+        exg_object_clear(&result, true);
+        exg_dtensor_destroy(x);
+    }
+    eager_end(&e);
+}
+
+/* S000-28: a rule may say another operator, which is run as it is. */
+static void rules_rewrite_calls(void **state)
+{
+    (void)state;
+    on_mesh("2", run_rewriting, NULL);
+}
+
 static exg_status rule_without_memory(void *user, exg_op_schema *schema, exg_arena *arena,
                                       exg_output_sharding *out, exg_error *err)
 {
@@ -882,6 +943,7 @@ int main(void)
         cmocka_unit_test(a_rule_of_ones_own_replaces_the_tables),
         cmocka_unit_test(bad_rules_are_named),
         cmocka_unit_test(not_every_fault_is_explained),
+        cmocka_unit_test(rules_rewrite_calls),
         cmocka_unit_test(suggestions_are_the_call_with_other_specs),
         cmocka_unit_test(lowerings_come_before_handlers_before_rules),
         cmocka_unit_test(operators_without_a_rule_fall_back_as_told),
