@@ -1,7 +1,7 @@
 /* device.c - the kinds of devices, and their tables by name. */
 #include "libexec/device/device.h"
 #include "libexec/kernels/isa.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ exg_status exg_device_table_find(const char *name, const exg_device_table **tabl
 
 exg_status exg_device_count(const char *kind, uint32_t *count, exg_error *err)
 {
-    EXG_GIVEN(err, kind, count);
+    EXG_REQUIRE(err, kind, count);
     const exg_device_table *table;
 
     *count = 1;
@@ -99,7 +99,7 @@ static void describe_host(exg_device_info *info)
 exg_status exg_device_describe(const char *kind, uint32_t index, exg_device_info **info,
                                exg_error *err)
 {
-    EXG_GIVEN(err, kind, info);
+    EXG_REQUIRE(err, kind, info);
     const exg_device_table *table = NULL;
     exg_status status = EXG_OK;
     uint32_t count;
@@ -160,7 +160,7 @@ static exg_status no_such_level(const char *level, exg_error *err)
 
 exg_status exg_isa_choose(const char *level, exg_error *err)
 {
-    EXG_GIVEN(err, level);
+    EXG_REQUIRE(err, level);
     int isa = 0;
     exg_isa in_force;
 

@@ -1,8 +1,8 @@
 /* backward.c - from what was computed back to the leaves: the latest step first, so that every
  * gradient of its results has come. The same order on every rank. */
 #include "libexec/dispatch/tape.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -196,7 +196,7 @@ exg_status exg_backward(exg_dispatcher *d, exg_dtensor *const *roots,
                         const exg_dtensor *const *gradients, uint32_t count,
                         const exg_backward_options *given, exg_error *err)
 {
-    EXG_GIVEN(err, d, EXG_IF_ANY(count, roots));
+    EXG_REQUIRE(err, d, EXG_IF_ANY(count, roots));
     exg_backward_options options = {0};
     agenda a = {.d = d};
     exg_status status = EXG_OK;

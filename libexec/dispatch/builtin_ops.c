@@ -4,7 +4,7 @@
 #include "libexec/comm/collectives.h"
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dtensor/storage.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool is_dtensor(const exg_object *args, uint32_t count, uint32_t i)
 
 exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *number, exg_error *err)
 {
-    EXG_GIVEN(err, t, number);
+    EXG_REQUIRE(err, t, number);
     exg_dtensor *whole;
     exg_host_copy m = {.device = NULL};
     exg_status status = EXG_OK;

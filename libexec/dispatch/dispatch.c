@@ -4,8 +4,8 @@
 #include "libexec/dispatch/tape.h"
 #include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,19 +322,19 @@ static exg_status check_value(const exg_argument *value, exg_error *err)
                    ? EXG_OK
                    : EXG_FAIL(err, USAGE, "DSP-001", "a value of a graph");
     case EXG_ARGUMENT_STRING:
-        EXG_GIVEN(err, value->as_string);
+        EXG_REQUIRE(err, value->as_string);
         return EXG_OK;
     case EXG_ARGUMENT_INTS:
-        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_ints));
+        EXG_REQUIRE(err, EXG_IF_ANY(value->count, value->as_ints));
         return EXG_OK;
     case EXG_ARGUMENT_FLOATS:
-        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_floats));
+        EXG_REQUIRE(err, EXG_IF_ANY(value->count, value->as_floats));
         return EXG_OK;
     case EXG_ARGUMENT_BOOLS:
-        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_bools));
+        EXG_REQUIRE(err, EXG_IF_ANY(value->count, value->as_bools));
         return EXG_OK;
     case EXG_ARGUMENT_STRINGS:
-        EXG_GIVEN(err, EXG_IF_ANY(value->count, value->as_strings));
+        EXG_REQUIRE(err, EXG_IF_ANY(value->count, value->as_strings));
         return EXG_OK;
     default:
         return EXG_FAIL(err, USAGE, "DSP-001", "an argument that is not a plain value");
@@ -353,22 +353,22 @@ static exg_status check_object(const char *key, const exg_object *object, uint32
     case EXG_OBJECT_VALUE:
         return check_value(&object->value, err);
     case EXG_OBJECT_DTENSOR:
-        EXG_GIVEN(err, object->dtensor);
+        EXG_REQUIRE(err, object->dtensor);
         return object->dtensor->meta
                    ? EXG_FAIL(err, USAGE, "DSP-010", "%s of a meta tensor, which has no data", key)
                    : exg_dtensor_wait(object->dtensor, err);
     case EXG_OBJECT_TENSOR:
-        EXG_GIVEN(err, object->tensor);
+        EXG_REQUIRE(err, object->tensor);
         return exg_tensor_is_absent(object->tensor)
                    ? EXG_OK
                    : exg_spec_sizes(object->tensor->dtype, object->tensor->rank,
                                     object->tensor->sizes, err);
     case EXG_OBJECT_SPEC:
-        EXG_GIVEN(err, object->spec);
+        EXG_REQUIRE(err, object->spec);
         return EXG_OK;
     case EXG_OBJECT_LIST:
     case EXG_OBJECT_TUPLE:
-        EXG_GIVEN(err, EXG_IF_ANY(object->count, object->items));
+        EXG_REQUIRE(err, EXG_IF_ANY(object->count, object->items));
         if (depth == NESTED_MAX) {
             return EXG_FAIL(err, USAGE, "DSP-001", "%s of lists in more than %d lists", key,
                             NESTED_MAX);
@@ -385,7 +385,7 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
                         uint32_t arg_count, const exg_named_object *kwargs, uint32_t kwarg_count,
                         exg_object *result, exg_error *err)
 {
-    EXG_GIVEN(err, d, key, EXG_IF_ANY(arg_count, args), EXG_IF_ANY(kwarg_count, kwargs), result);
+    EXG_REQUIRE(err, d, key, EXG_IF_ANY(arg_count, args), EXG_IF_ANY(kwarg_count, kwargs), result);
     exg_op_entry *op_entry;
     exg_custom_handler *handler;
 
@@ -394,7 +394,7 @@ exg_status exg_dispatch(exg_dispatcher *d, const char *key, const exg_object *ar
         EXG_TRY(check_object(key, &args[i], 0, err));
     }
     for (uint32_t i = 0; i < kwarg_count; i++) {
-        EXG_GIVEN(err, kwargs[i].name);
+        EXG_REQUIRE(err, kwargs[i].name);
         EXG_TRY(check_object(key, &kwargs[i].object, 0, err));
     }
     EXG_TRY(exg_op_entry_of(d, key, &op_entry, err));

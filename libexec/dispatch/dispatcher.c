@@ -2,8 +2,8 @@
  * plans. */
 #include "libexec/dispatch/dispatcher.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 exg_status exg_dispatcher_configure(exg_dispatcher *d, const exg_dispatch_options *options,
                                     exg_error *err)
 {
-    EXG_GIVEN(err, d);
+    EXG_REQUIRE(err, d);
     exg_dispatch_options all = {0};
     uint32_t capacity = d->options.cache_capacity;
 
@@ -35,7 +35,7 @@ exg_status exg_dispatcher_create(const exg_operators *operators,
                                  const exg_dispatch_options *options, exg_dispatcher **d,
                                  exg_error *err)
 {
-    EXG_GIVEN(err, operators, d);
+    EXG_REQUIRE(err, operators, d);
     exg_dispatcher *made = calloc(1, sizeof(*made));
     uint32_t capacity = CACHE_CAPACITY;
     exg_status status;

@@ -4,8 +4,8 @@
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/tape.h"
 #include "libexec/dtensor/storage.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static const exg_tape_kind to_local_kind = {to_local_back, "to_local"};
 exg_status exg_to_local(exg_dispatcher *d, const exg_dtensor *t, const exg_step_options *given,
                         exg_dtensor **local, exg_error *err)
 {
-    EXG_GIVEN(err, d, t, local);
+    EXG_REQUIRE(err, d, t, local);
     exg_step_options options = {0};
     exg_placement whole = exg_replicate();
     exg_device_mesh *self;
@@ -173,7 +173,7 @@ exg_status exg_from_local(exg_dispatcher *d, const exg_dtensor *local, exg_devic
                           const exg_from_local_options *how, const exg_step_options *given,
                           exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, d, local, t);
+    EXG_REQUIRE(err, d, local, t);
     exg_step_options options = {0};
     exg_from_local_options all = {0};
     exg_status status;
@@ -276,7 +276,7 @@ exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
                             const exg_placement *placements, uint32_t count,
                             const exg_step_options *given, exg_dtensor **out, exg_error *err)
 {
-    EXG_GIVEN(err, d, t, out);
+    EXG_REQUIRE(err, d, t, out);
     exg_step_options options = {0};
     exg_dtensor *cast;
     exg_status status;
@@ -299,7 +299,7 @@ exg_status exg_redistribute(exg_dispatcher *d, const exg_dtensor *t,
 exg_status exg_full_tensor(exg_dispatcher *d, const exg_dtensor *t, const exg_step_options *given,
                            exg_dtensor **whole, exg_error *err)
 {
-    EXG_GIVEN(err, d, t, whole);
+    EXG_REQUIRE(err, d, t, whole);
     exg_placement to[EXG_MESH_DIMS_MAX];
     exg_dtensor *moved;
     exg_status status;
@@ -343,7 +343,7 @@ exg_status exg_distribute(exg_dispatcher *d, exg_dtensor *tensor, exg_device_mes
                           const exg_placement *placements, uint32_t count, uint32_t source,
                           exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, d, tensor, t);
+    EXG_REQUIRE(err, d, tensor, t);
     *t = NULL;
     mesh = mesh == NULL ? exg_current_mesh(d) : mesh;
     if (mesh == NULL) {

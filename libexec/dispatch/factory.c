@@ -4,8 +4,8 @@
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/dtensor/storage.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <string.h>
 
@@ -40,7 +40,7 @@ static exg_status make(const exg_dispatcher *d, exg_device_mesh *mesh,
                        const exg_dtensor_like *given, make_fn *made, exg_dtensor **t,
                        exg_error *err)
 {
-    EXG_GIVEN(err, d, given, t);
+    EXG_REQUIRE(err, d, given, t);
     exg_dtensor_like like;
 
     *t = NULL;
@@ -69,7 +69,7 @@ exg_status exg_ones(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_
 exg_status exg_full(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *given,
                     exg_scalar value, exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, d, given, t);
+    EXG_REQUIRE(err, d, given, t);
     exg_dtensor_like like;
 
     *t = NULL;
@@ -83,7 +83,7 @@ typedef exg_status draw_fn(exg_device_mesh *mesh, const exg_dtensor_like *like, 
 static exg_status draw(exg_dispatcher *d, exg_device_mesh *mesh, const exg_dtensor_like *given,
                        draw_fn *drawn, exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, d, given, t);
+    EXG_REQUIRE(err, d, given, t);
     exg_rng rng = {.seed = d->options.seed, .offset = d->drawn};
     exg_dtensor_like like;
 

@@ -4,7 +4,7 @@
 #include "libexec/dispatch/walk.h"
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <exg/transform.h>
 #include <stdlib.h>
@@ -413,12 +413,12 @@ exg_status exg_module_forward(exg_dispatcher *d, exg_module *m, const exg_module
                               uint32_t input_count, exg_module_value *outputs,
                               uint32_t output_count, exg_error *err)
 {
-    EXG_GIVEN(err, d, m, EXG_IF_ANY(input_count, inputs), EXG_IF_ANY(output_count, outputs));
+    EXG_REQUIRE(err, d, m, EXG_IF_ANY(input_count, inputs), EXG_IF_ANY(output_count, outputs));
     exg_passage in = {0}, out = {0};
     exg_status status;
 
     for (uint32_t i = 0; i < input_count; i++) {
-        EXG_GIVEN(err, inputs[i].name);
+        EXG_REQUIRE(err, inputs[i].name);
     }
     if (output_count != exg_module_output_count(m)) {
         return EXG_FAIL(err, USAGE, "DTN-017", "room for %u outputs of %u", output_count,

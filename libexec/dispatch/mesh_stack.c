@@ -2,7 +2,7 @@
  * alone. */
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dispatch/dispatcher.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <exg/autograd.h>
 
@@ -13,7 +13,7 @@ exg_device_mesh *exg_current_mesh(const exg_dispatcher *d)
 
 exg_status exg_dispatcher_push_mesh(exg_dispatcher *d, exg_device_mesh *mesh, exg_error *err)
 {
-    EXG_GIVEN(err, d, mesh);
+    EXG_REQUIRE(err, d, mesh);
     if (d->mesh_count == EXG_MESHES_MAX) {
         return EXG_FAIL(err, LIMIT, "TAP-005", "%d meshes inside one another", EXG_MESHES_MAX);
     }
@@ -28,7 +28,7 @@ exg_device_mesh *exg_dispatcher_pop_mesh(exg_dispatcher *d)
 
 exg_status exg_dispatcher_self(exg_dispatcher *d, exg_device_mesh **self, exg_error *err)
 {
-    EXG_GIVEN(err, d, self);
+    EXG_REQUIRE(err, d, self);
     *self = d->self;
     if (d->self == NULL && exg_current_mesh(d) == NULL) {
         return EXG_FAIL(err, USAGE, "DSP-008", "no mesh is set");

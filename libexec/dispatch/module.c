@@ -3,8 +3,8 @@
 #include "libexec/dispatch/dispatcher.h"
 #include "libexec/dispatch/mesh_stack.h"
 #include "libexec/dtensor/spec.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <exg/text.h>
 #include <exg/weights.h>
@@ -177,8 +177,8 @@ static exg_status add_tensors(exg_module *m, exg_error *err)
 
 exg_status exg_module_create(const exg_verified *verified, exg_module **m, exg_error *err)
 {
-    EXG_GIVEN(err, verified, m);
-    EXG_GIVEN(err, verified->program);
+    EXG_REQUIRE(err, verified, m);
+    EXG_REQUIRE(err, verified->program);
     const exg_program *program = verified->program;
     exg_module *made = calloc(1, sizeof(*made));
     exg_status status;
@@ -295,7 +295,7 @@ static exg_tensor_entry *find_holder(const exg_module *m, const char *fqn)
 exg_status exg_module_assign(exg_module *m, const char *fqn, const exg_placement *placements,
                              uint32_t count, exg_error *err)
 {
-    EXG_GIVEN(err, m, fqn);
+    EXG_REQUIRE(err, m, fqn);
     exg_placement to[EXG_MESH_DIMS_MAX];
     exg_tensor_entry *holder = find_holder(m, fqn);
 
@@ -371,7 +371,7 @@ exg_status exg_distribute_module(exg_dispatcher *d, exg_module *m, const char *f
                                  exg_device_mesh *mesh, const exg_module_functions *functions,
                                  exg_error *err)
 {
-    EXG_GIVEN(err, d, m, fqn);
+    EXG_REQUIRE(err, d, m, fqn);
     exg_module_entry *root = find_module(m, fqn);
     exg_module_functions own = {0};
 

@@ -1,7 +1,7 @@
 /* operator_table.c - operators by key, with what was registered for them. */
 #include "libexec/dispatch/dispatcher.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ exg_status exg_op_entry_of_operator(exg_dispatcher *d, const exg_operator *op,
 exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key,
                                    const exg_op_registration *registration, exg_error *err)
 {
-    EXG_GIVEN(err, d, key, registration);
+    EXG_REQUIRE(err, d, key, registration);
     exg_op_entry *known;
 
     EXG_TRY(exg_op_entry_of(d, key, &known, err));

@@ -3,7 +3,7 @@
 #include "libexec/dispatch/local.h"
 #include "libexec/dtensor/storage.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +110,7 @@ exg_status exg_pack_args(const exg_object *args, const exg_object *schema, uint3
                          bool moves, exg_arena *arena, exg_object *local, exg_object *moved,
                          exg_error *err)
 {
-    EXG_GIVEN(err, EXG_IF_ANY(count, args), EXG_IF_ANY(count, schema), arena, local, moved);
+    EXG_REQUIRE(err, EXG_IF_ANY(count, args), EXG_IF_ANY(count, schema), arena, local, moved);
     for (uint32_t i = 0; i < count; i++) {
         exg_dtensor *t;
 
@@ -217,7 +217,7 @@ static exg_status wrap_list(const exg_object *local, const exg_object *specs, ex
 exg_status exg_wrap(const exg_object *local, const exg_object *specs, exg_object *result,
                     exg_error *err)
 {
-    EXG_GIVEN(err, local, specs, result);
+    EXG_REQUIRE(err, local, specs, result);
     *result = *local;
     if (local->kind == EXG_OBJECT_TENSOR) {
         return wrap_tensor(local, specs, result, err);

@@ -5,7 +5,7 @@
 #include "libexec/dispatch/text.h"
 #include "libexec/sharding/cost.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <string.h>
 
@@ -164,7 +164,7 @@ exg_status exg_propagate_input_sharding(exg_dispatcher *d, const char *key, exg_
                                         exg_arena *arena, exg_op_schema **target, bool *moves,
                                         exg_output_sharding **sharding, exg_error *err)
 {
-    EXG_GIVEN(err, d, key, schema, arena, target, moves, sharding);
+    EXG_REQUIRE(err, d, key, schema, arena, target, moves, sharding);
     const exg_dtensor_spec *spec = NULL;
     exg_op_entry *op_entry;
 

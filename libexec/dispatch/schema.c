@@ -1,7 +1,7 @@
 /* schema.c - objects, specs, and calls by spec. */
 #include "libexec/dispatch/cache_key.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,8 +127,8 @@ exg_status exg_op_schema_from_call(exg_op_schema *schema, const exg_function_sch
                                    const exg_named_object *kwargs, uint32_t kwarg_count,
                                    exg_arena *arena, exg_error *err)
 {
-    EXG_GIVEN(err, schema, func_schema, EXG_IF_ANY(arg_count, args),
-              EXG_IF_ANY(kwarg_count, kwargs), arena);
+    EXG_REQUIRE(err, schema, func_schema, EXG_IF_ANY(arg_count, args),
+                EXG_IF_ANY(kwarg_count, kwargs), arena);
     exg_object *own_args = EXG_NEW_ARRAY(arena, exg_object, arg_count);
     exg_named_object *own_kwargs = EXG_NEW_ARRAY(arena, exg_named_object, kwarg_count);
 
@@ -202,7 +202,7 @@ uint32_t exg_op_schema_all_specs(const exg_op_schema *schema, const exg_dtensor_
 exg_status exg_op_schema_set_value(exg_op_schema *schema, uint32_t i, const exg_argument *value,
                                    exg_error *err)
 {
-    EXG_GIVEN(err, schema, value);
+    EXG_REQUIRE(err, schema, value);
     if (i >= schema->arg_count ||
         (schema->args[i].kind != EXG_OBJECT_VALUE && schema->args[i].kind != EXG_OBJECT_NONE)) {
         return EXG_FAIL(err, USAGE, "DSP-001", "argument %u of %s cannot be set", i,

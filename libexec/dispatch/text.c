@@ -1,6 +1,6 @@
 /* text.c - objects, specs and schemas as text. */
 #include "libexec/dispatch/text.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -188,7 +188,7 @@ void exg_print_op_schema(exg_text *text, const exg_op_schema *schema)
 
 exg_status exg_op_schema_print(const exg_op_schema *schema, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, schema, text);
+    EXG_REQUIRE(err, schema, text);
     exg_text t = EXG_TEXT_EMPTY;
 
     exg_print_op_schema(&t, schema);

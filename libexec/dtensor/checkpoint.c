@@ -3,7 +3,7 @@
 #include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/dtensor/storage.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static exg_status has_chunks(const exg_dtensor *t, exg_error *err)
 
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes, exg_error *err)
 {
-    EXG_GIVEN(err, t, offsets, sizes);
+    EXG_REQUIRE(err, t, offsets, sizes);
     EXG_TRY(has_chunks(t, err));
     if (t->mesh->communicator == NULL) {
         memset(offsets, 0, t->rank * sizeof(*offsets));
@@ -44,7 +44,7 @@ static exg_status own_region(const exg_dtensor *t, exg_region **all, const exg_r
 exg_status exg_dtensor_shard_at(const exg_dtensor *t, const int64_t *offsets, exg_tensor *local,
                                 exg_error *err)
 {
-    EXG_GIVEN(err, t, offsets, local);
+    EXG_REQUIRE(err, t, offsets, local);
     size_t bytes = t->rank * sizeof(*offsets);
     int64_t own[EXG_RANK_MAX], sizes[EXG_RANK_MAX];
     const exg_piece *piece = NULL;
@@ -112,7 +112,7 @@ static exg_status copy_view(const exg_dtensor *t, const exg_tensor *view, void *
     if (view != NULL && !is_view_of(&t->local, view)) {
         return EXG_FAIL(err, USAGE, "DTN-014", "no window on this rank's part");
     }
-    EXG_GIVEN(err, EXG_IF_ANY(exg_tensor_numel(part), data));
+    EXG_REQUIRE(err, EXG_IF_ANY(exg_tensor_numel(part), data));
     EXG_TRY(exg_host_copy_open(&m, t->mesh->device, part, !in, err));
     memcpy(box.size, part->sizes, sizeof(box.size));
     whole = exg_box_tensor(&box, part->dtype, part->rank, data);
@@ -130,14 +130,14 @@ static exg_status copy_view(const exg_dtensor *t, const exg_tensor *view, void *
 exg_status exg_dtensor_copy_to_host(const exg_dtensor *t, const exg_tensor *view, void *data,
                                     exg_error *err)
 {
-    EXG_GIVEN(err, t);
+    EXG_REQUIRE(err, t);
     return copy_view(t, view, data, false, err);
 }
 
 exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *view, const void *data,
                                       exg_error *err)
 {
-    EXG_GIVEN(err, t);
+    EXG_REQUIRE(err, t);
     return copy_view(t, view, (void *)(uintptr_t)data, true, err);
 }
 
@@ -157,7 +157,7 @@ static uint32_t first_holder(const exg_dtensor *t)
 exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
                                    uint32_t room, uint32_t *count, exg_error *err)
 {
-    EXG_GIVEN(err, t, fqn, EXG_IF_ANY(room, items), count);
+    EXG_REQUIRE(err, t, fqn, EXG_IF_ANY(room, items), count);
     exg_write_item item = {.fqn = fqn,
                            .rank = t->rank,
                            .dtype = t->local.dtype,

@@ -4,8 +4,8 @@
 #include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/dtensor/storage.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -207,7 +207,7 @@ exg_status exg_dtensor_from_local(exg_device_mesh *mesh, const exg_tensor *local
                                   const exg_from_local_options *given, exg_dtensor **t,
                                   exg_error *err)
 {
-    EXG_GIVEN(err, local, t);
+    EXG_REQUIRE(err, local, t);
     exg_from_local_options options = {0};
     exg_placement to[EXG_MESH_DIMS_MAX];
     int64_t sizes[EXG_RANK_MAX];
@@ -363,7 +363,7 @@ exg_status exg_distribute_tensor(exg_device_mesh *mesh, const exg_tensor *global
                                  const exg_placement *placements, uint32_t count, uint32_t source,
                                  exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, global, t);
+    EXG_REQUIRE(err, global, t);
     exg_placement to[EXG_MESH_DIMS_MAX];
     exg_status status;
 

@@ -3,8 +3,8 @@
 #include "libexec/dtensor/spec.h"
 #include "libexec/kernels/kernels.h"
 #include "libexec/kernels/random.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static exg_status make(exg_device_mesh *mesh, const exg_dtensor_like *like, cons
 exg_status exg_dtensor_empty(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
                              exg_error *err)
 {
-    EXG_GIVEN(err, given, t);
+    EXG_REQUIRE(err, given, t);
     exg_dtensor_like like;
 
     *t = NULL;
@@ -167,7 +167,7 @@ static exg_status give(exg_status status, exg_dtensor **t)
 exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_scalar value,
                             exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, given, t);
+    EXG_REQUIRE(err, given, t);
     uint8_t element[ELEMENT_BYTES] = {0};
     exg_dtensor_like like;
 
@@ -183,7 +183,7 @@ exg_status exg_dtensor_full(exg_device_mesh *mesh, const exg_dtensor_like *given
 exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
                              exg_error *err)
 {
-    EXG_GIVEN(err, given, t);
+    EXG_REQUIRE(err, given, t);
     const uint8_t element[ELEMENT_BYTES] = {0};
 
     EXG_TRY(exg_dtensor_empty(mesh, given, t, err));
@@ -193,7 +193,7 @@ exg_status exg_dtensor_zeros(exg_device_mesh *mesh, const exg_dtensor_like *give
 exg_status exg_dtensor_ones(exg_device_mesh *mesh, const exg_dtensor_like *given, exg_dtensor **t,
                             exg_error *err)
 {
-    EXG_GIVEN(err, given, t);
+    EXG_REQUIRE(err, given, t);
     exg_dtensor_like like;
 
     *t = NULL;
@@ -271,7 +271,7 @@ static double on_line(const void *user, uint64_t index)
 exg_status exg_dtensor_arange(exg_device_mesh *mesh, const exg_dtensor_like *given, double start,
                               double step, exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, given, t);
+    EXG_REQUIRE(err, given, t);
     const double line[2] = {start, step};
     exg_dtensor_like like;
 
@@ -380,13 +380,13 @@ static exg_status make_random(exg_device_mesh *mesh, const exg_dtensor_like *giv
 exg_status exg_dtensor_rand(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
                             exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, like, rng, t);
+    EXG_REQUIRE(err, like, rng, t);
     return make_random(mesh, like, rng, false, t, err);
 }
 
 exg_status exg_dtensor_randn(exg_device_mesh *mesh, const exg_dtensor_like *like, exg_rng *rng,
                              exg_dtensor **t, exg_error *err)
 {
-    EXG_GIVEN(err, like, rng, t);
+    EXG_REQUIRE(err, like, rng, t);
     return make_random(mesh, like, rng, true, t, err);
 }

@@ -1,6 +1,6 @@
 /* gradient.c - what the borders of a DTensor give back to a gradient: docs/dtensor.md 3.6. */
 #include "libexec/dtensor/spec.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -38,7 +38,7 @@ exg_status exg_to_local_backward(const exg_dtensor *t, const exg_tensor *gradien
                                  const exg_placement *placements, uint32_t count, exg_dtensor **out,
                                  exg_error *err)
 {
-    EXG_GIVEN(err, t, out);
+    EXG_REQUIRE(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
     int64_t sizes[EXG_RANK_MAX], strides[EXG_RANK_MAX];
     exg_status status;
@@ -75,7 +75,7 @@ void exg_redistributed_gradient(const exg_dtensor *source, const exg_dtensor *gr
 exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtensor *gradient,
                                      exg_dtensor **out, exg_error *err)
 {
-    EXG_GIVEN(err, source, out);
+    EXG_REQUIRE(err, source, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *out = NULL;
@@ -88,7 +88,7 @@ exg_status exg_redistribute_backward(const exg_dtensor *source, const exg_dtenso
 
 exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
-    EXG_GIVEN(err, t, out);
+    EXG_REQUIRE(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     exg_gradient_placements(t, to);
@@ -98,7 +98,7 @@ exg_status exg_dtensor_coerce_tangent(const exg_dtensor *t, exg_dtensor **out, e
 exg_status exg_dtensor_coerce_like(const exg_dtensor *t, const exg_dtensor *like, exg_dtensor **out,
                                    exg_error *err)
 {
-    EXG_GIVEN(err, t, like, out);
+    EXG_REQUIRE(err, t, like, out);
     return exg_dtensor_redistribute(t, like->placements, like->mesh->ndim, out, err);
 }
 
@@ -106,7 +106,7 @@ exg_status exg_from_local_backward(const exg_dtensor *t, const exg_dtensor *grad
                                    const exg_placement *placements, uint32_t count,
                                    exg_dtensor **out, exg_error *err)
 {
-    EXG_GIVEN(err, t, out);
+    EXG_REQUIRE(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *out = NULL;

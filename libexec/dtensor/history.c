@@ -1,7 +1,7 @@
 /* history.c - the life of histories, and what a DTensor says of its own. */
 #include "libexec/dtensor/history.h"
 #include "libexec/dtensor/spec.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ exg_dtensor *exg_dtensor_take_grad(exg_dtensor *t)
 
 exg_status exg_dtensor_set_requires_grad(exg_dtensor *t, bool requires_grad, exg_error *err)
 {
-    EXG_GIVEN(err, t);
+    EXG_REQUIRE(err, t);
     exg_history *leaf;
 
     if (requires_grad && !exg_dtype_is_float(t->local.dtype) &&

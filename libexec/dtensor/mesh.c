@@ -1,7 +1,7 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
 #include "libexec/comm/grid.h"
 #include "libexec/dtensor/link.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static void share_device(const exg_device_mesh *mesh, exg_device_mesh *part)
 exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **meshes,
                                  exg_error *err)
 {
-    EXG_GIVEN(err, shape, meshes);
+    EXG_REQUIRE(err, shape, meshes);
     exg_communicator *communicators[RANKS_MAX];
     exg_status status = EXG_OK;
     uint32_t size;
@@ -142,7 +142,7 @@ exg_status exg_local_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **
 
 exg_status exg_mpi_mesh_create(const exg_mesh_shape *shape, exg_device_mesh **mesh, exg_error *err)
 {
-    EXG_GIVEN(err, shape, mesh);
+    EXG_REQUIRE(err, shape, mesh);
     exg_communicator *world;
     exg_status status;
     uint32_t size;
@@ -272,7 +272,7 @@ static exg_status slice_as(exg_device_mesh *mesh, const uint32_t *dims, uint32_t
 exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
                                  exg_device_mesh **slice, exg_error *err)
 {
-    EXG_GIVEN(err, mesh, EXG_IF_ANY(dim_count, dims), slice);
+    EXG_REQUIRE(err, mesh, EXG_IF_ANY(dim_count, dims), slice);
     exg_mesh_shape shape = {.ndim = dim_count};
 
     *slice = NULL;
@@ -287,7 +287,7 @@ exg_status exg_device_mesh_slice(exg_device_mesh *mesh, const uint32_t *dims, ui
 exg_status exg_device_mesh_flatten(exg_device_mesh *mesh, const uint32_t *dims, uint32_t dim_count,
                                    const char *name, exg_device_mesh **flat, exg_error *err)
 {
-    EXG_GIVEN(err, mesh, EXG_IF_ANY(dim_count, dims), flat);
+    EXG_REQUIRE(err, mesh, EXG_IF_ANY(dim_count, dims), flat);
     char joined[EXG_MESH_NAME_MAX * EXG_MESH_DIMS_MAX] = "";
     exg_mesh_shape shape = {.ndim = 1, .sizes = {1}, .names = {joined}};
 
@@ -310,7 +310,7 @@ exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
                                   const exg_mesh_shape *shape, exg_device_mesh **selected,
                                   exg_error *err)
 {
-    EXG_GIVEN(err, mesh, ranks, shape, selected);
+    EXG_REQUIRE(err, mesh, ranks, shape, selected);
     uint32_t size;
     uint32_t color = EXG_NO_COLOR;
     exg_device_mesh *part;
@@ -342,7 +342,7 @@ exg_status exg_device_mesh_select(exg_device_mesh *mesh, const uint32_t *ranks,
 
 exg_status exg_device_mesh_self(const exg_device_mesh *mesh, exg_device_mesh **self, exg_error *err)
 {
-    EXG_GIVEN(err, mesh, self);
+    EXG_REQUIRE(err, mesh, self);
     exg_mesh_shape alone = {.ndim = 1, .sizes = {1}};
 
     EXG_TRY(exg_local_mesh_create(&alone, self, err));

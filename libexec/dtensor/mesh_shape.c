@@ -1,6 +1,6 @@
 /* mesh_shape.c - the shape of a mesh: its dims, their names, where a rank stands. */
 #include "libexec/dtensor/mesh.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <string.h>
 
@@ -60,7 +60,7 @@ uint32_t exg_device_mesh_global_rank(const exg_device_mesh *mesh, uint32_t rank)
 exg_status exg_device_mesh_find_dim(const exg_device_mesh *mesh, const char *name, uint32_t *dim,
                                     exg_error *err)
 {
-    EXG_GIVEN(err, mesh, name, dim);
+    EXG_REQUIRE(err, mesh, name, dim);
     for (*dim = 0; *dim < mesh->ndim; (*dim)++) {
         if (name[0] != '\0' && strcmp(mesh->names[*dim], name) == 0) {
             return EXG_OK;

@@ -1,5 +1,5 @@
 /* placement.c - placements as text, and the chunk rule. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include <exg/placement.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static bool read_strided(const char *argument, exg_placement *placement)
 
 exg_status exg_placement_parse(const char *text, exg_placement *placement, exg_error *err)
 {
-    EXG_GIVEN(err, text, placement);
+    EXG_REQUIRE(err, text, placement);
     size_t length;
     const char *argument;
 

@@ -1,6 +1,6 @@
 /* print.c - a DTensor as text. */
 #include "libexec/dtensor/spec.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <exg/text.h>
 #include <inttypes.h>
@@ -118,13 +118,13 @@ static exg_status print(const exg_dtensor *t, const char *name, const exg_dtenso
 
 exg_status exg_dtensor_print(const exg_dtensor *t, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, t, text);
+    EXG_REQUIRE(err, t, text);
     return print(t, "local_tensor", t, text, err);
 }
 
 exg_status exg_dtensor_print_whole(const exg_dtensor *t, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, t, text);
+    EXG_REQUIRE(err, t, text);
     exg_dtensor *whole;
     exg_status status;
 

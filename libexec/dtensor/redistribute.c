@@ -13,7 +13,7 @@
 #include "libexec/dtensor/region.h"
 #include "libexec/dtensor/spec.h"
 #include "libexec/dtensor/storage.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -368,7 +368,7 @@ exg_status exg_dtensor_move(const exg_dtensor *t, const exg_placement *to, bool 
 exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *placements,
                                     uint32_t count, exg_dtensor **out, exg_error *err)
 {
-    EXG_GIVEN(err, t, out);
+    EXG_REQUIRE(err, t, out);
     exg_placement to[EXG_MESH_DIMS_MAX];
 
     *out = NULL;
@@ -382,7 +382,7 @@ exg_status exg_dtensor_redistribute(const exg_dtensor *t, const exg_placement *p
 
 exg_status exg_dtensor_full_tensor(const exg_dtensor *t, exg_dtensor **out, exg_error *err)
 {
-    EXG_GIVEN(err, t, out);
+    EXG_REQUIRE(err, t, out);
     exg_placement whole[EXG_MESH_DIMS_MAX];
 
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {

@@ -1,6 +1,6 @@
 /* scalar.c - numbers of any kind as elements, and back. */
 #include "libexec/dtensor/spec.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/operators/shape.h"
 
 #include <exg/scalar.h>
@@ -147,7 +147,7 @@ static double float_of(exg_dtype dtype, exg_scalar value)
 
 exg_status exg_scalar_store(exg_dtype dtype, void *at, exg_scalar value, exg_error *err)
 {
-    EXG_GIVEN(err, at);
+    EXG_REQUIRE(err, at);
     exg_dtype part = part_of(dtype);
 
     if (value.kind == EXG_SCALAR_NONE || exg_dtype_bytes(dtype) == 0) {

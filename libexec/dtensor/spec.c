@@ -4,7 +4,7 @@
 #include "libexec/dtensor/exchange.h"
 #include "libexec/dtensor/storage.h"
 #include "libexport/base/checked.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ exg_status exg_spec_sizes(exg_dtype dtype, uint32_t rank, const int64_t *sizes, 
 {
     int64_t bytes;
 
-    EXG_GIVEN(err, EXG_IF_ANY(rank, sizes));
+    EXG_REQUIRE(err, EXG_IF_ANY(rank, sizes));
     if (rank > EXG_RANK_MAX) {
         return EXG_FAIL(err, LIMIT, "DTN-009", "a tensor of %u dims; at most %d", rank,
                         EXG_RANK_MAX);
@@ -241,7 +241,7 @@ exg_status exg_dtensor_copy_part(const exg_dtensor *from, const exg_dtensor *to,
 
 exg_status exg_dtensor_wait(const exg_dtensor *t, exg_error *err)
 {
-    EXG_GIVEN(err, t);
+    EXG_REQUIRE(err, t);
     exg_transit *transit = t->transit;
 
     if (transit == NULL) {

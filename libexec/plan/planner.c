@@ -3,8 +3,8 @@
  */
 #include "libexec/plan/planner.h"
 #include "libexec/plan/emit.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/program/uses.h"
 
 #include <string.h>
@@ -496,7 +496,7 @@ static exg_status plan_all(exg_planner *p)
 exg_status exg_plan_create(const exg_program *functional, const exg_operators *operators,
                            const exg_plan_options *options, exg_plan **plan, exg_error *err)
 {
-    EXG_GIVEN(err, functional, operators, plan);
+    EXG_REQUIRE(err, functional, operators, plan);
     exg_plan_options own = {0};
 
     *plan = NULL;

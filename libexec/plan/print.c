@@ -1,6 +1,6 @@
 /* print.c - a plan as text, a line a step. */
 #include "libexec/plan/plan_internal.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <exg/text.h>
 #include <inttypes.h>
@@ -76,7 +76,7 @@ static void print_step(exg_text *text, const exg_plan *plan, uint32_t index)
 
 exg_status exg_plan_print(const exg_plan *plan, char **out, exg_error *err)
 {
-    EXG_GIVEN(err, plan, out);
+    EXG_REQUIRE(err, plan, out);
     exg_text text = EXG_TEXT_EMPTY;
     const exg_plan_summary *s = &plan->summary;
 

@@ -5,8 +5,8 @@
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/team.h"
 #include "libexec/session/context.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <exg/emit.h>
 #include <stdlib.h>
@@ -209,7 +209,7 @@ static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *co
 
 exg_status exg_costs_measure(uint32_t ranks, bool processes, exg_costs *costs, exg_error *err)
 {
-    EXG_GIVEN(err, costs);
+    EXG_REQUIRE(err, costs);
     exg_communicator *world = NULL;
     exg_costs measured;
     exg_status status;

@@ -2,8 +2,8 @@
 #include "libexec/dispatch/module.h"
 #include "libexec/dtensor/spec.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <exg/session.h>
 #include <exg/transform.h>
@@ -143,7 +143,7 @@ static exg_status place_inputs(placing *p)
 exg_status exg_module_session(exg_module *m, const exg_session_options *given,
                               exg_session **session, exg_error *err)
 {
-    EXG_GIVEN(err, m, session);
+    EXG_REQUIRE(err, m, session);
     const exg_module_entry *root = exg_module_called(m, "", 0);
     uint32_t most = m->verified.program->signature.input_count;
     placing p = {.m = m, .err = err};

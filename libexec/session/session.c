@@ -4,9 +4,9 @@
 #include "libexec/session/agreement.h"
 #include "libexec/session/graph_executor.h"
 #include "libexec/sharding/shard_pattern.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include <exg/session.h>
 #include <exg/text.h>
@@ -194,7 +194,7 @@ static exg_status create_parts(exg_session *s, exg_error *err)
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err)
 {
-    EXG_GIVEN(err, verified, session);
+    EXG_REQUIRE(err, verified, session);
     exg_session_options own = {0};
     exg_session *s;
     exg_status status;
@@ -443,7 +443,7 @@ static void collect_outputs(exg_session *s)
 exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,
                                uint32_t input_count, exg_error *err)
 {
-    EXG_GIVEN(err, session, EXG_IF_ANY(input_count, inputs));
+    EXG_REQUIRE(err, session, EXG_IF_ANY(input_count, inputs));
     const exg_session_options *options = &session->context.options;
 
     EXG_TRY(select_plan(session, inputs, input_count, err));
@@ -511,7 +511,7 @@ static exg_status take_inputs(exg_session *s, const exg_session_input *inputs, u
 exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                            uint32_t input_count, exg_error *err)
 {
-    EXG_GIVEN(err, session, EXG_IF_ANY(input_count, inputs));
+    EXG_REQUIRE(err, session, EXG_IF_ANY(input_count, inputs));
     uint64_t start;
     exg_status status;
 

@@ -3,8 +3,8 @@
  *    "links": [{"message_ns": 6000, "ns_per_byte": 0.12}]}
  * one link a mesh dim; the last stands for all that follow. What is absent is built in; an
  * unknown member is refused, and so is a table of none. */
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/formats/json.h"
 
 #include <exg/formats.h>
@@ -109,7 +109,7 @@ static exg_status read_all(exg_json root, exg_costs *costs, exg_error *err)
 
 exg_status exg_costs_open(const char *path, exg_costs *costs, exg_error *err)
 {
-    EXG_GIVEN(err, path, costs);
+    EXG_REQUIRE(err, path, costs);
     exg_costs own;
     exg_json_doc *doc;
     exg_status status;
@@ -128,7 +128,7 @@ exg_status exg_costs_open(const char *path, exg_costs *costs, exg_error *err)
 
 exg_status exg_costs_save(const exg_costs *costs, const char *path, exg_error *err)
 {
-    EXG_GIVEN(err, costs, path);
+    EXG_REQUIRE(err, costs, path);
     exg_costs own;
     char text[300];
 

@@ -3,8 +3,8 @@
  * where a key is an fnmatch pattern over the names of weights, or of inputs; the first that
  * fits counts. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/formats/json.h"
 
 #include <exg/partition.h>
@@ -107,7 +107,7 @@ static exg_status read_patterns(const exg_json_doc *doc, exg_arena *arena,
 exg_status exg_partition_options_open(const char *path, exg_arena *arena,
                                       exg_partition_options *options, exg_error *err)
 {
-    EXG_GIVEN(err, path, arena, options);
+    EXG_REQUIRE(err, path, arena, options);
     exg_partition_options own = {0};
     exg_json_doc *doc;
     exg_status status;

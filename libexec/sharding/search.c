@@ -3,8 +3,8 @@
  */
 #include "libexec/comm/grid.h"
 #include "libexec/sharding/partitioner.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/program/uses.h"
 
 #include <inttypes.h>
@@ -336,7 +336,7 @@ static exg_status choose_modes(task *t, exg_error *err)
 
 static exg_status check_pattern(const exg_partition_pattern *pattern, exg_error *err)
 {
-    EXG_GIVEN(err, pattern->pattern);
+    EXG_REQUIRE(err, pattern->pattern);
     EXG_TRY(EXG_CHECK_CHOICE(pattern->placement.kind, EXG_PLACEMENT_KIND_COUNT - 1,
                              "placement.kind", err));
     return EXG_CHECK_CHOICE(pattern->placement.op, EXG_REDUCE_OP_COUNT - 1, "placement.op", err);
@@ -382,7 +382,7 @@ static exg_status read_options(const exg_partition_options *first, uint32_t d,
                              "set it to sizeof(exg_partition_options) in each");
     }
     EXG_TRY(EXG_CHECK_CHOICE(own->mode, EXG_PARTITION_PATTERNS, "mode", err));
-    EXG_GIVEN(err, EXG_IF_ANY(own->pattern_count, own->patterns));
+    EXG_REQUIRE(err, EXG_IF_ANY(own->pattern_count, own->patterns));
     for (uint32_t i = 0; i < own->pattern_count; i++) {
         EXG_TRY_IN(err, check_pattern(&own->patterns[i], err), "patterns[%u]", i);
     }
@@ -426,13 +426,13 @@ exg_status exg_partition(const exg_program *functional, const exg_operators *ope
                          const exg_mesh_shape *mesh, uint32_t rank, exg_program **local,
                          exg_partition_summary **summary, char **report, exg_error *err)
 {
-    EXG_GIVEN(err, functional, operators, mesh, local);
+    EXG_REQUIRE(err, functional, operators, mesh, local);
     exg_partition_summary *sum;
     exg_partitioning placing;
     exg_status status;
 
     *local = NULL;
-    EXG_GIVEN(err, EXG_IF_ANY(mesh->ndim, options));
+    EXG_REQUIRE(err, EXG_IF_ANY(mesh->ndim, options));
     EXG_TRY(exg_partitioning_read(&placing, options, goal, mesh, err));
     EXG_TRY(check_rank(mesh, rank, err));
     EXG_TRY(exg_check_specialized(functional, err));

@@ -1,6 +1,6 @@
 /* json_writer.c - brackets, commas, keys and values of JSON. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <ctype.h>
 #include <exg/json_writer.h>
@@ -162,7 +162,7 @@ void exg_json_member_text(exg_text *text, const char *key, const char *string)
 
 exg_status exg_json_written(const exg_text *text, exg_error *err)
 {
-    EXG_GIVEN(err, text);
+    EXG_REQUIRE(err, text);
     if (text->failed) {
         return EXG_OUT_OF_MEMORY(err);
     }

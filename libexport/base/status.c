@@ -1,5 +1,5 @@
 /* status.c - filling and decorating errors. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -142,8 +142,8 @@ static const char *name_of(const char *names, size_t index, int *length)
     return at;
 }
 
-exg_status exg_given(const char *file, int line, const char *function, const char *names,
-                     const void *const *pointers, size_t count, exg_error *err)
+exg_status exg_require(const char *file, int line, const char *function, const char *names,
+                       const void *const *pointers, size_t count, exg_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         if (pointers[i] == NULL) {

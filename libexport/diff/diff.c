@@ -1,6 +1,6 @@
 /* diff.c - the rooms of a comparison, one after the other. */
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/diff/side.h"
 
 #include <string.h>
@@ -90,7 +90,7 @@ static exg_status run(exg_differ *d, exg_status (*compare_all)(exg_differ *d, ex
 exg_status exg_diff_weights(exg_weights *a, exg_weights *b, const exg_diff_options *options,
                             exg_diff *diff, exg_error *err)
 {
-    EXG_GIVEN(err, a, b, diff);
+    EXG_REQUIRE(err, a, b, diff);
     exg_differ d = {.a_weights = a, .b_weights = b, .by_name_alone = true, .diff = diff};
 
     return run(&d, compare_weights, options, err);
@@ -99,8 +99,8 @@ exg_status exg_diff_weights(exg_weights *a, exg_weights *b, const exg_diff_optio
 exg_status exg_diff_programs(const exg_verified *a, const exg_verified *b,
                              const exg_diff_options *options, exg_diff *diff, exg_error *err)
 {
-    EXG_GIVEN(err, a, b, diff);
-    EXG_GIVEN(err, a->program, b->program);
+    EXG_REQUIRE(err, a, b, diff);
+    EXG_REQUIRE(err, a->program, b->program);
     exg_differ d = {.a = a->program,
                     .b = b->program,
                     .a_weights = a->program->weights,

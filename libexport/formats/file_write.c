@@ -1,12 +1,12 @@
 /* file_write.c - bytes into a file, all or none. */
 #include "libexport/base/files.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <exg/formats.h>
 
 exg_status exg_file_write(const char *path, const void *data, size_t length, exg_error *err)
 {
-    EXG_GIVEN(err, path, EXG_IF_ANY(length, data));
+    EXG_REQUIRE(err, path, EXG_IF_ANY(length, data));
     exg_writer *writer;
     exg_status status;
 

@@ -2,8 +2,8 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/formats/format.h"
 #include "libexport/formats/model_folder.h"
 #include "libexport/formats/weights_file.h"
@@ -143,7 +143,7 @@ static exg_status open_source(exg_source *source, const exg_open_options *option
 exg_status exg_open_memory(const void *data, size_t length, const exg_open_options *options,
                            exg_program **program, exg_file_info **info, exg_error *err)
 {
-    EXG_GIVEN(err, EXG_IF_ANY(length, data), program);
+    EXG_REQUIRE(err, EXG_IF_ANY(length, data), program);
     exg_source source = {data, length, NULL, 0, NULL};
     exg_open_options own = {0};
     exg_file_info *found;
@@ -174,7 +174,7 @@ static exg_status hand_over(exg_program *program, exg_mapping *mapping, const ch
 exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
                     exg_file_info **info, exg_error *err)
 {
-    EXG_GIVEN(err, path, program);
+    EXG_REQUIRE(err, path, program);
     exg_mapping mapping = {0};
     exg_source source;
     exg_file_info *found;
@@ -223,7 +223,7 @@ static exg_status describe(const exg_source *source, exg_file_info *found, exg_e
 exg_status exg_file_describe(const char *path, const exg_open_options *options,
                              exg_file_info **info, exg_error *err)
 {
-    EXG_GIVEN(err, path, info);
+    EXG_REQUIRE(err, path, info);
     exg_open_options own = {0};
     exg_mapping mapping = {0};
     exg_file_info *found = NULL;
@@ -270,14 +270,14 @@ static exg_status check_count(const exg_program *const *programs, uint32_t count
 exg_status exg_save(const exg_program *program, const char *path, exg_format format,
                     const exg_save_options *options, exg_error *err)
 {
-    EXG_GIVEN(err, program, path);
+    EXG_REQUIRE(err, program, path);
     return exg_save_programs(&program, 1, path, format, options, err);
 }
 
 exg_status exg_save_programs(const exg_program *const *programs, uint32_t count, const char *path,
                              exg_format format, const exg_save_options *given, exg_error *err)
 {
-    EXG_GIVEN(err, programs, path);
+    EXG_REQUIRE(err, programs, path);
     exg_save_options options = {0};
 
     EXG_TRY(EXG_READ_OPTIONS(exg_save_options, &options, given, err));

@@ -1,5 +1,5 @@
 /* tensor_file.c - every tensor of a file in memory, row by row: what inputs want. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include <exg/formats.h>
 
 #include "libexport/base/arena.h"
@@ -114,7 +114,7 @@ static exg_status make_file(exg_weights *weights, exg_weights_format format, exg
 
 exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_error *err)
 {
-    EXG_GIVEN(err, path, file);
+    EXG_REQUIRE(err, path, file);
     exg_weights_format format;
     exg_weights *weights;
 
@@ -126,7 +126,7 @@ exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file, exg_er
 exg_status exg_tensor_file_open_memory(const void *data, size_t length, exg_tensor_file **file,
                                        exg_error *err)
 {
-    EXG_GIVEN(err, EXG_IF_ANY(length, data), file);
+    EXG_REQUIRE(err, EXG_IF_ANY(length, data), file);
     exg_weights_format format;
     exg_weights *weights;
 

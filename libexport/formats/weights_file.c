@@ -1,7 +1,7 @@
 /* weights_file.c - which file of named tensors, and off it goes. */
 #include "libexport/formats/weights_file.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
@@ -56,7 +56,7 @@ exg_weights_format exg_weights_find_format(const uint8_t *data, uint64_t length)
 
 exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_error *err)
 {
-    EXG_GIVEN(err, path, format);
+    EXG_REQUIRE(err, path, format);
     exg_mapping mapping;
     char *file;
     exg_status status;
@@ -142,7 +142,7 @@ exg_status exg_weights_open_memory(const void *data, size_t length, const exg_op
                                    exg_weights **weights, exg_weights_format *format,
                                    exg_error *err)
 {
-    EXG_GIVEN(err, EXG_IF_ANY(length, data), weights);
+    EXG_REQUIRE(err, EXG_IF_ANY(length, data), weights);
     exg_source source = {data, length, NULL, 0, NULL};
     exg_open_options own = {0};
     exg_weights_format found;
@@ -232,7 +232,7 @@ static exg_status open_model(const char *path, const exg_open_options *options,
 exg_status exg_weights_open(const char *path, const exg_open_options *options,
                             exg_weights **weights, exg_weights_format *format, exg_error *err)
 {
-    EXG_GIVEN(err, path, weights);
+    EXG_REQUIRE(err, path, weights);
     exg_weights_format found = EXG_WEIGHTS_FORMAT_COUNT;
     exg_open_options own = {0};
     exg_status status;

@@ -9,10 +9,10 @@
 #include "libexport/formats/weights_save.h"
 
 #include "libexport/base/checked.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
+#include "libexport/base/require.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/save_journal.h"
 #include "libexport/formats/weights_file.h"
@@ -73,7 +73,7 @@ bool exg_weights_format_has_metadata(exg_weights_format format)
 
 exg_status exg_tensor_file_check_name(const char *path, exg_error *err)
 {
-    EXG_GIVEN(err, path);
+    EXG_REQUIRE(err, path);
     return sink_of(path) != NULL
                ? EXG_OK
                : exg_error_fix(err,
@@ -531,7 +531,7 @@ static exg_status save_weights(exg_weights_saver *s, const char *path)
 exg_status exg_weights_save(exg_weights *weights, const char *path,
                             const exg_weights_save_options *given, exg_error *err)
 {
-    EXG_GIVEN(err, weights, path);
+    EXG_REQUIRE(err, weights, path);
     exg_weights_save_options options = {0};
     exg_weights_saver s = {.weights = weights, .options = &options, .err = err};
     exg_status status;
@@ -575,7 +575,7 @@ static exg_status save_tensors(exg_weights_saver *s, const exg_named_tensor *ite
 exg_status exg_tensor_file_save(const char *path, const exg_named_tensor *items, uint32_t count,
                                 const exg_string_map *metadata, exg_error *err)
 {
-    EXG_GIVEN(err, path, EXG_IF_ANY(count, items));
+    EXG_REQUIRE(err, path, EXG_IF_ANY(count, items));
     const exg_weights_save_options options = {.size = sizeof(options)};
     exg_weights_saver s = {.options = &options, .metadata = metadata, .err = err};
     exg_status status;

@@ -1,7 +1,7 @@
 /* inspection.c - operators by use, modules by weight, memory of activations. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 #include "libexport/formats/encoding.h"
 
 #include <exg/inspection.h>
@@ -521,7 +521,7 @@ static exg_status inspect(inspecting *i, exg_inspection **inspection, exg_error 
 exg_status exg_program_inspect(const exg_program *program, const exg_operators *operators,
                                exg_inspection **inspection, exg_error *err)
 {
-    EXG_GIVEN(err, program, operators, inspection);
+    EXG_REQUIRE(err, program, operators, inspection);
     inspecting i = {.program = program, .weights = program->weights, .operators = operators};
 
     return inspect(&i, inspection, err);
@@ -529,7 +529,7 @@ exg_status exg_program_inspect(const exg_program *program, const exg_operators *
 
 exg_status exg_weights_inspect(exg_weights *weights, exg_inspection **inspection, exg_error *err)
 {
-    EXG_GIVEN(err, weights, inspection);
+    EXG_REQUIRE(err, weights, inspection);
     inspecting i = {.weights = weights};
 
     return inspect(&i, inspection, err);

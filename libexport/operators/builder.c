@@ -1,7 +1,7 @@
 /* builder.c - adds nodes to a graph, with metas inferred and names made unique. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 #include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
 
@@ -42,7 +42,7 @@ struct exg_builder {
 exg_status exg_builder_create(const exg_operators *operators, exg_program *program,
                               exg_builder **builder, exg_error *err)
 {
-    EXG_GIVEN(err, operators, program, builder);
+    EXG_REQUIRE(err, operators, program, builder);
     exg_builder *b = calloc(1, sizeof(*b));
 
     *builder = NULL;
@@ -73,7 +73,7 @@ void exg_builder_destroy(exg_builder *builder)
 
 exg_status exg_builder_finish(exg_builder *builder, exg_error *err)
 {
-    EXG_GIVEN(err, builder);
+    EXG_REQUIRE(err, builder);
     exg_status status = builder->error.status;
 
     if (status != EXG_OK && err != NULL) {
@@ -105,7 +105,7 @@ exg_program *exg_builder_program(const exg_builder *b)
 
 exg_status exg_builder_status(const exg_builder *b)
 {
-    EXG_GIVEN(NULL, b);
+    EXG_REQUIRE(NULL, b);
     return b->error.status;
 }
 
@@ -607,7 +607,7 @@ static exg_dtype_lowering *lowering_of_kind(const exg_builder *b, const exg_oper
 exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *args,
                         uint32_t count, exg_argument *results)
 {
-    EXG_GIVEN(NULL, b, EXG_IF_ANY(count, args));
+    EXG_REQUIRE(NULL, b, EXG_IF_ANY(count, args));
     const exg_operator *op = exg_operators_get(b->operators, id);
     exg_argument all[EXG_ARGUMENTS_MAX];
     exg_tensor_meta **metas = NULL;

@@ -2,7 +2,7 @@
  * it is written. */
 #include "libexport/operators/derived_schema.h"
 
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <string.h>
 

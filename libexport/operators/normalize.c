@@ -1,5 +1,5 @@
 /* normalize.c - a node's arguments by schema position, checked against types. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
 #include <exg/operators.h>
 #include <string.h>
@@ -125,7 +125,7 @@ void exg_operator_functional_args(const exg_operator *op, const exg_operator *fu
 exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node, exg_argument *args,
                                   exg_error *err)
 {
-    EXG_GIVEN(err, op, node, args);
+    EXG_REQUIRE(err, op, node, args);
     const exg_function_schema *schema = op->schema;
     bool given[64] = {false};
 

@@ -1,6 +1,6 @@
 /* operators.c - the rows of operators.def as data. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/operators/derived_schema.h"
 #include "libexport/operators/operator_set.h"
 
@@ -189,7 +189,7 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_text *m
 
 exg_status exg_operators_create(exg_operators **operators, exg_error *err)
 {
-    EXG_GIVEN(err, operators);
+    EXG_REQUIRE(err, operators);
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_operators *table = arena == NULL ? NULL : EXG_NEW(arena, exg_operators);
     exg_text made = EXG_TEXT_EMPTY;

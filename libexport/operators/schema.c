@@ -3,7 +3,7 @@
  * Grammar: torch/_C schema text; only what operators of ATen use.
  */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/base/scan.h"
 
 #include <exg/operators.h>
@@ -311,7 +311,7 @@ static exg_status read_returns(reader *r, exg_function_schema *schema)
 exg_status exg_function_schema_parse(exg_arena *arena, const char *text,
                                      exg_function_schema *schema, exg_error *err)
 {
-    EXG_GIVEN(err, arena, text, schema);
+    EXG_REQUIRE(err, arena, text, schema);
     reader r = {arena, text, {text, EXG_SCAN_BLANKS}, err};
     size_t length;
 

@@ -1,5 +1,5 @@
 /* shape.c - the metas of results: helpers, pointwise and view rows, the entry. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
 
 #include <inttypes.h>
@@ -318,7 +318,7 @@ exg_status exg_operator_infer(const exg_operator *op, const exg_argument *args,
                               const exg_graph *graph, exg_arena *arena, exg_tensor_meta ***results,
                               uint32_t *result_count, exg_error *err)
 {
-    EXG_GIVEN(err, op, args, graph, arena, results, result_count);
+    EXG_REQUIRE(err, op, args, graph, arena, results, result_count);
     EXG_TRY(exg_check_numbers(op, args, err));
     return exg_infer_checked(op, args, graph, arena, results, result_count, err);
 }

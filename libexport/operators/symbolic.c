@@ -1,7 +1,7 @@
 /* symbolic.c - operators on sizes, evaluated when sizes are numbers. Meaning:
  * Python's operators; floordiv and mod round towards minus infinity. */
 #include "libexport/base/checked.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -308,7 +308,7 @@ static bool is_contiguous(const exg_tensor_meta *meta, exg_memory_format format)
 exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args, uint32_t count,
                                  const exg_graph *graph, exg_argument *result, exg_error *err)
 {
-    EXG_GIVEN(err, op, EXG_IF_ANY(count, args), result);
+    EXG_REQUIRE(err, op, EXG_IF_ANY(count, args), result);
     const exg_tensor_meta *meta;
     int64_t numel;
 

@@ -1,5 +1,5 @@
 /* copy.c - a program again, in an arena of its own; weights are shared. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include <exg/program.h>
 
 #include "libexport/base/arena.h"
@@ -130,7 +130,7 @@ static void copy_into(copier *c, exg_program *to, const exg_program *from)
 
 exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_error *err)
 {
-    EXG_GIVEN(err, program, copy);
+    EXG_REQUIRE(err, program, copy);
     copier c = {.scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED)};
     exg_program *made = NULL;
     exg_status status;
@@ -162,7 +162,7 @@ exg_status exg_program_copy(const exg_program *program, exg_program **copy, exg_
 
 exg_status exg_argument_copy(exg_arena *arena, exg_argument *arg, exg_error *err)
 {
-    EXG_GIVEN(err, arena, arg);
+    EXG_REQUIRE(err, arena, arg);
     copier c = {.arena = arena, .scratch = arena};
 
     exg_map_init(&c.strings, arena);

@@ -1,6 +1,6 @@
 /* print.c - whole programs and graphs as PyTorch prints them. */
 #include "libexport/program/print.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static void put_ranges(exg_text *out, const exg_program *program)
 
 exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, graph, text);
+    EXG_REQUIRE(err, graph, text);
     exg_text out = EXG_TEXT_EMPTY;
 
     exg_print_module(&out, graph, NULL, "GraphModule", 0);
@@ -71,7 +71,7 @@ exg_status exg_graph_print(const exg_graph *graph, char **text, exg_error *err)
 
 exg_status exg_program_print(const exg_program *program, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, program, text);
+    EXG_REQUIRE(err, program, text);
     exg_text part = EXG_TEXT_EMPTY;
     exg_text out = EXG_TEXT_EMPTY;
 

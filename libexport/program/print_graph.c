@@ -1,5 +1,5 @@
 /* print_graph.c - a graph as str() of torch.fx's Graph shows it: "graph():" and a line a node. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/program/print.h"
 
 #include "libexport/base/arena.h"
@@ -106,7 +106,7 @@ static void put_return(const exg_printer *p)
 
 exg_status exg_program_print_graph(const exg_program *program, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, program, text);
+    EXG_REQUIRE(err, program, text);
     exg_text out = EXG_TEXT_EMPTY;
     exg_printer p;
 

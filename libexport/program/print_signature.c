@@ -1,5 +1,5 @@
 /* print_signature.c - the signature as PyTorch's str() and repr() show it. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/program/print.h"
 
 #include <exg/signature.h>
@@ -40,7 +40,7 @@ void exg_print_signature(exg_text *out, const exg_signature *signature)
 
 exg_status exg_signature_print(const exg_signature *signature, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, signature, text);
+    EXG_REQUIRE(err, signature, text);
     exg_text out = EXG_TEXT_EMPTY;
 
     exg_print_signature(&out, signature);
@@ -104,7 +104,7 @@ static void put_argument(exg_text *out, const exg_signature_argument *arg)
 
 exg_status exg_signature_repr(const exg_signature *signature, char **text, exg_error *err)
 {
-    EXG_GIVEN(err, signature, text);
+    EXG_REQUIRE(err, signature, text);
     exg_text out = EXG_TEXT_EMPTY;
 
     exg_text_puts(&out, "ExportGraphSignature(input_specs=[");

@@ -1,5 +1,5 @@
 /* program.c - creating, finding, visiting. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include <exg/program.h>
 
 #include "libexport/base/arena.h"
@@ -71,7 +71,7 @@ void exg_argument_visit_values(exg_argument *arg, void (*visit)(void *user, exg_
 exg_status exg_program_create(const exg_allocator *allocator, uint64_t budget,
                               exg_program **program, exg_error *err)
 {
-    EXG_GIVEN(err, program);
+    EXG_REQUIRE(err, program);
     exg_arena *arena = exg_arena_create(allocator, budget);
     exg_program *made;
     exg_status status;

@@ -1,6 +1,6 @@
 /* rename.c - names in a program: a value under another one, one value for another. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 
 #include <exg/signature.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static exg_status check_id(const exg_graph *graph, exg_value_id id, exg_error *e
 exg_status exg_program_replace_uses(exg_program *program, exg_value_id old_value,
                                     exg_value_id new_value, exg_error *err)
 {
-    EXG_GIVEN(err, program);
+    EXG_REQUIRE(err, program);
     exg_graph *graph = program->graph;
     exg_signature *signature = &program->signature;
     replacement r = {old_value, new_value, false};
@@ -56,7 +56,7 @@ exg_status exg_program_replace_uses(exg_program *program, exg_value_id old_value
 exg_status exg_program_rename_value(exg_program *program, const char *old_name,
                                     const char *new_name, exg_error *err)
 {
-    EXG_GIVEN(err, program, old_name, new_name);
+    EXG_REQUIRE(err, program, old_name, new_name);
     exg_graph *graph = program->graph;
     exg_value_id id = exg_graph_find_value(graph, old_name);
     const char *kept;

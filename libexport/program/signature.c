@@ -1,5 +1,5 @@
 /* signature.c - the graph signature (seed 004): views, checks, renaming. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include <exg/signature.h>
 
 #include <string.h>
@@ -81,7 +81,7 @@ static exg_status check_argument(const exg_signature_argument *arg, exg_error *e
 
 exg_status exg_input_spec_check(const exg_input_spec *spec, exg_error *err)
 {
-    EXG_GIVEN(err, spec);
+    EXG_REQUIRE(err, spec);
     if (spec->kind == EXG_INPUT_BUFFER && spec->persistent == EXG_UNSET) {
         return EXG_FAIL(err, MALFORMED, "SIG-026",
                         "the buffer '%s' does not say whether it is persistent",
@@ -92,7 +92,7 @@ exg_status exg_input_spec_check(const exg_input_spec *spec, exg_error *err)
 
 exg_status exg_output_spec_check(const exg_output_spec *spec, exg_error *err)
 {
-    EXG_GIVEN(err, spec);
+    EXG_REQUIRE(err, spec);
     return check_argument(&spec->arg, err);
 }
 
@@ -252,7 +252,7 @@ exg_status exg_signature_user_inputs(const exg_signature *signature,
                                      const exg_signature_argument **leaves, uint32_t capacity,
                                      uint32_t *count, exg_error *err)
 {
-    EXG_GIVEN(err, signature, EXG_IF_ANY(capacity, leaves), count);
+    EXG_REQUIRE(err, signature, EXG_IF_ANY(capacity, leaves), count);
     uint32_t found = 0;
 
     *count = 0;
@@ -275,7 +275,7 @@ exg_status exg_signature_user_outputs(const exg_signature *signature, exg_loss l
                                       const exg_signature_argument **leaves, uint32_t capacity,
                                       uint32_t *count, exg_error *err)
 {
-    EXG_GIVEN(err, signature, EXG_IF_ANY(capacity, leaves), count);
+    EXG_REQUIRE(err, signature, EXG_IF_ANY(capacity, leaves), count);
     uint32_t found = 0;
 
     *count = 0;
@@ -312,7 +312,7 @@ static exg_status add_token(const exg_signature_argument *arg, const char **name
 exg_status exg_signature_input_tokens(const exg_signature *signature, const char **names,
                                       uint32_t capacity, uint32_t *count, exg_error *err)
 {
-    EXG_GIVEN(err, signature, EXG_IF_ANY(capacity, names), count);
+    EXG_REQUIRE(err, signature, EXG_IF_ANY(capacity, names), count);
     *count = 0;
     for (uint32_t i = 0; i < signature->input_count; i++) {
         if (signature->inputs[i].kind == EXG_INPUT_TOKEN) {
@@ -326,7 +326,7 @@ exg_status exg_signature_input_tokens(const exg_signature *signature, const char
 exg_status exg_signature_output_tokens(const exg_signature *signature, const char **names,
                                        uint32_t capacity, uint32_t *count, exg_error *err)
 {
-    EXG_GIVEN(err, signature, EXG_IF_ANY(capacity, names), count);
+    EXG_REQUIRE(err, signature, EXG_IF_ANY(capacity, names), count);
     *count = 0;
     for (uint32_t i = 0; i < signature->output_count; i++) {
         if (signature->outputs[i].kind == EXG_OUTPUT_TOKEN) {
@@ -370,7 +370,7 @@ static exg_status check_backward(const exg_output_spec *spec, const char *loss, 
 exg_status exg_signature_backward(const exg_signature *signature, bool *exists,
                                   exg_backward_signature *backward, exg_error *err)
 {
-    EXG_GIVEN(err, signature, exists, backward);
+    EXG_REQUIRE(err, signature, exists, backward);
     *exists = false;
     *backward = (exg_backward_signature){0};
     for (uint32_t i = 0; i < signature->output_count; i++) {
@@ -449,7 +449,7 @@ static void rename_all(exg_signature *s, const char *old_name, const char *new_n
 exg_status exg_signature_rename(exg_signature *signature, const char *old_name,
                                 const char *new_name, exg_targets targets, exg_error *err)
 {
-    EXG_GIVEN(err, signature, old_name, new_name);
+    EXG_REQUIRE(err, signature, old_name, new_name);
     if (strcmp(old_name, new_name) == 0 || count_called(signature, old_name) == 0) {
         return EXG_OK;
     }
@@ -466,7 +466,7 @@ exg_status exg_signature_replace_hook(exg_signature *signature, const char *old_
                                       const char *new_name, exg_use use, bool old_is_input,
                                       bool replace_inputs, exg_targets targets, exg_error *err)
 {
-    EXG_GIVEN(err, signature, old_name, new_name);
+    EXG_REQUIRE(err, signature, old_name, new_name);
     if (use != EXG_USE_OUTPUT && !(replace_inputs && old_is_input)) {
         return EXG_OK;
     }

@@ -1,7 +1,7 @@
 /* signature_maps.c - a signature from what tracing knows: PyTorch's _sig_to_specs. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 
 #include <exg/signature.h>
 #include <string.h>
@@ -156,8 +156,8 @@ exg_status exg_signature_from_maps(exg_arena *arena, const exg_signature_maps *m
                                    const exg_signature_argument *outputs, uint32_t output_count,
                                    exg_signature *signature, exg_error *err)
 {
-    EXG_GIVEN(err, arena, EXG_IF_ANY(input_count, inputs), EXG_IF_ANY(output_count, outputs),
-              signature);
+    EXG_REQUIRE(err, arena, EXG_IF_ANY(input_count, inputs), EXG_IF_ANY(output_count, outputs),
+                signature);
     uint64_t mutations = (uint64_t)maps->buffer_mutations.count + maps->parameter_mutations.count +
                          maps->user_input_mutations.count + maps->output_tokens.count;
     exg_signature made = {EXG_NEW_ARRAY(arena, exg_input_spec, input_count),
@@ -279,7 +279,7 @@ static exg_status check_all(const exg_signature *s, exg_error *err)
 exg_status exg_signature_from_graph(exg_program *program, const exg_signature_maps *maps,
                                     exg_error *err)
 {
-    EXG_GIVEN(err, program);
+    EXG_REQUIRE(err, program);
     const exg_graph *graph = program->graph;
     exg_arena *arena = program->arena;
     exg_signature_argument *inputs =

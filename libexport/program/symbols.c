@@ -1,7 +1,7 @@
 /* symbols.c - numbers for symbols. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 
 #include <exg/symint.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static bool index_symbols(exg_symbols *symbols, exg_arena *arena)
 exg_status exg_symbols_add(exg_symbols *symbols, exg_arena *arena, const char *name, size_t length,
                            int64_t value, exg_error *err)
 {
-    EXG_GIVEN(err, symbols, arena, name);
+    EXG_REQUIRE(err, symbols, arena, name);
     const char *copy = exg_arena_strndup(arena, name, length);
 
     if (copy == NULL || !exg_arena_reserve(arena, &symbols->items, symbols->count,

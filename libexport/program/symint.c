@@ -1,12 +1,12 @@
 /* symint.c - expressions by their text: read for one call alone. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/program/expression.h"
 
 exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int64_t *value,
                                exg_error *err)
 {
-    EXG_GIVEN(err, expr, value);
+    EXG_REQUIRE(err, expr, value);
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_expression expression;
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err)
@@ -22,7 +22,7 @@ exg_status exg_symint_evaluate(const char *expr, const exg_symbols *symbols, int
 exg_status exg_symfloat_evaluate(const char *expr, const exg_symbols *symbols, double *value,
                                  exg_error *err)
 {
-    EXG_GIVEN(err, expr, value);
+    EXG_REQUIRE(err, expr, value);
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_expression expression;
     exg_number number;
@@ -43,7 +43,7 @@ exg_status exg_symint_visit(const char *expr,
                             void (*visit)(void *user, const char *name, size_t length), void *user,
                             exg_error *err)
 {
-    EXG_GIVEN(err, expr);
+    EXG_REQUIRE(err, expr);
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_expression expression = {0};
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err)

@@ -2,8 +2,8 @@
  * of the example inputs. */
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/program/expression.h"
 #include "libexport/verify/guards.h"
 
@@ -416,8 +416,8 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
                            uint32_t count, const exg_bind_options *options, exg_arena *arena,
                            exg_symbols *symbols, exg_error *err)
 {
-    EXG_GIVEN(err, verified, EXG_IF_ANY(count, bindings), arena, symbols);
-    EXG_GIVEN(err, verified->program, verified->operators);
+    EXG_REQUIRE(err, verified, EXG_IF_ANY(count, bindings), arena, symbols);
+    EXG_REQUIRE(err, verified->program, verified->operators);
     binder b = {.program = verified->program,
                 .given = {.bindings = bindings, .count = count},
                 .arena = arena,
@@ -455,7 +455,7 @@ static exg_status bind_hints(binder *b, bind_function *bind)
 exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
                           exg_error *err)
 {
-    EXG_GIVEN(err, program, arena, symbols);
+    EXG_REQUIRE(err, program, arena, symbols);
     binder b = {.program = program, .arena = arena, .symbols = symbols, .err = err};
     exg_status status;
 

@@ -1,6 +1,6 @@
 /* decompose.c - composite operators written out by their lowerings, until only
  * core operators and in-place writes are left. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
 #include "libexport/transform/graph_segment.h"
 #include "libexport/transform/layout.h"
@@ -97,7 +97,7 @@ static exg_status decompose_node(exg_rewrite *r, const exg_node *node)
 exg_status exg_decompose(const exg_program *specialized, const exg_operators *operators,
                          exg_program **out, exg_error *err)
 {
-    EXG_GIVEN(err, specialized, operators, out);
+    EXG_REQUIRE(err, specialized, operators, out);
     exg_rewrite r;
     exg_status status;
 

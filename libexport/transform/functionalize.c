@@ -9,7 +9,7 @@
  * A weight that is in another one is a view of it. What was written of the inputs
  * comes out as mutation outputs.
  */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
 #include "libexport/transform/graph_segment.h"
 #include "libexport/transform/weight_ranges.h"
@@ -596,7 +596,7 @@ static exg_status functionalize_all(functionalizer *f)
 exg_status exg_functionalize(const exg_program *decomposed, const exg_operators *operators,
                              exg_program **out, exg_error *err)
 {
-    EXG_GIVEN(err, decomposed, operators, out);
+    EXG_REQUIRE(err, decomposed, operators, out);
     functionalizer f = {0};
 
     *out = NULL;

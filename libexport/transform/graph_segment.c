@@ -1,6 +1,6 @@
 /* graph_segment.c - goes through a program's nodes and emits what can be emitted, until a number
  * is needed that only the run can know. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/transform/layout.h"
 #include "libexport/transform/segment_builder.h"
 #include "libexport/transform/simplify.h"
@@ -726,7 +726,7 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
 exg_status exg_first_segment(const exg_verified *verified, const exg_symbols *symbols,
                              exg_program **out, char **break_reason, exg_error *err)
 {
-    EXG_GIVEN(err, verified, symbols, out);
+    EXG_REQUIRE(err, verified, symbols, out);
     exg_graph_segment *segment;
     exg_status status = EXG_OK;
 
@@ -734,7 +734,7 @@ exg_status exg_first_segment(const exg_verified *verified, const exg_symbols *sy
     if (break_reason != NULL) {
         *break_reason = NULL;
     }
-    EXG_GIVEN(err, verified->program, verified->operators);
+    EXG_REQUIRE(err, verified->program, verified->operators);
     EXG_TRY(exg_graph_segment_begin(verified->program, verified->operators, symbols, NULL, NULL,
                                     &segment, err));
     if (break_reason != NULL && segment->break_reason != NULL) {

@@ -1,7 +1,7 @@
 /* missing.c - which operators of a program cannot be run, told all at once. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 #include "libexport/program/uses.h"
 #include "libexport/transform/inline.h"
 #include "libexport/transform/vmap.h"
@@ -84,7 +84,7 @@ static void list_graph(exg_text *list, exg_map *listed, const exg_graph *graph,
 exg_status exg_missing_operators(const exg_program *program, const exg_operators *operators,
                                  bool (*runs)(const exg_operator *op), char **text, exg_error *err)
 {
-    EXG_GIVEN(err, program, operators, text);
+    EXG_REQUIRE(err, program, operators, text);
     exg_text list = EXG_TEXT_EMPTY;
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_map listed;

@@ -3,7 +3,7 @@
  * goes into weights (fold.h) and products become what they mean (attention.h,
  * quantized.h). */
 #include "libexport/transform/simplify.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/transform/attention.h"
 #include "libexport/transform/fold.h"
 #include "libexport/transform/quantized.h"
@@ -146,6 +146,6 @@ exg_status exg_simplify_for(const exg_program *functional, const exg_operators *
 exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
                         exg_program **out, exg_error *err)
 {
-    EXG_GIVEN(err, functional, operators, out);
+    EXG_REQUIRE(err, functional, operators, out);
     return exg_simplify_for(functional, operators, true, out, err);
 }

@@ -5,7 +5,7 @@
  * inlined before (inline.h).
  */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/program/expression.h"
 #include "libexport/transform/graph_segment.h"
 
@@ -415,8 +415,8 @@ static exg_status copy_graph(specializer *s)
 exg_status exg_specialize(const exg_verified *verified, const exg_symbols *symbols,
                           exg_program **out, exg_error *err)
 {
-    EXG_GIVEN(err, verified, symbols, out);
-    EXG_GIVEN(err, verified->program, verified->operators);
+    EXG_REQUIRE(err, verified, symbols, out);
+    EXG_REQUIRE(err, verified->program, verified->operators);
     specializer s = {.operators = verified->operators, .symbols = symbols, .err = err};
     exg_program flat = *verified->program;
     exg_graph graph;

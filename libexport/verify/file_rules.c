@@ -2,8 +2,8 @@
  * files are there that it names (WGT-015). */
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 #include "libexport/verify/verifier.h"
 #include "libexport/weights/storage.h"
 
@@ -114,7 +114,7 @@ static exg_status check_besides(exg_verifier *v, exg_error *err)
 exg_status exg_verify_file(const exg_program *program, const char *path, const exg_file_info *info,
                            exg_diagnostics *diagnostics, exg_error *err)
 {
-    EXG_GIVEN(err, program, path, info, diagnostics);
+    EXG_REQUIRE(err, program, path, info, diagnostics);
     exg_verifier v = {.program = program,
                       .found = diagnostics,
                       .capacity = diagnostics->count,

@@ -1,5 +1,5 @@
 /* verify.c - runs the rules, all of them. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/verify/verifier.h"
 
 #include <assert.h>
@@ -79,7 +79,7 @@ static bool has_dialect(const exg_program *program, const char *dialect)
 exg_status exg_verify(const exg_program *program, const exg_operators *operators,
                       exg_verified *verified, exg_diagnostics *diagnostics, exg_error *err)
 {
-    EXG_GIVEN(err, program, operators, verified);
+    EXG_REQUIRE(err, program, operators, verified);
     exg_diagnostics own = {0};
     exg_diagnostics *found = diagnostics == NULL ? &own : diagnostics;
     exg_verifier v = {.program = program,

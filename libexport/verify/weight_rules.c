@@ -1,6 +1,6 @@
 /* weight_rules.c - weights against their storages and the graph (WGT). */
 #include "libexport/base/checked.h"
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
@@ -278,7 +278,7 @@ static void tell_unknown(exg_verifier *v, uint32_t index)
 exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
                            const exg_check_options *options, exg_error *err)
 {
-    EXG_GIVEN(err, program, diagnostics);
+    EXG_REQUIRE(err, program, diagnostics);
     exg_verifier v = {.program = program,
                       .found = diagnostics,
                       .capacity = diagnostics->count,

@@ -1,7 +1,7 @@
 /* weights_verify.c - weights without a program: whether they are what somebody needs of them. */
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pool.h"
+#include "libexport/base/require.h"
 #include "libexport/verify/verifier.h"
 
 #include <inttypes.h>
@@ -183,7 +183,7 @@ static exg_status check(exg_verifier *v, exg_weights *weights,
 exg_status exg_weights_verify(exg_weights *weights, const exg_weights_verify_options *given,
                               exg_diagnostics *diagnostics, exg_error *err)
 {
-    EXG_GIVEN(err, weights, diagnostics);
+    EXG_REQUIRE(err, weights, diagnostics);
     exg_weights_verify_options options = {0};
     exg_verifier v = {.found = diagnostics, .tells_all = true};
     exg_status status;

@@ -1,7 +1,7 @@
 /* change.c - weights like others, with their bytes gone or turned around. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/storage.h"
 
@@ -58,7 +58,7 @@ static exg_status read_zeros(void *user, uint64_t offset, uint64_t length, void 
 
 exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err)
 {
-    EXG_GIVEN(err, of, made);
+    EXG_REQUIRE(err, of, made);
     static const exg_storage_maker zeros = {read_zeros, NULL, "zeros"};
 
     EXG_TRY(exg_weights_like(of, made, err));
@@ -169,7 +169,7 @@ static exg_status turn_all(exg_weights *of, exg_byte_order order, exg_weights *m
 exg_status exg_weights_in_order(exg_weights *of, exg_byte_order order, exg_weights **made,
                                 exg_error *err)
 {
-    EXG_GIVEN(err, of, made);
+    EXG_REQUIRE(err, of, made);
     exg_status status;
 
     *made = NULL;

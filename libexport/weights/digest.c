@@ -4,9 +4,9 @@
  *   root = H(leaves, as bytes, in the order of names)
  */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pool.h"
+#include "libexport/base/require.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
 
@@ -162,7 +162,7 @@ static exg_status hash_all(digester *d, uint32_t threads, char *text, exg_error 
 exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint32_t threads,
                               char text[EXG_DIGEST_TEXT_MAX], exg_error *err)
 {
-    EXG_GIVEN(err, weights, text);
+    EXG_REQUIRE(err, weights, text);
     digester d = {.weights = weights, .kind = kind};
     exg_status status;
 

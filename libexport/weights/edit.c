@@ -1,9 +1,9 @@
 /* edit.c - other weights made of weights (exg/weights_edit.h). */
 #include <exg/weights_edit.h>
 
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
+#include "libexport/base/require.h"
 #include "libexport/base/xxh3.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/name_rules.h"
@@ -380,7 +380,7 @@ static exg_status edit(editor *e)
 exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *given,
                             exg_weights **made, exg_error *err)
 {
-    EXG_GIVEN(err, of, made);
+    EXG_REQUIRE(err, of, made);
     exg_weights_edit_options options = {0};
     editor e = {.of = of, .options = &options, .err = err};
     exg_status status;

@@ -4,8 +4,8 @@
  * from when it is read itself. What is viewed in several ways is put together in memory.
  */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/storage.h"
 
@@ -411,7 +411,7 @@ static exg_status fill(filler *f)
 exg_status exg_weights_fill(exg_weights *of, exg_weights *from, bool partial, exg_weights **made,
                             exg_mismatches *mismatches, exg_error *err)
 {
-    EXG_GIVEN(err, of, from, made);
+    EXG_REQUIRE(err, of, from, made);
     filler f = {.of = of, .from = from, .mismatches = mismatches, .partial = partial, .err = err};
     exg_status status;
 

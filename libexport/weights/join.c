@@ -1,8 +1,8 @@
 /* join.c - the tensors of several weights as one. */
 #include <exg/weights_edit.h>
 
-#include "libexport/base/given.h"
 #include "libexport/base/map.h"
+#include "libexport/base/require.h"
 #include "libexport/weights/storage.h"
 
 /* Where it is in a folder of its own, it is opened there now. */
@@ -55,7 +55,7 @@ static exg_status join(exg_weights *made, exg_weights *of, exg_map *names, exg_e
 exg_status exg_weights_join(exg_weights *const *of, uint32_t count, exg_weights **made,
                             exg_error *err)
 {
-    EXG_GIVEN(err, EXG_IF_ANY(count, of), made);
+    EXG_REQUIRE(err, EXG_IF_ANY(count, of), made);
     exg_status status;
     exg_map names;
 

@@ -1,5 +1,5 @@
 /* statistics.c - what the elements of a tensor are, counted. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include "libexport/weights/cast.h"
 #include "libexport/weights/storage.h"
 
@@ -79,7 +79,7 @@ static exg_status measure(exg_weights *weights, const exg_weight *weight, uint8_
 exg_status exg_weight_measure(exg_weights *weights, const exg_weight *weight,
                               exg_weight_statistics *statistics, exg_error *err)
 {
-    EXG_GIVEN(err, weights, weight, statistics);
+    EXG_REQUIRE(err, weights, weight, statistics);
     uint8_t *raw;
     double *numbers;
     int64_t numel = 0;

@@ -1,8 +1,8 @@
 /* stream.c - storages read in order by several threads, their checksums compared. */
 #include "libexport/base/arena.h"
-#include "libexport/base/given.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
+#include "libexport/base/require.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
 
@@ -204,7 +204,7 @@ static exg_status check_storage(exg_weights *weights, uint32_t storage, exg_pool
 
 exg_status exg_storage_check(exg_weights *weights, uint32_t storage, exg_error *err)
 {
-    EXG_GIVEN(err, weights);
+    EXG_REQUIRE(err, weights);
     if (storage >= weights->storage_count) {
         return EXG_FAIL(err, USAGE, "WGT-STORAGE", "there is no storage %u", storage);
     }
@@ -318,7 +318,7 @@ static exg_status check_all(checker *c, exg_pool *pool, exg_error *err)
 
 exg_status exg_weights_check(exg_weights *weights, const exg_check_options *given, exg_error *err)
 {
-    EXG_GIVEN(err, weights);
+    EXG_REQUIRE(err, weights);
     exg_check_options options = {0};
     checker c = {.weights = weights, .options = &options, .lock = PTHREAD_MUTEX_INITIALIZER};
     exg_pool *pool = NULL;

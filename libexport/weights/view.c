@@ -1,5 +1,5 @@
 /* view.c - tensors as views of storages: bounds, gathering, byte order. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include <exg/weights.h>
 
 #include "libexport/base/arena.h"
@@ -60,7 +60,7 @@ static exg_status view_extent(const exg_tensor_meta *meta, uint64_t *extent, exg
 
 exg_status exg_tensor_meta_check_view(const exg_tensor_meta *meta, uint64_t length, exg_error *err)
 {
-    EXG_GIVEN(err, meta);
+    EXG_REQUIRE(err, meta);
     uint64_t extent;
     uint64_t bytes;
 
@@ -125,7 +125,7 @@ exg_status exg_weights_share(const exg_weights *weights, exg_arena *arena, bool 
 
 exg_status exg_tensor_meta_bytes(const exg_tensor_meta *meta, uint64_t *bytes, exg_error *err)
 {
-    EXG_GIVEN(err, meta, bytes);
+    EXG_REQUIRE(err, meta, bytes);
     int64_t numel;
 
     if (!exg_tensor_meta_is_static(meta)) {
@@ -332,7 +332,7 @@ static exg_status read_run(exg_weights *weights, const exg_weight *weight, run *
 exg_status exg_weight_read_range(exg_weights *weights, const exg_weight *weight, uint64_t first,
                                  uint64_t count, void *out, exg_error *err)
 {
-    EXG_GIVEN(err, weights, weight, EXG_IF_ANY(count, out));
+    EXG_REQUIRE(err, weights, weight, EXG_IF_ANY(count, out));
     run r = {.meta = weight->meta, .first = first, .count = count};
     uint64_t bytes;
 
@@ -349,7 +349,7 @@ exg_status exg_weight_read_range(exg_weights *weights, const exg_weight *weight,
 exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void *out,
                            uint64_t bytes, exg_error *err)
 {
-    EXG_GIVEN(err, weights, weight, EXG_IF_ANY(bytes, out));
+    EXG_REQUIRE(err, weights, weight, EXG_IF_ANY(bytes, out));
     run r = {.meta = weight->meta};
     uint64_t expected;
 

@@ -1,5 +1,5 @@
 /* weights.c - the tables, the reference count, and reading storages. */
-#include "libexport/base/given.h"
+#include "libexport/base/require.h"
 #include <exg/text.h>
 #include <exg/weights.h>
 
@@ -63,7 +63,7 @@ enum { CHECK_DUE, CHECK_RUNS, CHECK_HELD };
 
 exg_status exg_weights_create(const exg_allocator *allocator, exg_weights **weights, exg_error *err)
 {
-    EXG_GIVEN(err, weights);
+    EXG_REQUIRE(err, weights);
     exg_arena *arena = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED);
     exg_weights *w = arena == NULL ? NULL : EXG_NEW(arena, exg_weights);
 
@@ -114,7 +114,7 @@ void exg_weights_release(exg_weights *weights)
 exg_status exg_weights_own(exg_weights *weights, void (*release)(void *user), void *user,
                            exg_error *err)
 {
-    EXG_GIVEN(err, weights);
+    EXG_REQUIRE(err, weights);
     owned *o = EXG_NEW(weights->arena, owned);
 
     if (o == NULL) {
@@ -141,7 +141,7 @@ exg_status exg_weights_add_bytes(exg_weights *weights, void *bytes, uint64_t len
 
 exg_status exg_weights_set_directory(exg_weights *weights, const char *directory, exg_error *err)
 {
-    EXG_GIVEN(err, weights, directory);
+    EXG_REQUIRE(err, weights, directory);
     const char *copy = exg_arena_strdup(weights->arena, directory);
 
     if (copy == NULL) {
@@ -161,7 +161,7 @@ const char *exg_weights_directory(const exg_weights *weights)
 exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
                                    uint32_t *index, exg_error *err)
 {
-    EXG_GIVEN(err, weights, storage, index);
+    EXG_REQUIRE(err, weights, storage, index);
     exg_storage copy = *storage;
 
     copy.location = exg_arena_strdup(weights->arena, storage->location);
@@ -248,7 +248,7 @@ static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
 
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err)
 {
-    EXG_GIVEN(err, weights, weight);
+    EXG_REQUIRE(err, weights, weight);
     exg_weight copy = *weight;
     exg_map *names;
 
@@ -319,7 +319,7 @@ exg_status exg_weights_skip(exg_weights *weights, const char *name, const char *
 exg_status exg_weights_skip_code(exg_weights *weights, const char *name, const char *kind,
                                  exg_skipped_code code, exg_error *err)
 {
-    EXG_GIVEN(err, weights, name, kind);
+    EXG_REQUIRE(err, weights, name, kind);
     exg_skipped made = {exg_arena_strdup(weights->arena, name),
                         exg_arena_strdup(weights->arena, kind), code};
 
@@ -379,14 +379,14 @@ static exg_status add_pair(exg_weights *weights, const char *key, const char *ki
 exg_status exg_weights_add_metadata(exg_weights *weights, const char *key, const char *value,
                                     exg_error *err)
 {
-    EXG_GIVEN(err, weights, key, value);
+    EXG_REQUIRE(err, weights, key, value);
     return add_pair(weights, key, NULL, value, err);
 }
 
 exg_status exg_weights_add_metadata_as(exg_weights *weights, const char *key, const char *kind,
                                        const char *value, exg_error *err)
 {
-    EXG_GIVEN(err, weights, key, value);
+    EXG_REQUIRE(err, weights, key, value);
     return add_pair(weights, key, kind, value, err);
 }
 

@@ -31,7 +31,7 @@ OTHER = {
     "arithmetic": {"+": "-", "-": "+", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "++": "--", "--": "++",
                    "|=": "&=", "&=": "|="},
 }  # fmt: skip
-ALIKE = re.compile(r"strcmp|strncmp|memcmp|EXG_GIVEN|assert")  # calls whose arguments say the same in any order
+ALIKE = re.compile(r"strcmp|strncmp|memcmp|EXG_REQUIRE|assert")  # calls whose arguments say the same in any order
 FAULT = re.compile(r"\w*_FAIL|exg_found|DIFFER")  # calls that tell a fault
 KINDS = ("constant", "comparison", "logic", "arithmetic", "dropped", "swapped", "negated", "early", "string")
 
