@@ -92,6 +92,12 @@ class Save:
         self.convert("in.safetensors", "out.npz")
         with numpy.load(self.folder / "out.npz") as got:
             same({name: torch.from_numpy(got[name].copy()) for name in got.files}, want)
+        self.convert(self.source({}), "empty.npz")
+        assert numpy.load(self.folder / "empty.npz").files == []
+        numpy.savez(self.folder / "nothing.npz")
+        for name in ("empty.npz", "nothing.npz"):
+            self.convert(name, "empty.safetensors")
+            assert safetensors.torch.load_file(self.folder / "empty.safetensors") == {}
         assert "NPY-DTYPE" in self.convert(self.source({"x": torch.ones(2).bfloat16()}), "out.npz", code=5).stderr
         self.convert("in.safetensors", "out.npy", "--dtype", "f32")
         assert numpy.array_equal(numpy.load(self.folder / "out.npy"), numpy.ones(2, numpy.float32))

@@ -141,6 +141,24 @@ exg_status exg_zip_put(exg_zip_writer *zip, const char *name, const void *data, 
     return exg_zip_end(zip, name, err);
 }
 
+/* Of what passes the fields of the end record. */
+static void put_zip64_end(exg_text *out, uint64_t count, uint64_t start, uint64_t bytes)
+{
+    put(out, SIGNATURE(6, 6), 4); /* zip64 end record */
+    put(out, 44, 8);
+    put(out, VERSION_ZIP64, 2);
+    put(out, VERSION_ZIP64, 2);
+    put(out, 0, 4 + 4);
+    put(out, count, 8);
+    put(out, count, 8);
+    put(out, bytes, 8);
+    put(out, start, 8);
+    put(out, SIGNATURE(6, 7), 4); /* and where it is */
+    put(out, 0, 4);
+    put(out, start + bytes, 8);
+    put(out, 1, 4);
+}
+
 exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
 {
     exg_text *out = &zip->directory;
@@ -148,19 +166,9 @@ exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
     uint64_t bytes = out->length;
     uint64_t count = zip->count < UINT16_MAX ? zip->count : UINT16_MAX;
 
-    put(out, SIGNATURE(6, 6), 4); /* zip64 end record */
-    put(out, 44, 8);
-    put(out, VERSION_ZIP64, 2);
-    put(out, VERSION_ZIP64, 2);
-    put(out, 0, 4 + 4);
-    put(out, zip->count, 8);
-    put(out, zip->count, 8);
-    put(out, bytes, 8);
-    put(out, start, 8);
-    put(out, SIGNATURE(6, 7), 4); /* and where it is */
-    put(out, 0, 4);
-    put(out, start + bytes, 8);
-    put(out, 1, 4);
+    if (zip->count > 0) { /* an empty archive begins with its end record, by which it is told */
+        put_zip64_end(out, zip->count, start, bytes);
+    }
     put(out, SIGNATURE(5, 6), 4);
     put(out, 0, 2 + 2);
     put(out, count, 2);
