@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -397,9 +398,27 @@ static exg_status check_bytes(exg_weights_saver *s)
     return EXG_OK;
 }
 
-/* Views may repeat elements: a few bytes then ask for a disk full. */
-static exg_status check_room(const exg_weights_saver *s, const char *path)
+/* Bytes that an earlier try has on the disk, and that are gone on with or given up. */
+static uint64_t kept_bytes(exg_weights_saver *s, const file_set *set)
 {
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; s->options->resume && i < set->count; i++) {
+        const char *part = part_of(s, &set->files[i]);
+        struct stat st;
+
+        if (part != NULL && stat(part, &st) == 0) {
+            sum += (uint64_t)st.st_blocks * 512;
+        }
+    }
+    return sum;
+}
+
+/* Views may repeat elements: a few bytes then ask for a disk full. */
+static exg_status check_room(exg_weights_saver *s, const file_set *set)
+{
+    const char *path = set->path;
+    uint64_t kept = kept_bytes(s, set);
     char *directory = exg_path_directory(path);
     uint64_t stored = 0;
     struct statvfs disk;
@@ -421,7 +440,7 @@ static exg_status check_room(const exg_weights_saver *s, const char *path)
                                       s->total, stored),
                              "--expand, exg_weights_save_options.expands");
     }
-    if (known && s->total / disk.f_frsize > disk.f_bavail) {
+    if (known && (s->total > kept ? s->total - kept : 0) / disk.f_frsize > disk.f_bavail) {
         return EXG_FAIL(s->err, IO, "IO-ROOM",
                         "%" PRIu64 " bytes are to be written to %s, where there are %" PRIu64,
                         s->total, path, (uint64_t)disk.f_bavail * disk.f_frsize);
@@ -518,7 +537,7 @@ static exg_status save_weights(exg_weights_saver *s, const char *path)
                       ? &s->weights->metadata
                       : NULL;
     EXG_TRY(plan_set(s, path, &set));
-    EXG_TRY(check_room(s, path));
+    EXG_TRY(check_room(s, &set));
     EXG_TRY(report_files(s, &set));
     if (s->options->dry_run) {
         return s->options->force || !set.sink->splits ? EXG_OK
