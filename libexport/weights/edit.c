@@ -5,6 +5,7 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/base/xxh3.h"
+#include "libexport/weights/block.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/name_rules.h"
 #include "libexport/weights/storage.h"
@@ -80,7 +81,8 @@ static exg_status choose_dtype(editor *e, const exg_weight *weight, exg_dtype *d
     if (rule == UINT32_MAX || (!named && (!exg_dtype_is_float(own) && weight->encoding == NULL))) {
         return EXG_OK;
     }
-    if (weight->encoding != NULL || exg_dtype_is_complex(own)) {
+    if ((weight->encoding != NULL && exg_block_decoder_named(weight->encoding) == NULL) ||
+        exg_dtype_is_complex(own)) {
         return exg_error_fix(
             e->err,
             EXG_FAIL(e->err, UNSUPPORTED, "WGT-DTYPE",
@@ -113,7 +115,10 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_tensor_meta *of, exg_dt
     exg_tensor_meta *meta = exg_arena_memdup(e->arena, of, 1, sizeof(*of));
     int64_t step = 1;
 
-    if (meta == NULL || (meta->strides = EXG_NEW_ARRAY(e->arena, exg_sym_int, of->rank)) == NULL) {
+    if (meta == NULL ||
+        (meta->sizes = exg_arena_memdup(e->arena, of->sizes, of->rank, sizeof(exg_sym_int))) ==
+            NULL ||
+        (meta->strides = EXG_NEW_ARRAY(e->arena, exg_sym_int, of->rank)) == NULL) {
         return NULL;
     }
     meta->dtype = dtype;
@@ -123,6 +128,20 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_tensor_meta *of, exg_dt
         step *= of->sizes[d].value == 0 ? 1 : of->sizes[d].value;
     }
     return meta;
+}
+
+/* Rows of blocks as rows of their elements. */
+static void decode_shape(const char *encoding, exg_tensor_meta *meta)
+{
+    const exg_block_decoder *decoder = exg_block_decoder_named(encoding);
+    exg_sym_int *row = &meta->sizes[meta->rank - 1];
+    int64_t step = 1;
+
+    *row = exg_sym_int_of(row->value / decoder->bytes * decoder->elements);
+    for (uint32_t d = meta->rank; d-- > 0;) {
+        meta->strides[d] = exg_sym_int_of(step);
+        step *= meta->sizes[d].value == 0 ? 1 : meta->sizes[d].value;
+    }
 }
 
 /* Tensors that were one stay one. */
@@ -137,15 +156,20 @@ static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
     if (key == NULL || meta == NULL) {
         return EXG_OUT_OF_MEMORY(e->err);
     }
+    if (weight->encoding != NULL) {
+        decode_shape(weight->encoding, meta);
+    }
     if (same != EXG_MAP_NONE) {
         weight->storage = same;
     } else {
-        EXG_TRY(exg_weights_add_cast(e->made, e->of, weight, dtype, key, &weight->storage, e->err));
+        EXG_TRY((weight->encoding != NULL ? exg_weights_add_decoded : exg_weights_add_cast)(
+            e->made, e->of, weight, dtype, key, &weight->storage, e->err));
         if (!exg_map_put(&e->views, key, weight->storage)) {
             return EXG_OUT_OF_MEMORY(e->err);
         }
     }
     weight->meta = meta;
+    weight->encoding = NULL;
     return EXG_OK;
 }
 

@@ -2,6 +2,8 @@
 #include "libexport/weights/made_storage.h"
 
 #include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
+#include "libexport/weights/block.h"
 #include "libexport/weights/cast.h"
 #include "libexport/weights/storage.h"
 
@@ -97,5 +99,77 @@ exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_we
     *c = (cast){of, *weight, to};
     added.length = (uint64_t)numel * exg_dtype_bytes(to);
     added.maker = (exg_storage_maker){read_cast, c, copy};
+    return exg_weights_add_storage(made, &added, storage, err);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------ */
+
+typedef struct decoded {
+    exg_weights *of;
+    exg_weight weight; /* of `of`, of bytes */
+    const exg_block_decoder *decoder;
+    exg_dtype to;
+} decoded;
+
+/* Blocks that hold the elements, some at a time; of the first and the last a part. */
+static exg_status read_decoded_elements(void *user, uint64_t first, uint64_t count, void *out,
+                                        exg_error *err)
+{
+    const decoded *d = user;
+    uint32_t elements = d->decoder->elements;
+    uint32_t step = PART_BYTES / d->decoder->bytes;
+    uint32_t width = exg_dtype_bytes(d->to);
+    uint64_t end = (first + count + elements - 1) / elements;
+    uint8_t part[PART_BYTES];
+    float numbers[EXG_BLOCK_ELEMENTS_MAX];
+    uint8_t *to = out;
+
+    for (uint64_t block = first / elements; block < end; block += step) {
+        uint64_t n = end - block < step ? end - block : step;
+
+        EXG_TRY(exg_weight_read_range(d->of, &d->weight, block * d->decoder->bytes,
+                                      n * d->decoder->bytes, part, err));
+        for (uint64_t b = 0; b < n; b++) {
+            uint64_t at = (block + b) * elements;
+            uint64_t skip = at < first ? first - at : 0;
+            uint64_t stop = at + elements > first + count ? first + count - at : elements;
+
+            d->decoder->decode(part + b * d->decoder->bytes, numbers);
+            exg_elements_cast(EXG_DTYPE_F32, numbers + skip, d->to, to, stop - skip);
+            to += (stop - skip) * width;
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status read_decoded(void *user, uint64_t offset, uint64_t length, void *out,
+                               exg_error *err)
+{
+    const decoded *d = user;
+
+    return exg_read_whole_elements(exg_dtype_bytes(d->to), offset, length, out,
+                                   read_decoded_elements, user, err);
+}
+
+exg_status exg_weights_add_decoded(exg_weights *made, exg_weights *of, const exg_weight *weight,
+                                   exg_dtype to, const char *name, uint32_t *storage,
+                                   exg_error *err)
+{
+    exg_storage added = {.kind = EXG_STORAGE_MADE, .byte_order = exg_host_byte_order()};
+    const exg_block_decoder *decoder = exg_block_decoder_named(weight->encoding);
+    decoded *d = EXG_NEW(made->arena, decoded);
+    const char *copy = exg_arena_strdup(made->arena, name);
+    uint64_t bytes = 0;
+
+    if (d == NULL || copy == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
+    if (!exg_mul_u64(bytes / decoder->bytes, decoder->elements * (uint64_t)exg_dtype_bytes(to),
+                     &added.length)) {
+        return EXG_FAIL(err, LIMIT, "WGT-011", "the sizes multiply past 64 bits");
+    }
+    *d = (decoded){of, *weight, decoder, to};
+    added.maker = (exg_storage_maker){read_decoded, d, copy};
     return exg_weights_add_storage(made, &added, storage, err);
 }

@@ -18,4 +18,10 @@ exg_status exg_read_whole_elements(uint32_t width, uint64_t offset, uint64_t len
 exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_weight *weight,
                                 exg_dtype to, const char *name, uint32_t *storage, exg_error *err);
 
+/* The same of a weight whose encoding exg_block_decoder_named() knows: its rows are whole blocks.
+ */
+exg_status exg_weights_add_decoded(exg_weights *made, exg_weights *of, const exg_weight *weight,
+                                   exg_dtype to, const char *name, uint32_t *storage,
+                                   exg_error *err);
+
 #endif

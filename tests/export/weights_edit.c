@@ -215,6 +215,47 @@ static void it_leaves_equal_tensors_out_and_notes_them(void **state)
     assert_names(weights, "state_dict.in.weight state_dict.out.bias optimizer.step");
 }
 
+static void it_decodes_blocks_it_knows(void **state)
+{
+    exg_string_pair pair = {NULL, "f32"};
+    exg_weights_edit_options options = {.size = sizeof(options), .dtypes = {&pair, 1}};
+    exg_sym_int sizes[] = {exg_sym_int_of(2), exg_sym_int_of(34)};
+    exg_sym_int strides[] = {exg_sym_int_of(34), exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 2,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = "q", .meta = &meta, .encoding = "Q8_0"};
+    uint8_t bytes[68];
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = sizeof(bytes), .data = bytes};
+    exg_weights *weights = NULL;
+    exg_weights *made = NULL;
+    float got[5];
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    for (int i = 0; i < 68; i++) { /* scales 1 and 0.5; numbers from -2 on */
+        bytes[i] = i % 34 == 0 ? 0 : i % 34 == 1 ? (i < 34 ? 0x3c : 0x38) : (uint8_t)(i % 34 - 4);
+    }
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+    assert_int_equal(exg_weights_edit(weights, &options, &made, &err), EXG_OK);
+    assert_null(made->items[0].encoding);
+    assert_int_equal(made->items[0].meta->sizes[1].value, 32);
+    /* Elements of two rows: the last two of the first, the first three of the second. */
+    assert_int_equal(exg_weight_read_range(made, &made->items[0], 30, 5, got, &err), EXG_OK);
+    assert_memory_equal(got, ((float[]){28, 29, -1, -0.5F, 0}), sizeof(got));
+    exg_weights_release(made);
+    weights->items[0].encoding = "Q2_K";
+    assert_int_equal(exg_weights_edit(weights, &options, &made, &err), EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "WGT-DTYPE");
+    exg_weights_release(weights);
+}
+
 static void it_joins_what_has_no_name_twice(void **state)
 {
     exg_weights *both[] = {checkpoint(), NULL};
@@ -297,6 +338,7 @@ int main(void)
         cmocka_unit_test(it_swaps_the_last_two_dimensions),
         cmocka_unit_test(it_casts_what_the_last_rule_says_and_keeps_what_is_tied),
         cmocka_unit_test(it_leaves_equal_tensors_out_and_notes_them),
+        cmocka_unit_test(it_decodes_blocks_it_knows),
         cmocka_unit_test(it_joins_what_has_no_name_twice),
         cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),
     };

@@ -164,6 +164,36 @@ class Save:
                 if not name.startswith("GGUF."):
                     assert (after[name].types, after[name].contents()) == (field.types, field.contents()), name
 
+    def gguf_decoded(self):
+        """Quantised tensors as numbers, as gguf-py decodes them, bit for bit."""
+        if gguf is None:
+            return
+        types = gguf.GGMLQuantizationType
+        draw = numpy.random.default_rng(3)
+        writer, want = gguf.GGUFWriter(self.folder / "q.gguf", "llama"), {}
+        for kind in (types.Q4_0, types.Q4_1, types.Q5_0, types.Q5_1, types.Q8_0, types.Q4_K, types.Q5_K, types.Q6_K):
+            elements, size = gguf.GGML_QUANT_SIZES[kind]
+            raw = draw.integers(0, 256, (3, 5 * size), dtype=numpy.uint8)
+            blocks = raw.reshape(15, size)
+            for at in {types.Q6_K: (208,)}.get(kind, (0, 2) if kind in (types.Q4_1, types.Q5_1, types.Q4_K, types.Q5_K) else (0,)):
+                blocks[:, at : at + 2] = draw.normal(size=15).astype(numpy.float16).view(numpy.uint8).reshape(15, 2)
+            writer.add_tensor(kind.name, raw, raw_dtype=kind)
+            want[kind.name] = torch.from_numpy(gguf.quants.dequantize(raw, kind).copy())
+            assert want[kind.name].shape == (3, 5 * elements)
+        writer.add_tensor("plain", numpy.ones(4, numpy.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        want["plain"] = torch.ones(4)
+        self.convert("q.gguf", "f.safetensors", "--dtype", "f32")
+        same(safetensors.torch.load_file(self.folder / "f.safetensors"), want)
+        self.convert("q.gguf", "f.safetensors", "--dtype", "bf16")
+        same(safetensors.torch.load_file(self.folder / "f.safetensors"), {k: v.bfloat16() for k, v in want.items()})
+        self.convert("q.gguf", "f.safetensors", "--dtype", "Q8_0=f32", "--select", "Q*_0")
+        with safetensors.safe_open(self.folder / "f.safetensors", "pt") as file:
+            assert torch.equal(file.get_tensor("Q8_0"), want["Q8_0"]) and file.metadata()["encoding:Q4_0"] == "Q4_0"
+
     def split(self):
         """Names by convention, one model beside no other, the old one or the new one but never a mixture."""
         want = {f"layer.{i}": torch.randn(100, 100, generator=torch.Generator().manual_seed(i)) for i in range(10)}

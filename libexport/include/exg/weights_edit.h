@@ -47,7 +47,9 @@ typedef struct exg_weights_edit_options {
      * tensor; a pattern also makes integers and bool floating. Rounding: to the nearest, and
      * between two to the even one; what passes the largest becomes infinite, and of
      * float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32; NaN
-     * stays NaN. All of it is what PyTorch's Tensor.to() does. */
+     * stays NaN. All of it is what PyTorch's Tensor.to() does. Blocks of GGUF (Q4_0, Q4_1, Q5_0,
+     * Q5_1, Q8_0, Q4_K, Q5_K, Q6_K) are decoded to float32 first, as gguf-py does it; of others
+     * UNSUPPORTED (WGT-DTYPE). */
     exg_string_map dtypes;
 
     /* Pairs of the metadata: set, or with "" removed. */
