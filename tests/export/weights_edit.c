@@ -238,7 +238,9 @@ static void it_decodes_blocks_it_knows(void **state)
     (void)state;
     exg_error_clear(&err);
     for (int i = 0; i < 68; i++) { /* scales 1 and 0.5; numbers from -2 on */
-        bytes[i] = i % 34 == 0 ? 0 : i % 34 == 1 ? (i < 34 ? 0x3c : 0x38) : (uint8_t)(i % 34 - 4);
+        int value = i % 34 == 0 ? 0 : i % 34 == 1 ? (i < 34 ? 0x3c : 0x38) : i % 34 - 4;
+
+        bytes[i] = (uint8_t)value;
     }
     assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
     assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
