@@ -60,13 +60,27 @@ static exg_status fill_options(const cli_call *call, exg_arena *arena,
     return need_keys(&options->metadata, "--metadata", "KEY=VALUE", err);
 }
 
+static bool asks_for_changes(const cli_call *call)
+{
+    return call->select.count + call->exclude.count + call->prefix_strip.count +
+                   call->transpose.count + call->rename.count + call->dtype.count +
+                   call->metadata.count >
+               0 ||
+           call->model_only || call->deduplicate;
+}
+
 exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err)
 {
     exg_weights_edit_options options = {.size = sizeof(options)};
-    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_arena *arena;
     exg_weights *made = NULL;
-    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    exg_status status;
 
+    if (!asks_for_changes(call)) { /* most calls: nothing is made of as many tensors as there are */
+        return EXG_OK;
+    }
+    arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     status = status == EXG_OK ? fill_options(call, arena, &options, err) : status;
     status = status == EXG_OK ? exg_weights_edit(*weights, &options, &made, err) : status;
     exg_arena_destroy(arena);

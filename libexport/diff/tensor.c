@@ -26,19 +26,6 @@ typedef struct stream {
     bool dense;
 } stream;
 
-static bool is_dense(const exg_tensor_meta *meta)
-{
-    int64_t expected = 1;
-
-    for (uint32_t d = meta->rank; d-- > 0;) {
-        if (meta->sizes[d].value != 1 && meta->strides[d].value != expected) {
-            return false;
-        }
-        expected *= meta->sizes[d].value;
-    }
-    return true;
-}
-
 static uint64_t stored_bytes(const exg_weights *weights, const exg_weight *weight)
 {
     uint64_t bytes = 0;
@@ -56,7 +43,7 @@ static exg_status stream_open(stream *s, exg_weights *weights, const exg_weight 
     bool raw = weight->meta == NULL || weight->use_pickle;
 
     *s = (stream){.weights = weights, .weight = weight, .bytes = stored_bytes(weights, weight)};
-    s->dense = raw || is_dense(weight->meta);
+    s->dense = raw || exg_tensor_meta_is_packed(weight->meta);
     if (!raw) {
         s->start =
             (uint64_t)weight->meta->storage_offset.value * exg_dtype_bytes(weight->meta->dtype);
@@ -276,17 +263,11 @@ static bool same_encoding(const exg_weight *a, const exg_weight *b)
            (a->encoding == NULL || strcmp(a->encoding, b->encoding) == 0);
 }
 
-static bool is_of_floats(const exg_weight *weight)
-{
-    return weight->meta != NULL && !weight->use_pickle && weight->encoding == NULL &&
-           exg_dtype_is_float(weight->meta->dtype);
-}
-
 /* Floats of two dtypes in one shape. */
 static bool may_be_cast(const exg_weight *a, const exg_weight *b)
 {
-    bool may = is_of_floats(a) && is_of_floats(b) && a->meta->dtype != b->meta->dtype &&
-               a->meta->rank == b->meta->rank;
+    bool may = exg_weight_is_of_floats(a) && exg_weight_is_of_floats(b) &&
+               a->meta->dtype != b->meta->dtype && a->meta->rank == b->meta->rank;
 
     for (uint32_t i = 0; may && i < a->meta->rank; i++) {
         may = a->meta->sizes[i].value == b->meta->sizes[i].value;

@@ -2,6 +2,7 @@
 #include "libexport/diff/differ.h"
 
 #include "libexport/weights/cast.h"
+#include "libexport/weights/storage.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -117,8 +118,7 @@ exg_status exg_diff_cosine(exg_differ *d, const exg_weight *a, const exg_weight 
     exg_status status;
 
     v->cosine = (double)NAN;
-    if (a->meta == NULL || a->use_pickle || a->encoding != NULL ||
-        !exg_dtype_is_float(a->meta->dtype)) {
+    if (!exg_weight_is_of_floats(a)) {
         return EXG_OK;
     }
     p = malloc(sizeof(*p));

@@ -1,6 +1,7 @@
 /* gguf_save.c - GGUF 3, little endian; a model in several files as llama.cpp splits it. The layout
  * is in gguf.c. */
 #include "libexport/base/checked.h"
+#include "libexport/base/little.h"
 #include "libexport/formats/encoding.h"
 #include "libexport/formats/gguf_value.h"
 #include "libexport/formats/weights_save.h"
@@ -71,24 +72,18 @@ static exg_status prepare(exg_weights_saver *s)
 /* ---- header ------------------------------------------------------------------------------------
  */
 
-static void put(exg_text *out, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) {
-        exg_text_putc(out, (char)(value >> (8 * i) & 0xff));
-    }
-}
-
 static void put_text(exg_text *out, const char *text)
 {
-    put(out, strlen(text), 8);
+    exg_text_little(out, strlen(text), 8);
     exg_text_puts(out, text);
 }
 
-static void put_number(exg_text *out, const char *key, uint32_t type, uint64_t value, int bytes)
+static void put_number(exg_text *out, const char *key, uint32_t type, uint64_t value,
+                       uint32_t bytes)
 {
     put_text(out, key);
-    put(out, type, 4);
-    put(out, value, bytes);
+    exg_text_little(out, type, 4);
+    exg_text_little(out, value, bytes);
 }
 
 /* What is about this file is said anew. */
@@ -104,7 +99,7 @@ static exg_status put_pairs(exg_weights_saver *s, const exg_saved_file *file, ex
     size_t counted = out->length;
     uint64_t count = 0;
 
-    put(out, 0, 8);
+    exg_text_little(out, 0, 8);
     for (uint32_t i = 0; pairs != NULL && file->number == 0 && i < pairs->count; i++) {
         const exg_string_pair *pair = &pairs->items[i];
 
@@ -141,17 +136,18 @@ static void put_info(exg_text *out, const exg_saved_tensor *tensor, uint64_t off
     const exg_gguf_type *type = type_of(tensor);
 
     put_text(out, item->name);
-    put(out, item->rank, 4);
+    exg_text_little(out, item->rank, 4);
     for (uint32_t d = item->rank; d-- > 0;) { /* of a row of blocks the number of its elements */
         uint64_t size = (uint64_t)item->shape[d];
 
-        put(out,
-            d + 1 == item->rank ? size * exg_dtype_bytes(item->dtype) / type->bytes * type->elements
-                                : size,
-            8);
+        exg_text_little(out,
+                        d + 1 == item->rank
+                            ? size * exg_dtype_bytes(item->dtype) / type->bytes * type->elements
+                            : size,
+                        8);
     }
-    put(out, type->number, 4);
-    put(out, offset, 8);
+    exg_text_little(out, type->number, 4);
+    exg_text_little(out, offset, 8);
 }
 
 static exg_status build_header(exg_weights_saver *s, const exg_saved_file *file, uint64_t align,
@@ -160,8 +156,8 @@ static exg_status build_header(exg_weights_saver *s, const exg_saved_file *file,
     uint64_t offset = 0;
 
     exg_text_puts(out, "GGUF");
-    put(out, VERSION, 4);
-    put(out, file->end - file->first, 8);
+    exg_text_little(out, VERSION, 4);
+    exg_text_little(out, file->end - file->first, 8);
     EXG_TRY(put_pairs(s, file, out));
     for (uint32_t i = file->first; i < file->end; i++) {
         put_info(out, &s->tensors[i], offset);
@@ -176,11 +172,6 @@ static exg_status build_header(exg_weights_saver *s, const exg_saved_file *file,
 /* ---- writing -----------------------------------------------------------------------------------
  */
 
-static exg_status to_file(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
-{
-    return exg_writer_write(user, bytes, length, err);
-}
-
 static exg_status write_file(exg_weights_saver *s, const exg_saved_file *file)
 {
     uint64_t align = s->options->align == 0 ? ALIGNMENT : s->options->align;
@@ -194,7 +185,7 @@ static exg_status write_file(exg_weights_saver *s, const exg_saved_file *file)
     EXG_TRY(status);
     for (uint32_t i = file->first; i < file->end; i++) {
         EXG_TRY(exg_writer_align(file->writer, align, s->err));
-        EXG_TRY(exg_saver_put_tensor(s, file, &s->tensors[i], to_file, file->writer));
+        EXG_TRY(exg_saver_write_tensor(s, file, &s->tensors[i]));
     }
     return exg_writer_align(file->writer, align, s->err);
 }

@@ -2,6 +2,7 @@
 #include "libexport/formats/gguf_value.h"
 
 #include "libexport/base/base64.h"
+#include "libexport/base/little.h"
 #include "libexport/formats/json.h"
 
 #include <stdlib.h>
@@ -43,16 +44,9 @@ static exg_status no_value(const char *kind, exg_error *err)
     return EXG_FAIL(err, USAGE, "GGUF-VALUE", "the text is no value of the kind %s", kind);
 }
 
-static void put(exg_text *out, uint64_t value, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i++) {
-        exg_text_putc(out, (char)(value >> (8 * i) & 0xff));
-    }
-}
-
 static void put_bytes(exg_text *out, const char *bytes, size_t length)
 {
-    put(out, length, 8);
+    exg_text_little(out, length, 8);
     exg_text_add(out, bytes, length);
 }
 
@@ -64,7 +58,7 @@ static void put_real(exg_text *out, exg_gguf_value type, double value)
 
     memcpy(&low, &single, sizeof(low));
     memcpy(&bits, &value, sizeof(bits));
-    put(out, type == EXG_GGUF_F32 ? low : bits, rows[type].bytes);
+    exg_text_little(out, type == EXG_GGUF_F32 ? low : bits, rows[type].bytes);
 }
 
 /* A number as it stands in a text: "-3", "0.25", "inf", "true". */
@@ -74,13 +68,14 @@ static bool put_number(exg_text *out, exg_gguf_value type, const char *text)
     char *end = NULL;
 
     if (type == EXG_GGUF_BOOL) {
-        put(out, strcmp(text, "true") == 0, 1);
+        exg_text_little(out, strcmp(text, "true") == 0, 1);
         return strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
     }
     if (is_real) {
         put_real(out, type, strtod(text, &end));
     } else {
-        put(out, text[0] == '-' ? (uint64_t)strtoll(text, &end, 10) : strtoull(text, &end, 10),
+        exg_text_little(
+            out, text[0] == '-' ? (uint64_t)strtoll(text, &end, 10) : strtoull(text, &end, 10),
             rows[type].bytes);
     }
     return end != text && *end == '\0';
@@ -128,7 +123,7 @@ static exg_status put_json_number(exg_text *out, exg_gguf_value type, exg_json v
     switch (exg_json_type_of(value)) {
     case EXG_JSON_TRUE:
     case EXG_JSON_FALSE:
-        put(out, exg_json_type_of(value) == EXG_JSON_TRUE, rows[type].bytes);
+        exg_text_little(out, exg_json_type_of(value) == EXG_JSON_TRUE, rows[type].bytes);
         return EXG_OK;
     case EXG_JSON_STRING: /* "NaN", "-Infinity" */
         EXG_TRY(exg_json_string(value, &text, NULL, err));
@@ -139,7 +134,7 @@ static exg_status put_json_number(exg_text *out, exg_gguf_value type, exg_json v
         if (is_real) {
             put_real(out, type, (double)whole);
         } else {
-            put(out, (uint64_t)whole, rows[type].bytes);
+            exg_text_little(out, (uint64_t)whole, rows[type].bytes);
         }
         return EXG_OK;
     default:
@@ -194,8 +189,8 @@ static exg_status put_list(exg_text *out, exg_gguf_value item, exg_json list, ex
     exg_json value;
 
     EXG_TRY(exg_json_array(list, &walk, err));
-    put(out, (uint64_t)item, 4);
-    put(out, exg_json_count(list), 8);
+    exg_text_little(out, (uint64_t)item, 4);
+    exg_text_little(out, exg_json_count(list), 8);
     while (exg_json_next(&walk, &value)) {
         EXG_TRY(put_item(out, item, value, err));
     }
@@ -220,7 +215,7 @@ exg_status exg_gguf_value_put(exg_text *out, const char *kind, const char *text,
     exg_gguf_value type;
 
     if (kind == NULL || strcmp(kind, "bytes") == 0) {
-        put(out, EXG_GGUF_STRING, 4);
+        exg_text_little(out, EXG_GGUF_STRING, 4);
         if (kind != NULL) {
             return put_base64(out, text, err);
         }
@@ -231,7 +226,7 @@ exg_status exg_gguf_value_put(exg_text *out, const char *kind, const char *text,
     if (type == EXG_GGUF_VALUE_COUNT) { /* of another format: its text */
         return exg_gguf_value_put(out, NULL, text, err);
     }
-    put(out, bracket == NULL ? (uint64_t)type : EXG_GGUF_LIST, 4);
+    exg_text_little(out, bracket == NULL ? (uint64_t)type : EXG_GGUF_LIST, 4);
     if (bracket != NULL) {
         return put_text_list(out, type, text, err);
     }

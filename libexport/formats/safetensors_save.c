@@ -50,35 +50,7 @@ static int by_step(const void *a, const void *b)
     return x != y ? (x < y) - (x > y) : by_width(a, b);
 }
 
-static exg_status prepare(exg_weights_saver *s)
-{
-    uint64_t align = s->options->align;
-
-    if ((align & (align - 1)) != 0 || align > ALIGNMENT_MAX) {
-        return EXG_FAIL(s->err, USAGE, "STF-ALIGN", "%" PRIu64 " is not a power of two up to 1 GiB",
-                        align);
-    }
-    for (uint32_t i = 0; i < s->count; i++) {
-        const exg_named_tensor *item = &s->tensors[i].item;
-
-        if (strcmp(item->name, "__metadata__") == 0) {
-            return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is taken", item->name);
-        }
-        if (exg_dtype_safetensors(item->dtype)[0] == '\0') {
-            return exg_error_fix(s->err,
-                                 EXG_FAIL(s->err, UNSUPPORTED, "STF-DTYPE",
-                                          "['%s']: safetensors has no %s", item->name,
-                                          exg_dtype_name(item->dtype)),
-                                 "NumPy's .npz has complex128, and complex32 as complex64");
-        }
-    }
-    if (s->weights != NULL && s->count > 0) { /* others have the order that they were given in */
-        qsort(s->tensors, s->count, sizeof(*s->tensors), align > ALIGNMENT ? by_step : by_width);
-    }
-    return EXG_OK;
-}
-
-/* ---- header -------------------------------------------------------------------------------- */
+/* ---- metadata ------------------------------------------------------------------------------ */
 
 /* Bits of an element of raw bytes that are a dtype of safetensors; 0: they are none. */
 static uint32_t packed_bits(const exg_saved_tensor *tensor)
@@ -93,9 +65,48 @@ static uint32_t packed_bits(const exg_saved_tensor *tensor)
     return exg_safetensors_packed_bits(dtype);
 }
 
+/* Adds a pair, unless it is there; another value gets a name of its own. */
+static exg_status keep_pair(exg_weights_saver *s, exg_map *names, const exg_string_pair *pair)
+{
+    exg_string_map *kept = &s->pairs;
+    uint32_t at = exg_map_find(names, pair->key);
+    const char *key = exg_map_free_name(names, s->arena, pair->key);
+
+    if (at < kept->count && strcmp(kept->items[at].value, pair->value) == 0) {
+        return EXG_OK;
+    }
+    if (key == NULL || !exg_map_put(names, key, kept->count)) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    kept->items[kept->count++] = (exg_string_pair){key, pair->value};
+    return EXG_OK;
+}
+
+/* Every text of metadata, and `more`, under a key of its own. */
+static exg_status keep_pairs(exg_weights_saver *s, const exg_string_map *more)
+{
+    uint32_t count = s->metadata == NULL ? 0 : s->metadata->count;
+    exg_map names;
+
+    exg_map_init(&names, s->arena);
+    s->pairs.items = EXG_NEW_ARRAY(s->arena, exg_string_pair, count + more->count);
+    /* An index has a total_size of its own. */
+    if (s->pairs.items == NULL ||
+        (s->options->split > 0 && !exg_map_put(&names, "total_size", UINT32_MAX - 1))) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(keep_pair(s, &names, &s->metadata->items[i]));
+    }
+    for (uint32_t i = 0; i < more->count; i++) {
+        EXG_TRY(keep_pair(s, &names, &more->items[i]));
+    }
+    return EXG_OK;
+}
+
 /* The metadata, with the encodings of raw bytes and, of a model, what Hugging Face's readers ask
  * for. */
-static exg_status gather_pairs(exg_weights_saver *s, exg_string_map *pairs)
+static exg_status gather_pairs(exg_weights_saver *s)
 {
     exg_string_map more = {EXG_NEW_ARRAY(s->arena, exg_string_pair, (size_t)s->count + 1), 0};
     bool has_format = s->weights == NULL;
@@ -122,8 +133,38 @@ static exg_status gather_pairs(exg_weights_saver *s, exg_string_map *pairs)
             }
         }
     }
-    return exg_saver_metadata(s, &more, pairs);
+    return keep_pairs(s, &more);
 }
+
+static exg_status prepare(exg_weights_saver *s)
+{
+    uint64_t align = s->options->align;
+
+    if ((align & (align - 1)) != 0 || align > ALIGNMENT_MAX) {
+        return EXG_FAIL(s->err, USAGE, "STF-ALIGN", "%" PRIu64 " is not a power of two up to 1 GiB",
+                        align);
+    }
+    for (uint32_t i = 0; i < s->count; i++) {
+        const exg_named_tensor *item = &s->tensors[i].item;
+
+        if (strcmp(item->name, "__metadata__") == 0) {
+            return EXG_FAIL(s->err, USAGE, "STF-NAME", "the name %s is taken", item->name);
+        }
+        if (exg_dtype_safetensors(item->dtype)[0] == '\0') {
+            return exg_error_fix(s->err,
+                                 EXG_FAIL(s->err, UNSUPPORTED, "STF-DTYPE",
+                                          "['%s']: safetensors has no %s", item->name,
+                                          exg_dtype_name(item->dtype)),
+                                 "NumPy's .npz has complex128, and complex32 as complex64");
+        }
+    }
+    if (s->weights != NULL && s->count > 0) { /* others have the order that they were given in */
+        qsort(s->tensors, s->count, sizeof(*s->tensors), align > ALIGNMENT ? by_step : by_width);
+    }
+    return gather_pairs(s);
+}
+
+/* ---- header -------------------------------------------------------------------------------- */
 
 static void put_pairs(exg_text *text, const exg_string_map *pairs, const char *comma)
 {
@@ -177,15 +218,13 @@ static void describe(exg_text *header, const exg_saved_tensor *tensor, uint64_t 
 static exg_status build_header(exg_weights_saver *s, exg_text *header, const exg_saved_file *file)
 {
     uint64_t alignment = s->options->align == 0 ? ALIGNMENT : s->options->align;
-    exg_string_map pairs;
     const char *comma;
     uint64_t at = 0;
 
-    EXG_TRY(gather_pairs(s, &pairs));
-    exg_text_puts(header, pairs.count > 0 ? "{\"__metadata__\":{" : "{");
-    put_pairs(header, &pairs, "");
-    exg_text_puts(header, pairs.count > 0 ? "}" : "");
-    comma = pairs.count > 0 ? "," : "";
+    exg_text_puts(header, s->pairs.count > 0 ? "{\"__metadata__\":{" : "{");
+    put_pairs(header, &s->pairs, "");
+    exg_text_puts(header, s->pairs.count > 0 ? "}" : "");
+    comma = s->pairs.count > 0 ? "," : "";
     for (uint32_t i = file->first; i < file->end; i++) {
         exg_text_puts(header, comma);
         describe(header, &s->tensors[i], &at);
@@ -209,11 +248,6 @@ static exg_status build_header(exg_weights_saver *s, exg_text *header, const exg
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static exg_status to_file(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
-{
-    return exg_writer_write(user, bytes, length, err);
-}
-
 static exg_status write_file(exg_weights_saver *s, const exg_saved_file *file)
 {
     exg_text header = EXG_TEXT_EMPTY;
@@ -230,7 +264,7 @@ static exg_status write_file(exg_weights_saver *s, const exg_saved_file *file)
         status = exg_writer_write(file->writer, header.data, header.length, s->err);
     }
     for (uint32_t i = file->first; i < file->end && status == EXG_OK; i++) {
-        status = exg_saver_put_tensor(s, file, &s->tensors[i], to_file, file->writer);
+        status = exg_saver_write_tensor(s, file, &s->tensors[i]);
     }
     exg_text_free(&header);
     return status;
@@ -241,12 +275,10 @@ exg_status exg_safetensors_index_write(exg_weights_saver *s, exg_writer *writer,
 {
     exg_text text = EXG_TEXT_EMPTY;
     const char *comma = "";
-    exg_string_map pairs;
     exg_status status;
 
-    EXG_TRY(gather_pairs(s, &pairs));
     exg_text_printf(&text, "{\"metadata\":{\"total_size\":%" PRIu64, s->total);
-    put_pairs(&text, &pairs, ",");
+    put_pairs(&text, &s->pairs, ",");
     exg_text_puts(&text, "},\"weight_map\":{");
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t t = files[i].first; t < files[i].end; t++) {

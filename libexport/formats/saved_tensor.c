@@ -1,55 +1,8 @@
-/* saved_tensor.c - one tensor on its way into a file, and what is said beside all of them. */
+/* saved_tensor.c - one tensor on its way into a file. */
 #include "libexport/formats/weights_save.h"
 
 #include "libexport/base/checked.h"
-#include "libexport/base/map.h"
 #include "libexport/base/pipeline.h"
-
-#include <string.h>
-
-/* ---- metadata ------------------------------------------------------------------------------- */
-
-/* Adds a pair, unless it is there; another value gets a name of its own. */
-static exg_status keep_pair(exg_weights_saver *s, exg_string_map *kept, exg_map *names,
-                            const exg_string_pair *pair)
-{
-    uint32_t at = exg_map_find(names, pair->key);
-    const char *key = exg_map_free_name(names, s->arena, pair->key);
-
-    if (at < kept->count && strcmp(kept->items[at].value, pair->value) == 0) {
-        return EXG_OK;
-    }
-    if (key == NULL || !exg_map_put(names, key, kept->count)) {
-        return EXG_OUT_OF_MEMORY(s->err);
-    }
-    kept->items[kept->count++] = (exg_string_pair){key, pair->value};
-    return EXG_OK;
-}
-
-exg_status exg_saver_metadata(exg_weights_saver *s, const exg_string_map *more,
-                              exg_string_map *pairs)
-{
-    uint32_t count = s->metadata == NULL ? 0 : s->metadata->count;
-    exg_map names;
-
-    *pairs = (exg_string_map){0};
-    exg_map_init(&names, s->arena);
-    pairs->items = EXG_NEW_ARRAY(s->arena, exg_string_pair, count + more->count);
-    /* An index has a total_size of its own. */
-    if (pairs->items == NULL ||
-        (s->options->split > 0 && !exg_map_put(&names, "total_size", UINT32_MAX - 1))) {
-        return EXG_OUT_OF_MEMORY(s->err);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        EXG_TRY(keep_pair(s, pairs, &names, &s->metadata->items[i]));
-    }
-    for (uint32_t i = 0; i < more->count; i++) {
-        EXG_TRY(keep_pair(s, pairs, &names, &more->items[i]));
-    }
-    return EXG_OK;
-}
-
-/* ---- bytes ---------------------------------------------------------------------------------- */
 
 /* On its way into the file: gathered by all cores into slots, then written. */
 typedef struct passage {
@@ -169,4 +122,15 @@ exg_status exg_saver_put_tensor(exg_weights_saver *s, const exg_saved_file *file
     exg_storage_forget(s->weights, weight->storage, 0,
                        s->weights->storages[weight->storage].length);
     return EXG_OK;
+}
+
+static exg_status to_file(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+{
+    return exg_writer_write(user, bytes, length, err);
+}
+
+exg_status exg_saver_write_tensor(exg_weights_saver *s, const exg_saved_file *file,
+                                  const exg_saved_tensor *tensor)
+{
+    return exg_saver_put_tensor(s, file, tensor, to_file, file->writer);
 }

@@ -23,6 +23,7 @@ typedef struct exg_weights_saver {
     exg_saved_tensor *tensors;
     uint32_t count;
     const exg_string_map *metadata; /* NULL: none */
+    exg_string_map pairs;           /* of safetensors: what each of its files says of itself */
     exg_pool *pool;
     uint8_t **slots; /* EXG_SAVE_BLOCK_BYTES each */
     uint64_t done, total;
@@ -61,12 +62,12 @@ extern const exg_weights_sink exg_checkpoint_sink;
 exg_status exg_saver_put_tensor(exg_weights_saver *s, const exg_saved_file *file,
                                 const exg_saved_tensor *tensor, exg_take_fn *take, void *user);
 
+/* The same, to the file as they are. */
+exg_status exg_saver_write_tensor(exg_weights_saver *s, const exg_saved_file *file,
+                                  const exg_saved_tensor *tensor);
+
 /* The index of a model in several files of safetensors: what it says. */
 exg_status exg_safetensors_index_write(exg_weights_saver *s, exg_writer *writer,
                                        const exg_saved_file *files, uint32_t count);
-
-/* Every text of metadata under a key of its own, `more` as well; in the arena. */
-exg_status exg_saver_metadata(exg_weights_saver *s, const exg_string_map *more,
-                              exg_string_map *pairs);
 
 #endif

@@ -3,6 +3,7 @@
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
 #include "libexport/formats/encoding.h"
+#include "libexport/weights/storage.h"
 
 #include <exg/inspection.h>
 #include <exg/module.h>
@@ -141,22 +142,15 @@ static bool find_kinds(inspecting *i)
 static uint32_t first_of(inspecting *i, exg_map *tensors, uint32_t w)
 {
     const exg_weight *weight = &i->weights->items[w];
-    const exg_tensor_meta *meta = weight->meta;
-    exg_text key = EXG_TEXT_EMPTY;
+    const char *view;
+    const char *kept;
     uint32_t first;
-    char *kept;
 
-    if (meta == NULL) {
+    if (weight->meta == NULL) {
         return w;
     }
-    exg_text_printf(&key, "%d %u %d %" PRId64, (int)i->made->kinds[w], weight->storage,
-                    (int)meta->dtype, meta->storage_offset.value);
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        exg_text_printf(&key, " %" PRId64 ":%" PRId64, meta->sizes[d].value,
-                        meta->strides[d].value);
-    }
-    kept = key.failed ? NULL : exg_arena_strdup(i->arena, key.data);
-    exg_text_free(&key);
+    view = exg_weight_view_key(weight, i->arena);
+    kept = view == NULL ? NULL : exg_arena_printf(i->arena, "%d %s", (int)i->made->kinds[w], view);
     first = kept == NULL ? EXG_MAP_NONE : exg_map_find(tensors, kept);
     return kept == NULL || first != EXG_MAP_NONE ? first
            : exg_map_put(tensors, kept, w)       ? w

@@ -3,6 +3,7 @@
 #include "libexport/base/pool.h"
 #include "libexport/base/require.h"
 #include "libexport/verify/verifier.h"
+#include "libexport/weights/storage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -35,12 +36,6 @@ static exg_status check_fit(exg_verifier *v, exg_weights *weights, exg_weights *
 /* ---- what they are ----------------------------------------------------------------------------
  */
 
-static bool is_of_floats(const exg_weight *weight)
-{
-    return weight->meta != NULL && !weight->use_pickle && weight->encoding == NULL &&
-           exg_dtype_is_float(weight->meta->dtype);
-}
-
 static void check_skipped(exg_verifier *v, const exg_weights *weights)
 {
     for (uint32_t i = 0; i < weights->skipped_count; i++) {
@@ -57,7 +52,7 @@ static void check_dtypes(exg_verifier *v, const exg_weights *weights)
     uint32_t kinds = 0;
 
     for (uint32_t i = 0; i < weights->count; i++) {
-        if (is_of_floats(&weights->items[i])) {
+        if (exg_weight_is_of_floats(&weights->items[i])) {
             kinds += counts[weights->items[i].meta->dtype]++ == 0;
         }
     }
@@ -113,7 +108,7 @@ static void measure_one(void *context, uint32_t block)
 {
     measured *m = context;
 
-    if (is_of_floats(&m->weights->items[block])) {
+    if (exg_weight_is_of_floats(&m->weights->items[block])) {
         m->statuses[block] =
             exg_weight_measure(m->weights, &m->weights->items[block], &m->statistics[block], NULL);
     }
@@ -156,7 +151,7 @@ static exg_status check_values(exg_verifier *v, exg_weights *weights, uint32_t t
         if (m.statuses[i] != EXG_OK) { /* once more, for what it says */
             status = exg_weight_measure(weights, &weights->items[i], &m.statistics[i], err);
         }
-        if (status == EXG_OK && is_of_floats(&weights->items[i])) {
+        if (status == EXG_OK && exg_weight_is_of_floats(&weights->items[i])) {
             tell(v, &weights->items[i], &m.statistics[i]);
         }
     }

@@ -110,8 +110,11 @@ static exg_status take_storage(editor *e, uint32_t *storage)
     return EXG_OK;
 }
 
-static exg_tensor_meta *packed_meta(editor *e, const exg_tensor_meta *of, exg_dtype dtype)
+/* Of a weight's elements as those of another dtype, packed; rows of blocks are rows of what is in
+ * them. In scratch memory; NULL: out of memory. */
+static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_dtype dtype)
 {
+    const exg_tensor_meta *of = weight->meta;
     exg_tensor_meta *meta = exg_arena_memdup(e->arena, of, 1, sizeof(*of));
     int64_t step = 1;
 
@@ -121,27 +124,19 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_tensor_meta *of, exg_dt
         (meta->strides = EXG_NEW_ARRAY(e->arena, exg_sym_int, of->rank)) == NULL) {
         return NULL;
     }
+    if (weight->encoding != NULL) {
+        const exg_block_decoder *decoder = exg_block_decoder_named(weight->encoding);
+        exg_sym_int *row = &meta->sizes[meta->rank - 1];
+
+        *row = exg_sym_int_of(row->value / decoder->bytes * decoder->elements);
+    }
     meta->dtype = dtype;
     meta->storage_offset = exg_sym_int_of(0);
     for (uint32_t d = of->rank; d-- > 0;) {
         meta->strides[d] = exg_sym_int_of(step);
-        step *= of->sizes[d].value == 0 ? 1 : of->sizes[d].value;
-    }
-    return meta;
-}
-
-/* Rows of blocks as rows of their elements. */
-static void decode_shape(const char *encoding, exg_tensor_meta *meta)
-{
-    const exg_block_decoder *decoder = exg_block_decoder_named(encoding);
-    exg_sym_int *row = &meta->sizes[meta->rank - 1];
-    int64_t step = 1;
-
-    *row = exg_sym_int_of(row->value / decoder->bytes * decoder->elements);
-    for (uint32_t d = meta->rank; d-- > 0;) {
-        meta->strides[d] = exg_sym_int_of(step);
         step *= meta->sizes[d].value == 0 ? 1 : meta->sizes[d].value;
     }
+    return meta;
 }
 
 /* Tensors that were one stay one. */
@@ -151,13 +146,10 @@ static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
     const char *key =
         view == NULL ? NULL : exg_arena_printf(e->arena, "%s of %s", exg_dtype_name(dtype), view);
     uint32_t same = key == NULL ? EXG_MAP_NONE : exg_map_find(&e->views, key);
-    exg_tensor_meta *meta = packed_meta(e, weight->meta, dtype);
+    exg_tensor_meta *meta = packed_meta(e, weight, dtype);
 
     if (key == NULL || meta == NULL) {
         return EXG_OUT_OF_MEMORY(e->err);
-    }
-    if (weight->encoding != NULL) {
-        decode_shape(weight->encoding, meta);
     }
     if (same != EXG_MAP_NONE) {
         weight->storage = same;

@@ -72,6 +72,9 @@ void exg_storage_forget(exg_weights *weights, uint32_t storage, uint64_t first, 
 exg_status exg_weights_share(const exg_weights *weights, exg_arena *arena, bool *shared,
                              exg_error *err);
 
+/* Is it a tensor of floating-point elements as they are, not encoded? */
+bool exg_weight_is_of_floats(const exg_weight *weight);
+
 /* Which bytes of which storage a static view is, as which elements: weights that agree in this text
  * are tied. In the arena; NULL: out of memory. */
 const char *exg_weight_view_key(const exg_weight *weight, exg_arena *arena);

@@ -86,6 +86,12 @@ exg_status exg_tensor_meta_reach(const exg_tensor_meta *meta, uint64_t *first, u
     return EXG_OK;
 }
 
+bool exg_weight_is_of_floats(const exg_weight *weight)
+{
+    return weight->meta != NULL && !weight->use_pickle && weight->encoding == NULL &&
+           exg_dtype_is_float(weight->meta->dtype);
+}
+
 const char *exg_weight_view_key(const exg_weight *weight, exg_arena *arena)
 {
     const exg_tensor_meta *meta = weight->meta;

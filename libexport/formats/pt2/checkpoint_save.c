@@ -4,6 +4,7 @@
  * state_dict() has them, with nothing that weights_only=True would not take. Tied weights share
  * their bytes.
  */
+#include "libexport/base/little.h"
 #include "libexport/base/map.h"
 #include "libexport/formats/pt2/pickle.h"
 #include "libexport/formats/pt2/zip_writer.h"
@@ -31,13 +32,6 @@ enum {
     NEWFALSE = 0x89
 };
 
-static void put_bytes(exg_text *out, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) {
-        exg_text_putc(out, (char)(value >> (8 * i) & 0xff));
-    }
-}
-
 static void put_opcode(exg_text *out, int opcode)
 {
     exg_text_putc(out, (char)opcode);
@@ -46,7 +40,7 @@ static void put_opcode(exg_text *out, int opcode)
 static void put_string(exg_text *out, const char *text)
 {
     put_opcode(out, BINUNICODE);
-    put_bytes(out, strlen(text), 4);
+    exg_text_little(out, strlen(text), 4);
     exg_text_puts(out, text);
 }
 
@@ -54,11 +48,11 @@ static void put_int(exg_text *out, int64_t value)
 {
     if (value >= INT32_MIN && value <= INT32_MAX) {
         put_opcode(out, BININT);
-        put_bytes(out, (uint64_t)value, 4);
+        exg_text_little(out, (uint64_t)value, 4);
     } else {
         put_opcode(out, LONG1);
-        put_bytes(out, 8, 1);
-        put_bytes(out, (uint64_t)value, 8);
+        exg_text_little(out, 8, 1);
+        exg_text_little(out, (uint64_t)value, 8);
     }
 }
 
@@ -135,7 +129,7 @@ static void put_tensor(exg_text *out, const exg_named_tensor *item, uint32_t rec
 static void put_pickle(exg_text *out, const exg_weights_saver *s, const record_plan *plan)
 {
     put_opcode(out, PROTO);
-    put_bytes(out, 2, 1);
+    exg_text_little(out, 2, 1);
     put_empty_dict(out);
     put_opcode(out, MARK);
     for (uint32_t i = 0; i < s->count; i++) {

@@ -1,6 +1,7 @@
 /* zip_writer.c - see zip_writer.h. */
 #include "libexport/formats/pt2/zip_writer.h"
 
+#include "libexport/base/little.h"
 #include "libexport/formats/pt2/zip.h"
 
 #include <assert.h>
@@ -15,13 +16,6 @@
 #define CRC_OFFSET      14 /* in a local header */
 #define LARGE           UINT32_MAX
 
-static void put(exg_text *out, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++) {
-        exg_text_putc(out, (char)(value >> (8 * i) & 0xff));
-    }
-}
-
 static uint64_t at_most_32(uint64_t value)
 {
     return value < LARGE ? value : LARGE;
@@ -30,12 +24,12 @@ static uint64_t at_most_32(uint64_t value)
 /* Version, flags, method, time, date, crc: the same in both headers. */
 static void put_common(exg_text *out, uint64_t length, uint32_t crc)
 {
-    put(out, length >= LARGE ? VERSION_ZIP64 : 0, 2);
-    put(out, NAME_UTF8, 2);
-    put(out, 0, 2 + 2 + 2);
-    put(out, crc, 4);
-    put(out, at_most_32(length), 4);
-    put(out, at_most_32(length), 4);
+    exg_text_little(out, length >= LARGE ? VERSION_ZIP64 : 0, 2);
+    exg_text_little(out, NAME_UTF8, 2);
+    exg_text_little(out, 0, 2 + 2 + 2);
+    exg_text_little(out, crc, 4);
+    exg_text_little(out, at_most_32(length), 4);
+    exg_text_little(out, at_most_32(length), 4);
 }
 
 /* Padding as torch's: an extra field 'FB' of 'Z's before bytes at a multiple of 64. */
@@ -58,20 +52,20 @@ exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length,
                                   : exg_zip_take_name(&zip->names, whole, err));
     padding = ALIGNMENT - (at + LOCAL_BYTES + name_bytes + size_bytes + 4) % ALIGNMENT;
     padding %= ALIGNMENT;
-    put(&header, SIGNATURE(3, 4), 4);
+    exg_text_little(&header, SIGNATURE(3, 4), 4);
     put_common(&header, length, 0);
-    put(&header, name_bytes, 2);
-    put(&header, size_bytes + 4 + padding, 2);
+    exg_text_little(&header, name_bytes, 2);
+    exg_text_little(&header, size_bytes + 4 + padding, 2);
     exg_text_puts(&header, zip->root);
     exg_text_puts(&header, name);
     if (size_bytes != 0) {
-        put(&header, 1, 2);
-        put(&header, 16, 2);
-        put(&header, length, 8);
-        put(&header, length, 8);
+        exg_text_little(&header, 1, 2);
+        exg_text_little(&header, 16, 2);
+        exg_text_little(&header, length, 8);
+        exg_text_little(&header, length, 8);
     }
-    put(&header, 'F' | 'B' << 8, 2);
-    put(&header, padding, 2);
+    exg_text_little(&header, 'F' | 'B' << 8, 2);
+    exg_text_little(&header, padding, 2);
     for (uint64_t i = 0; i < padding; i++) {
         exg_text_putc(&header, 'Z');
     }
@@ -98,25 +92,25 @@ static void put_directory_entry(exg_zip_writer *zip, const char *name)
     bool far = zip->header >= LARGE;
     uint32_t extra = (large ? 16u : 0u) + (far ? 8u : 0u);
 
-    put(out, SIGNATURE(1, 2), 4);
-    put(out, 0, 2);
+    exg_text_little(out, SIGNATURE(1, 2), 4);
+    exg_text_little(out, 0, 2);
     put_common(out, zip->length, zip->crc);
-    put(out, strlen(zip->root) + strlen(name), 2);
-    put(out, extra == 0 ? 0 : extra + 4, 2);
-    put(out, 0, 2 + 2);
-    put(out, 0, 2 + 4);
-    put(out, at_most_32(zip->header), 4);
+    exg_text_little(out, strlen(zip->root) + strlen(name), 2);
+    exg_text_little(out, extra == 0 ? 0 : extra + 4, 2);
+    exg_text_little(out, 0, 2 + 2);
+    exg_text_little(out, 0, 2 + 4);
+    exg_text_little(out, at_most_32(zip->header), 4);
     exg_text_puts(out, zip->root);
     exg_text_puts(out, name);
     if (extra != 0) {
-        put(out, 1, 2);
-        put(out, extra, 2);
+        exg_text_little(out, 1, 2);
+        exg_text_little(out, extra, 2);
         if (large) {
-            put(out, zip->length, 8);
-            put(out, zip->length, 8);
+            exg_text_little(out, zip->length, 8);
+            exg_text_little(out, zip->length, 8);
         }
         if (far) {
-            put(out, zip->header, 8);
+            exg_text_little(out, zip->header, 8);
         }
     }
 }
@@ -128,7 +122,7 @@ exg_status exg_zip_end(exg_zip_writer *zip, const char *name, exg_error *err)
     assert(exg_writer_position(zip->file) - zip->data == zip->length);
     put_directory_entry(zip, name);
     exg_text_add(&zip->patches, (const char *)&at, sizeof(at));
-    put(&zip->patches, zip->crc, 4);
+    exg_text_little(&zip->patches, zip->crc, 4);
     zip->count++;
     return zip->patches.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
@@ -144,19 +138,19 @@ exg_status exg_zip_put(exg_zip_writer *zip, const char *name, const void *data, 
 /* Of what passes the fields of the end record. */
 static void put_zip64_end(exg_text *out, uint64_t count, uint64_t start, uint64_t bytes)
 {
-    put(out, SIGNATURE(6, 6), 4); /* zip64 end record */
-    put(out, 44, 8);
-    put(out, VERSION_ZIP64, 2);
-    put(out, VERSION_ZIP64, 2);
-    put(out, 0, 4 + 4);
-    put(out, count, 8);
-    put(out, count, 8);
-    put(out, bytes, 8);
-    put(out, start, 8);
-    put(out, SIGNATURE(6, 7), 4); /* and where it is */
-    put(out, 0, 4);
-    put(out, start + bytes, 8);
-    put(out, 1, 4);
+    exg_text_little(out, SIGNATURE(6, 6), 4); /* zip64 end record */
+    exg_text_little(out, 44, 8);
+    exg_text_little(out, VERSION_ZIP64, 2);
+    exg_text_little(out, VERSION_ZIP64, 2);
+    exg_text_little(out, 0, 4 + 4);
+    exg_text_little(out, count, 8);
+    exg_text_little(out, count, 8);
+    exg_text_little(out, bytes, 8);
+    exg_text_little(out, start, 8);
+    exg_text_little(out, SIGNATURE(6, 7), 4); /* and where it is */
+    exg_text_little(out, 0, 4);
+    exg_text_little(out, start + bytes, 8);
+    exg_text_little(out, 1, 4);
 }
 
 exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
@@ -169,13 +163,13 @@ exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
     if (zip->count > 0) { /* an empty archive begins with its end record, by which it is told */
         put_zip64_end(out, zip->count, start, bytes);
     }
-    put(out, SIGNATURE(5, 6), 4);
-    put(out, 0, 2 + 2);
-    put(out, count, 2);
-    put(out, count, 2);
-    put(out, at_most_32(bytes), 4);
-    put(out, at_most_32(start), 4);
-    put(out, 0, 2);
+    exg_text_little(out, SIGNATURE(5, 6), 4);
+    exg_text_little(out, 0, 2 + 2);
+    exg_text_little(out, count, 2);
+    exg_text_little(out, count, 2);
+    exg_text_little(out, at_most_32(bytes), 4);
+    exg_text_little(out, at_most_32(start), 4);
+    exg_text_little(out, 0, 2);
     EXG_TRY(out->failed ? EXG_OUT_OF_MEMORY(err)
                         : exg_writer_write(zip->file, out->data, out->length, err));
     for (size_t i = 0; i < zip->patches.length; i += sizeof(uint64_t) + 4) {

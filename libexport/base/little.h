@@ -1,0 +1,16 @@
+/* little.h - numbers of files that are little endian. */
+#ifndef EXG_LIBEXPORT_BASE_LITTLE_H
+#define EXG_LIBEXPORT_BASE_LITTLE_H
+
+#include <exg/text.h>
+#include <stdint.h>
+
+/* The low `bytes` bytes of a number, at the end of a text. */
+static inline void exg_text_little(exg_text *out, uint64_t value, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i++) {
+        exg_text_putc(out, (char)(value >> (8 * i) & 0xff));
+    }
+}
+
+#endif
