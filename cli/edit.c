@@ -69,9 +69,20 @@ static bool asks_for_changes(const cli_call *call)
            call->model_only || call->deduplicate;
 }
 
+/* Of dtypes in blocks. */
+static void note_kept(void *user, const char *name, const char *why)
+{
+    exg_text *text = user;
+
+    exg_text_puts(text, "note: ");
+    exg_text_plain(text, name, false);
+    exg_text_printf(text, " keeps its dtype: %s\n", why);
+}
+
 exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err)
 {
-    exg_weights_edit_options options = {.size = sizeof(options)};
+    exg_text kept = EXG_TEXT_EMPTY;
+    exg_weights_edit_options options = {.size = sizeof(options), .kept = note_kept, .user = &kept};
     exg_arena *arena;
     exg_weights *made = NULL;
     exg_status status;
@@ -84,6 +95,8 @@ exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_err
     status = status == EXG_OK ? fill_options(call, arena, &options, err) : status;
     status = status == EXG_OK ? exg_weights_edit(*weights, &options, &made, err) : status;
     exg_arena_destroy(arena);
+    cli_note(&kept);
+    exg_text_free(&kept);
     EXG_TRY(status);
     exg_weights_release(*weights);
     *weights = made;

@@ -5,12 +5,12 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/base/xxh3.h"
-#include "libexport/weights/block.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/name_rules.h"
 #include "libexport/weights/storage.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -21,13 +21,13 @@ typedef struct editor {
     exg_weights *of, *made;
     const exg_weights_edit_options *options;
     exg_name_rules *rules;
-    exg_arena *arena;   /* scratch */
-    uint32_t *storages; /* of `of` -> of `made`, or UINT32_MAX */
-    exg_map names;      /* new name -> weight of `of` */
-    exg_map views;      /* what a tensor is -> weight of `made`: tied ones stay so */
-    exg_map contents;   /* what a tensor holds -> weight of `made` */
-    exg_map pairs;      /* metadata so far */
-    exg_dtype *dtypes;  /* of options->dtypes */
+    exg_arena *arena;        /* scratch */
+    uint32_t *storages;      /* of `of` -> of `made`, or UINT32_MAX */
+    exg_map names;           /* new name -> weight of `of` */
+    exg_map views;           /* what a tensor is -> weight of `made`: tied ones stay so */
+    exg_map contents;        /* what a tensor holds -> weight of `made` */
+    exg_map pairs;           /* metadata so far */
+    exg_element_type *types; /* of options->dtypes */
     exg_error *err;
 } editor;
 
@@ -52,36 +52,99 @@ static exg_status read_dtypes(editor *e)
 {
     const exg_string_map *dtypes = &e->options->dtypes;
 
-    e->dtypes = EXG_NEW_ARRAY(e->arena, exg_dtype, dtypes->count);
-    if (e->dtypes == NULL) {
+    e->types = EXG_NEW_ARRAY(e->arena, exg_element_type, dtypes->count);
+    if (e->types == NULL) {
         return EXG_OUT_OF_MEMORY(e->err);
     }
     for (uint32_t i = 0; i < dtypes->count; i++) {
-        e->dtypes[i] = dtype_of(dtypes->items[i].value);
-        if (e->dtypes[i] == EXG_DTYPE_COUNT || !exg_dtype_is_float(e->dtypes[i])) {
+        exg_element_type *type = &e->types[i];
+
+        *type = (exg_element_type){dtype_of(dtypes->items[i].value),
+                                   exg_block_named(dtypes->items[i].value)};
+        if (type->block != NULL && type->block->encode != NULL) {
+            type->dtype = EXG_DTYPE_U8;
+        } else if (type->dtype == EXG_DTYPE_COUNT || !exg_dtype_is_float(type->dtype)) {
             return exg_error_fix(e->err,
                                  EXG_FAIL(e->err, USAGE, "WGT-DTYPE",
-                                          "'%s' is not a floating-point dtype",
+                                          "'%s' is not a floating-point dtype, nor blocks that are "
+                                          "written",
                                           dtypes->items[i].value),
                                  "one of f32, bf16, f16, f64, f8e4m3fn, f8e5m2, f8e4m3fnuz, "
-                                 "f8e5m2fnuz, f8e8m0fnu");
+                                 "f8e5m2fnuz, f8e8m0fnu; of blocks q4_0, q4_1, q5_0, q5_1, q8_0, "
+                                 "q4_k, q5_k, q6_k");
         }
     }
     return EXG_OK;
 }
 
-/* What the elements of a tensor become, or what they are. */
-static exg_status choose_dtype(editor *e, const exg_weight *weight, exg_dtype *dtype)
+/* The elements in a row, of blocks those in them. */
+static uint64_t row_of(const exg_weight *weight)
 {
-    exg_dtype own = weight->meta->dtype;
+    const exg_tensor_meta *meta = weight->meta;
+    uint64_t size = meta->rank == 0 ? 1 : (uint64_t)meta->sizes[meta->rank - 1].value;
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+
+    return block == NULL ? size : size / block->bytes * block->elements;
+}
+
+/* Is it a matrix of whole blocks by rows? Others stay as they are, as llama.cpp keeps them, unless
+ * the rule means this one alone. */
+static exg_status check_rows(editor *e, const exg_weight *weight, uint32_t rule, bool *fits)
+{
+    const exg_string_pair *pair = &e->options->dtypes.items[rule];
+    const exg_block *block = e->types[rule].block;
+    char why[80] = "it has fewer than two dimensions";
+
+    *fits = weight->meta->rank > 1 && row_of(weight) % block->elements == 0;
+    if (*fits) {
+        return EXG_OK;
+    }
+    if (weight->meta->rank > 1) {
+        snprintf(why, sizeof(why), "rows of %" PRIu64 " are no whole number of blocks of %" PRIu32,
+                 row_of(weight), block->elements);
+    }
+    if (pair->key != NULL && strcmp(pair->key, weight->fqn) == 0) {
+        return exg_error_fix(e->err,
+                             EXG_FAIL(e->err, UNSUPPORTED, "WGT-BLOCK", "%s cannot be %s: %s",
+                                      weight->fqn, block->name, why),
+                             "a pattern that fits others too leaves it as it is");
+    }
+    if (e->options->kept != NULL) {
+        e->options->kept(e->options->user, weight->fqn, why);
+    }
+    return EXG_OK;
+}
+
+/* The rule for what the elements of a tensor become, or UINT32_MAX. */
+static uint32_t rule_of(editor *e, const exg_weight *weight)
+{
     bool named = false;
     uint32_t rule = exg_name_rules_dtype(e->rules, weight->fqn, &named);
 
-    *dtype = own;
-    if (rule == UINT32_MAX || (!named && (!exg_dtype_is_float(own) && weight->encoding == NULL))) {
+    return named || exg_dtype_is_float(weight->meta->dtype) || weight->encoding != NULL
+               ? rule
+               : UINT32_MAX;
+}
+
+static bool is_type(const exg_weight *weight, exg_element_type type)
+{
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+
+    return block == type.block && weight->meta->dtype == type.dtype;
+}
+
+/* What the elements of a tensor become; *changes: they are not that already. */
+static exg_status choose_type(editor *e, const exg_weight *weight, exg_element_type *type,
+                              bool *changes)
+{
+    exg_dtype own = weight->meta->dtype;
+    uint32_t rule = rule_of(e, weight);
+
+    *changes = false;
+    if (rule == UINT32_MAX) {
         return EXG_OK;
     }
-    if ((weight->encoding != NULL && exg_block_decoder_named(weight->encoding) == NULL) ||
+    if ((weight->encoding != NULL && exg_block_named(weight->encoding) == NULL) ||
         exg_dtype_is_complex(own)) {
         return exg_error_fix(
             e->err,
@@ -92,8 +155,9 @@ static exg_status choose_dtype(editor *e, const exg_weight *weight, exg_dtype *d
                      weight->encoding != NULL ? weight->encoding : exg_dtype_name(own)),
             "leave it out of the patterns of --dtype");
     }
-    *dtype = e->dtypes[rule];
-    return EXG_OK;
+    *type = e->types[rule];
+    *changes = !is_type(weight, *type);
+    return *changes && type->block != NULL ? check_rows(e, weight, rule, changes) : EXG_OK;
 }
 
 /* ---- storages ------------------------------------------------------------------------------- */
@@ -110,12 +174,13 @@ static exg_status take_storage(editor *e, uint32_t *storage)
     return EXG_OK;
 }
 
-/* Of a weight's elements as those of another dtype, packed; rows of blocks are rows of what is in
+/* Of a weight's elements as those of another type, packed; rows of blocks are rows of what is in
  * them. In scratch memory; NULL: out of memory. */
-static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_dtype dtype)
+static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_element_type type)
 {
     const exg_tensor_meta *of = weight->meta;
     exg_tensor_meta *meta = exg_arena_memdup(e->arena, of, 1, sizeof(*of));
+    uint64_t row = row_of(weight);
     int64_t step = 1;
 
     if (meta == NULL ||
@@ -124,13 +189,13 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_dty
         (meta->strides = EXG_NEW_ARRAY(e->arena, exg_sym_int, of->rank)) == NULL) {
         return NULL;
     }
-    if (weight->encoding != NULL) {
-        const exg_block_decoder *decoder = exg_block_decoder_named(weight->encoding);
-        exg_sym_int *row = &meta->sizes[meta->rank - 1];
-
-        *row = exg_sym_int_of(row->value / decoder->bytes * decoder->elements);
+    if (type.block != NULL) {
+        row = row / type.block->elements * type.block->bytes;
     }
-    meta->dtype = dtype;
+    if (meta->rank > 0) {
+        meta->sizes[meta->rank - 1] = exg_sym_int_of((int64_t)row);
+    }
+    meta->dtype = type.dtype;
     meta->storage_offset = exg_sym_int_of(0);
     for (uint32_t d = of->rank; d-- > 0;) {
         meta->strides[d] = exg_sym_int_of(step);
@@ -140,13 +205,13 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_dty
 }
 
 /* Tensors that were one stay one. */
-static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
+static exg_status cast_storage(editor *e, exg_weight *weight, exg_element_type type)
 {
     const char *view = exg_weight_view_key(weight, e->arena);
-    const char *key =
-        view == NULL ? NULL : exg_arena_printf(e->arena, "%s of %s", exg_dtype_name(dtype), view);
+    const char *name = type.block != NULL ? type.block->name : exg_dtype_name(type.dtype);
+    const char *key = view == NULL ? NULL : exg_arena_printf(e->arena, "%s of %s", name, view);
     uint32_t same = key == NULL ? EXG_MAP_NONE : exg_map_find(&e->views, key);
-    exg_tensor_meta *meta = packed_meta(e, weight, dtype);
+    exg_tensor_meta *meta = packed_meta(e, weight, type);
 
     if (key == NULL || meta == NULL) {
         return EXG_OUT_OF_MEMORY(e->err);
@@ -154,14 +219,13 @@ static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
     if (same != EXG_MAP_NONE) {
         weight->storage = same;
     } else {
-        EXG_TRY((weight->encoding != NULL ? exg_weights_add_decoded : exg_weights_add_cast)(
-            e->made, e->of, weight, dtype, key, &weight->storage, e->err));
+        EXG_TRY(exg_weights_add_cast(e->made, e->of, weight, type, key, &weight->storage, e->err));
         if (!exg_map_put(&e->views, key, weight->storage)) {
             return EXG_OUT_OF_MEMORY(e->err);
         }
     }
     weight->meta = meta;
-    weight->encoding = NULL;
+    weight->encoding = type.block == NULL ? NULL : type.block->name;
     return EXG_OK;
 }
 
@@ -297,7 +361,8 @@ static exg_status leave_out(editor *e, const exg_weight *weight, bool *left_out)
 static exg_status take_weight(editor *e, uint32_t index)
 {
     exg_weight weight = e->of->items[index];
-    exg_dtype dtype = EXG_DTYPE_UNKNOWN;
+    exg_element_type type = {0};
+    bool changes = false;
     bool left_out = false;
     bool is_tensor = weight.meta != NULL && !weight.use_pickle;
 
@@ -305,12 +370,11 @@ static exg_status take_weight(editor *e, uint32_t index)
         return EXG_OK;
     }
     if (is_tensor) {
-        EXG_TRY(choose_dtype(e, &weight, &dtype));
         if (exg_name_rules_transpose(e->rules, weight.fqn)) {
             EXG_TRY(transpose(e, &weight));
         }
-        EXG_TRY(dtype != weight.meta->dtype ? cast_storage(e, &weight, dtype)
-                                            : take_storage(e, &weight.storage));
+        EXG_TRY(choose_type(e, &weight, &type, &changes));
+        EXG_TRY(changes ? cast_storage(e, &weight, type) : take_storage(e, &weight.storage));
     } else {
         EXG_TRY(take_storage(e, &weight.storage));
     }
@@ -343,10 +407,28 @@ static exg_status add_pair(editor *e, const char *key, const char *value)
     return exg_map_put(&e->pairs, key, 0) ? EXG_OK : EXG_OUT_OF_MEMORY(e->err);
 }
 
+/* Is there a tensor of another type then? */
+static bool casts(editor *e)
+{
+    for (uint32_t i = 0; e->options->dtypes.count > 0 && i < e->of->count; i++) {
+        const exg_weight *weight = &e->of->items[i];
+        uint32_t rule = weight->meta == NULL || !exg_name_rules_keep(e->rules, weight->fqn)
+                            ? UINT32_MAX
+                            : rule_of(e, weight);
+
+        if (rule != UINT32_MAX && !is_type(weight, e->types[rule])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What most tensors are (of GGUF) is no longer so when they are cast; its writer says it anew. */
 static exg_status take_metadata(editor *e)
 {
     const exg_string_map *own = &e->of->metadata;
     const exg_string_map *given = &e->options->metadata;
+    bool cast = casts(e);
 
     for (uint32_t i = 0; i < own->count; i++) {
         const char *key = own->items[i].key;
@@ -354,7 +436,8 @@ static exg_status take_metadata(editor *e)
 
         if (value != NULL) {
             EXG_TRY(add_pair(e, key, value));
-        } else if (exg_name_rules_keep_metadata(e->rules, key)) {
+        } else if (exg_name_rules_keep_metadata(e->rules, key) &&
+                   !(cast && strcmp(key, "general.file_type") == 0)) {
             EXG_TRY(exg_weights_add_metadata_as(e->made, key, exg_weights_metadata_kind(e->of, i),
                                                 own->items[i].value, e->err));
         }

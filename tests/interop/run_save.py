@@ -22,6 +22,9 @@ except ImportError as error:
     sys.exit(1)
 try:
     import gguf
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "fixtures/weights"))
+    import make_blocks
 except ImportError:
     gguf = None
 
@@ -168,17 +171,16 @@ class Save:
         """Quantised tensors as numbers, as gguf-py decodes them, bit for bit."""
         if gguf is None:
             return
-        types = gguf.GGMLQuantizationType
         draw = numpy.random.default_rng(3)
         writer, want = gguf.GGUFWriter(self.folder / "q.gguf", "llama"), {}
-        for kind in (types.Q4_0, types.Q4_1, types.Q5_0, types.Q5_1, types.Q8_0, types.Q4_K, types.Q5_K, types.Q6_K):
+        for kind in make_blocks.READ:
             elements, size = gguf.GGML_QUANT_SIZES[kind]
-            raw = draw.integers(0, 256, (3, 5 * size), dtype=numpy.uint8)
-            blocks = raw.reshape(15, size)
-            for at in {types.Q6_K: (208,)}.get(kind, (0, 2) if kind in (types.Q4_1, types.Q5_1, types.Q4_K, types.Q5_K) else (0,)):
-                blocks[:, at : at + 2] = draw.normal(size=15).astype(numpy.float16).view(numpy.uint8).reshape(15, 2)
+            raw = make_blocks.raw_blocks(kind, 15, draw).reshape(3, 5 * size)
+            try:
+                want[kind.name] = torch.from_numpy(gguf.quants.dequantize(raw, kind).copy())
+            except NotImplementedError:
+                continue
             writer.add_tensor(kind.name, raw, raw_dtype=kind)
-            want[kind.name] = torch.from_numpy(gguf.quants.dequantize(raw, kind).copy())
             assert want[kind.name].shape == (3, 5 * elements)
         writer.add_tensor("plain", numpy.ones(4, numpy.float32))
         writer.write_header_to_file()
@@ -190,9 +192,69 @@ class Save:
         same(safetensors.torch.load_file(self.folder / "f.safetensors"), want)
         self.convert("q.gguf", "f.safetensors", "--dtype", "bf16")
         same(safetensors.torch.load_file(self.folder / "f.safetensors"), {k: v.bfloat16() for k, v in want.items()})
-        self.convert("q.gguf", "f.safetensors", "--dtype", "Q8_0=f32", "--select", "Q*_0")
+        self.convert("q.gguf", "f.safetensors", "--dtype", "Q8_0=f32", "--select", "*Q*_0")
         with safetensors.safe_open(self.folder / "f.safetensors", "pt") as file:
+            assert file.metadata()["encoding:TQ1_0"] == "TQ1_0" and "encoding:Q8_0" not in file.metadata()
             assert torch.equal(file.get_tensor("Q8_0"), want["Q8_0"]) and file.metadata()["encoding:Q4_0"] == "Q4_0"
+
+    def gguf_encoded(self):
+        """In blocks, as gguf-py makes them; of K types it decodes what is near. Views and other blocks as source."""
+        if gguf is None:
+            return
+        draw = torch.Generator().manual_seed(4)
+        rows = torch.randn(6, 512, generator=draw)
+        rows[1] *= 100
+        rows[2] = rows[2].abs()
+        rows[3, :300] = 0
+        want = {"a.attn_q.weight": rows, "a.half": rows.half(), "b.brain": rows.bfloat16(), "b.double": rows.double(), "b.norm": torch.ones(512),
+                "b.conv": torch.ones(8, 4, 3), "b.ids": torch.arange(4)}  # fmt: skip
+        torch.save(want | {"a.turned": rows.t().contiguous().t()}, self.folder / "w.pt")
+        want["a.turned"] = rows
+        for kind in make_blocks.MADE:
+            note = self.convert("w.pt", "w.gguf", "--dtype", kind.name.lower()).stderr
+            assert "b.norm keeps its dtype" in note and "b.conv keeps its dtype" in note, note
+            reader = gguf.GGUFReader(self.folder / "w.gguf")
+            assert reader.fields["general.quantization_version"].contents() == 2
+            name = kind.name + ("_S" if kind.name in ("Q4_K", "Q5_K") else "")
+            assert reader.fields["general.file_type"].contents() == gguf.LlamaFileType[f"MOSTLY_{name}"]
+            for tensor in reader.tensors:
+                if tensor.name in ("b.norm", "b.conv", "b.ids"):
+                    assert tensor.tensor_type.name == ("I64" if tensor.name == "b.ids" else "F32"), tensor.name
+                    continue
+                numbers = want[tensor.name].float().numpy()
+                assert tensor.tensor_type == kind, (tensor.name, tensor.tensor_type)
+                near = gguf.quants.dequantize(tensor.data, kind)
+                steps = {"Q4_K": 15, "Q5_K": 31, "Q6_K": 31}.get(kind.name)
+                if steps is None:
+                    made = gguf.quants.quantize(numbers, kind).reshape(-1).view(numpy.uint8)
+                    got = tensor.data.reshape(-1).view(numpy.uint8)
+                    if tensor.name == "a.half" and kind.name.endswith("_1"):  # of -0 and 0 gguf-py takes either as the least
+                        near, numbers = near + 0.0, gguf.quants.dequantize(made.reshape(tensor.data.shape), kind) + 0.0
+                        assert numpy.array_equal(near, numbers)
+                    else:
+                        assert numpy.array_equal(got, made), (tensor.name, kind)
+                else:  # half a step of the largest scale of 256, and half a step of that of 64
+                    blocks, numbers = near.reshape(-1, 256), numbers.reshape(-1, 256)
+                    reach = numpy.ptp(numpy.concatenate([numbers, numpy.zeros((len(numbers), 1), numpy.float32)], 1), axis=1)
+                    assert (abs(blocks - numbers).max(1) <= reach / steps * (0.5 + 15 / 63 + 0.1)).all(), (tensor.name, kind)
+        self.convert("w.pt", "w.gguf", "--dtype", "*.attn_*=q8_0", "--select", "a.*")
+        assert {t.name: t.tensor_type.name for t in gguf.GGUFReader(self.folder / "w.gguf").tensors} == {
+            "a.attn_q.weight": "Q8_0", "a.half": "F16", "a.turned": "F32"}  # fmt: skip
+        assert "WGT-BLOCK" in self.convert("w.pt", "w.gguf", "--dtype", "b.norm=q8_0", code=5).stderr
+        assert "WGT-DTYPE" in self.convert("w.pt", "w.gguf", "--dtype", "iq1_s", code=2).stderr
+        for value in (float("nan"), float("inf"), 1e38):
+            torch.save({"w": torch.full((2, 256), value)}, self.folder / "bad.pt")
+            assert "WGT-BLOCK" in self.convert("bad.pt", "bad.gguf", "--dtype", "q4_k", code=5).stderr
+            assert not (self.folder / "bad.gguf").exists()
+        self.convert("w.pt", "w.gguf", "--dtype", "q8_0", "--select", "a.attn*", "--metadata", "general.architecture=llama")
+        self.convert("w.gguf", "v.gguf", "--dtype", "q4_0")  # by way of float32, as llama.cpp's --allow-requantize
+        first, second = (gguf.GGUFReader(self.folder / name) for name in ("w.gguf", "v.gguf"))
+        made = gguf.quants.quantize(gguf.quants.dequantize(first.tensors[0].data, first.tensors[0].tensor_type), gguf.GGMLQuantizationType.Q4_0)
+        assert numpy.array_equal(second.tensors[0].data, made)
+        assert second.fields["general.file_type"].contents() == gguf.LlamaFileType.MOSTLY_Q4_0
+        self.convert("v.gguf", "w.safetensors")
+        with safetensors.safe_open(self.folder / "w.safetensors", "pt") as file:
+            assert file.metadata()["encoding:a.attn_q.weight"] == "Q4_0"
 
     def split(self):
         """Names by convention, one model beside no other, the old one or the new one but never a mixture."""

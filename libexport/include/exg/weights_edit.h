@@ -43,14 +43,21 @@ typedef struct exg_weights_edit_options {
     uint32_t transpose_count;
 
     /* What their elements are: key is a pattern as in `select`, value a floating-point dtype
-     * ("bf16", "float8_e4m3fn"). The last that fits counts. Key NULL is every floating-point
-     * tensor; a pattern also makes integers and bool floating. Rounding: to the nearest, and
-     * between two to the even one; what passes the largest becomes infinite, and of
-     * float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32; NaN
-     * stays NaN. All of it is what PyTorch's Tensor.to() does. Blocks of GGUF (Q4_0, Q4_1, Q5_0,
-     * Q5_1, Q8_0, Q4_K, Q5_K, Q6_K) are decoded to float32 first, as gguf-py does it; of others
-     * UNSUPPORTED (WGT-DTYPE). */
+     * ("bf16", "float8_e4m3fn") or blocks of GGUF ("q8_0"). The last that fits counts. Key NULL is
+     * every floating-point tensor; a pattern also makes integers and bool floating. Rounding: to
+     * the nearest, and between two to the even one; what passes the largest becomes infinite, and
+     * of float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32;
+     * NaN stays NaN. All of it is what PyTorch's Tensor.to() does. Blocks of GGUF are decoded to
+     * float32 first, as gguf-py does it (and llama.cpp Q8_K and Q1_0); of others UNSUPPORTED
+     * (WGT-DTYPE).
+     * Blocks are made as gguf-py and llama.cpp make them, to the bit: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
+     * Q4_K, Q5_K, Q6_K. Tensors of fewer than two dimensions, and those whose rows are no whole
+     * number of blocks, stay as they are: kept() is told. The one that a pattern names exactly is
+     * refused then (UNSUPPORTED WGT-BLOCK). So are, when they are read, NaN, infinities and what is
+     * too large for the scale of a block. */
     exg_string_map dtypes;
+    void (*kept)(void *user, const char *name, const char *why); /* may be NULL */
+    void *user;
 
     /* Pairs of the metadata: set, or with "" removed. */
     exg_string_map metadata;
