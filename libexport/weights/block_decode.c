@@ -228,6 +228,16 @@ static void decode_listed(const uint8_t *packed, int count, const int8_t list[16
     }
 }
 
+/* The lower half is the first; zero has a sign. */
+void exg_decode_f4(const uint8_t *block, float *out)
+{
+    for (int i = 0; i < 2; i++) {
+        float magnitude = 0.5f * (float)e2m1[*block >> (4 * i) & 7];
+
+        out[i] = *block >> (4 * i) & 8 ? -magnitude : magnitude;
+    }
+}
+
 void exg_decode_iq4_nl(const uint8_t *block, float *out)
 {
     decode_listed(block + 2, 16, not_linear, exg_block_half(block), out);

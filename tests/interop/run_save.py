@@ -197,6 +197,19 @@ class Save:
             assert file.metadata()["encoding:TQ1_0"] == "TQ1_0" and "encoding:Q8_0" not in file.metadata()
             assert torch.equal(file.get_tensor("Q8_0"), want["Q8_0"]) and file.metadata()["encoding:Q4_0"] == "Q4_0"
 
+    def fours(self):
+        """float4_e2m1, two in a byte, of safetensors and of torch.save: every bit pattern."""
+        raw = torch.arange(256, dtype=torch.uint8)
+        header = json.dumps({"w": {"dtype": "F4", "shape": [16, 32], "data_offsets": [0, 256]}}).encode()
+        (self.folder / "f4.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(raw.tolist()))
+        torch.save({"w": raw.reshape(16, 16).view(torch.float4_e2m1fn_x2)}, self.folder / "f4.pt")
+        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # of the OCP microscaling formats
+        values = torch.cat([values, -values])
+        want = {"w": torch.stack([values[(raw & 15).int()], values[(raw >> 4).int()]], 1).reshape(16, 32)}
+        for name in ("f4.safetensors", "f4.pt"):
+            self.convert(name, "out.safetensors", "--dtype", "f32")
+            same(safetensors.torch.load_file(self.folder / "out.safetensors"), want)
+
     def gguf_encoded(self):
         """In blocks, as gguf-py makes them; of K types it decodes what is near. Views and other blocks as source."""
         if gguf is None:

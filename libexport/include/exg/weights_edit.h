@@ -48,8 +48,8 @@ typedef struct exg_weights_edit_options {
      * the nearest, and between two to the even one; what passes the largest becomes infinite, and
      * of float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32;
      * NaN stays NaN. All of it is what PyTorch's Tensor.to() does. Blocks of GGUF are decoded to
-     * float32 first, as gguf-py does it (and llama.cpp Q8_K and Q1_0); of others UNSUPPORTED
-     * (WGT-DTYPE).
+     * float32 first, as gguf-py does it (and llama.cpp Q8_K and Q1_0), F4 too, where
+     * rows are whole bytes; of others UNSUPPORTED (WGT-DTYPE).
      * Blocks are made as gguf-py and llama.cpp make them, to the bit: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
      * Q4_K, Q5_K, Q6_K. Tensors of fewer than two dimensions, and those whose rows are no whole
      * number of blocks, stay as they are: kept() is told. The one that a pattern names exactly is
