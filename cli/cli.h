@@ -129,8 +129,17 @@ void cli_inputs_free(cli_inputs *inputs);
 
 /* Files of named tensors without a program: what they hold, shown. */
 bool cli_is_weights_file(const char *path);
-/* The weights as the options of convert change them, in the place of *weights. */
-exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err);
+
+/* The weights as the options of convert change them, in the place of *weights, which are those of
+ * `path`. */
+exg_status cli_edit_weights(const cli_call *call, const char *path, exg_weights **weights,
+                            exg_error *err);
+
+/* The text of --preset, and the numbers it may need: of --set, and of the configuration beside
+ * `weights`, a path. In the arena. */
+exg_status cli_read_preset(const char *name, exg_arena *arena, const char **text, exg_error *err);
+exg_status cli_read_numbers(const cli_call *call, const char *weights, exg_arena *arena,
+                            exg_string_map *map, exg_error *err);
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err);
 exg_status cli_digest_weights(const cli_call *call, exg_error *err); /* of a program too */

@@ -273,7 +273,7 @@ static exg_status fill_weights(const cli_call *call, const exg_program *program,
     EXG_TRY(open_giver(call, program->name, &from, err));
     status = exg_weights_check(from, &options, err); /* all of it, before any is written */
     if (status == EXG_OK) {
-        status = cli_edit_weights(&edits, &from, err);
+        status = cli_edit_weights(&edits, call->weights_from, &from, err);
     }
     if (status == EXG_OK) {
         status = exg_weights_fill(program->weights, from, call->partial, made, &mismatches, err);
@@ -368,7 +368,7 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     exg_status status;
 
     EXG_TRY(open_all(call, &weights, err));
-    status = cli_edit_weights(call, &weights, err);
+    status = cli_edit_weights(call, call->paths[0], &weights, err);
     status = status == EXG_OK ? save_weights(call, weights, err) : status;
     exg_weights_release(weights);
     return status;
@@ -378,7 +378,7 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
 static exg_status save_edited(const cli_call *call, exg_weights *weights, exg_error *err)
 {
     exg_weights *edited = exg_weights_retain(weights);
-    exg_status status = cli_edit_weights(call, &edited, err);
+    exg_status status = cli_edit_weights(call, call->paths[0], &edited, err);
 
     status = status == EXG_OK ? save_weights(call, edited, err) : status;
     exg_weights_release(edited);

@@ -7,6 +7,7 @@
 #include "libexport/base/xxh3.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/name_rules.h"
+#include "libexport/weights/rearrange.h"
 #include "libexport/weights/storage.h"
 
 #include <inttypes.h>
@@ -28,6 +29,11 @@ typedef struct editor {
     exg_map contents;        /* what a tensor holds -> weight of `made` */
     exg_map pairs;           /* metadata so far */
     exg_element_type *types; /* of options->dtypes */
+    exg_preset *preset;      /* or NULL */
+    bool preset_used;        /* a rule of it fitted */
+    struct join *joins;      /* by presets */
+    uint32_t join_count, join_capacity;
+    exg_map join_names; /* -> place in joins */
     exg_error *err;
 } editor;
 
@@ -205,11 +211,14 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_ele
 }
 
 /* Tensors that were one stay one. */
-static exg_status cast_storage(editor *e, exg_weight *weight, exg_element_type type)
+static exg_status cast_storage(editor *e, exg_piece *piece, exg_element_type type)
 {
+    exg_weight *weight = &piece->weight;
     const char *view = exg_weight_view_key(weight, e->arena);
     const char *name = type.block != NULL ? type.block->name : exg_dtype_name(type.dtype);
-    const char *key = view == NULL ? NULL : exg_arena_printf(e->arena, "%s of %s", name, view);
+    const char *key = view == NULL ? NULL
+                                   : exg_arena_printf(e->arena, "%s of %s%s", name,
+                                                      piece->home == e->made ? "made " : "", view);
     uint32_t same = key == NULL ? EXG_MAP_NONE : exg_map_find(&e->views, key);
     exg_tensor_meta *meta = packed_meta(e, weight, type);
 
@@ -219,7 +228,8 @@ static exg_status cast_storage(editor *e, exg_weight *weight, exg_element_type t
     if (same != EXG_MAP_NONE) {
         weight->storage = same;
     } else {
-        EXG_TRY(exg_weights_add_cast(e->made, e->of, weight, type, key, &weight->storage, e->err));
+        EXG_TRY(exg_weights_add_cast(e->made, piece->home, weight, type, key, &weight->storage,
+                                     e->err));
         if (!exg_map_put(&e->views, key, weight->storage)) {
             return EXG_OUT_OF_MEMORY(e->err);
         }
@@ -229,44 +239,16 @@ static exg_status cast_storage(editor *e, exg_weight *weight, exg_element_type t
     return EXG_OK;
 }
 
-/* ---- views ------------------------------------------------------------------------------------
- */
-
-static exg_status transpose(editor *e, exg_weight *weight)
-{
-    exg_arena *arena = e->made->arena; /* what is made of it later reads it there */
-    exg_tensor_meta *meta = exg_arena_memdup(arena, weight->meta, 1, sizeof(*meta));
-    uint32_t rank = weight->meta->rank;
-    exg_sym_int held;
-
-    if (rank < 2 || weight->encoding != NULL) {
-        return EXG_FAIL(e->err, USAGE, "WGT-PATTERN", "%s cannot be transposed: %s", weight->fqn,
-                        rank < 2 ? "it has fewer than two dimensions" : weight->encoding);
-    }
-    if (meta == NULL ||
-        (meta->sizes = exg_arena_memdup(arena, meta->sizes, rank, sizeof(held))) == NULL ||
-        (meta->strides = exg_arena_memdup(arena, meta->strides, rank, sizeof(held))) == NULL) {
-        return EXG_OUT_OF_MEMORY(e->err);
-    }
-    held = meta->sizes[rank - 1];
-    meta->sizes[rank - 1] = meta->sizes[rank - 2];
-    meta->sizes[rank - 2] = held;
-    held = meta->strides[rank - 1];
-    meta->strides[rank - 1] = meta->strides[rank - 2];
-    meta->strides[rank - 2] = held;
-    weight->meta = meta;
-    return EXG_OK;
-}
-
 /* ---- names ------------------------------------------------------------------------------------
  */
 
-static exg_status take_name(editor *e, uint32_t index, exg_weight *weight)
+/* `stripped`: without prefixes, and as a preset calls it. */
+static exg_status take_name(editor *e, uint32_t index, const char *stripped, exg_weight *weight)
 {
     const char *name = NULL;
     uint32_t taken;
 
-    EXG_TRY(exg_name_rules_rename(e->rules, weight->fqn, &name, e->err));
+    EXG_TRY(exg_name_rules_rename(e->rules, stripped, &name, e->err));
     taken = exg_map_find(&e->names, name);
     if (name[0] == '\0' && weight->fqn[0] != '\0') {
         return EXG_FAIL(e->err, USAGE, "WGT-NAME", "nothing would be left of the name %s",
@@ -358,31 +340,203 @@ static exg_status leave_out(editor *e, const exg_weight *weight, bool *left_out)
 
 /* ---- all ----------------------------------------------------------------------------------- */
 
-static exg_status take_weight(editor *e, uint32_t index)
+/* Into the table, of the type and under the name that it gets. */
+static exg_status add_piece(editor *e, uint32_t index, const char *stripped, exg_piece *piece)
 {
-    exg_weight weight = e->of->items[index];
+    exg_weight *weight = &piece->weight;
+    bool left_out = false;
+
+    EXG_TRY(take_name(e, index, stripped, weight));
+    if (weight->meta != NULL && !weight->use_pickle) {
+        EXG_TRY(leave_out(e, weight, &left_out));
+    }
+    return left_out ? EXG_OK : exg_weights_add(e->made, weight, e->err);
+}
+
+/* Its elements, as they are or cast, in a storage of `made`. */
+static exg_status take_elements(editor *e, exg_piece *piece)
+{
+    exg_weight *weight = &piece->weight;
     exg_element_type type = {0};
     bool changes = false;
-    bool left_out = false;
-    bool is_tensor = weight.meta != NULL && !weight.use_pickle;
 
-    if (!exg_name_rules_keep(e->rules, weight.fqn)) {
+    if (weight->meta != NULL && !weight->use_pickle) {
+        if (exg_name_rules_transpose(e->rules, weight->fqn)) {
+            EXG_TRY(exg_piece_transpose(piece, e->made, e->err));
+        }
+        EXG_TRY(choose_type(e, weight, &type, &changes));
+    }
+    if (changes) {
+        EXG_TRY(cast_storage(e, piece, type));
+    } else if (piece->home == e->of) {
+        EXG_TRY(take_storage(e, &weight->storage));
+    }
+    piece->home = e->made;
+    return EXG_OK;
+}
+
+/* ---- presets ----------------------------------------------------------------------------------
+ */
+
+/* A tensor that is put together of several. */
+typedef struct join {
+    const char *name; /* as the preset calls it */
+    uint32_t count, have;
+    exg_weight *parts; /* those that are there have a name */
+} join;
+
+static exg_status rearrange(editor *e, const exg_preset_operation *operation, exg_piece *piece)
+{
+    const exg_tensor_meta *meta = piece->weight.meta;
+    int64_t rows = meta->rank == 0 ? 1 : meta->sizes[0].value;
+    int64_t factors[EXG_PRESET_FACTORS] = {0};
+    uint32_t count = operation->kind == EXG_PRESET_FIRST ? 1 : operation->count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(exg_preset_number(e->preset, operation->factors[i], &e->options->numbers,
+                                  &e->of->metadata, &factors[i], e->err));
+    }
+    switch (operation->kind) {
+    case EXG_PRESET_TRANSPOSE:
+        return exg_piece_transpose(piece, e->made, e->err);
+    case EXG_PRESET_ROWS:
+        return exg_piece_order_rows(piece, factors, operation->order, count, e->made, e->err);
+    case EXG_PRESET_FIRST:
+        return exg_piece_take_rows(piece, 0, factors[0], e->made, e->err);
+    case EXG_PRESET_SLICE:
+        if (rows % operation->parts != 0) {
+            return EXG_FAIL(e->err, USAGE, "WGT-PRESET",
+                            "%s has %" PRId64 " rows, which are not %u equal parts",
+                            piece->weight.fqn, rows, operation->parts);
+        }
+        rows /= operation->parts;
+        return exg_piece_take_rows(piece, operation->part * rows, rows, e->made, e->err);
+    case EXG_PRESET_JOIN:
+        break; /* of what is made of it */
+    }
+    return EXG_OK;
+}
+
+static exg_status find_join(editor *e, const char *name, uint32_t parts, join **found)
+{
+    uint32_t at = exg_map_find(&e->join_names, name);
+    join *made;
+
+    if (at == EXG_MAP_NONE) {
+        at = e->join_count;
+        if (!exg_arena_reserve(e->arena, &e->joins, at, &e->join_capacity, sizeof(*e->joins)) ||
+            !exg_map_put(&e->join_names, name, at)) {
+            return EXG_OUT_OF_MEMORY(e->err);
+        }
+        e->joins[e->join_count++] =
+            (join){name, parts, 0, EXG_NEW_ARRAY(e->arena, exg_weight, parts)};
+    }
+    made = &e->joins[at];
+    *found = made;
+    return made->parts == NULL ? EXG_OUT_OF_MEMORY(e->err) : EXG_OK;
+}
+
+/* The last part that comes makes it. */
+static exg_status join_piece(editor *e, uint32_t index, const char *name,
+                             const exg_preset_operation *operation, const exg_piece *piece)
+{
+    exg_piece whole = {e->made, {0}};
+    join *j = NULL;
+
+    EXG_TRY(find_join(e, name, operation->parts, &j));
+    if (operation->part >= j->count || j->parts[operation->part].fqn != NULL) {
+        return EXG_FAIL(e->err, USAGE, "WGT-NAME", "%s and another tensor would be one part of %s",
+                        piece->weight.fqn, name);
+    }
+    j->parts[operation->part] = piece->weight;
+    j->have++;
+    if (j->have < j->count) {
         return EXG_OK;
     }
-    if (is_tensor) {
-        if (exg_name_rules_transpose(e->rules, weight.fqn)) {
-            EXG_TRY(transpose(e, &weight));
+    EXG_TRY(exg_pieces_join(j->parts, j->count, e->made, &whole.weight, e->err));
+    return add_piece(e, index, name, &whole);
+}
+
+static exg_status check_joins(editor *e)
+{
+    for (uint32_t i = 0; i < e->join_count; i++) {
+        const join *j = &e->joins[i];
+
+        for (uint32_t part = 0; j->have < j->count && part < j->count; part++) {
+            if (j->parts[part].fqn == NULL) {
+                return exg_error_fix(e->err,
+                                     EXG_FAIL(e->err, USAGE, "WGT-PRESET",
+                                              "part %u of %u of %s is not among the tensors",
+                                              part + 1, j->count, j->name),
+                                     "give all files of the model, or leave the others out with "
+                                     "--exclude");
+            }
         }
-        EXG_TRY(choose_type(e, &weight, &type, &changes));
-        EXG_TRY(changes ? cast_storage(e, &weight, type) : take_storage(e, &weight.storage));
-    } else {
-        EXG_TRY(take_storage(e, &weight.storage));
     }
-    EXG_TRY(take_name(e, index, &weight));
-    if (is_tensor) {
-        EXG_TRY(leave_out(e, &weight, &left_out));
+    return EXG_OK;
+}
+
+static exg_status follow_rule(editor *e, uint32_t index, const exg_preset_rule *rule,
+                              const char *name)
+{
+    exg_piece piece = {e->of, e->of->items[index]};
+    const exg_preset_operation *last =
+        rule->operation_count == 0 ? NULL : &rule->operations[rule->operation_count - 1];
+
+    if (rule->to == NULL) {
+        return EXG_OK;
     }
-    return left_out ? EXG_OK : exg_weights_add(e->made, &weight, e->err);
+    for (uint32_t i = 0; i < rule->operation_count; i++) {
+        if (piece.weight.meta == NULL || piece.weight.use_pickle) {
+            return EXG_FAIL(e->err, USAGE, "WGT-PRESET", "%s is no tensor", piece.weight.fqn);
+        }
+        EXG_TRY(exg_tensor_meta_check_view(
+            piece.weight.meta, piece.home->storages[piece.weight.storage].length, e->err));
+        EXG_TRY(rearrange(e, &rule->operations[i], &piece));
+    }
+    EXG_TRY(take_elements(e, &piece));
+    return last != NULL && last->kind == EXG_PRESET_JOIN ? join_piece(e, index, name, last, &piece)
+                                                         : add_piece(e, index, name, &piece);
+}
+
+/* By all rules of the preset that fit; *fits: there is one. */
+static exg_status follow_preset(editor *e, uint32_t index, const char *stripped, bool *fits)
+{
+    *fits = false;
+    for (uint32_t i = 0; e->preset != NULL && i < e->preset->count; i++) {
+        const exg_preset_rule *rule = &e->preset->rules[i];
+        const char *name = NULL;
+
+        EXG_TRY(exg_name_fit(&rule->from, rule->to == NULL ? "" : rule->to, stripped, e->arena,
+                             &name, e->err));
+        if (name != NULL) {
+            *fits = true;
+            EXG_TRY(follow_rule(e, index, rule, name));
+        }
+    }
+    e->preset_used = e->preset_used || *fits;
+    return EXG_OK;
+}
+
+static exg_status take_weight(editor *e, uint32_t index)
+{
+    exg_piece piece = {e->of, e->of->items[index]};
+    const char *stripped;
+    bool fits = false;
+
+    if (!exg_name_rules_keep(e->rules, piece.weight.fqn)) {
+        return EXG_OK;
+    }
+    stripped = exg_name_rules_strip(e->rules, piece.weight.fqn);
+    EXG_TRY(follow_preset(e, index, stripped, &fits));
+    if (fits) {
+        return EXG_OK;
+    }
+    if (e->preset != NULL && e->options->kept != NULL) {
+        e->options->kept(e->options->user, piece.weight.fqn, "no rule of the preset fits its name");
+    }
+    EXG_TRY(take_elements(e, &piece));
+    return add_piece(e, index, stripped, &piece);
 }
 
 /* What the options say of a key, or NULL. */
@@ -464,6 +618,9 @@ static exg_status take_skipped(editor *e)
 static exg_status edit(editor *e)
 {
     EXG_TRY(read_dtypes(e));
+    if (e->options->preset != NULL) {
+        EXG_TRY(exg_preset_open(e->options->preset, e->arena, &e->preset, e->err));
+    }
     EXG_TRY(exg_name_rules_open(e->of, e->options, e->arena, &e->rules, e->err));
     EXG_TRY(exg_weights_create(exg_arena_allocator(e->of->arena), &e->made, e->err));
     EXG_TRY(exg_weights_set_directory(e->made, exg_weights_directory(e->of), e->err));
@@ -472,7 +629,15 @@ static exg_status edit(editor *e)
     for (uint32_t i = 0; i < e->of->count; i++) {
         EXG_TRY_IN(e->err, take_weight(e, i), "['%s']", e->of->items[i].fqn);
     }
+    EXG_TRY(check_joins(e));
     EXG_TRY(take_skipped(e));
+    if (e->preset != NULL && !e->preset_used && !e->options->lenient) {
+        return exg_error_fix(e->err,
+                             EXG_FAIL(e->err, USAGE, "WGT-PRESET",
+                                      "no rule of the preset fits the name of a tensor"),
+                             "is it the preset for this model? --prefix-strip takes away what is "
+                             "before the names");
+    }
     return e->options->lenient ? EXG_OK : exg_name_rules_check_used(e->rules, e->err);
 }
 
@@ -497,8 +662,10 @@ exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *giv
     exg_map_init(&e.views, e.arena);
     exg_map_init(&e.contents, e.arena);
     exg_map_init(&e.pairs, e.arena);
+    exg_map_init(&e.join_names, e.arena);
     status = edit(&e);
     exg_name_rules_close(e.rules);
+    exg_preset_close(e.preset);
     exg_arena_destroy(e.arena);
     if (status != EXG_OK) {
         exg_weights_release(e.made);

@@ -86,6 +86,9 @@ static exg_status cast_plain(const cast *c, const uint8_t *data, exg_dtype to, u
     uint32_t step = PART_BYTES / exg_dtype_bytes(from);
     _Alignas(16) uint8_t part[PART_BYTES];
 
+    if (from == to) { /* a view, packed: bits stay */
+        return exg_weight_read_range(c->of, &c->weight, first, count, out, err);
+    }
     if (data != NULL) {
         exg_elements_cast(from, data, to, out, count);
         return EXG_OK;
@@ -236,5 +239,86 @@ exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_we
                 to};
     EXG_TRY(measure(c, of, &added.length, err));
     added.maker = (exg_storage_maker){read_cast, c, copy};
+    return exg_weights_add_storage(made, &added, storage, err);
+}
+
+/* ---- several in one ----------------------------------------------------------------------- */
+
+typedef struct joined {
+    exg_weights *weights;
+    const exg_weight *parts;
+    uint64_t *ends; /* of each part, in elements of all */
+    uint32_t count;
+} joined;
+
+static exg_status read_joined_elements(void *user, uint64_t first, uint64_t count, void *out,
+                                       exg_error *err)
+{
+    const joined *j = user;
+    uint32_t width = exg_dtype_bytes(j->parts[0].meta->dtype);
+    uint8_t *to = out;
+
+    for (uint32_t i = 0; i < j->count && count > 0; i++) {
+        uint64_t begin = i == 0 ? 0 : j->ends[i - 1];
+        uint64_t n;
+
+        if (first >= j->ends[i]) {
+            continue;
+        }
+        n = j->ends[i] - first < count ? j->ends[i] - first : count;
+        EXG_TRY(exg_weight_read_range(j->weights, &j->parts[i], first - begin, n, to, err));
+        to += n * width;
+        first += n;
+        count -= n;
+    }
+    return EXG_OK;
+}
+
+static exg_status read_joined(void *user, uint64_t offset, uint64_t length, void *out,
+                              exg_error *err)
+{
+    const joined *j = user;
+
+    return exg_read_whole_elements(exg_dtype_bytes(j->parts[0].meta->dtype), offset, length, out,
+                                   read_joined_elements, user, err);
+}
+
+/* What is told of it: the views that it is made of. */
+static const char *name_of_joined(const exg_weights *made, const exg_weight *parts, uint32_t count)
+{
+    const char *name = "";
+
+    for (uint32_t i = 0; i < count && name != NULL; i++) {
+        const char *view = exg_weight_view_key(&parts[i], made->arena);
+
+        name = view == NULL ? NULL : exg_arena_printf(made->arena, "%s%s; ", name, view);
+    }
+    return name;
+}
+
+exg_status exg_weights_add_joined(exg_weights *made, const exg_weight *parts, uint32_t count,
+                                  uint32_t *storage, exg_error *err)
+{
+    exg_storage added = {.kind = EXG_STORAGE_MADE, .byte_order = exg_host_byte_order()};
+    joined *j = EXG_NEW(made->arena, joined);
+    const char *name = name_of_joined(made, parts, count);
+
+    if (j == NULL || name == NULL ||
+        (j->ends = EXG_NEW_ARRAY(made->arena, uint64_t, count)) == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    j->weights = made;
+    j->parts = parts;
+    j->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes = 0;
+
+        EXG_TRY(exg_tensor_meta_bytes(parts[i].meta, &bytes, err));
+        if (!exg_add_u64(added.length, bytes, &added.length)) {
+            return EXG_FAIL(err, LIMIT, "WGT-011", "the sizes add up past 64 bits");
+        }
+        j->ends[i] = added.length / exg_dtype_bytes(parts[i].meta->dtype);
+    }
+    added.maker = (exg_storage_maker){read_joined, j, name};
     return exg_weights_add_storage(made, &added, storage, err);
 }

@@ -29,4 +29,9 @@ exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_we
                                 exg_element_type to, const char *name, uint32_t *storage,
                                 exg_error *err);
 
+/* A storage of the elements of several weights of `made`, one after the other, which have one
+ * dtype. `parts` and their metas stay as long as `made`. LIMIT. */
+exg_status exg_weights_add_joined(exg_weights *made, const exg_weight *parts, uint32_t count,
+                                  uint32_t *storage, exg_error *err);
+
 #endif

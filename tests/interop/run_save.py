@@ -225,7 +225,7 @@ class Save:
         want["a.turned"] = rows
         for kind in make_blocks.MADE:
             note = self.convert("w.pt", "w.gguf", "--dtype", kind.name.lower()).stderr
-            assert "b.norm keeps its dtype" in note and "b.conv keeps its dtype" in note, note
+            assert "b.norm stays as it is" in note and "b.conv stays as it is" in note, note
             reader = gguf.GGUFReader(self.folder / "w.gguf")
             assert reader.fields["general.quantization_version"].contents() == 2
             name = kind.name + ("_S" if kind.name in ("Q4_K", "Q5_K") else "")
@@ -268,6 +268,98 @@ class Save:
         self.convert("v.gguf", "w.safetensors")
         with safetensors.safe_open(self.folder / "w.safetensors", "pt") as file:
             assert file.metadata()["encoding:a.attn_q.weight"] == "Q4_0"
+
+    def presets(self):
+        """By the rules of each model's own converter (permute() of convert_llama_weights_to_hf.py, and so on), there and back."""
+        draw = torch.Generator().manual_seed(6)
+
+        def some(*shape):
+            return torch.randn(*shape, generator=draw)
+
+        def pairs(w, heads):  # Meta's neighbours to Hugging Face's halves
+            return w.view(heads, w.shape[0] // heads // 2, 2, *w.shape[1:]).transpose(1, 2).reshape(w.shape)
+
+        heads, kv, width = 4, 2, 32
+        meta = {"tok_embeddings.weight": some(10, width), "norm.weight": some(width), "output.weight": some(10, width)}
+        hugging = {"model.embed_tokens.weight": meta["tok_embeddings.weight"], "model.norm.weight": meta["norm.weight"], "lm_head.weight": meta["output.weight"]}
+        gguf_names = {"token_embd.weight": "tok_embeddings.weight", "output_norm.weight": "norm.weight", "output.weight": "output.weight"}
+        for i in range(2):
+            for a, b, c, rows in (("attention.wq", "self_attn.q_proj", "attn_q", heads), ("attention.wk", "self_attn.k_proj", "attn_k", kv),
+                                  ("attention.wv", "self_attn.v_proj", "attn_v", None), ("attention.wo", "self_attn.o_proj", "attn_output", None),
+                                  ("feed_forward.w1", "mlp.gate_proj", "ffn_gate", None), ("feed_forward.w2", "mlp.down_proj", "ffn_down", None),
+                                  ("feed_forward.w3", "mlp.up_proj", "ffn_up", None), ("attention_norm", "input_layernorm", "attn_norm", None),
+                                  ("ffn_norm", "post_attention_layernorm", "ffn_norm", None)):  # fmt: skip
+                shape = (width,) if a.endswith("norm") else (16 if b in ("self_attn.k_proj", "self_attn.v_proj") else width, width)
+                w = some(*shape)
+                meta[f"layers.{i}.{a}.weight"] = w
+                gguf_names[f"blk.{i}.{c}.weight"] = f"layers.{i}.{a}.weight"
+                hugging[f"model.layers.{i}.{b}.weight"] = w if rows is None else pairs(w, rows)
+        (self.folder / "meta").mkdir()
+        torch.save(meta | {"rope.freqs": some(4)}, self.folder / "meta/consolidated.00.pth")
+        (self.folder / "meta/params.json").write_text(json.dumps({"dim": width, "n_heads": heads, "n_kv_heads": kv}))
+        self.convert("meta", "out.safetensors", "--preset", "llama-to-hf")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), hugging)
+        (self.folder / "config.json").write_text(json.dumps({"num_attention_heads": heads, "num_key_value_heads": kv}))
+        self.convert("out.safetensors", "out.pt", "--preset", "hf-to-llama")
+        same(torch.load(self.folder / "out.pt", weights_only=True), meta)
+        self.convert("out.safetensors", "out.gguf", "--preset", "hf-to-gguf-llama", "--metadata", "llama.attention.head_count=4")
+        (self.folder / "config.json").unlink()
+        if gguf is not None:
+            same({t.name: torch.from_numpy(t.data.copy()) for t in gguf.GGUFReader(self.folder / "out.gguf").tensors},
+                 {name: meta[old] for name, old in gguf_names.items()})  # fmt: skip
+        self.convert("out.gguf", "back.safetensors", "--preset", "gguf-llama-to-hf", "--set", f"kv_heads={kv}")
+        same(safetensors.torch.load_file(self.folder / "back.safetensors"), hugging)
+        missing = self.convert("out.safetensors", "x.pt", "--preset", "hf-to-llama", code=2)
+        assert "WGT-PRESET" in missing.stderr and "heads" in missing.stderr, missing.stderr
+        self.convert("out.safetensors", "x.pt", "--preset", "hf-to-llama", "--set", "heads=5", code=2)
+
+        gpt, megatron = {"transformer.wte.weight": some(12, 16), "transformer.wpe.weight": some(8, 16)}, {}
+        where = "model.language_model.encoder."
+        megatron["model.language_model.embedding.word_embeddings.weight"] = torch.cat([gpt["transformer.wte.weight"], some(4, 16)])
+        megatron["model.language_model.embedding.position_embeddings.weight"] = gpt["transformer.wpe.weight"]
+        for kind in ("weight", "bias"):
+            gpt[f"transformer.ln_f.{kind}"] = megatron[f"{where}final_layernorm.{kind}"] = some(16)
+            for a, b, size in (("ln_1", "input_layernorm", None), ("ln_2", "post_attention_layernorm", None), ("attn.c_attn", "self_attention.query_key_value", (16, 48)),
+                               ("attn.c_proj", "self_attention.dense", (16, 16)), ("mlp.c_fc", "mlp.dense_h_to_4h", (16, 64)), ("mlp.c_proj", "mlp.dense_4h_to_h", (64, 16))):  # fmt: skip
+                w = some(16) if size is None else some(*size) if kind == "weight" else some(size[1])
+                gpt[f"transformer.h.0.{a}.{kind}"] = w
+                w = w.t() if size is not None and kind == "weight" else w
+                if a == "attn.c_attn":  # [3, heads, size, ...] to [heads, 3, size, ...]
+                    w = w.reshape(3, heads, 4, *w.shape[1:]).transpose(0, 1).reshape(w.shape)
+                megatron[f"{where}layers.0.{b}.{kind}"] = w
+        self.source(gpt, "gpt.safetensors")
+        self.convert("gpt.safetensors", "out.safetensors", "--preset", "hf-to-megatron-gpt", "--set", f"heads={heads}")
+        words = "model.language_model.embedding.word_embeddings.weight"
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), megatron | {words: megatron[words][:12]})
+        self.source(megatron, "megatron.safetensors")
+        self.convert("megatron.safetensors", "out.safetensors", "--preset", "megatron-gpt-to-hf", "--set", f"heads={heads}", "--set", "vocab_size=12")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), gpt)
+
+        timm = {"cls_token": some(1, 1, 6), "pos_embed": some(1, 5, 6), "patch_embed.proj.weight": some(6, 3, 2, 2), "patch_embed.proj.bias": some(6)}
+        for kind in ("weight", "bias"):
+            for name, rows in (("blocks.0.norm1", 6), ("blocks.0.attn.qkv", 18), ("blocks.0.attn.proj", 6), ("blocks.0.norm2", 6),
+                               ("blocks.0.mlp.fc1", 24), ("blocks.0.mlp.fc2", 6), ("norm", 6), ("head", 3)):  # fmt: skip
+                timm[f"{name}.{kind}"] = some(rows) if kind == "bias" or "norm" in name else some(rows, 24 if "fc2" in name else 6)
+        self.source(timm, "timm.safetensors")
+        self.convert("timm.safetensors", "hf.safetensors", "--preset", "timm-vit-to-hf")
+        got = safetensors.torch.load_file(self.folder / "hf.safetensors")
+        for i, part in enumerate(("query", "key", "value")):
+            assert torch.equal(got[f"vit.encoder.layer.0.attention.attention.{part}.weight"], timm["blocks.0.attn.qkv.weight"][6 * i : 6 * i + 6])
+        assert len(got) == len(timm) + 4
+        self.convert("hf.safetensors", "out.safetensors", "--preset", "hf-vit-to-timm")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), timm)
+        self.convert("timm.safetensors", "tv.safetensors", "--preset", "timm-vit-to-torchvision")
+        layer = torch.nn.TransformerEncoderLayer(6, 1).state_dict()  # torch's own names for fused attention
+        got = safetensors.torch.load_file(self.folder / "tv.safetensors")
+        names = {n.replace("self_attn", "self_attention") for n in layer if "self_attn" in n}
+        assert names <= {n.removeprefix("encoder.layers.encoder_layer_0.") for n in got}
+        self.convert("tv.safetensors", "out.safetensors", "--preset", "torchvision-vit-to-timm")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), timm)
+        assert "timm-vit-to-hf" in self.convert("timm.safetensors", "out.safetensors", "--preset", "nosuch", code=2).stderr
+        (self.folder / "own.preset").write_text("head\\.(.*)  classifier.\\1\n")
+        told = self.convert("timm.safetensors", "out.safetensors", "--preset", self.folder / "own.preset", "--select", "head.*", "--select", "norm.bias")
+        assert "norm.bias stays as it is" in told.stderr
+        assert sorted(safetensors.torch.load_file(self.folder / "out.safetensors")) == ["classifier.bias", "classifier.weight", "norm.bias"]
 
     def split(self):
         """Names by convention, one model beside no other, the old one or the new one but never a mixture."""

@@ -209,6 +209,14 @@ typedef struct exg_weights_save_options {
 EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path,
                                           const exg_weights_save_options *options, exg_error *err);
 
+typedef exg_status exg_model_number_fn(void *user, const char *key, int64_t value, exg_error *err);
+
+/* Tells the whole numbers of config.json and params.json beside a file of weights, or in a folder
+ * of them ("num_attention_heads"): what presets need to know (exg_weights_edit_options.numbers).
+ * Files that are not there have none. A fault of number() ends it. IO, MALFORMED. */
+EXG_NODISCARD exg_status exg_model_numbers(const char *path, exg_model_number_fn *number,
+                                           void *user, exg_error *err);
+
 /* ---- named tensors in memory: inputs, outputs --------------------------------------- */
 
 /* Does the name say a form in which tensors can be written? USAGE (TNS-NAME). */

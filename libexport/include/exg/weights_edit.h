@@ -31,6 +31,13 @@ typedef struct exg_weights_edit_options {
      * without it. */
     bool model_only;
 
+    /* Tensors of one kind of model as those of another: the text of a preset (docs/weights.md), of
+     * names without the prefixes below, before the expressions below; it may also turn tensors,
+     * take them apart and put them together. NULL: none. Of a name that no rule fits kept() is
+     * told. `numbers`: what it needs to know ({"heads", "32"}), before what the metadata say. */
+    const char *preset;
+    exg_string_map numbers;
+
     /* What they are called: a prefix that fits is taken away, the first that does; then each
      * POSIX extended regular expression (key) is replaced by its value wherever it fits, one
      * after the other. \0 to \9 in the value are what the expression and its groups fitted. */
@@ -52,11 +59,13 @@ typedef struct exg_weights_edit_options {
      * rows are whole bytes; of others UNSUPPORTED (WGT-DTYPE).
      * Blocks are made as gguf-py and llama.cpp make them, to the bit: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
      * Q4_K, Q5_K, Q6_K. Tensors of fewer than two dimensions, and those whose rows are no whole
-     * number of blocks, stay as they are: kept() is told. The one that a pattern names exactly is
+     * number of blocks, keep their dtype: kept() is told. The one that a pattern names exactly is
      * refused then (UNSUPPORTED WGT-BLOCK). So are, when they are read, NaN, infinities and what is
      * too large for the scale of a block. */
     exg_string_map dtypes;
-    void (*kept)(void *user, const char *name, const char *why); /* may be NULL */
+
+    /* A tensor stays as it is in a way that was not asked for; may be NULL. */
+    void (*kept)(void *user, const char *name, const char *why);
     void *user;
 
     /* Pairs of the metadata: set, or with "" removed. */
