@@ -52,7 +52,8 @@ static exg_status fill_options(const cli_call *call, const char *path, exg_arena
     options->transposes = call->transpose.items;
     options->transpose_count = call->transpose.count;
     options->model_only = call->model_only;
-    options->deduplicate = call->deduplicate;
+    options->deduplicate =
+        call->deduplicate && cli_is_tensors(call->paths[1]); /* others can share */
     if (call->preset != NULL) {
         EXG_TRY(cli_read_preset(call->preset, arena, &options->preset, err));
         EXG_TRY(cli_read_numbers(call, path, arena, &options->numbers, err));

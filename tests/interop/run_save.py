@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -428,11 +429,11 @@ class Save:
     def stopped(self):
         """Killed at any moment; then the same bytes as in one go, and nothing left."""
         draw = random.Random(5)
-        want = {f"t{i}": torch.randn(1 << 22, generator=torch.Generator().manual_seed(i)) for i in range(8)}
+        want = {f"t{i}": torch.randn(1 << 11, 1 << 11, generator=torch.Generator().manual_seed(i)) for i in range(8)}
         self.source(want, "big.safetensors")
         stopped = 0
         for end, words in ((".safetensors", ["--dtype", "f16"]), (".gguf", []), (".npz", []), (".pt", ["--dtype", "*1=f64"]),
-                           (".safetensors", ["--split", "40M"])):  # fmt: skip
+                           (".safetensors", ["--split", "40M"]), (".gguf", ["--dtype", "q8_0"]), (".exg", ["--compress", "zstd", "--dtype", "bf16"])):  # fmt: skip
             where = self.folder / "stop"
             where.mkdir()
             self.call("convert", self.folder / "big.safetensors", where / f"one{end}", *words)
@@ -459,7 +460,53 @@ class Save:
             for p in where.iterdir():
                 p.unlink()
             where.rmdir()
-        assert stopped >= 3, f"{stopped} of 5 were stopped while they wrote"
+        assert stopped >= 4, f"{stopped} of 7 were stopped while they wrote"
+
+    def full(self):
+        """A disk that is full: an error, and nothing left."""
+        self.source({f"t{i}": torch.ones(512, 512) for i in range(4)}, "f.safetensors")
+        where = self.folder / "full"
+        where.mkdir()
+
+        def little():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+        for name, words in (("o.safetensors", []), ("o.safetensors", ["--split", "1M"]), ("o.gguf", ["--dtype", "q4_0"]), ("o.npz", []), ("o.pt", []),
+                            ("o.exg", []), ("o.exg", ["--dtype", "f64", "--compress", "none"])):  # fmt: skip
+            done = self.call("convert", self.folder / "f.safetensors", where / name, *words, code=3, preexec_fn=little)
+            assert "IO-" in done.stderr and list(where.iterdir()) == [], (name, done.stderr, list(where.iterdir()))
+
+    def container(self):
+        """.exg of weights: whatever takes weights takes it."""
+        base = (torch.randn(300, 700, generator=torch.Generator().manual_seed(1)) * 0.02).bfloat16()
+        want = {"a": base, "b": base, "c": base.t(), "d": torch.arange(5)}
+        torch.save(want, self.folder / "c.pt")
+        self.convert("c.pt", "c.exg", "--compress", "zstd", "--metadata", "k=v")
+        assert base.nbytes / (self.folder / "c.exg").stat().st_size > 1.48, (self.folder / "c.exg").stat().st_size
+        self.convert("c.exg", "back.pt")
+        got = torch.load(self.folder / "back.pt", weights_only=True)
+        same(got, want)
+        assert got["a"].data_ptr() == got["b"].data_ptr()
+        self.call("verify", self.folder / "c.exg", "--data")
+        self.call("diff", self.folder / "c.pt", self.folder / "c.exg")
+        assert "k = " in self.call("inspect", self.folder / "c.exg").stdout
+        self.convert("c.exg", "part.exg", "--select", "[ad]", "--dtype", "f32", "--rename", "^=x.")
+        self.convert("part.exg", "part.safetensors")
+        same(safetensors.torch.load_file(self.folder / "part.safetensors"), {"x.a": base.float(), "x.d": torch.arange(5)})
+        self.source({"e": torch.ones(1000), "f": torch.ones(1000), "g": torch.zeros(1000)}, "e.safetensors")
+        self.convert("e.safetensors", "once.exg", "--deduplicate")
+        assert (self.folder / "once.exg").stat().st_size < 9500
+        self.convert("once.exg", "each.safetensors")
+        same(safetensors.torch.load_file(self.folder / "each.safetensors"), {"e": torch.ones(1000), "f": torch.ones(1000), "g": torch.zeros(1000)})
+        program = pathlib.Path(__file__).parents[2] / "fixtures/mlp.pt2"
+        self.call("convert", program, self.folder / "p.safetensors")
+        self.convert("p.safetensors", "p.exg")
+        self.call("repack", program, self.folder / "p.pt2", "--weights-from", self.folder / "p.exg")
+        for name in ("p.pt2", "p.json"):
+            told = self.convert("p.exg", name, code=5).stderr
+            assert "FMT-WEIGHTS" in told and "--weights-from" in told, told
+        assert "FMT-WEIGHTS" in self.call("run", self.folder / "p.exg", code=5).stderr
 
     def another(self):
         """What another save left is not gone on with."""

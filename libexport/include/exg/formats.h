@@ -166,7 +166,7 @@ EXG_NODISCARD exg_status exg_weights_open_memory(const void *data, size_t length
                                                  exg_error *err);
 
 /* The format of weights that exg_weights_save() writes under such a name (.safetensors, .gguf,
- * .npz, .npy, .pt); COUNT: none. */
+ * .npz, .npy, .pt, .exg); COUNT: none. */
 exg_weights_format exg_weights_format_from_path(const char *path);
 
 /* Does a file of the format that is written hold metadata? Where not, they are left out. */
@@ -187,6 +187,8 @@ typedef struct exg_weights_save_options {
     bool resume;      /* what is written stays when the save is stopped, and the same save goes on
                          from there; unfinished files are FILE.part, and PATH.resume */
     bool dry_run;     /* everything is checked, nothing is written */
+    bool deduplicate; /* .exg: equal storages are stored once */
+    exg_compression compression; /* .exg: KEEP is that of frames that are read */
     /* Called for each file before any is written; may be NULL. A fault ends the save. */
     exg_status (*file)(void *user, const char *path, uint32_t tensors, uint64_t bytes,
                        exg_error *err);
@@ -200,6 +202,8 @@ typedef struct exg_weights_save_options {
  *   .gguf          names of less than 64 bytes and at most 4 dimensions, as llama.cpp reads them
  *   .npz, .npy     no metadata; .npy has one tensor
  *   .pt            a dict of tensors, which torch.load(weights_only=True) takes; no metadata
+ *   .exg           storages and views as they are, with metadata; no program. Options as in
+ *                  exg_save_options
  * A split model is STEM-00001-of-00003 and so on, of safetensors with PATH.index.json. Readers
  * take what they find, so other files of a model of this name must not stay beside the new ones:
  * an index beside a model in one file, one file or other parts beside an index (USAGE STF-BESIDE,
