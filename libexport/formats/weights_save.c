@@ -133,6 +133,17 @@ static exg_status cut(exg_weights_saver *s, file_set *set)
     return EXG_OK;
 }
 
+/* A link is written through. */
+static exg_status follow(exg_weights_saver *s, const char **path)
+{
+    char *written;
+
+    EXG_TRY(exg_path_written(*path, &written, s->err));
+    *path = exg_arena_strdup(s->arena, written);
+    free(written);
+    return *path == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
+}
+
 /* "model-00001-of-00003.safetensors", as Hugging Face's and llama.cpp's writers have it. */
 static exg_status name_files(exg_weights_saver *s, file_set *set)
 {
@@ -154,6 +165,7 @@ static exg_status name_files(exg_weights_saver *s, file_set *set)
         if (file->path == NULL || !exg_map_put(&set->names, exg_path_name(file->path), i)) {
             return EXG_OUT_OF_MEMORY(s->err);
         }
+        EXG_TRY(follow(s, &file->path));
     }
     if (set->count > 1 && set->sink->format == EXG_WEIGHTS_FORMAT_SAFETENSORS) {
         set->index = exg_arena_printf(s->arena, "%s.index.json", set->path);

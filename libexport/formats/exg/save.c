@@ -148,12 +148,15 @@ typedef struct output {
 static exg_status open_output(exg_saver *s, const char *path, output *out)
 {
     uint64_t position;
+    char *written;
 
     if (s->resume == NULL) {
         return exg_writer_open(path, &out->writer, s->err);
     }
+    EXG_TRY(exg_path_written(path, &written, s->err)); /* the part is renamed to it */
     out->part = out->beside ? exg_arena_printf(s->arena, "%s.part-%05u", path, out->first)
-                            : exg_arena_printf(s->arena, "%s.part", path);
+                            : exg_arena_printf(s->arena, "%s.part", written);
+    free(written);
     if (out->part == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }

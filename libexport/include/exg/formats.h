@@ -2,7 +2,8 @@
  *
  * exg_open() looks at the content, not at the name. Whatever it gives is decoded,
  * not yet believed: exg_verify() comes next. No weight byte is read by opening.
- * A file is never changed in place: saving writes beside it, syncs, renames.
+ * A file is never changed in place: saving writes beside it, syncs, renames. A link of its name
+ * stays, and the file that it leads to is replaced.
  */
 #ifndef EXG_FORMATS_H
 #define EXG_FORMATS_H
