@@ -68,6 +68,10 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
             (void)exg_error_fix(err, status,
                                 "of torch.vmap and torch.func, save "
                                 "program.run_decompositions(), which writes them out");
+        } else if (strstr(missing, ", not a PyTorch operator") != NULL) {
+            (void)exg_error_fix(err, status,
+                                "save program.run_decompositions(), which writes out an operator "
+                                "that is made of PyTorch's");
         }
         free(missing);
     }

@@ -343,7 +343,8 @@ static bool stands_for_tensor(const call *c, const exg_argument *args, uint32_t 
            !exg_is_none(&args[i]);
 }
 
-/* The dtype of the first tensor beside numbers, which they take. */
+/* The dtype of the first tensor beside numbers, which they take; where all are numbers, each has
+ * the dtype that it has beside bool: its own. */
 static exg_dtype dtype_beside(const call *c, const exg_argument *args)
 {
     for (uint32_t i = 0; i < c->op->schema->argument_count; i++) {
@@ -351,7 +352,7 @@ static exg_dtype dtype_beside(const call *c, const exg_argument *args)
             return c->at->values[args[i].as_tensor].tensor->dtype;
         }
     }
-    return EXG_DTYPE_F32;
+    return EXG_DTYPE_B8;
 }
 
 /* A number where a tensor is due is a 0-d tensor of `values`, as it is when the program is

@@ -5,6 +5,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/program/expression.h"
+#include "libexport/transform/idle.h"
 #include "libexport/verify/report.h"
 
 #include <exg/symint.h>
@@ -109,6 +110,7 @@ typedef struct exg_shapes {
     const exg_graph *graph;
     exg_graph at[EXG_BINDINGS_MAX]; /* its values with numbers only, by binding */
     uint32_t count;                 /* of bindings that differ */
+    exg_idle_search reads;          /* of what is sound; else without last_use */
 } exg_shapes;
 
 /* false: out of memory. */

@@ -66,16 +66,6 @@ static exg_status first_error(const exg_diagnostics *found, exg_error *err)
     return EXG_FAIL(err, MALFORMED, "VAL-001", "%u faults", found->error_count);
 }
 
-static bool has_dialect(const exg_program *program, const char *dialect)
-{
-    for (uint32_t i = 0; i < program->verifier_count; i++) {
-        if (strcmp(program->verifiers[i], dialect) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 exg_status exg_verify(const exg_program *program, const exg_operators *operators,
                       exg_verified *verified, exg_diagnostics *diagnostics, exg_error *err)
 {
@@ -85,8 +75,8 @@ exg_status exg_verify(const exg_program *program, const exg_operators *operators
     exg_verifier v = {.program = program,
                       .operators = operators,
                       .found = found,
-                      .functional_dialect = !has_dialect(program, "TRAINING"),
-                      .edge_dialect = has_dialect(program, "EDGE"),
+                      .functional_dialect = !exg_program_has_dialect(program, "TRAINING"),
+                      .edge_dialect = exg_program_has_dialect(program, "EDGE"),
                       .tells_all = diagnostics != NULL};
     exg_status status = EXG_OK;
 
