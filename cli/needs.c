@@ -19,7 +19,16 @@ bool cli_is_code(const char *word)
 
 bool cli_is_tensors(const char *path)
 {
-    return exg_weights_format_from_path(path) != EXG_WEIGHTS_FORMAT_COUNT;
+    exg_weights_format format = exg_weights_format_from_path(path);
+
+    return format != EXG_WEIGHTS_FORMAT_COUNT && format != EXG_WEIGHTS_FORMAT_CONTAINER;
+}
+
+bool cli_writes_weights(const cli_call *call)
+{
+    return cli_is_tensors(call->paths[1]) ||
+           (exg_format_from_path(call->paths[1]) == EXG_FORMAT_EXG &&
+            cli_is_weights_file(call->paths[0]));
 }
 
 static bool has_file(const cli_call *call)
@@ -79,7 +88,7 @@ static bool writes_early(const cli_call *call)
 
 static bool writes_weights(const cli_call *call)
 {
-    return exg_format_from_path(call->paths[1]) == EXG_FORMAT_COUNT;
+    return exg_format_from_path(call->paths[1]) == EXG_FORMAT_COUNT || cli_writes_weights(call);
 }
 
 static bool writes_form(const cli_call *call, exg_weights_format format)

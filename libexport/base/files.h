@@ -82,9 +82,14 @@ char *exg_path_directory(const char *path);
 
 /* ---- out --------------------------------------------------------------------- */
 
+/* The file that is written for `path`, malloc'ed: of a link the one that it leads to, which need
+ * not be there; of anything else the path itself. IO (IO-LINK): the folder that it leads to is not
+ * there, or it leads in a circle. */
+exg_status exg_path_written(const char *path, char **written, exg_error *err);
+
 typedef struct exg_writer exg_writer;
 
-/* Starts a file that will be called `path`. IO. */
+/* Starts a file that will be called `path`, or that a link of this name leads to. IO. */
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err);
 
 /* The same in a file called `part`, of which the first `keep` bytes stay, and which stays

@@ -438,6 +438,7 @@ static void names_say_the_format_and_formats_what_they_hold(void **state)
         {"x.npz", EXG_WEIGHTS_FORMAT_NPZ, false},
         {"x.npy", EXG_WEIGHTS_FORMAT_NPY, false},
         {"x.pt", EXG_WEIGHTS_FORMAT_CHECKPOINT, false},
+        {"x.exg", EXG_WEIGHTS_FORMAT_CONTAINER, true},
         {"x.pt2", EXG_WEIGHTS_FORMAT_COUNT, false},
         {".npz", EXG_WEIGHTS_FORMAT_COUNT, false},
         {"npz", EXG_WEIGHTS_FORMAT_COUNT, false},
@@ -537,6 +538,78 @@ static void it_writes_every_metadata_under_a_name_of_its_own(void **state)
         exg_weights_release(b);
         empty_folder();
     }
+}
+
+/* Views, tied tensors, blocks, metadata with their kinds: all of it comes back. And it is no
+ * program. */
+static void a_container_keeps_all_of_the_weights(void **state)
+{
+    static const char *const sources[] = {"fixtures/weights/nested.pt",
+                                          "fixtures/weights/kinds.gguf",
+                                          "fixtures/weights/blocks.gguf"};
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        exg_weights_save_options options = {.size = sizeof(options),
+                                            .compression = i < 3 ? EXG_COMPRESSION_ZSTD
+                                                                 : EXG_COMPRESSION_NONE};
+        exg_weights *a = open_weights(sources[i % 3], NULL);
+        exg_weights_format format;
+        exg_program *program = NULL;
+        exg_weights *b;
+        exg_error err;
+
+        exg_error_clear(&err);
+        assert_int_equal(exg_weights_save(a, in_folder("w.exg"), &options, &err), EXG_OK);
+        b = open_weights(in_folder("w.exg"), &format);
+        assert_int_equal(format, EXG_WEIGHTS_FORMAT_CONTAINER);
+        assert_same_tensors(in_folder("w.exg"), sources[i % 3]);
+        assert_int_equal(b->count, a->count);
+        for (uint32_t k = 0; k < a->count; k++) {
+            const char *encoding = a->items[k].encoding;
+
+            assert_string_equal(b->items[k].encoding == NULL ? "" : b->items[k].encoding,
+                                encoding == NULL ? "" : encoding);
+            for (uint32_t j = 0; j < k; j++) {
+                assert_int_equal(b->items[j].storage == b->items[k].storage,
+                                 a->items[j].storage == a->items[k].storage);
+            }
+        }
+        assert_int_equal(b->metadata.count, a->metadata.count);
+        for (uint32_t k = 0; k < a->metadata.count; k++) {
+            const char *kind = exg_weights_metadata_kind(a, k);
+            const char *got = exg_weights_metadata_kind(b, k);
+
+            assert_string_equal(b->metadata.items[k].key, a->metadata.items[k].key);
+            assert_string_equal(b->metadata.items[k].value, a->metadata.items[k].value);
+            assert_string_equal(got == NULL ? "" : got, kind == NULL ? "" : kind);
+        }
+        assert_int_equal(exg_open(in_folder("w.exg"), NULL, &program, NULL, &err), EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "FMT-WEIGHTS");
+        assert_null(program);
+        exg_weights_release(a);
+        exg_weights_release(b);
+        empty_folder();
+    }
+}
+
+static void what_a_container_alone_can_do_is_refused_elsewhere(void **state)
+{
+    exg_weights_save_options packed = {.size = sizeof(packed), .compression = EXG_COMPRESSION_ZSTD};
+    exg_weights_save_options once = {.size = sizeof(once), .deduplicate = true};
+    exg_weights_save_options split = {.size = sizeof(split), .split = 10};
+    exg_weights_save_options none = {.size = sizeof(none),
+                                     .compression = (exg_compression)(EXG_COMPRESSION_ZSTD + 1)};
+    exg_weights *a = open_weights("fixtures/weights/nested.pt", NULL);
+
+    (void)state;
+    assert_int_equal(exg_weights_save(a, in_folder("w.pt"), &packed, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.gguf"), &once, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.exg"), &split, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.exg"), &none, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.pt2"), NULL, NULL), EXG_USAGE);
+    assert_int_equal(empty_folder(), 0);
+    exg_weights_release(a);
 }
 
 /* A part stands for the whole, or it is refused. */
@@ -648,6 +721,8 @@ int main(void)
         cmocka_unit_test(it_never_mixes_two_split_models),
         cmocka_unit_test(it_leaves_no_other_form_of_a_model_beside),
         cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),
+        cmocka_unit_test(a_container_keeps_all_of_the_weights),
+        cmocka_unit_test(what_a_container_alone_can_do_is_refused_elsewhere),
         cmocka_unit_test(it_takes_no_part_for_the_whole),
         cmocka_unit_test(it_leaves_nothing_when_a_split_model_cannot_be_written),
         cmocka_unit_test(a_few_bytes_fill_no_disk),
