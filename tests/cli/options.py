@@ -152,6 +152,7 @@ def calls():
             for end in (".exg", ".pt2", ".json", ".safetensors"):
                 if file != PROGRAM and (file != WEIGHTS or end == ".safetensors"):
                     found.append(Call(name, letter[name], [file, "{T}/out/o" + end], facts | {"OUT=" + end} | ({"OUT=weights"} if end == ".safetensors" else set())))
+    found.append(Call("patch", letter["patch"], [PROGRAM, NOTED, "{T}/out/o"], set()))
     assert {c.command for c in found} == set(letter), "a command has no call here"
     return found
 

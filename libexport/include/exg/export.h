@@ -8,6 +8,7 @@
 #include <exg/json_writer.h>
 #include <exg/module.h>
 #include <exg/operators.h>
+#include <exg/patch.h>
 #include <exg/program.h>
 #include <exg/signature.h>
 #include <exg/status.h>
