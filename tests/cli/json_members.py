@@ -32,6 +32,7 @@ CALLS = [
     ("code", "explain VAL-001"), ("code", "explain CLI-001"), ("codes", "explain --list"),
     ("stage", "explain fixtures/mlp.pt2 --stage simplify"),
     ("plan", "plan fixtures/mlp.pt2 --mesh 2x2 --place data,tensor --check"), ("plan", "plan fixtures/convbn.pt2 --device strict"),
+    ("model_digest", "digest fixtures/mlp.pt2"), ("proof", "digest fixtures/mlp.pt2 --proof up.weight"),
     ("patch", "patch fixtures/mlp.pt2 fixtures/tied.pt2 $T/p"),
     ("run", "run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --stats --profile"),
     ("run", "run fixtures/mlp.pt2 --mesh 2 --device strict --stats"), ("run", "run fixtures/constants.pt2"),

@@ -26,7 +26,7 @@ VALUES = {
     "--select": "nosuch", "--exclude": "nosuch", "--prefix-strip": "nosuch", "--rename": "$=s", "--dtype": "f16",
     "--transpose": "nosuch", "--metadata": "a=b", "--merge": "fixtures/mlp.inputs.safetensors",
     "--for": "fixtures/mlp.pt2", "--expect-digest": "sha256:00",
-    "--program": "nosuch",
+    "--program": "nosuch", "--kind": "xxh3", "--proof": "nosuch", "--rows": "0:1", "--check-proof": "nosuch", "--root": "sha256:00",
     "--node": "linear",
     "--html": "{T}/page.html",
     "--sort": "size",
@@ -137,9 +137,9 @@ def calls():
     letter = dict(COMMAND.findall((ROOT / "cli/command.def").read_text()))
     found = []
     files = {PROGRAM: {"FILE", "FILE=program"}, NOTED: {"FILE", "FILE=program"}, EARLY: {"FILE", "FILE=program", "FILE=.json"}, WEIGHTS: {"FILE", "FILE=weights"}}
-    for name in ("inspect", "verify", "run", "plan", "explain"):
+    for name in ("inspect", "verify", "digest", "run", "plan", "explain"):
         for file, facts in files.items():
-            if (file != WEIGHTS or name in ("inspect", "verify")) and file != (PROGRAM if name == "verify" else NOTED):
+            if (file != WEIGHTS or name in ("inspect", "verify", "digest")) and file != (PROGRAM if name == "verify" else NOTED):
                 base = RUN_INPUT if name == "run" else ()
                 found.append(Call(name, letter[name], [file], facts, base))
     found.append(Call("explain", letter["explain"], ["VAL-004"], {"FILE"}))

@@ -3,6 +3,7 @@
 #define EXG_EXPORT_H
 
 #include <exg/diff.h>
+#include <exg/digest.h>
 #include <exg/formats.h>
 #include <exg/inspection.h>
 #include <exg/json_writer.h>
