@@ -386,6 +386,9 @@ exg_status exg_digest_check_proof(const char *json, size_t length, const char *r
                              "exg digest FILE prints one");
     }
     status = exg_json_parse(json, length, 0, EXG_JSON_KEYS_NOW, &doc, err);
+    if (status == EXG_MALFORMED) {
+        return no_proof(err);
+    }
     status =
         status == EXG_OK ? check(exg_json_root(doc), kind, &wanted, weights, &own, err) : status;
     if (status == EXG_OK && proved != NULL) {

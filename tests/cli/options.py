@@ -67,7 +67,7 @@ VALUES = {
 # What may be seen in nothing that a call on these files writes: it is about time, damage, chance or what is there
 # already; in all commands, or in some.
 SILENT = dict.fromkeys(("--no-check", "--strict", "--follow-links", "--model-only", "--values", "--partial", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
-SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol"), "")
+SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol", "--rows"), "")
 SILENT |= {"--mesh": "run explain", "--place": "run", "--costs": "run explain"}
 PROGRAM, EARLY, WEIGHTS = "fixtures/mlp.pt2", "{T}/early.json", "fixtures/many.inputs.safetensors"
 NOTED = "fixtures/views.pt2"  # of which there is something to tell; and it has equal weights
