@@ -19,7 +19,7 @@ typedef struct cli_words {
 
 typedef struct cli_call {
     const char *command;
-    const char *paths[2];
+    const char *paths[3];
     uint32_t path_count;
     cli_words files; /* of a command that takes several: all of them; paths[0] is the first */
     FILE *out;

@@ -439,20 +439,21 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)data + (all ? 0 : page - 1)) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + (uintptr_t)length + (all ? page - 1 : 0)) & ~(page - 1);
+    bool is_ours = false;
     const retained *held;
 
     pthread_mutex_lock(&weights->private_->lock);
-    for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
+    for (const mapped *m = weights->private_->mapped; m != NULL && !is_ours; m = m->next) {
         uintptr_t base = (uintptr_t)m->mapping.base;
-
         uintptr_t last = base + (m->mapping.base_length + page - 1) / page * page;
 
-        if (!m->mapping.is_copy && first < end && first >= base && end <= last) {
-            (void)madvise((void *)first, end - first, advice); /* private, read only */
-        }
+        is_ours = !m->mapping.is_copy && first < end && first >= base && end <= last;
     }
     held = weights->private_->held;
     pthread_mutex_unlock(&weights->private_->lock);
+    if (is_ours) { /* it stays mapped as long as the weights are there */
+        (void)madvise((void *)first, end - first, advice); /* private, read only */
+    }
     for (; held != NULL; held = held->next) { /* of what was made, the files are elsewhere */
         advise_pages(held->weights, data, length, all, advice);
     }

@@ -45,6 +45,18 @@ static void check_formats(void)
     NULLED(exg_tensor_file_save(NULL, NULL, 0, NULL, &err));
 }
 
+static void check_artifact(void)
+{
+    exg_error err;
+
+    NULLED(exg_program_digest(NULL, EXG_CHECKSUM_SHA256, 0, NULL, &err));
+    NULLED(exg_digest_prove(NULL, NULL, EXG_CHECKSUM_SHA256, NULL, 0, 0, 0, NULL, &err));
+    NULLED(exg_digest_check_proof(NULL, 0, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_make(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_apply(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_describe(NULL, NULL, &err));
+}
+
 static void check_program(void)
 {
     exg_error err;
@@ -307,6 +319,7 @@ static void every_call_tells_what_it_is_not_given(void **state)
 {
     (void)state;
     check_formats();
+    check_artifact();
     check_program();
     check_signature();
     check_operators();
