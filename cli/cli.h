@@ -92,6 +92,9 @@ typedef struct cli_program {
 /* What the call says of how files are opened. */
 exg_open_options cli_open_options(const cli_call *call);
 
+/* At the end, of addresses that were opened so. */
+void cli_close_addresses(void);
+
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
 void cli_close(cli_program *p);
@@ -128,7 +131,7 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
 void cli_inputs_free(cli_inputs *inputs);
 
 /* Files of named tensors without a program: what they hold, shown. */
-bool cli_is_weights_file(const char *path);
+bool cli_is_weights_file(const cli_call *call, const char *path);
 /* The weights as the options of convert change them, in the place of *weights. */
 exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err);
 

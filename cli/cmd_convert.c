@@ -180,7 +180,7 @@ static void print_mismatches(const exg_mismatches *mismatches)
 static exg_status open_giver(const cli_call *call, const char *program, exg_weights **from,
                              exg_error *err)
 {
-    exg_open_options options = {.size = sizeof(options), .follow_links = call->follow_links};
+    exg_open_options options = cli_open_options(call);
     cli_call other = *call;
     cli_programs all = {0};
     exg_status status = EXG_OK;
@@ -188,7 +188,8 @@ static exg_status open_giver(const cli_call *call, const char *program, exg_weig
     EXG_TRY(check_whole(call->weights_from, err));
     other.paths[0] = call->weights_from;
     other.program = NULL;
-    if (!cli_is_weights_file(call->weights_from)) {
+    options.program = NULL;
+    if (!cli_is_weights_file(call, call->weights_from)) {
         EXG_TRY(cli_programs_list(&other, &all, err));
         options.program = all.names == NULL ? NULL : program;
     }
@@ -431,7 +432,7 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
             "name the output .exg, .pt2 or .json; or for the weights alone .safetensors, "
             ".gguf, .npz, .npy or .pt");
     }
-    if (tensors && cli_is_weights_file(call->paths[0])) {
+    if (tensors && cli_is_weights_file(call, call->paths[0])) {
         return rewrite_weights(call, err);
     }
     EXG_TRY(cli_programs_list(call, &all, err));

@@ -26,11 +26,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ALIGNMENT_DEFAULT 32
-#define RANK_MAX          64 /* the format says 4 */
-#define NESTING_MAX       8  /* lists of lists */
+#define RANK_MAX          64           /* the format says 4 */
+#define AHEAD_BYTES       (512u << 10) /* of a header elsewhere, at a time */
+#define NESTING_MAX       8            /* lists of lists */
 #define PAIR_BYTES_MIN    13
 #define TENSOR_BYTES_MIN  24
 
@@ -49,6 +49,7 @@ typedef struct gguf_part {
 } gguf_part;
 
 typedef struct reader {
+    const exg_source *source;
     const uint8_t *data;
     uint64_t length, at;
     bool big;
@@ -71,13 +72,20 @@ static exg_status fault(reader *r, const char *code, const char *what)
     return exg_error_at(r->err, EXG_FAIL(r->err, MALFORMED, code, "the file %s", what), r->at);
 }
 
+/* Are the next `bytes` in the file? Then they are there. */
+static exg_status take(reader *r, uint64_t bytes, const char *what)
+{
+    if (!exg_range_inside(r->at, bytes, r->length)) {
+        return fault(r, "GGUF-CUT", what);
+    }
+    return exg_source_need(r->source, r->at, bytes, AHEAD_BYTES, r->err);
+}
+
 /* ---- words --------------------------------------------------------------------------------- */
 
 static exg_status take_number(reader *r, uint32_t width, uint64_t *value)
 {
-    if (!exg_range_inside(r->at, width, r->length)) {
-        return fault(r, "GGUF-CUT", "ends inside its header");
-    }
+    EXG_TRY(take(r, width, "ends inside its header"));
     *value = 0;
     for (uint32_t i = 0; i < width; i++) {
         *value = *value << 8 | r->data[r->at + (r->big ? i : width - 1 - i)];
@@ -99,9 +107,7 @@ static exg_status take_u32(reader *r, uint32_t *value)
 static exg_status take_text(reader *r, const char **text, uint64_t *length)
 {
     EXG_TRY(take_number(r, 8, length));
-    if (!exg_range_inside(r->at, *length, r->length)) {
-        return fault(r, "GGUF-CUT", "ends inside a text");
-    }
+    EXG_TRY(take(r, *length, "ends inside a text"));
     *text = (const char *)r->data + r->at;
     r->at += *length;
     return EXG_OK;
@@ -529,7 +535,8 @@ static exg_status read_all(reader *r)
 static exg_status read_file(const exg_source *source, exg_weights *weights, gguf_part *part,
                             exg_error *err)
 {
-    reader r = {.data = source->data,
+    reader r = {.source = source,
+                .data = source->data,
                 .length = source->length,
                 .alignment = ALIGNMENT_DEFAULT,
                 .arena = exg_arena_create(source->allocator, source->budget),
@@ -602,14 +609,9 @@ static exg_status check_parts(set *s)
     uint32_t count = 0;
 
     for (uint64_t i = 0; i < s->part.count && status == EXG_OK; i++) {
-        int descriptor;
-
         name_part(s, i);
-        status = exg_file_open_below(
-            s->folder, s->name, exg_weights_reading(s->weights).follow_links, &descriptor, s->err);
-        if (status == EXG_OK) {
-            close(descriptor);
-        } else if (status == EXG_IO) {
+        status = exg_source_look_below(s->folder, s->name, exg_weights_reading(s->weights), s->err);
+        if (status == EXG_IO) {
             exg_text_puts(&missing, count == 0 ? "" : ", ");
             exg_text_puts(&missing, s->name);
             count++;
@@ -633,23 +635,22 @@ static exg_status check_parts(set *s)
 
 static exg_status read_part(set *s, uint64_t number)
 {
-    exg_mapping mapping;
-    exg_source source = *s->source;
     gguf_part said = s->part;
+    exg_opened opened;
     exg_status status;
 
     name_part(s, number);
-    EXG_TRY(
-        exg_file_map_below(s->folder, s->name, exg_weights_reading(s->weights), &mapping, s->err));
-    source.data = mapping.data;
-    source.length = mapping.length;
-    status = exg_weights_own_mapping(s->weights, &mapping, s->err);
-    exg_mapping_release(&mapping); /* when it was not given away */
-    EXG_TRY(status);
-    if (!exg_gguf_sniff(source.data, source.length)) {
-        return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT", "this is not a GGUF file");
+    status =
+        exg_source_open_below(s->folder, s->name, exg_weights_reading(s->weights), &opened, s->err);
+    opened.source.budget = s->source->budget;
+    opened.source.allocator = s->source->allocator;
+    if (status == EXG_OK && !exg_gguf_sniff(opened.source.data, opened.source.length)) {
+        status = EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT", "this is not a GGUF file");
     }
-    EXG_TRY(read_file(&source, s->weights, &said, s->err));
+    status = status == EXG_OK ? read_file(&opened.source, s->weights, &said, s->err) : status;
+    status = status == EXG_OK ? exg_opened_give(&opened, s->weights, s->err) : status;
+    exg_opened_release(&opened); /* when it was not given away */
+    EXG_TRY(status);
     if (said.number != number || said.count != s->part.count || said.tensors != s->part.tensors) {
         return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT",
                         "this says that it is part %" PRIu64 " of %" PRIu64, said.number + 1,

@@ -484,16 +484,12 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
 {
     exg_mapping mapping;
     const uint8_t *data;
-    int descriptor;
-    exg_status status;
+    exg_status status = exg_file_map_part(
+        weights->private_->directory, storage->location, weights->private_->reading,
+        storage->offset,
+        storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length : storage->length,
+        &mapping, err);
 
-    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location,
-                                weights->private_->reading.follow_links, &descriptor, err));
-    status = exg_file_map_range(descriptor, storage->location, storage->offset,
-                                storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
-                                                                    : storage->length,
-                                weights->private_->reading.copies, &mapping, err);
-    close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {
         status = exg_weights_own_mapping(weights, &mapping, err);

@@ -37,7 +37,7 @@ static void it_opens_a_folder_as_whole_tensors(void **state)
     (void)state;
     assert_same_tensors(FIXTURE, FIXTURE ".expected.safetensors");
     assert_same_tensors(FIXTURE "/.metadata", FIXTURE ".expected.safetensors");
-    assert_int_equal(exg_weights_sniff(FIXTURE, &format, &err), EXG_OK);
+    assert_int_equal(exg_weights_sniff(FIXTURE, NULL, &format, &err), EXG_OK);
     assert_int_equal(format, EXG_WEIGHTS_FORMAT_DCP);
     assert_int_equal(open_folder(FIXTURE, &weights, &err), EXG_OK);
     assert_int_equal(weights->skipped_count, 0);
@@ -189,7 +189,7 @@ static void it_puts_the_ranks_of_zero_together(void **state)
         snprintf(want, sizeof(want), ZERO "%s.expected.safetensors", stages[i]);
         assert_same_tensors(path, want);
         assert_same_tensors(tagged, want);
-        assert_int_equal(exg_weights_sniff(path, &format, NULL), EXG_OK);
+        assert_int_equal(exg_weights_sniff(path, NULL, &format, NULL), EXG_OK);
         assert_int_equal(format, EXG_WEIGHTS_FORMAT_ZERO);
     }
 }

@@ -282,7 +282,7 @@ static void it_opens_the_model_of_a_folder(void **state)
             fail_msg("%s: %s %s %s", models[i].names[0], exg_status_name(status), err.code,
                      err.message);
         }
-        assert_int_equal(exg_weights_sniff(in_folder("."), &sniffed, NULL), status);
+        assert_int_equal(exg_weights_sniff(in_folder("."), NULL, &sniffed, NULL), status);
         if (status == EXG_OK) {
             assert_int_equal(format, models[i].format);
             assert_int_equal(sniffed, models[i].format);

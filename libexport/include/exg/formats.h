@@ -7,6 +7,7 @@
 #ifndef EXG_FORMATS_H
 #define EXG_FORMATS_H
 
+#include <exg/byte_source.h>
 #include <exg/program.h>
 #include <exg/weights.h>
 #include <stddef.h>
@@ -46,6 +47,11 @@ typedef struct exg_open_options {
      * may lead to another file of the folder, and in a snapshot of huggingface_hub's cache to the
      * blobs of its repository; else it is refused (UNSUPPORTED WGT-LINK), unless: */
     bool follow_links; /* links are followed wherever they lead */
+    /* Asked for the bytes of every name before a file is; NULL: all are files. Of safetensors,
+     * GGUF, .npy and zip archives (.pt2, .pt, .npz) that are read so no more than is needed is
+     * read; of any other 256 MiB at most (LIMIT SRC-WHOLE). */
+    exg_open_source_fn *open_source;
+    void *source_user; /* its first argument */
 } exg_open_options;
 
 typedef struct exg_file_info {
@@ -145,9 +151,10 @@ typedef enum exg_weights_format {
 
 const char *exg_weights_format_name(exg_weights_format format); /* of COUNT: "program" */
 
-/* Which of them a file is, by content; COUNT when it is none. IO. */
-EXG_NODISCARD exg_status exg_weights_sniff(const char *path, exg_weights_format *format,
-                                           exg_error *err);
+/* Which of them a file is, by content; COUNT when it is none. `options` may be NULL: of them
+ * counts where the bytes are. IO. */
+EXG_NODISCARD exg_status exg_weights_sniff(const char *path, const exg_open_options *options,
+                                           exg_weights_format *format, exg_error *err);
 
 /* The tensors of a file of weights, or of a program, whose *format is COUNT. Names are
  * the file's; what a checkpoint nests is joined with dots, and what is no tensor in it
