@@ -74,6 +74,13 @@ exg_status exg_source_open(const char *path, const exg_open_options *options, ex
                            exg_error *err);
 void exg_opened_release(exg_opened *opened);
 
+/* The one model in a file that is compressed, or an archive of files, is the source from now on; of
+ * another file nothing changes (packed.c). MALFORMED, LIMIT, IO. */
+exg_status exg_source_unpack(exg_opened *opened, exg_error *err);
+
+/* The bytes of a mapping, which it takes, in the place of its own. */
+void exg_opened_replace(exg_opened *opened, exg_mapping *mapping);
+
 /* The weights keep the bytes, and read from them. Storages that lie elsewhere are added before. */
 exg_status exg_opened_give(exg_opened *opened, exg_weights *weights, exg_error *err);
 

@@ -94,7 +94,17 @@ exg_status exg_source_open(const char *path, const exg_open_options *options, ex
     }
     opened->source.path = opened->path;
     exg_source_limit(&opened->source, *options);
-    return EXG_OK;
+    return exg_source_unpack(opened, err);
+}
+
+void exg_opened_replace(exg_opened *opened, exg_mapping *mapping)
+{
+    exg_window_destroy(opened->source.window);
+    exg_mapping_release(&opened->mapping);
+    opened->source.window = NULL;
+    opened->mapping = *mapping;
+    *mapping = (exg_mapping){0};
+    use_mapping(opened);
 }
 
 void exg_opened_release(exg_opened *opened)

@@ -46,6 +46,10 @@ exg_status exg_zero_read(const char *folder, uint64_t budget, exg_weights *weigh
  * what to do; else OK. */
 exg_status exg_foreign_check(const exg_source *file, exg_error *err);
 
+/* Is it a tar archive, or a zip archive of files, with one model in it, by the names? Its name, in
+ * the file. */
+bool exg_foreign_archive(const exg_source *file, const char **member, size_t *length);
+
 /* ---- weights_file.c -------------------------------------------------------------------------- */
 
 /* Which of the formats the bytes are, by content. */

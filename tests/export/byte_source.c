@@ -331,7 +331,7 @@ static void test_whole(void **state)
     static const struct {
         const char *name, *text, *code;
     } rows[] = {{"whole.json", "{\"weight_map\": ", "SRC-WHOLE"},
-                {"whole.gz", "\x1f\x8b\x08", "FMT-FOREIGN"},
+                {"whole.7z", "7z\xbc\xaf\x27\x1c", "FMT-FOREIGN"},
                 {"whole.onnx", "\x08\x07\x3a", "SRC-WHOLE"}};
     exg_open_options options = held_options(0);
     exg_weights *weights = NULL;

@@ -45,6 +45,7 @@ exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::expo
 exg_test(export_weights_file export/weights_file.c export/same_tensors.c
   LIBS tests_folder exg::export)
 exg_test(export_saved export/saved.c export/same_tensors.c LIBS tests_folder exg::export)
+exg_test(export_packed export/packed.c export/same_tensors.c LIBS tests_folder exg::export)
 exg_test(export_byte_source export/byte_source.c LIBS tests_folder exg::export)
 exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::export)
 
