@@ -130,7 +130,12 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
                            exg_error *err);
 void cli_inputs_free(cli_inputs *inputs);
 
+/* exg_tensor_file_open(), with notes of what in the file is no plain tensor. */
+exg_status cli_open_tensors(const char *path, exg_tensor_file **file, exg_error *err);
+
 /* Files of named tensors without a program: what they hold, shown. */
+/* "note: NAME is KIND: left out" */
+void cli_put_left_out(exg_text *text, const char *name, const char *kind);
 bool cli_is_weights_file(const cli_call *call, const char *path);
 /* The weights as the options of convert change them, in the place of *weights. */
 exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err);

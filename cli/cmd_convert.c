@@ -46,17 +46,11 @@ static void print_left_out(const exg_weights *weights, exg_weights_format format
 
     for (uint32_t i = 0; i < weights->count; i++) {
         if (weights->items[i].use_pickle || weights->items[i].meta == NULL) {
-            exg_text_puts(&text, "note: ");
-            exg_text_plain(&text, weights->items[i].fqn, false);
-            exg_text_puts(&text, " is an object, no plain tensor: left out\n");
+            cli_put_left_out(&text, weights->items[i].fqn, "an object, no plain tensor");
         }
     }
     for (uint32_t i = 0; i < weights->skipped_count; i++) {
-        exg_text_puts(&text, "note: ");
-        exg_text_plain(&text, weights->skipped[i].name, false);
-        exg_text_puts(&text, " is ");
-        exg_text_plain(&text, weights->skipped[i].kind, false);
-        exg_text_puts(&text, ": left out\n");
+        cli_put_left_out(&text, weights->skipped[i].name, weights->skipped[i].kind);
     }
     if (weights->metadata.count > 0 && !exg_weights_format_has_metadata(format)) {
         exg_text_puts(&text, "note: the metadata are left out: such a file has none\n");

@@ -104,6 +104,15 @@ static const struct {
                             "do not load it in Python\n"},
 };
 
+void cli_put_left_out(exg_text *text, const char *name, const char *kind)
+{
+    exg_text_puts(text, "note: ");
+    exg_text_plain(text, name, false);
+    exg_text_puts(text, " is ");
+    exg_text_plain(text, kind, false);
+    exg_text_puts(text, ": left out\n");
+}
+
 static void print_skipped(exg_text *text, const exg_weights *weights)
 {
     exg_skipped_code worst = EXG_CODE_NONE;

@@ -233,12 +233,14 @@ typedef struct exg_named_tensor {
 typedef struct exg_tensor_file {
     exg_named_tensor *items; /* in file order */
     uint32_t count;
+    uint32_t skipped_count;
+    const exg_skipped *skipped; /* what is in the file and not among them, in file order */
     exg_string_map metadata;
     struct exg_tensor_file_private *private_;
 } exg_tensor_file;
 
 /* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
- * is in the file as it is wanted is mapped, the rest copied. */
+ * is in the file as it is wanted is mapped, the rest copied. What is no plain tensor is listed. */
 EXG_NODISCARD exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file,
                                               exg_error *err);
 EXG_NODISCARD exg_status exg_tensor_file_open_memory(const void *data, size_t length,
