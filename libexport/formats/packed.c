@@ -1,6 +1,8 @@
 /* packed.c - a model that lies packed in a file: compressed by gzip or zstd, or the only one in a
  * tar or zip archive, once in the other at most twice. What is stored as it is, is used where it
  * lies; the rest goes to a file without a name. */
+#include "libexport/formats/packed.h"
+
 #include "libexport/base/arena.h"
 #include "libexport/base/spool.h"
 #include "libexport/formats/pt2/zip.h"
@@ -144,14 +146,14 @@ static exg_status unpack_zstd(packed *p)
 /* ---- what is in it -----------------------------------------------------------------------------
  */
 
-/* The source is from now on what unpack() makes of `length` bytes at `data`. */
-static exg_status spool(exg_opened *opened, const uint8_t *data, uint64_t length,
-                        exg_status (*unpack)(packed *p), const uint32_t *crc, exg_error *err)
+/* What unpack() makes of `length` bytes at `data`. */
+static exg_status spool(const uint8_t *data, uint64_t length, uint64_t limit,
+                        exg_status (*unpack)(packed *p), const uint32_t *crc, exg_mapping *mapping,
+                        exg_error *err)
 {
     packed p = {.data = data, .length = length, .err = err, .chunk = malloc(CHUNK_BYTES)};
-    exg_mapping mapping = {0};
-    exg_status status = p.chunk == NULL ? EXG_OUT_OF_MEMORY(err)
-                                        : exg_spool_open(&p.spool, opened->source.budget, err);
+    exg_status status =
+        p.chunk == NULL ? EXG_OUT_OF_MEMORY(err) : exg_spool_open(&p.spool, limit, err);
 
     if (status == EXG_OK) {
         status = unpack(&p);
@@ -159,15 +161,29 @@ static exg_status spool(exg_opened *opened, const uint8_t *data, uint64_t length
             status = damaged(&p, "the crc of what is deflated is another");
         }
         if (status == EXG_OK) {
-            status = exg_spool_map(&p.spool, &mapping, err);
+            status = exg_spool_map(&p.spool, mapping, err);
         }
         exg_spool_close(&p.spool);
     }
     free(p.chunk);
-    if (status == EXG_OK) {
-        exg_opened_replace(opened, &mapping);
-    }
     return status;
+}
+
+exg_status exg_unpack_zstd(const uint8_t *data, uint64_t length, uint64_t limit,
+                           exg_mapping *mapping, exg_error *err)
+{
+    return spool(data, length, limit, unpack_zstd, NULL, mapping, err);
+}
+
+/* The source is that from now on. */
+static exg_status replace(exg_opened *opened, const uint8_t *data, uint64_t length,
+                          exg_status (*unpack)(packed *p), const uint32_t *crc, exg_error *err)
+{
+    exg_mapping mapping = {0};
+
+    EXG_TRY(spool(data, length, opened->source.budget, unpack, crc, &mapping, err));
+    exg_opened_replace(opened, &mapping);
+    return EXG_OK;
 }
 
 /* "folder/model.npy.gz" is called "folder/model.npy" from now on, an archive as its member. */
@@ -216,8 +232,8 @@ static exg_status enter_zip(exg_opened *opened, const char *name, size_t length,
         status = rename_source(opened, copy, length, err);
     }
     if (status == EXG_OK && entry->deflated) {
-        status = spool(opened, zip.data + entry->data_offset, entry->stored_bytes, unpack_deflated,
-                       &entry->crc, err);
+        status = replace(opened, zip.data + entry->data_offset, entry->stored_bytes,
+                         unpack_deflated, &entry->crc, err);
     } else if (status == EXG_OK) {
         opened->source.data += entry->data_offset;
         opened->source.length = entry->bytes;
@@ -261,7 +277,7 @@ static exg_status unpack_layer(exg_opened *opened, bool *done, exg_error *err)
         unpack = unpack_zstd;
     }
     if (unpack != NULL) {
-        EXG_TRY(spool(opened, source->data, source->length, unpack, NULL, err));
+        EXG_TRY(replace(opened, source->data, source->length, unpack, NULL, err));
         return rename_source(opened, NULL, 0, err);
     }
     *done = !exg_foreign_archive(source, &name, &length);

@@ -12,6 +12,8 @@
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/lost.h"
+#include "libexport/formats/model_folder.h"
+#include "libexport/formats/slices.h"
 #include "libexport/formats/weights_file.h"
 
 #include <stdlib.h>
@@ -37,7 +39,6 @@ typedef struct reader {
     exg_weights *weights; /* NULL: rules are checked, nothing is read */
     exg_error *err;
     tensor_range *ranges;
-    const char *sharding; /* DCP_SHARDING_INFO, or NULL */
 } reader;
 
 static exg_status no_memory(reader *r)
@@ -94,7 +95,6 @@ static exg_status read_pair(reader *r, const char *key, exg_json value)
         return exg_json_fault(value, r->err, EXG_MALFORMED, "JSN-002", "expected a text");
     }
     text = exg_json_text_at(value.doc, value.at, &length);
-    r->sharding = strcmp(key, "DCP_SHARDING_INFO") == 0 ? text : r->sharding;
     return r->weights == NULL ? EXG_OK : exg_byte_metadata(r->weights, key, text, length, r->err);
 }
 
@@ -479,76 +479,8 @@ bool exg_safetensors_sniff(const uint8_t *data, uint64_t length)
     return at < length && data[at] == '{';
 }
 
-/* ---- slices ------------------------------------------------------------------------------
- * PyTorch's distributed checkpoints say in DCP_SHARDING_INFO where in the whole tensor each of
- * a file begins: {"w": {"saved_offsets": [2, 0]}}. */
-
-/* The first tensor that does not begin at 0 (NULL: none), with where it begins. */
-static exg_status find_slice(exg_json root, const char **name, int64_t *from, exg_error *err)
-{
-    exg_json_walk walk = {0};
-    exg_json tensor;
-    const char *key;
-    uint32_t length;
-
-    EXG_TRY(exg_json_object(root, &walk, err));
-    while (*name == NULL && exg_json_next_member(&walk, &key, &length, &tensor)) {
-        exg_json_walk offsets = {0};
-        exg_json list;
-        exg_json offset;
-
-        if (!exg_json_find(tensor, "saved_offsets", &list)) {
-            continue;
-        }
-        EXG_TRY(exg_json_array(list, &offsets, err));
-        while (*name == NULL && exg_json_next(&offsets, &offset)) {
-            EXG_TRY(exg_json_int(offset, from, err));
-            *name = *from != 0 ? key : NULL;
-        }
-    }
-    return EXG_OK;
-}
-
-/* "model-00001-of-00002.safetensors" is what one process writes of whole tensors; those of
- * every rank are "shard-00001-model-00001-of-00001.safetensors". */
-static bool is_of_one_process(const char *path)
-{
-    return path != NULL && strncmp(exg_path_name(path), "model-", 6) == 0;
-}
-
-static exg_status check_slices(const reader *r, const char *path)
-{
-    exg_json_doc *doc = NULL;
-    const char *name = NULL;
-    int64_t from = 0;
-    exg_status status;
-
-    if (r->sharding == NULL) {
-        return EXG_OK;
-    }
-    EXG_TRY_IN(r->err,
-               exg_json_parse(r->sharding, strlen(r->sharding), 0, EXG_JSON_KEYS_NOW, &doc, r->err),
-               "DCP_SHARDING_INFO");
-    status = find_slice(exg_json_root(doc), &name, &from, r->err);
-    if (status == EXG_OK && (name != NULL || !is_of_one_process(path))) {
-        status = name == NULL
-                     ? EXG_FAIL(r->err, UNSUPPORTED, "STF-SLICE",
-                                "the tensors are slices that one rank saved of a distributed "
-                                "checkpoint")
-                     : EXG_FAIL(r->err, UNSUPPORTED, "STF-SLICE",
-                                "'%s' is a slice of a tensor, from %lld on: other ranks saved the "
-                                "others",
-                                name, (long long)from);
-        (void)exg_error_fix(r->err, status,
-                            "put them together with consolidate_safetensors_files() of PyTorch's "
-                            "torch.distributed.checkpoint");
-    }
-    exg_json_free(doc);
-    return status;
-}
-
 /* The header of a file, which lies at offset 8. */
-static exg_status read_text(reader *r, const void *text, uint64_t length, const char *path)
+static exg_status read_text(reader *r, const void *text, uint64_t length)
 {
     exg_json_doc *doc = NULL;
     exg_status status = exg_json_parse(text, (size_t)length, 8, EXG_JSON_KEYS_LATER, &doc, r->err);
@@ -562,9 +494,6 @@ static exg_status read_text(reader *r, const void *text, uint64_t length, const 
             status != EXG_OK) {
             status = tell_cut(r, exg_json_root(doc), status);
         }
-        if (status == EXG_OK && r->weights != NULL) {
-            status = check_slices(r, path);
-        }
     }
     exg_json_free(doc);
     return status;
@@ -573,14 +502,14 @@ static exg_status read_text(reader *r, const void *text, uint64_t length, const 
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data, exg_error *err)
 {
     reader r = {.length = data, .arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED), .err = err};
-    exg_status status =
-        r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_text(&r, header, length, NULL);
+    exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_text(&r, header, length);
 
     exg_arena_destroy(r.arena);
     return status;
 }
 
-exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, exg_error *err)
+exg_status exg_safetensors_read_alone(const exg_source *source, exg_weights *weights,
+                                      exg_error *err)
 {
     uint64_t header = little_u64(source->data);
     reader r = {.weights = weights, .err = err};
@@ -601,8 +530,20 @@ exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, 
     if (r.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = read_text(&r, source->data + 8, header, source->path);
+    status = read_text(&r, source->data + 8, header);
     status = exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
     return status;
+}
+
+exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    const char *sharding;
+
+    if (source->path != NULL && exg_model_is_slice(exg_path_name(source->path))) {
+        return exg_slices_read(source, weights, err);
+    }
+    EXG_TRY(exg_safetensors_read_alone(source, weights, err));
+    sharding = exg_slices_told(weights);
+    return sharding == NULL ? EXG_OK : exg_slices_check(sharding, source->path, err);
 }

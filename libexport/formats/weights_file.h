@@ -69,6 +69,9 @@ exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *nam
  * are no whole bytes there is one size, and the encoding tells the shape, "F4[3, 2]". */
 uint32_t exg_safetensors_packed_bits(const char *dtype);
 
+/* One file, whatever it says of others. */
+exg_weights_read_fn exg_safetensors_read_alone;
+
 /* Is this a header that is read, before `data` bytes of tensors? The same rules. */
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,
                                  exg_error *err);
