@@ -518,16 +518,30 @@ static exg_status find_in_weights(const cli_call *call, exg_weights *weights, re
     return status;
 }
 
+/* exg_open_options.fault */
+static void take_fault(void *user, const exg_error *fault)
+{
+    (void)note_fault(user, NULL, fault->status, fault);
+}
+
 static exg_status verify_weights(const cli_call *call, report *r, exg_error *err)
 {
-    const exg_open_options options = cli_open_options(call);
+    exg_open_options options = cli_open_options(call);
     exg_weights *weights;
-    exg_status status = exg_weights_open(call->paths[0], &options, &weights, NULL, err);
+    exg_status status;
 
+    options.fault = take_fault;
+    options.fault_user = r;
+    status = exg_weights_open(call->paths[0], &options, &weights, NULL, err);
     r->weights = true;
+    if (status != EXG_OK && r->found.count > 1) {
+        return EXG_OK; /* the report has them */
+    }
     if (status != EXG_OK) {
         r->unopened = true;
-        (void)note_fault(r, NULL, status, err);
+        if (r->found.count == 0) { /* else it is the first of those that were told */
+            (void)note_fault(r, NULL, status, err);
+        }
         return exg_error_within(err, status, "%s:", call->paths[0]);
     }
     status = find_in_weights(call, weights, r, err);

@@ -13,6 +13,14 @@
  * weights of the program that is made from them: open.c sees to it. */
 typedef struct exg_window exg_window; /* window.h */
 
+/* Who hears of faults that reading can go on from. */
+typedef struct exg_faults {
+    void (*tell)(void *user, const exg_error *fault);
+    void *user;
+    uint32_t count;
+    exg_error first;
+} exg_faults;
+
 typedef struct exg_source {
     const uint8_t *data;
     uint64_t length;
@@ -20,6 +28,7 @@ typedef struct exg_source {
     uint64_t budget;  /* of the decoded program, bytes */
     const exg_allocator *allocator;
     exg_window *window; /* of bytes elsewhere, which are not all there; NULL: all are */
+    exg_faults *faults; /* NULL: the first ends reading */
 } exg_source;
 
 /* A source, and who keeps its bytes: until they are given to weights, this. */
@@ -99,6 +108,10 @@ exg_status exg_source_look_below(const char *folder, const char *location, exg_r
 /* Sees to it that a range that is inside is there, and up to `ahead` bytes at once. */
 exg_status exg_source_need(const exg_source *source, uint64_t offset, uint64_t length,
                            uint64_t ahead, exg_error *err);
+
+/* OK of a fault of the file after which there is more to be read, which is told where somebody
+ * hears; else `status`. */
+exg_status exg_source_fault(const exg_source *source, exg_status status, const exg_error *err);
 
 /* Does the file begin like one of the formats of programs? */
 bool exg_is_program(const uint8_t *data, uint64_t length);

@@ -379,20 +379,9 @@ static exg_status note_skipped(reader *r, tensor_info *info, uint32_t number)
     return info->skipped == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
-static exg_status read_info(reader *r, tensor_info *info)
+/* The shape in bytes of rows, if they are whole. */
+static exg_status take_shape(reader *r, tensor_info *info, uint64_t *sizes)
 {
-    uint32_t number = 0;
-    uint64_t *sizes = NULL;
-
-    EXG_TRY(take_name(r, &info->name));
-    EXG_TRY(take_u32(r, &info->rank));
-    EXG_TRY(take_sizes(r, info, &sizes));
-    EXG_TRY(take_u32(r, &number));
-    EXG_TRY(take_number(r, 8, &info->offset));
-    info->type = exg_gguf_type_numbered(number);
-    if (info->type == NULL) {
-        return note_skipped(r, info, number);
-    }
     if (info->type->elements > 1) {
         if (info->rank == 0 || sizes[0] % info->type->elements != 0 ||
             !exg_mul_u64(sizes[0] / info->type->elements, info->type->bytes, &sizes[0])) {
@@ -406,7 +395,31 @@ static exg_status read_info(reader *r, tensor_info *info)
         info->shape[info->rank - 1 - d] = (int64_t)sizes[d];
     }
     if (!exg_shape_bytes(info->shape, info->rank, info->type->dtype, &info->bytes)) {
+        info->bytes = 0;
         return fault(r, "GGUF-SHAPE", "has a tensor that passes 63 bits");
+    }
+    return EXG_OK;
+}
+
+static exg_status read_info(reader *r, tensor_info *info)
+{
+    uint32_t number = 0;
+    uint64_t *sizes = NULL;
+    exg_status status;
+
+    EXG_TRY(take_name(r, &info->name));
+    EXG_TRY(take_u32(r, &info->rank));
+    EXG_TRY(take_sizes(r, info, &sizes));
+    EXG_TRY(take_u32(r, &number));
+    EXG_TRY(take_number(r, 8, &info->offset));
+    info->type = exg_gguf_type_numbered(number);
+    if (info->type == NULL) {
+        return note_skipped(r, info, number);
+    }
+    status = take_shape(r, info, sizes);
+    if (status != EXG_OK) {
+        return exg_source_fault(r->source, exg_error_within(r->err, status, "['%s']", info->name),
+                                r->err);
     }
     return info->rank > RANK_MAX ? note_skipped(r, info, number) : EXG_OK;
 }
@@ -437,19 +450,24 @@ static exg_status check_places(reader *r, const tensor_info *infos, uint64_t cou
 
         if (info->offset % r->alignment != 0 ||
             !exg_range_inside(info->offset, info->bytes, r->length - start)) {
-            return exg_error_fix(
+            exg_status status = exg_error_fix(
                 r->err,
                 EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE",
                          "%s: %llu bytes at offset %llu are not aligned within %llu bytes of data",
                          info->name, (unsigned long long)info->bytes,
                          (unsigned long long)info->offset, (unsigned long long)(r->length - start)),
                 "the file may be cut short");
+
+            EXG_TRY(exg_source_fault(r->source, status, r->err));
+            continue;
         }
         if (info->bytes > 0 && info->offset < end) {
-            return EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE", "%s begins inside another tensor",
-                            info->name);
+            EXG_TRY(exg_source_fault(r->source,
+                                     EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE",
+                                              "%s begins inside another tensor", info->name),
+                                     r->err));
         }
-        end = info->offset + info->bytes;
+        end = info->offset + info->bytes > end ? info->offset + info->bytes : end;
     }
     return EXG_OK;
 }
@@ -462,6 +480,9 @@ static exg_status add_tensors(reader *r, const tensor_info *infos, uint64_t coun
         start = r->length;
     }
     EXG_TRY(check_places(r, infos, count, start));
+    if (r->source->faults != NULL && r->source->faults->count > 0) {
+        return EXG_OK; /* opening fails: where their bytes lie is not known */
+    }
     for (uint64_t i = 0; i < count; i++) {
         const tensor_info *info = &infos[i];
         exg_dense tensor = {

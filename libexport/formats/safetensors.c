@@ -32,6 +32,8 @@ typedef struct tensor_range {
 } tensor_range;
 
 typedef struct reader {
+    const exg_source *source; /* NULL: rules are checked */
+    exg_error cut;            /* a tensor that lies past the end, where faults are told */
     const uint8_t *file;
     const uint8_t *data; /* after the header */
     uint64_t length;
@@ -40,6 +42,13 @@ typedef struct reader {
     exg_error *err;
     tensor_range *ranges;
 } reader;
+
+/* A fault is told, and reading goes on, where somebody hears. */
+static exg_status go_on(reader *r, exg_status status)
+{
+    return status == EXG_OK || r->source == NULL ? status
+                                                 : exg_source_fault(r->source, status, r->err);
+}
 
 static exg_status no_memory(reader *r)
 {
@@ -127,6 +136,16 @@ static exg_status read_metadata(reader *r, exg_json value)
         EXG_TRY_IN(r->err, read_pair(r, name, element), "['%s']", name);
     }
     return EXG_OK;
+}
+
+static exg_status take_metadata(reader *r, exg_json value, bool again)
+{
+    exg_status status = again ? exg_json_fault(value, r->err, EXG_MALFORMED, "STF-KEY",
+                                               "__metadata__ is there twice")
+                              : read_metadata(r, value);
+
+    return again || status == EXG_OK ? go_on(r, status)
+                                     : go_on(r, exg_error_within(r->err, status, "__metadata__"));
 }
 
 /* Sub-byte elements lie one behind the other, across rows. They are kept as bytes. */
@@ -353,21 +372,24 @@ static int by_begin(const void *a, const void *b)
                                 : (x->end > y->end) - (x->end < y->end);
 }
 
-static exg_status check_tiling(reader *r, uint32_t count)
+/* `sure`: the ranges of all tensors are known, so that a hole is one. */
+static exg_status check_tiling(reader *r, uint32_t count, bool sure)
 {
     uint64_t at = 0;
 
     qsort(r->ranges, count, sizeof(tensor_range), by_begin);
     for (uint32_t i = 0; i < count; i++) {
-        if (r->ranges[i].begin != at) {
-            return EXG_FAIL(r->err, MALFORMED, "STF-TILING", "%s begins at %llu, %s",
-                            r->ranges[i].name, (unsigned long long)r->ranges[i].begin,
-                            r->ranges[i].begin < at ? "inside the tensor before it"
-                                                    : "after bytes of no tensor");
+        const tensor_range *range = &r->ranges[i];
+
+        if (range->begin < at || (range->begin > at && sure)) {
+            EXG_TRY(go_on(r, EXG_FAIL(r->err, MALFORMED, "STF-TILING", "%s begins at %llu, %s",
+                                      range->name, (unsigned long long)range->begin,
+                                      range->begin < at ? "inside the tensor before it"
+                                                        : "after bytes of no tensor")));
         }
-        at = r->ranges[i].end;
+        at = range->end > at ? range->end : at;
     }
-    if (at != r->length) {
+    if (at != r->length && sure) {
         return exg_error_fix(r->err,
                              EXG_FAIL(r->err, MALFORMED, "STF-TILING",
                                       "the tensors end at byte %llu of %llu of data",
@@ -375,6 +397,39 @@ static exg_status check_tiling(reader *r, uint32_t count)
                              "the file may be cut short or have been appended to");
     }
     return EXG_OK;
+}
+
+/* One tensor; *count: of ranges that are known. */
+static exg_status take_tensor(reader *r, exg_json element, const char *name, bool counts,
+                              uint32_t *count, bool *sure)
+{
+    tensor_range *range = &r->ranges[*count];
+    said tensor = {0};
+    exg_status status;
+
+    *range = (tensor_range){.name = name};
+    if (!counts) { /* its bytes are another's of this name */
+        status = read_parts(r, element, &tensor, range);
+        status = status == EXG_OK ? skip(r, name, REPEATED) : status;
+    } else {
+        status = read_tensor(r, element, name, range);
+    }
+    if (status == EXG_OK) {
+        *count += counts;
+        return EXG_OK;
+    }
+    status = exg_error_within(r->err, status, "['%s']", name);
+    if (range->end > range->begin && range->end <= r->length) { /* wrong by its shape alone */
+        ++*count;
+        return go_on(r, status);
+    }
+    *sure = false;
+    if (range->end > r->length && r->source != NULL && r->source->faults != NULL &&
+        r->err != NULL) { /* of all that are cut off there is one message */
+        r->cut = *r->err;
+        return EXG_OK;
+    }
+    return go_on(r, status);
 }
 
 static exg_status read_header(reader *r, exg_json root)
@@ -386,6 +441,7 @@ static exg_status read_header(reader *r, exg_json root)
     uint32_t count = 0;
     uint32_t i = 0;
     bool told = false; /* metadata */
+    bool sure = true;
     members m;
 
     EXG_TRY(look_for_twins(r, root, &m));
@@ -401,26 +457,13 @@ static exg_status read_header(reader *r, exg_json root)
             return no_memory(r);
         }
         if (strcmp(name, "__metadata__") == 0) {
-            if (told) {
-                return exg_json_fault(element, r->err, EXG_MALFORMED, "STF-KEY",
-                                      "__metadata__ is there twice");
-            }
+            EXG_TRY(take_metadata(r, element, told));
             told = true;
-            EXG_TRY_IN(r->err, read_metadata(r, element), "__metadata__");
             continue;
         }
-        r->ranges[count].name = name;
-        if (!is_last(&m, name, i)) {
-            said tensor = {0};
-
-            EXG_TRY_IN(r->err, read_parts(r, element, &tensor, &r->ranges[count]), "['%s']", name);
-            EXG_TRY(skip(r, name, REPEATED));
-            continue;
-        }
-        EXG_TRY_IN(r->err, read_tensor(r, element, name, &r->ranges[count]), "['%s']", name);
-        count++;
+        EXG_TRY(take_tensor(r, element, name, is_last(&m, name, i), &count, &sure));
     }
-    return check_tiling(r, count);
+    return check_tiling(r, count, sure);
 }
 
 /* The offsets of a cut file are as they were: who lies past the end? */
@@ -490,6 +533,10 @@ static exg_status read_text(reader *r, const void *text, uint64_t length)
     }
     if (status == EXG_OK) {
         status = read_header(r, exg_json_root(doc));
+        if (status == EXG_OK && r->cut.status != EXG_OK) {
+            *r->err = r->cut;
+            status = r->cut.status;
+        }
         if (r->weights != NULL && r->err != NULL && strcmp(r->err->code, "STF-OFFSETS") == 0 &&
             status != EXG_OK) {
             status = tell_cut(r, exg_json_root(doc), status);
@@ -512,7 +559,7 @@ exg_status exg_safetensors_read_alone(const exg_source *source, exg_weights *wei
                                       exg_error *err)
 {
     uint64_t header = little_u64(source->data);
-    reader r = {.weights = weights, .err = err};
+    reader r = {.source = source, .weights = weights, .err = err};
     exg_status status;
 
     if (header < 2 || header > source->length - 8) {

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FAULTS_MAX 1000 /* that are told of one file */
+
 uint64_t exg_default_budget(uint64_t length)
 {
     uint64_t budget;
@@ -31,6 +33,20 @@ exg_reading exg_source_reading(const exg_open_options *options)
 {
     return (exg_reading){options->copies_files, options->follow_links, options->open_source,
                          options->source_user};
+}
+
+exg_status exg_source_fault(const exg_source *source, exg_status status, const exg_error *err)
+{
+    exg_faults *faults = source->faults;
+
+    if (status != EXG_MALFORMED || faults == NULL || err == NULL || faults->count >= FAULTS_MAX) {
+        return status;
+    }
+    if (faults->count++ == 0) {
+        faults->first = *err;
+    }
+    faults->tell(faults->user, err);
+    return EXG_OK;
 }
 
 /* ---- elsewhere ---------------------------------------------------------------------------------

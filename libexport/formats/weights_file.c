@@ -175,6 +175,28 @@ static exg_status open_program(const char *path, const exg_open_options *options
     return EXG_OK;
 }
 
+/* Reads all that can be read, and fails with the first fault that was told. */
+static exg_status read_and_tell(exg_source *source, const exg_open_options *options,
+                                exg_weights *weights, exg_weights_format *format, exg_error *err)
+{
+    exg_faults faults = {.tell = options->fault, .user = options->fault_user};
+    exg_status status;
+
+    source->faults = faults.tell == NULL ? NULL : &faults;
+    status = read_source(source, weights, format, err);
+    source->faults = NULL;
+    if (status != EXG_OK && faults.tell != NULL && err != NULL) { /* the one that ended it */
+        faults.tell(faults.user, err);
+    }
+    if (faults.count > 0) {
+        if (err != NULL) {
+            *err = faults.first;
+        }
+        return EXG_MALFORMED;
+    }
+    return status;
+}
+
 static exg_status open_source(exg_opened *opened, const exg_open_options *options,
                               exg_weights **weights, exg_weights_format *format, exg_error *err)
 {
@@ -183,11 +205,11 @@ static exg_status open_source(exg_opened *opened, const exg_open_options *option
     EXG_TRY(exg_weights_create(source.allocator, weights, err));
     apply_options(*weights, options);
     if (source.window != NULL) { /* what lies in it is known when all was read */
-        EXG_TRY(read_source(&source, *weights, format, err));
+        EXG_TRY(read_and_tell(&source, options, *weights, format, err));
         return exg_opened_give(opened, *weights, err);
     }
     EXG_TRY(exg_opened_give(opened, *weights, err));
-    return read_source(&source, *weights, format, err);
+    return read_and_tell(&source, options, *weights, format, err);
 }
 
 static exg_status open_model(const char *path, const exg_open_options *options,

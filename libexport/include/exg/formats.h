@@ -52,6 +52,11 @@ typedef struct exg_open_options {
      * read; of any other 256 MiB at most (LIMIT SRC-WHOLE). */
     exg_open_source_fn *open_source;
     void *source_user; /* its first argument */
+    /* Called with the fault of a file of weights for which it is not opened; of safetensors and
+     * GGUF also with every one that reading can go on from, 1000 at most. Opening fails with the
+     * first of them in the end. NULL: it fails at the first. */
+    void (*fault)(void *user, const exg_error *fault);
+    void *fault_user;
 } exg_open_options;
 
 typedef struct exg_file_info {
