@@ -226,7 +226,7 @@ static bool copy_sym_int(exg_arena *arena, exg_sym_int *sym)
     return expr == NULL || sym->expr != NULL;
 }
 
-static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
+exg_tensor_meta *exg_tensor_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
 {
     exg_tensor_meta *copy = exg_arena_memdup(arena, meta, 1, sizeof(*meta));
     bool good;
@@ -264,7 +264,7 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     }
     copy.fqn = exg_arena_strdup(weights->arena, weight->fqn);
     if (weight->meta != NULL) {
-        copy.meta = copy_meta(weights->arena, weight->meta);
+        copy.meta = exg_tensor_meta_copy(weights->arena, weight->meta);
     }
     copy.encoding = exg_arena_strdup(weights->arena, weight->encoding);
     if (copy.fqn == NULL || (weight->meta != NULL && copy.meta == NULL) ||
@@ -485,16 +485,12 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
 {
     exg_mapping mapping;
     const uint8_t *data;
-    int descriptor;
-    exg_status status;
+    exg_status status = exg_file_map_part(
+        weights->private_->directory, storage->location, weights->private_->reading,
+        storage->offset,
+        storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length : storage->length,
+        &mapping, err);
 
-    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location,
-                                weights->private_->reading.follow_links, &descriptor, err));
-    status = exg_file_map_range(descriptor, storage->location, storage->offset,
-                                storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
-                                                                    : storage->length,
-                                weights->private_->reading.copies, &mapping, err);
-    close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {
         status = exg_weights_own_mapping(weights, &mapping, err);

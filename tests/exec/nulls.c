@@ -4,6 +4,7 @@
 #include <exg/diff.h>
 #include <exg/exec.h>
 #include <exg/export.h>
+#include <exg/http.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,10 +37,12 @@ static void check_formats(void)
     NULLED(exg_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_save(NULL, NULL, EXG_FORMAT_PT2, NULL, &err));
-    NULLED(exg_weights_sniff(NULL, NULL, &err));
+    NULLED(exg_weights_sniff(NULL, NULL, NULL, &err));
     NULLED(exg_weights_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_weights_save(NULL, NULL, NULL, &err));
+    NULLED(exg_http_create(NULL, NULL, &err));
+    NULLED(exg_http_open_source(NULL, NULL, NULL, &err));
     NULLED(exg_tensor_file_open(NULL, NULL, &err));
     NULLED(exg_tensor_file_open_memory(NULL, 0, NULL, &err));
     NULLED(exg_tensor_file_save(NULL, NULL, 0, NULL, &err));
