@@ -38,6 +38,7 @@ static void check_formats(void)
     NULLED(exg_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_save(NULL, NULL, EXG_FORMAT_PT2, NULL, &err));
     NULLED(exg_weights_sniff(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_unwrap(NULL, NULL, &err));
     NULLED(exg_weights_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_weights_save(NULL, NULL, NULL, &err));
@@ -123,6 +124,7 @@ static void check_transform(void)
 
     NULLED(exg_bind_inputs(NULL, NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_bind_hints(NULL, NULL, NULL, &err));
+    NULLED(exg_program_unwrap(NULL, NULL, &err));
     NULLED(exg_missing_operators(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_specialize(NULL, NULL, NULL, &err));
     NULLED(exg_decompose(NULL, NULL, NULL, &err));
