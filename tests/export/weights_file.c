@@ -612,6 +612,44 @@ static void what_a_container_alone_can_do_is_refused_elsewhere(void **state)
     exg_weights_release(a);
 }
 
+/* A folder that is not there, or empty; it is there when all files are. */
+static void it_writes_a_folder_of_ranks(void **state)
+{
+    exg_weights_save_options options = {.size = sizeof(options)};
+    exg_weights *a = open_weights("fixtures/mlp.inputs.safetensors", NULL);
+    exg_weights *b = open_weights("fixtures/weights/little.gguf", NULL);
+    exg_weights *none = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &none, &err), EXG_OK);
+    assert_int_equal(
+        exg_weights_save_ranks((exg_weights *[]){a, none, b}, 3, in_folder("r/"), &options, &err),
+        EXG_OK);
+    assert_same_tensors(in_folder("r/shard-00001-model-00001-of-00001.safetensors"),
+                        "fixtures/mlp.inputs.safetensors");
+    assert_int_equal(access(in_folder("r/shard-00002-model-00001-of-00001.safetensors"), F_OK), -1);
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("r"), &options, &err), EXG_USAGE);
+    assert_string_equal(err.code, "IO-KIND");
+    assert_int_equal(unlink(in_folder("r/shard-00001-model-00001-of-00001.safetensors")), 0);
+    assert_int_equal(unlink(in_folder("r/shard-00003-model-00001-of-00001.safetensors")), 0);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("r"), &options, &err), EXG_OK);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("no/r"), &options, &err), EXG_IO);
+    write_file("file", "x", 1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("file"), &options, &err), EXG_USAGE);
+    options.split = 10;
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("s"), &options, &err), EXG_USAGE);
+    assert_int_equal(access(in_folder("s"), F_OK), -1);
+    assert_int_equal(unlink(in_folder("r/shard-00001-model-00001-of-00001.safetensors")), 0);
+    assert_int_equal(rmdir(in_folder("r")), 0);
+    empty_folder();
+    exg_weights_release(a);
+    exg_weights_release(b);
+    exg_weights_release(none);
+}
+
 /* A part stands for the whole, or it is refused. */
 static void it_takes_no_part_for_the_whole(void **state)
 {
@@ -723,6 +761,7 @@ int main(void)
         cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),
         cmocka_unit_test(a_container_keeps_all_of_the_weights),
         cmocka_unit_test(what_a_container_alone_can_do_is_refused_elsewhere),
+        cmocka_unit_test(it_writes_a_folder_of_ranks),
         cmocka_unit_test(it_takes_no_part_for_the_whole),
         cmocka_unit_test(it_leaves_nothing_when_a_split_model_cannot_be_written),
         cmocka_unit_test(a_few_bytes_fill_no_disk),
