@@ -6,8 +6,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <exg/formats.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 typedef struct folder {
     const char *path, *part;
     uint32_t count; /* of files */
+    int lock;       /* the folder `part`, open; or -1 */
     exg_arena *arena;
     exg_error *err;
 } folder;
@@ -56,17 +59,46 @@ static exg_status check_place(const folder *f)
                        "name a folder that is not there");
 }
 
-/* Those of an earlier try, too. */
-static void clean_up(const folder *f)
+/* Takes away what this save, or one that was stopped, has left; what else is there stays. */
+static void empty_part(const folder *f)
 {
-    for (uint32_t i = 0; i < f->count; i++) {
-        const char *path = file_of(f, i);
+    int copy = dup(f->lock);
+    DIR *there = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *entry;
 
-        if (path != NULL) {
-            unlink(path);
+    if (there == NULL) {
+        close(copy);
+        return;
+    }
+    rewinddir(there);
+    while ((entry = readdir(there)) != NULL) {
+        if (strncmp(entry->d_name, "shard-", 6) == 0 || strncmp(entry->d_name, ".shard-", 7) == 0) {
+            unlinkat(f->lock, entry->d_name, 0);
         }
     }
-    rmdir(f->part);
+    closedir(there);
+}
+
+/* Makes FOLDER.part, or takes that of a save that was stopped; locked until it is closed. */
+static exg_status open_part(folder *f)
+{
+    struct stat opened;
+    struct stat there;
+
+    if (mkdir(f->part, 0777) != 0 && errno != EEXIST) {
+        return refused(f, "make the folder", f->part);
+    }
+    f->lock = open(f->part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->lock < 0) {
+        return refused(f, "open the folder", f->part);
+    }
+    if (flock(f->lock, LOCK_EX | LOCK_NB) != 0 || fstat(f->lock, &opened) != 0 ||
+        stat(f->part, &there) != 0 || opened.st_ino != there.st_ino ||
+        opened.st_dev != there.st_dev) {
+        return EXG_FAIL(f->err, IO, "IO-BUSY", "another save holds %s", f->part);
+    }
+    empty_part(f);
+    return EXG_OK;
 }
 
 /* Tells the file under the name that it gets. */
@@ -116,21 +148,28 @@ static exg_status write_files(const folder *f, exg_weights *const *ranks,
     return EXG_OK;
 }
 
-static exg_status save(const folder *f, exg_weights *const *ranks,
+static exg_status save(folder *f, exg_weights *const *ranks,
                        const exg_weights_save_options *options)
 {
     exg_status status;
 
     EXG_TRY(check_place(f));
-    if (!options->dry_run && mkdir(f->part, 0777) != 0 && errno != EEXIST) {
-        return refused(f, "make the folder", f->part);
+    if (options->dry_run) {
+        return write_files(f, ranks, options);
     }
-    status = write_files(f, ranks, options);
-    if (status == EXG_OK && !options->dry_run && rename(f->part, f->path) != 0) {
-        status = refused(f, "rename a folder to", f->path);
+    status = open_part(f);
+    if (status == EXG_OK) {
+        status = write_files(f, ranks, options);
+        if (status == EXG_OK && rename(f->part, f->path) != 0) {
+            status = refused(f, "rename a folder to", f->path);
+        }
+        if (status != EXG_OK) {
+            empty_part(f);
+            rmdir(f->part);
+        }
     }
-    if (status != EXG_OK && !options->dry_run) {
-        clean_up(f);
+    if (f->lock >= 0) {
+        close(f->lock);
     }
     return status;
 }
@@ -140,7 +179,7 @@ exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count, con
 {
     EXG_REQUIRE(err, EXG_IF_ANY(count, ranks), path);
     exg_weights_save_options options = {0};
-    folder f = {.count = count, .err = err};
+    folder f = {.count = count, .lock = -1, .err = err};
     size_t length = strlen(path);
     exg_status status;
 

@@ -441,12 +441,46 @@ static void it_takes_parts_of_tensors(void **state)
                         "\"state_dict.out.bias\": {\"saved_offsets\": [1]}}");
     exg_weights_release(made);
     add(weights, "q", EXG_DTYPE_U8, numbers, 2, 3, 3);
-    weights->items[weights->count - 1].encoding = "Q8_0";
+    weights->items[weights->count - 1].encoding = "of nobody";
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(exg_weights_slice(weights, &bad[i].slice, 1, &made, &err), bad[i].status);
         assert_string_equal(err.code, "WGT-SLICE");
         assert_null(made);
     }
+    exg_weights_release(weights);
+}
+
+static void blocks_are_rows_of_bytes(void **state)
+{
+    exg_sym_int sizes[] = {exg_sym_int_of(2), exg_sym_int_of(34)};
+    exg_sym_int strides[] = {exg_sym_int_of(34), exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 2,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = "q", .meta = &meta, .encoding = "Q8_0"};
+    exg_storage storage = {.length = 68};
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+    sizes[1] = exg_sym_int_of(33);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "WGT-BLOCK");
+    sizes[1] = exg_sym_int_of(34);
+    meta.dtype = EXG_DTYPE_F32;
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    meta.dtype = EXG_DTYPE_U8;
+    meta.rank = 0;
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    weight.encoding = "of nobody";
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
     exg_weights_release(weights);
 }
 
@@ -538,6 +572,7 @@ int main(void)
         cmocka_unit_test(what_is_no_whole_number_of_blocks_stays),
         cmocka_unit_test(it_makes_no_block_of_what_none_holds),
         cmocka_unit_test(it_takes_parts_of_tensors),
+        cmocka_unit_test(blocks_are_rows_of_bytes),
         cmocka_unit_test(it_joins_what_has_no_name_twice),
         cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),
     };

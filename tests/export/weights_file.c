@@ -637,6 +637,12 @@ static void it_writes_a_folder_of_ranks(void **state)
     assert_int_equal(unlink(in_folder("r/shard-00003-model-00001-of-00001.safetensors")), 0);
     assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("r"), &options, &err), EXG_OK);
     assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("no/r"), &options, &err), EXG_IO);
+    assert_int_equal(mkdir(in_folder("t.part"), 0700), 0); /* of a save that was stopped */
+    write_file("t.part/shard-00004-model-00001-of-00001.safetensors", "x", 1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("t"), &options, &err), EXG_OK);
+    assert_int_equal(access(in_folder("t/shard-00004-model-00001-of-00001.safetensors"), F_OK), -1);
+    assert_int_equal(unlink(in_folder("t/shard-00001-model-00001-of-00001.safetensors")), 0);
+    assert_int_equal(rmdir(in_folder("t")), 0);
     write_file("file", "x", 1);
     assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("file"), &options, &err), EXG_USAGE);
     options.split = 10;

@@ -270,6 +270,8 @@ class Save:
         made = gguf.quants.quantize(gguf.quants.dequantize(first.tensors[0].data, first.tensors[0].tensor_type), gguf.GGMLQuantizationType.Q4_0)
         assert numpy.array_equal(second.tensors[0].data, made)
         assert second.fields["general.file_type"].contents() == gguf.LlamaFileType.MOSTLY_Q4_0
+        for name, code in (("w.npz", "NPY-DTYPE"), ("w.pt", "STF-DTYPE")):  # whose readers would take bytes for numbers
+            assert code in self.convert("v.gguf", name, code=5).stderr
         self.convert("v.gguf", "w.safetensors")
         with safetensors.safe_open(self.folder / "w.safetensors", "pt") as file:
             assert file.metadata()["encoding:a.attn_q.weight"] == "Q4_0"
