@@ -19,7 +19,7 @@ typedef struct cli_words {
 
 typedef struct cli_call {
     const char *command;
-    const char *paths[2];
+    const char *paths[3];
     uint32_t path_count;
     cli_words files; /* of a command that takes several: all of them; paths[0] is the first */
     FILE *out;
@@ -93,6 +93,9 @@ typedef struct cli_program {
 /* What the call says of how files are opened. */
 exg_open_options cli_open_options(const cli_call *call);
 
+/* At the end, of addresses that were opened so. */
+void cli_close_addresses(void);
+
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
 void cli_close(cli_program *p);
@@ -128,8 +131,14 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
                            exg_error *err);
 void cli_inputs_free(cli_inputs *inputs);
 
+/* exg_tensor_file_open(), with notes of what in the file is no plain tensor. */
+exg_status cli_open_tensors(const char *path, exg_tensor_file **file, exg_error *err);
+
+/* "note: NAME is KIND: left out" */
+void cli_put_left_out(exg_text *text, const char *name, const char *kind);
+
 /* Files of named tensors without a program: what they hold, shown. */
-bool cli_is_weights_file(const char *path);
+bool cli_is_weights_file(const cli_call *call, const char *path);
 
 /* The weights as the options of convert change them, in the place of *weights, which are those of
  * `path`. */

@@ -53,17 +53,11 @@ static void print_left_out(const exg_weights *weights, exg_weights_format format
 
     for (uint32_t i = 0; i < weights->count; i++) {
         if (weights->items[i].use_pickle || weights->items[i].meta == NULL) {
-            exg_text_puts(&text, "note: ");
-            exg_text_plain(&text, weights->items[i].fqn, false);
-            exg_text_puts(&text, " is an object, no plain tensor: left out\n");
+            cli_put_left_out(&text, weights->items[i].fqn, "an object, no plain tensor");
         }
     }
     for (uint32_t i = 0; i < weights->skipped_count; i++) {
-        exg_text_puts(&text, "note: ");
-        exg_text_plain(&text, weights->skipped[i].name, false);
-        exg_text_puts(&text, " is ");
-        exg_text_plain(&text, weights->skipped[i].kind, false);
-        exg_text_puts(&text, ": left out\n");
+        cli_put_left_out(&text, weights->skipped[i].name, weights->skipped[i].kind);
     }
     if (weights->metadata.count > 0 && !exg_weights_format_has_metadata(format)) {
         exg_text_puts(&text, "note: the metadata are left out: such a file has none\n");
@@ -191,7 +185,7 @@ static void print_mismatches(const exg_mismatches *mismatches)
 static exg_status open_giver(const cli_call *call, const char *program, exg_weights **from,
                              exg_error *err)
 {
-    exg_open_options options = {.size = sizeof(options), .follow_links = call->follow_links};
+    exg_open_options options = cli_open_options(call);
     cli_call other = *call;
     cli_programs all = {0};
     exg_status status = EXG_OK;
@@ -199,7 +193,8 @@ static exg_status open_giver(const cli_call *call, const char *program, exg_weig
     EXG_TRY(check_whole(call->weights_from, err));
     other.paths[0] = call->weights_from;
     other.program = NULL;
-    if (!cli_is_weights_file(call->weights_from)) {
+    options.program = NULL;
+    if (!cli_is_weights_file(call, call->weights_from)) {
         EXG_TRY(cli_programs_list(&other, &all, err));
         options.program = all.names == NULL ? NULL : program;
     }
@@ -445,10 +440,10 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
             "name the output .exg, .pt2 or .json; or for the weights alone .safetensors, "
             ".gguf, .npz, .npy or .pt");
     }
-    if (tensors && cli_is_weights_file(call->paths[0])) {
+    if (tensors && cli_is_weights_file(call, call->paths[0])) {
         return rewrite_weights(call, err);
     }
-    if (cli_is_weights_file(call->paths[0])) {
+    if (cli_is_weights_file(call, call->paths[0])) {
         return exg_error_fix(err,
                              EXG_FAIL(err, UNSUPPORTED, "FMT-WEIGHTS",
                                       "'%s' holds weights alone, and PyTorch reads nothing of a "

@@ -28,7 +28,7 @@ bool cli_writes_weights(const cli_call *call)
 {
     return cli_is_tensors(call->paths[1]) ||
            (exg_format_from_path(call->paths[1]) == EXG_FORMAT_EXG &&
-            cli_is_weights_file(call->paths[0]));
+            cli_is_weights_file(call, call->paths[0]));
 }
 
 static bool has_file(const cli_call *call)
@@ -38,20 +38,22 @@ static bool has_file(const cli_call *call)
 
 static bool is_program(const cli_call *call)
 {
-    return call->path_count > 0 && !cli_is_weights_file(call->paths[0]) &&
+    return call->path_count > 0 && !cli_is_weights_file(call, call->paths[0]) &&
            !(strcmp(call->command, "explain") == 0 && cli_is_code(call->paths[0]));
 }
 
 static bool is_weights(const cli_call *call)
 {
-    return call->path_count > 0 && cli_is_weights_file(call->paths[0]);
+    return call->path_count > 0 && cli_is_weights_file(call, call->paths[0]);
 }
 
-static bool is_early_file(const char *path)
+static bool is_early_file(const cli_call *call, const char *path)
 {
+    const exg_open_options options = cli_open_options(call);
     exg_file_info *info = NULL;
-    bool is = exg_file_describe(path, NULL, &info, NULL) != EXG_OK || /* as the command will tell */
-              info->format == EXG_FORMAT_EARLY_JSON;
+    bool is =
+        exg_file_describe(path, &options, &info, NULL) != EXG_OK || /* as the command will tell */
+        info->format == EXG_FORMAT_EARLY_JSON;
 
     exg_file_info_free(info);
     return is;
@@ -60,8 +62,8 @@ static bool is_early_file(const char *path)
 static bool is_early(const cli_call *call)
 {
     return is_program(call) &&
-           (is_early_file(call->paths[0]) ||
-            (strcmp(call->command, "diff") == 0 && is_early_file(call->paths[1])));
+           (is_early_file(call, call->paths[0]) ||
+            (strcmp(call->command, "diff") == 0 && is_early_file(call, call->paths[1])));
 }
 
 static bool writes(const cli_call *call, exg_format format)

@@ -11,6 +11,7 @@
 #ifndef EXG_LIBEXPORT_BASE_FILES_H
 #define EXG_LIBEXPORT_BASE_FILES_H
 
+#include <exg/byte_source.h>
 #include <exg/status.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,12 +43,22 @@ exg_status exg_file_map(const char *path, bool copies, exg_mapping *mapping, exg
 exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
                               bool copies, exg_mapping *mapping, exg_error *err);
 
+/* Is `path` still the file that was mapped, as it was? IO (IO-CHANGED). */
+exg_status exg_mapping_check(const exg_mapping *mapping, const char *path, exg_error *err);
+
+/* Gives the pages that hold the bytes [first, end) back to the system; they come again when they
+ * are read. A copy stays. */
+void exg_mapping_forget(const exg_mapping *mapping, uint64_t first, uint64_t end);
+
 /* An all-zero mapping is allowed. */
 void exg_mapping_release(exg_mapping *mapping);
 
 /* Is `location` a relative path in UTF-8 without empty, "." or ".." components and
  * without backslashes? */
 bool exg_location_is_plain(const char *location);
+
+/* MALFORMED (WGT-LOC) of one that is not. */
+exg_status exg_location_refuse(const char *location, exg_error *err);
 
 #define EXG_STEM_MAX 192 /* leaves room for a hash, numbers and an extension in a name */
 
@@ -58,8 +69,10 @@ void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1]);
 
 /* How files are read that another one names (exg_open_options). */
 typedef struct exg_reading {
-    bool copies;       /* into memory, in the place of mapping them */
-    bool follow_links; /* wherever they lead */
+    bool copies;                     /* into memory, in the place of mapping them */
+    bool follow_links;               /* wherever they lead */
+    exg_open_source_fn *open_source; /* asked first; NULL: all are files */
+    void *source_user;
 } exg_reading;
 
 /* Opens `location` for reading below `directory` ("" is the working directory). A link may lead
@@ -72,6 +85,11 @@ exg_status exg_file_open_below(const char *directory, const char *location, bool
 /* Opens it so and maps it whole. */
 exg_status exg_file_map_below(const char *directory, const char *location, exg_reading reading,
                               exg_mapping *mapping, exg_error *err);
+
+/* A part of it; of what `reading.open_source` has a copy. */
+exg_status exg_file_map_part(const char *directory, const char *location, exg_reading reading,
+                             uint64_t offset, uint64_t length, exg_mapping *mapping,
+                             exg_error *err);
 
 /* The name behind the last slash of `path`, in it. */
 const char *exg_path_name(const char *path);
@@ -88,6 +106,10 @@ char *exg_path_directory(const char *path);
 exg_status exg_path_written(const char *path, char **written, exg_error *err);
 
 typedef struct exg_writer exg_writer;
+
+/* Is there room for `bytes` more where `path` lies? IO (IO-ROOM). OK where the system does not
+ * say. */
+exg_status exg_file_check_room(const char *path, uint64_t bytes, exg_error *err);
 
 /* Starts a file that will be called `path`, or that a link of this name leads to. IO. */
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err);

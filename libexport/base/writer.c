@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define BUFFER_BYTES (64u << 10)
@@ -55,6 +57,25 @@ static void discard(exg_writer *writer)
     free(writer->temporary);
     free(writer->directory);
     free(writer);
+}
+
+exg_status exg_file_check_room(const char *path, uint64_t bytes, exg_error *err)
+{
+    char *directory = exg_path_directory(path);
+    struct statvfs disk;
+    bool known;
+
+    if (directory == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    known = statvfs(directory[0] == '\0' ? "." : directory, &disk) == 0;
+    free(directory);
+    if (known && bytes / disk.f_frsize > disk.f_bavail) {
+        return EXG_FAIL(err, IO, "IO-ROOM",
+                        "%" PRIu64 " bytes are to be written to %s, where there are %" PRIu64,
+                        bytes, path, (uint64_t)disk.f_bavail * disk.f_frsize);
+    }
+    return EXG_OK;
 }
 
 /* ".name.<16 hex digits>.part" in the target's folder, of the name as much as leaves room. */

@@ -53,6 +53,10 @@ exg_status exg_zero_read(const char *folder, uint64_t budget, exg_weights *weigh
  * what to do; else OK. */
 exg_status exg_foreign_check(const exg_source *file, exg_error *err);
 
+/* Is it a tar archive, or a zip archive of files, with one model in it, by the names? Its name, in
+ * the file. */
+bool exg_foreign_archive(const exg_source *file, const char **member, size_t *length);
+
 /* ---- weights_file.c -------------------------------------------------------------------------- */
 
 /* Which of the formats the bytes are, by content. */
@@ -71,6 +75,9 @@ exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *nam
  * them are raw bytes (U8) with the dtype as encoding: their last size counts bytes; where rows
  * are no whole bytes there is one size, and the encoding tells the shape, "F4[3, 2]". */
 uint32_t exg_safetensors_packed_bits(const char *dtype);
+
+/* One file, whatever it says of others. */
+exg_weights_read_fn exg_safetensors_read_alone;
 
 /* Is this a header that is read, before `data` bytes of tensors? The same rules. */
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,

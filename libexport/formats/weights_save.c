@@ -26,7 +26,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define FILES_MAX 99999u
@@ -431,18 +430,9 @@ static uint64_t kept_bytes(exg_weights_saver *s, const file_set *set)
 /* Views may repeat elements: a few bytes then ask for a disk full. */
 static exg_status check_room(exg_weights_saver *s, const file_set *set)
 {
-    const char *path = set->path;
     uint64_t kept = kept_bytes(s, set);
-    char *directory = exg_path_directory(path);
     uint64_t stored = 0;
-    struct statvfs disk;
-    bool known;
 
-    if (directory == NULL) {
-        return EXG_OUT_OF_MEMORY(s->err);
-    }
-    known = statvfs(directory[0] == '\0' ? "." : directory, &disk) == 0;
-    free(directory);
     for (uint32_t i = 0; i < s->weights->storage_count; i++) {
         stored = exg_add_u64(stored, s->weights->storages[i].length, &stored) ? stored : UINT64_MAX;
     }
@@ -454,12 +444,7 @@ static exg_status check_room(exg_weights_saver *s, const file_set *set)
                                       s->total, stored),
                              "--expand, exg_weights_save_options.expands");
     }
-    if (known && (s->total > kept ? s->total - kept : 0) / disk.f_frsize > disk.f_bavail) {
-        return EXG_FAIL(s->err, IO, "IO-ROOM",
-                        "%" PRIu64 " bytes are to be written to %s, where there are %" PRIu64,
-                        s->total, path, (uint64_t)disk.f_bavail * disk.f_frsize);
-    }
-    return EXG_OK;
+    return exg_file_check_room(set->path, s->total > kept ? s->total - kept : 0, s->err);
 }
 
 /* What is the same for weights and for tensors in memory. */

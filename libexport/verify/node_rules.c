@@ -322,6 +322,7 @@ static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_model
         v->failed = true;
         return;
     }
+    shapes.is_main = true;
     for (uint32_t n = 0; n < flat.node_count && !v->failed; n++) {
         const exg_target *target = exg_verifier_target(v, flat.nodes[n].target);
         exg_argument args[EXG_ARGUMENTS_MAX];

@@ -227,7 +227,7 @@ static bool copy_sym_int(exg_arena *arena, exg_sym_int *sym)
     return expr == NULL || sym->expr != NULL;
 }
 
-static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
+exg_tensor_meta *exg_tensor_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
 {
     exg_tensor_meta *copy = exg_arena_memdup(arena, meta, 1, sizeof(*meta));
     bool good;
@@ -280,7 +280,7 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     EXG_TRY(check_encoding(weight, err));
     copy.fqn = exg_arena_strdup(weights->arena, weight->fqn);
     if (weight->meta != NULL) {
-        copy.meta = copy_meta(weights->arena, weight->meta);
+        copy.meta = exg_tensor_meta_copy(weights->arena, weight->meta);
     }
     copy.encoding = exg_arena_strdup(weights->arena, weight->encoding);
     if (copy.fqn == NULL || (weight->meta != NULL && copy.meta == NULL) ||
@@ -455,20 +455,21 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)data + (all ? 0 : page - 1)) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + (uintptr_t)length + (all ? page - 1 : 0)) & ~(page - 1);
+    bool is_ours = false;
     const retained *held;
 
     pthread_mutex_lock(&weights->private_->lock);
-    for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
+    for (const mapped *m = weights->private_->mapped; m != NULL && !is_ours; m = m->next) {
         uintptr_t base = (uintptr_t)m->mapping.base;
-
         uintptr_t last = base + (m->mapping.base_length + page - 1) / page * page;
 
-        if (!m->mapping.is_copy && first < end && first >= base && end <= last) {
-            (void)madvise((void *)first, end - first, advice); /* private, read only */
-        }
+        is_ours = !m->mapping.is_copy && first < end && first >= base && end <= last;
     }
     held = weights->private_->held;
     pthread_mutex_unlock(&weights->private_->lock);
+    if (is_ours) { /* it stays mapped as long as the weights are there */
+        (void)madvise((void *)first, end - first, advice); /* private, read only */
+    }
     for (; held != NULL; held = held->next) { /* of what was made, the files are elsewhere */
         advise_pages(held->weights, data, length, all, advice);
     }
@@ -500,16 +501,12 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
 {
     exg_mapping mapping;
     const uint8_t *data;
-    int descriptor;
-    exg_status status;
+    exg_status status = exg_file_map_part(
+        weights->private_->directory, storage->location, weights->private_->reading,
+        storage->offset,
+        storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length : storage->length,
+        &mapping, err);
 
-    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location,
-                                weights->private_->reading.follow_links, &descriptor, err));
-    status = exg_file_map_range(descriptor, storage->location, storage->offset,
-                                storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
-                                                                    : storage->length,
-                                weights->private_->reading.copies, &mapping, err);
-    close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {
         status = exg_weights_own_mapping(weights, &mapping, err);

@@ -27,7 +27,7 @@ VALUES = {
     "--transpose": "nosuch", "--metadata": "a=b", "--merge": "fixtures/mlp.inputs.safetensors",
     "--for": "fixtures/mlp.pt2", "--expect-digest": "sha256:00",
     "--shard": "2", "--preset": "tests/cli/number.preset", "--set": "n=1",
-    "--program": "nosuch",
+    "--program": "nosuch", "--kind": "xxh3", "--proof": "nosuch", "--rows": "0:1", "--check-proof": "nosuch", "--root": "sha256:00",
     "--node": "linear",
     "--html": "{T}/page.html",
     "--sort": "size",
@@ -68,7 +68,7 @@ VALUES = {
 # What may be seen in nothing that a call on these files writes: it is about time, damage, chance or what is there
 # already; in all commands, or in some.
 SILENT = dict.fromkeys(("--no-check", "--strict", "--follow-links", "--model-only", "--values", "--partial", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
-SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol"), "")
+SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol", "--rows"), "")
 SILENT |= {"--mesh": "run explain", "--place": "run", "--costs": "run explain"}
 PROGRAM, EARLY, WEIGHTS = "fixtures/mlp.pt2", "{T}/early.json", "fixtures/many.inputs.safetensors"
 NOTED = "fixtures/views.pt2"  # of which there is something to tell; and it has equal weights
@@ -138,9 +138,9 @@ def calls():
     letter = dict(COMMAND.findall((ROOT / "cli/command.def").read_text()))
     found = []
     files = {PROGRAM: {"FILE", "FILE=program"}, NOTED: {"FILE", "FILE=program"}, EARLY: {"FILE", "FILE=program", "FILE=.json"}, WEIGHTS: {"FILE", "FILE=weights"}}
-    for name in ("inspect", "verify", "run", "plan", "explain"):
+    for name in ("inspect", "verify", "digest", "run", "plan", "explain"):
         for file, facts in files.items():
-            if (file != WEIGHTS or name in ("inspect", "verify")) and file != (PROGRAM if name == "verify" else NOTED):
+            if (file != WEIGHTS or name in ("inspect", "verify", "digest")) and file != (PROGRAM if name == "verify" else NOTED):
                 base = RUN_INPUT if name == "run" else ()
                 found.append(Call(name, letter[name], [file], facts, base))
     found.append(Call("explain", letter["explain"], ["VAL-004"], {"FILE"}))
@@ -153,6 +153,7 @@ def calls():
             for end in (".exg", ".pt2", ".json", ".safetensors"):
                 if file != PROGRAM and (file != WEIGHTS or end == ".safetensors"):
                     found.append(Call(name, letter[name], [file, "{T}/out/o" + end], facts | {"OUT=" + end} | ({"OUT=weights"} if end == ".safetensors" else set())))
+    found.append(Call("patch", letter["patch"], [PROGRAM, NOTED, "{T}/out/o"], set()))
     assert {c.command for c in found} == set(letter), "a command has no call here"
     return found
 

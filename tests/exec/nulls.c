@@ -4,6 +4,7 @@
 #include <exg/diff.h>
 #include <exg/exec.h>
 #include <exg/export.h>
+#include <exg/http.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,13 +37,27 @@ static void check_formats(void)
     NULLED(exg_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_save(NULL, NULL, EXG_FORMAT_PT2, NULL, &err));
-    NULLED(exg_weights_sniff(NULL, NULL, &err));
+    NULLED(exg_weights_sniff(NULL, NULL, NULL, &err));
     NULLED(exg_weights_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_weights_save(NULL, NULL, NULL, &err));
+    NULLED(exg_http_create(NULL, NULL, &err));
+    NULLED(exg_http_open_source(NULL, NULL, NULL, &err));
     NULLED(exg_tensor_file_open(NULL, NULL, &err));
     NULLED(exg_tensor_file_open_memory(NULL, 0, NULL, &err));
     NULLED(exg_tensor_file_save(NULL, NULL, 0, NULL, &err));
+}
+
+static void check_artifact(void)
+{
+    exg_error err;
+
+    NULLED(exg_program_digest(NULL, EXG_CHECKSUM_SHA256, 0, NULL, &err));
+    NULLED(exg_digest_prove(NULL, NULL, EXG_CHECKSUM_SHA256, NULL, 0, 0, 0, NULL, &err));
+    NULLED(exg_digest_check_proof(NULL, 0, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_make(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_apply(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_describe(NULL, NULL, &err));
 }
 
 static void check_program(void)
@@ -310,6 +325,7 @@ static void every_call_tells_what_it_is_not_given(void **state)
 {
     (void)state;
     check_formats();
+    check_artifact();
     check_program();
     check_signature();
     check_operators();

@@ -45,8 +45,15 @@ exg_test(export_onnx export/onnx.c LIBS tests_folder exg::export)
 exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c export/same_tensors.c
   LIBS tests_folder exg::export)
+exg_test(export_weights_faults export/weights_faults.c LIBS tests_folder exg::export)
 exg_test(export_saved export/saved.c export/same_tensors.c LIBS tests_folder exg::export)
+exg_test(export_packed export/packed.c export/same_tensors.c LIBS tests_folder exg::export)
+exg_test(export_byte_source export/byte_source.c LIBS tests_folder exg::export)
 exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::export)
+
+# Model files as they are passed on.
+exg_test(export_digest export/digest.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_patch export/patch.c export/refusal.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
 exg_test(export_verify_files export/verify/files.c export/early_maker.c

@@ -89,7 +89,7 @@ static void it_reads_what_their_own_writers_made(void **state)
         assert_same_tensors(path, want);
         exg_weights_release(open_weights(path, &format));
         assert_int_equal(format, files[i].format);
-        assert_int_equal(exg_weights_sniff(path, &format, NULL), EXG_OK);
+        assert_int_equal(exg_weights_sniff(path, NULL, &format, NULL), EXG_OK);
         assert_int_equal(format, files[i].format);
     }
 }
@@ -180,7 +180,6 @@ static void it_reads_headers_as_numpy_does(void **state)
         {"'<f4'", "(-2,)", 0, 0, "NPY-HEADER"},
         {"'<f4'", "(2LL,)", 0, 0, "NPY-HEADER"},
         {"'<f4'", "(3,)", 0, 0, "NPY-SIZE"},
-        {"'<f4'", "(1,)", 0, 0, "NPY-SIZE"},
     };
 
     (void)state;
@@ -667,8 +666,12 @@ static void it_takes_no_part_for_the_whole(void **state)
 
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(exg_weights_open(slices[i], NULL, &weights, NULL, &err), EXG_UNSUPPORTED);
+        copy_file(slices[i], exg_path_name(slices[i]));
+        assert_int_equal(
+            exg_weights_open(in_folder(exg_path_name(slices[i])), NULL, &weights, NULL, &err),
+            EXG_UNSUPPORTED);
         assert_string_equal(err.code, "STF-SLICE");
+        empty_folder();
         copy_file(slices[i], "x.safetensors");
         assert_int_equal(exg_weights_open(in_folder("x.safetensors"), NULL, &weights, NULL, &err),
                          EXG_UNSUPPORTED);

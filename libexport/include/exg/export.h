@@ -3,11 +3,13 @@
 #define EXG_EXPORT_H
 
 #include <exg/diff.h>
+#include <exg/digest.h>
 #include <exg/formats.h>
 #include <exg/inspection.h>
 #include <exg/json_writer.h>
 #include <exg/module.h>
 #include <exg/operators.h>
+#include <exg/patch.h>
 #include <exg/program.h>
 #include <exg/signature.h>
 #include <exg/status.h>

@@ -8,6 +8,7 @@
 #ifndef EXG_FORMATS_H
 #define EXG_FORMATS_H
 
+#include <exg/byte_source.h>
 #include <exg/program.h>
 #include <exg/weights.h>
 #include <stddef.h>
@@ -47,6 +48,16 @@ typedef struct exg_open_options {
      * may lead to another file of the folder, and in a snapshot of huggingface_hub's cache to the
      * blobs of its repository; else it is refused (UNSUPPORTED WGT-LINK), unless: */
     bool follow_links; /* links are followed wherever they lead */
+    /* Asked for the bytes of every name before a file is; NULL: all are files. Of safetensors,
+     * GGUF, .npy and zip archives (.pt2, .pt, .npz) that are read so no more than is needed is
+     * read; of any other 256 MiB at most (LIMIT SRC-WHOLE). */
+    exg_open_source_fn *open_source;
+    void *source_user; /* its first argument */
+    /* Called with the fault of a file of weights for which it is not opened; of safetensors and
+     * GGUF also with every one that reading can go on from, 1000 at most. Opening fails with the
+     * first of them in the end. NULL: it fails at the first. */
+    void (*fault)(void *user, const exg_error *fault);
+    void *fault_user;
 } exg_open_options;
 
 typedef struct exg_file_info {
@@ -146,9 +157,10 @@ typedef enum exg_weights_format {
 
 const char *exg_weights_format_name(exg_weights_format format); /* of COUNT: "program" */
 
-/* Which of them a file is, by content; COUNT when it is none. IO. */
-EXG_NODISCARD exg_status exg_weights_sniff(const char *path, exg_weights_format *format,
-                                           exg_error *err);
+/* Which of them a file is, by content; COUNT when it is none. `options` may be NULL: of them
+ * counts where the bytes are. IO. */
+EXG_NODISCARD exg_status exg_weights_sniff(const char *path, const exg_open_options *options,
+                                           exg_weights_format *format, exg_error *err);
 
 /* The tensors of a file of weights, or of a program, whose *format is COUNT. Names are
  * the file's; what a checkpoint nests is joined with dots, and what is no tensor in it
@@ -250,12 +262,14 @@ typedef struct exg_named_tensor {
 typedef struct exg_tensor_file {
     exg_named_tensor *items; /* in file order */
     uint32_t count;
+    uint32_t skipped_count;
+    const exg_skipped *skipped; /* what is in the file and not among them, in file order */
     exg_string_map metadata;
     struct exg_tensor_file_private *private_;
 } exg_tensor_file;
 
 /* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
- * is in the file as it is wanted is mapped, the rest copied. */
+ * is in the file as it is wanted is mapped, the rest copied. What is no plain tensor is listed. */
 EXG_NODISCARD exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file,
                                               exg_error *err);
 EXG_NODISCARD exg_status exg_tensor_file_open_memory(const void *data, size_t length,
