@@ -13,11 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_NAME "shard-%05u-model-00001-of-00001.safetensors"
+#define WHOLE_NAME "model-00001-of-00001.safetensors"
+#define PART_NAME  "shard-%05u-" WHOLE_NAME
 
 typedef struct folder {
     const char *path, *part;
-    uint32_t count; /* of files */
+    uint32_t count; /* of ranks */
+    bool alone;     /* one of them has all */
     int lock;       /* the folder `part`, open; or -1 */
     exg_arena *arena;
     exg_error *err;
@@ -25,7 +27,8 @@ typedef struct folder {
 
 static const char *file_of(const folder *f, uint32_t rank)
 {
-    return exg_arena_printf(f->arena, "%s/" FILE_NAME, f->part, rank + 1);
+    return f->alone ? exg_arena_printf(f->arena, "%s/" WHOLE_NAME, f->part)
+                    : exg_arena_printf(f->arena, "%s/" PART_NAME, f->part, rank + 1);
 }
 
 static exg_status refused(const folder *f, const char *what, const char *path)
@@ -72,7 +75,9 @@ static void empty_part(const folder *f)
     }
     rewinddir(there);
     while ((entry = readdir(there)) != NULL) {
-        if (strncmp(entry->d_name, "shard-", 6) == 0 || strncmp(entry->d_name, ".shard-", 7) == 0) {
+        const char *name = entry->d_name + (entry->d_name[0] == '.');
+
+        if (strncmp(name, "shard-", 6) == 0 || strncmp(name, "model-", 6) == 0) {
             unlinkat(f->lock, entry->d_name, 0);
         }
     }
@@ -188,6 +193,10 @@ exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count, con
     if (options.split > 0 || options.resume) {
         return EXG_FAIL(err, USAGE, "STF-SPLIT",
                         "files of ranks are neither split nor gone on with");
+    }
+    for (uint32_t i = 0, some = 0; i < count; i++) {
+        some += ranks[i]->count > 0;
+        f.alone = some == 1;
     }
     while (length > 1 && path[length - 1] == '/') {
         length--;

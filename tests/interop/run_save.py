@@ -525,7 +525,8 @@ class Save:
             # One that has what another one has already writes nothing.
             ranks = {"replicate": [1], "fsdp,tensor": [1, 3]}.get(mode, range(1, int(mesh[0]) + 1))
             files = sorted(where.iterdir())
-            assert [f.name for f in files] == [f"shard-{r:05}-model-00001-of-00001.safetensors" for r in ranks], files
+            front = "" if mode == "replicate" else "shard-{:05}-"
+            assert [f.name for f in files] == [f"{front}model-00001-of-00001.safetensors".format(r) for r in ranks], files
             whole = self.folder / f"whole.{where.name}"
             whole.mkdir()
             consolidate_safetensors_files(str(where), str(whole), fqn_to_index_mapping=dict.fromkeys(want, 1))
@@ -534,6 +535,8 @@ class Save:
                 got |= safetensors.torch.load_file(file)
             same(got, want)
             into = {name: torch.zeros_like(tensor) for name, tensor in want.items()}
+            self.convert(where.name, "back.safetensors")
+            same(safetensors.torch.load_file(self.folder / "back.safetensors"), want)
             with warnings.catch_warnings(action="ignore"):
                 torch.distributed.checkpoint.load(into, storage_reader=HuggingFaceStorageReader(str(where)), no_dist=True)
             same(into, want)
