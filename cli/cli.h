@@ -148,6 +148,10 @@ bool cli_is_weights_file(const cli_call *call, const char *path);
 exg_status cli_edit_weights(const cli_call *call, const char *path, exg_weights **weights,
                             exg_error *err);
 
+/* Into the folder OUT, a file for each rank of --shard. */
+exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
+                           const exg_weights_save_options *options, exg_error *err);
+
 /* The text of --preset, and the numbers it may need: of --set, and of the configuration beside
  * `weights`, a path. In the arena. */
 exg_status cli_read_preset(const char *name, exg_arena *arena, const char **text, exg_error *err);

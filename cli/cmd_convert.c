@@ -98,6 +98,8 @@ static exg_status note_file(void *user, const char *path, uint32_t tensors, uint
 static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_error *err)
 {
     written w = {call, EXG_TEXT_EMPTY};
+    exg_weights_format format = call->shard != NULL ? EXG_WEIGHTS_FORMAT_SAFETENSORS
+                                                    : exg_weights_format_from_path(call->paths[1]);
     exg_weights_save_options options = {.size = sizeof(options),
                                         .progress = cli_progress,
                                         .file = note_file,
@@ -119,14 +121,14 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
     }
     if (call->json) {
         cli_json_begin(&w.text);
-        exg_json_member_text(&w.text, "written",
-                             exg_weights_format_name(exg_weights_format_from_path(call->paths[1])));
+        exg_json_member_text(&w.text, "written", exg_weights_format_name(format));
         exg_json_member_open(&w.text, "files", '[');
     }
-    status = exg_weights_save(weights, call->paths[1], &options, err);
+    status = call->shard != NULL ? cli_save_shards(call, weights, &options, err)
+                                 : exg_weights_save(weights, call->paths[1], &options, err);
     cli_progress_end();
     if (status == EXG_OK) {
-        print_left_out(weights, exg_weights_format_from_path(call->paths[1]));
+        print_left_out(weights, format);
     }
     if (status == EXG_OK && call->json) {
         exg_json_put_close(&w.text, ']');
@@ -435,6 +437,9 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
     exg_status status;
 
     EXG_TRY(save_options(call, &options, err));
+    if (call->shard != NULL) {
+        return rewrite_weights(call, err);
+    }
     if (format == EXG_FORMAT_COUNT && !tensors) {
         return exg_error_fix(
             err, EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),

@@ -7,6 +7,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/weights/block.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
@@ -246,6 +247,20 @@ exg_tensor_meta *exg_tensor_meta_copy(exg_arena *arena, const exg_tensor_meta *m
     return good ? copy : NULL;
 }
 
+/* Blocks are rows of bytes, and whole: they are read so. */
+static exg_status check_encoding(const exg_weight *weight, exg_error *err)
+{
+    const exg_tensor_meta *meta = weight->meta;
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+
+    return block == NULL || (meta != NULL && !weight->use_pickle && meta->rank > 0 &&
+                             meta->dtype == EXG_DTYPE_U8 &&
+                             meta->sizes[meta->rank - 1].value % block->bytes == 0)
+               ? EXG_OK
+               : EXG_FAIL(err, MALFORMED, "WGT-BLOCK", "%s is no rows of blocks of %s", weight->fqn,
+                          weight->encoding);
+}
+
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err)
 {
     EXG_REQUIRE(err, weights, weight);
@@ -262,6 +277,7 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     if (!exg_text_is_utf8(weight->fqn, strlen(weight->fqn))) {
         return EXG_FAIL(err, MALFORMED, "WGT-NAME", "the name '%s' is not UTF-8", weight->fqn);
     }
+    EXG_TRY(check_encoding(weight, err));
     copy.fqn = exg_arena_strdup(weights->arena, weight->fqn);
     if (weight->meta != NULL) {
         copy.meta = exg_tensor_meta_copy(weights->arena, weight->meta);

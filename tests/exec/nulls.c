@@ -168,6 +168,9 @@ static void check_weights(void)
     NULLED(exg_weight_measure(NULL, NULL, NULL, &err));
     NULLED(exg_weights_join(NULL, 1, NULL, &err));
     NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_slice(NULL, NULL, 0, NULL, &err));
+    NULLED(exg_weights_save_ranks(NULL, 1, NULL, NULL, &err));
+    NULLED(exg_partition_weights(NULL, NULL, NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_model_numbers(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));

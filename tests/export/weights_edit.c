@@ -405,6 +405,85 @@ static void it_makes_no_block_of_what_none_holds(void **state)
     }
 }
 
+static void it_takes_parts_of_tensors(void **state)
+{
+    static const int64_t begin[] = {1, 1};
+    static const int64_t part[] = {1, 2};
+    static const int64_t too_much[] = {1, 3};
+    static const int64_t huge[] = {INT64_MAX, 1};
+    const exg_weight_slice slices[] = {{"state_dict.in.weight", 2, begin, part},
+                                       {"state_dict.out.bias", 1, begin, part}};
+    const struct {
+        exg_weight_slice slice;
+        exg_status status;
+    } bad[] = {
+        {{"nosuch", 2, begin, part}, EXG_USAGE},
+        {{"state_dict.out.bias", 2, begin, part}, EXG_USAGE},
+        {{"state_dict.in.weight", 2, begin, too_much}, EXG_USAGE},
+        {{"state_dict.in.weight", 2, huge, part}, EXG_USAGE},
+        {{"q", 2, begin, part}, EXG_UNSUPPORTED},
+    };
+    exg_weights *weights = checkpoint();
+    exg_weights *made = NULL;
+    float got[2];
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_slice(weights, slices, 2, &made, &err), EXG_OK);
+    assert_int_equal(exg_weight_read(made, &made->items[0], got, sizeof(got), &err), EXG_OK);
+    assert_memory_equal(got, ((float[]){5, 6}), sizeof(got));
+    assert_int_equal(exg_weight_read(made, &made->items[1], got, sizeof(float), &err), EXG_OK);
+    assert_true(got[0] == 2);
+    assert_string_equal(made->metadata.items[made->metadata.count - 2].key, "DCP_SHARDING_INFO");
+    assert_string_equal(made->metadata.items[made->metadata.count - 2].value,
+                        "{\"state_dict.in.weight\": {\"saved_offsets\": [1, 1]}, "
+                        "\"state_dict.out.bias\": {\"saved_offsets\": [1]}}");
+    exg_weights_release(made);
+    add(weights, "q", EXG_DTYPE_U8, numbers, 2, 3, 3);
+    weights->items[weights->count - 1].encoding = "of nobody";
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(exg_weights_slice(weights, &bad[i].slice, 1, &made, &err), bad[i].status);
+        assert_string_equal(err.code, "WGT-SLICE");
+        assert_null(made);
+    }
+    exg_weights_release(weights);
+}
+
+static void blocks_are_rows_of_bytes(void **state)
+{
+    exg_sym_int sizes[] = {exg_sym_int_of(2), exg_sym_int_of(34)};
+    exg_sym_int strides[] = {exg_sym_int_of(34), exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 2,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = "q", .meta = &meta, .encoding = "Q8_0"};
+    exg_storage storage = {.length = 68};
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+    sizes[1] = exg_sym_int_of(33);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "WGT-BLOCK");
+    sizes[1] = exg_sym_int_of(34);
+    meta.dtype = EXG_DTYPE_F32;
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    meta.dtype = EXG_DTYPE_U8;
+    meta.rank = 0;
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    weight.encoding = "of nobody";
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+    exg_weights_release(weights);
+}
+
 static void it_joins_what_has_no_name_twice(void **state)
 {
     exg_weights *both[] = {checkpoint(), NULL};
@@ -492,6 +571,8 @@ int main(void)
         cmocka_unit_test(it_makes_blocks_to_the_bit),
         cmocka_unit_test(what_is_no_whole_number_of_blocks_stays),
         cmocka_unit_test(it_makes_no_block_of_what_none_holds),
+        cmocka_unit_test(it_takes_parts_of_tensors),
+        cmocka_unit_test(blocks_are_rows_of_bytes),
         cmocka_unit_test(it_joins_what_has_no_name_twice),
         cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),
     };

@@ -1,6 +1,7 @@
 /* weights_file.c - files of weights: what their own writers made (fixtures/weights), and
  * what breaks a rule. */
 #include <exg/formats.h>
+#include <exg/weights_edit.h>
 
 #include "libexport/weights/storage.h"
 #include "tests/export/exg_folder.h"
@@ -611,6 +612,69 @@ static void what_a_container_alone_can_do_is_refused_elsewhere(void **state)
     exg_weights_release(a);
 }
 
+/* The rows [first, first + count) of `x`, which is all of the file. */
+static exg_weights *rows_of_x(exg_weights *of, int64_t first, int64_t count)
+{
+    const exg_tensor_meta *meta = weight_of(of, "x")->meta;
+    const int64_t offsets[] = {first, 0};
+    const int64_t sizes[] = {count, meta->sizes[1].value};
+    const exg_weight_slice slice = {"x", 2, offsets, sizes};
+    exg_weights *made = NULL;
+    exg_error err;
+
+    exg_error_clear(&err);
+    assert_int_equal(meta->rank, 2);
+    assert_int_equal(exg_weights_slice(of, &slice, 1, &made, &err), EXG_OK);
+    return made;
+}
+
+#define WHOLE    "model-00001-of-00001.safetensors"
+#define SHARD(n) "shard-0000" n "-" WHOLE
+
+/* A folder that is not there, or empty, and gives the whole again. */
+static void it_writes_a_folder_of_ranks(void **state)
+{
+    exg_weights_save_options options = {.size = sizeof(options)};
+    exg_weights *of = open_weights("fixtures/mlp.inputs.safetensors", NULL);
+    exg_weights *a = rows_of_x(of, 0, 1);
+    exg_weights *b = rows_of_x(of, 1, weight_of(of, "x")->meta->sizes[0].value - 1);
+    exg_weights *none = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &none, &err), EXG_OK);
+    assert_int_equal(
+        exg_weights_save_ranks((exg_weights *[]){a, none, b}, 3, in_folder("r/"), &options, &err),
+        EXG_OK);
+    assert_same_tensors(in_folder("r"), "fixtures/mlp.inputs.safetensors");
+    assert_int_equal(access(in_folder("r/" SHARD("2")), F_OK), -1);
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("r"), &options, &err), EXG_USAGE);
+    assert_string_equal(err.code, "IO-KIND");
+    assert_int_equal(unlink(in_folder("r/" SHARD("1"))), 0);
+    assert_int_equal(unlink(in_folder("r/" SHARD("3"))), 0);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("r"), &options, &err), EXG_OK);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("no/r"), &options, &err), EXG_IO);
+    assert_int_equal(mkdir(in_folder("t.part"), 0700), 0); /* of a save that was stopped */
+    write_file("t.part/" SHARD("4"), "x", 1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("t"), &options, &err), EXG_OK);
+    assert_int_equal(access(in_folder("t/" SHARD("4")), F_OK), -1);
+    assert_int_equal(unlink(in_folder("t/" WHOLE)), 0);
+    assert_int_equal(rmdir(in_folder("t")), 0);
+    write_file("file", "x", 1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("file"), &options, &err), EXG_USAGE);
+    options.split = 10;
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("s"), &options, &err), EXG_USAGE);
+    assert_int_equal(unlink(in_folder("r/" WHOLE)), 0);
+    assert_int_equal(rmdir(in_folder("r")), 0);
+    empty_folder();
+    exg_weights_release(of);
+    exg_weights_release(a);
+    exg_weights_release(b);
+    exg_weights_release(none);
+}
+
 /* A part stands for the whole, or it is refused. */
 static void it_takes_no_part_for_the_whole(void **state)
 {
@@ -726,6 +790,7 @@ int main(void)
         cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),
         cmocka_unit_test(a_container_keeps_all_of_the_weights),
         cmocka_unit_test(what_a_container_alone_can_do_is_refused_elsewhere),
+        cmocka_unit_test(it_writes_a_folder_of_ranks),
         cmocka_unit_test(it_takes_no_part_for_the_whole),
         cmocka_unit_test(it_leaves_nothing_when_a_split_model_cannot_be_written),
         cmocka_unit_test(a_few_bytes_fill_no_disk),

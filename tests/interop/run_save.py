@@ -11,12 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 try:
     import numpy
     import safetensors
     import safetensors.torch
     import torch
+    import torch.distributed.checkpoint
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+    from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
 except ImportError as error:
     print(f"FAIL save: {error}")
     print("0 passed, 1 failed")
@@ -266,6 +270,8 @@ class Save:
         made = gguf.quants.quantize(gguf.quants.dequantize(first.tensors[0].data, first.tensors[0].tensor_type), gguf.GGMLQuantizationType.Q4_0)
         assert numpy.array_equal(second.tensors[0].data, made)
         assert second.fields["general.file_type"].contents() == gguf.LlamaFileType.MOSTLY_Q4_0
+        for name, code in (("w.npz", "NPY-DTYPE"), ("w.pt", "STF-DTYPE")):  # whose readers would take bytes for numbers
+            assert code in self.convert("v.gguf", name, code=5).stderr
         self.convert("v.gguf", "w.safetensors")
         with safetensors.safe_open(self.folder / "w.safetensors", "pt") as file:
             assert file.metadata()["encoding:a.attn_q.weight"] == "Q4_0"
@@ -507,6 +513,56 @@ class Save:
             told = self.convert("p.exg", name, code=5).stderr
             assert "FMT-WEIGHTS" in told and "--weights-from" in told, told
         assert "FMT-WEIGHTS" in self.call("run", self.folder / "p.exg", code=5).stderr
+
+    def shards(self):
+        """A file for each rank of a mesh, put together again by PyTorch's own reader and consolidation; the parts are Megatron's."""
+        program = pathlib.Path(__file__).parents[2] / "fixtures/lm.core.dynamic.pt2"
+        self.call("convert", program, self.folder / "lm.safetensors", "--metadata", "k=v")
+        want = safetensors.torch.load_file(self.folder / "lm.safetensors")
+        for mesh, mode in (("2", "tensor"), ("4", "tensor"), ("2", "fsdp"), ("2x2", "fsdp,tensor"), ("3", "tensor"), ("2", "replicate")):
+            where = self.folder / f"{mesh}.{mode}"
+            self.convert("lm.safetensors", where.name, "--shard", mesh, "--place", mode, "--for", program)
+            # One that has what another one has already writes nothing.
+            ranks = {"replicate": [1], "fsdp,tensor": [1, 3]}.get(mode, range(1, int(mesh[0]) + 1))
+            files = sorted(where.iterdir())
+            front = "" if mode == "replicate" else "shard-{:05}-"
+            assert [f.name for f in files] == [f"{front}model-00001-of-00001.safetensors".format(r) for r in ranks], files
+            whole = self.folder / f"whole.{where.name}"
+            whole.mkdir()
+            consolidate_safetensors_files(str(where), str(whole), fqn_to_index_mapping=dict.fromkeys(want, 1))
+            got = {}
+            for file in whole.glob("*.safetensors"):
+                got |= safetensors.torch.load_file(file)
+            same(got, want)
+            into = {name: torch.zeros_like(tensor) for name, tensor in want.items()}
+            self.convert(where.name, "back.safetensors")
+            same(safetensors.torch.load_file(self.folder / "back.safetensors"), want)
+            with warnings.catch_warnings(action="ignore"):
+                torch.distributed.checkpoint.load(into, storage_reader=HuggingFaceStorageReader(str(where)), no_dist=True)
+            same(into, want)
+            if (mesh, mode) == ("2", "tensor"):
+                with safetensors.safe_open(files[1], "pt") as file:
+                    assert file.metadata()["k"] == "v" and file.metadata()["format"] == "pt"
+                    begins = json.loads(file.metadata()["DCP_SHARDING_INFO"])
+                    shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
+                for name, begin, shape in (("attention.q", [64, 0], [64, 128]), ("attention.o", [0, 64], [128, 64]),
+                                           ("mlp.up", [128, 0], [128, 128]), ("mlp.down", [0, 128], [128, 128])):  # fmt: skip
+                    name = f"blocks.1.{name}.weight"
+                    assert begins[name] == {"saved_offsets": begin} and shapes[name] == shape, (name, begins[name], shapes[name])
+                assert "norm.weight" not in shapes
+        told = self.convert("lm.safetensors", "dry", "--shard", "2", "--for", program, "--dry-run").stdout
+        assert "dry/shard-00002-model-00001-of-00001.safetensors  16 tensors" in told and not (self.folder / "dry").exists(), told
+        assert "IO-KIND" in self.convert("lm.safetensors", "2.tensor", "--shard", "2", "--for", program, code=2).stderr
+        self.source({"head.weight": torch.ones(3)}, "other.safetensors")
+        assert "WGT-SLICE" in self.convert("other.safetensors", "o", "--shard", "2", "--for", program, code=1).stderr
+        assert "CLI-009" in self.convert("lm.safetensors", "o", "--shard", "2", code=2).stderr
+
+        def little():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+        self.call("convert", self.folder / "lm.safetensors", self.folder / "o", "--shard", "2", "--for", program, code=3, preexec_fn=little)
+        assert not list(self.folder.glob("o*")) or list(self.folder.glob("o*")) == [self.folder / "other.safetensors"]
 
     def another(self):
         """What another save left is not gone on with."""

@@ -226,6 +226,16 @@ typedef struct exg_weights_save_options {
 EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path,
                                           const exg_weights_save_options *options, exg_error *err);
 
+/* A file of safetensors for each of `count` ranks that has tensors into a folder that is made, or
+ * is empty, called as PyTorch's HuggingFaceStorageWriter does: "shard-00001-model-00001-of-00001",
+ * and where one rank has all "model-00001-of-00001". exg_weights_slice() makes what they hold. The
+ * folder has its name when all are whole; until then it is FOLDER.part. `options`: no split, no
+ * resume. USAGE (IO-KIND): the folder is not empty. IO (IO-BUSY: another save holds it). */
+EXG_NODISCARD exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count,
+                                                const char *folder,
+                                                const exg_weights_save_options *options,
+                                                exg_error *err);
+
 typedef exg_status exg_model_number_fn(void *user, const char *key, int64_t value, exg_error *err);
 
 /* Tells the whole numbers of config.json and params.json beside a file of weights, or in a folder

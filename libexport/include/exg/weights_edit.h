@@ -86,6 +86,19 @@ typedef struct exg_weights_edit_options {
 EXG_NODISCARD exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *options,
                                           exg_weights **made, exg_error *err);
 
+/* A part of a tensor: a box of its elements. */
+typedef struct exg_weight_slice {
+    const char *name;
+    uint32_t dims;
+    const int64_t *offsets, *sizes;
+} exg_weight_slice;
+
+/* These parts, as views, in this order; the metadata say where each begins, as PyTorch's
+ * HuggingFaceStorageWriter does ("DCP_SHARDING_INFO"), so files of all parts can be put together.
+ * USAGE (WGT-SLICE): there is no such tensor, or no such part of it. UNSUPPORTED: of blocks. */
+EXG_NODISCARD exg_status exg_weights_slice(exg_weights *of, const exg_weight_slice *slices,
+                                           uint32_t count, exg_weights **made, exg_error *err);
+
 /* The tensors and metadata of several, one after the other. USAGE (WGT-NAME): one name twice. */
 EXG_NODISCARD exg_status exg_weights_join(exg_weights *const *of, uint32_t count,
                                           exg_weights **made, exg_error *err);
