@@ -125,12 +125,15 @@ static const struct {
 #else
     {"mpi", false},
 #endif
-#ifdef EXG_WITH_CUDA /* NCCL is opened with it; exg devices says what is found */
-    {"cuda", true},
-    {"nccl", true},
+#ifdef EXG_WITH_CRYPTO /* of OpenSSL */
+    {"crypto", true},
 #else
-    {"cuda", false},
-    {"nccl", false},
+    {"crypto", false},
+#endif
+#ifdef EXG_WITH_CUDA /* NCCL is opened with it; exg devices says what is found */
+    {"cuda", true},   {"nccl", true},
+#else
+    {"cuda", false},   {"nccl", false},
 #endif
 };
 

@@ -12,6 +12,7 @@
 #include <exg/patch.h>
 #include <exg/program.h>
 #include <exg/signature.h>
+#include <exg/signing.h>
 #include <exg/status.h>
 #include <exg/symint.h>
 #include <exg/text.h>
