@@ -142,14 +142,14 @@ static exg_status take_option(const option_row *option, const char *value, cli_c
     return EXG_OK;
 }
 
-/* A word for each. */
+/* A word for each, but for those in brackets. */
 static uint32_t paths_wanted(const char *command)
 {
     const char *arguments = command_of(command)->arguments;
     uint32_t count = arguments[0] != '\0';
 
     for (; *arguments != '\0'; arguments++) {
-        count += *arguments == ' ';
+        count += *arguments == ' ' && arguments[1] != '[';
     }
     return count;
 }

@@ -33,6 +33,8 @@ CALLS = [
     ("stage", "explain fixtures/mlp.pt2 --stage simplify"),
     ("plan", "plan fixtures/mlp.pt2 --mesh 2x2 --place data,tensor --check"), ("plan", "plan fixtures/convbn.pt2 --device strict"),
     ("proved", "digest fixtures/mlp.pt2 --check-proof tests/cli/proof.json --root sha256:a157de760be625b9a8ea78388b266981ac181c804aebd95156d447c9e3672d89"),
+    ("store_added", "store add $T/s fixtures/mlp.pt2"), ("store_list", "store list $T/s"), ("store_exported", "store export $T/s fixtures/mlp.pt2 $T/o"),
+    ("store_verified", "store verify $T/s"), ("store_removed", "store remove $T/s fixtures/mlp.pt2"),
     ("signed", "digest fixtures/signed/model --sign fixtures/signed/p256.pem --bundle $T/model.sig"),
     ("as_signed", "digest fixtures/signed/model --signed-by fixtures/signed/p256.pub --bundle fixtures/signed/p256.sig"),
     ("model_digest", "digest fixtures/mlp.pt2"), ("proof", "digest fixtures/mlp.pt2 --proof up.weight"),

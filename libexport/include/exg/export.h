@@ -14,6 +14,7 @@
 #include <exg/signature.h>
 #include <exg/signing.h>
 #include <exg/status.h>
+#include <exg/store.h>
 #include <exg/symint.h>
 #include <exg/text.h>
 #include <exg/transform.h>
