@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <exg/bom.h>
 #include <exg/digest.h>
 #include <exg/signing.h>
 #include <inttypes.h>
@@ -213,6 +214,21 @@ static exg_status sign(const cli_call *call, exg_text *text, exg_error *err)
     return EXG_OK;
 }
 
+/* ---- a bill of materials
+ * ------------------------------------------------------------------------- */
+
+static exg_status print_bom(const cli_call *call, exg_text *text, exg_error *err)
+{
+    const exg_open_options options = cli_open_options(call);
+    char *json;
+
+    EXG_TRY(exg_model_bom(call->paths[0], &options, (uint32_t)call->threads, &json, err));
+    exg_text_puts(text, json);
+    exg_text_putc(text, '\n');
+    free(json);
+    return EXG_OK;
+}
+
 static exg_status digest(const cli_call *call, exg_text *text, exg_error *err)
 {
     exg_checksum_kind kind = EXG_CHECKSUM_SHA256;
@@ -234,7 +250,9 @@ static exg_status digest(const cli_call *call, exg_text *text, exg_error *err)
 exg_status cmd_digest(const cli_call *call, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
-    exg_status status = call->bundle != NULL ? sign(call, &text, err) : digest(call, &text, err);
+    exg_status status = call->bundle != NULL ? sign(call, &text, err)
+                        : call->sbom         ? print_bom(call, &text, err)
+                                             : digest(call, &text, err);
 
     status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
     exg_text_free(&text);

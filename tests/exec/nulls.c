@@ -61,6 +61,7 @@ static void check_artifact(void)
     NULLED(exg_store_collect(NULL, NULL, &err));
     NULLED(exg_store_names(NULL, NULL, &err));
     NULLED(exg_store_verify(NULL, 0, NULL, NULL, &err));
+    NULLED(exg_model_bom(NULL, NULL, 0, NULL, &err));
     NULLED(exg_patch_make(NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_patch_apply(NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_patch_describe(NULL, NULL, &err));

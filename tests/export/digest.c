@@ -5,6 +5,7 @@
 #include "tests/export/exg_folder.h"
 #include "tests/export/refusal.h"
 
+#include <exg/bom.h>
 #include <exg/digest.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,6 +200,17 @@ static exg_status list_files(const char *name, void *user, exg_error *err)
     return status;
 }
 
+static exg_status bill(const char *name, void *user, exg_error *err)
+{
+    char *json = NULL;
+    exg_status status = exg_model_bom("fixtures/mlp.pt2", NULL, 1, &json, err);
+
+    (void)name;
+    (void)user;
+    free(json);
+    return status;
+}
+
 static void test_without_memory(void **state)
 {
     exg_program *program = open_program("fixtures/mlp.pt2");
@@ -206,6 +218,7 @@ static void test_without_memory(void **state)
     (void)state;
     refuse_each(prove, "prove", program, 1);
     refuse_each(list_files, "files", NULL, 1);
+    refuse_each(bill, "bill", NULL, 1);
     exg_program_destroy(program);
 }
 #else

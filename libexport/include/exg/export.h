@@ -2,6 +2,7 @@
 #ifndef EXG_EXPORT_H
 #define EXG_EXPORT_H
 
+#include <exg/bom.h>
 #include <exg/diff.h>
 #include <exg/digest.h>
 #include <exg/formats.h>
