@@ -188,6 +188,11 @@ static const struct {
 #else
     {"http", false},
 #endif
+#ifdef EXG_WITH_CRYPTO /* of OpenSSL */
+    {"crypto", true},
+#else
+    {"crypto", false},
+#endif
 #ifdef EXG_WITH_CUDA /* NCCL is opened with it; exg devices says what is found */
     {"cuda", true},   {"nccl", true},
 #else
