@@ -352,6 +352,72 @@ static exg_status check_input_layout(const exg_session_input *inputs, uint32_t c
     return EXG_OK;
 }
 
+/* The constant that export made of the argument of this name, or NULL. */
+static const exg_signature_argument *constant_of(const exg_session *s, const char *name)
+{
+    uint32_t at = exg_map_find(&s->inputs, name);
+    const exg_signature_argument *arg =
+        at == EXG_MAP_NONE ? NULL : &s->verified.program->signature.inputs[at].arg;
+
+    return arg != NULL && (arg->kind == EXG_ARGUMENT_INT || arg->kind == EXG_ARGUMENT_FLOAT ||
+                           arg->kind == EXG_ARGUMENT_BOOL)
+               ? arg
+               : NULL;
+}
+
+static bool is_constant(const exg_signature_argument *constant, const exg_session_input *input)
+{
+    const exg_tensor *t = &input->tensor;
+    double value = constant->kind == EXG_ARGUMENT_FLOAT ? constant->as_float
+                   : constant->kind == EXG_ARGUMENT_INT ? (double)constant->as_int
+                                                        : (double)constant->as_bool;
+    int64_t whole = 0;
+
+    if (input->is_number) {
+        return constant->kind == EXG_ARGUMENT_INT ? input->number == constant->as_int
+                                                  : (double)input->number == value;
+    }
+    if (t->data == NULL) { /* planned without data */
+        return true;
+    }
+    if (exg_tensor_numel(t) != 1 || exg_dtype_is_complex(t->dtype)) {
+        return false;
+    }
+    if (constant->kind == EXG_ARGUMENT_INT && t->dtype == EXG_DTYPE_I64) {
+        memcpy(&whole, t->data, sizeof(whole));
+        return whole == constant->as_int;
+    }
+    if (t->dtype == EXG_DTYPE_F32) { /* 0.1 as a float32 is meant to be it */
+        value = (double)(float)value;
+    }
+    return exg_element_value(t->dtype, t->data) == value;
+}
+
+/* What is given for a constant has to be it: the program was made for no other. */
+static exg_status check_constants(const exg_session *s, const exg_session_input *inputs,
+                                  uint32_t count, exg_error *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const exg_signature_argument *constant = constant_of(s, inputs[i].name);
+        char text[40];
+
+        if (constant == NULL || is_constant(constant, &inputs[i])) {
+            continue;
+        }
+        if (constant->kind == EXG_ARGUMENT_INT) {
+            snprintf(text, sizeof(text), "%" PRId64, constant->as_int);
+        } else if (constant->kind == EXG_ARGUMENT_FLOAT) {
+            snprintf(text, sizeof(text), "%.17g", constant->as_float);
+        } else {
+            snprintf(text, sizeof(text), "%s", constant->as_bool ? "true" : "false");
+        }
+        return exg_error_fix(
+            err, EXG_FAIL(err, USAGE, "INP-012", "input '%s' is fixed to %s", inputs[i].name, text),
+            "leave it out, or export the program for another value");
+    }
+    return EXG_OK;
+}
+
 /* The words that decide which plan runs: name, dtype, rank, sizes of each input. */
 static bool write_signature(const exg_session_input *input, int64_t *words)
 {
@@ -405,26 +471,40 @@ static exg_status bind_and_select(exg_session *s, uint32_t count, exg_arena *are
 static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
                               exg_error *err)
 {
+    uint32_t bound = 0;
     exg_arena *arena;
     exg_status status;
 
     if (count > s->verified.program->graph->input_count) {
-        return EXG_FAIL(err, USAGE, "INP-001", "%u inputs for a program of %u", count,
-                        s->verified.program->graph->input_count);
+        uint32_t i = 0;
+
+        while (i + 1 < count && inputs[i].name != NULL &&
+               exg_map_find(&s->inputs, inputs[i].name) != EXG_MAP_NONE) {
+            i++;
+        }
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "INP-001",
+                                      "%u inputs for a program of %u, which has no '%s'", count,
+                                      s->verified.program->graph->input_count,
+                                      inputs[i].name == NULL ? "" : inputs[i].name),
+                             "exg inspect lists its inputs");
     }
     EXG_TRY(check_inputs(inputs, count, err));
+    EXG_TRY(check_constants(s, inputs, count, err));
     if (same_as_last(s, inputs, count)) {
         return EXG_OK;
     }
     s->executor.current = NULL;
     for (uint32_t i = 0; i < count; i++) {
-        s->bindings[i] = binding_of(&inputs[i]);
+        if (constant_of(s, inputs[i].name) == NULL) {
+            s->bindings[bound++] = binding_of(&inputs[i]);
+        }
     }
     arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     if (arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = bind_and_select(s, count, arena, err);
+    status = bind_and_select(s, bound, arena, err);
     exg_arena_destroy(arena);
     return status;
 }
@@ -434,7 +514,7 @@ static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = exg_map_find(&s->inputs, inputs[i].name);
 
-        if (at != EXG_MAP_NONE) {
+        if (at != EXG_MAP_NONE && constant_of(s, inputs[i].name) == NULL) {
             s->data[at] = s->given[i];
         }
     }

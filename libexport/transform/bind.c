@@ -7,6 +7,7 @@
 #include "libexport/program/expression.h"
 #include "libexport/verify/guards.h"
 
+#include <exg/text.h>
 #include <exg/transform.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -271,6 +272,16 @@ static exg_status check_kind(binder *b, const exg_value *value, const exg_input_
     return EXG_OK;
 }
 
+/* A size as people write it: "2*s77", not as files do. */
+static void print_size(const char *expression, char *text, size_t room)
+{
+    exg_text printed = EXG_TEXT_EMPTY;
+
+    exg_print_expression(&printed, expression);
+    snprintf(text, room, "%s", exg_text_string(&printed) == NULL ? "?" : printed.data);
+    exg_text_free(&printed);
+}
+
 /* Every size that is no lone symbol must be what its expression says. */
 static exg_status check_sizes(binder *b, const exg_value *value, const exg_input_binding *binding)
 {
@@ -282,9 +293,15 @@ static exg_status check_sizes(binder *b, const exg_value *value, const exg_input
             EXG_TRY_IN(b->err, evaluate(b, size->expr, &expected), "%s.sizes[%u]", value->name, d);
         }
         if (expected != binding->sizes[d]) {
+            char text[120] = "";
+
+            if (size->expr != NULL) {
+                print_size(size->expr, text, sizeof(text));
+            }
             return EXG_FAIL(b->err, USAGE, "INP-004",
-                            "input '%s' has size %" PRId64 " in dim %u, not %" PRId64, value->name,
-                            binding->sizes[d], d, expected);
+                            "input '%s' has size %" PRId64 " in dim %u, not %" PRId64 "%s%s",
+                            value->name, binding->sizes[d], d, expected,
+                            text[0] == '\0' ? "" : ", which is ", text);
         }
     }
     return EXG_OK;
@@ -298,6 +315,100 @@ static exg_status find_sound(binder *b, const char *text, const exg_expression *
 {
     EXG_TRY(exg_expressions_find(&b->expressions, text, expr, b->err));
     return exg_expression_check(*expr, b->err);
+}
+
+/* A dim of an input, and the symbol that has a range. */
+typedef struct dim_search {
+    const char *symbol;
+    size_t length;
+    bool found;
+} dim_search;
+
+static void find_symbol(void *user, const char *name, size_t length)
+{
+    dim_search *search = user;
+
+    search->found =
+        search->found || (length == search->length && memcmp(name, search->symbol, length) == 0);
+}
+
+/* Is dim `d` the size that has the range, or (`within`) does it depend on that one? */
+static bool is_about(binder *b, const exg_sym_int *size, const char *symbol, bool within)
+{
+    dim_search search = {symbol, strlen(symbol), false};
+    const exg_expression *expr;
+    char text[120];
+
+    if (size->expr == NULL) {
+        return false;
+    }
+    if (within) {
+        if (exg_expressions_find(&b->expressions, size->expr, &expr, NULL) == EXG_OK) {
+            exg_expression_visit(expr, find_symbol, &search);
+        }
+        return search.found;
+    }
+    print_size(size->expr, text, sizeof(text));
+    return strcmp(text, symbol) == 0;
+}
+
+/* Input `i` and its first dim that a range of `symbol` is about. false: it has none. */
+static bool find_dim(binder *b, uint32_t i, const char *symbol, bool within,
+                     const exg_value **value, uint32_t *dim)
+{
+    const exg_tensor_meta *meta;
+
+    if (!is_user_value(b->program, i)) {
+        return false;
+    }
+    *value = value_of(b->program, &b->program->graph->inputs[i]);
+    meta = (*value)->tensor;
+    for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {
+        if (is_about(b, &meta->sizes[d], symbol, within)) {
+            *dim = d;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "input 'x' has size 2 in dim 1" */
+static void name_dim(binder *b, const char *symbol, char *text, size_t room)
+{
+    const uint32_t count = b->program->graph->input_count;
+
+    for (uint32_t k = 0; k < 2 * count; k++) {
+        bool within = k >= count;
+        const exg_value *value;
+        char size[60] = "";
+        uint32_t d;
+
+        if (find_dim(b, k % count, symbol, within, &value, &d)) {
+            if (within) {
+                print_size(value->tensor->sizes[d].expr, size, sizeof(size));
+            }
+            snprintf(text, room, "input '%s' has size %" PRId64 " in dim %u%s%s", value->name,
+                     find_binding(&b->given, value->name)->sizes[d], d, within ? ", " : "", size);
+            return;
+        }
+    }
+    snprintf(text, room, "the inputs");
+}
+
+static exg_status outside(binder *b, const exg_range_constraint *range, int64_t value)
+{
+    char text[240];
+    exg_status status;
+
+    name_dim(b, range->symbol, text, sizeof(text));
+    status = EXG_FAIL(b->err, USAGE, "INP-005", "%s: %s = %" PRId64 " is outside its range", text,
+                      range->symbol, value);
+    return range->has_min && range->has_max
+               ? exg_error_fix(b->err, status, "allowed: %" PRId64 " to %" PRId64, range->min_val,
+                               range->max_val)
+           : range->has_min
+               ? exg_error_fix(b->err, status, "allowed: %" PRId64 " and more", range->min_val)
+               : exg_error_fix(b->err, status, "allowed: %" PRId64 " and less", range->max_val);
 }
 
 static exg_status check_range(binder *b, const exg_range_constraint *range)
@@ -315,12 +426,7 @@ static exg_status check_range(binder *b, const exg_range_constraint *range)
     EXG_TRY(exg_expression_evaluate_int(expr, b->symbols, &value, b->err));
     if ((range->has_min && value < (range->min_val > MIN_GUESSED ? range->min_val : 0)) ||
         (range->has_max && value > range->max_val)) {
-        exg_status status = EXG_FAIL(b->err, USAGE, "INP-005",
-                                     "%s = %" PRId64 " is outside its range", range->symbol, value);
-
-        return exg_error_fix(b->err, status, "allowed: %" PRId64 " to %" PRId64,
-                             range->has_min ? range->min_val : INT64_MIN,
-                             range->has_max ? range->max_val : INT64_MAX);
+        return outside(b, range, value);
     }
     return EXG_OK;
 }
