@@ -98,6 +98,9 @@ void cli_close_addresses(void);
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
+
+/* Inner tensors in the place of tensor subclasses, as a session runs it. */
+exg_status cli_unwrap(const cli_call *call, cli_program *p, exg_error *err);
 void cli_close(cli_program *p);
 
 /* The programs of FILE: the one that --program names, else all. */

@@ -380,12 +380,18 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     return status;
 }
 
-/* Those of a program, which keeps its own. */
+/* Those of a program, which keeps its own; of tensor subclasses the tensors inside. */
 static exg_status save_edited(const cli_call *call, exg_weights *weights, exg_error *err)
 {
-    exg_weights *edited = exg_weights_retain(weights);
-    exg_status status = cli_edit_weights(call, call->paths[0], &edited, err);
+    exg_weights *edited = NULL;
+    exg_status status = EXG_OK;
 
+    if (exg_weights_has_subclasses(weights)) {
+        status = exg_weights_unwrap(weights, &edited, err);
+    } else {
+        edited = exg_weights_retain(weights);
+    }
+    status = status == EXG_OK ? cli_edit_weights(call, call->paths[0], &edited, err) : status;
     status = status == EXG_OK ? save_weights(call, edited, err) : status;
     exg_weights_release(edited);
     return status;

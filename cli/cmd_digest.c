@@ -1,8 +1,11 @@
-/* cmd_digest.c - exg digest: one number for a whole model, and proofs that a part belongs to it. */
+/* cmd_digest.c - exg digest: one number for a whole model, proofs that a part belongs to it, and
+ * signatures of its files. */
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <exg/bom.h>
 #include <exg/digest.h>
+#include <exg/signing.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,9 +186,51 @@ static exg_status check_proof(const cli_call *call, const subject *s, exg_text *
     return EXG_OK;
 }
 
-exg_status cmd_digest(const cli_call *call, exg_error *err)
+/* ---- signatures ---------------------------------------------------------------------------------
+ */
+
+static exg_status sign(const cli_call *call, exg_text *text, exg_error *err)
 {
-    exg_text text = EXG_TEXT_EMPTY;
+    const exg_signing_options options = {.size = sizeof(options),
+                                         .threads = (uint32_t)call->threads,
+                                         .follow_links = call->follow_links};
+    const char *word = call->sign != NULL ? "signed" : "as_signed";
+    exg_signed of = {.size = sizeof(of)};
+
+    EXG_TRY(call->sign != NULL
+                ? exg_model_sign(call->paths[0], call->sign, call->bundle, &options, &of, err)
+                : exg_model_check_signature(call->paths[0], call->signed_by, call->bundle, &options,
+                                            &of, err));
+    if (call->json) {
+        cli_json_begin(text);
+        exg_json_member_uint(text, word, of.file_count);
+        exg_json_member_text(text, "sha256", of.sha256);
+        cli_json_end(text);
+    } else {
+        exg_text_puts(text, call->sign != NULL ? "signed: " : "as signed: ");
+        exg_text_count(text, of.file_count, "file");
+        exg_text_putc(text, '\n');
+    }
+    return EXG_OK;
+}
+
+/* ---- a bill of materials
+ * ------------------------------------------------------------------------- */
+
+static exg_status print_bom(const cli_call *call, exg_text *text, exg_error *err)
+{
+    const exg_open_options options = cli_open_options(call);
+    char *json;
+
+    EXG_TRY(exg_model_bom(call->paths[0], &options, (uint32_t)call->threads, &json, err));
+    exg_text_puts(text, json);
+    exg_text_putc(text, '\n');
+    free(json);
+    return EXG_OK;
+}
+
+static exg_status digest(const cli_call *call, exg_text *text, exg_error *err)
+{
     exg_checksum_kind kind = EXG_CHECKSUM_SHA256;
     const char *kind_name = NULL;
     exg_status status;
@@ -194,11 +239,21 @@ exg_status cmd_digest(const cli_call *call, exg_error *err)
     EXG_TRY(read_kind(call, &kind, &kind_name, err));
     status = open_subject(call, &s, err);
     if (status == EXG_OK) {
-        status = call->check_proof != NULL ? check_proof(call, &s, &text, err)
-                 : call->proof != NULL     ? print_proof(call, &s, kind, &text, err)
-                                           : print_digest(call, &s, kind, kind_name, &text, err);
+        status = call->check_proof != NULL ? check_proof(call, &s, text, err)
+                 : call->proof != NULL     ? print_proof(call, &s, kind, text, err)
+                                           : print_digest(call, &s, kind, kind_name, text, err);
     }
     close_subject(&s);
+    return status;
+}
+
+exg_status cmd_digest(const cli_call *call, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status = call->bundle != NULL ? sign(call, &text, err)
+                        : call->sbom         ? print_bom(call, &text, err)
+                                             : digest(call, &text, err);
+
     status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
     exg_text_free(&text);
     return status;

@@ -110,6 +110,26 @@ static bool writes_gguf(const cli_call *call)
     return writes_form(call, EXG_WEIGHTS_FORMAT_GGUF);
 }
 
+static bool is_action(const cli_call *call, const char *action)
+{
+    return call->path_count > 0 && strcmp(call->paths[0], action) == 0;
+}
+
+static bool is_adding(const cli_call *call)
+{
+    return is_action(call, "add");
+}
+
+static bool is_exporting(const cli_call *call)
+{
+    return is_action(call, "export");
+}
+
+static bool is_verifying(const cli_call *call)
+{
+    return is_action(call, "verify");
+}
+
 static bool is_of_processes(const cli_call *call)
 {
     (void)call;

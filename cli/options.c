@@ -142,14 +142,14 @@ static exg_status take_option(const option_row *option, const char *value, cli_c
     return EXG_OK;
 }
 
-/* A word for each. */
+/* A word for each, but for those in brackets. */
 static uint32_t paths_wanted(const char *command)
 {
     const char *arguments = command_of(command)->arguments;
     uint32_t count = arguments[0] != '\0';
 
     for (; *arguments != '\0'; arguments++) {
-        count += *arguments == ' ';
+        count += *arguments == ' ' && arguments[1] != '[';
     }
     return count;
 }
@@ -188,13 +188,15 @@ static exg_status check_written(const cli_call *call, exg_error *err)
                  {call->apply ? "PATCH" : "B", call->path_count == 3 ? call->paths[1] : NULL},
                  {"--expect", call->expect},
                  {"--weights-from", call->weights_from},
+                 {"--sign", call->sign},
                  {"OUT", out_path(call)},
+                 {"--bundle", call->sign == NULL ? NULL : call->bundle},
                  {"--output", call->output},
                  {"--state-output", call->state_output},
                  {"--trace", call->trace},
                  {"--html", call->html},
                  {"--calibrate", call->calibrate}};
-    const size_t first_written = 4;
+    const size_t first_written = 5;
 
     for (size_t w = first_written; w < COUNT(files); w++) {
         for (size_t f = 0; files[w].path != NULL && f < w; f++) {

@@ -1,4 +1,4 @@
-/* file_hash.h - the SHA-256 of whole files. */
+/* file_hash.h - the SHA-256 of files. */
 #ifndef EXG_LIBEXPORT_ARTIFACT_FILE_HASH_H
 #define EXG_LIBEXPORT_ARTIFACT_FILE_HASH_H
 
@@ -6,7 +6,8 @@
 
 #define EXG_SHA256_BYTES 32
 
-/* Of what is mapped; its pages are given back behind it. */
-void exg_mapping_hash(const exg_mapping *mapping, uint8_t digest[EXG_SHA256_BYTES]);
+/* Of the bytes [first, end) of what is mapped; their pages are given back behind it. */
+void exg_mapping_hash(const exg_mapping *mapping, uint64_t first, uint64_t end,
+                      uint8_t digest[EXG_SHA256_BYTES]);
 
 #endif

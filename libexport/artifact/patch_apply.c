@@ -113,7 +113,7 @@ static exg_status check_base(applier *p, const char *path)
     EXG_TRY(exg_file_map(path, false, &p->a, p->err));
     exg_hex_put(p->header.a_sha256, EXG_SHA256_BYTES, wanted);
     if (p->a.length == p->header.a_bytes) {
-        exg_mapping_hash(&p->a, digest);
+        exg_mapping_hash(&p->a, 0, p->a.length, digest);
         if (memcmp(digest, p->header.a_sha256, sizeof(digest)) == 0) {
             return EXG_OK;
         }

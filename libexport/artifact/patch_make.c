@@ -411,9 +411,9 @@ static void hash_side(void *context, uint32_t side)
     maker *m = context;
 
     if (side == 0) {
-        exg_mapping_hash(&m->a.mapping, m->header.a_sha256);
+        exg_mapping_hash(&m->a.mapping, 0, m->a.mapping.length, m->header.a_sha256);
     } else {
-        exg_mapping_hash(&m->b.mapping, m->header.b_sha256);
+        exg_mapping_hash(&m->b.mapping, 0, m->b.mapping.length, m->header.b_sha256);
     }
 }
 

@@ -54,6 +54,8 @@ struct exg_verifier {
     bool edge_dialect;   /* core operators alone */
     bool tells_all;      /* the caller takes a list: warnings that cost time are looked for */
     const bool *defined; /* by value of the top graph */
+    bool comes_apart;    /* the program runs with what is inside of its tensor subclasses */
+    exg_error whole;     /* else why not, or nothing */
     bool graphs_sound;   /* nothing is wrong with symbols, values and how graphs name them */
     bool inputs_paired;  /* as many input specs as graph inputs, */
     bool outputs_paired; /* as many output specs as graph outputs: they can be compared */

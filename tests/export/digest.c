@@ -1,9 +1,11 @@
 /* digest.c - digests of programs and proofs of parts: what is refused, and without memory. That
  * they are right is compared with another implementation: tests/cli/digest.py. */
+#include "libexport/artifact/manifest.h"
 #include "libexport/weights/merkle.h"
 #include "tests/export/exg_folder.h"
 #include "tests/export/refusal.h"
 
+#include <exg/bom.h>
 #include <exg/digest.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,12 +187,38 @@ static exg_status prove(const char *name, void *user, exg_error *err)
     return status;
 }
 
+static exg_status list_files(const char *name, void *user, exg_error *err)
+{
+    exg_manifest manifest;
+    exg_status status =
+        exg_manifest_make("fixtures/signed/model",
+                          &(exg_manifest_options){.threads = 1, .shard = 20}, &manifest, err);
+
+    (void)name;
+    (void)user;
+    exg_manifest_free(&manifest);
+    return status;
+}
+
+static exg_status bill(const char *name, void *user, exg_error *err)
+{
+    char *json = NULL;
+    exg_status status = exg_model_bom("fixtures/mlp.pt2", NULL, 1, &json, err);
+
+    (void)name;
+    (void)user;
+    free(json);
+    return status;
+}
+
 static void test_without_memory(void **state)
 {
     exg_program *program = open_program("fixtures/mlp.pt2");
 
     (void)state;
     refuse_each(prove, "prove", program, 1);
+    refuse_each(list_files, "files", NULL, 1);
+    refuse_each(bill, "bill", NULL, 1);
     exg_program_destroy(program);
 }
 #else

@@ -53,6 +53,7 @@ exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::ex
 
 # Model files as they are passed on.
 exg_test(export_digest export/digest.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_store export/store.c export/refusal.c LIBS tests_folder exg::export)
 exg_test(export_patch export/patch.c export/refusal.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
@@ -69,6 +70,7 @@ exg_test(export_expression export/expression.c LIBS exg::export)
 exg_test(export_scan export/scan.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)
 exg_test(export_schema export/transform/schema.c LIBS exg::export)
+exg_test(export_subclass export/transform/subclass.c LIBS tests_folder exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
 
 # The .exg container.

@@ -2,6 +2,7 @@
 #ifndef EXG_EXPORT_H
 #define EXG_EXPORT_H
 
+#include <exg/bom.h>
 #include <exg/diff.h>
 #include <exg/digest.h>
 #include <exg/formats.h>
@@ -12,7 +13,9 @@
 #include <exg/patch.h>
 #include <exg/program.h>
 #include <exg/signature.h>
+#include <exg/signing.h>
 #include <exg/status.h>
+#include <exg/store.h>
 #include <exg/symint.h>
 #include <exg/text.h>
 #include <exg/transform.h>

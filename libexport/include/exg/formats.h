@@ -267,6 +267,14 @@ typedef struct exg_tensor_file {
     struct exg_tensor_file_private *private_;
 } exg_tensor_file;
 
+/* Is one of the tensors a pickled subclass? */
+bool exg_weights_has_subclasses(const exg_weights *weights);
+
+/* The same weights with the tensors inside of pickled subclasses in their place, called
+ * "w.qdata", "w.scale" for "w". They keep `of` alive. What is in a pickle is read as in a file of
+ * torch.save, never run; of one that cannot be read the pickle stays. IO. */
+EXG_NODISCARD exg_status exg_weights_unwrap(exg_weights *of, exg_weights **made, exg_error *err);
+
 /* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
  * is in the file as it is wanted is mapped, the rest copied. What is no plain tensor is listed. */
 EXG_NODISCARD exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file,
