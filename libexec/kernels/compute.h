@@ -28,6 +28,9 @@ static inline bool exg_compute_of(exg_dtype dtype, exg_compute *compute)
     case EXG_DTYPE_F32:
     case EXG_DTYPE_F8E4M3FN:
     case EXG_DTYPE_F8E5M2:
+    case EXG_DTYPE_F8E4M3FNUZ:
+    case EXG_DTYPE_F8E5M2FNUZ:
+    case EXG_DTYPE_F8E8M0FNU:
         *compute = EXG_COMPUTE_F32;
         return true;
     case EXG_DTYPE_F64:

@@ -102,4 +102,71 @@ static inline uint8_t exg_f32_to_f8e4m3fn(float x)
     return (uint8_t)(byte | (bits >> 24 & 0x80));
 }
 
+/* Kinds without infinities and -0, in whose place 0x80 is NaN: what is too large, too. */
+#define EXG_FNUZ_NAN 0x80
+
+static inline float exg_fnuz_to_f32(uint8_t x, int fraction, float scale)
+{
+    uint32_t magnitude = (uint32_t)(x & 0x7f) << (23 - fraction);
+    uint32_t bits = (uint32_t)exg_f32_bits(exg_f32_of_bits((int32_t)magnitude) * scale);
+
+    bits = x == EXG_FNUZ_NAN ? 0x7fc00000 : bits | (uint32_t)(x & 0x80) << 24;
+    return exg_f32_of_bits((int32_t)bits);
+}
+
+/* `one`: the bits of the smallest normal number; `grid`: where steps of f32 are those below it. */
+static inline uint8_t exg_f32_to_fnuz(float x, int fraction, uint32_t one, float grid)
+{
+    uint32_t bits = (uint32_t)exg_f32_bits(x);
+    uint32_t magnitude = bits & 0x7fffffff;
+    uint32_t half = (1u << (22 - fraction)) - 1 + ((magnitude >> (23 - fraction)) & 1);
+    uint32_t normal = (magnitude - (one - 0x800000) + half) >> (23 - fraction);
+    uint32_t small = (uint32_t)exg_f32_bits(exg_f32_of_bits((int32_t)magnitude) + grid) -
+                     (uint32_t)exg_f32_bits(grid);
+    uint32_t byte = magnitude < one ? small : normal;
+
+    return (uint8_t)(byte > 0x7f ? EXG_FNUZ_NAN : byte == 0 ? 0 : byte | (bits >> 24 & 0x80));
+}
+
+/* f8e4m3fnuz: bias 8, most 240. */
+static inline float exg_f8e4m3fnuz_to_f32(uint8_t x)
+{
+    return exg_fnuz_to_f32(x, 3, 0x1p119f);
+}
+
+static inline uint8_t exg_f32_to_f8e4m3fnuz(float x)
+{
+    return exg_f32_to_fnuz(x, 3, 0x3c000000, 0x1p13f);
+}
+
+/* f8e5m2fnuz: bias 16, most 57344. */
+static inline float exg_f8e5m2fnuz_to_f32(uint8_t x)
+{
+    return exg_fnuz_to_f32(x, 2, 0x1p111f);
+}
+
+static inline uint8_t exg_f32_to_f8e5m2fnuz(float x)
+{
+    return exg_f32_to_fnuz(x, 2, 0x38000000, 0x1p6f);
+}
+
+/* f8e8m0fnu: powers of two from 2^-127 on; 0xff is NaN. */
+static inline float exg_f8e8m0fnu_to_f32(uint8_t x)
+{
+    uint32_t bits = x == 0 ? 0x400000 : x == 0xff ? 0x7fc00000 : (uint32_t)x << 23;
+
+    return exg_f32_of_bits((int32_t)bits);
+}
+
+/* The nearest by the bits of x, without its sign; between two the larger one. */
+static inline uint8_t exg_f32_to_f8e8m0fnu(float x)
+{
+    uint32_t bits = (uint32_t)exg_f32_bits(x);
+    uint32_t exponent = bits >> 23 & 0xff;
+    uint32_t fraction = bits & 0x7fffff;
+    uint32_t up = fraction > 0x400000 || (fraction == 0x400000 && exponent > 0) ? 1 : 0;
+
+    return (uint8_t)(exponent == 0xff ? 0xff : exponent + up);
+}
+
 #endif

@@ -4,60 +4,6 @@
 #include <exg/types.h>
 #include <math.h>
 
-/* ---- float8 kinds without infinities and -0, and that of powers of two ----------------------- */
-
-#define NO_NUMBER      0x80 /* of the kinds without -0, in its place */
-#define E4M3_FRACTION  3
-#define E4M3_BIAS      8
-#define E5M2_FRACTION  2
-#define E5M2_BIAS      16
-#define E8M0_BIAS      127
-#define E8M0_NO_NUMBER 0xff
-
-/* Subnormal ones have the exponent of 1 without its leading bit. */
-static double value_of_fnuz(uint8_t byte, int fraction, int bias)
-{
-    int exponent = (byte & 0x7f) >> fraction;
-    int digits = (byte & ((1 << fraction) - 1)) | (exponent > 0) << fraction;
-    double value = ldexp(digits, (exponent > 0 ? exponent : 1) - bias - fraction);
-
-    return byte == NO_NUMBER ? (double)NAN : byte > NO_NUMBER ? -value : value;
-}
-
-/* To the nearest, and between two to the even one: a carry goes on to the exponent. */
-static uint8_t fnuz_of(float x, int fraction, int bias)
-{
-    int exponent = 1 - bias;
-    double magnitude = fabs((double)x);
-    int64_t code;
-
-    if (!isfinite(x)) {
-        return NO_NUMBER;
-    }
-    if (magnitude >= ldexp(1, exponent)) {
-        exponent = ilogb(magnitude);
-    }
-    code = ((int64_t)(exponent + bias - 1) * (1 << fraction)) +
-           llrint(ldexp(magnitude, fraction - exponent));
-    return code > 0x7f ? NO_NUMBER : code == 0 ? 0 : (uint8_t)(code | (x < 0 ? 0x80 : 0));
-}
-
-static double value_of_e8m0(uint8_t byte)
-{
-    return byte == E8M0_NO_NUMBER ? (double)NAN : ldexp(1, byte - E8M0_BIAS);
-}
-
-/* The nearest power of two by the bits of x, without its sign; between two the larger one. */
-static uint8_t e8m0_of(float x)
-{
-    uint32_t bits = (uint32_t)exg_f32_bits(x);
-    uint32_t exponent = bits >> 23 & 0xff;
-    uint32_t fraction = bits & 0x7fffff;
-    bool up = fraction > 0x400000 || (fraction == 0x400000 && exponent > 0);
-
-    return (uint8_t)(exponent == 0xff ? E8M0_NO_NUMBER : exponent + up);
-}
-
 /* ---- floats of one and two bytes ------------------------------------------------------------- */
 
 static double narrow(exg_dtype dtype, const void *at)
@@ -72,11 +18,11 @@ static double narrow(exg_dtype dtype, const void *at)
     case EXG_DTYPE_F8E4M3FN:
         return (double)exg_f8e4m3fn_to_f32(byte);
     case EXG_DTYPE_F8E4M3FNUZ:
-        return value_of_fnuz(byte, E4M3_FRACTION, E4M3_BIAS);
+        return (double)exg_f8e4m3fnuz_to_f32(byte);
     case EXG_DTYPE_F8E5M2FNUZ:
-        return value_of_fnuz(byte, E5M2_FRACTION, E5M2_BIAS);
+        return (double)exg_f8e5m2fnuz_to_f32(byte);
     case EXG_DTYPE_F8E8M0FNU:
-        return value_of_e8m0(byte);
+        return (double)exg_f8e8m0fnu_to_f32(byte);
     default:
         memcpy(&half, at, sizeof(half));
         return (double)(dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(half) : exg_f16_to_f32(half));
@@ -88,9 +34,9 @@ static void store_narrow(exg_dtype dtype, void *at, float x)
     uint16_t half = dtype == EXG_DTYPE_BF16 ? exg_f32_to_bf16(x) : exg_f32_to_f16(x);
     uint8_t byte = dtype == EXG_DTYPE_F8E5M2       ? exg_f32_to_f8e5m2(x)
                    : dtype == EXG_DTYPE_F8E4M3FN   ? exg_f32_to_f8e4m3fn(x)
-                   : dtype == EXG_DTYPE_F8E4M3FNUZ ? fnuz_of(x, E4M3_FRACTION, E4M3_BIAS)
-                   : dtype == EXG_DTYPE_F8E5M2FNUZ ? fnuz_of(x, E5M2_FRACTION, E5M2_BIAS)
-                                                   : e8m0_of(x);
+                   : dtype == EXG_DTYPE_F8E4M3FNUZ ? exg_f32_to_f8e4m3fnuz(x)
+                   : dtype == EXG_DTYPE_F8E5M2FNUZ ? exg_f32_to_f8e5m2fnuz(x)
+                                                   : exg_f32_to_f8e8m0fnu(x);
 
     memcpy(at, exg_dtype_bytes(dtype) == 1 ? (const void *)&byte : (const void *)&half,
            exg_dtype_bytes(dtype));

@@ -36,6 +36,8 @@ exg_higher_order exg_higher_order_of(const char *target)
                 {"wrap_activation_checkpoint", EXG_HIGHER_ORDER_WRAPPER},
                 {"tag_activation_checkpoint", EXG_HIGHER_ORDER_WRAPPER},
                 {"strict_mode", EXG_HIGHER_ORDER_WRAPPER},
+                {"hints_wrapper", EXG_HIGHER_ORDER_WRAPPER},
+                {"invoke_quant_packed", EXG_HIGHER_ORDER_WRAPPER},
                 {"with_effects", EXG_HIGHER_ORDER_EFFECTS},
                 {"cond", EXG_HIGHER_ORDER_COND},
                 {"while_loop", EXG_HIGHER_ORDER_WHILE_LOOP},

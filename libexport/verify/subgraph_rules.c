@@ -176,7 +176,8 @@ static void check_inputs(call *c, uint32_t g)
     }
 }
 
-static bool is_bool(const exg_graph *graph, const exg_argument *arg)
+/* One bool; or of `any_number` dtype, which Python takes for true where it is not zero. */
+static bool is_truth(const exg_graph *graph, const exg_argument *arg, bool any_number)
 {
     const exg_tensor_meta *meta = meta_of(graph, arg);
     int64_t numel;
@@ -184,7 +185,8 @@ static bool is_bool(const exg_graph *graph, const exg_argument *arg)
     if (arg->kind == EXG_ARGUMENT_SYM_BOOL || arg->kind == EXG_ARGUMENT_BOOL) {
         return true;
     }
-    return meta != NULL && meta->dtype == EXG_DTYPE_B8 &&
+    return meta != NULL &&
+           (meta->dtype == EXG_DTYPE_B8 || (any_number && !exg_dtype_is_complex(meta->dtype))) &&
            (!exg_tensor_meta_is_static(meta) ||
             (exg_tensor_meta_numel(meta, &numel) && numel == 1));
 }
@@ -258,11 +260,11 @@ void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_nod
     for (uint32_t g = 0; g < c.graph_count; g++) {
         check_inputs(&c, g);
     }
-    if (rows[row].has_predicate && !is_bool(graph, &node->inputs[0].arg)) {
-        exg_found(v, "GRF-011", path, "the predicate is not one bool");
+    if (rows[row].has_predicate && !is_truth(graph, &node->inputs[0].arg, true)) {
+        exg_found(v, "GRF-011", path, "the predicate is not one number");
     }
-    if (rows[row].has_condition &&
-        (c.graphs[0]->output_count != 1 || !is_bool(c.graphs[0], &c.graphs[0]->outputs[0]))) {
+    if (rows[row].has_condition && (c.graphs[0]->output_count != 1 ||
+                                    !is_truth(c.graphs[0], &c.graphs[0]->outputs[0], false))) {
         exg_found(v, "GRF-011", path, "the condition does not give one bool");
     }
     check_results(&c, row);

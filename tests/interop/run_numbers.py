@@ -5,7 +5,9 @@ import math
 import sys
 
 from run_interop import fail, run_cases, torch
+from torch._higher_order_ops.hints_wrap import hints_wrapper
 
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu)
 AUTO = torch.export.Dim.AUTO
 div = torch.div
 
@@ -56,6 +58,12 @@ BETWEEN = {
     "floor_divide": lambda x: torch.floor_divide(x.shape[0], 2) * x,
     "bools": lambda x: torch.add(True, x.shape[0]) * x,
 }
+CHOICES = {
+    "a float predicate": lambda x: torch.cond(x.sum() - x.sum().floor(), lambda x: x + 1, lambda x: x - 1, (x,)),
+    "an integer predicate": lambda x: torch.cond((x * 0).sum().long(), lambda x: x + 1, lambda x: x - 1, (x,)),
+    "a predicate of rank 1": lambda x: torch.cond((x.sum() > 0).reshape(1), lambda x: x + 1, lambda x: x - 1, (x,)),
+    "hints": lambda x: hints_wrapper(lambda a, b: torch.relu(a) + b, (x, x * 2), {}, hints={"outer": True}),
+}
 FILLED = {
     "complex": lambda x: torch.full((2,), 1 - 2j) * x[:2],
     "complex128": lambda x: (torch.full((2,), 1j, dtype=torch.complex128) * x[:2]).to(torch.complex64),
@@ -67,6 +75,30 @@ FILLED = {
     "negated": lambda x: torch._neg_view(x) * 2,
     "chosen": lambda x: torch.where(x > 0.5, 1j, 2.0) * x,
 }
+
+
+def float8(exg, dtype):
+    """Every byte as float32, and float32 around and between them as bytes."""
+
+    class Cast(torch.nn.Module):
+        def forward(self, code, x):
+            return code.view(dtype).float(), x.to(dtype).view(torch.uint8)
+
+    values = torch.arange(256, dtype=torch.uint8).view(dtype).float()
+    near = values[values.isfinite()].sort().values
+    between = (near[1:] + near[:-1]) / 2
+    x = torch.cat([near, between, between.nextafter(near[1:]), between.nextafter(near[:-1]), near * 1e3, -near * 1.01, torch.randn(2000) * 100])
+    x = torch.cat([x, torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-45, 3e38])])
+    arguments = (torch.arange(256, dtype=torch.uint8), x)
+    path = exg.path(".pt2")
+    torch.export.save(torch.export.export(Cast(), arguments), path)
+    outputs, _ = exg.run(path, dict(zip(("code", "x"), arguments)))
+    expected = Cast()(*arguments)
+    if not torch.equal(outputs["0"].nan_to_num(7e37), expected[0].nan_to_num(7e37)):
+        fail("bytes are other numbers")
+    if not torch.equal(outputs["1"], expected[1]):
+        wrong = (outputs["1"] != expected[1]).nonzero()[0].item()
+        fail(f"{x[wrong]} is {outputs['1'][wrong]} and not {expected[1][wrong]}")
 
 
 def check(exg, function):
@@ -104,5 +136,7 @@ if __name__ == "__main__":
             ("a tensor ", check, cases(TENSORS)),
             ("between numbers: ", check, cases(BETWEEN)),
             ("filled: ", check, cases(FILLED)),
+            ("chosen: ", check, cases(CHOICES)),
+            ("", float8, {str(d)[6:]: (d,) for d in FLOAT8}),
         )
     )

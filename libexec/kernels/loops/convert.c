@@ -160,6 +160,9 @@ ROUND(F16, uint16_t, float, exg_f32_to_f16, exg_f16_to_f32)
 ROUND(BF16, uint16_t, float, exg_f32_to_bf16, exg_bf16_to_f32)
 ROUND(F8E4M3FN, uint8_t, float, exg_f32_to_f8e4m3fn, exg_f8e4m3fn_to_f32)
 ROUND(F8E5M2, uint8_t, float, exg_f32_to_f8e5m2, exg_f8e5m2_to_f32)
+ROUND(F8E4M3FNUZ, uint8_t, float, exg_f32_to_f8e4m3fnuz, exg_f8e4m3fnuz_to_f32)
+ROUND(F8E5M2FNUZ, uint8_t, float, exg_f32_to_f8e5m2fnuz, exg_f8e5m2fnuz_to_f32)
+ROUND(F8E8M0FNU, uint8_t, float, exg_f32_to_f8e8m0fnu, exg_f8e8m0fnu_to_f32)
 
 #define CONVERT(to_name, to_type, from_name, from_type)                                            \
     static void from_name##_to_##to_name(uint32_t count, void *to, const void *from)               \
@@ -237,7 +240,7 @@ static void copy_past_caches(void *to_, const void *from_, size_t bytes)
 #define ROUND_ROW(id) [EXG_DTYPE_##id] = round_##id
 #define ALL_ROWS(R)                                                                                \
     R(U8), R(I8), R(I16), R(U16), R(I32), R(B8), R(U32), R(I64), R(F32), R(F64), R(F8E4M3FN),      \
-        R(F8E5M2)
+        R(F8E5M2), R(F8E4M3FNUZ), R(F8E5M2FNUZ), R(F8E8M0FNU)
 
 const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
     .load = {ALL_ROWS(ROW), ROW(BF16), [EXG_DTYPE_U64] = load_I64, [EXG_DTYPE_F16] = LOAD_F16},
@@ -245,7 +248,8 @@ const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
               [EXG_DTYPE_BF16] = STORE_BF16},
     .round = {ROUND_ROW(U8), ROUND_ROW(I8), ROUND_ROW(I16), ROUND_ROW(U16), ROUND_ROW(B8),
               ROUND_ROW(U32), ROUND_ROW(F16), ROUND_ROW(BF16), ROUND_ROW(F8E4M3FN),
-              ROUND_ROW(F8E5M2)},
+              ROUND_ROW(F8E5M2), ROUND_ROW(F8E4M3FNUZ), ROUND_ROW(F8E5M2FNUZ),
+              ROUND_ROW(F8E8M0FNU)},
     .load_as_is = load_halves,
     .store_as_is = store_halves,
     .convert = {{f32_to_f32, f64_to_f32, i32_to_f32, i64_to_f32, bf16_to_f32},
