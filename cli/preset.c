@@ -52,9 +52,12 @@ static exg_status no_preset(const char *name, const char *folder, exg_error *err
     exg_status status;
 
     put_names(folder, &names);
-    status = exg_error_fix(err, EXG_FAIL(err, USAGE, "WGT-PRESET", "there is no preset '%s'", name),
-                           "one of %s; or a file, with a / in its name or .preset at its end",
-                           exg_text_string(&names));
+    status = exg_error_fix(
+        err,
+        EXG_FAIL(err, USAGE, "WGT-PRESET",
+                 "there is no preset '%s'; a file has a / in its name, or .preset at its end",
+                 name),
+        "%s", exg_text_string(&names));
     exg_text_free(&names);
     return status;
 }

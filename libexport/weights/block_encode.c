@@ -104,11 +104,14 @@ static bool round_above(const float *in, int most, uint8_t *halves, uint8_t numb
         largest = in[i] > largest ? in[i] : largest;
     }
     scale = (largest - least) / (float)most;
-    inverse = isinf(scale) ? 0 : inverse_of(scale);
+    inverse = inverse_of(scale);
+    if (!put_half(halves, scale) || !put_half(halves + 2, least)) {
+        return false;
+    }
     for (int i = 0; i < 32; i++) {
         numbers[i] = (uint8_t)clamp((int)((in[i] - least) * inverse + 0.5f), 0, most);
     }
-    return put_half(halves, scale) && put_half(halves + 2, least);
+    return true;
 }
 
 bool exg_encode_q4_0(const float *in, uint8_t *block)

@@ -386,7 +386,7 @@ static void it_makes_no_block_of_what_none_holds(void **state)
     (void)state;
     for (size_t i = 0; i < 4 * sizeof(kinds) / sizeof(kinds[0]); i++) {
         exg_string_pair pair = {NULL, kinds[i / 4]};
-        float row[256] = {[7] = bad[i % 4], [8] = 1};
+        float row[256] = {[7] = bad[i % 4], [8] = 1, [9] = -3e38F};
         exg_weights *weights = NULL;
         uint8_t got[512];
         exg_error err;
