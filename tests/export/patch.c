@@ -205,9 +205,9 @@ static void test_damage(void **state)
     make("fixtures/mlp.inputs.safetensors", "fixtures/tied.inputs.safetensors");
     data = read_file("p", &length);
     for (size_t i = 0; i < length; i++) {
-        data[i] ^= 1u << (i % 8);
+        data[i] ^= (uint8_t)(1u << (i % 8));
         write_file("p", data, length);
-        data[i] ^= 1u << (i % 8);
+        data[i] ^= (uint8_t)(1u << (i % 8));
         exg_error_clear(&err);
         if (exg_patch_apply("fixtures/mlp.inputs.safetensors", in_folder("p"), in_folder("out"),
                             NULL, NULL, &err) == EXG_OK) {
