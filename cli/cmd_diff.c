@@ -321,7 +321,7 @@ exg_status cmd_diff(const cli_call *call, exg_error *err)
     if (call->json) {
         cli_json_begin(&text);
     }
-    status = cli_is_weights_file(call->paths[0]) || cli_is_weights_file(call->paths[1])
+    status = cli_is_weights_file(call, call->paths[0]) || cli_is_weights_file(call, call->paths[1])
                  ? compare_weights(call, &second, &text, &differences, err)
                  : compare_files(call, &second, &text, &differences, err);
     if (call->json) {

@@ -23,7 +23,7 @@ static exg_status open_subject(const cli_call *call, subject *s, exg_error *err)
     cli_programs all = {0};
     exg_status status;
 
-    *s = (subject){.is_program = !cli_is_weights_file(call->paths[0])};
+    *s = (subject){.is_program = !cli_is_weights_file(call, call->paths[0])};
     if (!s->is_program) {
         EXG_TRY_IN(err, exg_weights_open(call->paths[0], &options, &s->weights, NULL, err),
                    "%s:", call->paths[0]);

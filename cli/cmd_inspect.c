@@ -255,7 +255,7 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
 
 exg_status cmd_inspect(const cli_call *call, exg_error *err)
 {
-    bool weights_alone = cli_is_weights_file(call->paths[0]);
+    bool weights_alone = cli_is_weights_file(call, call->paths[0]);
 
     EXG_TRY(check_options(call, err));
     if (call->digest != NULL) {

@@ -191,7 +191,7 @@ static exg_status compare_outputs(const cli_call *call, const comparison *c, exg
     exg_tensor_file *file;
     exg_status status = EXG_OK;
 
-    EXG_TRY_IN(err, exg_tensor_file_open(call->expect, &file, err), "%s", call->expect);
+    EXG_TRY_IN(err, cli_open_tensors(call->expect, &file, err), "%s", call->expect);
     name_array(file);
     for (uint32_t i = 0; status == EXG_OK && i < exg_session_output_count(c->session); i++) {
         char name[12];

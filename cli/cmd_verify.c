@@ -495,7 +495,9 @@ static exg_status find_in_weights(const cli_call *call, exg_weights *weights, re
     exg_status status = EXG_OK;
 
     if (call->needed_by != NULL) {
-        EXG_TRY_IN(err, exg_weights_open(call->needed_by, NULL, &options.needed, NULL, err),
+        const exg_open_options needed = cli_open_options(call);
+
+        EXG_TRY_IN(err, exg_weights_open(call->needed_by, &needed, &options.needed, NULL, err),
                    "%s:", call->needed_by);
     }
     if (call->data) {
@@ -516,16 +518,30 @@ static exg_status find_in_weights(const cli_call *call, exg_weights *weights, re
     return status;
 }
 
+/* exg_open_options.fault */
+static void take_fault(void *user, const exg_error *fault)
+{
+    (void)note_fault(user, NULL, fault->status, fault);
+}
+
 static exg_status verify_weights(const cli_call *call, report *r, exg_error *err)
 {
-    const exg_open_options options = {.size = sizeof(options), .strict = call->strict};
+    exg_open_options options = cli_open_options(call);
     exg_weights *weights;
-    exg_status status = exg_weights_open(call->paths[0], &options, &weights, NULL, err);
+    exg_status status;
 
+    options.fault = take_fault;
+    options.fault_user = r;
+    status = exg_weights_open(call->paths[0], &options, &weights, NULL, err);
     r->weights = true;
+    if (status != EXG_OK && r->found.count > 1) {
+        return EXG_OK; /* the report has them */
+    }
     if (status != EXG_OK) {
         r->unopened = true;
-        (void)note_fault(r, NULL, status, err);
+        if (r->found.count == 0) { /* else it is the first of those that were told */
+            (void)note_fault(r, NULL, status, err);
+        }
         return exg_error_within(err, status, "%s:", call->paths[0]);
     }
     status = find_in_weights(call, weights, r, err);
@@ -544,7 +560,7 @@ static exg_status verify_file(const cli_call *call, const char *path, report *r,
     if (r->found.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY((cli_is_weights_file(path) ? verify_weights : verify_programs)(&one, r, err));
+    EXG_TRY((cli_is_weights_file(call, path) ? verify_weights : verify_programs)(&one, r, err));
     judge(call, r);
     return EXG_OK;
 }

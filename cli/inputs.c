@@ -49,6 +49,19 @@ static exg_status add_input(cli_inputs *inputs, const char *name, const exg_name
     return EXG_OK;
 }
 
+exg_status cli_open_tensors(const char *path, exg_tensor_file **file, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    EXG_TRY(exg_tensor_file_open(path, file, err));
+    for (uint32_t i = 0; i < (*file)->skipped_count; i++) {
+        cli_put_left_out(&text, (*file)->skipped[i].name, (*file)->skipped[i].kind);
+    }
+    cli_note(&text);
+    exg_text_free(&text);
+    return EXG_OK;
+}
+
 /* NAME=FILE.npy, or FILE.safetensors with one tensor an input. */
 static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
 {
@@ -57,7 +70,7 @@ static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
     exg_tensor_file *file;
 
     EXG_TRY(reserve(inputs, err));
-    EXG_TRY_IN(err, exg_tensor_file_open(path, &file, err), "%s:", path);
+    EXG_TRY_IN(err, cli_open_tensors(path, &file, err), "%s:", path);
     inputs->files[inputs->file_count++] = file;
     if (equals != NULL) {
         *equals = '\0';

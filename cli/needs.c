@@ -19,7 +19,16 @@ bool cli_is_code(const char *word)
 
 bool cli_is_tensors(const char *path)
 {
-    return exg_weights_format_from_path(path) != EXG_WEIGHTS_FORMAT_COUNT;
+    exg_weights_format format = exg_weights_format_from_path(path);
+
+    return format != EXG_WEIGHTS_FORMAT_COUNT && format != EXG_WEIGHTS_FORMAT_CONTAINER;
+}
+
+bool cli_writes_weights(const cli_call *call)
+{
+    return cli_is_tensors(call->paths[1]) ||
+           (exg_format_from_path(call->paths[1]) == EXG_FORMAT_EXG &&
+            cli_is_weights_file(call, call->paths[0]));
 }
 
 static bool has_file(const cli_call *call)
@@ -29,20 +38,22 @@ static bool has_file(const cli_call *call)
 
 static bool is_program(const cli_call *call)
 {
-    return call->path_count > 0 && !cli_is_weights_file(call->paths[0]) &&
+    return call->path_count > 0 && !cli_is_weights_file(call, call->paths[0]) &&
            !(strcmp(call->command, "explain") == 0 && cli_is_code(call->paths[0]));
 }
 
 static bool is_weights(const cli_call *call)
 {
-    return call->path_count > 0 && cli_is_weights_file(call->paths[0]);
+    return call->path_count > 0 && cli_is_weights_file(call, call->paths[0]);
 }
 
-static bool is_early_file(const char *path)
+static bool is_early_file(const cli_call *call, const char *path)
 {
+    const exg_open_options options = cli_open_options(call);
     exg_file_info *info = NULL;
-    bool is = exg_file_describe(path, NULL, &info, NULL) != EXG_OK || /* as the command will tell */
-              info->format == EXG_FORMAT_EARLY_JSON;
+    bool is =
+        exg_file_describe(path, &options, &info, NULL) != EXG_OK || /* as the command will tell */
+        info->format == EXG_FORMAT_EARLY_JSON;
 
     exg_file_info_free(info);
     return is;
@@ -51,8 +62,8 @@ static bool is_early_file(const char *path)
 static bool is_early(const cli_call *call)
 {
     return is_program(call) &&
-           (is_early_file(call->paths[0]) ||
-            (strcmp(call->command, "diff") == 0 && is_early_file(call->paths[1])));
+           (is_early_file(call, call->paths[0]) ||
+            (strcmp(call->command, "diff") == 0 && is_early_file(call, call->paths[1])));
 }
 
 static bool writes(const cli_call *call, exg_format format)
@@ -79,7 +90,7 @@ static bool writes_early(const cli_call *call)
 
 static bool writes_weights(const cli_call *call)
 {
-    return exg_format_from_path(call->paths[1]) == EXG_FORMAT_COUNT;
+    return exg_format_from_path(call->paths[1]) == EXG_FORMAT_COUNT || cli_writes_weights(call);
 }
 
 static bool writes_form(const cli_call *call, exg_weights_format format)

@@ -1,9 +1,50 @@
 /* program.c - opening what the commands work on; versions; progress. */
 #include "cli/cli.h"
 
+#include <exg/http.h>
+#include <exg/transform.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Of all commands one: what was read once is not asked for again. */
+static exg_http *http;
+
+/* A number of seconds from the environment; 0: none is said. */
+static exg_status read_timeout(uint32_t *seconds, exg_error *err)
+{
+    const char *text = getenv("EXG_HTTP_TIMEOUT");
+    char *end;
+    unsigned long value = text == NULL ? 0 : strtoul(text, &end, 10);
+
+    if (text != NULL && (value == 0 || value > 86400 || *end != '\0')) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "CLI-001", "EXG_HTTP_TIMEOUT is '%.40s'", text),
+                             "give seconds, from 1 on");
+    }
+    *seconds = (uint32_t)value;
+    return EXG_OK;
+}
+
+/* An exg_open_source_fn: an address, when the first comes. */
+static exg_status open_address(void *user, const char *name, exg_byte_source *source,
+                               exg_error *err)
+{
+    exg_http_options options = {.size = sizeof(options), .token = getenv("EXG_HTTP_TOKEN")};
+
+    (void)user;
+    if (http == NULL) {
+        EXG_TRY(read_timeout(&options.timeout, err));
+        EXG_TRY(exg_http_create(&options, &http, err));
+    }
+    return exg_http_open_source(http, name, source, err);
+}
+
+void cli_close_addresses(void)
+{
+    exg_http_destroy(http);
+    http = NULL;
+}
 
 exg_open_options cli_open_options(const cli_call *call)
 {
@@ -12,7 +53,8 @@ exg_open_options cli_open_options(const cli_call *call)
                               .ignore_carry = call->ignore_carry,
                               .no_check = call->no_check,
                               .strict = call->strict,
-                              .follow_links = call->follow_links};
+                              .follow_links = call->follow_links,
+                              .open_source = open_address};
 }
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
@@ -44,17 +86,33 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
     return EXG_OK;
 }
 
+exg_status cli_unwrap(const cli_call *call, cli_program *p, exg_error *err)
+{
+    exg_program *unwrapped;
+
+    if (!exg_program_has_subclasses(p->program)) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err, exg_program_unwrap(p->program, &unwrapped, err), "%s:", call->paths[0]);
+    exg_program_destroy(p->program);
+    p->program = unwrapped;
+    EXG_TRY_IN(err, exg_verify(p->program, p->operators, &p->verified, NULL, err),
+               "%s:", call->paths[0]);
+    return EXG_OK;
+}
+
 /* ---- archives of several ----------------------------------------------------------- */
 
 exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err)
 {
+    const exg_open_options options = cli_open_options(call);
     exg_file_info *info;
 
     *all = (cli_programs){.count = 1};
     if (call->program != NULL) {
         return EXG_OK;
     }
-    EXG_TRY_IN(err, exg_file_describe(call->paths[0], NULL, &info, err), "%s:", call->paths[0]);
+    EXG_TRY_IN(err, exg_file_describe(call->paths[0], &options, &info, err), "%s:", call->paths[0]);
     if (info->program_count > 1) {
         all->info = info;
         all->names = (const char *const *)info->program_names;
@@ -129,6 +187,11 @@ static const struct {
     {"crypto", true},
 #else
     {"crypto", false},
+#endif
+#ifdef EXG_WITH_HTTP
+    {"http", true},
+#else
+    {"http", false},
 #endif
 #ifdef EXG_WITH_CUDA /* NCCL is opened with it; exg devices says what is found */
     {"cuda", true},   {"nccl", true},

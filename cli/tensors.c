@@ -104,6 +104,15 @@ static const struct {
                             "do not load it in Python\n"},
 };
 
+void cli_put_left_out(exg_text *text, const char *name, const char *kind)
+{
+    exg_text_puts(text, "note: ");
+    exg_text_plain(text, name, false);
+    exg_text_puts(text, " is ");
+    exg_text_plain(text, kind, false);
+    exg_text_puts(text, ": left out\n");
+}
+
 static void print_skipped(exg_text *text, const exg_weights *weights)
 {
     exg_skipped_code worst = EXG_CODE_NONE;
@@ -355,11 +364,13 @@ exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
     return status;
 }
 
-bool cli_is_weights_file(const char *path)
+bool cli_is_weights_file(const cli_call *call, const char *path)
 {
+    const exg_open_options options = cli_open_options(call);
     exg_weights_format format;
 
-    return exg_weights_sniff(path, &format, NULL) == EXG_OK && format != EXG_WEIGHTS_FORMAT_COUNT;
+    return exg_weights_sniff(path, &options, &format, NULL) == EXG_OK &&
+           format != EXG_WEIGHTS_FORMAT_COUNT;
 }
 
 exg_status cli_digest_weights(const cli_call *call, exg_error *err)
@@ -376,7 +387,7 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err)
     if (!sha256 && strcmp(call->digest, "xxh3") != 0) {
         return EXG_FAIL(err, USAGE, "CLI-001", "--digest '%s': xxh3 or sha256", call->digest);
     }
-    if (!cli_is_weights_file(call->paths[0])) {
+    if (!cli_is_weights_file(call, call->paths[0])) {
         EXG_TRY(cli_programs_list(call, &all, err));
         status = cli_programs_only(&all, "a digest is", err);
         cli_programs_free(&all);

@@ -276,7 +276,7 @@ static exg_status open_model(model *m, const exg_open_options *options, uint32_t
     exg_weights_format format;
     exg_file_info *info = NULL;
 
-    EXG_TRY(exg_weights_sniff(m->path, &format, err));
+    EXG_TRY(exg_weights_sniff(m->path, options, &format, err));
     EXG_TRY(exg_manifest_make(m->path, &walk, &m->manifest, err));
     if (format != EXG_WEIGHTS_FORMAT_COUNT) {
         m->format = exg_weights_format_name(format);

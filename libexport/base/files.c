@@ -221,6 +221,80 @@ void exg_mapping_forget(const exg_mapping *mapping, uint64_t first, uint64_t end
     }
 }
 
+/* Memory with a part of what is no file. */
+static exg_status copy_part(const exg_byte_source *source, const char *name, uint64_t offset,
+                            uint64_t length, exg_mapping *mapping, exg_error *err)
+{
+    void *base;
+    exg_status status;
+
+    if (!exg_range_inside(offset, length, source->length)) {
+        return EXG_FAIL(err, MALFORMED, "IO-RANGE",
+                        "%s has %llu bytes, %llu at offset %llu were asked for", name,
+                        (unsigned long long)source->length, (unsigned long long)length,
+                        (unsigned long long)offset);
+    }
+    if (length == 0) {
+        return EXG_OK;
+    }
+    base = mmap(NULL, (size_t)length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    status = source->read(source->user, offset, length, base, err);
+    if (status != EXG_OK) {
+        munmap(base, (size_t)length);
+        return status;
+    }
+    *mapping = (exg_mapping){.data = base,
+                             .length = length,
+                             .base = base,
+                             .base_length = (size_t)length,
+                             .is_copy = true};
+    return EXG_OK;
+}
+
+/* What reading.open_source has of the name; its `read` is NULL where it is a file. */
+static exg_status open_part(const char *directory, const char *location, exg_reading reading,
+                            exg_byte_source *source, exg_error *err)
+{
+    exg_text name = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    exg_text_printf(&name, "%s%s", directory, location);
+    status = exg_text_string(&name) == NULL ? EXG_OUT_OF_MEMORY(err)
+             : !exg_location_is_plain(location)
+                 ? exg_location_refuse(location, err)
+                 : reading.open_source(reading.source_user, name.data, source, err);
+    exg_text_free(&name);
+    return status;
+}
+
+exg_status exg_file_map_part(const char *directory, const char *location, exg_reading reading,
+                             uint64_t offset, uint64_t length, exg_mapping *mapping, exg_error *err)
+{
+    exg_byte_source source = {0};
+    int descriptor;
+    exg_status status;
+
+    *mapping = (exg_mapping){.data = nothing};
+    if (reading.open_source != NULL) {
+        EXG_TRY(open_part(directory, location, reading, &source, err));
+    }
+    if (source.read == NULL) {
+        EXG_TRY(exg_file_open_below(directory, location, reading.follow_links, &descriptor, err));
+        status =
+            exg_file_map_range(descriptor, location, offset, length, reading.copies, mapping, err);
+        close(descriptor);
+        return status;
+    }
+    status = copy_part(&source, location, offset, length, mapping, err);
+    if (source.close != NULL) {
+        source.close(source.user);
+    }
+    return status;
+}
+
 void exg_mapping_release(exg_mapping *mapping)
 {
     if (mapping->base != NULL) {
@@ -248,6 +322,14 @@ bool exg_location_is_plain(const char *location)
         }
         c += length + 1;
     }
+}
+
+exg_status exg_location_refuse(const char *location, exg_error *err)
+{
+    return exg_error_fix(err,
+                         EXG_FAIL(err, MALFORMED, "WGT-LOC",
+                                  "external location '%s' may leave its folder", location),
+                         "a location is relative and has no empty, . or .. part");
 }
 
 void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1])
@@ -381,10 +463,7 @@ exg_status exg_file_open_below(const char *directory, const char *location, bool
 
     *descriptor = -1;
     if (!exg_location_is_plain(location)) {
-        return exg_error_fix(err,
-                             EXG_FAIL(err, MALFORMED, "WGT-LOC",
-                                      "external location '%s' may leave its folder", location),
-                             "a location is relative and has no empty, . or .. part");
+        return exg_location_refuse(location, err);
     }
     directory = directory[0] == '\0' ? "." : directory;
     if (realpath(directory, root) == NULL) {

@@ -11,6 +11,7 @@
 #ifndef EXG_LIBEXPORT_BASE_FILES_H
 #define EXG_LIBEXPORT_BASE_FILES_H
 
+#include <exg/byte_source.h>
 #include <exg/status.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,6 +57,9 @@ void exg_mapping_release(exg_mapping *mapping);
  * without backslashes? */
 bool exg_location_is_plain(const char *location);
 
+/* MALFORMED (WGT-LOC) of one that is not. */
+exg_status exg_location_refuse(const char *location, exg_error *err);
+
 #define EXG_STEM_MAX 192 /* leaves room for a hash, numbers and an extension in a name */
 
 /* What files beside `path` are called after: its name without the extension, as a location can
@@ -65,8 +69,10 @@ void exg_path_stem(const char *path, char stem[EXG_STEM_MAX + 1]);
 
 /* How files are read that another one names (exg_open_options). */
 typedef struct exg_reading {
-    bool copies;       /* into memory, in the place of mapping them */
-    bool follow_links; /* wherever they lead */
+    bool copies;                     /* into memory, in the place of mapping them */
+    bool follow_links;               /* wherever they lead */
+    exg_open_source_fn *open_source; /* asked first; NULL: all are files */
+    void *source_user;
 } exg_reading;
 
 /* Opens `location` for reading below `directory` ("" is the working directory). A link may lead
@@ -80,6 +86,11 @@ exg_status exg_file_open_below(const char *directory, const char *location, bool
 exg_status exg_file_map_below(const char *directory, const char *location, exg_reading reading,
                               exg_mapping *mapping, exg_error *err);
 
+/* A part of it; of what `reading.open_source` has a copy. */
+exg_status exg_file_map_part(const char *directory, const char *location, exg_reading reading,
+                             uint64_t offset, uint64_t length, exg_mapping *mapping,
+                             exg_error *err);
+
 /* The name behind the last slash of `path`, in it. */
 const char *exg_path_name(const char *path);
 
@@ -89,13 +100,18 @@ char *exg_path_directory(const char *path);
 
 /* ---- out --------------------------------------------------------------------- */
 
+/* The file that is written for `path`, malloc'ed: of a link the one that it leads to, which need
+ * not be there; of anything else the path itself. IO (IO-LINK): the folder that it leads to is not
+ * there, or it leads in a circle. */
+exg_status exg_path_written(const char *path, char **written, exg_error *err);
+
 typedef struct exg_writer exg_writer;
 
 /* Is there room for `bytes` more where `path` lies? IO (IO-ROOM). OK where the system does not
  * say. */
 exg_status exg_file_check_room(const char *path, uint64_t bytes, exg_error *err);
 
-/* Starts a file that will be called `path`. IO. */
+/* Starts a file that will be called `path`, or that a link of this name leads to. IO. */
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err);
 
 /* The same in a file called `part`, of which the first `keep` bytes stay, and which stays

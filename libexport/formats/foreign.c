@@ -3,6 +3,7 @@
 #include "libexport/formats/json.h"
 #include "libexport/formats/protobuf.h"
 #include "libexport/formats/pt2/zip.h"
+#include "libexport/formats/tar.h"
 #include "libexport/formats/weights_file.h"
 
 #include <inttypes.h>
@@ -12,16 +13,16 @@
 
 #define JSON_BYTES_MAX (4u << 20)
 #define NAME_BYTES     120 /* of a detail, which goes into the message */
-#define TAR_BLOCK      512u
-#define TAR_LOOKED     1000 /* members */
 
 /* What is looked at, and a detail that a shape found: "model.safetensors". */
 typedef struct looked {
     const exg_source *file;
     exg_json_doc *doc; /* NULL: no object of JSON, or one that is read */
     char detail[NAME_BYTES + 1];
-    bool keras, package, torch, model; /* what the names of a zip's members tell */
-    char member[NAME_BYTES + 1];       /* that is a model */
+    bool keras, package, torch; /* what the names of a zip's members tell */
+    uint32_t models;            /* of an archive */
+    const char *member;         /* the first of them */
+    size_t member_length;
 } looked;
 
 static bool begins(const exg_source *file, const void *bytes, uint64_t length)
@@ -231,17 +232,33 @@ static bool is_tensor_bundle(looked *l)
 
 /* ---- archives ------------------------------------------------------------------------------- */
 
+/* Not of what macOS puts beside each file: "__MACOSX/._model.pt". */
 static bool is_model_name(const char *name, size_t length)
 {
-    static const char *const tails[] = {".safetensors", ".gguf", ".pt",  ".pth", ".ckpt", ".pt2",
-                                        ".onnx",        ".bin",  ".npz", ".h5",  ".exg"};
+    static const char *const tails[] = {".safetensors", ".gguf", ".pt",  ".pth", ".ckpt",
+                                        ".pt2",         ".onnx", ".bin", ".npz", ".npy",
+                                        ".ptd",         ".h5",   ".exg"};
+    const char *slash = memrchr(name, '/', length);
+    const char *base = slash == NULL ? name : slash + 1;
 
+    if (base < name + length && *base == '.') {
+        return false;
+    }
     for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
         if (ends_in(name, length, tails[i])) {
             return true;
         }
     }
     return false;
+}
+
+static void note_model(looked *l, const char *name, size_t length)
+{
+    if (is_model_name(name, length)) {
+        l->member = l->models == 0 ? name : l->member;
+        l->member_length = l->models == 0 ? length : l->member_length;
+        l->models++;
+    }
 }
 
 static bool note_member(void *user, const char *name, size_t length)
@@ -256,10 +273,7 @@ static bool note_member(void *user, const char *name, size_t length)
                ends_in(name, length, "archive_version") ||
                ends_in(name, length, "serialized_exported_program.json") ||
                memmem(name, length, "models/", 7) != NULL;
-    if (!l->model && is_model_name(name, length)) {
-        l->model = true;
-        note(l->member, name, length);
-    }
+    note_model(l, name, length);
     return true;
 }
 
@@ -273,59 +287,65 @@ static bool is_torch_package(looked *l)
     return l->package;
 }
 
-static bool is_zip_of_model(looked *l)
+/* The detail: "a.pt, and 2 more". */
+static bool tell_models(looked *l)
 {
-    note(l->detail, l->member, strlen(l->member));
-    return l->model && !l->torch;
+    if (l->models == 0) {
+        return false;
+    }
+    note(l->detail, l->member, l->member_length);
+    if (l->models > 1) {
+        snprintf(l->detail + strlen(l->detail), sizeof(l->detail) - strlen(l->detail),
+                 ", and %" PRIu32 " more", l->models - 1);
+    }
+    return true;
+}
+
+static bool is_zip_of_models(looked *l)
+{
+    return !l->torch && tell_models(l);
 }
 
 static bool is_tar(looked *l)
 {
-    return l->file->length >= TAR_BLOCK && memcmp(l->file->data + 257, "ustar", 5) == 0;
+    return exg_tar_sniff(l->file->data, l->file->length);
 }
 
-static bool is_tar_of_model(looked *l)
+static void note_tar(looked *l)
 {
+    exg_tar_member member;
     uint64_t at = 0;
 
-    for (int i = 0; is_tar(l) && i < TAR_LOOKED; i++) {
-        const char *header = (const char *)l->file->data + at;
-        uint64_t bytes = 0;
-
-        if (l->file->length - at < TAR_BLOCK || header[0] == '\0') {
-            break;
+    l->models = 0;
+    while (exg_tar_next(l->file->data, l->file->length, &at, &member)) {
+        if (member.is_file) {
+            note_model(l, member.name, member.name_length);
         }
-        if (is_model_name(header, strnlen(header, 100))) {
-            note(l->detail, header, strnlen(header, 100));
-            return true;
-        }
-        for (int d = 124; d < 135 && header[d] >= '0' && header[d] <= '7'; d++) {
-            bytes = bytes * 8 + (uint64_t)(header[d] - '0');
-        }
-        bytes = (bytes + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK + TAR_BLOCK;
-        if (bytes > l->file->length - at) {
-            break;
-        }
-        at += bytes;
     }
-    return false;
 }
 
-static bool is_gzip(looked *l)
+static bool is_tar_of_models(looked *l)
 {
-    const uint8_t *data = l->file->data;
-
-    if (!begins(l->file, "\x1f\x8b\x08", 3) || l->file->length < 18) {
+    if (!is_tar(l)) {
         return false;
     }
-    if ((data[3] & 0x0c) == 0x08) { /* the name, and nothing before it */
-        snprintf(l->detail, sizeof(l->detail), ": %.*s",
-                 (int)strnlen((const char *)data + 10, NAME_BYTES < l->file->length - 10
-                                                           ? NAME_BYTES
-                                                           : (size_t)(l->file->length - 10)),
-                 (const char *)data + 10);
+    note_tar(l);
+    return tell_models(l);
+}
+
+bool exg_foreign_archive(const exg_source *file, const char **member, size_t *length)
+{
+    looked l = {.file = file};
+
+    if (is_tar(&l)) {
+        note_tar(&l);
+    } else if (!exg_zip_names(file->data, file->length, note_member, &l) || l.torch || l.keras ||
+               l.package) {
+        return false;
     }
-    return true;
+    *member = l.member;
+    *length = l.member_length;
+    return l.models == 1;
 }
 
 /* ---- pickles and msgpack ----------------------------------------------------------------------

@@ -26,11 +26,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ALIGNMENT_DEFAULT 32
-#define RANK_MAX          64 /* the format says 4 */
-#define NESTING_MAX       8  /* lists of lists */
+#define RANK_MAX          64           /* the format says 4 */
+#define AHEAD_BYTES       (512u << 10) /* of a header elsewhere, at a time */
+#define NESTING_MAX       8            /* lists of lists */
 #define PAIR_BYTES_MIN    13
 #define TENSOR_BYTES_MIN  24
 
@@ -49,6 +49,7 @@ typedef struct gguf_part {
 } gguf_part;
 
 typedef struct reader {
+    const exg_source *source;
     const uint8_t *data;
     uint64_t length, at;
     bool big;
@@ -71,13 +72,20 @@ static exg_status fault(reader *r, const char *code, const char *what)
     return exg_error_at(r->err, EXG_FAIL(r->err, MALFORMED, code, "the file %s", what), r->at);
 }
 
+/* Are the next `bytes` in the file? Then they are there. */
+static exg_status take(reader *r, uint64_t bytes, const char *what)
+{
+    if (!exg_range_inside(r->at, bytes, r->length)) {
+        return fault(r, "GGUF-CUT", what);
+    }
+    return exg_source_need(r->source, r->at, bytes, AHEAD_BYTES, r->err);
+}
+
 /* ---- words --------------------------------------------------------------------------------- */
 
 static exg_status take_number(reader *r, uint32_t width, uint64_t *value)
 {
-    if (!exg_range_inside(r->at, width, r->length)) {
-        return fault(r, "GGUF-CUT", "ends inside its header");
-    }
+    EXG_TRY(take(r, width, "ends inside its header"));
     *value = 0;
     for (uint32_t i = 0; i < width; i++) {
         *value = *value << 8 | r->data[r->at + (r->big ? i : width - 1 - i)];
@@ -99,9 +107,7 @@ static exg_status take_u32(reader *r, uint32_t *value)
 static exg_status take_text(reader *r, const char **text, uint64_t *length)
 {
     EXG_TRY(take_number(r, 8, length));
-    if (!exg_range_inside(r->at, *length, r->length)) {
-        return fault(r, "GGUF-CUT", "ends inside a text");
-    }
+    EXG_TRY(take(r, *length, "ends inside a text"));
     *text = (const char *)r->data + r->at;
     r->at += *length;
     return EXG_OK;
@@ -373,20 +379,9 @@ static exg_status note_skipped(reader *r, tensor_info *info, uint32_t number)
     return info->skipped == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
-static exg_status read_info(reader *r, tensor_info *info)
+/* The shape in bytes of rows, if they are whole. */
+static exg_status take_shape(reader *r, tensor_info *info, uint64_t *sizes)
 {
-    uint32_t number = 0;
-    uint64_t *sizes = NULL;
-
-    EXG_TRY(take_name(r, &info->name));
-    EXG_TRY(take_u32(r, &info->rank));
-    EXG_TRY(take_sizes(r, info, &sizes));
-    EXG_TRY(take_u32(r, &number));
-    EXG_TRY(take_number(r, 8, &info->offset));
-    info->type = exg_gguf_type_numbered(number);
-    if (info->type == NULL) {
-        return note_skipped(r, info, number);
-    }
     if (info->type->elements > 1) {
         if (info->rank == 0 || sizes[0] % info->type->elements != 0 ||
             !exg_mul_u64(sizes[0] / info->type->elements, info->type->bytes, &sizes[0])) {
@@ -400,7 +395,31 @@ static exg_status read_info(reader *r, tensor_info *info)
         info->shape[info->rank - 1 - d] = (int64_t)sizes[d];
     }
     if (!exg_shape_bytes(info->shape, info->rank, info->type->dtype, &info->bytes)) {
+        info->bytes = 0;
         return fault(r, "GGUF-SHAPE", "has a tensor that passes 63 bits");
+    }
+    return EXG_OK;
+}
+
+static exg_status read_info(reader *r, tensor_info *info)
+{
+    uint32_t number = 0;
+    uint64_t *sizes = NULL;
+    exg_status status;
+
+    EXG_TRY(take_name(r, &info->name));
+    EXG_TRY(take_u32(r, &info->rank));
+    EXG_TRY(take_sizes(r, info, &sizes));
+    EXG_TRY(take_u32(r, &number));
+    EXG_TRY(take_number(r, 8, &info->offset));
+    info->type = exg_gguf_type_numbered(number);
+    if (info->type == NULL) {
+        return note_skipped(r, info, number);
+    }
+    status = take_shape(r, info, sizes);
+    if (status != EXG_OK) {
+        return exg_source_fault(r->source, exg_error_within(r->err, status, "['%s']", info->name),
+                                r->err);
     }
     return info->rank > RANK_MAX ? note_skipped(r, info, number) : EXG_OK;
 }
@@ -431,19 +450,24 @@ static exg_status check_places(reader *r, const tensor_info *infos, uint64_t cou
 
         if (info->offset % r->alignment != 0 ||
             !exg_range_inside(info->offset, info->bytes, r->length - start)) {
-            return exg_error_fix(
+            exg_status status = exg_error_fix(
                 r->err,
                 EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE",
                          "%s: %llu bytes at offset %llu are not aligned within %llu bytes of data",
                          info->name, (unsigned long long)info->bytes,
                          (unsigned long long)info->offset, (unsigned long long)(r->length - start)),
                 "the file may be cut short");
+
+            EXG_TRY(exg_source_fault(r->source, status, r->err));
+            continue;
         }
         if (info->bytes > 0 && info->offset < end) {
-            return EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE", "%s begins inside another tensor",
-                            info->name);
+            EXG_TRY(exg_source_fault(r->source,
+                                     EXG_FAIL(r->err, MALFORMED, "GGUF-PLACE",
+                                              "%s begins inside another tensor", info->name),
+                                     r->err));
         }
-        end = info->offset + info->bytes;
+        end = info->offset + info->bytes > end ? info->offset + info->bytes : end;
     }
     return EXG_OK;
 }
@@ -456,6 +480,9 @@ static exg_status add_tensors(reader *r, const tensor_info *infos, uint64_t coun
         start = r->length;
     }
     EXG_TRY(check_places(r, infos, count, start));
+    if (r->source->faults != NULL && r->source->faults->count > 0) {
+        return EXG_OK; /* opening fails: where their bytes lie is not known */
+    }
     for (uint64_t i = 0; i < count; i++) {
         const tensor_info *info = &infos[i];
         exg_dense tensor = {
@@ -529,7 +556,8 @@ static exg_status read_all(reader *r)
 static exg_status read_file(const exg_source *source, exg_weights *weights, gguf_part *part,
                             exg_error *err)
 {
-    reader r = {.data = source->data,
+    reader r = {.source = source,
+                .data = source->data,
                 .length = source->length,
                 .alignment = ALIGNMENT_DEFAULT,
                 .arena = exg_arena_create(source->allocator, source->budget),
@@ -602,14 +630,9 @@ static exg_status check_parts(set *s)
     uint32_t count = 0;
 
     for (uint64_t i = 0; i < s->part.count && status == EXG_OK; i++) {
-        int descriptor;
-
         name_part(s, i);
-        status = exg_file_open_below(
-            s->folder, s->name, exg_weights_reading(s->weights).follow_links, &descriptor, s->err);
-        if (status == EXG_OK) {
-            close(descriptor);
-        } else if (status == EXG_IO) {
+        status = exg_source_look_below(s->folder, s->name, exg_weights_reading(s->weights), s->err);
+        if (status == EXG_IO) {
             exg_text_puts(&missing, count == 0 ? "" : ", ");
             exg_text_puts(&missing, s->name);
             count++;
@@ -633,23 +656,22 @@ static exg_status check_parts(set *s)
 
 static exg_status read_part(set *s, uint64_t number)
 {
-    exg_mapping mapping;
-    exg_source source = *s->source;
     gguf_part said = s->part;
+    exg_opened opened;
     exg_status status;
 
     name_part(s, number);
-    EXG_TRY(
-        exg_file_map_below(s->folder, s->name, exg_weights_reading(s->weights), &mapping, s->err));
-    source.data = mapping.data;
-    source.length = mapping.length;
-    status = exg_weights_own_mapping(s->weights, &mapping, s->err);
-    exg_mapping_release(&mapping); /* when it was not given away */
-    EXG_TRY(status);
-    if (!exg_gguf_sniff(source.data, source.length)) {
-        return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT", "this is not a GGUF file");
+    status =
+        exg_source_open_below(s->folder, s->name, exg_weights_reading(s->weights), &opened, s->err);
+    opened.source.budget = s->source->budget;
+    opened.source.allocator = s->source->allocator;
+    if (status == EXG_OK && !exg_gguf_sniff(opened.source.data, opened.source.length)) {
+        status = EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT", "this is not a GGUF file");
     }
-    EXG_TRY(read_file(&source, s->weights, &said, s->err));
+    status = status == EXG_OK ? read_file(&opened.source, s->weights, &said, s->err) : status;
+    status = status == EXG_OK ? exg_opened_give(&opened, s->weights, s->err) : status;
+    exg_opened_release(&opened); /* when it was not given away */
+    EXG_TRY(status);
     if (said.number != number || said.count != s->part.count || said.tensors != s->part.tensors) {
         return EXG_FAIL(s->err, MALFORMED, "GGUF-SPLIT",
                         "this says that it is part %" PRIu64 " of %" PRIu64, said.number + 1,

@@ -99,29 +99,45 @@ static exg_status read_names(const char *folder, names *n, exg_error *err)
     return status;
 }
 
+/* Is the name of this shape, where "0" is any digit? */
+static bool is_shaped(const char *name, const char *shape)
+{
+    size_t i = 0;
+
+    while (shape[i] != '\0' &&
+           (shape[i] == '0' ? name[i] >= '0' && name[i] <= '9' : name[i] == shape[i])) {
+        i++;
+    }
+    return shape[i] == '\0' && name[i] == '\0';
+}
+
+bool exg_model_is_slice(const char *name)
+{
+    return is_shaped(name, "shard-00000-model-00000-of-00000.safetensors");
+}
+
 /* "-00001-of-00003.gguf" at the end of a name: how much is before it, or 0. */
 static size_t part_stem(const char *name)
 {
-    static const char shape[] = "-ddddd-of-ddddd.gguf";
+    static const char shape[] = "-00000-of-00000.gguf";
     size_t length = strlen(name);
     const char *tail = name + length - (sizeof(shape) - 1);
 
     if (length < sizeof(shape)) {
         return 0;
     }
-    for (size_t i = 0; i + 1 < sizeof(shape); i++) {
-        if (shape[i] == 'd' ? tail[i] < '0' || tail[i] > '9' : tail[i] != shape[i]) {
-            return 0;
-        }
-    }
-    return length - (sizeof(shape) - 1);
+    return is_shaped(tail, shape) ? length - (sizeof(shape) - 1) : 0;
 }
 
-/* Are both parts of one GGUF model: "m-00001-of-00003.gguf"? */
+/* Are both parts of one model: "m-00001-of-00003.gguf", "__0.metadata", "shard-00001-model-..."? */
 static bool are_parts(const char *a, const char *b)
 {
     size_t stem = part_stem(a);
 
+    if ((strncmp(a, "__", 2) == 0 && strncmp(b, "__", 2) == 0) ||
+        (exg_model_is_slice(a) && exg_model_is_slice(b))) {
+        return true;
+    }
     return stem > 0 && stem == part_stem(b) && strncmp(a, b, stem) == 0 &&
            strcmp(a + stem + 6, b + stem + 6) == 0;
 }

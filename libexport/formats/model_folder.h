@@ -3,10 +3,15 @@
 #define EXG_LIBEXPORT_FORMATS_MODEL_FOLDER_H
 
 #include <exg/status.h>
+#include <stdbool.h>
 
 /* The file that is read when `path` is given, malloc'ed: itself, or of a folder the file that
  * stands for the model in it. UNSUPPORTED (FMT-FOLDER: none, or several; FMT-FOREIGN: a model of
  * another kind), IO. */
 exg_status exg_model_file(const char *path, char **file, exg_error *err);
+
+/* Is a file called as PyTorch calls the slices that one rank saves as safetensors:
+ * "shard-00001-model-00001-of-00001.safetensors"? */
+bool exg_model_is_slice(const char *name);
 
 #endif

@@ -15,6 +15,7 @@
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/checksum.h"
 
+#include <inttypes.h>
 #include <libdeflate.h>
 #include <stdio.h>
 #include <string.h>
@@ -272,6 +273,17 @@ static exg_status skip(const header *h, const char *name, const char *kind, exg_
     return text == NULL ? EXG_OUT_OF_MEMORY(h->err) : exg_weights_skip(weights, name, text, h->err);
 }
 
+/* numpy.load() reads no more than the array, whatever follows it. */
+static exg_status skip_behind(const char *name, uint64_t bytes, exg_weights *weights,
+                              exg_error *err)
+{
+    char kind[80];
+
+    snprintf(kind, sizeof(kind), "%" PRIu64 " bytes behind the array, which NumPy does not read",
+             bytes);
+    return exg_weights_skip(weights, name[0] == '\0' ? "(file)" : name, kind, err);
+}
+
 static exg_status parse_array(const uint8_t *data, uint64_t length, exg_arena *arena, header *h,
                               uint64_t *start)
 {
@@ -320,9 +332,13 @@ exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *nam
         return skip(&h, name, kind, weights);
     }
     if (!exg_shape_bytes(h.shape, h.rank, array.dtype, &array.bytes) ||
-        array.bytes != length - start) {
+        array.bytes > length - start) {
         return EXG_FAIL(err, MALFORMED, "NPY-SIZE", "the shape takes %llu bytes, the file has %llu",
                         (unsigned long long)array.bytes, (unsigned long long)(length - start));
+    }
+    if (array.bytes < length - start) {
+        EXG_TRY(skip_behind(name, length - start - array.bytes, weights, err));
+        crc = NULL; /* of other bytes too */
     }
     array.rank = h.rank;
     array.column_major = h.fortran_order;

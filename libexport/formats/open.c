@@ -144,7 +144,7 @@ exg_status exg_open_memory(const void *data, size_t length, const exg_open_optio
                            exg_program **program, exg_file_info **info, exg_error *err)
 {
     EXG_REQUIRE(err, EXG_IF_ANY(length, data), program);
-    exg_source source = {data, length, NULL, 0, NULL};
+    exg_source source = {.data = data, .length = length};
     exg_open_options own = {0};
     exg_file_info *found;
 
@@ -157,29 +157,27 @@ exg_status exg_open_memory(const void *data, size_t length, const exg_open_optio
     return give_info(open_source(&source, &own, program, found, err), found, info);
 }
 
-/* The mapping and the folder go to the weights of the program. */
-static exg_status hand_over(exg_program *program, exg_mapping *mapping, const char *path,
-                            exg_reading reading, exg_error *err)
+/* The bytes and the folder go to the weights of the program. */
+static exg_status hand_over(exg_program *program, exg_opened *opened,
+                            const exg_open_options *options, exg_error *err)
 {
-    char *directory = exg_path_directory(path);
+    char *directory = exg_path_directory(opened->path);
     exg_status status = directory == NULL
                             ? EXG_OUT_OF_MEMORY(err)
                             : exg_weights_set_directory(program->weights, directory, err);
 
-    exg_weights_read_files(program->weights, reading);
+    exg_weights_read_files(program->weights, exg_source_reading(options));
     free(directory);
-    return status == EXG_OK ? exg_weights_own_mapping(program->weights, mapping, err) : status;
+    return status == EXG_OK ? exg_opened_give(opened, program->weights, err) : status;
 }
 
 exg_status exg_open(const char *path, const exg_open_options *options, exg_program **program,
                     exg_file_info **info, exg_error *err)
 {
     EXG_REQUIRE(err, path, program);
-    exg_mapping mapping = {0};
-    exg_source source;
+    exg_opened opened;
     exg_file_info *found;
     exg_open_options own = {0};
-    char *file = NULL;
     exg_status status;
 
     *program = NULL;
@@ -188,20 +186,17 @@ exg_status exg_open(const char *path, const exg_open_options *options, exg_progr
     }
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     EXG_TRY(create_info(&found, err));
-    status = exg_model_file(path, &file, err);
-    if (status == EXG_OK) {
-        status = exg_file_map(file, own.copies_files, &mapping, err);
+    status = exg_source_open(path, &own, &opened, err);
+    if (status == EXG_OK && own.check_crc) {
+        status = exg_source_need(&opened.source, 0, opened.source.length, 0, err);
     }
     if (status == EXG_OK) {
-        source = (exg_source){mapping.data, mapping.length, file, 0};
-        status = open_source(&source, &own, program, found, err);
+        status = open_source(&opened.source, &own, program, found, err);
     }
     if (status == EXG_OK) {
-        status = hand_over(*program, &mapping, file,
-                           (exg_reading){own.copies_files, own.follow_links}, err);
+        status = hand_over(*program, &opened, &own, err);
     }
-    exg_mapping_release(&mapping); /* when it was not given away */
-    free(file);
+    exg_opened_release(&opened); /* when it was not given away */
     if (status != EXG_OK) {
         exg_program_destroy(*program);
         *program = NULL;
@@ -225,26 +220,20 @@ exg_status exg_file_describe(const char *path, const exg_open_options *options,
 {
     EXG_REQUIRE(err, path, info);
     exg_open_options own = {0};
-    exg_mapping mapping = {0};
+    exg_opened opened;
     exg_file_info *found = NULL;
-    char *file;
     exg_status status;
 
     *info = NULL;
     EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
-    EXG_TRY(exg_model_file(path, &file, err));
-    status = exg_file_map(file, own.copies_files, &mapping, err);
+    status = exg_source_open(path, &own, &opened, err);
     if (status == EXG_OK) {
         status = create_info(&found, err);
     }
     if (status == EXG_OK) {
-        exg_source source = {mapping.data, mapping.length, file, 0, NULL};
-
-        exg_source_limit(&source, own);
-        status = describe(&source, found, err);
+        status = describe(&opened.source, found, err);
     }
-    exg_mapping_release(&mapping);
-    free(file);
+    exg_opened_release(&opened);
     return give_info(status, found, info);
 }
 

@@ -12,6 +12,8 @@
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/lost.h"
+#include "libexport/formats/model_folder.h"
+#include "libexport/formats/slices.h"
 #include "libexport/formats/weights_file.h"
 
 #include <stdlib.h>
@@ -30,6 +32,8 @@ typedef struct tensor_range {
 } tensor_range;
 
 typedef struct reader {
+    const exg_source *source; /* NULL: rules are checked */
+    exg_error cut;            /* a tensor that lies past the end, where faults are told */
     const uint8_t *file;
     const uint8_t *data; /* after the header */
     uint64_t length;
@@ -37,8 +41,14 @@ typedef struct reader {
     exg_weights *weights; /* NULL: rules are checked, nothing is read */
     exg_error *err;
     tensor_range *ranges;
-    const char *sharding; /* DCP_SHARDING_INFO, or NULL */
 } reader;
+
+/* A fault is told, and reading goes on, where somebody hears. */
+static exg_status go_on(reader *r, exg_status status)
+{
+    return status == EXG_OK || r->source == NULL ? status
+                                                 : exg_source_fault(r->source, status, r->err);
+}
 
 static exg_status no_memory(reader *r)
 {
@@ -94,7 +104,6 @@ static exg_status read_pair(reader *r, const char *key, exg_json value)
         return exg_json_fault(value, r->err, EXG_MALFORMED, "JSN-002", "expected a text");
     }
     text = exg_json_text_at(value.doc, value.at, &length);
-    r->sharding = strcmp(key, "DCP_SHARDING_INFO") == 0 ? text : r->sharding;
     return r->weights == NULL ? EXG_OK : exg_byte_metadata(r->weights, key, text, length, r->err);
 }
 
@@ -127,6 +136,16 @@ static exg_status read_metadata(reader *r, exg_json value)
         EXG_TRY_IN(r->err, read_pair(r, name, element), "['%s']", name);
     }
     return EXG_OK;
+}
+
+static exg_status take_metadata(reader *r, exg_json value, bool again)
+{
+    exg_status status = again ? exg_json_fault(value, r->err, EXG_MALFORMED, "STF-KEY",
+                                               "__metadata__ is there twice")
+                              : read_metadata(r, value);
+
+    return again || status == EXG_OK ? go_on(r, status)
+                                     : go_on(r, exg_error_within(r->err, status, "__metadata__"));
 }
 
 /* Sub-byte elements lie one behind the other, across rows. They are kept as bytes. */
@@ -353,21 +372,24 @@ static int by_begin(const void *a, const void *b)
                                 : (x->end > y->end) - (x->end < y->end);
 }
 
-static exg_status check_tiling(reader *r, uint32_t count)
+/* `sure`: the ranges of all tensors are known, so that a hole is one. */
+static exg_status check_tiling(reader *r, uint32_t count, bool sure)
 {
     uint64_t at = 0;
 
     qsort(r->ranges, count, sizeof(tensor_range), by_begin);
     for (uint32_t i = 0; i < count; i++) {
-        if (r->ranges[i].begin != at) {
-            return EXG_FAIL(r->err, MALFORMED, "STF-TILING", "%s begins at %llu, %s",
-                            r->ranges[i].name, (unsigned long long)r->ranges[i].begin,
-                            r->ranges[i].begin < at ? "inside the tensor before it"
-                                                    : "after bytes of no tensor");
+        const tensor_range *range = &r->ranges[i];
+
+        if (range->begin < at || (range->begin > at && sure)) {
+            EXG_TRY(go_on(r, EXG_FAIL(r->err, MALFORMED, "STF-TILING", "%s begins at %llu, %s",
+                                      range->name, (unsigned long long)range->begin,
+                                      range->begin < at ? "inside the tensor before it"
+                                                        : "after bytes of no tensor")));
         }
-        at = r->ranges[i].end;
+        at = range->end > at ? range->end : at;
     }
-    if (at != r->length) {
+    if (at != r->length && sure) {
         return exg_error_fix(r->err,
                              EXG_FAIL(r->err, MALFORMED, "STF-TILING",
                                       "the tensors end at byte %llu of %llu of data",
@@ -375,6 +397,39 @@ static exg_status check_tiling(reader *r, uint32_t count)
                              "the file may be cut short or have been appended to");
     }
     return EXG_OK;
+}
+
+/* One tensor; *count: of ranges that are known. */
+static exg_status take_tensor(reader *r, exg_json element, const char *name, bool counts,
+                              uint32_t *count, bool *sure)
+{
+    tensor_range *range = &r->ranges[*count];
+    said tensor = {0};
+    exg_status status;
+
+    *range = (tensor_range){.name = name};
+    if (!counts) { /* its bytes are another's of this name */
+        status = read_parts(r, element, &tensor, range);
+        status = status == EXG_OK ? skip(r, name, REPEATED) : status;
+    } else {
+        status = read_tensor(r, element, name, range);
+    }
+    if (status == EXG_OK) {
+        *count += counts;
+        return EXG_OK;
+    }
+    status = exg_error_within(r->err, status, "['%s']", name);
+    if (range->end > range->begin && range->end <= r->length) { /* wrong by its shape alone */
+        ++*count;
+        return go_on(r, status);
+    }
+    *sure = false;
+    if (range->end > r->length && r->source != NULL && r->source->faults != NULL &&
+        r->err != NULL) { /* of all that are cut off there is one message */
+        r->cut = *r->err;
+        return EXG_OK;
+    }
+    return go_on(r, status);
 }
 
 static exg_status read_header(reader *r, exg_json root)
@@ -386,6 +441,7 @@ static exg_status read_header(reader *r, exg_json root)
     uint32_t count = 0;
     uint32_t i = 0;
     bool told = false; /* metadata */
+    bool sure = true;
     members m;
 
     EXG_TRY(look_for_twins(r, root, &m));
@@ -401,26 +457,13 @@ static exg_status read_header(reader *r, exg_json root)
             return no_memory(r);
         }
         if (strcmp(name, "__metadata__") == 0) {
-            if (told) {
-                return exg_json_fault(element, r->err, EXG_MALFORMED, "STF-KEY",
-                                      "__metadata__ is there twice");
-            }
+            EXG_TRY(take_metadata(r, element, told));
             told = true;
-            EXG_TRY_IN(r->err, read_metadata(r, element), "__metadata__");
             continue;
         }
-        r->ranges[count].name = name;
-        if (!is_last(&m, name, i)) {
-            said tensor = {0};
-
-            EXG_TRY_IN(r->err, read_parts(r, element, &tensor, &r->ranges[count]), "['%s']", name);
-            EXG_TRY(skip(r, name, REPEATED));
-            continue;
-        }
-        EXG_TRY_IN(r->err, read_tensor(r, element, name, &r->ranges[count]), "['%s']", name);
-        count++;
+        EXG_TRY(take_tensor(r, element, name, is_last(&m, name, i), &count, &sure));
     }
-    return check_tiling(r, count);
+    return check_tiling(r, count, sure);
 }
 
 /* The offsets of a cut file are as they were: who lies past the end? */
@@ -479,76 +522,8 @@ bool exg_safetensors_sniff(const uint8_t *data, uint64_t length)
     return at < length && data[at] == '{';
 }
 
-/* ---- slices ------------------------------------------------------------------------------
- * PyTorch's distributed checkpoints say in DCP_SHARDING_INFO where in the whole tensor each of
- * a file begins: {"w": {"saved_offsets": [2, 0]}}. */
-
-/* The first tensor that does not begin at 0 (NULL: none), with where it begins. */
-static exg_status find_slice(exg_json root, const char **name, int64_t *from, exg_error *err)
-{
-    exg_json_walk walk = {0};
-    exg_json tensor;
-    const char *key;
-    uint32_t length;
-
-    EXG_TRY(exg_json_object(root, &walk, err));
-    while (*name == NULL && exg_json_next_member(&walk, &key, &length, &tensor)) {
-        exg_json_walk offsets = {0};
-        exg_json list;
-        exg_json offset;
-
-        if (!exg_json_find(tensor, "saved_offsets", &list)) {
-            continue;
-        }
-        EXG_TRY(exg_json_array(list, &offsets, err));
-        while (*name == NULL && exg_json_next(&offsets, &offset)) {
-            EXG_TRY(exg_json_int(offset, from, err));
-            *name = *from != 0 ? key : NULL;
-        }
-    }
-    return EXG_OK;
-}
-
-/* "model-00001-of-00002.safetensors" is what one process writes of whole tensors; those of
- * every rank are "shard-00001-model-00001-of-00001.safetensors". */
-static bool is_of_one_process(const char *path)
-{
-    return path != NULL && strncmp(exg_path_name(path), "model-", 6) == 0;
-}
-
-static exg_status check_slices(const reader *r, const char *path)
-{
-    exg_json_doc *doc = NULL;
-    const char *name = NULL;
-    int64_t from = 0;
-    exg_status status;
-
-    if (r->sharding == NULL) {
-        return EXG_OK;
-    }
-    EXG_TRY_IN(r->err,
-               exg_json_parse(r->sharding, strlen(r->sharding), 0, EXG_JSON_KEYS_NOW, &doc, r->err),
-               "DCP_SHARDING_INFO");
-    status = find_slice(exg_json_root(doc), &name, &from, r->err);
-    if (status == EXG_OK && (name != NULL || !is_of_one_process(path))) {
-        status = name == NULL
-                     ? EXG_FAIL(r->err, UNSUPPORTED, "STF-SLICE",
-                                "the tensors are slices that one rank saved of a distributed "
-                                "checkpoint")
-                     : EXG_FAIL(r->err, UNSUPPORTED, "STF-SLICE",
-                                "'%s' is a slice of a tensor, from %lld on: other ranks saved the "
-                                "others",
-                                name, (long long)from);
-        (void)exg_error_fix(r->err, status,
-                            "put them together with consolidate_safetensors_files() of PyTorch's "
-                            "torch.distributed.checkpoint");
-    }
-    exg_json_free(doc);
-    return status;
-}
-
 /* The header of a file, which lies at offset 8. */
-static exg_status read_text(reader *r, const void *text, uint64_t length, const char *path)
+static exg_status read_text(reader *r, const void *text, uint64_t length)
 {
     exg_json_doc *doc = NULL;
     exg_status status = exg_json_parse(text, (size_t)length, 8, EXG_JSON_KEYS_LATER, &doc, r->err);
@@ -558,12 +533,13 @@ static exg_status read_text(reader *r, const void *text, uint64_t length, const 
     }
     if (status == EXG_OK) {
         status = read_header(r, exg_json_root(doc));
+        if (status == EXG_OK && r->cut.status != EXG_OK) {
+            *r->err = r->cut;
+            status = r->cut.status;
+        }
         if (r->weights != NULL && r->err != NULL && strcmp(r->err->code, "STF-OFFSETS") == 0 &&
             status != EXG_OK) {
             status = tell_cut(r, exg_json_root(doc), status);
-        }
-        if (status == EXG_OK && r->weights != NULL) {
-            status = check_slices(r, path);
         }
     }
     exg_json_free(doc);
@@ -573,17 +549,17 @@ static exg_status read_text(reader *r, const void *text, uint64_t length, const 
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data, exg_error *err)
 {
     reader r = {.length = data, .arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED), .err = err};
-    exg_status status =
-        r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_text(&r, header, length, NULL);
+    exg_status status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : read_text(&r, header, length);
 
     exg_arena_destroy(r.arena);
     return status;
 }
 
-exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, exg_error *err)
+exg_status exg_safetensors_read_alone(const exg_source *source, exg_weights *weights,
+                                      exg_error *err)
 {
     uint64_t header = little_u64(source->data);
-    reader r = {.weights = weights, .err = err};
+    reader r = {.source = source, .weights = weights, .err = err};
     exg_status status;
 
     if (header < 2 || header > source->length - 8) {
@@ -601,8 +577,20 @@ exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, 
     if (r.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = read_text(&r, source->data + 8, header, source->path);
+    status = read_text(&r, source->data + 8, header);
     status = exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
     return status;
+}
+
+exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    const char *sharding;
+
+    if (source->path != NULL && exg_model_is_slice(exg_path_name(source->path))) {
+        return exg_slices_read(source, weights, err);
+    }
+    EXG_TRY(exg_safetensors_read_alone(source, weights, err));
+    sharding = exg_slices_told(weights);
+    return sharding == NULL ? EXG_OK : exg_slices_check(sharding, source->path, err);
 }

@@ -72,8 +72,12 @@ static exg_status load_all(exg_weights *weights, exg_tensor_file *file, exg_erro
             EXG_TRY_IN(err, load(weights, weight, arena, &file->items[file->count], err), "['%s']",
                        weight->fqn);
             file->count++;
+        } else {
+            EXG_TRY(exg_weights_skip(weights, weight->fqn, "an object, no plain tensor", err));
         }
     }
+    file->skipped = weights->skipped;
+    file->skipped_count = weights->skipped_count;
     return EXG_OK;
 }
 

@@ -29,6 +29,7 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_ONNX] = {exg_onnx_sniff, exg_onnx_read},
     [EXG_WEIGHTS_FORMAT_PTD] = {exg_ptd_sniff, exg_ptd_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
+    [EXG_WEIGHTS_FORMAT_CONTAINER] = {exg_container_sniff, exg_container_read},
     [EXG_WEIGHTS_FORMAT_DCP] = {exg_dcp_sniff, exg_dcp_read},
 };
 
@@ -54,24 +55,25 @@ exg_weights_format exg_weights_find_format(const uint8_t *data, uint64_t length)
     return (exg_weights_format)i;
 }
 
-exg_status exg_weights_sniff(const char *path, exg_weights_format *format, exg_error *err)
+exg_status exg_weights_sniff(const char *path, const exg_open_options *options,
+                             exg_weights_format *format, exg_error *err)
 {
     EXG_REQUIRE(err, path, format);
-    exg_mapping mapping;
-    char *file;
+    exg_open_options own = {0};
+    exg_opened opened;
     exg_status status;
 
+    EXG_TRY(EXG_READ_OPTIONS(exg_open_options, &own, options, err));
     if (exg_zero_is(path)) {
         *format = EXG_WEIGHTS_FORMAT_ZERO;
         return EXG_OK;
     }
-    EXG_TRY(exg_model_file(path, &file, err));
-    status = exg_file_map(file, false, &mapping, err);
-    free(file);
-    EXG_TRY(status);
-    *format = exg_weights_find_format(mapping.data, mapping.length);
-    exg_mapping_release(&mapping);
-    return EXG_OK;
+    status = exg_source_open(path, &own, &opened, err);
+    if (status == EXG_OK) {
+        *format = exg_weights_find_format(opened.source.data, opened.source.length);
+    }
+    exg_opened_release(&opened);
+    return status;
 }
 
 /* No name twice: who asks for one must get the one that is meant. */
@@ -135,7 +137,7 @@ static void apply_options(exg_weights *weights, const exg_open_options *options)
     if (options->strict) {
         exg_weights_refuse_skipping(weights);
     }
-    exg_weights_read_files(weights, (exg_reading){options->copies_files, options->follow_links});
+    exg_weights_read_files(weights, exg_source_reading(options));
 }
 
 exg_status exg_weights_open_memory(const void *data, size_t length, const exg_open_options *options,
@@ -143,7 +145,7 @@ exg_status exg_weights_open_memory(const void *data, size_t length, const exg_op
                                    exg_error *err)
 {
     EXG_REQUIRE(err, EXG_IF_ANY(length, data), weights);
-    exg_source source = {data, length, NULL, 0, NULL};
+    exg_source source = {.data = data, .length = length};
     exg_open_options own = {0};
     exg_weights_format found;
     exg_status status;
@@ -174,33 +176,61 @@ static exg_status open_program(const char *path, const exg_open_options *options
     return EXG_OK;
 }
 
-static exg_status open_mapped(const char *path, const exg_open_options *options,
-                              exg_mapping *mapping, exg_weights **weights,
-                              exg_weights_format *format, exg_error *err)
+/* Reads all that can be read, and fails with the first fault that was told. */
+static exg_status read_and_tell(exg_source *source, const exg_open_options *options,
+                                exg_weights *weights, exg_weights_format *format, exg_error *err)
 {
-    exg_source source = {mapping->data, mapping->length, path, 0, NULL};
-
-    exg_source_limit(&source, *options);
-    EXG_TRY(exg_weights_create(source.allocator, weights, err));
-    apply_options(*weights, options);
-    EXG_TRY(exg_weights_own_mapping(*weights, mapping, err));
-    return read_source(&source, *weights, format, err);
-}
-
-static exg_status open_file(const char *path, const exg_open_options *options,
-                            exg_weights **weights, exg_weights_format *format, exg_error *err)
-{
-    exg_mapping mapping;
+    exg_faults faults = {.tell = options->fault, .user = options->fault_user};
     exg_status status;
 
-    EXG_TRY(exg_file_map(path, options->copies_files, &mapping, err));
-    if (exg_is_program(mapping.data, mapping.length) &&
-        exg_weights_find_format(mapping.data, mapping.length) == EXG_WEIGHTS_FORMAT_COUNT) {
-        exg_mapping_release(&mapping);
+    source->faults = faults.tell == NULL ? NULL : &faults;
+    status = read_source(source, weights, format, err);
+    source->faults = NULL;
+    if (status != EXG_OK && faults.tell != NULL && err != NULL) { /* the one that ended it */
+        faults.tell(faults.user, err);
+    }
+    if (faults.count > 0) {
+        if (err != NULL) {
+            *err = faults.first;
+        }
+        return EXG_MALFORMED;
+    }
+    return status;
+}
+
+static exg_status open_source(exg_opened *opened, const exg_open_options *options,
+                              exg_weights **weights, exg_weights_format *format, exg_error *err)
+{
+    exg_source source = opened->source;
+
+    EXG_TRY(exg_weights_create(source.allocator, weights, err));
+    apply_options(*weights, options);
+    if (source.window != NULL) { /* what lies in it is known when all was read */
+        EXG_TRY(read_and_tell(&source, options, *weights, format, err));
+        return exg_opened_give(opened, *weights, err);
+    }
+    EXG_TRY(exg_opened_give(opened, *weights, err));
+    return read_and_tell(&source, options, *weights, format, err);
+}
+
+static exg_status open_model(const char *path, const exg_open_options *options,
+                             exg_weights **weights, exg_weights_format *format, exg_error *err)
+{
+    exg_opened opened;
+    exg_status status = exg_source_open(path, options, &opened, err);
+
+    if (status == EXG_OK && exg_is_program(opened.source.data, opened.source.length) &&
+        exg_weights_find_format(opened.source.data, opened.source.length) ==
+            EXG_WEIGHTS_FORMAT_COUNT) {
+        exg_opened_release(&opened);
         return open_program(path, options, weights, err);
     }
-    status = open_mapped(path, options, &mapping, weights, format, err);
-    exg_mapping_release(&mapping); /* when it was not given away */
+    status = status == EXG_OK ? open_source(&opened, options, weights, format, err) : status;
+    if (status != EXG_OK && opened.source.window == NULL && opened.path != NULL &&
+        strcmp(opened.path, path) != 0) {
+        status = exg_error_within(err, status, "%s:", exg_path_name(opened.path));
+    }
+    exg_opened_release(&opened);
     return status;
 }
 
@@ -212,21 +242,6 @@ static exg_status open_zero(const char *path, const exg_open_options *options,
     apply_options(*weights, options);
     EXG_TRY(exg_zero_read(path, options->memory_budget, *weights, err));
     return check_names(*weights, err);
-}
-
-static exg_status open_model(const char *path, const exg_open_options *options,
-                             exg_weights **weights, exg_weights_format *format, exg_error *err)
-{
-    exg_status status;
-    char *file;
-
-    EXG_TRY(exg_model_file(path, &file, err));
-    status = open_file(file, options, weights, format, err);
-    if (status != EXG_OK && strcmp(file, path) != 0) {
-        status = exg_error_within(err, status, "%s:", exg_path_name(file));
-    }
-    free(file);
-    return status;
 }
 
 exg_status exg_weights_open(const char *path, const exg_open_options *options,

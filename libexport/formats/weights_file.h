@@ -33,6 +33,13 @@ exg_weights_read_fn exg_checkpoint_read;
 exg_weights_sniff_fn exg_dcp_sniff; /* of the file .metadata; the folder is that of its path */
 exg_weights_read_fn exg_dcp_read;
 
+exg_weights_sniff_fn exg_container_sniff; /* .exg of weights without a program */
+exg_weights_read_fn exg_container_read;
+
+/* The other way; of `options` what is about weights inside the file. */
+exg_status exg_container_save(exg_weights *weights, const char *path,
+                              const exg_save_options *options, exg_error *err);
+
 /* Is it a folder that DeepSpeed saved with ZeRO, or one with such a folder that its file `latest`
  * names? */
 bool exg_zero_is(const char *folder);
@@ -45,6 +52,10 @@ exg_status exg_zero_read(const char *folder, uint64_t budget, exg_weights *weigh
 /* Is the file of a kind that is known and not read? UNSUPPORTED (FMT-FOREIGN) says which, and
  * what to do; else OK. */
 exg_status exg_foreign_check(const exg_source *file, exg_error *err);
+
+/* Is it a tar archive, or a zip archive of files, with one model in it, by the names? Its name, in
+ * the file. */
+bool exg_foreign_archive(const exg_source *file, const char **member, size_t *length);
 
 /* ---- weights_file.c -------------------------------------------------------------------------- */
 
@@ -64,6 +75,9 @@ exg_status exg_npy_read_as(const uint8_t *data, uint64_t length, const char *nam
  * them are raw bytes (U8) with the dtype as encoding: their last size counts bytes; where rows
  * are no whole bytes there is one size, and the encoding tells the shape, "F4[3, 2]". */
 uint32_t exg_safetensors_packed_bits(const char *dtype);
+
+/* One file, whatever it says of others. */
+exg_weights_read_fn exg_safetensors_read_alone;
 
 /* Is this a header that is read, before `data` bytes of tensors? The same rules. */
 exg_status exg_safetensors_check(const void *header, uint64_t length, uint64_t data,

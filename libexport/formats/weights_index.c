@@ -15,7 +15,6 @@
 #include <exg/text.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LISTED_BYTES 80 /* of names in a message, which has room for three such lists */
 
@@ -46,17 +45,19 @@ bool exg_weights_index_sniff(const uint8_t *data, uint64_t length)
 
 static exg_status read_shard(reader *r, const char *name)
 {
-    exg_mapping mapping;
-    exg_source source;
-    exg_status status;
+    exg_opened opened;
+    exg_status status =
+        exg_source_open_below(r->folder, name, exg_weights_reading(r->weights), &opened, r->err);
 
-    EXG_TRY(exg_file_map_below(r->folder, name, exg_weights_reading(r->weights), &mapping, r->err));
-    source = (exg_source){mapping.data, mapping.length, name, exg_default_budget(mapping.length),
-                          exg_arena_allocator(r->weights->arena)};
-    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
-    exg_mapping_release(&mapping); /* when it was not given away */
-    EXG_TRY(status);
-    return exg_weights_read_shard(&source, r->weights, r->err);
+    opened.source.allocator = exg_arena_allocator(r->weights->arena);
+    if (status == EXG_OK) {
+        status = exg_weights_read_shard(&opened.source, r->weights, r->err);
+    }
+    if (status == EXG_OK) {
+        status = exg_opened_give(&opened, r->weights, r->err);
+    }
+    exg_opened_release(&opened); /* when it was not given away */
+    return status;
 }
 
 static exg_status note_name(reader *r, uint32_t file, const char *name)
@@ -98,19 +99,15 @@ static exg_status check_files(reader *r)
     exg_error_clear(&first);
     for (uint32_t i = 0; i < r->file_count && status == EXG_OK; i++) {
         exg_error why;
-        int descriptor;
 
         exg_error_clear(&why);
         status =
-            exg_file_open_below(r->folder, r->paths[i],
-                                exg_weights_reading(r->weights).follow_links, &descriptor, &why);
-        if (status == EXG_OK) {
-            close(descriptor);
-        } else if (status == EXG_IO) {
+            exg_source_look_below(r->folder, r->paths[i], exg_weights_reading(r->weights), &why);
+        if (status == EXG_IO) {
             first = missing.count == 0 ? why : first;
             exg_name_list_add(&missing, r->paths[i]);
             status = EXG_OK;
-        } else if (r->err != NULL) {
+        } else if (status != EXG_OK && r->err != NULL) {
             *r->err = why;
         }
     }

@@ -68,6 +68,9 @@ void exg_storage_expect(exg_weights *weights, uint32_t storage, uint64_t first, 
  * system; they come again when they are read. `first` is a multiple of 1 MiB. */
 void exg_storage_forget(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);
 
+/* A deep copy; NULL: out of memory. */
+exg_tensor_meta *exg_tensor_meta_copy(exg_arena *arena, const exg_tensor_meta *meta);
+
 /* Does a storage hold more than one of the weights? */
 exg_status exg_weights_share(const exg_weights *weights, exg_arena *arena, bool *shared,
                              exg_error *err);

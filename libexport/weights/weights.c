@@ -7,6 +7,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/weights/block.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
@@ -226,7 +227,7 @@ static bool copy_sym_int(exg_arena *arena, exg_sym_int *sym)
     return expr == NULL || sym->expr != NULL;
 }
 
-static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
+exg_tensor_meta *exg_tensor_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
 {
     exg_tensor_meta *copy = exg_arena_memdup(arena, meta, 1, sizeof(*meta));
     bool good;
@@ -246,6 +247,20 @@ static exg_tensor_meta *copy_meta(exg_arena *arena, const exg_tensor_meta *meta)
     return good ? copy : NULL;
 }
 
+/* Blocks are rows of bytes, and whole: they are read so. */
+static exg_status check_encoding(const exg_weight *weight, exg_error *err)
+{
+    const exg_tensor_meta *meta = weight->meta;
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+
+    return block == NULL || (meta != NULL && !weight->use_pickle && meta->rank > 0 &&
+                             meta->dtype == EXG_DTYPE_U8 &&
+                             meta->sizes[meta->rank - 1].value % block->bytes == 0)
+               ? EXG_OK
+               : EXG_FAIL(err, MALFORMED, "WGT-BLOCK", "%s is no rows of blocks of %s", weight->fqn,
+                          weight->encoding);
+}
+
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err)
 {
     EXG_REQUIRE(err, weights, weight);
@@ -262,9 +277,10 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     if (!exg_text_is_utf8(weight->fqn, strlen(weight->fqn))) {
         return EXG_FAIL(err, MALFORMED, "WGT-NAME", "the name '%s' is not UTF-8", weight->fqn);
     }
+    EXG_TRY(check_encoding(weight, err));
     copy.fqn = exg_arena_strdup(weights->arena, weight->fqn);
     if (weight->meta != NULL) {
-        copy.meta = copy_meta(weights->arena, weight->meta);
+        copy.meta = exg_tensor_meta_copy(weights->arena, weight->meta);
     }
     copy.encoding = exg_arena_strdup(weights->arena, weight->encoding);
     if (copy.fqn == NULL || (weight->meta != NULL && copy.meta == NULL) ||
@@ -485,16 +501,12 @@ static exg_status map_external(exg_weights *weights, exg_storage *storage, exg_e
 {
     exg_mapping mapping;
     const uint8_t *data;
-    int descriptor;
-    exg_status status;
+    exg_status status = exg_file_map_part(
+        weights->private_->directory, storage->location, weights->private_->reading,
+        storage->offset,
+        storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length : storage->length,
+        &mapping, err);
 
-    EXG_TRY(exg_file_open_below(weights->private_->directory, storage->location,
-                                weights->private_->reading.follow_links, &descriptor, err));
-    status = exg_file_map_range(descriptor, storage->location, storage->offset,
-                                storage->kind == EXG_STORAGE_FRAMES ? storage->frames->stored_length
-                                                                    : storage->length,
-                                weights->private_->reading.copies, &mapping, err);
-    close(descriptor);
     data = mapping.data;
     if (status == EXG_OK) {
         status = exg_weights_own_mapping(weights, &mapping, err);

@@ -26,6 +26,7 @@ VALUES = {
     "--select": "nosuch", "--exclude": "nosuch", "--prefix-strip": "nosuch", "--rename": "$=s", "--dtype": "f16",
     "--transpose": "nosuch", "--metadata": "a=b", "--merge": "fixtures/mlp.inputs.safetensors",
     "--for": "fixtures/mlp.pt2", "--expect-digest": "sha256:00",
+    "--shard": "2", "--preset": "tests/cli/number.preset", "--set": "n=1",
     "--program": "nosuch", "--kind": "xxh3", "--proof": "nosuch", "--rows": "0:1", "--check-proof": "nosuch", "--root": "sha256:00", "--as": "nosuch", "--sign": "fixtures/signed/p256.pem", "--signed-by": "fixtures/signed/p256.pub", "--bundle": "{T}/model.sig",
     "--node": "linear",
     "--html": "{T}/page.html",

@@ -18,6 +18,11 @@ if(PYTHON3)
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(cli_bom cli_digest cli_signing cli_store cli_options cli_json PROPERTIES TIMEOUT 300)
 endif()
+if(PYTHON3 AND TARGET exg_http) # on loopback
+  add_test(NAME cli_addresses COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/addresses.py
+           $<TARGET_FILE:exg> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cli_addresses PROPERTIES TIMEOUT 300)
+endif()
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ)
   add_test(NAME cli_mpi COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/cli/mpi.sh $<TARGET_FILE:exg>
            ${MPIEXEC_EXECUTABLE} ${EXG_STANDIN_DIRECTORY} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

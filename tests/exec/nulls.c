@@ -4,6 +4,7 @@
 #include <exg/diff.h>
 #include <exg/exec.h>
 #include <exg/export.h>
+#include <exg/http.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,10 +37,13 @@ static void check_formats(void)
     NULLED(exg_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_save(NULL, NULL, EXG_FORMAT_PT2, NULL, &err));
-    NULLED(exg_weights_sniff(NULL, NULL, &err));
+    NULLED(exg_weights_sniff(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_unwrap(NULL, NULL, &err));
     NULLED(exg_weights_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_weights_save(NULL, NULL, NULL, &err));
+    NULLED(exg_http_create(NULL, NULL, &err));
+    NULLED(exg_http_open_source(NULL, NULL, NULL, &err));
     NULLED(exg_tensor_file_open(NULL, NULL, &err));
     NULLED(exg_tensor_file_open_memory(NULL, 0, NULL, &err));
     NULLED(exg_tensor_file_save(NULL, NULL, 0, NULL, &err));
@@ -130,6 +134,7 @@ static void check_transform(void)
 
     NULLED(exg_bind_inputs(NULL, NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_bind_hints(NULL, NULL, NULL, &err));
+    NULLED(exg_program_unwrap(NULL, NULL, &err));
     NULLED(exg_missing_operators(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_specialize(NULL, NULL, NULL, &err));
     NULLED(exg_decompose(NULL, NULL, NULL, &err));
@@ -173,6 +178,10 @@ static void check_weights(void)
     NULLED(exg_weight_measure(NULL, NULL, NULL, &err));
     NULLED(exg_weights_join(NULL, 1, NULL, &err));
     NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_slice(NULL, NULL, 0, NULL, &err));
+    NULLED(exg_weights_save_ranks(NULL, 1, NULL, NULL, &err));
+    NULLED(exg_partition_weights(NULL, NULL, NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_model_numbers(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));
     NULLED(exg_weights_fill(NULL, NULL, false, NULL, NULL, &err));

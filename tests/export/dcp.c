@@ -37,7 +37,7 @@ static void it_opens_a_folder_as_whole_tensors(void **state)
     (void)state;
     assert_same_tensors(FIXTURE, FIXTURE ".expected.safetensors");
     assert_same_tensors(FIXTURE "/.metadata", FIXTURE ".expected.safetensors");
-    assert_int_equal(exg_weights_sniff(FIXTURE, &format, &err), EXG_OK);
+    assert_int_equal(exg_weights_sniff(FIXTURE, NULL, &format, &err), EXG_OK);
     assert_int_equal(format, EXG_WEIGHTS_FORMAT_DCP);
     assert_int_equal(open_folder(FIXTURE, &weights, &err), EXG_OK);
     assert_int_equal(weights->skipped_count, 0);
@@ -151,6 +151,116 @@ static void it_names_every_file_that_is_missing(void **state)
     empty_folder();
 }
 
+/* ---- other forms ------------------------------------------------------------------------- */
+
+#define FORMS "fixtures/weights/saved/dcp_"
+
+static void it_opens_what_other_writers_save(void **state)
+{
+    static const struct {
+        const char *path, *same;
+    } rows[] = {{FORMS "zstd", FORMS "zstd.expected.safetensors"},
+                {FORMS "ranks", FORMS "ranks.expected.safetensors"},
+                {FORMS "ranks/__1.metadata", FORMS "ranks.expected.safetensors"},
+                {FORMS "slices", FORMS "slices.expected.safetensors"},
+                {FORMS "slices/shard-00002-model-00001-of-00001.safetensors",
+                 FORMS "slices.expected.safetensors"}};
+    exg_weights *weights;
+    exg_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_same_tensors(rows[i].path, rows[i].same);
+        assert_same_tensors(rows[i].same, rows[i].path);
+    }
+    /* Of the two values of "rng" one is told, of those that are the same nothing. */
+    assert_int_equal(open_folder(FORMS "ranks", &weights, &err), EXG_OK);
+    assert_int_equal(weights->skipped_count, 1);
+    assert_string_equal(weights->skipped[0].name, "rng");
+    exg_weights_release(weights);
+    assert_int_equal(open_folder(FORMS "slices", &weights, &err), EXG_OK);
+    assert_int_equal(weights->skipped_count, 0);
+    assert_int_equal(weights->metadata.count, 1);
+    assert_string_equal(weights->metadata.items[0].key, "format");
+    exg_weights_release(weights);
+}
+
+/* Runs a line of shell in a copy of a form, and opens that. */
+static exg_status open_after(const char *form, const char *line, exg_weights **weights,
+                             exg_error *err)
+{
+    char command[600];
+
+    empty_folder();
+    snprintf(command, sizeof(command),
+             "cp " FORMS "%s/* " FORMS "%s/.[m]* %s 2>/dev/null; cd %s && %s", form, form,
+             in_folder(""), in_folder(""), line);
+    if (system(command) != 0) {
+        fail_msg("%s", command);
+    }
+    return open_folder(in_folder("."), weights, err);
+}
+
+#define SHARD(n) "shard-0000" #n "-model-00001-of-00001.safetensors"
+
+static void it_refuses_other_forms_in_part(void **state)
+{
+    static const struct {
+        const char *form, *line;
+        exg_status status;
+        const char *code, *says;
+    } rows[] = {
+        {"ranks", "true", EXG_OK, "", ""},
+        {"ranks", "rm __0.metadata", EXG_IO, "DCP-MISSING", "__0.metadata"},
+        {"ranks", "rm __1.metadata", EXG_MALFORMED, "DCP-CHUNK", "elements"},
+        {"ranks", "rm __1_0.distcp", EXG_IO, "DCP-MISSING", "__1_0.distcp"},
+        {"ranks", "sed -i s/half/int8/ __1.metadata; sed -i s/float16/float64/ __1.metadata",
+         EXG_MALFORMED, "", ""},
+        {"zstd", "truncate -s 2000 __1_0.distcp", EXG_MALFORMED, "DCP-CHUNK", "too short"},
+        {"zstd", "sed -i s/zstd/lzma/ .metadata", EXG_OK, "", ""},
+        {"zstd", "cp __0_0.distcp __1_0.distcp", EXG_MALFORMED, "", ""},
+        {"slices", "rm " SHARD(1), EXG_UNSUPPORTED, "STF-SLICE", "one rank"},
+        {"slices", "rm " SHARD(2), EXG_UNSUPPORTED, "STF-SLICE", "one rank"},
+        {"slices", "cp " SHARD(2) " " SHARD(3), EXG_MALFORMED, "DCP-CHUNK", "on each other"},
+        {"slices", "cp " SHARD(2) " " SHARD(3) "; rm " SHARD(1), EXG_MALFORMED, "DCP-CHUNK",
+         "on each other"},
+        {"slices", "sed -i s/saved_offsets/saved_offsetz/ " SHARD(2), EXG_MALFORMED, "STF-SLICE",
+         "no saved_offsets"},
+        {"slices", "truncate -s 1000 " SHARD(2), EXG_MALFORMED, "STF-OFFSETS", SHARD(2)},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_weights *weights;
+        exg_error err;
+        exg_status status = open_after(rows[r].form, rows[r].line, &weights, &err);
+
+        exg_weights_release(weights);
+        if (status != rows[r].status ||
+            (rows[r].code[0] != '\0' && strcmp(err.code, rows[r].code) != 0) ||
+            (strstr(err.message, rows[r].says) == NULL &&
+             strstr(err.where, rows[r].says) == NULL)) {
+            fail_msg("row %zu: %s %s %s", r, exg_status_name(status), err.code, err.message);
+        }
+    }
+    empty_folder();
+}
+
+/* A rank may have nothing to save; that its file is not there is told all the same. */
+static void it_tells_of_ranks_that_are_not_there(void **state)
+{
+    exg_weights *weights;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(open_after("slices", "mv " SHARD(2) " " SHARD(4), &weights, &err), EXG_OK);
+    assert_int_equal(weights->skipped_count, 2);
+    assert_string_equal(weights->skipped[0].name, "shard-00002");
+    assert_string_equal(weights->skipped[1].name, "shard-00003");
+    exg_weights_release(weights);
+    empty_folder();
+}
+
 /* In memory there are no files beside it. */
 static void it_needs_the_folder(void **state)
 {
@@ -189,7 +299,7 @@ static void it_puts_the_ranks_of_zero_together(void **state)
         snprintf(want, sizeof(want), ZERO "%s.expected.safetensors", stages[i]);
         assert_same_tensors(path, want);
         assert_same_tensors(tagged, want);
-        assert_int_equal(exg_weights_sniff(path, &format, NULL), EXG_OK);
+        assert_int_equal(exg_weights_sniff(path, NULL, &format, NULL), EXG_OK);
         assert_int_equal(format, EXG_WEIGHTS_FORMAT_ZERO);
     }
 }
@@ -397,6 +507,9 @@ int main(void)
         cmocka_unit_test(it_copies_no_chunk_that_is_whole),
         cmocka_unit_test(it_refuses_what_is_not_whole),
         cmocka_unit_test(it_names_every_file_that_is_missing),
+        cmocka_unit_test(it_opens_what_other_writers_save),
+        cmocka_unit_test(it_refuses_other_forms_in_part),
+        cmocka_unit_test(it_tells_of_ranks_that_are_not_there),
         cmocka_unit_test(it_needs_the_folder),
         cmocka_unit_test(it_puts_the_ranks_of_zero_together),
         cmocka_unit_test(it_refuses_ranks_that_do_not_fit),

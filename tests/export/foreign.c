@@ -86,7 +86,6 @@ static const struct {
      BYTES("\xfd"
            "7zXZ\0" ZEROS),
      "xz"},
-    {"x.zst", BYTES("\x28\xb5\x2f\xfd" ZEROS), "zstd"},
     {"x.lz4", BYTES("\x04\x22\x4d\x18" ZEROS), "lz4"},
     {"x.7z", BYTES("7z\xbc\xaf\x27\x1c" ZEROS), "7z"},
     {"x.rar", BYTES("Rar!\x1a\x07" ZEROS), "RAR"},
@@ -96,9 +95,6 @@ static const struct {
      BYTES("\x7f"
            "ELF\2" ZEROS),
      "compiled code"},
-    {"x.gz", BYTES("\x1f\x8b\x08\x00\0\0\0\0\0\xff" ZEROS), "compressed by gzip"},
-    {"x.gz", BYTES("\x1f\x8b\x08\x08\0\0\0\0\0\xffmodel.safetensors\0" ZEROS),
-     "compressed by gzip: model.safetensors"},
     {"flax_model.msgpack",
      BYTES("\x81\xa6params\x81\xa1w\xc7\x04\x01"
            "abcd"),
@@ -142,13 +138,12 @@ static void it_looks_into_archives(void **state)
     static const struct {
         const char *path, *says;
     } rows[] = {
-        {"fixtures/foreign/model.tar", "a tar archive with a model in it: inner/model.safetensors"},
-        {"fixtures/foreign/notes.tar", "a tar archive"},
-        {"fixtures/foreign/model.zip", "a zip archive with a model in it: model.safetensors"},
+        {"fixtures/foreign/several.tar", "with several models in it: a.safetensors, and 2 more"},
+        {"fixtures/foreign/notes.tar", "a tar archive, with no model in it"},
+        {"fixtures/foreign/several.zip", "with several models in it: a.safetensors, and 1 more"},
         {"fixtures/foreign/model.keras", "a Keras model"},
         {"fixtures/foreign/model.package", "a torch.package"},
         {"fixtures/foreign/model.h5", "HDF5"},
-        {"fixtures/foreign/model.safetensors.gz", "compressed by gzip: model.safetensors"},
         {"fixtures/foreign/model.pkl", "a pickle that torch.save did not make"},
     };
     exg_error err;
@@ -282,7 +277,7 @@ static void it_opens_the_model_of_a_folder(void **state)
             fail_msg("%s: %s %s %s", models[i].names[0], exg_status_name(status), err.code,
                      err.message);
         }
-        assert_int_equal(exg_weights_sniff(in_folder("."), &sniffed, NULL), status);
+        assert_int_equal(exg_weights_sniff(in_folder("."), NULL, &sniffed, NULL), status);
         if (status == EXG_OK) {
             assert_int_equal(format, models[i].format);
             assert_int_equal(sniffed, models[i].format);

@@ -221,6 +221,40 @@ static void it_reads_npy_in_every_order(void **state)
     free(copy);
 }
 
+/* As numpy.load() does; but it is told. */
+static void it_lists_what_is_behind_an_array(void **state)
+{
+    char buffer[512];
+    size_t length = npy(buffer, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 13);
+    exg_tensor_file *file = NULL;
+    void *copy;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(open_copy(buffer, length, &file, &copy, &err), EXG_OK);
+    assert_int_equal(file->count, 1);
+    assert_int_equal(file->items[0].bytes, 8);
+    assert_memory_equal(file->items[0].data, buffer + length - 13, 8);
+    assert_int_equal(file->skipped_count, 1);
+    assert_string_equal(file->skipped[0].kind,
+                        "5 bytes behind the array, which NumPy does not read");
+    exg_tensor_file_close(file);
+    free(copy);
+}
+
+/* Tensors are given, the rest is told. */
+static void it_lists_what_is_no_tensor(void **state)
+{
+    exg_tensor_file *file = NULL;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_tensor_file_open("fixtures/weights/saved/sd15.pt", &file, &err), EXG_OK);
+    assert_true(file->count > 0 && file->skipped_count > 0);
+    assert_non_null(file->skipped[0].name);
+    exg_tensor_file_close(file);
+}
+
 static void it_refuses_npy_that_breaks_a_rule(void **state)
 {
     static const struct {
@@ -228,7 +262,7 @@ static void it_refuses_npy_that_breaks_a_rule(void **state)
         size_t data;
         const char *code;
     } rows[] = {
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 9, "NPY-SIZE"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", 7, "NPY-SIZE"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", 8, "NPY-HEADER"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", 8, "NPY-HEADER"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", 8,
@@ -377,6 +411,8 @@ int main(void)
         cmocka_unit_test(it_refuses_headers_that_break_a_rule),
         cmocka_unit_test(it_refuses_every_prefix_of_both_forms),
         cmocka_unit_test(it_reads_npy_in_every_order),
+        cmocka_unit_test(it_lists_what_is_behind_an_array),
+        cmocka_unit_test(it_lists_what_is_no_tensor),
         cmocka_unit_test(it_refuses_npy_that_breaks_a_rule),
         cmocka_unit_test(it_writes_what_it_reads),
         cmocka_unit_test(it_writes_arrays_of_numpy),

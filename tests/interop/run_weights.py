@@ -134,6 +134,10 @@ class Checks:
         path = self.path("a.npy")
         numpy.save(path, numpy.arange(6).reshape(2, 3).T)
         same(self.load(path), {"a": torch.arange(6).reshape(2, 3).T})
+        with open(path, "ab") as file:
+            file.write(b"behind")
+        assert (numpy.load(path) == numpy.arange(6).reshape(2, 3).T).all()
+        same(self.load(path), {"a": torch.arange(6).reshape(2, 3).T})
 
     def check_checkpoint(self):
         weight, all_kinds = torch.randn(4, 6), {k: v for k, v in tensors(1).items()}

@@ -3,8 +3,10 @@
  *
  * The folder opens as one set of whole tensors. A tensor of one chunk is used where it lies; one
  * of several is put together as it is read. Values that are no tensors are walked like those of
- * any checkpoint.
+ * any checkpoint. Where ranks do not talk to each other when they save, each writes a __N.metadata
+ * of what it has; what several of them have is taken from the first.
  */
+#include "libexport/formats/packed.h"
 #include "libexport/formats/pt2/chunks.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/formats/weights_file.h"
@@ -13,7 +15,9 @@
 #include "libexport/base/files.h"
 #include "libexport/weights/storage.h"
 
+#include <dirent.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +30,19 @@ typedef struct chunk_file {
     uint64_t length;
 } chunk_file;
 
+/* A tensor or another value, and the chunks of it that all ranks have. */
+typedef struct entry {
+    const char *fqn;
+    const exg_pickle_value *value; /* of the first that has it */
+    const exg_pickle_value **chunks;
+    uint32_t chunk_count, chunk_capacity;
+} entry;
+
+/* A value that is no tensor, of a rank after another that has it. */
+typedef struct twin {
+    const char *fqn, *rank;
+} twin;
+
 typedef struct reader {
     const char *folder;
     exg_weights *weights;
@@ -37,6 +54,12 @@ typedef struct reader {
     exg_map places; /* "name\n(0, 4)" -> place in `place_items` */
     const exg_pickle_value **place_items;
     uint32_t place_count, place_capacity;
+    exg_map entries; /* name -> place in `entry_items` */
+    entry *entry_items;
+    uint32_t entry_count, entry_capacity;
+    twin *twins;
+    uint32_t twin_count, twin_capacity;
+    exg_map chunks; /* "name\n(0, 4)\n(2, 2)": those that are known */
     uint64_t budget;
     uint64_t inflate_left;
     exg_error *err;
@@ -98,7 +121,10 @@ static const char *place_name(exg_arena *arena, const char *fqn, const exg_pickl
     return made;
 }
 
-static exg_status add_place(reader *r, const exg_pickle_value *index, const exg_pickle_value *info)
+/* Of what lies in several places the first counts; of values that are no tensors those of later
+ * ranks are known under "name\n__1.metadata". */
+static exg_status add_place(reader *r, const exg_pickle_value *index, const exg_pickle_value *info,
+                            const char *rank)
 {
     const exg_pickle_value *fqn = member(index, "fqn");
     const exg_pickle_value *path = member(info, "relative_path");
@@ -108,6 +134,12 @@ static exg_status add_place(reader *r, const exg_pickle_value *index, const exg_
         return damaged(r, "has a place in storage_data that is none");
     }
     name = place_name(r->arena, fqn->as_text.data, member(index, "offset"));
+    if (name != NULL && exg_map_find(&r->places, name) != EXG_MAP_NONE) {
+        if (name[strlen(name) - 1] != '\n') {
+            return EXG_OK;
+        }
+        name = exg_arena_printf(r->arena, "%s%s", name, rank);
+    }
     if (name == NULL ||
         !exg_arena_reserve(r->arena, &r->place_items, r->place_count, &r->place_capacity,
                            sizeof(*r->place_items)) ||
@@ -185,41 +217,88 @@ static exg_status open_files(reader *r)
 
 /* ---- what lies there --------------------------------------------------------------------- */
 
+/* Undoes what extensions of torch.distributed.checkpoint did to a chunk, the last first; *known:
+ * all of them are zstd. */
+static exg_status transform(reader *r, const exg_pickle_value *transforms, const uint8_t **data,
+                            uint64_t *length, bool *known)
+{
+    *known = transforms->kind == EXG_PICKLE_LIST;
+    for (uint32_t i = 0; *known && i < transforms->as_items.count; i++) {
+        const exg_pickle_value *name = transforms->as_items.items[i];
+
+        *known = exg_pickle_is_name(name) && strncmp(name->as_text.data, "stream.zstd/1", 13) == 0;
+    }
+    for (uint32_t i = 0; *known && i < transforms->as_items.count; i++) {
+        exg_mapping mapping = {0};
+        exg_status status;
+
+        EXG_TRY(exg_unpack_zstd(*data, *length, r->inflate_left, &mapping, r->err));
+        r->inflate_left -= mapping.length;
+        *data = mapping.data;
+        *length = mapping.length;
+        status = exg_weights_own_mapping(r->weights, &mapping, r->err);
+        exg_mapping_release(&mapping); /* when it was not given away */
+        EXG_TRY(status);
+    }
+    return EXG_OK;
+}
+
+/* The bytes of a place as they are in their file. */
+static exg_status locate(reader *r, const char *name, const exg_pickle_value **info,
+                         const uint8_t **data, uint64_t *bytes)
+{
+    uint32_t at = exg_map_find(&r->places, name);
+    const exg_pickle_value *offset;
+    const exg_pickle_value *length;
+    const char *path;
+    const chunk_file *file;
+
+    if (at == EXG_MAP_NONE) {
+        return EXG_FAIL(r->err, MALFORMED, "DCP-CHUNK", "no file holds the chunk at %s",
+                        strchr(name, '\n') + 1);
+    }
+    *info = r->place_items[at];
+    offset = member(*info, "offset");
+    length = member(*info, "length");
+    path = member(*info, "relative_path")->as_text.data;
+    file = &r->file_items[exg_map_find(&r->files, path)];
+    if (offset == NULL || offset->kind != EXG_PICKLE_INT || length == NULL ||
+        length->kind != EXG_PICKLE_INT || offset->as_int < 0 || length->as_int < 0 ||
+        !exg_range_inside((uint64_t)offset->as_int, (uint64_t)length->as_int, file->length)) {
+        return EXG_FAIL(r->err, MALFORMED, "DCP-CHUNK", "%s is too short for the chunk at %s", path,
+                        strchr(name, '\n') + 1);
+    }
+    *data = file->data + offset->as_int;
+    *bytes = (uint64_t)length->as_int;
+    return EXG_OK;
+}
+
 /* Opens what torch.save wrote at a place; *compressed: it is not as it was written. */
 static exg_status open_place(reader *r, const char *fqn, const exg_pickle_value *offsets,
                              exg_saved *saved, const exg_pickle_value **compressed)
 {
     const char *name = place_name(r->scratch, fqn, offsets);
-    uint32_t at = name == NULL ? EXG_MAP_NONE : exg_map_find(&r->places, name);
-    const exg_pickle_value *info = at == EXG_MAP_NONE ? NULL : r->place_items[at];
-    const exg_pickle_value *offset = member(info, "offset");
-    const exg_pickle_value *length = member(info, "length");
-    const exg_pickle_value *transforms = member(info, "transform_descriptors");
-    const chunk_file *file;
+    const exg_pickle_value *info = NULL;
+    const exg_pickle_value *transforms;
+    const uint8_t *data;
+    uint64_t bytes;
+    bool known = true;
 
     *compressed = NULL;
     if (name == NULL) {
         return no_memory(r);
     }
-    if (info == NULL) {
-        return EXG_FAIL(r->err, MALFORMED, "DCP-CHUNK", "no file holds the chunk at %s",
-                        strchr(name, '\n') + 1);
+    EXG_TRY(locate(r, name, &info, &data, &bytes));
+    transforms = member(info, "transform_descriptors");
+    if (transforms != NULL && transforms->kind != EXG_PICKLE_NONE) {
+        EXG_TRY(transform(r, transforms, &data, &bytes, &known));
     }
-    file = &r->file_items[exg_map_find(&r->files, member(info, "relative_path")->as_text.data)];
-    if (offset == NULL || offset->kind != EXG_PICKLE_INT || length == NULL ||
-        length->kind != EXG_PICKLE_INT || offset->as_int < 0 || length->as_int < 0 ||
-        !exg_range_inside((uint64_t)offset->as_int, (uint64_t)length->as_int, file->length)) {
-        return EXG_FAIL(r->err, MALFORMED, "DCP-CHUNK", "%s is too short for the chunk at %s",
-                        member(info, "relative_path")->as_text.data, strchr(name, '\n') + 1);
-    }
-    if (transforms != NULL && transforms->kind != EXG_PICKLE_NONE &&
-        !(transforms->kind == EXG_PICKLE_LIST && transforms->as_items.count == 0)) {
+    if (!known) {
         *compressed = transforms;
         return EXG_OK;
     }
-    return exg_saved_open(file->data + offset->as_int, (uint64_t)length->as_int,
-                          (uint64_t)offset->as_int, false, r->scratch, &r->inflate_left, r->weights,
-                          saved, r->err);
+    return exg_saved_open(data, bytes, (uint64_t)member(info, "offset")->as_int, false, r->scratch,
+                          &r->inflate_left, r->weights, saved, r->err);
 }
 
 static exg_status skip(reader *r, const char *fqn, const char *what, const exg_pickle_value *value)
@@ -313,20 +392,20 @@ static bool read_properties(const exg_pickle_value *properties, exg_tensor_meta 
     return true;
 }
 
-static exg_status read_tensor(reader *r, const char *fqn, const exg_pickle_value *value)
+static exg_status read_tensor(reader *r, const entry *e)
 {
+    const exg_pickle_value *value = e->value;
+    const char *fqn = e->fqn;
     const exg_pickle_value *size = member(value, "size");
-    const exg_pickle_value *chunks = member(value, "chunks");
     const exg_pickle_value *compressed = NULL;
     exg_tensor_meta meta = {.layout = EXG_LAYOUT_STRIDED, .device = {"cpu", -1}};
     exg_chunk_tensor *tensor;
 
-    if (!is_sizes(size) || chunks->kind != EXG_PICKLE_LIST ||
-        !read_properties(member(value, "properties"), &meta)) {
+    if (!is_sizes(size) || !read_properties(member(value, "properties"), &meta)) {
         return damaged(r, "describes a tensor as PyTorch does not");
     }
-    EXG_TRY(exg_chunk_tensor_create(r->weights, size->as_items.count, chunks->as_items.count,
-                                    &tensor, r->err));
+    EXG_TRY(
+        exg_chunk_tensor_create(r->weights, size->as_items.count, e->chunk_count, &tensor, r->err));
     for (uint32_t d = 0; d < size->as_items.count; d++) {
         tensor->sizes[d] = size->as_items.items[d]->as_int;
     }
@@ -339,42 +418,243 @@ static exg_status read_tensor(reader *r, const char *fqn, const exg_pickle_value
         meta.sizes[d] = exg_sym_int_of(tensor->sizes[d]);
     }
     for (uint32_t i = 0; i < tensor->count && compressed == NULL; i++) {
-        EXG_TRY(
-            read_chunk(r, fqn, chunks->as_items.items[i], &meta, &tensor->parts[i], &compressed));
+        EXG_TRY(read_chunk(r, fqn, e->chunks[i], &meta, &tensor->parts[i], &compressed));
     }
     return compressed != NULL ? skip(r, fqn, "a tensor that is written through ", compressed)
                               : exg_chunk_tensor_add(tensor, fqn, &meta, r->err);
 }
 
-static exg_status read_entry(reader *r, const exg_pickle_value *key, const exg_pickle_value *value)
+static exg_status read_entry(reader *r, const entry *e)
 {
-    if (!exg_pickle_is_name(key) || value->kind != EXG_PICKLE_OBJECT) {
+    EXG_TRY_IN(r->err,
+               member(e->value, "chunks") == NULL ? read_bytes(r, e->fqn) : read_tensor(r, e),
+               "['%s']", e->fqn);
+    exg_arena_reset(r->scratch);
+    return EXG_OK;
+}
+
+/* ---- what every rank says ---------------------------------------------------------------- */
+
+/* The same chunk may be there again, of what every rank has. */
+static exg_status add_chunk(reader *r, entry *e, const exg_pickle_value *chunk)
+{
+    const exg_pickle_value *sizes = member(chunk, "sizes");
+    const char *place = place_name(r->arena, e->fqn, member(chunk, "offsets"));
+    const char *name = place == NULL ? NULL : place_name(r->arena, place, sizes);
+
+    if (name == NULL) {
+        return no_memory(r);
+    }
+    if (exg_map_find(&r->chunks, name) != EXG_MAP_NONE) {
+        return EXG_OK;
+    }
+    if (!exg_map_put(&r->chunks, name, 0) ||
+        !exg_arena_reserve(r->arena, &e->chunks, e->chunk_count, &e->chunk_capacity,
+                           sizeof(*e->chunks))) {
+        return no_memory(r);
+    }
+    e->chunks[e->chunk_count++] = chunk;
+    return EXG_OK;
+}
+
+static exg_status new_entry(reader *r, const char *fqn, const exg_pickle_value *value)
+{
+    if (!exg_arena_reserve(r->arena, &r->entry_items, r->entry_count, &r->entry_capacity,
+                           sizeof(*r->entry_items)) ||
+        !exg_map_put(&r->entries, fqn, r->entry_count)) {
+        return no_memory(r);
+    }
+    r->entry_items[r->entry_count++] = (entry){.fqn = fqn, .value = value};
+    return EXG_OK;
+}
+
+/* Do two ranks say the same of a tensor, but for its chunks? */
+static bool agree(const exg_pickle_value *a, const exg_pickle_value *b)
+{
+    exg_tensor_meta x = {0};
+    exg_tensor_meta y = {0};
+    const exg_pickle_value *sizes = member(a, "size");
+    const exg_pickle_value *others = member(b, "size");
+
+    if (!is_sizes(sizes) || !is_sizes(others) || sizes->as_items.count != others->as_items.count ||
+        !read_properties(member(a, "properties"), &x) ||
+        !read_properties(member(b, "properties"), &y) || x.dtype != y.dtype) {
+        return false;
+    }
+    for (uint32_t d = 0; d < sizes->as_items.count; d++) {
+        if (sizes->as_items.items[d]->as_int != others->as_items.items[d]->as_int) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A value that a rank before has too. */
+static exg_status add_twin(reader *r, const char *fqn, const char *rank)
+{
+    if (!exg_arena_reserve(r->arena, &r->twins, r->twin_count, &r->twin_capacity,
+                           sizeof(*r->twins))) {
+        return no_memory(r);
+    }
+    r->twins[r->twin_count++] = (twin){fqn, rank};
+    return EXG_OK;
+}
+
+/* It is left out: without a word where it is the same. */
+static exg_status tell_twin(reader *r, const twin *t)
+{
+    const exg_pickle_value *info;
+    const char *first = exg_arena_printf(r->scratch, "%s\n", t->fqn);
+    const char *name = exg_arena_printf(r->scratch, "%s\n%s", t->fqn, t->rank);
+    const char *kind = exg_arena_printf(r->scratch, "another value of a later rank (%s)", t->rank);
+    const uint8_t *a;
+    const uint8_t *b;
+    uint64_t length;
+    uint64_t other;
+
+    if (first == NULL || name == NULL || kind == NULL) {
+        return no_memory(r);
+    }
+    EXG_TRY(locate(r, first, &info, &a, &length));
+    EXG_TRY(locate(r, name, &info, &b, &other));
+    return length == other && memcmp(a, b, (size_t)length) == 0
+               ? EXG_OK
+               : exg_weights_skip(r->weights, t->fqn, kind, r->err);
+}
+
+static exg_status add_entry(reader *r, const exg_pickle_value *key, const exg_pickle_value *value,
+                            const char *rank)
+{
+    const exg_pickle_value *chunks = member(value, "chunks");
+    uint32_t at;
+    entry *e;
+
+    if (!exg_pickle_is_name(key) || value->kind != EXG_PICKLE_OBJECT ||
+        (chunks != NULL && chunks->kind != EXG_PICKLE_LIST)) {
         return damaged(r, "has an entry without a name, or that is none");
     }
-    EXG_TRY_IN(r->err,
-               member(value, "chunks") == NULL ? read_bytes(r, key->as_text.data)
-                                               : read_tensor(r, key->as_text.data, value),
-               "['%s']", key->as_text.data);
-    exg_arena_reset(r->scratch);
+    at = exg_map_find(&r->entries, key->as_text.data);
+    if (at == EXG_MAP_NONE) {
+        at = r->entry_count;
+        EXG_TRY(new_entry(r, key->as_text.data, value));
+    } else if (chunks == NULL && member(r->entry_items[at].value, "chunks") == NULL) {
+        return add_twin(r, key->as_text.data, rank);
+    } else if (!agree(r->entry_items[at].value, value)) {
+        return EXG_FAIL(r->err, MALFORMED, "DCP-METADATA",
+                        "%s says something else of '%s' than a rank before it", rank,
+                        key->as_text.data);
+    }
+    e = &r->entry_items[at];
+    for (uint32_t i = 0; chunks != NULL && i < chunks->as_items.count; i++) {
+        EXG_TRY(add_chunk(r, e, chunks->as_items.items[i]));
+    }
+    return EXG_OK;
+}
+
+/* What one file of metadata says. */
+static exg_status add_root(reader *r, const uint8_t *data, uint64_t length, const char *name)
+{
+    const exg_pickle_value *entries;
+    const exg_pickle_value *places;
+    exg_pickle pickle;
+
+    EXG_TRY(exg_pickle_read(data, (size_t)length, NULL, r->arena, &pickle, r->err));
+    entries = member(pickle.root, "state_dict_metadata");
+    places = member(pickle.root, "storage_data");
+    if (!is_dict(entries) || !is_dict(places)) {
+        return damaged(r, "is none of torch.distributed.checkpoint: it lacks its two tables");
+    }
+    for (uint32_t i = 0; i + 1 < places->as_items.count; i += 2) {
+        EXG_TRY(add_place(r, places->as_items.items[i], places->as_items.items[i + 1], name));
+    }
+    for (uint32_t i = 0; i + 1 < entries->as_items.count; i += 2) {
+        EXG_TRY(add_entry(r, entries->as_items.items[i], entries->as_items.items[i + 1], name));
+    }
+    return exg_pickle_list_names(&pickle, exg_arena_printf(r->arena, "(%s)", name), NULL,
+                                 r->weights, r->err);
+}
+
+/* "__3.metadata" is that of rank 3; -1: it is none of one rank. */
+static int rank_of(const char *name)
+{
+    int rank = -1;
+    int end = 0;
+
+    return sscanf(name, "__%6d.metadata%n", &rank, &end) == 1 && end > 0 && name[end] == '\0' &&
+                   name[2] >= '0' && name[2] <= '9'
+               ? rank
+               : -1;
+}
+
+/* How many ranks there are: one more than the highest. */
+static exg_status count_ranks(reader *r, int *count)
+{
+    DIR *folder = opendir(r->folder[0] == '\0' ? "." : r->folder);
+    const struct dirent *file;
+
+    *count = 0;
+    if (folder == NULL) {
+        return EXG_FAIL(r->err, IO, "IO-OPEN", "cannot open folder %s", r->folder);
+    }
+    while ((file = readdir(folder)) != NULL) {
+        int rank = rank_of(file->d_name);
+
+        *count = rank >= *count ? rank + 1 : *count;
+    }
+    closedir(folder);
+    return EXG_OK;
+}
+
+static exg_status add_rank(reader *r, int rank)
+{
+    char name[32];
+    exg_mapping mapping = {0};
+    const uint8_t *data;
+    uint64_t length;
+    exg_status status;
+
+    snprintf(name, sizeof(name), "__%d.metadata", rank);
+    status = exg_file_map_below(r->folder, name, exg_weights_reading(r->weights), &mapping, r->err);
+    if (status == EXG_IO) {
+        return exg_error_fix(r->err,
+                             EXG_FAIL(r->err, IO, "DCP-MISSING",
+                                      "%s is not there, and later ranks have theirs", name),
+                             "put the files of every rank into the folder");
+    }
+    EXG_TRY(status);
+    data = mapping.data;
+    length = mapping.length;
+    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
+    exg_mapping_release(&mapping); /* when it was not given away */
+    status =
+        status == EXG_OK ? add_root(r, data, length, exg_arena_strdup(r->arena, name)) : status;
+    return status == EXG_OK ? EXG_OK : exg_error_within(r->err, status, "%s:", name);
+}
+
+static exg_status add_ranks(reader *r)
+{
+    int count;
+
+    EXG_TRY(count_ranks(r, &count));
+    for (int rank = 0; rank < count; rank++) {
+        EXG_TRY(add_rank(r, rank));
+    }
     return EXG_OK;
 }
 
 /* ---- the folder -------------------------------------------------------------------------- */
 
-static exg_status read_all(reader *r, const exg_pickle_value *root)
+static exg_status read_all(reader *r, const exg_source *source)
 {
-    const exg_pickle_value *entries = member(root, "state_dict_metadata");
-    const exg_pickle_value *places = member(root, "storage_data");
+    const char *name = exg_path_name(source->path);
 
-    if (!is_dict(entries) || !is_dict(places)) {
-        return damaged(r, "is none of torch.distributed.checkpoint: it lacks its two tables");
-    }
-    for (uint32_t i = 0; i + 1 < places->as_items.count; i += 2) {
-        EXG_TRY(add_place(r, places->as_items.items[i], places->as_items.items[i + 1]));
-    }
+    EXG_TRY(rank_of(name) >= 0 ? add_ranks(r) : add_root(r, source->data, source->length, name));
     EXG_TRY(open_files(r));
-    for (uint32_t i = 0; i + 1 < entries->as_items.count; i += 2) {
-        EXG_TRY(read_entry(r, entries->as_items.items[i], entries->as_items.items[i + 1]));
+    for (uint32_t i = 0; i < r->entry_count; i++) {
+        EXG_TRY(read_entry(r, &r->entry_items[i]));
+    }
+    for (uint32_t i = 0; i < r->twin_count; i++) {
+        EXG_TRY_IN(r->err, tell_twin(r, &r->twins[i]), "['%s']", r->twins[i].fqn);
     }
     return EXG_OK;
 }
@@ -383,7 +663,6 @@ exg_status exg_dcp_read(const exg_source *source, exg_weights *weights, exg_erro
 {
     reader r = {.weights = weights, .budget = source->budget, .inflate_left = source->budget};
     char *folder = source->path == NULL ? NULL : exg_path_directory(source->path);
-    exg_pickle pickle;
     exg_status status;
 
     if (folder == NULL) {
@@ -402,13 +681,9 @@ exg_status exg_dcp_read(const exg_source *source, exg_weights *weights, exg_erro
     if (status == EXG_OK) {
         exg_map_init(&r.files, r.arena);
         exg_map_init(&r.places, r.arena);
-        status = exg_pickle_read(source->data, (size_t)source->length, NULL, r.arena, &pickle, err);
-    }
-    if (status == EXG_OK) {
-        status = read_all(&r, pickle.root);
-    }
-    if (status == EXG_OK) {
-        status = exg_pickle_list_names(&pickle, "(.metadata)", NULL, weights, err);
+        exg_map_init(&r.entries, r.arena);
+        exg_map_init(&r.chunks, r.arena);
+        status = read_all(&r, source);
     }
     exg_arena_destroy(r.scratch);
     exg_arena_destroy(r.arena);

@@ -3,11 +3,10 @@
 #include "libexport/formats/pt2/saved.h"
 
 #include "libexport/base/checked.h"
+#include "libexport/formats/tar.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-#define TAR_BLOCK 512u
 
 /* What the first pickle of every file holds: a number that PyTorch chose. */
 static const uint8_t number[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46,
@@ -166,57 +165,43 @@ static exg_status read_stream(stream *s)
 
 /* ---- tar: before 0.1.10 ------------------------------------------------------------------ */
 
-static uint64_t octal(const uint8_t *text, size_t length)
+static bool is_called(const exg_tar_member *member, const char *name)
 {
-    uint64_t value = 0;
-
-    for (size_t i = 0; i < length && text[i] >= '0' && text[i] <= '7'; i++) {
-        value = value << 3 | (uint64_t)(text[i] - '0');
-    }
-    return value;
+    return member->name_length == strlen(name) &&
+           memcmp(member->name, name, member->name_length) == 0;
 }
 
-/* A tar archive by the sum of its first header; one of these is in it. */
+/* A tar archive; one of these is the first in it. */
 static bool is_tar(const uint8_t *data, uint64_t length)
 {
     static const char *const names[] = {"sys_info", "pickle", "tensors", "storages"};
-    uint64_t sum = 0;
+    exg_tar_member member;
+    uint64_t at = 0;
     bool is_known = false;
 
-    if (length < TAR_BLOCK) {
+    if (!exg_tar_sniff(data, length) || !exg_tar_next(data, length, &at, &member)) {
         return false;
     }
-    for (size_t i = 0; i < TAR_BLOCK; i++) {
-        sum += i >= 148 && i < 156 ? ' ' : data[i];
-    }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        is_known = is_known || strncmp((const char *)data, names[i], 100) == 0;
+        is_known = is_known || is_called(&member, names[i]);
     }
-    return is_known && octal(data + 148, 8) == sum;
+    return is_known;
 }
 
 /* Goes into the member of this name: the stream is what it holds. */
 static exg_status find_member(const stream *whole, const char *name, stream *member)
 {
+    exg_tar_member found;
     uint64_t at = 0;
 
-    while (whole->length - at >= TAR_BLOCK && whole->data[at] != 0) {
-        uint64_t bytes = octal(whole->data + at + 124, 12);
-
-        at += TAR_BLOCK;
-        if (bytes > whole->length - at) {
-            break;
-        }
-        if (strncmp((const char *)whole->data + at - TAR_BLOCK, name, 100) == 0) {
+    while (exg_tar_next(whole->data, whole->length, &at, &found)) {
+        if (is_called(&found, name)) {
             *member = *whole;
-            member->data += at;
-            member->length = bytes;
+            member->data += found.offset;
+            member->length = found.bytes;
             member->at = 0;
             return EXG_OK;
         }
-        at += bytes;
-        at += (TAR_BLOCK - at % TAR_BLOCK) % TAR_BLOCK;
-        at = at < whole->length ? at : whole->length;
     }
     return EXG_FAIL(whole->err, MALFORMED, "PKL-STREAM", "the member %s is missing, or cut short",
                     name);

@@ -562,6 +562,31 @@ static exg_status index_entries(exg_zip *zip, uint64_t count, exg_arena *arena, 
     return keys ? EXG_OK : check_unique(zip, arena, err);
 }
 
+/* The entries of the central directory; `whole`: what their local headers say too. */
+static exg_status read_entries(exg_zip *zip, const directory *dir, exg_arena *arena, bool keys,
+                               bool whole, uint64_t *end, exg_error *err)
+{
+    uint64_t at = dir->offset;
+
+    if (dir->count > UINT32_MAX - 1) {
+        return EXG_FAIL(err, LIMIT, "ZIP-LIMIT", "%llu members are too many",
+                        (unsigned long long)dir->count);
+    }
+    zip->entries = EXG_NEW_ARRAY(arena, exg_zip_entry, (size_t)dir->count);
+    if (zip->entries == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint64_t i = 0; i < dir->count; i++) {
+        uint64_t bytes = 0;
+
+        EXG_TRY(read_central(zip, dir, at, arena, keys, &zip->entries[i], &bytes, err));
+        EXG_TRY(whole ? read_local(zip, dir, &zip->entries[i], err) : EXG_OK);
+        at += bytes;
+    }
+    *end = at;
+    return EXG_OK;
+}
+
 static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
                            bool keys, exg_zip *zip, exg_error *err)
 {
@@ -570,22 +595,7 @@ static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, 
 
     *zip = (exg_zip){.data = data, .length = length, .base = base};
     EXG_TRY(read_end(zip, &dir, err));
-    if (dir.count > UINT32_MAX - 1) {
-        return EXG_FAIL(err, LIMIT, "ZIP-LIMIT", "%llu members are too many",
-                        (unsigned long long)dir.count);
-    }
-    zip->entries = EXG_NEW_ARRAY(arena, exg_zip_entry, (size_t)dir.count);
-    if (zip->entries == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    at = dir.offset;
-    for (uint64_t i = 0; i < dir.count; i++) {
-        uint64_t bytes = 0;
-
-        EXG_TRY(read_central(zip, &dir, at, arena, keys, &zip->entries[i], &bytes, err));
-        EXG_TRY(read_local(zip, &dir, &zip->entries[i], err));
-        at += bytes;
-    }
+    EXG_TRY(read_entries(zip, &dir, arena, keys, true, &at, err));
     if (at != dir.offset + dir.bytes) {
         return ZIP_FAIL(zip, at, err, "ZIP-DIR",
                         "the central directory holds more than the %llu "
@@ -606,6 +616,40 @@ exg_status exg_zip_open_keys(const uint8_t *data, uint64_t length, exg_arena *ar
                              exg_error *err)
 {
     return open_zip(data, length, 0, arena, true, zip, err);
+}
+
+bool exg_zip_directory(const uint8_t *data, uint64_t length, uint64_t *offset, uint64_t *bytes)
+{
+    exg_zip zip = {.data = data, .length = length};
+    directory dir = {0};
+    uint64_t end;
+
+    if (!find_end(data, length, &end) || read_end(&zip, &dir, NULL) != EXG_OK) {
+        return false;
+    }
+    *offset = dir.offset;
+    *bytes = dir.bytes;
+    return true;
+}
+
+exg_status exg_zip_list(const uint8_t *data, uint64_t length, exg_arena *arena, exg_zip *zip,
+                        exg_error *err)
+{
+    directory dir = {0};
+    uint64_t end;
+
+    *zip = (exg_zip){.data = data, .length = length};
+    EXG_TRY(read_end(zip, &dir, err));
+    EXG_TRY(read_entries(zip, &dir, arena, true, false, &end, err));
+    zip->count = (uint32_t)dir.count;
+    return EXG_OK;
+}
+
+uint64_t exg_zip_local_bytes(const exg_zip *zip, const exg_zip_entry *entry)
+{
+    const uint8_t *p = zip->data + entry->header_offset;
+
+    return u32(p) == SIGNATURE(3, 4) ? (uint64_t)LOCAL_BYTES + u16(p + 26) + u16(p + 28) : 0;
 }
 
 const exg_zip_entry *exg_zip_find(const exg_zip *zip, const char *name)

@@ -58,6 +58,23 @@ exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg
 exg_status exg_zip_open_keys(const uint8_t *data, uint64_t length, exg_arena *arena, exg_zip *zip,
                              exg_error *err);
 
+/* ---- of an archive that is not there as a whole ---------------------------------------------- */
+
+/* Where the central directory lies; false: the end records, in the last EXG_ZIP_END_MAX bytes, tell
+ * of none. No other byte is touched. */
+#define EXG_ZIP_END_MAX (65535u + 22 + 20 + 56)
+bool exg_zip_directory(const uint8_t *data, uint64_t length, uint64_t *offset, uint64_t *bytes);
+
+/* The members as the central directory has them, folders too; their headers are not looked at,
+ * `data_offset` is 0 and there is no map. As exg_zip_open_keys(). */
+exg_status exg_zip_list(const uint8_t *data, uint64_t length, exg_arena *arena, exg_zip *zip,
+                        exg_error *err);
+
+#define EXG_ZIP_LOCAL_BYTES 30 /* of a local header, before its name */
+
+/* The bytes of the local header of one of them; 0: there is none. */
+uint64_t exg_zip_local_bytes(const exg_zip *zip, const exg_zip_entry *entry);
+
 /* May a member be called so, beside those that were taken before? ARC-014, ARC-009. */
 exg_status exg_zip_take_name(exg_map *folded, const char *name, exg_error *err);
 

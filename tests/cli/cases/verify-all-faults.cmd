@@ -1,0 +1,1 @@
+printf '\0\1\0\0\0\0\0\0%s%18s%24s' '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[3],"data_offsets":[8,16]},"c":{"dtype":"F32","shape":[-1],"data_offsets":[16,24]},"d":{"dtype":"F32"},"e":{"dtype":"I8","shape":[8],"data_offsets":[12,20]}}' '' '' > $T/x.safetensors; exg verify $T/x.safetensors
