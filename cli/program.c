@@ -183,15 +183,15 @@ static const struct {
 #else
     {"mpi", false},
 #endif
-#ifdef EXG_WITH_CRYPTO /* of OpenSSL */
-    {"crypto", true},
-#else
-    {"crypto", false},
-#endif
 #ifdef EXG_WITH_HTTP
     {"http", true},
 #else
     {"http", false},
+#endif
+#ifdef EXG_WITH_CRYPTO /* of OpenSSL */
+    {"crypto", true},
+#else
+    {"crypto", false},
 #endif
 #ifdef EXG_WITH_CUDA /* NCCL is opened with it; exg devices says what is found */
     {"cuda", true},   {"nccl", true},
