@@ -8,6 +8,7 @@
 #include "libexport/base/xxh3.h"
 #include "libexport/weights/checksum.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define VERSION 1
@@ -95,6 +96,41 @@ static exg_frames frames_of(const exg_patch_record *record, exg_frame *frame)
                         .element_bytes = record->width};
 }
 
+/* One frame of the two that a sparse record has: its planes from `first` on. */
+static exg_frames part_of(const exg_patch_record *record, uint32_t first, uint32_t width,
+                          uint64_t plain, exg_frame *frame)
+{
+    *frame = (exg_frame){0};
+    for (uint32_t p = 0; p < width; p++) {
+        frame->planes[p] = record->frame.planes[first + p];
+    }
+    return (exg_frames){.items = frame,
+                        .plain_length = plain,
+                        .stored_length = exg_frame_stored_bytes(frame),
+                        .count = 1,
+                        .element_bytes = width};
+}
+
+/* How many values there are is known when the bits are. */
+static bool is_sparse_sound(const exg_patch_record *record)
+{
+    const uint32_t width = record->width;
+    exg_frame frame;
+    exg_frames bits;
+
+    if (width == 0 || width > EXG_PATCH_SPARSE_WIDTH || (width & (width - 1)) != 0 ||
+        record->length > EXG_FRAME_BYTES || record->length % width != 0) {
+        return false;
+    }
+    for (uint32_t p = 1 + width; p < EXG_FRAME_PLANES_MAX; p++) {
+        if (record->frame.planes[p] != 0) {
+            return false;
+        }
+    }
+    bits = part_of(record, 0, 1, (record->length / width + 7) / 8, &frame);
+    return exg_frames_check_index(&bits, NULL) == EXG_OK;
+}
+
 static bool is_sound(const exg_patch_record *record, const exg_patch_header *header,
                      const uint8_t *zeros)
 {
@@ -110,6 +146,9 @@ static bool is_sound(const exg_patch_record *record, const exg_patch_header *hea
         if (record->frame.planes[p] > EXG_FRAME_BYTES) {
             return false;
         }
+    }
+    if (record->kind == EXG_PATCH_SPARSE) {
+        return is_sparse_sound(record);
     }
     frames = frames_of(record, &frame);
     return record->kind == EXG_PATCH_COPY
@@ -230,27 +269,137 @@ void exg_patch_add(const uint8_t *a, uint32_t width, uint64_t length, uint8_t *i
     add_8(a + whole, length - whole, in_out + whole);
 }
 
+/* ---- sparse differences
+ * ---------------------------------------------------------------------------
+ */
+
+static bool is_zero(const uint8_t *element, uint32_t width)
+{
+    static const uint8_t zeros[EXG_PATCH_SPARSE_WIDTH];
+
+    return memcmp(element, zeros, width) == 0;
+}
+
+uint32_t exg_patch_pack_sparse(exg_packer *packer, const uint8_t *differences, uint32_t width,
+                               uint32_t length, uint8_t *room, exg_frame *frame, uint8_t *out)
+{
+    const uint32_t count = length / width;
+    const uint32_t bytes = (count + 7) / 8;
+    uint8_t *values = room + bytes;
+    uint32_t found = 0;
+    uint32_t made;
+    exg_frame part;
+
+    if (width > EXG_PATCH_SPARSE_WIDTH || length % width != 0) {
+        return 0;
+    }
+    memset(room, 0, bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_zero(differences + (size_t)i * width, width)) {
+            if (found > count / 2) {
+                return 0;
+            }
+            room[i / 8] |= (uint8_t)(1u << i % 8);
+            memcpy(values + (size_t)found++ * width, differences + (size_t)i * width, width);
+        }
+    }
+    made = exg_packer_pack(packer, 1, room, bytes, &part, out);
+    *frame = (exg_frame){.planes = {part.planes[0]}};
+    made += exg_packer_pack(packer, width, values, found * width, &part, out + made);
+    memcpy(frame->planes + 1, part.planes, width * sizeof(part.planes[0]));
+    frame->checksum = XXH3_64bits(out, made);
+    return made;
+}
+
+/* Each bit that is set takes the next of the values. */
+static void spread(const uint8_t *bits, const uint8_t *values, uint32_t width, uint32_t count,
+                   uint8_t *out)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if ((bits[i / 8] >> i % 8 & 1) != 0) {
+            memcpy(out + (size_t)i * width, values, width);
+            values += width;
+        }
+    }
+}
+
+static bool read_part(exg_frames *part, const uint8_t *stored, uint8_t *out,
+                      exg_frame_reader *reader)
+{
+    part->items->checksum = XXH3_64bits(stored, part->stored_length); /* that of both is right */
+    return exg_frames_check_index(part, NULL) == EXG_OK &&
+           exg_frames_read(part, stored, 0, part->plain_length, out, reader, NULL) == EXG_OK;
+}
+
+/* The differences of a sparse record; false: they are damaged. `room` is EXG_FRAME_BYTES and an
+ * eighth. */
+static bool expand_sparse(const uint8_t *stored, const exg_patch_record *record, uint8_t *out,
+                          exg_frame_reader *reader, uint8_t *room)
+{
+    const uint32_t count = (uint32_t)record->length / record->width;
+    const uint32_t bytes = (count + 7) / 8;
+    uint32_t found = 0;
+    exg_frame frame;
+    exg_frames part = part_of(record, 0, 1, bytes, &frame);
+
+    if (XXH3_64bits(stored, exg_frame_stored_bytes(&record->frame)) != record->frame.checksum ||
+        !read_part(&part, stored, room, reader) ||
+        (count % 8 != 0 && room[bytes - 1] >> count % 8 != 0)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < bytes; i++) {
+        found += (uint32_t)__builtin_popcount(room[i]);
+    }
+    stored += part.stored_length;
+    part = part_of(record, 1, record->width, (uint64_t)found * record->width, &frame);
+    if (found == 0 ? part.stored_length != 0 : !read_part(&part, stored, room + bytes, reader)) {
+        return false;
+    }
+    memset(out, 0, (size_t)record->length);
+    spread(room, room + bytes, record->width, count, out);
+    return true;
+}
+
+static exg_status read_sparse(const uint8_t *stored, const exg_patch_record *record, uint8_t *out,
+                              exg_frame_reader *reader, bool *sound, exg_error *err)
+{
+    uint8_t *room = malloc(EXG_FRAME_BYTES + EXG_FRAME_BYTES / 8);
+
+    if (room == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *sound = expand_sparse(stored, record, out, reader, room);
+    free(room);
+    return EXG_OK;
+}
+
 exg_status exg_patch_record_expand(const uint8_t *patch, const exg_patch_record *record,
                                    const uint8_t *a, uint64_t offset, uint64_t length, uint8_t *out,
                                    exg_frame_reader *reader, exg_error *err)
 {
+    const uint8_t *stored = patch + record->frame.offset;
     exg_frame frame;
     exg_frames frames;
+    bool sound = false;
 
     if (record->kind == EXG_PATCH_COPY) {
         memcpy(out, a + record->from + offset, (size_t)length);
         return EXG_OK;
     }
-    frames = frames_of(record, &frame);
-    if (exg_frames_read(&frames, patch + record->frame.offset, 0, length, out, reader, NULL) !=
-        EXG_OK) {
+    if (record->kind == EXG_PATCH_SPARSE) {
+        EXG_TRY(read_sparse(stored, record, out, reader, &sound, err));
+    } else {
+        frames = frames_of(record, &frame);
+        sound = exg_frames_read(&frames, stored, 0, length, out, reader, NULL) == EXG_OK;
+    }
+    if (!sound) {
         return exg_error_at(err,
                             EXG_FAIL(err, MALFORMED, "PAT-DATA",
-                                     "%llu bytes of the patch are damaged",
-                                     (unsigned long long)frames.stored_length),
+                                     "%u bytes of the patch are damaged",
+                                     exg_frame_stored_bytes(&record->frame)),
                             record->frame.offset);
     }
-    if (record->kind == EXG_PATCH_DIFFERENCE) {
+    if (record->kind != EXG_PATCH_NEW) {
         exg_patch_add(a + record->from, record->width, length, out);
     }
     return EXG_OK;
@@ -263,7 +412,8 @@ void exg_patch_tell(const exg_patch_header *header, const exg_patch_record *reco
         .a_bytes = header->a_bytes, .b_bytes = header->b_bytes, .patch_bytes = header->file_bytes};
     uint64_t *const sums[] = {[EXG_PATCH_COPY] = &own.equal_bytes,
                               [EXG_PATCH_NEW] = &own.new_bytes,
-                              [EXG_PATCH_DIFFERENCE] = &own.changed_bytes};
+                              [EXG_PATCH_DIFFERENCE] = &own.changed_bytes,
+                              [EXG_PATCH_SPARSE] = &own.changed_bytes};
 
     if (info == NULL) {
         return;

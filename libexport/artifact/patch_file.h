@@ -13,10 +13,13 @@
 
 /* How the next bytes of B are made. */
 typedef enum exg_patch_kind {
-    EXG_PATCH_COPY,      /* those of A at `from` */
-    EXG_PATCH_NEW,       /* the frame's */
-    EXG_PATCH_DIFFERENCE /* those of A at `from`, each element plus the frame's */
+    EXG_PATCH_COPY,       /* those of A at `from` */
+    EXG_PATCH_NEW,        /* the frame's */
+    EXG_PATCH_DIFFERENCE, /* those of A at `from`, each element plus the frame's */
+    EXG_PATCH_SPARSE      /* the same of few elements: a bit for each, and those that are not 0 */
 } exg_patch_kind;
+
+#define EXG_PATCH_SPARSE_WIDTH 4 /* bytes of an element at most: one plane is that of the bits */
 
 typedef struct exg_patch_record {
     exg_patch_kind kind;
@@ -55,6 +58,11 @@ exg_status exg_patch_record_expand(const uint8_t *patch, const exg_patch_record 
 void exg_patch_subtract(const uint8_t *a, const uint8_t *b, uint32_t width, uint64_t length,
                         uint8_t *out);
 void exg_patch_add(const uint8_t *a, uint32_t width, uint64_t length, uint8_t *in_out);
+
+/* Differences of which few are not 0, in the place of all of them: `out` has room for
+ * EXG_FRAME_BYTES, and so has `room`. 0: there are too many, or elements are too wide. */
+uint32_t exg_patch_pack_sparse(exg_packer *packer, const uint8_t *differences, uint32_t width,
+                               uint32_t length, uint8_t *room, exg_frame *frame, uint8_t *out);
 
 /* What a header and records say, for people; as far as info->size goes. */
 void exg_patch_tell(const exg_patch_header *header, const exg_patch_record *records,

@@ -26,7 +26,7 @@ typedef struct window {
 typedef struct slot {
     exg_patch_record record;
     uint8_t *stored, *other; /* EXG_FRAME_BYTES each: the frame, and one that may be shorter */
-    uint8_t *difference;
+    uint8_t *difference, *room;
 } slot;
 
 typedef struct maker {
@@ -310,6 +310,44 @@ static exg_status add_extent(maker *m, uint32_t index)
 /* ---- the body ----------------------------------------------------------------------------------
  */
 
+/* The frame that was made in `other` takes the place of what was. */
+static void take_other(slot *s, exg_patch_kind kind, const exg_frame *frame)
+{
+    uint8_t *shorter = s->other;
+
+    s->other = s->stored;
+    s->stored = shorter;
+    s->record.kind = kind;
+    s->record.frame = *frame;
+}
+
+/* What tells the window in the least bytes. */
+static void pack_window(slot *s, const window *w, const uint8_t *a, const uint8_t *b,
+                        exg_packer *packer)
+{
+    uint32_t stored = EXG_FRAME_BYTES + 1;
+    exg_frame other;
+    uint32_t made;
+
+    if (a != NULL) {
+        s->record.kind = EXG_PATCH_DIFFERENCE;
+        exg_patch_subtract(a, b, w->width, w->length, s->difference);
+        stored = exg_packer_pack(packer, w->width, s->difference, w->length, &s->record.frame,
+                                 s->stored);
+        made = exg_patch_pack_sparse(packer, s->difference, w->width, w->length, s->room, &other,
+                                     s->other);
+        if (made > 0 && made < stored) {
+            stored = made;
+            take_other(s, EXG_PATCH_SPARSE, &other);
+        }
+    }
+    if (stored > w->length / 2 && /* else nothing is won by another look */
+        exg_packer_pack(packer, w->width, b, w->length, &other, s->other) < stored) {
+        take_other(s, EXG_PATCH_NEW, &other);
+        s->record.from = 0;
+    }
+}
+
 static exg_status make_window(void *context, const exg_pipeline_block *block, exg_error *err)
 {
     maker *m = context;
@@ -317,32 +355,13 @@ static exg_status make_window(void *context, const exg_pipeline_block *block, ex
     const window *w = &m->windows[block->index];
     const uint8_t *b = m->b.mapping.data + w->to;
     const uint8_t *a = w->from == NOWHERE ? NULL : m->a.mapping.data + w->from;
-    exg_packer *packer = m->packers[block->worker];
-    exg_frame other;
-    uint32_t stored = EXG_FRAME_BYTES;
 
     (void)err;
     s->record = (exg_patch_record){.width = w->width, .length = w->length, .from = w->from};
     if (a != NULL && memcmp(a, b, w->length) == 0) {
         s->record.kind = EXG_PATCH_COPY;
     } else {
-        if (a != NULL) {
-            s->record.kind = EXG_PATCH_DIFFERENCE;
-            exg_patch_subtract(a, b, w->width, w->length, s->difference);
-            stored = exg_packer_pack(packer, w->width, s->difference, w->length, &s->record.frame,
-                                     s->stored);
-        }
-        if (stored > w->length / 2 && /* else nothing is won by another look */
-            (exg_packer_pack(packer, w->width, b, w->length, &other, s->other) < stored ||
-             a == NULL)) {
-            uint8_t *shorter = s->other;
-
-            s->other = s->stored;
-            s->stored = shorter;
-            s->record.kind = EXG_PATCH_NEW;
-            s->record.from = 0;
-            s->record.frame = other;
-        }
+        pack_window(s, w, a, b, m->packers[block->worker]);
     }
     exg_mapping_forget(&m->b.mapping, w->to, w->to + w->length);
     if (a != NULL) {
@@ -451,8 +470,9 @@ static exg_status make_room(maker *m)
         m->slots[i].stored = exg_arena_alloc(m->arena, 1, EXG_FRAME_BYTES);
         m->slots[i].other = exg_arena_alloc(m->arena, 1, EXG_FRAME_BYTES);
         m->slots[i].difference = exg_arena_alloc(m->arena, 1, EXG_FRAME_BYTES);
+        m->slots[i].room = exg_arena_alloc(m->arena, 1, EXG_FRAME_BYTES);
         if (m->slots[i].stored == NULL || m->slots[i].other == NULL ||
-            m->slots[i].difference == NULL) {
+            m->slots[i].difference == NULL || m->slots[i].room == NULL) {
             return EXG_OUT_OF_MEMORY(m->err);
         }
     }

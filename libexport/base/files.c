@@ -204,12 +204,18 @@ exg_status exg_mapping_check(const exg_mapping *mapping, const char *path, exg_e
                : EXG_FAIL(err, IO, "IO-CHANGED", "%s was changed while it was read", path);
 }
 
+/* Who reads a page is given those around it, too: 64 KiB of them, from a multiple of that on. */
+#define AROUND ((uintptr_t)64 << 10)
+
 void exg_mapping_forget(const exg_mapping *mapping, uint64_t first, uint64_t end)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = ((uintptr_t)mapping->data + (uintptr_t)first) & ~(page - 1);
-    uintptr_t to = ((uintptr_t)mapping->data + (uintptr_t)end) & ~(page - 1);
+    const uintptr_t base = (uintptr_t)mapping->base;
+    const uintptr_t last = base + mapping->base_length;
+    uintptr_t from = ((uintptr_t)mapping->data + (uintptr_t)first) & ~(AROUND - 1);
+    uintptr_t to = ((uintptr_t)mapping->data + (uintptr_t)end + AROUND - 1) & ~(AROUND - 1);
 
+    from = from < base ? base : from;
+    to = to > last ? last : to;
     if (mapping->base != NULL && !mapping->is_copy && from < to) {
         (void)madvise((void *)from, to - from, MADV_DONTNEED); /* private, read only */
     }
