@@ -51,15 +51,61 @@ static void add_description(exg_hasher *hasher, const exg_weight *weight)
     }
 }
 
+/* Gives back what was read of the elements [at, at + count) of a packed tensor. */
+static void forget(exg_weights *weights, const exg_weight *weight, uint64_t at, uint64_t count)
+{
+    uint64_t width = exg_dtype_bytes(weight->meta->dtype);
+    uint64_t from = ((uint64_t)weight->meta->storage_offset.value + at) * width;
+
+    exg_storage_forget(weights, weight->storage, from / BLOCK_BYTES * BLOCK_BYTES,
+                       from + count * width);
+}
+
+/* Elements that lie in memory as they are hashed. */
+static void add_in_place(exg_weights *weights, const exg_weight *weight, const uint8_t *data,
+                         uint64_t bytes, exg_hasher *hasher)
+{
+    uint64_t width = exg_dtype_bytes(weight->meta->dtype);
+    uint64_t from = (uint64_t)weight->meta->storage_offset.value * width;
+
+    for (uint64_t at = 0; at < bytes; at += BLOCK_BYTES) {
+        uint64_t length = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
+
+        exg_storage_expect(weights, weight->storage, from + at, from + at + length);
+        exg_hasher_add(hasher, data + from + at, (size_t)length);
+        forget(weights, weight, at / width, length / width);
+    }
+}
+
+/* Where the elements of a packed tensor are hashed in place; NULL: they are not there so. */
+static exg_status find_in_place(exg_weights *weights, const exg_weight *weight,
+                                const uint8_t **data, exg_error *err)
+{
+    *data = NULL;
+    if (exg_host_byte_order() != EXG_LITTLE_ENDIAN || !exg_tensor_meta_is_packed(weight->meta)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_storage_map(weights, weight->storage, data, err));
+    return *data == NULL ? EXG_OK
+                         : exg_tensor_meta_check_view(
+                               weight->meta, weights->storages[weight->storage].length, err);
+}
+
 static exg_status add_elements(exg_weights *weights, const exg_weight *weight, exg_hasher *hasher,
                                uint8_t *block, exg_error *err)
 {
     uint64_t width = exg_dtype_bytes(weight->meta->dtype);
     uint64_t step = BLOCK_BYTES / width;
     bool packed = exg_tensor_meta_is_packed(weight->meta);
+    const uint8_t *data;
     uint64_t bytes = 0;
 
     EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
+    EXG_TRY(find_in_place(weights, weight, &data, err));
+    if (data != NULL && bytes > 0) {
+        add_in_place(weights, weight, data, bytes, hasher);
+        return EXG_OK;
+    }
     for (uint64_t at = 0; at < bytes / width; at += step) {
         uint64_t count = bytes / width - at < step ? bytes / width - at : step;
 
@@ -69,10 +115,7 @@ static exg_status add_elements(exg_weights *weights, const exg_weight *weight, e
         }
         exg_hasher_add(hasher, block, (size_t)(count * width));
         if (packed) {
-            uint64_t from = ((uint64_t)weight->meta->storage_offset.value + at) * width;
-
-            exg_storage_forget(weights, weight->storage, from / BLOCK_BYTES * BLOCK_BYTES,
-                               from + count * width);
+            forget(weights, weight, at, count);
         }
     }
     return EXG_OK;
