@@ -73,6 +73,7 @@ static const struct {
     {"kinds.onnx", "onnx", EXG_WEIGHTS_FORMAT_ONNX},
     {"external.onnx", "external", EXG_WEIGHTS_FORMAT_ONNX},
     {"named.ptd", "ptd", EXG_WEIGHTS_FORMAT_PTD},
+    {"program.pte", "program", EXG_WEIGHTS_FORMAT_PTE},
     {"scripted.pt", "scripted", EXG_WEIGHTS_FORMAT_CHECKPOINT},
 };
 
