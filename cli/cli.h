@@ -19,7 +19,7 @@ typedef struct cli_words {
 
 typedef struct cli_call {
     const char *command;
-    const char *paths[2];
+    const char *paths[3];
     uint32_t path_count;
     cli_words files; /* of a command that takes several: all of them; paths[0] is the first */
     FILE *out;
@@ -76,6 +76,7 @@ void cli_put_needs(struct exg_text *text, const char *needs, char letter);
 bool cli_find_code(const char *code, const char **claim, const char **fix); /* what it means */
 bool cli_is_code(const char *word);                    /* of a fault: "VAL-004" */
 bool cli_is_tensors(const char *path);                 /* named as weights are written */
+bool cli_writes_weights(const cli_call *call);         /* of convert: OUT has no program */
 void cli_print_error(const exg_error *err, bool json); /* to stderr */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);
@@ -97,6 +98,9 @@ void cli_close_sources(void);
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);
+
+/* Inner tensors in the place of tensor subclasses, as a session runs it. */
+exg_status cli_unwrap(const cli_call *call, cli_program *p, exg_error *err);
 void cli_close(cli_program *p);
 
 /* The programs of FILE: the one that --program names, else all. */
@@ -133,12 +137,26 @@ void cli_inputs_free(cli_inputs *inputs);
 /* exg_tensor_file_open(), with notes of what in the file is no plain tensor. */
 exg_status cli_open_tensors(const char *path, exg_tensor_file **file, exg_error *err);
 
-/* Files of named tensors without a program: what they hold, shown. */
 /* "note: NAME is KIND: left out" */
 void cli_put_left_out(exg_text *text, const char *name, const char *kind);
+
+/* Files of named tensors without a program: what they hold, shown. */
 bool cli_is_weights_file(const cli_call *call, const char *path);
-/* The weights as the options of convert change them, in the place of *weights. */
-exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err);
+
+/* The weights as the options of convert change them, in the place of *weights, which are those of
+ * `path`. */
+exg_status cli_edit_weights(const cli_call *call, const char *path, exg_weights **weights,
+                            exg_error *err);
+
+/* Into the folder OUT, a file for each rank of --shard. */
+exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
+                           const exg_weights_save_options *options, exg_error *err);
+
+/* The text of --preset, and the numbers it may need: of --set, and of the configuration beside
+ * `weights`, a path. In the arena. */
+exg_status cli_read_preset(const char *name, exg_arena *arena, const char **text, exg_error *err);
+exg_status cli_read_numbers(const cli_call *call, const char *weights, exg_arena *arena,
+                            exg_string_map *map, exg_error *err);
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err);
 exg_status cli_digest_weights(const cli_call *call, exg_error *err); /* of a program too */

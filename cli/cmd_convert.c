@@ -4,6 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static exg_status read_compression(const cli_call *call, exg_compression *compression,
+                                   exg_error *err)
+{
+    if (call->compress != NULL) {
+        if (strcmp(call->compress, "none") != 0 && strcmp(call->compress, "zstd") != 0) {
+            return EXG_FAIL(err, USAGE, "CLI-001", "--compress '%s': none or zstd", call->compress);
+        }
+        *compression =
+            strcmp(call->compress, "zstd") == 0 ? EXG_COMPRESSION_ZSTD : EXG_COMPRESSION_NONE;
+    }
+    return EXG_OK;
+}
+
 static exg_status save_options(const cli_call *call, exg_save_options *options, exg_error *err)
 {
     *options = (exg_save_options){.size = sizeof(*options),
@@ -21,13 +34,7 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
     if (call->strip && exg_format_from_path(call->paths[1]) == EXG_FORMAT_EXG) {
         options->compression = EXG_COMPRESSION_ZSTD; /* of zeros hardly anything is left */
     }
-    if (call->compress != NULL) {
-        if (strcmp(call->compress, "none") != 0 && strcmp(call->compress, "zstd") != 0) {
-            return EXG_FAIL(err, USAGE, "CLI-001", "--compress '%s': none or zstd", call->compress);
-        }
-        options->compression =
-            strcmp(call->compress, "zstd") == 0 ? EXG_COMPRESSION_ZSTD : EXG_COMPRESSION_NONE;
-    }
+    EXG_TRY(read_compression(call, &options->compression, err));
     if (call->weights != NULL) {
         if (strcmp(call->weights, "internal") != 0 && strcmp(call->weights, "external") != 0) {
             return EXG_FAIL(err, USAGE, "CLI-001", "--weights '%s': internal or external",
@@ -91,6 +98,8 @@ static exg_status note_file(void *user, const char *path, uint32_t tensors, uint
 static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_error *err)
 {
     written w = {call, EXG_TEXT_EMPTY};
+    exg_weights_format format = call->shard != NULL ? EXG_WEIGHTS_FORMAT_SAFETENSORS
+                                                    : exg_weights_format_from_path(call->paths[1]);
     exg_weights_save_options options = {.size = sizeof(options),
                                         .progress = cli_progress,
                                         .file = note_file,
@@ -102,6 +111,8 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
                                         .dry_run = call->dry_run};
     exg_status status = EXG_OK;
 
+    options.deduplicate = call->deduplicate && !cli_is_tensors(call->paths[1]);
+    EXG_TRY(read_compression(call, &options.compression, err));
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options.split, err));
     }
@@ -110,14 +121,14 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
     }
     if (call->json) {
         cli_json_begin(&w.text);
-        exg_json_member_text(&w.text, "written",
-                             exg_weights_format_name(exg_weights_format_from_path(call->paths[1])));
+        exg_json_member_text(&w.text, "written", exg_weights_format_name(format));
         exg_json_member_open(&w.text, "files", '[');
     }
-    status = exg_weights_save(weights, call->paths[1], &options, err);
+    status = call->shard != NULL ? cli_save_shards(call, weights, &options, err)
+                                 : exg_weights_save(weights, call->paths[1], &options, err);
     cli_progress_end();
     if (status == EXG_OK) {
-        print_left_out(weights, exg_weights_format_from_path(call->paths[1]));
+        print_left_out(weights, format);
     }
     if (status == EXG_OK && call->json) {
         exg_json_put_close(&w.text, ']');
@@ -268,7 +279,7 @@ static exg_status fill_weights(const cli_call *call, const exg_program *program,
     EXG_TRY(open_giver(call, program->name, &from, err));
     status = exg_weights_check(from, &options, err); /* all of it, before any is written */
     if (status == EXG_OK) {
-        status = cli_edit_weights(&edits, &from, err);
+        status = cli_edit_weights(&edits, call->weights_from, &from, err);
     }
     if (status == EXG_OK) {
         status = exg_weights_fill(program->weights, from, call->partial, made, &mismatches, err);
@@ -363,18 +374,24 @@ static exg_status rewrite_weights(const cli_call *call, exg_error *err)
     exg_status status;
 
     EXG_TRY(open_all(call, &weights, err));
-    status = cli_edit_weights(call, &weights, err);
+    status = cli_edit_weights(call, call->paths[0], &weights, err);
     status = status == EXG_OK ? save_weights(call, weights, err) : status;
     exg_weights_release(weights);
     return status;
 }
 
-/* Those of a program, which keeps its own. */
+/* Those of a program, which keeps its own; of tensor subclasses the tensors inside. */
 static exg_status save_edited(const cli_call *call, exg_weights *weights, exg_error *err)
 {
-    exg_weights *edited = exg_weights_retain(weights);
-    exg_status status = cli_edit_weights(call, &edited, err);
+    exg_weights *edited = NULL;
+    exg_status status = EXG_OK;
 
+    if (exg_weights_has_subclasses(weights)) {
+        status = exg_weights_unwrap(weights, &edited, err);
+    } else {
+        edited = exg_weights_retain(weights);
+    }
+    status = status == EXG_OK ? cli_edit_weights(call, call->paths[0], &edited, err) : status;
     status = status == EXG_OK ? save_weights(call, edited, err) : status;
     exg_weights_release(edited);
     return status;
@@ -415,11 +432,14 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
 {
     exg_save_options options;
     exg_format format = exg_format_from_path(call->paths[1]); /* COUNT: weights */
-    bool tensors = cli_is_tensors(call->paths[1]);
+    bool tensors = cli_writes_weights(call);
     cli_programs all;
     exg_status status;
 
     EXG_TRY(save_options(call, &options, err));
+    if (call->shard != NULL) {
+        return rewrite_weights(call, err);
+    }
     if (format == EXG_FORMAT_COUNT && !tensors) {
         return exg_error_fix(
             err, EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
@@ -428,6 +448,16 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
     }
     if (tensors && cli_is_weights_file(call, call->paths[0])) {
         return rewrite_weights(call, err);
+    }
+    if (cli_is_weights_file(call, call->paths[0])) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "FMT-WEIGHTS",
+                                      "'%s' holds weights alone, and PyTorch reads nothing of a "
+                                      "file like %s without a program",
+                                      call->paths[0], call->paths[1]),
+                             "exg repack PROGRAM %s --weights-from %s, or name the output .exg, "
+                             ".safetensors or .pt",
+                             call->paths[1], call->paths[0]);
     }
     EXG_TRY(cli_programs_list(call, &all, err));
     status = format == EXG_FORMAT_PT2

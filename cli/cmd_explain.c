@@ -149,7 +149,10 @@ exg_status cmd_explain(const cli_call *call, exg_error *err)
                              "or plan");
     }
     EXG_TRY(cli_open_verified(call, &p, err));
-    status = exg_program_create(NULL, UINT64_MAX, &holder, err); /* its arena holds the symbols */
+    status = cli_unwrap(call, &p, err);
+    if (status == EXG_OK) { /* its arena holds the symbols */
+        status = exg_program_create(NULL, UINT64_MAX, &holder, err);
+    }
     if (status == EXG_OK) {
         status = bind(call, &p, holder->arena, &symbols, err);
         status = status == EXG_OK ? print_stage(call, &p, stage, &symbols, err) : status;

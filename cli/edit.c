@@ -40,7 +40,7 @@ static exg_status need_keys(const exg_string_map *pairs, const char *option, con
     return EXG_OK;
 }
 
-static exg_status fill_options(const cli_call *call, exg_arena *arena,
+static exg_status fill_options(const cli_call *call, const char *path, exg_arena *arena,
                                exg_weights_edit_options *options, exg_error *err)
 {
     options->select = call->select.items;
@@ -52,7 +52,12 @@ static exg_status fill_options(const cli_call *call, exg_arena *arena,
     options->transposes = call->transpose.items;
     options->transpose_count = call->transpose.count;
     options->model_only = call->model_only;
-    options->deduplicate = call->deduplicate;
+    options->deduplicate =
+        call->deduplicate && cli_is_tensors(call->paths[1]); /* others can share */
+    if (call->preset != NULL) {
+        EXG_TRY(cli_read_preset(call->preset, arena, &options->preset, err));
+        EXG_TRY(cli_read_numbers(call, path, arena, &options->numbers, err));
+    }
     EXG_TRY(split_words(&call->rename, true, arena, &options->renames, err));
     EXG_TRY(need_keys(&options->renames, "--rename", "REGEX=REPLACEMENT", err));
     EXG_TRY(split_words(&call->dtype, true, arena, &options->dtypes, err));
@@ -66,12 +71,24 @@ static bool asks_for_changes(const cli_call *call)
                    call->transpose.count + call->rename.count + call->dtype.count +
                    call->metadata.count >
                0 ||
-           call->model_only || call->deduplicate;
+           call->preset != NULL || call->model_only || call->deduplicate;
 }
 
-exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_error *err)
+/* In a way that was not asked for. */
+static void note_kept(void *user, const char *name, const char *why)
 {
-    exg_weights_edit_options options = {.size = sizeof(options)};
+    exg_text *text = user;
+
+    exg_text_puts(text, "note: ");
+    exg_text_plain(text, name, false);
+    exg_text_printf(text, " stays as it is: %s\n", why);
+}
+
+exg_status cli_edit_weights(const cli_call *call, const char *path, exg_weights **weights,
+                            exg_error *err)
+{
+    exg_text kept = EXG_TEXT_EMPTY;
+    exg_weights_edit_options options = {.size = sizeof(options), .kept = note_kept, .user = &kept};
     exg_arena *arena;
     exg_weights *made = NULL;
     exg_status status;
@@ -81,9 +98,11 @@ exg_status cli_edit_weights(const cli_call *call, exg_weights **weights, exg_err
     }
     arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    status = status == EXG_OK ? fill_options(call, arena, &options, err) : status;
+    status = status == EXG_OK ? fill_options(call, path, arena, &options, err) : status;
     status = status == EXG_OK ? exg_weights_edit(*weights, &options, &made, err) : status;
     exg_arena_destroy(arena);
+    cli_note(&kept);
+    exg_text_free(&kept);
     EXG_TRY(status);
     exg_weights_release(*weights);
     *weights = made;

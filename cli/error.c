@@ -24,6 +24,9 @@ static void put_error_json(exg_text *text, const exg_error *err)
     exg_json_member_text(text, "code", err->code);
     exg_json_member_text(text, "message", err->message);
     exg_json_member_text(text, "where", err->where);
+    if (err->source[0] != '\0') {
+        exg_json_member_text(text, "source", err->source);
+    }
     exg_json_member_text(text, "fix", fix_of(err));
     if (err->offset != EXG_NO_OFFSET) {
         exg_json_member_uint(text, "offset", err->offset);
@@ -45,6 +48,10 @@ static void put_error(exg_text *text, const exg_error *err)
     }
     if (err->offset != EXG_NO_OFFSET) {
         exg_text_printf(text, "\n  offset: %" PRIu64, err->offset);
+    }
+    if (err->source[0] != '\0') {
+        exg_text_puts(text, "\n  source: ");
+        exg_text_plain(text, err->source, false);
     }
     if (fix_of(err)[0] != '\0') {
         exg_text_puts(text, "\n  fix: ");

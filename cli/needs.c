@@ -19,7 +19,16 @@ bool cli_is_code(const char *word)
 
 bool cli_is_tensors(const char *path)
 {
-    return exg_weights_format_from_path(path) != EXG_WEIGHTS_FORMAT_COUNT;
+    exg_weights_format format = exg_weights_format_from_path(path);
+
+    return format != EXG_WEIGHTS_FORMAT_COUNT && format != EXG_WEIGHTS_FORMAT_CONTAINER;
+}
+
+bool cli_writes_weights(const cli_call *call)
+{
+    return cli_is_tensors(call->paths[1]) ||
+           (exg_format_from_path(call->paths[1]) == EXG_FORMAT_EXG &&
+            cli_is_weights_file(call, call->paths[0]));
 }
 
 static bool has_file(const cli_call *call)
@@ -81,7 +90,7 @@ static bool writes_early(const cli_call *call)
 
 static bool writes_weights(const cli_call *call)
 {
-    return exg_format_from_path(call->paths[1]) == EXG_FORMAT_COUNT;
+    return exg_format_from_path(call->paths[1]) == EXG_FORMAT_COUNT || cli_writes_weights(call);
 }
 
 static bool writes_form(const cli_call *call, exg_weights_format format)
@@ -99,6 +108,26 @@ static bool writes_safetensors(const cli_call *call)
 static bool writes_gguf(const cli_call *call)
 {
     return writes_form(call, EXG_WEIGHTS_FORMAT_GGUF);
+}
+
+static bool is_action(const cli_call *call, const char *action)
+{
+    return call->path_count > 0 && strcmp(call->paths[0], action) == 0;
+}
+
+static bool is_adding(const cli_call *call)
+{
+    return is_action(call, "add");
+}
+
+static bool is_exporting(const cli_call *call)
+{
+    return is_action(call, "export");
+}
+
+static bool is_verifying(const cli_call *call)
+{
+    return is_action(call, "verify");
 }
 
 static bool is_of_processes(const cli_call *call)

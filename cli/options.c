@@ -142,14 +142,14 @@ static exg_status take_option(const option_row *option, const char *value, cli_c
     return EXG_OK;
 }
 
-/* A word for each. */
+/* A word for each, but for those in brackets. */
 static uint32_t paths_wanted(const char *command)
 {
     const char *arguments = command_of(command)->arguments;
     uint32_t count = arguments[0] != '\0';
 
     for (; *arguments != '\0'; arguments++) {
-        count += *arguments == ' ';
+        count += *arguments == ' ' && arguments[1] != '[';
     }
     return count;
 }
@@ -168,22 +168,35 @@ static bool is_same_file(const char *a, const char *b)
                                  of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
 }
 
+/* Of a command whose last word is OUT. */
+static const char *out_path(const cli_call *call)
+{
+    const char *arguments = command_of(call->command)->arguments;
+    const size_t length = strlen(arguments);
+
+    return length > 4 && strcmp(arguments + length - 4, " OUT") == 0
+               ? call->paths[call->path_count - 1]
+               : NULL;
+}
+
 /* What is written replaces neither what is read, nor what else is written. */
 static exg_status check_written(const cli_call *call, exg_error *err)
 {
-    bool has_out = paths_wanted(call->command) == 2 && strcmp(call->command, "diff") != 0;
     const struct {
         const char *name, *path;
     } files[] = {{"FILE", call->paths[0]},
+                 {call->apply ? "PATCH" : "B", call->path_count == 3 ? call->paths[1] : NULL},
                  {"--expect", call->expect},
                  {"--weights-from", call->weights_from},
-                 {"OUT", has_out ? call->paths[1] : NULL},
+                 {"--sign", call->sign},
+                 {"OUT", out_path(call)},
+                 {"--bundle", call->sign == NULL ? NULL : call->bundle},
                  {"--output", call->output},
                  {"--state-output", call->state_output},
                  {"--trace", call->trace},
                  {"--html", call->html},
                  {"--calibrate", call->calibrate}};
-    const size_t first_written = 3;
+    const size_t first_written = 5;
 
     for (size_t w = first_written; w < COUNT(files); w++) {
         for (size_t f = 0; files[w].path != NULL && f < w; f++) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define PLANNED_MAX 65536 /* ranks, of a mesh that is not run on */
+#define SHARDS_MAX  1024  /* files of ranks */
 
 /* "4", "2x3" */
 static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape *mesh,
@@ -121,14 +122,17 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
         bool runs = strcmp(call->command, "run") == 0;
 
         EXG_TRY(read_mesh(call->mesh, runs ? CLI_THREADS_MAX : PLANNED_MAX, &options->mesh, err));
+    } else if (call->shard != NULL) {
+        EXG_TRY(read_mesh(call->shard, SHARDS_MAX, &options->mesh, err));
     } else {
         options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
     }
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
         placement->place[d] = (exg_partition_options){
             .size = sizeof(placement->place[d]),
-            .mode = call->mesh == NULL && !options->processes ? EXG_PARTITION_REPLICATE
-                                                              : EXG_PARTITION_AUTO};
+            .mode = call->shard != NULL                         ? EXG_PARTITION_TENSOR
+                    : call->mesh == NULL && !options->processes ? EXG_PARTITION_REPLICATE
+                                                                : EXG_PARTITION_AUTO};
     }
     placement->goal = (exg_partition_goal){.size = sizeof(placement->goal)};
     options->partition = placement->place;

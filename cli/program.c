@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <exg/http.h>
+#include <exg/transform.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,6 +108,21 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
     return EXG_OK;
 }
 
+exg_status cli_unwrap(const cli_call *call, cli_program *p, exg_error *err)
+{
+    exg_program *unwrapped;
+
+    if (!exg_program_has_subclasses(p->program)) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err, exg_program_unwrap(p->program, &unwrapped, err), "%s:", call->paths[0]);
+    exg_program_destroy(p->program);
+    p->program = unwrapped;
+    EXG_TRY_IN(err, exg_verify(p->program, p->operators, &p->verified, NULL, err),
+               "%s:", call->paths[0]);
+    return EXG_OK;
+}
+
 /* ---- archives of several ----------------------------------------------------------- */
 
 exg_status cli_programs_list(const cli_call *call, cli_programs *all, exg_error *err)
@@ -193,6 +209,11 @@ static const struct {
     {"http", true},
 #else
     {"http", false},
+#endif
+#ifdef EXG_WITH_CRYPTO /* of OpenSSL */
+    {"crypto", true},
+#else
+    {"crypto", false},
 #endif
 #ifdef EXG_WITH_CUDA /* NCCL is opened with it; exg devices says what is found */
     {"cuda", true},   {"nccl", true},

@@ -423,7 +423,7 @@ static exg_status tell_fault(const exg_plan_executor *executor, const noted *fir
                                         "%s: index %" PRId64 " is outside a dimension of %" PRId64,
                                         step->target, first->index, first->size);
     if (step->source[0] != '\0') {
-        (void)exg_error_fix(err, status, "it comes from %s", step->source);
+        (void)exg_error_source(err, status, "%s", step->source);
     }
     return exg_error_within(err, status, "node '%s'", step->name);
 }

@@ -41,7 +41,7 @@ exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
 static bool note_origin(exg_planner *p, exg_step *step)
 {
     exg_module_frame module = {.path = ""};
-    exg_source_line source = {.text = ""};
+    exg_source_line source = {.line = 0};
 
     if (p->origin != NULL) {
         module = exg_node_module(p->origin);
@@ -49,7 +49,11 @@ static bool note_origin(exg_planner *p, exg_step *step)
     }
     step->target = exg_arena_strdup(p->arena, p->origin == NULL ? "" : p->origin->target);
     step->module = exg_arena_printf(p->arena, "%.*s", (int)module.path_length, module.path);
-    step->source = exg_arena_strndup(p->arena, source.text, source.text_length);
+    step->source =
+        source.line == 0
+            ? ""
+            : exg_arena_printf(p->arena, "%.*s:%u: %.*s", (int)source.file_length, source.file,
+                               source.line, (int)source.code_length, source.code);
     return step->target != NULL && step->module != NULL && step->source != NULL;
 }
 

@@ -32,6 +32,7 @@
 
 struct exg_session {
     exg_verified verified;
+    exg_program *unwrapped; /* NULL: it has no tensor subclasses */
     exg_session_context context;
     exg_graph_executor executor;
     exg_session_output *outputs;
@@ -68,6 +69,10 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
             (void)exg_error_fix(err, status,
                                 "of torch.vmap and torch.func, save "
                                 "program.run_decompositions(), which writes them out");
+        } else if (strstr(missing, ", not a PyTorch operator") != NULL) {
+            (void)exg_error_fix(err, status,
+                                "save program.run_decompositions(), which writes out an operator "
+                                "that is made of PyTorch's");
         }
         free(missing);
     }
@@ -191,6 +196,18 @@ static exg_status create_parts(exg_session *s, exg_error *err)
                : EXG_OK;
 }
 
+/* The program as it runs: without tensor subclasses. */
+static exg_status take_program(exg_session *s, const exg_verified *verified, exg_error *err)
+{
+    s->verified = *verified;
+    if (exg_program_has_subclasses(verified->program)) {
+        EXG_TRY(exg_program_unwrap(verified->program, &s->unwrapped, err));
+        EXG_TRY(exg_verify(s->unwrapped, verified->operators, &s->verified, NULL, err));
+    }
+    EXG_TRY(check_operators(&s->verified, err));
+    return check_layouts(s->verified.program->graph, err);
+}
+
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
                               exg_session **session, exg_error *err)
 {
@@ -204,20 +221,23 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
     if (verified->program == NULL || verified->operators == NULL) {
         return EXG_FAIL(err, USAGE, "RUN-009", "no program was verified");
     }
-    EXG_TRY(check_operators(verified, err));
-    EXG_TRY(check_layouts(verified->program->graph, err));
     s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    s->verified = *verified;
     s->context.options = own;
+    status = take_program(s, verified, err);
+    if (status != EXG_OK) {
+        exg_program_destroy(s->unwrapped);
+        free(s);
+        return status;
+    }
     if (s->context.options.loop_limit == 0) {
         s->context.options.loop_limit = LOOP_LIMIT;
     }
     s->context.mesh = s->context.options.mesh;
     s->context.operators = verified->operators;
-    s->executor = (exg_graph_executor){.context = &s->context, .program = verified->program};
+    s->executor = (exg_graph_executor){.context = &s->context, .program = s->verified.program};
     s->context.executor = &s->executor;
     status = create_parts(s, err);
     if (status != EXG_OK) {
@@ -240,6 +260,7 @@ void exg_session_destroy(exg_session *session)
     exg_text_free(&e->unchecked);
     exg_session_context_close(e);
     exg_arena_destroy(session->arena);
+    exg_program_destroy(session->unwrapped);
     free(session);
 }
 

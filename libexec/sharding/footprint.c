@@ -17,8 +17,9 @@ typedef struct walk {
     exg_strided **view; /* by value: of a view of a weight */
     bool *is_weight;
     exg_arena *arena;
-    exg_map halos; /* that were read */
-    bool failed;   /* no memory */
+    exg_map halos;            /* that were read */
+    exg_partition_box *boxes; /* by value: of a weight, where the views read lie; NULL: not asked */
+    bool failed;              /* no memory */
 } walk;
 
 /* Calls visit(w, value, node) for each tensor that a node reads. */
@@ -96,6 +97,56 @@ static void order_view(exg_strided *view)
     }
 }
 
+static bool is_same_view(const exg_strided *a, const exg_strided *b)
+{
+    bool same = a->rank == b->rank && a->offset == b->offset && a->dtype == b->dtype;
+
+    for (uint32_t d = 0; same && d < a->rank; d++) {
+        same = a->sizes[d] == b->sizes[d] && a->strides[d] == b->strides[d];
+    }
+    return same;
+}
+
+/* The box of a weight's elements that the ordered view is; false: it is none. */
+static bool box_of(const exg_tensor_meta *meta, const exg_strided *view, exg_partition_box *box)
+{
+    exg_strided full = {.dtype = meta->dtype, .rank = meta->rank, .offset = view->offset};
+    int64_t first = view->offset - meta->storage_offset.value;
+    int64_t last = first;
+    int64_t step = 1;
+
+    for (uint32_t d = 0; d < view->rank; d++) {
+        last += (view->sizes[d] - 1) * view->strides[d];
+    }
+    for (uint32_t d = meta->rank; d-- > 0;) {
+        int64_t size = meta->sizes[d].value;
+
+        if (size == 0 || meta->strides[d].value != step) {
+            return false;
+        }
+        box->offsets[d] = first / step % size;
+        box->sizes[d] = last / step % size - box->offsets[d] + 1;
+        full.sizes[d] = box->sizes[d];
+        full.strides[d] = step;
+        step *= size;
+    }
+    order_view(&full);
+    return is_same_view(&full, view);
+}
+
+static void note_box(walk *w, exg_value_id base, const exg_strided *view)
+{
+    const exg_tensor_meta *meta = w->graph->values[base].tensor;
+    exg_partition_box *box = &w->boxes[base];
+    exg_partition_box found = {.read = true};
+
+    found.whole = meta->rank > EXG_SHAPE_RANK_MAX || !box_of(meta, view, &found);
+    found.whole = found.whole || box->whole ||
+                  (box->read && (memcmp(box->offsets, found.offsets, sizeof(box->offsets)) != 0 ||
+                                 memcmp(box->sizes, found.sizes, sizeof(box->sizes)) != 0));
+    *box = found;
+}
+
 /* A node reads the view that `id` is on the weight `base`. */
 static void note_part(walk *w, exg_value_id base, exg_value_id id)
 {
@@ -106,6 +157,9 @@ static void note_part(walk *w, exg_value_id base, exg_value_id id)
     const char *kept;
 
     order_view(&view);
+    if (w->boxes != NULL) {
+        note_box(w, base, &view);
+    }
     exg_text_printf(&key, "%u %d %" PRId64, base, (int)view.dtype, view.offset);
     for (uint32_t d = 0; d < view.rank; d++) {
         bytes *= (double)view.sizes[d];
@@ -205,39 +259,50 @@ static double most_alive(const walk *w, double *ends)
     return most;
 }
 
+/* In `arena`, which is NULL when there was no memory for it. */
+static bool open_walk(walk *w, const exg_program *local)
+{
+    const exg_graph *graph = local->graph;
+
+    if (w->arena == NULL) {
+        return false;
+    }
+    w->base = EXG_NEW_ARRAY(w->arena, exg_value_id, graph->value_count);
+    w->last = EXG_NEW_ARRAY(w->arena, uint32_t, graph->value_count);
+    w->read = EXG_NEW_ARRAY(w->arena, double, graph->value_count);
+    w->is_weight = EXG_NEW_ARRAY(w->arena, bool, graph->value_count);
+    w->view = EXG_NEW_ARRAY(w->arena, exg_strided *, graph->value_count);
+    exg_map_init(&w->halos, w->arena);
+    if (w->base == NULL || w->last == NULL || w->read == NULL || w->is_weight == NULL ||
+        w->view == NULL) {
+        return false;
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        w->base[v] = v;
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            w->is_weight[graph->inputs[i].as_tensor] =
+                local->signature.inputs[i].kind != EXG_INPUT_USER;
+        }
+    }
+    return true;
+}
+
 exg_status exg_partition_footprint(const exg_program *local, const exg_operators *operators,
                                    exg_partition_summary *summary, exg_error *err)
 {
     const exg_graph *graph = local->graph;
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     walk w = {.graph = graph, .operators = operators, .arena = arena};
-    double *ends = NULL;
+    double *ends = arena == NULL ? NULL : EXG_NEW_ARRAY(arena, double, graph->node_count + 1);
     double weights = 0;
 
-    if (arena != NULL) {
-        w.base = EXG_NEW_ARRAY(arena, exg_value_id, graph->value_count);
-        w.last = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
-        w.read = EXG_NEW_ARRAY(arena, double, graph->value_count);
-        w.is_weight = EXG_NEW_ARRAY(arena, bool, graph->value_count);
-        w.view = EXG_NEW_ARRAY(arena, exg_strided *, graph->value_count);
-        exg_map_init(&w.halos, arena);
-        ends = EXG_NEW_ARRAY(arena, double, graph->node_count + 1);
+    if (ends != NULL && open_walk(&w, local)) {
+        take(&w);
+    } else {
+        w.failed = true;
     }
-    if (w.base == NULL || w.last == NULL || w.read == NULL || w.is_weight == NULL ||
-        w.view == NULL || ends == NULL) {
-        exg_arena_destroy(arena);
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        w.base[v] = v;
-    }
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
-            w.is_weight[graph->inputs[i].as_tensor] =
-                local->signature.inputs[i].kind != EXG_INPUT_USER;
-        }
-    }
-    take(&w);
     if (w.failed) {
         exg_arena_destroy(arena);
         return EXG_OUT_OF_MEMORY(err);
@@ -249,4 +314,28 @@ exg_status exg_partition_footprint(const exg_program *local, const exg_operators
     summary->value_bytes = (uint64_t)most_alive(&w, ends);
     exg_arena_destroy(arena);
     return EXG_OK;
+}
+
+exg_status exg_partition_boxes(const exg_program *local, const exg_operators *operators,
+                               exg_partition_box *boxes, exg_error *err)
+{
+    const exg_graph *graph = local->graph;
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    walk w = {.graph = graph, .operators = operators, .arena = arena};
+
+    if (arena != NULL) {
+        w.boxes = EXG_NEW_ARRAY(arena, exg_partition_box, graph->value_count);
+    }
+    if (w.boxes != NULL && open_walk(&w, local)) {
+        take(&w);
+    } else {
+        w.failed = true;
+    }
+    for (uint32_t i = 0; !w.failed && i < graph->input_count; i++) {
+        boxes[i] = graph->inputs[i].kind == EXG_ARGUMENT_TENSOR
+                       ? w.boxes[graph->inputs[i].as_tensor]
+                       : (exg_partition_box){0};
+    }
+    exg_arena_destroy(arena);
+    return w.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }

@@ -73,6 +73,17 @@ void exg_report_node(exg_partitioner *p, const char *name, const char *target,
 exg_status exg_partition_footprint(const exg_program *local, const exg_operators *operators,
                                    exg_partition_summary *summary, exg_error *err);
 
+/* What a placed program reads of a weight. */
+typedef struct exg_partition_box {
+    bool read;
+    bool whole; /* no box, or not always the same */
+    int64_t offsets[EXG_SHAPE_RANK_MAX], sizes[EXG_SHAPE_RANK_MAX];
+} exg_partition_box;
+
+/* One for each input of the graph. */
+exg_status exg_partition_boxes(const exg_program *local, const exg_operators *operators,
+                               exg_partition_box *boxes, exg_error *err);
+
 /* sizes.c */
 /* Is its result a view of its first operand? */
 bool exg_is_view_node(const exg_operator *op, const exg_node *node);

@@ -116,6 +116,7 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
                         (unsigned long long)st.st_size, (unsigned long long)length,
                         (unsigned long long)offset);
     }
+    mapping->identity = identity_of(&st);
     if (length == 0) {
         return EXG_OK;
     }
@@ -139,7 +140,6 @@ exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset,
     if (copies) { /* as a mapped file is */
         (void)mprotect(base, (size_t)(offset - start + length), PROT_READ);
     }
-    mapping->identity = identity_of(&st);
     mapping->is_copy = copies;
     mapping->base = base;
     mapping->base_length = (size_t)(offset - start + length);
@@ -188,6 +188,31 @@ exg_status exg_file_map_below(const char *directory, const char *location, exg_r
     *mapping = (exg_mapping){.data = nothing};
     EXG_TRY(exg_file_open_below(directory, location, reading.follow_links, &descriptor, err));
     return map_whole(descriptor, location, reading.copies, mapping, err);
+}
+
+exg_status exg_mapping_check(const exg_mapping *mapping, const char *path, exg_error *err)
+{
+    exg_file_identity now;
+    struct stat st;
+
+    if (stat(path, &st) != 0) {
+        return refused(err, "IO-STAT", "examine", path);
+    }
+    now = identity_of(&st);
+    return memcmp(&now, &mapping->identity, sizeof(now)) == 0
+               ? EXG_OK
+               : EXG_FAIL(err, IO, "IO-CHANGED", "%s was changed while it was read", path);
+}
+
+void exg_mapping_forget(const exg_mapping *mapping, uint64_t first, uint64_t end)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)mapping->data + (uintptr_t)first) & ~(page - 1);
+    uintptr_t to = ((uintptr_t)mapping->data + (uintptr_t)end) & ~(page - 1);
+
+    if (mapping->base != NULL && !mapping->is_copy && from < to) {
+        (void)madvise((void *)from, to - from, MADV_DONTNEED); /* private, read only */
+    }
 }
 
 /* Memory with a part of what is no file. */

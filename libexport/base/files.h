@@ -43,6 +43,13 @@ exg_status exg_file_map(const char *path, bool copies, exg_mapping *mapping, exg
 exg_status exg_file_map_range(int descriptor, const char *name, uint64_t offset, uint64_t length,
                               bool copies, exg_mapping *mapping, exg_error *err);
 
+/* Is `path` still the file that was mapped, as it was? IO (IO-CHANGED). */
+exg_status exg_mapping_check(const exg_mapping *mapping, const char *path, exg_error *err);
+
+/* Gives the pages that hold the bytes [first, end) back to the system; they come again when they
+ * are read. A copy stays. */
+void exg_mapping_forget(const exg_mapping *mapping, uint64_t first, uint64_t end);
+
 /* An all-zero mapping is allowed. */
 void exg_mapping_release(exg_mapping *mapping);
 
@@ -93,9 +100,18 @@ char *exg_path_directory(const char *path);
 
 /* ---- out --------------------------------------------------------------------- */
 
+/* The file that is written for `path`, malloc'ed: of a link the one that it leads to, which need
+ * not be there; of anything else the path itself. IO (IO-LINK): the folder that it leads to is not
+ * there, or it leads in a circle. */
+exg_status exg_path_written(const char *path, char **written, exg_error *err);
+
 typedef struct exg_writer exg_writer;
 
-/* Starts a file that will be called `path`. IO. */
+/* Is there room for `bytes` more where `path` lies? IO (IO-ROOM). OK where the system does not
+ * say. */
+exg_status exg_file_check_room(const char *path, uint64_t bytes, exg_error *err);
+
+/* Starts a file that will be called `path`, or that a link of this name leads to. IO. */
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err);
 
 /* The same in a file called `part`, of which the first `keep` bytes stay, and which stays

@@ -82,6 +82,19 @@ exg_status exg_error_fix(exg_error *err, exg_status status, const char *format, 
     return status;
 }
 
+exg_status exg_error_source(exg_error *err, exg_status status, const char *format, ...)
+{
+    if (err != NULL) {
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(err->source, sizeof(err->source), format, args);
+        va_end(args);
+        keep_printable(err->source);
+    }
+    return status;
+}
+
 exg_status exg_error_within(exg_error *err, exg_status status, const char *format, ...)
 {
     if (err != NULL) {

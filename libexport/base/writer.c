@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +14,12 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define BUFFER_BYTES (64u << 10)
 #define ATTEMPTS_MAX 100
+#define LINKS_MAX    40 /* one after the other, as of the system */
 #define NAME_ROOM    32 /* what a temporary name is longer */
 
 struct exg_writer {
@@ -54,6 +57,25 @@ static void discard(exg_writer *writer)
     free(writer->temporary);
     free(writer->directory);
     free(writer);
+}
+
+exg_status exg_file_check_room(const char *path, uint64_t bytes, exg_error *err)
+{
+    char *directory = exg_path_directory(path);
+    struct statvfs disk;
+    bool known;
+
+    if (directory == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    known = statvfs(directory[0] == '\0' ? "." : directory, &disk) == 0;
+    free(directory);
+    if (known && bytes / disk.f_frsize > disk.f_bavail) {
+        return EXG_FAIL(err, IO, "IO-ROOM",
+                        "%" PRIu64 " bytes are to be written to %s, where there are %" PRIu64,
+                        bytes, path, (uint64_t)disk.f_bavail * disk.f_frsize);
+    }
+    return EXG_OK;
 }
 
 /* ".name.<16 hex digits>.part" in the target's folder, of the name as much as leaves room. */
@@ -127,6 +149,76 @@ static exg_status check_target(const char *path, exg_error *err)
     return EXG_OK;
 }
 
+/* ---- links ----------------------------------------------------------------------------------- */
+
+/* Where the link `path` leads, from the folder that it lies in; NULL without memory, or with errno
+ * when it is no link. */
+static char *follow_link(const char *path)
+{
+    char target[PATH_MAX];
+    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    char *directory = length < 0 || target[0] == '/' ? NULL : exg_path_directory(path);
+    size_t room = directory == NULL ? 0 : strlen(directory) + (size_t)length + 1;
+    char *followed = room == 0 ? NULL : malloc(room);
+
+    if (length < 0) {
+        return NULL;
+    }
+    target[length] = '\0';
+    if (target[0] == '/') {
+        return strdup(target);
+    }
+    if (followed != NULL) {
+        snprintf(followed, room, "%s%s", directory, target);
+    }
+    free(directory);
+    return followed;
+}
+
+static exg_status no_way(const char *path, const char *where, exg_error *err)
+{
+    return exg_error_fix(
+        err,
+        EXG_FAIL(err, IO, "IO-LINK", "%s is a link to %s, which cannot be written", path, where),
+        "remove the link, or make the folder that it leads to");
+}
+
+static bool has_folder(const char *path)
+{
+    char *directory = exg_path_directory(path);
+    bool has = directory != NULL && access(directory[0] == '\0' ? "." : directory, W_OK) == 0;
+
+    free(directory);
+    return has;
+}
+
+exg_status exg_path_written(const char *path, char **written, exg_error *err)
+{
+    struct stat st;
+    char *now = strdup(path);
+    exg_status status = now == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    int links = 0;
+
+    while (status == EXG_OK && lstat(now, &st) == 0 && S_ISLNK(st.st_mode)) {
+        char *next = follow_link(now);
+
+        if (next == NULL || ++links > LINKS_MAX) {
+            status = next == NULL ? EXG_OUT_OF_MEMORY(err) : no_way(path, "itself", err);
+        }
+        free(now);
+        now = next;
+    }
+    if (status == EXG_OK && links > 0 && !has_folder(now)) {
+        status = no_way(path, now, err);
+    }
+    if (status != EXG_OK) {
+        free(now);
+        now = NULL;
+    }
+    *written = now;
+    return status;
+}
+
 /* A file that replaces another is as open to others as that one. */
 static exg_status take_mode(exg_writer *writer, exg_error *err)
 {
@@ -180,15 +272,18 @@ static exg_status create_writer(const char *path, const char *part, exg_writer *
         return EXG_OUT_OF_MEMORY(err);
     }
     w->descriptor = -1;
-    w->path = strdup(path);
-    w->directory = exg_path_directory(path);
-    w->temporary_capacity = strlen(part == NULL ? path : part) + NAME_ROOM;
-    w->temporary = calloc(1, w->temporary_capacity);
-    if (w->path == NULL || w->directory == NULL || w->temporary == NULL) {
-        discard(w);
-        return EXG_OUT_OF_MEMORY(err);
-    }
     status = check_target(path, err);
+    status = status == EXG_OK ? exg_path_written(path, &w->path, err) : status;
+    if (status != EXG_OK) {
+        discard(w);
+        return status;
+    }
+    w->directory = exg_path_directory(w->path);
+    w->temporary_capacity = strlen(part == NULL ? w->path : part) + NAME_ROOM;
+    w->temporary = calloc(1, w->temporary_capacity);
+    if (w->directory == NULL || w->temporary == NULL) {
+        status = EXG_OUT_OF_MEMORY(err);
+    }
     if (status == EXG_OK) {
         status = part == NULL ? create_temporary(w, err) : open_part(w, part, err);
     }

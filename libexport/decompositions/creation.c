@@ -9,9 +9,10 @@
 /* The dtype a number has by itself. */
 static exg_dtype dtype_of_number(const exg_argument *arg)
 {
-    return arg->kind == EXG_ARGUMENT_BOOL    ? EXG_DTYPE_B8
-           : arg->kind == EXG_ARGUMENT_FLOAT ? EXG_DTYPE_F32
-                                             : EXG_DTYPE_I64;
+    return arg->kind == EXG_ARGUMENT_BOOL      ? EXG_DTYPE_B8
+           : arg->kind == EXG_ARGUMENT_FLOAT   ? EXG_DTYPE_F32
+           : arg->kind == EXG_ARGUMENT_COMPLEX ? EXG_DTYPE_C64
+                                               : EXG_DTYPE_I64;
 }
 
 exg_status exg_shape_full(exg_shape_call *call, exg_error *err)

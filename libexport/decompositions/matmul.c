@@ -74,12 +74,18 @@ exg_status exg_shape_mm(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
 
-/* int8 by int8, summed in int32 */
+/* int8 or uint8 by int8, summed in int32 */
 exg_status exg_shape_int_mm(exg_shape_call *call, exg_error *err)
 {
+    exg_dtype left = exg_shape_input(call, 0)->dtype;
+    exg_dtype right = exg_shape_input(call, 1)->dtype;
     exg_dims out;
 
-    EXG_TRY(product(call, 0, 1, false, &out, err));
+    EXG_TRY(product_sizes(call, 0, 1, false, &out, err));
+    if ((left != EXG_DTYPE_I8 && left != EXG_DTYPE_U8) || right != EXG_DTYPE_I8) {
+        return EXG_SHAPE_FAIL(err, "a product of %s with %s", exg_dtype_name(left),
+                              exg_dtype_name(right));
+    }
     return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
 }
 

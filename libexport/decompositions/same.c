@@ -1,6 +1,7 @@
 /* same.c - lowerings of same.def and prims.def: the arguments go on as they are. */
 #include "libexport/operators/lower.h"
 
+#include <exg/operator_id_new.h>
 #include <string.h>
 
 #define EXG_ROWS "libexport/operators/prims.def"

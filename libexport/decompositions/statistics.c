@@ -498,9 +498,26 @@ void exg_lower_float_power_of_scalar(exg_builder *b, const exg_argument *args,
     results[0] = exg_arg_ref(EMIT(b, pow_Scalar, exg_get_float(&args[0]), y));
 }
 
-/* self * 2^other */
+/* self * 2^other: of whole exponents exact until the result is rounded to self's dtype, so in
+ * float64 and in two steps, of which neither leaves the range alone. */
 void exg_lower_ldexp(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
+    exg_dtype dtype = exg_lower_dtype(b, SELF);
+    exg_ref power, half, rest, product;
+
+    if (exg_dtype_is_float(dtype) &&
+        exg_dtype_is_integral(exg_lower_dtype(b, exg_get_ref(&args[1])))) {
+        power = exg_lower_cast(b, exg_get_ref(&args[1]), EXG_DTYPE_I64);
+        power = EMIT(b, clamp_default, power, exg_arg_int(-2200), exg_arg_int(2200));
+        half = EMIT(b, div_floor_Scalar, power, exg_arg_int(2));
+        rest = EMIT(b, sub_Tensor, power, half);
+        product = EMIT(b, mul_Tensor, exg_lower_cast(b, SELF, EXG_DTYPE_F64),
+                       EMIT(b, pow_Scalar, 2.0, exg_lower_cast(b, half, EXG_DTYPE_F64)));
+        product = EMIT(b, mul_Tensor, product,
+                       EMIT(b, pow_Scalar, 2.0, exg_lower_cast(b, rest, EXG_DTYPE_F64)));
+        results[0] = exg_arg_ref(exg_lower_cast(b, product, dtype));
+        return;
+    }
     results[0] = exg_arg_ref(EMIT(b, mul_Tensor, SELF, EMIT(b, pow_Scalar, 2.0, args[1])));
 }
 

@@ -16,6 +16,7 @@
 #define ALIGNMENT_MAX (UINT64_C(1) << 30)
 #define NAME_BYTES    64 /* of llama.cpp, with the NUL */
 #define RANK_MAX      4
+#define QUANTIZATION  2 /* the version of the layout of blocks */
 
 /* Plain dtypes of GGUF are called as here, in capitals. */
 static const exg_gguf_type *type_of(const exg_saved_tensor *tensor)
@@ -93,6 +94,92 @@ static bool is_of_file(const char *key)
            strcmp(key, "split.count") == 0 || strcmp(key, "split.tensors.count") == 0;
 }
 
+/* ---- what most elements are --------------------------------------------------------------------
+ */
+
+/* general.file_type, as llama.cpp numbers it: the row of each type, that of K types which it calls
+ * small, where all is of one. */
+typedef struct file_type {
+    const char *type;
+    uint32_t number;
+} file_type;
+
+static const file_type file_types[] = {
+    {"F32", 0},      {"F16", 1},     {"Q4_0", 2},     {"Q4_1", 3},   {"Q8_0", 7},    {"Q5_0", 8},
+    {"Q5_1", 9},     {"Q2_K", 10},   {"Q3_K", 11},    {"Q4_K", 14},  {"Q5_K", 16},   {"Q6_K", 18},
+    {"IQ2_XXS", 19}, {"IQ2_XS", 20}, {"IQ3_XXS", 23}, {"IQ1_S", 24}, {"IQ4_NL", 25}, {"IQ3_S", 26},
+    {"IQ2_S", 28},   {"IQ4_XS", 30}, {"IQ1_M", 31},   {"BF16", 32},  {"TQ1_0", 36},  {"TQ2_0", 37},
+    {"MXFP4", 38},   {"NVFP4", 39},  {"Q1_0", 40},
+};
+
+#define FILE_TYPE_COUNT (sizeof(file_types) / sizeof(file_types[0]))
+
+static const file_type *file_type_of(const exg_saved_tensor *tensor)
+{
+    const exg_gguf_type *type = type_of(tensor);
+
+    for (size_t i = 0; i < FILE_TYPE_COUNT; i++) {
+        if (strcmp(file_types[i].type, type->name) == 0) {
+            return &file_types[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of the elements of matrices; *blocks: some are in blocks. NULL: there is no type that is counted.
+ */
+static const file_type *most_elements(const exg_weights_saver *s, bool *blocks)
+{
+    uint64_t counts[FILE_TYPE_COUNT] = {0};
+    const file_type *most = NULL;
+
+    *blocks = false;
+    for (uint32_t i = 0; i < s->count; i++) {
+        const exg_saved_tensor *tensor = &s->tensors[i];
+        const file_type *type = tensor->item.rank < 2 ? NULL : file_type_of(tensor);
+        const char *encoding = tensor->weight == NULL ? NULL : tensor->weight->encoding;
+
+        *blocks = *blocks || encoding != NULL;
+        if (type != NULL) {
+            counts[type - file_types] += exg_encoded_elements(
+                encoding, tensor->item.bytes / exg_dtype_bytes(tensor->item.dtype));
+            most =
+                most == NULL || counts[type - file_types] > counts[most - file_types] ? type : most;
+        }
+    }
+    return most;
+}
+
+static bool has_pair(const exg_weights_saver *s, const char *key)
+{
+    for (uint32_t i = 0; s->metadata != NULL && i < s->metadata->count; i++) {
+        if (strcmp(s->metadata->items[i].key, key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What llama.cpp says of a quantised model, where it is not said already. Returns how many pairs.
+ */
+static uint64_t put_types(const exg_weights_saver *s, exg_text *out)
+{
+    bool blocks = false;
+    const file_type *type = most_elements(s, &blocks);
+    uint64_t count = 0;
+
+    if (type != NULL && (blocks || has_pair(s, "general.architecture")) &&
+        !has_pair(s, "general.file_type")) {
+        put_number(out, "general.file_type", EXG_GGUF_U32, type->number, 4);
+        count++;
+    }
+    if (blocks && !has_pair(s, "general.quantization_version")) {
+        put_number(out, "general.quantization_version", EXG_GGUF_U32, QUANTIZATION, 4);
+        count++;
+    }
+    return count;
+}
+
 static exg_status put_pairs(exg_weights_saver *s, const exg_saved_file *file, exg_text *out)
 {
     const exg_string_map *pairs = s->metadata;
@@ -113,6 +200,9 @@ static exg_status put_pairs(exg_weights_saver *s, const exg_saved_file *file, ex
                        "metadata['%s']", pair->key);
             count++;
         }
+    }
+    if (file->number == 0) {
+        count += put_types(s, out);
     }
     if (s->options->align > 0) {
         put_number(out, "general.alignment", EXG_GGUF_U32, s->options->align, 4);

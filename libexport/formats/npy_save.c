@@ -6,6 +6,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/element.h"
 #include "libexport/formats/dense_tensor.h"
+#include "libexport/formats/encoding.h"
 #include "libexport/formats/pt2/zip_writer.h"
 #include "libexport/formats/weights_save.h"
 #include "libexport/weights/storage.h"
@@ -131,6 +132,15 @@ static exg_status prepare(exg_weights_saver *s)
                                  EXG_FAIL(s->err, UNSUPPORTED, "NPY-DTYPE",
                                           "['%s']: NumPy has no complex32", tensor->item.name),
                                  "leave it out with --exclude");
+        }
+        if (tensor->weight != NULL &&
+            exg_encoded_elements(tensor->weight->encoding, tensor->item.bytes) !=
+                tensor->item.bytes) {
+            return exg_error_fix(s->err,
+                                 EXG_FAIL(s->err, UNSUPPORTED, "NPY-DTYPE",
+                                          "['%s']: NumPy has no %s", tensor->item.name,
+                                          tensor->weight->encoding),
+                                 "cast it with --dtype, or name the file .safetensors or .gguf");
         }
         EXG_TRY_IN(s->err, find_descr(&a), "['%s']", tensor->item.name);
     }

@@ -35,6 +35,13 @@ exg_weights_read_fn exg_checkpoint_read;
 exg_weights_sniff_fn exg_dcp_sniff; /* of the file .metadata; the folder is that of its path */
 exg_weights_read_fn exg_dcp_read;
 
+exg_weights_sniff_fn exg_container_sniff; /* .exg of weights without a program */
+exg_weights_read_fn exg_container_read;
+
+/* The other way; of `options` what is about weights inside the file. */
+exg_status exg_container_save(exg_weights *weights, const char *path,
+                              const exg_save_options *options, exg_error *err);
+
 /* Is it a folder that DeepSpeed saved with ZeRO, or one with such a folder that its file `latest`
  * names? */
 bool exg_zero_is(const char *folder);

@@ -26,7 +26,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define FILES_MAX 99999u
@@ -59,7 +58,9 @@ exg_weights_format exg_weights_format_from_path(const char *path)
 {
     const exg_weights_sink *sink = sink_of(path);
 
-    return sink == NULL ? EXG_WEIGHTS_FORMAT_COUNT : sink->format;
+    return sink != NULL                                   ? sink->format
+           : exg_format_from_path(path) == EXG_FORMAT_EXG ? EXG_WEIGHTS_FORMAT_CONTAINER
+                                                          : EXG_WEIGHTS_FORMAT_COUNT;
 }
 
 bool exg_weights_format_has_metadata(exg_weights_format format)
@@ -69,7 +70,7 @@ bool exg_weights_format_has_metadata(exg_weights_format format)
             return sinks[i]->has_metadata;
         }
     }
-    return false;
+    return format == EXG_WEIGHTS_FORMAT_CONTAINER;
 }
 
 exg_status exg_tensor_file_check_name(const char *path, exg_error *err)
@@ -131,6 +132,17 @@ static exg_status cut(exg_weights_saver *s, file_set *set)
     return EXG_OK;
 }
 
+/* A link is written through. */
+static exg_status follow(exg_weights_saver *s, const char **path)
+{
+    char *written;
+
+    EXG_TRY(exg_path_written(*path, &written, s->err));
+    *path = exg_arena_strdup(s->arena, written);
+    free(written);
+    return *path == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
+}
+
 /* "model-00001-of-00003.safetensors", as Hugging Face's and llama.cpp's writers have it. */
 static exg_status name_files(exg_weights_saver *s, file_set *set)
 {
@@ -152,6 +164,7 @@ static exg_status name_files(exg_weights_saver *s, file_set *set)
         if (file->path == NULL || !exg_map_put(&set->names, exg_path_name(file->path), i)) {
             return EXG_OUT_OF_MEMORY(s->err);
         }
+        EXG_TRY(follow(s, &file->path));
     }
     if (set->count > 1 && set->sink->format == EXG_WEIGHTS_FORMAT_SAFETENSORS) {
         set->index = exg_arena_printf(s->arena, "%s.index.json", set->path);
@@ -417,18 +430,9 @@ static uint64_t kept_bytes(exg_weights_saver *s, const file_set *set)
 /* Views may repeat elements: a few bytes then ask for a disk full. */
 static exg_status check_room(exg_weights_saver *s, const file_set *set)
 {
-    const char *path = set->path;
     uint64_t kept = kept_bytes(s, set);
-    char *directory = exg_path_directory(path);
     uint64_t stored = 0;
-    struct statvfs disk;
-    bool known;
 
-    if (directory == NULL) {
-        return EXG_OUT_OF_MEMORY(s->err);
-    }
-    known = statvfs(directory[0] == '\0' ? "." : directory, &disk) == 0;
-    free(directory);
     for (uint32_t i = 0; i < s->weights->storage_count; i++) {
         stored = exg_add_u64(stored, s->weights->storages[i].length, &stored) ? stored : UINT64_MAX;
     }
@@ -440,12 +444,7 @@ static exg_status check_room(exg_weights_saver *s, const file_set *set)
                                       s->total, stored),
                              "--expand, exg_weights_save_options.expands");
     }
-    if (known && (s->total > kept ? s->total - kept : 0) / disk.f_frsize > disk.f_bavail) {
-        return EXG_FAIL(s->err, IO, "IO-ROOM",
-                        "%" PRIu64 " bytes are to be written to %s, where there are %" PRIu64,
-                        s->total, path, (uint64_t)disk.f_bavail * disk.f_frsize);
-    }
-    return EXG_OK;
+    return exg_file_check_room(set->path, s->total > kept ? s->total - kept : 0, s->err);
 }
 
 /* What is the same for weights and for tensors in memory. */
@@ -547,6 +546,36 @@ static exg_status save_weights(exg_weights_saver *s, const char *path)
     return save_model(s, &set);
 }
 
+/* ---- .exg -------------------------------------------------------------------------------------
+ */
+
+/* It holds storages as they are, and is a sink of its own. */
+static exg_status save_container(exg_weights *weights, const char *path,
+                                 const exg_weights_save_options *options, exg_error *err)
+{
+    exg_save_options own = {.size = sizeof(own),
+                            .compression = options->compression,
+                            .weights = EXG_WEIGHTS_INTERNAL,
+                            .deduplicate = options->deduplicate,
+                            .progress = options->progress,
+                            .user = options->user,
+                            .threads = options->threads,
+                            .align = options->align,
+                            .resume = options->resume};
+    uint64_t bytes = 0;
+
+    if (options->split > 0) {
+        return EXG_FAIL(err, USAGE, "STF-SPLIT", "weights in an .exg are not split");
+    }
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        bytes = exg_add_u64(bytes, weights->storages[i].length, &bytes) ? bytes : UINT64_MAX;
+    }
+    if (options->file != NULL) {
+        EXG_TRY(options->file(options->user, path, weights->count, bytes, err));
+    }
+    return options->dry_run ? EXG_OK : exg_container_save(weights, path, &own, err);
+}
+
 exg_status exg_weights_save(exg_weights *weights, const char *path,
                             const exg_weights_save_options *given, exg_error *err)
 {
@@ -556,6 +585,19 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
     exg_status status;
 
     EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, &options, given, err));
+    EXG_TRY(EXG_CHECK_CHOICE(options.compression, EXG_COMPRESSION_ZSTD, "the compression", err));
+    if (sink_of(path) == NULL && exg_format_from_path(path) == EXG_FORMAT_EXG) {
+        return save_container(weights, path, &options, err);
+    }
+    if (options.compression == EXG_COMPRESSION_ZSTD || options.deduplicate) {
+        return exg_error_fix(
+            err,
+            EXG_FAIL(err, USAGE, "TNS-NAME",
+                     "'%s' is no .exg: others neither pack tensors nor store equal "
+                     "ones once",
+                     path),
+            "name the file .exg");
+    }
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     status = s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : save_weights(&s, path);
     for (uint32_t i = 0; s.slots != NULL && i < exg_pipeline_slots(s.pool); i++) {

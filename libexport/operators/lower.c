@@ -209,7 +209,7 @@ static exg_ref number_tensor(exg_builder *b, const exg_argument *number, exg_dty
 void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument *args,
                             const exg_argument_kind *scalar_reads, bool is_product)
 {
-    exg_dtype beside = EXG_DTYPE_F32;
+    exg_dtype beside = EXG_DTYPE_B8; /* where all are numbers, each has its own dtype */
     bool has_dims = false;
 
     for (uint32_t i = op->schema->argument_count; i-- > 0;) {

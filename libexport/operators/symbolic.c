@@ -3,6 +3,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/require.h"
 
+#include <exg/operator_id_new.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -146,6 +147,49 @@ exg_status exg_symbolic_neg(const exg_argument *args, uint32_t count, exg_argume
     return exg_symbolic_sub(zero_minus, count, result, err);
 }
 
+exg_status exg_symbolic_pos(const exg_argument *args, uint32_t count, exg_argument *result,
+                            exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = is_float(&args[0]) ? args[0] : exg_arg_int(exg_get_int(&args[0]));
+    return EXG_OK;
+}
+
+static exg_status check_shift(const exg_argument *by, exg_error *err)
+{
+    return exg_get_int(by) < 0 ? EXG_FAIL(err, MALFORMED, "SYM-011",
+                                          "a size is shifted by %" PRId64, exg_get_int(by))
+                               : EXG_OK;
+}
+
+exg_status exg_symbolic_lshift(const exg_argument *args, uint32_t count, exg_argument *result,
+                               exg_error *err)
+{
+    int64_t a = exg_get_int(&args[0]);
+    int64_t by = exg_get_int(&args[1]);
+    int64_t value = 0;
+
+    (void)count;
+    EXG_TRY(check_shift(&args[1], err));
+    if (a != 0 && (by > 62 || !exg_mul_i64(a, INT64_C(1) << by, &value))) {
+        return overflow(err);
+    }
+    *result = exg_arg_int(value);
+    return EXG_OK;
+}
+
+exg_status exg_symbolic_rshift(const exg_argument *args, uint32_t count, exg_argument *result,
+                               exg_error *err)
+{
+    int64_t by = exg_get_int(&args[1]);
+
+    (void)count;
+    EXG_TRY(check_shift(&args[1], err));
+    *result = exg_arg_int(exg_get_int(&args[0]) >> (by > 63 ? 63 : by));
+    return EXG_OK;
+}
+
 exg_status exg_symbolic_and(const exg_argument *args, uint32_t count, exg_argument *result,
                             exg_error *err)
 {
@@ -204,20 +248,51 @@ exg_status exg_symbolic_float(const exg_argument *args, uint32_t count, exg_argu
     return EXG_OK;
 }
 
-exg_status exg_symbolic_trunc(const exg_argument *args, uint32_t count, exg_argument *result,
-                              exg_error *err)
+exg_status exg_symbolic_sqrt(const exg_argument *args, uint32_t count, exg_argument *result,
+                             exg_error *err)
 {
-    double value = trunc(exg_get_float(&args[0]));
+    double value = exg_get_float(&args[0]);
 
     (void)count;
-    if (!is_float(&args[0])) {
-        *result = args[0];
-        return EXG_OK;
+    if (value < 0) { /* as math.sqrt() raises */
+        return EXG_FAIL(err, MALFORMED, "SYM-011", "the square root of %g", value);
     }
-    if (!(value >= -0x1p63 && value < 0x1p63)) {
-        return overflow(err);
+    *result = exg_arg_float(sqrt(value));
+    return EXG_OK;
+}
+
+/* An integer is one already. */
+#define TO_INTEGER(name, function)                                                                 \
+    exg_status exg_symbolic_##name(const exg_argument *args, uint32_t count, exg_argument *result, \
+                                   exg_error *err)                                                 \
+    {                                                                                              \
+        double value = function(exg_get_float(&args[0]));                                          \
+                                                                                                   \
+        (void)count;                                                                               \
+        if (!is_float(&args[0])) {                                                                 \
+            *result = exg_arg_int(exg_get_int(&args[0]));                                          \
+            return EXG_OK;                                                                         \
+        }                                                                                          \
+        if (!(value >= -0x1p63 && value < 0x1p63)) {                                               \
+            return overflow(err);                                                                  \
+        }                                                                                          \
+        *result = exg_arg_int((int64_t)value);                                                     \
+        return EXG_OK;                                                                             \
     }
-    *result = exg_arg_int((int64_t)value);
+
+TO_INTEGER(trunc, trunc)
+TO_INTEGER(floor, floor)
+TO_INTEGER(ceil, ceil)
+TO_INTEGER(round, nearbyint) /* halves to the even one, as Python's round() */
+
+exg_status exg_symbolic_promote(const exg_argument *args, uint32_t count, exg_argument *result,
+                                exg_error *err)
+{
+    (void)count;
+    (void)err;
+    *result = (exg_argument){.kind = EXG_ARGUMENT_SCALAR_TYPE,
+                             .as_scalar_type =
+                                 exg_promote_types(args[0].as_scalar_type, args[1].as_scalar_type)};
     return EXG_OK;
 }
 
@@ -313,6 +388,10 @@ exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *arg
     int64_t numel;
 
     *result = exg_arg_none();
+    if (op->id == EXG_OP_dim_default) {
+        *result = exg_arg_int(graph->values[args[0].as_tensor].tensor->rank);
+        return EXG_OK;
+    }
     switch (op->id) {
     case EXG_OP_sym_size_int:
         meta = graph->values[args[0].as_tensor].tensor;

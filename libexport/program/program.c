@@ -8,6 +8,16 @@
 #include <exg/weights.h>
 #include <string.h>
 
+bool exg_program_has_dialect(const exg_program *program, const char *dialect)
+{
+    for (uint32_t i = 0; i < program->verifier_count; i++) {
+        if (strcmp(program->verifiers[i], dialect) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 exg_value_id exg_graph_find_value(const exg_graph *graph, const char *name)
 {
     for (uint32_t i = 0; i < graph->value_count; i++) {

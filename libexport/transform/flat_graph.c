@@ -5,20 +5,6 @@
 
 #include <string.h>
 
-typedef struct note {
-    exg_flat_graph *flat;
-    uint32_t by;
-} note;
-
-static void note_use(void *user, exg_value_id *id)
-{
-    const note *n = user;
-
-    if (*id != EXG_NO_VALUE) {
-        n->flat->last_use[*id] = n->by;
-    }
-}
-
 static void needs_number(void *user, exg_value_id *id)
 {
     exg_flat_graph *flat = user;
@@ -57,7 +43,8 @@ static void find_scalar_reads(exg_flat_graph *c)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
 
-        if (is_item(exg_operators_find(c->operators, node->target)) && node->output_count == 1) {
+        if (is_item(exg_operators_find(c->operators, node->target)) && node->output_count == 1 &&
+            node->outputs[0].kind != EXG_ARGUMENT_NONE) {
             c->scalar_reads[node->outputs[0].as_sym.value] = true;
         }
     }
@@ -152,13 +139,12 @@ static exg_status find_written(exg_flat_graph *c, exg_arena *arena, exg_error *e
 static exg_status describe(exg_flat_graph *c, exg_arena *arena, exg_error *err)
 {
     exg_graph *graph = &c->graph;
-    note n = {c, 0};
 
     c->flat.graph = graph;
-    c->last_use = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
+    c->reads.last_use = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
     c->own = EXG_NEW_ARRAY(arena, bool, graph->value_count);
     c->scalar_reads = EXG_NEW_ARRAY(arena, bool, graph->value_count);
-    if (c->last_use == NULL || c->own == NULL || c->scalar_reads == NULL) {
+    if (c->reads.last_use == NULL || c->own == NULL || c->scalar_reads == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
@@ -166,16 +152,7 @@ static exg_status describe(exg_flat_graph *c, exg_arena *arena, exg_error *err)
             c->own[graph->inputs[i].as_tensor] = true;
         }
     }
-    for (uint32_t k = 0; k < graph->node_count; k++) {
-        n.by = k + 1;
-        for (uint32_t i = 0; i < graph->nodes[k].input_count; i++) {
-            exg_argument_visit_values(&graph->nodes[k].inputs[i].arg, note_use, &n);
-        }
-    }
-    n.by = UINT32_MAX;
-    for (uint32_t o = 0; o < graph->output_count; o++) {
-        exg_argument_visit_values(&graph->outputs[o], note_use, &n);
-    }
+    exg_find_last_uses(&c->reads, graph);
     find_scalar_reads(c);
     return EXG_OK;
 }
@@ -190,6 +167,8 @@ exg_status exg_flat_graph_create(const exg_program *program, const exg_operators
         return EXG_OUT_OF_MEMORY(err);
     }
     c->operators = operators;
+    c->reads.operators = operators;
+    c->reads.is_functional = !exg_program_has_dialect(program, "TRAINING");
     c->flat = *program;
     EXG_TRY(exg_inline(program->graph, arena, &c->graph, err));
     EXG_TRY(find_written(c, arena, err));

@@ -4,6 +4,7 @@
 #define EXG_LIBEXPORT_TRANSFORM_FLAT_GRAPH_H
 
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/idle.h"
 
 struct exg_flat_graph {
     const exg_operators *operators;
@@ -12,10 +13,10 @@ struct exg_flat_graph {
     exg_tensor_meta **metas; /* by graph input */
     exg_argument *numbers;   /* by graph input */
     exg_symbols symbols;     /* that the inputs have given numbers */
-    uint32_t *last_use; /* by value id: 1 + the last node that reads it, UINT32_MAX: an output */
-    bool *own;          /* by value id: a graph input */
-    bool *written;      /* by graph input: a node may write it, itself or through a view */
-    bool *scalar_reads; /* by value id: an element that kernels read, never a number */
+    exg_idle_search reads;   /* who reads a value last */
+    bool *own;               /* by value id: a graph input */
+    bool *written;           /* by graph input: a node may write it, itself or through a view */
+    bool *scalar_reads;      /* by value id: an element that kernels read, never a number */
 };
 
 exg_status exg_flat_graph_create(const exg_program *program, const exg_operators *operators,

@@ -15,12 +15,9 @@ exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *
 {
     exg_source_line source;
 
-    if (err != NULL && err->fix[0] == '\0' && exg_node_source_line(node, &source)) {
-        (void)exg_error_fix(err, status, "it comes from %.*s", (int)source.text_length,
-                            source.text);
-        for (char *c = err->fix; *c != '\0'; c++) {
-            *c = *c == '\n' ? ' ' : *c;
-        }
+    if (exg_node_source_line(node, &source)) {
+        (void)exg_error_source(err, status, "%.*s:%u: %.*s", (int)source.file_length, source.file,
+                               source.line, (int)source.code_length, source.code);
     }
     return exg_error_within(err, status, "node '%s'",
                             node->name == NULL ? node->target : node->name);
@@ -150,15 +147,24 @@ static exg_status do_cond(exg_segment_builder *m, const exg_node *node)
     return follow(m, flat, m->flat->graph.value_count);
 }
 
+/* Its one result is no value of the file: nobody can read it. */
+static bool gives_nothing(const exg_node *node)
+{
+    return node->output_count == 1 && node->outputs[0].kind == EXG_ARGUMENT_NONE;
+}
+
 static exg_status do_item(exg_segment_builder *m, const exg_node *node)
 {
     exg_value_id id = node->output_count == 1 ? node->outputs[0].as_sym.value : EXG_NO_VALUE;
     exg_ref number;
 
+    if (gives_nothing(node)) {
+        return EXG_OK;
+    }
     if (id == EXG_NO_VALUE || node->input_count < 1) {
         return EXG_FAIL(m->err, MALFORMED, "NOD-015", "%s gives one number", node->target);
     }
-    if (m->flat->last_use[id] == 0) {
+    if (m->flat->reads.last_use[id] == 0) {
         return EXG_OK;
     }
     EXG_TRY(element(m, &node->inputs[0].arg, &number));
@@ -207,7 +213,7 @@ static exg_status evaluate(exg_segment_builder *m, const exg_node *node, const e
                         count > 1 && args[1].kind == EXG_ARGUMENT_STRING ? args[1].as_string
                                                                          : "the range of a number");
     }
-    if (status != EXG_OK || op->schema->return_count == 0) {
+    if (status != EXG_OK || op->schema->return_count == 0 || gives_nothing(node)) {
         return status;
     }
     if (node->output_count != 1 || (node->outputs[0].kind != EXG_ARGUMENT_SYM_INT &&
@@ -331,7 +337,10 @@ static exg_status do_any(exg_segment_builder *m, const exg_node *node)
         break;
     }
     if (op == NULL) {
-        return EXG_FAIL(m->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
+        return exg_node_is_idle(&m->flat->reads, node)
+                   ? EXG_OK
+                   : EXG_FAIL(m->err, UNSUPPORTED, "OPR-003", "no operator '%s'",
+                              exg_node_operator(node));
     }
     switch (op->id) {
     case EXG_OP_item_default:
@@ -463,7 +472,7 @@ static exg_status known_numbers(exg_segment_builder *m, uint32_t next)
     uint32_t capacity = 0;
 
     for (uint32_t v = 0; v < m->flat->graph.value_count; v++) {
-        if (m->numbers[v].kind == EXG_ARGUMENT_NONE || m->flat->last_use[v] <= next) {
+        if (m->numbers[v].kind == EXG_ARGUMENT_NONE || m->flat->reads.last_use[v] <= next) {
             continue;
         }
         if (!exg_arena_reserve(m->segment->arena, &after->known, after->known_count, &capacity,

@@ -378,28 +378,35 @@ static exg_status inline_call(inliner *l, const exg_node *node, exg_value_id *ma
                         is_autocast ? &inner : mode, depth);
 }
 
-/* with_effects(token, operator, arguments...) gives (token, results...). */
+bool exg_effects_call(const exg_node *node, exg_node *call)
+{
+    if (!has_effects(node->target) || node->input_count < 2 || node->output_count < 1 ||
+        node->inputs[0].arg.kind != EXG_ARGUMENT_TENSOR ||
+        node->inputs[1].arg.kind != EXG_ARGUMENT_OPERATOR ||
+        node->outputs[0].kind != EXG_ARGUMENT_TENSOR) {
+        return false;
+    }
+    *call = *node;
+    call->target = node->inputs[1].arg.as_string;
+    call->inputs += 2;
+    call->input_count -= 2;
+    call->outputs += 1;
+    call->output_count -= 1;
+    if (call->output_count == 1 && call->outputs[0].kind == EXG_ARGUMENT_NONE) {
+        call->output_count = 0; /* of an operator that returns nothing */
+    }
+    return true;
+}
+
 static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id *map,
                                  const exg_autocast *mode)
 {
-    exg_node inner = *node;
-    bool fits = node->input_count >= 2 && node->output_count >= 1 &&
-                node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR &&
-                node->inputs[1].arg.kind == EXG_ARGUMENT_OPERATOR &&
-                node->outputs[0].kind == EXG_ARGUMENT_TENSOR;
+    exg_node inner;
 
-    if (!fits) {
+    if (!exg_effects_call(node, &inner)) {
         return mismatch(l, node);
     }
     map[node->outputs[0].as_tensor] = map[node->inputs[0].arg.as_tensor];
-    inner.target = node->inputs[1].arg.as_string;
-    inner.inputs += 2;
-    inner.input_count -= 2;
-    inner.outputs += 1;
-    inner.output_count -= 1;
-    if (inner.output_count == 1 && inner.outputs[0].kind == EXG_ARGUMENT_NONE) {
-        inner.output_count = 0; /* of an operator that returns nothing */
-    }
     return copy_node(l, &inner, map, mode);
 }
 

@@ -21,6 +21,10 @@ typedef enum exg_higher_order {
 /* What the target is, if it is one that runs here. */
 exg_higher_order exg_higher_order_of(const char *target);
 
+/* The call in a node of with_effects(token, operator, arguments...), which gives (token,
+ * results...). false: the node is of another form. */
+bool exg_effects_call(const exg_node *node, exg_node *call);
+
 /* The graph without them: their graphs' nodes stand in their place. Arrays that do not
  * change are shared with `graph`, the rest is in `arena`. MALFORMED (GRF-010), LIMIT. */
 exg_status exg_inline(const exg_graph *graph, exg_arena *arena, exg_graph *out, exg_error *err);

@@ -50,7 +50,7 @@ static exg_status find_live(live_outs *c, const exg_flat_graph *flat, uint32_t n
     for (uint32_t v = 0; v < flat->graph.value_count; v++) {
         if (flat->own[v]) {
             c->called[c->r->refs[v].id] = v;
-        } else if (c->r->refs[v].id != EXG_NO_VALUE && flat->last_use[v] > next) {
+        } else if (c->r->refs[v].id != EXG_NO_VALUE && flat->reads.last_use[v] > next) {
             c->live[c->live_count++] = v;
         }
     }

@@ -2,7 +2,8 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
-#include "libexport/program/uses.h"
+#include "libexport/operators/namespace.h"
+#include "libexport/transform/idle.h"
 #include "libexport/transform/inline.h"
 #include "libexport/transform/vmap.h"
 
@@ -29,12 +30,13 @@ static bool is_missing(const exg_operators *operators, bool (*runs)(const exg_op
 
 static void list_users(exg_text *text, const exg_graph *graph, uint32_t first)
 {
-    const char *target = graph->nodes[first].target;
+    const char *target = exg_node_operator(&graph->nodes[first]);
     uint32_t users = 0;
 
-    exg_text_printf(text, "%s%s (nodes", text->length > 0 ? "\n" : "", target);
+    exg_text_printf(text, "%s%s%s (nodes", text->length > 0 ? "\n" : "", target,
+                    exg_is_pytorch_operator(target) ? "" : ", not a PyTorch operator");
     for (uint32_t n = first; n < graph->node_count; n++) {
-        if (strcmp(graph->nodes[n].target, target) == 0) {
+        if (strcmp(exg_node_operator(&graph->nodes[n]), target) == 0) {
             users++;
             if (users <= 4) {
                 const char *name = graph->nodes[n].name;
@@ -50,33 +52,49 @@ static void list_users(exg_text *text, const exg_graph *graph, uint32_t first)
 }
 
 /* Nothing reads what the node gives, and it writes nothing: simplify drops it. */
-static bool is_idle(const exg_node *node, const uint32_t *uses, const exg_operator *op)
+static bool is_dropped(const exg_node *node, const uint32_t *last_use, const exg_operator *op)
 {
     return op != NULL && !op->schema->is_mutable && node->output_count == 1 &&
-           node->outputs[0].kind == EXG_ARGUMENT_TENSOR && uses[node->outputs[0].as_tensor] == 0;
+           node->outputs[0].kind == EXG_ARGUMENT_TENSOR &&
+           last_use[node->outputs[0].as_tensor] == 0;
 }
 
-static void list_graph(exg_text *list, exg_map *listed, const exg_graph *graph,
-                       const exg_operators *operators, bool (*runs)(const exg_operator *op))
-{
-    const uint32_t *uses = exg_graph_count_uses(listed->arena, graph);
+typedef struct listing {
+    exg_text text;
+    exg_map listed; /* by operator */
+    exg_idle_search reads;
+    bool (*runs)(const exg_operator *op);
+} listing;
 
-    list->failed = list->failed || uses == NULL;
-    for (uint32_t n = 0; uses != NULL && n < graph->node_count; n++) {
+static void list_graph(listing *list, const exg_graph *graph)
+{
+    exg_idle_search reads = list->reads;
+
+    reads.last_use = EXG_NEW_ARRAY(list->listed.arena, uint32_t, graph->value_count);
+    if (reads.last_use == NULL) {
+        list->text.failed = true;
+        return;
+    }
+    exg_find_last_uses(&reads, graph);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
+        exg_node call = *node;
 
         for (uint32_t i = 0;
              exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT && i < node->input_count;
              i++) {
             if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
-                list_graph(list, listed, node->inputs[i].arg.as_graph->graph, operators, runs);
+                list_graph(list, node->inputs[i].arg.as_graph->graph);
             }
         }
-        if (is_missing(operators, runs, node->target) &&
-            exg_map_find(listed, node->target) == EXG_MAP_NONE &&
-            !is_idle(node, uses, exg_operators_find(operators, node->target))) {
-            list->failed = !exg_map_put(listed, node->target, n) || list->failed;
-            list_users(list, graph, n);
+        (void)exg_effects_call(node, &call);
+        if (is_missing(reads.operators, list->runs, call.target) &&
+            exg_map_find(&list->listed, exg_node_operator(node)) == EXG_MAP_NONE &&
+            !exg_node_is_idle(&reads, &call) &&
+            !is_dropped(&call, reads.last_use, exg_operators_find(reads.operators, call.target))) {
+            list->text.failed =
+                !exg_map_put(&list->listed, exg_node_operator(node), n) || list->text.failed;
+            list_users(&list->text, graph, n);
         }
     }
 }
@@ -85,21 +103,23 @@ exg_status exg_missing_operators(const exg_program *program, const exg_operators
                                  bool (*runs)(const exg_operator *op), char **text, exg_error *err)
 {
     EXG_REQUIRE(err, program, operators, text);
-    exg_text list = EXG_TEXT_EMPTY;
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_map listed;
+    listing list = {.text = EXG_TEXT_EMPTY,
+                    .reads = {.operators = operators,
+                              .is_functional = !exg_program_has_dialect(program, "TRAINING")},
+                    .runs = runs};
 
     *text = NULL;
     if (arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    exg_map_init(&listed, arena);
-    list_graph(&list, &listed, program->graph, operators, runs);
+    exg_map_init(&list.listed, arena);
+    list_graph(&list, program->graph);
     exg_arena_destroy(arena);
-    if (list.failed) {
-        exg_text_free(&list);
+    if (list.text.failed) {
+        exg_text_free(&list.text);
         return EXG_OUT_OF_MEMORY(err);
     }
-    *text = list.data;
+    *text = list.text.data;
     return EXG_OK;
 }

@@ -131,7 +131,8 @@ static exg_status add_results(exg_graph_segment *s, const exg_graph_segment *bef
         for (uint32_t i = 0; i < count; i++, at++) {
             exg_live_in *live_in = &s->inputs[s->input_count];
 
-            if (ids[i] == EXG_NO_VALUE || before->flat->last_use[ids[i]] <= before->after.at) {
+            if (ids[i] == EXG_NO_VALUE ||
+                before->flat->reads.last_use[ids[i]] <= before->after.at) {
                 continue;
             }
             *live_in = (exg_live_in){.id = ids[i],

@@ -218,6 +218,9 @@ exg_status exg_rewrite_finish(exg_rewrite *r, exg_status status, exg_program **o
             if (status != EXG_OK && built.fix[0] == '\0') {
                 memcpy(r->err->fix, told.fix, sizeof(told.fix));
             }
+            if (status != EXG_OK && built.source[0] == '\0') {
+                memcpy(r->err->source, told.source, sizeof(told.source));
+            }
         }
         status = building;
     }

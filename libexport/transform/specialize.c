@@ -292,7 +292,8 @@ static exg_status evaluate_node(specializer *s, const exg_operator *op, const ex
         EXG_TRY(resolve(s, &node->inputs[i].arg, &args[i]));
     }
     EXG_TRY(exg_operator_evaluate(op, args, count, s->out->graph, &result, s->err));
-    if (op->schema->return_count == 0) {
+    if (op->schema->return_count == 0 ||
+        (node->output_count == 1 && node->outputs[0].kind == EXG_ARGUMENT_NONE)) {
         return EXG_OK;
     }
     if (node->output_count != 1 || (node->outputs[0].kind != EXG_ARGUMENT_SYM_INT &&

@@ -8,18 +8,10 @@ static bool starts(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* Python's functions on sizes beyond operators/symbolic.def, and the wrappers that PyTorch lets
- * stand in a graph. */
+/* Functions on sizes beyond operators/symbolic.def, and the wrappers that PyTorch lets stand in a
+ * graph. */
 static const char *const functions[] = {
-    "_operator.pos",
-    "_operator.lshift",
-    "_operator.rshift",
-    "math.ceil",
-    "math.floor",
-    "builtins.round",
-    "torch.sym_int",
     "torch.sym_sqrt",
-    "torch._sym_sqrt",
     "torch.sym_sum",
     "torch._C._set_grad_enabled",
     "torch.autograd.grad_mode.set_grad_enabled",

@@ -1,9 +1,11 @@
 /* node_rules.c - nodes against the schemas of their operators (NOD). */
+#include "libexport/operators/namespace.h"
 #include "libexport/transform/inline.h"
 #include "libexport/transform/vmap.h"
 #include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
+#include <exg/transform.h>
 #include <string.h>
 
 /* ---- one node -------------------------------------------------------------------------- */
@@ -15,9 +17,8 @@ static bool output_fits(const exg_argument *output, const exg_schema_type *type)
         return type->base == EXG_TYPE_TENSOR && !type->is_list;
     case EXG_ARGUMENT_TENSORS:
         return type->base == EXG_TYPE_TENSOR && type->is_list;
-    case EXG_ARGUMENT_NONE: /* a dtype and a plain bool too are nothing in a file */
-        return type->base == EXG_TYPE_TENSOR || type->base == EXG_TYPE_SCALAR_TYPE ||
-               type->base == EXG_TYPE_BOOL;
+    case EXG_ARGUMENT_NONE: /* so is written what is no value: a dtype, a plain number */
+        return !type->is_list;
     case EXG_ARGUMENT_SYM_INT:
     case EXG_ARGUMENT_SYM_FLOAT:
     case EXG_ARGUMENT_SYM_BOOL:
@@ -148,6 +149,29 @@ static void check_functional(exg_verifier *v, const exg_operator *op, const exg_
     }
 }
 
+/* An operator without a row: the node's own, or that in a node that only calls it. */
+static void check_known(exg_verifier *v, const exg_idle_search *reads, const exg_node *node,
+                        const exg_model_path *path)
+{
+    const char *called = exg_node_operator(node);
+    bool runs = exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT;
+    bool calls = called != node->target;
+    exg_node call = *node;
+
+    if (runs && (!calls || exg_operators_find(v->operators, called) != NULL)) {
+        return;
+    }
+    (void)exg_effects_call(node, &call);
+    if (reads->last_use != NULL && exg_node_is_idle(reads, &call)) {
+        exg_found(v, "VAL-012", path, "nothing uses what '%s' computes, by '%s', which is unknown",
+                  node->name == NULL ? "" : node->name, called);
+        return;
+    }
+    exg_found(v, "NOD-001", path, "operator '%s' is not %s%s%s%s", called,
+              exg_is_pytorch_operator(called) ? "known" : "one of PyTorch's", calls ? " ('" : "",
+              calls ? node->target : "", calls ? "' calls it)" : "");
+}
+
 static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
                        const exg_node *node, const exg_model_path *path)
 {
@@ -187,8 +211,10 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     if (target->is_higher_order) {
         check_order(v, node, path);
         exg_verify_subgraphs(v, shapes->graph, node, path);
-    } else if (op == NULL && !exg_is_vmap_mark(node->target)) {
-        exg_found(v, "NOD-001", path, "operator '%s' is not known", node->target);
+    }
+    if (op == NULL && !exg_is_vmap_mark(node->target) &&
+        strcmp(node->target, EXG_ACCESS_SUBCLASS) != 0) { /* which WGT-013 speaks of */
+        check_known(v, &shapes->reads, node, path);
     }
     if (op == NULL) {
         return;
@@ -298,6 +324,7 @@ static void check_casts(exg_verifier *v, const exg_graph *graph, const exg_model
         v->failed = true;
         return;
     }
+    shapes.is_main = true;
     for (uint32_t n = 0; n < flat.node_count && !v->failed; n++) {
         const exg_target *target = exg_verifier_target(v, flat.nodes[n].target);
         exg_argument args[EXG_ARGUMENTS_MAX];
@@ -336,6 +363,15 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_model_p
     if (!exg_shapes_begin(&shapes, v, graph) || !exg_writes_begin(&writes, v, graph)) {
         v->failed = true;
         return;
+    }
+    shapes.reads =
+        (exg_idle_search){.operators = v->operators, .is_functional = v->functional_dialect};
+    if (v->graphs_sound) {
+        shapes.reads.last_use = EXG_NEW_ARRAY(v->arena, uint32_t, graph->value_count);
+        v->failed = v->failed || shapes.reads.last_use == NULL;
+    }
+    if (shapes.reads.last_use != NULL) {
+        exg_find_last_uses(&shapes.reads, graph);
     }
     for (uint32_t n = 0; n < graph->node_count && !v->failed; n++) {
         const exg_node *node = &graph->nodes[n];

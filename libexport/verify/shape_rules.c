@@ -99,7 +99,7 @@ bool exg_shapes_begin(exg_shapes *shapes, exg_verifier *v, const exg_graph *grap
 {
     bool numbers = true;
 
-    *shapes = (exg_shapes){.v = v, .graph = graph};
+    *shapes = (exg_shapes){.v = v, .graph = graph, .is_main = graph == v->program->graph};
     for (uint32_t id = 0; numbers && id < graph->value_count; id++) {
         const exg_value *value = &graph->values[id];
 
@@ -193,7 +193,7 @@ static bool resolve(exg_arena *scratch, const exg_graph *at, exg_argument *arg)
 
 static bool same_sizes(const exg_tensor_meta *a, const exg_tensor_meta *b)
 {
-    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    bool same = a->rank == b->rank;
 
     for (uint32_t d = 0; same && d < a->rank; d++) {
         same = a->sizes[d].value == b->sizes[d].value;
@@ -247,6 +247,30 @@ static const char *rule_of(const call *c)
     return c->binding == 0 ? "NOD-017" : "SYM-006";
 }
 
+/* What PyTorch computes has the dtype of what is computed with, whatever is recorded: later nodes
+ * take that one. The recorded meta is the program's, so the value gets another. */
+static void take_dtype(call *c, exg_value_id id, exg_dtype dtype)
+{
+    exg_shapes *shapes = c->shapes;
+    exg_graph *at = &shapes->at[c->binding];
+    exg_tensor_meta *meta;
+
+    if (at->values == shapes->graph->values) {
+        at->values =
+            exg_arena_memdup(shapes->v->arena, at->values, at->value_count, sizeof(*at->values));
+    }
+    meta = at->values == NULL
+               ? NULL
+               : exg_arena_memdup(shapes->v->arena, at->values[id].tensor, 1, sizeof(*meta));
+    if (meta == NULL) {
+        at->values = shapes->graph->values;
+        shapes->v->failed = true;
+        return;
+    }
+    meta->dtype = dtype;
+    at->values[id].tensor = meta;
+}
+
 static void compare(call *c, exg_value_id recorded, const exg_tensor_meta *made)
 {
     const exg_tensor_meta *said = c->at->values[recorded].tensor;
@@ -254,7 +278,16 @@ static void compare(call *c, exg_value_id recorded, const exg_tensor_meta *made)
     char made_text[120];
     char sizes[120];
 
-    if (said == NULL || made == NULL || same_sizes(said, made)) {
+    if (said == NULL || made == NULL || (same_sizes(said, made) && said->dtype == made->dtype)) {
+        return;
+    }
+    if (same_sizes(said, made) && c->shapes->is_main) {
+        if (c->binding == 0) {
+            exg_found(c->shapes->v, "NOD-022", c->path, "'%s' is recorded as %s; %s gives %s",
+                      c->at->values[recorded].name, exg_dtype_name(said->dtype), c->node->target,
+                      exg_dtype_name(made->dtype));
+        }
+        take_dtype(c, recorded, made->dtype);
         return;
     }
     describe(said, said_text, sizeof(said_text));
@@ -343,7 +376,8 @@ static bool stands_for_tensor(const call *c, const exg_argument *args, uint32_t 
            !exg_is_none(&args[i]);
 }
 
-/* The dtype of the first tensor beside numbers, which they take. */
+/* The dtype of the first tensor beside numbers, which they take; where all are numbers, each has
+ * the dtype that it has beside bool: its own. */
 static exg_dtype dtype_beside(const call *c, const exg_argument *args)
 {
     for (uint32_t i = 0; i < c->op->schema->argument_count; i++) {
@@ -351,7 +385,7 @@ static exg_dtype dtype_beside(const call *c, const exg_argument *args)
             return c->at->values[args[i].as_tensor].tensor->dtype;
         }
     }
-    return EXG_DTYPE_F32;
+    return EXG_DTYPE_B8;
 }
 
 /* A number where a tensor is due is a 0-d tensor of `values`, as it is when the program is

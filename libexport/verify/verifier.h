@@ -5,6 +5,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/program/expression.h"
+#include "libexport/transform/idle.h"
 #include "libexport/verify/report.h"
 
 #include <exg/symint.h>
@@ -53,6 +54,8 @@ struct exg_verifier {
     bool edge_dialect;   /* core operators alone */
     bool tells_all;      /* the caller takes a list: warnings that cost time are looked for */
     const bool *defined; /* by value of the top graph */
+    bool comes_apart;    /* the program runs with what is inside of its tensor subclasses */
+    exg_error whole;     /* else why not, or nothing */
     bool graphs_sound;   /* nothing is wrong with symbols, values and how graphs name them */
     bool inputs_paired;  /* as many input specs as graph inputs, */
     bool outputs_paired; /* as many output specs as graph outputs: they can be compared */
@@ -109,6 +112,8 @@ typedef struct exg_shapes {
     const exg_graph *graph;
     exg_graph at[EXG_BINDINGS_MAX]; /* its values with numbers only, by binding */
     uint32_t count;                 /* of bindings that differ */
+    bool is_main;                   /* the program's own graph, not that of a loop or a branch */
+    exg_idle_search reads;          /* of what is sound; else without last_use */
 } exg_shapes;
 
 /* false: out of memory. */

@@ -3,6 +3,7 @@
 #include "libexport/verify/verifier.h"
 
 #include <assert.h>
+#include <exg/transform.h>
 #include <string.h>
 
 /* Dialects are an open set: extensions register theirs. */
@@ -24,6 +25,26 @@ static void check_dialects(exg_verifier *v)
     }
 }
 
+/* Does the program run with what is inside of its tensor subclasses? */
+static void take_apart(exg_verifier *v)
+{
+    exg_program *unwrapped = NULL;
+    exg_verified verified;
+    exg_status status;
+
+    exg_error_clear(&v->whole);
+    if (!v->graphs_sound || !exg_program_has_subclasses(v->program)) {
+        return;
+    }
+    status = exg_program_unwrap(v->program, &unwrapped, &v->whole);
+    if (status == EXG_OK) {
+        status = exg_verify(unwrapped, v->operators, &verified, NULL, &v->whole);
+    }
+    exg_program_destroy(unwrapped);
+    v->comes_apart = status == EXG_OK;
+    v->failed = v->failed || status == EXG_NO_MEMORY;
+}
+
 /* Every room runs, whatever the earlier ones found: a fault hides no other. A rule passes over
  * what it cannot trust, so that what follows from one fault alone is not told as another. */
 static void run_rules(exg_verifier *v)
@@ -34,6 +55,7 @@ static void run_rules(exg_verifier *v)
     exg_verify_symbols(v);
     exg_verify_graph(v, v->program->graph, NULL, graph);
     v->graphs_sound = v->found->error_count == 0;
+    take_apart(v);
     exg_verify_weights(v);
     exg_verify_signature(v);
     if (v->failed) {
@@ -66,16 +88,6 @@ static exg_status first_error(const exg_diagnostics *found, exg_error *err)
     return EXG_FAIL(err, MALFORMED, "VAL-001", "%u faults", found->error_count);
 }
 
-static bool has_dialect(const exg_program *program, const char *dialect)
-{
-    for (uint32_t i = 0; i < program->verifier_count; i++) {
-        if (strcmp(program->verifiers[i], dialect) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 exg_status exg_verify(const exg_program *program, const exg_operators *operators,
                       exg_verified *verified, exg_diagnostics *diagnostics, exg_error *err)
 {
@@ -85,8 +97,8 @@ exg_status exg_verify(const exg_program *program, const exg_operators *operators
     exg_verifier v = {.program = program,
                       .operators = operators,
                       .found = found,
-                      .functional_dialect = !has_dialect(program, "TRAINING"),
-                      .edge_dialect = has_dialect(program, "EDGE"),
+                      .functional_dialect = !exg_program_has_dialect(program, "TRAINING"),
+                      .edge_dialect = exg_program_has_dialect(program, "EDGE"),
                       .tells_all = diagnostics != NULL};
     exg_status status = EXG_OK;
 

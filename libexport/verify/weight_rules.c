@@ -83,7 +83,12 @@ static void check_weight(exg_verifier *v, uint32_t i)
     const exg_model_path *path = EXG_AT_KEY(NULL, "weights", weight->fqn);
 
     if (weight->use_pickle) {
-        exg_found(v, "WGT-013", path, "'%s' is a pickle, kept as it is", weight->fqn);
+        if (weight->meta == NULL || !v->comes_apart) {
+            bool told = weight->meta != NULL && v->whole.message[0] != '\0';
+
+            exg_found(v, "WGT-013", path, "'%s' is a pickle, kept as it is%s%s", weight->fqn,
+                      told ? ": " : "", told ? v->whole.message : "");
+        }
         return;
     }
     if (weight->meta == NULL) {

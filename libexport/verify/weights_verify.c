@@ -3,6 +3,7 @@
 #include "libexport/base/pool.h"
 #include "libexport/base/require.h"
 #include "libexport/verify/verifier.h"
+#include "libexport/weights/merkle.h"
 #include "libexport/weights/storage.h"
 
 #include <inttypes.h>
@@ -71,27 +72,22 @@ static void check_dtypes(exg_verifier *v, const exg_weights *weights)
 static exg_status check_digest(exg_verifier *v, exg_weights *weights,
                                const exg_weights_verify_options *options, exg_error *err)
 {
-    static const struct {
-        const char *prefix;
-        exg_checksum_kind kind;
-    } kinds[] = {{"xxh3-128:", EXG_CHECKSUM_XXH3_128}, {"sha256:", EXG_CHECKSUM_SHA256}};
     char found[EXG_DIGEST_TEXT_MAX];
+    exg_checksum_kind kind;
+    exg_merkle_hash wanted;
+    exg_merkle_hash got;
 
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        size_t length = strlen(kinds[i].prefix);
-
-        if (strncmp(options->digest, kinds[i].prefix, length) == 0) {
-            EXG_TRY(exg_weights_digest(weights, kinds[i].kind, options->threads, found, err));
-            if (strcmp(options->digest + length, found) != 0) {
-                exg_found(v, "WGT-024", EXG_AT(NULL, "weights"), "it is %s%s", kinds[i].prefix,
-                          found);
-            }
-            return EXG_OK;
-        }
+    if (!exg_merkle_parse(options->digest, &kind, &wanted)) {
+        return exg_error_fix(
+            err, EXG_FAIL(err, USAGE, "WGT-DIGEST", "'%s' is no digest", options->digest),
+            "exg digest FILE prints one");
     }
-    return exg_error_fix(err,
-                         EXG_FAIL(err, USAGE, "WGT-DIGEST", "'%s' is no digest", options->digest),
-                         "exg inspect FILE --digest sha256 prints one");
+    EXG_TRY(exg_weights_digest(weights, kind, options->threads, found, err));
+    if (!exg_merkle_get(kind, found, &got) || !exg_merkle_equal(&got, &wanted)) {
+        exg_found(v, "WGT-024", EXG_AT(NULL, "weights"), "it is %s:%s", exg_merkle_kind_name(kind),
+                  found);
+    }
+    return EXG_OK;
 }
 
 /* ---- elements ---------------------------------------------------------------------------------

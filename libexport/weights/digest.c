@@ -1,221 +1,251 @@
-/* digest.c - one text for all weights: a tree of two levels over the tensors.
- *
- *   leaf = H(name NUL, dtype NUL, u64 rank, u64 sizes, elements row by row, little endian)
- *   root = H(leaves, as bytes, in the order of names)
- */
+/* digest.c - a tree of hashes over tensors and their blocks, that does not know of files. */
 #include "libexport/base/arena.h"
+#include "libexport/base/little.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pool.h"
 #include "libexport/base/require.h"
-#include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
+#include "libexport/weights/weights_tree.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_BYTES EXG_FRAME_BYTES
+#define BLOCK_BYTES EXG_MERKLE_BLOCK_BYTES
+#define RANK_MAX    64 /* as views have */
 
-typedef struct leaf {
-    const exg_weight *weight;
-    char text[EXG_CHECKSUM_TEXT_MAX];
-    exg_status status;
-    exg_error err;
-} leaf;
+/* ---- one block ------------------------------------------------------------------------------ */
 
-typedef struct digester {
-    exg_weights *weights;
-    exg_checksum_kind kind;
-    leaf *leaves;
-    uint32_t count;
-} digester;
-
-static void add_number(exg_hasher *hasher, uint64_t value)
+/* Where the canonical bytes of a tensor lie as they are; NULL: they must be gathered. */
+static exg_status find_bytes(exg_weights *weights, const exg_tree_tensor *tensor,
+                             const uint8_t **bytes, uint64_t *first, exg_error *err)
 {
-    uint8_t bytes[8];
+    const exg_weight *weight = tensor->weight;
+    const exg_storage *storage = &weights->storages[weight->storage];
+    const uint64_t width = exg_dtype_bytes(weight->meta->dtype);
 
-    for (int i = 0; i < 8; i++) {
-        bytes[i] = (uint8_t)(value >> (8 * i));
-    }
-    exg_hasher_add(hasher, bytes, sizeof(bytes));
-}
-
-static void add_description(exg_hasher *hasher, const exg_weight *weight)
-{
-    const char *dtype = exg_dtype_name(weight->meta->dtype);
-
-    exg_hasher_add(hasher, weight->fqn, strlen(weight->fqn) + 1);
-    exg_hasher_add(hasher, dtype, strlen(dtype) + 1);
-    add_number(hasher, weight->meta->rank);
-    for (uint32_t d = 0; d < weight->meta->rank; d++) {
-        add_number(hasher, (uint64_t)weight->meta->sizes[d].value);
-    }
-}
-
-/* Gives back what was read of the elements [at, at + count) of a packed tensor. */
-static void forget(exg_weights *weights, const exg_weight *weight, uint64_t at, uint64_t count)
-{
-    uint64_t width = exg_dtype_bytes(weight->meta->dtype);
-    uint64_t from = ((uint64_t)weight->meta->storage_offset.value + at) * width;
-
-    exg_storage_forget(weights, weight->storage, from / BLOCK_BYTES * BLOCK_BYTES,
-                       from + count * width);
-}
-
-/* Elements that lie in memory as they are hashed. */
-static void add_in_place(exg_weights *weights, const exg_weight *weight, const uint8_t *data,
-                         uint64_t bytes, exg_hasher *hasher)
-{
-    uint64_t width = exg_dtype_bytes(weight->meta->dtype);
-    uint64_t from = (uint64_t)weight->meta->storage_offset.value * width;
-
-    for (uint64_t at = 0; at < bytes; at += BLOCK_BYTES) {
-        uint64_t length = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
-
-        exg_storage_expect(weights, weight->storage, from + at, from + at + length);
-        exg_hasher_add(hasher, data + from + at, (size_t)length);
-        forget(weights, weight, at / width, length / width);
-    }
-}
-
-/* Where the elements of a packed tensor are hashed in place; NULL: they are not there so. */
-static exg_status find_in_place(exg_weights *weights, const exg_weight *weight,
-                                const uint8_t **data, exg_error *err)
-{
-    *data = NULL;
-    if (exg_host_byte_order() != EXG_LITTLE_ENDIAN || !exg_tensor_meta_is_packed(weight->meta)) {
+    *bytes = NULL;
+    if (exg_host_byte_order() != EXG_LITTLE_ENDIAN || !exg_tensor_meta_is_packed(weight->meta) ||
+        exg_tensor_meta_check_view(weight->meta, storage->length, NULL) != EXG_OK) {
         return EXG_OK;
     }
-    EXG_TRY(exg_storage_map(weights, weight->storage, data, err));
-    return *data == NULL ? EXG_OK
-                         : exg_tensor_meta_check_view(
-                               weight->meta, weights->storages[weight->storage].length, err);
+    *first = (uint64_t)weight->meta->storage_offset.value * width;
+    EXG_TRY(exg_storage_map(weights, weight->storage, bytes, err));
+    *bytes = *bytes == NULL ? NULL : *bytes + *first;
+    return EXG_OK;
 }
 
-static exg_status add_elements(exg_weights *weights, const exg_weight *weight, exg_hasher *hasher,
-                               uint8_t *block, exg_error *err)
+exg_status exg_tree_block_hash(exg_weights *weights, exg_checksum_kind kind,
+                               const exg_tree_tensor *tensor, uint64_t index, uint8_t *room,
+                               exg_merkle_hash *hash, exg_error *err)
 {
-    uint64_t width = exg_dtype_bytes(weight->meta->dtype);
-    uint64_t step = BLOCK_BYTES / width;
-    bool packed = exg_tensor_meta_is_packed(weight->meta);
-    const uint8_t *data;
-    uint64_t bytes = 0;
+    const exg_weight *weight = tensor->weight;
+    const uint64_t width = exg_dtype_bytes(weight->meta->dtype);
+    const uint64_t at = index * BLOCK_BYTES;
+    const uint64_t length = tensor->bytes - at < BLOCK_BYTES ? tensor->bytes - at : BLOCK_BYTES;
+    exg_merkle_piece piece = {room, (size_t)length};
+    const uint8_t *bytes;
+    uint64_t first = 0;
 
-    EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
-    EXG_TRY(find_in_place(weights, weight, &data, err));
-    if (data != NULL && bytes > 0) {
-        add_in_place(weights, weight, data, bytes, hasher);
-        return EXG_OK;
-    }
-    for (uint64_t at = 0; at < bytes / width; at += step) {
-        uint64_t count = bytes / width - at < step ? bytes / width - at : step;
-
-        EXG_TRY(exg_weight_read_range(weights, weight, at, count, block, err));
+    EXG_TRY(find_bytes(weights, tensor, &bytes, &first, err));
+    if (bytes != NULL) {
+        piece.data = bytes + at;
+    } else {
+        EXG_TRY(exg_weight_read_range(weights, weight, at / width, length / width, room, err));
         if (exg_host_byte_order() != EXG_LITTLE_ENDIAN) {
-            exg_bytes_swap(block, count * width, weight->meta->dtype);
+            exg_bytes_swap(room, length, weight->meta->dtype);
         }
-        exg_hasher_add(hasher, block, (size_t)(count * width));
-        if (packed) {
-            forget(weights, weight, at, count);
-        }
+    }
+    *hash = exg_merkle_hash_of(kind, EXG_MERKLE_BLOCK, &piece, 1);
+    if (exg_tensor_meta_is_packed(weight->meta)) {
+        first = (uint64_t)weight->meta->storage_offset.value * width + at;
+        exg_storage_forget(weights, weight->storage, first / BLOCK_BYTES * BLOCK_BYTES,
+                           first + length);
     }
     return EXG_OK;
 }
 
-static void hash_leaf(void *context, uint32_t index)
+/* ---- what stands above blocks --------------------------------------------------------------- */
+
+exg_merkle_hash exg_tree_tensor_hash(exg_checksum_kind kind, const exg_weight *weight,
+                                     const exg_merkle_hash *blocks)
+{
+    const exg_tensor_meta *meta = weight->meta;
+    const char *dtype = exg_dtype_name(meta->dtype);
+    uint8_t numbers[3][8];
+    uint8_t sizes[RANK_MAX][8];
+    const exg_merkle_piece pieces[] = {{numbers[0], 8},
+                                       {weight->fqn, strlen(weight->fqn)},
+                                       {numbers[1], 8},
+                                       {dtype, strlen(dtype)},
+                                       {numbers[2], 8},
+                                       {sizes, (size_t)8 * meta->rank},
+                                       {blocks->bytes, exg_merkle_bytes(kind)}};
+
+    exg_little_put(numbers[0], strlen(weight->fqn), 8);
+    exg_little_put(numbers[1], strlen(dtype), 8);
+    exg_little_put(numbers[2], meta->rank, 8);
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        exg_little_put(sizes[d], (uint64_t)meta->sizes[d].value, 8);
+    }
+    return exg_merkle_hash_of(kind, EXG_MERKLE_TENSOR, pieces, sizeof(pieces) / sizeof(pieces[0]));
+}
+
+exg_merkle_hash exg_tree_weights_hash(exg_checksum_kind kind, uint64_t count,
+                                      const exg_merkle_hash *tensors)
+{
+    uint8_t number[8];
+    const exg_merkle_piece pieces[] = {{number, 8}, {tensors->bytes, exg_merkle_bytes(kind)}};
+
+    exg_little_put(number, count, 8);
+    return exg_merkle_hash_of(kind, EXG_MERKLE_WEIGHTS, pieces, 2);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+typedef struct digester {
+    exg_weights *weights;
+    exg_weights_tree *tree;
+    _Atomic uint32_t fault; /* the first block that failed; UINT32_MAX: none */
+} digester;
+
+static const exg_tree_tensor *tensor_of(const exg_weights_tree *tree, uint64_t block)
+{
+    uint32_t low = 0;
+    uint32_t high = tree->count;
+
+    while (high - low >
+           1) { /* the last that begins there or before: those without blocks are not */
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (tree->tensors[middle].first_block <= block) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return &tree->tensors[low];
+}
+
+static exg_status hash_block(const digester *d, uint32_t block, exg_error *err)
+{
+    const exg_tree_tensor *tensor = tensor_of(d->tree, block);
+    uint8_t *room = malloc(BLOCK_BYTES);
+    exg_status status = EXG_OUT_OF_MEMORY(err);
+
+    if (room != NULL) {
+        status = exg_tree_block_hash(d->weights, d->tree->kind, tensor, block - tensor->first_block,
+                                     room, &d->tree->blocks[block], err);
+    }
+    free(room);
+    return status;
+}
+
+static void work(void *context, uint32_t block)
 {
     digester *d = context;
-    leaf *l = &d->leaves[index];
-    exg_hasher *hasher = exg_hasher_create(d->kind);
-    uint8_t *block = malloc(BLOCK_BYTES);
+    uint32_t first = atomic_load(&d->fault);
 
-    if (hasher == NULL || block == NULL) {
-        l->status = EXG_OUT_OF_MEMORY(&l->err);
-    } else {
-        add_description(hasher, l->weight);
-        l->status = add_elements(d->weights, l->weight, hasher, block, &l->err);
+    if (block > first || hash_block(d, block, NULL) == EXG_OK) {
+        return;
     }
-    if (hasher != NULL) {
-        exg_hasher_finish(hasher, l->text);
+    while (block < first && !atomic_compare_exchange_weak(&d->fault, &first, block)) {
     }
-    free(block);
 }
 
 static int by_name(const void *a, const void *b)
 {
-    const leaf *x = a;
-    const leaf *y = b;
-    int order = strcmp(x->weight->fqn, y->weight->fqn);
+    const exg_weight *x = ((const exg_tree_tensor *)a)->weight;
+    const exg_weight *y = ((const exg_tree_tensor *)b)->weight;
+    int order = strcmp(x->fqn, y->fqn);
 
-    return order != 0
-               ? order
-               : (x->weight->table > y->weight->table) - (x->weight->table < y->weight->table);
+    return order != 0 ? order : (x->table > y->table) - (x->table < y->table);
 }
 
-static uint8_t digit(char c)
+static exg_status list_tensors(exg_weights *weights, exg_weights_tree *tree, exg_error *err)
 {
-    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-}
-
-static exg_status hash_root(const digester *d, char *text, exg_error *err)
-{
-    exg_hasher *hasher = exg_hasher_create(d->kind);
-
-    if (hasher == NULL) {
+    tree->tensors = calloc(weights->count + 1u, sizeof(*tree->tensors));
+    tree->hashes = calloc(weights->count + 1u, sizeof(*tree->hashes));
+    if (tree->tensors == NULL || tree->hashes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    for (uint32_t i = 0; i < d->count; i++) {
-        const char *hex = d->leaves[i].text;
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const exg_weight *weight = &weights->items[i];
 
-        for (size_t c = 0; hex[c] != '\0'; c += 2) {
-            uint8_t byte = (uint8_t)(digit(hex[c]) << 4 | digit(hex[c + 1]));
-
-            exg_hasher_add(hasher, &byte, 1);
+        if (weight->meta != NULL && !weight->use_pickle) {
+            tree->tensors[tree->count++].weight = weight;
         }
     }
-    exg_hasher_finish(hasher, text);
+    qsort(tree->tensors, tree->count, sizeof(*tree->tensors), by_name);
+    for (uint32_t i = 0; i < tree->count; i++) {
+        exg_tree_tensor *t = &tree->tensors[i];
+
+        if (t->weight->meta->rank > RANK_MAX) {
+            return EXG_FAIL(err, LIMIT, "WGT-011", "['%s'] has %u dimensions", t->weight->fqn,
+                            t->weight->meta->rank);
+        }
+        EXG_TRY(exg_tensor_meta_bytes(t->weight->meta, &t->bytes, err));
+        t->first_block = tree->block_count;
+        t->block_count = t->bytes / BLOCK_BYTES + (t->bytes % BLOCK_BYTES != 0);
+        tree->block_count += t->block_count;
+    }
+    if (tree->block_count >= UINT32_MAX) {
+        return EXG_FAIL(err, LIMIT, "WGT-DIGEST", "the tensors would pass 4 PiB");
+    }
+    tree->blocks = calloc(tree->block_count + 1, sizeof(*tree->blocks));
+    return tree->blocks == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+exg_status exg_weights_tree_make(exg_weights *weights, exg_checksum_kind kind, uint32_t threads,
+                                 exg_weights_tree *tree, exg_error *err)
+{
+    digester d = {.weights = weights, .tree = tree, .fault = UINT32_MAX};
+    exg_pool *pool = NULL;
+    exg_merkle_hash root;
+
+    *tree = (exg_weights_tree){.kind = kind};
+    if (exg_merkle_bytes(kind) == 0) {
+        return EXG_FAIL(err, USAGE, "WGT-DIGEST", "a digest is of xxh3-128 or sha256");
+    }
+    EXG_TRY(list_tensors(weights, tree, err));
+    EXG_TRY(exg_pool_create(threads, &pool, err));
+    exg_pool_run(pool, work, &d, (uint32_t)tree->block_count);
+    exg_pool_destroy(pool);
+    if (d.fault != UINT32_MAX) { /* the first one, told */
+        EXG_TRY(hash_block(&d, d.fault, err));
+    }
+    for (uint32_t i = 0; i < tree->count; i++) {
+        const exg_tree_tensor *t = &tree->tensors[i];
+
+        root = exg_merkle_root(kind, tree->blocks + t->first_block, t->block_count);
+        tree->hashes[i] = exg_tree_tensor_hash(kind, t->weight, &root);
+    }
+    root = exg_merkle_root(kind, tree->hashes, tree->count);
+    tree->root = exg_tree_weights_hash(kind, tree->count, &root);
     return EXG_OK;
 }
 
-static exg_status hash_all(digester *d, uint32_t threads, char *text, exg_error *err)
+void exg_weights_tree_free(exg_weights_tree *tree)
 {
-    exg_pool *pool = NULL;
-
-    for (uint32_t i = 0; i < d->weights->count; i++) {
-        const exg_weight *weight = &d->weights->items[i];
-
-        if (weight->meta != NULL && !weight->use_pickle) {
-            d->leaves[d->count++].weight = weight;
-        }
-    }
-    qsort(d->leaves, d->count, sizeof(leaf), by_name);
-    EXG_TRY(exg_pool_create(threads, &pool, err));
-    exg_pool_run(pool, hash_leaf, d, d->count);
-    exg_pool_destroy(pool);
-    for (uint32_t i = 0; i < d->count; i++) {
-        if (d->leaves[i].status != EXG_OK) {
-            if (err != NULL) {
-                *err = d->leaves[i].err;
-            }
-            return d->leaves[i].status;
-        }
-    }
-    return hash_root(d, text, err);
+    free(tree->tensors);
+    free(tree->hashes);
+    free(tree->blocks);
+    *tree = (exg_weights_tree){0};
 }
 
 exg_status exg_weights_digest(exg_weights *weights, exg_checksum_kind kind, uint32_t threads,
                               char text[EXG_DIGEST_TEXT_MAX], exg_error *err)
 {
     EXG_REQUIRE(err, weights, text);
-    digester d = {.weights = weights, .kind = kind};
+    exg_weights_tree tree = {0};
     exg_status status;
 
     text[0] = '\0';
     EXG_TRY(EXG_CHECK_CHOICE(kind, EXG_CHECKSUM_UNKNOWN, "the kind of checksum", err));
-    if (kind == EXG_CHECKSUM_NONE || kind == EXG_CHECKSUM_UNKNOWN) {
-        return EXG_FAIL(err, USAGE, "WGT-DIGEST", "a digest needs a kind of checksum");
+    status = exg_weights_tree_make(weights, kind, threads, &tree, err);
+    if (status == EXG_OK) {
+        exg_merkle_put(kind, &tree.root, text);
     }
-    d.leaves = calloc(weights->count + 1u, sizeof(leaf));
-    status = d.leaves == NULL ? EXG_OUT_OF_MEMORY(err) : hash_all(&d, threads, text, err);
-    free(d.leaves);
+    exg_weights_tree_free(&tree);
     return status;
 }

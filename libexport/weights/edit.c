@@ -5,12 +5,13 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/base/xxh3.h"
-#include "libexport/weights/block.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/name_rules.h"
+#include "libexport/weights/rearrange.h"
 #include "libexport/weights/storage.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -21,13 +22,18 @@ typedef struct editor {
     exg_weights *of, *made;
     const exg_weights_edit_options *options;
     exg_name_rules *rules;
-    exg_arena *arena;   /* scratch */
-    uint32_t *storages; /* of `of` -> of `made`, or UINT32_MAX */
-    exg_map names;      /* new name -> weight of `of` */
-    exg_map views;      /* what a tensor is -> weight of `made`: tied ones stay so */
-    exg_map contents;   /* what a tensor holds -> weight of `made` */
-    exg_map pairs;      /* metadata so far */
-    exg_dtype *dtypes;  /* of options->dtypes */
+    exg_arena *arena;        /* scratch */
+    uint32_t *storages;      /* of `of` -> of `made`, or UINT32_MAX */
+    exg_map names;           /* new name -> weight of `of` */
+    exg_map views;           /* what a tensor is -> weight of `made`: tied ones stay so */
+    exg_map contents;        /* what a tensor holds -> weight of `made` */
+    exg_map pairs;           /* metadata so far */
+    exg_element_type *types; /* of options->dtypes */
+    exg_preset *preset;      /* or NULL */
+    bool preset_used;        /* a rule of it fitted */
+    struct join *joins;      /* by presets */
+    uint32_t join_count, join_capacity;
+    exg_map join_names; /* -> place in joins */
     exg_error *err;
 } editor;
 
@@ -52,36 +58,99 @@ static exg_status read_dtypes(editor *e)
 {
     const exg_string_map *dtypes = &e->options->dtypes;
 
-    e->dtypes = EXG_NEW_ARRAY(e->arena, exg_dtype, dtypes->count);
-    if (e->dtypes == NULL) {
+    e->types = EXG_NEW_ARRAY(e->arena, exg_element_type, dtypes->count);
+    if (e->types == NULL) {
         return EXG_OUT_OF_MEMORY(e->err);
     }
     for (uint32_t i = 0; i < dtypes->count; i++) {
-        e->dtypes[i] = dtype_of(dtypes->items[i].value);
-        if (e->dtypes[i] == EXG_DTYPE_COUNT || !exg_dtype_is_float(e->dtypes[i])) {
+        exg_element_type *type = &e->types[i];
+
+        *type = (exg_element_type){dtype_of(dtypes->items[i].value),
+                                   exg_block_named(dtypes->items[i].value)};
+        if (type->block != NULL && type->block->encode != NULL) {
+            type->dtype = EXG_DTYPE_U8;
+        } else if (type->dtype == EXG_DTYPE_COUNT || !exg_dtype_is_float(type->dtype)) {
             return exg_error_fix(e->err,
                                  EXG_FAIL(e->err, USAGE, "WGT-DTYPE",
-                                          "'%s' is not a floating-point dtype",
+                                          "'%s' is not a floating-point dtype, nor blocks that are "
+                                          "written",
                                           dtypes->items[i].value),
                                  "one of f32, bf16, f16, f64, f8e4m3fn, f8e5m2, f8e4m3fnuz, "
-                                 "f8e5m2fnuz, f8e8m0fnu");
+                                 "f8e5m2fnuz, f8e8m0fnu; of blocks q4_0, q4_1, q5_0, q5_1, q8_0, "
+                                 "q4_k, q5_k, q6_k");
         }
     }
     return EXG_OK;
 }
 
-/* What the elements of a tensor become, or what they are. */
-static exg_status choose_dtype(editor *e, const exg_weight *weight, exg_dtype *dtype)
+/* The elements in a row, of blocks those in them. */
+static uint64_t row_of(const exg_weight *weight)
 {
-    exg_dtype own = weight->meta->dtype;
+    const exg_tensor_meta *meta = weight->meta;
+    uint64_t size = meta->rank == 0 ? 1 : (uint64_t)meta->sizes[meta->rank - 1].value;
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+
+    return block == NULL ? size : size / block->bytes * block->elements;
+}
+
+/* Is it a matrix of whole blocks by rows? Others stay as they are, as llama.cpp keeps them, unless
+ * the rule means this one alone. */
+static exg_status check_rows(editor *e, const exg_weight *weight, uint32_t rule, bool *fits)
+{
+    const exg_string_pair *pair = &e->options->dtypes.items[rule];
+    const exg_block *block = e->types[rule].block;
+    char why[80] = "it has fewer than two dimensions";
+
+    *fits = weight->meta->rank > 1 && row_of(weight) % block->elements == 0;
+    if (*fits) {
+        return EXG_OK;
+    }
+    if (weight->meta->rank > 1) {
+        snprintf(why, sizeof(why), "rows of %" PRIu64 " are no whole number of blocks of %" PRIu32,
+                 row_of(weight), block->elements);
+    }
+    if (pair->key != NULL && strcmp(pair->key, weight->fqn) == 0) {
+        return exg_error_fix(e->err,
+                             EXG_FAIL(e->err, UNSUPPORTED, "WGT-BLOCK", "%s cannot be %s: %s",
+                                      weight->fqn, block->name, why),
+                             "a pattern that fits others too leaves it as it is");
+    }
+    if (e->options->kept != NULL) {
+        e->options->kept(e->options->user, weight->fqn, why);
+    }
+    return EXG_OK;
+}
+
+/* The rule for what the elements of a tensor become, or UINT32_MAX. */
+static uint32_t rule_of(editor *e, const exg_weight *weight)
+{
     bool named = false;
     uint32_t rule = exg_name_rules_dtype(e->rules, weight->fqn, &named);
 
-    *dtype = own;
-    if (rule == UINT32_MAX || (!named && (!exg_dtype_is_float(own) && weight->encoding == NULL))) {
+    return named || exg_dtype_is_float(weight->meta->dtype) || weight->encoding != NULL
+               ? rule
+               : UINT32_MAX;
+}
+
+static bool is_type(const exg_weight *weight, exg_element_type type)
+{
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+
+    return block == type.block && weight->meta->dtype == type.dtype;
+}
+
+/* What the elements of a tensor become; *changes: they are not that already. */
+static exg_status choose_type(editor *e, const exg_weight *weight, exg_element_type *type,
+                              bool *changes)
+{
+    exg_dtype own = weight->meta->dtype;
+    uint32_t rule = rule_of(e, weight);
+
+    *changes = false;
+    if (rule == UINT32_MAX) {
         return EXG_OK;
     }
-    if ((weight->encoding != NULL && exg_block_decoder_named(weight->encoding) == NULL) ||
+    if ((weight->encoding != NULL && exg_block_named(weight->encoding) == NULL) ||
         exg_dtype_is_complex(own)) {
         return exg_error_fix(
             e->err,
@@ -92,8 +161,9 @@ static exg_status choose_dtype(editor *e, const exg_weight *weight, exg_dtype *d
                      weight->encoding != NULL ? weight->encoding : exg_dtype_name(own)),
             "leave it out of the patterns of --dtype");
     }
-    *dtype = e->dtypes[rule];
-    return EXG_OK;
+    *type = e->types[rule];
+    *changes = !is_type(weight, *type);
+    return *changes && type->block != NULL ? check_rows(e, weight, rule, changes) : EXG_OK;
 }
 
 /* ---- storages ------------------------------------------------------------------------------- */
@@ -110,12 +180,13 @@ static exg_status take_storage(editor *e, uint32_t *storage)
     return EXG_OK;
 }
 
-/* Of a weight's elements as those of another dtype, packed; rows of blocks are rows of what is in
+/* Of a weight's elements as those of another type, packed; rows of blocks are rows of what is in
  * them. In scratch memory; NULL: out of memory. */
-static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_dtype dtype)
+static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_element_type type)
 {
     const exg_tensor_meta *of = weight->meta;
     exg_tensor_meta *meta = exg_arena_memdup(e->arena, of, 1, sizeof(*of));
+    uint64_t row = row_of(weight);
     int64_t step = 1;
 
     if (meta == NULL ||
@@ -124,13 +195,13 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_dty
         (meta->strides = EXG_NEW_ARRAY(e->arena, exg_sym_int, of->rank)) == NULL) {
         return NULL;
     }
-    if (weight->encoding != NULL) {
-        const exg_block_decoder *decoder = exg_block_decoder_named(weight->encoding);
-        exg_sym_int *row = &meta->sizes[meta->rank - 1];
-
-        *row = exg_sym_int_of(row->value / decoder->bytes * decoder->elements);
+    if (type.block != NULL) {
+        row = row / type.block->elements * type.block->bytes;
     }
-    meta->dtype = dtype;
+    if (meta->rank > 0) {
+        meta->sizes[meta->rank - 1] = exg_sym_int_of((int64_t)row);
+    }
+    meta->dtype = type.dtype;
     meta->storage_offset = exg_sym_int_of(0);
     for (uint32_t d = of->rank; d-- > 0;) {
         meta->strides[d] = exg_sym_int_of(step);
@@ -140,13 +211,16 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_dty
 }
 
 /* Tensors that were one stay one. */
-static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
+static exg_status cast_storage(editor *e, exg_piece *piece, exg_element_type type)
 {
+    exg_weight *weight = &piece->weight;
     const char *view = exg_weight_view_key(weight, e->arena);
-    const char *key =
-        view == NULL ? NULL : exg_arena_printf(e->arena, "%s of %s", exg_dtype_name(dtype), view);
+    const char *name = type.block != NULL ? type.block->name : exg_dtype_name(type.dtype);
+    const char *key = view == NULL ? NULL
+                                   : exg_arena_printf(e->arena, "%s of %s%s", name,
+                                                      piece->home == e->made ? "made " : "", view);
     uint32_t same = key == NULL ? EXG_MAP_NONE : exg_map_find(&e->views, key);
-    exg_tensor_meta *meta = packed_meta(e, weight, dtype);
+    exg_tensor_meta *meta = packed_meta(e, weight, type);
 
     if (key == NULL || meta == NULL) {
         return EXG_OUT_OF_MEMORY(e->err);
@@ -154,55 +228,27 @@ static exg_status cast_storage(editor *e, exg_weight *weight, exg_dtype dtype)
     if (same != EXG_MAP_NONE) {
         weight->storage = same;
     } else {
-        EXG_TRY((weight->encoding != NULL ? exg_weights_add_decoded : exg_weights_add_cast)(
-            e->made, e->of, weight, dtype, key, &weight->storage, e->err));
+        EXG_TRY(exg_weights_add_cast(e->made, piece->home, weight, type, key, &weight->storage,
+                                     e->err));
         if (!exg_map_put(&e->views, key, weight->storage)) {
             return EXG_OUT_OF_MEMORY(e->err);
         }
     }
     weight->meta = meta;
-    weight->encoding = NULL;
-    return EXG_OK;
-}
-
-/* ---- views ------------------------------------------------------------------------------------
- */
-
-static exg_status transpose(editor *e, exg_weight *weight)
-{
-    exg_arena *arena = e->made->arena; /* what is made of it later reads it there */
-    exg_tensor_meta *meta = exg_arena_memdup(arena, weight->meta, 1, sizeof(*meta));
-    uint32_t rank = weight->meta->rank;
-    exg_sym_int held;
-
-    if (rank < 2 || weight->encoding != NULL) {
-        return EXG_FAIL(e->err, USAGE, "WGT-PATTERN", "%s cannot be transposed: %s", weight->fqn,
-                        rank < 2 ? "it has fewer than two dimensions" : weight->encoding);
-    }
-    if (meta == NULL ||
-        (meta->sizes = exg_arena_memdup(arena, meta->sizes, rank, sizeof(held))) == NULL ||
-        (meta->strides = exg_arena_memdup(arena, meta->strides, rank, sizeof(held))) == NULL) {
-        return EXG_OUT_OF_MEMORY(e->err);
-    }
-    held = meta->sizes[rank - 1];
-    meta->sizes[rank - 1] = meta->sizes[rank - 2];
-    meta->sizes[rank - 2] = held;
-    held = meta->strides[rank - 1];
-    meta->strides[rank - 1] = meta->strides[rank - 2];
-    meta->strides[rank - 2] = held;
-    weight->meta = meta;
+    weight->encoding = type.block == NULL ? NULL : type.block->name;
     return EXG_OK;
 }
 
 /* ---- names ------------------------------------------------------------------------------------
  */
 
-static exg_status take_name(editor *e, uint32_t index, exg_weight *weight)
+/* `stripped`: without prefixes, and as a preset calls it. */
+static exg_status take_name(editor *e, uint32_t index, const char *stripped, exg_weight *weight)
 {
     const char *name = NULL;
     uint32_t taken;
 
-    EXG_TRY(exg_name_rules_rename(e->rules, weight->fqn, &name, e->err));
+    EXG_TRY(exg_name_rules_rename(e->rules, stripped, &name, e->err));
     taken = exg_map_find(&e->names, name);
     if (name[0] == '\0' && weight->fqn[0] != '\0') {
         return EXG_FAIL(e->err, USAGE, "WGT-NAME", "nothing would be left of the name %s",
@@ -294,31 +340,203 @@ static exg_status leave_out(editor *e, const exg_weight *weight, bool *left_out)
 
 /* ---- all ----------------------------------------------------------------------------------- */
 
-static exg_status take_weight(editor *e, uint32_t index)
+/* Into the table, of the type and under the name that it gets. */
+static exg_status add_piece(editor *e, uint32_t index, const char *stripped, exg_piece *piece)
 {
-    exg_weight weight = e->of->items[index];
-    exg_dtype dtype = EXG_DTYPE_UNKNOWN;
+    exg_weight *weight = &piece->weight;
     bool left_out = false;
-    bool is_tensor = weight.meta != NULL && !weight.use_pickle;
 
-    if (!exg_name_rules_keep(e->rules, weight.fqn)) {
+    EXG_TRY(take_name(e, index, stripped, weight));
+    if (weight->meta != NULL && !weight->use_pickle) {
+        EXG_TRY(leave_out(e, weight, &left_out));
+    }
+    return left_out ? EXG_OK : exg_weights_add(e->made, weight, e->err);
+}
+
+/* Its elements, as they are or cast, in a storage of `made`. */
+static exg_status take_elements(editor *e, exg_piece *piece)
+{
+    exg_weight *weight = &piece->weight;
+    exg_element_type type = {0};
+    bool changes = false;
+
+    if (weight->meta != NULL && !weight->use_pickle) {
+        if (exg_name_rules_transpose(e->rules, weight->fqn)) {
+            EXG_TRY(exg_piece_transpose(piece, e->made, e->err));
+        }
+        EXG_TRY(choose_type(e, weight, &type, &changes));
+    }
+    if (changes) {
+        EXG_TRY(cast_storage(e, piece, type));
+    } else if (piece->home == e->of) {
+        EXG_TRY(take_storage(e, &weight->storage));
+    }
+    piece->home = e->made;
+    return EXG_OK;
+}
+
+/* ---- presets ----------------------------------------------------------------------------------
+ */
+
+/* A tensor that is put together of several. */
+typedef struct join {
+    const char *name; /* as the preset calls it */
+    uint32_t count, have;
+    exg_weight *parts; /* those that are there have a name */
+} join;
+
+static exg_status rearrange(editor *e, const exg_preset_operation *operation, exg_piece *piece)
+{
+    const exg_tensor_meta *meta = piece->weight.meta;
+    int64_t rows = meta->rank == 0 ? 1 : meta->sizes[0].value;
+    int64_t factors[EXG_PRESET_FACTORS] = {0};
+    uint32_t count = operation->kind == EXG_PRESET_FIRST ? 1 : operation->count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(exg_preset_number(e->preset, operation->factors[i], &e->options->numbers,
+                                  &e->of->metadata, &factors[i], e->err));
+    }
+    switch (operation->kind) {
+    case EXG_PRESET_TRANSPOSE:
+        return exg_piece_transpose(piece, e->made, e->err);
+    case EXG_PRESET_ROWS:
+        return exg_piece_order_rows(piece, factors, operation->order, count, e->made, e->err);
+    case EXG_PRESET_FIRST:
+        return exg_piece_take_rows(piece, 0, factors[0], e->made, e->err);
+    case EXG_PRESET_SLICE:
+        if (rows % operation->parts != 0) {
+            return EXG_FAIL(e->err, USAGE, "WGT-PRESET",
+                            "%s has %" PRId64 " rows, which are not %u equal parts",
+                            piece->weight.fqn, rows, operation->parts);
+        }
+        rows /= operation->parts;
+        return exg_piece_take_rows(piece, operation->part * rows, rows, e->made, e->err);
+    case EXG_PRESET_JOIN:
+        break; /* of what is made of it */
+    }
+    return EXG_OK;
+}
+
+static exg_status find_join(editor *e, const char *name, uint32_t parts, join **found)
+{
+    uint32_t at = exg_map_find(&e->join_names, name);
+    join *made;
+
+    if (at == EXG_MAP_NONE) {
+        at = e->join_count;
+        if (!exg_arena_reserve(e->arena, &e->joins, at, &e->join_capacity, sizeof(*e->joins)) ||
+            !exg_map_put(&e->join_names, name, at)) {
+            return EXG_OUT_OF_MEMORY(e->err);
+        }
+        e->joins[e->join_count++] =
+            (join){name, parts, 0, EXG_NEW_ARRAY(e->arena, exg_weight, parts)};
+    }
+    made = &e->joins[at];
+    *found = made;
+    return made->parts == NULL ? EXG_OUT_OF_MEMORY(e->err) : EXG_OK;
+}
+
+/* The last part that comes makes it. */
+static exg_status join_piece(editor *e, uint32_t index, const char *name,
+                             const exg_preset_operation *operation, const exg_piece *piece)
+{
+    exg_piece whole = {e->made, {0}};
+    join *j = NULL;
+
+    EXG_TRY(find_join(e, name, operation->parts, &j));
+    if (operation->part >= j->count || j->parts[operation->part].fqn != NULL) {
+        return EXG_FAIL(e->err, USAGE, "WGT-NAME", "%s and another tensor would be one part of %s",
+                        piece->weight.fqn, name);
+    }
+    j->parts[operation->part] = piece->weight;
+    j->have++;
+    if (j->have < j->count) {
         return EXG_OK;
     }
-    if (is_tensor) {
-        EXG_TRY(choose_dtype(e, &weight, &dtype));
-        if (exg_name_rules_transpose(e->rules, weight.fqn)) {
-            EXG_TRY(transpose(e, &weight));
+    EXG_TRY(exg_pieces_join(j->parts, j->count, e->made, &whole.weight, e->err));
+    return add_piece(e, index, name, &whole);
+}
+
+static exg_status check_joins(editor *e)
+{
+    for (uint32_t i = 0; i < e->join_count; i++) {
+        const join *j = &e->joins[i];
+
+        for (uint32_t part = 0; j->have < j->count && part < j->count; part++) {
+            if (j->parts[part].fqn == NULL) {
+                return exg_error_fix(e->err,
+                                     EXG_FAIL(e->err, USAGE, "WGT-PRESET",
+                                              "part %u of %u of %s is not among the tensors",
+                                              part + 1, j->count, j->name),
+                                     "give all files of the model, or leave the others out with "
+                                     "--exclude");
+            }
         }
-        EXG_TRY(dtype != weight.meta->dtype ? cast_storage(e, &weight, dtype)
-                                            : take_storage(e, &weight.storage));
-    } else {
-        EXG_TRY(take_storage(e, &weight.storage));
     }
-    EXG_TRY(take_name(e, index, &weight));
-    if (is_tensor) {
-        EXG_TRY(leave_out(e, &weight, &left_out));
+    return EXG_OK;
+}
+
+static exg_status follow_rule(editor *e, uint32_t index, const exg_preset_rule *rule,
+                              const char *name)
+{
+    exg_piece piece = {e->of, e->of->items[index]};
+    const exg_preset_operation *last =
+        rule->operation_count == 0 ? NULL : &rule->operations[rule->operation_count - 1];
+
+    if (rule->to == NULL) {
+        return EXG_OK;
     }
-    return left_out ? EXG_OK : exg_weights_add(e->made, &weight, e->err);
+    for (uint32_t i = 0; i < rule->operation_count; i++) {
+        if (piece.weight.meta == NULL || piece.weight.use_pickle) {
+            return EXG_FAIL(e->err, USAGE, "WGT-PRESET", "%s is no tensor", piece.weight.fqn);
+        }
+        EXG_TRY(exg_tensor_meta_check_view(
+            piece.weight.meta, piece.home->storages[piece.weight.storage].length, e->err));
+        EXG_TRY(rearrange(e, &rule->operations[i], &piece));
+    }
+    EXG_TRY(take_elements(e, &piece));
+    return last != NULL && last->kind == EXG_PRESET_JOIN ? join_piece(e, index, name, last, &piece)
+                                                         : add_piece(e, index, name, &piece);
+}
+
+/* By all rules of the preset that fit; *fits: there is one. */
+static exg_status follow_preset(editor *e, uint32_t index, const char *stripped, bool *fits)
+{
+    *fits = false;
+    for (uint32_t i = 0; e->preset != NULL && i < e->preset->count; i++) {
+        const exg_preset_rule *rule = &e->preset->rules[i];
+        const char *name = NULL;
+
+        EXG_TRY(exg_name_fit(&rule->from, rule->to == NULL ? "" : rule->to, stripped, e->arena,
+                             &name, e->err));
+        if (name != NULL) {
+            *fits = true;
+            EXG_TRY(follow_rule(e, index, rule, name));
+        }
+    }
+    e->preset_used = e->preset_used || *fits;
+    return EXG_OK;
+}
+
+static exg_status take_weight(editor *e, uint32_t index)
+{
+    exg_piece piece = {e->of, e->of->items[index]};
+    const char *stripped;
+    bool fits = false;
+
+    if (!exg_name_rules_keep(e->rules, piece.weight.fqn)) {
+        return EXG_OK;
+    }
+    stripped = exg_name_rules_strip(e->rules, piece.weight.fqn);
+    EXG_TRY(follow_preset(e, index, stripped, &fits));
+    if (fits) {
+        return EXG_OK;
+    }
+    if (e->preset != NULL && e->options->kept != NULL) {
+        e->options->kept(e->options->user, piece.weight.fqn, "no rule of the preset fits its name");
+    }
+    EXG_TRY(take_elements(e, &piece));
+    return add_piece(e, index, stripped, &piece);
 }
 
 /* What the options say of a key, or NULL. */
@@ -343,10 +561,28 @@ static exg_status add_pair(editor *e, const char *key, const char *value)
     return exg_map_put(&e->pairs, key, 0) ? EXG_OK : EXG_OUT_OF_MEMORY(e->err);
 }
 
+/* Is there a tensor of another type then? */
+static bool casts(editor *e)
+{
+    for (uint32_t i = 0; e->options->dtypes.count > 0 && i < e->of->count; i++) {
+        const exg_weight *weight = &e->of->items[i];
+        uint32_t rule = weight->meta == NULL || !exg_name_rules_keep(e->rules, weight->fqn)
+                            ? UINT32_MAX
+                            : rule_of(e, weight);
+
+        if (rule != UINT32_MAX && !is_type(weight, e->types[rule])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What most tensors are (of GGUF) is no longer so when they are cast; its writer says it anew. */
 static exg_status take_metadata(editor *e)
 {
     const exg_string_map *own = &e->of->metadata;
     const exg_string_map *given = &e->options->metadata;
+    bool cast = casts(e);
 
     for (uint32_t i = 0; i < own->count; i++) {
         const char *key = own->items[i].key;
@@ -354,7 +590,8 @@ static exg_status take_metadata(editor *e)
 
         if (value != NULL) {
             EXG_TRY(add_pair(e, key, value));
-        } else if (exg_name_rules_keep_metadata(e->rules, key)) {
+        } else if (exg_name_rules_keep_metadata(e->rules, key) &&
+                   !(cast && strcmp(key, "general.file_type") == 0)) {
             EXG_TRY(exg_weights_add_metadata_as(e->made, key, exg_weights_metadata_kind(e->of, i),
                                                 own->items[i].value, e->err));
         }
@@ -381,6 +618,9 @@ static exg_status take_skipped(editor *e)
 static exg_status edit(editor *e)
 {
     EXG_TRY(read_dtypes(e));
+    if (e->options->preset != NULL) {
+        EXG_TRY(exg_preset_open(e->options->preset, e->arena, &e->preset, e->err));
+    }
     EXG_TRY(exg_name_rules_open(e->of, e->options, e->arena, &e->rules, e->err));
     EXG_TRY(exg_weights_create(exg_arena_allocator(e->of->arena), &e->made, e->err));
     EXG_TRY(exg_weights_set_directory(e->made, exg_weights_directory(e->of), e->err));
@@ -389,7 +629,15 @@ static exg_status edit(editor *e)
     for (uint32_t i = 0; i < e->of->count; i++) {
         EXG_TRY_IN(e->err, take_weight(e, i), "['%s']", e->of->items[i].fqn);
     }
+    EXG_TRY(check_joins(e));
     EXG_TRY(take_skipped(e));
+    if (e->preset != NULL && !e->preset_used && !e->options->lenient) {
+        return exg_error_fix(e->err,
+                             EXG_FAIL(e->err, USAGE, "WGT-PRESET",
+                                      "no rule of the preset fits the name of a tensor"),
+                             "is it the preset for this model? --prefix-strip takes away what is "
+                             "before the names");
+    }
     return e->options->lenient ? EXG_OK : exg_name_rules_check_used(e->rules, e->err);
 }
 
@@ -414,8 +662,10 @@ exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *giv
     exg_map_init(&e.views, e.arena);
     exg_map_init(&e.contents, e.arena);
     exg_map_init(&e.pairs, e.arena);
+    exg_map_init(&e.join_names, e.arena);
     status = edit(&e);
     exg_name_rules_close(e.rules);
+    exg_preset_close(e.preset);
     exg_arena_destroy(e.arena);
     if (status != EXG_OK) {
         exg_weights_release(e.made);

@@ -37,38 +37,159 @@ exg_status exg_read_whole_elements(uint32_t width, uint64_t offset, uint64_t len
 
 typedef struct cast {
     exg_weights *of;
-    exg_weight weight; /* of `of` */
-    exg_dtype to;
+    exg_weight weight;     /* of `of` */
+    const exg_block *from; /* of its encoding; NULL: plain elements */
+    exg_element_type to;
 } cast;
 
-/* From where the elements lie, or by way of a copy. */
-static exg_status read_cast_elements(void *user, uint64_t first, uint64_t count, void *out,
-                                     exg_error *err)
+/* Where an element is in the storage of packed ones, or its block. */
+static uint64_t begin_of(const cast *c, uint64_t element)
 {
-    const cast *c = user;
-    const exg_tensor_meta *meta = c->weight.meta;
-    uint32_t width = exg_dtype_bytes(meta->dtype);
-    uint32_t step = PART_BYTES / width;
-    const uint8_t *data = NULL;
-    uint8_t *to = out;
+    uint64_t offset = (uint64_t)c->weight.meta->storage_offset.value;
+
+    return c->from != NULL ? offset + element / c->from->elements * c->from->bytes
+                           : (offset + element) * exg_dtype_bytes(c->weight.meta->dtype);
+}
+
+/* Where the elements lie from `first` on, which are read next; NULL with OK: they are to be
+ * copied. */
+static exg_status find_elements(const cast *c, uint64_t first, uint64_t count, const uint8_t **data,
+                                exg_error *err)
+{
+    *data = NULL;
+    if (c->from != NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_storage_map(c->of, c->weight.storage, data, err));
+    if (*data == NULL || !exg_tensor_meta_is_packed(c->weight.meta)) {
+        *data = NULL;
+        return EXG_OK;
+    }
+    exg_storage_expect(c->of, c->weight.storage, begin_of(c, first), begin_of(c, first + count));
+    *data += begin_of(c, first);
+    return EXG_OK;
+}
+
+static void forget_elements(const cast *c, uint64_t first, uint64_t count)
+{
+    if (exg_tensor_meta_is_packed(c->weight.meta)) {
+        exg_storage_forget(c->of, c->weight.storage,
+                           begin_of(c, first) / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
+                           begin_of(c, first + count));
+    }
+}
+
+static exg_status cast_plain(const cast *c, const uint8_t *data, exg_dtype to, uint64_t first,
+                             uint64_t count, uint8_t *out, exg_error *err)
+{
+    exg_dtype from = c->weight.meta->dtype;
+    uint32_t step = PART_BYTES / exg_dtype_bytes(from);
     _Alignas(16) uint8_t part[PART_BYTES];
 
-    EXG_TRY(exg_storage_map(c->of, c->weight.storage, &data, err));
-    if (data != NULL && exg_tensor_meta_is_packed(meta)) {
-        uint64_t begin = ((uint64_t)meta->storage_offset.value + first) * width;
-
-        exg_storage_expect(c->of, c->weight.storage, begin, begin + count * width);
-        exg_elements_cast(meta->dtype, data + begin, c->to, out, count);
-        exg_storage_forget(c->of, c->weight.storage, begin / EXG_FRAME_BYTES * EXG_FRAME_BYTES,
-                           begin + count * width);
+    if (from == to) { /* a view, packed: bits stay */
+        return exg_weight_read_range(c->of, &c->weight, first, count, out, err);
+    }
+    if (data != NULL) {
+        exg_elements_cast(from, data, to, out, count);
         return EXG_OK;
     }
     for (uint64_t at = 0; at < count; at += step) {
         uint64_t n = count - at < step ? count - at : step;
 
         EXG_TRY(exg_weight_read_range(c->of, &c->weight, first + at, n, part, err));
-        exg_elements_cast(meta->dtype, part, c->to, to + at * exg_dtype_bytes(c->to), n);
+        exg_elements_cast(from, part, to, out + at * exg_dtype_bytes(to), n);
     }
+    return EXG_OK;
+}
+
+/* Blocks that hold the elements, some at a time; of the first and the last a part. */
+static exg_status cast_blocks(const cast *c, exg_dtype to, uint64_t first, uint64_t count,
+                              uint8_t *out, exg_error *err)
+{
+    uint32_t elements = c->from->elements;
+    uint32_t step = PART_BYTES / c->from->bytes;
+    uint64_t end = (first + count + elements - 1) / elements;
+    uint8_t part[PART_BYTES];
+    float numbers[EXG_BLOCK_ELEMENTS_MAX];
+
+    for (uint64_t block = first / elements; block < end; block += step) {
+        uint64_t n = end - block < step ? end - block : step;
+
+        EXG_TRY(exg_weight_read_range(c->of, &c->weight, block * c->from->bytes, n * c->from->bytes,
+                                      part, err));
+        for (uint64_t b = 0; b < n; b++) {
+            uint64_t at = (block + b) * elements;
+            uint64_t skip = at < first ? first - at : 0;
+            uint64_t stop = at + elements > first + count ? first + count - at : elements;
+
+            c->from->decode(part + b * c->from->bytes, numbers);
+            exg_elements_cast(EXG_DTYPE_F32, numbers + skip, to, out, stop - skip);
+            out += (stop - skip) * exg_dtype_bytes(to);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status cast_elements(const cast *c, const uint8_t *data, exg_dtype to, uint64_t first,
+                                uint64_t count, void *out, exg_error *err)
+{
+    return c->from != NULL ? cast_blocks(c, to, first, count, out, err)
+                           : cast_plain(c, data, to, first, count, out, err);
+}
+
+static exg_status read_elements(void *user, uint64_t first, uint64_t count, void *out,
+                                exg_error *err)
+{
+    const cast *c = user;
+    const uint8_t *data;
+
+    EXG_TRY(find_elements(c, first, count, &data, err));
+    EXG_TRY(cast_elements(c, data, c->to.dtype, first, count, out, err));
+    forget_elements(c, first, count);
+    return EXG_OK;
+}
+
+static exg_status no_block(const exg_block *block, exg_error *err)
+{
+    return exg_error_fix(err,
+                         EXG_FAIL(err, UNSUPPORTED, "WGT-BLOCK",
+                                  "an element is NaN, infinite, or too large for %s", block->name),
+                         "exg verify --values finds them; give this tensor a float dtype: --dtype "
+                         "'NAME=f32'");
+}
+
+static exg_status encode_blocks(const cast *c, const uint8_t *data, uint64_t first, uint64_t count,
+                                uint8_t *out, exg_error *err)
+{
+    const exg_block *block = c->to.block;
+    uint32_t width = exg_dtype_bytes(c->weight.meta->dtype);
+    uint32_t step = PART_BYTES / sizeof(float) / block->elements;
+    float numbers[PART_BYTES / sizeof(float)];
+
+    for (uint64_t at = 0; at < count; at += step) {
+        uint64_t n = count - at < step ? count - at : step;
+        uint64_t skip = at * block->elements;
+
+        EXG_TRY(cast_elements(c, data == NULL ? NULL : data + skip * width, EXG_DTYPE_F32,
+                              first * block->elements + skip, n * block->elements, numbers, err));
+        for (uint64_t b = 0; b < n; b++, out += block->bytes) {
+            if (!block->encode(numbers + b * block->elements, out)) {
+                return no_block(block, err);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status read_blocks(void *user, uint64_t first, uint64_t count, void *out, exg_error *err)
+{
+    const cast *c = user;
+    uint32_t elements = c->to.block->elements;
+    const uint8_t *data;
+
+    EXG_TRY(find_elements(c, first * elements, count * elements, &data, err));
+    EXG_TRY(encode_blocks(c, data, first, count, out, err));
+    forget_elements(c, first * elements, count * elements);
     return EXG_OK;
 }
 
@@ -76,100 +197,128 @@ static exg_status read_cast(void *user, uint64_t offset, uint64_t length, void *
 {
     const cast *c = user;
 
-    return exg_read_whole_elements(exg_dtype_bytes(c->to), offset, length, out, read_cast_elements,
-                                   user, err);
+    return c->to.block != NULL ? exg_read_whole_elements(c->to.block->bytes, offset, length, out,
+                                                         read_blocks, user, err)
+                               : exg_read_whole_elements(exg_dtype_bytes(c->to.dtype), offset,
+                                                         length, out, read_elements, user, err);
 }
 
-exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_weight *weight,
-                                exg_dtype to, const char *name, uint32_t *storage, exg_error *err)
+/* The bytes of all that a weight holds, as elements of another type. */
+static exg_status measure(const cast *c, exg_weights *of, uint64_t *length, exg_error *err)
 {
-    exg_storage added = {.kind = EXG_STORAGE_MADE, .byte_order = exg_host_byte_order()};
-    cast *c = EXG_NEW(made->arena, cast);
-    const char *copy = exg_arena_strdup(made->arena, name);
-    int64_t numel = 0;
+    const exg_block *block = c->to.block;
+    uint64_t count = 0;
 
-    if (c == NULL || copy == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
+    EXG_TRY(
+        exg_tensor_meta_check_view(c->weight.meta, of->storages[c->weight.storage].length, err));
+    EXG_TRY(exg_tensor_meta_bytes(c->weight.meta, &count, err));
+    count /= exg_dtype_bytes(c->weight.meta->dtype);
+    if (c->from != NULL && !exg_mul_u64(count / c->from->bytes, c->from->elements, &count)) {
+        count = UINT64_MAX;
     }
-    EXG_TRY(exg_tensor_meta_check_view(weight->meta, of->storages[weight->storage].length, err));
-    if (!exg_tensor_meta_numel(weight->meta, &numel) ||
-        numel > INT64_MAX / (int64_t)exg_dtype_bytes(to)) {
+    if (!exg_mul_u64(block == NULL ? count : count / block->elements,
+                     block == NULL ? exg_dtype_bytes(c->to.dtype) : block->bytes, length) ||
+        *length > INT64_MAX) {
         return EXG_FAIL(err, LIMIT, "WGT-011", "the sizes multiply past 63 bits");
-    }
-    *c = (cast){of, *weight, to};
-    added.length = (uint64_t)numel * exg_dtype_bytes(to);
-    added.maker = (exg_storage_maker){read_cast, c, copy};
-    return exg_weights_add_storage(made, &added, storage, err);
-}
-
-/* ---- blocks ------------------------------------------------------------------------------ */
-
-typedef struct decoded {
-    exg_weights *of;
-    exg_weight weight; /* of `of`, of bytes */
-    const exg_block_decoder *decoder;
-    exg_dtype to;
-} decoded;
-
-/* Blocks that hold the elements, some at a time; of the first and the last a part. */
-static exg_status read_decoded_elements(void *user, uint64_t first, uint64_t count, void *out,
-                                        exg_error *err)
-{
-    const decoded *d = user;
-    uint32_t elements = d->decoder->elements;
-    uint32_t step = PART_BYTES / d->decoder->bytes;
-    uint32_t width = exg_dtype_bytes(d->to);
-    uint64_t end = (first + count + elements - 1) / elements;
-    uint8_t part[PART_BYTES];
-    float numbers[EXG_BLOCK_ELEMENTS_MAX];
-    uint8_t *to = out;
-
-    for (uint64_t block = first / elements; block < end; block += step) {
-        uint64_t n = end - block < step ? end - block : step;
-
-        EXG_TRY(exg_weight_read_range(d->of, &d->weight, block * d->decoder->bytes,
-                                      n * d->decoder->bytes, part, err));
-        for (uint64_t b = 0; b < n; b++) {
-            uint64_t at = (block + b) * elements;
-            uint64_t skip = at < first ? first - at : 0;
-            uint64_t stop = at + elements > first + count ? first + count - at : elements;
-
-            d->decoder->decode(part + b * d->decoder->bytes, numbers);
-            exg_elements_cast(EXG_DTYPE_F32, numbers + skip, d->to, to, stop - skip);
-            to += (stop - skip) * width;
-        }
     }
     return EXG_OK;
 }
 
-static exg_status read_decoded(void *user, uint64_t offset, uint64_t length, void *out,
-                               exg_error *err)
-{
-    const decoded *d = user;
-
-    return exg_read_whole_elements(exg_dtype_bytes(d->to), offset, length, out,
-                                   read_decoded_elements, user, err);
-}
-
-exg_status exg_weights_add_decoded(exg_weights *made, exg_weights *of, const exg_weight *weight,
-                                   exg_dtype to, const char *name, uint32_t *storage,
-                                   exg_error *err)
+exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_weight *weight,
+                                exg_element_type to, const char *name, uint32_t *storage,
+                                exg_error *err)
 {
     exg_storage added = {.kind = EXG_STORAGE_MADE, .byte_order = exg_host_byte_order()};
-    const exg_block_decoder *decoder = exg_block_decoder_named(weight->encoding);
-    decoded *d = EXG_NEW(made->arena, decoded);
+    cast *c = EXG_NEW(made->arena, cast);
     const char *copy = exg_arena_strdup(made->arena, name);
-    uint64_t bytes = 0;
 
-    if (d == NULL || copy == NULL) {
+    if (c == NULL || copy == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
-    if (!exg_mul_u64(bytes / decoder->bytes, decoder->elements * (uint64_t)exg_dtype_bytes(to),
-                     &added.length)) {
-        return EXG_FAIL(err, LIMIT, "WGT-011", "the sizes multiply past 64 bits");
+    *c = (cast){of, *weight, weight->encoding == NULL ? NULL : exg_block_named(weight->encoding),
+                to};
+    EXG_TRY(measure(c, of, &added.length, err));
+    added.maker = (exg_storage_maker){read_cast, c, copy};
+    return exg_weights_add_storage(made, &added, storage, err);
+}
+
+/* ---- several in one ----------------------------------------------------------------------- */
+
+typedef struct joined {
+    exg_weights *weights;
+    const exg_weight *parts;
+    uint64_t *ends; /* of each part, in elements of all */
+    uint32_t count;
+} joined;
+
+static exg_status read_joined_elements(void *user, uint64_t first, uint64_t count, void *out,
+                                       exg_error *err)
+{
+    const joined *j = user;
+    uint32_t width = exg_dtype_bytes(j->parts[0].meta->dtype);
+    uint8_t *to = out;
+
+    for (uint32_t i = 0; i < j->count && count > 0; i++) {
+        uint64_t begin = i == 0 ? 0 : j->ends[i - 1];
+        uint64_t n;
+
+        if (first >= j->ends[i]) {
+            continue;
+        }
+        n = j->ends[i] - first < count ? j->ends[i] - first : count;
+        EXG_TRY(exg_weight_read_range(j->weights, &j->parts[i], first - begin, n, to, err));
+        to += n * width;
+        first += n;
+        count -= n;
     }
-    *d = (decoded){of, *weight, decoder, to};
-    added.maker = (exg_storage_maker){read_decoded, d, copy};
+    return EXG_OK;
+}
+
+static exg_status read_joined(void *user, uint64_t offset, uint64_t length, void *out,
+                              exg_error *err)
+{
+    const joined *j = user;
+
+    return exg_read_whole_elements(exg_dtype_bytes(j->parts[0].meta->dtype), offset, length, out,
+                                   read_joined_elements, user, err);
+}
+
+/* What is told of it: the views that it is made of. */
+static const char *name_of_joined(const exg_weights *made, const exg_weight *parts, uint32_t count)
+{
+    const char *name = "";
+
+    for (uint32_t i = 0; i < count && name != NULL; i++) {
+        const char *view = exg_weight_view_key(&parts[i], made->arena);
+
+        name = view == NULL ? NULL : exg_arena_printf(made->arena, "%s%s; ", name, view);
+    }
+    return name;
+}
+
+exg_status exg_weights_add_joined(exg_weights *made, const exg_weight *parts, uint32_t count,
+                                  uint32_t *storage, exg_error *err)
+{
+    exg_storage added = {.kind = EXG_STORAGE_MADE, .byte_order = exg_host_byte_order()};
+    joined *j = EXG_NEW(made->arena, joined);
+    const char *name = name_of_joined(made, parts, count);
+
+    if (j == NULL || name == NULL ||
+        (j->ends = EXG_NEW_ARRAY(made->arena, uint64_t, count)) == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    j->weights = made;
+    j->parts = parts;
+    j->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t bytes = 0;
+
+        EXG_TRY(exg_tensor_meta_bytes(parts[i].meta, &bytes, err));
+        if (!exg_add_u64(added.length, bytes, &added.length)) {
+            return EXG_FAIL(err, LIMIT, "WGT-011", "the sizes add up past 64 bits");
+        }
+        j->ends[i] = added.length / exg_dtype_bytes(parts[i].meta->dtype);
+    }
+    added.maker = (exg_storage_maker){read_joined, j, name};
     return exg_weights_add_storage(made, &added, storage, err);
 }

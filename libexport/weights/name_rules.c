@@ -306,11 +306,34 @@ static const char *strip_prefix(exg_name_rules *rules, const char *name)
     return name;
 }
 
+const char *exg_name_rules_strip(exg_name_rules *rules, const char *name)
+{
+    return strip_prefix(rules, strip_root(rules, name));
+}
+
+/* Of all that fit, POSIX takes the leftmost longest: all of the name, if that fits. */
+exg_status exg_name_fit(const regex_t *from, const char *to, const char *name, exg_arena *arena,
+                        const char **renamed, exg_error *err)
+{
+    regmatch_t groups[GROUPS];
+    exg_text out = EXG_TEXT_EMPTY;
+
+    *renamed = NULL;
+    if (regexec(from, name, GROUPS, groups, 0) != 0 || groups[0].rm_so != 0 ||
+        name[groups[0].rm_eo] != '\0') {
+        return EXG_OK;
+    }
+    put_replacement(&out, to, name, groups);
+    *renamed = exg_arena_strdup(arena, exg_text_string(&out));
+    exg_text_free(&out);
+    return *renamed == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
 exg_status exg_name_rules_rename(exg_name_rules *rules, const char *name, const char **renamed,
                                  exg_error *err)
 {
     const exg_string_map *renames = &rules->options->renames;
-    const char *now = strip_prefix(rules, strip_root(rules, name));
+    const char *now = name;
 
     for (uint32_t i = 0; i < renames->count; i++) {
         exg_text out = EXG_TEXT_EMPTY;

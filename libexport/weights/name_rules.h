@@ -5,6 +5,7 @@
 #include "libexport/base/arena.h"
 
 #include <exg/weights_edit.h>
+#include <regex.h>
 #include <stdbool.h>
 
 typedef struct exg_name_rules exg_name_rules;
@@ -19,7 +20,15 @@ void exg_name_rules_close(exg_name_rules *rules); /* NULL is allowed */
 bool exg_name_rules_keep(exg_name_rules *rules, const char *name);
 bool exg_name_rules_keep_metadata(const exg_name_rules *rules, const char *name);
 
-/* What it is called then, in the arena. NO_MEMORY. */
+/* What it is called without prefixes: a part of `name`. */
+const char *exg_name_rules_strip(exg_name_rules *rules, const char *name);
+
+/* *renamed is `to` with the groups that `from` fits when it fits all of `name`, in the arena; else
+ * NULL. NO_MEMORY. */
+exg_status exg_name_fit(const regex_t *from, const char *to, const char *name, exg_arena *arena,
+                        const char **renamed, exg_error *err);
+
+/* What the expressions make of a stripped name, in the arena. NO_MEMORY. */
 exg_status exg_name_rules_rename(exg_name_rules *rules, const char *name, const char **renamed,
                                  exg_error *err);
 

@@ -7,6 +7,7 @@
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/weights/block.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/frames.h"
 #include "libexport/weights/storage.h"
@@ -246,6 +247,20 @@ exg_tensor_meta *exg_tensor_meta_copy(exg_arena *arena, const exg_tensor_meta *m
     return good ? copy : NULL;
 }
 
+/* Blocks are rows of bytes, and whole: they are read so. */
+static exg_status check_encoding(const exg_weight *weight, exg_error *err)
+{
+    const exg_tensor_meta *meta = weight->meta;
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+
+    return block == NULL || (meta != NULL && !weight->use_pickle && meta->rank > 0 &&
+                             meta->dtype == EXG_DTYPE_U8 &&
+                             meta->sizes[meta->rank - 1].value % block->bytes == 0)
+               ? EXG_OK
+               : EXG_FAIL(err, MALFORMED, "WGT-BLOCK", "%s is no rows of blocks of %s", weight->fqn,
+                          weight->encoding);
+}
+
 exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_error *err)
 {
     EXG_REQUIRE(err, weights, weight);
@@ -262,6 +277,7 @@ exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight, exg_e
     if (!exg_text_is_utf8(weight->fqn, strlen(weight->fqn))) {
         return EXG_FAIL(err, MALFORMED, "WGT-NAME", "the name '%s' is not UTF-8", weight->fqn);
     }
+    EXG_TRY(check_encoding(weight, err));
     copy.fqn = exg_arena_strdup(weights->arena, weight->fqn);
     if (weight->meta != NULL) {
         copy.meta = exg_tensor_meta_copy(weights->arena, weight->meta);
@@ -439,20 +455,21 @@ static void advise_pages(exg_weights *weights, const uint8_t *data, uint64_t len
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)data + (all ? 0 : page - 1)) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + (uintptr_t)length + (all ? page - 1 : 0)) & ~(page - 1);
+    bool is_ours = false;
     const retained *held;
 
     pthread_mutex_lock(&weights->private_->lock);
-    for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
+    for (const mapped *m = weights->private_->mapped; m != NULL && !is_ours; m = m->next) {
         uintptr_t base = (uintptr_t)m->mapping.base;
-
         uintptr_t last = base + (m->mapping.base_length + page - 1) / page * page;
 
-        if (!m->mapping.is_copy && first < end && first >= base && end <= last) {
-            (void)madvise((void *)first, end - first, advice); /* private, read only */
-        }
+        is_ours = !m->mapping.is_copy && first < end && first >= base && end <= last;
     }
     held = weights->private_->held;
     pthread_mutex_unlock(&weights->private_->lock);
+    if (is_ours) { /* it stays mapped as long as the weights are there */
+        (void)madvise((void *)first, end - first, advice); /* private, read only */
+    }
     for (; held != NULL; held = held->next) { /* of what was made, the files are elsewhere */
         advise_pages(held->weights, data, length, all, advice);
     }

@@ -32,6 +32,13 @@ CALLS = [
     ("code", "explain VAL-001"), ("code", "explain CLI-001"), ("codes", "explain --list"),
     ("stage", "explain fixtures/mlp.pt2 --stage simplify"),
     ("plan", "plan fixtures/mlp.pt2 --mesh 2x2 --place data,tensor --check"), ("plan", "plan fixtures/convbn.pt2 --device strict"),
+    ("proved", "digest fixtures/mlp.pt2 --check-proof tests/cli/proof.json --root sha256:a157de760be625b9a8ea78388b266981ac181c804aebd95156d447c9e3672d89"),
+    ("store_added", "store add $T/s fixtures/mlp.pt2"), ("store_list", "store list $T/s"), ("store_exported", "store export $T/s fixtures/mlp.pt2 $T/o"),
+    ("store_verified", "store verify $T/s"), ("store_removed", "store remove $T/s fixtures/mlp.pt2"),
+    ("signed", "digest fixtures/signed/model --sign fixtures/signed/p256.pem --bundle $T/model.sig"),
+    ("as_signed", "digest fixtures/signed/model --signed-by fixtures/signed/p256.pub --bundle fixtures/signed/p256.sig"),
+    ("model_digest", "digest fixtures/mlp.pt2"), ("proof", "digest fixtures/mlp.pt2 --proof up.weight"),
+    ("patch", "patch fixtures/mlp.pt2 fixtures/tied.pt2 $T/p"),
     ("run", "run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --stats --profile"),
     ("run", "run fixtures/mlp.pt2 --mesh 2 --device strict --stats"), ("run", "run fixtures/constants.pt2"),
 ]  # fmt: skip

@@ -26,7 +26,8 @@ VALUES = {
     "--select": "nosuch", "--exclude": "nosuch", "--prefix-strip": "nosuch", "--rename": "$=s", "--dtype": "f16",
     "--transpose": "nosuch", "--metadata": "a=b", "--merge": "fixtures/mlp.inputs.safetensors",
     "--for": "fixtures/mlp.pt2", "--expect-digest": "sha256:00",
-    "--program": "nosuch",
+    "--shard": "2", "--preset": "tests/cli/number.preset", "--set": "n=1",
+    "--program": "nosuch", "--kind": "xxh3", "--proof": "nosuch", "--rows": "0:1", "--check-proof": "nosuch", "--root": "sha256:00", "--as": "nosuch", "--sign": "fixtures/signed/p256.pem", "--signed-by": "fixtures/signed/p256.pub", "--bundle": "{T}/model.sig",
     "--node": "linear",
     "--html": "{T}/page.html",
     "--sort": "size",
@@ -67,7 +68,7 @@ VALUES = {
 # What may be seen in nothing that a call on these files writes: it is about time, damage, chance or what is there
 # already; in all commands, or in some.
 SILENT = dict.fromkeys(("--no-check", "--strict", "--follow-links", "--model-only", "--values", "--partial", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
-SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol"), "")
+SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol", "--rows", "--link"), "")
 SILENT |= {"--mesh": "run explain", "--place": "run", "--costs": "run explain"}
 PROGRAM, EARLY, WEIGHTS = "fixtures/mlp.pt2", "{T}/early.json", "fixtures/many.inputs.safetensors"
 NOTED = "fixtures/views.pt2"  # of which there is something to tell; and it has equal weights
@@ -137,9 +138,9 @@ def calls():
     letter = dict(COMMAND.findall((ROOT / "cli/command.def").read_text()))
     found = []
     files = {PROGRAM: {"FILE", "FILE=program"}, NOTED: {"FILE", "FILE=program"}, EARLY: {"FILE", "FILE=program", "FILE=.json"}, WEIGHTS: {"FILE", "FILE=weights"}}
-    for name in ("inspect", "verify", "run", "plan", "explain"):
+    for name in ("inspect", "verify", "digest", "run", "plan", "explain"):
         for file, facts in files.items():
-            if (file != WEIGHTS or name in ("inspect", "verify")) and file != (PROGRAM if name == "verify" else NOTED):
+            if (file != WEIGHTS or name in ("inspect", "verify", "digest")) and file != (PROGRAM if name == "verify" else NOTED):
                 base = RUN_INPUT if name == "run" else ()
                 found.append(Call(name, letter[name], [file], facts, base))
     found.append(Call("explain", letter["explain"], ["VAL-004"], {"FILE"}))
@@ -152,6 +153,10 @@ def calls():
             for end in (".exg", ".pt2", ".json", ".safetensors"):
                 if file != PROGRAM and (file != WEIGHTS or end == ".safetensors"):
                     found.append(Call(name, letter[name], [file, "{T}/out/o" + end], facts | {"OUT=" + end} | ({"OUT=weights"} if end == ".safetensors" else set())))
+    found.append(Call("patch", letter["patch"], [PROGRAM, NOTED, "{T}/out/o"], set()))
+    found.append(Call("store", letter["store"], ["add", "{T}/out/store", WEIGHTS], {"ACTION=add"}))
+    found.append(Call("store", letter["store"], ["export", "{T}/out/store", "a", "{T}/out/o"], {"ACTION=export"}))
+    found.append(Call("store", letter["store"], ["verify", "{T}/out/store"], {"ACTION=verify"}))
     assert {c.command for c in found} == set(letter), "a command has no call here"
     return found
 

@@ -11,7 +11,15 @@ if(PYTHON3)
   add_test(NAME cli_hostile COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/hostile.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(cli_hostile PROPERTIES TIMEOUT 300)
-  set_tests_properties(cli_options cli_json PROPERTIES TIMEOUT 300)
+  add_test(NAME cli_bom COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/bom.py $<TARGET_FILE:exg>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME cli_digest COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/digest.py $<TARGET_FILE:exg>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME cli_signing COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/signing.py $<TARGET_FILE:exg>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME cli_store COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/store.py $<TARGET_FILE:exg>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cli_bom cli_digest cli_signing cli_store cli_options cli_json PROPERTIES TIMEOUT 300)
 endif()
 if(PYTHON3 AND TARGET exg_http) # on loopback
   add_test(NAME cli_addresses COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/addresses.py

@@ -44,7 +44,7 @@ def page(exg):
     names = [line.split()[0] for line in listed]
     lines = ["| command | does |", "|---|---|"]
     for line in listed:
-        call, does = re.fullmatch(r"  ([a-z]+ *[A-Z|]*(?: [A-Z]+)?) +(\S.*)", line).groups()
+        call, does = re.fullmatch(r"  ([a-z]+ *[A-Z|]*(?: [A-Z\[\].]+)*) +(\S.*)", line).groups()
         lines.append(f"| `exg {cell(' '.join(call.split()))}` | {does} |")
     lines += ["", "| exit code | means |", "|---|---|"]
     lines += [f"| {number} | {means} |" for number, means in re.findall(r"^  (\d)  (.*)$", top, re.M)] + [""]

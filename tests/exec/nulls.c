@@ -38,6 +38,7 @@ static void check_formats(void)
     NULLED(exg_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_save(NULL, NULL, EXG_FORMAT_PT2, NULL, &err));
     NULLED(exg_weights_sniff(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_unwrap(NULL, NULL, &err));
     NULLED(exg_weights_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_weights_save(NULL, NULL, NULL, &err));
@@ -47,6 +48,28 @@ static void check_formats(void)
     NULLED(exg_tensor_file_open(NULL, NULL, &err));
     NULLED(exg_tensor_file_open_memory(NULL, 0, NULL, &err));
     NULLED(exg_tensor_file_save(NULL, NULL, 0, NULL, &err));
+}
+
+static void check_artifact(void)
+{
+    exg_error err;
+
+    NULLED(exg_program_digest(NULL, EXG_CHECKSUM_SHA256, 0, NULL, &err));
+    NULLED(exg_digest_prove(NULL, NULL, EXG_CHECKSUM_SHA256, NULL, 0, 0, 0, NULL, &err));
+    NULLED(exg_digest_check_proof(NULL, 0, NULL, NULL, NULL, &err));
+    NULLED(exg_model_sign(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_model_check_signature(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_store_open(NULL, false, NULL, &err));
+    NULLED(exg_store_add(NULL, NULL, NULL, 0, NULL, &err));
+    NULLED(exg_store_export(NULL, NULL, NULL, false, &err));
+    NULLED(exg_store_remove(NULL, NULL, &err));
+    NULLED(exg_store_collect(NULL, NULL, &err));
+    NULLED(exg_store_names(NULL, NULL, &err));
+    NULLED(exg_store_verify(NULL, 0, NULL, NULL, &err));
+    NULLED(exg_model_bom(NULL, NULL, 0, NULL, &err));
+    NULLED(exg_patch_make(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_apply(NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_patch_describe(NULL, NULL, &err));
 }
 
 static void check_program(void)
@@ -112,6 +135,7 @@ static void check_transform(void)
 
     NULLED(exg_bind_inputs(NULL, NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_bind_hints(NULL, NULL, NULL, &err));
+    NULLED(exg_program_unwrap(NULL, NULL, &err));
     NULLED(exg_missing_operators(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_specialize(NULL, NULL, NULL, &err));
     NULLED(exg_decompose(NULL, NULL, NULL, &err));
@@ -155,6 +179,10 @@ static void check_weights(void)
     NULLED(exg_weight_measure(NULL, NULL, NULL, &err));
     NULLED(exg_weights_join(NULL, 1, NULL, &err));
     NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
+    NULLED(exg_weights_slice(NULL, NULL, 0, NULL, &err));
+    NULLED(exg_weights_save_ranks(NULL, 1, NULL, NULL, &err));
+    NULLED(exg_partition_weights(NULL, NULL, NULL, NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_model_numbers(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));
     NULLED(exg_weights_fill(NULL, NULL, false, NULL, NULL, &err));
@@ -310,6 +338,7 @@ static void every_call_tells_what_it_is_not_given(void **state)
 {
     (void)state;
     check_formats();
+    check_artifact();
     check_program();
     check_signature();
     check_operators();

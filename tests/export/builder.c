@@ -523,6 +523,24 @@ static void it_copies_and_compares(void **state)
     assert_int_equal(exg_missing_operators(b, operators, NULL, &missing, NULL), EXG_OK);
     assert_non_null(strstr(missing, "mine.shout"));
     free(missing);
+    /* the last node: whose result is what the program gives, and then nobody's */
+    b->graph->nodes[0].target = a->graph->nodes[0].target;
+    b->graph->nodes[2].target = "torch.ops.mine.shout.default";
+    assert_int_equal(exg_missing_operators(b, operators, NULL, &missing, NULL), EXG_OK);
+    assert_non_null(strstr(missing, "torch.ops.mine.shout.default, not a PyTorch operator"));
+    free(missing);
+    b->graph->outputs[0] = b->graph->nodes[1].outputs[0];
+    assert_int_equal(exg_missing_operators(b, operators, NULL, &missing, NULL), EXG_OK);
+    assert_null(missing);
+    b->graph->nodes[2].target = "torch.ops.mine.shout_.default"; /* may have written what it took */
+    assert_true(exg_program_has_dialect(b, "TRAINING"));
+    assert_int_equal(exg_missing_operators(b, operators, NULL, &missing, NULL), EXG_OK);
+    assert_non_null(missing);
+    free(missing);
+    b->verifiers[0] = "ATEN";
+    assert_false(exg_program_has_dialect(b, "TRAINING"));
+    assert_int_equal(exg_missing_operators(b, operators, NULL, &missing, NULL), EXG_OK);
+    assert_null(missing);
     exg_program_destroy(a);
     exg_program_destroy(b);
     exg_operators_destroy(operators);

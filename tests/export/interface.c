@@ -104,6 +104,8 @@ static void it_tells_faults(void **state)
     assert_true(err.offset == 4096);
     assert_int_equal(exg_error_fix(&err, EXG_IO, "give %s", "another"), EXG_IO);
     assert_string_equal(err.fix, "give another");
+    assert_int_equal(exg_error_source(&err, EXG_IO, "net.py:%d: x = f(\ny)", 5), EXG_IO);
+    assert_string_equal(err.source, "net.py:5: x = f( y)");
     assert_int_equal(exg_error_within(&err, EXG_IO, "inputs[%d]", 1), EXG_IO);
     assert_int_equal(exg_error_within(&err, EXG_IO, "nodes[%d]", 2), EXG_IO);
     assert_string_equal(err.where, "nodes[2].inputs[1]");

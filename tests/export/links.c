@@ -158,6 +158,100 @@ static void it_says_what_a_link_is(void **state)
     assert_null(strstr(err.message, "link"));
 }
 
+/* ---- out ---------------------------------------------------------------------------------------
+ */
+
+static bool is_link(const char *name)
+{
+    struct stat st;
+
+    return lstat(in_folder(name), &st) == 0 && S_ISLNK(st.st_mode);
+}
+
+static exg_status save_as(const char *name, bool resume, exg_error *err)
+{
+    const exg_weights_save_options options = {.size = sizeof(options), .resume = resume};
+    exg_weights *weights = NULL;
+    exg_status status;
+
+    exg_error_clear(err);
+    assert_int_equal(exg_weights_open("fixtures/mlp.inputs.safetensors", NULL, &weights, NULL, err),
+                     EXG_OK);
+    status = exg_weights_save(weights, in_folder(name), &options, err);
+    exg_weights_release(weights);
+    return status;
+}
+
+/* Whatever is written: the link stays, what it leads to is new; nothing is left beside either. */
+static void it_writes_through_links(void **state)
+{
+    static const char *const ends[] = {"w.safetensors", "w.gguf", "w.npz", "w.pt", "w.exg"};
+    exg_error err;
+
+    (void)state;
+    for (size_t i = 0; i < 4 * sizeof(ends) / sizeof(ends[0]); i++) {
+        bool there = i % 2 == 0;
+        exg_status status;
+
+        assert_int_equal(mkdir(in_folder("to"), 0700), 0);
+        if (there) {
+            write_file("to/file", "old", 3);
+        }
+        make_link("middle", ends[i / 4]);
+        make_link("to/file", "middle");
+        status = save_as(ends[i / 4], i % 4 < 2, &err);
+        if (status != EXG_OK) {
+            fail_msg("%s: %s %s", ends[i / 4], err.code, err.message);
+        }
+        assert_true(is_link(ends[i / 4]) && is_link("middle") && !is_link("to/file"));
+        assert_int_equal(open_as("to/file", false, &err), EXG_OK);
+        assert_int_equal(unlink(in_folder("to/file")), 0);
+        assert_int_equal(rmdir(in_folder("to")), 0); /* nothing else is in it */
+        assert_int_equal(empty_folder(), 2);
+    }
+}
+
+static void a_program_is_written_through_links(void **state)
+{
+    static const exg_format formats[] = {EXG_FORMAT_EXG, EXG_FORMAT_PT2, EXG_FORMAT_EARLY_JSON};
+    const exg_save_options options = {.size = sizeof(options), .weights = EXG_WEIGHTS_INTERNAL};
+    exg_program *program = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, &err), EXG_OK);
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+        exg_program *again = NULL;
+
+        make_link("file", "link");
+        assert_int_equal(exg_save(program, in_folder("link"), formats[i], &options, &err), EXG_OK);
+        assert_true(is_link("link") && !is_link("file"));
+        assert_int_equal(exg_open(in_folder("file"), NULL, &again, NULL, &err), EXG_OK);
+        exg_program_destroy(again);
+        empty_folder();
+    }
+    exg_program_destroy(program);
+}
+
+static void a_link_that_leads_nowhere_is_no_output(void **state)
+{
+    static const char *const targets[] = {"none/file", "w.safetensors", "/nosuch/file"};
+    exg_error err;
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(targets) / sizeof(targets[0]); i++) {
+        make_link(targets[i / 2], "w.safetensors");
+        assert_int_equal(save_as("w.safetensors", i % 2 == 0, &err), EXG_IO);
+        assert_string_equal(err.code, "IO-LINK");
+        assert_int_equal(empty_folder(), 1);
+    }
+    make_link("/dev/null", "w.safetensors");
+    assert_int_equal(save_as("w.safetensors", false, &err), EXG_USAGE);
+    assert_string_equal(err.code, "IO-KIND");
+    empty_folder();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +260,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_keeps_other_folders_to_themselves, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(it_says_what_a_link_is, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(it_writes_through_links, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_program_is_written_through_links, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_link_that_leads_nowhere_is_no_output, make_folder,
+                                        remove_folder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* refusal.c - see refusal.h. */
 #include "tests/export/refusal.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -25,8 +26,10 @@ static _Atomic int64_t live;
 static bool is_refused(void)
 {
     uint64_t n = atomic_load(&counts) ? atomic_fetch_add(&requests, 1) + 1 : 0;
+    bool refused = n > 0 && n >= atomic_load(&refuse_first) && n <= atomic_load(&refuse_last);
 
-    return n > 0 && n >= atomic_load(&refuse_first) && n <= atomic_load(&refuse_last);
+    errno = refused ? ENOMEM : errno; /* as the system has it */
+    return refused;
 }
 
 static void *taken(void *block)

@@ -1,6 +1,7 @@
 /* same.c - a row that stands for another operator gives it its own arguments, one for one: of a
  * type that fits and a name that means the same, or named in dropped.def. What the other takes
  * besides has a default. */
+#include <exg/operator_id_new.h>
 #include <exg/operators.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -35,6 +35,7 @@ exg_test(export_cut export/cut.c LIBS tests_folder exg::export)
 exg_test(export_weights export/weights.c LIBS exg::export)
 exg_test(export_weights_change export/weights_change.c LIBS tests_folder exg::export)
 exg_test(export_weights_edit export/weights_edit.c LIBS exg::export)
+exg_test(export_weights_preset export/weights_preset.c LIBS exg::export)
 exg_test(export_damage export/damage.c LIBS tests_folder exg::export)
 exg_test(export_foreign export/foreign.c LIBS tests_folder exg::export)
 exg_test(export_metadata export/metadata.c LIBS tests_folder exg::export)
@@ -44,10 +45,16 @@ exg_test(export_onnx export/onnx.c LIBS tests_folder exg::export)
 exg_test(export_weights_index export/weights_index.c LIBS tests_folder exg::export)
 exg_test(export_weights_file export/weights_file.c export/same_tensors.c
   LIBS tests_folder exg::export)
+exg_test(export_weights_faults export/weights_faults.c LIBS tests_folder exg::export)
 exg_test(export_saved export/saved.c export/same_tensors.c LIBS tests_folder exg::export)
 exg_test(export_packed export/packed.c export/same_tensors.c LIBS tests_folder exg::export)
 exg_test(export_byte_source export/byte_source.c LIBS tests_folder exg::export)
 exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::export)
+
+# Model files as they are passed on.
+exg_test(export_digest export/digest.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_store export/store.c export/refusal.c LIBS tests_folder exg::export)
+exg_test(export_patch export/patch.c export/refusal.c LIBS tests_folder exg::export)
 
 # The gate: fixtures/bad/ holds one broken archive a rule.
 exg_test(export_verify_files export/verify/files.c export/early_maker.c
@@ -63,6 +70,7 @@ exg_test(export_expression export/expression.c LIBS exg::export)
 exg_test(export_scan export/scan.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)
 exg_test(export_schema export/transform/schema.c LIBS exg::export)
+exg_test(export_subclass export/transform/subclass.c LIBS tests_folder exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
 
 # The .exg container.

@@ -1,5 +1,6 @@
 /* weights_edit.c - weights with other names, dtypes and shapes, and fewer of them. What is expected
  * is written here; run_edit.py compares casts with PyTorch. */
+#include <exg/formats.h>
 #include <exg/weights_edit.h>
 
 #include <stdlib.h>
@@ -252,9 +253,234 @@ static void it_decodes_blocks_it_knows(void **state)
     assert_int_equal(exg_weight_read_range(made, &made->items[0], 30, 5, got, &err), EXG_OK);
     assert_memory_equal(got, ((float[]){28, 29, -1, -0.5F, 0}), sizeof(got));
     exg_weights_release(made);
-    weights->items[0].encoding = "Q2_K";
+    weights->items[0].encoding = "Q8_1";
     assert_int_equal(exg_weights_edit(weights, &options, &made, &err), EXG_UNSUPPORTED);
     assert_string_equal(err.code, "WGT-DTYPE");
+    exg_weights_release(weights);
+}
+
+static exg_weights *open_weights(const char *path)
+{
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    exg_error_clear(&err);
+    if (exg_weights_open(path, NULL, &weights, NULL, &err) != EXG_OK) {
+        fail_msg("%s: %s", path, err.message);
+    }
+    return weights;
+}
+
+/* All of a tensor; the caller frees it. */
+static uint8_t *bytes_of(exg_weights *weights, const char *name, uint64_t *bytes)
+{
+    const exg_weight *weight = exg_weights_find(weights, EXG_TABLE_STATE, name);
+    uint8_t *data;
+    exg_error err;
+
+    exg_error_clear(&err);
+    assert_non_null(weight);
+    assert_int_equal(exg_tensor_meta_bytes(weight->meta, bytes, &err), EXG_OK);
+    data = malloc(*bytes);
+    assert_non_null(data);
+    assert_int_equal(exg_weight_read(weights, weight, data, *bytes, &err), EXG_OK);
+    return data;
+}
+
+static void assert_same_bytes(exg_weights *a, const char *name, exg_weights *b, const char *other)
+{
+    uint64_t bytes[2];
+    uint8_t *data[] = {bytes_of(a, name, &bytes[0]), bytes_of(b, other, &bytes[1])};
+
+    if (bytes[0] != bytes[1] || memcmp(data[0], data[1], bytes[0]) != 0) {
+        fail_msg("%s is not %s", name, other);
+    }
+    free(data[0]);
+    free(data[1]);
+}
+
+/* What gguf-py and ggml have made of the same bytes (make_blocks.py). */
+static void it_decodes_blocks_of_every_type(void **state)
+{
+    exg_string_pair pair = {NULL, "f32"};
+    exg_weights *want = open_weights("fixtures/weights/blocks.decoded.safetensors");
+    exg_weights *got = edited(open_weights("fixtures/weights/blocks.gguf"),
+                              (exg_weights_edit_options){.dtypes = {&pair, 1}});
+
+    (void)state;
+    assert_int_equal(got->count, 25);
+    for (uint32_t i = 0; i < got->count; i++) {
+        assert_same_bytes(got, got->items[i].fqn, want, got->items[i].fqn);
+    }
+    exg_weights_release(got);
+    exg_weights_release(want);
+}
+
+static void it_makes_blocks_to_the_bit(void **state)
+{
+    static const char *const kinds[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1",
+                                        "Q8_0", "Q4_K", "Q5_K", "Q6_K"};
+    const char *const rows[] = {"rows"};
+    exg_weights *want = open_weights("fixtures/weights/blocks.made.safetensors");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        exg_string_pair pair = {NULL, kinds[i]};
+        exg_weights *got = edited(
+            exg_weights_retain(want),
+            (exg_weights_edit_options){.select = rows, .select_count = 1, .dtypes = {&pair, 1}});
+
+        assert_string_equal(got->items[0].encoding, kinds[i]);
+        assert_int_equal(got->items[0].meta->rank, 2);
+        assert_same_bytes(got, "rows", want, kinds[i]);
+        exg_weights_release(got);
+    }
+    exg_weights_release(want);
+}
+
+static void note_kept(void *user, const char *name, const char *why)
+{
+    strcat(user, name);
+    strcat(user, ": ");
+    strcat(user, why);
+    strcat(user, "; ");
+}
+
+static void what_is_no_whole_number_of_blocks_stays(void **state)
+{
+    static const float row[64] = {1};
+    exg_string_pair pairs[] = {{NULL, "q8_0"}, {"*t", "q8_0"}};
+    exg_string_pair one = {"short", "q8_0"};
+    exg_weights_edit_options refused = {.size = sizeof(refused), .dtypes = {&one, 1}};
+    exg_weights *weights = NULL;
+    exg_weights *made = NULL;
+    char kept[256] = "";
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    add(weights, "whole", EXG_DTYPE_F32, row, 2, 2, 32);
+    add(weights, "short", EXG_DTYPE_F32, row, 2, 4, 16);
+    add(weights, "bias", EXG_DTYPE_F32, row, 1, 64, 1);
+    assert_int_equal(exg_weights_edit(weights, &refused, &made, &err), EXG_UNSUPPORTED);
+    assert_string_equal(err.code, "WGT-BLOCK");
+    made = edited(
+        weights, (exg_weights_edit_options){.dtypes = {pairs, 2}, .kept = note_kept, .user = kept});
+    assert_string_equal(kept, "short: rows of 16 are no whole number of blocks of 32; "
+                              "bias: it has fewer than two dimensions; ");
+    assert_string_equal(made->items[0].encoding, "Q8_0");
+    assert_int_equal(made->items[0].meta->sizes[1].value, 34);
+    assert_int_equal(made->items[1].meta->dtype, EXG_DTYPE_F32);
+    assert_int_equal(made->items[2].meta->dtype, EXG_DTYPE_F32);
+    exg_weights_release(made);
+}
+
+/* NaN, infinity, and what passes the scale of float16. */
+static void it_makes_no_block_of_what_none_holds(void **state)
+{
+    static const char *const kinds[] = {"q4_0", "q4_1", "q5_0", "q5_1",
+                                        "q8_0", "q4_k", "q5_k", "q6_k"};
+    const float bad[] = {__builtin_nanf(""), __builtin_inff(), -__builtin_inff(), 3e38F};
+
+    (void)state;
+    for (size_t i = 0; i < 4 * sizeof(kinds) / sizeof(kinds[0]); i++) {
+        exg_string_pair pair = {NULL, kinds[i / 4]};
+        float row[256] = {[7] = bad[i % 4], [8] = 1};
+        exg_weights *weights = NULL;
+        uint8_t got[512];
+        exg_error err;
+
+        exg_error_clear(&err);
+        assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+        add(weights, "w", EXG_DTYPE_F32, row, 2, 1, 256);
+        weights = edited(weights, (exg_weights_edit_options){.dtypes = {&pair, 1}});
+        if (exg_weight_read(weights, &weights->items[0], got,
+                            (uint64_t)weights->items[0].meta->sizes[1].value,
+                            &err) != EXG_UNSUPPORTED ||
+            strcmp(err.code, "WGT-BLOCK") != 0) {
+            fail_msg("%s takes %g", kinds[i / 4], (double)bad[i % 4]);
+        }
+        exg_weights_release(weights);
+    }
+}
+
+static void it_takes_parts_of_tensors(void **state)
+{
+    static const int64_t begin[] = {1, 1};
+    static const int64_t part[] = {1, 2};
+    static const int64_t too_much[] = {1, 3};
+    static const int64_t huge[] = {INT64_MAX, 1};
+    const exg_weight_slice slices[] = {{"state_dict.in.weight", 2, begin, part},
+                                       {"state_dict.out.bias", 1, begin, part}};
+    const struct {
+        exg_weight_slice slice;
+        exg_status status;
+    } bad[] = {
+        {{"nosuch", 2, begin, part}, EXG_USAGE},
+        {{"state_dict.out.bias", 2, begin, part}, EXG_USAGE},
+        {{"state_dict.in.weight", 2, begin, too_much}, EXG_USAGE},
+        {{"state_dict.in.weight", 2, huge, part}, EXG_USAGE},
+        {{"q", 2, begin, part}, EXG_UNSUPPORTED},
+    };
+    exg_weights *weights = checkpoint();
+    exg_weights *made = NULL;
+    float got[2];
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_slice(weights, slices, 2, &made, &err), EXG_OK);
+    assert_int_equal(exg_weight_read(made, &made->items[0], got, sizeof(got), &err), EXG_OK);
+    assert_memory_equal(got, ((float[]){5, 6}), sizeof(got));
+    assert_int_equal(exg_weight_read(made, &made->items[1], got, sizeof(float), &err), EXG_OK);
+    assert_true(got[0] == 2);
+    assert_string_equal(made->metadata.items[made->metadata.count - 2].key, "DCP_SHARDING_INFO");
+    assert_string_equal(made->metadata.items[made->metadata.count - 2].value,
+                        "{\"state_dict.in.weight\": {\"saved_offsets\": [1, 1]}, "
+                        "\"state_dict.out.bias\": {\"saved_offsets\": [1]}}");
+    exg_weights_release(made);
+    add(weights, "q", EXG_DTYPE_U8, numbers, 2, 3, 3);
+    weights->items[weights->count - 1].encoding = "of nobody";
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(exg_weights_slice(weights, &bad[i].slice, 1, &made, &err), bad[i].status);
+        assert_string_equal(err.code, "WGT-SLICE");
+        assert_null(made);
+    }
+    exg_weights_release(weights);
+}
+
+static void blocks_are_rows_of_bytes(void **state)
+{
+    exg_sym_int sizes[] = {exg_sym_int_of(2), exg_sym_int_of(34)};
+    exg_sym_int strides[] = {exg_sym_int_of(34), exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 2,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = "q", .meta = &meta, .encoding = "Q8_0"};
+    exg_storage storage = {.length = 68};
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+    sizes[1] = exg_sym_int_of(33);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "WGT-BLOCK");
+    sizes[1] = exg_sym_int_of(34);
+    meta.dtype = EXG_DTYPE_F32;
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    meta.dtype = EXG_DTYPE_U8;
+    meta.rank = 0;
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+    weight.encoding = "of nobody";
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
     exg_weights_release(weights);
 }
 
@@ -341,6 +567,12 @@ int main(void)
         cmocka_unit_test(it_casts_what_the_last_rule_says_and_keeps_what_is_tied),
         cmocka_unit_test(it_leaves_equal_tensors_out_and_notes_them),
         cmocka_unit_test(it_decodes_blocks_it_knows),
+        cmocka_unit_test(it_decodes_blocks_of_every_type),
+        cmocka_unit_test(it_makes_blocks_to_the_bit),
+        cmocka_unit_test(what_is_no_whole_number_of_blocks_stays),
+        cmocka_unit_test(it_makes_no_block_of_what_none_holds),
+        cmocka_unit_test(it_takes_parts_of_tensors),
+        cmocka_unit_test(blocks_are_rows_of_bytes),
         cmocka_unit_test(it_joins_what_has_no_name_twice),
         cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),
     };

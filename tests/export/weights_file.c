@@ -1,6 +1,7 @@
 /* weights_file.c - files of weights: what their own writers made (fixtures/weights), and
  * what breaks a rule. */
 #include <exg/formats.h>
+#include <exg/weights_edit.h>
 
 #include "libexport/weights/storage.h"
 #include "tests/export/exg_folder.h"
@@ -438,6 +439,7 @@ static void names_say_the_format_and_formats_what_they_hold(void **state)
         {"x.npz", EXG_WEIGHTS_FORMAT_NPZ, false},
         {"x.npy", EXG_WEIGHTS_FORMAT_NPY, false},
         {"x.pt", EXG_WEIGHTS_FORMAT_CHECKPOINT, false},
+        {"x.exg", EXG_WEIGHTS_FORMAT_CONTAINER, true},
         {"x.pt2", EXG_WEIGHTS_FORMAT_COUNT, false},
         {".npz", EXG_WEIGHTS_FORMAT_COUNT, false},
         {"npz", EXG_WEIGHTS_FORMAT_COUNT, false},
@@ -539,133 +541,139 @@ static void it_writes_every_metadata_under_a_name_of_its_own(void **state)
     }
 }
 
-/* ---- all faults of a header ------------------------------------------------------------------ */
-
-typedef struct told {
-    char codes[1200][16];
-    char where[1200][40];
-    uint32_t count;
-} told;
-
-static void take_fault(void *user, const exg_error *fault)
+/* Views, tied tensors, blocks, metadata with their kinds: all of it comes back. And it is no
+ * program. */
+static void a_container_keeps_all_of_the_weights(void **state)
 {
-    told *t = user;
+    static const char *const sources[] = {"fixtures/weights/nested.pt",
+                                          "fixtures/weights/kinds.gguf",
+                                          "fixtures/weights/blocks.gguf"};
 
-    assert_int_equal(fault->status, EXG_MALFORMED);
-    snprintf(t->codes[t->count], sizeof(t->codes[0]), "%s", fault->code);
-    snprintf(t->where[t->count++], sizeof(t->where[0]), "%.39s", fault->where);
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        exg_weights_save_options options = {.size = sizeof(options),
+                                            .compression = i < 3 ? EXG_COMPRESSION_ZSTD
+                                                                 : EXG_COMPRESSION_NONE};
+        exg_weights *a = open_weights(sources[i % 3], NULL);
+        exg_weights_format format;
+        exg_program *program = NULL;
+        exg_weights *b;
+        exg_error err;
+
+        exg_error_clear(&err);
+        assert_int_equal(exg_weights_save(a, in_folder("w.exg"), &options, &err), EXG_OK);
+        b = open_weights(in_folder("w.exg"), &format);
+        assert_int_equal(format, EXG_WEIGHTS_FORMAT_CONTAINER);
+        assert_same_tensors(in_folder("w.exg"), sources[i % 3]);
+        assert_int_equal(b->count, a->count);
+        for (uint32_t k = 0; k < a->count; k++) {
+            const char *encoding = a->items[k].encoding;
+
+            assert_string_equal(b->items[k].encoding == NULL ? "" : b->items[k].encoding,
+                                encoding == NULL ? "" : encoding);
+            for (uint32_t j = 0; j < k; j++) {
+                assert_int_equal(b->items[j].storage == b->items[k].storage,
+                                 a->items[j].storage == a->items[k].storage);
+            }
+        }
+        assert_int_equal(b->metadata.count, a->metadata.count);
+        for (uint32_t k = 0; k < a->metadata.count; k++) {
+            const char *kind = exg_weights_metadata_kind(a, k);
+            const char *got = exg_weights_metadata_kind(b, k);
+
+            assert_string_equal(b->metadata.items[k].key, a->metadata.items[k].key);
+            assert_string_equal(b->metadata.items[k].value, a->metadata.items[k].value);
+            assert_string_equal(got == NULL ? "" : got, kind == NULL ? "" : kind);
+        }
+        assert_int_equal(exg_open(in_folder("w.exg"), NULL, &program, NULL, &err), EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "FMT-WEIGHTS");
+        assert_null(program);
+        exg_weights_release(a);
+        exg_weights_release(b);
+        empty_folder();
+    }
 }
 
-static void open_and_tell(const char *path, told *t)
+static void what_a_container_alone_can_do_is_refused_elsewhere(void **state)
 {
-    exg_open_options options = {.size = sizeof(options), .fault = take_fault, .fault_user = t};
-    exg_weights *weights = NULL;
+    exg_weights_save_options packed = {.size = sizeof(packed), .compression = EXG_COMPRESSION_ZSTD};
+    exg_weights_save_options once = {.size = sizeof(once), .deduplicate = true};
+    exg_weights_save_options split = {.size = sizeof(split), .split = 10};
+    exg_weights_save_options none = {.size = sizeof(none),
+                                     .compression = (exg_compression)(EXG_COMPRESSION_ZSTD + 1)};
+    exg_weights *a = open_weights("fixtures/weights/nested.pt", NULL);
+
+    (void)state;
+    assert_int_equal(exg_weights_save(a, in_folder("w.pt"), &packed, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.gguf"), &once, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.exg"), &split, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.exg"), &none, NULL), EXG_USAGE);
+    assert_int_equal(exg_weights_save(a, in_folder("w.pt2"), NULL, NULL), EXG_USAGE);
+    assert_int_equal(empty_folder(), 0);
+    exg_weights_release(a);
+}
+
+/* The rows [first, first + count) of `x`, which is all of the file. */
+static exg_weights *rows_of_x(exg_weights *of, int64_t first, int64_t count)
+{
+    const exg_tensor_meta *meta = weight_of(of, "x")->meta;
+    const int64_t offsets[] = {first, 0};
+    const int64_t sizes[] = {count, meta->sizes[1].value};
+    const exg_weight_slice slice = {"x", 2, offsets, sizes};
+    exg_weights *made = NULL;
     exg_error err;
 
-    t->count = 0;
-    assert_int_equal(exg_weights_open(path, &options, &weights, NULL, &err), EXG_MALFORMED);
-    assert_null(weights);
-    assert_true(t->count > 0);
-    assert_string_equal(err.code, t->codes[0]); /* the first of them */
-    assert_int_equal(exg_weights_open(path, NULL, &weights, NULL, &err), EXG_MALFORMED);
-    assert_string_equal(err.code, t->codes[0]); /* as without */
+    exg_error_clear(&err);
+    assert_int_equal(meta->rank, 2);
+    assert_int_equal(exg_weights_slice(of, &slice, 1, &made, &err), EXG_OK);
+    return made;
 }
 
-static void write_safetensors(const char *name, const char *header, size_t data)
-{
-    static uint8_t file[200000];
-    size_t length = strlen(header);
+#define WHOLE    "model-00001-of-00001.safetensors"
+#define SHARD(n) "shard-0000" n "-" WHOLE
 
-    memset(file, 0, sizeof(file));
-    for (int i = 0; i < 8; i++) {
-        file[i] = (uint8_t)(length >> 8 * i);
-    }
-    memcpy(file + 8, header, length);
-    write_file(name, file, 8 + length + data);
-}
-
-static void it_tells_all_faults_of_a_header(void **state)
+/* A folder that is not there, or empty, and gives the whole again. */
+static void it_writes_a_folder_of_ranks(void **state)
 {
-    static told t;
-    static const char *const codes[] = {"STF-SIZE", "STF-SHAPE", "STF-KEY", "JSN-002",
-                                        "STF-TILING"};
-    static const char *const where[] = {"['b']", "['c'].shape", "['d']", "__metadata__['k']", ""};
-    char *many = malloc(100000);
-    size_t at = 1;
+    exg_weights_save_options options = {.size = sizeof(options)};
+    exg_weights *of = open_weights("fixtures/mlp.inputs.safetensors", NULL);
+    exg_weights *a = rows_of_x(of, 0, 1);
+    exg_weights *b = rows_of_x(of, 1, weight_of(of, "x")->meta->sizes[0].value - 1);
+    exg_weights *none = NULL;
+    exg_error err;
 
     (void)state;
-    write_safetensors("all.safetensors",
-                      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-                      "\"b\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[8,16]},"
-                      "\"c\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[16,24]},"
-                      "\"d\":{\"dtype\":\"F32\"},\"__metadata__\":{\"k\":3},"
-                      "\"e\":{\"dtype\":\"I8\",\"shape\":[8],\"data_offsets\":[12,20]}}",
-                      24);
-    open_and_tell(in_folder("all.safetensors"), &t);
-    assert_int_equal(t.count, 5);
-    for (uint32_t i = 0; i < 5; i++) {
-        assert_string_equal(t.codes[i], codes[i]);
-        assert_string_equal(t.where[i], where[i]);
-    }
-    /* What is cut off is told once. */
-    write_safetensors("cut.safetensors",
-                      "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
-                      "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]},"
-                      "\"c\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]}}",
-                      10);
-    open_and_tell(in_folder("cut.safetensors"), &t);
-    assert_int_equal(t.count, 1);
-    assert_string_equal(t.codes[0], "STF-OFFSETS");
-    /* Not without end. */
-    many[0] = '{';
-    for (int i = 0; i < 1500; i++) {
-        at += (size_t)snprintf(many + at, 100000 - at, "%s\"t%d\":{\"dtype\":\"F32\"}",
-                               i == 0 ? "" : ",", i);
-    }
-    memcpy(many + at, "}", 2);
-    write_safetensors("many.safetensors", many, 0);
-    open_and_tell(in_folder("many.safetensors"), &t);
-    assert_int_equal(t.count, 1001);
-    free(many);
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &none, &err), EXG_OK);
+    assert_int_equal(
+        exg_weights_save_ranks((exg_weights *[]){a, none, b}, 3, in_folder("r/"), &options, &err),
+        EXG_OK);
+    assert_same_tensors(in_folder("r"), "fixtures/mlp.inputs.safetensors");
+    assert_int_equal(access(in_folder("r/" SHARD("2")), F_OK), -1);
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("r"), &options, &err), EXG_USAGE);
+    assert_string_equal(err.code, "IO-KIND");
+    assert_int_equal(unlink(in_folder("r/" SHARD("1"))), 0);
+    assert_int_equal(unlink(in_folder("r/" SHARD("3"))), 0);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("r"), &options, &err), EXG_OK);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("no/r"), &options, &err), EXG_IO);
+    assert_int_equal(mkdir(in_folder("t.part"), 0700), 0); /* of a save that was stopped */
+    write_file("t.part/" SHARD("4"), "x", 1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("t"), &options, &err), EXG_OK);
+    assert_int_equal(access(in_folder("t/" SHARD("4")), F_OK), -1);
+    assert_int_equal(unlink(in_folder("t/" WHOLE)), 0);
+    assert_int_equal(rmdir(in_folder("t")), 0);
+    write_file("file", "x", 1);
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("file"), &options, &err), EXG_USAGE);
+    options.split = 10;
+    assert_int_equal(exg_weights_save_ranks(&a, 1, in_folder("s"), &options, &err), EXG_USAGE);
+    assert_int_equal(unlink(in_folder("r/" WHOLE)), 0);
+    assert_int_equal(rmdir(in_folder("r")), 0);
     empty_folder();
-}
-
-/* Adds to a number of 8 bytes that lies `at` bytes behind the name of a tensor. */
-static void change_behind(uint8_t *data, size_t length, const char *name, size_t at, uint64_t by)
-{
-    const uint8_t *found = memmem(data, length, name, strlen(name));
-    uint64_t value;
-
-    assert_non_null(found);
-    at += (size_t)(found - data) + strlen(name);
-    memcpy(&value, data + at, 8);
-    value += by;
-    memcpy(data + at, &value, 8);
-}
-
-/* The offsets of two tensors, and the rows of a third. */
-static void it_tells_all_faults_of_gguf(void **state)
-{
-    static const char *const codes[] = {"GGUF-SHAPE", "GGUF-PLACE", "GGUF-PLACE"};
-    static told t;
-    size_t length;
-    uint8_t *data;
-
-    (void)state;
-    copy_file("fixtures/weights/little.gguf", "all.gguf");
-    data = read_file("all.gguf", &length);
-    change_behind(data, length, "i8", 4 + 8 + 4, 1);           /* rank, a size, type: the offset */
-    change_behind(data, length, "Q8_0", 4 + 16 + 4, 1u << 20); /* two sizes */
-    change_behind(data, length, "Q4_0", 4, 1);                 /* elements of a row */
-    write_file("all.gguf", data, length);
-    free(data);
-    open_and_tell(in_folder("all.gguf"), &t);
-    assert_int_equal(t.count, 3);
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_string_equal(t.codes[i], codes[i]);
-    }
-    assert_string_equal(t.where[0], "['Q4_0']");
-    empty_folder();
+    exg_weights_release(of);
+    exg_weights_release(a);
+    exg_weights_release(b);
+    exg_weights_release(none);
 }
 
 /* A part stands for the whole, or it is refused. */
@@ -685,9 +693,6 @@ static void it_takes_no_part_for_the_whole(void **state)
             EXG_UNSUPPORTED);
         assert_string_equal(err.code, "STF-SLICE");
         empty_folder();
-        copy_file(slices[i], "x.safetensors");
-        assert_int_equal(exg_weights_open(in_folder("x.safetensors"), NULL, &weights, NULL, &err),
-                         EXG_UNSUPPORTED);
         /* What one process saved is called so, and whole. */
         copy_file(slices[i], "model-00001-of-00001.safetensors");
         assert_int_equal(exg_weights_open(in_folder("model-00001-of-00001.safetensors"), NULL,
@@ -781,8 +786,9 @@ int main(void)
         cmocka_unit_test(it_never_mixes_two_split_models),
         cmocka_unit_test(it_leaves_no_other_form_of_a_model_beside),
         cmocka_unit_test(it_writes_every_metadata_under_a_name_of_its_own),
-        cmocka_unit_test(it_tells_all_faults_of_a_header),
-        cmocka_unit_test(it_tells_all_faults_of_gguf),
+        cmocka_unit_test(a_container_keeps_all_of_the_weights),
+        cmocka_unit_test(what_a_container_alone_can_do_is_refused_elsewhere),
+        cmocka_unit_test(it_writes_a_folder_of_ranks),
         cmocka_unit_test(it_takes_no_part_for_the_whole),
         cmocka_unit_test(it_leaves_nothing_when_a_split_model_cannot_be_written),
         cmocka_unit_test(a_few_bytes_fill_no_disk),

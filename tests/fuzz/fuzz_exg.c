@@ -9,6 +9,22 @@
 #include <string.h>
 #include <xxhash.h>
 
+/* Weights without a program. */
+static void open_weights(const void *data, size_t size, const exg_open_options *options)
+{
+    exg_weights *weights = NULL;
+
+    if (exg_weights_open_memory(data, size, options, &weights, NULL, NULL) != EXG_OK) {
+        return;
+    }
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        if (weights->storages[i].length < 1 << 22) {
+            exg_ignore(exg_storage_check(weights, i, NULL));
+        }
+    }
+    exg_weights_release(weights);
+}
+
 static void open_bytes(const void *data, size_t size)
 {
     exg_open_options options = {.size = sizeof(options), .memory_budget = 16 << 20};
@@ -17,6 +33,7 @@ static void open_bytes(const void *data, size_t size)
     exg_error err;
     char *text = NULL;
 
+    open_weights(data, size, &options);
     exg_error_clear(&err);
     if (exg_open_memory(data, size, &options, &program, NULL, &err) != EXG_OK) {
         if (program != NULL || err.code[0] == '\0') {

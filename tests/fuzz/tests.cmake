@@ -16,7 +16,7 @@ function(exg_fuzz name)
   endif()
 endfunction()
 
-foreach(target checkpoint dcp early exg expression foreign gguf json npy npz onnx packed pickle ptd pt2 safetensors verify zero)
+foreach(target checkpoint dcp early exg expression foreign gguf json npy npz onnx packed patch pickle ptd pt2 safetensors store verify zero)
   exg_fuzz(${target})
 endforeach()
 foreach(target pt2 verify)

@@ -5,23 +5,31 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 try:
     import numpy
     import safetensors
     import safetensors.torch
     import torch
+    import torch.distributed.checkpoint
+    from torch.distributed.checkpoint import HuggingFaceStorageReader
+    from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
 except ImportError as error:
     print(f"FAIL save: {error}")
     print("0 passed, 1 failed")
     sys.exit(1)
 try:
     import gguf
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "fixtures/weights"))
+    import make_blocks
 except ImportError:
     gguf = None
 
@@ -168,17 +176,16 @@ class Save:
         """Quantised tensors as numbers, as gguf-py decodes them, bit for bit."""
         if gguf is None:
             return
-        types = gguf.GGMLQuantizationType
         draw = numpy.random.default_rng(3)
         writer, want = gguf.GGUFWriter(self.folder / "q.gguf", "llama"), {}
-        for kind in (types.Q4_0, types.Q4_1, types.Q5_0, types.Q5_1, types.Q8_0, types.Q4_K, types.Q5_K, types.Q6_K):
+        for kind in make_blocks.READ:
             elements, size = gguf.GGML_QUANT_SIZES[kind]
-            raw = draw.integers(0, 256, (3, 5 * size), dtype=numpy.uint8)
-            blocks = raw.reshape(15, size)
-            for at in {types.Q6_K: (208,)}.get(kind, (0, 2) if kind in (types.Q4_1, types.Q5_1, types.Q4_K, types.Q5_K) else (0,)):
-                blocks[:, at : at + 2] = draw.normal(size=15).astype(numpy.float16).view(numpy.uint8).reshape(15, 2)
+            raw = make_blocks.raw_blocks(kind, 15, draw).reshape(3, 5 * size)
+            try:
+                want[kind.name] = torch.from_numpy(gguf.quants.dequantize(raw, kind).copy())
+            except NotImplementedError:
+                continue
             writer.add_tensor(kind.name, raw, raw_dtype=kind)
-            want[kind.name] = torch.from_numpy(gguf.quants.dequantize(raw, kind).copy())
             assert want[kind.name].shape == (3, 5 * elements)
         writer.add_tensor("plain", numpy.ones(4, numpy.float32))
         writer.write_header_to_file()
@@ -190,9 +197,176 @@ class Save:
         same(safetensors.torch.load_file(self.folder / "f.safetensors"), want)
         self.convert("q.gguf", "f.safetensors", "--dtype", "bf16")
         same(safetensors.torch.load_file(self.folder / "f.safetensors"), {k: v.bfloat16() for k, v in want.items()})
-        self.convert("q.gguf", "f.safetensors", "--dtype", "Q8_0=f32", "--select", "Q*_0")
+        self.convert("q.gguf", "f.safetensors", "--dtype", "Q8_0=f32", "--select", "*Q*_0")
         with safetensors.safe_open(self.folder / "f.safetensors", "pt") as file:
+            assert file.metadata()["encoding:TQ1_0"] == "TQ1_0" and "encoding:Q8_0" not in file.metadata()
             assert torch.equal(file.get_tensor("Q8_0"), want["Q8_0"]) and file.metadata()["encoding:Q4_0"] == "Q4_0"
+
+    def fours(self):
+        """float4_e2m1, two in a byte, of safetensors and of torch.save: every bit pattern."""
+        raw = torch.arange(256, dtype=torch.uint8)
+        header = json.dumps({"w": {"dtype": "F4", "shape": [16, 32], "data_offsets": [0, 256]}}).encode()
+        (self.folder / "f4.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(raw.tolist()))
+        torch.save({"w": raw.reshape(16, 16).view(torch.float4_e2m1fn_x2)}, self.folder / "f4.pt")
+        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # of the OCP microscaling formats
+        values = torch.cat([values, -values])
+        want = {"w": torch.stack([values[(raw & 15).int()], values[(raw >> 4).int()]], 1).reshape(16, 32)}
+        for name in ("f4.safetensors", "f4.pt"):
+            self.convert(name, "out.safetensors", "--dtype", "f32")
+            same(safetensors.torch.load_file(self.folder / "out.safetensors"), want)
+
+    def gguf_encoded(self):
+        """In blocks, as gguf-py makes them; of K types it decodes what is near. Views and other blocks as source."""
+        if gguf is None:
+            return
+        draw = torch.Generator().manual_seed(4)
+        rows = torch.randn(6, 512, generator=draw)
+        rows[1] *= 100
+        rows[2] = rows[2].abs()
+        rows[3, :300] = 0
+        want = {"a.attn_q.weight": rows, "a.half": rows.half(), "b.brain": rows.bfloat16(), "b.double": rows.double(), "b.norm": torch.ones(512),
+                "b.conv": torch.ones(8, 4, 3), "b.ids": torch.arange(4)}  # fmt: skip
+        torch.save(want | {"a.turned": rows.t().contiguous().t()}, self.folder / "w.pt")
+        want["a.turned"] = rows
+        for kind in make_blocks.MADE:
+            note = self.convert("w.pt", "w.gguf", "--dtype", kind.name.lower()).stderr
+            assert "b.norm stays as it is" in note and "b.conv stays as it is" in note, note
+            reader = gguf.GGUFReader(self.folder / "w.gguf")
+            assert reader.fields["general.quantization_version"].contents() == 2
+            name = kind.name + ("_S" if kind.name in ("Q4_K", "Q5_K") else "")
+            assert reader.fields["general.file_type"].contents() == gguf.LlamaFileType[f"MOSTLY_{name}"]
+            for tensor in reader.tensors:
+                if tensor.name in ("b.norm", "b.conv", "b.ids"):
+                    assert tensor.tensor_type.name == ("I64" if tensor.name == "b.ids" else "F32"), tensor.name
+                    continue
+                numbers = want[tensor.name].float().numpy()
+                assert tensor.tensor_type == kind, (tensor.name, tensor.tensor_type)
+                near = gguf.quants.dequantize(tensor.data, kind)
+                steps = {"Q4_K": 15, "Q5_K": 31, "Q6_K": 31}.get(kind.name)
+                if steps is None:
+                    made = gguf.quants.quantize(numbers, kind).reshape(-1).view(numpy.uint8)
+                    got = tensor.data.reshape(-1).view(numpy.uint8)
+                    if tensor.name == "a.half" and kind.name.endswith("_1"):  # of -0 and 0 gguf-py takes either as the least
+                        near, numbers = near + 0.0, gguf.quants.dequantize(made.reshape(tensor.data.shape), kind) + 0.0
+                        assert numpy.array_equal(near, numbers)
+                    else:
+                        assert numpy.array_equal(got, made), (tensor.name, kind)
+                else:  # half a step of the largest scale of 256, and half a step of that of 64
+                    blocks, numbers = near.reshape(-1, 256), numbers.reshape(-1, 256)
+                    reach = numpy.ptp(numpy.concatenate([numbers, numpy.zeros((len(numbers), 1), numpy.float32)], 1), axis=1)
+                    assert (abs(blocks - numbers).max(1) <= reach / steps * (0.5 + 15 / 63 + 0.1)).all(), (tensor.name, kind)
+        self.convert("w.pt", "w.gguf", "--dtype", "*.attn_*=q8_0", "--select", "a.*")
+        assert {t.name: t.tensor_type.name for t in gguf.GGUFReader(self.folder / "w.gguf").tensors} == {
+            "a.attn_q.weight": "Q8_0", "a.half": "F16", "a.turned": "F32"}  # fmt: skip
+        assert "WGT-BLOCK" in self.convert("w.pt", "w.gguf", "--dtype", "b.norm=q8_0", code=5).stderr
+        assert "WGT-DTYPE" in self.convert("w.pt", "w.gguf", "--dtype", "iq1_s", code=2).stderr
+        for value in (float("nan"), float("inf"), 1e38):
+            torch.save({"w": torch.full((2, 256), value)}, self.folder / "bad.pt")
+            assert "WGT-BLOCK" in self.convert("bad.pt", "bad.gguf", "--dtype", "q4_k", code=5).stderr
+            assert not (self.folder / "bad.gguf").exists()
+        self.convert("w.pt", "w.gguf", "--dtype", "q8_0", "--select", "a.attn*", "--metadata", "general.architecture=llama")
+        self.convert("w.gguf", "v.gguf", "--dtype", "q4_0")  # by way of float32, as llama.cpp's --allow-requantize
+        first, second = (gguf.GGUFReader(self.folder / name) for name in ("w.gguf", "v.gguf"))
+        made = gguf.quants.quantize(gguf.quants.dequantize(first.tensors[0].data, first.tensors[0].tensor_type), gguf.GGMLQuantizationType.Q4_0)
+        assert numpy.array_equal(second.tensors[0].data, made)
+        assert second.fields["general.file_type"].contents() == gguf.LlamaFileType.MOSTLY_Q4_0
+        for name, code in (("w.npz", "NPY-DTYPE"), ("w.pt", "STF-DTYPE")):  # whose readers would take bytes for numbers
+            assert code in self.convert("v.gguf", name, code=5).stderr
+        self.convert("v.gguf", "w.safetensors")
+        with safetensors.safe_open(self.folder / "w.safetensors", "pt") as file:
+            assert file.metadata()["encoding:a.attn_q.weight"] == "Q4_0"
+
+    def presets(self):
+        """By the rules of each model's own converter (permute() of convert_llama_weights_to_hf.py, and so on), there and back."""
+        draw = torch.Generator().manual_seed(6)
+
+        def some(*shape):
+            return torch.randn(*shape, generator=draw)
+
+        def pairs(w, heads):  # Meta's neighbours to Hugging Face's halves
+            return w.view(heads, w.shape[0] // heads // 2, 2, *w.shape[1:]).transpose(1, 2).reshape(w.shape)
+
+        heads, kv, width = 4, 2, 32
+        meta = {"tok_embeddings.weight": some(10, width), "norm.weight": some(width), "output.weight": some(10, width)}
+        hugging = {"model.embed_tokens.weight": meta["tok_embeddings.weight"], "model.norm.weight": meta["norm.weight"], "lm_head.weight": meta["output.weight"]}
+        gguf_names = {"token_embd.weight": "tok_embeddings.weight", "output_norm.weight": "norm.weight", "output.weight": "output.weight"}
+        for i in range(2):
+            for a, b, c, rows in (("attention.wq", "self_attn.q_proj", "attn_q", heads), ("attention.wk", "self_attn.k_proj", "attn_k", kv),
+                                  ("attention.wv", "self_attn.v_proj", "attn_v", None), ("attention.wo", "self_attn.o_proj", "attn_output", None),
+                                  ("feed_forward.w1", "mlp.gate_proj", "ffn_gate", None), ("feed_forward.w2", "mlp.down_proj", "ffn_down", None),
+                                  ("feed_forward.w3", "mlp.up_proj", "ffn_up", None), ("attention_norm", "input_layernorm", "attn_norm", None),
+                                  ("ffn_norm", "post_attention_layernorm", "ffn_norm", None)):  # fmt: skip
+                shape = (width,) if a.endswith("norm") else (16 if b in ("self_attn.k_proj", "self_attn.v_proj") else width, width)
+                w = some(*shape)
+                meta[f"layers.{i}.{a}.weight"] = w
+                gguf_names[f"blk.{i}.{c}.weight"] = f"layers.{i}.{a}.weight"
+                hugging[f"model.layers.{i}.{b}.weight"] = w if rows is None else pairs(w, rows)
+        (self.folder / "meta").mkdir()
+        torch.save(meta | {"rope.freqs": some(4)}, self.folder / "meta/consolidated.00.pth")
+        (self.folder / "meta/params.json").write_text(json.dumps({"dim": width, "n_heads": heads, "n_kv_heads": kv}))
+        self.convert("meta", "out.safetensors", "--preset", "llama-to-hf")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), hugging)
+        (self.folder / "config.json").write_text(json.dumps({"num_attention_heads": heads, "num_key_value_heads": kv}))
+        self.convert("out.safetensors", "out.pt", "--preset", "hf-to-llama")
+        same(torch.load(self.folder / "out.pt", weights_only=True), meta)
+        self.convert("out.safetensors", "out.gguf", "--preset", "hf-to-gguf-llama", "--metadata", "llama.attention.head_count=4")
+        (self.folder / "config.json").unlink()
+        if gguf is not None:
+            same({t.name: torch.from_numpy(t.data.copy()) for t in gguf.GGUFReader(self.folder / "out.gguf").tensors},
+                 {name: meta[old] for name, old in gguf_names.items()})  # fmt: skip
+        self.convert("out.gguf", "back.safetensors", "--preset", "gguf-llama-to-hf", "--set", f"kv_heads={kv}")
+        same(safetensors.torch.load_file(self.folder / "back.safetensors"), hugging)
+        missing = self.convert("out.safetensors", "x.pt", "--preset", "hf-to-llama", code=2)
+        assert "WGT-PRESET" in missing.stderr and "heads" in missing.stderr, missing.stderr
+        self.convert("out.safetensors", "x.pt", "--preset", "hf-to-llama", "--set", "heads=5", code=2)
+
+        gpt, megatron = {"transformer.wte.weight": some(12, 16), "transformer.wpe.weight": some(8, 16)}, {}
+        where = "model.language_model.encoder."
+        megatron["model.language_model.embedding.word_embeddings.weight"] = torch.cat([gpt["transformer.wte.weight"], some(4, 16)])
+        megatron["model.language_model.embedding.position_embeddings.weight"] = gpt["transformer.wpe.weight"]
+        for kind in ("weight", "bias"):
+            gpt[f"transformer.ln_f.{kind}"] = megatron[f"{where}final_layernorm.{kind}"] = some(16)
+            for a, b, size in (("ln_1", "input_layernorm", None), ("ln_2", "post_attention_layernorm", None), ("attn.c_attn", "self_attention.query_key_value", (16, 48)),
+                               ("attn.c_proj", "self_attention.dense", (16, 16)), ("mlp.c_fc", "mlp.dense_h_to_4h", (16, 64)), ("mlp.c_proj", "mlp.dense_4h_to_h", (64, 16))):  # fmt: skip
+                w = some(16) if size is None else some(*size) if kind == "weight" else some(size[1])
+                gpt[f"transformer.h.0.{a}.{kind}"] = w
+                w = w.t() if size is not None and kind == "weight" else w
+                if a == "attn.c_attn":  # [3, heads, size, ...] to [heads, 3, size, ...]
+                    w = w.reshape(3, heads, 4, *w.shape[1:]).transpose(0, 1).reshape(w.shape)
+                megatron[f"{where}layers.0.{b}.{kind}"] = w
+        self.source(gpt, "gpt.safetensors")
+        self.convert("gpt.safetensors", "out.safetensors", "--preset", "hf-to-megatron-gpt", "--set", f"heads={heads}")
+        words = "model.language_model.embedding.word_embeddings.weight"
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), megatron | {words: megatron[words][:12]})
+        self.source(megatron, "megatron.safetensors")
+        self.convert("megatron.safetensors", "out.safetensors", "--preset", "megatron-gpt-to-hf", "--set", f"heads={heads}", "--set", "vocab_size=12")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), gpt)
+
+        timm = {"cls_token": some(1, 1, 6), "pos_embed": some(1, 5, 6), "patch_embed.proj.weight": some(6, 3, 2, 2), "patch_embed.proj.bias": some(6)}
+        for kind in ("weight", "bias"):
+            for name, rows in (("blocks.0.norm1", 6), ("blocks.0.attn.qkv", 18), ("blocks.0.attn.proj", 6), ("blocks.0.norm2", 6),
+                               ("blocks.0.mlp.fc1", 24), ("blocks.0.mlp.fc2", 6), ("norm", 6), ("head", 3)):  # fmt: skip
+                timm[f"{name}.{kind}"] = some(rows) if kind == "bias" or "norm" in name else some(rows, 24 if "fc2" in name else 6)
+        self.source(timm, "timm.safetensors")
+        self.convert("timm.safetensors", "hf.safetensors", "--preset", "timm-vit-to-hf")
+        got = safetensors.torch.load_file(self.folder / "hf.safetensors")
+        for i, part in enumerate(("query", "key", "value")):
+            assert torch.equal(got[f"vit.encoder.layer.0.attention.attention.{part}.weight"], timm["blocks.0.attn.qkv.weight"][6 * i : 6 * i + 6])
+        assert len(got) == len(timm) + 4
+        self.convert("hf.safetensors", "out.safetensors", "--preset", "hf-vit-to-timm")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), timm)
+        self.convert("timm.safetensors", "tv.safetensors", "--preset", "timm-vit-to-torchvision")
+        layer = torch.nn.TransformerEncoderLayer(6, 1).state_dict()  # torch's own names for fused attention
+        got = safetensors.torch.load_file(self.folder / "tv.safetensors")
+        names = {n.replace("self_attn", "self_attention") for n in layer if "self_attn" in n}
+        assert names <= {n.removeprefix("encoder.layers.encoder_layer_0.") for n in got}
+        self.convert("tv.safetensors", "out.safetensors", "--preset", "torchvision-vit-to-timm")
+        same(safetensors.torch.load_file(self.folder / "out.safetensors"), timm)
+        assert "timm-vit-to-hf" in self.convert("timm.safetensors", "out.safetensors", "--preset", "nosuch", code=2).stderr
+        (self.folder / "own.preset").write_text("head\\.(.*)  classifier.\\1\n")
+        told = self.convert("timm.safetensors", "out.safetensors", "--preset", self.folder / "own.preset", "--select", "head.*", "--select", "norm.bias")
+        assert "norm.bias stays as it is" in told.stderr
+        assert sorted(safetensors.torch.load_file(self.folder / "out.safetensors")) == ["classifier.bias", "classifier.weight", "norm.bias"]
 
     def split(self):
         """Names by convention, one model beside no other, the old one or the new one but never a mixture."""
@@ -261,11 +435,11 @@ class Save:
     def stopped(self):
         """Killed at any moment; then the same bytes as in one go, and nothing left."""
         draw = random.Random(5)
-        want = {f"t{i}": torch.randn(1 << 22, generator=torch.Generator().manual_seed(i)) for i in range(8)}
+        want = {f"t{i}": torch.randn(1 << 11, 1 << 11, generator=torch.Generator().manual_seed(i)) for i in range(8)}
         self.source(want, "big.safetensors")
         stopped = 0
         for end, words in ((".safetensors", ["--dtype", "f16"]), (".gguf", []), (".npz", []), (".pt", ["--dtype", "*1=f64"]),
-                           (".safetensors", ["--split", "40M"])):  # fmt: skip
+                           (".safetensors", ["--split", "40M"]), (".gguf", ["--dtype", "q8_0"]), (".exg", ["--compress", "zstd", "--dtype", "bf16"])):  # fmt: skip
             where = self.folder / "stop"
             where.mkdir()
             self.call("convert", self.folder / "big.safetensors", where / f"one{end}", *words)
@@ -292,7 +466,103 @@ class Save:
             for p in where.iterdir():
                 p.unlink()
             where.rmdir()
-        assert stopped >= 3, f"{stopped} of 5 were stopped while they wrote"
+        assert stopped >= 4, f"{stopped} of 7 were stopped while they wrote"
+
+    def full(self):
+        """A disk that is full: an error, and nothing left."""
+        self.source({f"t{i}": torch.ones(512, 512) for i in range(4)}, "f.safetensors")
+        where = self.folder / "full"
+        where.mkdir()
+
+        def little():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+        for name, words in (("o.safetensors", []), ("o.safetensors", ["--split", "1M"]), ("o.gguf", ["--dtype", "q4_0"]), ("o.npz", []), ("o.pt", []),
+                            ("o.exg", []), ("o.exg", ["--dtype", "f64", "--compress", "none"])):  # fmt: skip
+            done = self.call("convert", self.folder / "f.safetensors", where / name, *words, code=3, preexec_fn=little)
+            assert "IO-" in done.stderr and list(where.iterdir()) == [], (name, done.stderr, list(where.iterdir()))
+
+    def container(self):
+        """.exg of weights: whatever takes weights takes it."""
+        base = (torch.randn(300, 700, generator=torch.Generator().manual_seed(1)) * 0.02).bfloat16()
+        want = {"a": base, "b": base, "c": base.t(), "d": torch.arange(5)}
+        torch.save(want, self.folder / "c.pt")
+        self.convert("c.pt", "c.exg", "--compress", "zstd", "--metadata", "k=v")
+        assert base.nbytes / (self.folder / "c.exg").stat().st_size > 1.48, (self.folder / "c.exg").stat().st_size
+        self.convert("c.exg", "back.pt")
+        got = torch.load(self.folder / "back.pt", weights_only=True)
+        same(got, want)
+        assert got["a"].data_ptr() == got["b"].data_ptr()
+        self.call("verify", self.folder / "c.exg", "--data")
+        self.call("diff", self.folder / "c.pt", self.folder / "c.exg")
+        assert "k = " in self.call("inspect", self.folder / "c.exg").stdout
+        self.convert("c.exg", "part.exg", "--select", "[ad]", "--dtype", "f32", "--rename", "^=x.")
+        self.convert("part.exg", "part.safetensors")
+        same(safetensors.torch.load_file(self.folder / "part.safetensors"), {"x.a": base.float(), "x.d": torch.arange(5)})
+        self.source({"e": torch.ones(1000), "f": torch.ones(1000), "g": torch.zeros(1000)}, "e.safetensors")
+        self.convert("e.safetensors", "once.exg", "--deduplicate")
+        assert (self.folder / "once.exg").stat().st_size < 9500
+        self.convert("once.exg", "each.safetensors")
+        same(safetensors.torch.load_file(self.folder / "each.safetensors"), {"e": torch.ones(1000), "f": torch.ones(1000), "g": torch.zeros(1000)})
+        program = pathlib.Path(__file__).parents[2] / "fixtures/mlp.pt2"
+        self.call("convert", program, self.folder / "p.safetensors")
+        self.convert("p.safetensors", "p.exg")
+        self.call("repack", program, self.folder / "p.pt2", "--weights-from", self.folder / "p.exg")
+        for name in ("p.pt2", "p.json"):
+            told = self.convert("p.exg", name, code=5).stderr
+            assert "FMT-WEIGHTS" in told and "--weights-from" in told, told
+        assert "FMT-WEIGHTS" in self.call("run", self.folder / "p.exg", code=5).stderr
+
+    def shards(self):
+        """A file for each rank of a mesh, put together again by PyTorch's own reader and consolidation; the parts are Megatron's."""
+        program = pathlib.Path(__file__).parents[2] / "fixtures/lm.core.dynamic.pt2"
+        self.call("convert", program, self.folder / "lm.safetensors", "--metadata", "k=v")
+        want = safetensors.torch.load_file(self.folder / "lm.safetensors")
+        for mesh, mode in (("2", "tensor"), ("4", "tensor"), ("2", "fsdp"), ("2x2", "fsdp,tensor"), ("3", "tensor"), ("2", "replicate")):
+            where = self.folder / f"{mesh}.{mode}"
+            self.convert("lm.safetensors", where.name, "--shard", mesh, "--place", mode, "--for", program)
+            # One that has what another one has already writes nothing.
+            ranks = {"replicate": [1], "fsdp,tensor": [1, 3]}.get(mode, range(1, int(mesh[0]) + 1))
+            files = sorted(where.iterdir())
+            front = "" if mode == "replicate" else "shard-{:05}-"
+            assert [f.name for f in files] == [f"{front}model-00001-of-00001.safetensors".format(r) for r in ranks], files
+            whole = self.folder / f"whole.{where.name}"
+            whole.mkdir()
+            consolidate_safetensors_files(str(where), str(whole), fqn_to_index_mapping=dict.fromkeys(want, 1))
+            got = {}
+            for file in whole.glob("*.safetensors"):
+                got |= safetensors.torch.load_file(file)
+            same(got, want)
+            into = {name: torch.zeros_like(tensor) for name, tensor in want.items()}
+            self.convert(where.name, "back.safetensors")
+            same(safetensors.torch.load_file(self.folder / "back.safetensors"), want)
+            with warnings.catch_warnings(action="ignore"):
+                torch.distributed.checkpoint.load(into, storage_reader=HuggingFaceStorageReader(str(where)), no_dist=True)
+            same(into, want)
+            if (mesh, mode) == ("2", "tensor"):
+                with safetensors.safe_open(files[1], "pt") as file:
+                    assert file.metadata()["k"] == "v" and file.metadata()["format"] == "pt"
+                    begins = json.loads(file.metadata()["DCP_SHARDING_INFO"])
+                    shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
+                for name, begin, shape in (("attention.q", [64, 0], [64, 128]), ("attention.o", [0, 64], [128, 64]),
+                                           ("mlp.up", [128, 0], [128, 128]), ("mlp.down", [0, 128], [128, 128])):  # fmt: skip
+                    name = f"blocks.1.{name}.weight"
+                    assert begins[name] == {"saved_offsets": begin} and shapes[name] == shape, (name, begins[name], shapes[name])
+                assert "norm.weight" not in shapes
+        told = self.convert("lm.safetensors", "dry", "--shard", "2", "--for", program, "--dry-run").stdout
+        assert "dry/shard-00002-model-00001-of-00001.safetensors  16 tensors" in told and not (self.folder / "dry").exists(), told
+        assert "IO-KIND" in self.convert("lm.safetensors", "2.tensor", "--shard", "2", "--for", program, code=2).stderr
+        self.source({"head.weight": torch.ones(3)}, "other.safetensors")
+        assert "WGT-SLICE" in self.convert("other.safetensors", "o", "--shard", "2", "--for", program, code=1).stderr
+        assert "CLI-009" in self.convert("lm.safetensors", "o", "--shard", "2", code=2).stderr
+
+        def little():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+        self.call("convert", self.folder / "lm.safetensors", self.folder / "o", "--shard", "2", "--for", program, code=3, preexec_fn=little)
+        assert not list(self.folder.glob("o*")) or list(self.folder.glob("o*")) == [self.folder / "other.safetensors"]
 
     def another(self):
         """What another save left is not gone on with."""

@@ -128,6 +128,26 @@ EXG_NODISCARD exg_status exg_partition(const exg_program *functional,
                                        exg_partition_summary **summary, char **report,
                                        exg_error *err);
 
+/* A part of a weight: a box of its elements. */
+typedef struct exg_weight_part {
+    const char *fqn;
+    uint32_t rank; /* the first that reads it */
+    uint32_t dims;
+    const int64_t *offsets, *sizes;
+} exg_weight_part;
+
+typedef exg_status exg_weight_part_fn(void *user, const exg_weight_part *part, exg_error *err);
+
+/* What the ranks read of the weights when they are placed so: tells each part once, where the parts
+ * of a weight are boxes that do not lie on each other and are all of it together. Of a weight of
+ * which none is told every rank may read all. A fault of part() ends it. As exg_partition(). */
+EXG_NODISCARD exg_status exg_partition_weights(const exg_program *functional,
+                                               const exg_operators *operators,
+                                               const exg_partition_options *options,
+                                               const exg_partition_goal *goal,
+                                               const exg_mesh_shape *mesh, exg_weight_part_fn *part,
+                                               void *user, exg_error *err);
+
 const char *exg_partition_mode_name(exg_partition_mode mode); /* "tensor" */
 
 #ifdef __cplusplus

@@ -386,6 +386,7 @@ class decoder
     void sample(const flat::SampleInput *f, exg_sample_input *to);
     void tables(const flat::Program *f);
     void weight(const flat::Weight *f);
+    void weights_metadata(const flat::WeightsMetadata *f);
     exg_status storage(const flat::Storage *f, const uint8_t *file, uint64_t file_length);
     exg_status place(const flat::Storage *f, const uint8_t *file, uint64_t file_length,
                      exg_storage *to);
@@ -693,6 +694,10 @@ exg_status decoder::program(const flat::Program *f)
             exg_error_within(err_, status_, "weights[%u]", i);
         }
     }
+    for (uint32_t i = 0;
+         good() && f->weights_metadata() != nullptr && i < f->weights_metadata()->size(); i++) {
+        weights_metadata(f->weights_metadata()->Get(i));
+    }
     return status_;
 }
 
@@ -717,11 +722,31 @@ void decoder::weight(const flat::Weight *f)
     w.use_pickle = f->use_pickle();
     w.meta = meta(f->meta());
     w.storage = storage_id(f->storage());
+    w.encoding = text(f->encoding());
     if (good()) {
         status_ = spend(w.fqn);
     }
     if (good()) {
+        status_ = spend(w.encoding);
+    }
+    if (good()) {
         status_ = exg_weights_add(p_->weights, &w, err_);
+    }
+}
+
+void decoder::weights_metadata(const flat::WeightsMetadata *f)
+{
+    const char *key = text(f->key());
+    const char *kind = text(f->kind());
+    const char *value = text(f->value());
+
+    for (const char *copied : {key, kind, value}) {
+        if (good()) {
+            status_ = spend(copied);
+        }
+    }
+    if (good()) {
+        status_ = exg_weights_add_metadata_as(p_->weights, key, kind, value, err_);
     }
 }
 

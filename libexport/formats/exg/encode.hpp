@@ -613,11 +613,12 @@ offset<flat::Weight> encoder::weight(const exg_weight &w, const uint32_t *storag
 {
     auto fqn = must(w.fqn);
     auto tensor = meta(w.meta);
+    auto encoding = may(w.encoding);
 
     return flat::CreateWeight(fbb_, fqn,
                               w.table == EXG_TABLE_CONSTANTS ? flat::WeightTable_CONSTANTS
                                                              : flat::WeightTable_STATE,
-                              w.is_param, w.use_pickle, tensor, storage_map[w.storage]);
+                              w.is_param, w.use_pickle, tensor, storage_map[w.storage], encoding);
 }
 
 offset<flat::Storage> encoder::storage(const exg_stored &s)
@@ -688,12 +689,18 @@ offset<flat::Program> encoder::program(const exg_program *p, const uint32_t *sto
     auto storages =
         list<flat::Storage>(stored_count, [&](uint32_t i) { return storage(stored[i]); });
     auto form = may(p->early_form);
+    auto of_weights = list<flat::WeightsMetadata>(w->metadata.count, [&](uint32_t i) {
+        auto key = must(w->metadata.items[i].key);
+        auto kind = may(exg_weights_metadata_kind(w, i));
+        auto value = must(w->metadata.items[i].value);
+        return flat::CreateWeightsMetadata(fbb_, key, kind, value);
+    });
 
     return flat::CreateProgram(
         fbb_, &nothing, EXG_FORMAT_MAJOR, EXG_FORMAT_MINOR, name,
         p->origin == EXG_ORIGIN_EARLY ? flat::Origin_EARLY : flat::Origin_CURRENT, p->schema_major,
         p->schema_minor, torch, top, spec, calls, metadata, tuples, opsets, ranges, verifiers,
-        guards, samples, extras, weights, storages, said, form);
+        guards, samples, extras, weights, storages, said, form, of_weights);
 }
 
 } // namespace

@@ -74,14 +74,14 @@ exg_status damaged(const char *what, exg_error *err)
     return EXG_FAIL(err, MALFORMED, "EXG-001", "%s", what);
 }
 
-exg_status encode_or_throw(const exg_program *program, const uint32_t *storage_map,
+exg_status encode_or_throw(const exg_program *program, bool alone, const uint32_t *storage_map,
                            const exg_stored *stored, uint32_t stored_count, exg_arena *scratch,
                            exg_flat *made, exg_error *err)
 {
     encoder e(made->base, scratch);
 
     e.builder().Finish(e.program(program, storage_map, stored, stored_count),
-                       flat::ProgramIdentifier());
+                       alone ? EXG_WEIGHTS_IDENTIFIER : flat::ProgramIdentifier());
     made->data = e.builder().GetBufferPointer();
     made->length = e.builder().GetSize();
     return !e.failed()     ? EXG_OK
@@ -93,9 +93,9 @@ exg_status encode_or_throw(const exg_program *program, const uint32_t *storage_m
 
 } // namespace
 
-extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t *storage_map,
-                                      const exg_stored *stored, uint32_t stored_count,
-                                      exg_flat *made, exg_error *err)
+extern "C" exg_status exg_flat_encode(const exg_program *program, bool alone,
+                                      const uint32_t *storage_map, const exg_stored *stored,
+                                      uint32_t stored_count, exg_flat *made, exg_error *err)
 {
     void *base = mmap(nullptr, reserve_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -108,8 +108,8 @@ extern "C" exg_status exg_flat_encode(const exg_program *program, const uint32_t
         status = EXG_OUT_OF_MEMORY(err);
     } else {
         try { /* std::bad_alloc alone is thrown */
-            status =
-                encode_or_throw(program, storage_map, stored, stored_count, scratch, made, err);
+            status = encode_or_throw(program, alone, storage_map, stored, stored_count, scratch,
+                                     made, err);
         } catch (...) {
             status = EXG_OUT_OF_MEMORY(err);
         }
@@ -187,7 +187,7 @@ static exg_status tell_cut(const uint8_t *data, uint64_t length, uint64_t total,
     options.max_tables = static_cast<flatbuffers::uoffset_t>(metadata / 4);
     flatbuffers::Verifier verifier(copy, metadata, options);
     const flat::Program *root =
-        flat::VerifyProgramBuffer(verifier) ? flat::GetProgram(copy) : nullptr;
+        verifier.VerifyBuffer<flat::Program>() ? flat::GetProgram(copy) : nullptr;
     if (root != nullptr && root->weights() != nullptr && root->storages() != nullptr) {
         for (const flat::Weight *w : *root->weights()) {
             const flat::Storage *s = w->storage() < root->storages()->size()
@@ -262,7 +262,7 @@ extern "C" exg_status exg_flat_decode(const uint8_t *file, uint64_t file_length,
     options.max_depth = depth_max;
     options.max_tables = static_cast<flatbuffers::uoffset_t>(length / 4);
     flatbuffers::Verifier verifier(metadata, length, options);
-    if (!flat::VerifyProgramBuffer(verifier)) {
+    if (!verifier.VerifyBuffer<flat::Program>()) { /* who called knows by the identifier */
         return EXG_FAIL(err, MALFORMED, "EXG-003", "the metadata is not a FlatBuffer of a program");
     }
     const flat::Program *root = flat::GetProgram(metadata);

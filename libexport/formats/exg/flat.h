@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define EXG_FORMAT_MAJOR 1
-#define EXG_FORMAT_MINOR 2
+#define EXG_FORMAT_MINOR 3
 
 /* A storage as the file holds it. */
 typedef struct exg_stored {
@@ -42,10 +42,12 @@ typedef struct exg_flat {
     size_t base_length;
 } exg_flat;
 
-/* The metadata of `program`, numbers known when written as zeros. `storage_map` gives
- * for each storage of its weights the index into `stored`, or UINT32_MAX when nothing
- * names it. NO_MEMORY, LIMIT (EXG-050: past 2 GiB), UNSUPPORTED (FMT-TEXT: not UTF-8). */
-exg_status exg_flat_encode(const exg_program *program, const uint32_t *storage_map,
+#define EXG_WEIGHTS_IDENTIFIER "EXGW" /* in the place of "EXGP": weights without a program */
+
+/* The metadata of `program`, numbers known when written as zeros. `alone`: of its weights.
+ * `storage_map` gives for each storage of its weights the index into `stored`, or UINT32_MAX when
+ * nothing names it. NO_MEMORY, LIMIT (EXG-050: past 2 GiB), UNSUPPORTED (FMT-TEXT: not UTF-8). */
+exg_status exg_flat_encode(const exg_program *program, bool alone, const uint32_t *storage_map,
                            const exg_stored *stored, uint32_t stored_count, exg_flat *flat,
                            exg_error *err);
 

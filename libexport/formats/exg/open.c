@@ -2,6 +2,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/formats/exg/flat.h"
 #include "libexport/formats/format.h"
+#include "libexport/formats/weights_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,4 +45,25 @@ exg_status exg_exg_open(const exg_source *source, const exg_open_options *option
     }
     *program = made;
     return EXG_OK;
+}
+
+bool exg_container_sniff(const uint8_t *data, uint64_t length)
+{
+    return length >= 8 && memcmp(data + 4, EXG_WEIGHTS_IDENTIFIER, 4) == 0;
+}
+
+exg_status exg_container_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    uint64_t length;
+    exg_program *program = NULL;
+    exg_status status;
+
+    EXG_TRY(exg_flat_length(source->data, source->length, &length, err));
+    EXG_TRY(exg_program_create(source->allocator, source->budget, &program, err));
+    exg_weights_release(program->weights);
+    program->weights = exg_weights_retain(weights);
+    status = exg_flat_decode(source->data, source->length, (size_t)length, program, err);
+    status = exg_arena_settle(program->arena, status, err);
+    exg_program_destroy(program);
+    return status;
 }

@@ -8,6 +8,7 @@
 #include "libexport/formats/exg/save.h"
 
 #include "libexport/formats/exg/resume.h"
+#include "libexport/formats/weights_file.h"
 #include "libexport/weights/checksum.h"
 #include "libexport/weights/storage.h"
 
@@ -147,12 +148,15 @@ typedef struct output {
 static exg_status open_output(exg_saver *s, const char *path, output *out)
 {
     uint64_t position;
+    char *written;
 
     if (s->resume == NULL) {
         return exg_writer_open(path, &out->writer, s->err);
     }
+    EXG_TRY(exg_path_written(path, &written, s->err)); /* the part is renamed to it */
     out->part = out->beside ? exg_arena_printf(s->arena, "%s.part-%05u", path, out->first)
-                            : exg_arena_printf(s->arena, "%s.part", path);
+                            : exg_arena_printf(s->arena, "%s.part", written);
+    free(written);
     if (out->part == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
@@ -285,7 +289,7 @@ static exg_status save(exg_saver *s, const char *path)
         EXG_TRY(exg_saver_deduplicate(s));
     }
     EXG_TRY(plan(s, path));
-    EXG_TRY(exg_flat_encode(s->program, s->map, s->stored, s->count, &flat, s->err));
+    EXG_TRY(exg_flat_encode(s->program, s->alone, s->map, s->stored, s->count, &flat, s->err));
     status = s->options->resume ? exg_resume_open(s, path, &flat, &s->resume) : EXG_OK;
     status = status == EXG_OK ? write_files(s, path, &flat) : status;
     exg_resume_close(s->resume, status == EXG_OK);
@@ -334,14 +338,16 @@ static void free_room(exg_saver *s)
     }
 }
 
-exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, const char *path,
-                        const exg_save_options *options, exg_error *err)
+static exg_status save_program(const exg_program *program, bool alone, const char *path,
+                               const exg_save_options *options, exg_error *err)
 {
-    exg_saver s = {
-        .program = programs[0], .weights = programs[0]->weights, .options = options, .err = err};
+    exg_saver s = {.program = program,
+                   .alone = alone,
+                   .weights = program->weights,
+                   .options = options,
+                   .err = err};
     exg_status status;
 
-    (void)count; /* one */
     if ((options->align & (options->align - 1)) != 0 || options->align > ALIGN_MAX) {
         return EXG_FAIL(err, USAGE, "EXG-055", "%llu is not a power of two up to 1 GiB",
                         (unsigned long long)options->align);
@@ -356,5 +362,27 @@ exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, cons
     free_room(&s);
     exg_pool_destroy(s.pool);
     exg_arena_destroy(s.arena);
+    return status;
+}
+
+exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, const char *path,
+                        const exg_save_options *options, exg_error *err)
+{
+    (void)count; /* one */
+    return save_program(programs[0], false, path, options, err);
+}
+
+/* As those of a program that does nothing. */
+exg_status exg_container_save(exg_weights *weights, const char *path,
+                              const exg_save_options *options, exg_error *err)
+{
+    exg_program *program;
+    exg_status status;
+
+    EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, err));
+    exg_weights_release(program->weights);
+    program->weights = exg_weights_retain(weights);
+    status = save_program(program, true, path, options, err);
+    exg_program_destroy(program);
     return status;
 }

@@ -21,6 +21,7 @@ typedef struct exg_resume exg_resume; /* resume.h */
 
 typedef struct exg_saver {
     const exg_program *program;
+    bool alone; /* of it the weights */
     exg_weights *weights;
     const exg_save_options *options;
     exg_arena *arena;

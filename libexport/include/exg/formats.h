@@ -2,7 +2,8 @@
  *
  * exg_open() looks at the content, not at the name. Whatever it gives is decoded,
  * not yet believed: exg_verify() comes next. No weight byte is read by opening.
- * A file is never changed in place: saving writes beside it, syncs, renames.
+ * A file is never changed in place: saving writes beside it, syncs, renames. A link of its name
+ * stays, and the file that it leads to is replaced.
  */
 #ifndef EXG_FORMATS_H
 #define EXG_FORMATS_H
@@ -178,7 +179,7 @@ EXG_NODISCARD exg_status exg_weights_open_memory(const void *data, size_t length
                                                  exg_error *err);
 
 /* The format of weights that exg_weights_save() writes under such a name (.safetensors, .gguf,
- * .npz, .npy, .pt); COUNT: none. */
+ * .npz, .npy, .pt, .exg); COUNT: none. */
 exg_weights_format exg_weights_format_from_path(const char *path);
 
 /* Does a file of the format that is written hold metadata? Where not, they are left out. */
@@ -199,6 +200,8 @@ typedef struct exg_weights_save_options {
     bool resume;      /* what is written stays when the save is stopped, and the same save goes on
                          from there; unfinished files are FILE.part, and PATH.resume */
     bool dry_run;     /* everything is checked, nothing is written */
+    bool deduplicate; /* .exg: equal storages are stored once */
+    exg_compression compression; /* .exg: KEEP is that of frames that are read */
     /* Called for each file before any is written; may be NULL. A fault ends the save. */
     exg_status (*file)(void *user, const char *path, uint32_t tensors, uint64_t bytes,
                        exg_error *err);
@@ -212,6 +215,8 @@ typedef struct exg_weights_save_options {
  *   .gguf          names of less than 64 bytes and at most 4 dimensions, as llama.cpp reads them
  *   .npz, .npy     no metadata; .npy has one tensor
  *   .pt            a dict of tensors, which torch.load(weights_only=True) takes; no metadata
+ *   .exg           storages and views as they are, with metadata; no program. Options as in
+ *                  exg_save_options
  * A split model is STEM-00001-of-00003 and so on, of safetensors with PATH.index.json. Readers
  * take what they find, so other files of a model of this name must not stay beside the new ones:
  * an index beside a model in one file, one file or other parts beside an index (USAGE STF-BESIDE,
@@ -220,6 +225,24 @@ typedef struct exg_weights_save_options {
  * UNSUPPORTED when the format has no such dtype, IO. */
 EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path,
                                           const exg_weights_save_options *options, exg_error *err);
+
+/* A file of safetensors for each of `count` ranks that has tensors into a folder that is made, or
+ * is empty, called as PyTorch's HuggingFaceStorageWriter does: "shard-00001-model-00001-of-00001",
+ * and where one rank has all "model-00001-of-00001". exg_weights_slice() makes what they hold. The
+ * folder has its name when all are whole; until then it is FOLDER.part. `options`: no split, no
+ * resume. USAGE (IO-KIND): the folder is not empty. IO (IO-BUSY: another save holds it). */
+EXG_NODISCARD exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count,
+                                                const char *folder,
+                                                const exg_weights_save_options *options,
+                                                exg_error *err);
+
+typedef exg_status exg_model_number_fn(void *user, const char *key, int64_t value, exg_error *err);
+
+/* Tells the whole numbers of config.json and params.json beside a file of weights, or in a folder
+ * of them ("num_attention_heads"): what presets need to know (exg_weights_edit_options.numbers).
+ * Files that are not there have none. A fault of number() ends it. IO, MALFORMED. */
+EXG_NODISCARD exg_status exg_model_numbers(const char *path, exg_model_number_fn *number,
+                                           void *user, exg_error *err);
 
 /* ---- named tensors in memory: inputs, outputs --------------------------------------- */
 
@@ -243,6 +266,14 @@ typedef struct exg_tensor_file {
     exg_string_map metadata;
     struct exg_tensor_file_private *private_;
 } exg_tensor_file;
+
+/* Is one of the tensors a pickled subclass? */
+bool exg_weights_has_subclasses(const exg_weights *weights);
+
+/* The same weights with the tensors inside of pickled subclasses in their place, called
+ * "w.qdata", "w.scale" for "w". They keep `of` alive. What is in a pickle is read as in a file of
+ * torch.save, never run; of one that cannot be read the pickle stays. IO. */
+EXG_NODISCARD exg_status exg_weights_unwrap(exg_weights *of, exg_weights **made, exg_error *err);
 
 /* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
  * is in the file as it is wanted is mapped, the rest copied. What is no plain tensor is listed. */

@@ -15,7 +15,30 @@
 
 enum {
     EXG_OPERATOR_LAST = EXG_OP_sym_constrain_range_for_size_default, /* of operator_id.h */
-    EXG_OPERATOR_COUNT                                               /* one more than the last */
+    EXG_NEW_operator_pos,
+    EXG_NEW_operator_lshift,
+    EXG_NEW_operator_rshift,
+    EXG_NEW_sym_int,
+    EXG_NEW__sym_sqrt,
+    EXG_NEW_math_floor,
+    EXG_NEW_math_ceil,
+    EXG_NEW_builtins_round,
+    EXG_NEW_dim_default,
+    EXG_NEW_promote_types_default,
+    EXG_NEW__neg_view_default,
+    EXG_OPERATOR_COUNT /* one more than the last */
 };
+
+#define EXG_OP_operator_pos          ((exg_operator_id)EXG_NEW_operator_pos)
+#define EXG_OP_operator_lshift       ((exg_operator_id)EXG_NEW_operator_lshift)
+#define EXG_OP_operator_rshift       ((exg_operator_id)EXG_NEW_operator_rshift)
+#define EXG_OP_sym_int               ((exg_operator_id)EXG_NEW_sym_int)
+#define EXG_OP__sym_sqrt             ((exg_operator_id)EXG_NEW__sym_sqrt)
+#define EXG_OP_math_floor            ((exg_operator_id)EXG_NEW_math_floor)
+#define EXG_OP_math_ceil             ((exg_operator_id)EXG_NEW_math_ceil)
+#define EXG_OP_builtins_round        ((exg_operator_id)EXG_NEW_builtins_round)
+#define EXG_OP_dim_default           ((exg_operator_id)EXG_NEW_dim_default)
+#define EXG_OP_promote_types_default ((exg_operator_id)EXG_NEW_promote_types_default)
+#define EXG_OP__neg_view_default     ((exg_operator_id)EXG_NEW__neg_view_default)
 
 #endif

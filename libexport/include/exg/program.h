@@ -364,6 +364,11 @@ EXG_NODISCARD exg_status exg_program_create(const exg_allocator *allocator, uint
 void exg_program_destroy(exg_program *program); /* NULL is allowed */
 
 /* A deep copy with an arena of its own; weights are shared, not copied. */
+/* Is `dialect` ("TRAINING", "ATEN", "EDGE") one of program->verifiers? In TRAINING, which
+ * torch.export.export() gives, operators may write what they take; in the others, which
+ * run_decompositions() and backends give, none does. */
+bool exg_program_has_dialect(const exg_program *program, const char *dialect);
+
 EXG_NODISCARD exg_status exg_program_copy(const exg_program *program, exg_program **copy,
                                           exg_error *err);
 

@@ -41,6 +41,7 @@ typedef struct exg_error {
     char message[400];       /* what happened: one line, no newline */
     char where[200];         /* in the model: "graph.nodes[12].inputs[0]" */
     char fix[200];           /* what to do about it, if known, else "" */
+    char source[200];        /* of the Python it was exported from: "net.py:5: x = f(y)", else "" */
     uint64_t offset;         /* in the file, bytes, or EXG_NO_OFFSET */
     const char *source_file; /* in our code */
     int source_line;
@@ -61,6 +62,10 @@ exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status 
 
 /* Adds the way out to the error just set; returns its status. */
 exg_status exg_error_fix(exg_error *err, exg_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Adds the line of Python that the fault comes from; returns its status. */
+exg_status exg_error_source(exg_error *err, exg_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Puts a part of the model ("nodes[2]", joined by a dot), or "FILE:", in front of

@@ -52,6 +52,20 @@ EXG_NODISCARD exg_status exg_bind_inputs(const exg_verified *verified,
 EXG_NODISCARD exg_status exg_bind_hints(const exg_program *program, exg_arena *arena,
                                         exg_symbols *symbols, exg_error *err);
 
+/* The operator by which a program asks for a tensor inside of a subclass: (tensor, "qdata"). */
+#define EXG_ACCESS_SUBCLASS "torch.ops.export.access_subclass_inner_tensor.default"
+
+/* Is a parameter or buffer a tensor subclass, as quantised models of torchao have them?
+ * torch.export.save() pickles those. */
+bool exg_program_has_subclasses(const exg_program *program);
+
+/* A copy that has the inner tensors of such parameters instead ("w.qdata", "w.scale" for "w"), as
+ * program.run_decompositions() gives it; to be verified and run like any other. The pickles are
+ * read (exg_weights_unwrap()), never run. UNSUPPORTED (TRF-002) where one cannot be read, or the
+ * program takes such a parameter as a whole. exg_session_create() does this by itself. */
+EXG_NODISCARD exg_status exg_program_unwrap(const exg_program *program, exg_program **unwrapped,
+                                            exg_error *err);
+
 /* Every operator of the program that has no row, or does not run here, with the
  * nodes that use it, as one text a line; *text is NULL when there is none. The
  * caller frees it. `runs` (may be NULL) says whether an operator has a kernel. */

@@ -121,7 +121,8 @@ exg_weights *exg_weights_retain(exg_weights *weights);
 void exg_weights_release(exg_weights *weights); /* NULL is allowed */
 
 /* Append. Strings and metas are copied into the arena of the weights; `data` of
- * a MEMORY storage is borrowed unless exg_weights_own() took it over. */
+ * a MEMORY storage is borrowed unless exg_weights_own() took it over. MALFORMED (WGT-BLOCK): an
+ * encoding that is one of blocks, of what is no rows of them. */
 EXG_NODISCARD exg_status exg_weights_add_storage(exg_weights *weights, const exg_storage *storage,
                                                  uint32_t *index, exg_error *err);
 EXG_NODISCARD exg_status exg_weights_add(exg_weights *weights, const exg_weight *weight,

@@ -31,6 +31,13 @@ typedef struct exg_weights_edit_options {
      * without it. */
     bool model_only;
 
+    /* Tensors of one kind of model as those of another: the text of a preset (docs/weights.md), of
+     * names without the prefixes below, before the expressions below; it may also turn tensors,
+     * take them apart and put them together. NULL: none. Of a name that no rule fits kept() is
+     * told. `numbers`: what it needs to know ({"heads", "32"}), before what the metadata say. */
+    const char *preset;
+    exg_string_map numbers;
+
     /* What they are called: a prefix that fits is taken away, the first that does; then each
      * POSIX extended regular expression (key) is replaced by its value wherever it fits, one
      * after the other. \0 to \9 in the value are what the expression and its groups fitted. */
@@ -43,14 +50,23 @@ typedef struct exg_weights_edit_options {
     uint32_t transpose_count;
 
     /* What their elements are: key is a pattern as in `select`, value a floating-point dtype
-     * ("bf16", "float8_e4m3fn"). The last that fits counts. Key NULL is every floating-point
-     * tensor; a pattern also makes integers and bool floating. Rounding: to the nearest, and
-     * between two to the even one; what passes the largest becomes infinite, and of
-     * float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32; NaN
-     * stays NaN. All of it is what PyTorch's Tensor.to() does. Blocks of GGUF (Q4_0, Q4_1, Q5_0,
-     * Q5_1, Q8_0, Q4_K, Q5_K, Q6_K) are decoded to float32 first, as gguf-py does it; of others
-     * UNSUPPORTED (WGT-DTYPE). */
+     * ("bf16", "float8_e4m3fn") or blocks of GGUF ("q8_0"). The last that fits counts. Key NULL is
+     * every floating-point tensor; a pattern also makes integers and bool floating. Rounding: to
+     * the nearest, and between two to the even one; what passes the largest becomes infinite, and
+     * of float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32;
+     * NaN stays NaN. All of it is what PyTorch's Tensor.to() does. Blocks of GGUF are decoded to
+     * float32 first, as gguf-py does it (and llama.cpp Q8_K and Q1_0), F4 too, where
+     * rows are whole bytes; of others UNSUPPORTED (WGT-DTYPE).
+     * Blocks are made as gguf-py and llama.cpp make them, to the bit: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
+     * Q4_K, Q5_K, Q6_K. Tensors of fewer than two dimensions, and those whose rows are no whole
+     * number of blocks, keep their dtype: kept() is told. The one that a pattern names exactly is
+     * refused then (UNSUPPORTED WGT-BLOCK). So are, when they are read, NaN, infinities and what is
+     * too large for the scale of a block. */
     exg_string_map dtypes;
+
+    /* A tensor stays as it is in a way that was not asked for; may be NULL. */
+    void (*kept)(void *user, const char *name, const char *why);
+    void *user;
 
     /* Pairs of the metadata: set, or with "" removed. */
     exg_string_map metadata;
@@ -69,6 +85,19 @@ typedef struct exg_weights_edit_options {
  * dtype that is none or not floating), WGT-NAME (two tensors get one name, or an empty one). */
 EXG_NODISCARD exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *options,
                                           exg_weights **made, exg_error *err);
+
+/* A part of a tensor: a box of its elements. */
+typedef struct exg_weight_slice {
+    const char *name;
+    uint32_t dims;
+    const int64_t *offsets, *sizes;
+} exg_weight_slice;
+
+/* These parts, as views, in this order; the metadata say where each begins, as PyTorch's
+ * HuggingFaceStorageWriter does ("DCP_SHARDING_INFO"), so files of all parts can be put together.
+ * USAGE (WGT-SLICE): there is no such tensor, or no such part of it. UNSUPPORTED: of blocks. */
+EXG_NODISCARD exg_status exg_weights_slice(exg_weights *of, const exg_weight_slice *slices,
+                                           uint32_t count, exg_weights **made, exg_error *err);
 
 /* The tensors and metadata of several, one after the other. USAGE (WGT-NAME): one name twice. */
 EXG_NODISCARD exg_status exg_weights_join(exg_weights *const *of, uint32_t count,

@@ -1,1 +1,1 @@
-exg convert fixtures/weights/nested.pt $T/out.exg
+exg convert fixtures/weights/nested.pt $T/out.pt2

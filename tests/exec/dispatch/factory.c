@@ -517,6 +517,19 @@ static void what_is_left_out_the_dispatcher_knows(void **state)
 
 /* ---- random numbers -------------------------------------------------------------------------- */
 
+/* Do the low bits of the numbers between 0 and 1 say more than their high ones? */
+static bool has_bits_of_its_own(const exg_tensor *t)
+{
+    bool own = false;
+
+    for (int64_t i = 0; i < exg_tensor_numel(t); i++) {
+        uint64_t bits = (uint64_t)ldexp(((const double *)t->data)[i], 53);
+
+        own = own || (bits & 0x1fffff) != bits >> 32;
+    }
+    return own;
+}
+
 static void draw_of_a_cube(rank_context *c)
 {
     exg_placement placements[3] = {exg_shard(1), exg_replicate(), exg_shard(0)};
@@ -543,6 +556,13 @@ static void draw_of_a_cube(rank_context *c)
     sizes[1] = 5;
     EXPECT(c, exg_dtensor_rand(c->mesh, &like, &rng, &t, &err) == EXG_OK && rng.offset == 184 + 16,
            "the offset is %u", (unsigned)rng.offset);
+    exg_dtensor_destroy(t);
+    placements[0] = placements[2] = exg_replicate();
+    like.dtype = EXG_DTYPE_F64;
+    EXPECT(c,
+           exg_dtensor_rand(c->mesh, &like, &rng, &t, &err) == EXG_OK &&
+               has_bits_of_its_own(on_host(t)),
+           "53 bits: %s", err.message);
     exg_dtensor_destroy(t);
 }
 

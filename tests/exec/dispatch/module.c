@@ -127,7 +127,7 @@ static void distribute_small(rank_context *c)
     exg_module_functions functions = {.size = sizeof(functions), .partition = note, .user = &a};
     exg_placement whole = exg_replicate();
     exg_module *m = NULL;
-    exg_dtensor *t;
+    exg_dtensor *t, *moved;
     exg_error err;
 
     eager_begin(&e, c, NULL);
@@ -139,6 +139,12 @@ static void distribute_small(rank_context *c)
            exg_distribute_module(e.d, m, "", NULL, &functions, &err) == EXG_USAGE &&
                strcmp(err.code, "DTN-018") == 0,
            "no mesh");
+    t = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    EXPECT(c,
+           exg_distribute(e.d, t, NULL, &whole, 1, EXG_NO_RANK, &moved, &err) == EXG_USAGE &&
+               strcmp(err.code, "DTN-018") == 0,
+           "no mesh: %s", err.message);
+    exg_dtensor_destroy(t);
     EXPECT(c, exg_distribute_module(e.d, m, "z", c->mesh, &functions, &err) == EXG_USAGE,
            "no module");
     functions.size = 0;

@@ -168,6 +168,12 @@ static void more_hints(rank_context *c)
            exg_from_local_backward(t, gt, &whole, 1, &gx, &err) == EXG_USAGE && gx == NULL &&
                strcmp(err.code, "DTN-015") == 0,
            "%s", err.message);
+    part = filled(g, 1, 3, 1);
+    part.rank = 1; /* (1) */
+    EXPECT(c,
+           exg_to_local_backward(t, &part, NULL, 0, &gx, &err) == EXG_USAGE && gx == NULL &&
+               strcmp(err.code, "DTN-015") == 0 && strstr(err.message, "of 1 dims") != NULL,
+           "%s", err.message);
     EXPECT(c,
            exg_from_local_backward(t, gt, &rows, 1, &gx, &err) == EXG_OK &&
                exg_dtensor_to_local(gx)->sizes[0] == 1,

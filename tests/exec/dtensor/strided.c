@@ -422,6 +422,14 @@ static void reduce_bits(rank_context *c)
                exg_distribute_tensor(c->mesh, &local, &bits, 1, 0, &t, &err) == EXG_USAGE &&
                    strcmp(err.code, "DTN-007") == 0,
                "%s", err.message);
+        local.data = whole;
+        local.dtype = EXG_DTYPE_I64;
+        bits = exg_partial(EXG_REDUCE_SUM);
+        EXPECT(c,
+               exg_distribute_tensor(c->mesh, &local, &bits, 1, 0, &t, &err) == EXG_USAGE &&
+                   strcmp(err.code, "DTN-007") == 0 &&
+                   strstr(err.message, "would not be whole") != NULL,
+               "%s", err.message);
     }
 }
 

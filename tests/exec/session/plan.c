@@ -7,6 +7,7 @@
 
 #include <exg/emit.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -513,6 +514,62 @@ static void windows_of_a_weight_are_all_counted_once(void **state)
     assert_int_equal(read_of_windows(overlapping, 3), 192); /* no more than there is */
 }
 
+static exg_status put_part(void *user, const exg_weight_part *part, exg_error *err)
+{
+    char *text = user;
+
+    (void)err;
+    if (strncmp(part->fqn, "blocks.0.mlp.", 13) == 0) {
+        snprintf(text + strlen(text), 512 - strlen(text), "%u %s %d,%d+%d,%d\n", part->rank,
+                 part->fqn + 13, (int)part->offsets[0], (int)part->offsets[1], (int)part->sizes[0],
+                 (int)part->sizes[1]);
+    }
+    return EXG_OK;
+}
+
+static exg_status refuse_part(void *user, const exg_weight_part *part, exg_error *err)
+{
+    (void)user;
+    (void)part;
+    return EXG_FAIL(err, MISMATCH, "TST-001", "no");
+}
+
+/* By column, then by row, as Megatron has it; what all ranks need is not told. */
+static void it_tells_the_parts_of_weights(void **state)
+{
+    static const char parts[] = "0 gate.weight 0,0+128,128\n1 gate.weight 128,0+128,128\n"
+                                "0 up.weight 0,0+128,128\n1 up.weight 128,0+128,128\n"
+                                "0 down.weight 0,0+128,128\n1 down.weight 0,128+128,128\n";
+    exg_partition_options options = {.size = sizeof(options), .mode = EXG_PARTITION_TENSOR};
+    const exg_mesh_shape mesh = {1, {2}};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_program *functional;
+    char text[512] = "";
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    exg_error_clear(&err);
+    load_fixture(fixture_named("lm.core.static.pt2"), &l);
+    functional = functional_of(&l, arena);
+    assert_int_equal(
+        exg_partition_weights(functional, l.operators, &options, NULL, &mesh, put_part, text, &err),
+        EXG_OK);
+    assert_string_equal(text, parts);
+    assert_int_equal(exg_partition_weights(functional, l.operators, &options, NULL, &mesh,
+                                           refuse_part, NULL, &err),
+                     EXG_MISMATCH);
+    text[0] = '\0';
+    options.mode = EXG_PARTITION_REPLICATE;
+    assert_int_equal(
+        exg_partition_weights(functional, l.operators, &options, NULL, &mesh, put_part, text, &err),
+        EXG_OK);
+    assert_string_equal(text, "");
+    exg_program_destroy(functional);
+    exg_arena_destroy(arena);
+    unload_fixture(&l);
+}
+
 static void it_knows_strides(void **state)
 {
     exg_tensor t = {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = {2, 1, 3}};
@@ -558,6 +615,7 @@ int main(void)
         cmocka_unit_test(it_prepares_without_running),
         cmocka_unit_test(a_write_of_other_sizes_is_not_planned),
         cmocka_unit_test(windows_of_a_weight_are_all_counted_once),
+        cmocka_unit_test(it_tells_the_parts_of_weights),
         cmocka_unit_test(it_knows_strides),
         cmocka_unit_test(it_knows_what_runs),
     };

@@ -62,7 +62,9 @@ static bool check_weights_rule(const exg_rule *r)
     if (status == EXG_OK && (strcmp(r->code, "WGT-017") == 0 || strcmp(r->code, "WGT-018") == 0)) {
         status = exg_weights_open("fixtures/mlp.pt2", NULL, &options.needed, NULL, &err);
     }
-    options.digest = strcmp(r->code, "WGT-024") == 0 ? "sha256:00" : NULL;
+    options.digest = strcmp(r->code, "WGT-024") == 0
+                         ? "sha256:0000000000000000000000000000000000000000000000000000000000000000"
+                         : NULL;
     if (status == EXG_OK) {
         status = exg_weights_verify(weights, &options, &found, &err);
     }
@@ -406,7 +408,7 @@ static void dtypes_that_autocast_does_not_give_are_found(void **state)
         {"torch.ops.aten.prod.default", EXG_DTYPE_BF16, 1},
         {"torch.ops.aten.stack.default", EXG_DTYPE_BF16, 0},
         {"torch.ops.aten.stack.default", EXG_DTYPE_F32, 1},
-        {"torch.ops.aten.einsum.default", EXG_DTYPE_I64, 1},
+        {"torch.ops.aten.einsum.default", EXG_DTYPE_I64, 1}, /* another node cannot be computed */
     };
 
     (void)state;
@@ -419,7 +421,7 @@ static void dtypes_that_autocast_does_not_give_are_found(void **state)
         assert_int_equal(exg_open("fixtures/autocast.pt2", NULL, &program, NULL, NULL), EXG_OK);
         node = node_in_autocast(program, rows[i].target, &graph);
         graph->values[node->outputs[0].as_tensor].tensor->dtype = rows[i].dtype;
-        count = count_findings(program, "NOD-017");
+        count = count_findings(program, rows[i].dtype == EXG_DTYPE_I64 ? "NOD-017" : "NOD-022");
         if (count != rows[i].found) {
             fail_msg("%s as %s: %u findings", rows[i].target, exg_dtype_short_name(rows[i].dtype),
                      count);
@@ -469,7 +471,7 @@ static void results_of_numbers_are_compared(void **state)
         said = program->graph->values[out.as_tensor].tensor;
         said->dtype = rows[r].recorded;
         said->sizes[0].value = rows[r].rows;
-        count = count_findings(program, "NOD-017");
+        count = count_findings(program, rows[r].rows == 4 ? "NOD-022" : "NOD-017");
         if (count != rows[r].found) {
             fail_msg("row %zu: %u findings", r, count);
         }

@@ -1,0 +1,1 @@
+exg digest fixtures/mlp.pt2 --check-proof nosuch --root sha256:00; exg digest fixtures/mlp.pt2 --check-proof tests/cli/proof.json --root nosuch; exg digest fixtures/mlp.pt2 --proof up.weight --rows 4; exg digest fixtures/mlp.pt2 --proof up.weight --rows 4:99; exg digest fixtures/mlp.pt2 --proof nosuch; exg digest fixtures/mlp.pt2 --kind md5; exg digest fixtures/mlp.pt2 --rows 0:1

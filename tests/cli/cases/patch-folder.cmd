@@ -1,0 +1,1 @@
+exg patch fixtures fixtures/tied.pt2 $T/p

@@ -1,0 +1,1 @@
+exg patch --apply fixtures/mlp.pt2 README.md $T/out

@@ -1,0 +1,1 @@
+exg patch fixtures/mlp.inputs.safetensors fixtures/tied.inputs.safetensors $T/p; exg patch --apply fixtures/mlp.inputs.safetensors $T/p $T/out && cmp $T/out fixtures/tied.inputs.safetensors && rm $T/p

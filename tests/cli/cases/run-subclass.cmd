@@ -1,0 +1,1 @@
+exg run fixtures/subclass.pt2 --input fixtures/subclass.inputs.safetensors --expect fixtures/subclass.expected.safetensors | tail -1; exg verify fixtures/subclass.pt2; exg convert fixtures/subclass.pt2 $T/w.safetensors; exg inspect $T/w.safetensors | tail -7; exg explain fixtures/subclass.pt2 --stage decompose | sed -n 3p; rm $T/w.safetensors

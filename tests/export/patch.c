@@ -1,0 +1,398 @@
+/* patch.c - a patch makes B of A, to the byte, or says why not. What is expected are the files
+ * themselves. */
+#include "libexport/artifact/patch_file.h"
+#include "libexport/base/little.h"
+#include "libexport/base/xxh3.h"
+#include "tests/export/exg_folder.h"
+#include "tests/export/refusal.h"
+
+#include <exg/formats.h>
+#include <exg/patch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS (1 << 20)
+
+static exg_patch_info make(const char *a, const char *b)
+{
+    exg_patch_info info = {.size = sizeof(info)};
+    exg_error err;
+
+    exg_error_clear(&err);
+    if (exg_patch_make(a, b, in_folder("p"), NULL, &info, &err) != EXG_OK) {
+        fail_msg("%s %s: %s %s", a, b, err.code, err.message);
+    }
+    return info;
+}
+
+static void assert_refused(const char *a, exg_status status, const char *code)
+{
+    exg_error err;
+
+    exg_error_clear(&err);
+    assert_int_equal(exg_patch_apply(a, in_folder("p"), in_folder("out"), NULL, NULL, &err),
+                     status);
+    assert_string_equal(err.code, code);
+    assert_null(fopen(in_folder("out"), "rb"));
+}
+
+static uint8_t *read_path(const char *path, size_t *length)
+{
+    FILE *f = fopen(path, "rb");
+    uint8_t *data;
+
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    *length = (size_t)ftell(f);
+    rewind(f);
+    data = malloc(*length + 1);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *length, f), *length);
+    fclose(f);
+    return data;
+}
+
+static void assert_same(const char *a, const char *b)
+{
+    size_t length_a;
+    size_t length_b;
+    uint8_t *data_a = read_path(a, &length_a);
+    uint8_t *data_b = read_path(b, &length_b);
+
+    assert_int_equal(length_a, length_b);
+    assert_memory_equal(data_a, data_b, length_a);
+    free(data_a);
+    free(data_b);
+}
+
+static void assert_made(const char *a, const char *b)
+{
+    exg_error err;
+
+    exg_error_clear(&err);
+    if (exg_patch_apply(a, in_folder("p"), in_folder("out"), NULL, NULL, &err) != EXG_OK) {
+        fail_msg("%s %s: %s %s", a, b, err.code, err.message);
+    }
+    assert_same(b, in_folder("out"));
+    remove(in_folder("out"));
+}
+
+/* Every kind of file with every other, itself and an empty one. */
+static void test_any_two_files(void **state)
+{
+    static const char *const files[] = {
+        "fixtures/mlp.pt2",
+        "fixtures/tied.pt2",
+        "fixtures/archives/several.pt2",
+        "fixtures/lm.core.dynamic.pt2",
+        "fixtures/mlp.inputs.safetensors",
+        "fixtures/weights/nested.pt",
+        "fixtures/weights/saved/stream.pt",
+        "fixtures/weights/little.gguf",
+        "fixtures/weights/sharded.safetensors.index.json",
+        "fixtures/bad/ZIP-END.pt2",
+        "README.md",
+    };
+    const char *all[sizeof(files) / sizeof(files[0]) + 3];
+    size_t count = sizeof(files) / sizeof(files[0]);
+    exg_program *program;
+
+    (void)state;
+    memcpy(all, files, sizeof(files));
+    write_file("empty", "", 0);
+    all[count++] = strdup(in_folder("empty"));
+    program = open_program("fixtures/tied.pt2");
+    save_program(
+        program, "zstd.exg",
+        &(exg_save_options){.size = sizeof(exg_save_options), .compression = EXG_COMPRESSION_ZSTD});
+    exg_program_destroy(program);
+    all[count++] = strdup(in_folder("zstd.exg"));
+    for (size_t a = 0; a < count; a++) {
+        for (size_t b = 0; b < count; b++) {
+            const exg_patch_info info = make(all[a], all[b]);
+
+            assert_made(all[a], all[b]);
+            assert_int_equal(info.equal_bytes + info.changed_bytes + info.new_bytes, info.b_bytes);
+            if (a == b) {
+                assert_int_equal(info.equal_bytes, info.b_bytes);
+            }
+        }
+    }
+    free((void *)(uintptr_t)all[count - 1]);
+    free((void *)(uintptr_t)all[count - 2]);
+}
+
+static uint32_t next_number(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* Two tensors of bfloat16 as random numbers, each `every`th of the first `step` off. */
+static void write_tensors(const char *name, const char *first, const char *second, uint32_t every,
+                          int step, const char *note)
+{
+    int64_t shape[] = {ELEMENTS};
+    exg_named_tensor items[2] = {{first, EXG_DTYPE_BF16, 1, shape, NULL, 2 * ELEMENTS},
+                                 {second, EXG_DTYPE_BF16, 1, shape, NULL, 2 * ELEMENTS}};
+    exg_string_pair pair = {"note", note};
+    exg_string_map metadata = {&pair, note == NULL ? 0 : 1};
+    uint16_t *numbers = malloc((size_t)4 * ELEMENTS);
+    uint32_t seed = 1;
+    exg_error err;
+
+    exg_error_clear(&err);
+    assert_non_null(numbers);
+    for (uint32_t i = 0; i < 2 * ELEMENTS; i++) {
+        numbers[i] = (uint16_t)((next_number(&seed) & 0x81ff) | 0x3c00);
+        numbers[i] = (uint16_t)(numbers[i] + (i < ELEMENTS && i % every == 0 ? step : 0));
+    }
+    items[0].data = numbers;
+    items[1].data = numbers + ELEMENTS;
+    assert_int_equal(exg_tensor_file_save(in_folder(name), items, 2, &metadata, &err), EXG_OK);
+    free(numbers);
+}
+
+static uint64_t patch_bytes(const char *b)
+{
+    const exg_patch_info info = make(in_folder("a.safetensors"), in_folder(b));
+
+    assert_made(in_folder("a.safetensors"), in_folder(b));
+    return info.patch_bytes;
+}
+
+/* What a patch takes: nearly nothing of what is there under another name, in another order or
+ * behind a longer header; little of what changed a little. */
+static void test_size(void **state)
+{
+    (void)state;
+    write_tensors("a.safetensors", "down", "up", 1, 0, NULL);
+    write_tensors("b.safetensors", "model.down", "model.up", 1, 0, "a note that moves all");
+    assert_true(patch_bytes("b.safetensors") < 1000);
+    write_tensors("b.safetensors", "down", "up", 50, 3, NULL);
+    assert_true(patch_bytes("b.safetensors") < ELEMENTS / 16);
+    write_tensors("b.safetensors", "model.down", "model.up", 50, -3, NULL);
+    assert_true(patch_bytes("b.safetensors") < ELEMENTS / 16);
+    write_tensors("b.safetensors", "down", "up", 1, 1, NULL);
+    assert_true(patch_bytes("b.safetensors") < 2000);
+}
+
+static void test_another_base(void **state)
+{
+    (void)state;
+    make("fixtures/mlp.pt2", "fixtures/tied.pt2");
+    assert_refused("fixtures/tied.pt2", EXG_MISMATCH, "PAT-BASE");
+    write_tensors("a.safetensors", "down", "up", 1, 0, NULL);
+    write_tensors("b.safetensors", "down", "up", 7, 1, NULL);
+    make(in_folder("a.safetensors"), in_folder("b.safetensors"));
+    assert_refused(in_folder("b.safetensors"), EXG_MISMATCH, "PAT-BASE"); /* as long as A */
+}
+
+/* No byte of a patch can be another one, and no end can be missing. */
+static void test_damage(void **state)
+{
+    size_t length;
+    uint8_t *data;
+    exg_error err;
+
+    (void)state;
+    make("fixtures/mlp.inputs.safetensors", "fixtures/tied.inputs.safetensors");
+    data = read_file("p", &length);
+    for (size_t i = 0; i < length; i++) {
+        data[i] ^= 1u << (i % 8);
+        write_file("p", data, length);
+        data[i] ^= 1u << (i % 8);
+        exg_error_clear(&err);
+        if (exg_patch_apply("fixtures/mlp.inputs.safetensors", in_folder("p"), in_folder("out"),
+                            NULL, NULL, &err) == EXG_OK) {
+            fail_msg("byte %zu of %zu", i, length);
+        }
+        assert_memory_equal(err.code, "PAT-", 4);
+        write_file("p", data, i);
+        assert_refused("fixtures/mlp.inputs.safetensors", EXG_MALFORMED, "PAT-HEADER");
+    }
+    write_file("p", data, length);
+    assert_made("fixtures/mlp.inputs.safetensors", "fixtures/tied.inputs.safetensors");
+    free(data);
+}
+
+/* The patch with one record changed by `change`, and all checksums right again. */
+static void rewrite(const uint8_t *patch, size_t length, void (*change)(uint8_t *record))
+{
+    uint8_t *data = malloc(length);
+    uint64_t count = exg_little_get(patch + 96, 8);
+    uint8_t *records = data + length - count * EXG_PATCH_RECORD_BYTES;
+
+    assert_non_null(data);
+    memcpy(data, patch, length);
+    change(records);
+    exg_little_put(data + 104, XXH3_64bits(records, count * EXG_PATCH_RECORD_BYTES), 8);
+    exg_little_put(data + 120, XXH3_64bits(data, 120), 8);
+    write_file("p", data, length);
+    free(data);
+}
+
+static void from_past_the_end(uint8_t *record)
+{
+    exg_little_put(record + 8, UINT64_MAX - 1, 8);
+}
+
+static void length_that_wraps(uint8_t *record)
+{
+    exg_little_put(record, UINT64_MAX, 8);
+}
+
+static void length_zero(uint8_t *record)
+{
+    exg_little_put(record, 0, 8);
+}
+
+static void kind_unknown(uint8_t *record)
+{
+    record[56] = 3;
+}
+
+static void width_three(uint8_t *record)
+{
+    record[56] = EXG_PATCH_NEW;
+    record[57] = 3;
+}
+
+static void planes_that_wrap(uint8_t *record)
+{
+    exg_little_put(record + 24, UINT32_MAX, 4);
+}
+
+static void something_behind(uint8_t *record)
+{
+    record[63] = 1;
+}
+
+/* Records that a checksum does not catch: their maker meant them so. */
+static void test_hostile(void **state)
+{
+    static void (*const changes[])(uint8_t *) = {
+        from_past_the_end, length_that_wraps, length_zero,     kind_unknown,
+        width_three,       planes_that_wrap,  something_behind};
+    size_t length;
+    uint8_t *data;
+
+    (void)state;
+    make("fixtures/mlp.pt2", "fixtures/mlp.pt2");
+    data = read_file("p", &length);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        rewrite(data, length, changes[i]);
+        assert_refused("fixtures/mlp.pt2", EXG_MALFORMED, "PAT-RECORD");
+    }
+    data[64] ^= 1; /* of the SHA-256 of B */
+    exg_little_put(data + 120, XXH3_64bits(data, 120), 8);
+    write_file("p", data, length);
+    assert_refused("fixtures/mlp.pt2", EXG_MALFORMED, "PAT-RESULT");
+    data[8] = 2;
+    write_file("p", data, length);
+    assert_refused("fixtures/mlp.pt2", EXG_UNSUPPORTED, "PAT-VERSION");
+    free(data);
+}
+
+/* Differences of elements go back, of every width and rest. 8 bits: every pair. */
+static void test_differences(void **state)
+{
+    uint8_t a[67];
+    uint8_t b[67];
+    uint8_t d[67];
+    uint32_t seed = 7;
+
+    (void)state;
+    for (int x = 0; x < 256; x++) {
+        for (int y = 0; y < 256; y++) {
+            const int step = (int8_t)(uint8_t)(y - x);
+
+            a[0] = (uint8_t)x;
+            b[0] = (uint8_t)y;
+            exg_patch_subtract(a, b, 1, 1, d);
+            assert_int_equal(d[0], step < 0 ? -2 * step - 1 : 2 * step);
+            exg_patch_add(a, 1, 1, d);
+            assert_int_equal(d[0], y);
+        }
+    }
+    for (int round = 0; round < 2000; round++) {
+        const uint32_t width = 1u << round % 4;
+        const uint64_t length = next_number(&seed) % sizeof(a);
+
+        for (size_t i = 0; i < sizeof(a); i++) {
+            a[i] = (uint8_t)next_number(&seed);
+            b[i] = (uint8_t)next_number(&seed);
+        }
+        exg_patch_subtract(a, b, width, length, d);
+        exg_patch_add(a, width, length, d);
+        assert_memory_equal(b, d, length);
+    }
+}
+
+static void test_describe(void **state)
+{
+    exg_patch_info said = {.size = sizeof(said)};
+    exg_patch_info made = make("fixtures/mlp.pt2", "fixtures/tied.pt2");
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_patch_describe(in_folder("p"), &said, &err), EXG_OK);
+    assert_memory_equal(&said, &made, sizeof(said));
+    assert_int_equal(exg_patch_describe("README.md", &said, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "PAT-HEADER");
+}
+
+#ifdef REFUSES_MEMORY
+static exg_status make_again(const char *name, void *user, exg_error *err)
+{
+    (void)name;
+    (void)user;
+    return exg_patch_make("fixtures/mlp.pt2", "fixtures/tied.pt2", in_folder("p"),
+                          &(exg_patch_options){.size = sizeof(exg_patch_options), .threads = 1},
+                          NULL, err);
+}
+
+static exg_status apply_again(const char *name, void *user, exg_error *err)
+{
+    (void)name;
+    (void)user;
+    return exg_patch_apply("fixtures/mlp.pt2", in_folder("p"), in_folder("out"),
+                           &(exg_patch_options){.size = sizeof(exg_patch_options), .threads = 1},
+                           NULL, err);
+}
+
+/* The patch is right whatever there was no memory for, or there is none. */
+static void test_without_memory(void **state)
+{
+    (void)state;
+    refuse_each(make_again, "make", NULL, 1);
+    assert_made("fixtures/mlp.pt2", "fixtures/tied.pt2");
+    refuse_each(apply_again, "apply", NULL, 1);
+    assert_same("fixtures/tied.pt2", in_folder("out"));
+}
+#else
+static void test_without_memory(void **state)
+{
+    (void)state;
+    skip();
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_two_files), cmocka_unit_test(test_size),
+        cmocka_unit_test(test_another_base),  cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_describe),      cmocka_unit_test(test_without_memory),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,132 @@
+"""Parameters that are tensor subclasses: what torchao quantises, exported as it is. exg reads the tensors inside of the pickles,
+runs the program as PyTorch does, keeps the pickles in every form, and writes the tensors as safetensors. See README.md beside
+this file."""
+
+import subprocess
+import sys
+import zipfile
+
+from run_interop import fail, run_cases, safetensors, torch
+
+try:
+    import torchao.quantization as q
+    from torchao.prototype.mx_formats import inference_workflow as mx
+    from torchao.quantization import quantize_
+    from torchao.quantization.quantize_.common import KernelPreference
+except ImportError:
+    q = None
+
+
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(64, 128), torch.nn.Linear(128, 32, bias=False)
+
+    def forward(self, x):
+        return self.second(torch.nn.functional.gelu(self.first(x)))
+
+
+
+CONFIGS = {
+    "int8 weights": (lambda: q.Int8WeightOnlyConfig(), torch.float32),
+    "int8 weights, bfloat16": (lambda: q.Int8WeightOnlyConfig(), torch.bfloat16),
+    "int8 by group": (lambda: q.Int8WeightOnlyConfig(granularity=q.PerGroup(32)), torch.float32),
+    "int8 dynamic": (lambda: q.Int8DynamicActivationInt8WeightConfig(), torch.float32),
+    "int8 dynamic, bfloat16": (lambda: q.Int8DynamicActivationInt8WeightConfig(), torch.bfloat16),
+    "intx 4 bits": (lambda: q.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=q.PerGroup(32)), torch.float32),
+    "intx 2 bits by row": (lambda: q.IntxWeightOnlyConfig(weight_dtype=torch.int2, granularity=q.PerAxis(0)), torch.float32),
+    "int8 activations, intx 4 bits": (
+        lambda: q.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=q.PerGroup(32)),
+        torch.float32,
+    ),
+    "float8 weights": (lambda: q.Float8WeightOnlyConfig(), torch.float32),
+    "float8 weights, bfloat16": (lambda: q.Float8WeightOnlyConfig(), torch.bfloat16),
+    "float8 dynamic, bfloat16": (lambda: q.Float8DynamicActivationFloat8WeightConfig(), torch.bfloat16),
+    "float8 by tensor": (lambda: q.Float8WeightOnlyConfig(weight_dtype=torch.float8_e5m2), torch.float32),
+    "MXFP8": (lambda: mx.MXDynamicActivationMXWeightConfig(kernel_preference=KernelPreference.EMULATED), torch.bfloat16),
+    "MXFP4": (
+        lambda: mx.MXDynamicActivationMXWeightConfig(
+            activation_dtype=torch.float4_e2m1fn_x2, weight_dtype=torch.float4_e2m1fn_x2, kernel_preference=KernelPreference.EMULATED
+        ),
+        torch.bfloat16,
+    ),
+    "NVFP4 weights": (lambda: mx.NVFP4WeightOnlyConfig(), torch.bfloat16),
+    "NVFP4": (lambda: mx.NVFP4DynamicActivationNVFP4WeightConfig(use_triton_kernel=False), torch.bfloat16),
+}
+
+
+def refused(exg, path, *words):
+    done = subprocess.run([exg.binary, "run", path], capture_output=True, text=True)
+    if done.returncode != 5 or not all(word in done.stderr for word in words):
+        fail(f"{done.returncode} {done.stderr}")
+
+
+def check(exg, config, dtype):
+    torch.manual_seed(5)
+    module, x = Layers().to(dtype).eval(), torch.randn(6, 64).to(dtype)
+    try:
+        quantize_(module, config())
+        program = torch.export.export(module, (x,))
+        path = exg.path(".pt2")
+        torch.export.save(program, path)
+        expected = torch.export.load(path).module()(x)
+    except Exception as error:  # what torchao cannot do on this machine says nothing of exg
+        print(f"     not made by PyTorch: {str(error).strip().splitlines()[0][:90]}")
+        return
+    said = exg.command("verify", path)
+    if "used as a whole" in said:
+        refused(exg, path, "TRF-002")
+        try:
+            program = program.run_decompositions({})  # what the message says
+            torch.export.save(program, path)
+            expected = torch.export.load(path).module()(x)
+        except Exception as error:
+            print(f"     not decomposed by PyTorch: {str(error).strip().splitlines()[0][:90]}")
+            return
+        said = exg.command("verify", path)
+    if "warning:" in said:
+        fail(said.splitlines()[0])
+    tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 4e-2, "atol": 4e-2}
+    forms = {".pt2": path, ".exg": exg.convert(path, ".exg")}
+    forms["back"] = exg.convert(forms[".exg"], ".pt2")
+    for form, file in forms.items():
+        for options in ({}, {"mesh": "2", "place": "tensor"}):
+            outputs, _ = exg.run(file, {"x": x}, **options)
+            if outputs["0"].dtype != expected.dtype or not torch.allclose(outputs["0"], expected, **tolerance):
+                fail(f"{form} {options}: differs by {(outputs['0'] - expected).abs().max()}")
+    with zipfile.ZipFile(path) as a, zipfile.ZipFile(forms["back"]) as b:
+        pickles = [sorted(z.read(name) for name in z.namelist() if "/weights/weight_" in name) for z in (a, b)]
+        if pickles[0] != pickles[1]:
+            fail("the pickles are others")
+    inner = {}
+    for name, value in program.state_dict.items():
+        names = value.__tensor_flatten__()[0] if hasattr(type(value), "__tensor_flatten__") and type(value) is not torch.nn.Parameter else []
+        inner.update({f"{name}.{part}": getattr(value, part) for part in names})
+        if not names:
+            inner[name] = value
+    written = safetensors.torch.load_file(exg.convert(path, ".safetensors"))
+    for name, value in inner.items():
+        if type(value) is torch.Tensor and value.is_contiguous() and not torch.equal(written[name].view(torch.uint8), value.view(torch.uint8)):
+            fail(f"{name} is another in safetensors")
+
+
+def whole(exg):
+    """A subclass that an operator takes as it is: refused by name, and kept."""
+    path, broken = exg.path(".pt2"), exg.path(".pt2")
+    module = Layers().eval()
+    quantize_(module, q.Int8WeightOnlyConfig())
+    torch.export.save(torch.export.export(module, (torch.randn(6, 64),)), path)
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(broken, "w") as target:
+        for name in source.namelist():
+            data = source.read(name)
+            target.writestr(name, data.replace(b'"qdata"', b'"zdata"') if name.endswith("model.json") else data)
+    if "WGT-013" not in exg.command("verify", broken):
+        fail("verify does not tell")
+    refused(exg, broken, "TRF-002", "first.weight.zdata")
+
+
+if __name__ == "__main__":
+    if q is None:
+        print("torchao is not installed: nothing of it was tested")
+        sys.exit(0)
+    sys.exit(run_cases(__doc__, ("torchao: ", check, CONFIGS), ("", whole, {"a tensor that is not there": ()})))
