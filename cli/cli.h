@@ -93,8 +93,8 @@ typedef struct cli_program {
 /* What the call says of how files are opened. */
 exg_open_options cli_open_options(const cli_call *call);
 
-/* At the end, of addresses that were opened so. */
-void cli_close_addresses(void);
+/* At the end, of addresses and standard input, which were opened so. */
+void cli_close_sources(void);
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err);

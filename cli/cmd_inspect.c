@@ -169,7 +169,7 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     bool table = call->tree || call->weights_list;
 
     if (call->html != NULL) {
-        return cli_put_page(text, i, err);
+        return cli_put_program_page(text, i, err);
     }
     if (call->node != NULL) {
         return cli_put_node(text, i, err);
@@ -214,8 +214,7 @@ static exg_status check_options(const cli_call *call, exg_error *err)
     return EXG_OK;
 }
 
-/* To the page's file, whole or not at all; else to where the command prints. */
-static exg_status deliver(const cli_call *call, const exg_text *text, exg_error *err)
+exg_status cli_deliver(const cli_call *call, const exg_text *text, exg_error *err)
 {
     if (call->html == NULL || text->failed) {
         return cli_put(call->out, text, err);
@@ -244,7 +243,7 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
             status == EXG_OK
                 ? show(&text, &(cli_inspection){call, &p, arena, found, p.program->weights}, err)
                 : status;
-        status = status == EXG_OK ? deliver(call, &text, err) : status;
+        status = status == EXG_OK ? cli_deliver(call, &text, err) : status;
     }
     exg_inspection_free(found);
     cli_close(&p);

@@ -21,6 +21,7 @@ const exg_weight **cli_weights_shown(const cli_inspection *i, uint32_t *count);
 /* Ways to show it; texts of a file are escaped for where they go. */
 void cli_put_shape(exg_text *text, const exg_tensor_meta *meta); /* f32[1, s27] */
 void cli_put_summary_json(exg_text *text, const cli_inspection *i);
+void cli_put_modules_json(exg_text *text, const cli_inspection *i);
 void cli_put_tables_json(exg_text *text, const cli_inspection *i); /* --tree, --list-weights */
 void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node);
 void cli_put_nodes_json(exg_text *text, const cli_inspection *i);
@@ -28,6 +29,10 @@ void cli_put_weights(exg_text *text, const cli_inspection *i); /* --list-weights
 void cli_put_tree(exg_text *text, const cli_inspection *i);    /* --tree */
 void cli_put_dot(exg_text *text, const cli_inspection *i);     /* --dot */
 exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err); /* --node */
-exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err); /* --html */
+exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_error *err);
+void cli_put_page(exg_text *text, const exg_text *json); /* --html, of this object */
+
+/* To the file of --html, whole or not at all; else to where the command prints. */
+exg_status cli_deliver(const cli_call *call, const exg_text *text, exg_error *err);
 
 #endif

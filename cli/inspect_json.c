@@ -102,7 +102,7 @@ static void put_weights(exg_text *text, const cli_inspection *i)
     exg_json_put_close(text, ']');
 }
 
-static void put_modules(exg_text *text, const cli_inspection *i)
+void cli_put_modules_json(exg_text *text, const cli_inspection *i)
 {
     uint32_t most = i->call->has_depth ? (uint32_t)i->call->depth : UINT32_MAX;
 
@@ -184,7 +184,7 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
         exg_json_member_uint(text, found->operators[o].target, found->operators[o].count);
     }
     exg_json_put_close(text, '}');
-    put_modules(text, i);
+    cli_put_modules_json(text, i);
     put_weights(text, i);
     put_archive(text, i->p);
 }
@@ -192,7 +192,7 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
 void cli_put_tables_json(exg_text *text, const cli_inspection *i)
 {
     if (i->call->tree) {
-        put_modules(text, i);
+        cli_put_modules_json(text, i);
     }
     if (i->call->weights_list) {
         put_weights(text, i);

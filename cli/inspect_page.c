@@ -1,5 +1,5 @@
-/* inspect_page.c - one HTML page that needs nothing else: page.html with the program as
- * JSON in it. What a file says is data in the page, never markup. */
+/* inspect_page.c - one HTML page that needs nothing else: page.html with a program, or
+ * weights, as JSON in it. What a file says is data in the page, never markup. */
 #include "cli/inspect.h"
 
 #include <string.h>
@@ -19,9 +19,17 @@ static void put_embedded(exg_text *text, const char *json)
     }
 }
 
-exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err)
+void cli_put_page(exg_text *text, const exg_text *json)
 {
     const char *place = strstr(cli_page, "@DATA@");
+
+    exg_text_add(text, cli_page, (size_t)(place - cli_page));
+    put_embedded(text, exg_text_part(text, json));
+    exg_text_puts(text, place + strlen("@DATA@"));
+}
+
+exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_error *err)
+{
     exg_text json = EXG_TEXT_EMPTY;
     exg_diagnostics found;
     exg_verified verified;
@@ -36,9 +44,7 @@ exg_status cli_put_page(exg_text *text, const cli_inspection *i, exg_error *err)
         cli_put_nodes_json(&json, i);
         cli_json_diagnostics(&json, "diagnostics", &found);
         exg_json_put_close(&json, '}');
-        exg_text_add(text, cli_page, (size_t)(place - cli_page));
-        put_embedded(text, exg_text_part(text, &json));
-        exg_text_puts(text, place + strlen("@DATA@"));
+        cli_put_page(text, &json);
     }
     exg_text_free(&json);
     exg_diagnostics_free(&found);

@@ -261,6 +261,6 @@ int main(int argc, char **argv)
         (void)signal(cli_interrupted(), SIG_DFL);
         (void)raise(cli_interrupted());
     }
-    cli_close_addresses();
+    cli_close_sources();
     return exg_status_exit_code(status);
 }

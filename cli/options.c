@@ -277,7 +277,8 @@ void cli_help(FILE *out)
     }
     fputs("\n  exg COMMAND --help   options and examples; exg help COMMAND too\n"
           "  exg --version        versions, and which optional parts are in\n\n"
-          "An option's value follows it, or an \"=\"; no word after \"--\" is an option.\n\n"
+          "An option's value follows it, or an \"=\"; no word after \"--\" is an option.\n"
+          "FILE may be a folder of a model, http:// or https://, or - for standard input.\n\n"
           "exit codes:\n",
           out);
     for (exg_status s = EXG_OK; s < EXG_STATUS_COUNT; s++) {

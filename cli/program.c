@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define STDIN_BYTES_MAX (UINT64_C(64) << 30)
+
 /* Of all commands one: what was read once is not asked for again. */
 static exg_http *http;
 
@@ -26,13 +28,29 @@ static exg_status read_timeout(uint32_t *seconds, exg_error *err)
     return EXG_OK;
 }
 
-/* An exg_open_source_fn: an address, when the first comes. */
-static exg_status open_address(void *user, const char *name, exg_byte_source *source,
-                               exg_error *err)
+/* What comes from standard input, once it was read. */
+static exg_byte_source standard_input;
+
+static exg_status open_standard_input(exg_byte_source *source, exg_error *err)
+{
+    if (standard_input.data == NULL) {
+        EXG_TRY(exg_byte_source_of_stream(STDIN_FILENO, STDIN_BYTES_MAX, &standard_input, err));
+    }
+    *source = standard_input;
+    source->close = NULL;
+    return EXG_OK;
+}
+
+/* An exg_open_source_fn: standard input, and addresses. */
+static exg_status open_elsewhere(void *user, const char *name, exg_byte_source *source,
+                                 exg_error *err)
 {
     exg_http_options options = {.size = sizeof(options), .token = getenv("EXG_HTTP_TOKEN")};
 
     (void)user;
+    if (strcmp(name, "-") == 0) {
+        return open_standard_input(source, err);
+    }
     if (http == NULL) {
         EXG_TRY(read_timeout(&options.timeout, err));
         EXG_TRY(exg_http_create(&options, &http, err));
@@ -40,10 +58,14 @@ static exg_status open_address(void *user, const char *name, exg_byte_source *so
     return exg_http_open_source(http, name, source, err);
 }
 
-void cli_close_addresses(void)
+void cli_close_sources(void)
 {
     exg_http_destroy(http);
     http = NULL;
+    if (standard_input.close != NULL) {
+        standard_input.close(standard_input.user);
+        standard_input = (exg_byte_source){0};
+    }
 }
 
 exg_open_options cli_open_options(const cli_call *call)
@@ -54,7 +76,7 @@ exg_open_options cli_open_options(const cli_call *call)
                               .no_check = call->no_check,
                               .strict = call->strict,
                               .follow_links = call->follow_links,
-                              .open_source = open_address};
+                              .open_source = open_elsewhere};
 }
 
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)

@@ -273,12 +273,12 @@ static void put_json_dtypes(exg_text *text, const cli_inspection *i)
     exg_json_put_close(text, ']');
 }
 
-static exg_status print_json(exg_text *text, const cli_inspection *i, const char *format,
-                             exg_error *err)
+/* Its members, but for the first and what ends it. */
+static exg_status put_json(exg_text *text, const cli_inspection *i, const char *format,
+                           exg_error *err)
 {
     const exg_weights *weights = i->weights;
 
-    cli_json_begin(text);
     exg_json_member_text(text, "file", i->call->paths[0]);
     exg_json_member_text(text, "file_format", format);
     exg_json_member_uint(text, "bytes", i->found->storage_bytes);
@@ -310,8 +310,40 @@ static exg_status print_json(exg_text *text, const cli_inspection *i, const char
         exg_json_put_close(text, '}');
     }
     exg_json_put_close(text, ']');
+    return EXG_OK;
+}
+
+static exg_status print_json(exg_text *text, const cli_inspection *i, const char *format,
+                             exg_error *err)
+{
+    cli_json_begin(text);
+    EXG_TRY(put_json(text, i, format, err));
     cli_json_end(text);
     return EXG_OK;
+}
+
+/* A page of the same, with the layers, and what verify says. */
+static exg_status print_page(exg_text *text, const cli_inspection *i, const char *format,
+                             exg_error *err)
+{
+    const exg_weights_verify_options options = {.size = sizeof(options), .values = i->call->values};
+    exg_text json = EXG_TEXT_EMPTY;
+    exg_diagnostics found = {0};
+    exg_status status = exg_weights_verify(i->weights, &options, &found, err);
+
+    if (status == EXG_OK || (status == EXG_MALFORMED && found.error_count > 0)) {
+        cli_json_begin(&json);
+        exg_json_member_open(&json, "weights", '{');
+        status = put_json(&json, i, format, err);
+        cli_put_modules_json(&json, i);
+        exg_json_put_close(&json, '}');
+        cli_json_diagnostics(&json, "diagnostics", &found);
+        exg_json_put_close(&json, '}');
+        cli_put_page(text, &json);
+    }
+    exg_text_free(&json);
+    exg_diagnostics_free(&found);
+    return status;
 }
 
 /* All of it, or the tables that are asked for. */
@@ -319,6 +351,9 @@ static exg_status show(exg_text *text, const cli_inspection *i, const char *form
 {
     const cli_call *call = i->call;
 
+    if (call->html != NULL) {
+        return print_page(text, i, format, err);
+    }
     if (!call->tree && !call->weights_list) {
         return (call->json ? print_json : print_text)(text, i, format, err);
     }
@@ -355,7 +390,7 @@ exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
         status = show(&text, &i, exg_weights_format_name(format), err);
     }
     if (status == EXG_OK) {
-        status = cli_put(call->out, &text, err);
+        status = cli_deliver(call, &text, err);
     }
     exg_text_free(&text);
     exg_inspection_free(found);

@@ -112,6 +112,7 @@ bench)
         *) [ -x "$bench" ] && "$bench" ;;
         esac
     done
+    python3 tests/bench/weight_files.py --exg build/release/cli/exg
     ;;
 mutation)
     need_packages python3

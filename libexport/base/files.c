@@ -241,7 +241,12 @@ static exg_status copy_part(const exg_byte_source *source, const char *name, uin
     if (base == MAP_FAILED) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    status = source->read(source->user, offset, length, base, err);
+    status = EXG_OK;
+    if (source->data != NULL) {
+        memcpy(base, (const uint8_t *)source->data + offset, (size_t)length);
+    } else {
+        status = source->read(source->user, offset, length, base, err);
+    }
     if (status != EXG_OK) {
         munmap(base, (size_t)length);
         return status;
@@ -281,7 +286,7 @@ exg_status exg_file_map_part(const char *directory, const char *location, exg_re
     if (reading.open_source != NULL) {
         EXG_TRY(open_part(directory, location, reading, &source, err));
     }
-    if (source.read == NULL) {
+    if (source.read == NULL && source.data == NULL) {
         EXG_TRY(exg_file_open_below(directory, location, reading.follow_links, &descriptor, err));
         status =
             exg_file_map_range(descriptor, location, offset, length, reading.copies, mapping, err);

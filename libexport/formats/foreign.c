@@ -157,13 +157,6 @@ static bool is_tokenizer(looked *l)
 /* ---- FlatBuffers and Protocol Buffers ---------------------------------------------------------
  */
 
-static bool is_executorch(looked *l)
-{
-    return l->file->length >= 8 && memcmp(l->file->data + 4, "ET", 2) == 0 &&
-           l->file->data[6] >= '0' && l->file->data[6] <= '9' && l->file->data[7] >= '0' &&
-           l->file->data[7] <= '9';
-}
-
 /* How often each field of the message is there, those past 31 as the last; false: it is none. */
 static bool count_fields(const exg_source *file, uint32_t counts[33])
 {

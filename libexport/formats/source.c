@@ -63,7 +63,7 @@ static exg_status open_elsewhere(const char *name, exg_reading reading, exg_open
         return EXG_OK;
     }
     EXG_TRY(reading.open_source(reading.source_user, name, &bytes, err));
-    if (bytes.read == NULL) {
+    if (bytes.read == NULL && bytes.data == NULL) {
         return EXG_OK;
     }
     *found = true;

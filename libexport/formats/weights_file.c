@@ -28,6 +28,7 @@ static const format_row format_rows[EXG_WEIGHTS_FORMAT_COUNT] = {
     [EXG_WEIGHTS_FORMAT_GGUF] = {exg_gguf_sniff, exg_gguf_read},
     [EXG_WEIGHTS_FORMAT_ONNX] = {exg_onnx_sniff, exg_onnx_read},
     [EXG_WEIGHTS_FORMAT_PTD] = {exg_ptd_sniff, exg_ptd_read},
+    [EXG_WEIGHTS_FORMAT_PTE] = {exg_pte_sniff, exg_pte_read},
     [EXG_WEIGHTS_FORMAT_CHECKPOINT] = {exg_checkpoint_sniff, exg_checkpoint_read},
     [EXG_WEIGHTS_FORMAT_CONTAINER] = {exg_container_sniff, exg_container_read},
     [EXG_WEIGHTS_FORMAT_DCP] = {exg_dcp_sniff, exg_dcp_read},

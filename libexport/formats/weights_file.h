@@ -28,6 +28,8 @@ exg_weights_sniff_fn exg_onnx_sniff;
 exg_weights_read_fn exg_onnx_read;
 exg_weights_sniff_fn exg_ptd_sniff;
 exg_weights_read_fn exg_ptd_read;
+exg_weights_sniff_fn exg_pte_sniff;
+exg_weights_read_fn exg_pte_read;
 exg_weights_sniff_fn exg_checkpoint_sniff;
 exg_weights_read_fn exg_checkpoint_read;
 exg_weights_sniff_fn exg_dcp_sniff; /* of the file .metadata; the folder is that of its path */

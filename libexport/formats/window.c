@@ -52,6 +52,11 @@ exg_status exg_window_create(const exg_byte_source *source, exg_window **window,
     }
     w->source = *source;
     w->data = nothing;
+    if (source->data != NULL) { /* all are there */
+        w->data = (uint8_t *)(uintptr_t)source->data;
+        *window = w;
+        return EXG_OK;
+    }
     w->unit = source->unit == 0 ? UNIT_BYTES : source->unit;
     w->block_count = source->length / w->unit + 1;
     w->blocks = w->block_count > SIZE_MAX ? NULL : calloc((size_t)w->block_count, 1);
@@ -104,6 +109,11 @@ const uint8_t *exg_window_data(const exg_window *window)
 uint64_t exg_window_length(const exg_window *window)
 {
     return window->source.length;
+}
+
+bool exg_window_is_whole(const exg_window *window)
+{
+    return window->source.data != NULL;
 }
 
 uint64_t exg_window_unit(const exg_window *window)
@@ -233,7 +243,7 @@ exg_status exg_window_need(exg_window *window, uint64_t offset, uint64_t length,
 {
     uint64_t left;
 
-    if (offset >= window->source.length || length == 0) {
+    if (offset >= window->source.length || length == 0 || window->source.data != NULL) {
         return EXG_OK;
     }
     left = window->source.length - offset;
@@ -384,7 +394,7 @@ exg_status exg_window_give(exg_window *window, exg_weights *weights, exg_error *
         exg_window_destroy(window);
         return status;
     }
-    for (uint32_t i = 0; i < weights->storage_count; i++) {
+    for (uint32_t i = 0; window->source.data == NULL && i < weights->storage_count; i++) {
         exg_storage *s = &weights->storages[i];
 
         if (s->kind == EXG_STORAGE_MEMORY && s->length > 0 && s->data >= window->data &&

@@ -23,6 +23,9 @@ const uint8_t *exg_window_data(const exg_window *window);
 uint64_t exg_window_length(const exg_window *window);
 uint64_t exg_window_unit(const exg_window *window); /* bytes that are fetched at once at least */
 
+/* Are all bytes there, since the source has them in memory? */
+bool exg_window_is_whole(const exg_window *window);
+
 /* The part of [offset, offset + length) that is inside is fetched next. */
 void exg_window_want(exg_window *window, uint64_t offset, uint64_t length);
 

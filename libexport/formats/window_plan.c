@@ -216,6 +216,9 @@ exg_status exg_window_plan(exg_window *window, exg_error *err)
 
     uint64_t head = HEAD_UNITS * exg_window_unit(window);
 
+    if (exg_window_is_whole(window)) {
+        return EXG_OK;
+    }
     EXG_TRY(exg_window_need(window, 0, head, 0, err));
     if (length <= head || exg_gguf_sniff(data, length)) { /* GGUF's reader asks itself */
         return EXG_OK;

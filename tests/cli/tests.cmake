@@ -8,6 +8,9 @@ if(PYTHON3)
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   add_test(NAME cli_json COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/json_members.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME cli_hostile COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/hostile.py $<TARGET_FILE:exg>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cli_hostile PROPERTIES TIMEOUT 300)
   add_test(NAME cli_bom COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/bom.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   add_test(NAME cli_digest COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/digest.py $<TARGET_FILE:exg>

@@ -42,6 +42,7 @@ static void check_formats(void)
     NULLED(exg_weights_open(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_weights_open_memory(NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_weights_save(NULL, NULL, NULL, &err));
+    NULLED(exg_byte_source_of_stream(0, 0, NULL, &err));
     NULLED(exg_http_create(NULL, NULL, &err));
     NULLED(exg_http_open_source(NULL, NULL, NULL, &err));
     NULLED(exg_tensor_file_open(NULL, NULL, &err));

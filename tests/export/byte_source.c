@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,11 +27,13 @@ static struct {
     atomic_ullong bytes;
     uint64_t fails_from; /* reads that reach past it fail; 0: none */
     uint64_t length;     /* in the place of the file's; 0: that */
+    bool in_memory;      /* the bytes are given, and no reading */
 } told;
 
 typedef struct held {
     int descriptor;
     uint64_t length;
+    void *data; /* mapped, or NULL */
 } held;
 
 static exg_status read_held(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err)
@@ -54,6 +57,9 @@ static void close_held(void *user)
 {
     held *h = user;
 
+    if (h->data != NULL) {
+        assert_int_equal(munmap(h->data, (size_t)h->length), 0);
+    }
     close(h->descriptor);
     free(h);
     atomic_fetch_sub(&told.open, 1);
@@ -69,7 +75,7 @@ static exg_status open_held(void *user, const char *name, exg_byte_source *sourc
     if (strncmp(name, SCHEME, strlen(SCHEME)) != 0) {
         return EXG_OK;
     }
-    h = malloc(sizeof(*h));
+    h = calloc(1, sizeof(*h));
     h->descriptor = open(name + strlen(SCHEME), O_RDONLY | O_CLOEXEC);
     if (h->descriptor < 0) {
         free(h);
@@ -83,6 +89,12 @@ static exg_status open_held(void *user, const char *name, exg_byte_source *sourc
                                 .close = close_held,
                                 .user = h,
                                 .unit = told.unit};
+    if (told.in_memory && h->length > 0) {
+        h->data = mmap(NULL, (size_t)h->length, PROT_READ, MAP_PRIVATE, h->descriptor, 0);
+        assert_ptr_not_equal(h->data, MAP_FAILED);
+        source->data = h->data;
+        source->read = NULL;
+    }
     return EXG_OK;
 }
 
@@ -131,7 +143,7 @@ static void assert_same_weights(exg_weights *got, exg_weights *want)
 
 /* Opened by path and by a source: the same, or refused with the same code. Sources cannot be
  * listed, so what needs a folder is none of them. */
-static void compare(const char *path)
+static void compare_by(const char *path, bool in_memory)
 {
     const exg_open_options options = held_options(64);
     exg_weights *want = NULL;
@@ -142,6 +154,7 @@ static void compare(const char *path)
     exg_error err_got;
     exg_status status;
 
+    told.in_memory = in_memory;
     exg_error_clear(&err_want);
     exg_error_clear(&err_got);
     status = exg_weights_open(path, NULL, &want, &format_want, &err_want);
@@ -157,6 +170,12 @@ static void compare(const char *path)
     exg_weights_release(want);
     exg_weights_release(got);
     assert_int_equal(told.open, 0);
+}
+
+static void compare(const char *path)
+{
+    compare_by(path, false);
+    compare_by(path, true);
 }
 
 static uint32_t compare_folder(const char *folder)
@@ -373,6 +392,34 @@ static void test_program(void **state)
     assert_int_equal(told.open, 0);
 }
 
+/* ---- streams --------------------------------------------------------------------------------- */
+
+/* What a process writes into a pipe, and a file. */
+static void test_stream(void **state)
+{
+    exg_byte_source source = {0};
+    exg_error err;
+    FILE *pipe = popen("printf hello", "r");
+    FILE *file = fopen("fixtures/mlp.pt2", "rb");
+
+    (void)state;
+    assert_non_null(pipe);
+    assert_int_equal(exg_byte_source_of_stream(fileno(pipe), 5, &source, &err), EXG_OK);
+    assert_int_equal(pclose(pipe), 0);
+    assert_int_equal(source.length, 5);
+    assert_memory_equal(source.data, "hello", 5);
+    source.close(source.user);
+    pipe = popen("printf hello 2>/dev/null", "r");
+    assert_int_equal(exg_byte_source_of_stream(fileno(pipe), 4, &source, &err), EXG_LIMIT);
+    assert_string_equal(err.code, "SPL-LIMIT");
+    (void)pclose(pipe);
+    assert_int_equal(exg_byte_source_of_stream(fileno(file), 0, &source, &err), EXG_OK);
+    assert_true(source.length > 10000); /* a file is no stream */
+    source.close(source.user);
+    fclose(file);
+    assert_int_equal(exg_byte_source_of_stream(-1, 5, &source, &err), EXG_IO);
+}
+
 /* Without a server: tests/cli/addresses.py has one. */
 static void test_addresses(void **state)
 {
@@ -398,7 +445,7 @@ int main(void)
         cmocka_unit_test(test_fixtures),  cmocka_unit_test(test_cut),
         cmocka_unit_test(test_needs),     cmocka_unit_test(test_faults),
         cmocka_unit_test(test_whole),     cmocka_unit_test(test_program),
-        cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_addresses), cmocka_unit_test(test_stream),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -64,7 +64,6 @@ static const struct {
      "the configuration of a model"},
     {"tokenizer.json", BYTES("{\"version\": \"1.0\", \"added_tokens\": []}"), "a tokenizer"},
     {"x.tflite", BYTES("\x1c\0\0\0TFL3" ZEROS), "TensorFlow Lite"},
-    {"x.pte", BYTES("\x1c\0\0\0ET12" ZEROS), "ExecuTorch"},
     {"x.mlmodel", BYTES("\x08\x04\x12\x02\x0a\x00\xa2\x1f\x00"), "Core ML"},
     {"saved_model.pb", BYTES("\x08\x01\x12\x06\x0a\x04\x0a\x02hi"), "SavedModel"},
     {"frozen.pb",

@@ -74,6 +74,7 @@ static const struct {
     {"kinds.onnx", "onnx", EXG_WEIGHTS_FORMAT_ONNX},
     {"external.onnx", "external", EXG_WEIGHTS_FORMAT_ONNX},
     {"named.ptd", "ptd", EXG_WEIGHTS_FORMAT_PTD},
+    {"program.pte", "program", EXG_WEIGHTS_FORMAT_PTE},
     {"scripted.pt", "scripted", EXG_WEIGHTS_FORMAT_CHECKPOINT},
 };
 
@@ -692,9 +693,6 @@ static void it_takes_no_part_for_the_whole(void **state)
             EXG_UNSUPPORTED);
         assert_string_equal(err.code, "STF-SLICE");
         empty_folder();
-        copy_file(slices[i], "x.safetensors");
-        assert_int_equal(exg_weights_open(in_folder("x.safetensors"), NULL, &weights, NULL, &err),
-                         EXG_UNSUPPORTED);
         /* What one process saved is called so, and whole. */
         copy_file(slices[i], "model-00001-of-00001.safetensors");
         assert_int_equal(exg_weights_open(in_folder("model-00001-of-00001.safetensors"), NULL,

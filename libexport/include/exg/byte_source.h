@@ -20,6 +20,8 @@ typedef struct exg_byte_source {
     /* Fills `out` with the bytes [offset, offset + length), which are inside and not none, or
      * fails (IO). From any thread, several at a time. */
     exg_status (*read)(void *user, uint64_t offset, uint64_t length, void *out, exg_error *err);
+    const void *data; /* all of them, where they are in memory until it is closed: then `read` is
+                         not called; NULL: they are not */
     void (*close)(void *user); /* called once; may be NULL */
     void *user;
     uint32_t unit; /* bytes that are read at once at least, a power of two; 0: 16 KiB. More where a
@@ -28,11 +30,17 @@ typedef struct exg_byte_source {
                              them can be resumed; NULL: nobody knows. Copied */
 } exg_byte_source;
 
-/* Fills *source, which is all zeros, with the bytes called `name`; one whose `read` stays NULL is a
- * file. Files that a model names (shards, the other parts) are asked for with the folder of that
- * model's name before theirs. IO when there is no such thing. */
+/* Fills *source, which is all zeros, with the bytes called `name`; one whose `read` and `data` stay
+ * NULL is a file. Files that a model names (shards, the other parts) are asked for with the folder
+ * of that model's name before theirs. IO when there is no such thing. */
 typedef exg_status exg_open_source_fn(void *user, const char *name, exg_byte_source *source,
                                       exg_error *err);
+
+/* All that comes from a descriptor, which stays open, at most `limit` bytes: a file is mapped from
+ * its beginning on, what a pipe gives is kept in a file without a name, in the folder that TMPDIR
+ * says or /tmp. The caller calls its `close`. IO, LIMIT (SPL-LIMIT). */
+EXG_NODISCARD exg_status exg_byte_source_of_stream(int descriptor, uint64_t limit,
+                                                   exg_byte_source *source, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,1 @@
+exg inspect fixtures/weights/saved/attack.pt --html $T/p.html && grep -c "<script" $T/p.html; grep -o '"code": "dangerous"' $T/p.html; grep -o '"severity": "[a-z]*", "code": "[^"]*"' $T/p.html; grep -o '"parameters": 2, "dtypes"' $T/p.html; exg inspect fixtures/weights/nested.pt --html $T/p.html --values; grep -c '"statistics"' $T/p.html; rm $T/p.html

@@ -1,0 +1,1 @@
+cat fixtures/weights/nested.pt | exg inspect - | head -2

@@ -1,0 +1,1 @@
+gzip -c fixtures/weights/little.gguf | exg verify - && printf '' | exg verify -
