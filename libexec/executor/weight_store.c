@@ -760,6 +760,11 @@ uint32_t exg_weight_store_state_count(const exg_weight_store *store)
     return store->shown_count;
 }
 
+const char *exg_weight_store_state_name(const exg_weight_store *store, uint32_t index)
+{
+    return store->shown[index]->fqn;
+}
+
 /* What the device holds now. */
 static void look_at(state *s)
 {

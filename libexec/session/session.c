@@ -663,12 +663,13 @@ const char *exg_session_state_at(const exg_session *session, uint32_t index, exg
 
 bool exg_session_state_find(const exg_session *session, const char *name, exg_tensor *tensor)
 {
-    for (uint32_t i = 0; i < exg_session_state_count(session); i++) {
-        if (strcmp(exg_session_state_at(session, i, tensor), name) == 0) {
-            return true;
-        }
+    uint32_t count = exg_session_state_count(session);
+    uint32_t i = 0;
+
+    while (i < count && strcmp(exg_weight_store_state_name(session->context.store, i), name) != 0) {
+        i++;
     }
-    return false;
+    return exg_session_state_at(session, i, tensor) != NULL;
 }
 
 exg_status exg_session_state_set(exg_session *session, const exg_named_tensor *tensors,

@@ -56,7 +56,7 @@ static exg_status compare_all(exg_weight_store *store, const exg_named_tensor *t
     exg_tensor tensor;
 
     for (uint32_t i = 0; i < exg_weight_store_state_count(store); i++) {
-        if (!exg_map_put(states, exg_weight_store_state_at(store, i, &tensor), i)) {
+        if (!exg_map_put(states, exg_weight_store_state_name(store, i), i)) {
             return EXG_OUT_OF_MEMORY(err);
         }
     }
@@ -78,7 +78,7 @@ static exg_status compare_all(exg_weight_store *store, const exg_named_tensor *t
         }
     }
     for (uint32_t i = 0; i < exg_weight_store_state_count(store); i++) {
-        const char *name = exg_weight_store_state_at(store, i, &tensor);
+        const char *name = exg_weight_store_state_name(store, i);
 
         if (exg_map_find(given, name) == EXG_MAP_NONE) {
             EXG_TRY(exg_mismatches_add(mismatches, EXG_MISMATCH_KEPT, name, "", err));
