@@ -214,18 +214,6 @@ static exg_status check_options(const cli_call *call, exg_error *err)
     return EXG_OK;
 }
 
-exg_status cli_deliver(const cli_call *call, const exg_text *text, exg_error *err)
-{
-    if (call->html == NULL || text->failed) {
-        return cli_put(call->out, text, err);
-    }
-    EXG_TRY(exg_file_write(call->html, text->data, text->length, err));
-    if (call->json) {
-        return cli_json_value(call->out, "written", "html", err);
-    }
-    return EXG_OK;
-}
-
 static exg_status inspect_program(const cli_call *call, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);

@@ -50,3 +50,15 @@ exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_err
     exg_diagnostics_free(&found);
     return status;
 }
+
+exg_status cli_deliver(const cli_call *call, const exg_text *text, exg_error *err)
+{
+    if (call->html == NULL || text->failed) {
+        return cli_put(call->out, text, err);
+    }
+    EXG_TRY(exg_file_write(call->html, text->data, text->length, err));
+    if (call->json) {
+        return cli_json_value(call->out, "written", "html", err);
+    }
+    return EXG_OK;
+}

@@ -1,5 +1,6 @@
 /* graph_rules.c - values and graphs: every name stands for one thing, made before
  * it is used (VAL, GRF). Subgraphs have a name scope of their own. */
+#include "libexport/base/checked.h"
 #include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
@@ -19,6 +20,7 @@ typedef struct scope {
     exg_map subgraphs; /* by name: index into those seen */
     const exg_graph **seen;
     uint32_t seen_count, seen_capacity;
+    bool device_told; /* that a device is of no type */
 } scope;
 
 static const char *name_of(const scope *s, exg_value_id id)
@@ -192,14 +194,65 @@ static void use_argument(scope *s, const exg_argument *arg, const exg_model_path
 
 /* ---- tables ------------------------------------------------------------------------- */
 
-static bool has_negative_size(const exg_tensor_meta *meta)
+static bool is_negative(const exg_sym_int *number)
 {
+    return number->expr == NULL && number->value < 0;
+}
+
+/* The elements are less than 2^63, as far as sizes are numbers. */
+static bool can_be_counted(const exg_tensor_meta *meta)
+{
+    int64_t numel = 1;
+
     for (uint32_t d = 0; d < meta->rank; d++) {
-        if (meta->sizes[d].expr == NULL && meta->sizes[d].value < 0) {
+        if (meta->sizes[d].expr == NULL && meta->sizes[d].value == 0) {
+            return true;
+        }
+    }
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        if (meta->sizes[d].expr == NULL && !exg_mul_i64(numel, meta->sizes[d].value, &numel)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* c10::DeviceType; extensions rename privateuseone, mostly to "npu". */
+static bool is_device_type(const char *type)
+{
+    static const char *const types[] = {
+        "cpu", "cuda",   "mkldnn", "opengl", "opencl", "ideep", "hip",          "fpga",
+        "ort", "maia",   "xla",    "mps",    "meta",   "hpu",   "ve",           "lazy",
+        "ipu", "vulkan", "metal",  "xpu",    "mtia",   "npu",   "privateuseone"};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (strcmp(types[i], type) == 0) {
             return true;
         }
     }
     return false;
+}
+
+static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
+{
+    const exg_tensor_meta *meta = s->graph->values[id].tensor;
+    bool negative = is_negative(&meta->storage_offset);
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        negative = negative || is_negative(&meta->sizes[d]) || is_negative(&meta->strides[d]);
+    }
+    if (negative) {
+        exg_found(s->v, "WGT-011", path, "'%s' has a negative size, stride or offset",
+                  name_of(s, id));
+    } else if (!can_be_counted(meta)) {
+        exg_found(s->v, "SYM-010", path, "'%s' has more elements than 2^63", name_of(s, id));
+    }
+    if (s->v->tells_all && !s->device_told && meta->device.type != NULL &&
+        !is_device_type(meta->device.type)) {
+        s->device_told = true; /* of one, where all are on it */
+        exg_found(s->v, "VAL-013", path, "'%s' is on a device of type '%s'", name_of(s, id),
+                  meta->device.type);
+    }
 }
 
 static void check_tables(scope *s)
@@ -220,8 +273,8 @@ static void check_tables(scope *s)
         if (tables > 1) {
             exg_found(s->v, "VAL-003", path, "'%s' is in %d value tables", name_of(s, id), tables);
         }
-        if (value->tensor != NULL && has_negative_size(value->tensor)) {
-            exg_found(s->v, "WGT-011", path, "'%s' has a negative size", name_of(s, id));
+        if (value->tensor != NULL) {
+            check_meta(s, id, path);
         }
         if (tables > 0 && !s->ever[id]) {
             exg_found(s->v, "VAL-007", path, "'%s' is described and never defined", name_of(s, id));

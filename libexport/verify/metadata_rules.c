@@ -2,6 +2,7 @@
  * files and sample inputs (ARC). Nothing here closes the gate.
  */
 #include "libexport/formats/json.h"
+#include "libexport/formats/weights_file.h"
 #include "libexport/program/python.h"
 #include "libexport/verify/verifier.h"
 
@@ -85,6 +86,15 @@ static void check_extra_file(exg_verifier *v, const exg_extra_file *extra)
         exg_storage_map(weights, extra->storage, &data, NULL) == EXG_OK && data != NULL &&
         !exg_text_is_utf8((const char *)data, weights->storages[extra->storage].length)) {
         exg_found(v, "ARC-019", path, "the extra file %s is no text in UTF-8", extra->name);
+    }
+    if (strncmp(extra->name, "data/sample_inputs/", 19) == 0 &&
+        extra->storage < weights->storage_count && weights->storages[extra->storage].length > 0 &&
+        exg_storage_map(weights, extra->storage, &data, NULL) == EXG_OK && data != NULL &&
+        !exg_checkpoint_sniff(data, weights->storages[extra->storage].length)) {
+        exg_found(v, "ARC-020", path,
+                  "the record %s is no file of torch.save, so PyTorch does not "
+                  "load the program",
+                  extra->name);
     }
 }
 

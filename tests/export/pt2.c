@@ -459,12 +459,14 @@ static void it_names_both_versions_when_the_schema_is_another(void **state)
 {
     static const char *const others[] = {"\"schema_version\": {\"major\": 9, \"minor\": 1}",
                                          "\"schema_version\": {\"major\": 7, \"minor\": 4}",
-                                         "\"schema_version\": 1"};
+                                         "\"schema_version\": 1",
+                                         "\"schema_version\": {\"major\": 8, \"minor\": -3}",
+                                         "\"schema_version\": {\"major\": -8, \"minor\": 20}"};
     zip_maker zip = {0};
     exg_program *p;
 
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         const record change = {
             "models/model.json",
             program_json("\"schema_version\": {\"major\": 8, \"minor\": 20}", others[i]), SIZE_MAX};
@@ -472,10 +474,10 @@ static void it_names_both_versions_when_the_schema_is_another(void **state)
 
         make_program(&zip, &change, 1);
         assert_null(open_copy(zip.out.data, zip.out.length, &err));
-        assert_int_equal(err.status, EXG_UNSUPPORTED);
+        assert_int_equal(err.status, i < 3 ? EXG_UNSUPPORTED : EXG_MALFORMED);
         assert_string_equal(err.code, "JSN-005");
-        assert_non_null(strstr(err.message, "8.20"));
-        assert_true(err.fix[0] != '\0');
+        assert_non_null(strstr(err.message, i == 3 ? "8.-3" : "8.20"));
+        assert_true(i >= 3 || err.fix[0] != '\0');
         zip_free(&zip);
     }
     for (int i = 0; i < 2; i++) { /* a newer minor, and the version that skips the check */

@@ -214,14 +214,29 @@ class Checks:
         """The tree of schema/README.md, by hashlib."""
         path = self.path("a.safetensors")
         safetensors.torch.save_file(tensors(), path)
-        leaves = b""
-        for name, value in sorted(tensors().items()):
-            head = name.encode() + b"\0" + str(value.dtype)[6:].encode() + b"\0"
-            sizes = b"".join(n.to_bytes(8, "little") for n in (value.dim(), *value.shape))
+
+        def h(tag, data):
+            return hashlib.sha256(bytes([tag]) + data).digest()
+
+        def tree(leaves):
+            if len(leaves) < 2:
+                return leaves[0] if leaves else h(1, b"")
+            k = 1 << (len(leaves) - 1).bit_length() - 1
+            return h(1, tree(leaves[:k]) + tree(leaves[k:]))
+
+        def u64(*numbers):
+            return b"".join(n.to_bytes(8, "little") for n in numbers)
+
+        def text(value):
+            return u64(len(value.encode())) + value.encode()
+
+        leaves = []
+        for name, value in sorted(tensors().items(), key=lambda item: item[0].encode()):
             data = value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-            leaves += hashlib.sha256(head + sizes + data).digest()
+            blocks = [h(0, data[at : at + (1 << 20)]) for at in range(0, len(data), 1 << 20)]
+            leaves.append(h(2, text(name) + text(str(value.dtype)[6:]) + u64(value.dim(), *value.shape) + tree(blocks)))
         told = self.run("inspect", path, "--digest", "sha256").stdout.strip()
-        assert told == f"sha256:{hashlib.sha256(leaves).hexdigest()}", told
+        assert told == f"sha256:{h(3, u64(len(leaves)) + tree(leaves)).hex()}", told
 
     def check_outputs_as_numpy(self):
         """What `exg run --output` writes under the names of NumPy's files, NumPy reads."""

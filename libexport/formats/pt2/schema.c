@@ -35,6 +35,11 @@ static exg_status check_version(exg_decoder *d, exg_json root, exg_program *prog
         EXG_TRY_IN(d->err, exg_decode_members(d, version, EXG_MODEL_SCHEMA_VERSION, program),
                    "schema_version");
     }
+    if (program->schema_major < 0 || program->schema_minor < 0) {
+        return exg_json_fault(version, d->err, EXG_MALFORMED, "JSN-005",
+                              "no schema has version %lld.%lld", (long long)program->schema_major,
+                              (long long)program->schema_minor);
+    }
     if (program->schema_major != SCHEMA_MAJOR &&
         (program->schema_major != 0 || program->schema_minor != 0)) {
         return exg_error_fix(
