@@ -148,6 +148,17 @@ bool cli_is_weights_file(const cli_call *call, const char *path);
 exg_status cli_edit_weights(const cli_call *call, const char *path, exg_weights **weights,
                             exg_error *err);
 
+/* USAGE (CLI-010): the path is by its name a part of a model, and what is made of it alone would
+ * pass for the whole. */
+exg_status cli_check_whole(const char *path, exg_error *err);
+
+/* The weights of --weights-from, as the options of convert change them, in the place of the
+ * program's. What does not fit, or stays, is told. MISMATCH (WGT-FILL). */
+exg_status cli_fill_weights(const cli_call *call, exg_program *program, exg_error *err);
+
+/* A line each, to where faults go. */
+void cli_note_mismatches(const exg_mismatches *mismatches);
+
 /* Into the folder OUT, a file for each rank of --shard. */
 exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
                            const exg_weights_save_options *options, exg_error *err);

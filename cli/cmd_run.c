@@ -95,6 +95,29 @@ static exg_status write_state(const cli_call *call, exg_session *session, exg_er
     return status;
 }
 
+/* Set once the plan knows what there is. The one array of an .npy, which has no name, is the one
+ * thing that the program writes. */
+static exg_status read_state(const cli_call *call, exg_session *session, const cli_inputs *inputs,
+                             exg_error *err)
+{
+    exg_mismatches mismatches = {0};
+    exg_tensor_file *file;
+    exg_tensor tensor;
+    exg_status status;
+
+    EXG_TRY(exg_session_prepare(session, inputs->items, inputs->count, err));
+    EXG_TRY_IN(err, cli_open_tensors(call->state, &file, err), "%s:", call->state);
+    if (file->count == 1 && file->items[0].name[0] == '\0' &&
+        exg_session_state_count(session) == 1) {
+        file->items[0].name = exg_session_state_at(session, 0, &tensor);
+    }
+    status = exg_session_state_set(session, file->items, file->count, &mismatches, err);
+    cli_note_mismatches(&mismatches);
+    exg_mismatches_free(&mismatches);
+    exg_tensor_file_close(file);
+    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", call->state);
+}
+
 typedef struct comparison {
     exg_session *session;
     const exg_program *program;
@@ -409,7 +432,7 @@ static exg_status check_names(const cli_call *call, exg_error *err)
 exg_status cmd_run(const cli_call *call, exg_error *err)
 {
     cli_program p;
-    cli_inputs inputs;
+    cli_inputs inputs = {0};
     cli_placement placement;
     exg_session_options options;
     exg_session *session = NULL;
@@ -417,12 +440,15 @@ exg_status cmd_run(const cli_call *call, exg_error *err)
 
     EXG_TRY(check_names(call, err));
     EXG_TRY(cli_open_verified(call, &p, err));
-    status = cli_inputs_read(call, &p, &inputs, err);
+    status = call->weights_from != NULL ? cli_fill_weights(call, p.program, err) : EXG_OK;
+    status = status == EXG_OK ? cli_inputs_read(call, &p, &inputs, err) : status;
     if (status == EXG_OK) {
         status = cli_session_options(call, &options, &placement, err);
         options.profile = call->profile || call->trace != NULL;
         status =
             status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
+        status = status == EXG_OK && call->state != NULL ? read_state(call, session, &inputs, err)
+                                                         : status;
         status = status == EXG_OK ? run(call, session, p.program, &inputs, err) : status;
         exg_session_destroy(session);
         cli_placement_free(&placement);

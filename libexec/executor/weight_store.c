@@ -20,6 +20,7 @@ typedef struct home {
 typedef struct state {
     struct state *next; /* of the same weight, of another rank */
     const char *fqn;
+    uint32_t weight;
     uint32_t rank;
     exg_tensor tensor; /* row-major; data is the home's, or what was copied from there */
     home home;
@@ -729,7 +730,10 @@ exg_status exg_weight_store_state(exg_weight_store *store, exg_accelerator *devi
     if (s == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    *s = (state){.fqn = weight->fqn, .rank = rank, .tensor = input->tensor};
+    *s = (state){.fqn = weight->fqn,
+                 .weight = (uint32_t)(weight - store->weights->items),
+                 .rank = rank,
+                 .tensor = input->tensor};
     status = settle(store, device, state_bytes(&s->tensor), &s->home, err);
     if (status == EXG_OK) {
         status = first_state(store, input, &s->home, err);
@@ -741,7 +745,7 @@ exg_status exg_weight_store_state(exg_weight_store *store, exg_accelerator *devi
     }
     exg_tensor_set_contiguous(&s->tensor);
     s->tensor.data = device == NULL ? s->home.data : NULL;
-    first = &store->states[weight - store->weights->items];
+    first = &store->states[s->weight];
     s->next = *first;
     *first = s;
     if (rank == 0) {
@@ -754,6 +758,11 @@ exg_status exg_weight_store_state(exg_weight_store *store, exg_accelerator *devi
 uint32_t exg_weight_store_state_count(const exg_weight_store *store)
 {
     return store->shown_count;
+}
+
+const char *exg_weight_store_state_name(const exg_weight_store *store, uint32_t index)
+{
+    return store->shown[index]->fqn;
 }
 
 /* What the device holds now. */
@@ -783,4 +792,13 @@ const char *exg_weight_store_state_at(exg_weight_store *store, uint32_t index, e
     }
     *tensor = s->tensor;
     return s->fqn;
+}
+
+exg_status exg_weight_store_set_state(exg_weight_store *store, uint32_t index, const void *data,
+                                      exg_error *err)
+{
+    for (state *s = store->states[store->shown[index]->weight]; s != NULL; s = s->next) {
+        EXG_TRY(move_in(store, &s->home, data, err));
+    }
+    return EXG_OK;
 }

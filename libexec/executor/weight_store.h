@@ -75,6 +75,11 @@ void exg_weight_store_forget(exg_weight_store *store, struct exg_accelerator *de
 /* The states of rank 0: equal on every rank. Of one on a device a copy, whose data is NULL
  * when the device does not give it any more. */
 uint32_t exg_weight_store_state_count(const exg_weight_store *store);
+const char *exg_weight_store_state_name(const exg_weight_store *store, uint32_t index);
 const char *exg_weight_store_state_at(exg_weight_store *store, uint32_t index, exg_tensor *tensor);
+
+/* Makes the state what `data` holds, all of it and row-major, on every rank here. DEVICE. */
+exg_status exg_weight_store_set_state(exg_weight_store *store, uint32_t index, const void *data,
+                                      exg_error *err);
 
 #endif

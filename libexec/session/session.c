@@ -3,6 +3,7 @@
  */
 #include "libexec/session/agreement.h"
 #include "libexec/session/graph_executor.h"
+#include "libexec/session/state.h"
 #include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
@@ -658,6 +659,28 @@ uint32_t exg_session_state_count(const exg_session *session)
 const char *exg_session_state_at(const exg_session *session, uint32_t index, exg_tensor *tensor)
 {
     return exg_weight_store_state_at(session->context.store, index, tensor);
+}
+
+bool exg_session_state_find(const exg_session *session, const char *name, exg_tensor *tensor)
+{
+    uint32_t count = exg_session_state_count(session);
+    uint32_t i = 0;
+
+    while (i < count && strcmp(exg_weight_store_state_name(session->context.store, i), name) != 0) {
+        i++;
+    }
+    return exg_session_state_at(session, i, tensor) != NULL;
+}
+
+exg_status exg_session_state_set(exg_session *session, const exg_named_tensor *tensors,
+                                 uint32_t count, exg_mismatches *mismatches, exg_error *err)
+{
+    EXG_REQUIRE(err, session, mismatches, EXG_IF_ANY(count, tensors));
+    if (session->context.options.plan_only || session->context.lost) {
+        return EXG_FAIL(err, USAGE, "RUN-008", "the session %s",
+                        session->context.lost ? "lost a rank" : "only plans");
+    }
+    return exg_state_set(session->context.store, tensors, count, mismatches, err);
 }
 
 const exg_session_stats *exg_session_statistics(exg_session *session)

@@ -63,9 +63,9 @@ void exg_mismatches_free(exg_mismatches *mismatches)
     *mismatches = (exg_mismatches){0};
 }
 
-static exg_status note(filler *f, exg_mismatch_kind kind, const char *name, const char *detail)
+exg_status exg_mismatches_add(exg_mismatches *list, exg_mismatch_kind kind, const char *name,
+                              const char *detail, exg_error *err)
 {
-    exg_mismatches *list = f->mismatches;
     exg_mismatch *items = realloc(list->items, (list->count + 1u) * sizeof(*items));
     char *copy = strdup(name);
 
@@ -74,13 +74,18 @@ static exg_status note(filler *f, exg_mismatch_kind kind, const char *name, cons
     }
     if (items == NULL || copy == NULL) {
         free(copy);
-        return EXG_OUT_OF_MEMORY(f->err);
+        return EXG_OUT_OF_MEMORY(err);
     }
     items[list->count] = (exg_mismatch){.kind = kind, .name = copy};
     snprintf(items[list->count].detail, sizeof(items[0].detail), "%s", detail);
     list->count++;
     list->fault_count += exg_mismatch_is_fault(kind);
     return EXG_OK;
+}
+
+static exg_status note(filler *f, exg_mismatch_kind kind, const char *name, const char *detail)
+{
+    return exg_mismatches_add(f->mismatches, kind, name, detail, f->err);
 }
 
 /* ---- by name, shape, dtype --------------------------------------------------------------------

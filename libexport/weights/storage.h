@@ -15,6 +15,10 @@ static inline exg_byte_order exg_host_byte_order(void)
     return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? EXG_LITTLE_ENDIAN : EXG_BIG_ENDIAN;
 }
 
+/* One more in the list; name and detail are copied. NO_MEMORY. */
+exg_status exg_mismatches_add(exg_mismatches *list, exg_mismatch_kind kind, const char *name,
+                              const char *detail, exg_error *err);
+
 /* The plain bytes where they are, in the byte order of the storage; NULL with OK when they are not
  * in memory as they are (frames). */
 exg_status exg_storage_plain_bytes(exg_weights *weights, uint32_t storage, const uint8_t **data,

@@ -43,6 +43,7 @@ VALUES = {
     "--align": "1M",
     "--input": "fixtures/tied.inputs.safetensors",
     "--output": "{T}/out.safetensors",
+    "--state": "fixtures/mlp.inputs.safetensors",
     "--state-output": "{T}/state.safetensors",
     "--expect": "fixtures/mlp.expected.safetensors",
     "--trace": "{T}/trace.json",

@@ -210,6 +210,7 @@ static void check_session(void)
     NULLED(exg_session_create(NULL, NULL, NULL, &err));
     NULLED(exg_session_run(NULL, NULL, 0, &err));
     NULLED(exg_session_prepare(NULL, NULL, 0, &err));
+    NULLED(exg_session_state_set(NULL, NULL, 0, NULL, &err));
     NULLED(exg_costs_measure(0, false, NULL, &err));
 }
 

@@ -143,9 +143,24 @@ uint32_t exg_session_output_count(const exg_session *session);
 const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index);
 
 /* What the program writes: buffers and parameters by FQN, as they are now; data is NULL when
- * a device does not give them any more. */
+ * a device does not give them any more. Names and data are the session's, and change with runs.
+ * It is there once exg_session_prepare() or a run has made a plan. */
 uint32_t exg_session_state_count(const exg_session *session);
 const char *exg_session_state_at(const exg_session *session, uint32_t index, exg_tensor *tensor);
+
+/* The one of this name; false: the program writes none, or there is no plan yet. */
+bool exg_session_state_find(const exg_session *session, const char *name, exg_tensor *tensor);
+
+/* Makes what the program writes what `tensors` are, by FQN, on every rank. For that a plan must be
+ * there: after exg_session_prepare(), or between runs; results of the last may change with it.
+ * Bytes are copied. State that is not among them stays as it
+ * is. On a mesh of processes each sets the same. `mismatches`, of zeros before, lists all that does
+ * not fit, and what stays; free it with exg_mismatches_free() in any case. USAGE: RUN-013, a name
+ * that the program does not write, a dtype, a shape or a name given twice, and nothing is set;
+ * RUN-008. DEVICE: some may be set. NO_MEMORY. */
+EXG_NODISCARD exg_status exg_session_state_set(exg_session *session,
+                                               const exg_named_tensor *tensors, uint32_t count,
+                                               exg_mismatches *mismatches, exg_error *err);
 
 /* The session's own; later versions may have more at its end. */
 typedef struct exg_session_stats {

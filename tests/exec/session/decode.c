@@ -1,6 +1,7 @@
 /* decode.c - three calls in a row of a program that keeps its caches in buffers: what one
  * call writes, the next reads; the answers and the buffers are PyTorch's, on one device and
- * over a mesh of two and of four. Reference: fixtures/lm.decode.expected.safetensors. */
+ * over a mesh of two and of four; so they are of sessions that give the state to the next.
+ * Reference: fixtures/lm.decode.expected.safetensors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,125 @@ static void decode(const exg_verified *verified, uint32_t mesh)
     exg_tensor_file_close(expected);
 }
 
+/* For a step: it has the sizes of any. */
+static void prepare(exg_session *session)
+{
+    int64_t zeros[1] = {0};
+    const exg_session_input inputs[2] = {
+        {.name = "tokens", .tensor = {zeros, EXG_DTYPE_I64, 2, {1, 1}, {1, 1}}},
+        {.name = "position", .tensor = {zeros, EXG_DTYPE_I64, 1, {1}, {1}}}};
+    exg_error err;
+
+    OK(exg_session_prepare(session, inputs, 2, &err));
+}
+
+/* The state, given to another. */
+static void hand_over(exg_session *from, exg_session *to)
+{
+    exg_named_tensor tensors[3];
+    exg_tensor states[3];
+    exg_mismatches mismatches = {0};
+    exg_tensor found;
+    exg_error err;
+
+    CHECK(exg_session_state_count(from) == 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        tensors[i].name = exg_session_state_at(from, i, &states[i]);
+        tensors[i].dtype = states[i].dtype;
+        tensors[i].rank = states[i].rank;
+        tensors[i].shape = states[i].sizes;
+        tensors[i].data = states[i].data;
+        tensors[i].bytes =
+            (uint64_t)exg_tensor_numel(&states[i]) * exg_dtype_bytes(states[i].dtype);
+    }
+    OK(exg_session_state_set(to, tensors, 3, &mismatches, &err));
+    CHECK(mismatches.count == 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK(exg_session_state_find(to, tensors[i].name, &found));
+        CHECK(memcmp(found.data, tensors[i].data, tensors[i].bytes) == 0);
+    }
+    CHECK(!exg_session_state_find(to, "nosuch", &found));
+}
+
+/* A session for each step, which is given the state that the one before left: the same answers. */
+static void decode_apart(const exg_verified *verified, uint32_t mesh)
+{
+    exg_session_options options = {.size = sizeof(options),
+                                   .thread_count = 1,
+                                   .device = getenv("EXG_TEST_DEVICE"),
+                                   .mesh = {mesh > 0, {mesh}}};
+    exg_session *sessions[3];
+    exg_tensor_file *expected;
+    exg_error err;
+
+    options.partition = &(exg_partition_options){.size = sizeof(exg_partition_options),
+                                                 .mode = EXG_PARTITION_TENSOR};
+    OK(exg_tensor_file_open("fixtures/lm.decode.expected.safetensors", &expected, &err));
+    for (int step = 0; step < 3; step++) {
+        OK(exg_session_create(verified, &options, &sessions[step], &err));
+        if (step > 0) {
+            prepare(sessions[step]);
+            hand_over(sessions[step - 1], sessions[step]);
+        }
+        run_step(sessions[step], step, expected);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        exg_tensor tensor;
+        char name[64];
+
+        snprintf(name, sizeof(name), "buffer:%s", exg_session_state_at(sessions[2], i, &tensor));
+        equal(&tensor, expected, name);
+    }
+    for (int step = 0; step < 3; step++) {
+        exg_session_destroy(sessions[step]);
+    }
+    exg_tensor_file_close(expected);
+}
+
+/* All that does not fit is told, and nothing of it is set. */
+static void refuse(const exg_verified *verified)
+{
+    static const int64_t sizes[] = {1, 8};
+    int64_t recent[8] = {7, 7, 7, 7, 7, 7, 7, 7};
+    const exg_named_tensor fits = {"recent", EXG_DTYPE_I64, 2, sizes, recent, sizeof(recent)};
+    const exg_named_tensor tensors[] = {
+        fits,
+        fits,
+        {"keys", EXG_DTYPE_F32, 2, sizes, recent, 32},
+        {"values", EXG_DTYPE_F64, 2, sizes, recent, 64},
+        {"nosuch", EXG_DTYPE_I64, 2, sizes, recent, sizeof(recent)},
+    };
+    exg_named_tensor part = fits;
+    exg_mismatches mismatches = {0};
+    exg_session *session;
+    exg_tensor tensor;
+    exg_error err;
+
+    OK(exg_session_create(verified, NULL, &session, &err));
+    CHECK(!exg_session_state_find(session, "recent", &tensor)); /* no plan yet */
+    CHECK(exg_session_state_set(session, &fits, 1, &mismatches, &err) == EXG_USAGE);
+    CHECK(strcmp(err.code, "RUN-013") == 0);
+    exg_mismatches_free(&mismatches);
+    prepare(session);
+    CHECK(exg_session_state_set(session, tensors, 5, &mismatches, &err) == EXG_USAGE);
+    CHECK(strcmp(err.code, "RUN-013") == 0 && mismatches.fault_count == 4);
+    CHECK(mismatches.items[0].kind == EXG_MISMATCH_TWICE);
+    CHECK(mismatches.items[1].kind == EXG_MISMATCH_SHAPE);
+    CHECK(mismatches.items[2].kind == EXG_MISMATCH_DTYPE);
+    CHECK(mismatches.items[3].kind == EXG_MISMATCH_UNWRITTEN);
+    exg_mismatches_free(&mismatches);
+    CHECK(exg_session_state_find(session, "recent", &tensor) && *(int64_t *)tensor.data != 7);
+    part.bytes = 8;
+    CHECK(exg_session_state_set(session, &part, 1, &mismatches, &err) == EXG_USAGE);
+    CHECK(mismatches.items[0].kind == EXG_MISMATCH_SHAPE);
+    exg_mismatches_free(&mismatches);
+    OK(exg_session_state_set(session, &fits, 1, &mismatches, &err)); /* the others stay */
+    CHECK(mismatches.count == 2 && mismatches.items[0].kind == EXG_MISMATCH_KEPT);
+    exg_mismatches_free(&mismatches);
+    CHECK(exg_session_state_find(session, "recent", &tensor) && *(int64_t *)tensor.data == 7);
+    exg_session_destroy(session);
+}
+
 int main(void)
 {
     exg_operators *operators;
@@ -123,6 +243,9 @@ int main(void)
         decode(&verified, 0);
         decode(&verified, 2);
         decode(&verified, 4);
+        decode_apart(&verified, 0);
+        decode_apart(&verified, 2);
+        refuse(&verified);
     }
     exg_program_destroy(program);
     exg_operators_destroy(operators);

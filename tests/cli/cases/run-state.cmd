@@ -1,0 +1,1 @@
+for step in 0 1 2; do exg run fixtures/lm.decode.pt2 --input fixtures/lm.decode.step$step.inputs.safetensors ${state:-} --state-output $T/state.safetensors --output $T/$step.safetensors; state="--state $T/state.safetensors"; done; python3 tests/cli/steps.py fixtures/lm.decode.expected.safetensors $T/0.safetensors $T/1.safetensors $T/2.safetensors $T/state.safetensors

@@ -1,0 +1,1 @@
+exg repack fixtures/mlp.pt2 $T/zero.exg --strip; exg convert fixtures/mlp.pt2 $T/w.safetensors --rename "^=module." --dtype f64 && exg run $T/zero.exg --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --weights-from $T/w.safetensors --prefix-strip module. --dtype f32 | tail -1

@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 $T/w.safetensors --select "up.*" && exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --weights-from $T/w.safetensors --partial | tail -1; exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --weights-from $T/w.safetensors

@@ -1,0 +1,1 @@
+exg repack fixtures/mlp.pt2 $T/zero.exg --strip; exg convert fixtures/mlp.pt2 $T/w.safetensors --split 600 && exg run $T/zero.exg --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --mesh 2 --place tensor --weights-from $T/w.safetensors.index.json | tail -1

@@ -1,0 +1,1 @@
+exg repack fixtures/mlp.pt2 $T/zero.exg --strip; for form in safetensors gguf pt npz; do exg convert fixtures/mlp.pt2 $T/w.$form && exg run $T/zero.exg --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --weights-from $T/w.$form | tail -1; done
