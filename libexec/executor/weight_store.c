@@ -19,9 +19,7 @@ typedef struct home {
 
 typedef struct state {
     struct state *next; /* of the same weight, of another rank */
-    const char *fqn;
-    uint32_t weight;
-    uint32_t rank;
+    uint32_t weight, rank;
     exg_tensor tensor; /* row-major; data is the home's, or what was copied from there */
     home home;
 } state;
@@ -730,10 +728,8 @@ exg_status exg_weight_store_state(exg_weight_store *store, exg_accelerator *devi
     if (s == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    *s = (state){.fqn = weight->fqn,
-                 .weight = (uint32_t)(weight - store->weights->items),
-                 .rank = rank,
-                 .tensor = input->tensor};
+    *s = (state){.rank = rank, .tensor = input->tensor};
+    s->weight = (uint32_t)(weight - store->weights->items);
     status = settle(store, device, state_bytes(&s->tensor), &s->home, err);
     if (status == EXG_OK) {
         status = first_state(store, input, &s->home, err);
@@ -762,7 +758,7 @@ uint32_t exg_weight_store_state_count(const exg_weight_store *store)
 
 const char *exg_weight_store_state_name(const exg_weight_store *store, uint32_t index)
 {
-    return store->shown[index]->fqn;
+    return store->weights->items[store->shown[index]->weight].fqn;
 }
 
 /* What the device holds now. */
@@ -791,7 +787,7 @@ const char *exg_weight_store_state_at(exg_weight_store *store, uint32_t index, e
         look_at(s);
     }
     *tensor = s->tensor;
-    return s->fqn;
+    return exg_weight_store_state_name(store, index);
 }
 
 exg_status exg_weight_store_set_state(exg_weight_store *store, uint32_t index, const void *data,

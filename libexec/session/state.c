@@ -86,8 +86,8 @@ static exg_status compare_all(exg_weight_store *store, const exg_named_tensor *t
     }
     return mismatches->fault_count == 0
                ? EXG_OK
-               : EXG_FAIL(err, USAGE, "RUN-013", "%u tensors do not fit the program's state",
-                          mismatches->fault_count);
+               : EXG_FAIL(err, USAGE, "RUN-013", "%u of %u tensors do not fit the program's state",
+                          mismatches->fault_count, count);
 }
 
 exg_status exg_state_set(exg_weight_store *store, const exg_named_tensor *tensors, uint32_t count,

@@ -1,0 +1,1 @@
+for run in 1 2 3; do exg run fixtures/branch.pt2 --input fixtures/branch.inputs.safetensors ${state:-} --state-output $T/state.npy > $T/out; state="--state $T/state.npy"; python3 -c "import sys; print(sys.argv[1], list(memoryview(open(sys.argv[2], 'rb').read()[-4:]).cast('f')))" $run $T/state.npy; done
