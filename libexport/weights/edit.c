@@ -1,6 +1,7 @@
 /* edit.c - other weights made of weights (exg/weights_edit.h). */
 #include <exg/weights_edit.h>
 
+#include "libexport/base/checked.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
@@ -187,7 +188,6 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_ele
     const exg_tensor_meta *of = weight->meta;
     exg_tensor_meta *meta = exg_arena_memdup(e->arena, of, 1, sizeof(*of));
     uint64_t row = row_of(weight);
-    int64_t step = 1;
 
     if (meta == NULL ||
         (meta->sizes = exg_arena_memdup(e->arena, of->sizes, of->rank, sizeof(exg_sym_int))) ==
@@ -202,11 +202,7 @@ static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_ele
         meta->sizes[meta->rank - 1] = exg_sym_int_of((int64_t)row);
     }
     meta->dtype = type.dtype;
-    meta->storage_offset = exg_sym_int_of(0);
-    for (uint32_t d = of->rank; d-- > 0;) {
-        meta->strides[d] = exg_sym_int_of(step);
-        step *= meta->sizes[d].value == 0 ? 1 : meta->sizes[d].value;
-    }
+    exg_tensor_meta_pack(meta);
     return meta;
 }
 

@@ -24,17 +24,6 @@ static exg_tensor_meta *copy_meta(const exg_tensor_meta *of, uint32_t rank, exg_
     return meta;
 }
 
-static void pack(exg_tensor_meta *meta)
-{
-    int64_t step = 1;
-
-    meta->storage_offset = exg_sym_int_of(0);
-    for (uint32_t d = meta->rank; d-- > 0;) {
-        meta->strides[d] = exg_sym_int_of(step);
-        step *= meta->sizes[d].value == 0 ? 1 : meta->sizes[d].value;
-    }
-}
-
 exg_status exg_piece_transpose(exg_piece *piece, exg_weights *made, exg_error *err)
 {
     const exg_weight *weight = &piece->weight;
@@ -146,7 +135,7 @@ exg_status exg_piece_order_rows(exg_piece *piece, const int64_t *factors, const 
     if (key == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    pack(packed);
+    exg_tensor_meta_pack(packed);
     EXG_TRY(exg_weights_add_cast(made, piece->home, &view,
                                  (exg_element_type){view.meta->dtype, NULL}, key,
                                  &piece->weight.storage, err));
@@ -198,7 +187,7 @@ exg_status exg_pieces_join(const exg_weight *pieces, uint32_t count, exg_weights
         }
         meta->sizes[0] = exg_sym_int_of(rows);
     }
-    pack(meta);
+    exg_tensor_meta_pack(meta);
     EXG_TRY(exg_weights_add_joined(made, parts, count, &joined->storage, err));
     joined->meta = meta;
     return EXG_OK;

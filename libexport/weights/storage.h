@@ -115,4 +115,8 @@ exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, e
 void exg_weights_read_files(exg_weights *weights, exg_reading reading);
 exg_reading exg_weights_reading(const exg_weights *weights);
 
+/* Strides and offset of rows one after the other, of sizes that are numbers, into meta->strides;
+ * dims of size 0 count as 1, and where that leaves 64 bits there are no elements to step over. */
+void exg_tensor_meta_pack(exg_tensor_meta *meta);
+
 #endif

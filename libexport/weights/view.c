@@ -159,6 +159,19 @@ void exg_bytes_swap(void *data, uint64_t bytes, exg_dtype dtype)
     }
 }
 
+void exg_tensor_meta_pack(exg_tensor_meta *meta)
+{
+    int64_t step = 1;
+
+    meta->storage_offset = exg_sym_int_of(0);
+    for (uint32_t d = meta->rank; d-- > 0;) {
+        meta->strides[d] = exg_sym_int_of(step);
+        if (meta->sizes[d].value != 0 && !exg_mul_i64(step, meta->sizes[d].value, &step)) {
+            step = 1;
+        }
+    }
+}
+
 bool exg_tensor_meta_is_packed(const exg_tensor_meta *meta)
 {
     uint64_t expected = 1;

@@ -4,6 +4,7 @@
  * state_dict() has them, with nothing that weights_only=True would not take. Tied weights share
  * their bytes.
  */
+#include "libexport/base/checked.h"
 #include "libexport/base/little.h"
 #include "libexport/base/map.h"
 #include "libexport/formats/pt2/pickle.h"
@@ -99,7 +100,6 @@ static void put_storage(exg_text *out, const exg_named_tensor *item, uint32_t re
 static void put_tensor(exg_text *out, const exg_named_tensor *item, uint32_t record)
 {
     bool is_typed = exg_pickle_storage_class(item->dtype)->dtype == item->dtype;
-    int64_t step = 1;
 
     put_global(out, "torch._utils", is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
     put_opcode(out, MARK);
@@ -108,12 +108,17 @@ static void put_tensor(exg_text *out, const exg_named_tensor *item, uint32_t rec
     put_opcode(out, MARK);
     for (uint32_t d = 0; d < item->rank; d++) {
         put_int(out, item->shape[d]);
-        step *= item->shape[d] == 0 ? 1 : item->shape[d];
     }
     put_opcode(out, TUPLE);
     put_opcode(out, MARK);
     for (uint32_t d = 0; d < item->rank; d++) {
-        step /= item->shape[d] == 0 ? 1 : item->shape[d];
+        int64_t step = 1;
+
+        for (uint32_t k = d + 1; k < item->rank; k++) {
+            if (item->shape[k] != 0 && !exg_mul_i64(step, item->shape[k], &step)) {
+                step = 1; /* another size is 0: there are no elements to step over */
+            }
+        }
         put_int(out, step);
     }
     put_opcode(out, TUPLE);

@@ -214,18 +214,6 @@ static void find_outer(const exg_chunk_tensor *t, exg_chunk_part *part)
     }
 }
 
-/* The strides of rows one after the other, of sizes that are there; dims of size 0 count as 1. */
-static void pack(exg_tensor_meta *meta, exg_sym_int *strides)
-{
-    int64_t step = 1;
-
-    for (uint32_t d = meta->rank; d-- > 0;) {
-        strides[d] = exg_sym_int_of(step);
-        step *= meta->sizes[d].value == 0 ? 1 : meta->sizes[d].value;
-    }
-    meta->strides = strides;
-}
-
 static exg_status add_made(exg_chunk_tensor *t, uint64_t elements, exg_weight *weight,
                            exg_error *err)
 {
@@ -275,7 +263,8 @@ exg_status exg_chunk_tensor_add(exg_chunk_tensor *t, const char *fqn, const exg_
         find_outer(t, &t->parts[i]);
         weight.encoding = t->parts[i].weight.encoding;
     }
-    pack(&own, strides);
+    own.strides = strides;
+    exg_tensor_meta_pack(&own);
     if (t->count != 1 || !is_in_place(t, meta)) {
         return add_made(t, elements, &weight, err);
     }
