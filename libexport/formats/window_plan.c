@@ -93,11 +93,13 @@ static uint64_t start_of(const archive *a, const exg_zip_entry *entry)
     return a->base + entry->header_offset + exg_zip_local_bytes(&a->zip, entry);
 }
 
-/* Local headers that lead out of the archive are the reader's to refuse. */
+/* Local headers that lead out of the archive, and those whose bytes would lie out of it, are the
+ * reader's to refuse. */
 static bool has_header(const archive *a, const exg_zip_entry *entry)
 {
     return entry->header_offset < a->zip.length &&
-           a->zip.length - entry->header_offset >= EXG_ZIP_LOCAL_BYTES;
+           a->zip.length - entry->header_offset >= EXG_ZIP_LOCAL_BYTES &&
+           a->zip.length - entry->header_offset >= exg_zip_local_bytes(&a->zip, entry);
 }
 
 static void want_member(archive *a, const exg_zip_entry *entry)
