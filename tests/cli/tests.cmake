@@ -24,7 +24,7 @@ endif()
 if(PYTHON3 AND TARGET exg_http) # on loopback
   add_test(NAME cli_addresses COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/addresses.py
            $<TARGET_FILE:exg> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(cli_addresses PROPERTIES TIMEOUT 300 ENVIRONMENT "EXG_SANITIZE=${EXG_SANITIZE}")
+  set_tests_properties(cli_addresses PROPERTIES TIMEOUT 300 RUN_SERIAL TRUE ENVIRONMENT "EXG_SANITIZE=${EXG_SANITIZE}")
 endif()
 if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ)
   add_test(NAME cli_mpi COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/cli/mpi.sh $<TARGET_FILE:exg>
