@@ -20,21 +20,6 @@ typedef struct damaged {
     exg_program *program;
 } damaged;
 
-static uint8_t *slurp(const char *path, size_t *length)
-{
-    FILE *file = fopen(path, "rb");
-    uint8_t *data;
-
-    assert_non_null(file);
-    assert_int_equal(fseek(file, 0, SEEK_END), 0);
-    *length = (size_t)ftell(file);
-    rewind(file);
-    data = malloc(*length);
-    assert_int_equal(fread(data, 1, *length, file), *length);
-    fclose(file);
-    return data;
-}
-
 static damaged open_copy(const uint8_t *data, size_t length)
 {
     damaged d = {.data = malloc(length), .length = length};
@@ -269,7 +254,7 @@ static void a_damaged_program_goes_nowhere(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         size_t length;
-        uint8_t *data = slurp(paths[i], &length);
+        uint8_t *data = read_path(paths[i], &length);
 
         damage_each(paths[i], data, length);
         free(data);
@@ -301,7 +286,7 @@ static void damaged_weights_do_not_fill(void **state)
 {
     exg_program *p = open_program("fixtures/mlp.pt2");
     size_t length;
-    uint8_t *data = slurp("fixtures/mlp.pt2", &length);
+    uint8_t *data = read_path("fixtures/mlp.pt2", &length);
     damaged d = open_copy(data, length);
     const exg_storage *storage = &d.program->weights->storages[0];
     exg_mismatches mismatches;
@@ -334,7 +319,7 @@ static void damaged_tensors_go_nowhere(void **state)
     (void)state;
     for (size_t f = 0; f < 2; f++) {
         size_t length;
-        uint8_t *data = slurp(paths[f], &length);
+        uint8_t *data = read_path(paths[f], &length);
         uint32_t count = 1;
 
         for (uint32_t i = 0; i < count; i++) {
@@ -369,7 +354,7 @@ static void damaged_tensors_go_nowhere(void **state)
 static void a_damaged_pickle_is_not_read(void **state)
 {
     size_t length;
-    uint8_t *data = slurp("fixtures/weights/nested.pt", &length);
+    uint8_t *data = read_path("fixtures/weights/nested.pt", &length);
     uint8_t *name = memmem(data, length, "parameter", 9);
     exg_weights *weights;
     exg_error err;
@@ -388,7 +373,7 @@ static void trusted_weights_are_read_as_they_are(void **state)
 {
     const exg_open_options options = {.size = sizeof(options), .no_check = true};
     size_t length;
-    uint8_t *data = slurp("fixtures/mlp.pt2", &length);
+    uint8_t *data = read_path("fixtures/mlp.pt2", &length);
     damaged d = open_copy(data, length);
     ptrdiff_t at = d.program->weights->storages[0].data - d.data;
     exg_program *p;

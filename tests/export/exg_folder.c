@@ -72,18 +72,25 @@ uint64_t file_bytes(const char *name)
     return (uint64_t)st.st_size;
 }
 
-uint8_t *read_file(const char *name, size_t *length)
+uint8_t *read_path(const char *path, size_t *length)
 {
-    FILE *f = fopen(in_folder(name), "rb");
+    FILE *f = fopen(path, "rb");
+    struct stat st;
     uint8_t *data;
 
     assert_non_null(f);
-    *length = (size_t)file_bytes(name);
+    assert_int_equal(fstat(fileno(f), &st), 0);
+    *length = (size_t)st.st_size;
     data = malloc(*length + 1);
     assert_non_null(data);
     assert_int_equal(fread(data, 1, *length, f), *length);
     fclose(f);
     return data;
+}
+
+uint8_t *read_file(const char *name, size_t *length)
+{
+    return read_path(in_folder(name), length);
 }
 
 void write_file(const char *name, const void *data, size_t length)
@@ -95,17 +102,22 @@ void write_file(const char *name, const void *data, size_t length)
     fclose(f);
 }
 
-void assert_files_equal(const char *a, const char *b)
+void assert_paths_equal(const char *a, const char *b)
 {
     size_t length_a;
     size_t length_b;
-    uint8_t *data_a = read_file(a, &length_a);
-    uint8_t *data_b = read_file(b, &length_b);
+    uint8_t *data_a = read_path(a, &length_a);
+    uint8_t *data_b = read_path(b, &length_b);
 
     assert_int_equal(length_a, length_b);
     assert_memory_equal(data_a, data_b, length_a);
     free(data_a);
     free(data_b);
+}
+
+void assert_files_equal(const char *a, const char *b)
+{
+    assert_paths_equal(in_folder(a), in_folder(b));
 }
 
 exg_program *open_program(const char *path)

@@ -13,8 +13,10 @@ int empty_folder(void); /* gives the count of files removed */
 /* The path of `name` in the folder; good for the next seven calls. */
 const char *in_folder(const char *name);
 uint64_t file_bytes(const char *name);
-uint8_t *read_file(const char *name, size_t *length); /* malloc'ed */
+uint8_t *read_path(const char *path, size_t *length); /* malloc'ed */
+uint8_t *read_file(const char *name, size_t *length); /* likewise */
 void write_file(const char *name, const void *data, size_t length);
+void assert_paths_equal(const char *a, const char *b);
 void assert_files_equal(const char *a, const char *b);
 
 exg_program *open_program(const char *path); /* fails the test when it does not open */

@@ -119,19 +119,15 @@ static void it_tells_all_faults_of_gguf(void **state)
 {
     static const char *const codes[] = {"GGUF-SHAPE", "GGUF-PLACE", "GGUF-PLACE"};
     static told t;
-    static uint8_t data[8192];
-    FILE *file = fopen("fixtures/weights/little.gguf", "rb");
     size_t length;
+    uint8_t *data = read_path("fixtures/weights/little.gguf", &length);
 
     (void)state;
-    assert_non_null(file);
-    length = fread(data, 1, sizeof(data), file);
-    assert_in_range(length, 1, sizeof(data) - 1);
-    fclose(file);
     change_behind(data, length, "i8", 4 + 8 + 4, 1);           /* rank, a size, type: the offset */
     change_behind(data, length, "Q8_0", 4 + 16 + 4, 1u << 20); /* two sizes */
     change_behind(data, length, "Q4_0", 4, 1);                 /* elements of a row */
     write_file("all.gguf", data, length);
+    free(data);
     open_and_tell(in_folder("all.gguf"), &t);
     assert_int_equal(t.count, 3);
     for (uint32_t i = 0; i < 3; i++) {

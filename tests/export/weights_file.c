@@ -44,15 +44,11 @@ static const exg_weight *weight_of(const exg_weights *weights, const char *name)
 
 static void copy_file(const char *path, const char *name)
 {
-    char data[4096]; /* the fixtures are small */
-    FILE *file = fopen(path, "rb");
     size_t length;
+    uint8_t *data = read_path(path, &length);
 
-    assert_non_null(file);
-    length = fread(data, 1, sizeof(data), file);
-    assert_true(length < sizeof(data));
-    fclose(file);
     write_file(name, data, length);
+    free(data);
 }
 
 static const struct {
