@@ -43,6 +43,7 @@ struct exg_session {
     exg_step_profile profile;    /* lent */
     exg_input_binding *bindings; /* by graph input */
     exg_map inputs;              /* the user's, by name: which graph input */
+    exg_map constants;           /* those that export fixed, likewise */
     void **data;                 /* by graph input: of this run */
     void **given;                /* by input of this run */
     uint64_t *given_bytes;
@@ -125,11 +126,14 @@ static exg_status create_tables(exg_session *s, exg_error *err)
         return EXG_OUT_OF_MEMORY(err);
     }
     exg_map_init(&s->inputs, s->arena);
+    exg_map_init(&s->constants, s->arena);
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_input_spec *spec = &s->verified.program->signature.inputs[i];
+        bool is_fixed = spec->arg.kind == EXG_ARGUMENT_INT ||
+                        spec->arg.kind == EXG_ARGUMENT_FLOAT || spec->arg.kind == EXG_ARGUMENT_BOOL;
 
         if (spec->kind == EXG_INPUT_USER && spec->arg.name != NULL &&
-            !exg_map_put(&s->inputs, spec->arg.name, i)) {
+            !exg_map_put(is_fixed ? &s->constants : &s->inputs, spec->arg.name, i)) {
             return EXG_OUT_OF_MEMORY(err);
         }
     }
@@ -356,14 +360,9 @@ static exg_status check_input_layout(const exg_session_input *inputs, uint32_t c
 /* The constant that export made of the argument of this name, or NULL. */
 static const exg_signature_argument *constant_of(const exg_session *s, const char *name)
 {
-    uint32_t at = exg_map_find(&s->inputs, name);
-    const exg_signature_argument *arg =
-        at == EXG_MAP_NONE ? NULL : &s->verified.program->signature.inputs[at].arg;
+    uint32_t at = s->constants.count == 0 ? EXG_MAP_NONE : exg_map_find(&s->constants, name);
 
-    return arg != NULL && (arg->kind == EXG_ARGUMENT_INT || arg->kind == EXG_ARGUMENT_FLOAT ||
-                           arg->kind == EXG_ARGUMENT_BOOL)
-               ? arg
-               : NULL;
+    return at == EXG_MAP_NONE ? NULL : &s->verified.program->signature.inputs[at].arg;
 }
 
 static bool is_constant(const exg_signature_argument *constant, const exg_session_input *input)
@@ -480,7 +479,8 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
         uint32_t i = 0;
 
         while (i + 1 < count && inputs[i].name != NULL &&
-               exg_map_find(&s->inputs, inputs[i].name) != EXG_MAP_NONE) {
+               (exg_map_find(&s->inputs, inputs[i].name) != EXG_MAP_NONE ||
+                constant_of(s, inputs[i].name) != NULL)) {
             i++;
         }
         return exg_error_fix(err,
@@ -515,7 +515,7 @@ static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = exg_map_find(&s->inputs, inputs[i].name);
 
-        if (at != EXG_MAP_NONE && constant_of(s, inputs[i].name) == NULL) {
+        if (at != EXG_MAP_NONE) {
             s->data[at] = s->given[i];
         }
     }

@@ -282,10 +282,15 @@ static exg_status sign_model(const char *model, const char *key, const char *pat
     return status;
 }
 
-exg_status exg_model_sign(const char *model, const char *key, const char *path,
-                          const exg_signing_options *given, exg_signed *signed_, exg_error *err)
+/* What signing and checking have in common: options, memory of the call, what is told. */
+typedef exg_status signing_call(const char *model, const char *key, const char *path,
+                                const exg_signing_options *options, exg_arena *arena,
+                                exg_signed *own, exg_error *err);
+
+static exg_status call_with_memory(signing_call *call, const char *model, const char *key,
+                                   const char *path, const exg_signing_options *given,
+                                   exg_signed *signed_, exg_error *err)
 {
-    EXG_REQUIRE(err, model, key, path);
     exg_signing_options options = {0};
     exg_signed own = {0};
     exg_arena *arena;
@@ -293,13 +298,20 @@ exg_status exg_model_sign(const char *model, const char *key, const char *path,
 
     EXG_TRY(EXG_READ_OPTIONS(exg_signing_options, &options, given, err));
     arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = arena == NULL ? EXG_OUT_OF_MEMORY(err)
-                           : sign_model(model, key, path, &options, arena, &own, err);
+    status =
+        arena == NULL ? EXG_OUT_OF_MEMORY(err) : call(model, key, path, &options, arena, &own, err);
     exg_arena_destroy(arena);
     if (status == EXG_OK && signed_ != NULL) {
         exg_options_write(signed_, &own, sizeof(own));
     }
     return status;
+}
+
+exg_status exg_model_sign(const char *model, const char *key, const char *path,
+                          const exg_signing_options *given, exg_signed *signed_, exg_error *err)
+{
+    EXG_REQUIRE(err, model, key, path);
+    return call_with_memory(sign_model, model, key, path, given, signed_, err);
 }
 
 /* ---- checking -----------------------------------------------------------------------------------
@@ -644,18 +656,5 @@ exg_status exg_model_check_signature(const char *model, const char *key, const c
                                      exg_error *err)
 {
     EXG_REQUIRE(err, model, key, path);
-    exg_signing_options options = {0};
-    exg_signed own = {0};
-    exg_arena *arena;
-    exg_status status;
-
-    EXG_TRY(EXG_READ_OPTIONS(exg_signing_options, &options, given, err));
-    arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = arena == NULL ? EXG_OUT_OF_MEMORY(err)
-                           : check_signature(model, key, path, &options, arena, &own, err);
-    exg_arena_destroy(arena);
-    if (status == EXG_OK && signed_ != NULL) {
-        exg_options_write(signed_, &own, sizeof(own));
-    }
-    return status;
+    return call_with_memory(check_signature, model, key, path, given, signed_, err);
 }

@@ -39,12 +39,12 @@ static void find_used(void *user, exg_value_id *id)
     r->any = r->any || (*id != EXG_NO_VALUE && r->search->last_use[*id] != 0);
 }
 
-static void find_tensor(const exg_argument *arg, bool *any)
+/* What an operator could write. */
+static bool can_be_written(exg_argument_kind kind)
 {
-    *any = *any || arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_TENSORS ||
-           arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR ||
-           arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS || arg->kind == EXG_ARGUMENT_CUSTOM_OBJ ||
-           arg->kind == EXG_ARGUMENT_GRAPH;
+    return kind == EXG_ARGUMENT_TENSOR || kind == EXG_ARGUMENT_TENSORS ||
+           kind == EXG_ARGUMENT_OPTIONAL_TENSOR || kind == EXG_ARGUMENT_OPTIONAL_TENSORS ||
+           kind == EXG_ARGUMENT_CUSTOM_OBJ || kind == EXG_ARGUMENT_GRAPH;
 }
 
 /* "torch.ops.mine.scale_.default", "torch.ops.mine.scale.out" */
@@ -62,19 +62,19 @@ bool exg_node_is_idle(const exg_idle_search *search, const exg_node *node)
     bool takes = false;
     bool gives = false;
 
-    if (exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT ||
+    for (uint32_t o = 0; o < node->output_count; o++) { /* most nodes are read: look no further */
+        exg_argument_visit_values(&node->outputs[o], find_used, &r);
+        gives = gives || node->outputs[o].kind != EXG_ARGUMENT_NONE;
+    }
+    if (r.any || exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT ||
         exg_is_vmap_mark(node->target) ||
         exg_operators_find(search->operators, node->target) != NULL) {
         return false;
     }
-    for (uint32_t o = 0; o < node->output_count; o++) {
-        exg_argument_visit_values(&node->outputs[o], find_used, &r);
-        gives = gives || node->outputs[o].kind != EXG_ARGUMENT_NONE;
-    }
     for (uint32_t i = 0; i < node->input_count; i++) {
-        find_tensor(&node->inputs[i].arg, &takes);
+        takes = takes || can_be_written(node->inputs[i].arg.kind);
     }
-    return !r.any && (search->is_functional || !takes || (gives && !says_it_writes(node->target)));
+    return search->is_functional || !takes || (gives && !says_it_writes(node->target));
 }
 
 void exg_find_last_uses(const exg_idle_search *search, const exg_graph *graph)

@@ -3,6 +3,7 @@
  * export.access_subclass_inner_tensor(p, "qdata") of the parameter `w` is the parameter `w.qdata`;
  * of what such a node gives, the tensor further in. */
 #include "libexport/base/arena.h"
+#include "libexport/base/map.h"
 #include "libexport/base/require.h"
 
 #include <exg/formats.h>
@@ -16,9 +17,11 @@ typedef struct unwrapping {
     const char **path;            /* by value: of a subclass, "w" or "w.inner"; else NULL */
     const exg_input_spec **outer; /* by value, beside: the spec of the parameter */
     exg_value_id *same;           /* by value: which value it is, another or itself */
-    exg_argument *inputs;         /* of the new graph */
+    exg_argument *inputs;         /* of the new graph, with room for all */
     exg_input_spec *specs;
-    uint32_t count, capacity;
+    uint32_t count;
+    exg_map by_path; /* of them the inner tensors */
+    exg_map names;   /* of values */
     exg_error *err;
 } unwrapping;
 
@@ -42,18 +45,10 @@ static const exg_weight *pickled(const exg_program *program, uint32_t input)
     return weight != NULL && weight->use_pickle && weight->meta != NULL ? weight : NULL;
 }
 
-static exg_status add_input(unwrapping *u, const exg_argument *arg, const exg_input_spec *spec)
+static void add_input(unwrapping *u, const exg_argument *arg, const exg_input_spec *spec)
 {
-    exg_arena *arena = u->program->arena;
-    uint32_t room = u->capacity;
-
-    if (!exg_arena_reserve(arena, &u->inputs, u->count, &room, sizeof(*u->inputs)) ||
-        !exg_arena_reserve(arena, &u->specs, u->count, &u->capacity, sizeof(*u->specs))) {
-        return EXG_OUT_OF_MEMORY(u->err);
-    }
     u->inputs[u->count] = *arg;
     u->specs[u->count++] = *spec;
-    return EXG_OK;
 }
 
 /* "p_w_qdata" for "w.qdata" of "p_w"; the name that there is where that one is taken. */
@@ -69,10 +64,10 @@ static exg_status name_inner(unwrapping *u, exg_value *value, const exg_input_sp
     for (char *c = name + strlen(outer->arg.name); *c != '\0'; c++) {
         *c = *c == '.' ? '_' : *c;
     }
-    if (exg_graph_find_value(u->program->graph, name) == EXG_NO_VALUE) {
+    if (exg_map_find(&u->names, name) == EXG_MAP_NONE) {
         value->name = name;
     }
-    return EXG_OK;
+    return exg_map_put(&u->names, value->name, 0) ? EXG_OK : EXG_OUT_OF_MEMORY(u->err);
 }
 
 /* What `node` gives is the inner tensor `path`, a parameter from now on. */
@@ -82,17 +77,20 @@ static exg_status add_inner(unwrapping *u, exg_node *node, const exg_input_spec 
     exg_graph *graph = u->program->graph;
     exg_value_id id = node->outputs[0].as_tensor;
     exg_input_spec spec = *outer;
+    uint32_t known = exg_map_find(&u->by_path, path);
 
-    for (uint32_t i = 0; i < u->count; i++) {
-        if (u->specs[i].target != NULL && strcmp(u->specs[i].target, path) == 0) {
-            u->same[id] = u->inputs[i].as_tensor; /* asked for once more */
-            return EXG_OK;
-        }
+    if (known != EXG_MAP_NONE) {
+        u->same[id] = u->inputs[known].as_tensor; /* asked for once more */
+        return EXG_OK;
+    }
+    if (!exg_map_put(&u->by_path, path, u->count)) {
+        return EXG_OUT_OF_MEMORY(u->err);
     }
     EXG_TRY(name_inner(u, &graph->values[id], outer, path));
     spec.target = path;
     spec.arg.name = graph->values[id].name;
-    return add_input(u, &node->outputs[0], &spec);
+    add_input(u, &node->outputs[0], &spec);
+    return EXG_OK;
 }
 
 static exg_status follow(unwrapping *u, exg_node *node)
@@ -168,19 +166,42 @@ static exg_status unwrap_nodes(unwrapping *u)
                                "save program.run_decompositions(), which takes it apart");
 }
 
+/* Room for what there is to know; names of values are found by a table. */
+static exg_status prepare(unwrapping *u)
+{
+    exg_program *program = u->program;
+    const exg_graph *graph = program->graph;
+    uint32_t room = graph->input_count;
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        room += is_access(&graph->nodes[n]);
+    }
+    u->path = EXG_NEW_ARRAY(program->arena, const char *, graph->value_count);
+    u->outer = EXG_NEW_ARRAY(program->arena, const exg_input_spec *, graph->value_count);
+    u->same = EXG_NEW_ARRAY(program->arena, exg_value_id, graph->value_count);
+    u->inputs = EXG_NEW_ARRAY(program->arena, exg_argument, room);
+    u->specs = EXG_NEW_ARRAY(program->arena, exg_input_spec, room);
+    exg_map_init(&u->by_path, program->arena);
+    exg_map_init(&u->names, program->arena);
+    if (u->path == NULL || u->outer == NULL || u->same == NULL || u->inputs == NULL ||
+        u->specs == NULL) {
+        return EXG_OUT_OF_MEMORY(u->err);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        u->same[v] = EXG_NO_VALUE;
+        if (graph->values[v].name != NULL && !exg_map_put(&u->names, graph->values[v].name, v)) {
+            return EXG_OUT_OF_MEMORY(u->err);
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status unwrap_inputs(unwrapping *u)
 {
     exg_program *program = u->program;
     exg_graph *graph = program->graph;
-    uint32_t count = graph->value_count;
 
-    u->path = EXG_NEW_ARRAY(program->arena, const char *, count);
-    u->outer = EXG_NEW_ARRAY(program->arena, const exg_input_spec *, count);
-    u->same = EXG_NEW_ARRAY(program->arena, exg_value_id, count);
-    if (u->path == NULL || u->outer == NULL || u->same == NULL) {
-        return EXG_OUT_OF_MEMORY(u->err);
-    }
-    memset(u->same, 0xff, count * sizeof(*u->same));
+    EXG_TRY(prepare(u));
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_weight *weight =
             graph->inputs[i].kind == EXG_ARGUMENT_TENSOR ? pickled(program, i) : NULL;
@@ -193,7 +214,7 @@ static exg_status unwrap_inputs(unwrapping *u)
     EXG_TRY(unwrap_nodes(u));
     for (uint32_t i = 0; i < graph->input_count; i++) {
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR || pickled(program, i) == NULL) {
-            EXG_TRY(add_input(u, &graph->inputs[i], &program->signature.inputs[i]));
+            add_input(u, &graph->inputs[i], &program->signature.inputs[i]);
         }
     }
     graph->inputs = u->inputs;
@@ -204,7 +225,9 @@ static exg_status unwrap_inputs(unwrapping *u)
 
 bool exg_program_has_subclasses(const exg_program *program)
 {
-    for (uint32_t i = 0; i < program->signature.input_count; i++) {
+    bool any = exg_weights_has_subclasses(program->weights);
+
+    for (uint32_t i = 0; any && i < program->signature.input_count; i++) {
         if (pickled(program, i) != NULL) {
             return true;
         }

@@ -149,8 +149,24 @@ static void check_functional(exg_verifier *v, const exg_operator *op, const exg_
     }
 }
 
+/* Who reads what is found out for the first unknown operator of a graph. */
+static bool is_idle(exg_verifier *v, exg_shapes *shapes, const exg_node *node)
+{
+    exg_idle_search *reads = &shapes->reads;
+
+    if (reads->last_use == NULL && v->graphs_sound) {
+        *reads = (exg_idle_search){v->operators, v->functional_dialect,
+                                   EXG_NEW_ARRAY(v->arena, uint32_t, shapes->graph->value_count)};
+        v->failed = v->failed || reads->last_use == NULL;
+        if (reads->last_use != NULL) {
+            exg_find_last_uses(reads, shapes->graph);
+        }
+    }
+    return reads->last_use != NULL && exg_node_is_idle(reads, node);
+}
+
 /* An operator without a row: the node's own, or that in a node that only calls it. */
-static void check_known(exg_verifier *v, const exg_idle_search *reads, const exg_node *node,
+static void check_known(exg_verifier *v, exg_shapes *shapes, const exg_node *node,
                         const exg_model_path *path)
 {
     const char *called = exg_node_operator(node);
@@ -162,7 +178,7 @@ static void check_known(exg_verifier *v, const exg_idle_search *reads, const exg
         return;
     }
     (void)exg_effects_call(node, &call);
-    if (reads->last_use != NULL && exg_node_is_idle(reads, &call)) {
+    if (is_idle(v, shapes, &call)) {
         exg_found(v, "VAL-012", path, "nothing uses what '%s' computes, by '%s', which is unknown",
                   node->name == NULL ? "" : node->name, called);
         return;
@@ -214,7 +230,7 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     }
     if (op == NULL && !exg_is_vmap_mark(node->target) &&
         strcmp(node->target, EXG_ACCESS_SUBCLASS) != 0) { /* which WGT-013 speaks of */
-        check_known(v, &shapes->reads, node, path);
+        check_known(v, shapes, node, path);
     }
     if (op == NULL) {
         return;

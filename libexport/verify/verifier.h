@@ -113,7 +113,7 @@ typedef struct exg_shapes {
     exg_graph at[EXG_BINDINGS_MAX]; /* its values with numbers only, by binding */
     uint32_t count;                 /* of bindings that differ */
     bool is_main;                   /* the program's own graph, not that of a loop or a branch */
-    exg_idle_search reads;          /* of what is sound; else without last_use */
+    exg_idle_search reads;          /* from the first unknown operator on, of what is sound */
 } exg_shapes;
 
 /* false: out of memory. */

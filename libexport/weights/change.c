@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
+exg_status exg_weights_beside(exg_weights *of, exg_weights **made, exg_error *err)
 {
     exg_status status = exg_weights_create(exg_arena_allocator(of->arena), made, err);
 
@@ -22,12 +22,23 @@ exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
 
         status = exg_weights_add_storage(*made, &of->storages[i], &index, err);
     }
-    for (uint32_t i = 0; status == EXG_OK && i < of->count; i++) {
-        status = exg_weights_add(*made, &of->items[i], err);
-    }
     for (uint32_t i = 0; status == EXG_OK && i < of->skipped_count; i++) {
         status = exg_weights_skip_code(*made, of->skipped[i].name, of->skipped[i].kind,
                                        of->skipped[i].code, err);
+    }
+    if (status != EXG_OK) {
+        exg_weights_release(*made);
+        *made = NULL;
+    }
+    return status;
+}
+
+exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err)
+{
+    exg_status status = exg_weights_beside(of, made, err);
+
+    for (uint32_t i = 0; status == EXG_OK && i < of->count; i++) {
+        status = exg_weights_add(*made, &of->items[i], err);
     }
     if (status != EXG_OK) {
         exg_weights_release(*made);

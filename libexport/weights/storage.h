@@ -92,6 +92,9 @@ exg_status exg_tensor_meta_reach(const exg_tensor_meta *meta, uint64_t *first, u
 
 const char *exg_weights_directory(const exg_weights *weights);
 
+/* The same storages, and what was skipped, with no weights yet; keeps `of` alive. */
+exg_status exg_weights_beside(exg_weights *of, exg_weights **made, exg_error *err);
+
 /* The same tables and storages; keeps `of` alive. */
 exg_status exg_weights_like(exg_weights *of, exg_weights **made, exg_error *err);
 

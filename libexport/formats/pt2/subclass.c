@@ -88,31 +88,17 @@ bool exg_weights_has_subclasses(const exg_weights *weights)
     return false;
 }
 
-static exg_status unwrap_all(exg_weights *of, exg_weights *made, exg_error *err)
-{
-    uint32_t index;
-
-    EXG_TRY(exg_weights_set_directory(made, exg_weights_directory(of), err));
-    EXG_TRY(exg_weights_retain_in(made, of, err));
-    for (uint32_t i = 0; i < of->storage_count; i++) {
-        EXG_TRY(exg_weights_add_storage(made, &of->storages[i], &index, err));
-    }
-    for (uint32_t i = 0; i < of->count; i++) {
-        const exg_weight *weight = &of->items[i];
-
-        EXG_TRY(weight->use_pickle && weight->meta != NULL ? unwrap(of, weight, made, err)
-                                                           : exg_weights_add(made, weight, err));
-    }
-    return EXG_OK;
-}
-
 exg_status exg_weights_unwrap(exg_weights *of, exg_weights **made, exg_error *err)
 {
     EXG_REQUIRE(err, of, made);
-    exg_status status;
+    exg_status status = exg_weights_beside(of, made, err);
 
-    EXG_TRY(exg_weights_create(exg_arena_allocator(of->arena), made, err));
-    status = unwrap_all(of, *made, err);
+    for (uint32_t i = 0; status == EXG_OK && i < of->count; i++) {
+        const exg_weight *weight = &of->items[i];
+
+        status = weight->use_pickle && weight->meta != NULL ? unwrap(of, weight, *made, err)
+                                                            : exg_weights_add(*made, weight, err);
+    }
     if (status != EXG_OK) {
         exg_weights_release(*made);
         *made = NULL;
