@@ -7,6 +7,7 @@
 
 #include <exg/exec.h>
 #include <exg/json_writer.h>
+#include <exg/symint.h>
 #include <exg/text.h>
 #include <stdio.h>
 #include <time.h>
@@ -21,8 +22,12 @@ typedef struct cli_call {
     const char *command;
     const char *paths[3];
     uint32_t path_count;
-    cli_words files; /* of a command that takes several: all of them; paths[0] is the first */
-    FILE *out;
+    const char *out_path; /* of -o, till the files are known */
+    cli_words files;      /* of a command that takes several: all of them; paths[0] is the first */
+    char stream[16];      /* of OUT "-" */
+    char rank_path[4096]; /* of --rank-file: this rank's, or the first's, which paths[0] is */
+    FILE *out;            /* NULL: nobody is told */
+    bool is_quiet;        /* one of the processes of mpirun that writes no files all have alike */
 #define EXG_FLAG(field, name, commands, needs, help)                  bool field;
 #define EXG_TEXT_OPTION(field, name, argument, commands, needs, help) const char *field;
 #define EXG_LIST_OPTION(field, name, argument, commands, needs, help) cli_words field;
@@ -64,9 +69,43 @@ enum {
 /* Fills `call` from the words after the command; `room` is for CLI_LISTS times as many. USAGE. */
 exg_status cli_parse(int argc, char **argv, const char **room, cli_call *call, exg_error *err);
 
+/* The call with the options of --with in the place of its own. What is made points into `call`. */
+exg_status cli_apply_with(const cli_call *call, cli_call *other, exg_error *err);
+
+/* The words of another command, with FILE and those options of the call that it takes; room for
+ * `more`, and NULL, is behind them. The caller frees the list; NULL: out of memory. */
+const char **cli_words_of(const cli_call *call, const char *command, char letter, size_t more);
+
 /* Has every option that was given a meaning in this call? `letter` is the command's in option.def.
  * USAGE (CLI-009) names the first that has none, and what it needs. */
 exg_status cli_check_needs(const cli_call *call, char letter, exg_error *err);
+
+/* Takes the options of every command (global.def) out of the words. USAGE. */
+exg_status cli_take_globals(int *argc, char **argv, exg_error *err);
+bool cli_is_quiet(void);
+bool cli_is_verbose(void);
+
+typedef enum cli_color {
+    CLI_COLOR_NONE, /* what follows has none */
+    CLI_COLOR_ERROR,
+    CLI_COLOR_WARNING,
+    CLI_COLOR_NOTE,
+    CLI_COLOR_FIX
+} cli_color;
+
+/* What turns a colour on in what is printed there; "" where there is none. */
+const char *cli_paint(FILE *out, cli_color color);
+
+/* Columns of a terminal; 0: it is none. */
+uint32_t cli_width(FILE *out);
+
+/* Of names that are offered the one that a mistyped word may have meant; NULL: none is near. */
+typedef struct cli_nearest {
+    const char *word, *name;
+    uint32_t distance;
+} cli_nearest;
+void cli_nearest_begin(cli_nearest *nearest, const char *word);
+void cli_nearest_offer(cli_nearest *nearest, const char *name);
 
 struct exg_text;
 
@@ -119,7 +158,15 @@ cli_call cli_programs_call(const cli_call *call, const cli_programs *all, uint32
 /* USAGE where there are several: of `what`, which is of one alone. */
 exg_status cli_programs_only(const cli_programs *all, const char *what, exg_error *err);
 
-/* User inputs from --input, else the archive's sample inputs. */
+/* An input that nobody gave. */
+typedef struct cli_made {
+    uint32_t item;          /* of the inputs */
+    const exg_value *value; /* NULL: the program has no such input */
+    const char *how;        /* its elements, in words; NULL: it has none */
+    bool is_drawn;
+} cli_made;
+
+/* User inputs from --input, else made up or the archive's sample inputs. */
 typedef struct cli_inputs {
     exg_session_input *items;
     uint32_t count, capacity;
@@ -127,12 +174,36 @@ typedef struct cli_inputs {
     uint32_t file_count, file_capacity;
     void **blocks; /* owned copies: a program may write its inputs */
     uint32_t block_count, block_capacity;
+    cli_made *made; /* after --shape, --size, --fill */
+    uint32_t made_count;
     struct exg_arena *arena; /* the arrays */
 } cli_inputs;
 
 exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
                            exg_error *err);
 void cli_inputs_free(cli_inputs *inputs);
+
+/* The same, with names and bytes of their own. */
+exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error *err);
+
+/* exg_bind_inputs() with them. */
+exg_status cli_bind(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
+                    struct exg_arena *arena, exg_symbols *symbols, exg_error *err);
+
+/* Are inputs that nobody gives to be made up, by --shape, --size or --fill? */
+bool cli_makes_inputs(const cli_call *call);
+
+/* Adds those of --shape, by the name that is given, without dtype and data. */
+exg_status cli_take_shapes(const cli_call *call, cli_inputs *inputs, exg_error *err);
+
+/* Adds those that are missing, and with `fills` makes the elements of all that have none. USAGE:
+ * INP-013 and INP-014, a size; as exg_bind_asked(). */
+exg_status cli_make_inputs(const cli_call *call, const cli_program *p, bool fills,
+                           cli_inputs *inputs, exg_error *err);
+
+/* What was made up: lines, or the members "seed" and "made". */
+void cli_put_made(exg_text *text, const cli_call *call, const cli_inputs *inputs);
+void cli_put_made_json(exg_text *text, const cli_call *call, const cli_inputs *inputs);
 
 /* exg_tensor_file_open(), with notes of what in the file is no plain tensor. */
 exg_status cli_open_tensors(const char *path, exg_tensor_file **file, exg_error *err);
@@ -142,6 +213,10 @@ void cli_put_left_out(exg_text *text, const char *name, const char *kind);
 
 /* Files of named tensors without a program: what they hold, shown. */
 bool cli_is_weights_file(const cli_call *call, const char *path);
+
+/* What --concat says: patterns of names, and dims. */
+exg_status cli_concat_dims(const cli_call *call, exg_arena *arena, exg_string_map *dims,
+                           exg_error *err);
 
 /* The weights as the options of convert change them, in the place of *weights, which are those of
  * `path`. */
@@ -159,6 +234,15 @@ exg_status cli_fill_weights(const cli_call *call, exg_program *program, exg_erro
 /* A line each, to where faults go. */
 void cli_note_mismatches(const exg_mismatches *mismatches);
 
+/* Is OUT standard output, in the format that is behind the "-": "-.safetensors"? */
+bool cli_is_stream(const char *path);
+
+/* What write() writes as the one file OUT, to standard output. USAGE: CLI-009; CLI-015, a terminal;
+ * CLI-016, several files. IO. */
+exg_status cli_write_stream(const cli_call *call,
+                            exg_status (*write)(const cli_call *call, exg_error *err),
+                            exg_error *err);
+
 /* Into the folder OUT, a file for each rank of --shard. */
 exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
                            const exg_weights_save_options *options, exg_error *err);
@@ -175,6 +259,9 @@ exg_status cli_digest_weights(const cli_call *call, exg_error *err); /* of a pro
 /* "4096", "500M", "2G" (powers of 1024) as bytes. USAGE. */
 exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err);
 
+/* --splat, or 0. USAGE. */
+exg_status cli_splat(const cli_call *call, double *value, exg_error *err);
+
 /* How many processes mpirun started, and which of them this is; 1 and 0 without it. */
 uint32_t cli_process_count(void);
 uint32_t cli_process_rank(void);
@@ -183,6 +270,7 @@ uint32_t cli_process_rank(void);
 
 /* The modes taken along the mesh dims: "data,tensor". */
 void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_summary *place);
+void cli_note_unsplit(exg_session *session); /* a warning, where a placement splits nothing */
 
 /* --mesh, --place, --costs, --threads, ... as session options. What they point to lives in
  * `placement`. */
@@ -190,12 +278,89 @@ typedef struct cli_placement {
     exg_partition_options place[EXG_MESH_DIMS_MAX]; /* to which a session's options point, */
     exg_partition_goal goal;                        /* as to this, */
     exg_costs costs;                                /* and this to these */
+    exg_process_group *groups;                      /* of --group */
     struct exg_arena *arena;
 } cli_placement;
+
+/* The ranks of --mesh, else the processes of mpirun. USAGE. */
+exg_status cli_mesh(const cli_call *call, exg_mesh_shape *mesh, exg_error *err);
+
+/* What --sweep and --memory ask for, instead of a plan. */
+exg_status cli_sweep(const cli_call *call, const cli_program *program, const cli_inputs *inputs,
+                     exg_error *err);
 
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
                                cli_placement *placement, exg_error *err);
 void cli_placement_free(cli_placement *placement);
+
+/* The same for a program that is already parallel, or one of several ranks': it is not placed.
+ * UNSUPPORTED (COM-015): --place asks for it. */
+exg_status cli_parallel_options(const cli_call *call, exg_session_options *options,
+                                cli_placement *placement, exg_error *err);
+
+/* Is the call to run on several ranks what each of them has by itself: a program that is already
+ * parallel, or one for each? */
+bool cli_is_parallel(const cli_call *call, const cli_program *p);
+
+/* `text` with the number for each {rank}, in `room` bytes. USAGE: CLI-004, a name that long. */
+exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err);
+
+/* Values inside of a program, which it gives behind its own outputs, before gradients. */
+typedef struct cli_nodes {
+    const char **names; /* as the graph has them, in its order; the program's */
+    uint32_t count;
+    uint32_t first; /* place of the first among the outputs */
+} cli_nodes;
+
+/* The program with the values that a pattern of --nodes fits (`by_patterns`; none: all), and those
+ * that `wanted` (may be NULL) has tensors for, in the place of *p's. USAGE CLI-012. */
+exg_status cli_nodes_watch(const cli_call *call, bool by_patterns, const exg_tensor_file *wanted,
+                           cli_program *p, cli_nodes *nodes, exg_error *err);
+/* `output`: its place among the outputs; may be NULL. */
+bool cli_nodes_find(const cli_nodes *nodes, const char *name, uint32_t *output);
+
+/* The program's own outputs. */
+const exg_session_output *cli_own_output(const cli_nodes *nodes, const exg_session *session,
+                                         uint32_t index);
+/* Adds to the error just set which name of the graph may have been meant. */
+exg_status cli_no_node(const exg_graph *graph, const char *name, exg_status status, exg_error *err);
+
+uint32_t cli_own_outputs(const cli_nodes *nodes, const exg_session *session);
+
+/* By node of A what the same is called in B, another graph, or NULL; in the arena. */
+exg_status cli_match_nodes(const exg_program *a, const cli_nodes *nodes, const exg_program *b,
+                           struct exg_arena *arena, const char ***names, exg_error *err);
+
+/* The node that gives the value of this name, or NULL; puts it, its module and the user's line into
+ * the error just set. */
+const exg_node *cli_node_of(const exg_program *program, const char *name);
+exg_status cli_at_node(const exg_program *program, const char *name, exg_status status,
+                       exg_error *err);
+
+/* One rank's run: what it needs, and what it gives. */
+typedef struct cli_run {
+    const cli_call *call;
+    cli_program program;
+    cli_nodes nodes;   /* of --dump and --expect */
+    char *expect_name; /* of --expect NAME=FILE; NULL: none */
+    cli_inputs inputs;
+    exg_session *session;
+    double *times; /* by run, nanoseconds */
+} cli_run;
+
+/* With `call` and `program`: reads weights and inputs; creates the session and runs it; writes,
+ * compares and tells what came of it; frees all. Begun and left by every rank's thread, where there
+ * are several. */
+exg_status cli_run_read(cli_run *run, exg_error *err);
+exg_status cli_run_begin(cli_run *run, uint32_t place, const exg_session_options *options,
+                         exg_error *err); /* `place`: of the rank among those here */
+exg_status cli_run_finish(cli_run *run, exg_error *err);
+void cli_run_leave(cli_run *run);
+void cli_run_close(cli_run *run);
+void cli_run_watch(bool begins); /* signals, around what is begun */
+
+/* On all ranks, each with its own: threads, or this one of the processes of mpirun. */
+exg_status cli_run_ranks(const cli_call *call, exg_error *err);
 
 /* What a fault code means, and all of them (codes.c). */
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err);
@@ -233,6 +398,8 @@ void cli_note(const struct exg_text *text);
 
 /* A progress line on a terminal, for work that lasts over a second; save_options.progress. */
 void cli_progress(void *user, uint64_t done, uint64_t total);
+/* The same of `done` things of `total`. */
+void cli_progress_of(uint64_t done, uint64_t total, const char *things);
 void cli_progress_end(void);
 
 void cli_put_bytes(exg_text *text, uint64_t bytes); /* 1.41 MB */

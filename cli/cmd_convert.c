@@ -24,6 +24,7 @@ static exg_status save_options(const cli_call *call, exg_save_options *options, 
                                   .progress = cli_progress,
                                   .threads = (uint32_t)call->threads,
                                   .strict = call->strict,
+                                  .release = call->needed_by,
                                   .resume = call->resume};
     if (call->split != NULL) {
         EXG_TRY(cli_size("--split", call->split, &options->split, err));
@@ -72,27 +73,46 @@ typedef struct written {
     exg_text text;
 } written;
 
-static exg_status note_file(void *user, const char *path, uint32_t tensors, uint64_t bytes,
-                            exg_error *err)
+static void put_file(written *w, const char *path, uint64_t bytes, const uint32_t *tensors)
 {
-    written *w = user;
     exg_text *text = &w->text;
 
     if (w->call->json) {
         exg_json_put_open(text, '{');
         exg_json_member_text(text, "file", path);
-        exg_json_member_uint(text, "tensors", tensors);
+        if (tensors != NULL) {
+            exg_json_member_uint(text, "tensors", *tensors);
+        }
         exg_json_member_uint(text, "bytes", bytes);
         exg_json_put_close(text, '}');
     } else if (w->call->dry_run) {
         exg_text_plain(text, path, false);
         exg_text_puts(text, "  ");
-        exg_text_count(text, tensors, "tensor");
-        exg_text_puts(text, "  ");
+        if (tensors != NULL) {
+            exg_text_count(text, *tensors, "tensor");
+            exg_text_puts(text, "  ");
+        }
         cli_put_bytes(text, bytes);
         exg_text_putc(text, '\n');
     }
-    return text->failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+static exg_status note_file(void *user, const char *path, uint32_t tensors, uint64_t bytes,
+                            exg_error *err)
+{
+    written *w = user;
+
+    put_file(w, path, bytes, &tensors);
+    return w->text.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+/* Of a dry run of a program: all of a file. */
+static exg_status note_program(void *user, const char *path, uint64_t bytes, exg_error *err)
+{
+    written *w = user;
+
+    put_file(w, path, bytes, NULL);
+    return w->text.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
 static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_error *err)
@@ -160,7 +180,10 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
         EXG_TRY(cli_fill_weights(call, program, err));
     }
     if (call->strip) {
-        status = exg_weights_strip(program->weights, &made, err);
+        double splat;
+
+        EXG_TRY(cli_splat(call, &splat, err));
+        status = exg_weights_splat(program->weights, splat, &made, err);
         EXG_TRY(take_weights(program, made, status));
     }
     if (call->byte_order != NULL) {
@@ -177,13 +200,17 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     return EXG_OK;
 }
 
-/* Of a program. */
-static exg_status report(const cli_call *call, exg_status status, const char *format,
-                         exg_error *err)
+static exg_status concatenate(const cli_call *call, exg_weights *const *all, uint32_t count,
+                              exg_weights **weights, exg_error *err)
 {
-    cli_progress_end();
-    EXG_TRY(status);
-    return call->json ? cli_json_value(call->out, "written", format, err) : EXG_OK;
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_string_map dims = {0};
+    exg_status status =
+        arena == NULL ? EXG_OUT_OF_MEMORY(err) : cli_concat_dims(call, arena, &dims, err);
+
+    status = status == EXG_OK ? exg_weights_concatenate(all, count, &dims, weights, err) : status;
+    exg_arena_destroy(arena);
+    return status;
 }
 
 /* Those of FILE, and of every --merge. */
@@ -207,7 +234,8 @@ static exg_status open_all(const cli_call *call, exg_weights **weights, exg_erro
     if (status == EXG_OK && count == 1) {
         *weights = exg_weights_retain(all[0]);
     } else if (status == EXG_OK) {
-        status = exg_weights_join(all, count, weights, err);
+        status = call->concat.count > 0 ? concatenate(call, all, count, weights, err)
+                                        : exg_weights_join(all, count, weights, err);
     }
     while (count > 0) {
         exg_weights_release(all[--count]);
@@ -246,14 +274,101 @@ static exg_status save_edited(const cli_call *call, exg_weights *weights, exg_er
     return status;
 }
 
+/* ---- a program after a stage --------------------------------------------------------------- */
+
+static exg_status read_stage(const cli_call *call, exg_stage *stage, exg_error *err)
+{
+    *stage = call->stage == NULL ? EXG_STAGE_COUNT : exg_stage_from_name(call->stage);
+    if (call->stage != NULL && *stage == EXG_STAGE_COUNT) {
+        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "no stage '%s'", call->stage),
+                             "--stage takes decompose, functionalize or simplify");
+    }
+    return EXG_OK;
+}
+
+/* With the sizes it was exported with. */
+static exg_status make_staged(const cli_call *call, cli_program *p, exg_stage stage,
+                              exg_program **staged, exg_error *err)
+{
+    exg_symbols symbols;
+    exg_program *holder; /* its arena holds the symbols */
+    exg_status status;
+
+    EXG_TRY(cli_unwrap(call, p, err));
+    EXG_TRY(exg_program_create(NULL, UINT64_MAX, &holder, err));
+    status = exg_bind_hints(p->program, holder->arena, &symbols, err);
+    status = status == EXG_OK ? exg_program_at_stage(&p->verified, &symbols, stage, staged, err)
+                              : status;
+    exg_program_destroy(holder);
+    return status;
+}
+
+/* What a dry run says of the programs, behind the files. */
+static void put_programs(written *w, const exg_program *const *programs, uint32_t count)
+{
+    uint64_t nodes = 0;
+    uint64_t weights = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        nodes += programs[i]->graph->node_count;
+        weights += programs[i]->weights->count;
+    }
+    if (w->call->json) {
+        exg_json_put_close(&w->text, ']');
+        exg_json_member_uint(&w->text, "nodes", nodes);
+        exg_json_member_uint(&w->text, "weights", weights);
+    } else {
+        exg_text_count(&w->text, nodes, "node");
+        exg_text_puts(&w->text, ", ");
+        exg_text_count(&w->text, weights, "weight");
+        exg_text_puts(&w->text, "; nothing is written\n");
+    }
+}
+
+static exg_status save_programs(const cli_call *call, const exg_program *const *programs,
+                                uint32_t count, exg_format format, const exg_save_options *options,
+                                exg_error *err)
+{
+    written w = {call, EXG_TEXT_EMPTY};
+    exg_save_options own = *options;
+    exg_status status;
+
+    own.dry_run = call->dry_run;
+    own.file = note_program;
+    own.user = &w;
+    if (call->json) {
+        cli_json_begin(&w.text);
+        exg_json_member_text(&w.text, "written", exg_format_name(format));
+        if (call->dry_run) {
+            exg_json_member_open(&w.text, "files", '[');
+        }
+    }
+    status = exg_save_programs(programs, count, call->paths[1], format, &own, err);
+    cli_progress_end();
+    if (status == EXG_OK && call->dry_run) {
+        put_programs(&w, programs, count);
+    }
+    if (call->json) {
+        cli_json_end(&w.text);
+    }
+    status = status == EXG_OK ? cli_put(call->out, &w.text, err) : status;
+    exg_text_free(&w.text);
+    return status;
+}
+
 /* All programs of FILE, changed and written. */
 static exg_status rewrite_programs(const cli_call *call, const cli_programs *all, exg_format format,
                                    const exg_save_options *options, exg_error *err)
 {
     cli_program *opened = calloc(all->count, sizeof(*opened));
+    exg_program **staged = calloc(all->count, sizeof(*staged));
     const exg_program **programs = calloc(all->count, sizeof(*programs));
-    exg_status status = opened == NULL || programs == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    exg_status status =
+        opened == NULL || programs == NULL || staged == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    exg_stage stage = EXG_STAGE_COUNT;
     uint32_t count = 0;
+
+    status = status == EXG_OK ? read_stage(call, &stage, err) : status;
 
     while (status == EXG_OK && count < all->count) {
         cli_call one = cli_programs_call(call, all, count);
@@ -261,17 +376,24 @@ static exg_status rewrite_programs(const cli_call *call, const cli_programs *all
         status = cli_open_verified(&one, &opened[count], err);
         if (status == EXG_OK) {
             programs[count] = opened[count].program;
-            status = change_weights(call, opened[count++].program, err);
+            count++;
+            status = change_weights(call, opened[count - 1].program, err);
+        }
+        if (status == EXG_OK && stage != EXG_STAGE_COUNT) {
+            status = make_staged(call, &opened[count - 1], stage, &staged[count - 1], err);
+            programs[count - 1] = staged[count - 1];
         }
     }
     if (status == EXG_OK) {
         status = format == EXG_FORMAT_COUNT
                      ? save_edited(call, opened[0].program->weights, err)
-                     : exg_save_programs(programs, count, call->paths[1], format, options, err);
+                     : save_programs(call, programs, count, format, options, err);
     }
     while (count > 0) {
-        cli_close(&opened[--count]);
+        exg_program_destroy(staged[--count]);
+        cli_close(&opened[count]);
     }
+    free(staged);
     free(programs);
     free(opened);
     return status;
@@ -293,7 +415,7 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
         return exg_error_fix(
             err, EXG_FAIL(err, USAGE, "CLI-006", "no format for '%s'", call->paths[1]),
             "name the output .exg, .pt2 or .json; or for the weights alone .safetensors, "
-            ".gguf, .npz, .npy or .pt");
+            ".gguf, .npz, .npy or .pt; standard output is -.exg and so on");
     }
     if (tensors && cli_is_weights_file(call, call->paths[0])) {
         return rewrite_weights(call, err);
@@ -314,15 +436,19 @@ static exg_status rewrite(const cli_call *call, exg_error *err)
                  : cli_programs_only(&all, tensors ? "a file of weights is" : "the output is", err);
     status = status == EXG_OK ? rewrite_programs(call, &all, format, &options, err) : status;
     cli_programs_free(&all);
-    return tensors ? status : report(call, status, exg_format_name(format), err);
+    return status;
 }
 
 exg_status cmd_convert(const cli_call *call, exg_error *err)
 {
-    return rewrite(call, err);
+    const char *out = call->paths[1];
+    const bool has_format = exg_format_from_path(out) != EXG_FORMAT_COUNT || cli_is_tensors(out);
+
+    return cli_is_stream(out) && has_format && !call->dry_run ? cli_write_stream(call, rewrite, err)
+                                                              : rewrite(call, err);
 }
 
 exg_status cmd_repack(const cli_call *call, exg_error *err)
 {
-    return rewrite(call, err);
+    return cmd_convert(call, err);
 }

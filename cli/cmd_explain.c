@@ -24,25 +24,18 @@ static exg_status print_program(const cli_call *call, const exg_program *program
     return status;
 }
 
-static exg_status bind(const cli_call *call, const cli_program *p, struct exg_arena *arena,
-                       exg_symbols *symbols, exg_error *err)
+exg_status cli_bind(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
+                    exg_arena *arena, exg_symbols *symbols, exg_error *err)
 {
     const exg_bind_options options = {.size = sizeof(options),
                                       .ignore_guards = call->ignore_guards};
-    exg_input_binding *bindings = NULL;
-    cli_inputs inputs;
-    exg_status status;
+    exg_input_binding *bindings = EXG_NEW_ARRAY(arena, exg_input_binding, inputs->count);
 
-    if (call->inputs.count == 0) {
-        return exg_bind_hints(p->program, arena, symbols, err);
+    if (bindings == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
     }
-    status = cli_inputs_read(call, p, &inputs, err);
-    if (status == EXG_OK) {
-        bindings = EXG_NEW_ARRAY(arena, exg_input_binding, inputs.count);
-        status = bindings == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    }
-    for (uint32_t i = 0; status == EXG_OK && i < inputs.count; i++) {
-        const exg_session_input *input = &inputs.items[i];
+    for (uint32_t i = 0; i < inputs->count; i++) {
+        const exg_session_input *input = &inputs->items[i];
         const exg_tensor *tensor = &input->tensor;
 
         bindings[i] =
@@ -56,10 +49,20 @@ static exg_status bind(const cli_call *call, const cli_program *p, struct exg_ar
             memcpy(&bindings[i].as_int, tensor->data, sizeof(int64_t));
         }
     }
-    if (status == EXG_OK) {
-        status =
-            exg_bind_inputs(&p->verified, bindings, inputs.count, &options, arena, symbols, err);
+    return exg_bind_inputs(&p->verified, bindings, inputs->count, &options, arena, symbols, err);
+}
+
+static exg_status bind(const cli_call *call, const cli_program *p, exg_arena *arena,
+                       exg_symbols *symbols, exg_error *err)
+{
+    cli_inputs inputs;
+    exg_status status;
+
+    if (call->inputs.count == 0) {
+        return exg_bind_hints(p->program, arena, symbols, err);
     }
+    status = cli_inputs_read(call, p, &inputs, err);
+    status = status == EXG_OK ? cli_bind(call, p, &inputs, arena, symbols, err) : status;
     cli_inputs_free(&inputs);
     return status;
 }

@@ -26,7 +26,17 @@ static void put_value(exg_text *text, const exg_graph *graph, const exg_argument
     }
 }
 
-static void put_signature(exg_text *text, const exg_program *program)
+/* Where it is said otherwise than by its name. */
+static void put_path(exg_text *text, const char *path, const char *name)
+{
+    if (path != NULL && (name == NULL || strcmp(path, name) != 0)) {
+        exg_text_puts(text, "  (");
+        exg_text_plain(text, path, false);
+        exg_text_putc(text, ')');
+    }
+}
+
+static void put_signature(exg_text *text, const exg_program *program, const char *const *paths)
 {
     const exg_graph *graph = program->graph;
     const exg_signature *signature = &program->signature;
@@ -38,6 +48,7 @@ static void put_signature(exg_text *text, const exg_program *program)
         if (signature->inputs[i].kind == EXG_INPUT_USER) {
             exg_text_puts(text, "  ");
             put_value(text, graph, &graph->inputs[i], &signature->inputs[i].arg);
+            put_path(text, paths[i], signature->inputs[i].arg.name);
             exg_text_putc(text, '\n');
         }
     }
@@ -135,7 +146,7 @@ static void put_summary(exg_text *text, const cli_inspection *i)
         exg_text_puts(text, " at the recorded sizes");
     }
     exg_text_putc(text, '\n');
-    put_signature(text, program);
+    put_signature(text, program, i->paths);
     exg_text_puts(text, "operators\n");
     for (uint32_t o = 0; o < i->found->operator_count; o++) {
         exg_text_printf(text, "  %5u  ", i->found->operators[o].count);
@@ -177,7 +188,9 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     if (call->graph) {
         return put_graph(text, i, err);
     }
-    if (call->dot) {
+    if (call->model_explorer) {
+        cli_put_explorer(text, i);
+    } else if (call->dot) {
         cli_put_dot(text, i);
     } else if (table && call->json) {
         cli_json_begin(text);
@@ -219,6 +232,7 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_text text = EXG_TEXT_EMPTY;
     exg_inspection *found = NULL;
+    const char **paths = NULL;
     cli_program p = {0};
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
@@ -227,9 +241,11 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
         status = cli_print_signature(call->out, &p.program->signature, call->json, err);
     } else if (status == EXG_OK) {
         status = exg_program_inspect(p.program, p.operators, &found, err);
+        status = status == EXG_OK ? exg_input_paths(p.program, arena, &paths, err) : status;
         status =
             status == EXG_OK
-                ? show(&text, &(cli_inspection){call, &p, arena, found, p.program->weights}, err)
+                ? show(&text, &(cli_inspection){call, &p, arena, found, p.program->weights, paths},
+                       err)
                 : status;
         status = status == EXG_OK ? cli_deliver(call, &text, err) : status;
     }
@@ -240,7 +256,7 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
     return status;
 }
 
-exg_status cmd_inspect(const cli_call *call, exg_error *err)
+static exg_status inspect_file(const cli_call *call, exg_error *err)
 {
     bool weights_alone = cli_is_weights_file(call, call->paths[0]);
 
@@ -249,4 +265,24 @@ exg_status cmd_inspect(const cli_call *call, exg_error *err)
         return cli_digest_weights(call, err);
     }
     return weights_alone ? cli_inspect_weights(call, err) : inspect_program(call, err);
+}
+
+/* Of several files one after the other; with --json an object a line. */
+exg_status cmd_inspect(const cli_call *call, exg_error *err)
+{
+    if (call->html != NULL && call->files.count > 1) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--html is a page of one file, and here are %u",
+                        call->files.count);
+    }
+    for (uint32_t i = 0; i < call->files.count; i++) {
+        cli_call own = *call;
+
+        own.paths[0] = call->files.items[i];
+        if (i > 0) {
+            EXG_TRY(cli_check_needs(&own, 'i', err));
+            fputs(call->json ? "" : "\n", call->out);
+        }
+        EXG_TRY(inspect_file(&own, err));
+    }
+    return EXG_OK;
 }

@@ -3,9 +3,83 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Of a program that is already parallel: what its collectives are. */
+static void put_collectives(exg_text *text, const exg_partition_summary *of)
+{
+    exg_text_printf(text,
+                    "already parallel: %u all_gather, %u all_reduce, %u reduce_scatter, "
+                    "%u all_to_all, %u broadcast, %" PRIu64 " bytes a rank\n"
+                    "memory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
+                    of->all_gather_count, of->all_reduce_count, of->reduce_scatter_count,
+                    of->all_to_all_count, of->broadcast_count, of->moved_bytes, of->weight_bytes,
+                    of->value_bytes);
+}
+
+/* Bytes by kind, where the time goes, and what to look at first. */
+static void put_moves(exg_text *text, const exg_partition_summary *of)
+{
+    exg_text_printf(text, "time of a rank: work %.0f ns, moves %.0f ns\n", of->work_ns,
+                    of->moves_ns);
+    if (of->moved_bytes > 0) {
+        exg_text_printf(text,
+                        "bytes moved: all_gather %" PRIu64 ", all_reduce %" PRIu64
+                        ", reduce_scatter %" PRIu64 ", all_to_all %" PRIu64 ", window %" PRIu64
+                        ", send %" PRIu64 ", broadcast %" PRIu64 "\nlargest move: ",
+                        of->all_gather_bytes, of->all_reduce_bytes, of->reduce_scatter_bytes,
+                        of->all_to_all_bytes, of->halo_bytes, of->send_bytes, of->broadcast_bytes);
+        exg_text_plain(text, of->largest_move, false);
+        exg_text_printf(text, ", %" PRIu64 " bytes\n", of->largest_bytes);
+    }
+}
+
+/* What a run waits for, one after another, and whether another word for a mesh dim takes less. */
+static void put_path(exg_text *text, const exg_partition_summary *of, uint32_t ndim)
+{
+    double waited = of->predicted_ns - of->work_ns - of->bubble_ns;
+
+    exg_text_printf(text, "critical path: work %.0f ns, moves that are waited for %.0f ns",
+                    of->work_ns, waited > 0 ? waited : 0);
+    if (of->longest_ns > 0) {
+        exg_text_puts(text, "; longest node ");
+        exg_text_plain(text, of->longest_node, false);
+        exg_text_printf(text, ", %.0f ns", of->longest_ns);
+    }
+    exg_text_puts(text, "\n");
+    if (of->cheaper_ns > 0) {
+        exg_text_puts(text, "cheaper: --place ");
+        for (uint32_t d = 0; d < ndim; d++) {
+            exg_text_printf(text, "%s%s", d > 0 ? "," : "",
+                            exg_partition_mode_name(of->cheaper_modes[d]));
+        }
+        exg_text_printf(
+            text, ", predicted %.0f ns (%.0f %% less), %" PRIu64 " bytes of weights and values\n",
+            of->cheaper_ns, 100 - 100 * of->cheaper_ns / of->predicted_ns, of->cheaper_bytes);
+    }
+}
+
+/* Of a pipeline: how much of the time a rank waits for the other stages. */
+static void put_stages(exg_text *text, const exg_partition_summary *of)
+{
+    if (of->stages > 0) {
+        exg_text_printf(
+            text, "pipeline: %u stages, %u micro-batches, %u sends, bubble %.0f ns (%.0f %%)\n",
+            of->used_stages, of->microbatches, of->send_count, of->bubble_ns,
+            of->predicted_ns > 0 ? 100 * of->bubble_ns / of->predicted_ns : 0);
+    }
+}
+
+static uint32_t mesh_dims(const cli_call *call)
+{
+    exg_mesh_shape mesh;
+
+    return cli_mesh(call, &mesh, NULL) == EXG_OK ? mesh.ndim : 0;
+}
 
 /* What --mesh asks for, or all processes that mpirun started. */
-static void put_place(exg_text *text, const cli_call *call, exg_session *session, bool processes)
+static void put_place(exg_text *text, const cli_call *call, exg_session *session, bool processes,
+                      bool is_parallel)
 {
     const char *report = exg_session_partition_report(session);
     const exg_session_stats *stats = exg_session_statistics(session);
@@ -17,7 +91,12 @@ static void put_place(exg_text *text, const cli_call *call, exg_session *session
     } else {
         return;
     }
-    exg_text_printf(text, " of %s, placement ", processes ? "processes" : "threads");
+    exg_text_printf(text, " of %s, ", processes ? "processes" : "threads");
+    if (is_parallel) {
+        put_collectives(text, stats->partition);
+        return;
+    }
+    exg_text_puts(text, "placement ");
     cli_put_modes(text, call, stats->partition);
     exg_text_printf(text,
                     ": %u nodes split, %u all_gather, %u all_reduce, "
@@ -33,6 +112,9 @@ static void put_place(exg_text *text, const cli_call *call, exg_session *session
     exg_text_printf(text,
                     "\nmemory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
                     stats->partition->weight_bytes, stats->partition->value_bytes);
+    put_moves(text, stats->partition);
+    put_stages(text, stats->partition);
+    put_path(text, stats->partition, mesh_dims(call));
     if (call->check) {
         exg_text_printf(text,
                         "checked: all ranks issue the same %u collectives in one order, with "
@@ -88,7 +170,27 @@ static void put_place_json(exg_text *text, const exg_partition_summary *place)
     exg_json_member_uint(text, "reduce_scatter", place->reduce_scatter_count);
     exg_json_member_uint(text, "all_to_all", place->all_to_all_count);
     exg_json_member_uint(text, "window", place->halo_count);
+    exg_json_member_uint(text, "broadcast", place->broadcast_count);
     exg_json_member_uint(text, "moved_bytes", place->moved_bytes);
+    exg_json_member_uint(text, "all_gather_bytes", place->all_gather_bytes);
+    exg_json_member_uint(text, "all_reduce_bytes", place->all_reduce_bytes);
+    exg_json_member_uint(text, "reduce_scatter_bytes", place->reduce_scatter_bytes);
+    exg_json_member_uint(text, "all_to_all_bytes", place->all_to_all_bytes);
+    exg_json_member_uint(text, "window_bytes", place->halo_bytes);
+    exg_json_member_uint(text, "send", place->send_count);
+    exg_json_member_uint(text, "send_bytes", place->send_bytes);
+    exg_json_member_uint(text, "broadcast_bytes", place->broadcast_bytes);
+    exg_json_member_uint(text, "stages", place->used_stages);
+    exg_json_member_uint(text, "microbatches", place->microbatches);
+    exg_json_member_fixed(text, "bubble_ns", place->bubble_ns, 0);
+    exg_json_member_fixed(text, "work_ns", place->work_ns, 0);
+    exg_json_member_fixed(text, "moves_ns", place->moves_ns, 0);
+    exg_json_member_text(text, "longest_node", place->longest_node);
+    exg_json_member_fixed(text, "longest_ns", place->longest_ns, 0);
+    exg_json_member_fixed(text, "cheaper_ns", place->cheaper_ns, 0);
+    exg_json_member_uint(text, "cheaper_bytes", place->cheaper_bytes);
+    exg_json_member_text(text, "largest_move", place->largest_move);
+    exg_json_member_uint(text, "largest_bytes", place->largest_bytes);
     exg_json_member_fixed(text, "predicted_ns", place->predicted_ns, 0);
     exg_json_member_fixed(text, "hidden_ns", place->hidden_ns, 0);
     exg_json_member_uint(text, "rank_weight_bytes", place->weight_bytes);
@@ -129,12 +231,12 @@ static exg_status print_json(const cli_call *call, exg_session *session, bool pr
 }
 
 static exg_status put_plan(exg_text *text, const cli_call *call, exg_session *session,
-                           bool processes, exg_error *err)
+                           bool processes, bool is_parallel, exg_error *err)
 {
     const char *reason = exg_session_break_reason(session);
     char *plan;
 
-    put_place(text, call, session, processes);
+    put_place(text, call, session, processes, is_parallel);
     put_device(text, call, session);
     EXG_TRY(exg_plan_print(exg_session_plan(session), &plan, err));
     exg_text_puts(text, plan);
@@ -146,7 +248,7 @@ static exg_status put_plan(exg_text *text, const cli_call *call, exg_session *se
 }
 
 static exg_status print_plan(const cli_call *call, exg_session *session, bool processes,
-                             exg_error *err)
+                             bool is_parallel, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
@@ -154,7 +256,7 @@ static exg_status print_plan(const cli_call *call, exg_session *session, bool pr
     if (call->json) {
         return print_json(call, session, processes, err);
     }
-    status = put_plan(&text, call, session, processes, err);
+    status = put_plan(&text, call, session, processes, is_parallel, err);
     status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
     exg_text_free(&text);
     return status;
@@ -191,6 +293,38 @@ static bool is_of_processes(const cli_call *call, const exg_session_options *opt
     return call->processes || options->processes || ranks > CLI_THREADS_MAX;
 }
 
+static bool has_group(const exg_graph *graph, const char *name)
+{
+    bool has = false;
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t i = 0; !has && i < graph->nodes[n].input_count; i++) {
+            const exg_named_argument *input = &graph->nodes[n].inputs[i];
+
+            has = input->arg.kind == EXG_ARGUMENT_GRAPH
+                      ? has_group(input->arg.as_graph->graph, name)
+                      : strcmp(input->name, "group_name") == 0 &&
+                            input->arg.kind == EXG_ARGUMENT_STRING &&
+                            strcmp(input->arg.as_string, name) == 0;
+        }
+    }
+    return has;
+}
+
+/* Of --rank-file the groups that are another rank's alone are none of this plan. */
+static void leave_groups(const exg_program *program, exg_session_options *options,
+                         cli_placement *placement)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < options->group_count; i++) {
+        if (has_group(program->graph, placement->groups[i].name)) {
+            placement->groups[kept++] = placement->groups[i];
+        }
+    }
+    options->group_count = kept;
+}
+
 static exg_status plan(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
                        exg_error *err)
 {
@@ -198,18 +332,30 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
     cli_placement placement;
     exg_session_options options;
     exg_status status = cli_session_options(call, &options, &placement, err);
+    bool is_parallel = exg_program_has_collectives(p->program, p->operators);
 
     options.processes = is_of_processes(call, &options);
     options.plan_only = true;
     options.check_ranks = call->check;
     placement.goal.json = call->json;
+    placement.goal.compares = true;
     if (status == EXG_OK && call->calibrate != NULL) {
         status = calibrate(call, &options, &placement, err);
+    }
+    if (status == EXG_OK && call->rank_file != NULL) {
+        leave_groups(p->program, &options, &placement);
+    }
+    if (status == EXG_OK && is_parallel) {
+        status = cli_parallel_options(call, &options, &placement, err);
     }
     status = status == EXG_OK ? exg_session_create(&p->verified, &options, &session, err) : status;
     status =
         status == EXG_OK ? exg_session_prepare(session, inputs->items, inputs->count, err) : status;
-    status = status == EXG_OK ? print_plan(call, session, options.processes, err) : status;
+    if (status == EXG_OK) {
+        cli_note_unsplit(session);
+    }
+    status =
+        status == EXG_OK ? print_plan(call, session, options.processes, is_parallel, err) : status;
     exg_session_destroy(session);
     cli_placement_free(&placement);
     return status;
@@ -223,7 +369,10 @@ exg_status cmd_plan(const cli_call *call, exg_error *err)
 
     EXG_TRY(cli_open_verified(call, &p, err));
     status = cli_inputs_read(call, &p, &inputs, err);
-    status = status == EXG_OK ? plan(call, &p, &inputs, err) : status;
+    if (status == EXG_OK) {
+        status =
+            (call->has_sweep || call->memory != NULL ? cli_sweep : plan)(call, &p, &inputs, err);
+    }
     cli_inputs_free(&inputs);
     cli_close(&p);
     return status;

@@ -1,427 +1,16 @@
-/* cmd_run.c - exg run FILE: inputs in, outputs out, compared when asked. */
+/* cmd_run.c - exg run FILE: on one rank, on a mesh, or what each rank has by itself. */
 #include "cli/cli.h"
-#include "cli/outputs.h"
-#include "cli/profile.h"
 
-#include <inttypes.h>
-#include <signal.h>
-#include <stdlib.h>
+#include <exg/transform.h>
+#include <stddef.h>
 #include <string.h>
 
-static exg_named_tensor named(const char *name, const exg_tensor *t)
-{
-    return (exg_named_tensor){.name = name,
-                              .dtype = t->dtype,
-                              .rank = t->rank,
-                              .shape = t->sizes,
-                              .data = t->data,
-                              .bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype)};
-}
-
-/* An output as a tensor: a number is one of rank 0. false: it is neither. */
-static bool output_tensor(const exg_session_output *output, exg_tensor *tensor)
-{
-    const exg_argument *constant = &output->constant;
-
-    *tensor = (exg_tensor){0};
-    switch (constant->kind) {
-    case EXG_ARGUMENT_TENSOR:
-        *tensor = output->tensor;
-        return true;
-    case EXG_ARGUMENT_INT:
-        tensor->dtype = EXG_DTYPE_I64;
-        tensor->data = (void *)(uintptr_t)&constant->as_int;
-        return true;
-    case EXG_ARGUMENT_FLOAT:
-        tensor->dtype = EXG_DTYPE_F64;
-        tensor->data = (void *)(uintptr_t)&constant->as_float;
-        return true;
-    case EXG_ARGUMENT_BOOL:
-        tensor->dtype = EXG_DTYPE_B8;
-        tensor->data = (void *)(uintptr_t)&constant->as_bool;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static exg_status write_outputs(const cli_call *call, exg_session *session, exg_error *err)
-{
-    uint32_t count = exg_session_output_count(session);
-    exg_named_tensor *named_tensors = calloc(count + 1, sizeof(*named_tensors));
-    exg_tensor *tensors = calloc(count + 1, sizeof(*tensors));
-    char(*names)[12] = calloc(count + 1, sizeof(*names));
-    uint32_t at = 0;
-    exg_status status = EXG_OK;
-
-    if (named_tensors == NULL || tensors == NULL || names == NULL) {
-        status = EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
-        if (output_tensor(exg_session_output_at(session, i), &tensors[at])) {
-            snprintf(names[at], sizeof(names[at]), "%u", i);
-            named_tensors[at] = named(names[at], &tensors[at]);
-            at++;
-        }
-    }
-    status = status == EXG_OK ? exg_tensor_file_save(call->output, named_tensors, at, NULL, err)
-                              : status;
-    free(named_tensors);
-    free(tensors);
-    free(names);
-    return status;
-}
-
-static exg_status write_state(const cli_call *call, exg_session *session, exg_error *err)
-{
-    uint32_t count = exg_session_state_count(session);
-    exg_named_tensor *tensors = calloc(count + 1, sizeof(*tensors));
-    exg_tensor *states = calloc(count + 1, sizeof(*states));
-    exg_status status;
-
-    if (tensors == NULL || states == NULL) {
-        free(tensors);
-        free(states);
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const char *name = exg_session_state_at(session, i, &states[i]);
-
-        tensors[i] = named(name, &states[i]);
-    }
-    status = exg_tensor_file_save(call->state_output, tensors, count, NULL, err);
-    free(tensors);
-    free(states);
-    return status;
-}
-
-/* Set once the plan knows what there is. The one array of an .npy, which has no name, is the one
- * thing that the program writes. */
-static exg_status read_state(const cli_call *call, exg_session *session, const cli_inputs *inputs,
-                             exg_error *err)
-{
-    exg_mismatches mismatches = {0};
-    exg_tensor_file *file;
-    exg_tensor tensor;
-    exg_status status;
-
-    EXG_TRY(exg_session_prepare(session, inputs->items, inputs->count, err));
-    EXG_TRY_IN(err, cli_open_tensors(call->state, &file, err), "%s:", call->state);
-    if (file->count == 1 && file->items[0].name[0] == '\0' &&
-        exg_session_state_count(session) == 1) {
-        file->items[0].name = exg_session_state_at(session, 0, &tensor);
-    }
-    status = exg_session_state_set(session, file->items, file->count, &mismatches, err);
-    cli_note_mismatches(&mismatches);
-    exg_mismatches_free(&mismatches);
-    exg_tensor_file_close(file);
-    return status == EXG_OK ? EXG_OK : exg_error_within(err, status, "%s:", call->state);
-}
-
-typedef struct comparison {
-    exg_session *session;
-    const exg_program *program;
-    const cli_inputs *inputs;
-    double rtol, atol;
-} comparison;
-
-/* The result called `name`: an output by its position, what the program wrote as buffer:FQN,
- * an input after the run as input:NAME. */
-static bool find_result(const comparison *c, const char *name, exg_tensor *tensor)
-{
-    uint32_t state_count = exg_session_state_count(c->session);
-    char number[12];
-
-    for (uint32_t i = 0; i < exg_session_output_count(c->session); i++) {
-        snprintf(number, sizeof(number), "%u", i);
-        if (strcmp(name, number) == 0) {
-            return output_tensor(exg_session_output_at(c->session, i), tensor);
-        }
-    }
-    for (uint32_t i = 0; strncmp(name, "buffer:", 7) == 0 && i < state_count; i++) {
-        if (strcmp(name + 7, exg_session_state_at(c->session, i, tensor)) == 0) {
-            return true;
-        }
-    }
-    for (uint32_t i = 0; strncmp(name, "input:", 6) == 0 && i < c->inputs->count; i++) {
-        if (strcmp(name + 6, c->inputs->items[i].name) == 0 && !c->inputs->items[i].is_number) {
-            *tensor = c->inputs->items[i].tensor;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A buffer that the program leaves as it was saved. */
-static exg_status compare_unwritten(const comparison *c, const exg_weight *weight,
-                                    const exg_named_tensor *want, exg_error *err)
-{
-    exg_tensor saved = {.dtype = weight->meta->dtype, .rank = weight->meta->rank};
-    exg_status status;
-    uint64_t bytes;
-
-    if (saved.rank > EXG_RANK_MAX) {
-        return EXG_FAIL(err, LIMIT, "SHP-001", "weight '%s' of rank %u", weight->fqn, saved.rank);
-    }
-    for (uint32_t d = 0; d < saved.rank; d++) {
-        saved.sizes[d] = weight->meta->sizes[d].value;
-    }
-    EXG_TRY(exg_tensor_meta_bytes(weight->meta, &bytes, err));
-    saved.data = malloc(bytes + 1);
-    if (saved.data == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    exg_tensor_set_contiguous(&saved);
-    status = exg_weight_read(c->program->weights, weight, saved.data, bytes, err);
-    status =
-        status == EXG_OK ? cli_compare(want->name, &saved, want, c->rtol, c->atol, err) : status;
-    free(saved.data);
-    return status;
-}
-
-/* Compares one tensor of the file; `known` is left when it names no result. */
-static exg_status compare_one(const comparison *c, const exg_named_tensor *want, bool *known,
-                              exg_error *err)
-{
-    const exg_weight *weight = NULL;
-    exg_tensor got;
-
-    if (find_result(c, want->name, &got)) {
-        return cli_compare(want->name, &got, want, c->rtol, c->atol, err);
-    }
-    if (strncmp(want->name, "buffer:", 7) == 0) {
-        weight = exg_weights_find(c->program->weights, EXG_TABLE_STATE, want->name + 7);
-        weight = weight != NULL
-                     ? weight
-                     : exg_weights_find(c->program->weights, EXG_TABLE_CONSTANTS, want->name + 7);
-    }
-    *known = *known && weight != NULL;
-    return weight == NULL ? EXG_OK : compare_unwritten(c, weight, want, err);
-}
-
-/* The one array of an .npy, which has no name, is the one output. */
-static void name_array(exg_tensor_file *file)
-{
-    if (file->count == 1 && file->items[0].name[0] == '\0') {
-        file->items[0].name = "0";
-    }
-}
-
-/* Every tensor among the outputs is in the file, and every one of the file names a result. */
-static exg_status compare_outputs(const cli_call *call, const comparison *c, exg_error *err)
-{
-    const char *unknown = NULL;
-    exg_tensor_file *file;
-    exg_status status = EXG_OK;
-
-    EXG_TRY_IN(err, cli_open_tensors(call->expect, &file, err), "%s", call->expect);
-    name_array(file);
-    for (uint32_t i = 0; status == EXG_OK && i < exg_session_output_count(c->session); i++) {
-        char name[12];
-
-        snprintf(name, sizeof(name), "%u", i);
-        if (exg_session_output_at(c->session, i)->constant.kind == EXG_ARGUMENT_TENSOR &&
-            exg_tensor_file_find(file, name) == NULL) {
-            status =
-                EXG_FAIL(err, USAGE, "RUN-002", "%s holds no tensor \"%s\"", call->expect, name);
-        }
-    }
-    for (uint32_t i = 0; status == EXG_OK && i < file->count; i++) {
-        bool known = true;
-
-        status = compare_one(c, &file->items[i], &known, err);
-        unknown = known || unknown != NULL ? unknown : file->items[i].name;
-    }
-    if (status == EXG_OK && unknown != NULL) {
-        status = EXG_FAIL(err, USAGE, "RUN-002", "%s: \"%s\" is not an output of the program",
-                          call->expect, unknown);
-    }
-    exg_tensor_file_close(file);
-    return status;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static void put_stats(exg_text *text, const exg_session_stats *s, const double *times,
-                      double first_ns, uint32_t count)
-{
-    exg_text_printf(text,
-                    "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
-                    "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
-                    " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
-                    " bytes a rank in %u collectives\n",
-                    count, times[count / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
-                    s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
-                    s->partition->moved_bytes, exg_partition_moves(s->partition));
-    if (s->plan->host_count > 0) {
-        exg_text_printf(text, "%u of the steps are the host's: the device has no kernel\n",
-                        s->plan->host_count);
-    }
-    if (s->collectives_through[0] != '\0') {
-        exg_text_puts(text, "collectives go through ");
-        exg_text_plain(text, s->collectives_through, false);
-        exg_text_putc(text, '\n');
-    }
-}
-
-static void put_stats_json(exg_text *text, const exg_session_stats *s, const double *times,
-                           double first_ns, uint32_t count)
-{
-    exg_json_member_uint(text, "runs", count);
-    exg_json_member_fixed(text, "median_ns", times[count / 2], 0);
-    exg_json_member_fixed(text, "min_ns", times[0], 0);
-    exg_json_member_fixed(text, "first_ns", first_ns, 0);
-    exg_json_member_uint(text, "plan_ns", s->plan_ns);
-    exg_json_member_uint(text, "steps", s->plan->step_count);
-    exg_json_member_uint(text, "arena_bytes", s->plan->arena_bytes);
-    exg_json_member_uint(text, "memory_bytes", s->memory_bytes);
-    exg_json_member_uint(text, "weight_bytes", s->plan->weight_bytes);
-    exg_json_member_uint(text, "moved_bytes", s->partition->moved_bytes);
-    exg_json_member_uint(text, "collectives", exg_partition_moves(s->partition));
-    exg_json_member_uint(text, "host_steps", s->plan->host_count);
-    if (s->collectives_through[0] != '\0') {
-        exg_json_member_text(text, "collectives_through", s->collectives_through);
-    }
-}
-
-static void put_outputs_json(exg_text *text, const cli_call *call, exg_session *session)
-{
-    exg_json_member_open(text, "outputs", '[');
-    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
-        cli_put_output_json(text, i, exg_session_output_at(session, i));
-    }
-    exg_json_put_close(text, ']');
-    if (call->expect != NULL) {
-        exg_json_member_bool(text, "as_expected", true);
-    }
-}
-
-static void put_outputs(exg_text *text, const cli_call *call, exg_session *session)
-{
-    for (uint32_t i = 0; call->output == NULL && i < exg_session_output_count(session); i++) {
-        cli_put_output(text, i, exg_session_output_at(session, i));
-    }
-    if (call->expect != NULL) {
-        exg_text_printf(text, "as expected: %s\n", call->expect);
-    }
-}
-
-/* One object with --json: outputs, then what was compared and measured. */
-static exg_status put_report(exg_text *text, const cli_call *call, exg_session *session,
-                             double *times, uint32_t count, exg_error *err)
-{
-    double first_ns = times[0];
-
-    qsort(times, count, sizeof(*times), by_value);
-    if (call->json) {
-        cli_json_begin(text);
-    }
-    (call->json ? put_outputs_json : put_outputs)(text, call, session);
-    if (call->stats) {
-        (call->json ? put_stats_json : put_stats)(text, exg_session_statistics(session), times,
-                                                  first_ns, count);
-    }
-    if (call->profile) {
-        EXG_TRY(cli_put_profile(text, call->json, session, count, err));
-    }
-    if (call->json) {
-        cli_json_end(text);
-    }
-    return EXG_OK;
-}
-
-static exg_status finish(const cli_call *call, const comparison *results, double *times,
-                         uint32_t count, exg_error *err)
-{
-    exg_session *session = results->session;
-    exg_text text = EXG_TEXT_EMPTY;
-    exg_status status;
-
-    if (call->output != NULL) {
-        EXG_TRY(write_outputs(call, session, err));
-    }
-    if (call->state_output != NULL) {
-        EXG_TRY(write_state(call, session, err));
-    }
-    if (call->expect != NULL) {
-        EXG_TRY(compare_outputs(call, results, err));
-    }
-    if (call->trace != NULL) {
-        EXG_TRY(cli_save_trace(call->trace, session, err));
-    }
-    status = put_report(&text, call, session, times, count, err);
-    status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
-    exg_text_free(&text);
-    return status;
-}
-
-/* ---- signals ------------------------------------------------------------------------------- */
-
-static exg_session *volatile running;
-static volatile sig_atomic_t interrupted; /* by which signal */
-
-static void stop_running(int signal_number)
-{
-    interrupted = signal_number;
-    exg_session_stop(running);
-}
-
-int cli_interrupted(void)
-{
-    return interrupted;
-}
-
-/* Of `session` (NULL: none) the first signal ends the run, and a second the process. */
-static void watch_signals(exg_session *session)
-{
-    static const int numbers[] = {SIGINT, SIGTERM};
-    struct sigaction now;
-
-    running = session;
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
-            now = (struct sigaction){.sa_handler = session == NULL ? SIG_DFL : stop_running,
-                                     .sa_flags = (int)SA_RESETHAND};
-            (void)sigaction(numbers[i], &now, NULL);
-        }
-    }
-}
-
-static exg_status run(const cli_call *call, exg_session *session, const exg_program *program,
-                      const cli_inputs *inputs, exg_error *err)
-{
-    const comparison results = {.session = session,
-                                .program = program,
-                                .inputs = inputs,
-                                .rtol = call->has_rtol ? call->rtol : CLI_RTOL_OF_DTYPE,
-                                .atol = call->has_atol ? call->atol : 1e-5};
-    uint32_t repeat = call->has_repeat ? (uint32_t)call->repeat : 1;
-    double *times = calloc(repeat, sizeof(*times));
-    exg_status status = times == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-
-    watch_signals(session);
-    for (uint32_t i = 0; status == EXG_OK && i < repeat; i++) {
-        uint64_t start = cli_now_ns();
-
-        status = exg_session_run(session, inputs->items, inputs->count, err);
-        times[i] = (double)(cli_now_ns() - start);
-    }
-    watch_signals(NULL);
-    status = status == EXG_OK ? finish(call, &results, times, repeat, err) : status;
-    free(times);
-    return status;
-}
+#define PATH_ROOM 4096
 
 /* Told before the run, not after it. */
 static exg_status check_names(const cli_call *call, exg_error *err)
 {
-    const char *const paths[] = {call->output, call->state_output};
+    const char *const paths[] = {call->output, call->state_output, call->dump};
 
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         EXG_TRY(paths[i] == NULL ? EXG_OK : exg_tensor_file_check_name(paths[i], err));
@@ -429,31 +18,54 @@ static exg_status check_names(const cli_call *call, exg_error *err)
     return EXG_OK;
 }
 
+/* On one rank, or on a mesh whose ranks share what the program says. */
+static exg_status run_whole(cli_run *run, exg_error *err)
+{
+    exg_session_options options;
+    cli_placement placement;
+    exg_status status = cli_session_options(run->call, &options, &placement, err);
+
+    if (status == EXG_OK &&
+        exg_program_has_collectives(run->program.program, run->program.operators)) {
+        status = cli_parallel_options(run->call, &options, &placement, err);
+    }
+    if (status == EXG_OK) {
+        cli_run_watch(true);
+        status = cli_run_begin(run, 0, &options, err);
+        cli_run_watch(false);
+    }
+    status = status == EXG_OK ? cli_run_finish(run, err) : status;
+    cli_run_leave(run);
+    cli_placement_free(&placement);
+    return status;
+}
+
 exg_status cmd_run(const cli_call *call, exg_error *err)
 {
-    cli_program p;
-    cli_inputs inputs = {0};
-    cli_placement placement;
-    exg_session_options options;
-    exg_session *session = NULL;
-    exg_status status;
+    cli_call own = *call;
+    cli_run run = {.call = call};
+    char trace[PATH_ROOM];
+    exg_status status = EXG_OK;
 
     EXG_TRY(check_names(call, err));
-    EXG_TRY(cli_open_verified(call, &p, err));
-    status = call->weights_from != NULL ? cli_fill_weights(call, p.program, err) : EXG_OK;
-    status = status == EXG_OK ? cli_inputs_read(call, &p, &inputs, err) : status;
-    if (status == EXG_OK) {
-        status = cli_session_options(call, &options, &placement, err);
-        options.profile = call->profile || call->trace != NULL;
-        status =
-            status == EXG_OK ? exg_session_create(&p.verified, &options, &session, err) : status;
-        status = status == EXG_OK && call->state != NULL ? read_state(call, session, &inputs, err)
-                                                         : status;
-        status = status == EXG_OK ? run(call, session, p.program, &inputs, err) : status;
-        exg_session_destroy(session);
-        cli_placement_free(&placement);
+    if (call->rank_file != NULL) {
+        return cli_run_ranks(call, err);
     }
-    cli_inputs_free(&inputs);
-    cli_close(&p);
+    EXG_TRY(cli_open_verified(call, &run.program, err));
+    if (cli_is_parallel(call, &run.program)) {
+        cli_run_close(&run);
+        return cli_run_ranks(call, err);
+    }
+    if (call->is_quiet) {
+        own.output = own.state_output = own.dump = NULL;
+    }
+    if (call->trace != NULL) { /* each process may have one */
+        status = cli_rank_name(call->trace, cli_process_rank(), trace, sizeof(trace), err);
+        own.trace = call->is_quiet && strcmp(trace, call->trace) == 0 ? NULL : trace;
+    }
+    run.call = &own;
+    status = status == EXG_OK ? cli_run_read(&run, err) : status;
+    status = status == EXG_OK ? run_whole(&run, err) : status;
+    cli_run_close(&run);
     return status;
 }

@@ -207,12 +207,20 @@ static void put_sarif(exg_text *text, const report *reports, uint32_t count, con
     exg_text_putc(text, '\n');
 }
 
+static cli_color color_of(exg_severity severity)
+{
+    return severity == EXG_SEVERITY_ERROR     ? CLI_COLOR_ERROR
+           : severity == EXG_SEVERITY_WARNING ? CLI_COLOR_WARNING
+                                              : CLI_COLOR_NOTE;
+}
+
 static void put_text(exg_text *text, const report *r)
 {
     for (uint32_t i = 0; i < r->found.count; i++) {
         const exg_diagnostic *d = &r->found.items[i];
 
-        exg_text_printf(text, "%s: %s: ", exg_severity_name(d->severity), d->code);
+        exg_text_printf(text, "%s%s:%s %s: ", cli_paint(stdout, color_of(d->severity)),
+                        exg_severity_name(d->severity), cli_paint(stdout, CLI_COLOR_NONE), d->code);
         exg_text_plain(text, d->message, false);
         exg_text_puts(text, "\n  where: ");
         exg_text_plain(text, d->where, false);
@@ -224,7 +232,8 @@ static void put_text(exg_text *text, const report *r)
         }
         exg_text_puts(text, "\n");
         if (d->fix[0] != '\0') {
-            exg_text_printf(text, "  fix: %s\n", d->fix);
+            exg_text_printf(text, "  %sfix:%s %s\n", cli_paint(stdout, CLI_COLOR_FIX),
+                            cli_paint(stdout, CLI_COLOR_NONE), d->fix);
         }
     }
     exg_text_plain(text, r->path, false);
@@ -434,6 +443,23 @@ static exg_status find_all(const cli_call *call, cli_program *p, bool is_first,
     return status == EXG_MALFORMED && found->error_count > 0 ? EXG_OK : status;
 }
 
+/* Would the collectives of a program that is already parallel go on this mesh? */
+static exg_status check_on_mesh(const cli_call *call, const cli_program *p, exg_error *err)
+{
+    exg_session_options options;
+    cli_placement placement;
+    exg_session *session = NULL;
+    exg_status status;
+
+    status = cli_session_options(call, &options, &placement, err);
+    options.plan_only = true;
+    status = status == EXG_OK ? cli_parallel_options(call, &options, &placement, err) : status;
+    status = status == EXG_OK ? exg_session_create(&p->verified, &options, &session, err) : status;
+    exg_session_destroy(session);
+    cli_placement_free(&placement);
+    return status;
+}
+
 static exg_status verify_program(const cli_call *call, const cli_programs *all, uint32_t index,
                                  report *r, exg_error *err)
 {
@@ -456,6 +482,10 @@ static exg_status verify_program(const cli_call *call, const cli_programs *all, 
         exg_status added = add_findings(r, &found, name, status == EXG_OK ? err : NULL);
 
         status = status == EXG_OK ? added : status;
+    }
+    if (status == EXG_OK && found.error_count == 0 && call->mesh != NULL) {
+        status = check_on_mesh(&one, &p, err);
+        status = status != EXG_OK && note_fault(r, name, status, err) ? EXG_OK : status;
     }
     exg_diagnostics_free(&found);
     cli_close(&p);

@@ -17,6 +17,43 @@ static const struct {
 #undef EXG_FAULT
 };
 
+static const struct example {
+    const char *code, *command, *message;
+} examples[] = {
+#define EXG_EXAMPLE(code, command, message) {code, command, message},
+#include "cli/example.def"
+#undef EXG_EXAMPLE
+};
+
+static const struct {
+    const char *code, *cause;
+} causes[] = {
+#define EXG_CAUSE(code, cause) {code, cause},
+#include "cli/cause.def"
+#undef EXG_CAUSE
+};
+
+/* NULL: the code's own words say it. */
+static const char *cause_of(const char *code)
+{
+    for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+        if (strcmp(causes[i].code, code) == 0) {
+            return causes[i].cause;
+        }
+    }
+    return NULL;
+}
+
+static const struct example *example_of(const char *code)
+{
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
+        if (strcmp(examples[i].code, code) == 0) {
+            return &examples[i];
+        }
+    }
+    return NULL;
+}
+
 #define FAULT_COUNT ((uint32_t)(sizeof(faults) / sizeof(faults[0])))
 
 /* Rules first, as they stand in their tables; false past the last. */
@@ -155,8 +192,26 @@ exg_status cli_list_codes(const cli_call *call, exg_error *err)
     return print(call, &text, err);
 }
 
+static exg_status no_code(const char *code, exg_error *err)
+{
+    const exg_status status = EXG_FAIL(err, USAGE, "CLI-007", "no code '%s'", code);
+    cli_nearest nearest;
+    code_row row;
+
+    cli_nearest_begin(&nearest, code);
+    for (uint32_t i = 0; code_at(i, &row); i++) {
+        cli_nearest_offer(&nearest, row.code);
+    }
+    return nearest.name != NULL
+               ? exg_error_fix(err, status, "did you mean %s? exg explain --list has them all",
+                               nearest.name)
+               : exg_error_fix(err, status, "exg explain --list has them all");
+}
+
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err)
 {
+    const struct example *example = example_of(code);
+    const char *cause = cause_of(code);
     exg_text text = EXG_TEXT_EMPTY;
     code_row row;
     uint32_t i = 0;
@@ -166,18 +221,32 @@ exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *e
         known = code_at(++i, &row);
     }
     if (!known) {
-        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-007", "no code '%s'", code),
-                             "exg explain --list has them all");
+        return no_code(code, err);
     }
     if (call->json) {
         cli_json_begin(&text);
         put_json(&text, &row);
+        if (cause != NULL) {
+            exg_json_member_text(&text, "cause", cause);
+        }
+        if (example != NULL) {
+            exg_json_member_text(&text, "example", example->command);
+            exg_json_member_text(&text, "example_message", example->message);
+        }
         cli_json_end(&text);
     } else {
         exg_text_printf(&text, "%s (%s%s%s): %s\n", row.code, row.severity,
                         row.is_rule ? ", kept by " : "", row.is_rule ? row.keeper : "", row.claim);
+        if (cause != NULL) {
+            exg_text_printf(&text, "  cause: %s\n", cause);
+        }
         if (row.fix[0] != '\0') {
             exg_text_printf(&text, "  fix: %s\n", row.fix);
+        }
+        if (example != NULL) {
+            exg_text_printf(&text, "  example: %s\n    ", example->command);
+            exg_text_plain(&text, example->message, false);
+            exg_text_putc(&text, '\n');
         }
     }
     return print(call, &text, err);

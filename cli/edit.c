@@ -65,6 +65,13 @@ static exg_status fill_options(const cli_call *call, const char *path, exg_arena
     return need_keys(&options->metadata, "--metadata", "KEY=VALUE", err);
 }
 
+exg_status cli_concat_dims(const cli_call *call, exg_arena *arena, exg_string_map *dims,
+                           exg_error *err)
+{
+    EXG_TRY(split_words(&call->concat, true, arena, dims, err));
+    return need_keys(dims, "--concat", "PATTERN=DIM", err);
+}
+
 static bool asks_for_changes(const cli_call *call)
 {
     return call->select.count + call->exclude.count + call->prefix_strip.count +

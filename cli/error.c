@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* What the fault says of itself, else what is true of all of its code. */
 static const char *fix_of(const exg_error *err)
@@ -40,7 +41,8 @@ static void put_error(exg_text *text, const exg_error *err)
     if (cli_process_rank() > 0) {
         exg_text_printf(text, "rank %u: ", cli_process_rank());
     }
-    exg_text_printf(text, "exg: %s: ", err->code);
+    exg_text_printf(text, "%sexg: %s:%s ", cli_paint(stderr, CLI_COLOR_ERROR), err->code,
+                    cli_paint(stderr, CLI_COLOR_NONE));
     exg_text_plain(text, err->message, false);
     if (err->where[0] != '\0') {
         exg_text_puts(text, "\n  where: ");
@@ -54,8 +56,17 @@ static void put_error(exg_text *text, const exg_error *err)
         exg_text_plain(text, err->source, false);
     }
     if (fix_of(err)[0] != '\0') {
-        exg_text_puts(text, "\n  fix: ");
+        exg_text_printf(text, "\n  %sfix:%s ", cli_paint(stderr, CLI_COLOR_FIX),
+                        cli_paint(stderr, CLI_COLOR_NONE));
         exg_text_plain(text, fix_of(err), false);
+    }
+    if (cli_is_verbose() && err->source_file != NULL) {
+        const char *file = err->source_file;
+
+        while (strncmp(file, "../", 3) == 0) { /* from where it was built */
+            file += 3;
+        }
+        exg_text_printf(text, "\n  found by: %s:%d", file, err->source_line);
     }
     exg_text_putc(text, '\n');
 }

@@ -49,19 +49,6 @@ static exg_status add_input(cli_inputs *inputs, const char *name, const exg_name
     return EXG_OK;
 }
 
-exg_status cli_open_tensors(const char *path, exg_tensor_file **file, exg_error *err)
-{
-    exg_text text = EXG_TEXT_EMPTY;
-
-    EXG_TRY(exg_tensor_file_open(path, file, err));
-    for (uint32_t i = 0; i < (*file)->skipped_count; i++) {
-        cli_put_left_out(&text, (*file)->skipped[i].name, (*file)->skipped[i].kind);
-    }
-    cli_note(&text);
-    exg_text_free(&text);
-    return EXG_OK;
-}
-
 /* NAME=FILE.npy, or FILE.safetensors with one tensor an input. */
 static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
 {
@@ -162,46 +149,76 @@ static exg_status read_samples(const exg_program *program, cli_inputs *inputs, e
     return EXG_OK;
 }
 
-/* Inputs without data, where the program says all their sizes: enough for a plan. */
-static bool shapes_alone(const exg_program *program, cli_inputs *inputs, exg_error *err)
-{
-    for (uint32_t i = 0; i < program->graph->input_count; i++) {
-        const exg_argument *arg = &program->graph->inputs[i];
-        exg_session_input *input;
-        const exg_tensor_meta *meta;
+/* What an input is called, and the placeholder's name. */
+typedef struct called {
+    const char *name, *placeholder;
+} called;
 
-        if (program->signature.inputs[i].kind != EXG_INPUT_USER) {
-            continue;
-        }
-        meta =
-            arg->kind == EXG_ARGUMENT_TENSOR ? program->graph->values[arg->as_tensor].tensor : NULL;
-        if (meta == NULL || meta->rank > EXG_RANK_MAX || reserve(inputs, err) != EXG_OK) {
-            return false;
-        }
-        input = &inputs->items[inputs->count];
-        *input = (exg_session_input){.name = program->signature.inputs[i].arg.name};
-        input->tensor.dtype = meta->dtype;
-        input->tensor.rank = meta->rank;
-        for (uint32_t d = 0; d < meta->rank; d++) {
-            if (meta->sizes[d].expr != NULL) {
-                return false;
-            }
-            input->tensor.sizes[d] = meta->sizes[d].value;
-        }
-        exg_tensor_set_contiguous(&input->tensor);
-        inputs->count++;
-    }
-    return true;
+static int compare_called(const void *a, const void *b)
+{
+    return strcmp(((const called *)a)->name, ((const called *)b)->name);
 }
 
-exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
-                           exg_error *err)
+/* What is given by its path ("cache.layers.0.keys") gets the placeholder's name; a placeholder's
+ * own name comes before a path. */
+static exg_status resolve_paths(const exg_program *program, cli_inputs *inputs, exg_error *err)
 {
-    uint32_t user_inputs = 0;
+    uint32_t count = program->graph->input_count;
+    called *by_name = calloc(2 * (size_t)count + 1, sizeof(*by_name));
+    called *by_path;
+    uint32_t names = 0;
+    uint32_t known = 0;
+    const char **paths;
+    exg_status status;
 
-    memset(inputs, 0, sizeof(*inputs));
-    inputs->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    EXG_TRY(inputs->arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
+    if (by_name == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    by_path = by_name + count;
+    status = exg_input_paths(program, inputs->arena, &paths, err);
+    for (uint32_t i = 0; status == EXG_OK && i < count && i < program->signature.input_count; i++) {
+        const exg_input_spec *spec = &program->signature.inputs[i];
+
+        if (spec->kind == EXG_INPUT_USER && spec->arg.name != NULL) {
+            by_name[names++] = (called){spec->arg.name, spec->arg.name};
+        }
+        if (paths[i] != NULL) {
+            by_path[known++] = (called){paths[i], spec->arg.name};
+        }
+    }
+    qsort(by_name, names, sizeof(*by_name), compare_called);
+    qsort(by_path, known, sizeof(*by_path), compare_called);
+    for (uint32_t k = 0; status == EXG_OK && k < inputs->count; k++) {
+        called given = {inputs->items[k].name, NULL};
+        const called *found = NULL;
+
+        if (bsearch(&given, by_name, names, sizeof(given), compare_called) == NULL) {
+            found = bsearch(&given, by_path, known, sizeof(given), compare_called);
+        }
+        inputs->items[k].name = found == NULL ? given.name : found->placeholder;
+    }
+    free(by_name);
+    return status;
+}
+
+/* Does the program take anything that a caller gives? */
+static bool has_user_inputs(const exg_program *program)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        exg_argument_kind kind = program->graph->inputs[i].kind;
+
+        has = has || (program->signature.inputs[i].kind == EXG_INPUT_USER &&
+                      (kind == EXG_ARGUMENT_TENSOR || kind == EXG_ARGUMENT_SYM_INT));
+    }
+    return has;
+}
+
+/* What the call names: files and sizes. */
+static exg_status read_given(const cli_call *call, const cli_program *p, cli_inputs *inputs,
+                             exg_error *err)
+{
     for (uint32_t i = 0; i < call->inputs.count; i++) {
         char *word;
 
@@ -213,24 +230,57 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
         inputs->blocks[inputs->block_count++] = word;
         EXG_TRY(read_file(inputs, word, err));
     }
-    for (uint32_t i = 0; i < p->program->graph->input_count; i++) {
-        exg_argument_kind kind = p->program->graph->inputs[i].kind;
+    EXG_TRY(cli_take_shapes(call, inputs, err));
+    return resolve_paths(p->program, inputs, err);
+}
 
-        user_inputs += p->program->signature.inputs[i].kind == EXG_INPUT_USER &&
-                       (kind == EXG_ARGUMENT_TENSOR || kind == EXG_ARGUMENT_SYM_INT);
+exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
+                           exg_error *err)
+{
+    const bool has_samples = call->inputs.count == 0 && p->program->sample_input_count > 0;
+    const bool plans = strcmp(call->command, "plan") == 0;         /* which needs no data */
+    const bool any = plans || strcmp(call->command, "bench") == 0; /* where any data will do */
+
+    memset(inputs, 0, sizeof(*inputs));
+    inputs->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    EXG_TRY(inputs->arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
+    EXG_TRY(read_given(call, p, inputs, err));
+    if (cli_makes_inputs(call) || (any && !has_samples && has_user_inputs(p->program))) {
+        return cli_make_inputs(call, p, !plans, inputs, err);
     }
-    if (call->inputs.count == 0 && user_inputs > 0) {
-        if (p->program->sample_input_count == 0) {
-            if (strcmp(call->command, "plan") == 0 && shapes_alone(p->program, inputs, err)) {
-                return EXG_OK;
-            }
-            return exg_error_fix(
-                err,
-                EXG_FAIL(err, USAGE, "INP-002",
-                         "no inputs: the file has no sample inputs that can be read"),
-                "give --input FILE.safetensors");
-        }
-        return read_samples(p->program, inputs, err);
+    if (call->inputs.count > 0 || !has_user_inputs(p->program)) {
+        return EXG_OK;
+    }
+    if (p->program->sample_input_count == 0) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "INP-002",
+                                      "no inputs: the file has no sample inputs that can be read"),
+                             "give --input FILE.safetensors, or --fill random");
+    }
+    return read_samples(p->program, inputs, err);
+}
+
+exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error *err)
+{
+    memset(copy, 0, sizeof(*copy));
+    copy->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    EXG_TRY(copy->arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
+    for (uint32_t i = 0; i < inputs->count; i++) {
+        const exg_session_input *from = &inputs->items[i];
+        const exg_tensor *tensor = &from->tensor;
+        const char *name = exg_arena_strdup(copy->arena, from->name);
+        const uint64_t bytes =
+            from->is_number ? 0
+                            : (uint64_t)exg_tensor_numel(tensor) * exg_dtype_bytes(tensor->dtype);
+        const exg_named_tensor as_named = {.dtype = tensor->dtype,
+                                           .rank = tensor->rank,
+                                           .shape = tensor->sizes,
+                                           .data = tensor->data,
+                                           .bytes = bytes};
+
+        EXG_TRY(name == NULL ? EXG_OUT_OF_MEMORY(err) : add_input(copy, name, &as_named, err));
+        copy->items[i].is_number = from->is_number;
+        copy->items[i].number = from->number;
     }
     return EXG_OK;
 }

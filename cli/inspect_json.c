@@ -25,7 +25,8 @@ static void put_meta(exg_text *text, const exg_tensor_meta *meta)
 }
 
 static void put_spec(exg_text *text, const exg_graph *graph, const exg_argument *arg,
-                     const char *kind, const exg_signature_argument *named, const char *target)
+                     const char *kind, const exg_signature_argument *named, const char *target,
+                     const char *path)
 {
     bool is_tensor = arg->kind == EXG_ARGUMENT_TENSOR;
 
@@ -34,6 +35,9 @@ static void put_spec(exg_text *text, const exg_graph *graph, const exg_argument 
                          is_tensor ? graph->values[arg->as_tensor].name : named->name);
     exg_json_member_text(text, "kind", kind);
     exg_json_member_text(text, "target", target);
+    if (path != NULL) {
+        exg_json_member_text(text, "path", path);
+    }
     if (is_tensor && graph->values[arg->as_tensor].tensor != NULL) {
         put_meta(text, graph->values[arg->as_tensor].tensor);
     }
@@ -41,7 +45,7 @@ static void put_spec(exg_text *text, const exg_graph *graph, const exg_argument 
 }
 
 /* Nothing here was verified: lists of the signature may be shorter than the graph's. */
-static void put_signature(exg_text *text, const exg_program *program)
+static void put_signature(exg_text *text, const exg_program *program, const char *const *paths)
 {
     const exg_graph *graph = program->graph;
     const exg_signature *signature = &program->signature;
@@ -51,7 +55,7 @@ static void put_signature(exg_text *text, const exg_program *program)
         const exg_input_spec *spec = &signature->inputs[i];
 
         put_spec(text, graph, &graph->inputs[i], exg_input_kind_name(spec->kind), &spec->arg,
-                 spec->target);
+                 spec->target, paths[i]);
     }
     exg_json_put_close(text, ']');
     exg_json_member_open(text, "outputs", '[');
@@ -59,7 +63,7 @@ static void put_signature(exg_text *text, const exg_program *program)
         const exg_output_spec *spec = &signature->outputs[i];
 
         put_spec(text, graph, &graph->outputs[i], exg_output_kind_name(spec->kind), &spec->arg,
-                 spec->target);
+                 spec->target, NULL);
     }
     exg_json_put_close(text, ']');
     cli_put_assertion_token(text, signature);
@@ -177,7 +181,7 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
     } else {
         exg_json_put_null(text);
     }
-    put_signature(text, program);
+    put_signature(text, program, i->paths);
     put_ranges(text, program);
     exg_json_member_open(text, "operators", '{');
     for (uint32_t o = 0; o < found->operator_count; o++) {

@@ -28,6 +28,38 @@ void cli_put_page(exg_text *text, const exg_text *json)
     exg_text_puts(text, place + strlen("@DATA@"));
 }
 
+/* Bytes by node, where they are known. */
+static void put_alive(exg_text *text, const cli_inspection *i)
+{
+    exg_json_member_open(text, "alive", '[');
+    for (uint32_t n = 0; i->found->activations_known && n < i->p->program->graph->node_count; n++) {
+        exg_json_put_uint(text, i->found->alive_bytes[n]);
+    }
+    exg_json_put_close(text, ']');
+}
+
+static exg_status put_annotations(exg_text *text, const cli_inspection *i, exg_error *err)
+{
+    exg_annotations *read;
+
+    EXG_TRY(exg_annotations_open(i->call->annotate, i->p->program, &read, err));
+    exg_json_member_open(text, "annotations", '{');
+    exg_json_member_text(text, "from", read->from);
+    exg_json_member_open(text, "rows", '[');
+    for (uint32_t r = 0; r < read->count; r++) {
+        exg_json_put_open(text, '{');
+        exg_json_member_int(text, "node",
+                            read->items[r].node == UINT32_MAX ? -1 : (int64_t)read->items[r].node);
+        exg_json_member_uint(text, "ns", read->items[r].ns);
+        exg_json_member_text(text, "how", read->items[r].how);
+        exg_json_put_close(text, '}');
+    }
+    exg_json_put_close(text, ']');
+    exg_json_put_close(text, '}');
+    exg_annotations_free(read);
+    return EXG_OK;
+}
+
 exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_error *err)
 {
     exg_text json = EXG_TEXT_EMPTY;
@@ -36,12 +68,13 @@ exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_err
     exg_status status = exg_verify(i->p->program, i->p->operators, &verified, &found, err);
 
     if (status == EXG_OK || status == EXG_MALFORMED) { /* its faults are part of the page */
-        status = EXG_OK;
         cli_json_begin(&json);
         exg_json_member_open(&json, "summary", '{');
         cli_put_summary_json(&json, i);
         exg_json_put_close(&json, '}');
         cli_put_nodes_json(&json, i);
+        put_alive(&json, i);
+        status = i->call->annotate == NULL ? EXG_OK : put_annotations(&json, i, err);
         cli_json_diagnostics(&json, "diagnostics", &found);
         exg_json_put_close(&json, '}');
         cli_put_page(text, &json);

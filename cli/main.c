@@ -1,5 +1,5 @@
 /* main.c - picks the command, prints faults once, turns a status into an exit code. */
-#include "cli/cli.h"
+#include "cli/table.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -45,13 +45,25 @@ static bool is_help(const char *word)
 
 static exg_status no_command(const char *word, exg_error *err)
 {
-    return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "no command '%s'", word),
-                         "exg --help lists the commands");
+    const exg_status status = EXG_FAIL(err, USAGE, "CLI-001", "no command '%s'", word);
+    cli_nearest nearest;
+
+    cli_nearest_begin(&nearest, word);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        cli_nearest_offer(&nearest, rows[i].name);
+    }
+    return nearest.name != NULL
+               ? exg_error_fix(err, status, "did you mean %s? exg --help lists the commands",
+                               nearest.name)
+               : exg_error_fix(err, status, "exg --help lists the commands");
 }
 
-/* exg help, exg help COMMAND. */
-static exg_status help(const char *word, exg_error *err)
+/* exg help, exg help COMMAND; as a page of the manual. */
+static exg_status help(const char *word, bool manual, exg_error *err)
 {
+    if (manual) {
+        return cli_put_manual(stdout, word, err);
+    }
     if (word == NULL || is_help(word) || strcmp(word, "help") == 0) {
         cli_help(stdout);
         return EXG_OK;
@@ -59,14 +71,15 @@ static exg_status help(const char *word, exg_error *err)
     return cli_command_help(stdout, word) ? EXG_OK : no_command(word, err);
 }
 
-/* Words behind the first that are not --json; the first of them, or NULL. */
-static uint32_t words_behind(int argc, char **argv, const char **first, const char **last)
+/* Words behind the first that are not `option`; the first of them, or NULL. */
+static uint32_t words_behind(int argc, char **argv, const char *option, const char **first,
+                             const char **last)
 {
     uint32_t count = 0;
 
     *first = *last = NULL;
     for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--json") != 0) {
+        if (strcmp(argv[i], option) != 0) {
             *first = count++ == 0 ? argv[i] : *first;
             *last = argv[i];
         }
@@ -76,7 +89,7 @@ static uint32_t words_behind(int argc, char **argv, const char **first, const ch
 
 static exg_status too_many(const char *word, exg_error *err)
 {
-    return EXG_FAIL(err, USAGE, "CLI-001", "one word too many: '%s'", word);
+    return EXG_FAIL(err, USAGE, "CLI-001", "unexpected argument '%s'", word);
 }
 
 /* What needs no command; false: it needs one. */
@@ -84,19 +97,20 @@ static bool tell(int argc, char **argv, bool json, exg_status *status, exg_error
 {
     const char *first;
     const char *last;
-    uint32_t more = words_behind(argc, argv, &first, &last);
+    const bool manual = strcmp(argv[1], "help") == 0 && has_word(argc, argv, "--man");
+    uint32_t more = words_behind(argc, argv, manual ? "--man" : "--json", &first, &last);
 
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         *status = more > 0 ? too_many(last, err) : EXG_OK;
         if (*status == EXG_OK) {
             *status = cli_version(stdout, json, err);
         }
     } else if (is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
-        *status = more > 1 ? too_many(last, err) : help(first, err);
+        *status = more > 1 ? too_many(last, err) : help(first, manual, err);
     } else if (find_command(argv[1]) == NULL) {
         *status = no_command(argv[1], err);
     } else if (has_word(argc, argv, "--help") || has_word(argc, argv, "-h")) {
-        *status = help(argv[1], err);
+        *status = help(argv[1], false, err);
     } else {
         return false;
     }
@@ -195,7 +209,7 @@ static exg_status keep_quiet(cli_call *call, exg_error *err)
         return EXG_OK;
     }
     call->out = fopen("/dev/null", "w");
-    call->output = call->state_output = call->trace = NULL;
+    call->is_quiet = true;
     return call->out != NULL ? EXG_OK
                              : EXG_FAIL(err, IO, "CLI-003", "cannot open /dev/null to write to");
 }
@@ -238,11 +252,12 @@ int main(int argc, char **argv)
     exg_error_clear(&err);
     watch_files();
     signal(SIGXFSZ, SIG_IGN); /* then it is an error of write() */
-    if (argc < 2) {
+    status = cli_take_globals(&argc, argv, &err);
+    if (status == EXG_OK && argc < 2) {
         cli_help(stderr);
         return exg_status_exit_code(EXG_USAGE);
     }
-    if (!tell(argc, argv, json, &status, &err)) {
+    if (status == EXG_OK && !tell(argc, argv, json, &status, &err)) {
         status = run_command(argc, argv, json, &err);
         ran = true;
     }

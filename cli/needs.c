@@ -1,6 +1,7 @@
 /* needs.c - an option without meaning in a call is refused: option.def says what each needs. */
 #include "cli/cli.h"
 
+#include <exg/transform.h>
 #include <string.h>
 
 /* ---- facts ------------------------------------------------------------------------------ */
@@ -38,8 +39,38 @@ static bool has_file(const cli_call *call)
 
 static bool is_program(const cli_call *call)
 {
-    return call->path_count > 0 && !cli_is_weights_file(call, call->paths[0]) &&
+    return (call->path_count > 0 || call->rank_file != NULL) &&
+           !cli_is_weights_file(call, call->paths[0]) &&
            !(strcmp(call->command, "explain") == 0 && cli_is_code(call->paths[0]));
+}
+
+static bool is_pipelined(const cli_call *call)
+{
+    static const char word[] = "pipeline";
+    const char *at = call->place == NULL ? "" : call->place;
+
+    while (*at != '\0') {
+        size_t length = strcspn(at, ",");
+
+        if (length == strlen(word) && strncmp(at, word, length) == 0) {
+            return true;
+        }
+        at += length + (at[length] == ',');
+    }
+    return false;
+}
+
+static bool is_parallel(const cli_call *call)
+{
+    cli_program p;
+    bool is;
+
+    if (cli_open(call, &p, NULL) != EXG_OK) {
+        return true; /* as the command will tell */
+    }
+    is = exg_program_has_collectives(p.program, p.operators);
+    cli_close(&p);
+    return is;
 }
 
 static bool is_weights(const cli_call *call)

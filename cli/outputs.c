@@ -10,6 +10,30 @@ double cli_number_at(const exg_tensor *t, int64_t i)
     return exg_element_value(t->dtype, (const char *)t->data + i * exg_dtype_bytes(t->dtype));
 }
 
+static void put_form(exg_text *text, exg_dtype dtype, uint32_t rank, const int64_t *sizes)
+{
+    exg_text_printf(text, "%s[", exg_dtype_short_name(dtype));
+    for (uint32_t d = 0; d < rank; d++) {
+        exg_text_printf(text, "%s%" PRId64, d > 0 ? ", " : "", sizes[d]);
+    }
+    exg_text_putc(text, ']');
+}
+
+static exg_status other_form(const char *name, const exg_tensor *got, const exg_named_tensor *want,
+                             exg_error *err)
+{
+    exg_text forms = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    put_form(&forms, got->dtype, got->rank, got->sizes);
+    exg_text_puts(&forms, ", expected ");
+    put_form(&forms, want->dtype, want->rank, want->shape);
+    status =
+        EXG_FAIL(err, MISMATCH, "RUN-003", "output \"%s\" is %s", name, exg_text_string(&forms));
+    exg_text_free(&forms);
+    return exg_error_fix(err, status, "is the file of this program, and of these inputs?");
+}
+
 static exg_status compare_shapes(const char *name, const exg_tensor *got,
                                  const exg_named_tensor *want, exg_error *err)
 {
@@ -20,22 +44,17 @@ static exg_status compare_shapes(const char *name, const exg_tensor *got,
     for (uint32_t d = 0; same && d < got->rank; d++) {
         same = got->sizes[d] == want->shape[d];
     }
-    return same ? EXG_OK
-                : EXG_FAIL(err, MISMATCH, "RUN-003",
-                           "output \"%s\" has another dtype or shape than expected", name);
+    return same ? EXG_OK : other_form(name, got, want, err);
 }
 
-/* Of numbers that were rounded once or twice more: torch.testing's, but 1e-4 for those of f32 on.
- */
-static double rtol_of(exg_dtype dtype)
+double cli_rtol_of(exg_dtype dtype)
 {
     return dtype == EXG_DTYPE_BF16                            ? 1.6e-2
            : dtype == EXG_DTYPE_F16 || dtype == EXG_DTYPE_C32 ? 1e-3
                                                               : 1e-4;
 }
 
-/* A complex tensor as its parts, one after the other; any other as it is. */
-static exg_tensor parts_of(const exg_tensor *tensor)
+exg_tensor cli_parts_of(const exg_tensor *tensor)
 {
     exg_tensor parts = *tensor;
 
@@ -53,7 +72,7 @@ static exg_tensor parts_of(const exg_tensor *tensor)
 exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_tensor *want,
                        double rtol, double atol, exg_error *err)
 {
-    exg_tensor parts = parts_of(got);
+    exg_tensor parts = cli_parts_of(got);
     exg_tensor expected = *got;
     int64_t numel = exg_tensor_numel(&parts);
     int64_t wrong = 0;
@@ -61,7 +80,7 @@ exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_
     double largest = -1;
 
     EXG_TRY(compare_shapes(name, got, want, err));
-    rtol = rtol == CLI_RTOL_OF_DTYPE ? rtol_of(got->dtype) : rtol;
+    rtol = rtol == CLI_RTOL_OF_DTYPE ? cli_rtol_of(got->dtype) : rtol;
     if (exg_dtype_is_integral(got->dtype)) {
         rtol = atol = 0;
         if (numel > 0 && memcmp(got->data, want->data, want->bytes) == 0) {
@@ -70,7 +89,7 @@ exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_
     }
     expected.dtype = want->dtype;
     expected.data = (void *)(uintptr_t)want->data;
-    expected = parts_of(&expected);
+    expected = cli_parts_of(&expected);
     for (int64_t i = 0; i < numel; i++) {
         double a = cli_number_at(&parts, i);
         double b = cli_number_at(&expected, i);

@@ -8,10 +8,17 @@
 #include <exg/tensor.h>
 #include <exg/text.h>
 
+/* A complex tensor as its parts, one after the other; any other as it is. */
+exg_tensor cli_parts_of(const exg_tensor *tensor);
+
 /* Element `i` of a row-major tensor; complex numbers by their real part. */
 double cli_number_at(const exg_tensor *tensor, int64_t i);
 
 #define CLI_RTOL_OF_DTYPE (-1.0) /* what suits the dtype */
+
+/* Of numbers that were rounded once or twice more: torch.testing's, but 1e-4 for those of f32 on.
+ */
+double cli_rtol_of(exg_dtype dtype);
 
 /* |got - want| <= atol + rtol * |want| for every element, or part of a complex one, NaN equal to
  * NaN; integers exactly. MISMATCH RUN-003 tells how many differ and where the worst is. */

@@ -32,6 +32,64 @@ static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape
     return EXG_OK;
 }
 
+exg_status cli_mesh(const cli_call *call, exg_mesh_shape *mesh, exg_error *err)
+{
+    bool runs = strcmp(call->command, "run") == 0 || strcmp(call->command, "compare") == 0 ||
+                strcmp(call->command, "bench") == 0;
+
+    *mesh = (exg_mesh_shape){0};
+    if (call->mesh != NULL) {
+        return read_mesh(call->mesh, runs ? CLI_THREADS_MAX : PLANNED_MAX, mesh, err);
+    }
+    *mesh = (exg_mesh_shape){1, {cli_process_count()}};
+    return EXG_OK;
+}
+
+/* "tp=1", "all=0,1" */
+static exg_status read_group(const char *text, exg_arena *arena, exg_process_group *group,
+                             exg_error *err)
+{
+    const char *equals = strrchr(text, '=');
+    const char *at = equals == NULL ? "" : equals + 1;
+    uint32_t *dims = EXG_NEW_ARRAY(arena, uint32_t, strlen(text) + 1);
+
+    group->name = equals == NULL ? text : exg_arena_strndup(arena, text, (size_t)(equals - text));
+    group->dims = dims;
+    if (group->name == NULL || dims == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    do {
+        char *end;
+        unsigned long dim = strtoul(at, &end, 10);
+
+        if (*at < '0' || *at > '9' || dim >= EXG_MESH_DIMS_MAX || (*end != '\0' && *end != ',')) {
+            return exg_error_fix(err, EXG_FAIL(err, USAGE, "COM-014", "--group '%s'", text),
+                                 "write the group's name, =, and dims of the mesh with commas "
+                                 "between: tp=1");
+        }
+        dims[group->dim_count++] = (uint32_t)dim;
+        at = end + (*end == ',');
+    } while (at[-1] == ',');
+    return EXG_OK;
+}
+
+exg_status cli_parallel_options(const cli_call *call, exg_session_options *options,
+                                cli_placement *placement, exg_error *err)
+{
+    for (uint32_t d = 0; call->place != NULL && d < options->mesh.ndim; d++) {
+        if (placement->place[d].mode != EXG_PARTITION_REPLICATE) {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, UNSUPPORTED, "COM-015",
+                                          "--place %s: the program is already parallel, it is not "
+                                          "placed",
+                                          call->place),
+                                 "leave --place out, or export the program of one rank");
+        }
+    }
+    options->partition = NULL;
+    return EXG_OK;
+}
+
 /* One for all mesh dims, or one each with commas between. */
 static exg_status read_places(const char *text, uint32_t ndim, cli_placement *placement,
                               exg_partition_options *options, exg_error *err)
@@ -56,23 +114,67 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
         }
         options[count].mode = mode;
         if (mode > EXG_PARTITION_AUTO) {
-            status = exg_partition_options_open(word, placement->arena, &options[count], err);
+            status = exg_partition_options_open(word, count, ndim, placement->arena,
+                                                &options[count], err);
             if (status != EXG_OK) {
                 return status != EXG_IO ? status
                                         : exg_error_fix(err, status,
                                                         "--place takes replicate, data, tensor, "
-                                                        "fsdp, sequence, auto or a JSON file");
+                                                        "fsdp, sequence, expert, context, "
+                                                        "pipeline, auto or a JSON file");
             }
         }
         count++;
         at += length;
     } while (*at++ == ',');
-    for (uint32_t d = count; d < ndim; d++) {
+    for (uint32_t d = count; count == 1 && d < ndim; d++) {
         options[d] = options[0];
+        if (options[0].mode == EXG_PARTITION_PATTERNS) { /* it may say so dim by dim */
+            EXG_TRY(exg_partition_options_open(text, d, ndim, placement->arena, &options[d], err));
+        }
     }
     return count == 1 || count == ndim
                ? EXG_OK
                : EXG_FAIL(err, USAGE, "PLC-008", "--place '%s' on a mesh of %u dims", text, ndim);
+}
+
+/* The stages of a rank. */
+static exg_status read_schedule(const char *text, uint32_t *stages, exg_error *err)
+{
+    size_t length = strcspn(text, ":");
+    char *end = NULL;
+    unsigned long count = text[length] == ':' ? strtoul(text + length + 1, &end, 10) : 2;
+    bool is_interleaved =
+        length == strlen("interleaved") && strncmp(text, "interleaved", length) == 0 &&
+        (end == NULL || (*end == '\0' && text[length + 1] != '-')) && count >= 2 && count <= 64;
+
+    *stages = is_interleaved ? (uint32_t)count : 1;
+    return is_interleaved || strcmp(text, "gpipe") == 0 || strcmp(text, "1f1b") == 0
+               ? EXG_OK
+               : EXG_FAIL(
+                     err, USAGE, "CLI-001",
+                     "--schedule '%s' is not gpipe, 1f1b, interleaved or interleaved:N, N from "
+                     "2 to 64",
+                     text);
+}
+
+/* --microbatches and --schedule are of the dim that is a pipeline. */
+static exg_status read_pipeline(const cli_call *call, uint32_t ndim, cli_placement *placement,
+                                exg_error *err)
+{
+    uint32_t stages = 0;
+
+    if (call->schedule != NULL) {
+        EXG_TRY(read_schedule(call->schedule, &stages, err));
+    }
+    for (uint32_t d = 0; d < ndim; d++) {
+        if (placement->place[d].mode == EXG_PARTITION_PIPELINE) {
+            placement->place[d].microbatches =
+                call->has_microbatches ? (uint32_t)call->microbatches : 0;
+            placement->place[d].stages_per_rank = stages;
+        }
+    }
+    return EXG_OK;
 }
 
 void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_summary *place)
@@ -83,6 +185,25 @@ void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_sum
     for (uint32_t d = 0; d < mesh.ndim; d++) {
         exg_text_printf(text, "%s%s", d > 0 ? "," : "", exg_partition_mode_name(place->modes[d]));
     }
+}
+
+void cli_note_unsplit(exg_session *session)
+{
+    const exg_session_stats *stats = exg_session_statistics(session);
+    bool whole = stats->plan_count == 1 && exg_session_break_reason(session) == NULL;
+    exg_text text = EXG_TEXT_EMPTY;
+
+    for (uint32_t d = 0; whole && stats->partition != NULL && d < EXG_MESH_DIMS_MAX; d++) {
+        if (stats->partition->unsplit[d] != NULL) {
+            exg_text_printf(&text, "warning: %s splits nothing along mesh dim %u: %s\n",
+                            exg_partition_mode_name(stats->partition->modes[d]), d,
+                            stats->partition->unsplit[d]);
+        }
+    }
+    if (cli_process_rank() == 0) {
+        cli_note(&text);
+    }
+    exg_text_free(&text);
 }
 
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
@@ -118,15 +239,17 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
         return EXG_FAIL(err, USAGE, "CLI-001", "--timeout is a time above 0");
     }
     options->processes = cli_process_count() > 1;
-    if (call->mesh != NULL) {
-        bool runs = strcmp(call->command, "run") == 0;
-
-        EXG_TRY(read_mesh(call->mesh, runs ? CLI_THREADS_MAX : PLANNED_MAX, &options->mesh, err));
-    } else if (call->shard != NULL) {
-        EXG_TRY(read_mesh(call->shard, SHARDS_MAX, &options->mesh, err));
-    } else {
-        options->mesh = (exg_mesh_shape){1, {cli_process_count()}};
+    EXG_TRY(call->shard != NULL ? read_mesh(call->shard, SHARDS_MAX, &options->mesh, err)
+                                : cli_mesh(call, &options->mesh, err));
+    placement->groups = EXG_NEW_ARRAY(placement->arena, exg_process_group, call->groups.count);
+    if (placement->groups == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
     }
+    for (uint32_t i = 0; i < call->groups.count; i++) {
+        EXG_TRY(read_group(call->groups.items[i], placement->arena, &placement->groups[i], err));
+    }
+    options->groups = placement->groups;
+    options->group_count = call->groups.count;
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
         placement->place[d] = (exg_partition_options){
             .size = sizeof(placement->place[d]),
@@ -144,9 +267,10 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     if (call->memory_limit != NULL) {
         EXG_TRY(cli_size("--memory-limit", call->memory_limit, &placement->goal.memory_limit, err));
     }
-    return call->place == NULL
-               ? EXG_OK
-               : read_places(call->place, options->mesh.ndim, placement, placement->place, err);
+    if (call->place != NULL) {
+        EXG_TRY(read_places(call->place, options->mesh.ndim, placement, placement->place, err));
+    }
+    return read_pipeline(call, options->mesh.ndim, placement, err);
 }
 
 void cli_placement_free(cli_placement *placement)

@@ -12,6 +12,9 @@ exg_status cli_put(FILE *out, const exg_text *text, exg_error *err)
 
 void cli_note(const exg_text *text)
 {
+    if (cli_is_quiet() && !text->failed) {
+        return;
+    }
     fputs(text->failed ? "exg: out of memory for what is to be told here\n" : exg_text_string(text),
           stderr);
 }

@@ -2,7 +2,9 @@
 #include "cli/cli.h"
 
 #include <exg/http.h>
+#include <exg/operator_library.h>
 #include <exg/transform.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -79,6 +81,15 @@ exg_open_options cli_open_options(const cli_call *call)
                               .open_source = open_elsewhere};
 }
 
+/* What the user names, and what comes with exg. */
+static exg_status load_operators(const cli_call *call, cli_program *p, exg_error *err)
+{
+    for (uint32_t i = 0; i < call->ops.count; i++) {
+        EXG_TRY(exg_operators_load(p->operators, call->ops.items[i], err));
+    }
+    return exg_operators_load_for(p->operators, p->program, err);
+}
+
 exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
 {
     const exg_open_options options = cli_open_options(call);
@@ -92,7 +103,11 @@ exg_status cli_open(const cli_call *call, cli_program *p, exg_error *err)
         cli_close(p);
         return exg_error_within(err, status, "%s:", call->paths[0]);
     }
-    return EXG_OK;
+    status = load_operators(call, p, err);
+    if (status != EXG_OK) {
+        cli_close(p);
+    }
+    return status;
 }
 
 exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *err)
@@ -258,20 +273,37 @@ static struct {
     bool shown;
 } progress; /* of the one command this process runs */
 
-void cli_progress(void *user, uint64_t done, uint64_t total)
+/* Is a line to be shown now: on a terminal, after a second, ten times a second? */
+static bool shows_progress(void)
 {
     double now = (double)cli_now_ns() * 1e-9;
 
-    (void)user;
-    if (!isatty(STDERR_FILENO)) {
-        return;
+    if (!isatty(STDERR_FILENO) || cli_is_quiet()) {
+        return false;
     }
     progress.start = progress.start == 0 ? now : progress.start;
     if (now - progress.start < 1 || now - progress.last < 0.1) {
-        return;
+        return false;
     }
     progress.last = now;
     progress.shown = true;
+    return true;
+}
+
+void cli_progress_of(uint64_t done, uint64_t total, const char *things)
+{
+    if (shows_progress()) {
+        fprintf(stderr, "\r%3.0f %%  %" PRIu64 " of %" PRIu64 " %s ",
+                100.0 * (double)done / (double)total, done, total, things);
+    }
+}
+
+void cli_progress(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    if (!shows_progress()) {
+        return;
+    }
     fprintf(stderr, "\r%3.0f %%  %.0f of %.0f MiB ",
             total == 0 ? 100.0 : 100.0 * (double)done / (double)total, (double)done / 1048576,
             (double)total / 1048576);

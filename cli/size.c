@@ -1,6 +1,7 @@
-/* size.c - sizes in bytes, as options give them. */
+/* size.c - sizes in bytes and other numbers, as options give them. */
 #include "cli/cli.h"
 
+#include <math.h>
 #include <string.h>
 
 exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_error *err)
@@ -27,5 +28,16 @@ exg_status cli_size(const char *option, const char *text, uint64_t *bytes, exg_e
         }
     }
     *bytes = value;
+    return EXG_OK;
+}
+
+exg_status cli_splat(const cli_call *call, double *value, exg_error *err)
+{
+    char *end = NULL;
+
+    *value = call->splat == NULL ? 0 : exg_text_to_double(call->splat, &end);
+    if (call->splat != NULL && (end == call->splat || *end != '\0' || !isfinite(*value))) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--splat '%s': a number", call->splat);
+    }
     return EXG_OK;
 }

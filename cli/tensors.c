@@ -1,4 +1,4 @@
-/* tensors.c - files of weights: what inspect shows of them. */
+/* tensors.c - files of tensors: opened, and what inspect shows of weights. */
 #include "cli/inspect.h"
 
 #include <inttypes.h>
@@ -6,6 +6,19 @@
 #include <string.h>
 
 #define VALUE_COLUMNS 72 /* of a metadata value in the text form */
+
+exg_status cli_open_tensors(const char *path, exg_tensor_file **file, exg_error *err)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    EXG_TRY(exg_tensor_file_open(path, file, err));
+    for (uint32_t i = 0; i < (*file)->skipped_count; i++) {
+        cli_put_left_out(&text, (*file)->skipped[i].name, (*file)->skipped[i].kind);
+    }
+    cli_note(&text);
+    exg_text_free(&text);
+    return EXG_OK;
+}
 
 static void put_numbers(exg_text *text, const exg_sym_int *numbers, uint32_t count)
 {

@@ -1,19 +1,66 @@
-# install.cmake - libraries, public headers, CMake package, pkg-config files.
-install(TARGETS exg_export_static exg_export_shared exg_exec_static exg_exec_shared
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# install.cmake - what is installed, by the package that it goes into (package.cmake): libraries,
+# public headers, CMake package, pkg-config files; what the command brings along. cli/ and plugin.cmake
+# have the rest.
+foreach(name export exec)
+  install(TARGETS exg_${name}_shared EXPORT exgTargets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
+  install(TARGETS exg_${name}_static EXPORT exgStaticTargets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+  set_target_properties(exg_${name}_shared PROPERTIES EXPORT_NAME ${name}
+    INSTALL_RPATH "\$ORIGIN")
+  set_target_properties(exg_${name}_static PROPERTIES EXPORT_NAME ${name}_static)
+endforeach()
 install(DIRECTORY libexport/include/exg libexec/include/exg
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
+install(FILES bindings/fortran/exg.f90 bindings/fortran/exg_fortran.c
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/exg/fortran COMPONENT dev)
 
 set(EXG_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/exg)
-file(RELATIVE_PATH EXG_CMAKE_TO_PREFIX /${EXG_CMAKE_DIR} /)
 file(RELATIVE_PATH EXG_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-configure_file(cmake/exgConfig.cmake.in exgConfig.cmake @ONLY)
+include(CMakePackageConfigHelpers)
+configure_package_config_file(cmake/exgConfig.cmake.in ${PROJECT_BINARY_DIR}/exgConfig.cmake
+  INSTALL_DESTINATION ${EXG_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
 configure_file(cmake/exg-export.pc.in exg-export.pc @ONLY)
 configure_file(cmake/exg-exec.pc.in exg-exec.pc @ONLY)
-include(CMakePackageConfigHelpers)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/exgConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/exgConfig.cmake ${PROJECT_BINARY_DIR}/exgConfigVersion.cmake
-  DESTINATION ${EXG_CMAKE_DIR})
+  DESTINATION ${EXG_CMAKE_DIR} COMPONENT dev)
+foreach(set exgTargets exgStaticTargets)
+  install(EXPORT ${set} NAMESPACE exg:: DESTINATION ${EXG_CMAKE_DIR} COMPONENT dev)
+endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/exg-export.pc ${PROJECT_BINARY_DIR}/exg-exec.pc
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+
+# The command writes its own pages and completions; not where it cannot be run.
+set(pages ${PROJECT_BINARY_DIR}/pages)
+set(folders ${pages}/man1 ${pages}/bash ${pages}/zsh ${pages}/fish)
+set(written ${pages}/man1/exg.1 ${pages}/bash/exg ${pages}/zsh/_exg ${pages}/fish/exg.fish)
+set(write COMMAND exg help --man > ${pages}/man1/exg.1
+  COMMAND exg completion bash > ${pages}/bash/exg
+  COMMAND exg completion zsh > ${pages}/zsh/_exg
+  COMMAND exg completion fish > ${pages}/fish/exg.fish)
+file(STRINGS cli/command.def commands REGEX "^EXG_COMMAND")
+list(TRANSFORM commands REPLACE "^EXG_COMMAND.([a-z]+).*" "\\1")
+foreach(command ${commands})
+  list(APPEND written ${pages}/man1/exg-${command}.1)
+  list(APPEND write COMMAND exg help ${command} --man > ${pages}/man1/exg-${command}.1)
+endforeach()
+if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+  file(MAKE_DIRECTORY ${folders})
+  set(manual ${written})
+  list(FILTER manual INCLUDE REGEX "[.]1$")
+  list(APPEND write COMMAND gzip -9nf ${manual})
+  list(TRANSFORM written REPLACE "[.]1$" ".1.gz")
+  add_custom_command(OUTPUT ${written} ${write} DEPENDS exg COMMENT "pages of the manual" VERBATIM)
+  add_custom_target(exg_pages ALL DEPENDS ${written})
+  install(DIRECTORY ${pages}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT tools)
+  install(FILES ${pages}/bash/exg COMPONENT tools
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${pages}/zsh/_exg COMPONENT tools
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+  install(FILES ${pages}/fish/exg.fish COMPONENT tools
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
+install(FILES README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)

@@ -57,11 +57,11 @@ fuzz() {
 }
 
 interop() {
-    need_packages python3 python3-venv
-    if [ ! -x build/venv/bin/python ] || ! build/venv/bin/python -c 'import torch, numpy, safetensors, gguf' 2>/dev/null; then
+    need_packages python3 python3-venv python3-dev
+    if [ ! -x build/venv/bin/python ] || ! build/venv/bin/python -c 'import torch, numpy, safetensors, gguf, cffi, wheel, setuptools' 2>/dev/null; then
         say "making a virtual environment with PyTorch 2.13.0 (build/venv)"
         python3 -m venv build/venv
-        if ! build/venv/bin/pip install -q --no-compile torch==2.13.0 numpy safetensors gguf >/dev/null 2>&1; then
+        if ! build/venv/bin/pip install -q --no-compile torch==2.13.0 numpy safetensors gguf cffi wheel setuptools >/dev/null 2>&1; then
             echo "error: PyTorch 2.13.0 cannot be installed; the interop tests need it" >&2
             exit 1
         fi

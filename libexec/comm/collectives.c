@@ -158,10 +158,23 @@ static cutting cutting_of(const exg_communicator *c, const exg_collective *what,
     case EXG_ALL_TO_ALL:
         return (cutting){around_dim(what->in, what->other_dim), around_dim(what->out, what->dim),
                          true, true};
-    default:
+    case EXG_BROADCAST:
+        return (cutting){flat(what->in), flat(what->out), false, true};
+    default: /* of EXG_ALL_TO_ALL_SINGLE along dim 0 */
         return (cutting){around_dim(what->in, what->dim), around_dim(what->out, what->dim), true,
                          true};
     }
+}
+
+/* The rows of rank `rank`, where those of all lie one after another. */
+static span rows_of(const int64_t *counts, uint32_t rank)
+{
+    span s = {0, counts[rank]};
+
+    for (uint32_t r = 0; r < rank; r++) {
+        s.first += counts[r];
+    }
+    return s;
 }
 
 static span sent_to(const exg_communicator *c, const exg_collective *what, const cutting *k,
@@ -173,6 +186,12 @@ static span sent_to(const exg_communicator *c, const exg_collective *what, const
         own = chunk_of(what->halo.size, c->size, c->rank);
         return common(own, halo_at(what, c->size, rank), own);
     }
+    if (what->kind == EXG_ALL_TO_ALL_SINGLE) {
+        return rows_of(what->sent, rank);
+    }
+    if (what->kind == EXG_BROADCAST && c->rank != what->root) {
+        return (span){0, 0};
+    }
     return k->cut_in ? chunk_of(k->in.length, c->size, rank) : own;
 }
 
@@ -183,6 +202,12 @@ static span come_from(const exg_communicator *c, const exg_collective *what, con
         span own = halo_at(what, c->size, c->rank);
 
         return common(chunk_of(what->halo.size, c->size, rank), own, own);
+    }
+    if (what->kind == EXG_ALL_TO_ALL_SINGLE) {
+        return rows_of(what->received, rank);
+    }
+    if (what->kind == EXG_BROADCAST) {
+        return (span){0, rank == what->root ? k->out.length : 0};
     }
     return k->cut_out ? chunk_of(k->out.length, c->size, rank) : (span){0, k->out.length};
 }

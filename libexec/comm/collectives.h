@@ -27,7 +27,12 @@ typedef enum exg_collective_kind {
     EXG_ALL_TO_ALL,
     /* A halo exchange: grouped ncclSend and ncclRecv, MPI_Neighbor_alltoallv. in: own chunk of dim;
      * out: own chunk with what exg_halo says of its neighbours' */
-    EXG_HALO
+    EXG_HALO,
+    /* ncclBroadcast, MPI_Bcast. out: in of rank `root` */
+    EXG_BROADCAST,
+    /* torch.distributed.all_to_all_single, MPI_Alltoallv. in: for each rank as many rows of dim 0
+     * as `sent` says; out: from each as many as `received` says, by rank */
+    EXG_ALL_TO_ALL_SINGLE
 } exg_collective_kind;
 
 /* What a rank sees of a dim of `size`: it has a chunk of `parts` positions, each of which reads
@@ -47,9 +52,12 @@ const char *exg_collective_name(exg_collective_kind kind); /* "all_reduce" */
 typedef struct exg_collective {
     exg_collective_kind kind;
     const exg_tensor *in, *out;
-    uint32_t dim, other_dim; /* gathered or scattered; of all-to-all gathered, scattered */
-    exg_reduce_op op;        /* of reductions */
-    exg_halo halo;           /* of EXG_HALO */
+    uint32_t dim, other_dim;        /* gathered or scattered; of all-to-all gathered, scattered */
+    exg_reduce_op op;               /* of reductions */
+    exg_halo halo;                  /* of EXG_HALO */
+    uint32_t root;                  /* of EXG_BROADCAST */
+    const int64_t *sent, *received; /* by rank, `rank_count` each: of EXG_ALL_TO_ALL_SINGLE */
+    uint32_t rank_count;
 } exg_collective;
 
 uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collective *what);

@@ -33,9 +33,31 @@ uint32_t exg_mesh_shape_coordinate(const exg_mesh_shape *shape, uint32_t rank, u
     return rank / exg_mesh_shape_stride(shape, dim) % shape->sizes[dim];
 }
 
+uint32_t exg_mesh_line_size(const exg_mesh_shape *shape, exg_mesh_line line)
+{
+    uint32_t size = 1;
+
+    for (uint32_t d = 0; d < shape->ndim; d++) {
+        size *= (line >> d & 1) != 0 ? shape->sizes[d] : 1;
+    }
+    return size;
+}
+
+uint32_t exg_mesh_line_rank(const exg_mesh_shape *shape, exg_mesh_line line, uint32_t rank)
+{
+    uint32_t place = 0;
+
+    for (uint32_t d = 0; d < shape->ndim; d++) {
+        if ((line >> d & 1) != 0) {
+            place = place * shape->sizes[d] + exg_mesh_shape_coordinate(shape, rank, d);
+        }
+    }
+    return place;
+}
+
 void exg_grid_close(exg_grid *grid)
 {
-    for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
+    for (uint32_t d = 0; d < EXG_GRID_LINES_MAX; d++) {
         exg_communicator_close(grid->dims[d]);
         grid->dims[d] = NULL;
     }
@@ -109,6 +131,18 @@ exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends
             exg_grid_close(grid);
             return status;
         }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_paper_lines(const exg_mesh_shape *shape, const exg_mesh_line *lines, uint32_t count,
+                           bool lends, exg_grid *grid, exg_error *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(exg_paper_create(exg_mesh_line_size(shape, lines[i]),
+                                 exg_mesh_line_rank(shape, lines[i], grid->rank), lends,
+                                 &grid->dims[grid->ndim], err));
+        grid->ndim++;
     }
     return EXG_OK;
 }
@@ -251,22 +285,40 @@ static uint64_t digest_of(const exg_mesh_shape *shape)
     return XXH3_64bits(shape->sizes, shape->ndim * sizeof(shape->sizes[0]));
 }
 
-static exg_status split_lines(const exg_mesh_shape *shape, exg_communicator *world, exg_grid *grid,
-                              exg_error *err)
+/* One colour a line: the number of its first rank. */
+static exg_status split_line(const exg_mesh_shape *shape, exg_communicator *world,
+                             exg_mesh_line line, exg_communicator **out, exg_error *err)
 {
-    exg_grid line = {.dims = {world}, .ndim = 1, .rank = grid->rank};
+    uint32_t color = world->rank;
 
-    const exg_common mesh = {"mesh", digest_of(shape)};
-
-    EXG_TRY(exg_grid_agree(&line, &mesh, 1, EXG_OK, err));
     for (uint32_t d = 0; d < shape->ndim; d++) {
-        uint32_t coordinate = exg_mesh_shape_coordinate(shape, grid->rank, d);
-
-        /* one colour a line along the dim: the number of its first rank */
-        EXG_TRY(exg_communicator_split(
-            world, grid->rank - coordinate * exg_mesh_shape_stride(shape, d), &grid->dims[d], err));
+        if ((line >> d & 1) != 0) {
+            color -=
+                exg_mesh_shape_coordinate(shape, world->rank, d) * exg_mesh_shape_stride(shape, d);
+        }
     }
-    return EXG_OK;
+    return exg_communicator_split(world, color, out, err);
+}
+
+exg_status exg_split_grid(const exg_mesh_shape *shape, exg_communicator *world,
+                          const exg_mesh_line *lines, uint32_t count, exg_grid *grid,
+                          exg_error *err)
+{
+    exg_grid all = {.dims = {world}, .ndim = 1, .rank = world->rank};
+    const exg_common mesh = {"mesh", digest_of(shape)};
+    exg_status status;
+
+    *grid = (exg_grid){.ndim = shape->ndim + count, .rank = world->rank};
+    status = exg_grid_agree(&all, &mesh, 1, EXG_OK, err);
+    for (uint32_t d = 0; status == EXG_OK && d < grid->ndim; d++) {
+        exg_mesh_line line = d < shape->ndim ? 1u << d : lines[d - shape->ndim];
+
+        status = split_line(shape, world, line, &grid->dims[d], err);
+    }
+    if (status != EXG_OK) {
+        exg_grid_close(grid);
+    }
+    return status;
 }
 
 exg_status exg_mpi_grid(const exg_mesh_shape *shape, uint64_t deadline_ns, exg_grid *grid,
@@ -275,14 +327,10 @@ exg_status exg_mpi_grid(const exg_mesh_shape *shape, uint64_t deadline_ns, exg_g
     exg_communicator *world;
     exg_status status;
 
-    *grid = (exg_grid){.ndim = shape->ndim};
     EXG_TRY(exg_mpi_create(exg_mesh_shape_size(shape),
                            deadline_ns == 0 ? EXG_DEADLINE_NS : deadline_ns, &world, err));
-    grid->rank = *rank = world->rank;
-    status = split_lines(shape, world, grid, err);
+    *rank = world->rank;
+    status = exg_split_grid(shape, world, NULL, 0, grid, err);
     exg_communicator_close(world);
-    if (status != EXG_OK) {
-        exg_grid_close(grid);
-    }
     return status;
 }

@@ -1,4 +1,5 @@
-/* grid.h - the communicators of a rank on a mesh, one a mesh dim: those it meets along it. */
+/* grid.h - the communicators of a rank on a mesh, one a mesh dim: those it meets along it; then one
+ * for each set of dims that process groups lie along. */
 #ifndef EXG_LIBEXEC_COMM_GRID_H
 #define EXG_LIBEXEC_COMM_GRID_H
 
@@ -9,12 +10,14 @@
 struct exg_accelerator;
 struct exg_device_link;
 
+#define EXG_GRID_LINES_MAX 16
+
 typedef struct exg_grid {
-    exg_communicator *dims[EXG_MESH_DIMS_MAX];
-    struct exg_device_link *links[EXG_MESH_DIMS_MAX]; /* of their devices; NULL: none */
-    struct exg_accelerator *device;                   /* whose ends of the links these are */
-    uint32_t ndim;
-    uint32_t rank; /* in the mesh */
+    exg_communicator *dims[EXG_GRID_LINES_MAX];
+    struct exg_device_link *links[EXG_GRID_LINES_MAX]; /* of their devices; NULL: none */
+    struct exg_accelerator *device;                    /* whose ends of the links these are */
+    uint32_t ndim;                                     /* of the mesh, and sets of dims */
+    uint32_t rank;                                     /* in the mesh */
 } exg_grid;
 
 /* Ranks as threads: `grids` has room for as many as the sizes multiply to. */
@@ -30,6 +33,19 @@ exg_status exg_mpi_grid(const exg_mesh_shape *shape, uint64_t deadline_ns, exg_g
  * whether they lend, as threads do. Nothing can be exchanged (COM-005). */
 exg_status exg_paper_grid(const exg_mesh_shape *shape, uint32_t rank, bool lends, exg_grid *grid,
                           exg_error *err);
+
+/* Sets of a mesh's dims by bit: the ranks that are alike along all other dims, row-major. */
+typedef uint32_t exg_mesh_line;
+uint32_t exg_mesh_line_size(const exg_mesh_shape *shape, exg_mesh_line line);
+uint32_t exg_mesh_line_rank(const exg_mesh_shape *shape, exg_mesh_line line, uint32_t rank);
+
+/* The grid of this rank of `world`, a mesh of that shape, which stays the caller's: its dims, then
+ * `lines`. Collective. exg_paper_lines() adds the same to one on paper. */
+exg_status exg_split_grid(const exg_mesh_shape *shape, exg_communicator *world,
+                          const exg_mesh_line *lines, uint32_t count, exg_grid *grid,
+                          exg_error *err);
+exg_status exg_paper_lines(const exg_mesh_shape *shape, const exg_mesh_line *lines, uint32_t count,
+                           bool lends, exg_grid *grid, exg_error *err);
 
 void exg_grid_set_deadline(const exg_grid *grid, uint64_t ns);   /* of each wait */
 void exg_grid_watch(const exg_grid *grid, const exg_stop *stop); /* communicator.h */

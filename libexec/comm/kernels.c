@@ -15,7 +15,9 @@
     ROW(all_gather, EXG_ALL_GATHER, 1, 0, 0)                                                       \
     ROW(reduce_scatter, EXG_REDUCE_SCATTER, 1, 0, 3)                                               \
     ROW(all_to_all, EXG_ALL_TO_ALL, 1, 3, 0)                                                       \
-    ROW(window, EXG_HALO, 1, 0, 0)
+    ROW(window, EXG_HALO, 1, 0, 0)                                                                 \
+    ROW(broadcast, EXG_BROADCAST, 0, 0, 0)                                                         \
+    ROW(all_to_all_single, EXG_ALL_TO_ALL_SINGLE, 0, 0, 0)
 
 static uint32_t dim_at(const exg_kernel_call *call, uint32_t position)
 {
@@ -59,13 +61,19 @@ static exg_halo halo_of_call(const exg_kernel_call *call)
 static exg_collective make(const exg_kernel_call *call, exg_collective_kind kind, uint32_t dim,
                            uint32_t other_dim, uint32_t op)
 {
+    bool splits = kind == EXG_ALL_TO_ALL_SINGLE;
+
     return (exg_collective){.kind = kind,
                             .in = &call->inputs[0],
                             .out = &call->outputs[0],
                             .dim = dim == 0 ? 0 : dim_at(call, dim),
                             .other_dim = other_dim == 0 ? 0 : dim_at(call, other_dim),
                             .op = op == 0 ? EXG_REDUCE_SUM : op_at(call, op),
-                            .halo = kind == EXG_HALO ? halo_of_call(call) : (exg_halo){0}};
+                            .halo = kind == EXG_HALO ? halo_of_call(call) : (exg_halo){0},
+                            .root = kind == EXG_BROADCAST ? (uint32_t)exg_call_int(call, 1) : 0,
+                            .received = splits ? call->args[1].as_ints : NULL,
+                            .sent = splits ? call->args[2].as_ints : NULL,
+                            .rank_count = splits ? call->args[1].count : 0};
 }
 
 /* A step's collective, and where it is while it is under way. */
@@ -105,6 +113,21 @@ static exg_status prepare_on_device(exg_kernel_call *call, flight *f, exg_error 
                                                    err);
 }
 
+/* Of what is said rank by rank: are they the ranks that meet? */
+static exg_status check_ranks(const exg_kernel_call *call, const exg_collective *what,
+                              exg_error *err)
+{
+    uint32_t size = along(call)->size;
+    bool is_split = what->kind == EXG_ALL_TO_ALL_SINGLE;
+
+    if ((is_split && (what->rank_count != size || call->args[2].count != size)) ||
+        (what->kind == EXG_BROADCAST && what->root >= size)) {
+        return EXG_FAIL(err, MALFORMED, "NOD-017", "%s of other ranks than the %u that meet",
+                        exg_collective_name(what->kind), size);
+    }
+    return EXG_OK;
+}
+
 static exg_status prepare(exg_kernel_call *call, const exg_collective *what, exg_error *err)
 {
     bool sums = what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
@@ -117,6 +140,7 @@ static exg_status prepare(exg_kernel_call *call, const exg_collective *what, exg
         return EXG_FAIL(err, UNSUPPORTED, "COM-006", "a reduction '%s' of %s",
                         exg_reduce_op_name(what->op), exg_dtype_name(what->in->dtype));
     }
+    EXG_TRY(check_ranks(call, what, err));
     f = EXG_NEW(call->arena, flight);
     if (f == NULL) {
         return EXG_OUT_OF_MEMORY(err);

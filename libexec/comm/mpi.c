@@ -174,7 +174,8 @@ static exg_status load(const exg_mpi_plugin **plugin, exg_error *err)
         exg_status status =
             EXG_FAIL(err, UNSUPPORTED, "COM-008", "MPI cannot be loaded: %.200s", dlerror());
 
-        return exg_error_fix(err, status, "build exg where libopenmpi-dev is installed");
+        return exg_error_fix(
+            err, status, "install exg-plugin-mpi, or build exg where libopenmpi-dev is installed");
     }
     if (found->version != EXG_MPI_PLUGIN_VERSION) {
         return EXG_FAIL(err, UNSUPPORTED, "COM-008", "%s is of another version (%u, not %d)",

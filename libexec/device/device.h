@@ -23,7 +23,7 @@
 
 #include <exg/device.h>
 
-#define EXG_DEVICE_TABLE_VERSION 3
+#define EXG_DEVICE_TABLE_VERSION 4
 
 struct exg_communicator;
 struct exg_collective;
@@ -88,6 +88,11 @@ struct exg_device_table {
 
     /* Until all is done. DEVICE DEV-... a fault of what ran: the device is then of no use. */
     exg_status (*wait)(exg_accelerator *device, exg_error *err);
+
+    /* Orders the device's work and a stream's of the caller's: what is asked for from here on comes
+     * after all that the stream was asked for (`after`), or the other way round. NULL: the device
+     * has no streams that others know. */
+    exg_status (*follow)(exg_accelerator *device, void *stream, bool after, exg_error *err);
 
     /* What is asked for between record() and recorded() is kept instead of carried out, to be
      * asked for as one by replay(). NULL, all four: cannot. UNSUPPORTED: not this. */

@@ -6,6 +6,7 @@
 #include "libexec/dtensor/storage.h"
 #include "libexport/base/require.h"
 
+#include <exg/operator_id_new.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

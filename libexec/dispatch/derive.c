@@ -1,6 +1,7 @@
 /* derive.c - the derivatives of operators, written in operators. */
 #include "libexec/dispatch/tape.h"
 #include "libexport/operators/lower.h"
+#include "libexport/operators/registered.h"
 
 #include <exg/emit.h>
 #include <math.h>
@@ -93,7 +94,61 @@ static exg_ref larger(const derivation *x, exg_ref a, exg_ref b)
     return S(add_Tensor, S(masked_fill_Scalar, G, S(le_Tensor, a, b), 0), half);
 }
 
+#define LOG_2            0.6931471805599453
+#define LOG_10           2.302585092994046
+#define TWO_OVER_ROOT_PI 1.1283791670955126
+
+/* What lies inside, or what the result was taken from, alone. */
+static exg_ref inside(const derivation *x, exg_ref where)
+{
+    return S(where_ScalarOther, where, G, 0);
+}
+
 /* ---- over dims --------------------------------- */
+
+/* `ref`, of the sizes of a result from which dim `at` is gone, with one element along it. */
+static exg_ref along(const derivation *x, exg_ref ref, const exg_argument *at, bool kept)
+{
+    bool is_number = dims_of(x, 0).rank == 0;
+
+    return kept || is_number ? ref : S(unsqueeze_default, ref, *at);
+}
+
+/* Each gradient to the place that its element was taken from, of which the second result tells. */
+static exg_ref put_back(const derivation *x, exg_ref gradient, const exg_argument *dim, bool kept)
+{
+    exg_ref places = along(x, x->results[1], dim, kept);
+
+    return S(scatter_add_default, zeros_as(x, 0), *dim, places, along(x, gradient, dim, kept));
+}
+
+/* Of those before an element along the dim, and of those after it: zeros divide nothing. */
+static exg_ref product_of_others(const derivation *x)
+{
+    exg_dims dims = dims_of(x, 0);
+    exg_ref sides[2];
+    uint32_t dim;
+
+    if (dims.rank == 0) {
+        return S(full_default, sizes_of(x, 0), 1, DTYPE(exg_lower_dtype(x->b, G)));
+    }
+    dim = exg_lower_dim(x->b, exg_get_int(&V(1)), dims.rank);
+    for (uint32_t side = 0; side < 2; side++) {
+        exg_argument turn = INTS(x->b, dim);
+        exg_ref all = exg_lower_cast(x->b, A(0), exg_lower_dtype(x->b, G));
+        exg_dims one = dims;
+        exg_ref first;
+
+        one.n[dim] = dims.n[dim] > 0 ? 1 : 0;
+        first = S(full_default, INTS_OF(x->b, one.n, one.rank), 1, DTYPE(exg_lower_dtype(x->b, G)));
+        all = side == 0 ? all : S(flip_default, all, turn);
+        all = exg_lower_slice(x->b, all, dim, 0, dims.n[dim] > 0 ? dims.n[dim] - 1 : 0);
+        all = S(cumprod_default,
+                S(cat_default, exg_arg_refs(x->b, (exg_ref[]){first, all}, 2), dim), dim);
+        sides[side] = side == 0 ? all : S(flip_default, all, turn);
+    }
+    return S(mul_Tensor, sides[0], sides[1]);
+}
 
 /* Which dims of argument 0 were reduced: argument 1, all where it says none. */
 static uint32_t reduced_dims(const derivation *x, bool *reduced)
@@ -264,13 +319,13 @@ static exg_ref through_convolution(const derivation *x, uint32_t which)
 /* ---- attention --------------------------------- */
 
 /* Scores of (query, key, ...): what was added to them, or may not be seen. */
-static exg_ref scores(const derivation *x, double scale)
+static exg_ref scores(const derivation *x, uint32_t causal, double scale)
 {
     exg_ref all = S(mul_Scalar, S(matmul_default, A(0), turned(x, A(1))), scale);
     exg_dims dims = exg_lower_dims(x->b, all);
     double least = -1e30;
 
-    if (exg_get_bool(&V(5)) && dims.rank > 1) {
+    if (exg_get_bool(&V(causal)) && dims.rank > 1) {
         exg_ref seen = S(tril_default,
                          S(full_default, INTS(x->b, dims.n[dims.rank - 2], dims.n[dims.rank - 1]),
                            1, DTYPE(exg_lower_dtype(x->b, all))));
@@ -284,19 +339,21 @@ static exg_ref scores(const derivation *x, double scale)
                                           : S(add_Tensor, all, A(3));
 }
 
-/* Of the query, the key, the value, or what was added to the scores. */
-static exg_ref through_attention(const derivation *x, uint32_t which)
+/* Of the query, the key, the value, or what was added to the scores. `causal`: where the arguments
+ * say whether it is, with the scale and whether heads are grouped behind it. */
+static exg_ref through_attention(const derivation *x, uint32_t causal, uint32_t which)
 {
     exg_dims query = dims_of(x, 0);
-    double scale =
-        exg_is_none(&V(6)) ? 1 / sqrt((double)query.n[query.rank - 1]) : exg_get_float(&V(6));
+    double scale = exg_is_none(&V(causal + 1)) ? 1 / sqrt((double)query.n[query.rank - 1])
+                                               : exg_get_float(&V(causal + 1));
+    bool drops = causal == 5 && exg_get_float(&V(4)) != 0;
     exg_ref weights, g;
 
-    if (exg_get_float(&V(4)) != 0 || exg_get_bool(&V(7))) {
+    if (drops || exg_get_bool(&V(causal + 2))) {
         exg_lower_unsupported(x->b, "a derivative of attention with dropout or grouped heads");
         return EXG_NO_REF;
     }
-    weights = S(_softmax_default, scores(x, scale), -1, false);
+    weights = S(_softmax_default, scores(x, causal, scale), -1, false);
     if (which == 2) {
         return S(matmul_default, turned(x, weights), G);
     }
@@ -308,6 +365,29 @@ static exg_ref through_attention(const derivation *x, uint32_t which)
 }
 
 /* ---- places --------------------------------- */
+
+/* Padding taken away again; where elements were taken away, zeros. */
+static exg_argument less_padding(const derivation *x)
+{
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&V(1), pads, 2 * EXG_SHAPE_RANK_MAX);
+
+    for (uint32_t i = 0; i < count; i++) {
+        pads[i] = -pads[i];
+    }
+    return INTS_OF(x->b, pads, count);
+}
+
+static exg_ref rolled_back(const derivation *x)
+{
+    int64_t shifts[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&V(1), shifts, EXG_SHAPE_RANK_MAX);
+
+    for (uint32_t i = 0; i < count; i++) {
+        shifts[i] = -shifts[i];
+    }
+    return S(roll_default, G, INTS_OF(x->b, shifts, count), V(2));
+}
 
 static exg_ref permuted_back(const derivation *x)
 {
@@ -371,15 +451,18 @@ static const exg_operator_id undifferentiated[] = {
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
-exg_differentiation exg_differentiation_of(exg_operator_id op)
+exg_differentiation exg_differentiation_of(const exg_operator *op)
 {
+    if (op->registered != NULL) {
+        return op->registered->definition.derivative != NULL ? EXG_BY_ROWS : EXG_BY_PARTS;
+    }
     for (size_t i = 0; i < COUNT(undifferentiated); i++) {
-        if (undifferentiated[i] == op) {
+        if (undifferentiated[i] == op->id) {
             return EXG_NOT_AT_ALL;
         }
     }
     for (size_t i = 0; i < COUNT(rows); i++) {
-        if (rows[i].op == op) {
+        if (rows[i].op == op->id) {
             return EXG_BY_ROWS;
         }
     }
@@ -410,8 +493,12 @@ static exg_ref fit(exg_builder *b, exg_ref gradient, exg_ref operand)
 
 static exg_ref derive(const exg_call *call, const derivation *x, uint32_t position)
 {
+    const exg_registered *registered = call->op->registered;
     exg_error err;
 
+    if (registered != NULL && registered->definition.derivative != NULL) {
+        return registered->definition.derivative(x->b, x->args, x->results, x->gradients, position);
+    }
     for (size_t i = 0; i < COUNT(rows); i++) {
         if (rows[i].op == call->op->id && rows[i].position == position) {
             return rows[i].derive(x);
@@ -437,6 +524,7 @@ void exg_emit_derivatives(const exg_call *call, exg_builder *b, const exg_ref *r
     exg_call_arguments(b, call->op->schema, call->at, call->operands, of->operands, refs, args);
     for (uint32_t i = 0; i < of->operands; i++) {
         const exg_tensor_meta *meta = exg_ref_meta(b, refs[i]);
+        exg_ref gradient;
 
         outputs[i] = exg_arg_none();
         if (of->edges[i].of == NULL || x.gradients[0].id == EXG_NO_VALUE) {
@@ -447,6 +535,9 @@ void exg_emit_derivatives(const exg_call *call, exg_builder *b, const exg_ref *r
             return;
         }
         x.item = call->operands[i].item;
-        outputs[i] = exg_arg_ref(fit(b, derive(call, &x, call->operands[i].position), refs[i]));
+        gradient = derive(call, &x, call->operands[i].position);
+        if (gradient.id != EXG_NO_VALUE) {
+            outputs[i] = exg_arg_ref(fit(b, gradient, refs[i]));
+        }
     }
 }

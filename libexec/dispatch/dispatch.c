@@ -6,6 +6,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
+#include "libexport/operators/registered.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -281,6 +282,11 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
     EXG_TRY(exg_op_entry_of(d, key, &op_entry, err));
     if (op_entry->op == NULL || op_entry->op->symbolic != NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "OPR-003", "no operator '%s'", key);
+    }
+    if (op_entry->op->registered != NULL && op_entry->op->registered->definition.effect) {
+        return exg_error_fix(
+            err, EXG_FAIL(err, UNSUPPORTED, "OPR-002", "%s has an effect, eagerly", key),
+            "call it in a program, which a session runs");
     }
     call.d = d;
     call.op_entry = op_entry;

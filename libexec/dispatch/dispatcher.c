@@ -28,7 +28,8 @@ static exg_status create_parts(exg_dispatcher *d, uint32_t capacity, exg_error *
     EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &d->empty, err));
     EXG_TRY(exg_weight_store_create(d->empty->weights, NULL, &d->memory, err));
     EXG_TRY(exg_register_builtin_ops(d, err));
-    return exg_register_factories(d, err);
+    EXG_TRY(exg_register_factories(d, err));
+    return exg_register_drawn(d, err);
 }
 
 exg_status exg_dispatcher_create(const exg_operators *operators,

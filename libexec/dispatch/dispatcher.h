@@ -160,6 +160,7 @@ struct exg_dispatcher {
 /* Registers the operators that no local plan computes, and those that make something of nothing. */
 exg_status exg_register_builtin_ops(exg_dispatcher *d, exg_error *err);
 exg_status exg_register_factories(exg_dispatcher *d, exg_error *err);
+exg_status exg_register_drawn(exg_dispatcher *d, exg_error *err);
 
 /* ---- dispatch.c, propagate.c, write.c --------------------------------- */
 

@@ -238,24 +238,29 @@ static bool is_number(const exg_object *object)
 /* What is made of a call. */
 typedef struct factory {
     const char *key;
-    bool is_alike, is_full; /* argument 0 is a tensor; 1 fills */
+    bool is_alike, is_full; /* argument 0 is a tensor; the next one, or that after sizes, fills */
+    bool is_new; /* argument 0 is a tensor, 1 sizes: those of the tensor lie as it does */
     make_fn *make;
     draw_fn *draw;
 } factory;
 
 static const factory factories[] = {
-    {"aten.zeros.default", false, false, exg_dtensor_zeros, NULL},
-    {"aten.ones.default", false, false, exg_dtensor_ones, NULL},
-    {"aten.empty.memory_format", false, false, exg_dtensor_empty, NULL},
-    {"aten.full.default", false, true, NULL, NULL},
-    {"aten.rand.default", false, false, NULL, exg_dtensor_rand},
-    {"aten.randn.default", false, false, NULL, exg_dtensor_randn},
-    {"aten.zeros_like.default", true, false, exg_dtensor_zeros, NULL},
-    {"aten.ones_like.default", true, false, exg_dtensor_ones, NULL},
-    {"aten.empty_like.default", true, false, exg_dtensor_empty, NULL},
-    {"aten.full_like.default", true, true, NULL, NULL},
-    {"aten.rand_like.default", true, false, NULL, exg_dtensor_rand},
-    {"aten.randn_like.default", true, false, NULL, exg_dtensor_randn},
+    {"aten.zeros.default", false, false, false, exg_dtensor_zeros, NULL},
+    {"aten.ones.default", false, false, false, exg_dtensor_ones, NULL},
+    {"aten.empty.memory_format", false, false, false, exg_dtensor_empty, NULL},
+    {"aten.full.default", false, true, false, NULL, NULL},
+    {"aten.rand.default", false, false, false, NULL, exg_dtensor_rand},
+    {"aten.randn.default", false, false, false, NULL, exg_dtensor_randn},
+    {"aten.zeros_like.default", true, false, false, exg_dtensor_zeros, NULL},
+    {"aten.ones_like.default", true, false, false, exg_dtensor_ones, NULL},
+    {"aten.empty_like.default", true, false, false, exg_dtensor_empty, NULL},
+    {"aten.full_like.default", true, true, false, NULL, NULL},
+    {"aten.rand_like.default", true, false, false, NULL, exg_dtensor_rand},
+    {"aten.randn_like.default", true, false, false, NULL, exg_dtensor_randn},
+    {"aten.new_zeros.default", false, false, true, exg_dtensor_zeros, NULL},
+    {"aten.new_ones.default", false, false, true, exg_dtensor_ones, NULL},
+    {"aten.new_empty.default", false, false, true, exg_dtensor_empty, NULL},
+    {"aten.new_full.default", false, true, true, NULL, NULL},
 };
 
 static exg_status read_keyword(request *r, const factory *f, const exg_named_object *given,
@@ -286,15 +291,28 @@ static exg_status read_keyword(request *r, const factory *f, const exg_named_obj
                     given->name);
 }
 
+static bool has_sizes_of(const request *r, const exg_dtensor *t)
+{
+    return r->like.rank == t->rank && memcmp(r->sizes, t->sizes, t->rank * sizeof(*r->sizes)) == 0;
+}
+
 static exg_status read_call(request *r, const factory *f, const exg_object *args,
                             uint32_t arg_count, const exg_named_object *kwargs,
                             uint32_t kwarg_count, exg_error *err)
 {
-    for (uint32_t i = 0; i < arg_count; i++) {
-        if (f->is_full && i > 0) {
-            EXG_TRY(i == 1 ? read_value(r, f->key, &args[i], err)
-                           : mismatch(f->key, "arguments", err));
-        } else if (i > 0 && !(is_number(&args[0]) && is_number(&args[i]))) {
+    uint32_t first = 0; /* of the sizes */
+
+    if (f->is_new) {
+        EXG_TRY(arg_count > 0 ? read_alike(r, f->key, &args[0], err)
+                              : mismatch(f->key, "arguments", err));
+        r->like.rank = 0;
+        first = 1;
+    }
+    for (uint32_t i = first; i < arg_count; i++) {
+        if (f->is_full && i > first) {
+            EXG_TRY(i == first + 1 ? read_value(r, f->key, &args[i], err)
+                                   : mismatch(f->key, "arguments", err));
+        } else if (i > first && !(is_number(&args[first]) && is_number(&args[i]))) {
             return mismatch(f->key, "sizes", err);
         } else {
             EXG_TRY(f->is_alike ? read_alike(r, f->key, &args[i], err)
@@ -303,6 +321,10 @@ static exg_status read_call(request *r, const factory *f, const exg_object *args
     }
     for (uint32_t k = 0; k < kwarg_count; k++) {
         EXG_TRY(read_keyword(r, f, &kwargs[k], err));
+    }
+    if (f->is_new && !has_sizes_of(r, args[0].dtensor)) {
+        r->like.placements = NULL; /* whole */
+        r->like.placement_count = 0;
     }
     return f->is_full && r->value.kind == EXG_SCALAR_NONE
                ? EXG_FAIL(err, USAGE, "DSP-001", "%s lacks its argument 'fill_value'", f->key)

@@ -449,16 +449,54 @@ static exg_status fill_result(const search *s, const choice *c, exg_object *resu
     return EXG_OK;
 }
 
+/* A tensor's length along `dim` on this rank. */
+static int64_t own_length(const search *s, const exg_tensor_meta *meta,
+                          const exg_placement *placements, uint32_t dim)
+{
+    int64_t whole[EXG_RANK_MAX], offsets[EXG_RANK_MAX], own[EXG_RANK_MAX];
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        whole[d] = meta->sizes[d].value;
+    }
+    exg_local_chunk(s->mesh, exg_device_mesh_rank(s->mesh), placements, whole, meta->rank, offsets,
+                    own);
+    return own[dim];
+}
+
+/* Groups of a convolution that this rank has: channels are in parts of whole groups. */
+static exg_status fit_groups(const search *s, const choice *c, exg_op_schema *schema,
+                             exg_output_sharding *out)
+{
+    const exg_tensor_meta *weight = s->operands[1];
+    bool transposed = exg_get_bool(&s->call->args[6]);
+    const exg_tensor_meta *of = transposed ? s->results[0] : s->operands[0];
+    int64_t each = own_length(s, weight, c->operands[1], 1);
+    int64_t channels = own_length(s, of, transposed ? c->results[0] : c->operands[0],
+                                  of->rank == weight->rank ? 1 : 0);
+    exg_argument value = exg_arg_int(each == 0 || channels < each ? 1 : channels / each);
+
+    if (value.as_int == exg_get_int(&s->call->args[8])) {
+        return EXG_OK;
+    }
+    out->rewrites_values = true;
+    return exg_op_schema_set_value(schema, 8, &value, s->err);
+}
+
 /* Sizes among the values become this rank's own: what its result has. */
 static exg_status fit_values(const search *s, const choice *c, exg_op_schema *schema,
                              exg_output_sharding *out)
 {
     bool sizes = s->op->id == EXG_OP_view_default || s->op->id == EXG_OP_expand_default;
     bool group_norm = s->op->id == EXG_OP_native_group_norm_default;
+    bool groups =
+        s->op->id == EXG_OP_convolution_default || s->op->id == EXG_OP_convolution_of_bytes;
     const exg_tensor_meta *result = s->result_count > 0 ? s->results[0] : NULL;
     int64_t whole[EXG_RANK_MAX], offsets[EXG_RANK_MAX];
     exg_argument value = {.kind = EXG_ARGUMENT_INTS};
 
+    if (groups && exg_get_int(&s->call->args[8]) > 1) {
+        return fit_groups(s, c, schema, out);
+    }
     if (result == NULL || (!sizes && !group_norm)) {
         return EXG_OK;
     }

@@ -461,7 +461,7 @@ exg_status exg_tape_call(exg_call *call, exg_call_runner *run, exg_object *resul
         return status;
     }
     EXG_TRY(check_written(call));
-    how = exg_differentiation_of(call->op->id);
+    how = exg_differentiation_of(call->op);
     if (how == EXG_BY_PARTS && exg_call_is_composite(call->op, call) &&
         call->op_entry->registration.rule == NULL) {
         return run(call, result);

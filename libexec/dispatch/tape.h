@@ -33,7 +33,7 @@ void exg_tape_number(exg_dispatcher *d, exg_history *h);
 /* How an operator is differentiated: by rows of derivatives.def, by nothing of them (what it is
  * made of is differentiated, if anything), or not at all. */
 typedef enum exg_differentiation { EXG_BY_PARTS, EXG_BY_ROWS, EXG_NOT_AT_ALL } exg_differentiation;
-exg_differentiation exg_differentiation_of(exg_operator_id op);
+exg_differentiation exg_differentiation_of(const exg_operator *op);
 
 /* Of a call and what came of it: its operands are those of the operator, `operands` of them, then
  * its results, then a gradient for each of these. Outputs are one an operand. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static exg_status has_chunks(const exg_dtensor *t, exg_error *err)
+exg_status exg_dtensor_check_chunks(const exg_dtensor *t, exg_error *err)
 {
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {
         if (t->placements[m].kind == EXG_PARTIAL) {
@@ -21,7 +21,7 @@ static exg_status has_chunks(const exg_dtensor *t, exg_error *err)
 exg_status exg_dtensor_chunk(const exg_dtensor *t, int64_t *offsets, int64_t *sizes, exg_error *err)
 {
     EXG_REQUIRE(err, t, offsets, sizes);
-    EXG_TRY(has_chunks(t, err));
+    EXG_TRY(exg_dtensor_check_chunks(t, err));
     if (t->mesh->communicator == NULL) {
         memset(offsets, 0, t->rank * sizeof(*offsets));
         memset(sizes, 0, t->rank * sizeof(*sizes));
@@ -141,17 +141,16 @@ exg_status exg_dtensor_copy_from_host(exg_dtensor *t, const exg_tensor *view, co
     return copy_view(t, view, (void *)(uintptr_t)data, true, err);
 }
 
-/* The first of those that hold the same. */
-static uint32_t first_holder(const exg_dtensor *t)
+uint32_t exg_dtensor_first_holder(const exg_dtensor *t, uint32_t rank)
 {
-    uint32_t rank = 0;
+    uint32_t first = 0;
 
     for (uint32_t m = 0; m < t->mesh->ndim; m++) {
         bool copy = t->placements[m].kind == EXG_REPLICATE;
 
-        rank = rank * t->mesh->sizes[m] + (copy ? 0 : exg_device_mesh_coordinate(t->mesh, m));
+        first = first * t->mesh->sizes[m] + (copy ? 0 : exg_mesh_coordinate(t->mesh, rank, m));
     }
-    return rank;
+    return first;
 }
 
 exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_write_item *items,
@@ -168,12 +167,12 @@ exg_status exg_dtensor_write_items(const exg_dtensor *t, const char *fqn, exg_wr
     exg_region *all;
 
     *count = 0;
-    EXG_TRY(has_chunks(t, err));
+    EXG_TRY(exg_dtensor_check_chunks(t, err));
     if (t->mesh->communicator == NULL) {
         return EXG_OK;
     }
     EXG_TRY(own_region(t, &all, &region, err));
-    item.writer = first_holder(t);
+    item.writer = exg_dtensor_first_holder(t, exg_device_mesh_rank(t->mesh));
     memcpy(item.global_sizes, t->sizes, t->rank * sizeof(*t->sizes));
     *count = region->count > 0 ? region->count : 1; /* an empty part is a chunk too */
     for (uint32_t i = 0; i < *count && i < room; i++) {

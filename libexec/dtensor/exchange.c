@@ -142,6 +142,7 @@ struct exg_transit {
     uint8_t *packed;             /* what goes and what comes */
     scatter_target *targets;
     uint32_t target_count;
+    exg_mesh_flight *flight; /* from device to device: nothing is posted */
 };
 
 static void drop(exg_transit *t)
@@ -285,7 +286,7 @@ exg_status exg_transit_finish(exg_transit *t, bool settles, exg_error *err)
     if (t == NULL) {
         return EXG_OK;
     }
-    status = arrive(t, settles, err);
+    status = t->flight == NULL ? arrive(t, settles, err) : exg_mesh_flight_finish(t->flight, err);
     t->is_held = false;
     drop_unused(t);
     return status;
@@ -293,7 +294,7 @@ exg_status exg_transit_finish(exg_transit *t, bool settles, exg_error *err)
 
 bool exg_transit_arrived(const exg_transit *t)
 {
-    return t->posted.arrived;
+    return t->flight == NULL ? t->posted.arrived : exg_mesh_flight_arrived(t->flight);
 }
 
 /* ---- from device to device ----------------------------------------------------------------- */
@@ -361,9 +362,8 @@ static bool sends_any(const exchange *e)
 }
 
 /* From row-major memory to row-major memory, where these are not so by way of it. */
-static exg_status exchange_there(const exchange *e, const exg_mesh_link *link,
-                                 const exg_strip *sent, const exg_strip *received,
-                                 exg_block *blocks[2], exg_error *err)
+static exg_status exchange_there(const exchange *e, exg_mesh_link *link, const exg_strip *sent,
+                                 const exg_strip *received, exg_block *blocks[2], exg_error *err)
 {
     exg_tensor from = *e->from, to;
     exg_collective what = {.kind = EXG_ALL_TO_ALL, .in = &from, .out = &to};
@@ -376,27 +376,132 @@ static exg_status exchange_there(const exchange *e, const exg_mesh_link *link,
     return blocks[0] == NULL ? EXG_OK : exg_mesh_copy(e->mesh, &to, e->to, err);
 }
 
-/* UNSUPPORTED, on all ranks: through the host; so goes what no rank is to wait for, since along a
- * link hosts meet. */
-static exg_status exchange_on_device(const exchange *e, bool async, exg_error *err)
+/* The same of a copy, since the part may be written meanwhile; the result is row-major. */
+static exg_status begin_there(const exchange *e, exg_mesh_link *link, const exg_strip *sent,
+                              const exg_strip *received, exg_transit *t, exg_error *err)
+{
+    uint64_t bytes = (uint64_t)exg_tensor_numel(e->from) * (uint64_t)e->item;
+    exg_tensor from = *e->from;
+    exg_collective what = {.kind = EXG_ALL_TO_ALL, .in = &from, .out = e->to};
+    exg_block *source;
+    exg_status status;
+
+    EXG_TRY(exg_block_create(e->mesh, bytes, &source, err));
+    exg_tensor_set_contiguous(&from);
+    from.data = exg_block_data(source);
+    status = exg_mesh_copy(e->mesh, e->from, &from, err);
+    if (status == EXG_OK) {
+        status = exg_mesh_link_begin(e->mesh, link, &what, sent, received, source, &t->flight, err);
+    }
+    exg_block_release(source);
+    return status;
+}
+
+static exg_status post_there(const exchange *e, exg_mesh_link *link, const exg_strip *sent,
+                             const exg_strip *received, exg_transit **transit, exg_error *err)
+{
+    exg_transit *t = calloc(1, sizeof(*t));
+    exg_status status = EXG_OUT_OF_MEMORY(err);
+
+    if (t != NULL) {
+        *t = (exg_transit){.mesh = e->mesh, .is_held = true, .is_settled = true};
+        status = begin_there(e, link, sent, received, t, err);
+    }
+    if (status != EXG_OK) {
+        free(t);
+        return status;
+    }
+    *transit = t;
+    return EXG_OK;
+}
+
+/* A rank's messages, end to end. */
+static uint64_t lay_out(const exchange *e, bool sends, exg_strip *strips)
+{
+    uint64_t at = 0;
+
+    for (uint32_t r = 0; r < e->mesh->size; r++) {
+        uint64_t bytes = sends ? message_bytes(e, e->me, r) : message_bytes(e, r, e->me);
+
+        strips[r] = (exg_strip){.first = at, .rows = 1, .run = bytes, .pitch = bytes};
+        at += bytes;
+    }
+    return at;
+}
+
+/* What goes from one rank to another between where it lies and `packed`. */
+static exg_status copy_pieces(const exchange *e, message p, bool packs, uint8_t *packed,
+                              exg_error *err)
+{
+    while (next_part(&p)) {
+        exg_tensor box = exg_box_tensor(&p.part, e->to->dtype, e->rank, packed);
+        exg_tensor part = packs ? exg_box_view(&p.part, e->from, p.held->origin)
+                                : exg_box_view(&p.part, e->to, p.wanted->origin);
+
+        EXG_TRY(exg_mesh_copy(e->mesh, packs ? &part : &box, packs ? &box : &part, err));
+        packed += exg_box_numel(&p.part, e->rank) * e->item;
+    }
+    return EXG_OK;
+}
+
+/* Where what goes to a rank is more than a strip: packed there. */
+static exg_status exchange_packed(const exchange *e, exg_mesh_link *link, exg_strip *sent,
+                                  exg_strip *received, exg_block *blocks[2], exg_error *err)
+{
+    uint64_t bytes[2] = {lay_out(e, true, sent), lay_out(e, false, received)};
+    exg_tensor packed[2];
+    exg_collective what = {.kind = EXG_ALL_TO_ALL, .in = &packed[0], .out = &packed[1]};
+
+    for (int i = 0; i < 2; i++) {
+        EXG_TRY(exg_block_create(e->mesh, bytes[i], &blocks[i], err));
+        packed[i] = (exg_tensor){.data = exg_block_data(blocks[i]),
+                                 .dtype = e->to->dtype,
+                                 .rank = 1,
+                                 .sizes = {(int64_t)bytes[i] / e->item},
+                                 .strides = {1}};
+    }
+    for (uint32_t r = 0; r < e->mesh->size; r++) {
+        EXG_TRY(copy_pieces(e, message_of(e, e->me, r), true,
+                            (uint8_t *)packed[0].data + sent[r].first, err));
+    }
+    EXG_TRY(exg_mesh_link_run(e->mesh, link, &what, sent, received, err));
+    for (uint32_t r = 0; r < e->mesh->size; r++) {
+        EXG_TRY(copy_pieces(e, message_of(e, r, e->me), false,
+                            (uint8_t *)packed[1].data + received[r].first, err));
+    }
+    return EXG_OK;
+}
+
+/* UNSUPPORTED, on all ranks: through the host; so goes what no rank is to wait for where hosts
+ * would meet. `transit` NULL: it is waited for. */
+static exg_status exchange_on_device(const exchange *e, exg_transit **transit, exg_error *err)
 {
     exg_block *blocks[2] = {NULL, NULL}; /* on the way */
     exg_mesh_link *link;
-    exg_strip *sent;
+    exg_strip *sent, *received;
+    bool meets = false;
     exg_status status;
 
     if (!anyone_lacks(e)) {
         return keep_own_there(e, err);
     }
-    if (async) {
+    if (transit != NULL) {
+        EXG_TRY(exg_mesh_shares_device(e->mesh, &meets, err));
+    }
+    if (meets) {
         return EXG_UNSUPPORTED;
     }
     EXG_TRY(exg_mesh_link_find(e->mesh, NULL, &link, err));
+    if (link == NULL) {
+        return EXG_UNSUPPORTED;
+    }
     sent = calloc(2 * (size_t)e->mesh->size, sizeof(*sent));
+    received = sent == NULL ? NULL : sent + e->mesh->size;
     status = sent == NULL ? EXG_OUT_OF_MEMORY(err)
-             : link == NULL || !find_all_strips(e, sent, sent + e->mesh->size)
-                 ? EXG_FAIL(err, UNSUPPORTED, "DEV-011", "not from device to device")
-                 : exchange_there(e, link, sent, sent + e->mesh->size, blocks, err);
+             : !find_all_strips(e, sent, received)
+                 ? exchange_packed(e, link, sent, received, blocks, err)
+             : transit != NULL ? post_there(e, link, sent, received, transit, err)
+                               : exchange_there(e, link, sent, received, blocks, err);
     exg_block_release(blocks[0]);
     exg_block_release(blocks[1]);
     free(sent);
@@ -442,7 +547,8 @@ exg_status exg_dtensor_receive(exg_dtensor *t, const exg_tensor *from, bool ther
                   from,    &t->local,
                   held,    wanted,
                   sends,   user};
-    exg_status status = there ? exchange_on_device(&e, async, err) : EXG_UNSUPPORTED;
+    exg_status status =
+        there ? exchange_on_device(&e, async ? &t->transit : NULL, err) : EXG_UNSUPPORTED;
 
     if (status == EXG_UNSUPPORTED) {
         exg_error_clear(err);

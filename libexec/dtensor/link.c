@@ -8,24 +8,31 @@
 struct exg_mesh_link {
     exg_mesh_link *next;
     bool dims[EXG_MESH_DIMS_MAX];
-    exg_communicator *c;   /* the mesh's where it is along all dims */
-    exg_device_link *link; /* NULL: the devices cannot be joined */
+    exg_communicator *c;      /* the mesh's where it is along all dims */
+    exg_device_link *link;    /* NULL: the devices cannot be joined */
+    exg_mesh_flight *flights; /* begun and not finished, in order */
 };
 
 /* ---- joining ----------------------------------------------------------------------------- */
 
-/* Ranks take devices in turn. */
-static exg_status is_one_device(const exg_device_mesh *mesh, bool *one, exg_error *err)
+/* The same on all ranks. */
+static bool can_join(const exg_device_mesh *mesh)
 {
     const exg_device_table *table = mesh->device == NULL ? NULL : mesh->device->table;
+
+    return table != NULL && table->join != NULL &&
+           table->kernel_of(&exg_kernel_copy) != NULL; /* to row-major memory and back */
+}
+
+exg_status exg_mesh_shares_device(const exg_device_mesh *mesh, bool *shares, exg_error *err)
+{
     uint32_t count;
 
-    *one = table != NULL && table->join != NULL && mesh->communicator->ops->lends &&
-           table->kernel_of(&exg_kernel_copy) != NULL; /* to row-major memory and back */
-    if (*one) {
-        EXG_TRY(table->count(&count, err));
-        for (uint32_t r = 1; r < mesh->size; r++) {
-            *one = *one && mesh->ranks[r] % count == mesh->ranks[0] % count;
+    *shares = mesh->device != NULL && mesh->communicator->ops->lends;
+    if (*shares) {
+        EXG_TRY(mesh->device->table->count(&count, err));
+        for (uint32_t r = 1; r < mesh->size; r++) { /* ranks take devices in turn */
+            *shares = *shares && mesh->ranks[r] % count == mesh->ranks[0] % count;
         }
     }
     return EXG_OK;
@@ -123,7 +130,6 @@ exg_status exg_mesh_link_find(exg_device_mesh *mesh, const bool *dims, exg_mesh_
 {
     bool along[EXG_MESH_DIMS_MAX];
     exg_mesh_link *found = mesh->links;
-    bool one;
 
     *link = NULL;
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
@@ -132,11 +138,10 @@ exg_status exg_mesh_link_find(exg_device_mesh *mesh, const bool *dims, exg_mesh_
     while (found != NULL && memcmp(found->dims, along, sizeof(along)) != 0) {
         found = found->next;
     }
+    if (found == NULL && !can_join(mesh)) {
+        return EXG_OK;
+    }
     if (found == NULL) {
-        EXG_TRY(is_one_device(mesh, &one, err));
-        if (!one) {
-            return EXG_OK;
-        }
         EXG_TRY(add(mesh, along, &found, err));
     }
     *link = found->link == NULL ? NULL : found;
@@ -145,49 +150,87 @@ exg_status exg_mesh_link_find(exg_device_mesh *mesh, const bool *dims, exg_mesh_
 
 /* ---- a collective ------------------------------------------------------------------------ */
 
-typedef struct flight {
+struct exg_mesh_flight {
+    exg_mesh_flight *next;
+    bool arrived; /* finished */
+    exg_device_mesh *mesh;
+    exg_mesh_link *link;
     exg_collective what;
     exg_tensor in, out;
-    void *made;
-} flight;
+    exg_arena *arena; /* of what it works with */
+    void *made, *workspace;
+    uint64_t workspace_bytes;
+    exg_block *source; /* of `in`; NULL: the caller's */
+};
 
-static void run(const exg_kernel_call *call)
+static void run_begin(const exg_kernel_call *call)
 {
-    const flight *f = call->params;
+    const exg_mesh_flight *f = call->params;
 
-    call->device->table->begin_collective(call->device, f->made, call->workspace);
+    call->device->table->begin_collective(call->device, f->made, f->workspace);
+}
+
+static void run_finish(const exg_kernel_call *call)
+{
+    const exg_mesh_flight *f = call->params;
+
     call->device->table->finish_collective(call->device, f->made);
 }
 
-static exg_status prepare(exg_kernel_call *call, exg_error *err);
+static const exg_kernel begins = {.name = "collective", .run = run_begin};
+static const exg_kernel finishes = {.name = "collective", .run = run_finish};
 
-static const exg_kernel collective = {.name = "collective", .prepare = prepare, .run = run};
-
-/* What the kernel's call begins with. */
-typedef struct asked {
-    const exg_mesh_link *link;
-    const exg_collective *what;
-    const exg_strip *sent, *received;
-} asked;
-
-static exg_status prepare(exg_kernel_call *call, exg_error *err)
+/* Others hear of a fault. */
+static exg_status launch(const exg_mesh_flight *f, const exg_kernel *kernel, exg_error *err)
 {
-    const asked *a = call->params;
-    uint32_t size = a->link->c->size;
-    flight *f = EXG_NEW(call->arena, flight);
-    const exg_strip *sent = exg_arena_memdup(call->arena, a->sent, size, sizeof(*sent));
-    const exg_strip *received = exg_arena_memdup(call->arena, a->received, size, sizeof(*sent));
+    exg_accelerator *device = f->mesh->device;
+    exg_kernel_call call = {.params = (void *)(uintptr_t)f, .device = device};
+    exg_status status = device->table->launch(device, kernel, &call, 0, err);
 
-    if (f == NULL || sent == NULL || received == NULL) {
+    if (status != EXG_OK) {
+        exg_communicator_abort(f->link->c, status);
+        exg_communicator_abort(f->mesh->communicator, status);
+    }
+    return status;
+}
+
+/* Its memory; what it is stays until it is looked at. */
+static void let_go(exg_mesh_flight *f)
+{
+    if (f->workspace != NULL) {
+        exg_shared_device_free(f->mesh->shared_device, f->workspace, f->workspace_bytes);
+    }
+    exg_block_release(f->source);
+    exg_arena_destroy(f->arena);
+    f->workspace = NULL;
+    f->source = NULL;
+    f->arena = NULL;
+}
+
+static void drop(exg_mesh_flight *f)
+{
+    let_go(f);
+    free(f);
+}
+
+/* UNSUPPORTED, on all ranks. */
+static exg_status prepare(exg_mesh_flight *f, const exg_strip *sent, const exg_strip *received,
+                          exg_error *err)
+{
+    exg_device_mesh *mesh = f->mesh;
+    uint32_t size = f->link->c->size;
+    const exg_strip *out = exg_arena_memdup(f->arena, sent, size, sizeof(*sent));
+    const exg_strip *in = exg_arena_memdup(f->arena, received, size, sizeof(*received));
+
+    if (out == NULL || in == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    *f = (flight){.what = *a->what, .in = *a->what->in, .out = *a->what->out};
-    f->what.in = &f->in;
-    f->what.out = &f->out;
-    call->params = f;
-    return call->device->table->prepare_collective(call->device, a->link->link, &f->what, sent,
-                                                   received, call->arena, &f->made,
-                                                   &call->workspace_bytes, err);
+    EXG_TRY(mesh->device->table->prepare_collective(mesh->device, f->link->link, &f->what, out, in,
+                                                    f->arena, &f->made, &f->workspace_bytes, err));
+    return f->workspace_bytes == 0
+               ? EXG_OK
+               : exg_shared_device_allocate(mesh->shared_device, f->workspace_bytes, &f->workspace,
+                                            err);
 }
 
 /* What was posted before is counted before. */
@@ -201,28 +244,123 @@ static exg_status take_in_posted(exg_communicator *c, exg_error *err)
     return last == NULL ? EXG_OK : exg_exchange_arrive(c, last, err);
 }
 
-exg_status exg_mesh_link_run(exg_device_mesh *mesh, const exg_mesh_link *link,
-                             const exg_collective *what, const exg_strip *sent,
-                             const exg_strip *received, exg_error *err)
+static exg_mesh_flight *make_flight(exg_device_mesh *mesh, exg_mesh_link *link,
+                                    const exg_collective *what)
 {
-    exg_communicator *c = mesh->communicator;
-    exg_kernel_call call = {.params = &(asked){link, what, sent, received}};
-    uint64_t exchanges;
-    uint64_t bytes_sent = c->bytes_sent;
+    exg_mesh_flight *f = calloc(1, sizeof(*f));
+
+    if (f == NULL) {
+        return NULL;
+    }
+    *f = (exg_mesh_flight){
+        .mesh = mesh, .link = link, .what = *what, .in = *what->in, .out = *what->out};
+    f->what.in = &f->in;
+    f->what.out = &f->out;
+    f->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    if (f->arena == NULL) {
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+/* All that was begun is finished in order. */
+static void add_flight(exg_mesh_flight *f)
+{
+    exg_mesh_flight **last = &f->link->flights;
+
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = f;
+}
+
+/* Hosts meet more often than once, or not at all. */
+static exg_status begin(exg_mesh_flight *f, const exg_strip *sent, const exg_strip *received,
+                        exg_error *err)
+{
+    exg_communicator *c = f->mesh->communicator;
+    uint64_t exchanges, bytes_sent = c->bytes_sent;
     exg_status status;
 
     EXG_TRY(take_in_posted(c, err));
-    exchanges = c->exchanges + 1; /* hosts meet more often */
-    link->c->deadline_ns = c->deadline_ns;
-    for (uint32_t r = 0; r < link->c->size; r++) {
-        bytes_sent += r == link->c->rank ? 0 : sent[r].rows * sent[r].run;
+    exchanges = c->exchanges + 1;
+    f->link->c->deadline_ns = c->deadline_ns;
+    for (uint32_t r = 0; r < f->link->c->size; r++) {
+        bytes_sent += r == f->link->c->rank ? 0 : sent[r].rows * sent[r].run;
     }
-    status = exg_shared_device_launch(mesh->shared_device, &collective, &call, err);
+    EXG_TRY(prepare(f, sent, received, err));
+    status = launch(f, &begins, err);
     c->exchanges = exchanges;
     c->bytes_sent = bytes_sent;
-    if (status != EXG_OK && status != EXG_UNSUPPORTED) {
-        exg_communicator_abort(link->c, status);
-        exg_communicator_abort(c, status);
-    }
     return status;
+}
+
+exg_status exg_mesh_link_begin(exg_device_mesh *mesh, exg_mesh_link *link,
+                               const exg_collective *what, const exg_strip *sent,
+                               const exg_strip *received, exg_block *source,
+                               exg_mesh_flight **flight, exg_error *err)
+{
+    exg_mesh_flight *f = make_flight(mesh, link, what);
+    exg_status status = EXG_OUT_OF_MEMORY(err);
+
+    *flight = NULL;
+    if (f != NULL) {
+        f->source = exg_block_share(source);
+        status = begin(f, sent, received, err);
+    }
+    if (status != EXG_OK) {
+        if (status != EXG_UNSUPPORTED) { /* which all know */
+            exg_communicator_abort(link->c, status);
+            exg_communicator_abort(mesh->communicator, status);
+        }
+        if (f != NULL) {
+            drop(f);
+        }
+        return status;
+    }
+    add_flight(f);
+    *flight = f;
+    return EXG_OK;
+}
+
+static exg_status finish(exg_mesh_flight *f, exg_error *err)
+{
+    exg_communicator *c = f->mesh->communicator;
+    uint64_t exchanges = c->exchanges, bytes_sent = c->bytes_sent;
+    exg_status status = launch(f, &finishes, err);
+
+    c->exchanges = exchanges;
+    c->bytes_sent = bytes_sent;
+    f->arrived = true;
+    f->link->flights = f->next;
+    let_go(f);
+    return status;
+}
+
+exg_status exg_mesh_flight_finish(exg_mesh_flight *f, exg_error *err)
+{
+    exg_status status = EXG_OK;
+
+    while (!f->arrived) {
+        exg_status one = finish(f->link->flights, status == EXG_OK ? err : NULL);
+
+        status = status == EXG_OK ? one : status;
+    }
+    free(f);
+    return status;
+}
+
+bool exg_mesh_flight_arrived(const exg_mesh_flight *flight)
+{
+    return flight->arrived;
+}
+
+exg_status exg_mesh_link_run(exg_device_mesh *mesh, exg_mesh_link *link, const exg_collective *what,
+                             const exg_strip *sent, const exg_strip *received, exg_error *err)
+{
+    exg_mesh_flight *f;
+
+    EXG_TRY(exg_mesh_link_begin(mesh, link, what, sent, received, NULL, &f, err));
+    return exg_mesh_flight_finish(f, err);
 }

@@ -1,4 +1,5 @@
 /* mesh.c - device meshes: grids of ranks over one communicator each. */
+#include "libexec/comm/collectives.h"
 #include "libexec/comm/grid.h"
 #include "libexec/dtensor/link.h"
 #include "libexport/base/require.h"
@@ -367,4 +368,36 @@ exg_status exg_mesh_gather(exg_device_mesh *mesh, void *own, void *all, uint64_t
     status = exg_exchange(mesh->communicator, segments, segments + mesh->size, err);
     free(segments);
     return status;
+}
+
+exg_status exg_mesh_agree(exg_device_mesh *mesh, exg_status status, exg_error *err)
+{
+    exg_status *all = calloc(mesh->size, sizeof(*all));
+    exg_error first = {0};
+    exg_status met;
+    uint32_t r = 0;
+
+    if (all == NULL) {
+        return out_of_memory(mesh, err);
+    }
+    met = exg_mesh_gather(mesh, &status, all, sizeof(status), err);
+    while (met == EXG_OK && r < mesh->size && all[r] == EXG_OK) {
+        r++;
+    }
+    if (met == EXG_OK && r < mesh->size) {
+        if (r == exg_device_mesh_rank(mesh) && err != NULL) {
+            first = *err;
+        }
+        met = exg_broadcast_bytes(mesh->communicator, &first, sizeof(first), r, err);
+        if (met == EXG_OK) {
+            met = all[r];
+            if (r != exg_device_mesh_rank(mesh) && err != NULL) {
+                first.source_file = __FILE__; /* an address of the other process */
+                *err = first;
+                met = exg_error_within(err, met, "rank %u:", r);
+            }
+        }
+    }
+    free(all);
+    return met;
 }

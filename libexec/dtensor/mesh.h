@@ -8,6 +8,7 @@
 #include <exg/device_mesh.h>
 
 typedef struct exg_mesh_link exg_mesh_link; /* link.h */
+typedef struct exg_mesh_flight exg_mesh_flight;
 
 struct exg_device_mesh {
     exg_communicator *communicator;   /* NULL: this rank is no member */
@@ -30,5 +31,9 @@ uint32_t exg_mesh_coordinate(const exg_device_mesh *mesh, uint32_t rank, uint32_
 /* Collective. `bytes` of everyone's, by rank. */
 exg_status exg_mesh_gather(exg_device_mesh *mesh, void *own, void *all, uint64_t bytes,
                            exg_error *err);
+
+/* Collective. The first fault of any rank, on all: `status` is this rank's, `err` says what it was,
+ * and with the rank's number what it was elsewhere. */
+exg_status exg_mesh_agree(exg_device_mesh *mesh, exg_status status, exg_error *err);
 
 #endif

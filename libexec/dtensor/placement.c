@@ -42,78 +42,124 @@ char *exg_placement_print(exg_placement placement, char *text)
     return text;
 }
 
-/* The text between the parentheses that follow one of two names, or NULL. */
-static const char *inside(const char *text, const char *brief, const char *full, size_t *length)
-{
-    size_t name = 0;
-    const char *end;
+/* ---- reading ------------------------------------------------------------------------------- */
 
-    if (strncmp(text, full, strlen(full)) == 0) {
-        name = strlen(full);
-    } else if (strncmp(text, brief, strlen(brief)) == 0) {
-        name = strlen(brief);
-    }
-    if (name == 0 || text[name] != '(') {
-        return NULL;
-    }
-    end = strchr(text + name, ')');
-    if (end == NULL || end[1] != '\0') {
-        return NULL;
-    }
-    *length = (size_t)(end - text) - name - 1;
-    return text + name + 1;
+static const char *skip_blanks(const char *at)
+{
+    return at + strspn(at, " \t");
 }
 
-/* "0, 2" or "dim=0, sf=2" and the end of the parentheses. */
-static bool read_strided(const char *argument, exg_placement *placement)
+/* Takes `word` where *at begins with it, and blanks around it. */
+static bool take(const char **at, const char *word)
 {
-    int dim, factor, end = 0;
+    const char *from = skip_blanks(*at);
 
-    if (sscanf(argument, "dim=%3d, sf=%9d)%n", &dim, &factor, &end) != 2 &&
-        sscanf(argument, "%3d ,%9d)%n", &dim, &factor, &end) != 2) {
+    if (strncmp(from, word, strlen(word)) != 0) {
         return false;
     }
-    *placement = exg_strided_shard(dim, factor);
-    return end > 0;
+    *at = skip_blanks(from + strlen(word));
+    return true;
+}
+
+/* "dim=": before an argument its name may stand. */
+static void take_keyword(const char **at, const char *name)
+{
+    const char *from = *at;
+
+    if (!take(&from, name) || !take(&from, "=")) {
+        return;
+    }
+    *at = from;
+}
+
+static bool take_number(const char **at, long least, long most, int32_t *number)
+{
+    char *end;
+    long value = strtol(*at, &end, 10);
+    bool taken = end > *at && value >= least && value <= most;
+
+    *number = taken ? (int32_t)value : 0;
+    *at = skip_blanks(end);
+    return taken;
+}
+
+#define DIM_MAX    63
+#define FACTOR_MAX 999999999
+
+static bool take_shard(const char **at, bool strided, exg_placement *placement)
+{
+    int32_t dim;
+    int32_t factor = 0;
+
+    take_keyword(at, "dim");
+    if (!take_number(at, -DIM_MAX, DIM_MAX, &dim)) {
+        return false;
+    }
+    *placement = exg_shard(dim);
+    if (strided) {
+        if (!take(at, ",")) {
+            return false;
+        }
+        take_keyword(at, "split_factor");
+        take_keyword(at, "sf");
+        if (!take_number(at, 0, FACTOR_MAX, &factor)) {
+            return false;
+        }
+        *placement = exg_strided_shard(dim, factor);
+    }
+    return true;
+}
+
+static bool take_summand(const char **at, exg_placement *placement)
+{
+    *placement = exg_partial(EXG_REDUCE_SUM);
+    if (**at == ')') {
+        return true;
+    }
+    take_keyword(at, "reduce_op");
+    (void)(take(at, "'") || take(at, "\""));
+    for (int op = 0; op < EXG_REDUCE_OP_COUNT; op++) {
+        if (take(at, op_names[op])) {
+            *placement = exg_partial((exg_reduce_op)op);
+            (void)(take(at, "'") || take(at, "\""));
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_placement(const char *at, exg_placement *placement)
+{
+    bool taken;
+
+    if (take(&at, "Replicate") || take(&at, "R")) {
+        *placement = exg_replicate();
+        return *at == '\0' || (take(&at, "(") && take(&at, ")") && *at == '\0');
+    }
+    if (take(&at, "_StridedShard") || take(&at, "_S")) {
+        taken = take(&at, "(") && take_shard(&at, true, placement);
+    } else if (take(&at, "Shard") || take(&at, "S")) {
+        taken = take(&at, "(") && take_shard(&at, false, placement);
+    } else {
+        taken = (take(&at, "Partial") || take(&at, "P")) && take(&at, "(") &&
+                take_summand(&at, placement);
+    }
+    return taken && take(&at, ")") && *at == '\0';
 }
 
 exg_status exg_placement_parse(const char *text, exg_placement *placement, exg_error *err)
 {
     EXG_REQUIRE(err, text, placement);
-    size_t length;
-    const char *argument;
+    exg_placement read;
 
-    if (strcmp(text, "R") == 0 || strcmp(text, "Replicate") == 0 ||
-        strcmp(text, "Replicate()") == 0) {
-        *placement = exg_replicate();
-        return EXG_OK;
+    if (!read_placement(text, &read)) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "PLC-001", "'%.40s' is not a placement", text),
+                             "write S(dim), _S(dim, split factor), R or P(sum|avg|max|min|product|"
+                             "band|bor|bxor)");
     }
-    argument = inside(text, "S", "Shard", &length);
-    if (argument != NULL) {
-        const char *number = argument + (strncmp(argument, "dim=", 4) == 0 ? 4 : 0);
-        char *end;
-        long dim = strtol(number, &end, 10);
-
-        if (end > number && end[0] == ')' && dim > -64 && dim < 64) {
-            *placement = exg_shard((int32_t)dim);
-            return EXG_OK;
-        }
-    }
-    argument = inside(text, "_S", "_StridedShard", &length);
-    if (argument != NULL && read_strided(argument, placement)) {
-        return EXG_OK;
-    }
-    argument = inside(text, "P", "Partial", &length);
-    for (int op = 0; argument != NULL && op < EXG_REDUCE_OP_COUNT; op++) {
-        if ((length == 0 && op == EXG_REDUCE_SUM) ||
-            (strlen(op_names[op]) == length && strncmp(op_names[op], argument, length) == 0)) {
-            *placement = exg_partial((exg_reduce_op)op);
-            return EXG_OK;
-        }
-    }
-    return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-001", "'%.40s' is not a placement", text),
-                         "write S(dim), _S(dim, split factor), R or P(sum|avg|max|min|product|"
-                         "band|bor|bxor)");
+    *placement = read;
+    return EXG_OK;
 }
 
 void exg_chunk(int64_t length, uint32_t n, uint32_t r, int64_t *offset, int64_t *size)

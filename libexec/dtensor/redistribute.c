@@ -159,14 +159,17 @@ static exg_status reduce_here(passage *p, reduction *r, const exg_box *own, exg_
 }
 
 /* From row-major memory, along a line of those who reduce together. */
-static exg_status reduce_along(passage *p, const reduction *r, const exg_mesh_link *line,
+static exg_status reduce_along(passage *p, const reduction *r, exg_mesh_link *line,
                                const exg_tensor *from, const exg_tensor *to, exg_error *err)
 {
     exg_device_mesh *mesh = p->t->mesh;
     uint32_t me = exg_device_mesh_rank(mesh);
     static const int64_t start[EXG_RANK_MAX];
-    exg_collective what = {
-        .kind = EXG_REDUCE_SCATTER, .in = from, .out = to, .dim = r->dim, .op = r->op};
+    exg_collective what = {.kind = from->rank == 0 ? EXG_ALL_REDUCE : EXG_REDUCE_SCATTER,
+                           .in = from,
+                           .out = to,
+                           .dim = r->dim,
+                           .op = r->op};
     exg_strip sent[EXG_RANKS_MAX] = {{0}};
     exg_strip received[EXG_RANKS_MAX] = {{0}};
     uint64_t bytes = (uint64_t)exg_tensor_numel(to) * exg_dtype_bytes(to->dtype);

@@ -67,4 +67,14 @@ exg_dtype exg_dtype_for(const exg_scalar *value, exg_dtype otherwise);
  * LIMIT, USAGE DTN-009. */
 exg_status exg_spec_sizes(exg_dtype dtype, uint32_t rank, const int64_t *sizes, exg_error *err);
 
+/* Is it no Partial, which has no chunks? USAGE DTN-014. */
+exg_status exg_dtensor_check_chunks(const exg_dtensor *t, exg_error *err);
+
+/* The first of the mesh's ranks that hold the same as rank `rank`. */
+uint32_t exg_dtensor_first_holder(const exg_dtensor *t, uint32_t rank);
+
+/* Can a checkpoint (exg/checkpoint.h) have it? USAGE. */
+exg_status exg_checkpoint_check(const exg_device_mesh *mesh, const char *name, const exg_dtensor *t,
+                                exg_error *err);
+
 #endif

@@ -14,11 +14,14 @@ struct exg_device_frame {
     exg_host_fallback_base *base;
     const void *context;
     void *arena, *workspace;
-    void **inputs;        /* by graph input: room for a user's tensor */
-    uint8_t **given;      /* by graph input: the caller's */
-    void **taken;         /* by graph output, the host's */
-    void *staging;        /* the host's, for the steps it computes: operands, */
-    void *workspace_here; /* and their workspace */
+    void **inputs;            /* by graph input: room for a user's tensor */
+    uint8_t **given;          /* by graph input: the caller's, */
+    bool *given_there;        /* on the device */
+    bool *has_none;           /* by graph input: needs no room, it is used where it is */
+    void **taken;             /* by graph output, the host's */
+    exg_result_place *places; /* by graph output */
+    void *staging;            /* the host's, for the steps it computes: operands, */
+    void *workspace_here;     /* and their workspace */
     uint64_t staging_bytes;
     bool stages;                /* is there such a step? */
     exg_fault_note *notes;      /* by step */
@@ -28,6 +31,7 @@ struct exg_device_frame {
     exg_device_graph *graph;
     bool can_replay;
     bool has_run;
+    bool draws; /* does a step read random numbers? */
     bool waits; /* a run ends when it is done: for the caller's bytes, for faults, for others */
 };
 
@@ -39,13 +43,18 @@ static exg_status create_tables(exg_device_frame *frame, exg_error *err)
 
     frame->inputs = EXG_NEW_ARRAY(plan->arena, void *, plan->input_count);
     frame->given = EXG_NEW_ARRAY(plan->arena, uint8_t *, plan->input_count);
+    frame->given_there = EXG_NEW_ARRAY(plan->arena, bool, plan->input_count);
+    frame->has_none = EXG_NEW_ARRAY(plan->arena, bool, plan->input_count);
     frame->taken = EXG_NEW_ARRAY(plan->arena, void *, plan->output_count);
+    frame->places = EXG_NEW_ARRAY(plan->arena, exg_result_place, plan->output_count);
     frame->notes_here = EXG_NEW_ARRAY(plan->arena, exg_fault_note, plan->step_count);
-    if (frame->inputs == NULL || frame->given == NULL || frame->taken == NULL ||
+    if (frame->inputs == NULL || frame->given == NULL || frame->given_there == NULL ||
+        frame->has_none == NULL || frame->taken == NULL || frame->places == NULL ||
         frame->notes_here == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t s = 0; s < plan->step_count; s++) {
+        frame->draws = frame->draws || (plan->steps[s].host->flags & EXG_KERNEL_DRAWS) != 0;
         if (plan->steps[s].on_host) {
             frame->staging_bytes =
                 EXG_MAX(frame->staging_bytes, exg_host_fallback_bytes(&plan->steps[s]));
@@ -70,7 +79,7 @@ static bool is_result(const exg_plan_output *output)
            output->kind != EXG_OUTPUT_USER_INPUT_MUTATION;
 }
 
-static uint64_t result_bytes(const exg_plan_output *output)
+uint64_t exg_plan_result_bytes(const exg_plan_output *output)
 {
     return (uint64_t)exg_tensor_numel(&output->location.view) *
            exg_dtype_bytes(output->location.view.dtype);
@@ -122,14 +131,15 @@ static exg_status ask_for_all(exg_device_frame *frame, const turn *t)
                     &frame->workspace));
     }
     for (uint32_t i = 0; i < plan->input_count; i++) {
-        if (is_given(&plan->inputs[i])) {
+        frame->inputs[i] = NULL;
+        if (is_given(&plan->inputs[i]) && !frame->has_none[i]) {
             EXG_TRY(ask(t, EXG_SCRATCH_INPUT, i, frame->device,
                         plan->buffers[plan->inputs[i].buffer].bytes, &frame->inputs[i]));
         }
     }
     for (uint32_t o = 0; o < plan->output_count; o++) {
         if (is_result(&plan->outputs[o])) {
-            EXG_TRY(ask(t, EXG_SCRATCH_RESULT, o, NULL, result_bytes(&plan->outputs[o]),
+            EXG_TRY(ask(t, EXG_SCRATCH_RESULT, o, NULL, exg_plan_result_bytes(&plan->outputs[o]),
                         &frame->taken[o]));
         }
     }
@@ -250,9 +260,24 @@ void exg_device_frame_bind(exg_device_frame *frame, uint32_t s, exg_fault_note *
     }
 }
 
-void exg_device_frame_give(exg_device_frame *frame, uint32_t input, void *data)
+void exg_device_frame_give(exg_device_frame *frame, uint32_t input, void *data, bool there)
 {
     frame->given[input] = data;
+    frame->given_there[input] = there;
+}
+
+bool exg_device_frame_expect(exg_device_frame *frame, uint32_t input, bool there)
+{
+    bool changes = frame->has_none[input] != there;
+
+    frame->has_none[input] = there;
+    return changes;
+}
+
+void exg_device_frame_bind_output(exg_device_frame *frame, uint32_t output,
+                                  const exg_result_place *place)
+{
+    frame->places[output] = *place;
 }
 
 void *exg_device_frame_taken(const exg_device_frame *frame, uint32_t output)
@@ -268,7 +293,7 @@ exg_status exg_device_frame_begin(exg_device_frame *frame, const exg_random_sour
     const exg_plan *plan = frame->plan;
     const exg_device_table *table = frame->device->table;
 
-    if (memcmp(&frame->random_here, random, sizeof(*random)) != 0) {
+    if (frame->draws && memcmp(&frame->random_here, random, sizeof(*random)) != 0) {
         EXG_TRY(table->wait(frame->device, err)); /* the last one may be on its way there */
         frame->random_here = *random;
         EXG_TRY(table->copy_in(frame->device, frame->random, &frame->random_here,
@@ -276,8 +301,9 @@ exg_status exg_device_frame_begin(exg_device_frame *frame, const exg_random_sour
     }
     for (uint32_t i = 0; i < plan->input_count; i++) {
         if (frame->inputs[i] != NULL && frame->given[i] != NULL) {
-            EXG_TRY(table->copy_in(frame->device, frame->inputs[i], frame->given[i],
-                                   plan->buffers[plan->inputs[i].buffer].bytes, err));
+            EXG_TRY((frame->given_there[i] ? table->copy : table->copy_in)(
+                frame->device, frame->inputs[i], frame->given[i],
+                plan->buffers[plan->inputs[i].buffer].bytes, err));
         }
     }
     return EXG_OK;
@@ -366,28 +392,54 @@ exg_status exg_device_frame_filled(exg_device_frame *frame, uint32_t *step, exg_
     return table->wait(frame->device, err);
 }
 
-exg_status exg_device_frame_end(exg_device_frame *frame, uint32_t *step, exg_fault_note *note,
-                                exg_error *err)
+bool exg_plan_output_comes_first(const exg_plan *plan, uint32_t output)
+{
+    const exg_plan_output *o = &plan->outputs[output];
+
+    return o->constant.kind == EXG_ARGUMENT_TENSOR && o->location.buffer != EXG_NO_BUFFER &&
+           plan->buffers[o->location.buffer].kind == EXG_BUFFER_INPUT;
+}
+
+/* To the host, to where it is bound, or nowhere: it stays where it is. */
+static exg_status hand_out(exg_device_frame *frame, uint32_t o, exg_error *err)
+{
+    const exg_device_table *table = frame->device->table;
+    const exg_location *from = &frame->plan->outputs[o].location;
+    const exg_result_place *place = &frame->places[o];
+    const uint8_t *data = frame->base(frame->context, from->buffer) +
+                          from->offset * (int64_t)exg_dtype_bytes(from->view.dtype);
+    uint64_t bytes = exg_plan_result_bytes(&frame->plan->outputs[o]);
+
+    if (place->there) {
+        return place->data == NULL || place->data == data
+                   ? EXG_OK
+                   : table->copy(frame->device, place->data, data, bytes, err);
+    }
+    return table->copy_out(frame->device, place->data == NULL ? frame->taken[o] : place->data, data,
+                           bytes, err);
+}
+
+exg_status exg_device_frame_end(exg_device_frame *frame, bool waits, uint32_t *step,
+                                exg_fault_note *note, exg_error *err)
 {
     const exg_plan *plan = frame->plan;
     const exg_device_table *table = frame->device->table;
 
-    for (uint32_t o = 0; o < plan->output_count; o++) {
-        const exg_location *from = &plan->outputs[o].location;
+    for (uint32_t i = 0; i < 2 * plan->output_count; i++) {
+        uint32_t o = i % plan->output_count;
 
-        if (frame->taken[o] != NULL) {
-            EXG_TRY(table->copy_out(frame->device, frame->taken[o],
-                                    frame->base(frame->context, from->buffer) +
-                                        from->offset * (int64_t)exg_dtype_bytes(from->view.dtype),
-                                    result_bytes(&plan->outputs[o]), err));
+        if (frame->taken[o] != NULL &&
+            exg_plan_output_comes_first(plan, o) == (i < plan->output_count)) {
+            EXG_TRY(hand_out(frame, o, err));
         }
     }
     for (uint32_t i = 0; i < plan->input_count; i++) {
         if (frame->inputs[i] != NULL && frame->given[i] != NULL && plan->inputs[i].mutated) {
-            EXG_TRY(table->copy_out(frame->device, frame->given[i], frame->inputs[i],
-                                    plan->buffers[plan->inputs[i].buffer].bytes, err));
+            EXG_TRY((frame->given_there[i] ? table->copy : table->copy_out)(
+                frame->device, frame->given[i], frame->inputs[i],
+                plan->buffers[plan->inputs[i].buffer].bytes, err));
         }
     }
     *step = EXG_NO_STEP;
-    return frame->waits ? exg_device_frame_filled(frame, step, note, err) : EXG_OK;
+    return frame->waits && waits ? exg_device_frame_filled(frame, step, note, err) : EXG_OK;
 }

@@ -1,12 +1,13 @@
 /* plan_executor.c - binds operands to memory once, then runs steps. */
 #include "libexec/executor/plan_executor.h"
 #include "libexec/comm/collectives.h"
-#include "libexec/executor/device_frame.h"
 #include "libexec/executor/weight_bindings.h"
 #include "libexec/kernels/kernels.h"
+#include "libexec/kernels/registered.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/clock.h"
 #include "libexport/base/stop.h"
+#include "libexport/operators/registered.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -40,13 +41,15 @@ struct exg_plan_executor {
     const exg_stop *stop;    /* NULL: nobody's */
     exg_device_frame *frame; /* on a device: what the plan has there */
     uint32_t index, level;
-    bool is_settled;    /* the scratch was asked, */
-    uint64_t moves;     /* when it had moved so often */
-    uint8_t *arena;     /* of the scratch */
-    uint8_t *workspace; /* likewise */
-    uint8_t **inputs;   /* first byte behind each graph input */
-    uint8_t **outputs;  /* of each graph output's memory, where that is the caller's */
-    bool is_folded;     /* constants are folded */
+    bool is_settled;          /* the scratch was asked, */
+    uint64_t moves;           /* when it had moved so often */
+    uint8_t *arena;           /* of the scratch */
+    uint8_t *workspace;       /* likewise */
+    uint8_t **inputs;         /* first byte behind each graph input */
+    uint8_t **outputs;        /* of each graph output's memory, where that is the caller's */
+    exg_result_place *places; /* by graph output, without a device */
+    bool launches, owes;      /* runs are not waited for; such a one was asked for */
+    bool is_folded;           /* constants are folded */
     patch *patches;
     uint32_t patch_count;
     bool moved;           /* an input's data changed since the operands were bound */
@@ -98,8 +101,14 @@ static void *data_at(const exg_plan_executor *executor, const exg_location *loca
 
 void *exg_plan_executor_output(const exg_plan_executor *executor, uint32_t index)
 {
-    return executor->frame != NULL ? exg_device_frame_taken(executor->frame, index)
-                                   : data_at(executor, &executor->plan->outputs[index].location);
+    const exg_result_place *place = &executor->places[index];
+
+    if (place->data != NULL) {
+        return place->data;
+    }
+    return executor->frame != NULL && !place->there
+               ? exg_device_frame_taken(executor->frame, index)
+               : data_at(executor, &executor->plan->outputs[index].location);
 }
 
 void *exg_plan_executor_output_address(const exg_plan_executor *executor, uint32_t index)
@@ -116,8 +125,7 @@ static uint8_t *const *moving_base(const exg_plan_executor *executor, uint32_t b
     if (b->kind == EXG_BUFFER_OUTPUT) {
         return &executor->outputs[b->index];
     }
-    return b->kind == EXG_BUFFER_INPUT && executor->plan->inputs[b->index].kind == EXG_INPUT_USER &&
-                   (executor->frame == NULL || executor->plan->inputs[b->index].is_forwarded)
+    return b->kind == EXG_BUFFER_INPUT && executor->plan->inputs[b->index].kind == EXG_INPUT_USER
                ? &executor->inputs[b->index]
                : NULL;
 }
@@ -204,7 +212,8 @@ static exg_status create_tables(exg_plan_executor *r, exg_error *err)
 {
     r->inputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->input_count);
     r->outputs = EXG_NEW_ARRAY(r->plan->arena, uint8_t *, r->plan->output_count);
-    if (r->inputs == NULL || r->outputs == NULL) {
+    r->places = EXG_NEW_ARRAY(r->plan->arena, exg_result_place, r->plan->output_count);
+    if (r->inputs == NULL || r->outputs == NULL || r->places == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     return r->device == NULL
@@ -244,7 +253,8 @@ exg_status exg_plan_executor_create(exg_plan *plan, exg_weight_store *store, exg
     r->pool = pool;
     r->index = index;
     r->level = level;
-    r->bindings = (exg_weight_bindings){.plan = plan, .store = store, .device = device};
+    r->bindings = (exg_weight_bindings){
+        .plan = plan, .store = store, .device = device, .is_of_mesh = grid != NULL};
     status = create_tables(r, err);
     r->bindings.inputs = r->inputs;
     if (status == EXG_OK) {
@@ -307,6 +317,7 @@ exg_status exg_plan_executor_settle(exg_plan_executor *executor, exg_error *err)
     executor->is_settled = true;
     executor->moves = scratch->moves;
     bind_steps(executor);
+    executor->moved = true;
     return EXG_OK;
 }
 
@@ -337,12 +348,64 @@ void exg_plan_executor_bind_input(exg_plan_executor *executor, uint32_t index, v
     executor->inputs[index] = held;
 }
 
-void exg_plan_executor_set_input(exg_plan_executor *executor, uint32_t index, void *data)
+/* Kernels are prepared for blocks of the device's own; what lies otherwise is copied there. */
+#define ALIGNMENT 256
+
+static bool is_usable_there(const void *data, bool there)
 {
-    if (executor->frame != NULL) {
-        exg_device_frame_give(executor->frame, index, data);
-    } else {
+    return there && (uintptr_t)data % ALIGNMENT == 0;
+}
+
+void exg_plan_executor_expect_input(exg_plan_executor *executor, uint32_t index, const void *data,
+                                    bool there)
+{
+    if (executor->frame != NULL &&
+        exg_device_frame_expect(executor->frame, index, is_usable_there(data, there))) {
+        executor->is_settled = false;
+    }
+}
+
+void exg_plan_executor_set_input(exg_plan_executor *executor, uint32_t index, void *data,
+                                 bool there)
+{
+    void *own = executor->frame == NULL ? NULL : exg_device_frame_input(executor->frame, index);
+
+    if (executor->frame == NULL) {
         exg_plan_executor_bind_input(executor, index, data);
+    } else if (is_usable_there(data, there)) {
+        exg_device_frame_give(executor->frame, index, NULL, false);
+        exg_plan_executor_bind_input(executor, index, data);
+    } else {
+        exg_device_frame_give(executor->frame, index, data, there);
+        if (own != NULL) {
+            exg_plan_executor_bind_input(executor, index, own);
+        }
+    }
+}
+
+void exg_plan_executor_bind_output(exg_plan_executor *executor, uint32_t index,
+                                   const exg_result_place *place)
+{
+    executor->places[index] = *place;
+    if (executor->frame != NULL) {
+        exg_device_frame_bind_output(executor->frame, index, place);
+    }
+}
+
+/* The host's results to where they are bound; one may be what was an input. */
+static void hand_out(const exg_plan_executor *executor)
+{
+    const exg_plan *plan = executor->plan;
+
+    for (uint32_t i = 0; executor->frame == NULL && i < 2 * plan->output_count; i++) {
+        uint32_t o = i % plan->output_count;
+        const exg_location *from = &plan->outputs[o].location;
+        void *to = executor->places[o].data;
+
+        if (to != NULL && exg_plan_output_comes_first(plan, o) == (i < plan->output_count) &&
+            to != data_at(executor, from)) {
+            memmove(to, data_at(executor, from), (size_t)exg_plan_result_bytes(&plan->outputs[o]));
+        }
     }
 }
 
@@ -402,6 +465,9 @@ static void note_fault(exg_plan_executor *executor, uint32_t s, noted *first)
 
 static const char *what_is_wrong(const exg_step *step, exg_fault fault)
 {
+    if (fault == EXG_FAULT_REGISTERED) {
+        return exg_registered_error(&step->call)->message;
+    }
     if (step->host == &exg_kernel_checked) {
         return step->call.args[2].as_string; /* the claim */
     }
@@ -418,6 +484,11 @@ static exg_status tell_fault(const exg_plan_executor *executor, const noted *fir
     const char *what = what_is_wrong(step, first->fault);
     exg_status status;
 
+    if (first->fault == EXG_FAULT_REGISTERED) {
+        status = exg_error_set(err, __FILE__, __LINE__, exg_registered_error(&step->call)->status,
+                               "LIB-008", "%s: %s", step->call.op->registered->target, what);
+        return exg_error_within(err, status, "node '%s'", step->name);
+    }
     status = first->size < 0 ? EXG_FAIL(err, MALFORMED, "RUN-001", "%s: %s", step->target, what)
                              : EXG_FAIL(err, MALFORMED, "RUN-001",
                                         "%s: index %" PRId64 " is outside a dimension of %" PRId64,
@@ -449,6 +520,13 @@ static void note_there(noted *first, uint32_t s, const exg_fault_note *note)
     }
 }
 
+/* Do other ranks of this process read the same weights? */
+static bool is_shared(const exg_plan_executor *executor)
+{
+    return executor->grid != NULL && executor->grid->ndim > 0 &&
+           executor->grid->dims[0]->ops->lends;
+}
+
 exg_status exg_plan_executor_fold(exg_plan_executor *executor, exg_error *err)
 {
     const exg_plan *plan = executor->plan;
@@ -474,8 +552,7 @@ exg_status exg_plan_executor_fold(exg_plan_executor *executor, exg_error *err)
             }
             EXG_TRY(carry_out(executor, s, err));
             note_fault(executor, s, &executor->folding);
-            if (executor->grid == NULL ||
-                executor->device != NULL) { /* else others will read it too */
+            if (executor->device != NULL || !is_shared(executor)) {
                 exg_weight_bindings_forget(&executor->bindings, step);
             }
         }
@@ -486,6 +563,10 @@ exg_status exg_plan_executor_fold(exg_plan_executor *executor, exg_error *err)
     if (executor->frame != NULL && plan->folded_count > 0) {
         EXG_TRY(exg_device_frame_filled(executor->frame, &at, &there, err));
         note_there(&executor->folding, at, &there);
+    } else if (executor->frame == NULL && plan->folded_count > 0) {
+        /* what weights became on the way, which may be large, is in none of its constants */
+        exg_forget(exg_weight_store_budget(executor->bindings.store)->allocator, executor->arena,
+                   plan->summary.arena_bytes);
     }
     executor->is_folded = true;
     return EXG_OK;
@@ -629,7 +710,8 @@ static exg_status run_on_device(exg_plan_executor *executor, exg_error *err)
     EXG_TRY(exg_device_frame_begin(executor->frame, &executor->random, err));
     status = executor->times != NULL ? run_measured(executor, err) : run_steps(executor, err);
     if (status == EXG_OK) {
-        status = exg_device_frame_end(executor->frame, &at, &there, err);
+        status = exg_device_frame_end(executor->frame, !executor->launches, &at, &there, err);
+        executor->owes = executor->launches;
     } else {
         give_up_lines(executor, status);
         (void)executor->device->table->wait(executor->device, NULL);
@@ -657,15 +739,40 @@ static exg_status run_watched(exg_plan_executor *executor, exg_error *err)
     return status == EXG_OK ? exg_stop_check(executor->stop, err) : status;
 }
 
+static exg_status tell_faults(const exg_plan_executor *executor, exg_error *err)
+{
+    const noted *first =
+        executor->folding.fault != EXG_FAULT_NONE ? &executor->folding : &executor->now;
+
+    return first->fault == EXG_FAULT_NONE ? EXG_OK : tell_fault(executor, first, err);
+}
+
 exg_status exg_plan_executor_run(exg_plan_executor *executor, exg_error *err)
 {
     rebind_moved(executor);
     begin_faults(executor, &executor->now);
     EXG_TRY(run_watched(executor, err));
-    if (executor->folding.fault != EXG_FAULT_NONE || executor->now.fault != EXG_FAULT_NONE) {
-        return tell_fault(
-            executor,
-            executor->folding.fault != EXG_FAULT_NONE ? &executor->folding : &executor->now, err);
-    }
+    EXG_TRY(tell_faults(executor, err));
+    hand_out(executor);
     return EXG_OK;
+}
+
+void exg_plan_executor_launches(exg_plan_executor *executor, bool launches)
+{
+    executor->launches = launches;
+}
+
+exg_status exg_plan_executor_finish(exg_plan_executor *executor, exg_error *err)
+{
+    exg_fault_note there;
+    uint32_t at;
+
+    if (!executor->owes) {
+        return EXG_OK;
+    }
+    executor->owes = false;
+    begin_faults(executor, &executor->now);
+    EXG_TRY(exg_device_frame_filled(executor->frame, &at, &there, err));
+    note_there(&executor->now, at, &there);
+    return tell_faults(executor, err);
 }

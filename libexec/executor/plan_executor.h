@@ -4,6 +4,7 @@
 #define EXG_LIBEXEC_EXECUTOR_PLAN_EXECUTOR_H
 
 #include "libexec/comm/grid.h"
+#include "libexec/executor/device_frame.h"
 #include "libexec/executor/weight_store.h"
 
 typedef struct exg_plan_executor exg_plan_executor;
@@ -30,8 +31,24 @@ const exg_plan *exg_plan_executor_plan(const exg_plan_executor *executor);
 uint64_t exg_plan_executor_own_bytes(
     const exg_plan_executor *executor); /* that no other plan shares */
 
-/* Data of graph input `index`, a user input, the host's; before exg_plan_executor_run. */
-void exg_plan_executor_set_input(exg_plan_executor *executor, uint32_t index, void *data);
+/* Before it settles: where that data will be. */
+void exg_plan_executor_expect_input(exg_plan_executor *executor, uint32_t index, const void *data,
+                                    bool there);
+
+/* Data of graph input `index`, a user input, the host's or (`there`) the device's; before
+ * exg_plan_executor_run. */
+void exg_plan_executor_set_input(exg_plan_executor *executor, uint32_t index, void *data,
+                                 bool there);
+
+/* Where user output `index`, a tensor, is to be from the next run on (device_frame.h), which may be
+ * the memory of an input. */
+void exg_plan_executor_bind_output(exg_plan_executor *executor, uint32_t index,
+                                   const exg_result_place *place);
+
+/* Runs on a device are asked for and not waited for, but by exg_plan_executor_finish(), which tells
+ * their faults. */
+void exg_plan_executor_launches(exg_plan_executor *executor, bool launches);
+exg_status exg_plan_executor_finish(exg_plan_executor *executor, exg_error *err);
 
 /* Memory for graph output `index`, a tensor, of a plan with its outputs apart: as many bytes
  * as exg_plan_output_bytes says; on a device of its memory. */

@@ -27,6 +27,7 @@ static const char *const names[] = {
     [EXG_SCRATCH_RESULT] = "results",
     [EXG_SCRATCH_COPY] = "a rank's input",
     [EXG_SCRATCH_GIVEN] = "an input that is a result of the last run",
+    [EXG_SCRATCH_GIVEN_THERE] = "an input that is a result of the last run",
     [EXG_SCRATCH_LOOP] = "a loop's result",
 };
 
@@ -127,7 +128,8 @@ exg_status exg_scratch_block(exg_scratch *scratch, exg_scratch_key key, exg_acce
     return EXG_OK;
 }
 
-bool exg_scratch_holds(const exg_scratch *scratch, const void *data, uint64_t bytes)
+bool exg_scratch_holds(const exg_scratch *scratch, const struct exg_accelerator *device,
+                       const void *data, uint64_t bytes)
 {
     uintptr_t first = (uintptr_t)data;
 
@@ -137,7 +139,8 @@ bool exg_scratch_holds(const exg_scratch *scratch, const void *data, uint64_t by
         for (uint32_t k = 0; k < row->count; k++) {
             uintptr_t begin = (uintptr_t)row->blocks[k].data;
 
-            if (row->device == NULL && row->key.use != EXG_SCRATCH_GIVEN && begin != 0 &&
+            if (row->device == device && row->key.use != EXG_SCRATCH_GIVEN &&
+                row->key.use != EXG_SCRATCH_GIVEN_THERE && begin != 0 &&
                 first < begin + row->blocks[k].bytes && begin < first + bytes) {
                 return true;
             }

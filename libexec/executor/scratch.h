@@ -19,7 +19,8 @@ typedef enum exg_scratch_use {
     EXG_SCRATCH_INPUT,             /* on a device, of a user's input */
     EXG_SCRATCH_RESULT,            /* the host's copy of what a device made */
     EXG_SCRATCH_COPY,              /* a rank's own copy of an input that the program writes */
-    EXG_SCRATCH_GIVEN,             /* an input that lay in a result of the last run */
+    EXG_SCRATCH_GIVEN,             /* an input that lay in a result of the last run, */
+    EXG_SCRATCH_GIVEN_THERE,       /* and one on the device */
     EXG_SCRATCH_LOOP,              /* what a loop keeps from iteration to iteration */
 } exg_scratch_use;
 
@@ -45,8 +46,10 @@ exg_status exg_scratch_block(exg_scratch *scratch, exg_scratch_key key,
                              struct exg_accelerator *device, uint64_t bytes, void **block,
                              exg_error *err);
 
-/* Is any of the bytes in one of the host's blocks, other than GIVEN ones? */
-bool exg_scratch_holds(const exg_scratch *scratch, const void *data, uint64_t bytes);
+/* Is any of the bytes in one of the blocks of the host (`device` NULL) or the device, other than
+ * GIVEN ones? */
+bool exg_scratch_holds(const exg_scratch *scratch, const struct exg_accelerator *device,
+                       const void *data, uint64_t bytes);
 
 /* Lets go of a block that no live level reads: false, there is none. */
 bool exg_scratch_evict(exg_scratch *scratch);

@@ -76,6 +76,9 @@ static exg_status fetch(exg_weight_bindings *s, uint32_t input, bool stays, exg_
     EXG_TRY(exg_weight_store_weight(s->store, s->device, from, s->ranges[from->buffer], stays,
                                     &data, err));
     s->inputs[input] = (uint8_t *)(uintptr_t)data;
+    if (s->pages != NULL) {
+        exg_weight_store_expect(s->store, from, &s->pages[from->buffer]);
+    }
     return EXG_OK;
 }
 
@@ -209,6 +212,8 @@ exg_status exg_weight_bindings_bind(exg_weight_bindings *bindings, uint32_t inde
 
     bindings->ranges = ranges_of(plan);
     bindings->is_transient = transient_of(plan);
+    bindings->pages =
+        bindings->is_of_mesh && bindings->device == NULL ? exg_page_rows_find(plan) : NULL;
     bindings->folded = EXG_NEW_ARRAY(plan->arena, exg_folded_constant *, plan->constant_count);
     if (bindings->ranges == NULL || bindings->is_transient == NULL || bindings->folded == NULL) {
         return EXG_OUT_OF_MEMORY(err);

@@ -8,17 +8,20 @@
 #ifndef EXG_LIBEXEC_EXECUTOR_WEIGHT_BINDINGS_H
 #define EXG_LIBEXEC_EXECUTOR_WEIGHT_BINDINGS_H
 
+#include "libexec/executor/weight_pages.h"
 #include "libexec/executor/weight_store.h"
 
 typedef struct exg_weight_bindings {
     const exg_plan *plan;
     exg_weight_store *store;
     struct exg_accelerator *device; /* NULL: the host */
+    bool is_of_mesh;                /* other ranks read what this one does not */
     uint8_t *
         *inputs; /* by graph input: the first byte behind it; of transient ones NULL at times */
     exg_folded_constant **folded; /* by constant */
     exg_range *ranges;            /* by buffer: the bytes that the steps read and the results are */
     bool *is_transient;           /* by buffer */
+    exg_page_rows *pages;         /* by buffer; NULL: the system brings what it likes */
     uint64_t own_bytes;           /* made for this plan alone */
 } exg_weight_bindings;
 

@@ -544,6 +544,12 @@ exg_status exg_weight_store_weight(exg_weight_store *store, exg_accelerator *dev
     return EXG_OK;
 }
 
+void exg_weight_store_expect(exg_weight_store *store, const exg_plan_input *input,
+                             const exg_page_rows *rows)
+{
+    exg_page_rows_expect(rows, store->weights, find_weight(store, input)->storage);
+}
+
 uint64_t exg_weight_store_weight_key(const exg_weight_store *store, const exg_plan_input *input)
 {
     const exg_weight *weight = find_weight(store, input);

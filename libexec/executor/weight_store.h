@@ -4,6 +4,7 @@
 #define EXG_LIBEXEC_EXECUTOR_WEIGHT_STORE_H
 
 #include "libexec/executor/scratch.h"
+#include "libexec/executor/weight_pages.h"
 #include "libexec/plan/plan_internal.h"
 
 #include <exg/weights.h>
@@ -63,6 +64,10 @@ exg_status exg_weight_store_folded(exg_weight_store *store, struct exg_accelerat
 
 /* The plan that asked without a key is gone; constants with a key stay for the next plan. */
 void exg_weight_store_drop(exg_weight_store *store, const exg_folded_constant *folded);
+
+/* The pages of the mapped weight that are read next. */
+void exg_weight_store_expect(exg_weight_store *store, const exg_plan_input *input,
+                             const exg_page_rows *rows);
 
 /* What names the bytes of a weight input's storage. */
 uint64_t exg_weight_store_weight_key(const exg_weight_store *store, const exg_plan_input *input);

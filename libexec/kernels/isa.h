@@ -3,9 +3,9 @@
  * Everything in loops/ is compiled once per instruction set, its names ending in
  * _generic, _v3 (AVX2, FMA, F16C) or _v4 (AVX-512). A family exports one table
  * of functions; EXG_LOOPS(family) is the best table for this machine. Products of bytes have
- * a table _vnni (AVX512-VNNI) and one _amx besides, products of bf16 as they are only _bf16, for
- * processors whose AVX512-BF16 outruns their f32 (AMD's, from Zen 4 on), and _amx; all else takes
- * _v4 there.
+ * a table _vnni (AVX512-VNNI) and one _amx besides, products of bf16 as they are (by half bytes
+ * too) only _bf16, for processors whose AVX512-BF16 outruns their f32 (AMD's, from Zen 4 on), and
+ * _amx; all else takes _v4 there.
  *
  * A process that uses AMX needs leave of the Linux kernel, which the first question for the
  * machine's best asks for once; from then on signal stacks of less than AT_MINSIGSTKSZ are

@@ -26,7 +26,8 @@ typedef enum exg_fault {
     EXG_FAULT_INDEX,          /* an index outside its dimension */
     EXG_FAULT_DIVIDE_BY_ZERO, /* of integers */
     EXG_FAULT_SINGULAR,       /* a matrix that cannot be factored as asked */
-    EXG_FAULT_PARAMETER       /* what a distribution, or the operator, does not take */
+    EXG_FAULT_PARAMETER,      /* what a distribution, or the operator, does not take */
+    EXG_FAULT_REGISTERED      /* the kernel of a library said what: exg_registered_error() */
 } exg_fault;
 
 /* The first fault of a run, and the index and the dimension's size where it is one. */
@@ -68,6 +69,7 @@ typedef struct exg_kernel_call {
     /* Whose kernel this is, in prepare too: data, workspace, fault and random are addresses of
      * its memory then. NULL: the host's. */
     struct exg_accelerator *device;
+    const struct exg_operator *op; /* that is computed; NULL: a step of the planner's own */
 } exg_kernel_call;
 
 /* Flags. Without ANY_STRIDES every operand is handed over contiguous (the planner
@@ -81,9 +83,12 @@ typedef struct exg_kernel_call {
 #define EXG_KERNEL_RAISES                                                                          \
     64u /* run() may raise a fault of the data; of the pointwise                                   \
            kernel when integers are among its operands */
+#define EXG_KERNEL_ROWS_APART                                                                      \
+    256u /* what operand 0 has at each index of dim 0 is contiguous; these may lie apart */
 #define EXG_KERNEL_LEAVES_UNUSED                                                                   \
-    128u /* results but the first are absent where nobody reads them                               \
-          */
+    128u                      /* results but the first are absent where nobody reads them          \
+                               */
+#define EXG_KERNEL_DRAWS 512u /* reads call->random */
 
 typedef struct exg_kernel {
     const char *name;

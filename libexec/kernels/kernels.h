@@ -37,6 +37,7 @@
     X(draw_normal)                                                                                 \
     X(draw_poisson)                                                                                \
     X(draw_uniform)                                                                                \
+    X(effect)                                                                                      \
     X(eig)                                                                                         \
     X(eigh)                                                                                        \
     X(embedding)                                                                                   \
@@ -68,6 +69,7 @@
     X(prod)                                                                                        \
     X(qr_factor)                                                                                   \
     X(recurrent)                                                                                   \
+    X(registered)                                                                                  \
     X(rms_norm)                                                                                    \
     X(roll)                                                                                        \
     X(row_order)                                                                                   \
@@ -90,10 +92,14 @@
     X(topk)                                                                                        \
     X(tril)                                                                                        \
     X(triu)                                                                                        \
-    X(var)
+    X(var)                                                                                         \
+    X(weight_product)
 
 #define EXG_DECLARE_KERNEL(name) extern const exg_kernel exg_kernel_##name;
 EXG_KERNELS(EXG_DECLARE_KERNEL)
 #undef EXG_DECLARE_KERNEL
+
+/* The dtypes that one of these takes, a bit each: 1 << exg_dtype (dtypes.def). */
+uint64_t exg_kernel_dtypes(const exg_kernel *kernel);
 
 #endif

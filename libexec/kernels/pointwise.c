@@ -434,6 +434,15 @@ static exg_status check_apply(exg_formula formula, exg_dtype compute, exg_dtype 
     return EXG_OK;
 }
 
+bool exg_pointwise_takes(uint32_t operator_id, exg_dtype compute)
+{
+    exg_formula formula;
+    exg_compute type;
+
+    return find_formula(operator_id, &formula) &&
+           check_apply(formula, compute, compute, &type, NULL) == EXG_OK;
+}
+
 exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype compute,
                                exg_dtype result, const uint32_t *sources, uint32_t source_count,
                                const exg_argument *scalars, uint32_t scalar_count, uint32_t *reg,

@@ -38,6 +38,9 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
                                exg_dtype result, const uint32_t *sources, uint32_t source_count,
                                const exg_argument *scalars, uint32_t scalar_count, uint32_t *reg,
                                exg_error *err);
+/* Is there a formula of the operator for what it computes in? */
+bool exg_pointwise_takes(uint32_t operator_id, exg_dtype compute);
+
 exg_status exg_pointwise_store(exg_pointwise *p, uint32_t output, exg_dtype dtype, uint32_t reg,
                                exg_error *err);
 

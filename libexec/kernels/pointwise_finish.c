@@ -33,9 +33,42 @@ static uint32_t count_readers(const exg_pointwise *p, uint8_t value)
     return count;
 }
 
+static const exg_instruction *load_of(const exg_pointwise *p, uint8_t value)
+{
+    return &p->instructions[p->values[value].made_by];
+}
+
 static bool is_load(const exg_pointwise *p, uint8_t value)
 {
-    return p->instructions[p->values[value].made_by].kind == EXG_INSTRUCTION_LOAD;
+    return load_of(p, value)->kind == EXG_INSTRUCTION_LOAD;
+}
+
+static bool is_copy(const exg_pointwise *p, const exg_instruction *i)
+{
+    return i->kind == EXG_INSTRUCTION_CONVERT && !i->is_truth &&
+           p->values[i->target].compute == p->values[i->sources[0]].compute;
+}
+
+/* A copy that is made to be rounded and is stored at once is not made: a store rounds. */
+static void drop_copies(exg_pointwise *p)
+{
+    uint8_t kept = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        const exg_instruction i = p->instructions[k];
+        exg_instruction *reader = &p->instructions[k + 1];
+
+        while (reader < &p->instructions[p->instruction_count] && !reads(reader, i.target)) {
+            reader++;
+        }
+        if (is_copy(p, &i) && count_readers(p, i.target) == 1 &&
+            reader->kind == EXG_INSTRUCTION_STORE) {
+            reader->target = i.sources[0];
+        } else {
+            p->instructions[kept++] = i;
+        }
+    }
+    p->instruction_count = kept;
 }
 
 /* Stores go last: an output may be on an input that is still to be read. */
@@ -163,7 +196,8 @@ static void make_chains(exg_pointwise *p)
     }
 }
 
-static void find_lifetimes(exg_pointwise *p)
+/* `fills`: values of one element a row keep their buffers from tile to tile. */
+static void find_lifetimes(exg_pointwise *p, bool fills)
 {
     for (uint8_t v = 0; v < p->value_count; v++) {
         p->values[v].last_use = 0;
@@ -179,7 +213,10 @@ static void find_lifetimes(exg_pointwise *p)
                 p->values[v].last_use = k;
             }
         }
-        if (p->values[v].is_invariant) {
+        p->values[v].is_filled = fills && is_load(p, v) && !p->values[v].is_invariant &&
+                                 p->rank > 1 &&
+                                 p->operands[load_of(p, v)->operand].strides[p->rank - 1] == 0;
+        if (p->values[v].is_invariant || p->values[v].is_filled) {
             p->values[v].last_use = UINT8_MAX;
         }
     }
@@ -368,7 +405,7 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
     for (uint8_t o = 0; o < p->operand_count; o++) {
         is_all_in_flow = is_all_in_flow && !exg_is_asked_for(&p->operands[o]);
     }
-    p->asks = bytes >= (p->has_heavy ? far : EXG_STREAM_BYTES);
+    p->asks = bytes >= far; /* what a cache has, the processor brings by itself */
     if (p->asks) {
         if (!is_all_in_flow) {
             tile = EXG_TILE_ASKED / widest;
@@ -419,14 +456,18 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     }
     coalesce(p);
     describe_operands(p, &bytes, &widest);
+    drop_copies(p);
     move_stores_last(p);
     move_invariants_first(p);
     make_chains(p);
-    find_lifetimes(p);
+    find_lifetimes(p, true);
     find_direct_stores(p);
     deal_flows(p);
     if (!assign_buffers(p)) {
-        return exg_pointwise_full(err);
+        find_lifetimes(p, false);
+        if (!assign_buffers(p)) {
+            return exg_pointwise_full(err);
+        }
     }
     if (p->numel / BLOCK_ELEMENTS_HEAVY >= INT32_MAX) {
         return EXG_FAIL(err, LIMIT, "PW-005", "a tensor of %lld elements is too large",

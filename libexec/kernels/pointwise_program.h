@@ -8,9 +8,9 @@
 #include "libexec/kernels/pointwise.h"
 
 #define EXG_TILE                                                                                   \
-    512                         /* elements that go through all instructions at once; twice as     \
-                                 * many of two bytes */
-#define EXG_TILE_ASKED      512 /* bytes of the widest operand, when they come from memory */
+    512                          /* elements that go through all instructions at once; twice as    \
+                                  * many of two bytes */
+#define EXG_TILE_ASKED      2048 /* bytes of the widest operand, when they come from memory */
 #define EXG_INSTRUCTION_MAX 96
 #define EXG_VALUE_MAX       72 /* tiles computed, conversions among them */
 #define EXG_NO_TILE         UINT8_MAX
@@ -64,6 +64,7 @@ typedef struct exg_tile_value {
     bool is_unrounded; /* dtype is narrower than compute and this is not yet rounded */
     bool is_invariant;
     bool is_one;                          /* one element, broadcast */
+    bool is_filled;                       /* one element a row: filled when that is another */
     uint8_t made_by;                      /* instruction */
     uint8_t last_use;                     /* instruction */
     uint8_t converted[EXG_COMPUTE_COUNT]; /* the same in another compute type, or EXG_NO_TILE */

@@ -19,6 +19,7 @@ typedef struct tile {
     bool is_run; /* inside one row */
     int64_t index[EXG_RANK_MAX];
     void *values[EXG_VALUE_MAX];
+    const char *filled[EXG_VALUE_MAX]; /* from where, of values that are filled by rows */
 } tile;
 
 static char *operand_at(const run *r, uint8_t operand, const tile *t)
@@ -93,11 +94,19 @@ static void load(const run *r, const exg_instruction *i, tile *t, char *buffers)
         } else {
             i->load(t->count, t->values[i->target], operand_at(r, i->operand, t), 1);
         }
+    } else if (t->is_run && v->is_filled) {
+        const char *from = operand_at(r, i->operand, t);
+
+        if (t->filled[i->target] != from) { /* else it is there from the tile before */
+            i->load(r->p->tile, t->values[i->target], from, 0);
+            t->filled[i->target] = from;
+        }
     } else if (t->is_run) {
         i->load(t->count, t->values[i->target], operand_at(r, i->operand, t),
                 r->p->operands[i->operand].strides[r->p->rank - 1]);
     } else {
         for_each_run(r, i, t, t->values[i->target], exg_compute_bytes(v->compute));
+        t->filled[i->target] = NULL;
     }
 }
 
@@ -250,6 +259,7 @@ static void run_range(const run *r, int64_t start, int64_t end)
     tile t;
     _Alignas(64) char buffers[EXG_TILE_BYTES_MAX];
 
+    memset(t.filled, 0, p->value_count * sizeof(t.filled[0]));
     t.start = start;
     for (int64_t d = p->rank, rest = t.start; d-- > 0; rest /= p->sizes[d]) {
         t.index[d] = rest % p->sizes[d];

@@ -16,7 +16,12 @@ static exg_status add_issue(const exg_step *step, const exg_collective *what, ex
     issue->out = *what->out;
     issue->what.in = &issue->in; /* the array stays where it is */
     issue->what.out = &issue->out;
-    return issue->node == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    issue->what.sent = exg_arena_memdup(arena, what->sent, what->rank_count, sizeof(*what->sent));
+    issue->what.received =
+        exg_arena_memdup(arena, what->received, what->rank_count, sizeof(*what->received));
+    return issue->node == NULL || issue->what.sent == NULL || issue->what.received == NULL
+               ? EXG_OUT_OF_MEMORY(err)
+               : EXG_OK;
 }
 
 exg_status exg_collective_trace_of(const exg_plan *plan, exg_arena *arena,
@@ -60,8 +65,9 @@ static bool same_kind(const exg_traced_collective *a, const exg_traced_collectiv
 {
     return a->what.kind == b->what.kind &&
            memcmp(&a->what.halo, &b->what.halo, sizeof(a->what.halo)) == 0 &&
-           a->what.dim == b->what.dim && a->what.other_dim == b->what.other_dim &&
-           a->mesh_dim == b->mesh_dim && a->in.dtype == b->in.dtype && a->what.op == b->what.op;
+           a->what.root == b->what.root && a->what.dim == b->what.dim &&
+           a->what.other_dim == b->what.other_dim && a->mesh_dim == b->mesh_dim &&
+           a->in.dtype == b->in.dtype && a->what.op == b->what.op;
 }
 
 /* What a rank has begun it ends, in that order, before it begins too many more: then those
@@ -80,39 +86,92 @@ static exg_status check_ends(const exg_collective_trace *issues, uint32_t rank, 
     return EXG_OK;
 }
 
-/* Every rank issues what rank 0 issues, in its order. */
-static exg_status check_order(const exg_collective_trace *first, const exg_collective_trace *other,
-                              uint32_t rank, exg_error *err)
+/* The next collective from *at on that is along one of the mesh dims of the set; NULL: none. */
+static const exg_traced_collective *next_along(const exg_collective_trace *issues,
+                                               exg_mesh_line dims, uint32_t *at)
 {
-    uint32_t shared = first->count < other->count ? first->count : other->count;
+    while (*at < issues->count && (dims >> issues->items[*at].mesh_dim & 1) == 0) {
+        ++*at;
+    }
+    return *at < issues->count ? &issues->items[(*at)++] : NULL;
+}
 
-    for (uint32_t i = 0; i < shared; i++) {
-        if (!same_kind(&first->items[i], &other->items[i])) {
+/* Along the mesh dims of the set rank `other` issues what rank `first` does, in its order. */
+static exg_status check_order(const exg_collective_trace *issues, uint32_t first, uint32_t other,
+                              exg_mesh_line dims, exg_error *err)
+{
+    const exg_traced_collective *a;
+    const exg_traced_collective *b;
+    uint32_t at[2] = {0, 0};
+    uint32_t count = 0;
+
+    do {
+        a = next_along(&issues[first], dims, &at[0]);
+        b = next_along(&issues[other], dims, &at[1]);
+        if ((a == NULL) != (b == NULL)) {
+            const exg_traced_collective *left = a == NULL ? b : a;
+
+            return EXG_FAIL(
+                err, PEER, "COM-010", "rank %u issues %s at '%s', for which rank %u is not there",
+                a == NULL ? other : first, left->kernel, left->node, a == NULL ? first : other);
+        }
+        if (a != NULL && !same_kind(a, b)) {
             return EXG_FAIL(err, PEER, "COM-010",
-                            "collective %u: rank 0 issues %s at '%s', rank %u %s at '%s'", i,
-                            first->items[i].kernel, first->items[i].node, rank,
-                            other->items[i].kernel, other->items[i].node);
+                            "collective %u: rank %u issues %s at '%s', rank %u %s at '%s'", count,
+                            first, a->kernel, a->node, other, b->kernel, b->node);
+        }
+        count++;
+    } while (a != NULL);
+    return EXG_OK;
+}
+
+/* The first of the ranks that are alike along the dims of the set. */
+static uint32_t first_alike(const exg_mesh_shape *mesh, exg_mesh_line dims, uint32_t rank)
+{
+    uint32_t first = 0;
+
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        if ((dims >> d & 1) != 0) {
+            first += exg_mesh_shape_coordinate(mesh, rank, d) * exg_mesh_shape_stride(mesh, d);
         }
     }
-    if (first->count != other->count) {
-        bool more = other->count > shared;
-        const exg_traced_collective *left = more ? &other->items[shared] : &first->items[shared];
+    return first;
+}
 
-        return EXG_FAIL(err, PEER, "COM-010",
-                        "rank %u issues %s at '%s', for which rank %u is "
-                        "not there",
-                        more ? rank : 0, left->kernel, left->node, more ? 0 : rank);
+/* Ranks that are alike along the dims before d issue the same along those and d, in one order.
+ * Then none waits for ever: between two collectives along dim 0 each of its places is a mesh by
+ * itself, of the dims behind, of which the same holds. The dim of a pipeline, whose stages run
+ * what they like between their moves, is before all others. */
+static exg_status check_orders(const exg_collective_trace *issues, const exg_mesh_shape *mesh,
+                               uint32_t outer, exg_error *err)
+{
+    exg_mesh_line before = 0;
+
+    for (uint32_t i = 0; i < mesh->ndim; i++) {
+        uint32_t d = i == 0 ? outer : i <= outer ? i - 1 : i;
+        exg_mesh_line with = before | (exg_mesh_line)1 << d;
+
+        for (uint32_t r = 0; r < exg_mesh_shape_size(mesh); r++) {
+            uint32_t first = first_alike(mesh, before, r);
+
+            if (issues[r].items != issues[first].items && /* planned once for both */
+                (r == 0 || issues[r].items != issues[r - 1].items ||
+                 first_alike(mesh, before, r - 1) != first)) {
+                EXG_TRY(check_order(issues, first, r, with, err));
+            }
+        }
+        before = with;
     }
     return EXG_OK;
 }
 
-/* The ranks that meet along one mesh dim: rank `first` and those `stride` apart. */
+/* A collective of the ranks that meet along one mesh dim: rank `first` and those `stride` apart. */
 typedef struct line {
     uint32_t first, stride, size;
+    const exg_traced_collective **at; /* by rank of the line */
 } line;
 
-static exg_status compare_counts(const exg_collective_trace *issues, const line *l, uint32_t i,
-                                 const exg_segment *send, const exg_segment *receive,
+static exg_status compare_counts(const line *l, const exg_segment *send, const exg_segment *receive,
                                  exg_error *err)
 {
     for (uint32_t a = 0; a < l->size; a++) {
@@ -121,12 +180,10 @@ static exg_status compare_counts(const exg_collective_trace *issues, const line 
             uint64_t expected = receive[(size_t)b * l->size + a].bytes;
 
             if (sent != expected) {
-                const exg_traced_collective *at = &issues[l->first + a * l->stride].items[i];
-
                 return EXG_FAIL(err, PEER, "COM-010",
                                 "%s at '%s': rank %u sends %" PRIu64 " bytes to rank %u, which "
                                 "expects %" PRIu64,
-                                at->kernel, at->node, l->first + a * l->stride, sent,
+                                l->at[a]->kernel, l->at[a]->node, l->first + a * l->stride, sent,
                                 l->first + b * l->stride, expected);
             }
         }
@@ -135,8 +192,7 @@ static exg_status compare_counts(const exg_collective_trace *issues, const line 
 }
 
 /* Between every two ranks: to tell which of them do not fit. */
-static exg_status check_round(const exg_collective_trace *issues, const line *l, uint32_t i,
-                              uint32_t round, exg_error *err)
+static exg_status check_round(const line *l, uint32_t round, exg_error *err)
 {
     size_t pairs = (size_t)l->size * l->size;
     exg_segment *send = calloc(2 * pairs, sizeof(*send));
@@ -148,10 +204,10 @@ static exg_status check_round(const exg_collective_trace *issues, const line *l,
     for (uint32_t a = 0; a < l->size; a++) {
         exg_communicator on_paper = {.rank = a, .size = l->size};
 
-        exg_collective_counts(&on_paper, &issues[l->first + a * l->stride].items[i].what, round,
-                              send + (size_t)a * l->size, send + pairs + (size_t)a * l->size);
+        exg_collective_counts(&on_paper, &l->at[a]->what, round, send + (size_t)a * l->size,
+                              send + pairs + (size_t)a * l->size);
     }
-    status = compare_counts(issues, l, i, send, send + pairs, err);
+    status = compare_counts(l, send, send + pairs, err);
     free(send);
     return status;
 }
@@ -188,6 +244,7 @@ static bool has_its_part(const exg_traced_collective *first, const exg_traced_co
 
     switch (what->kind) {
     case EXG_ALL_REDUCE:
+    case EXG_BROADCAST:
         return exg_tensor_numel(&own->in) == exg_tensor_numel(&first->in) &&
                exg_tensor_numel(&own->out) == exg_tensor_numel(&first->in);
     case EXG_ALL_GATHER:
@@ -204,6 +261,8 @@ static bool has_its_part(const exg_traced_collective *first, const exg_traced_co
                lies_so(&own->out, what->other_dim,
                        chunk_of(first->in.sizes[what->other_dim], n, rank), &first->out,
                        what->other_dim);
+    case EXG_ALL_TO_ALL_SINGLE: /* of no whole: what each two say is compared */
+        return false;
     default:
         exg_halo_of(&what->halo, n, rank, &halo[0], &halo[1]);
         return lies_so(&own->in, what->dim, chunk_of(what->halo.size, n, rank), &first->in,
@@ -212,24 +271,41 @@ static bool has_its_part(const exg_traced_collective *first, const exg_traced_co
     }
 }
 
-static exg_status check_line(const exg_collective_trace *issues, const line *l, uint32_t mesh_dim,
-                             exg_error *err)
+static exg_status check_parts(const line *l, exg_error *err)
 {
-    for (uint32_t i = 0; i < issues[l->first].count; i++) {
-        const exg_traced_collective *first = &issues[l->first].items[i];
-        exg_communicator on_paper = {.size = l->size};
-        bool fits = true;
+    exg_communicator on_paper = {.size = l->size};
+    bool fits = true;
 
-        for (uint32_t r = 0; fits && first->mesh_dim == mesh_dim && r < l->size; r++) {
-            fits = has_its_part(first, &issues[l->first + r * l->stride].items[i], l->size, r);
+    for (uint32_t r = 0; fits && r < l->size; r++) {
+        fits = has_its_part(l->at[0], l->at[r], l->size, r);
+    }
+    for (uint32_t round = 0; !fits && round < exg_collective_rounds(&on_paper, &l->at[0]->what);
+         round++) {
+        EXG_TRY(check_round(l, round, err));
+    }
+    return fits || l->at[0]->what.kind == EXG_ALL_TO_ALL_SINGLE
+               ? EXG_OK
+               : EXG_FAIL(err, PEER, "COM-010", "%s at '%s': ranks hold parts of another whole",
+                          l->at[0]->kernel, l->at[0]->node);
+}
+
+/* The collectives along a line: those of its ranks are the same, in one order. `items`: room for
+ * one a rank. */
+static exg_status check_line(const exg_collective_trace *issues, const line *l, uint32_t mesh_dim,
+                             uint32_t *items, exg_error *err)
+{
+    bool ended = false;
+
+    memset(items, 0, l->size * sizeof(*items));
+    while (!ended) {
+        for (uint32_t r = 0; r < l->size && !ended; r++) {
+            const exg_collective_trace *own = &issues[l->first + r * l->stride];
+
+            l->at[r] = next_along(own, (exg_mesh_line)1 << mesh_dim, &items[r]);
+            ended = l->at[r] == NULL;
         }
-        for (uint32_t round = 0; !fits && round < exg_collective_rounds(&on_paper, &first->what);
-             round++) {
-            EXG_TRY(check_round(issues, l, i, round, err));
-        }
-        if (!fits) {
-            return EXG_FAIL(err, PEER, "COM-010", "%s at '%s': ranks hold parts of another whole",
-                            first->kernel, first->node);
+        if (!ended) {
+            EXG_TRY(check_parts(l, err));
         }
     }
     return EXG_OK;
@@ -239,28 +315,33 @@ static exg_status check_counts(const exg_collective_trace *issues, const exg_mes
                                exg_error *err)
 {
     uint32_t size = exg_mesh_shape_size(mesh);
+    uint32_t *items = calloc(size, sizeof(*items));
+    line l = {.at = calloc(size, sizeof(*l.at))};
+    exg_status status = items == NULL || l.at == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        line l = {.stride = exg_mesh_shape_stride(mesh, d), .size = mesh->sizes[d]};
-
-        for (l.first = 0; l.first < size; l.first++) {
+        l.stride = exg_mesh_shape_stride(mesh, d);
+        l.size = mesh->sizes[d];
+        for (l.first = 0; status == EXG_OK && l.first < size; l.first++) {
             if (exg_mesh_shape_coordinate(mesh, l.first, d) == 0) {
-                EXG_TRY(check_line(issues, &l, d, err));
+                status = check_line(issues, &l, d, items, err);
             }
         }
     }
-    return EXG_OK;
+    free(items);
+    free((void *)l.at);
+    return status;
 }
 
 exg_status exg_collective_traces_check(const exg_collective_trace *issues,
-                                       const exg_mesh_shape *mesh, exg_error *err)
+                                       const exg_mesh_shape *mesh, uint32_t outer, exg_error *err)
 {
     for (uint32_t r = 0; r < exg_mesh_shape_size(mesh); r++) {
         if (r > 0 && issues[r].items == issues[r - 1].items) {
             continue; /* planned once for both */
         }
         EXG_TRY(check_ends(&issues[r], r, err));
-        EXG_TRY(check_order(&issues[0], &issues[r], r, err));
     }
+    EXG_TRY(check_orders(issues, mesh, outer, err));
     return check_counts(issues, mesh, err);
 }

@@ -27,8 +27,9 @@ exg_status exg_collective_trace_of(const exg_plan *plan, exg_arena *arena,
                                    exg_collective_trace *trace, exg_error *err);
 
 /* Are they the same on every rank, in one order, and does each rank send what each other
- * one expects? PEER COM-010 names the ranks and the nodes. `traces`: by rank. */
+ * one expects? PEER COM-010 names the ranks and the nodes. `traces`: by rank; `outer`: the mesh dim
+ * of a pipeline, else 0. */
 exg_status exg_collective_traces_check(const exg_collective_trace *traces,
-                                       const exg_mesh_shape *mesh, exg_error *err);
+                                       const exg_mesh_shape *mesh, uint32_t outer, exg_error *err);
 
 #endif

@@ -50,7 +50,7 @@ static void mark(void *user, exg_value_id *id)
 bool exg_planner_is_constant(const exg_planner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->operators, node->target);
-    const exg_kernel *kernel = op == NULL ? NULL : exg_kernel_of(op->id);
+    const exg_kernel *kernel = op == NULL ? NULL : exg_kernel_of(op);
     weighing in = {.p = p, .constant = true};
     weighing out = {.p = p, .constant = true};
 

@@ -1,5 +1,7 @@
 /* kernel_of.c - the kernel column of the operator rows. */
+#include "libexec/kernels/kernels.h"
 #include "libexec/plan/plan_internal.h"
+#include "libexport/operators/registered.h"
 
 #include <exg/operator_id_new.h>
 #include <stddef.h>
@@ -25,12 +27,17 @@ static const exg_kernel *const kernels[EXG_OPERATOR_COUNT] = {
 #undef EXG_SYMBOLIC
 };
 
-const exg_kernel *exg_kernel_of(exg_operator_id id)
+const exg_kernel *exg_kernel_of(const exg_operator *op)
 {
-    return kernels[id] == &exg_kernel_NONE ? NULL : kernels[id];
+    if (op->registered != NULL) {
+        return op->shape == NULL                   ? NULL
+               : op->registered->definition.effect ? &exg_kernel_effect
+                                                   : &exg_kernel_registered;
+    }
+    return kernels[op->id] == &exg_kernel_NONE ? NULL : kernels[op->id];
 }
 
 bool exg_operator_runs(const exg_operator *op)
 {
-    return op->pointwise != EXG_POINTWISE_NOT || op->view != NULL || exg_kernel_of(op->id) != NULL;
+    return op->pointwise != EXG_POINTWISE_NOT || op->view != NULL || exg_kernel_of(op) != NULL;
 }

@@ -116,7 +116,7 @@ bool exg_plan_overlaps(const exg_plan_options *options, const struct exg_grid *g
 bool exg_step_raises(const exg_step *step);
 
 /* The kernel of an operator row, or NULL. */
-const exg_kernel *exg_kernel_of(exg_operator_id id);
+const exg_kernel *exg_kernel_of(const exg_operator *op);
 
 /* Gives every arena buffer its offset; sets summary.arena_bytes. LIMIT. */
 exg_status exg_plan_memory(exg_plan *plan, bool no_reuse, exg_error *err);

@@ -6,6 +6,7 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/program/uses.h"
+#include "libexport/transform/weight_product.h"
 
 #include <string.h>
 
@@ -171,6 +172,19 @@ static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_val
     return location->buffer;
 }
 
+/* Does the kernel read rows that lie apart, and are these such? */
+static bool has_rows_apart(const exg_kernel *kernel, uint32_t i, const exg_tensor *view)
+{
+    exg_tensor row = *view;
+
+    if (i > 0 || (kernel->flags & EXG_KERNEL_ROWS_APART) == 0 || view->rank == 0 ||
+        view->strides[0] < 0) {
+        return false;
+    }
+    row.sizes[0] = 1;
+    return exg_tensor_is_contiguous(&row);
+}
+
 static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel, bool channels_last,
                                 const exg_value_id *values, uint32_t count, exg_location *bound)
 {
@@ -185,6 +199,7 @@ static exg_status bind_operands(exg_planner *p, const exg_kernel *kernel, bool c
         EXG_TRY(exg_planner_need(p, values[i]));
         bound[i] = p->locations[values[i]];
         if (!exg_kernel_takes_strides(kernel, i, channels_last) &&
+            !has_rows_apart(kernel, i, &bound[i].view) &&
             !exg_tensor_is_contiguous(&bound[i].view)) {
             EXG_TRY(exg_planner_copy(p, &bound[i], "contiguous", &bound[i]));
         }
@@ -344,7 +359,7 @@ static void set_operands(exg_planner *p, exg_step *step, kernel_node *k)
 static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_operator *op,
                               const exg_argument *args)
 {
-    const exg_kernel *host = exg_kernel_of(op->id);
+    const exg_kernel *host = exg_kernel_of(op);
     kernel_node k = {.kernel = exg_planner_kernel(p, host)};
     exg_step *step;
     uint32_t reuse = EXG_NO_BUFFER;
@@ -355,6 +370,7 @@ static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_op
     EXG_TRY(find_operands(p, node, op, args, &k));
     EXG_TRY(exg_planner_step(p, host, node->name != NULL ? node->name : op->schema->name,
                              k.count + 1, result_count(node), &step));
+    step->call.op = op;
     step->call.input_count = k.count;
     step->call.args = k.args;
     step->call.arg_count = k.arg_count;
@@ -410,7 +426,7 @@ static void count_use(void *user, exg_value_id *id)
 static void count_plain_uses(exg_planner *p, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(p->operators, node->target);
-    const exg_kernel *kernel = op == NULL ? NULL : exg_planner_kernel(p, exg_kernel_of(op->id));
+    const exg_kernel *kernel = op == NULL ? NULL : exg_planner_kernel(p, exg_kernel_of(op));
 
     for (uint32_t i = 0; i < node->input_count; i++) {
         const exg_argument *arg = &node->inputs[i].arg;
@@ -506,9 +522,9 @@ exg_status exg_plan_create(const exg_program *functional, const exg_operators *o
     return exg_plan_rank(functional, operators, &own, NULL, NULL, plan, err);
 }
 
-exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
-                         const exg_plan_options *options, const struct exg_grid *grid,
-                         struct exg_accelerator *device, exg_plan **plan, exg_error *err)
+static exg_status plan_program(const exg_program *functional, const exg_operators *operators,
+                               const exg_plan_options *options, const struct exg_grid *grid,
+                               struct exg_accelerator *device, exg_plan **plan, exg_error *err)
 {
     exg_arena *arena =
         exg_arena_create(exg_arena_allocator(functional->arena), EXG_ARENA_UNBOUNDED);
@@ -544,4 +560,23 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     }
     *plan = p.plan;
     return EXG_OK;
+}
+
+exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
+                         const exg_plan_options *options, const struct exg_grid *grid,
+                         struct exg_accelerator *device, exg_plan **plan, exg_error *err)
+{
+    exg_program *found = NULL;
+    exg_status status = EXG_OK;
+
+    *plan = NULL;
+    if (device == NULL) { /* what the host multiplies as it is stored */
+        status = exg_find_weight_products(functional, operators, &found, err);
+    }
+    if (status == EXG_OK) {
+        status = plan_program(found == NULL ? functional : found, operators, options, grid, device,
+                              plan, err);
+    }
+    exg_program_destroy(found);
+    return status;
 }

@@ -75,11 +75,12 @@ static exg_status digest_placement(const exg_partitioning *placing, uint32_t ndi
     for (uint32_t d = 0; d < ndim; d++) {
         const exg_partition_options *place = &placing->options[d];
 
-        exg_text_printf(&text, "%s\n", exg_partition_mode_name(place->mode));
+        exg_text_printf(&text, "%s %u %u\n", exg_partition_mode_name(place->mode),
+                        place->microbatches, place->stages_per_rank);
         for (uint32_t i = 0; i < place->pattern_count; i++) {
             char placement[EXG_PLACEMENT_TEXT];
 
-            exg_text_printf(&text, "%d %s %s\n", place->patterns[i].of_inputs,
+            exg_text_printf(&text, "%d %s %s\n", (int)place->patterns[i].of,
                             place->patterns[i].pattern,
                             exg_placement_print(place->patterns[i].placement, placement));
         }

@@ -74,6 +74,7 @@ exg_status exg_check_collectives(exg_session_context *context, exg_executable *e
     exg_collective_trace *traces =
         arena == NULL ? NULL : EXG_NEW_ARRAY(arena, exg_collective_trace, size);
     proof p = {context, executable, functional, arena, NULL, err};
+    uint32_t outer = 0;
     exg_status status;
 
     p.ranks = traces == NULL ? NULL : EXG_NEW_ARRAY(arena, planned, size);
@@ -89,8 +90,11 @@ exg_status exg_check_collectives(exg_session_context *context, exg_executable *e
             traces[r] = p.ranks[like].traces;
         }
     }
+    for (uint32_t d = 0; d < context->mesh.ndim; d++) {
+        outer = executable->partition.modes[d] == EXG_PARTITION_PIPELINE ? d : outer;
+    }
     if (status == EXG_OK) {
-        status = exg_collective_traces_check(traces, &context->mesh, err);
+        status = exg_collective_traces_check(traces, &context->mesh, outer, err);
     }
     exg_arena_destroy(arena);
     return status;

@@ -5,6 +5,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
 
+#include <exg/transform.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ static exg_status read_parts(exg_session_context *e, exg_error *err)
 
 static exg_status create_ranks(exg_session_context *e, exg_arena *arena, exg_error *err)
 {
-    bool is_one = e->options.processes || e->options.plan_only;
+    bool is_one = e->options.processes || e->options.plan_only || e->is_spmd;
     uint32_t size = 0;
 
     EXG_TRY(count_ranks(&e->mesh, is_one ? UINT32_MAX : EXG_SESSION_RANKS_MAX, &size, err));
@@ -83,11 +84,15 @@ static exg_status create_ranks(exg_session_context *e, exg_arena *arena, exg_err
     if (size == 1 || (!e->options.processes && !e->options.plan_only)) {
         EXG_TRY(exg_pool_create(e->options.thread_count, &e->pool, err));
     }
-    if (size == 1) {
+    if (size == 1 && e->grids == NULL) {
         return EXG_OK;
     }
     EXG_TRY(exg_pool_create(1, &e->alone, err));
     exg_pool_watch(e->alone, &e->stop);
+    if (e->is_spmd) {
+        exg_grid_watch(e->grids, &e->stop);
+        return EXG_OK;
+    }
     e->grids = EXG_NEW_ARRAY(arena, exg_grid, e->rank_count);
     return e->grids == NULL ? EXG_OUT_OF_MEMORY(err) : create_grids(e, err);
 }
@@ -198,6 +203,113 @@ exg_status exg_session_context_open(exg_session_context *context, exg_arena *are
     return join_devices(context, err);
 }
 
+/* The mesh of a program that is already parallel, or of a rank among others. */
+static exg_status mesh_of_rank(const exg_session_options *options, exg_mesh_shape *mesh,
+                               exg_error *err)
+{
+    uint32_t ranks;
+    bool is_several;
+
+    EXG_TRY(count_ranks(&options->mesh, UINT32_MAX, &ranks, err));
+    is_several = options->processes || ranks > 1;
+    *mesh = options->mesh;
+    if (options->device_mesh == NULL) {
+        return options->plan_only || !is_several
+                   ? EXG_OK
+                   : exg_error_fix(err,
+                                   EXG_FAIL(err, UNSUPPORTED, "COM-015",
+                                            "the program is already parallel: it is not placed, "
+                                            "and each rank has a session of its own"),
+                                   "give exg_session_options.device_mesh, not mesh");
+    }
+    if (mesh->ndim > 0 || options->partition != NULL || options->processes) {
+        return EXG_FAIL(err, USAGE, "COM-015", "a session on a device mesh places nothing");
+    }
+    mesh->ndim = exg_device_mesh_ndim(options->device_mesh);
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        mesh->sizes[d] = exg_device_mesh_dim_size(options->device_mesh, d);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_session_context_take_groups(exg_session_context *context,
+                                           const exg_verified *verified, exg_error *err)
+{
+    exg_session_options *options = &context->options;
+    exg_device_mesh *ranks = options->device_mesh;
+    exg_mesh_shape mesh;
+
+    context->is_spmd =
+        ranks != NULL || exg_program_has_collectives(verified->program, verified->operators);
+    if (!context->is_spmd) {
+        return options->group_count == 0
+                   ? EXG_OK
+                   : EXG_FAIL(err, USAGE, "COM-014",
+                              "no collective of the program is of group '%s'",
+                              options->groups[0].name == NULL ? "" : options->groups[0].name);
+    }
+    EXG_TRY(mesh_of_rank(options, &mesh, err));
+    for (uint32_t d = 0; d < mesh.ndim && options->partition != NULL; d++) {
+        if (options->partition[d].mode != EXG_PARTITION_REPLICATE) {
+            return EXG_FAIL(err, UNSUPPORTED, "COM-015",
+                            "the program is already parallel: it is not placed");
+        }
+    }
+    context->groups.used = calloc(options->group_count + 1, sizeof(*context->groups.used));
+    if (context->groups.used == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    options->mesh = context->mesh = (exg_mesh_shape){0};
+    options->partition = NULL;
+    return exg_process_groups_read(&context->groups, options, &mesh,
+                                   ranks == NULL ? 0 : exg_device_mesh_rank(ranks), err);
+}
+
+/* One that is not at its end ends the run: the others wait for what it would have sent. */
+exg_status exg_session_context_leave(const exg_session_context *context, bool is_at_end,
+                                     exg_status status, exg_error *err)
+{
+    const exg_grid *grid = context->grids;
+
+    if (exg_grid_status(grid, NULL) == EXG_OK &&
+        (status == EXG_OK || (status == EXG_MALFORMED && is_at_end))) {
+        return exg_grid_agree(grid, NULL, 0, status, err);
+    }
+    exg_grid_abort(grid, status == EXG_OK ? EXG_PEER : status);
+    return status == EXG_OK     ? exg_grid_status(grid, err)
+           : status == EXG_PEER ? status /* which says it itself */
+                                : exg_error_within(err, status, "rank %u", grid->rank);
+}
+
+exg_status exg_session_context_meet(exg_session_context *context, exg_status status, exg_error *err)
+{
+    exg_session_context *e = context;
+    exg_device_mesh *mesh = e->options.device_mesh;
+
+    e->rank_count = 1;
+    if (exg_mesh_shape_size(&e->groups.mesh) == 1) {
+        return status == EXG_OK ? exg_process_groups_check_used(&e->groups, err) : status;
+    }
+    if (mesh == NULL) { /* it is only planned */
+        EXG_TRY(status);
+        EXG_TRY(exg_process_groups_check_used(&e->groups, err));
+        EXG_TRY(exg_paper_grid(&e->groups.mesh, 0, !e->options.processes, &e->grid, err));
+        e->grids = &e->grid;
+        return exg_paper_lines(&e->groups.mesh, e->groups.lines, e->groups.line_count,
+                               !e->options.processes, &e->grid, err);
+    }
+    if (e->options.timeout_ns > 0) {
+        exg_device_mesh_set_deadline(mesh, e->options.timeout_ns / 2);
+    }
+    EXG_TRY(exg_process_groups_meet(&e->groups, mesh, status, &e->grid, err));
+    e->grids = &e->grid;
+    e->first_rank = e->groups.rank;
+    if (e->options.timeout_ns > 0) {
+        exg_grid_set_deadline(&e->grid, e->options.timeout_ns / 2);
+    }
+    return EXG_OK;
+}
+
 void exg_session_context_close(exg_session_context *context)
 {
     close_devices(context);
@@ -207,6 +319,7 @@ void exg_session_context_close(exg_session_context *context)
     }
     exg_pool_destroy(context->pool);
     exg_pool_destroy(context->alone);
+    free(context->groups.used);
 }
 
 /* How far an outcome is from being the cause: a rank's own fault, what it says of another,

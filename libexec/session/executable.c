@@ -77,8 +77,8 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
     exg_plan *plan = NULL;
     exg_status status;
 
-    if (grid == NULL) {
-        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, NULL, device, &plan, err));
+    if (grid == NULL || e->is_spmd) { /* nothing is placed */
+        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, grid, device, &plan, err));
         status = check_memory(e, plan, err);
         if (status != EXG_OK) {
             exg_plan_destroy(plan);
@@ -147,6 +147,7 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     if (b->executors == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    b->choices.arena = b->arena;
     b->named_inputs =
         is_part ? 0 : b->segment->program->graph->input_count - b->segment->input_count;
     status =
@@ -156,7 +157,7 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     exg_program_destroy(b->segment->program); /* planned: not needed any more */
     b->segment->program = NULL;
     status = status == EXG_OK && !is_part && b->segment->depth == 0
-                 ? exg_partition_check_patterns(functional, e->partitioning.options,
+                 ? exg_partition_check_patterns(e->program, e->operators, e->partitioning.options,
                                                 e->options.mesh.ndim, err)
                  : status;
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
@@ -168,7 +169,7 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
             status = exg_plan_executor_profile(b->executors[r], err);
         }
     }
-    if (status == EXG_OK && e->grids != NULL &&
+    if (status == EXG_OK && e->grids != NULL && !e->is_spmd &&
         (e->options.plan_only ? e->options.check_ranks : !e->options.processes)) {
         status = exg_check_collectives(e, b, functional, err);
     }
@@ -241,7 +242,15 @@ const exg_plan *exg_executable_plan(const exg_executable *executable)
     return exg_plan_executor_plan(executable->executors[0]);
 }
 
-void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data)
+void exg_executable_expect_input(exg_executable *executable, uint32_t input, const void *data,
+                                 bool there)
+{
+    for (uint32_t r = 0; r < executable->rank_count; r++) {
+        exg_plan_executor_expect_input(executable->executors[r], input, data, there);
+    }
+}
+
+void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data, bool there)
 {
     for (uint32_t r = 0; r < executable->rank_count; r++) {
         void *copy = executable->copies == NULL
@@ -251,7 +260,8 @@ void exg_executable_set_input(exg_executable *executable, uint32_t input, void *
         if (copy != NULL && data != NULL) {
             memcpy(copy, data, input_bytes(exg_executable_plan(executable), input));
         }
-        exg_plan_executor_set_input(executable->executors[r], input, copy != NULL ? copy : data);
+        exg_plan_executor_set_input(executable->executors[r], input, copy != NULL ? copy : data,
+                                    there);
     }
     executable->callers[input] = data;
 }
@@ -269,7 +279,7 @@ void exg_executable_bind_input(const exg_session_context *context, exg_executabl
     if (context->devices != NULL) {
         exg_plan_executor_bind_input(executable->executors[place], input, held);
     } else {
-        exg_executable_set_input(executable, input, held);
+        exg_executable_set_input(executable, input, held, false);
     }
 }
 
@@ -353,6 +363,48 @@ exg_session_output exg_executable_output(const exg_executable *executable, uint3
     return output;
 }
 
+bool exg_is_user_output(exg_output_kind kind)
+{
+    return kind == EXG_OUTPUT_USER || kind == EXG_OUTPUT_LOSS ||
+           kind == EXG_OUTPUT_GRADIENT_TO_PARAMETER || kind == EXG_OUTPUT_GRADIENT_TO_USER_INPUT;
+}
+
+static exg_status bind_output(exg_executable *b, uint32_t o, uint32_t index,
+                              const exg_output_binding *binding, exg_error *err)
+{
+    const exg_plan_output *output = &exg_executable_plan(b)->outputs[o];
+    exg_result_place place = {binding->data, binding->on_device};
+    uint64_t bytes;
+
+    if (output->constant.kind != EXG_ARGUMENT_TENSOR) {
+        return EXG_OK; /* a constant */
+    }
+    bytes = exg_plan_result_bytes(output);
+    if (binding->data != NULL && binding->bytes < bytes) {
+        return EXG_FAIL(err, USAGE, "RUN-014",
+                        "output %u takes %" PRIu64 " bytes; it is bound to %" PRIu64, index, bytes,
+                        binding->bytes);
+    }
+    exg_plan_executor_bind_output(b->executors[0], o, &place);
+    return EXG_OK;
+}
+
+exg_status exg_executable_bind_outputs(const exg_session_context *context, exg_executable *b,
+                                       exg_error *err)
+{
+    uint32_t index = 0;
+
+    for (uint32_t o = 0; o < b->segment->output_count; o++) {
+        uint32_t at = b->segment->first_output + o;
+
+        if (exg_is_user_output(exg_executable_plan(b)->outputs[at].kind)) {
+            EXG_TRY(bind_output(b, at, index, &context->bound[index], err));
+            index++;
+        }
+    }
+    return EXG_OK;
+}
+
 /* What random numbers of this segment's run are drawn by: the number of the session's run
  * for the first, others of their own for what follows and for loops. */
 static uint64_t draw_of(exg_session_context *e)
@@ -410,10 +462,14 @@ exg_status exg_executable_run(exg_session_context *context, exg_executable *exec
     EXG_TRY(fold_constants(context, executable, err));
     for (uint32_t r = 0; r < context->rank_count; r++) {
         exg_plan_executor_set_random(executable->executors[r], context->options.seed, draw);
+        exg_plan_executor_launches(executable->executors[r],
+                                   context->launches && s->graph_break == EXG_GRAPH_BREAK_END &&
+                                       s->check_count == 0);
     }
-    EXG_TRY(context->team != NULL    ? run_team(context, executable, err)
-            : context->grids != NULL ? run_process(context, executable, err)
-                                     : exg_plan_executor_run(executable->executors[0], err));
+    EXG_TRY(context->team != NULL ? run_team(context, executable, err)
+            : context->grids != NULL && !context->is_spmd
+                ? run_process(context, executable, err)
+                : exg_plan_executor_run(executable->executors[0], err));
     for (uint32_t i = 0; i < s->check_count; i++) {
         exg_argument held;
 
@@ -424,6 +480,15 @@ exg_status exg_executable_run(exg_session_context *context, exg_executable *exec
                                               s->checks[i].message),
                                      s->checks[i].node);
         }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_executable_finish(const exg_session_context *context,
+                                 const exg_executable *executable, exg_error *err)
+{
+    for (uint32_t r = 0; r < context->rank_count; r++) {
+        EXG_TRY(exg_plan_executor_finish(executable->executors[r], err));
     }
     return EXG_OK;
 }

@@ -25,6 +25,7 @@ typedef struct exg_executable {
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
     exg_partition_summary partition;
+    exg_choices choices; /* of all ranks */
     char *report;
     struct exg_loop_run *loop; /* of a segment that ends at one */
 } exg_executable;
@@ -43,10 +44,19 @@ exg_executable *exg_executable_find(exg_executable **list, const int64_t *key, u
 
 const exg_plan *exg_executable_plan(const exg_executable *executable); /* of rank 0 */
 
+/* Before it takes its turn: where an input will be. */
+void exg_executable_expect_input(exg_executable *executable, uint32_t input, const void *data,
+                                 bool there);
+
 /* Takes its turn in the scratch: before its inputs are set. LIMIT, NO_MEMORY, DEVICE. */
 exg_status exg_executable_settle(const exg_session_context *context, exg_executable *executable,
                                  exg_error *err);
-void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data);
+void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data, bool there);
+
+/* Of the last segment: user outputs go where the context says. USAGE RUN-014. */
+exg_status exg_executable_bind_outputs(const exg_session_context *context,
+                                       exg_executable *executable, exg_error *err);
+bool exg_is_user_output(exg_output_kind kind);
 
 /* The address of an output of the segment in memory `place`, and a later segment or a loop that
  * takes it as its input there. */
@@ -58,6 +68,9 @@ void exg_executable_bind_input(const exg_session_context *context, exg_executabl
 /* Carries the plans out. MALFORMED RUN-001, RUN-006; PEER. */
 exg_status exg_executable_run(exg_session_context *context, exg_executable *executable,
                               exg_error *err);
+/* What runs that were only asked for came to. The same faults. */
+exg_status exg_executable_finish(const exg_session_context *context,
+                                 const exg_executable *executable, exg_error *err);
 
 /* Output `index` of the segment, as rank 0 has it; on a device, without data of what the
  * next segment reads there. */

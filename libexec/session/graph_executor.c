@@ -383,7 +383,7 @@ static void set_inputs(exg_graph_executor *r, exg_executable *b, void *const *da
             continue;
         }
         if (!r->is_part) {
-            exg_executable_set_input(b, p, data[p]);
+            exg_executable_set_input(b, p, data[p], r->context->there[p]);
         }
         for (uint32_t at = 0; r->is_part && at < places; at++) {
             exg_executable_bind_input(r->context, b, p, at, data[at * own + p]);
@@ -397,6 +397,19 @@ static void set_inputs(exg_graph_executor *r, exg_executable *b, void *const *da
             r->context, b, own + i / places, i % places,
             from->of_loop ? exg_loop_result_address(maker->loop, from->index, i % places)
                           : exg_executable_output_address(maker, from->index, i % places));
+    }
+}
+
+/* What is used where the caller has it takes no room. */
+static void expect_inputs(const exg_graph_executor *r, exg_executable *b, void *const *data)
+{
+    const exg_plan *plan = exg_executable_plan(b);
+    uint32_t own = plan->input_count - b->segment->input_count;
+
+    for (uint32_t p = 0; !r->is_part && p < own; p++) {
+        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].buffer != EXG_NO_BUFFER) {
+            exg_executable_expect_input(b, p, data[p], r->context->there[p]);
+        }
     }
 }
 
@@ -417,16 +430,29 @@ static exg_status step_on(exg_graph_executor *r, exg_executable *b, uint32_t dep
     return EXG_OK;
 }
 
+/* Is the run to go on? Where each rank has a session, not when another one ended it. */
+static exg_status check_run(const exg_session_context *e, exg_error *err)
+{
+    EXG_TRY(exg_stop_check(&e->stop, err));
+    return e->is_spmd && e->grids != NULL && exg_grid_is_aborted(e->grids)
+               ? EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run")
+               : EXG_OK;
+}
+
 exg_status exg_graph_executor_run(exg_graph_executor *executor, void *const *data, exg_error *err)
 {
     exg_executable *b = executor->current;
 
     exg_graph_executor_leave(executor);
     for (uint32_t depth = 0;; depth++) {
-        EXG_TRY(exg_stop_check(&executor->context->stop, err));
+        EXG_TRY(check_run(executor->context, err));
         EXG_TRY(step_on(executor, b, depth, err));
+        expect_inputs(executor, b, data);
         EXG_TRY(exg_executable_settle(executor->context, b, err));
         set_inputs(executor, b, data);
+        if (!executor->is_part && b->segment->graph_break == EXG_GRAPH_BREAK_END) {
+            EXG_TRY(exg_executable_bind_outputs(executor->context, b, err));
+        }
         EXG_TRY(exg_executable_run(executor->context, b, err));
         if (b->segment->graph_break == EXG_GRAPH_BREAK_END) {
             executor->last = b;

@@ -25,12 +25,18 @@ struct exg_loop_run {
     const exg_tensor_meta **meta_of;
     int64_t *key;
     exg_tensor *results;   /* without data */
-    exg_loop_buffer *kept; /* by result, then by sliced operand */
+    exg_loop_buffer *kept; /* by result, then by sliced operand, then the stacks: two a result */
+    exg_tensor *layer;     /* by result, of its stack */
+    int64_t layers, room;  /* of each stack */
+    uint32_t side;         /* of the two the one that is filled; the other one takes over */
 };
 
 static uint32_t kept_count(const exg_loop_run *l)
 {
-    return l->segment->loop.result_count + l->segment->loop.sliced_count;
+    const exg_loop *loop = &l->segment->loop;
+
+    return loop->result_count + loop->sliced_count +
+           (loop->is_stacked ? 2 * loop->result_count : 0);
 }
 
 void exg_loop_destroy(exg_loop_run *loop)
@@ -75,9 +81,10 @@ static exg_status allocate(exg_loop_run *l, uint32_t level, exg_error *err)
     l->key = EXG_NEW_ARRAY(arena, int64_t, (size_t)count * (EXG_RANK_MAX + 2));
     l->results = EXG_NEW_ARRAY(arena, exg_tensor, l->segment->loop.result_count);
     l->kept = EXG_NEW_ARRAY(arena, exg_loop_buffer, kept);
+    l->layer = EXG_NEW_ARRAY(arena, exg_tensor, l->segment->loop.result_count);
     if (l->given == NULL || l->whole == NULL || l->data == NULL || l->numbers == NULL ||
         l->metas == NULL || l->meta_of == NULL || l->key == NULL || l->results == NULL ||
-        l->kept == NULL) {
+        l->kept == NULL || l->layer == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < kept; i++) {
@@ -303,10 +310,100 @@ static exg_status go_on(exg_loop_run *l, bool *goes_on, exg_error *err)
     return EXG_OK;
 }
 
+/* ---- stacks --------------------------------------------------------------------------------- */
+
+#define LAYERS_FIRST 8
+
+static uint32_t stack_of(const exg_loop_run *l, uint32_t i, uint32_t side)
+{
+    return l->segment->loop.result_count + l->segment->loop.sliced_count + 2 * i + side;
+}
+
+static exg_status copy_kept(exg_loop_run *l, uint32_t to, uint64_t at, uint32_t from,
+                            uint64_t bytes, exg_error *err)
+{
+    for (uint32_t p = 0; p < l->places; p++) {
+        EXG_TRY(exg_loop_buffer_copy(l->context, p,
+                                     (uint8_t *)exg_loop_result_address(l, to, p) + at,
+                                     exg_loop_result_address(l, from, p), bytes, err));
+    }
+    return EXG_OK;
+}
+
+/* Twice the room, on the other side. */
+static exg_status grow_stacks(exg_loop_run *l, exg_error *err)
+{
+    int64_t room = l->room == 0 ? LAYERS_FIRST : 2 * l->room;
+
+    for (uint32_t i = 0; i < l->segment->loop.result_count; i++) {
+        uint64_t bytes = bytes_of(&l->layer[i]);
+
+        if (bytes > 0 && (uint64_t)room > INT64_MAX / bytes) {
+            return EXG_FAIL(err, LIMIT, "PLN-001", "the results of a loop are too large");
+        }
+        EXG_TRY(make_room(l, stack_of(l, i, !l->side), bytes * (uint64_t)room, err));
+        if (l->layers > 0) {
+            EXG_TRY(copy_kept(l, stack_of(l, i, !l->side), 0, stack_of(l, i, l->side),
+                              bytes * (uint64_t)l->layers, err));
+        }
+    }
+    l->side = !l->side;
+    l->room = room;
+    return EXG_OK;
+}
+
+/* What is carried now joins what was. */
+static exg_status keep_layers(exg_loop_run *l, exg_error *err)
+{
+    for (uint32_t i = 0; i < l->segment->loop.result_count; i++) {
+        const exg_tensor *made = &l->results[i];
+
+        if (l->layers == 0) {
+            l->layer[i] = *made;
+        } else if (!exg_tensor_is_alike(made, &l->layer[i])) {
+            return EXG_FAIL(err, MALFORMED, "RUN-005", "layers of a loop's result differ in size");
+        }
+    }
+    if (l->layers == l->room) {
+        EXG_TRY(grow_stacks(l, err));
+    }
+    for (uint32_t i = 0; i < l->segment->loop.result_count; i++) {
+        uint64_t bytes = bytes_of(&l->layer[i]);
+
+        EXG_TRY(copy_kept(l, stack_of(l, i, l->side), bytes * (uint64_t)l->layers, i, bytes, err));
+    }
+    l->layers++;
+    return EXG_OK;
+}
+
+/* The stacks are the results; of no iteration, what was given. */
+static exg_status give_stacks(exg_loop_run *l, exg_error *err)
+{
+    for (uint32_t i = 0; i < l->segment->loop.result_count; i++) {
+        exg_tensor *whole = &l->results[i];
+        uint64_t bytes = bytes_of(whole) * (uint64_t)l->layers;
+
+        if (whole->rank == EXG_RANK_MAX) {
+            return EXG_FAIL(err, LIMIT, "PLN-001", "the results of a loop have too many dims");
+        }
+        if (l->layers > 0) {
+            EXG_TRY(make_room(l, i, bytes, err));
+            EXG_TRY(copy_kept(l, i, 0, stack_of(l, i, l->side), bytes, err));
+        }
+        memmove(whole->sizes + 1, whole->sizes, whole->rank * sizeof(*whole->sizes));
+        whole->sizes[0] = l->layers > 0 ? l->layers : 1;
+        whole->rank++;
+        exg_tensor_set_contiguous(whole);
+    }
+    return EXG_OK;
+}
+
 static exg_status run_while(exg_loop_run *l, exg_error *err)
 {
     const exg_loop *loop = &l->segment->loop;
     bool goes_on = true;
+
+    l->layers = l->room = 0;
 
     for (uint32_t i = 0; i < loop->carried_count; i++) {
         if (!is_tensor(loop, i) && !loop->operands[i].is_weight) {
@@ -317,12 +414,15 @@ static exg_status run_while(exg_loop_run *l, exg_error *err)
     for (;;) {
         EXG_TRY(go_on(l, &goes_on, err));
         if (!goes_on) {
-            return EXG_OK;
+            return loop->is_stacked ? give_stacks(l, err) : EXG_OK;
         }
         EXG_TRY(count_iteration(l, err));
         EXG_TRY(select_plan(l, &l->body, err));
         EXG_TRY(exg_graph_executor_run(&l->body, l->data, err));
         EXG_TRY(keep_carried(l, err));
+        if (loop->is_stacked) {
+            EXG_TRY(keep_layers(l, err));
+        }
     }
 }
 
@@ -497,7 +597,8 @@ exg_status exg_loop_explore(exg_loop_run *l, const exg_executable *executable, b
     }
     EXG_TRY(select_plan(l, &l->body, err));
     EXG_TRY(exg_graph_executor_explore(&l->body, err));
-    *known = (l->segment->loop.condition != NULL || slices >= 1 ||
+    *known = !l->segment->loop.is_stacked &&
+             (l->segment->loop.condition != NULL || slices >= 1 ||
               (slices == 0 && l->segment->loop.carried_count == 0)) &&
              foresee_ends(l, l->body.current, slices);
     return EXG_OK;

@@ -33,7 +33,8 @@ static const char *pattern_of(placing *p, const char *name)
     return text;
 }
 
-static exg_status place(placing *p, const char *name, bool of_inputs, const exg_dtensor *t)
+static exg_status place(placing *p, const char *name, exg_partition_subject of,
+                        const exg_dtensor *t)
 {
     const char *pattern = NULL;
 
@@ -46,7 +47,7 @@ static exg_status place(placing *p, const char *name, bool of_inputs, const exg_
             return EXG_OUT_OF_MEMORY(p->err);
         }
         p->patterns[d][p->counts[d]++] =
-            (exg_partition_pattern){pattern, t->placements[d], of_inputs};
+            (exg_partition_pattern){pattern, t->placements[d], of, NULL};
     }
     return EXG_OK;
 }
@@ -61,7 +62,7 @@ static exg_status place_weights(placing *p)
         const exg_dtensor *t = held ? exg_module_find(p->m, spec->target) : NULL;
 
         if (t != NULL) {
-            EXG_TRY(place(p, spec->target, false, t));
+            EXG_TRY(place(p, spec->target, EXG_PARTITION_WEIGHTS, t));
         }
     }
     return EXG_OK;
@@ -112,7 +113,7 @@ static exg_status ask(placing *p, exg_module_value *values, exg_tensor *tensors,
     }
     for (uint32_t i = 0; i < count; i++) {
         if (status == EXG_OK && values[i].dtensor != NULL) {
-            status = place(p, values[i].name, true, values[i].dtensor);
+            status = place(p, values[i].name, EXG_PARTITION_INPUTS, values[i].dtensor);
         }
         exg_dtensor_destroy(values[i].dtensor);
     }

@@ -1,15 +1,15 @@
 /* session.c - the way of a call: inputs checked and bound, the plan found or made, carried
  * out, results handed out.
  */
-#include "libexec/session/agreement.h"
-#include "libexec/session/graph_executor.h"
+#include "libexec/session/session.h"
+#include "libexec/device/device.h"
+#include "libexec/session/program.h"
 #include "libexec/session/state.h"
+#include "libexec/session/work.h"
 #include "libexec/sharding/shard_pattern.h"
-#include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 
-#include <exg/session.h>
 #include <exg/text.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,82 +31,6 @@
 /* Iterations of loops a run may take where the options do not say. */
 #define LOOP_LIMIT 1000000u
 
-struct exg_session {
-    exg_verified verified;
-    exg_program *unwrapped; /* NULL: it has no tensor subclasses */
-    exg_session_context context;
-    exg_graph_executor executor;
-    exg_session_output *outputs;
-    uint32_t output_count;
-    exg_session_stats stats; /* lent, with what it points to */
-    exg_partition_summary placed;
-    exg_step_profile profile;    /* lent */
-    exg_input_binding *bindings; /* by graph input */
-    exg_map inputs;              /* the user's, by name: which graph input */
-    exg_map constants;           /* those that export fixed, likewise */
-    void **data;                 /* by graph input: of this run */
-    void **given;                /* by input of this run */
-    uint64_t *given_bytes;
-    int64_t *last_sizes; /* of the last inputs: the plan is known without binding */
-    uint32_t last_count;
-    exg_arena *arena;
-    uint64_t run_ns;
-    exg_agreement agreement; /* of processes */
-};
-
-static exg_status check_operators(const exg_verified *verified, exg_error *err)
-{
-    char *missing;
-    exg_status status = EXG_OK;
-
-    EXG_TRY(exg_missing_operators(verified->program, verified->operators, exg_operator_runs,
-                                  &missing, err));
-    if (missing != NULL) {
-        for (char *c = missing; *c != '\0'; c++) {
-            *c = *c == '\n' ? ';' : *c;
-        }
-        status =
-            EXG_FAIL(err, UNSUPPORTED, "OPR-003", "operators that are not there yet: %s", missing);
-        if (strstr(missing, "torch._functorch.predispatch.") != NULL) {
-            (void)exg_error_fix(err, status,
-                                "of torch.vmap and torch.func, save "
-                                "program.run_decompositions(), which writes them out");
-        } else if (strstr(missing, ", not a PyTorch operator") != NULL) {
-            (void)exg_error_fix(err, status,
-                                "save program.run_decompositions(), which writes out an operator "
-                                "that is made of PyTorch's");
-        }
-        free(missing);
-    }
-    return status;
-}
-
-/* Kernels know strided tensors alone. */
-static exg_status check_layouts(const exg_graph *graph, exg_error *err)
-{
-    for (uint32_t i = 0; i < graph->value_count; i++) {
-        const exg_tensor_meta *meta = graph->values[i].tensor;
-
-        if (meta != NULL && meta->layout != EXG_LAYOUT_STRIDED) {
-            return exg_error_fix(err,
-                                 EXG_FAIL(err, UNSUPPORTED, "OPR-006", "'%s' is a %s tensor",
-                                          graph->values[i].name, exg_layout_name(meta->layout)),
-                                 "export the program with strided tensors");
-        }
-    }
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
-            const exg_argument *arg = &graph->nodes[n].inputs[i].arg;
-
-            if (arg->kind == EXG_ARGUMENT_GRAPH) {
-                EXG_TRY_IN(err, check_layouts(arg->as_graph->graph, err), "%s",
-                           arg->as_graph->name);
-            }
-        }
-    }
-    return EXG_OK;
-}
-
 static exg_status create_tables(exg_session *s, exg_error *err)
 {
     const exg_graph *graph = s->verified.program->graph;
@@ -119,9 +43,16 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     s->data = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
     s->given = EXG_NEW_ARRAY(s->arena, void *, graph->input_count);
     s->given_bytes = EXG_NEW_ARRAY(s->arena, uint64_t, graph->input_count);
+    s->there = EXG_NEW_ARRAY(s->arena, bool, graph->input_count);
+    s->bound = EXG_NEW_ARRAY(s->arena, exg_session_input, graph->input_count);
+    s->all = EXG_NEW_ARRAY(s->arena, exg_session_input, 2 * (size_t)graph->input_count);
+    s->places = EXG_NEW_ARRAY(s->arena, exg_output_binding, graph->output_count);
+    s->context.there = s->there;
+    s->context.bound = s->places;
     s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
     s->outputs = EXG_NEW_ARRAY(s->arena, exg_session_output, graph->output_count);
     if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->given_bytes == NULL ||
+        s->there == NULL || s->bound == NULL || s->all == NULL || s->places == NULL ||
         s->last_sizes == NULL || s->outputs == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -201,16 +132,15 @@ static exg_status create_parts(exg_session *s, exg_error *err)
                : EXG_OK;
 }
 
-/* The program as it runs: without tensor subclasses. */
-static exg_status take_program(exg_session *s, const exg_verified *verified, exg_error *err)
+/* With the other ranks, where each has a session. */
+static exg_status take_all(exg_session *s, const exg_verified *verified, exg_error *err)
 {
-    s->verified = *verified;
-    if (exg_program_has_subclasses(verified->program)) {
-        EXG_TRY(exg_program_unwrap(verified->program, &s->unwrapped, err));
-        EXG_TRY(exg_verify(s->unwrapped, verified->operators, &s->verified, NULL, err));
-    }
-    EXG_TRY(check_operators(&s->verified, err));
-    return check_layouts(s->verified.program->graph, err);
+    exg_status status = exg_session_context_take_groups(&s->context, verified, err);
+
+    status = status == EXG_OK
+                 ? exg_session_take_program(&s->context, verified, &s->verified, &s->made, err)
+                 : status;
+    return s->context.is_spmd ? exg_session_context_meet(&s->context, status, err) : status;
 }
 
 exg_status exg_session_create(const exg_verified *verified, const exg_session_options *options,
@@ -231,21 +161,25 @@ exg_status exg_session_create(const exg_verified *verified, const exg_session_op
         return EXG_OUT_OF_MEMORY(err);
     }
     s->context.options = own;
-    status = take_program(s, verified, err);
+    s->context.mesh = s->context.options.mesh;
+    s->context.operators = verified->operators;
+    s->executor.context = &s->context;
+    status = take_all(s, verified, err);
     if (status != EXG_OK) {
-        exg_program_destroy(s->unwrapped);
-        free(s);
+        exg_session_destroy(s);
         return status;
     }
     if (s->context.options.loop_limit == 0) {
         s->context.options.loop_limit = LOOP_LIMIT;
     }
-    s->context.mesh = s->context.options.mesh;
-    s->context.operators = verified->operators;
     s->executor = (exg_graph_executor){.context = &s->context, .program = s->verified.program};
     s->context.executor = &s->executor;
+    s->context.program = s->verified.program;
     status = create_parts(s, err);
     if (status != EXG_OK) {
+        if (s->context.is_spmd && s->context.grids != NULL) {
+            exg_grid_abort(s->context.grids, status); /* the others would wait for it */
+        }
         exg_session_destroy(s);
         return status;
     }
@@ -265,7 +199,7 @@ void exg_session_destroy(exg_session *session)
     exg_text_free(&e->unchecked);
     exg_session_context_close(e);
     exg_arena_destroy(session->arena);
-    exg_program_destroy(session->unwrapped);
+    exg_program_destroy(session->made);
     free(session);
 }
 
@@ -284,7 +218,7 @@ static exg_input_binding binding_of(const exg_session_input *input)
     binding.rank = input->tensor.rank;
     binding.sizes = input->tensor.sizes;
     if (input->tensor.rank == 0 && input->tensor.dtype == EXG_DTYPE_I64 &&
-        input->tensor.data != NULL) {
+        input->tensor.data != NULL && !input->on_device) {
         memcpy(&binding.as_int, input->tensor.data, sizeof(binding.as_int));
     }
     return binding;
@@ -301,7 +235,10 @@ static exg_status set_aside(exg_session *s, uint32_t i, const exg_session_input 
 
     s->given[i] = input->tensor.data;
     s->given_bytes[i] = input->is_number ? 0 : bytes;
-    if (input->is_number || !exg_scratch_holds(scratch, input->tensor.data, bytes)) {
+    if (input->on_device && s->context.devices != NULL) {
+        return exg_session_set_aside_there(s, i, input, err);
+    }
+    if (input->is_number || !exg_scratch_holds(scratch, NULL, input->tensor.data, bytes)) {
         return EXG_OK;
     }
     EXG_TRY(exg_scratch_block(scratch, (exg_scratch_key){EXG_SCRATCH_GIVEN, 0, 0, i}, NULL, bytes,
@@ -429,7 +366,7 @@ static bool write_signature(const exg_session_input *input, int64_t *words)
     if (!input->is_number) {
         memcpy(&now[3], input->tensor.sizes, input->tensor.rank * sizeof(int64_t));
         if (input->tensor.rank == 0 && input->tensor.dtype == EXG_DTYPE_I64 &&
-            input->tensor.data != NULL) {
+            input->tensor.data != NULL && !input->on_device) {
             memcpy(&now[3], input->tensor.data, sizeof(int64_t)); /* may be a symbolic integer */
         }
     }
@@ -517,17 +454,12 @@ static void set_inputs(exg_session *s, const exg_session_input *inputs, uint32_t
 
         if (at != EXG_MAP_NONE) {
             s->data[at] = s->given[i];
+            s->there[at] = inputs[i].on_device && s->context.devices != NULL;
         }
     }
 }
 
 /* ---- outputs ---------------------------------------------------------------------- */
-
-static bool is_user_output(exg_output_kind kind)
-{
-    return kind == EXG_OUTPUT_USER || kind == EXG_OUTPUT_LOSS ||
-           kind == EXG_OUTPUT_GRADIENT_TO_PARAMETER || kind == EXG_OUTPUT_GRADIENT_TO_USER_INPUT;
-}
 
 static void collect_outputs(exg_session *s)
 {
@@ -535,7 +467,7 @@ static void collect_outputs(exg_session *s)
 
     s->output_count = 0;
     for (uint32_t o = 0; o < last->segment->output_count; o++) {
-        if (is_user_output(
+        if (exg_is_user_output(
                 exg_executable_plan(last)->outputs[last->segment->first_output + o].kind)) {
             s->outputs[s->output_count++] = exg_executable_output(last, o);
         }
@@ -563,6 +495,9 @@ static exg_status agree(const exg_session *s, const exg_session_input *inputs, u
     const exg_session_context *e = &s->context;
     const exg_executable *b = s->executor.current;
 
+    if (e->is_spmd && e->grids != NULL) {
+        return exg_grid_agree(e->grids, NULL, 0, status, err);
+    }
     return !e->options.processes || e->options.plan_only || e->grids == NULL
                ? status
                : exg_agreement_reach(&s->agreement, &e->grids[0], b == NULL ? NULL : b->key,
@@ -591,6 +526,15 @@ static exg_status run_routine(exg_session *s, exg_error *err)
         stopped = true;
     }
     e->stop.limit_ns = 0;
+    if (e->is_spmd && e->grids != NULL) {
+        const exg_graph_executor *r = &s->executor;
+
+        return exg_session_context_leave(e,
+                                         r->path_count > 0 &&
+                                             r->path[r->path_count - 1]->segment->graph_break ==
+                                                 EXG_GRAPH_BREAK_END,
+                                         status, err);
+    }
     if ((status == EXG_NO_MEMORY || budget->refused || stopped) && e->options.processes &&
         e->grids != NULL) {
         exg_grid_abort(&e->grids[0], status); /* of this rank alone */
@@ -610,10 +554,9 @@ static exg_status take_inputs(exg_session *s, const exg_session_input *inputs, u
     return EXG_OK;
 }
 
-exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
-                           uint32_t input_count, exg_error *err)
+static exg_status run(exg_session *session, const exg_session_input *inputs, uint32_t input_count,
+                      bool launches, exg_error *err)
 {
-    EXG_REQUIRE(err, session, EXG_IF_ANY(input_count, inputs));
     uint64_t start;
     exg_status status;
 
@@ -622,16 +565,57 @@ exg_status exg_session_run(exg_session *session, const exg_session_input *inputs
         return EXG_FAIL(err, USAGE, "RUN-008", "the session %s",
                         session->context.lost ? "lost a rank" : "only plans");
     }
-    exg_graph_executor_leave(&session->executor);
+    EXG_TRY(exg_session_all_inputs(session, &inputs, &input_count, err));
+    EXG_TRY(exg_session_follow(session, true, err));
+    if (!session->owes) { /* else its plan stays until it was asked what it came to */
+        exg_graph_executor_leave(&session->executor);
+    }
     status = take_inputs(session, inputs, input_count, err);
+    if (session->owes && status == EXG_OK && session->executor.last != session->executor.current) {
+        status = exg_session_wait(session, err);
+    }
     EXG_TRY(agree(session, inputs, input_count, status, err));
     start = exg_now_ns();
     set_inputs(session, inputs, input_count);
+    session->context.launches = launches;
+    session->owes = session->owes || launches;
     EXG_TRY(run_routine(session, err));
+    EXG_TRY(exg_session_follow(session, false, err));
     session->run_ns = exg_now_ns() - start;
     session->context.runs++;
     collect_outputs(session);
     return EXG_OK;
+}
+
+exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
+                           uint32_t input_count, exg_error *err)
+{
+    EXG_REQUIRE(err, session, EXG_IF_ANY(input_count, inputs));
+    if (session->owes) {
+        EXG_TRY(exg_session_wait(session, err));
+    }
+    return run(session, inputs, input_count, false, err);
+}
+
+exg_status exg_session_launch(exg_session *session, const exg_session_input *inputs,
+                              uint32_t input_count, exg_error *err)
+{
+    EXG_REQUIRE(err, session, EXG_IF_ANY(input_count, inputs));
+    return run(session, inputs, input_count, session->context.grids == NULL, err);
+}
+
+exg_status exg_session_wait(exg_session *session, exg_error *err)
+{
+    EXG_REQUIRE(err, session);
+    const exg_executable *last = session->executor.last;
+    exg_accelerator *device = session->context.devices == NULL ? NULL : session->context.devices[0];
+    bool owes = session->owes;
+
+    session->owes = false;
+    if (last != NULL) {
+        return exg_executable_finish(&session->context, last, err);
+    }
+    return owes && device != NULL ? device->table->wait(device, err) : EXG_OK; /* one failed */
 }
 
 void exg_session_stop(exg_session *session)
@@ -700,11 +684,17 @@ const exg_session_stats *exg_session_statistics(exg_session *session)
         .runs = session->context.runs,
         .run_ns = session->run_ns,
         .memory_bytes = exg_weight_store_budget(session->context.store)->held};
-    if (last != NULL && session->context.grids == NULL) { /* one rank: nothing is placed */
+    if (last != NULL && session->context.is_spmd && session->context.grids != NULL) {
+        exg_process_groups_count(exg_executable_plan(last), session->context.grids,
+                                 &session->placed);
+    }
+    if (last != NULL && (session->context.grids == NULL || session->context.is_spmd)) {
+        /* nothing is placed */
         session->placed.weight_bytes = stats->plan->weight_bytes;
         session->placed.value_bytes = stats->plan->arena_bytes;
     }
     stats->collectives_through = session->context.through;
+    stats->libraries = exg_session_libraries(session);
     return stats;
 }
 
@@ -730,50 +720,78 @@ const char *exg_session_unchecked(const exg_session *session)
     return session->context.unchecked.data;
 }
 
-/* Step `index` of those the last run took, from segment to segment (not those of loops). */
-static const exg_plan_executor *find_step(const exg_session *session, uint32_t *index)
+/* Step `index` of those that a rank took in the last run, from segment to segment (not those of
+ * loops). */
+static const exg_plan_executor *find_step(const exg_session *session, uint32_t rank,
+                                          uint32_t *index)
 {
     const exg_graph_executor *r = &session->executor;
 
     for (uint32_t depth = 0; r->last != NULL && depth <= r->last->segment->depth; depth++) {
-        const exg_plan *plan = exg_executable_plan(r->path[depth]);
+        const exg_plan_executor *executor = r->path[depth]->executors[rank];
+        const exg_plan *plan = exg_plan_executor_plan(executor);
 
         if (*index < plan->step_count - plan->folded_count) {
             *index += plan->folded_count;
-            return r->path[depth]->executors[0];
+            return executor;
         }
         *index -= plan->step_count - plan->folded_count;
     }
     return NULL;
 }
 
-uint32_t exg_session_profile_count(const exg_session *session)
+uint32_t exg_session_rank_count(const exg_session *session)
+{
+    return session->context.rank_count;
+}
+
+uint32_t exg_session_first_rank(const exg_session *session)
+{
+    return session->context.first_rank;
+}
+
+uint32_t exg_session_rank_profile_count(const exg_session *session, uint32_t rank)
 {
     uint32_t past = UINT32_MAX;
 
-    if (!session->context.options.profile || session->executor.last == NULL) {
+    if (!session->context.options.profile || session->executor.last == NULL ||
+        rank >= session->context.rank_count) {
         return 0;
     }
-    (void)find_step(session, &past);
+    (void)find_step(session, rank, &past);
     return UINT32_MAX - past;
 }
 
-const exg_step_profile *exg_session_profile_at(exg_session *session, uint32_t index)
+uint32_t exg_session_profile_count(const exg_session *session)
+{
+    return exg_session_rank_profile_count(session, 0);
+}
+
+const exg_step_profile *exg_session_rank_profile_at(exg_session *session, uint32_t rank,
+                                                    uint32_t index)
 {
     exg_step_profile *profile = &session->profile;
-    const exg_plan_executor *rank = find_step(session, &index);
+    const exg_plan_executor *executor =
+        rank < session->context.rank_count ? find_step(session, rank, &index) : NULL;
     const exg_step *step;
 
-    if (rank == NULL) {
+    if (executor == NULL) {
         return NULL;
     }
-    step = &exg_plan_executor_plan(rank)->steps[index];
+    step = &exg_plan_executor_plan(executor)->steps[index];
     *profile = (exg_step_profile){.size = sizeof(*profile),
                                   .name = step->name,
                                   .target = step->target,
                                   .kernel = step->kernel->name,
                                   .module = step->module,
                                   .fused = step->fused};
-    exg_plan_executor_times(rank, index, &profile->start_ns, &profile->last_ns, &profile->total_ns);
+    exg_plan_executor_times(executor, index, &profile->start_ns, &profile->last_ns,
+                            &profile->total_ns);
+    exg_step_work(step, session->context.operators, &profile->flops, &profile->bytes);
     return profile;
+}
+
+const exg_step_profile *exg_session_profile_at(exg_session *session, uint32_t index)
+{
+    return exg_session_rank_profile_at(session, 0, index);
 }

@@ -1,5 +1,7 @@
 /* work.c - as placing weighs it (predict.c), counted in operations. */
 #include "libexec/session/work.h"
+
+#include "libexec/plan/plan_internal.h"
 #include "libexec/sharding/partitioner.h"
 
 #define OPERANDS_MAX 64
@@ -46,4 +48,65 @@ double exg_work_of(const exg_program *functional, const exg_operators *operators
         }
     }
     return work;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+typedef struct step_meta {
+    exg_tensor_meta meta;
+    exg_sym_int sizes[EXG_RANK_MAX];
+} step_meta;
+
+static void describe(const exg_tensor *tensor, step_meta *made)
+{
+    made->meta = (exg_tensor_meta){
+        .dtype = tensor->dtype, .rank = tensor->rank, .sizes = made->sizes, .strides = made->sizes};
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        made->sizes[d] = exg_sym_int_of(tensor->sizes[d]);
+    }
+}
+
+static uint64_t bytes_of(const exg_tensor *tensor)
+{
+    uint64_t bytes = exg_tensor_is_absent(tensor) ? 0 : exg_dtype_bytes(tensor->dtype);
+
+    for (uint32_t d = 0; bytes > 0 && d < tensor->rank; d++) {
+        bytes *= tensor->strides[d] == 0 && tensor->sizes[d] > 0 ? 1 : (uint64_t)tensor->sizes[d];
+    }
+    return bytes;
+}
+
+#define FACTORS_MAX 4 /* operands of which a product has its sizes */
+
+void exg_step_work(const exg_step *step, const exg_operators *operators, double *flops,
+                   uint64_t *bytes)
+{
+    const exg_operator *op = exg_operators_find(operators, step->target);
+    const uint32_t count = exg_step_operands(step);
+    const uint32_t factors =
+        step->call.input_count < FACTORS_MAX ? step->call.input_count : FACTORS_MAX;
+    step_meta metas[FACTORS_MAX];
+    const exg_tensor_meta *operands[FACTORS_MAX] = {NULL};
+    step_meta result;
+
+    *bytes = 0;
+    *flops = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_packed = step->has_packed && i == step->kernel->packs; /* what was made is read */
+
+        *bytes += is_packed ? 0 : bytes_of(&step->inputs[i].view);
+    }
+    for (uint32_t o = 0; o < step->call.output_count; o++) {
+        *bytes += bytes_of(&step->outputs[o].view);
+    }
+    for (uint32_t i = 0; i < factors; i++) {
+        if (!exg_tensor_is_absent(&step->inputs[i].view)) {
+            describe(&step->inputs[i].view, &metas[i]);
+            operands[i] = &metas[i].meta;
+        }
+    }
+    if (step->call.output_count > 0 && !exg_tensor_is_absent(&step->outputs[0].view)) {
+        describe(&step->outputs[0].view, &result);
+        *flops = exg_operator_flops(op, operands, factors, &result.meta);
+    }
 }

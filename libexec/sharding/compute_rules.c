@@ -132,19 +132,60 @@ exg_status exg_rule_linear(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Batch; output channels of one group; places, each rank seeing beyond its own. The fourth operand
- * is convolution_of_bytes's. */
+/* As the operands say it: those of an eager call on a grid are what the dims before have left. */
+static int64_t groups_of(const exg_rule_call *call, int32_t channels)
+{
+    bool transposed = exg_get_bool(&call->args[6]);
+    int64_t each = call->operands[1]->sizes[1].value; /* channels of a group */
+    const exg_tensor_meta *of = transposed ? call->results[0] : call->operands[0];
+
+    return each == 0 || exg_get_int(&call->args[8]) == 1 ? 1 : of->sizes[channels].value / each;
+}
+
+/* Channels: those that come out, those that are summed over, or of several groups both at once. Of
+ * a transposed convolution the filters' first dim is what goes in. */
+static exg_status convolution_channels(exg_rule_call *call, int32_t channels)
+{
+    bool transposed = exg_get_bool(&call->args[6]);
+    int64_t groups = groups_of(call, channels);
+    int64_t in = call->operands[0]->sizes[channels].value;
+    int64_t out = call->results[0]->sizes[channels].value;
+    exg_strategy *strategy;
+
+    if (groups > 1) { /* whole groups, or one channel each */
+        if (exg_all_have(call, groups, 1) &&
+            (groups % call->mesh_size == 0 || (groups == in && groups == out))) {
+            SPLIT(LIST(channels), LIST(channels, 0, 0, 0));
+        }
+        return EXG_OK;
+    }
+    SPLIT(LIST(channels), LIST(-1, transposed ? 1 : 0, 0, transposed ? -1 : 0));
+    if (call->op->id != EXG_OP_convolution_default || !exg_all_have(call, in, 1)) {
+        return EXG_OK;
+    }
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[0] = exg_shard(channels);
+    strategy->operands[1] = exg_shard(transposed ? 0 : 1);
+    if (call->operands[2] != NULL) {
+        strategy->operands[2] = exg_partial(EXG_REDUCE_SUM);
+    }
+    return EXG_OK;
+}
+
+/* Batch; channels; places, each rank seeing beyond its own. The fourth operand is
+ * convolution_of_bytes's. */
 exg_status exg_rule_convolution(exg_rule_call *call)
 {
     bool batched = call->operands[0]->rank == call->operands[1]->rank;
-    bool transposed = exg_get_bool(&call->args[6]);
 
     if (batched) {
         SPLIT(LIST(0), LIST(0, -1, -1, -1));
     }
-    if (!transposed && exg_get_int(&call->args[8]) == 1) {
-        SPLIT(LIST(batched ? 1 : 0), LIST(-1, 0, 0, 0));
-    }
+    EXG_TRY(convolution_channels(call, batched ? 1 : 0));
     return exg_add_halo(call);
 }
 

@@ -1,8 +1,9 @@
 /* costs_file.c - a table of costs, as a file:
  *   {"ns_per_flop": 0.02, "ns_per_touched": 0.1,
  *    "links": [{"message_ns": 6000, "ns_per_byte": 0.12}]}
- * one link a mesh dim; the last stands for all that follow. What is absent is built in; an
- * unknown member is refused, and so is a table of none. */
+ * and a "note", which says where the numbers come from; one link a mesh dim; the last stands for
+ * all that follow. What is absent is built in; an unknown member is refused, and so is a table of
+ * none. */
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/formats/json.h"
@@ -92,14 +93,17 @@ static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
 
 static exg_status read_all(exg_json root, exg_costs *costs, exg_error *err)
 {
-    static const char *const known[] = {"ns_per_flop", "ns_per_touched", "links", NULL};
-    exg_json links;
+    static const char *const known[] = {"note", "ns_per_flop", "ns_per_touched", "links", NULL};
+    exg_json links, note;
 
     if (exg_json_type_of(root) != EXG_JSON_OBJECT) {
         return EXG_FAIL(err, USAGE, "CLI-004", "a table of costs is an object");
     }
     EXG_TRY(check_members(root, known, err));
-    if (exg_json_count(root) == 0) {
+    if (exg_json_find(root, "note", &note) && exg_json_type_of(note) != EXG_JSON_STRING) {
+        return EXG_FAIL(err, USAGE, "CLI-004", "'note' is a text: where the numbers come from");
+    }
+    if (exg_json_count(root) == (exg_json_find(root, "note", &note) ? 1u : 0u)) {
         return EXG_FAIL(err, USAGE, "CLI-004", "the table of costs is empty");
     }
     EXG_TRY(read_ns(root, "ns_per_flop", &costs->ns_per_flop, err));

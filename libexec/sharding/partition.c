@@ -3,13 +3,13 @@
  *
  * A value may be at hand in several forms (replicated, split, summands); a move
  * makes a new form, which later operands find. For each node the row of least
- * moving cost is taken, the first among equals; in tensor mode products with
- * weights take the row that Megatron's scheme says.
+ * moving cost is taken, the first among equals; in tensor mode rows are chosen for all
+ * nodes together (beam.c).
  */
 #include "libexec/sharding/partitioner.h"
+#include "libexport/operators/lower.h"
 #include <exg/emit.h>
 
-#include <fnmatch.h>
 #include <string.h>
 
 typedef exg_partitioner partitioner;
@@ -18,8 +18,8 @@ typedef exg_forms forms;
 
 const char *exg_partition_mode_name(exg_partition_mode mode)
 {
-    static const char *const names[] = {"replicate", "data", "tensor",  "fsdp",
-                                        "sequence",  "auto", "patterns"};
+    static const char *const names[] = {"replicate", "data",    "tensor",   "fsdp", "sequence",
+                                        "expert",    "context", "pipeline", "auto", "patterns"};
 
     return (unsigned)mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "?";
 }
@@ -45,23 +45,6 @@ static double link_cost(const partitioner *p, exg_placement from, exg_placement 
     return exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
 }
 
-static double move_cost(const partitioner *p, exg_placement from, exg_placement to, double bytes)
-{
-    double cost = link_cost(p, from, to, bytes);
-
-    if (p->even_only && to.kind == EXG_PARTIAL && to.op == EXG_REDUCE_SUM &&
-        from.kind == EXG_REPLICATE) {
-        return EXG_COST_IMPOSSIBLE;
-    }
-
-    /* summands that become chunks are gathered again at the next matrix: in tensor
-     * mode that is no gain over making them whole */
-    if (p->mode == EXG_PARTITION_TENSOR && from.kind == EXG_PARTIAL && to.kind == EXG_SHARD) {
-        cost = link_cost(p, from, exg_replicate(), bytes) + 1;
-    }
-    return cost;
-}
-
 static const form *cheapest_form(const partitioner *p, exg_value_id id, exg_placement want,
                                  double *cost)
 {
@@ -70,7 +53,7 @@ static const form *cheapest_form(const partitioner *p, exg_value_id id, exg_plac
 
     *cost = EXG_COST_IMPOSSIBLE;
     for (uint32_t i = 0; i < f->count; i++) {
-        double c = move_cost(p, f->items[i].placement, want, exg_meta_bytes(meta_of(p, id)));
+        double c = link_cost(p, f->items[i].placement, want, exg_meta_bytes(meta_of(p, id)));
 
         if (best == NULL || c < *cost) {
             best = &f->items[i];
@@ -157,6 +140,10 @@ static exg_status in_form(partitioner *p, exg_value_id id, exg_placement want, e
     double cost;
     const form *source = cheapest_form(p, id, want, &cost);
 
+    if (want.kind == EXG_PARTIAL && cost >= EXG_COST_IMPOSSIBLE) { /* only from the whole */
+        EXG_TRY(in_form(p, id, exg_replicate(), ref));
+        source = cheapest_form(p, id, want, &cost);
+    }
     if (source == NULL || cost >= EXG_COST_IMPOSSIBLE) {
         return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-002",
                         "no way to move '%s' to where it is needed",
@@ -198,9 +185,6 @@ static bool splittable(const partitioner *p, exg_value_id id, exg_placement want
 {
     const exg_tensor_meta *meta = meta_of(p, id);
 
-    if (p->even_only && !splits_evenly(p, meta, want)) {
-        return false;
-    }
     return want.kind != EXG_SHARD || meta->sizes[want.dim].value >= (int64_t)p->n ||
            has_form(p, id, want) || has_form(p, id, exg_replicate());
 }
@@ -234,96 +218,112 @@ static bool all_in_pieces(const partitioner *p, const exg_value_id *operands, ui
     return all && some;
 }
 
+#define WORTH 4 /* times as much as what is moved instead */
+
+/* A weight in pieces is read where they lie, not made whole, where few rows of a table are looked
+ * up, or few multiplied, for those to go round instead. `sum`: what moves of operands cost. */
+static bool stays_in_pieces(const partitioner *p, const exg_rule_call *call,
+                            const exg_strategy *strategy, const exg_value_id *operands, double sum)
+{
+    uint32_t of = 0; /* the table */
+    uint32_t other;
+
+    if ((call->op->id != EXG_OP_embedding_default &&
+         !exg_product_operands(call->op->id, &other, &of)) ||
+        operands[of] == EXG_NO_VALUE || !p->forms[operands[of]].in_pieces) {
+        return false;
+    }
+    sum += link_cost(p, strategy->results[0], exg_shard(0), exg_meta_bytes(call->results[0]));
+    return sum * WORTH <
+           link_cost(p, exg_shard(0), exg_replicate(), exg_meta_bytes(meta_of(p, operands[of])));
+}
+
 static double strategy_cost(const partitioner *p, const exg_rule_call *call,
                             const exg_strategy *strategy, const exg_value_id *operands)
 {
     uint32_t count = call->operand_count;
     bool only_pieces = all_in_pieces(p, operands, count);
+    bool reads_pieces = false;
     double sum = 0;
 
-    for (uint32_t i = 0; p->even_only && i < call->result_count; i++) {
-        if (strategy->emit != NULL || !splits_evenly(p, call->results[i], strategy->results[i])) {
-            return EXG_COST_IMPOSSIBLE;
-        }
-    }
     for (uint32_t i = 0; i < count; i++) {
         double cost;
 
         if (operands[i] == EXG_NO_VALUE) {
             continue;
         }
+        reads_pieces = reads_pieces || (p->forms[operands[i]].in_pieces && !only_pieces &&
+                                        strategy->operands[i].kind != EXG_REPLICATE);
         if (!splittable(p, operands[i], strategy->operands[i]) ||
-            (p->forms[operands[i]].in_pieces && !only_pieces &&
-             strategy->operands[i].kind != EXG_REPLICATE) ||
             cheapest_form(p, operands[i], strategy->operands[i], &cost) == NULL) {
             return EXG_COST_IMPOSSIBLE;
         }
         sum += cost;
     }
+    if (reads_pieces && !stays_in_pieces(p, call, strategy, operands, sum)) {
+        return EXG_COST_IMPOSSIBLE;
+    }
+    if (sum > 0 && call->result_count > 0 && strategy->results[0].kind == EXG_PARTIAL &&
+        call->op->id == EXG_OP_convolution_default) { /* what is moved for sums is summed, too */
+        sum += link_cost(p, strategy->results[0], exg_shard(0), exg_meta_bytes(call->results[0]));
+    }
     return sum + inner_cost(p, strategy);
 }
 
-/* Megatron: each rank looks up what its rows of a table of embeddings have. */
-static const exg_strategy *vocabulary_strategy(const partitioner *p, const exg_rule_call *call,
-                                               const exg_value_id *operands)
+static exg_status note_decision(partitioner *p, exg_decisions *decisions, exg_placement operand)
 {
-    for (uint32_t r = 0; r < call->strategy_count; r++) {
-        const exg_strategy *strategy = &call->strategies[r];
+    if (decisions->count == decisions->capacity) {
+        uint32_t capacity = decisions->capacity == 0 ? 16 : 2 * decisions->capacity;
+        exg_placement *operands = EXG_NEW_ARRAY(decisions->arena, exg_placement, capacity);
 
-        if (exg_placement_equal(strategy->operands[0], exg_shard(0)) &&
-            call->operands[0]->sizes[0].value >= (int64_t)p->n &&
-            strategy_cost(p, call, strategy, operands) < EXG_COST_IMPOSSIBLE) {
-            return strategy;
+        if (operands == NULL) {
+            return EXG_OUT_OF_MEMORY(p->r.err);
         }
+        if (decisions->count > 0) {
+            memcpy(operands, decisions->operands, decisions->count * sizeof(*operands));
+        }
+        decisions->operands = operands;
+        decisions->capacity = capacity;
     }
-    return NULL;
+    decisions->operands[decisions->count++] = operand;
+    return EXG_OK;
 }
 
-/* Megatron: an activation that is split along the contracted dim meets rows of the
- * weight (and leaves summands), any other meets columns. */
-static const exg_strategy *megatron_strategy(const partitioner *p, const exg_rule_call *call,
-                                             const exg_value_id *operands)
+/* A move along an earlier mesh dim: what the ranks that meet there have decided of it stands. */
+static exg_status follow_decisions(partitioner *p, const exg_rule_call *call,
+                                   const exg_strategy **strategy)
 {
-    uint32_t x;
-    uint32_t w;
-    int32_t last;
-    bool split;
+    uint32_t dim;
+    exg_decisions *decisions;
 
-    if (p->mode == EXG_PARTITION_TENSOR && call->op->id == EXG_OP_embedding_default &&
-        p->forms[operands[0]].is_weight) {
-        return vocabulary_strategy(p, call, operands);
+    if (p->decisions == NULL || !exg_is_exchange(call->op->id)) {
+        return EXG_OK;
     }
-    if (p->mode != EXG_PARTITION_TENSOR || !exg_product_operands(call->op->id, &x, &w) ||
-        !p->forms[operands[w]].is_weight || p->forms[operands[x]].is_weight) {
-        return NULL;
+    dim = (uint32_t)exg_get_int(&call->args[call->op->schema->argument_count - 1]);
+    decisions = &p->decisions[dim];
+    if (dim >= p->followed) {
+        return note_decision(p, decisions, (*strategy)->operands[0]);
     }
-    last = (int32_t)call->operands[x]->rank - 1;
-    split = has_form(p, operands[x], exg_shard(last));
-    for (uint32_t r = 0; r < call->strategy_count; r++) {
-        const exg_strategy *strategy = &call->strategies[r];
-        exg_placement want = split ? exg_shard(last) : exg_replicate();
-
-        if (strategy->operands[w].kind == EXG_SHARD &&
-            call->operands[w]->sizes[strategy->operands[w].dim].value >= (int64_t)p->n &&
-            exg_placement_equal(strategy->operands[x], want) &&
-            strategy_cost(p, call, strategy, operands) < EXG_COST_IMPOSSIBLE) {
-            return strategy;
+    for (uint32_t r = 0; p->taken[dim] < decisions->count && r < call->strategy_count; r++) {
+        if (exg_placement_equal(call->strategies[r].operands[0],
+                                decisions->operands[p->taken[dim]])) {
+            *strategy = &call->strategies[r];
+            p->taken[dim]++;
+            return EXG_OK;
         }
     }
-    return NULL;
+    return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-003",
+                    "ranks along mesh dim %u do not come to the same moves", dim);
 }
 
 static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *call,
                                            const exg_value_id *operands)
 {
-    const exg_strategy *best = megatron_strategy(p, call, operands);
+    const exg_strategy *best = NULL;
     double least = EXG_COST_IMPOSSIBLE;
 
-    p->why = best != NULL                ? "weights by column, then by row"
-             : call->strategy_count == 1 ? "no rule splits the operator"
-                                         : "the least moved";
-
-    for (uint32_t r = 0; best == NULL && r < call->strategy_count; r++) {
+    p->why = call->strategy_count == 1 ? "no rule splits the operator" : "the least moved";
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
         double cost = strategy_cost(p, call, &call->strategies[r], operands);
 
         least = cost < least ? cost : least;
@@ -336,7 +336,63 @@ static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *
     return best;
 }
 
+/* ---- what patterns say --------------------------------------------------------------- */
+
+/* Whole, or along a dim that is there, counted from the first. */
+static exg_status settle_placement(partitioner *p, const exg_tensor_meta *meta, const char *name,
+                                   exg_placement *placement)
+{
+    int32_t dim = placement->dim + (placement->dim < 0 ? (int32_t)meta->rank : 0);
+
+    if (placement->kind == EXG_REPLICATE) {
+        return EXG_OK;
+    }
+    if (placement->kind != EXG_SHARD || dim < 0 || dim >= (int32_t)meta->rank) {
+        char text[EXG_PLACEMENT_TEXT];
+
+        return exg_error_fix(p->r.err,
+                             EXG_FAIL(p->r.err, USAGE, "PLC-004",
+                                      "'%s' of rank %u cannot be placed as %s", name, meta->rank,
+                                      exg_placement_print(*placement, text)),
+                             "write R, or S(dim) of a dim that is there");
+    }
+    placement->dim = dim;
+    return EXG_OK;
+}
+
+/* From here on the value is placed so, and in no other form. */
+static exg_status constrain(partitioner *p, exg_value_id id, const exg_partition_pattern *pattern)
+{
+    exg_placement placement;
+    exg_ref ref;
+
+    if (pattern == NULL) {
+        return EXG_OK;
+    }
+    placement = pattern->placement;
+    EXG_TRY(settle_placement(p, meta_of(p, id), pattern->pattern, &placement));
+    p->why = "the placement says so";
+    EXG_TRY(in_form(p, id, placement, &ref));
+    p->forms[id].count = 0;
+    add_form(p, id, placement, ref);
+    return EXG_OK;
+}
+
 /* ---- nodes -------------------------------------------------------------------------- */
+
+/* Channels in parts are whole groups. */
+static void localize_groups(const partitioner *p, exg_argument *args, const exg_tensor_meta *result,
+                            exg_placement placement)
+{
+    int64_t groups = exg_get_int(&args[8]);
+    bool batched = result->rank == exg_ref_meta(p->r.builder, exg_get_ref(&args[1]))->rank;
+
+    if (groups > 1 && placement.dim == (batched ? 1 : 0)) {
+        int64_t all = result->sizes[placement.dim].value;
+
+        args[8] = exg_arg_int(own_size(p, result, placement.dim) * groups / all);
+    }
+}
 
 /* Sizes among the arguments are made this rank's own: what the node's result has. */
 static void localize_sizes(partitioner *p, const exg_operator *op, exg_argument *args,
@@ -355,93 +411,9 @@ static void localize_sizes(partitioner *p, const exg_operator *op, exg_argument 
         args[1] = INTS_OF(p->r.builder, sizes, result->rank);
     } else if (op->id == EXG_OP_native_group_norm_default) {
         args[3] = exg_arg_int(own_size(p, result, 0));
+    } else if (op->id == EXG_OP_convolution_default || op->id == EXG_OP_convolution_of_bytes) {
+        localize_groups(p, args, result, placement);
     }
-}
-
-/* The tensor operands of a node, flat, in schema order. */
-typedef struct operand_list {
-    exg_value_id *ids; /* EXG_NO_VALUE: absent */
-    const exg_tensor_meta **metas;
-    exg_ref *refs; /* as moved */
-    const exg_tensor_meta **moved;
-    uint32_t count;
-} operand_list;
-
-static bool is_list(const exg_argument *arg)
-{
-    return arg->kind == EXG_ARGUMENT_TENSORS || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
-}
-
-static exg_status collect_operands(partitioner *p, const exg_operator *op, const exg_argument *args,
-                                   operand_list *operands)
-{
-    uint32_t room = 0;
-
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        room += is_list(&args[i]) ? args[i].count : 1;
-    }
-    *operands = (operand_list){
-        .ids = EXG_NEW_ARRAY(p->scratch, exg_value_id, room),
-        .metas = EXG_NEW_ARRAY(p->scratch, const exg_tensor_meta *, room),
-        .refs = EXG_NEW_ARRAY(p->scratch, exg_ref, room),
-        .moved = EXG_NEW_ARRAY(p->scratch, const exg_tensor_meta *, room),
-    };
-    if (operands->ids == NULL || operands->metas == NULL || operands->refs == NULL ||
-        operands->moved == NULL) {
-        return EXG_OUT_OF_MEMORY(p->r.err);
-    }
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        bool list = is_list(&args[i]);
-        uint32_t items = list ? args[i].count : 1;
-
-        for (uint32_t t = 0; op->schema->arguments[i].type.base == EXG_TYPE_TENSOR && t < items;
-             t++) {
-            exg_value_id id = list ? args[i].as_tensors[t] : exg_get_ref(&args[i]).id;
-
-            operands->ids[operands->count] = id;
-            operands->metas[operands->count++] = id == EXG_NO_VALUE ? NULL : meta_of(p, id);
-        }
-    }
-    return EXG_OK;
-}
-
-/* Puts the moved operands back into the arguments. */
-static exg_status replace_operands(partitioner *p, const exg_operator *op, exg_argument *args,
-                                   const exg_ref *refs)
-{
-    uint32_t at = 0;
-
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        if (op->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
-            continue;
-        }
-        if (is_list(&args[i])) {
-            exg_value_id *ids = EXG_NEW_ARRAY(p->r.out->arena, exg_value_id, args[i].count);
-
-            if (ids == NULL) {
-                return EXG_OUT_OF_MEMORY(p->r.err);
-            }
-            for (uint32_t t = 0; t < args[i].count; t++) {
-                ids[t] = refs[at++].id;
-            }
-            args[i].as_tensors = ids;
-        } else {
-            args[i] = exg_arg_ref(refs[at++]);
-        }
-    }
-    return EXG_OK;
-}
-
-static uint32_t collect_results(const exg_node *node, exg_value_id *results)
-{
-    uint32_t count = 0;
-
-    for (uint32_t o = 0; o < node->output_count && count < EXG_RESULTS_MAX; o++) {
-        if (node->outputs[o].kind == EXG_ARGUMENT_TENSOR) {
-            results[count++] = node->outputs[o].as_tensor;
-        }
-    }
-    return count;
 }
 
 /* A local result has the sizes its placement says: the net under every rule. */
@@ -468,22 +440,28 @@ static exg_status check_result(partitioner *p, exg_value_id id, exg_placement pl
 
 /* Time of a node on one rank, from the sizes of its local operands and results. What placing
  * along an earlier mesh dim put in is a collective over that dim's link. */
-static double time_of(const partitioner *p, const exg_operator *op, const exg_argument *args,
-                      const operand_list *operands, exg_ref result)
+static double time_of(const partitioner *p, const exg_node_call *n, const exg_ref *refs,
+                      exg_ref result)
 {
-    const exg_tensor_meta **metas = operands->moved;
+    const exg_operator *op = n->call.op;
+    const exg_tensor_meta **metas =
+        EXG_NEW_ARRAY(p->scratch, const exg_tensor_meta *, n->call.operand_count);
     const exg_tensor_meta *out = exg_ref_meta(p->r.builder, result);
 
-    for (uint32_t i = 0; i < operands->count; i++) {
-        metas[i] = exg_ref_meta(p->r.builder, operands->refs[i]);
+    for (uint32_t i = 0; metas != NULL && i < n->call.operand_count; i++) {
+        metas[i] = exg_ref_meta(p->r.builder, refs[i]);
+    }
+    if (metas == NULL) {
+        return 0;
     }
     if (exg_is_exchange(op->id) && out != NULL && metas[0] != NULL) {
-        const exg_link *link = &p->costs->links[exg_get_int(&args[op->schema->argument_count - 1])];
+        const exg_link *link =
+            &p->costs->links[exg_get_int(&n->args[op->schema->argument_count - 1])];
 
         return link->message_ns +
                (exg_meta_bytes(metas[0]) + exg_meta_bytes(out)) * link->ns_per_byte;
     }
-    return exg_predict_work(p->costs, op, metas, operands->count, out);
+    return exg_predict_work(p->costs, op, metas, n->call.operand_count, out);
 }
 
 /* The operator on this rank's operands, or what the strategy says stands for it. */
@@ -509,81 +487,65 @@ static exg_status emit_strategy(partitioner *p, const exg_node *node, const exg_
                         op->schema->argument_count, results);
 }
 
-static exg_status place_node(partitioner *p, const exg_node *node)
+/* The operands of the strategy, moved where they are needed. */
+static exg_status move_operands(partitioner *p, const exg_node_call *n,
+                                const exg_strategy *strategy, exg_ref **refs)
 {
-    const exg_operator *op = exg_operators_find(p->r.operators, node->target);
-    exg_argument args[EXG_ARGUMENTS_MAX];
-    exg_argument results[EXG_RESULTS_MAX];
-    operand_list operands;
-    exg_value_id outs[EXG_RESULTS_MAX];
-    const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
-    exg_rule_call call = {.op = op,
-                          .args = args,
-                          .results = result_metas,
-                          .mesh_size = p->n,
-                          .emits = true,
-                          .arena = p->scratch,
-                          .err = p->r.err};
-    const exg_strategy *strategy;
-    double work = 0;
-
-    if (op == NULL) {
-        return EXG_FAIL(p->r.err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
+    *refs = EXG_NEW_ARRAY(p->scratch, exg_ref, n->call.operand_count);
+    if (*refs == NULL) {
+        return EXG_OUT_OF_MEMORY(p->r.err);
     }
-    EXG_TRY(exg_operator_normalize(op, node, args, p->r.err));
-    exg_builder_set_origin(p->r.builder, &node->metadata);
-    EXG_TRY(collect_operands(p, op, args, &operands));
-    call.operands = operands.metas;
-    call.operand_count = operands.count;
-    call.result_count = collect_results(node, outs);
-    for (uint32_t i = 0; i < call.result_count; i++) {
-        result_metas[i] = meta_of(p, outs[i]);
-    }
-    EXG_TRY(exg_rule_strategies(&call));
-    strategy = choose_strategy(p, &call, operands.ids);
-    for (uint32_t i = 0; i < call.operand_count; i++) {
-        operands.refs[i] = EXG_NO_REF;
-        if (operands.ids[i] != EXG_NO_VALUE) {
-            EXG_TRY(in_form(p, operands.ids[i], strategy->operands[i], &operands.refs[i]));
+    for (uint32_t i = 0; i < n->call.operand_count; i++) {
+        (*refs)[i] = EXG_NO_REF;
+        if (n->operands[i] != EXG_NO_VALUE) {
+            EXG_TRY(in_form(p, n->operands[i], strategy->operands[i], &(*refs)[i]));
             if (strategy->operands[i].kind == EXG_SHARD) {
                 exg_shard_pattern_note(p->pattern,
-                                       operands.metas[i]->sizes[strategy->operands[i].dim].value);
+                                       n->metas[i]->sizes[strategy->operands[i].dim].value);
             }
         }
     }
-    for (uint32_t i = 0; i < op->schema->argument_count; i++) {
-        EXG_TRY(exg_argument_copy(p->r.out->arena, &args[i], p->r.err));
-    }
-    EXG_TRY(replace_operands(p, op, args, operands.refs));
-    EXG_TRY(emit_strategy(p, node, &call, strategy, args, results));
-    for (uint32_t i = 0; i < call.result_count; i++) {
-        exg_ref ref = exg_get_ref(&results[i]);
-
-        EXG_TRY(check_result(p, outs[i], strategy->results[i], ref));
-        add_form(p, outs[i], strategy->results[i], ref);
-        p->forms[outs[i]].is_weight = op->view != NULL && operands.ids[0] != EXG_NO_VALUE &&
-                                      p->forms[operands.ids[0]].is_weight;
-        p->forms[outs[i]].in_pieces = all_in_pieces(p, operands.ids, call.operand_count);
-    }
-    if (call.result_count > 0) {
-        work = time_of(p, op, args, &operands, exg_get_ref(&results[0]));
-    }
-    exg_report_node(p, node->name, node->target, strategy, call.operand_count, call.result_count,
-                    work);
     return EXG_OK;
 }
 
-const char *exg_partition_input_name(const exg_input_spec *spec)
+static exg_status place_node(partitioner *p, uint32_t index)
 {
-    return spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target;
-}
+    const exg_node *node = &p->r.in->graph->nodes[index];
+    const exg_strategy *strategy;
+    exg_argument results[EXG_RESULTS_MAX];
+    exg_value_id made[EXG_RESULTS_MAX];
+    exg_node_call n;
+    exg_ref *refs;
+    double work = 0;
 
-bool exg_partition_pattern_matches(const exg_partition_pattern *pattern, const exg_input_spec *spec)
-{
-    const char *name = exg_partition_input_name(spec);
+    EXG_TRY(exg_node_call_of(p, node, &n));
+    exg_builder_set_origin(p->r.builder, &node->metadata);
+    p->why = "of all ways to split the weights the one that moves least";
+    strategy = p->chosen != NULL ? &n.call.strategies[p->chosen[index]]
+                                 : choose_strategy(p, &n.call, n.operands);
+    EXG_TRY(follow_decisions(p, &n.call, &strategy));
+    EXG_TRY(move_operands(p, &n, strategy, &refs));
+    for (uint32_t i = 0; i < n.call.op->schema->argument_count; i++) {
+        EXG_TRY(exg_argument_copy(p->r.out->arena, &n.args[i], p->r.err));
+    }
+    EXG_TRY(exg_node_call_replace(&n, p->r.out->arena, refs));
+    EXG_TRY(emit_strategy(p, node, &n.call, strategy, n.args, results));
+    (void)exg_node_results(node, results, made);
+    for (uint32_t i = 0; i < n.call.result_count; i++) {
+        exg_ref ref = {made[i]};
 
-    return name != NULL && pattern->of_inputs == (spec->kind == EXG_INPUT_USER) &&
-           fnmatch(pattern->pattern, name, 0) == 0;
+        EXG_TRY(check_result(p, n.results[i], strategy->results[i], ref));
+        add_form(p, n.results[i], strategy->results[i], ref);
+        p->forms[n.results[i]].is_weight = exg_node_call_is_weight(p, &n);
+        p->forms[n.results[i]].in_pieces = all_in_pieces(p, n.operands, n.call.operand_count);
+        EXG_TRY(constrain(p, n.results[i], exg_pattern_of_result(p, index, n.results[i])));
+    }
+    if (n.call.result_count > 0) {
+        work = time_of(p, &n, refs, (exg_ref){made[0]});
+    }
+    exg_report_node(p, node->name, node->target, strategy, n.call.operand_count,
+                    n.call.result_count, work);
+    return EXG_OK;
 }
 
 /* ---- inputs, outputs ----------------------------------------------------------------- */
@@ -593,40 +555,34 @@ static exg_status split_input(partitioner *p, exg_value_id id, const char *name,
 {
     const exg_tensor_meta *meta = meta_of(p, id);
     exg_ref whole = p->forms[id].items[0].ref;
-    int32_t dim = placement.dim + (placement.dim < 0 ? (int32_t)meta->rank : 0);
+    int32_t dim;
 
+    EXG_TRY(settle_placement(p, meta, name, &placement));
     if (placement.kind == EXG_REPLICATE) {
         return EXG_OK;
     }
-    if (placement.kind != EXG_SHARD || dim < 0 || dim >= (int32_t)meta->rank) {
-        char text[EXG_PLACEMENT_TEXT];
-
-        return exg_error_fix(p->r.err,
-                             EXG_FAIL(p->r.err, USAGE, "PLC-004",
-                                      "'%s' of rank %u cannot be placed as %s", name, meta->rank,
-                                      exg_placement_print(placement, text)),
-                             "write R, or S(dim) of a dim that is there");
-    }
-    if (p->even_only && !splits_evenly(p, meta, exg_shard(dim))) {
-        return EXG_OK; /* whole on every rank */
-    }
+    dim = placement.dim;
     p->forms[id].count = 0;
     add_form(p, id, exg_shard(dim), local_chunk(p, whole, meta, dim));
     return exg_builder_status(p->r.builder);
 }
 
-/* User inputs by row or by position; matrices of weights by row. */
+/* User inputs by row or by position; matrices of weights by row. Of fewer rows than ranks some
+ * ranks have one, and others none. */
 static exg_status split_by_mode(partitioner *p, exg_value_id id, const exg_input_spec *spec)
 {
     const exg_tensor_meta *meta = meta_of(p, id);
-    int32_t dim = p->mode == EXG_PARTITION_SEQUENCE ? 1 : 0;
-    bool fits = meta->rank > (uint32_t)dim && meta->sizes[dim].value >= (int64_t)p->n;
+    bool by_position = p->mode == EXG_PARTITION_SEQUENCE || p->mode == EXG_PARTITION_CONTEXT;
+    int32_t dim = by_position ? 1 : 0;
+    bool fits = meta->rank > (uint32_t)dim && meta->sizes[dim].value > 1;
 
     if (spec->kind == EXG_INPUT_USER) {
-        bool splits = p->mode == EXG_PARTITION_DATA || p->mode == EXG_PARTITION_FSDP ||
-                      p->mode == EXG_PARTITION_SEQUENCE;
+        bool splits = by_position || p->mode == EXG_PARTITION_DATA || p->mode == EXG_PARTITION_FSDP;
 
         return splits && fits ? split_input(p, id, spec->arg.name, exg_shard(dim)) : EXG_OK;
+    }
+    if (p->mode == EXG_PARTITION_EXPERT && exg_is_of_experts(spec, meta, p->uses[id])) {
+        return split_input(p, id, spec->target, exg_shard(0));
     }
     if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
         meta->rank > 1) {
@@ -655,8 +611,8 @@ static exg_status place_inputs(partitioner *p)
              t++) {
             const exg_partition_pattern *pattern = &p->options->patterns[t];
 
-            if ((i < p->named_inputs || !pattern->of_inputs) &&
-                exg_partition_pattern_matches(pattern, spec)) {
+            if ((i < p->named_inputs || spec->kind != EXG_INPUT_USER) &&
+                exg_pattern_of_input(pattern, spec, p->uses[id])) {
                 EXG_TRY(split_input(p, id, exg_partition_input_name(spec), pattern->placement));
                 break;
             }
@@ -680,28 +636,100 @@ static void count_output(partitioner *p, const forms *f)
     p->summary.partial_count += !shards;
 }
 
+/* As it lies, whole if it is at hand so. */
+static exg_ref output_as_it_lies(const partitioner *p, exg_value_id id, exg_placement *lies)
+{
+    const forms *f = &p->forms[id];
+    const form *found = &f->items[0];
+
+    for (uint32_t i = 1; i < f->count; i++) {
+        found = f->items[i].placement.kind == EXG_REPLICATE ? &f->items[i] : found;
+    }
+    *lies = found->placement;
+    return found->ref;
+}
+
 static exg_status place_outputs(partitioner *p)
 {
     const exg_graph *graph = p->r.in->graph;
 
-    p->why = "outputs are whole";
     for (uint32_t o = 0; o < graph->output_count; o++) {
         const exg_output_spec *spec = &p->r.in->signature.outputs[o];
         exg_argument arg = graph->outputs[o];
 
-        if (arg.kind == EXG_ARGUMENT_TENSOR) {
+        if (arg.kind == EXG_ARGUMENT_TENSOR && p->outputs != NULL) {
+            arg = exg_arg_ref(output_as_it_lies(p, arg.as_tensor, &p->outputs[o]));
+        } else if (arg.kind == EXG_ARGUMENT_TENSOR) {
             exg_ref ref;
 
+            EXG_TRY_IN(p->r.err, constrain(p, arg.as_tensor, exg_pattern_of_output(p, o)),
+                       "graph.outputs[%u]", o);
+            p->why = "outputs are whole";
             count_output(p, &p->forms[arg.as_tensor]);
             EXG_TRY_IN(p->r.err, in_form(p, arg.as_tensor, exg_replicate(), &ref),
                        "graph.outputs[%u]", o);
             arg = exg_arg_ref(ref);
         }
-        exg_builder_output(p->r.builder, &arg, spec->kind,
-                           exg_arena_strdup(p->r.out->arena, spec->target));
+        exg_builder_output(p->r.builder, &arg, spec->kind, exg_rewrite_text(&p->r, spec->target));
     }
     exg_report_node(p, "output", "", &(exg_strategy){0}, 0, 0, 0);
     return exg_builder_status(p->r.builder);
+}
+
+/* For all nodes together, if that is not known. */
+static exg_status choose_nodes(partitioner *p, const exg_partitioned_dim *along)
+{
+    uint32_t nodes = p->r.in->graph->node_count;
+    exg_choice *known =
+        along->choices == NULL ? NULL : &along->choices->by_dim[along->dim][along->before > 0];
+
+    if (known != NULL && known->of_nodes != NULL && known->mode == p->mode &&
+        known->before == along->before && known->count == nodes) {
+        p->chosen = known->of_nodes;
+        return EXG_OK;
+    }
+    EXG_TRY(exg_choose_together(p));
+    if (known == NULL) {
+        return EXG_OK;
+    }
+    if (nodes >= known->capacity) {
+        known->of_nodes = EXG_NEW_ARRAY(along->choices->arena, uint32_t, nodes + 1);
+        known->capacity = nodes + 1;
+    }
+    if (known->of_nodes == NULL) {
+        known->capacity = 0;
+        return EXG_OUT_OF_MEMORY(p->r.err);
+    }
+    memcpy(known->of_nodes, p->chosen, nodes * sizeof(*p->chosen));
+    known->mode = p->mode;
+    known->before = along->before;
+    known->count = nodes;
+    return EXG_OK;
+}
+
+static exg_status place_nodes(partitioner *p)
+{
+    uint32_t nodes = p->r.in->graph->node_count;
+    exg_status status = exg_stage_note(p->stages, &p->r, 0, nodes);
+
+    for (uint32_t i = 0; status == EXG_OK && i < nodes; i++) {
+        uint32_t from = p->r.out->graph->node_count;
+
+        status = place_node(p, i);
+        if (status != EXG_OK) {
+            return exg_error_within(p->r.err, status, "graph.nodes[%u]", i);
+        }
+        status = exg_stage_note(p->stages, &p->r, from, i);
+    }
+    return status;
+}
+
+static exg_status place_rest(partitioner *p)
+{
+    uint32_t from = p->r.out->graph->node_count;
+
+    EXG_TRY(place_outputs(p));
+    return exg_stage_note(p->stages, &p->r, from, p->r.in->graph->node_count);
 }
 
 exg_status exg_partition_along(const exg_program *functional, const exg_operators *operators,
@@ -710,6 +738,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
                                exg_partition_summary *summary, exg_program **local, exg_error *err)
 {
     partitioner p = {.options = options,
+                     .whole = along->whole->graph,
                      .costs = goal->costs,
                      .mode = options->mode,
                      .mesh_dim = along->dim,
@@ -719,9 +748,12 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
                      .json = goal->json,
                      .overlaps = goal->overlaps,
                      .moves = EXG_TEXT_EMPTY,
-                     .even_only = along->even_only,
+                     .decisions = along->decisions,
+                     .followed = along->followed,
                      .pattern = along->pattern,
-                     .named_inputs = along->named_inputs};
+                     .named_inputs = along->named_inputs,
+                     .outputs = along->outputs,
+                     .stages = &along->stages};
     exg_status status;
 
     *local = NULL;
@@ -730,18 +762,21 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
     p.scratch = exg_arena_create(exg_arena_allocator(functional->arena), EXG_ARENA_UNBOUNDED);
     p.forms =
         p.scratch == NULL ? NULL : EXG_NEW_ARRAY(p.scratch, forms, functional->graph->value_count);
-    status = p.forms == NULL ? EXG_OUT_OF_MEMORY(err) : place_inputs(&p);
-    for (uint32_t i = 0; status == EXG_OK && i < functional->graph->node_count; i++) {
-        status = place_node(&p, &functional->graph->nodes[i]);
-        if (status != EXG_OK) {
-            (void)exg_error_within(err, status, "graph.nodes[%u]", i);
-        }
+    p.uses = p.forms == NULL ? NULL : exg_find_uses(functional, operators, p.scratch);
+    status = p.uses == NULL ? EXG_OUT_OF_MEMORY(err) : exg_find_readers(&p);
+    status = status == EXG_OK ? place_inputs(&p) : status;
+    if (status == EXG_OK && p.n > 1 &&
+        (p.mode == EXG_PARTITION_TENSOR || p.mode == EXG_PARTITION_EXPERT ||
+         p.mode == EXG_PARTITION_CONTEXT)) {
+        status = choose_nodes(&p, along);
     }
-    if (status == EXG_OK) {
-        status = place_outputs(&p);
-    }
+    status = status == EXG_OK ? place_nodes(&p) : status;
+    status = status == EXG_OK ? place_rest(&p) : status;
     *summary = p.summary;
     summary->modes[along->dim] = options->mode;
+    if (p.n > 1 && summary->split_count == 0) {
+        summary->unsplit[along->dim] = exg_why_unsplit(options->mode);
+    }
     along->uneven = p.uneven;
     exg_text_free(&p.moves);
     exg_arena_destroy(p.scratch);

@@ -10,6 +10,7 @@
 #include <exg/text.h>
 
 #define EXG_FORMS_MAX 6
+#define EXG_NO_STAGE  UINT32_MAX
 
 typedef struct exg_form {
     exg_placement placement;
@@ -23,9 +24,33 @@ typedef struct exg_forms {
     bool in_pieces; /* made of weights kept in pieces: whole only while it is read */
 } exg_forms;
 
+/* How the operands of the moves along one mesh dim are placed along a later one, move by move.
+ * Ranks that meet in such a move may have other sizes, and programs, than each other; they place
+ * its operand alike. */
+typedef struct exg_decisions {
+    exg_arena *arena;
+    exg_placement *operands;
+    uint32_t count, capacity;
+} exg_decisions;
+
+/* What a value, or what is made of it alone, is read as. */
+typedef enum exg_use {
+    EXG_READ_OTHERWISE,
+    EXG_READ_AS_TABLE, /* rows are looked up in it */
+    EXG_READ_AS_FILTERS,
+    EXG_READ_AS_MATRICES
+} exg_use;
+
+/* The nodes that read a value; the end of the program counts as one. */
+typedef struct exg_readers {
+    uint32_t *nodes;
+    uint32_t count, capacity;
+} exg_readers;
+
 typedef struct exg_partitioner {
     exg_rewrite r;
     const exg_partition_options *options;
+    const exg_graph *whole; /* as it was before any mesh dim was placed along */
     const exg_costs *costs;
     exg_partition_mode mode;
     uint32_t mesh_dim, n, rank; /* along that dim */
@@ -33,24 +58,72 @@ typedef struct exg_partitioner {
     exg_partition_summary summary;
     exg_text *report; /* NULL: none wanted */
     bool json;
-    bool overlaps;     /* moves go on beside computation */
-    uint32_t reported; /* nodes, of JSON */
-    exg_text moves;    /* of the node being placed, as reported */
-    const char *why;   /* its operands must be placed as they are */
-    bool even_only;    /* nothing is split unevenly, so every rank has a program of these sizes */
-    bool uneven;       /* something is */
-    exg_shard_pattern *pattern; /* NULL: not noted */
+    bool overlaps;                     /* moves go on beside computation */
+    uint32_t reported;                 /* nodes, of JSON */
+    exg_text moves;                    /* of the node being placed, as reported */
+    const char *why;                   /* its operands must be placed as they are */
+    bool uneven;                       /* something is split unevenly */
+    exg_decisions *decisions;          /* by earlier mesh dim */
+    uint32_t followed;                 /* earlier dims whose decisions are followed */
+    uint32_t taken[EXG_MESH_DIMS_MAX]; /* decisions, of each */
+    exg_shard_pattern *pattern;        /* NULL: not noted */
     uint32_t named_inputs;
+    exg_readers *readers;   /* by value; NULL: no pattern speaks of modules */
+    exg_use *uses;          /* by value */
+    exg_placement *outputs; /* NULL: they are made whole */
+    struct exg_stage_notes *stages;
+    uint32_t *chosen; /* by node: the strategy; NULL: none is chosen */
     exg_arena *scratch;
 } exg_partitioner;
+
+/* A node with its tensor operands, flat, in schema order, and the strategies that it has. */
+typedef struct exg_node_call {
+    exg_rule_call call;
+    exg_argument *args;
+    exg_value_id *operands; /* EXG_NO_VALUE: absent */
+    const exg_tensor_meta **metas;
+    exg_value_id results[EXG_RESULTS_MAX];
+    const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
+} exg_node_call;
+
+/* node_call.c: in the partitioner's scratch; `n` stays where it is. */
+exg_status exg_node_call_of(exg_partitioner *p, const exg_node *node, exg_node_call *n);
+/* Puts the moved operands back into the arguments. */
+exg_status exg_node_call_replace(exg_node_call *n, exg_arena *arena, const exg_ref *refs);
+/* Is its result a view of a weight? */
+bool exg_node_call_is_weight(const exg_partitioner *p, const exg_node_call *n);
+/* The tensors of a node's outputs, those of a list one by one; with `made`, what was emitted for
+ * them. */
+uint32_t exg_node_results(const exg_node *node, const exg_argument *made, exg_value_id *ids);
+
+/* beam.c: sets p->chosen: weights are split wherever they can be, and few bytes are moved. */
+exg_status exg_choose_together(exg_partitioner *p);
+
+/* In which stage of a pipeline nodes are: those that are placed, and those they become. */
+typedef struct exg_stage_notes {
+    const uint32_t *of; /* EXG_NO_STAGE: of what is read; NULL: not noted */
+    exg_arena *arena;
+    uint32_t *made;
+    uint32_t capacity;
+} exg_stage_notes;
+
+/* stages.c: the nodes that were added from `from` on are of the stage of node `node`. */
+exg_status exg_stage_note(exg_stage_notes *notes, const exg_rewrite *r, uint32_t from,
+                          uint32_t node);
 
 /* One mesh dim: which, how many ranks along it, which of them. */
 typedef struct exg_partitioned_dim {
     uint32_t dim, size, place;
-    uint32_t named_inputs; /* the first that patterns of inputs speak of */
-    bool even_only;
+    const exg_program *whole;   /* as it was before any dim was placed along */
+    uint32_t named_inputs;      /* the first that patterns of inputs speak of */
+    exg_decisions *decisions;   /* by earlier mesh dim; NULL: neither followed nor noted */
+    uint32_t followed;          /* the first so many are followed, those of the others noted */
     bool uneven;                /* out */
     exg_shard_pattern *pattern; /* out; may be NULL */
+    exg_choices *choices;       /* in and out; may be NULL */
+    uint32_t before;            /* the first of the ranks alike along the dims before */
+    exg_placement *outputs;     /* out: as they come to lie; NULL: they are made whole */
+    exg_stage_notes stages;     /* in and out */
 } exg_partitioned_dim;
 
 /* place.c: places `functional` along one mesh dim, in a mode that is not AUTO. */
@@ -61,13 +134,31 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
 
 /* What patterns know an input by: a weight's FQN, a user input's placeholder. */
 const char *exg_partition_input_name(const exg_input_spec *spec);
-bool exg_partition_pattern_matches(const exg_partition_pattern *pattern,
-                                   const exg_input_spec *spec);
+
+/* constraints.c: patterns compared with what they are of. */
+bool exg_pattern_of_input(const exg_partition_pattern *pattern, const exg_input_spec *spec,
+                          exg_use use);
+/* By value; in the arena. NULL: no memory. */
+exg_use *exg_find_uses(const exg_program *program, const exg_operators *operators,
+                       exg_arena *arena);
+/* Is it a weight of several experts, (E, d, f)? */
+bool exg_is_of_experts(const exg_input_spec *spec, const exg_tensor_meta *meta, exg_use use);
+exg_status exg_find_experts(const exg_program *program, const exg_operators *operators, bool *found,
+                            exg_error *err);
+/* The placement that patterns give result `id` of a node; NULL: none speaks of it. */
+const exg_partition_pattern *exg_pattern_of_result(const exg_partitioner *p, uint32_t node,
+                                                   exg_value_id id);
+const exg_partition_pattern *exg_pattern_of_output(const exg_partitioner *p, uint32_t output);
+/* By value the nodes that read it, where patterns speak of modules; NO_MEMORY. */
+exg_status exg_find_readers(exg_partitioner *p);
 
 /* report.c: what was decided, told. */
 void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, exg_placement to);
 void exg_report_node(exg_partitioner *p, const char *name, const char *target,
                      const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns);
+
+/* Why nothing is split where `mode` was asked for; NULL: nothing was. */
+const char *exg_why_unsplit(exg_partition_mode mode);
 
 /* footprint.c: bytes of weights that a placed program reads, and of values alive at once. */
 exg_status exg_partition_footprint(const exg_program *local, const exg_operators *operators,
@@ -87,7 +178,6 @@ exg_status exg_partition_boxes(const exg_program *local, const exg_operators *op
 /* sizes.c */
 /* Is its result a view of its first operand? */
 bool exg_is_view_node(const exg_operator *op, const exg_node *node);
-bool exg_is_exchange(exg_operator_id id); /* between ranks: a row of collective.def */
 double exg_meta_bytes(const exg_tensor_meta *meta);
 
 /* predict.c: counts the moves of a placed program, and the time that it is taken to need. */
@@ -95,10 +185,17 @@ exg_status exg_partition_predict(const exg_program *local, const exg_operators *
                                  const exg_partition_goal *goal, const exg_mesh_shape *mesh,
                                  exg_partition_summary *summary, exg_error *err);
 
+/* Multiplications and additions of a product; 0: it is none. */
+double exg_operator_flops(const exg_operator *op, const exg_tensor_meta *const *operands,
+                          uint32_t count, const exg_tensor_meta *result);
+
 /* Time of an operator that is no move, on operands of these sizes (NULL: absent). */
 double exg_predict_work(const exg_costs *costs, const exg_operator *op,
                         const exg_tensor_meta *const *operands, uint32_t count,
                         const exg_tensor_meta *result);
+
+/* Values that the node with the most of them reads. */
+uint32_t exg_most_operands(const exg_graph *graph);
 
 /* Which operands of a product are the activation and the weight; false: no product. */
 bool exg_product_operands(exg_operator_id op, uint32_t *activation, uint32_t *weight);

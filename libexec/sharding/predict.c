@@ -4,8 +4,11 @@
  */
 #include "libexec/comm/schedule.h"
 #include "libexec/sharding/partitioner.h"
+#include "libexport/operators/lower.h"
 
+#include <exg/operator_id_new.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct prediction {
@@ -67,6 +70,25 @@ static double flops_of(exg_operator_id op, const exg_tensor_meta *a, const exg_t
     return 2 * out * (double)a->sizes[a->rank - 1].value;
 }
 
+double exg_operator_flops(const exg_operator *op, const exg_tensor_meta *const *operands,
+                          uint32_t count, const exg_tensor_meta *result)
+{
+    uint32_t a;
+    uint32_t b;
+
+    return op != NULL && result != NULL && factors(op->id, &a, &b) && b < count &&
+                   operands[a] != NULL && operands[b] != NULL
+               ? flops_of(op->id, operands[a], operands[b], result)
+               : 0;
+}
+
+/* Does it read no more of its first operand than it gives? */
+static bool looks_up(exg_operator_id op)
+{
+    return op == EXG_OP_embedding_default || op == EXG_OP_index_select_default ||
+           op == EXG_OP_gather_default || op == EXG_OP_index_Tensor;
+}
+
 double exg_predict_work(const exg_costs *costs, const exg_operator *op,
                         const exg_tensor_meta *const *operands, uint32_t count,
                         const exg_tensor_meta *result)
@@ -80,7 +102,9 @@ double exg_predict_work(const exg_costs *costs, const exg_operator *op,
         return 0;
     }
     for (uint32_t i = 0; i < count; i++) {
-        touched += operands[i] == NULL ? 0 : exg_meta_bytes(operands[i]);
+        double bytes = operands[i] == NULL ? 0 : exg_meta_bytes(operands[i]);
+
+        touched += i == 0 && looks_up(op->id) ? fmin(bytes, exg_meta_bytes(result)) : bytes;
     }
     touched *= costs->ns_per_touched;
     if (factors(op->id, &a, &b) && b < count) {
@@ -116,6 +140,9 @@ static double bytes_moved(const prediction *p, const exg_node *node, exg_operato
     double n = p->mesh->sizes[mesh_dim_of(node)];
     double others = (n - 1) / n;
 
+    if (op == EXG_OP_exg_all_to_all_single) { /* from the stage before */
+        return out;
+    }
     switch (op) {
     case EXG_OP_exg_all_reduce:
         return 2 * in * others;
@@ -135,7 +162,38 @@ static void count_move(exg_partition_summary *sum, exg_operator_id op, double by
     sum->reduce_scatter_count += op == EXG_OP_exg_reduce_scatter;
     sum->all_to_all_count += op == EXG_OP_exg_all_to_all;
     sum->halo_count += op == EXG_OP_exg_window;
+    sum->send_count += op == EXG_OP_exg_all_to_all_single;
+    sum->broadcast_count += op == EXG_OP_exg_broadcast;
+    sum->send_bytes += op == EXG_OP_exg_all_to_all_single ? (uint64_t)bytes : 0;
+    sum->broadcast_bytes += op == EXG_OP_exg_broadcast ? (uint64_t)bytes : 0;
+    sum->all_reduce_bytes += op == EXG_OP_exg_all_reduce ? (uint64_t)bytes : 0;
+    sum->all_gather_bytes += op == EXG_OP_exg_all_gather ? (uint64_t)bytes : 0;
+    sum->reduce_scatter_bytes += op == EXG_OP_exg_reduce_scatter ? (uint64_t)bytes : 0;
+    sum->all_to_all_bytes += op == EXG_OP_exg_all_to_all ? (uint64_t)bytes : 0;
+    sum->halo_bytes += op == EXG_OP_exg_window ? (uint64_t)bytes : 0;
     sum->moved_bytes += (uint64_t)bytes;
+}
+
+static const char *collective_name(exg_operator_id op)
+{
+    return op == EXG_OP_exg_all_reduce       ? "all_reduce"
+           : op == EXG_OP_exg_all_gather     ? "all_gather"
+           : op == EXG_OP_exg_reduce_scatter ? "reduce_scatter"
+           : op == EXG_OP_exg_all_to_all     ? "all_to_all"
+           : op == EXG_OP_exg_window         ? "window"
+           : op == EXG_OP_exg_broadcast      ? "broadcast"
+                                             : "send";
+}
+
+static void note_largest(prediction *p, const exg_node *node, exg_operator_id op, double bytes)
+{
+    const char *name = p->local->graph->values[node->inputs[0].arg.as_tensor].name;
+
+    if ((uint64_t)bytes > p->summary->largest_bytes) {
+        p->summary->largest_bytes = (uint64_t)bytes;
+        snprintf(p->summary->largest_move, sizeof(p->summary->largest_move), "%s of %.70s",
+                 collective_name(op), name == NULL ? "?" : name);
+    }
 }
 
 /* An all-reduce sends its sums only when all summands have come: half of it is waited for. */
@@ -148,6 +206,8 @@ static void take_move(prediction *p, uint32_t n, exg_operator_id op)
     double ns = link->message_ns + bytes * link->ns_per_byte;
 
     count_move(p->summary, op, bytes);
+    note_largest(p, node, op, bytes);
+    p->summary->moves_ns += ns;
     p->beside[n] = op == EXG_OP_exg_all_reduce ? ns / 2 : ns;
     p->ns[n] = ns - p->beside[n];
     p->crossings[p->count] = (exg_crossing){
@@ -208,6 +268,12 @@ static void take_node(prediction *p, uint32_t n, const exg_tensor_meta **metas)
     } else if (!r.constant) {
         p->ns[n] =
             exg_predict_work(p->goal->costs, op, metas, r.count, meta_of(p, result_of(node)));
+        p->summary->work_ns += p->ns[n];
+        if (p->ns[n] > p->summary->longest_ns) {
+            p->summary->longest_ns = p->ns[n];
+            snprintf(p->summary->longest_node, sizeof(p->summary->longest_node), "%.90s",
+                     node->name == NULL ? "?" : node->name);
+        }
     }
 }
 
@@ -281,8 +347,7 @@ static void count_operand(void *user, exg_value_id *id)
     ++*(uint32_t *)user;
 }
 
-/* Values that the node with the most of them reads. */
-static uint32_t most_operands(const exg_graph *graph)
+uint32_t exg_most_operands(const exg_graph *graph)
 {
     uint32_t most = 0;
 
@@ -311,7 +376,7 @@ static bool make_room(prediction *p, const exg_tensor_meta ***metas)
     p->base = EXG_NEW_ARRAY(p->arena, exg_value_id, values);
     p->constant = EXG_NEW_ARRAY(p->arena, bool, values);
     p->crossings = EXG_NEW_ARRAY(p->arena, exg_crossing, nodes);
-    *metas = EXG_NEW_ARRAY(p->arena, const exg_tensor_meta *, most_operands(graph));
+    *metas = EXG_NEW_ARRAY(p->arena, const exg_tensor_meta *, exg_most_operands(graph));
     return p->ns != NULL && p->beside != NULL && p->made != NULL && p->due != NULL &&
            p->base != NULL && p->constant != NULL && p->crossings != NULL && *metas != NULL;
 }

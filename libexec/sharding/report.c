@@ -118,3 +118,23 @@ void exg_report_node(exg_partitioner *p, const char *name, const char *target,
     }
     exg_text_free(&p->moves);
 }
+
+const char *exg_why_unsplit(exg_partition_mode mode)
+{
+    static const char *const words[] = {
+        [EXG_PARTITION_DATA] = "no input has 2 rows or more along dim 0 to compute by",
+        [EXG_PARTITION_TENSOR] = "no matrix, table or filter of weights has a dim that products "
+                                 "can be split by",
+        [EXG_PARTITION_FSDP] = "no input has 2 rows or more along dim 0, no parameter is a matrix",
+        [EXG_PARTITION_SEQUENCE] = "no input has 2 positions or more along dim 1 to compute by",
+        [EXG_PARTITION_EXPERT] =
+            "no weight of several experts, (E, d, f), and no other that products "
+            "can be split by",
+        [EXG_PARTITION_CONTEXT] = "no input has 2 positions or more along dim 1 to compute by",
+        [EXG_PARTITION_PATTERNS] = "all that is named is whole",
+        [EXG_PARTITION_PIPELINE] = NULL,
+        [EXG_PARTITION_AUTO] = NULL,
+    };
+
+    return words[mode];
+}

@@ -1,6 +1,7 @@
 /* rules.c - from the sharding column to strategies: letters, pointwise families, and the
  * table of named rules. */
 #include "libexec/sharding/rules.h"
+#include "libexport/operators/registered.h"
 
 #include <exg/operator_id_new.h>
 #include <string.h>
@@ -169,12 +170,23 @@ static const column columns[EXG_OPERATOR_COUNT] = {
 };
 #undef NONE
 
+/* Of a library's operator NULL: it says letters, or nothing. */
+static const column *column_of(const exg_operator *op)
+{
+    return op->registered == NULL ? &columns[op->id] : NULL;
+}
+
 static exg_status strategies_of(exg_rule_call *call)
 {
-    const column *c = &columns[call->op->id];
+    const column *c = column_of(call->op);
 
     if (exg_strategy_add(call) == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
+    }
+    if (c == NULL) {
+        const char *letters = call->op->registered->definition.sharding;
+
+        return letters == NULL ? EXG_OK : letter_strategies(call, letters);
     }
     if (c->letters != NULL) {
         return letter_strategies(call, c->letters);
@@ -221,9 +233,19 @@ exg_status exg_rule_strategies(exg_rule_call *call)
     return EXG_OK;
 }
 
+const char *exg_rule_text(const exg_operator *op)
+{
+    const column *c = column_of(op);
+
+    return op->pointwise != EXG_POINTWISE_NOT ? "element by element"
+           : c != NULL && c->letters != NULL  ? c->letters
+           : c == NULL || c->rule != NULL     ? "by a rule"
+                                              : "whole on each rank";
+}
+
 bool exg_rule_exists(const exg_operator *op)
 {
-    const column *c = &columns[op->id];
+    const column *c = column_of(op);
 
-    return c->letters != NULL || c->rule != NULL || op->pointwise != EXG_POINTWISE_NOT;
+    return c == NULL || c->letters != NULL || c->rule != NULL || op->pointwise != EXG_POINTWISE_NOT;
 }

@@ -78,6 +78,9 @@ static inline uint32_t exg_rule_dim(int64_t dim, uint32_t rank)
 /* Has the operator a rule? Without one only the replicated strategy is there. */
 bool exg_rule_exists(const exg_operator *op);
 
+/* Which, in words. */
+const char *exg_rule_text(const exg_operator *op);
+
 typedef exg_status exg_operator_rule(exg_rule_call *call);
 
 /* What a strategy's emit works with. */

@@ -32,19 +32,33 @@ exg_status exg_partitioning_read(exg_partitioning *placing, const exg_partition_
                                  const exg_partition_goal *goal, const exg_mesh_shape *mesh,
                                  exg_error *err);
 
-/* Does every pattern match an input? USAGE PLC-005. */
-exg_status exg_partition_check_patterns(const exg_program *program,
+/* constraints.c: does every pattern match something of the program? USAGE PLC-005. */
+exg_status exg_partition_check_patterns(const exg_program *program, const exg_operators *operators,
                                         const exg_partition_options *options, uint32_t ndim,
                                         exg_error *err);
 
+/* What was chosen for the nodes of a program along a mesh dim, in a mode: it is the same for all
+ * ranks that are alike along the dims before, and takes longer than to follow it. */
+typedef struct exg_choice {
+    exg_partition_mode mode;
+    uint32_t before;    /* the first rank of those */
+    uint32_t *of_nodes; /* NULL: nothing yet */
+    uint32_t count, capacity;
+} exg_choice;
+
+typedef struct exg_choices {
+    struct exg_arena *arena;
+    exg_choice by_dim[EXG_MESH_DIMS_MAX][2]; /* of the first rank's, and the last others' */
+} exg_choices;
+
 /* exg_partition (search.c) of a program that may be a piece of another: patterns of inputs speak of
  * the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ by;
- * `pattern` may be NULL. */
+ * `pattern` may be NULL, and `choices`, which are of this program and these options. */
 exg_status exg_partition_noting(const exg_program *functional, const exg_operators *operators,
                                 const exg_partition_options *options,
                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
                                 uint32_t rank, uint32_t named_inputs, exg_shard_pattern *pattern,
-                                exg_program **local, exg_partition_summary *summary, char **report,
-                                exg_error *err);
+                                exg_choices *choices, exg_program **local,
+                                exg_partition_summary *summary, char **report, exg_error *err);
 
 #endif

@@ -1,19 +1,5 @@
-/* sizes.c - whether a node moves bytes between ranks or none at all, and how many a tensor has. */
+/* sizes.c - whether a node moves any bytes at all, and how many a tensor has. */
 #include "libexec/sharding/partitioner.h"
-
-#include <exg/operator_id_new.h>
-
-bool exg_is_exchange(exg_operator_id id)
-{
-    static const bool exchanges[EXG_OPERATOR_COUNT] = {
-#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) [EXG_OP_##id] = true,
-#include "libexport/operators/collective.def"
-
-#undef EXG_OPERATOR
-    };
-
-    return exchanges[id];
-}
 
 double exg_meta_bytes(const exg_tensor_meta *meta)
 {

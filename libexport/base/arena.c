@@ -93,6 +93,15 @@ void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes)
     }
 }
 
+void exg_forget(const exg_allocator *allocator, void *block, uint64_t bytes)
+{
+    uint64_t rounded;
+
+    if (allocator == NULL && block != NULL && round_up(bytes, &rounded) && rounded >= LARGE_BLOCK) {
+        (void)madvise(block, (size_t)(rounded / LARGE_PAGE * LARGE_PAGE), MADV_DONTNEED);
+    }
+}
+
 /* Zeroed. */
 static void *allocate(const exg_allocator *allocator, size_t bytes)
 {

@@ -18,6 +18,8 @@ const exg_allocator *exg_arena_allocator(const exg_arena *arena);
  * system's megabytes are on large pages, where it has them. */
 void *exg_allocate(const exg_allocator *allocator, uint64_t bytes);
 void exg_release(const exg_allocator *allocator, void *block, uint64_t bytes);
+/* What is in a block is of no use any more: it takes no memory until it is written again. */
+void exg_forget(const exg_allocator *allocator, void *block, uint64_t bytes);
 
 /* Bytes taken for what was handed out and for what will be. */
 uint64_t exg_arena_held(const exg_arena *arena);

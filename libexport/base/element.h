@@ -26,6 +26,8 @@ static inline float exg_bf16_to_f32(uint16_t x)
     return exg_f32_of_bits((int32_t)((uint32_t)x << 16));
 }
 
+#ifndef EXG_HALVES_ELSEWHERE /* a device has instructions of its own for these three */
+
 static inline uint16_t exg_f32_to_bf16(float x)
 {
     uint32_t bits = (uint32_t)exg_f32_bits(x);
@@ -57,6 +59,8 @@ static inline uint16_t exg_f32_to_f16(float x)
     half = magnitude > 0x7f800000 ? 0x7e00 : half;
     return (uint16_t)(half | (bits >> 16 & 0x8000));
 }
+
+#endif
 
 /* f8e5m2 is the upper half of an f16. */
 static inline float exg_f8e5m2_to_f32(uint8_t x)

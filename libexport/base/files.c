@@ -221,6 +221,17 @@ void exg_mapping_forget(const exg_mapping *mapping, uint64_t first, uint64_t end
     }
 }
 
+void exg_pages_read_apart(const void *data, uint64_t length, bool apart)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)data + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)data + (uintptr_t)length) & ~(page - 1);
+
+    if (first < end) {
+        (void)madvise((void *)first, end - first, apart ? MADV_RANDOM : MADV_NORMAL);
+    }
+}
+
 /* Memory with a part of what is no file. */
 static exg_status copy_part(const exg_byte_source *source, const char *name, uint64_t offset,
                             uint64_t length, exg_mapping *mapping, exg_error *err)

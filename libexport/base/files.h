@@ -50,6 +50,11 @@ exg_status exg_mapping_check(const exg_mapping *mapping, const char *path, exg_e
  * are read. A copy stays. */
 void exg_mapping_forget(const exg_mapping *mapping, uint64_t first, uint64_t end);
 
+/* Of mapped bytes single ones are read, far from each other, or from now on others again: a page
+ * that is missing is brought alone, not with megabytes around it. Of other memory it means
+ * nothing. */
+void exg_pages_read_apart(const void *data, uint64_t length, bool apart);
+
 /* An all-zero mapping is allowed. */
 void exg_mapping_release(exg_mapping *mapping);
 
@@ -113,6 +118,12 @@ exg_status exg_file_check_room(const char *path, uint64_t bytes, exg_error *err)
 
 /* Starts a file that will be called `path`, or that a link of this name leads to. IO. */
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err);
+
+/* The same of a file that is not written: what is appended goes nowhere, and told() hears when it
+ * is committed. */
+typedef exg_status exg_writer_told_fn(void *user, const char *path, uint64_t bytes, exg_error *err);
+exg_status exg_writer_open_dry(const char *path, exg_writer_told_fn *told, void *user,
+                               exg_writer **writer, exg_error *err);
 
 /* The same in a file called `part`, of which the first `keep` bytes stay, and which stays
  * when the writer is aborted. IO. */

@@ -28,8 +28,10 @@ struct exg_writer {
     char *temporary; /* what is written; "" while it has no name */
     char *directory; /* "" is the working directory */
     size_t temporary_capacity;
-    bool kept;     /* when it is aborted */
-    bool is_there; /* under the target's name */
+    bool kept;                /* when it is aborted */
+    bool is_there;            /* under the target's name */
+    exg_writer_told_fn *told; /* NULL: it is written */
+    void *teller;
     uint64_t position;
     uint64_t replayed;              /* bytes from the beginning that are there already */
     exg_writer_observe_fn *observe; /* NULL: nobody */
@@ -261,8 +263,16 @@ exg_status exg_file_open_alone(const char *path, int *descriptor, exg_error *err
     }
 }
 
-static exg_status create_writer(const char *path, const char *part, exg_writer **writer,
-                                exg_error *err)
+/* The folder must be there all the same. */
+static exg_status check_folder(exg_writer *writer, exg_error *err)
+{
+    return access(writer->directory[0] == '\0' ? "." : writer->directory, W_OK | X_OK) == 0
+               ? EXG_OK
+               : refused(writer, "create a file beside", err);
+}
+
+static exg_status create_writer(const char *path, const char *part, exg_writer_told_fn *told,
+                                exg_writer **writer, exg_error *err)
 {
     exg_writer *w = calloc(1, sizeof(*w));
     exg_status status;
@@ -272,6 +282,7 @@ static exg_status create_writer(const char *path, const char *part, exg_writer *
         return EXG_OUT_OF_MEMORY(err);
     }
     w->descriptor = -1;
+    w->told = told;
     status = check_target(path, err);
     status = status == EXG_OK ? exg_path_written(path, &w->path, err) : status;
     if (status != EXG_OK) {
@@ -285,9 +296,11 @@ static exg_status create_writer(const char *path, const char *part, exg_writer *
         status = EXG_OUT_OF_MEMORY(err);
     }
     if (status == EXG_OK) {
-        status = part == NULL ? create_temporary(w, err) : open_part(w, part, err);
+        status = told != NULL   ? check_folder(w, err)
+                 : part == NULL ? create_temporary(w, err)
+                                : open_part(w, part, err);
     }
-    if (status == EXG_OK) {
+    if (status == EXG_OK && told == NULL) {
         status = take_mode(w, err);
     }
     if (status != EXG_OK) {
@@ -300,7 +313,15 @@ static exg_status create_writer(const char *path, const char *part, exg_writer *
 
 exg_status exg_writer_open(const char *path, exg_writer **writer, exg_error *err)
 {
-    return create_writer(path, NULL, writer, err);
+    return create_writer(path, NULL, NULL, writer, err);
+}
+
+exg_status exg_writer_open_dry(const char *path, exg_writer_told_fn *told, void *user,
+                               exg_writer **writer, exg_error *err)
+{
+    EXG_TRY(create_writer(path, NULL, told, writer, err));
+    (*writer)->teller = user;
+    return EXG_OK;
 }
 
 exg_status exg_writer_open_part(const char *path, const char *part, uint64_t keep,
@@ -308,7 +329,7 @@ exg_status exg_writer_open_part(const char *path, const char *part, uint64_t kee
 {
     exg_status status;
 
-    EXG_TRY(create_writer(path, part, writer, err));
+    EXG_TRY(create_writer(path, part, NULL, writer, err));
     (*writer)->kept = true;
     (*writer)->position = keep;
     if (ftruncate((*writer)->descriptor, (off_t)keep) != 0) {
@@ -328,6 +349,9 @@ static exg_status write_at(exg_writer *writer, uint64_t offset, const void *data
     const unsigned char *bytes = data;
     uint64_t first = offset;
 
+    if (writer->told != NULL) {
+        return EXG_OK;
+    }
     while (length > 0) {
         size_t chunk = length > (1u << 30) ? (1u << 30) : (size_t)length;
         ssize_t written = pwrite(writer->descriptor, bytes, chunk, (off_t)offset);
@@ -532,9 +556,16 @@ static exg_status settle(exg_writer *writer, exg_error *err)
 
 exg_status exg_writer_commit(exg_writer *writer, exg_error *err)
 {
-    exg_status status = settle(writer, err);
-    int closed = close(writer->descriptor);
+    exg_status status;
+    int closed;
 
+    if (writer->told != NULL) {
+        status = writer->told(writer->teller, writer->path, writer->position, err);
+        discard(writer);
+        return status;
+    }
+    status = settle(writer, err);
+    closed = close(writer->descriptor);
     writer->descriptor = -1;
     if (status == EXG_OK && closed != 0) {
         status = refused(writer, "close", err);

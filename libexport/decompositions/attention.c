@@ -131,6 +131,31 @@ void exg_lower_attention_math(exg_builder *b, const exg_argument *args, exg_argu
     results[1] = exg_arg_ref(exg_lower_cast(b, given, exg_lower_dtype(b, a.query)));
 }
 
+/* In ATen: (query, key, value, attn_mask?, is_causal, scale?, enable_gqa) */
+static attending own_arguments(const exg_argument *args)
+{
+    return (attending){
+        QUERY, KEY, VALUE, args[3], args[5], exg_get_bool(&args[4]), exg_get_bool(&args[6])};
+}
+
+exg_lowering exg_spell_attention;
+exg_lowering exg_spell_attention_of_softmax;
+
+void exg_spell_attention(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const attending a = own_arguments(args);
+
+    results[0] = exg_arg_ref(weighted(b, &a, weights(b, &a)));
+}
+
+void exg_spell_attention_of_softmax(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const attending a = own_arguments(args);
+    exg_ref by = EMIT(b, _softmax_default, scores(b, &a), -1, false);
+
+    results[0] = exg_arg_ref(weighted(b, &a, by));
+}
+
 static bool is_grouped(exg_builder *b, exg_ref query, exg_ref key)
 {
     exg_dims q = exg_lower_dims(b, query);

@@ -309,3 +309,9 @@ void exg_lower_functional_range(exg_builder *b, const exg_argument *args, exg_ar
         exg_lower_checked(b, exg_get_ref(&args[3]), exg_lower_number(b, holds, EXG_DTYPE_B8),
                           "a size lies in the range that the program asserts"));
 }
+
+/* (self, source): what self is from here on */
+void exg_lower_set_source(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, alias_default, args[1]));
+}

@@ -1,6 +1,8 @@
 /* foreach.c - lowerings of foreach.def: an operator for each tensor of a list. */
 #include "libexport/operators/lower.h"
 
+#include <exg/operator_id_new.h>
+
 #define EXG_ROWS "libexport/operators/foreach.def"
 #include "libexport/operators/rows.h"
 #define EXG_ROWS "libexport/operators/statistics.def"

@@ -98,6 +98,48 @@ exg_status exg_shape_product_of_bytes(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, EXG_DTYPE_I32, &out, err);
 }
 
+/* A factor of a weight (rows, depth): one element a row and group, or fewer. */
+static exg_status check_weight_factor(const exg_tensor_meta *factor, const exg_dims *weight,
+                                      int64_t *groups, exg_error *err)
+{
+    exg_dims dims;
+
+    if (factor == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_dims_of(factor, &dims, err));
+    if (dims.rank != 2 || (dims.n[0] != 1 && dims.n[0] != weight->n[0]) || dims.n[1] < 1 ||
+        weight->n[1] % dims.n[1] != 0 || (dims.n[1] != 1 && *groups != 1 && dims.n[1] != *groups)) {
+        return EXG_SHAPE_FAIL(err, "factors that do not fit a weight");
+    }
+    *groups = dims.n[1] != 1 ? dims.n[1] : *groups;
+    return EXG_OK;
+}
+
+/* (.., depth) by (rows, depth) transposed */
+exg_status exg_shape_weight_product(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *bias = exg_shape_input(call, 5);
+    int64_t groups = 1;
+    exg_dims in;
+    exg_dims weight;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
+    EXG_TRY(dims_at(call, 1, 2, &weight, err));
+    if (in.rank == 0) {
+        return EXG_SHAPE_FAIL(err, "a product of a 0-d tensor");
+    }
+    EXG_TRY(same_size(EXG_END(in, 1), weight.n[1], "inner sizes of a product", err));
+    for (uint32_t i = 2; i < 5; i++) {
+        EXG_TRY(check_weight_factor(exg_shape_input(call, i), &weight, &groups, err));
+    }
+    if (bias != NULL && (bias->rank != 1 || bias->sizes[0].value != weight.n[0])) {
+        return EXG_SHAPE_FAIL(err, "a bias that does not fit a weight");
+    }
+    EXG_END(in, 1) = weight.n[0];
+    return exg_shape_result(call, 0, exg_dtype_argument(&call->args[10], EXG_DTYPE_F32), &in, err);
+}
+
 exg_status exg_shape_bmm(exg_shape_call *call, exg_error *err)
 {
     exg_dims out;

@@ -208,6 +208,26 @@ static exg_ref normalized(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd,
     return EMIT(b, to_dtype, y, DTYPE(dtype));
 }
 
+/* The same of statistics that are given, with one factor and one summand a channel, as PyTorch's
+ * CPU has it. */
+static exg_ref normalized_by(exg_builder *b, exg_ref x, exg_ref mean, exg_ref rstd, exg_ref weight,
+                             exg_ref bias)
+{
+    const exg_tensor_meta *meta = exg_ref_meta(b, x);
+    uint32_t rank = exg_lower_dims(b, x).rank;
+    uint32_t dim = rank > 1 ? 1 : 0;
+    exg_ref factor =
+        weight.id == EXG_NO_VALUE ? rstd : EMIT(b, mul_Tensor, rstd, exg_lower_wide(b, weight));
+    exg_ref taken_off = EMIT(b, mul_Tensor, exg_lower_wide(b, mean), factor);
+    exg_ref summand = bias.id == EXG_NO_VALUE
+                          ? EMIT(b, neg_default, taken_off)
+                          : EMIT(b, sub_Tensor, exg_lower_wide(b, bias), taken_off);
+    exg_ref y = EMIT(b, add_Tensor, EMIT(b, mul_Tensor, x, exg_lower_along(b, factor, dim, rank)),
+                     exg_lower_along(b, summand, dim, rank));
+
+    return EMIT(b, to_dtype, y, DTYPE(meta == NULL ? EXG_DTYPE_F32 : meta->dtype));
+}
+
 typedef struct batch_stats {
     exg_ref mean, var, rstd; /* (C) */
     int64_t count;           /* elements a channel */
@@ -282,7 +302,7 @@ void exg_lower_batch_norm_functional(exg_builder *b, const exg_argument *args,
             EMIT(b, rsqrt_default,
                  EMIT(b, add_Scalar, exg_lower_wide(b, running_var), exg_get_float(&args[7])));
 
-        out = normalized(b, x, running_mean, rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
+        out = normalized_by(b, x, running_mean, rstd, exg_get_ref(&args[1]), exg_get_ref(&args[2]));
         results[1] = results[2] =
             exg_arg_ref(EMIT(b, full_default, INTS(b, 0), 0.0, DTYPE(exg_lower_dtype(b, SELF))));
         results[3] = args[3];

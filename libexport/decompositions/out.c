@@ -1,6 +1,8 @@
 /* out.c - lowerings of out.def: the operator itself, whose results are copied. */
 #include "libexport/operators/lower.h"
 
+#include <exg/operator_id_new.h>
+
 #include <string.h>
 
 #define EXG_ROWS "libexport/operators/out.def"

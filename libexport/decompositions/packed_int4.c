@@ -94,7 +94,7 @@ void exg_lower_weight_int4pack_mm(exg_builder *b, const exg_argument *args, exg_
     exg_dims in = exg_lower_dims(b, SELF);
     exg_dims packed = exg_lower_dims(b, exg_get_ref(&args[1]));
     exg_dims grid = exg_lower_dims(b, exg_get_ref(&args[3]));
-    exg_ref scales = exg_lower_wide(b, exg_get_ref(&args[3]));
+    exg_ref scales = exg_get_ref(&args[3]);
     int64_t group = exg_get_int(&args[2]);
     exg_ref w;
 

@@ -1,6 +1,7 @@
 /* file_write.c - bytes into a file, all or none. */
 #include "libexport/base/files.h"
 #include "libexport/base/require.h"
+#include "libexport/formats/format.h"
 
 #include <exg/formats.h>
 
@@ -17,4 +18,22 @@ exg_status exg_file_write(const char *path, const void *data, size_t length, exg
         return status;
     }
     return exg_writer_commit(writer, err);
+}
+
+static exg_status tell_nobody(void *user, const char *path, uint64_t bytes, exg_error *err)
+{
+    (void)user;
+    (void)path;
+    (void)bytes;
+    (void)err;
+    return EXG_OK;
+}
+
+exg_status exg_save_open(const exg_save_options *options, const char *path, exg_writer **writer,
+                         exg_error *err)
+{
+    return options->dry_run
+               ? exg_writer_open_dry(path, options->file == NULL ? tell_nobody : options->file,
+                                     options->user, writer, err)
+               : exg_writer_open(path, writer, err);
 }

@@ -43,6 +43,10 @@ typedef struct exg_opened {
 typedef exg_status exg_open_fn(const exg_source *source, const exg_open_options *options,
                                exg_program **program, exg_file_info *info, exg_error *err);
 
+/* exg_writer_open(), or of a dry run exg_writer_open_dry(). */
+exg_status exg_save_open(const exg_save_options *options, const char *path, exg_writer **writer,
+                         exg_error *err);
+
 /* `count` is 1 where a file of the format holds one program. */
 typedef exg_status exg_save_fn(const exg_program *const *programs, uint32_t count, const char *path,
                                const exg_save_options *options, exg_error *err);

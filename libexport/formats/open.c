@@ -278,6 +278,10 @@ exg_status exg_save_programs(const exg_program *const *programs, uint32_t count,
                              "exg_save_options.compression", err));
     EXG_TRY(
         EXG_CHECK_CHOICE(options.weights, EXG_WEIGHTS_EXTERNAL, "exg_save_options.weights", err));
+    if (options.dry_run && options.resume) {
+        return EXG_FAIL(err, USAGE, "OPT-002",
+                        "exg_save_options.dry_run goes with no exg_save_options.resume");
+    }
     if (format_rows[format].save == NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "FMT-WRITE", "%s files cannot be written",
                         format_names[format].name);

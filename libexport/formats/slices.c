@@ -49,8 +49,7 @@ typedef struct reader {
 /* ---- where a slice begins ---------------------------------------------------------------------
  */
 
-/* "saved_offsets" of a tensor, `rank` numbers. */
-static exg_status take_begin(exg_json tensor, uint32_t rank, int64_t *from, exg_error *err)
+exg_status exg_slices_begin(exg_json tensor, uint32_t rank, int64_t *from, exg_error *err)
 {
     exg_json_walk walk = {0};
     exg_json list;
@@ -197,7 +196,7 @@ static exg_status take_weight(reader *r, exg_weights *of, uint32_t index, exg_js
         return EXG_FAIL(r->err, MALFORMED, "STF-SLICE",
                         "DCP_SHARDING_INFO does not say where '%s' begins", weight.fqn);
     }
-    EXG_TRY_IN(r->err, take_begin(where, weight.meta->rank, from, r->err),
+    EXG_TRY_IN(r->err, exg_slices_begin(where, weight.meta->rank, from, r->err),
                "DCP_SHARDING_INFO['%s']", weight.fqn);
     weight.fqn = exg_arena_strdup(r->weights->arena, weight.fqn);
     weight.meta = exg_tensor_meta_copy(r->weights->arena, weight.meta);

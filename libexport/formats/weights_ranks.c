@@ -1,7 +1,8 @@
-/* weights_ranks.c - a folder with the weights of every rank. */
+/* weights_ranks.c - weights saved, in a folder with those of every rank, or as one model. */
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
+#include "libexport/formats/pt2/dcp_save.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,19 +17,22 @@
 #define WHOLE_NAME "model-00001-of-00001.safetensors"
 #define PART_NAME  "shard-%05u-" WHOLE_NAME
 
-typedef struct folder {
-    const char *path, *part;
-    uint32_t count; /* of ranks */
-    bool alone;     /* one of them has all */
-    int lock;       /* the folder `part`, open; or -1 */
+typedef struct exg_ranks_save {
     exg_arena *arena;
+    const char *path, *part;
+    bool has_metadata; /* files of chunks, and .metadata; else safetensors */
+    bool alone;        /* one rank has all */
+    int lock;          /* the folder `part`, open; or -1 */
     exg_error *err;
 } folder;
 
-static const char *file_of(const folder *f, uint32_t rank)
+static const char *file_of(const folder *f, const exg_rank_file *file)
 {
-    return f->alone ? exg_arena_printf(f->arena, "%s/" WHOLE_NAME, f->part)
-                    : exg_arena_printf(f->arena, "%s/" PART_NAME, f->part, rank + 1);
+    const char *name = f->has_metadata ? exg_dcp_file_name(file, f->arena)
+                       : f->alone      ? WHOLE_NAME
+                                       : exg_arena_printf(f->arena, PART_NAME, file->rank + 1);
+
+    return name == NULL ? NULL : exg_arena_printf(f->arena, "%s/%s", f->part, name);
 }
 
 static exg_status refused(const folder *f, const char *what, const char *path)
@@ -77,7 +81,8 @@ static void empty_part(const folder *f)
     while ((entry = readdir(there)) != NULL) {
         const char *name = entry->d_name + (entry->d_name[0] == '.');
 
-        if (strncmp(name, "shard-", 6) == 0 || strncmp(name, "model-", 6) == 0) {
+        if (strncmp(name, "shard-", 6) == 0 || strncmp(name, "model-", 6) == 0 ||
+            strncmp(name, "__", 2) == 0 || strncmp(name, "metadata", 8) == 0) {
             unlinkat(f->lock, entry->d_name, 0);
         }
     }
@@ -130,53 +135,252 @@ static void tell_progress(void *user, uint64_t done, uint64_t total)
     t->given->progress(t->given->user, done, total);
 }
 
-static exg_status write_files(const folder *f, exg_weights *const *ranks,
-                              const exg_weights_save_options *given)
+static exg_status write_file(const folder *f, const exg_rank_file *file,
+                             const exg_weights_save_options *given)
 {
     teller t = {f, given};
     exg_weights_save_options told = *given;
-    const exg_weights_save_options *options = &told;
+    const char *path = file_of(f, file);
 
+    if (path == NULL) {
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
     told.file = given->file == NULL ? NULL : tell_file;
     told.progress = given->progress == NULL ? NULL : tell_progress;
     told.user = &t;
-    for (uint32_t i = 0; i < f->count; i++) {
-        const char *path = file_of(f, i);
+    return exg_weights_save_as(file->weights, f->has_metadata ? &exg_dcp_sink : NULL, path, &told,
+                               f->err);
+}
 
-        if (path == NULL) {
-            return EXG_OUT_OF_MEMORY(f->err);
-        }
-        if (ranks[i]->count > 0) { /* as PyTorch has it, and its reader wants it */
-            EXG_TRY(exg_weights_save(ranks[i], path, options, f->err));
-        }
+/* ---- one after another ------------------------------------------------------------------------
+ */
+
+static void destroy(folder *f)
+{
+    if (f->lock >= 0) {
+        close(f->lock);
+    }
+    exg_arena_destroy(f->arena);
+}
+
+/* Of "FOLDER/.metadata" the folder. */
+static exg_status name_folder(folder *f, const char *path, exg_error *err)
+{
+    const char *name = exg_path_name(path);
+    size_t length = strlen(path);
+
+    *f = (folder){.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED),
+                  .has_metadata = strcmp(name, EXG_DCP_METADATA) == 0,
+                  .lock = -1,
+                  .err = err};
+    length -= f->has_metadata ? strlen(name) : 0;
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    if (length == 0 || strcmp(path, "/") == 0) {
+        exg_arena_destroy(f->arena);
+        return exg_error_fix(
+            err, EXG_FAIL(err, USAGE, "IO-KIND", "%s lies in no folder that can be made", path),
+            "name a folder that is not there: FOLDER/" EXG_DCP_METADATA);
+    }
+    f->path = f->arena == NULL ? NULL : exg_arena_strndup(f->arena, path, length);
+    f->part = f->path == NULL ? NULL : exg_arena_printf(f->arena, "%s.part", f->path);
+    if (f->part == NULL) {
+        exg_arena_destroy(f->arena);
+        return EXG_OUT_OF_MEMORY(err);
     }
     return EXG_OK;
 }
 
-static exg_status save(folder *f, exg_weights *const *ranks,
-                       const exg_weights_save_options *options)
+static exg_status begin(folder *f)
 {
-    exg_status status;
-
     EXG_TRY(check_place(f));
-    if (options->dry_run) {
-        return write_files(f, ranks, options);
+    return open_part(f);
+}
+
+static void remove_part(const folder *f)
+{
+    empty_part(f);
+    rmdir(f->part);
+}
+
+/* What was written gets its name, or goes. */
+static exg_status end(const folder *f, exg_status status)
+{
+    if (status == EXG_OK && rename(f->part, f->path) != 0) {
+        status = refused(f, "rename a folder to", f->path);
     }
-    status = open_part(f);
-    if (status == EXG_OK) {
-        status = write_files(f, ranks, options);
-        if (status == EXG_OK && rename(f->part, f->path) != 0) {
-            status = refused(f, "rename a folder to", f->path);
-        }
-        if (status != EXG_OK) {
-            empty_part(f);
-            rmdir(f->part);
-        }
-    }
-    if (f->lock >= 0) {
-        close(f->lock);
+    if (status != EXG_OK) {
+        remove_part(f);
     }
     return status;
+}
+
+static const char *metadata_of(const folder *f)
+{
+    return exg_arena_printf(f->arena, "%s/" EXG_DCP_METADATA, f->part);
+}
+
+static exg_status write_metadata(const folder *f, const exg_rank_file *files, uint32_t count)
+{
+    const char *path = metadata_of(f);
+
+    return path == NULL ? EXG_OUT_OF_MEMORY(f->err)
+                        : exg_dcp_metadata_save(files, count, path, f->err);
+}
+
+/* What is in the folder, as one model at `path`. */
+static exg_status join(const folder *f, const char *path, const exg_weights_save_options *options)
+{
+    const char *from = metadata_of(f);
+    exg_weights *weights = NULL;
+    exg_status status;
+
+    if (from == NULL) {
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    EXG_TRY(exg_weights_open(from, NULL, &weights, NULL, f->err));
+    status = exg_weights_save(weights, path, options, f->err);
+    exg_weights_release(weights);
+    return status;
+}
+
+static exg_status check_options(const exg_weights_save_options *given,
+                                exg_weights_save_options *options, exg_error *err)
+{
+    EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, options, given, err));
+    options->size = sizeof(*options);
+    return options->split > 0 || options->resume
+               ? exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "STF-SPLIT",
+                                        "files of ranks are neither split nor gone on with"),
+                               "leave --split and --resume out")
+               : EXG_OK;
+}
+
+/* By whoever writes a distributed checkpoint piece by piece. */
+static exg_status want_metadata(const folder *f)
+{
+    return f->has_metadata
+               ? EXG_OK
+               : exg_error_fix(f->err,
+                               EXG_FAIL(f->err, USAGE, "TNS-NAME",
+                                        "'%s' is no " EXG_DCP_METADATA
+                                        " in a folder: others are written by one process",
+                                        f->path),
+                               "name FOLDER/" EXG_DCP_METADATA);
+}
+
+exg_status exg_ranks_save_begin(const char *path, exg_ranks_save **save, exg_error *err)
+{
+    EXG_REQUIRE(err, path, save);
+    folder named;
+    exg_status status;
+
+    *save = NULL;
+    EXG_TRY(name_folder(&named, path, err));
+    status = want_metadata(&named);
+    status = status == EXG_OK ? begin(&named) : status;
+    *save = status == EXG_OK ? EXG_NEW(named.arena, folder) : NULL;
+    if (*save == NULL) {
+        status = status == EXG_OK ? EXG_OUT_OF_MEMORY(err) : status;
+        destroy(&named);
+        return status;
+    }
+    **save = named;
+    return EXG_OK;
+}
+
+exg_status exg_ranks_save_file(const exg_rank_file *file, const char *path,
+                               const exg_weights_save_options *given, exg_error *err)
+{
+    EXG_REQUIRE(err, file, path);
+    EXG_REQUIRE(err, file->weights);
+    exg_weights_save_options options = {0};
+    exg_status status;
+    folder f;
+
+    EXG_TRY(check_options(given, &options, err));
+    EXG_TRY(name_folder(&f, path, err));
+    status = want_metadata(&f);
+    status = status == EXG_OK ? write_file(&f, file, &options) : status;
+    destroy(&f);
+    return status;
+}
+
+exg_status exg_ranks_save_end(exg_ranks_save *save, const exg_rank_file *files, uint32_t count,
+                              exg_error *err)
+{
+    EXG_REQUIRE(err, save, EXG_IF_ANY(count, files));
+    folder f = *save;
+    exg_status status;
+
+    f.err = err;
+    status = end(&f, write_metadata(&f, files, count));
+    destroy(&f);
+    return status;
+}
+
+exg_status exg_ranks_save_join(exg_ranks_save *save, const exg_rank_file *files, uint32_t count,
+                               const char *path, const exg_weights_save_options *options,
+                               exg_error *err)
+{
+    EXG_REQUIRE(err, save, EXG_IF_ANY(count, files), path);
+    folder f = *save;
+    exg_status status;
+
+    f.err = err;
+    status = write_metadata(&f, files, count);
+    status = status == EXG_OK ? join(&f, path, options) : status;
+    remove_part(&f);
+    destroy(&f);
+    return status;
+}
+
+void exg_ranks_save_abort(exg_ranks_save *save)
+{
+    if (save != NULL) {
+        folder f = *save;
+
+        remove_part(&f);
+        destroy(&f);
+    }
+}
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
+
+/* A rank that has nothing has no file, as PyTorch has it, and its reader wants it. */
+static exg_status write_all(folder *f, exg_weights *const *ranks, uint32_t count,
+                            const exg_weights_save_options *options)
+{
+    exg_rank_file *files = EXG_NEW_ARRAY(f->arena, exg_rank_file, count);
+    uint32_t some = 0;
+
+    for (uint32_t i = 0; files != NULL && i < count; i++) {
+        if (ranks[i]->count > 0) {
+            files[some++] = (exg_rank_file){i, 0, ranks[i]};
+        }
+    }
+    f->alone = some == 1;
+    if (files == NULL) {
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    for (uint32_t i = 0; i < some; i++) {
+        EXG_TRY(write_file(f, &files[i], options));
+    }
+    return f->has_metadata && !options->dry_run ? write_metadata(f, files, some) : EXG_OK;
+}
+
+static exg_status save_all(folder *f, exg_weights *const *ranks, uint32_t count,
+                           const exg_weights_save_options *options)
+{
+    if (options->dry_run) {
+        EXG_TRY(check_place(f));
+        return write_all(f, ranks, count, options);
+    }
+    EXG_TRY(begin(f));
+    return end(f, write_all(f, ranks, count, options));
 }
 
 exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count, const char *path,
@@ -184,27 +388,21 @@ exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count, con
 {
     EXG_REQUIRE(err, EXG_IF_ANY(count, ranks), path);
     exg_weights_save_options options = {0};
-    folder f = {.count = count, .lock = -1, .err = err};
-    size_t length = strlen(path);
     exg_status status;
+    folder f;
 
-    EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, &options, given, err));
-    options.size = sizeof(options);
-    if (options.split > 0 || options.resume) {
-        return EXG_FAIL(err, USAGE, "STF-SPLIT",
-                        "files of ranks are neither split nor gone on with");
-    }
-    for (uint32_t i = 0, some = 0; i < count; i++) {
-        some += ranks[i]->count > 0;
-        f.alone = some == 1;
-    }
-    while (length > 1 && path[length - 1] == '/') {
-        length--;
-    }
-    f.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    f.path = f.arena == NULL ? NULL : exg_arena_strndup(f.arena, path, length);
-    f.part = f.path == NULL ? NULL : exg_arena_printf(f.arena, "%s.part", f.path);
-    status = f.part == NULL ? EXG_OUT_OF_MEMORY(err) : save(&f, ranks, &options);
-    exg_arena_destroy(f.arena);
+    EXG_TRY(check_options(given, &options, err));
+    EXG_TRY(name_folder(&f, path, err));
+    status = save_all(&f, ranks, count, &options);
+    destroy(&f);
     return status;
+}
+
+exg_status exg_weights_save(exg_weights *weights, const char *path,
+                            const exg_weights_save_options *options, exg_error *err)
+{
+    EXG_REQUIRE(err, weights, path);
+    return exg_weights_format_from_path(path) == EXG_WEIGHTS_FORMAT_DCP
+               ? exg_weights_save_ranks(&weights, 1, path, options, err)
+               : exg_weights_save_as(weights, NULL, path, options, err);
 }

@@ -14,6 +14,7 @@
 #include "libexport/base/pipeline.h"
 #include "libexport/base/require.h"
 #include "libexport/formats/dense_tensor.h"
+#include "libexport/formats/pt2/dcp_save.h"
 #include "libexport/formats/save_journal.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/checksum.h"
@@ -58,9 +59,10 @@ exg_weights_format exg_weights_format_from_path(const char *path)
 {
     const exg_weights_sink *sink = sink_of(path);
 
-    return sink != NULL                                   ? sink->format
-           : exg_format_from_path(path) == EXG_FORMAT_EXG ? EXG_WEIGHTS_FORMAT_CONTAINER
-                                                          : EXG_WEIGHTS_FORMAT_COUNT;
+    return sink != NULL                                         ? sink->format
+           : strcmp(exg_path_name(path), EXG_DCP_METADATA) == 0 ? EXG_WEIGHTS_FORMAT_DCP
+           : exg_format_from_path(path) == EXG_FORMAT_EXG       ? EXG_WEIGHTS_FORMAT_CONTAINER
+                                                                : EXG_WEIGHTS_FORMAT_COUNT;
 }
 
 bool exg_weights_format_has_metadata(exg_weights_format format)
@@ -448,10 +450,11 @@ static exg_status check_room(exg_weights_saver *s, const file_set *set)
 }
 
 /* What is the same for weights and for tensors in memory. */
-static exg_status plan_set(exg_weights_saver *s, const char *path, file_set *set)
+static exg_status plan_set(exg_weights_saver *s, const exg_weights_sink *sink, const char *path,
+                           file_set *set)
 {
-    *set = (file_set){.sink = sink_of(path), .path = path};
-    if (set->sink == NULL) {
+    *set = (file_set){.sink = sink, .path = path};
+    if (sink == NULL) {
         return exg_tensor_file_check_name(path, s->err);
     }
     EXG_TRY(check_names(s));
@@ -526,16 +529,14 @@ static exg_status check_sources(exg_weights_saver *s)
     return exg_weights_check(s->weights, &options, s->err);
 }
 
-static exg_status save_weights(exg_weights_saver *s, const char *path)
+static exg_status save_weights(exg_weights_saver *s, const exg_weights_sink *sink, const char *path)
 {
     file_set set;
 
     EXG_TRY(exg_pool_create(s->options->threads, &s->pool, s->err));
     EXG_TRY(collect(s));
-    s->metadata = exg_weights_format_has_metadata(exg_weights_format_from_path(path))
-                      ? &s->weights->metadata
-                      : NULL;
-    EXG_TRY(plan_set(s, path, &set));
+    s->metadata = sink != NULL && sink->has_metadata ? &s->weights->metadata : NULL;
+    EXG_TRY(plan_set(s, sink, path, &set));
     EXG_TRY(check_room(s, &set));
     EXG_TRY(report_files(s, &set));
     if (s->options->dry_run) {
@@ -576,17 +577,17 @@ static exg_status save_container(exg_weights *weights, const char *path,
     return options->dry_run ? EXG_OK : exg_container_save(weights, path, &own, err);
 }
 
-exg_status exg_weights_save(exg_weights *weights, const char *path,
-                            const exg_weights_save_options *given, exg_error *err)
+exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sink, const char *path,
+                               const exg_weights_save_options *given, exg_error *err)
 {
-    EXG_REQUIRE(err, weights, path);
     exg_weights_save_options options = {0};
     exg_weights_saver s = {.weights = weights, .options = &options, .err = err};
     exg_status status;
 
+    sink = sink != NULL ? sink : sink_of(path);
     EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, &options, given, err));
     EXG_TRY(EXG_CHECK_CHOICE(options.compression, EXG_COMPRESSION_ZSTD, "the compression", err));
-    if (sink_of(path) == NULL && exg_format_from_path(path) == EXG_FORMAT_EXG) {
+    if (sink == NULL && exg_format_from_path(path) == EXG_FORMAT_EXG) {
         return save_container(weights, path, &options, err);
     }
     if (options.compression == EXG_COMPRESSION_ZSTD || options.deduplicate) {
@@ -599,7 +600,7 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
             "name the file .exg");
     }
     s.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : save_weights(&s, path);
+    status = s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : save_weights(&s, sink, path);
     for (uint32_t i = 0; s.slots != NULL && i < exg_pipeline_slots(s.pool); i++) {
         free(s.slots[i]);
     }
@@ -629,7 +630,7 @@ static exg_status save_tensors(exg_weights_saver *s, const exg_named_tensor *ite
     for (uint32_t i = 0; i < count; i++) {
         s->tensors[i].item = items[i];
     }
-    EXG_TRY(plan_set(s, path, &set));
+    EXG_TRY(plan_set(s, sink_of(path), path, &set));
     return write_set(s, &set);
 }
 

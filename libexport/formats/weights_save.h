@@ -57,6 +57,10 @@ extern const exg_weights_sink exg_npy_sink;
 extern const exg_weights_sink exg_npz_sink;
 extern const exg_weights_sink exg_checkpoint_sink;
 
+/* exg_weights_save() of what is no folder, as this sink; NULL: as the name says. */
+exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sink, const char *path,
+                               const exg_weights_save_options *options, exg_error *err);
+
 /* The bytes of a tensor to take(), block by block and in order, in host byte order; what is in the
  * file from an earlier try is read from there. */
 exg_status exg_saver_put_tensor(exg_weights_saver *s, const exg_saved_file *file,

@@ -138,7 +138,9 @@ static exg_status load(exg_http *http, exg_error *err)
         exg_status status =
             EXG_FAIL(err, UNSUPPORTED, "HTTP-LOAD", "libcurl cannot be loaded: %.200s", dlerror());
 
-        return exg_error_fix(err, status, "build exg where libcurl4-openssl-dev is installed");
+        return exg_error_fix(err, status,
+                             "install exg-plugin-http, or build exg where "
+                             "libcurl4-openssl-dev is installed");
     }
     if (found->version != EXG_HTTP_PLUGIN_VERSION) {
         return EXG_FAIL(err, UNSUPPORTED, "HTTP-LOAD", "%s is of another version (%u, not %d)",

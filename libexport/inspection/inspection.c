@@ -415,12 +415,13 @@ static exg_status count_activations(inspecting *i, exg_error *err)
     uint64_t *bytes = &i->made->activation_bytes;
     liveness l = {.graph = graph, .known = true};
     uint64_t *freed = EXG_NEW_ARRAY(arena, uint64_t, (size_t)graph->node_count + 1);
+    uint64_t *alive = EXG_NEW_ARRAY(arena, uint64_t, (size_t)graph->node_count + 1);
     uint64_t live = 0;
 
     l.roots = EXG_NEW_ARRAY(arena, exg_value_id, graph->value_count);
     l.last = EXG_NEW_ARRAY(arena, uint32_t, graph->value_count);
     l.bytes = EXG_NEW_ARRAY(arena, uint64_t, graph->value_count);
-    if (freed == NULL || l.roots == NULL || l.last == NULL || l.bytes == NULL) {
+    if (freed == NULL || alive == NULL || l.roots == NULL || l.last == NULL || l.bytes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {
@@ -454,9 +455,11 @@ static exg_status count_activations(inspecting *i, exg_error *err)
             live += out->kind == EXG_ARGUMENT_TENSOR ? l.bytes[out->as_tensor] : 0;
         }
         *bytes = live > *bytes ? live : *bytes;
+        alive[n] = live;
         live -= freed[n];
     }
     i->made->activations_known = l.known;
+    i->made->alive_bytes = alive;
     return EXG_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
+#include "libexport/operators/aten.h"
 #include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
 
@@ -33,9 +34,13 @@ struct exg_builder {
     int64_t draw_count; /* draws of random numbers so far */
     joined *joins;      /* complex values and what they were joined from */
     uint32_t join_count, join_capacity;
-    exg_string_map origin; /* metadata of the nodes to come */
-    bool lowers;    /* operators with a lowering are written out, even if they have a shape */
+    exg_string_map origin;       /* metadata of the nodes to come */
+    const exg_operator *lowered; /* that is being written out, the innermost */
+    bool lowers; /* operators with a lowering are written out, even if they have a shape */
+    exg_ref *kept;
+    uint32_t kept_count, kept_capacity;
     uint32_t depth; /* of operators that are being written out, one in another */
+    bool is_tried;  /* what is written out is for our kernels, and will be taken back */
     exg_error error;
 };
 
@@ -323,23 +328,35 @@ const exg_tensor_meta *exg_lower_recorded(const exg_builder *b, uint32_t result)
     return result < b->recorded_count ? b->recorded[result] : NULL;
 }
 
-/* Trailing arguments equal to their defaults are left out, as torch does. */
+static bool is_left_out(const exg_function_schema *schema, const exg_argument *args, uint32_t i)
+{
+    const exg_schema_argument *parameter = &schema->arguments[i];
+
+    return exg_is_none(&args[i]) && parameter->has_default &&
+           parameter->default_value.kind == EXG_ARGUMENT_NONE;
+}
+
+/* Trailing arguments of None are left out, as torch does. */
 static bool fill_inputs(exg_builder *b, const exg_operator *op, const exg_argument *args,
                         uint32_t count, exg_node *node)
 {
     const exg_function_schema *schema = op->schema;
+    uint32_t positional = 0;
 
     node->inputs = EXG_NEW_ARRAY(b->arena, exg_named_argument, count);
     if (node->inputs == NULL) {
         out_of_memory(b);
         return false;
     }
+    for (uint32_t i = 0; i < count; i++) { /* those by position are told by it */
+        positional =
+            is_left_out(schema, args, i) || schema->arguments[i].keyword_only ? positional : i + 1;
+    }
     for (uint32_t i = 0; i < count; i++) {
         const exg_schema_argument *parameter = &schema->arguments[i];
         exg_named_argument *input = &node->inputs[node->input_count];
 
-        if (exg_is_none(&args[i]) && parameter->has_default &&
-            parameter->default_value.kind == EXG_ARGUMENT_NONE) {
+        if (i >= positional && is_left_out(schema, args, i)) {
             continue;
         }
         input->name = parameter->name;
@@ -397,9 +414,35 @@ void exg_builder_set_origin(exg_builder *b, const exg_string_map *metadata)
     b->origin = *metadata;
 }
 
+void exg_builder_keep(exg_builder *b, exg_ref ref)
+{
+    if (b->error.status == EXG_OK &&
+        reserve(b, &b->kept, b->kept_count, &b->kept_capacity, sizeof(*b->kept))) {
+        b->kept[b->kept_count++] = ref;
+    }
+}
+
+const exg_ref *exg_builder_take_kept(exg_builder *b, uint32_t *count)
+{
+    *count = b->kept_count;
+    b->kept_count = 0;
+    return b->kept;
+}
+
+const exg_operator *exg_lower_operator(const exg_builder *b)
+{
+    return b->lowered;
+}
+
 void exg_builder_set_lowering(exg_builder *b, bool lowers)
 {
     b->lowers = lowers;
+}
+
+/* NULL: what is emitted is for our kernels. */
+static const exg_aten *aten_of(const exg_builder *b, exg_operator_id id)
+{
+    return b->is_tried ? NULL : exg_operators_aten(b->operators, id);
 }
 
 static bool has_shape(const exg_operator *op)
@@ -416,47 +459,12 @@ static void forget_next(exg_builder *b)
 
 #define DEPTH_MAX 64 /* what is made of more is made of itself: no stack holds that */
 
-/* Writes out what the operator is made of; the results keep the names asked for. */
-static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of_kind,
-                  const exg_argument *args, exg_argument *results)
+/* Those of the values since `first_value` that are results get the names asked for. */
+static void name_results(exg_builder *b, const exg_operator *op, const exg_argument *results,
+                         const char *const *names, uint32_t name_count, uint32_t first_value)
 {
-    const char *const *names = b->next_names;
-    uint32_t name_count = b->next_name_count;
-    uint32_t first_value = b->graph->value_count;
-    const exg_tensor_meta *const *outer = b->recorded;
-    uint32_t outer_count = b->recorded_count;
-    exg_argument wrapped[EXG_ARGUMENTS_MAX];
     uint32_t at = 0;
-    exg_error err;
 
-    if (b->depth == DEPTH_MAX) {
-        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-009", "%s is made of itself here", op->target);
-        exg_builder_fail(b, &err);
-        return;
-    }
-    b->depth++;
-    b->recorded = b->next_recorded;
-    b->recorded_count = b->next_recorded_count;
-    forget_next(b);
-    memcpy(wrapped, args, op->schema->argument_count * sizeof(*args));
-    exg_lower_wrap_numbers(b, op, wrapped, NULL, false);
-    if (of_kind != NULL) {
-        of_kind(b, op->id, wrapped, results);
-    } else {
-        op->lowering(b, wrapped, results);
-    }
-    b->depth--;
-    b->recorded = outer;
-    b->recorded_count = outer_count;
-    if (b->error.status == EXG_OK && op->schema->return_count > 0 &&
-        results[0].kind == EXG_ARGUMENT_TENSOR && results[0].as_tensor != EXG_NO_VALUE &&
-        exg_check_held(op, args, b->graph->values[results[0].as_tensor].tensor->dtype, &err) !=
-            EXG_OK) {
-        exg_builder_fail(b, &err);
-    }
-    if (b->error.status != EXG_OK) {
-        return;
-    }
     for (uint32_t r = 0; r < op->schema->return_count; r++) {
         const exg_value_id *ids =
             results[r].kind == EXG_ARGUMENT_TENSORS ? results[r].as_tensors : &results[r].as_tensor;
@@ -474,59 +482,53 @@ static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of
     }
 }
 
-static bool has_tensor(const exg_argument *args, uint32_t count)
+/* Writes out what the operator is made of; the results keep the names asked for. */
+static void lower(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of_kind,
+                  const exg_argument *args, exg_argument *results)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (args[i].kind == EXG_ARGUMENT_TENSOR) {
-            return true;
-        }
+    const char *const *names = b->next_names;
+    uint32_t name_count = b->next_name_count;
+    uint32_t first_value = b->graph->value_count;
+    const exg_tensor_meta *const *outer = b->recorded;
+    uint32_t outer_count = b->recorded_count;
+    const exg_operator *outer_op = b->lowered;
+    const exg_aten *aten = aten_of(b, op->id);
+    exg_argument wrapped[EXG_ARGUMENTS_MAX];
+    exg_error err;
+
+    if (b->depth == DEPTH_MAX) {
+        (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-009", "%s is made of itself here", op->target);
+        exg_builder_fail(b, &err);
+        return;
     }
-    return false;
-}
-
-/* May argument `at` stand there? A number in a tensor's place where PyTorch would wrap it, beside a
- * tensor whose dtype it takes, and where nothing is written. */
-static bool may_stand(const exg_operator *op, const exg_argument *args, uint32_t count, uint32_t at)
-{
-    const exg_schema_argument *parameter = &op->schema->arguments[at];
-    const exg_argument *arg = &args[at];
-
-    if (parameter->type.base != EXG_TYPE_TENSOR || parameter->type.is_list || exg_is_none(arg) ||
-        arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) {
-        return exg_argument_fits(arg, &parameter->type);
+    b->depth++;
+    b->lowered = op;
+    b->recorded = b->next_recorded;
+    b->recorded_count = b->next_recorded_count;
+    forget_next(b);
+    memcpy(wrapped, args, op->schema->argument_count * sizeof(*args));
+    exg_lower_wrap_numbers(b, op, wrapped, NULL, false);
+    if (of_kind != NULL) {
+        of_kind(b, op->id, wrapped, results);
+    } else if (aten != NULL && aten->spelling != NULL) {
+        aten->spelling(b, wrapped, results);
+    } else {
+        op->lowering(b, wrapped, results);
     }
-    return exg_argument_fits(arg, &parameter->type) && !parameter->is_write &&
-           exg_operator_wraps_numbers(op) && has_tensor(args, count);
-}
-
-/* Arguments for parameters the caller left out; checks the types of the others. */
-static exg_status complete(const exg_operator *op, const exg_argument *args, uint32_t count,
-                           exg_argument *all, exg_error *err)
-{
-    const exg_function_schema *schema = op->schema;
-
-    if (count > schema->argument_count) {
-        return EXG_FAIL(err, USAGE, "BLD-001", "%s takes %u arguments, %u given", op->target,
-                        schema->argument_count, count);
+    b->depth--;
+    b->lowered = outer_op;
+    b->recorded = outer;
+    b->recorded_count = outer_count;
+    if (b->error.status == EXG_OK && op->schema->return_count > 0 &&
+        results[0].kind == EXG_ARGUMENT_TENSOR && results[0].as_tensor != EXG_NO_VALUE &&
+        exg_check_held(op, args, b->graph->values[results[0].as_tensor].tensor->dtype, &err) !=
+            EXG_OK) {
+        exg_builder_fail(b, &err);
     }
-    for (uint32_t i = 0; i < schema->argument_count; i++) {
-        const exg_schema_argument *parameter = &schema->arguments[i];
-
-        if (i < count &&
-            !(exg_is_none(&args[i]) && !parameter->type.is_optional && parameter->has_default)) {
-            if (!may_stand(op, args, count, i)) {
-                return EXG_FAIL(err, USAGE, "BLD-001", "%s does not fit parameter '%s' of %s",
-                                exg_argument_tag(args[i].kind), parameter->name, op->target);
-            }
-            all[i] = args[i];
-        } else if (parameter->has_default) {
-            all[i] = parameter->default_value;
-        } else {
-            return EXG_FAIL(err, USAGE, "BLD-001", "%s lacks its parameter '%s'", op->target,
-                            parameter->name);
-        }
+    if (b->error.status != EXG_OK) {
+        return;
     }
-    return EXG_OK;
+    name_results(b, op, results, names, name_count, first_value);
 }
 
 bool exg_builder_parts(const exg_builder *b, exg_ref x, exg_ref parts[2])
@@ -594,6 +596,7 @@ static exg_dtype_lowering *lowering_of_kind(const exg_builder *b, const exg_oper
                                             const exg_argument *args)
 {
     const exg_dtype_lowerings *of = exg_operators_dtype_lowerings(b->operators, op->id);
+    exg_ref parts[2];
 
     if ((b->lowers || !has_shape(op)) && is_complex_call(b, op, args)) {
         return of->of_complex;
@@ -601,7 +604,124 @@ static exg_dtype_lowering *lowering_of_kind(const exg_builder *b, const exg_oper
     if (b->lowers && has_other_bias(b, op, args)) {
         return of->of_other_bias;
     }
+    if (b->lowers && of->of_sparse != NULL &&
+        exg_builder_parts(b, exg_get_ref(&args[op->schema->argument_count > 2]), parts)) {
+        return of->of_sparse;
+    }
     return b->lowers && of->of_float8 != NULL && is_float8_call(b, op, args) ? of->of_float8 : NULL;
+}
+
+/* A node with results of these metas. */
+static void add_node(exg_builder *b, const exg_operator *op, const exg_argument *args,
+                     uint32_t count, exg_tensor_meta **metas, uint32_t meta_count,
+                     exg_argument *results)
+{
+    exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};
+
+    if (fill_inputs(b, op, args, count, &node) && fill_outputs(b, op, &node, metas, meta_count) &&
+        reserve(b, &b->graph->nodes, b->graph->node_count, &b->node_capacity, sizeof(node))) {
+        node.name = node.output_count == 1 && node.outputs[0].kind == EXG_ARGUMENT_TENSOR
+                        ? b->graph->values[node.outputs[0].as_tensor].name
+                        : unique_name(b, op->schema->name);
+        node.metadata = b->origin;
+        b->graph->nodes[b->graph->node_count++] = node;
+        if (results != NULL && node.output_count > 0) {
+            memcpy(results, node.outputs, node.output_count * sizeof(*results));
+        }
+    }
+    forget_next(b);
+}
+
+/* ---- in PyTorch's operators ----------------------------------------------------------------- */
+
+static bool has_own_nodes(const exg_builder *b, uint32_t first_node)
+{
+    for (uint32_t n = first_node; n < b->graph->node_count; n++) {
+        const exg_operator *op = exg_operators_find(b->operators, b->graph->nodes[n].target);
+
+        if (op != NULL && exg_operator_is_own(op)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The metas of `results`, as a list. */
+static exg_tensor_meta **metas_of(exg_builder *b, const exg_operator *op,
+                                  const exg_argument *results, uint32_t *count)
+{
+    exg_tensor_meta **metas = NULL;
+    uint32_t capacity = 0;
+
+    *count = 0;
+    for (uint32_t r = 0; r < op->schema->return_count; r++) {
+        bool is_list = results[r].kind == EXG_ARGUMENT_TENSORS;
+        uint32_t length = is_list ? results[r].count : 1;
+
+        for (uint32_t i = 0; i < length; i++) {
+            exg_ref ref = is_list ? (exg_ref){results[r].as_tensors[i]}
+                          : results[r].kind == EXG_ARGUMENT_TENSOR ? exg_get_ref(&results[r])
+                                                                   : EXG_NO_REF;
+
+            if (!reserve(b, &metas, *count, &capacity, sizeof(exg_tensor_meta *))) {
+                return NULL;
+            }
+            metas[(*count)++] =
+                ref.id == EXG_NO_VALUE ? NULL : copy_meta(b, b->graph->values[ref.id].tensor);
+        }
+    }
+    return metas;
+}
+
+/* Writes the operator out; where it stays, or that takes what PyTorch has not, what was written is
+ * taken back, and the operator stands there by itself. */
+static void emit_aten(exg_builder *b, const exg_operator *op, exg_dtype_lowering *of_kind,
+                      const exg_argument *args, exg_argument *results)
+{
+    const exg_aten *aten = aten_of(b, op->id);
+    const char *const *names = b->next_names;
+    uint32_t name_count = b->next_name_count;
+    uint32_t first_value = b->graph->value_count;
+    uint32_t first_node = b->graph->node_count;
+    uint32_t join_count = b->join_count;
+    uint32_t kept_count = b->kept_count;
+    int64_t draw_count = b->draw_count;
+    exg_tensor_meta **metas;
+    uint32_t meta_count;
+
+    b->next_name_count = 0;
+    b->is_tried = aten->stays || (!b->lowers && exg_operator_may_stay(op));
+    lower(b, op, of_kind, args, results);
+    b->is_tried = false;
+    if (b->error.status != EXG_OK) {
+        return;
+    }
+    if (!exg_operator_may_stay(op) ||
+        (b->lowers && !aten->stays && !has_own_nodes(b, first_node))) {
+        name_results(b, op, results, names, name_count, first_value);
+        return;
+    }
+    metas = metas_of(b, op, results, &meta_count);
+    b->graph->node_count = first_node;
+    b->graph->value_count = first_value;
+    b->join_count = join_count;
+    b->kept_count = kept_count;
+    b->draw_count = draw_count;
+    b->next_names = names;
+    b->next_name_count = name_count;
+    if (b->error.status == EXG_OK) {
+        add_node(b, op, args, op->schema->argument_count, metas, meta_count, results);
+    }
+}
+
+/* Is the operator known by what it is made of, or shall be? */
+static bool is_written_out(const exg_builder *b, const exg_operator *op)
+{
+    const exg_aten *aten = aten_of(b, op->id);
+    bool lowers = b->lowers && !(aten != NULL && aten->stays);
+
+    return (op->lowering != NULL && (lowers || !has_shape(op))) ||
+           (lowers && aten != NULL && aten->spelling != NULL);
 }
 
 exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *args,
@@ -612,7 +732,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
     exg_argument all[EXG_ARGUMENTS_MAX];
     exg_tensor_meta **metas = NULL;
     uint32_t meta_count = 0;
-    exg_node node = {.target = op->target, .is_hop_single_tensor_return = EXG_UNSET};
+    const exg_aten *aten = aten_of(b, id);
     exg_dtype_lowering *of_kind;
     exg_error err;
 
@@ -622,7 +742,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
     if (b->error.status != EXG_OK) {
         return b->error.status;
     }
-    if (complete(op, args, count, all, &err) != EXG_OK ||
+    if (exg_operator_complete(op, args, count, all, &err) != EXG_OK ||
         exg_check_numbers(op, all, &err) != EXG_OK) {
         exg_builder_fail(b, &err);
         return b->error.status;
@@ -632,22 +752,29 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         args = all;
         count = op->schema->argument_count;
     }
-    of_kind = lowering_of_kind(b, op, all);
-    if (of_kind == NULL && b->lowers && op->pointwise != EXG_POINTWISE_NOT &&
+    of_kind = aten != NULL && has_shape(op) && exg_operator_may_stay(op)
+                  ? NULL
+                  : lowering_of_kind(b, op, all);
+    if (aten == NULL && of_kind == NULL && b->lowers && op->pointwise != EXG_POINTWISE_NOT &&
         is_complex_call(b, op, all)) {
         (void)EXG_FAIL(&err, UNSUPPORTED, "OPR-005", "%s of complex numbers", op->target);
         exg_builder_fail(b, &err);
         return b->error.status;
     }
-    if (of_kind != NULL || (op->lowering != NULL && (b->lowers || !has_shape(op)))) {
+    if (of_kind != NULL || is_written_out(b, op)) {
         exg_argument unused[RETURNS_MAX];
 
-        lower(b, op, of_kind, all, results != NULL ? results : unused);
+        results = results != NULL ? results : unused;
+        if (aten != NULL) {
+            emit_aten(b, op, of_kind, all, results);
+        } else {
+            lower(b, op, of_kind, all, results);
+        }
         forget_next(b);
         return b->error.status;
     }
-    if ((op->schema->return_count > 0 && op->functional == EXG_OP_NONE &&
-         exg_infer_checked(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK)) {
+    if (op->schema->return_count > 0 && op->functional == EXG_OP_NONE &&
+        exg_infer_checked(op, all, b->graph, b->arena, &metas, &meta_count, &err) != EXG_OK) {
         exg_builder_fail(b, &err);
         return b->error.status;
     }
@@ -661,18 +788,7 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         metas[0] = b->graph->values[exg_get_ref(&all[0]).id].tensor;
         meta_count = 1;
     }
-    if (fill_inputs(b, op, args, count, &node) && fill_outputs(b, op, &node, metas, meta_count) &&
-        reserve(b, &b->graph->nodes, b->graph->node_count, &b->node_capacity, sizeof(node))) {
-        node.name = node.output_count == 1 && node.outputs[0].kind == EXG_ARGUMENT_TENSOR
-                        ? b->graph->values[node.outputs[0].as_tensor].name
-                        : unique_name(b, op->schema->name);
-        node.metadata = b->origin;
-        b->graph->nodes[b->graph->node_count++] = node;
-        if (results != NULL && node.output_count > 0) {
-            memcpy(results, node.outputs, node.output_count * sizeof(*results));
-        }
-    }
-    forget_next(b);
+    add_node(b, op, args, count, metas, meta_count, results);
     return b->error.status;
 }
 

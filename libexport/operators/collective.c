@@ -1,8 +1,24 @@
 /* collective.c - shapes of collective.def. */
 #include "libexport/operators/shape.h"
 
+#include "libexport/operators/lower.h"
+
+#include <exg/operator_id_new.h>
+
 #define EXG_ROWS "libexport/operators/collective.def"
 #include "libexport/operators/rows.h"
+
+bool exg_is_exchange(exg_operator_id id)
+{
+    static const bool exchanges[EXG_OPERATOR_COUNT] = {
+#define EXG_OPERATOR(id, schema, shape, lowering, kernel, sharding) [EXG_OP_##id] = true,
+#include "libexport/operators/collective.def"
+
+#undef EXG_OPERATOR
+    };
+
+    return (uint32_t)id < EXG_OPERATOR_COUNT && exchanges[id];
+}
 
 static exg_status resized(exg_shape_call *call, uint32_t dim_at, uint32_t size_at, exg_dims *out,
                           exg_error *err)

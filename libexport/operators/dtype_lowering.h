@@ -15,6 +15,7 @@ typedef struct exg_dtype_lowerings {
     exg_dtype_lowering *of_complex;    /* numbers */
     exg_dtype_lowering *of_float8;     /* tensors, where it is not what its kernel does */
     exg_dtype_lowering *of_other_bias; /* of a convolution: of another dtype than its input */
+    exg_dtype_lowering *of_sparse; /* of a product: its first matrix made of indices and values */
 } exg_dtype_lowerings;
 
 const exg_dtype_lowerings *exg_operators_dtype_lowerings(const exg_operators *operators,
@@ -27,6 +28,9 @@ exg_dtype_lowering *exg_complex_lowering_of(exg_operator_id id);
 
 /* What an operator is of float8 tensors where it is not what its kernel does, or NULL. */
 exg_dtype_lowering *exg_float8_lowering_of(exg_operator_id id);
+
+/* A product by a sparse matrix, of which the builder has the parts. */
+exg_dtype_lowering exg_lower_sparse_product;
 
 /* A convolution whose bias is not of the dtype of its input. */
 exg_dtype_lowering exg_lower_other_bias;

@@ -33,6 +33,14 @@ static inline double exg_float8_most(exg_dtype dtype)
                                            : 57344;
 }
 
+/* A bool that has to be computed in every run, since that has an effect; and those since they were
+ * last taken, until the next is kept. */
+void exg_builder_keep(exg_builder *b, exg_ref ref);
+const exg_ref *exg_builder_take_kept(exg_builder *b, uint32_t *count);
+
+/* The operator that is being written out: one function lowers several. */
+const exg_operator *exg_lower_operator(const exg_builder *b);
+
 /* A dim argument counted from the end when negative; a fault sticks. */
 uint32_t exg_lower_dim(exg_builder *b, int64_t dim, uint32_t rank);
 
@@ -128,6 +136,14 @@ exg_ref exg_lower_cubic(exg_builder *b, exg_ref t, bool near);
 
 /* reduction of a loss: 0 none, 1 mean, 2 sum */
 exg_ref exg_lower_reduced(exg_builder *b, exg_ref x, int64_t reduction);
+
+/* Does it move bytes between ranks: a row of collective.def? All ranks call it, or some wait. */
+bool exg_is_exchange(exg_operator_id id);
+
+/* Arguments for parameters that the caller left out, into `all`; checks the types of the others.
+ * USAGE BLD-001. */
+exg_status exg_operator_complete(const exg_operator *op, const exg_argument *args, uint32_t count,
+                                 exg_argument *all, exg_error *err);
 
 /* The arguments of the operator that the in-place `op` is of (op->functional), from its own
  * normalized ones: what it does not take itself has its default. */

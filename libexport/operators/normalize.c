@@ -176,3 +176,59 @@ exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node, 
     }
     return EXG_OK;
 }
+
+/* ---- of a builder's caller ------------------------------------------------------------------ */
+
+static bool has_tensor(const exg_argument *args, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (args[i].kind == EXG_ARGUMENT_TENSOR) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May argument `at` stand there? A number in a tensor's place where PyTorch would wrap it, beside a
+ * tensor whose dtype it takes, and where nothing is written. */
+static bool may_stand(const exg_operator *op, const exg_argument *args, uint32_t count, uint32_t at)
+{
+    const exg_schema_argument *parameter = &op->schema->arguments[at];
+    const exg_argument *arg = &args[at];
+
+    if (parameter->type.base != EXG_TYPE_TENSOR || parameter->type.is_list || exg_is_none(arg) ||
+        arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) {
+        return exg_argument_fits(arg, &parameter->type);
+    }
+    return exg_argument_fits(arg, &parameter->type) && !parameter->is_write &&
+           exg_operator_wraps_numbers(op) && has_tensor(args, count);
+}
+
+exg_status exg_operator_complete(const exg_operator *op, const exg_argument *args, uint32_t count,
+                                 exg_argument *all, exg_error *err)
+{
+    const exg_function_schema *schema = op->schema;
+
+    if (count > schema->argument_count) {
+        return EXG_FAIL(err, USAGE, "BLD-001", "%s takes %u arguments, %u given", op->target,
+                        schema->argument_count, count);
+    }
+    for (uint32_t i = 0; i < schema->argument_count; i++) {
+        const exg_schema_argument *parameter = &schema->arguments[i];
+
+        if (i < count &&
+            !(exg_is_none(&args[i]) && !parameter->type.is_optional && parameter->has_default)) {
+            if (!may_stand(op, args, count, i)) {
+                return EXG_FAIL(err, USAGE, "BLD-001", "%s does not fit parameter '%s' of %s",
+                                exg_argument_tag(args[i].kind), parameter->name, op->target);
+            }
+            all[i] = args[i];
+        } else if (parameter->has_default) {
+            all[i] = parameter->default_value;
+        } else {
+            return EXG_FAIL(err, USAGE, "BLD-001", "%s lacks its parameter '%s'", op->target,
+                            parameter->name);
+        }
+    }
+    return EXG_OK;
+}

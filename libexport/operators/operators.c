@@ -161,7 +161,10 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_text *m
     operators->of_dtypes[id] = (exg_dtype_lowerings){
         .of_complex = exg_complex_lowering_of(id),
         .of_float8 = exg_float8_lowering_of(id),
-        .of_other_bias = id == EXG_OP_convolution_default ? exg_lower_other_bias : NULL};
+        .of_other_bias = id == EXG_OP_convolution_default ? exg_lower_other_bias : NULL,
+        .of_sparse = id == EXG_OP_mm_default || id == EXG_OP_addmm_default
+                         ? exg_lower_sparse_product
+                         : NULL};
     op->target = r->target != NULL ? r->target : target_of(operators->arena, schema);
     op->pointwise = r->pointwise;
     op->shape = r->shape == exg_shape_NONE ? NULL : r->shape;

@@ -58,7 +58,8 @@ static const struct {
     {"__torch__", EXG_TYPE_OBJECT}, /* a class, with a path behind it */
 };
 
-/* Tensor(a!), Tensor(a -> *), Tensor(a|b): the alias set of a tensor, by its first letter. */
+/* Tensor(a!), Tensor(a -> *), Tensor(a|b): the alias set of a tensor, by its first letter; or
+ * Tensor(a0!), as torch.library.custom_op numbers them, by its number. */
 static exg_status read_alias(reader *r, exg_schema_argument *arg)
 {
     if (*r->scan.at != '(') {
@@ -70,6 +71,14 @@ static exg_status read_alias(reader *r, exg_schema_argument *arg)
         return expected(r, "an alias letter");
     }
     r->scan.at++;
+    if (*r->scan.at >= '0' && *r->scan.at <= '9') {
+        unsigned long number = strtoul(r->scan.at, (char **)&r->scan.at, 10);
+
+        if (number > EXG_ARGUMENTS_MAX) {
+            return expected(r, "the number of a parameter");
+        }
+        arg->alias = (char)(number + 1); /* no letter */
+    }
     while (*r->scan.at == '|' && r->scan.at[1] >= 'a' && r->scan.at[1] <= 'z') {
         r->scan.at += 2;
     }

@@ -175,10 +175,6 @@ static void add_input_uses(exg_printer *p, const exg_argument *arg, uint32_t *ne
         if (id != EXG_MAP_NONE) {
             add_use(p, id);
         }
-    } else if (arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) {
-        if (arg->as_tensor != EXG_NO_VALUE) {
-            add_use(p, arg->as_tensor);
-        }
     } else {
         exg_argument_visit_values(&copy, visit_use, p);
     }

@@ -367,7 +367,8 @@ exg_status exg_program_make_call(exg_program *program, exg_error *err)
         }
     }
     for (uint32_t i = 0; i < signature->output_count; i++) {
-        outputs += signature->outputs[i].kind == EXG_OUTPUT_USER;
+        outputs += signature->outputs[i].kind == EXG_OUTPUT_USER ||
+                   signature->outputs[i].kind == EXG_OUTPUT_LOSS;
     }
     *call = (exg_module_call){
         .fqn = "",

@@ -34,7 +34,6 @@ static exg_status begin(binder *b)
 {
     exg_arena *scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
 
-    *b->symbols = (exg_symbols){0};
     if (scratch == NULL) {
         return EXG_OUT_OF_MEMORY(b->err);
     }
@@ -203,19 +202,18 @@ static bool map_inputs(const exg_program *program, exg_arena *arena, exg_map *in
     return mapped;
 }
 
-/* Also maps what is given by name. */
-static exg_status check_names(binder *b)
+/* Maps what is given by name: each an input, and once. */
+static exg_status check_given(binder *b)
 {
-    const exg_program *program = b->program;
     exg_arena *scratch = b->expressions.arena;
     given *g = &b->given;
     char names[160];
     exg_status status;
     exg_map inputs;
 
-    list_user_inputs(program, names, sizeof(names));
+    list_user_inputs(b->program, names, sizeof(names));
     exg_map_init(&g->names, scratch);
-    if (!map_inputs(program, scratch, &inputs)) {
+    if (!map_inputs(b->program, scratch, &inputs)) {
         return EXG_OUT_OF_MEMORY(b->err);
     }
     for (uint32_t i = 0; i < g->count; i++) {
@@ -235,9 +233,19 @@ static exg_status check_names(binder *b)
             return EXG_OUT_OF_MEMORY(b->err);
         }
     }
+    return EXG_OK;
+}
+
+static exg_status check_all(binder *b)
+{
+    const exg_program *program = b->program;
+    char names[160];
+    exg_status status;
+
+    list_user_inputs(program, names, sizeof(names));
     for (uint32_t i = 0; i < program->graph->input_count; i++) {
         if (is_user_value(program, i) &&
-            find_binding(g, value_of(program, &program->graph->inputs[i])->name) == NULL) {
+            find_binding(&b->given, value_of(program, &program->graph->inputs[i])->name) == NULL) {
             status = EXG_FAIL(b->err, USAGE, "INP-002", "input '%s' is not given",
                               value_of(program, &program->graph->inputs[i])->name);
             return exg_error_fix(b->err, status, "give all of: %s", names);
@@ -259,7 +267,8 @@ static exg_status check_kind(binder *b, const exg_value *value, const exg_input_
         }
         return EXG_OK;
     }
-    if (binding->kind != EXG_ARGUMENT_TENSOR || binding->dtype != value->tensor->dtype) {
+    if (binding->kind != EXG_ARGUMENT_TENSOR ||
+        (binding->dtype != value->tensor->dtype && binding->dtype != EXG_DTYPE_UNKNOWN)) {
         return EXG_FAIL(err, USAGE, "INP-003", "input '%s' takes %s, given is %s", value->name,
                         exg_dtype_name(value->tensor->dtype),
                         binding->kind == EXG_ARGUMENT_TENSOR ? exg_dtype_name(binding->dtype)
@@ -450,10 +459,11 @@ static exg_status bind_sizes(binder *b, bind_function *bind)
         }
         value = value_of(b->program, &b->program->graph->inputs[i]);
         binding = find_binding(&b->given, value->name);
-        for (uint32_t d = 0; value->tensor != NULL && d < value->tensor->rank; d++) {
+        for (uint32_t d = 0; binding != NULL && value->tensor != NULL && d < value->tensor->rank;
+             d++) {
             EXG_TRY(bind_text(b, bind, value->tensor->sizes[d].expr, binding->sizes[d]));
         }
-        if (value->sym_int != NULL) {
+        if (binding != NULL && value->sym_int != NULL) {
             EXG_TRY(bind_text(b, bind, value->sym_int->expr, binding->as_int));
         }
     }
@@ -493,15 +503,16 @@ static exg_status check_guards(binder *b)
     return EXG_OK;
 }
 
-/* Each user input, with what is given for it. */
+/* Each user input that is given, with that. */
 static exg_status check_inputs(binder *b, exg_status (*check)(binder *b, const exg_value *value,
                                                               const exg_input_binding *binding))
 {
     for (uint32_t i = 0; i < b->program->graph->input_count; i++) {
         if (is_user_value(b->program, i)) {
             const exg_value *value = value_of(b->program, &b->program->graph->inputs[i]);
+            const exg_input_binding *binding = find_binding(&b->given, value->name);
 
-            EXG_TRY(check(b, value, find_binding(&b->given, value->name)));
+            EXG_TRY(binding == NULL ? EXG_OK : check(b, value, binding));
         }
     }
     return EXG_OK;
@@ -509,7 +520,8 @@ static exg_status check_inputs(binder *b, exg_status (*check)(binder *b, const e
 
 static exg_status bind_inputs(binder *b, bool ignore_guards)
 {
-    EXG_TRY(check_names(b));
+    EXG_TRY(check_given(b));
+    EXG_TRY(check_all(b));
     EXG_TRY(check_inputs(b, check_kind));
     EXG_TRY(bind_sizes(b, bind_symbol));
     EXG_TRY(bind_sizes(b, bind_derived));
@@ -532,6 +544,7 @@ exg_status exg_bind_inputs(const exg_verified *verified, const exg_input_binding
     exg_bind_options chosen = {.size = sizeof(chosen)};
     exg_status status;
 
+    *symbols = (exg_symbols){0};
     EXG_TRY(EXG_READ_OPTIONS(exg_bind_options, &chosen, options, err));
     EXG_TRY(begin(&b));
     status = bind_inputs(&b, chosen.ignore_guards);
@@ -558,6 +571,45 @@ static exg_status bind_hints(binder *b, bind_function *bind)
     return EXG_OK;
 }
 
+/* Sizes without a hint (PyTorch's ShapesSpec gives them none) are those of the sample inputs. */
+static exg_status bind_samples(binder *b, bind_function *bind)
+{
+    const exg_program *program = b->program;
+    uint32_t leaf = 0;
+
+    for (uint32_t i = 0; i < program->graph->input_count; i++) {
+        const exg_sample_input *sample;
+        const exg_value *value;
+
+        if (program->signature.inputs[i].kind != EXG_INPUT_USER) {
+            continue;
+        }
+        if (leaf == program->sample_input_count) {
+            return EXG_OK;
+        }
+        sample = &program->sample_inputs[leaf++];
+        value = is_user_value(program, i) ? value_of(program, &program->graph->inputs[i]) : NULL;
+        if (value != NULL && value->tensor != NULL && sample->kind == EXG_ARGUMENT_TENSOR &&
+            sample->meta->rank == value->tensor->rank) {
+            for (uint32_t d = 0; d < value->tensor->rank; d++) {
+                EXG_TRY(
+                    bind_text(b, bind, value->tensor->sizes[d].expr, sample->meta->sizes[d].value));
+            }
+        } else if (value != NULL && value->sym_int != NULL && sample->kind == EXG_ARGUMENT_INT) {
+            EXG_TRY(bind_text(b, bind, value->sym_int->expr, sample->as_int));
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status bind_recorded(binder *b)
+{
+    EXG_TRY(bind_hints(b, bind_symbol));
+    EXG_TRY(bind_hints(b, bind_derived));
+    EXG_TRY(bind_samples(b, bind_symbol));
+    return bind_samples(b, bind_derived);
+}
+
 exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symbols *symbols,
                           exg_error *err)
 {
@@ -565,11 +617,36 @@ exg_status exg_bind_hints(const exg_program *program, exg_arena *arena, exg_symb
     binder b = {.program = program, .arena = arena, .symbols = symbols, .err = err};
     exg_status status;
 
+    *symbols = (exg_symbols){0};
     EXG_TRY(begin(&b));
-    status = bind_hints(&b, bind_symbol);
-    if (status == EXG_OK) {
-        status = bind_hints(&b, bind_derived);
-    }
+    status = bind_recorded(&b);
+    end(&b);
+    return status;
+}
+
+static exg_status bind_asked(binder *b)
+{
+    EXG_TRY(check_given(b));
+    EXG_TRY(check_inputs(b, check_kind));
+    EXG_TRY(bind_sizes(b, bind_symbol));
+    EXG_TRY(bind_sizes(b, bind_derived));
+    EXG_TRY(bind_recorded(b));
+    return check_inputs(b, check_sizes);
+}
+
+exg_status exg_bind_asked(const exg_program *program, const exg_input_binding *bindings,
+                          uint32_t count, exg_arena *arena, exg_symbols *symbols, exg_error *err)
+{
+    EXG_REQUIRE(err, program, EXG_IF_ANY(count, bindings), arena, symbols);
+    binder b = {.program = program,
+                .given = {.bindings = bindings, .count = count},
+                .arena = arena,
+                .symbols = symbols,
+                .err = err};
+    exg_status status;
+
+    EXG_TRY(begin(&b));
+    status = bind_asked(&b);
     end(&b);
     return status;
 }

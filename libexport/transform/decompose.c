@@ -1,6 +1,7 @@
 /* decompose.c - composite operators written out by their lowerings, until only
  * core operators and in-place writes are left. */
 #include "libexport/base/require.h"
+#include "libexport/operators/aten.h"
 #include "libexport/operators/lower.h"
 #include "libexport/transform/graph_segment.h"
 #include "libexport/transform/layout.h"
@@ -74,7 +75,9 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
         op = exg_operators_get(r->operators, by_number);
     }
     EXG_TRY(exg_check_bools(op, args, exg_builder_graph(r->builder), r->err));
-    exg_lower_wrap_numbers(r->builder, op, args, scalar_reads, is_product);
+    if (scalar_reads != NULL || exg_operators_aten(r->operators, op->id) == NULL) {
+        exg_lower_wrap_numbers(r->builder, op, args, scalar_reads, is_product);
+    }
     if (exg_layout_is_spoken_of(op)) {
         return exg_layout_emit(r, node, op, args);
     }

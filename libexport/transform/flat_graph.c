@@ -20,19 +20,26 @@ static bool is_item(const exg_operator *op)
            (op->id == EXG_OP_item_default || op->id == EXG_OP__local_scalar_dense_default);
 }
 
-/* May the parameter that argument `i` is given for be a tensor? */
-static bool takes_tensor(const exg_operator *op, const exg_node *node, uint32_t i)
+/* The parameter that argument `i` is given for; NULL: there is none. */
+static const exg_schema_argument *parameter_of(const exg_operator *op, const exg_node *node,
+                                               uint32_t i)
 {
     const char *name = node->inputs[i].name;
     const exg_function_schema *schema = op->schema;
 
     for (uint32_t p = 0; p < schema->argument_count; p++) {
         if (name[0] == '\0' ? p == i : strcmp(schema->arguments[p].name, name) == 0) {
-            return schema->arguments[p].type.base == EXG_TYPE_TENSOR &&
-                   !schema->arguments[p].type.is_list;
+            return &schema->arguments[p];
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool takes_tensor(const exg_operator *op, const exg_node *node, uint32_t i)
+{
+    const exg_schema_argument *parameter = parameter_of(op, node, i);
+
+    return parameter != NULL && parameter->type.base == EXG_TYPE_TENSOR && !parameter->type.is_list;
 }
 
 /* An element is a slot when all that reads it are operators that take a tensor there. */
@@ -103,6 +110,27 @@ static exg_status find_written_beside(exg_flat_graph *c, exg_arena *arena, exg_e
     return EXG_OK;
 }
 
+static void mark(void *user, exg_value_id *id)
+{
+    bool *flags = user;
+
+    if (*id != EXG_NO_VALUE) {
+        flags[*id] = true;
+    }
+}
+
+/* What the schema says is written. */
+static void mark_written(const exg_operator *op, const exg_node *node, bool *written)
+{
+    for (uint32_t i = 0; op->schema->is_mutable && i < node->input_count; i++) {
+        const exg_schema_argument *parameter = parameter_of(op, node, i);
+
+        if (parameter != NULL && parameter->is_write) {
+            exg_argument_visit_values(&node->inputs[i].arg, mark, written);
+        }
+    }
+}
+
 /* What a node writes, and through views what it is a view of. */
 static exg_status find_written(exg_flat_graph *c, exg_arena *arena, exg_error *err)
 {
@@ -117,11 +145,16 @@ static exg_status find_written(exg_flat_graph *c, exg_arena *arena, exg_error *e
         const exg_operator *op = exg_operators_find(c->operators, node->target);
         const exg_argument *self = node->input_count == 0 ? NULL : &node->inputs[0].arg;
         const exg_argument *out = node->output_count == 0 ? NULL : &node->outputs[0];
+
+        if (op != NULL) {
+            mark_written(op, node, written);
+        }
         if (op == NULL || self == NULL || self->kind != EXG_ARGUMENT_TENSOR) {
             continue;
         }
-        if (op->schema->is_mutable || (op->schema->return_count > 0 && out != NULL &&
-                                       op->schema->returns[0].alias != 0 && any(written, out))) {
+        if ((op->schema->is_mutable && op->registered == NULL) ||
+            (op->schema->return_count > 0 && out != NULL && op->schema->returns[0].alias != 0 &&
+             any(written, out))) {
             written[self->as_tensor] = true;
         }
     }

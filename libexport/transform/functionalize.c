@@ -553,10 +553,9 @@ static exg_status add_mutations(functionalizer *f)
             EXG_TRY(check_not_shared(f, i));
         }
         arg = exg_arg_ref(current(f, graph->inputs[i].as_tensor));
-        exg_builder_output(f->r.builder, &arg, kinds[spec->kind],
-                           exg_arena_strdup(f->r.out->arena, spec->kind == EXG_INPUT_USER
-                                                                 ? spec->arg.name
-                                                                 : spec->target));
+        exg_builder_output(
+            f->r.builder, &arg, kinds[spec->kind],
+            exg_rewrite_text(&f->r, spec->kind == EXG_INPUT_USER ? spec->arg.name : spec->target));
     }
     return exg_builder_status(f->r.builder);
 }

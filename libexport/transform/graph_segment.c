@@ -1,12 +1,15 @@
 /* graph_segment.c - goes through a program's nodes and emits what can be emitted, until a number
  * is needed that only the run can know. */
 #include "libexport/base/require.h"
+#include "libexport/operators/lower.h"
+#include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/layout.h"
 #include "libexport/transform/segment_builder.h"
 #include "libexport/transform/simplify.h"
 
 #include <exg/emit.h>
 #include <exg/module.h>
+#include <exg/operator_id_new.h>
 #include <exg/transform.h>
 #include <inttypes.h>
 #include <string.h>
@@ -320,6 +323,21 @@ static exg_status do_node(exg_segment_builder *m, const exg_node *node, const ex
                               find_scalar_reads(m, node, op, scalar_reads) ? scalar_reads : NULL);
 }
 
+/* One without a row: left out, or one that calls a row's. */
+static exg_status do_unknown(exg_segment_builder *m, const exg_node *node)
+{
+    exg_node known;
+
+    if (exg_node_is_idle(&m->flat->reads, node)) {
+        return EXG_OK;
+    }
+    if (exg_is_auto_functionalized(node->target)) {
+        EXG_TRY(resolve_node(m, node, &known));
+        return exg_emit_auto_functionalized(&m->r, &known);
+    }
+    return EXG_FAIL(m->err, UNSUPPORTED, "OPR-003", "no operator '%s'", exg_node_operator(node));
+}
+
 static exg_status do_any(exg_segment_builder *m, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(m->r.operators, node->target);
@@ -337,10 +355,10 @@ static exg_status do_any(exg_segment_builder *m, const exg_node *node)
         break;
     }
     if (op == NULL) {
-        return exg_node_is_idle(&m->flat->reads, node)
-                   ? EXG_OK
-                   : EXG_FAIL(m->err, UNSUPPORTED, "OPR-003", "no operator '%s'",
-                              exg_node_operator(node));
+        return do_unknown(m, node);
+    }
+    if (op->id == EXG_OP_set__source_Tensor) {
+        return exg_segment_builder_set(m, node);
     }
     switch (op->id) {
     case EXG_OP_item_default:
@@ -356,6 +374,18 @@ static exg_status do_any(exg_segment_builder *m, const exg_node *node)
     }
 }
 
+/* What the node does besides is done when the segment has run. */
+static exg_status keep_effects(exg_segment_builder *m, const exg_node *node)
+{
+    uint32_t count;
+    const exg_ref *kept = exg_builder_take_kept(m->r.builder, &count);
+
+    for (uint32_t i = 0; i < count; i++) {
+        EXG_TRY(add_check(m, node, kept[i], "an effect"));
+    }
+    return EXG_OK;
+}
+
 static exg_status do_nodes(exg_segment_builder *m)
 {
     while (m->at < m->flat->graph.node_count) {
@@ -363,6 +393,7 @@ static exg_status do_nodes(exg_segment_builder *m)
         const exg_flat_graph *flat = m->flat;
         exg_status status = do_any(m, node);
 
+        status = status == EXG_OK ? keep_effects(m, node) : status;
         if (status != EXG_OK) {
             return exg_error_at_node(m->err, status, node);
         }
@@ -388,14 +419,14 @@ static exg_status own_inputs(exg_segment_builder *m)
         if (input->kind == EXG_ARGUMENT_TENSOR) {
             m->r.refs[input->as_tensor] = exg_builder_input(
                 b, graph->values[input->as_tensor].name, m->flat->metas[i], spec->kind,
-                exg_arena_strdup(m->r.out->arena, spec->target), spec->persistent);
+                exg_rewrite_text(&m->r, spec->target), spec->persistent);
             continue;
         }
         if (m->flat->numbers[i].kind != EXG_ARGUMENT_NONE && input->as_sym.value != EXG_NO_VALUE) {
             m->numbers[input->as_sym.value] = m->flat->numbers[i];
         }
         exg_builder_constant_input(
-            b, exg_arena_strdup(m->r.out->arena, spec->arg.name),
+            b, exg_rewrite_text(&m->r, spec->arg.name),
             m->flat->numbers[i].kind == EXG_ARGUMENT_NONE ? input : &m->flat->numbers[i]);
     }
     return exg_builder_status(b);

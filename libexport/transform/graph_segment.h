@@ -63,6 +63,7 @@ typedef struct exg_loop {
     exg_loop_operand *operands;
     uint32_t operand_count, carried_count, sliced_count;
     uint32_t result_count;
+    bool is_stacked; /* while_loop_stack_output gives what was carried after each iteration */
 } exg_loop;
 
 typedef struct exg_flat_graph exg_flat_graph; /* the nodes that segments are made from */

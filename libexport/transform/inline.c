@@ -41,6 +41,7 @@ exg_higher_order exg_higher_order_of(const char *target)
                 {"with_effects", EXG_HIGHER_ORDER_EFFECTS},
                 {"cond", EXG_HIGHER_ORDER_COND},
                 {"while_loop", EXG_HIGHER_ORDER_WHILE_LOOP},
+                {"while_loop_stack_output", EXG_HIGHER_ORDER_WHILE_LOOP},
                 {"scan", EXG_HIGHER_ORDER_SCAN},
                 {"map_impl", EXG_HIGHER_ORDER_MAP}};
 

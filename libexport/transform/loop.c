@@ -2,6 +2,8 @@
  * their graphs programs. */
 #include "libexport/transform/segment_builder.h"
 
+#include <string.h>
+
 static exg_status refuse_loop(exg_segment_builder *m)
 {
     return EXG_FAIL(m->err, MALFORMED, "GRF-010", "the graphs of %s take or give other values",
@@ -176,6 +178,7 @@ exg_status exg_segment_builder_loop(exg_segment_builder *m)
     }
     EXG_TRY(loop_program(m, node->inputs[first - 1].arg.as_graph->graph, &loop->body));
     loop->result_count = result_count(node);
+    loop->is_stacked = strcmp(node->target, "torch.ops.higher_order.while_loop_stack_output") == 0;
     if (loop->result_count != loop->body->graph->output_count ||
         loop->result_count < loop->carried_count ||
         (loop->condition != NULL && loop->condition->graph->output_count != 1) ||

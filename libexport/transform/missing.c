@@ -3,6 +3,7 @@
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
 #include "libexport/operators/namespace.h"
+#include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/idle.h"
 #include "libexport/transform/inline.h"
 #include "libexport/transform/vmap.h"
@@ -12,8 +13,10 @@
 #include <string.h>
 
 static bool is_missing(const exg_operators *operators, bool (*runs)(const exg_operator *op),
-                       const char *target)
+                       const exg_node *node)
 {
+    const char *target =
+        exg_is_auto_functionalized(node->target) ? exg_node_operator(node) : node->target;
     const exg_operator *op = exg_operators_find(operators, target);
 
     if (op == NULL) {
@@ -33,7 +36,7 @@ static void list_users(exg_text *text, const exg_graph *graph, uint32_t first)
     const char *target = exg_node_operator(&graph->nodes[first]);
     uint32_t users = 0;
 
-    exg_text_printf(text, "%s%s%s (nodes", text->length > 0 ? "\n" : "", target,
+    exg_text_printf(text, "%s%s%s (nodes", text->length > 0 ? "; " : "", target,
                     exg_is_pytorch_operator(target) ? "" : ", not a PyTorch operator");
     for (uint32_t n = first; n < graph->node_count; n++) {
         if (strcmp(exg_node_operator(&graph->nodes[n]), target) == 0) {
@@ -88,7 +91,7 @@ static void list_graph(listing *list, const exg_graph *graph)
             }
         }
         (void)exg_effects_call(node, &call);
-        if (is_missing(reads.operators, list->runs, call.target) &&
+        if (is_missing(reads.operators, list->runs, &call) &&
             exg_map_find(&list->listed, exg_node_operator(node)) == EXG_MAP_NONE &&
             !exg_node_is_idle(&reads, &call) &&
             !is_dropped(&call, reads.last_use, exg_operators_find(reads.operators, call.target))) {

@@ -25,6 +25,18 @@ exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in, const exg_op
     return EXG_OK;
 }
 
+const char *exg_rewrite_text(exg_rewrite *r, const char *text)
+{
+    const char *copy = exg_arena_strdup(r->out->arena, text);
+    exg_error err;
+
+    if (text != NULL && copy == NULL) {
+        exg_ignore(EXG_OUT_OF_MEMORY(&err));
+        exg_builder_fail(r->builder, &err);
+    }
+    return copy;
+}
+
 exg_status exg_rewrite_inputs(exg_rewrite *r)
 {
     const exg_graph *graph = r->in->graph;
@@ -37,10 +49,9 @@ exg_status exg_rewrite_inputs(exg_rewrite *r)
             r->refs[input->as_tensor] =
                 exg_builder_input(r->builder, graph->values[input->as_tensor].name,
                                   graph->values[input->as_tensor].tensor, spec->kind,
-                                  exg_arena_strdup(r->out->arena, spec->target), spec->persistent);
+                                  exg_rewrite_text(r, spec->target), spec->persistent);
         } else {
-            exg_builder_constant_input(r->builder, exg_arena_strdup(r->out->arena, spec->arg.name),
-                                       input);
+            exg_builder_constant_input(r->builder, exg_rewrite_text(r, spec->arg.name), input);
         }
     }
     return exg_builder_status(r->builder);
@@ -67,7 +78,7 @@ static exg_status translate(exg_rewrite *r, exg_value_id *id)
     return EXG_OK;
 }
 
-static exg_status translate_argument(exg_rewrite *r, exg_argument *arg)
+exg_status exg_rewrite_argument(exg_rewrite *r, exg_argument *arg)
 {
     EXG_TRY(exg_argument_copy(r->out->arena, arg, r->err));
     if (arg->kind == EXG_ARGUMENT_TENSOR || arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR) {
@@ -91,7 +102,7 @@ exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_oper
     EXG_TRY(exg_operator_normalize(*op, node, args, r->err));
     exg_builder_set_origin(r->builder, &node->metadata);
     for (uint32_t i = 0; i < (*op)->schema->argument_count; i++) {
-        EXG_TRY(translate_argument(r, &args[i]));
+        EXG_TRY(exg_rewrite_argument(r, &args[i]));
     }
     return EXG_OK;
 }
@@ -195,9 +206,8 @@ exg_status exg_rewrite_outputs(exg_rewrite *r)
         const exg_output_spec *spec = &r->in->signature.outputs[i];
         exg_argument arg = graph->outputs[i];
 
-        EXG_TRY_IN(r->err, translate_argument(r, &arg), "graph.outputs[%u]", i);
-        exg_builder_output(r->builder, &arg, spec->kind,
-                           exg_arena_strdup(r->out->arena, spec->target));
+        EXG_TRY_IN(r->err, exg_rewrite_argument(r, &arg), "graph.outputs[%u]", i);
+        exg_builder_output(r->builder, &arg, spec->kind, exg_rewrite_text(r, spec->target));
     }
     return exg_builder_status(r->builder);
 }

@@ -34,6 +34,13 @@ exg_status exg_rewrite_inputs(exg_rewrite *r);
 
 /* The row of a node (UNSUPPORTED OPR-003 without one), its arguments normalized. What is
  * emitted from here on has the node's metadata. */
+/* A text of the old program for the new one; NULL for NULL, and where memory ran out, which sticks
+ * in the builder. */
+const char *exg_rewrite_text(exg_rewrite *r, const char *text);
+
+/* An argument of the old graph as one of the new. */
+exg_status exg_rewrite_argument(exg_rewrite *r, exg_argument *arg);
+
 exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_operator **op,
                             exg_argument *args);
 

@@ -26,6 +26,9 @@ exg_status exg_segment_builder_resolve(exg_segment_builder *m, const exg_argumen
 /* One more output of the segment; gives its index. */
 uint32_t exg_segment_builder_output(exg_segment_builder *m, exg_ref ref);
 
+/* set_source.c: aten.set_.source_Tensor. UNSUPPORTED OPR-002. */
+exg_status exg_segment_builder_set(exg_segment_builder *m, const exg_node *node);
+
 /* loop.c: the loop at which the segment ends. */
 exg_status exg_segment_builder_loop(exg_segment_builder *m);
 

@@ -1,9 +1,11 @@
 /* simplify.c - drops nodes whose results nothing uses. Every node of a functional
- * program is free of effects, so a node lives only by its results. Before, arithmetic
+ * program is free of effects, so a node lives only by its results; but one that
+ * exchanges with other ranks stays, since they wait for it. Before, arithmetic
  * goes into weights (fold.h) and products become what they mean (attention.h,
  * quantized.h). */
 #include "libexport/transform/simplify.h"
 #include "libexport/base/require.h"
+#include "libexport/operators/lower.h"
 #include "libexport/transform/attention.h"
 #include "libexport/transform/fold.h"
 #include "libexport/transform/quantized.h"
@@ -37,6 +39,13 @@ static bool defines_live(const exg_node *node, const bool *live)
     return false;
 }
 
+static bool is_live(const exg_operators *operators, const exg_node *node, const bool *live)
+{
+    const exg_operator *op = exg_operators_find(operators, node->target);
+
+    return defines_live(node, live) || (op != NULL && exg_is_exchange(op->id));
+}
+
 static exg_status copy_live(exg_rewrite *r, const bool *live)
 {
     const exg_graph *graph = r->in->graph;
@@ -45,7 +54,7 @@ static exg_status copy_live(exg_rewrite *r, const bool *live)
         exg_argument args[EXG_ARGUMENTS_MAX];
         const exg_operator *op;
 
-        if (!defines_live(&graph->nodes[n], live)) {
+        if (!is_live(r->operators, &graph->nodes[n], live)) {
             continue;
         }
         EXG_TRY_IN(r->err, exg_rewrite_args(r, &graph->nodes[n], &op, args), "graph.nodes[%u]", n);
@@ -67,8 +76,8 @@ static exg_status rewrite_live(exg_rewrite *r, const bool *live)
     return exg_rewrite_outputs(r);
 }
 
-static exg_status drop_dead(const exg_program *functional, const exg_operators *operators,
-                            exg_program **out, exg_error *err)
+exg_status exg_drop_dead(const exg_program *functional, const exg_operators *operators,
+                         exg_program **out, exg_error *err)
 {
     const exg_graph *graph = functional->graph;
     exg_rewrite r;
@@ -82,7 +91,7 @@ static exg_status drop_dead(const exg_program *functional, const exg_operators *
         exg_argument_visit_values(&graph->outputs[i], mark, live);
     }
     for (uint32_t n = graph->node_count; live != NULL && n-- > 0;) {
-        if (defines_live(&graph->nodes[n], live)) {
+        if (is_live(operators, &graph->nodes[n], live)) {
             for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
                 exg_argument_visit_values(&graph->nodes[n].inputs[i].arg, mark, live);
             }
@@ -137,7 +146,7 @@ exg_status exg_simplify_for(const exg_program *functional, const exg_operators *
         }
     }
     if (status == EXG_OK) {
-        status = drop_dead(program, operators, out, err);
+        status = exg_drop_dead(program, operators, out, err);
     }
     exg_program_destroy(made);
     return status;

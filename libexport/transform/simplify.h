@@ -9,4 +9,8 @@
 exg_status exg_simplify_for(const exg_program *functional, const exg_operators *operators,
                             bool multiplies_bytes, exg_program **out, exg_error *err);
 
+/* Without the nodes that nothing uses. */
+exg_status exg_drop_dead(const exg_program *functional, const exg_operators *operators,
+                         exg_program **out, exg_error *err);
+
 #endif

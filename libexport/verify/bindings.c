@@ -128,6 +128,7 @@ void exg_verify_bindings(exg_verifier *v)
     const exg_symbols *hints = &v->bindings[0].symbols;
     bool all = gather_conditions(v);
 
+    exg_verify_contradictions(v);
     for (uint32_t way = 0;
          all && way < WAYS && hints->count > 0 && !v->failed && v->binding_count < EXG_BINDINGS_MAX;
          way++) {

@@ -57,6 +57,72 @@ static void check_dict(tree *t, const char *type, exg_json context, uint32_t chi
     }
 }
 
+/* The module that PyTorch imports for what `item` says, or NULL: the class of a value of an enum
+ * ("module:Class"), or what makes a defaultdict's values. */
+static const char *imported(exg_json item)
+{
+    static const char *const keys[] = {"default_factory_module", "fqn"};
+    const char *module = NULL;
+    exg_json value;
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (exg_json_type_of(item) == EXG_JSON_OBJECT && exg_json_find(item, keys[i], &value) &&
+            exg_json_type_of(value) == EXG_JSON_STRING &&
+            (i == 0 || exg_json_find(item, "__enum__", &value)) &&
+            exg_json_find(item, keys[i], &value) &&
+            exg_json_string(value, &module, NULL, NULL) == EXG_OK &&
+            strcmp(module, "builtins") != 0 && strcmp(module, "collections") != 0) {
+            return module;
+        }
+    }
+    return NULL;
+}
+
+/* Of a context, and of the keys that it lists. */
+static const char *imported_in(exg_json context)
+{
+    const char *module = imported(context);
+    exg_json list = context;
+    exg_json item;
+    exg_json_walk each;
+
+    if (exg_json_type_of(context) == EXG_JSON_OBJECT &&
+        !exg_json_find(context, "dict_context", &list)) {
+        return module;
+    }
+    if (module == NULL && exg_json_type_of(list) == EXG_JSON_ARRAY &&
+        exg_json_array(list, &each, NULL) == EXG_OK) {
+        while (module == NULL && exg_json_next(&each, &item)) {
+            module = imported(item);
+        }
+    }
+    return module;
+}
+
+static void check_imports(tree *t, exg_json context)
+{
+    const char *text;
+    const char *module;
+    size_t length;
+    exg_json_doc *doc;
+    exg_status status;
+
+    if (exg_json_type_of(context) != EXG_JSON_STRING ||
+        exg_json_string(context, &text, &length, NULL) != EXG_OK) {
+        return;
+    }
+    status = exg_json_parse(text, length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, NULL);
+    t->v->failed = t->v->failed || status == EXG_NO_MEMORY;
+    if (status != EXG_OK) {
+        return;
+    }
+    module = imported_in(exg_json_root(doc));
+    if (module != NULL) {
+        exg_found(t->v, "MCG-007", t->path, "'%s' is imported to read the tree", module);
+    }
+    exg_json_free(doc);
+}
+
 static void check_named_tuple(tree *t, const char *type, exg_json context)
 {
     const exg_program *p = t->v->program;
@@ -91,6 +157,7 @@ static bool walk(tree *t, exg_json json)
     }
     check_dict(t, node.type, node.context, exg_json_count(node.children));
     check_named_tuple(t, node.type, node.context);
+    check_imports(t, node.context);
     (void)exg_json_array(node.children, &each, NULL);
     while (exg_json_next(&each, &child)) {
         if (!walk(t, child)) {

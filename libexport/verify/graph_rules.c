@@ -1,6 +1,7 @@
 /* graph_rules.c - values and graphs: every name stands for one thing, made before
  * it is used (VAL, GRF). Subgraphs have a name scope of their own. */
 #include "libexport/base/checked.h"
+#include "libexport/operators/bound_group.h"
 #include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
@@ -448,7 +449,8 @@ static void check_node_used(exg_verifier *v, exg_node *node, const uint32_t *use
         return;
     }
     target = exg_verifier_target(v, node->target);
-    if (target != NULL && target->op != NULL && !target->op->schema->is_mutable) {
+    if (target != NULL && target->op != NULL && !target->op->schema->is_mutable &&
+        !exg_operator_meets_ranks(target->op)) {
         exg_found(v, "VAL-012", path, "nothing uses what '%s' computes",
                   node->name == NULL ? node->target : node->name);
     }

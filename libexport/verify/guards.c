@@ -147,7 +147,7 @@ static bool find_in_tree(finder *f, const exg_program *program)
         return false;
     }
     status = exg_tree_leaves(program, root->in_spec, root->forward_arg_names,
-                             root->forward_arg_name_count, on_leaf, f, NULL);
+                             root->forward_arg_name_count, on_leaf, f);
     f->failed = f->failed || status == EXG_NO_MEMORY;
     return status == EXG_OK;
 }
@@ -340,13 +340,13 @@ static void note_symbol(void *user, const char *name, size_t length)
     *(bool *)user = true;
 }
 
-/* Is the guard, but for its inputs, in the grammar, and without names of other things? */
-static bool is_closed(const exg_text *own, const exg_text *out)
+/* OK: the guard, but for its inputs, is in the grammar, and without names of other things. */
+static exg_status check_closed(const exg_text *own, const exg_text *out)
 {
     bool names = false;
 
-    return exg_symint_visit(exg_text_string(own), note_symbol, &names, NULL) == EXG_OK && !names &&
-           exg_symint_visit(exg_text_string(out), NULL, NULL, NULL) == EXG_OK;
+    EXG_TRY(exg_symint_visit(exg_text_string(own), note_symbol, &names, NULL));
+    return names ? EXG_MALFORMED : exg_symint_visit(exg_text_string(out), NULL, NULL, NULL);
 }
 
 exg_status exg_guard_read(const exg_guard_inputs *inputs, const char *guard, exg_arena *arena,
@@ -356,7 +356,7 @@ exg_status exg_guard_read(const exg_guard_inputs *inputs, const char *guard, exg
     exg_text own = EXG_TEXT_EMPTY;
     exg_text path = EXG_TEXT_EMPTY;
     const char *at = guard;
-    bool failed;
+    exg_status status;
 
     *text = NULL;
     while (at != NULL && *at != '\0') {
@@ -367,13 +367,15 @@ exg_status exg_guard_read(const exg_guard_inputs *inputs, const char *guard, exg
             exg_text_putc(&own, *at++);
         }
     }
-    failed = out.failed || own.failed || path.failed;
-    if (at != NULL && !failed && own.length > 0 && is_closed(&own, &out)) {
+    status = out.failed || own.failed || path.failed ? EXG_NO_MEMORY
+             : at == NULL || own.length == 0         ? EXG_MALFORMED
+                                                     : check_closed(&own, &out);
+    if (status == EXG_OK) {
         *text = exg_arena_strdup(arena, exg_text_string(&out));
-        failed = *text == NULL;
+        status = *text == NULL ? EXG_NO_MEMORY : EXG_OK;
     }
     exg_text_free(&out);
     exg_text_free(&own);
     exg_text_free(&path);
-    return failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    return status == EXG_NO_MEMORY ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }

@@ -48,7 +48,7 @@ static bool is_core(const exg_target *target)
 {
     static const char *const names[] = {
 #define EXG_CORE_ATEN(name) "torch.ops.aten." name,
-#include "libexport/verify/core_aten.def"
+#include "libexport/operators/core_aten.def"
 #undef EXG_CORE_ATEN
     };
 

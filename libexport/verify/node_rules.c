@@ -1,5 +1,6 @@
 /* node_rules.c - nodes against the schemas of their operators (NOD). */
 #include "libexport/operators/namespace.h"
+#include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/inline.h"
 #include "libexport/transform/vmap.h"
 #include "libexport/verify/lookup.h"
@@ -170,7 +171,8 @@ static void check_known(exg_verifier *v, exg_shapes *shapes, const exg_node *nod
                         const exg_model_path *path)
 {
     const char *called = exg_node_operator(node);
-    bool runs = exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT;
+    bool runs = exg_higher_order_of(node->target) != EXG_HIGHER_ORDER_NOT ||
+                exg_is_auto_functionalized(node->target);
     bool calls = called != node->target;
     exg_node call = *node;
 
@@ -226,6 +228,7 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     }
     if (target->is_higher_order) {
         check_order(v, node, path);
+        exg_verify_flags(v, node, path);
         exg_verify_subgraphs(v, shapes->graph, node, path);
     }
     if (op == NULL && !exg_is_vmap_mark(node->target) &&

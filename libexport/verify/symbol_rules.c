@@ -3,6 +3,7 @@
 #include "libexport/verify/verifier.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct symbols {
@@ -48,6 +49,34 @@ static bool read_expression(exg_verifier *v, const char *text, exg_expression *e
     return status == EXG_OK;
 }
 
+/* As sympy and Python write it. */
+static bool is_infinite(const char *name, size_t length)
+{
+    static const char *const names[] = {"oo",       "int_oo",     "zoo",      "nan",     "inf",
+                                        "Infinity", "S.Infinity", "math.inf", "math.nan"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+typedef struct infinity {
+    const char *name;
+    size_t length;
+} infinity;
+
+static void note_infinite(void *user, const char *name, size_t length)
+{
+    infinity *found = user;
+
+    if (is_infinite(name, length)) {
+        *found = (infinity){name, length};
+    }
+}
+
 static void add_expression(symbols *s, const char *text, const char *value,
                            const exg_model_path *path)
 {
@@ -69,6 +98,23 @@ static void add_expression(symbols *s, const char *text, const char *value,
     exg_expression_visit(&expression->read, note, s);
 }
 
+/* Of a size, which no run could have. */
+static void check_finite(exg_verifier *v, const exg_noted_expression *expression,
+                         const exg_model_path *path)
+{
+    const exg_term *root = expression->read.root;
+    infinity found = {0};
+
+    exg_expression_visit(&expression->read, note_infinite, &found);
+    if (root != NULL && (root->kind == EXG_TERM_REAL || root->kind == EXG_TERM_CONSTANT) &&
+        root->number.is_float && !isfinite(root->number.f)) {
+        found = (infinity){expression->read.text, strlen(expression->read.text)};
+    }
+    if (found.name != NULL) {
+        exg_found(v, "SYM-012", path, "a size of '%.*s'", (int)found.length, found.name);
+    }
+}
+
 /* One use of an expression; its hint (NULL: none) is the same wherever it stands. */
 static void use_expression(symbols *s, const char *text, const exg_sym_int *hint, const char *value,
                            const exg_model_path *path)
@@ -80,6 +126,9 @@ static void use_expression(symbols *s, const char *text, const exg_sym_int *hint
     if (index == EXG_MAP_NONE) {
         add_expression(s, text, value, path);
         index = exg_expression_find(v, text);
+        if (index != EXG_MAP_NONE && hint != NULL && v->expressions[index].sound) {
+            check_finite(v, &v->expressions[index], path);
+        }
     }
     if (index == EXG_MAP_NONE || hint == NULL || !hint->has_hint) {
         return;
@@ -282,27 +331,53 @@ static void note_argument(symbols *s, const exg_graph *graph, const exg_argument
     }
 }
 
-/* What nodes make, those of graphs inside nodes too, and what such a graph is given. */
-static void note_graph(symbols *s, const exg_graph *graph, bool inner)
+static bool takes_sizes(const exg_node *node)
 {
-    for (uint32_t i = 0; inner && i < graph->input_count; i++) {
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        exg_argument_kind kind = node->inputs[i].arg.kind;
+
+        if (kind == EXG_ARGUMENT_SYM_INT || kind == EXG_ARGUMENT_SYM_INTS ||
+            kind == EXG_ARGUMENT_GRAPH) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* May the node's results have sizes that none of its operands has? Not where a shape follows from
+ * those of tensors. */
+static bool may_make_sizes(const symbols *s, const exg_node *node)
+{
+    const exg_operator *op = exg_operators_find(s->v->operators, node->target);
+
+    if (op != NULL && op->functional != EXG_OP_NONE) {
+        op = exg_operators_get(s->v->operators, op->functional);
+    }
+    return op == NULL || op->symbolic != NULL || op->size != EXG_OP_NONE || op->view != NULL ||
+           (op->shape == NULL && op->pointwise == EXG_POINTWISE_NOT) || takes_sizes(node);
+}
+
+/* What nodes make, those of graphs inside nodes too, and what a graph is given. */
+static void note_graph(symbols *s, const exg_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->input_count; i++) {
         note_argument(s, graph, &graph->inputs[i]);
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
 
-        for (uint32_t o = 0; o < node->output_count; o++) {
+        for (uint32_t o = 0; o < node->output_count && may_make_sizes(s, node); o++) {
             note_argument(s, graph, &node->outputs[o]);
         }
         for (uint32_t i = 0; i < node->input_count; i++) {
             if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
-                note_graph(s, node->inputs[i].arg.as_graph->graph, true);
+                note_graph(s, node->inputs[i].arg.as_graph->graph);
             }
         }
     }
 }
 
-/* An unbacked symbol (u0) is the size or value that some node makes. */
+/* An unbacked symbol (u0) is the size or value that some node makes, or a size of an input. */
 static void check_unbacked(symbols *s)
 {
     bool any = false;
@@ -311,13 +386,14 @@ static void check_unbacked(symbols *s)
         any = any || (s->seen.slots[i].key != NULL && is_unbacked(s->seen.slots[i].key));
     }
     if (any) {
-        note_graph(s, s->v->program->graph, false);
+        note_graph(s, s->v->program->graph);
     }
     for (uint32_t i = 0; any && i < s->seen.capacity; i++) {
         const char *name = s->seen.slots[i].key;
 
         if (name != NULL && is_unbacked(name) && exg_map_find(&s->produced, name) == EXG_MAP_NONE) {
-            exg_found(s->v, "GRF-006", EXG_AT(NULL, "graph"), "no node makes the size '%s'", name);
+            exg_found(s->v, "GRF-006", EXG_AT(NULL, "graph"),
+                      "no node makes the size '%s', and no input has it", name);
         }
     }
 }

@@ -121,7 +121,6 @@ typedef struct walker {
     void (*on_leaf)(void *user, const exg_tree_step *step, uint32_t leaf);
     void *user;
     uint32_t leaf;
-    exg_error *err;
 } walker;
 
 /* As deep as JSON nests, EXG_TREE_DEPTH_MAX. */
@@ -135,14 +134,14 @@ static exg_status walk(walker *w, exg_json json, const exg_tree_step *way)
     exg_status status = EXG_OK;
 
     if (!exg_tree_node_read(json, &node)) {
-        return EXG_FAIL(w->err, MALFORMED, "JSN-002", "a node lacks its type, context or children");
+        return EXG_MALFORMED;
     }
     if (node.type == NULL) {
         w->on_leaf(w->user, way, w->leaf++);
         return EXG_OK;
     }
     if (keys_of(w->program, &node, &k) != EXG_OK) {
-        return EXG_OUT_OF_MEMORY(w->err);
+        return EXG_NO_MEMORY;
     }
     (void)exg_json_array(node.children, &each, NULL);
     for (uint32_t i = 0; status == EXG_OK && exg_json_next(&each, &child); i++) {
@@ -166,8 +165,7 @@ static exg_status walk_call(walker *w, exg_json root, const char *const *names, 
     if (!exg_tree_node_read(root, &call) || exg_json_array(call.children, &pair, NULL) != EXG_OK ||
         !exg_json_next(&pair, &json) || !exg_tree_node_read(json, &args) ||
         exg_json_array(args.children, &each, NULL) != EXG_OK) {
-        return EXG_FAIL(w->err, MALFORMED, "JSN-002",
-                        "the tree is not a pair of a tuple and a dict");
+        return EXG_MALFORMED;
     }
     for (uint32_t i = 0; exg_json_next(&each, &json); i++) {
         step.key = i < name_count ? names[i] : EXG_TREE_UNKNOWN;
@@ -179,14 +177,14 @@ static exg_status walk_call(walker *w, exg_json root, const char *const *names, 
 exg_status exg_tree_leaves(const exg_program *program, const char *text, const char *const *names,
                            uint32_t name_count,
                            void (*on_leaf)(void *user, const exg_tree_step *step, uint32_t leaf),
-                           void *user, exg_error *err)
+                           void *user)
 {
-    walker w = {.program = program, .on_leaf = on_leaf, .user = user, .err = err};
+    walker w = {.program = program, .on_leaf = on_leaf, .user = user};
     exg_json_doc *doc;
     exg_json root;
     exg_status status;
 
-    EXG_TRY(exg_tree_parse(text, &doc, &root, err));
+    EXG_TRY(exg_tree_parse(text, &doc, &root, NULL));
     status = walk_call(&w, root, names, name_count);
     exg_json_free(doc);
     return status;

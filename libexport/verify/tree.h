@@ -37,6 +37,6 @@ typedef struct exg_tree_step {
 exg_status exg_tree_leaves(const exg_program *program, const char *text, const char *const *names,
                            uint32_t name_count,
                            void (*on_leaf)(void *user, const exg_tree_step *step, uint32_t leaf),
-                           void *user, exg_error *err);
+                           void *user);
 
 #endif

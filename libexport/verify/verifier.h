@@ -99,6 +99,12 @@ void exg_verify_calls(exg_verifier *v);
 void exg_verify_archive(exg_verifier *v);
 void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_model_path *path);
 
+/* Flags of a call of a higher-order operator. */
+void exg_verify_flags(exg_verifier *v, const exg_node *node, const exg_model_path *path);
+
+/* What v->conditions and the ranges leave of sizes. */
+void exg_verify_contradictions(exg_verifier *v);
+
 /* The subgraphs of a call of a higher-order operator against its operands and results. */
 void exg_verify_subgraphs(exg_verifier *v, const exg_graph *graph, const exg_node *node,
                           const exg_model_path *path);

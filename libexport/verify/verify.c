@@ -82,6 +82,10 @@ static exg_status first_error(const exg_diagnostics *found, exg_error *err)
                          found->error_count > 1 ? " (the first of several faults)" : "");
 
             (void)exg_error_fix(err, status, "%s", d->fix);
+            if (d->source_line > 0) {
+                (void)exg_error_source(err, status, "%s:%u: %s", d->source_file, d->source_line,
+                                       d->source_text);
+            }
             return exg_error_within(err, status, "%s", d->where);
         }
     }

@@ -57,30 +57,66 @@ void exg_storage_make(exg_storage *storage, const exg_storage_maker *maker)
 
 /* ---- bytes gone ----------------------------------------------------------------------------- */
 
-static exg_status read_zeros(void *user, uint64_t offset, uint64_t length, void *out,
+/* One element, over and over. */
+typedef struct splat {
+    uint8_t element[16];
+    uint32_t width;
+} splat;
+
+static exg_status read_splat(void *user, uint64_t offset, uint64_t length, void *out,
                              exg_error *err)
 {
-    (void)user;
-    (void)offset;
+    const splat *s = user;
+
     (void)err;
-    memset(out, 0, (size_t)length);
+    for (uint64_t i = 0; i < length; i++) {
+        ((uint8_t *)out)[i] = s->element[(offset + i) % s->width];
+    }
     return EXG_OK;
+}
+
+static exg_status make_splat(exg_weights *weights, const exg_weight *weight, double value,
+                             exg_error *err)
+{
+    exg_storage *storage = &weights->storages[weight->storage];
+    splat *s = EXG_NEW(weights->arena, splat);
+    const char *name =
+        exg_arena_printf(weights->arena, "%.17g as %s", value, exg_dtype_name(weight->meta->dtype));
+
+    if (s == NULL || name == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    s->width = exg_dtype_bytes(weight->meta->dtype);
+    exg_element_store(weight->meta->dtype, s->element, value);
+    if (storage->byte_order == EXG_BIG_ENDIAN) {
+        exg_bytes_swap(s->element, s->width, weight->meta->dtype);
+    }
+    exg_storage_make(storage, &(exg_storage_maker){read_splat, s, name});
+    return EXG_OK;
+}
+
+exg_status exg_weights_splat(exg_weights *of, double value, exg_weights **made, exg_error *err)
+{
+    EXG_REQUIRE(err, of, made);
+    exg_status status = exg_weights_like(of, made, err);
+
+    for (uint32_t i = 0; status == EXG_OK && i < (*made)->count; i++) {
+        const exg_weight *weight = &(*made)->items[i];
+
+        if (weight->table == EXG_TABLE_STATE && !weight->use_pickle && weight->meta != NULL) {
+            status = make_splat(*made, weight, value, err);
+        }
+    }
+    if (status != EXG_OK) {
+        exg_weights_release(*made);
+        *made = NULL;
+    }
+    return status;
 }
 
 exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err)
 {
-    EXG_REQUIRE(err, of, made);
-    static const exg_storage_maker zeros = {read_zeros, NULL, "zeros"};
-
-    EXG_TRY(exg_weights_like(of, made, err));
-    for (uint32_t i = 0; i < (*made)->count; i++) {
-        const exg_weight *weight = &(*made)->items[i];
-
-        if (weight->table == EXG_TABLE_STATE && !weight->use_pickle && weight->meta != NULL) {
-            exg_storage_make(&(*made)->storages[weight->storage], &zeros);
-        }
-    }
-    return EXG_OK;
+    return exg_weights_splat(of, 0, made, err);
 }
 
 /* ---- byte order -------------------------------------------------------------------------------

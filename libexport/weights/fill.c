@@ -24,7 +24,6 @@ typedef struct filler {
     exg_map names;             /* of `from` */
     const exg_weight **givers; /* of each weight of `of`, or NULL */
     uint32_t *heads, *nexts;   /* storage -> its first weight with a giver -> the next, or NONE */
-    uint8_t *a, *b;            /* BLOCK_BYTES, to compare */
     bool partial;
     exg_error *err;
 } filler;
@@ -105,16 +104,6 @@ static void put_shape(exg_text *text, const exg_tensor_meta *meta)
     exg_text_putc(text, ']');
 }
 
-static bool same_shape(const exg_tensor_meta *a, const exg_tensor_meta *b)
-{
-    for (uint32_t d = 0; a->rank == b->rank && d < a->rank; d++) {
-        if (a->sizes[d].value != b->sizes[d].value) {
-            return false;
-        }
-    }
-    return a->rank == b->rank;
-}
-
 static exg_status compare(filler *f, const exg_weight *weight, const exg_weight *giver, bool *fits)
 {
     exg_text text = EXG_TEXT_EMPTY;
@@ -128,7 +117,7 @@ static exg_status compare(filler *f, const exg_weight *weight, const exg_weight 
         exg_text_printf(&text, "%s, given %s", exg_dtype_name(weight->meta->dtype),
                         exg_dtype_name(giver->meta->dtype));
         status = note(f, EXG_MISMATCH_DTYPE, weight->fqn, text.failed ? "" : text.data);
-    } else if (!same_shape(giver->meta, weight->meta)) {
+    } else if (!exg_tensor_meta_same_shape(giver->meta, weight->meta)) {
         put_shape(&text, weight->meta);
         exg_text_puts(&text, ", given ");
         put_shape(&text, giver->meta);
@@ -221,26 +210,6 @@ static exg_status read_given(void *user, uint64_t offset, uint64_t length, void 
 
     return exg_read_whole_elements(exg_dtype_bytes(g->weight->meta->dtype), offset, length, out,
                                    read_given_elements, user, err);
-}
-
-/* Do two tensors of one shape and dtype hold the same? */
-static exg_status same_elements(filler *f, const exg_weight *x, exg_weights *of_y,
-                                const exg_weight *y, bool *same)
-{
-    uint64_t width = exg_dtype_bytes(x->meta->dtype);
-    uint64_t step = BLOCK_BYTES / width;
-    uint64_t bytes = 0;
-
-    *same = true;
-    EXG_TRY(exg_tensor_meta_bytes(x->meta, &bytes, f->err));
-    for (uint64_t at = 0; *same && x != y && at < bytes / width; at += step) {
-        uint64_t count = bytes / width - at < step ? bytes / width - at : step;
-
-        EXG_TRY(exg_weight_read_range(f->from, x, at, count, f->a, f->err));
-        EXG_TRY(exg_weight_read_range(of_y, y, at, count, f->b, f->err));
-        *same = memcmp(f->a, f->b, (size_t)(count * width)) == 0;
-    }
-    return EXG_OK;
 }
 
 /* Is weight `i` its whole storage, row by row? */
@@ -341,7 +310,8 @@ static exg_status fill_storage(filler *f, uint32_t storage)
     for (uint32_t i = first; i != NONE; i = f->nexts[i]) {
         const exg_tensor_meta *meta = f->of->items[i].meta;
 
-        alike = alike && is_whole(f, i) && same_shape(meta, f->of->items[first].meta) &&
+        alike = alike && is_whole(f, i) &&
+                exg_tensor_meta_same_shape(meta, f->of->items[first].meta) &&
                 meta->dtype == f->of->items[first].meta->dtype;
     }
     if (first == NONE) {
@@ -380,7 +350,8 @@ static exg_status check_shared(filler *f)
         bool same = true;
 
         if (shared) {
-            EXG_TRY(same_elements(f, f->givers[i], f->made, &f->made->items[i], &same));
+            EXG_TRY(exg_weights_same_elements(f->from, f->givers[i], f->made, &f->made->items[i],
+                                              &same, f->err));
         }
         if (!same) {
             EXG_TRY(note(f, EXG_MISMATCH_SHARED, weight->fqn, ""));
@@ -393,9 +364,7 @@ static exg_status fill(filler *f)
 {
     exg_map_init(&f->names, f->made->arena);
     f->givers = EXG_NEW_ARRAY(f->made->arena, const exg_weight *, f->of->count);
-    f->a = malloc(BLOCK_BYTES);
-    f->b = malloc(BLOCK_BYTES);
-    if (f->givers == NULL || f->a == NULL || f->b == NULL) {
+    if (f->givers == NULL) {
         return EXG_OUT_OF_MEMORY(f->err);
     }
     EXG_TRY(find_givers(f));
@@ -424,8 +393,6 @@ exg_status exg_weights_fill(exg_weights *of, exg_weights *from, bool partial, ex
     *made = NULL;
     EXG_TRY(exg_weights_like(of, &f.made, err));
     status = fill(&f);
-    free(f.a);
-    free(f.b);
     if (status != EXG_OK) {
         exg_weights_release(f.made);
         return status;

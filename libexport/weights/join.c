@@ -1,9 +1,15 @@
-/* join.c - the tensors of several weights as one. */
+/* join.c - the tensors of several weights as one: all of them, or those of one name put together.
+ */
 #include <exg/weights_edit.h>
 
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
+#include "libexport/weights/rearrange.h"
 #include "libexport/weights/storage.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Where it is in a folder of its own, it is opened there now. */
 static exg_status join_storages(exg_weights *made, exg_weights *of, exg_error *err)
@@ -15,6 +21,22 @@ static exg_status join_storages(exg_weights *made, exg_weights *of, exg_error *e
             EXG_TRY(exg_storage_locate(of, i, err));
         }
         EXG_TRY(exg_weights_add_storage(made, &of->storages[i], &index, err));
+    }
+    return EXG_OK;
+}
+
+/* What is not among the tensors. */
+static exg_status join_rest(exg_weights *made, const exg_weights *of, exg_error *err)
+{
+    for (uint32_t i = 0; i < of->metadata.count; i++) {
+        const exg_string_pair *pair = &of->metadata.items[i];
+
+        EXG_TRY(exg_weights_add_metadata_as(made, pair->key, exg_weights_metadata_kind(of, i),
+                                            pair->value, err));
+    }
+    for (uint32_t i = 0; i < of->skipped_count; i++) {
+        EXG_TRY(exg_weights_skip_code(made, of->skipped[i].name, of->skipped[i].kind,
+                                      of->skipped[i].code, err));
     }
     return EXG_OK;
 }
@@ -39,17 +61,7 @@ static exg_status join(exg_weights *made, exg_weights *of, exg_map *names, exg_e
             return EXG_OUT_OF_MEMORY(err);
         }
     }
-    for (uint32_t i = 0; i < of->metadata.count; i++) {
-        const exg_string_pair *pair = &of->metadata.items[i];
-
-        EXG_TRY(exg_weights_add_metadata_as(made, pair->key, exg_weights_metadata_kind(of, i),
-                                            pair->value, err));
-    }
-    for (uint32_t i = 0; i < of->skipped_count; i++) {
-        EXG_TRY(exg_weights_skip_code(made, of->skipped[i].name, of->skipped[i].kind,
-                                      of->skipped[i].code, err));
-    }
-    return EXG_OK;
+    return join_rest(made, of, err);
 }
 
 exg_status exg_weights_join(exg_weights *const *of, uint32_t count, exg_weights **made,
@@ -71,4 +83,196 @@ exg_status exg_weights_join(exg_weights *const *of, uint32_t count, exg_weights 
         *made = NULL;
     }
     return status;
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------
+ */
+
+typedef struct ranks {
+    exg_weights *const *of;
+    uint32_t count;
+    const exg_string_map *dims;
+    bool *used; /* by pair of `dims` */
+    exg_weights *made;
+    uint32_t *first; /* by rank: its first storage in `made` */
+    exg_map *names;  /* by rank */
+    exg_error *err;
+} ranks;
+
+/* The pattern that says along which dim the tensor goes on; NULL: every rank has all of it. */
+static const exg_string_pair *pattern_of(ranks *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->dims->count; i++) {
+        if (fnmatch(r->dims->items[i].key, name, 0) == 0) {
+            r->used[i] = true;
+            return &r->dims->items[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of matrices 0 or 1, of others 0. */
+static exg_status read_dim(ranks *r, const exg_string_pair *pattern, const exg_tensor_meta *meta,
+                           bool *columns)
+{
+    char *end;
+    long dim = strtol(pattern->value, &end, 10);
+
+    if (*end != '\0' || end == pattern->value) {
+        return EXG_FAIL(r->err, USAGE, "WGT-PATTERN", "'%s' of '%s' is no dim", pattern->value,
+                        pattern->key);
+    }
+    dim += dim < 0 ? (long)meta->rank : 0;
+    *columns = dim == 1;
+    return dim == 0 && meta->rank > 0 ? EXG_OK
+           : dim == 1 && meta->rank == 2
+               ? EXG_OK
+               : EXG_FAIL(r->err, UNSUPPORTED, "WGT-PATTERN",
+                          "along dim %s of %u: rows go on, and columns of matrices", pattern->value,
+                          meta->rank);
+}
+
+/* The parts, by rank, as one. */
+static exg_status put_together(ranks *r, exg_weight *parts, bool columns)
+{
+    exg_piece whole = {r->made, {0}};
+
+    for (uint32_t k = 0; columns && k < r->count; k++) {
+        exg_piece piece = {r->made, parts[k]};
+
+        EXG_TRY(exg_piece_transpose(&piece, r->made, r->err));
+        parts[k] = piece.weight;
+    }
+    EXG_TRY(exg_pieces_join(parts, r->count, r->made, &whole.weight, r->err));
+    if (columns) {
+        EXG_TRY(exg_piece_transpose(&whole, r->made, r->err));
+    }
+    return exg_weights_add(r->made, &whole.weight, r->err);
+}
+
+/* Has this rank the same elements as the first? */
+static exg_status compare(ranks *r, const exg_weight *a, const exg_weight *b, bool *same)
+{
+    *same = a->meta != NULL && b->meta != NULL && a->meta->dtype == b->meta->dtype &&
+            exg_tensor_meta_same_shape(a->meta, b->meta) && !a->use_pickle && a->encoding == NULL;
+    return *same ? exg_weights_same_elements(r->made, a, r->made, b, same, r->err) : EXG_OK;
+}
+
+static exg_status take_equal(ranks *r, const exg_weight *parts)
+{
+    for (uint32_t k = 1; k < r->count; k++) {
+        bool same;
+
+        EXG_TRY(compare(r, &parts[0], &parts[k], &same));
+        if (!same) {
+            return exg_error_fix(
+                r->err,
+                EXG_FAIL(r->err, USAGE, "WGT-NAME", "file %u holds another %s than the first",
+                         k + 1, parts[0].fqn),
+                "say along which dim they go together: --concat '%s=0'", parts[0].fqn);
+        }
+    }
+    return exg_weights_add(r->made, &parts[0], r->err);
+}
+
+/* The tensor of the first rank, with those of the others. */
+static exg_status take_tensor(ranks *r, const exg_weight *weight)
+{
+    exg_weight *parts = EXG_NEW_ARRAY(r->made->arena, exg_weight, r->count);
+    const exg_string_pair *pattern;
+    bool columns = false;
+
+    for (uint32_t k = 0; parts != NULL && k < r->count; k++) {
+        uint32_t at = exg_map_find(&r->names[k], weight->fqn);
+
+        if (at == EXG_MAP_NONE) {
+            return exg_error_fix(
+                r->err, EXG_FAIL(r->err, USAGE, "WGT-NAME", "file %u does not hold it", k + 1),
+                "give the files of all ranks of one model");
+        }
+        parts[k] = r->of[k]->items[at];
+        parts[k].storage += r->first[k];
+    }
+    if (parts == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    pattern = weight->meta == NULL || weight->use_pickle ? NULL : pattern_of(r, weight->fqn);
+    if (pattern == NULL) {
+        return take_equal(r, parts);
+    }
+    EXG_TRY(read_dim(r, pattern, weight->meta, &columns));
+    return put_together(r, parts, columns);
+}
+
+static exg_status open_ranks(ranks *r)
+{
+    exg_arena *arena = r->made->arena;
+
+    r->first = EXG_NEW_ARRAY(arena, uint32_t, r->count);
+    r->names = EXG_NEW_ARRAY(arena, exg_map, r->count);
+    r->used = EXG_NEW_ARRAY(arena, bool, r->dims->count);
+    if (r->first == NULL || r->names == NULL || r->used == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    for (uint32_t k = 0; k < r->count; k++) {
+        r->first[k] = r->made->storage_count;
+        exg_map_init(&r->names[k], arena);
+        EXG_TRY(exg_weights_retain_in(r->made, r->of[k], r->err));
+        EXG_TRY(join_storages(r->made, r->of[k], r->err));
+        for (uint32_t i = 0; i < r->of[k]->count; i++) {
+            if (!exg_map_put(&r->names[k], r->of[k]->items[i].fqn, i)) {
+                return EXG_OUT_OF_MEMORY(r->err);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status take_ranks(ranks *r)
+{
+    EXG_TRY(open_ranks(r));
+    for (uint32_t i = 0; i < r->of[0]->count; i++) {
+        EXG_TRY_IN(r->err, take_tensor(r, &r->of[0]->items[i]), "['%s']", r->of[0]->items[i].fqn);
+    }
+    for (uint32_t k = 1; k < r->count; k++) {
+        for (uint32_t i = 0; i < r->of[k]->count; i++) {
+            if (exg_map_find(&r->names[0], r->of[k]->items[i].fqn) == EXG_MAP_NONE) {
+                return exg_error_fix(r->err,
+                                     EXG_FAIL(r->err, USAGE, "WGT-NAME",
+                                              "file %u holds %s, and the first does not", k + 1,
+                                              r->of[k]->items[i].fqn),
+                                     "give the files of all ranks of one model");
+            }
+        }
+    }
+    for (uint32_t i = 0; i < r->dims->count; i++) {
+        if (!r->used[i]) {
+            return exg_error_fix(r->err,
+                                 EXG_FAIL(r->err, USAGE, "WGT-PATTERN", "'%s' fits no tensor",
+                                          r->dims->items[i].key),
+                                 "exg inspect FILE --list-weights names them");
+        }
+    }
+    return join_rest(r->made, r->of[0], r->err); /* what the others say of themselves is the same */
+}
+
+exg_status exg_weights_concatenate(exg_weights *const *of, uint32_t count,
+                                   const exg_string_map *dims, exg_weights **made, exg_error *err)
+{
+    EXG_REQUIRE(err, of, dims, made);
+    ranks r = {.of = of, .count = count, .dims = dims, .err = err};
+    exg_status status;
+
+    *made = NULL;
+    if (count == 0) {
+        return EXG_FAIL(err, USAGE, "WGT-NAME", "no weights are given");
+    }
+    EXG_TRY(exg_weights_create(exg_arena_allocator(of[0]->arena), &r.made, err));
+    status = take_ranks(&r);
+    if (status != EXG_OK) {
+        exg_weights_release(r.made);
+        return status;
+    }
+    *made = r.made;
+    return EXG_OK;
 }

@@ -5,12 +5,13 @@
 
 #include <exg/text.h>
 #include <exg/weights_edit.h>
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct slicer {
     exg_weights *of, *made;
-    uint32_t *storages; /* of `of` -> of `made`, or UINT32_MAX */
-    exg_text begins;    /* JSON: where the parts do */
+    uint32_t *storages;      /* of `of` -> of `made`, or UINT32_MAX */
+    const int64_t **offsets; /* by weight of `made` */
     exg_error *err;
 } slicer;
 
@@ -47,7 +48,6 @@ static exg_status take_slice(slicer *s, const exg_weight_slice *slice)
     const exg_weight *found = exg_weights_find(s->of, EXG_TABLE_STATE, slice->name);
     exg_weight weight;
     exg_tensor_meta *meta;
-    const char *before = "";
 
     found = found != NULL ? found : exg_weights_find(s->of, EXG_TABLE_CONSTANTS, slice->name);
     EXG_TRY(check_slice(s, found, slice));
@@ -63,16 +63,12 @@ static exg_status take_slice(slicer *s, const exg_weight_slice *slice)
     }
     weight.storage = s->storages[weight.storage];
     weight.meta = meta;
-    exg_text_puts(&s->begins, s->made->count == 0 ? "{" : ", ");
-    exg_text_json_string(&s->begins, slice->name);
-    exg_text_puts(&s->begins, ": {\"saved_offsets\": [");
-    for (uint32_t d = 0; d < slice->dims; d++, before = ", ") {
-        exg_text_printf(&s->begins, "%s%lld", before, (long long)slice->offsets[d]);
+    for (uint32_t d = 0; d < slice->dims; d++) {
         meta->storage_offset =
             exg_sym_int_of(meta->storage_offset.value + slice->offsets[d] * meta->strides[d].value);
         meta->sizes[d] = exg_sym_int_of(slice->sizes[d]);
     }
-    exg_text_puts(&s->begins, "]}");
+    s->offsets[s->made->count] = slice->offsets;
     return exg_weights_add(s->made, &weight, s->err);
 }
 
@@ -81,37 +77,61 @@ static exg_status take_all(slicer *s, const exg_weight_slice *slices, uint32_t c
     EXG_TRY(exg_weights_set_directory(s->made, exg_weights_directory(s->of), s->err));
     EXG_TRY(exg_weights_retain_in(s->made, s->of, s->err));
     s->storages = EXG_NEW_ARRAY(s->made->arena, uint32_t, s->of->storage_count);
-    if (s->storages == NULL) {
+    s->offsets = EXG_NEW_ARRAY(s->made->arena, const int64_t *, count);
+    if (s->storages == NULL || s->offsets == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
     }
     memset(s->storages, 0xff, s->of->storage_count * sizeof(*s->storages));
     for (uint32_t i = 0; i < count; i++) {
         EXG_TRY_IN(s->err, take_slice(s, &slices[i]), "['%s']", slices[i].name);
     }
-    exg_text_puts(&s->begins, count == 0 ? "{}" : "}");
     for (uint32_t i = 0; i < s->of->metadata.count; i++) {
         EXG_TRY(exg_weights_add_metadata_as(s->made, s->of->metadata.items[i].key,
                                             exg_weights_metadata_kind(s->of, i),
                                             s->of->metadata.items[i].value, s->err));
     }
-    if (exg_text_string(&s->begins) == NULL) {
-        return EXG_OUT_OF_MEMORY(s->err);
+    return exg_weights_set_offsets(s->made, s->offsets, s->err);
+}
+
+exg_status exg_weights_set_offsets(exg_weights *weights, const int64_t *const *offsets,
+                                   exg_error *err)
+{
+    EXG_REQUIRE(err, weights);
+    EXG_REQUIRE(err, EXG_IF_ANY(weights->count, offsets));
+    exg_text begins = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    exg_text_putc(&begins, '{');
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const exg_weight *weight = &weights->items[i];
+        const char *before = "";
+
+        exg_text_puts(&begins, i == 0 ? "" : ", ");
+        exg_text_json_string(&begins, weight->fqn);
+        exg_text_puts(&begins, ": {\"saved_offsets\": [");
+        for (uint32_t d = 0; weight->meta != NULL && d < weight->meta->rank; d++, before = ", ") {
+            exg_text_printf(&begins, "%s%" PRId64, before, offsets[i][d]);
+        }
+        exg_text_puts(&begins, "]}");
     }
-    EXG_TRY(exg_weights_add_metadata(s->made, "DCP_SHARDING_INFO", s->begins.data, s->err));
-    return exg_weights_add_metadata(s->made, "DCP_VERSION", "1.0", s->err);
+    exg_text_putc(&begins, '}');
+    status = exg_text_string(&begins) == NULL
+                 ? EXG_OUT_OF_MEMORY(err)
+                 : exg_weights_add_metadata(weights, "DCP_SHARDING_INFO", begins.data, err);
+    exg_text_free(&begins);
+    return status == EXG_OK ? exg_weights_add_metadata(weights, "DCP_VERSION", "1.0", err) : status;
 }
 
 exg_status exg_weights_slice(exg_weights *of, const exg_weight_slice *slices, uint32_t count,
                              exg_weights **made, exg_error *err)
 {
     EXG_REQUIRE(err, of, EXG_IF_ANY(count, slices), made);
-    slicer s = {.of = of, .begins = EXG_TEXT_EMPTY, .err = err};
+    slicer s = {.of = of, .err = err};
     exg_status status;
 
     *made = NULL;
     EXG_TRY(exg_weights_create(exg_arena_allocator(of->arena), &s.made, err));
     status = take_all(&s, slices, count);
-    exg_text_free(&s.begins);
     if (status != EXG_OK) {
         exg_weights_release(s.made);
         return status;

@@ -64,6 +64,13 @@ void exg_weights_refuse_skipping(exg_weights *weights);
 /* From now on what is read is not compared; what is written from it is. */
 void exg_weights_trust(exg_weights *weights);
 
+/* From now on a page of it that is missing is brought alone, not with those around it. */
+void exg_storage_read_apart(exg_weights *weights, uint32_t storage);
+
+/* Of a mapped file the pages that hold the plain bytes [first, end), and no others, are on their
+ * way. */
+void exg_storage_read_ahead(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);
+
 /* Brings the pages that hold the plain bytes [first, end) of a mapped file in at once:
  * they are read next. For a mebibyte or so, half the cost of a fault a page. */
 void exg_storage_expect(exg_weights *weights, uint32_t storage, uint64_t first, uint64_t end);
@@ -89,6 +96,13 @@ const char *exg_weight_view_key(const exg_weight *weight, exg_arena *arena);
 /* The bytes [first, end) of its storage that a static view reaches over; an empty one none. */
 exg_status exg_tensor_meta_reach(const exg_tensor_meta *meta, uint64_t *first, uint64_t *end,
                                  exg_error *err);
+
+/* Have two static views the same sizes? */
+bool exg_tensor_meta_same_shape(const exg_tensor_meta *a, const exg_tensor_meta *b);
+
+/* Do two tensors of one shape and dtype hold the same? Read block by block. */
+exg_status exg_weights_same_elements(exg_weights *of_a, const exg_weight *a, exg_weights *of_b,
+                                     const exg_weight *b, bool *same, exg_error *err);
 
 const char *exg_weights_directory(const exg_weights *weights);
 

@@ -381,3 +381,49 @@ exg_status exg_weight_read(exg_weights *weights, const exg_weight *weight, void 
     }
     return read_run(weights, weight, &r, out, err);
 }
+
+/* ---- two of them ------------------------------------------------------------------------- */
+
+#define COMPARED_BYTES (UINT64_C(1) << 20) /* at once */
+
+bool exg_tensor_meta_same_shape(const exg_tensor_meta *a, const exg_tensor_meta *b)
+{
+    for (uint32_t d = 0; a->rank == b->rank && d < a->rank; d++) {
+        if (a->sizes[d].value != b->sizes[d].value) {
+            return false;
+        }
+    }
+    return a->rank == b->rank;
+}
+
+exg_status exg_weights_same_elements(exg_weights *of_a, const exg_weight *a, exg_weights *of_b,
+                                     const exg_weight *b, bool *same, exg_error *err)
+{
+    uint64_t width = exg_dtype_bytes(a->meta->dtype);
+    uint64_t step = COMPARED_BYTES / width;
+    uint64_t bytes = 0;
+    uint8_t *room;
+    exg_status status = EXG_OK;
+
+    *same = true;
+    EXG_TRY(exg_tensor_meta_bytes(a->meta, &bytes, err));
+    if (a == b) {
+        return EXG_OK;
+    }
+    room = malloc(2 * COMPARED_BYTES);
+    if (room == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint64_t at = 0; status == EXG_OK && *same && at < bytes / width; at += step) {
+        uint64_t count = bytes / width - at < step ? bytes / width - at : step;
+
+        status = exg_weight_read_range(of_a, a, at, count, room, err);
+        status = status == EXG_OK
+                     ? exg_weight_read_range(of_b, b, at, count, room + COMPARED_BYTES, err)
+                     : status;
+        *same =
+            status == EXG_OK && memcmp(room, room + COMPARED_BYTES, (size_t)(count * width)) == 0;
+    }
+    free(room);
+    return status;
+}

@@ -718,12 +718,33 @@ void exg_storage_forget(exg_weights *weights, uint32_t index, uint64_t first, ui
     }
 }
 
-void exg_storage_expect(exg_weights *weights, uint32_t index, uint64_t first, uint64_t end)
+static void advise_plain(exg_weights *weights, uint32_t index, uint64_t first, uint64_t end,
+                         int advice)
 {
     const exg_storage *storage = &weights->storages[index];
 
     if ((storage->kind == EXG_STORAGE_MEMORY || storage->kind == EXG_STORAGE_EXTERNAL) &&
         storage->data != NULL && first < end) {
-        advise_pages(weights, storage->data + first, end - first, true, MADV_POPULATE_READ);
+        advise_pages(weights, storage->data + first, end - first, true, advice);
     }
+}
+
+void exg_storage_expect(exg_weights *weights, uint32_t index, uint64_t first, uint64_t end)
+{
+    advise_plain(weights, index, first, end, MADV_POPULATE_READ);
+}
+
+#define AHEAD_BYTES ((uint64_t)128 << 10) /* Linux takes no more at once where disks read that */
+
+void exg_storage_read_ahead(exg_weights *weights, uint32_t index, uint64_t first, uint64_t end)
+{
+    for (uint64_t at = first; at < end; at += AHEAD_BYTES) {
+        advise_plain(weights, index, at, end - at < AHEAD_BYTES ? end : at + AHEAD_BYTES,
+                     MADV_WILLNEED);
+    }
+}
+
+void exg_storage_read_apart(exg_weights *weights, uint32_t index)
+{
+    advise_plain(weights, index, 0, weights->storages[index].length, MADV_RANDOM);
 }

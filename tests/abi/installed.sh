@@ -5,7 +5,8 @@
 #
 # Installs BUILD into a directory of its own and, with nothing of the source tree on the path,
 # compiles every public header alone as C11 and C++, and examples/run.c by pkg-config and by
-# find_package; both run PROGRAM.
+# find_package; both run PROGRAM. A library of operators is built as its CMakeLists.txt says, and the
+# command that is installed runs programs with it, and with the one that comes along.
 set -eu
 cmake=$1 cc=$2 cxx=$3 build=$4 program=$5
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -29,10 +30,36 @@ LD_LIBRARY_PATH=$(dirname "$pc") ./by_pkg_config "$program"
 cat > CMakeLists.txt <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(installed C)
-find_package(exg REQUIRED)
+find_package(exg REQUIRED COMPONENTS static)
 add_executable(by_find_package run.c)
 target_link_libraries(by_find_package PRIVATE exg::exec)
+add_executable(by_archives run.c)
+target_link_libraries(by_archives PRIVATE exg::exec_static)
 END
 "$cmake" -S . -B made -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$cc" > made.log
 "$cmake" --build made >> made.log
 made/by_find_package "$program"
+made/by_archives "$program"
+
+if command -v gfortran > /dev/null; then
+    fortran=prefix/share/exg/fortran
+    gfortran $(pkg-config --cflags exg-exec) $fortran/exg_fortran.c $fortran/exg.f90 "$root/examples/first.f90" \
+        $(pkg-config --libs exg-exec) -o by_fortran
+    LD_LIBRARY_PATH=$(dirname "$pc") ./by_fortran "$program"
+fi
+
+"$cmake" -S "$root/examples/operators" -B mylib -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DCMAKE_C_COMPILER="$cc" >> made.log
+"$cmake" --build mylib >> made.log
+
+# expected PROGRAM WORD...: the answers are PyTorch's.
+expected()
+{
+    files=$root/fixtures/$1
+    shift
+    prefix/bin/exg run "$files.pt2" "$@" --input "$files.inputs.safetensors" \
+        --expect "$files.expected.safetensors" | grep "as expected: "
+}
+expected operator_library/plain --ops mylib/libmylib.so
+expected operator_library/writes.core --ops mylib/libmylib.so
+expected torchvision/nms

@@ -5,7 +5,7 @@ rounds, ratios, geometric means; printed, never asserted. Results are compared f
         [--only bert-b1,resnet50] [--threads 1,2] [--dtype f32,bf16] [--against eager,inductor,ort]
         [--device cuda]
 
-Random weights. The program is what torch.export.export gives, saved by torch.export.save; --core runs
+Random weights. Those of the decoder, half a billion, are made where --only names it. The program is what torch.export.export gives, saved by torch.export.save; --core runs
 decompositions first. Models, their ONNX files and inductor's code are kept in FOLDER. Each row of the
 table is a process of its own. "least": the same two ratios of the shortest times, which say more when
 the machine has other work. --device: where exg and PyTorch run; programs are exported on the host.
@@ -21,6 +21,8 @@ import sys
 import time
 
 import torch
+
+from decoder import Int4, Int8, decoder, experts
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = {"f32": 2e-4, "bf16": 1e-1}
@@ -97,6 +99,13 @@ MODELS = {
     "resnet50": lambda dtype: vision("resnet"),
     "minilm-b32": lambda dtype: bert(6, 384, 32),
     "bert-b32": lambda dtype: bert(12, 768, 32),
+    "experts": lambda dtype: experts(16),
+    "decoder-step": lambda dtype: decoder(None, 1),
+    "decoder-prefill": lambda dtype: decoder(None, 512),
+    "decoder-int8-step": lambda dtype: decoder(Int8, 1),
+    "decoder-int8-prefill": lambda dtype: decoder(Int8, 512),
+    "decoder-int4-step": lambda dtype: decoder(Int4, 1),
+    "decoder-int4-prefill": lambda dtype: decoder(Int4, 512),
     "gpt2-prefill-b32": lambda dtype: (Prefill(), (torch.randint(0, 50000, (32, 128)), ones(32))),
 }
 
@@ -253,7 +262,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", required=True)
     parser.add_argument("--cache", required=True)
-    parser.add_argument("--only", default=",".join(name for name in MODELS if not name.endswith("32") or name == "minilm-b32"))
+    parser.add_argument("--only", default=",".join(name for name in MODELS if not name.endswith("32") and not name.startswith("decoder") or name == "minilm-b32"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--dtype", default="f32,bf16")
@@ -268,7 +277,7 @@ def main():
     os.makedirs(args.cache, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(args.cache, "inductor")
     peers = [peer for peer in args.against.split(",") if peer]
-    print(f"{'model':<14}{'dtype':<6}{'T':<3}" + "".join(f"{n + ' ms':>13}" for n in ["exg", *peers]) +
+    print(f"{'model':<22}{'dtype':<6}{'T':<3}" + "".join(f"{n + ' ms':>13}" for n in ["exg", *peers]) +
           f"{'x eager':>9}{'x best':>8}{'least':>12}")
     of_eager, of_best = [], []
     for dtype in args.dtype.split(","):
@@ -280,7 +289,7 @@ def main():
                      "--rounds", str(args.rounds), "--device", args.device] +
                     ["--core"] * args.core, capture_output=True, text=True)
                 if done.returncode != 0:
-                    print(f"{name:<14}{dtype:<6}{threads:<3}  failed: {done.stderr.strip()[-300:]}")
+                    print(f"{name:<22}{dtype:<6}{threads:<3}  failed: {done.stderr.strip()[-300:]}")
                     continue
                 sys.stderr.write("".join(line + "\n" for line in done.stderr.splitlines() if "differ" in line))
                 row = json.loads(done.stdout.splitlines()[-1])
@@ -289,7 +298,7 @@ def main():
                 best = min((times[p] for p in calls), default=None)
                 of_eager.append(ratio(times, times.get("eager")))
                 of_best.append(ratio(times, best))
-                print(f"{name:<14}{dtype:<6}{threads:<3}" +
+                print(f"{name:<22}{dtype:<6}{threads:<3}" +
                       "".join(f"{times[n] * 1e3:>13.2f}" if n in times else f"{'-':>13}" for n in ["exg", *peers]) +
                       f"{of_eager[-1]:>9.2f}{of_best[-1]:>8.2f}" +
                       f"{ratio(row['least'], row['least'].get('eager')):>7.2f}"

@@ -25,13 +25,14 @@ CALLS = [
     ("graph", "inspect fixtures/lm.core.dynamic.pt2 --graph"), ("one_node", "inspect fixtures/convbn.pt2 --node relu"),
     ("digest", "inspect fixtures/mlp.pt2 --digest xxh3"), ("written", "inspect fixtures/mlp.pt2 --html $T/page.html"),
     ("written", "convert fixtures/mlp.pt2 $T/mlp.exg"),
+    ("written", "convert fixtures/mlp.pt2 $T/dry.exg --dry-run"),
     ("written", "convert fixtures/mlp.pt2 $T/mlp.safetensors"),
     ("verify", "verify fixtures/mlp.pt2"), ("verify", "verify fixtures/mlp.pt2 fixtures/archives/several.pt2 fixtures/weights/later.safetensors"), ("verify", "verify fixtures/archives/several.pt2"), ("verify", "verify fixtures/bad/NOD-017.pt2"),
     ("diff", "diff fixtures/mlp.pt2 fixtures/tied.pt2"), ("diff", "diff fixtures/mlp.pt2 fixtures/regression.pt2"),
     ("archive_diff", "diff fixtures/archives/several.pt2 fixtures/archives/named.pt2"),
     ("code", "explain VAL-001"), ("code", "explain CLI-001"), ("codes", "explain --list"),
     ("stage", "explain fixtures/mlp.pt2 --stage simplify"),
-    ("plan", "plan fixtures/mlp.pt2 --mesh 2x2 --place data,tensor --check"), ("plan", "plan fixtures/convbn.pt2 --device strict"),
+    ("plan", "plan fixtures/mlp.pt2 --mesh 2x2 --place data,tensor --check"), ("plan", "plan fixtures/mlp.pt2 --mesh 2 --place pipeline"), ("sweep", "plan fixtures/mlp.pt2 --sweep 4"), ("plan", "plan fixtures/convbn.pt2 --device strict"),
     ("proved", "digest fixtures/mlp.pt2 --check-proof tests/cli/proof.json --root sha256:a157de760be625b9a8ea78388b266981ac181c804aebd95156d447c9e3672d89"),
     ("store_added", "store add $T/s fixtures/mlp.pt2"), ("store_list", "store list $T/s"), ("store_exported", "store export $T/s fixtures/mlp.pt2 $T/o"),
     ("store_verified", "store verify $T/s"), ("store_removed", "store remove $T/s fixtures/mlp.pt2"),
@@ -40,7 +41,12 @@ CALLS = [
     ("model_digest", "digest fixtures/mlp.pt2"), ("proof", "digest fixtures/mlp.pt2 --proof up.weight"),
     ("patch", "patch fixtures/mlp.pt2 fixtures/tied.pt2 $T/p"),
     ("run", "run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --stats --profile"),
-    ("run", "run fixtures/mlp.pt2 --mesh 2 --device strict --stats"), ("run", "run fixtures/constants.pt2"),
+    ("run", "run fixtures/mlp.pt2 --mesh 2 --device strict --stats"), ("run", "run fixtures/constants.pt2"), ("run", "run fixtures/mlp.pt2 --fill zeros"),
+    ("benchmark", "bench fixtures/mlp.pt2 --duration 0.05 --warm-up 0 --shape x=3x8"), ("benchmark", "bench fixtures/mlp.pt2 --duration 0.05 --with threads=1"),
+    ("operators", "operators aten.add"), ("formats", "formats"),
+    ("reduced", "reduce fixtures/mlp.pt2 $T/small.pt2 false"),
+    ("comparison", "compare fixtures/mlp.pt2 --with device=strict --fill random"), ("comparison", "compare fixtures/convbn.pt2 fixtures/convbn.eval.pt2"),
+    ("run", "run fixtures/mlp.pt2 --repeat 2 --stats"),
 ]  # fmt: skip
 
 
@@ -123,6 +129,8 @@ class Check:
         if next(iter(value), "") != "format" or value.pop("format") != 1:
             self.fault(where, "the first member is not \"format\": 1")
         self.object(value, name, where)
+        if value.get("runs") == 2 and value["median_ns"] != value["min_ns"]:
+            self.fault(where, "of two runs the first is no part of the median")
 
 
 def print_page(objects):

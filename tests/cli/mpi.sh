@@ -39,6 +39,9 @@ same 4 2x2 auto fixtures/branch.pt2
 same 3 3 data fixtures/loops.pt2
 same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors
 same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --device strict
+same 3 3 pipeline fixtures/mlp.pt2 --microbatches 2
+same 4 2x2 pipeline,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors
+same 2 2 pipeline fixtures/convbn.eval.pt2 --microbatches 2 --schedule interleaved --device strict
 same 3 3 sequence fixtures/lm.train-ir.dynamic.pt2 --input fixtures/lm.t17.inputs.safetensors
 
 # A plan for processes says what one for as many threads says, and a run holds what it says.
@@ -155,6 +158,8 @@ export LD_LIBRARY_PATH XDG_CACHE_HOME EXG_STANDIN_DEVICES
 EXG_STANDIN_DEVICES=4
 same 2 2 tensor fixtures/mlp.pt2 --device cuda
 same 4 2x2 fsdp,tensor fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --device cuda
+timeout 60 "$mpiexec" -n 2 "$exg" run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --device cuda --place pipeline --microbatches 3 \
+    --expect fixtures/mlp.expected.safetensors > "$work/out" 2>&1 || fault "stages on devices: $(cat "$work/out")"
 timeout 60 "$mpiexec" -n 2 "$exg" run fixtures/mlp.pt2 --device cuda --place tensor --stats > "$work/out"
 grep -q "^collectives go through NCCL" "$work/out" || fault "NCCL does not join processes"
 refused 2 COM-012 'EXG_STANDIN_NCCL=hang:1:0 exec '"$exg"' run fixtures/mlp.pt2 --device cuda --place tensor --timeout 2'

@@ -1,11 +1,15 @@
 # The command line: cases in cli/cases/, run and compared by cli/run.sh.
 add_test(NAME cli COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/run.sh $<TARGET_FILE:exg>
          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-set_tests_properties(cli PROPERTIES TIMEOUT 300)
+set_tests_properties(cli PROPERTIES TIMEOUT 600)
+add_test(NAME cli_pages COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli/pages.sh $<TARGET_FILE:exg>)
 find_program(PYTHON3 python3)
 if(PYTHON3)
-  add_test(NAME cli_options COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/options.py $<TARGET_FILE:exg>
-           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  if(NOT EXG_SANITIZE) # some 8,000 calls
+    add_test(NAME cli_options COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/options.py $<TARGET_FILE:exg>
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(cli_options PROPERTIES TIMEOUT 600)
+  endif()
   add_test(NAME cli_json COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/json_members.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   add_test(NAME cli_hostile COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/hostile.py $<TARGET_FILE:exg>
@@ -19,7 +23,20 @@ if(PYTHON3)
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   add_test(NAME cli_store COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/store.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(cli_bom cli_digest cli_signing cli_store cli_options cli_json PROPERTIES TIMEOUT 300)
+  set(EXG_PARALLEL_MPI)
+  if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ)
+    set(EXG_PARALLEL_MPI ${MPIEXEC_EXECUTABLE})
+  endif()
+  add_test(NAME cli_parallel COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/parallel.py $<TARGET_FILE:exg>
+           ${EXG_STANDIN_DIRECTORY} ${EXG_PARALLEL_MPI} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cli_parallel PROPERTIES TIMEOUT 300 ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
+  set_tests_properties(cli_bom cli_digest cli_signing cli_store cli_json PROPERTIES TIMEOUT 300)
+endif()
+find_program(CHROMIUM chromium)
+if(PYTHON3 AND CHROMIUM AND NOT EXG_SANITIZE)
+  add_test(NAME cli_page COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/page.py $<TARGET_FILE:exg> ${CHROMIUM}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(cli_page PROPERTIES TIMEOUT 200)
 endif()
 if(PYTHON3 AND TARGET exg_http) # on loopback
   add_test(NAME cli_addresses COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/addresses.py

@@ -27,12 +27,14 @@ def command(help_text):
     """One command's part of the page."""
     title, summary = help_text.split("\n", 1)[0].split(" - ", 1)
     options, examples = help_text.split("\noptions:\n")[1].split("\nexamples:\n")
-    lines = [f"## {title}", "", summary[0].upper() + summary[1:] + ".", "", "| option | meaning | where |", "|---|---|---|"]
-    for line in options.strip("\n").split("\n"):
+    lines = [f"## {title}", "", summary[0].upper() + summary[1:] + ".", ""]
+    if options.strip("\n"):
+        lines += ["| option | meaning | where |", "|---|---|---|"]
+    for line in options.strip("\n").split("\n") if options.strip("\n") else []:
         name, rest = re.fullmatch(r"  (--\S+(?: \S+)?)  +(\S.*)", line).groups()
         meaning, where = re.fullmatch(r"(.*?)(?: \[(.*)\])?", rest).groups()
         lines.append(f"| `{cell(name)}` | {cell(meaning)} | {cell(where or '')} |")
-    return lines + ["", "```sh", *(line.strip() for line in examples.strip("\n").split("\n")), "```", ""]
+    return lines + [""] * (lines[-1] != "") + ["```sh", *(line.strip() for line in examples.strip("\n").split("\n")), "```", ""]
 
 
 def page(exg):
@@ -44,8 +46,13 @@ def page(exg):
     names = [line.split()[0] for line in listed]
     lines = ["| command | does |", "|---|---|"]
     for line in listed:
-        call, does = re.fullmatch(r"  ([a-z]+ *[A-Z|]*(?: [A-Z\[\].]+)*) +(\S.*)", line).groups()
+        call, does = re.fullmatch(r"  ([a-z]+ +(?:[A-Z|.]+|[a-z]+(?:\|[a-z]+)+)?(?: [A-Z\[\].]+)*) +(\S.*)", line).groups()
         lines.append(f"| `exg {cell(' '.join(call.split()))}` | {does} |")
+    lines += ["", "| option of every command | meaning |", "|---|---|"]
+    shared = top.split("options of all commands; exg help COMMAND has the others, and with --man a page of the manual:\n")[1].split("\n\n")[0]
+    for line in shared.split("\n"):
+        name, does = re.fullmatch(r"  (\S.*?)  +(\S.*)", line).groups()
+        lines.append(f"| `{cell(name)}` | {cell(does)} |")
     lines += ["", "| exit code | means |", "|---|---|"]
     lines += [f"| {number} | {means} |" for number, means in re.findall(r"^  (\d)  (.*)$", top, re.M)] + [""]
     for name in names:

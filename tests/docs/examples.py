@@ -1,11 +1,12 @@
 """What the documents show is true: commands are run and print what is written below them, C stands in an example that is built.
 
-    examples.py EXG [FILE.md...]       README.md and docs/*.md, or these
+    examples.py EXG [FILE.md...]       README.md, docs/*.md and docs/cookbook/*.md, or these
 
 A block marked `console` has lines "$ COMMAND", each with what it prints; a line "..." stands for any lines. It is run in a folder of its
 own in which `exg` is the program under test, and `fixtures` and `examples` are the tree's; blocks of one document share the folder. A
 block marked `c` that begins with a line of a file in examples/ stands there as it is, whatever the indentation. Links, and paths and names of
-the interface between backticks, are of things that are there."""
+the interface between backticks, are of things that are there. The cookbook has the build of EXG installed in `prefix`, for compilers to find; where that build has
+sanitizers, other programs than exg cannot load it, and the cookbook's commands are not run."""
 
 import os
 import pathlib
@@ -73,9 +74,9 @@ def check_links(path, text):
 def sources():
     """All words of the product's sources."""
     words = set()
-    for folder in ("libexport", "libexec", "cli"):
+    for folder in ("libexport", "libexec", "cli", "bindings"):
         for each in (ROOT / folder).rglob("*.*"):
-            if each.suffix in (".c", ".h", ".hpp", ".cpp", ".def", ".txt"):
+            if each.suffix in (".c", ".h", ".hpp", ".cpp", ".def", ".txt", ".f90"):
                 words.update(re.findall(r"\w+", each.read_text(errors="replace")))
     return words
 
@@ -95,8 +96,10 @@ def check_names(path, text, words):
     return faults
 
 
-def check(path, exg, words):
+def check(path, exg, words, prefix):
     text, faults, counts = path.read_text(), [], {"console": 0, "c": 0}
+    for_compilers = path.parent.name == "cookbook"
+    runs = not for_compilers or b"EXG_SANITIZE:STRING=\n" in (exg.parents[1] / "CMakeCache.txt").read_bytes()
     with tempfile.TemporaryDirectory(prefix="exg-docs-") as name:
         folder = pathlib.Path(name)
         (folder / "bin").mkdir()
@@ -104,8 +107,13 @@ def check(path, exg, words):
         for each in ("fixtures", "examples"):
             (folder / each).symlink_to(ROOT / each)
         environment = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "LC_ALL": "C"}
+        if for_compilers:
+            (folder / "prefix").symlink_to(prefix)
+            library = prefix / "lib"
+            environment |= {"PKG_CONFIG_PATH": str(library / "pkgconfig"), "LD_LIBRARY_PATH": str(library), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": "/tmp"}  # fmt: skip
         for language, lines in blocks(text):
-            if language == "console":
+            if language == "console" and runs:
                 faults += check_console(path.name, lines, folder, environment)
                 counts["console"] += len(sessions(lines))
             elif language == "c":
@@ -116,10 +124,13 @@ def check(path, exg, words):
 
 def main():
     exg, faults, commands, words = pathlib.Path(sys.argv[1]).resolve(), [], 0, sources()
-    for path in [pathlib.Path(p) for p in sys.argv[2:]] or [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        found, counts = check(path, exg, words)
-        faults += found
-        commands += counts["console"]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/cookbook").glob("*.md"))]
+    with tempfile.TemporaryDirectory(prefix="exg-prefix-") as prefix:
+        subprocess.run(["cmake", "--install", exg.parents[1], "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+        for path in [pathlib.Path(p).resolve() for p in sys.argv[2:]] or pages:
+            found, counts = check(path, exg, words, pathlib.Path(prefix))
+            faults += found
+            commands += counts["console"]
     lines = len((ROOT / "README.md").read_text().splitlines())
     if lines > 150:
         faults.append(f"README.md: {lines} lines, and 150 are enough")

@@ -112,6 +112,9 @@ static void check_operators(void)
 
     NULLED(exg_function_schema_parse(NULL, NULL, NULL, &err));
     NULLED(exg_operators_create(NULL, &err));
+    NULLED(exg_operators_register(NULL, NULL, &err));
+    NULLED(exg_operators_load(NULL, NULL, &err));
+    NULLED(exg_operators_load_for(NULL, NULL, &err));
     NULLED(exg_operator_normalize(NULL, NULL, NULL, &err));
     NULLED(exg_operator_infer(NULL, NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_operator_evaluate(NULL, NULL, 0, NULL, NULL, &err));
@@ -135,6 +138,8 @@ static void check_transform(void)
 
     NULLED(exg_bind_inputs(NULL, NULL, 0, NULL, NULL, NULL, &err));
     NULLED(exg_bind_hints(NULL, NULL, NULL, &err));
+    NULLED(exg_bind_asked(NULL, NULL, 0, NULL, NULL, &err));
+    NULLED(exg_program_part(NULL, NULL, NULL, 0, NULL, NULL, &err));
     NULLED(exg_program_unwrap(NULL, NULL, &err));
     NULLED(exg_missing_operators(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_specialize(NULL, NULL, NULL, &err));
@@ -180,10 +185,17 @@ static void check_weights(void)
     NULLED(exg_weights_join(NULL, 1, NULL, &err));
     NULLED(exg_weights_edit(NULL, NULL, NULL, &err));
     NULLED(exg_weights_slice(NULL, NULL, 0, NULL, &err));
+    NULLED(exg_weights_set_offsets(NULL, NULL, &err));
+    NULLED(exg_weights_concatenate(NULL, 0, NULL, NULL, &err));
     NULLED(exg_weights_save_ranks(NULL, 1, NULL, NULL, &err));
+    NULLED(exg_ranks_save_begin(NULL, NULL, &err));
+    NULLED(exg_ranks_save_file(NULL, NULL, NULL, &err));
+    NULLED(exg_ranks_save_end(NULL, NULL, 1, &err));
+    NULLED(exg_ranks_save_join(NULL, NULL, 1, NULL, NULL, &err));
     NULLED(exg_partition_weights(NULL, NULL, NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_model_numbers(NULL, NULL, NULL, &err));
     NULLED(exg_weights_strip(NULL, NULL, &err));
+    NULLED(exg_weights_splat(NULL, 0, NULL, &err));
     NULLED(exg_weights_in_order(NULL, EXG_LITTLE_ENDIAN, NULL, &err));
     NULLED(exg_weights_fill(NULL, NULL, false, NULL, NULL, &err));
     NULLED(exg_storage_check(NULL, 0, &err));
@@ -197,7 +209,11 @@ static void check_diff(void)
     NULLED(exg_diff_weights(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_diff_programs(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_program_inspect(NULL, NULL, NULL, &err));
+    NULLED(exg_annotations_open(NULL, NULL, NULL, &err));
+    NULLED(exg_index_limit(NULL, 0, NULL, NULL, &err));
     NULLED(exg_first_segment(NULL, NULL, NULL, NULL, &err));
+    NULLED(exg_input_paths(NULL, NULL, NULL, &err));
+    NULLED(exg_program_at_stage(NULL, NULL, EXG_STAGE_DECOMPOSE, NULL, &err));
     NULLED(exg_json_written(NULL, &err));
     NULLED(exg_file_write(NULL, NULL, 0, &err));
     NULLED(exg_tensor_file_check_name(NULL, &err));
@@ -208,7 +224,15 @@ static void check_session(void)
     exg_error err;
 
     NULLED(exg_session_create(NULL, NULL, NULL, &err));
+    NULLED(exg_operator_describe(NULL, NULL, &err));
     NULLED(exg_session_run(NULL, NULL, 0, &err));
+    NULLED(exg_session_launch(NULL, NULL, 0, &err));
+    NULLED(exg_session_wait(NULL, &err));
+    NULLED(exg_session_bind_input(NULL, NULL, &err));
+    NULLED(exg_session_bind_output(NULL, 0, NULL, &err));
+    NULLED(exg_session_allocate(NULL, 0, NULL, &err));
+    NULLED(exg_session_copy_in(NULL, NULL, NULL, 0, &err));
+    NULLED(exg_session_copy_out(NULL, NULL, NULL, 0, &err));
     NULLED(exg_session_prepare(NULL, NULL, 0, &err));
     NULLED(exg_session_state_set(NULL, NULL, 0, NULL, &err));
     NULLED(exg_costs_measure(0, false, NULL, &err));
@@ -228,7 +252,7 @@ static void check_place(void)
 
     NULLED(exg_costs_open(NULL, NULL, &err));
     NULLED(exg_costs_save(NULL, NULL, &err));
-    NULLED(exg_partition_options_open(NULL, NULL, NULL, &err));
+    NULLED(exg_partition_options_open(NULL, 0, 1, NULL, NULL, &err));
     NULLED(exg_partition(NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, &err));
 }
 
@@ -295,6 +319,8 @@ static void check_dtensor(void)
     NULLED(exg_dtensor_chunk(NULL, NULL, NULL, &err));
     NULLED(exg_dtensor_write_items(NULL, NULL, NULL, 0, NULL, &err));
     NULLED(exg_dtensor_shard_at(NULL, NULL, NULL, &err));
+    NULLED(exg_checkpoint_save(NULL, NULL, 1, NULL, NULL, &err));
+    NULLED(exg_checkpoint_load(NULL, NULL, 1, NULL, NULL, &err));
 }
 
 static void check_dispatch(void)

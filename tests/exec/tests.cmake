@@ -3,7 +3,8 @@
 # Kernels: each against a plain loop, on every instruction set, with one to three threads.
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
 exg_shared(harness exg::exec exec/kernels/harness.c exec/kernels/on_device.c standin/amx.c)
-foreach(family attention chain convolution draw fft formula index matmul move norm pointwise recurrent reduce)
+foreach(family attention chain convolution draw fft formula index matmul move norm pointwise recurrent reduce
+    weight_product)
   exg_test(exec_kernels_${family} exec/kernels/${family}.c LIBS tests_harness exg::exec)
   target_compile_definitions(test_exec_kernels_${family} PRIVATE
     $<TARGET_PROPERTY:exg_exec_objects,COMPILE_DEFINITIONS>) # which loops there are
@@ -46,6 +47,25 @@ add_test(NAME exec_cuda_epilogues_libraries COMMAND test_exec_cuda_epilogues
 set_tests_properties(exec_cuda_epilogues_libraries PROPERTIES
   ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 
+add_test(NAME exec_cuda_found COMMAND sh tests/exec/cuda/found.sh $<TARGET_FILE:exg>
+  ${EXG_STANDIN_DIRECTORY} ${EXG_STANDIN_LIBRARIES} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+add_test(NAME exec_cuda_step COMMAND sh tests/exec/cuda/step.sh $<TARGET_FILE:exg>
+  ${EXG_STANDIN_DIRECTORY} ${EXG_STANDIN_LIBRARIES} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+if(NOT EXG_SANITIZE AND TARGET exg_mpi)
+  add_test(NAME exec_cuda_faults_mpi COMMAND sh tests/exec/cuda/faults.sh $<TARGET_FILE:exg>
+    ${MPIEXEC_EXECUTABLE} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_faults_mpi PROPERTIES TIMEOUT 300
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;${EXG_STANDIN_ENVIRONMENT}")
+endif()
+if(NOT EXG_SANITIZE)
+  add_test(NAME gpu_dry COMMAND sh tests/gpu/dry.sh ${PROJECT_BINARY_DIR} ${EXG_STANDIN_DIRECTORY}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endif()
+# Ranks that share a device, some of which have none of the rows.
+add_test(NAME exec_cuda_corpus_mesh COMMAND test_exec_corpus fixtures/operators/index.safetensors
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_corpus_mesh PROPERTIES TIMEOUT 300
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_CORPUS_MESH=3;${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_cuda_device exec/cuda/device.c exec/cuda/calls.c LIBS exg::exec)
 set_tests_properties(exec_cuda_device PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 add_test(NAME exec_cuda_weights COMMAND test_exec_weights WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -53,6 +73,8 @@ set_tests_properties(exec_cuda_weights PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_cuda_links exec/cuda/links.c exec/cuda/calls.c LIBS exg::exec)
 set_tests_properties(exec_cuda_links PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_cuda_faults exec/cuda/faults.c exec/cuda/calls.c LIBS exg::exec)
+set_tests_properties(exec_cuda_faults PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 if(NOT EXG_SANITIZE)
   add_test(NAME exec_cuda_whole COMMAND sh tests/exec/cuda/whole.sh $<TARGET_FILE:exg>
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -64,6 +86,7 @@ if(NOT EXG_SANITIZE)
     ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 endif()
 exg_test(exec_cuda_emulator exec/cuda/emulator.c ${PROJECT_SOURCE_DIR}/libexec/device/cuda/driver.c
+  ${PROJECT_SOURCE_DIR}/libexec/device/cuda/libraries.c
   LIBS exg::exec)
 set_tests_properties(exec_cuda_emulator PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 
@@ -83,6 +106,7 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1)
   set_tests_properties(exec_mpi PROPERTIES TIMEOUT 120 ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
 endif()
+exg_test(exec_checkpoint exec/dtensor/checkpoint.c THREADS LIBS tests_ranks exg::exec)
 exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c
   THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_gradient exec/dtensor/gradient.c THREADS LIBS tests_ranks exg::exec)
@@ -106,6 +130,7 @@ endfunction()
 exg_test(exec_placement exec/comm/placement.c LIBS exg::exec)
 exg_test(exec_agree exec/comm/agree.c THREADS LIBS exg::exec)
 exg_test(exec_ranks exec/session/ranks.c THREADS LIBS exg::exec)
+exg_test(exec_parallel exec/session/parallel.c THREADS LIBS exg::exec)
 exg_test(exec_collectives exec/comm/collectives.c THREADS LIBS exg::exec)
 exg_test(exec_phases exec/comm/phases.c THREADS LIBS exg::exec)
 if(EXG_MPI_ENVIRONMENT)
@@ -120,6 +145,9 @@ exg_test(exec_sharding_files exec/sharding/files.c LIBS exg::exec)
 exg_test(exec_predict exec/sharding/predict.c LIBS exg::exec)
 exg_test(exec_windows exec/sharding/windows.c THREADS LIBS exg::exec)
 exg_test(exec_sharding exec/sharding/soundness.c exec/session/fixture.c THREADS LIBS exg::exec)
+exg_test(exec_pages exec/session/pages.c LIBS exg::exec)
+exg_test(exec_pipeline exec/sharding/pipeline.c exec/session/fixture.c THREADS LIBS exg::exec)
+exg_test(exec_placements exec/sharding/placements.c exec/session/fixture.c THREADS LIBS exg::exec)
 # Not a test: what tests/interop/shards.py runs.
 add_executable(shards exec/sharding/shards.c exec/sharding/every.c)
 target_link_libraries(shards PRIVATE exg_flags exg::exec)
@@ -132,7 +160,8 @@ exg_test(exec_calls exec/session/calls.c LIBS exg::exec)
 exg_test(exec_built exec/session/built.c LIBS exg::exec)
 exg_test(exec_nulls exec/nulls.c LIBS exg::exec)
 exg_test(exec_allocator exec/session/allocator.c THREADS LIBS exg::exec)
-exg_test(exec_out_of_memory exec/session/out_of_memory.c export/refusal.c LIBS exg::exec)
+exg_test(exec_out_of_memory exec/session/out_of_memory.c export/refusal.c
+  ${PROJECT_SOURCE_DIR}/examples/operators/mylib.c LIBS exg::exec)
 exg_test(exec_no_threads exec/session/no_threads.c exec/session/fixture.c LIBS exg::exec
   ${CMAKE_DL_LIBS})
 # What a session makes of weights before it runs.
@@ -221,6 +250,11 @@ if(NOT EXG_SANITIZE) # its memory is not the heap, which sanitizers watch
   exg_strict_test(exec_strided exec_strided)
 endif()
 exg_strict_test(exec_session exec_session)
+exg_test(exec_bound exec/session/bound.c exec/cuda/calls.c LIBS exg::exec)
+exg_strict_test(exec_bound exec_bound)
+add_test(NAME exec_cuda_bound COMMAND test_exec_bound WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_bound PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 exg_strict_test(exec_segments exec_segments)
 exg_strict_test(exec_budget exec_budget)
 exg_strict_test(exec_random exec_random)
@@ -229,6 +263,8 @@ exg_strict_test(exec_decode exec_decode)
 exg_strict_test(exec_attention exec_attention)
 
 # One operator on DTensors, now.
+exg_test(exec_operator_library exec/session/operator_library.c exec/session/fixture.c
+  ${PROJECT_SOURCE_DIR}/examples/operators/mylib.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch exec/dispatch/dispatch.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_context exec/dispatch/context.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_autograd exec/dispatch/autograd.c THREADS LIBS tests_eager tests_ranks exg::exec)
@@ -249,7 +285,8 @@ exg_test(exec_dtensor_device exec/dispatch/device.c THREADS LIBS tests_eager tes
 
 # DTensors in a device's memory: the tests above and those of meshes, of the host's before; and on
 # CUDA's kernels, in the emulator.
-exg_test(exec_dtensor_there exec/dtensor/there.c THREADS LIBS tests_ranks exg::exec)
+exg_test(exec_dtensor_there exec/dtensor/there.c exec/cuda/calls.c
+  THREADS LIBS tests_eager tests_ranks exg::exec m)
 foreach(test dtensor from_local dtensor_there gradient module dispatch context autograd
   training dispatch_rules factory forward programs item out)
   exg_strict_test(exec_${test} exec_${test})
@@ -271,6 +308,19 @@ foreach(test ${cuda_tests})
   set_tests_properties(exec_cuda_${test} PROPERTIES TIMEOUT 300
     ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 endforeach()
+# A stand-in for each rank: through NCCL.
+foreach(test dtensor dtensor_there dispatch autograd)
+  add_test(NAME exec_cuda_${test}_apart COMMAND test_exec_${test}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_${test}_apart PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=8;${EXG_STANDIN_ENVIRONMENT}")
+endforeach()
+if(NOT EXG_SANITIZE)
+  add_test(NAME exec_cuda_redistribute_apart COMMAND test_exec_redistribute
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_cuda_redistribute_apart PROPERTIES TIMEOUT 300
+    ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=6;EXG_ONE_IN=16;${EXG_STANDIN_ENVIRONMENT}")
+endif()
 if(TEST exec_cuda_redistribute) # of two thousand moves, thread by thread
   set_tests_properties(exec_cuda_redistribute PROPERTIES
     ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_ONE_IN=4;${EXG_STANDIN_ENVIRONMENT}")

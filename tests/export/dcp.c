@@ -1,6 +1,7 @@
 /* dcp.c - folders of torch.distributed.checkpoint and of DeepSpeed, and tensors put together of
  * chunks. */
 #include <exg/formats.h>
+#include <exg/weights_edit.h>
 
 #include "libexport/formats/pt2/chunks.h"
 #include "libexport/weights/storage.h"
@@ -504,6 +505,164 @@ static void it_puts_chunks_together(void **state)
     }
 }
 
+/* ---- writing ----------------------------------------------------------------------------------
+ */
+
+#define SOURCE "fixtures/mlp.inputs.safetensors" /* one tensor, x */
+
+/* The rows [first, end) of `x`; end 0: all that are left. */
+static exg_weights *rows(exg_weights *of, int64_t first, int64_t end)
+{
+    const exg_tensor_meta *meta = exg_weights_find(of, EXG_TABLE_STATE, "x")->meta;
+    const int64_t offsets[] = {first, 0};
+    const int64_t sizes[] = {(end == 0 ? meta->sizes[0].value : end) - first, meta->sizes[1].value};
+    const exg_weight_slice slice = {"x", 2, offsets, sizes};
+    exg_weights *made = NULL;
+
+    assert_int_equal(meta->rank, 2);
+    assert_int_equal(exg_weights_slice(of, &slice, 1, &made, NULL), EXG_OK);
+    return made;
+}
+
+/* What two ranks have of it, in three files. */
+typedef struct three {
+    exg_weights *of;
+    exg_rank_file files[3];
+} three;
+
+static three open_three(void)
+{
+    three t = {NULL, {{0, 0, NULL}, {1, 0, NULL}, {1, 1, NULL}}};
+    exg_error err;
+
+    assert_int_equal(open_folder(SOURCE, &t.of, &err), EXG_OK);
+    t.files[0].weights = rows(t.of, 0, 1);
+    t.files[1].weights = rows(t.of, 1, 2);
+    t.files[2].weights = rows(t.of, 2, 0);
+    return t;
+}
+
+static void close_three(three *t)
+{
+    for (size_t i = 0; i < 3; i++) {
+        exg_weights_release(t->files[i].weights);
+    }
+    exg_weights_release(t->of);
+}
+
+static void clear_folder(const char *name)
+{
+    static const char *const names[] = {".metadata", "__0_0.distcp", "__1_0.distcp",
+                                        "__1_1.distcp"};
+    char path[200];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", name, names[i]);
+        unlink(in_folder(path));
+    }
+    assert_int_equal(rmdir(in_folder(name)), 0);
+}
+
+static void it_writes_what_it_reads(void **state)
+{
+    exg_weights *of;
+    exg_weights *parts[2];
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(open_folder(SOURCE, &of, &err), EXG_OK);
+    parts[0] = rows(of, 0, 1);
+    parts[1] = rows(of, 1, 0);
+    assert_int_equal(exg_weights_save_ranks(parts, 2, in_folder("r/.metadata"), NULL, &err),
+                     EXG_OK);
+    assert_same_tensors(in_folder("r"), SOURCE);
+    assert_int_equal(access(in_folder("r/__1_0.distcp"), F_OK), 0);
+    assert_int_equal(exg_weights_save(of, in_folder("r/.metadata"), NULL, &err), EXG_USAGE);
+    assert_string_equal(err.code, "IO-KIND");
+    assert_same_tensors(in_folder("r"), SOURCE);
+    clear_folder("r");
+    assert_int_equal(exg_weights_save(of, in_folder("r/.metadata"), NULL, &err), EXG_OK);
+    assert_same_tensors(in_folder("r"), SOURCE);
+    assert_int_equal(access(in_folder("r/__1_0.distcp"), F_OK), -1);
+    clear_folder("r");
+    assert_int_equal(exg_weights_save(of, ".metadata", NULL, &err), EXG_USAGE);
+    assert_int_equal(exg_weights_save(of, "/.metadata", NULL, &err), EXG_USAGE);
+    exg_weights_release(parts[0]);
+    exg_weights_release(parts[1]);
+    exg_weights_release(of);
+    assert_int_equal(exg_weights_format_from_path("a/.metadata"), EXG_WEIGHTS_FORMAT_DCP);
+    assert_int_equal(exg_weights_format_from_path("a.metadata"), EXG_WEIGHTS_FORMAT_COUNT);
+}
+
+/* One begins, all write, the one ends it. */
+static void several_processes_write(void **state)
+{
+    char path[200];
+    three t = open_three();
+    exg_ranks_save *save = NULL;
+    exg_ranks_save *other = NULL;
+    exg_error err;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s", in_folder("r/.metadata"));
+    assert_int_equal(exg_ranks_save_begin(in_folder("r"), &save, &err), EXG_USAGE);
+    assert_string_equal(err.code, "TNS-NAME");
+    assert_int_equal(exg_ranks_save_file(&t.files[0], in_folder("r"), NULL, &err), EXG_USAGE);
+    assert_int_equal(exg_ranks_save_file(&t.files[0], path, NULL, &err), EXG_IO); /* not begun */
+    assert_int_equal(exg_ranks_save_begin(path, &save, &err), EXG_OK);
+    assert_int_equal(exg_ranks_save_begin(path, &other, &err), EXG_IO);
+    assert_string_equal(err.code, "IO-BUSY");
+    for (size_t i = 3; i-- > 0;) {
+        assert_int_equal(exg_ranks_save_file(&t.files[i], path, NULL, &err), EXG_OK);
+    }
+    assert_int_equal(access(in_folder("r"), F_OK), -1);
+    assert_int_equal(exg_ranks_save_end(save, t.files, 3, &err), EXG_OK);
+    assert_same_tensors(in_folder("r"), SOURCE);
+    assert_int_equal(access(in_folder("r/__1_1.distcp"), F_OK), 0);
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+    clear_folder("r");
+
+    assert_int_equal(exg_ranks_save_begin(path, &save, &err), EXG_OK);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(exg_ranks_save_file(&t.files[i], path, NULL, &err), EXG_OK);
+    }
+    assert_int_equal(exg_ranks_save_join(save, t.files, 3, in_folder("m.safetensors"), NULL, &err),
+                     EXG_OK);
+    assert_same_tensors(in_folder("m.safetensors"), SOURCE);
+    assert_int_equal(access(in_folder("r"), F_OK), -1);
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+    assert_int_equal(unlink(in_folder("m.safetensors")), 0);
+    close_three(&t);
+}
+
+/* Nothing of what was written stays. */
+static void it_leaves_nothing_of_what_it_gives_up(void **state)
+{
+    char path[200];
+    three t = open_three();
+    exg_ranks_save *save = NULL;
+    exg_error err;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s", in_folder("r/.metadata"));
+    assert_int_equal(exg_ranks_save_begin(path, &save, &err), EXG_OK);
+    assert_int_equal(exg_ranks_save_file(&t.files[0], path, NULL, &err), EXG_OK);
+    exg_ranks_save_abort(save);
+    exg_ranks_save_abort(NULL);
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+
+    /* Another dtype than the other's */
+    t.files[1].weights->items[0].meta->dtype = EXG_DTYPE_I32;
+    assert_int_equal(exg_ranks_save_begin(path, &save, &err), EXG_OK);
+    assert_int_equal(exg_ranks_save_file(&t.files[0], path, NULL, &err), EXG_OK);
+    assert_int_equal(exg_ranks_save_end(save, t.files, 2, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DCP-CHUNK");
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+    assert_int_equal(access(in_folder("r"), F_OK), -1);
+    assert_int_equal(empty_folder(), 0);
+    close_three(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -518,6 +677,9 @@ int main(void)
         cmocka_unit_test(it_puts_the_ranks_of_zero_together),
         cmocka_unit_test(it_refuses_ranks_that_do_not_fit),
         cmocka_unit_test(it_puts_chunks_together),
+        cmocka_unit_test(it_writes_what_it_reads),
+        cmocka_unit_test(several_processes_write),
+        cmocka_unit_test(it_leaves_nothing_of_what_it_gives_up),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -63,6 +63,25 @@ static void it_refuses_what_contradicts_itself(void **state)
     assert_int_equal(faults, 0);
 }
 
+/* What is said of a branch and its tensor names each in its place. */
+static void it_names_a_branch_and_its_tensor(void **state)
+{
+    static const char branch[] =
+        "{\"as_gm\": {\"name\": \"b\", \"graph\": {\"inputs\": [{\"name\": \"v\"}],"
+        " \"outputs\": [], \"nodes\": [], \"tensor_values\": [], \"symint_values\":"
+        " []}, \"metadata\": {}, \"parameters\": {\"v\": {\"storage\": {\"data_loca"
+        "tion\": \"Internal\", \"data\": {\"buffer\": \"P4AAAA==\"}}, \"meta\": {\""
+        "dtype\": \"f32\", \"sizes\": [], \"requires_grad\": true, \"device\": {\"t"
+        "ype\": \"cpu\", \"index\": -1}, \"strides\": [], \"storage_offset\": {\"as"
+        "_int\": 0}, \"layout\": \"strided\"}}}, \"buffers\": {}}}";
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(try_text(early_json("{\"as_tensor\": {\"name\": \"w\"}}", branch), NULL, &err),
+                     EXG_UNSUPPORTED);
+    assert_string_equal(err.message, "'v' is an input of the branch 'b' and a tensor that it has");
+}
+
 /* S002-66, S002-67, S002-68, S002-69: what is wrong of a place beside is named. */
 static void it_names_what_is_wrong_of_a_place(void **state)
 {
@@ -770,6 +789,69 @@ static void it_lists_what_is_lost(void **state)
     }
 }
 
+/* Each loss alone, in a program that has no other. */
+static void each_loss_is_counted(void **state)
+{
+    static const char prefix[] = "the early schema cannot say: ";
+    static exg_sym_int sizes[] = {{"s0", 3, true}, {"s1", 4, true}};
+    static exg_sym_int strides[] = {{.value = 1}, {.value = 1}};
+    static exg_range_constraint ranges[2] = {{.symbol = "s0"}, {.symbol = "s1"}};
+    static const char *texts[] = {"True", "True"};
+    exg_save_options strict = {.size = sizeof(strict), .strict = true};
+
+    (void)state;
+    for (int change = 0; change < 8; change++) {
+        exg_program *p = open_text(early_json("", ""));
+        exg_tensor_meta *meta = p->graph->values[0].tensor;
+        const char *lost[] = {"2 hints of symbols",
+                              "hints of symbols",
+                              "2 range constraints",
+                              "2 guards",
+                              "2 weights that share a storage",
+                              "node names",
+                              "the version of PyTorch",
+                              "a token of assertions"};
+        exg_weight items[3];
+        exg_error err;
+
+        switch (change) {
+        case 0:
+        case 1:
+            meta->rank = (uint32_t)(2 - change);
+            meta->sizes = sizes + change;
+            meta->strides = strides;
+            break;
+        case 2:
+            p->range_constraints = ranges;
+            p->range_constraint_count = 2;
+            break;
+        case 3:
+            p->guards_code = texts;
+            p->guard_count = 2;
+            break;
+        case 4:
+            items[0] = items[1] = items[2] = p->weights->items[0];
+            p->weights->items = items;
+            p->weights->count = 3;
+            break;
+        case 5:
+            p->graph->nodes[0].name = "n";
+            break;
+        case 6:
+            p->torch_version = "2.13";
+            break;
+        default:
+            p->signature.assertion_dep_token = "t";
+            break;
+        }
+        assert_int_equal(exg_save(p, in_folder("x.json"), EXG_FORMAT_EARLY_JSON, &strict, &err),
+                         EXG_UNSUPPORTED);
+        assert_true(strncmp(err.message, prefix, strlen(prefix)) == 0);
+        assert_string_equal(err.message + strlen(prefix), lost[change]);
+        exg_program_destroy(p);
+    }
+}
+
 /* S002-75: bytes beside, shared ranges one storage again. */
 static void it_writes_bytes_beside(void **state)
 {
@@ -815,7 +897,9 @@ int main(void)
         cmocka_unit_test(it_refuses_a_carry_that_disagrees),
         cmocka_unit_test(it_ignores_the_carry_when_told_to),
         cmocka_unit_test(it_refuses_strictly),
+        cmocka_unit_test(it_names_a_branch_and_its_tensor),
         cmocka_unit_test(it_lists_what_is_lost),
+        cmocka_unit_test(each_loss_is_counted),
         cmocka_unit_test(it_writes_bytes_beside),
     };
 

@@ -273,6 +273,7 @@ static void it_writes_a_file_of_no_bytes(void **state)
 static void it_replaces_no_file_beside(void **state)
 {
     exg_save_options inside = {.size = sizeof(inside), .weights = EXG_WEIGHTS_INTERNAL};
+    exg_save_options dry = {.size = sizeof(dry), .dry_run = true};
     exg_program *p = open_beside(early_json(INTERNAL, external("w.bin", "8", "")));
     size_t length;
     uint8_t *now;
@@ -284,6 +285,9 @@ static void it_replaces_no_file_beside(void **state)
     write_file("w.bin", "something else", 14);
     p = open_program(in_folder("w.exg"));
     assert_int_equal(exg_save(p, in_folder("s.json"), EXG_FORMAT_EARLY_JSON, NULL, &err),
+                     EXG_USAGE);
+    assert_string_equal(err.code, "EAR-008");
+    assert_int_equal(exg_save(p, in_folder("s.json"), EXG_FORMAT_EARLY_JSON, &dry, &err),
                      EXG_USAGE);
     assert_string_equal(err.code, "EAR-008");
     now = read_file("w.bin", &length);

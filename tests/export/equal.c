@@ -120,6 +120,57 @@ static void weights_are_compared(void **state)
     exg_program_destroy(p);
 }
 
+#define LARGE (2 * 1024 * 1024 + 16)
+
+/* Block by block, to the last byte. */
+static void large_weights_are_compared(void **state)
+{
+    static const struct {
+        size_t changed;
+        const char *says;
+    } rows[] = {
+        {LARGE, ""},
+        {0, "weights['w']: the bytes differ in the MiB from offset 0"},
+        {1024 * 1024, "weights['w']: the bytes differ in the MiB from offset 1048576"},
+        {LARGE - 1, "weights['w']: the bytes differ in the MiB from offset 2097152"},
+    };
+    uint8_t *bytes[2] = {calloc(1, LARGE + 1), calloc(1, LARGE + 1)};
+    exg_program *programs[2];
+    char difference[256];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        int64_t size = LARGE;
+        exg_sym_int sizes[] = {{.value = size}};
+        exg_sym_int strides[] = {{.value = 1}};
+        exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                                .layout = EXG_LAYOUT_STRIDED,
+                                .rank = 1,
+                                .sizes = sizes,
+                                .strides = strides,
+                                .device = {"cpu", -1}};
+        exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = LARGE, .data = bytes[i]};
+        exg_weight weight = {.fqn = "w", .meta = &meta};
+
+        assert_non_null(bytes[i]);
+        assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &programs[i], NULL), EXG_OK);
+        assert_int_equal(
+            exg_weights_add_storage(programs[i]->weights, &storage, &weight.storage, NULL), EXG_OK);
+        assert_int_equal(exg_weights_add(programs[i]->weights, &weight, NULL), EXG_OK);
+    }
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        bytes[1][rows[r].changed] = 1;
+        assert_int_equal(exg_program_equal(programs[0], programs[1], true, difference),
+                         rows[r].changed == LARGE);
+        assert_string_equal(difference, rows[r].says);
+        bytes[1][rows[r].changed] = 0;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        exg_program_destroy(programs[i]);
+        free(bytes[i]);
+    }
+}
+
 static void fields_of_weights_are_compared(void **state)
 {
     exg_tensor_meta other;
@@ -157,6 +208,7 @@ int main(void)
         cmocka_unit_test(a_copy_says_the_same),
         cmocka_unit_test(every_difference_is_told),
         cmocka_unit_test(weights_are_compared),
+        cmocka_unit_test(large_weights_are_compared),
         cmocka_unit_test(fields_of_weights_are_compared),
     };
 

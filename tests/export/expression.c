@@ -81,6 +81,16 @@ static void signs_bind_as_python_s(void **state)
         {"a**b**c", "a**(b**c)"},
         {"a << b + c", "a << (b + c)"},
         {"a & b | c ^ d", "(a & b) | (c ^ d)"},
+        {"a ^ b & c", "a ^ (b & c)"},
+        {"a & b ^ c", "(a & b) ^ c"},
+        {"a | b ^ c", "a | (b ^ c)"},
+        {"a ^ b | c", "(a ^ b) | c"},
+        {"a & b << c", "a & (b << c)"},
+        {"a << b & c", "(a << b) & c"},
+        {"a << b >> c", "(a << b) >> c"},
+        {"a & b == c", "(a & b) == c"},
+        {"a ^ b < c", "(a ^ b) < c"},
+        {"a % b*c", "(a % b)*c"},
         {"a | b == c", "(a | b) == c"},
         {"not a == b and c or d", "((not (a == b)) and c) or d"},
         {"a or not b and c", "a or ((not b) and c)"},
@@ -105,6 +115,31 @@ static void signs_bind_as_python_s(void **state)
             if (first != second || (first == EXG_OK && exg_number_real(p) != exg_number_real(q))) {
                 fail_msg("%s is not %s", rows[r].text, rows[r].same);
             }
+        }
+    }
+}
+
+/* Of 0, 1 and -1 any power is had at once, however large; of others it soon is too large. */
+static void powers_take_no_time(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_number;
+        double value;
+    } rows[] = {{"1**4611686018427387904", true, 1},    {"0**4611686018427387904", true, 0},
+                {"(-1)**4611686018427387904", true, 1}, {"(-1)**4611686018427387903", true, -1},
+                {"2**4611686018427387904", false, 0},   {"(-2)**62", true, 4611686018427387904.0},
+                {"(-3)**4611686018427387904", false, 0}};
+    const exg_symbols none = {0};
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_expression x = parse(rows[r].text);
+        exg_number n;
+        bool is_number = exg_expression_evaluate(&x, &none, &n, NULL) == EXG_OK;
+
+        if (is_number != rows[r].is_number || (is_number && exg_number_real(n) != rows[r].value)) {
+            fail_msg("%s is %g", rows[r].text, is_number ? exg_number_real(n) : 0);
         }
     }
 }
@@ -259,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(signs_bind_as_python_s),
+        cmocka_unit_test(powers_take_no_time),
         cmocka_unit_test(chains_are_flat),
         cmocka_unit_test(what_python_refuses_is_refused),
         cmocka_unit_test(symbols_get_other_names),

@@ -1,7 +1,9 @@
 /* What a program is made of, as its Python source says it. */
 #include <exg/formats.h>
 #include <exg/inspection.h>
+#include <exg/transform.h>
 #include <exg/weights.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -54,6 +56,9 @@ static void modules_operators_and_memory_are_counted(void **state)
     assert_true(i.found->operators[0].known);
     assert_true(i.found->activations_known);
     assert_int_equal(i.found->activation_bytes, 2 * 3 * 16 * sizeof(float));
+    assert_int_equal(i.found->alive_bytes[0], 3 * 16 * sizeof(float));
+    assert_int_equal(i.found->alive_bytes[1], 2 * 3 * 16 * sizeof(float));
+    assert_int_equal(i.found->alive_bytes[2], 3 * 16 * sizeof(float) + 3 * 4 * sizeof(float));
     assert_int_equal(i.found->storage_count, 4);
     assert_int_equal(i.found->storage_bytes, m[0].bytes);
     end(&i);
@@ -117,12 +122,108 @@ static void weights_alone_are_inspected_by_their_names(void **state)
     exg_weights_release(weights);
 }
 
+static int64_t limit_of(const char *path, const char *input)
+{
+    inspected i = inspect(path);
+    const exg_value_id value = exg_graph_find_value(i.program->graph, input);
+    exg_symbols symbols = {0};
+    int64_t limit = -1;
+
+    assert_int_not_equal(value, EXG_NO_VALUE);
+    assert_int_equal(exg_bind_hints(i.program, i.program->arena, &symbols, NULL), EXG_OK);
+    assert_int_equal(exg_index_limit(i.program, value, &symbols, &limit, NULL), EXG_OK);
+    end(&i);
+    return limit;
+}
+
+/* fixtures/programs/lm.py: 128 tokens; a cache of 64 positions, through slices and views; what
+ * only counts is no index. */
+static void an_input_that_indexes_has_a_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(limit_of("fixtures/lm.core.dynamic.pt2", "tokens"), 128);
+    assert_int_equal(limit_of("fixtures/lm.train-ir.dynamic.pt2", "tokens"), 128);
+    assert_int_equal(limit_of("fixtures/lm.decode.pt2", "tokens"), 128);
+    assert_int_equal(limit_of("fixtures/lm.decode.pt2", "position"), 64);
+    assert_int_equal(limit_of("fixtures/places.pt2", "repeats"), 0);
+    assert_int_equal(limit_of("fixtures/mlp.pt2", "x"), 0);
+}
+
+static void sizes_that_are_asked_for_bind_the_rest(void **state)
+{
+    inspected i = inspect("fixtures/lm.core.dynamic.pt2");
+    const int64_t sizes[] = {1, 17};
+    const exg_input_binding given = {.name = "tokens",
+                                     .kind = EXG_ARGUMENT_TENSOR,
+                                     .dtype = EXG_DTYPE_UNKNOWN,
+                                     .rank = 2,
+                                     .sizes = sizes};
+    exg_symbols symbols = {0};
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_bind_asked(i.program, &given, 1, i.program->arena, &symbols, &err),
+                     EXG_OK);
+    assert_int_equal(exg_symbols_find(&symbols, "s27", 3)->value, 17);
+    symbols = (exg_symbols){0};
+    assert_int_equal(exg_symbols_add(&symbols, i.program->arena, "s27", 3, 16, &err), EXG_OK);
+    assert_int_equal(exg_bind_asked(i.program, NULL, 0, i.program->arena, &symbols, &err), EXG_OK);
+    assert_int_equal(exg_symbols_find(&symbols, "s27", 3)->value, 16);
+    assert_int_equal(exg_bind_asked(i.program, &given, 1, i.program->arena, &symbols, &err),
+                     EXG_USAGE); /* 17 here, 16 there */
+    assert_string_equal(err.code, "INP-004");
+    end(&i);
+}
+
+/* Rows go to nodes by the names of what they give; files of other programs and other things are
+ * refused. */
+static void what_a_run_says_belongs_to_nodes(void **state)
+{
+    static const char path[] = "annotations.test.json";
+    static const char run[] =
+        "{\"format\": 1, \"profile\": [{\"name\": \"linear_1\", \"kernel\": \"linear\", "
+        "\"nodes\": 1, \"ns\": 7}]}";
+    static const char plan[] =
+        "{\"format\": 1, \"mesh\": [{\"dim\": 0, \"nodes\": [{\"node\": \"relu\", \"ns\": 5, "
+        "\"results\": [\"S(0)\"], \"moves\": []}]}]}";
+    static const char negative[] =
+        "{\"format\": 1, \"profile\": [{\"name\": \"relu\", \"kernel\": \"x\", \"nodes\": 1, "
+        "\"ns\": -7}]}";
+    inspected i = inspect("fixtures/mlp.pt2");
+    exg_annotations *said;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_file_write(path, run, strlen(run), NULL), EXG_OK);
+    assert_int_equal(exg_annotations_open(path, i.program, &said, NULL), EXG_OK);
+    assert_string_equal(said->from, "profile");
+    assert_int_equal(said->count, 1);
+    assert_int_equal(said->items[0].node, 2);
+    assert_int_equal(said->items[0].ns, 7);
+    assert_string_equal(said->items[0].how, "kernel linear");
+    exg_annotations_free(said);
+    assert_int_equal(exg_file_write(path, plan, strlen(plan), NULL), EXG_OK);
+    assert_int_equal(exg_annotations_open(path, i.program, &said, NULL), EXG_OK);
+    assert_string_equal(said->from, "plan");
+    assert_int_equal(said->items[0].node, 1);
+    assert_string_equal(said->items[0].how, "dim 0: S(0)");
+    exg_annotations_free(said);
+    assert_int_equal(exg_file_write(path, negative, strlen(negative), NULL), EXG_OK);
+    assert_int_equal(exg_annotations_open(path, i.program, &said, &err), EXG_MALFORMED);
+    assert_string_equal(err.code, "ANN-001");
+    assert_int_equal(remove(path), 0);
+    end(&i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modules_operators_and_memory_are_counted),
         cmocka_unit_test(a_tensor_of_two_names_counts_once),
         cmocka_unit_test(buffers_are_not_parameters),
+        cmocka_unit_test(an_input_that_indexes_has_a_limit),
+        cmocka_unit_test(sizes_that_are_asked_for_bind_the_rest),
+        cmocka_unit_test(what_a_run_says_belongs_to_nodes),
         cmocka_unit_test(weights_alone_are_inspected_by_their_names),
     };
 

@@ -112,14 +112,6 @@ static exg_status verify(const char *name, void *user, exg_error *err)
     return status;
 }
 
-static exg_operators *every_operator;
-
-static exg_status verify_alone(const char *name, void *user, exg_error *err)
-{
-    (void)name;
-    return find_all(user, every_operator, err);
-}
-
 /* Written in each form, and read again. */
 static exg_status write(const char *name, void *user, exg_error *err)
 {
@@ -216,48 +208,6 @@ static void doubles_are_all_found(void **state)
     }
 }
 
-/* Rules take their memory in blocks, of which one is asked for only where the one before ends. With
- * a value more in the graph it ends earlier, so in time each request is the one that gets none. */
-static void rules_say_so_wherever_it_ends(void **state)
-{
-    enum { STEP = 3, VALUES_MAX = 160 };
-    static const char *const files[] = {"tests/export/data/control.pt2",
-                                        "tests/export/data/symbols.pt2"};
-    static char names[VALUES_MAX][16], texts[VALUES_MAX][16];
-    static exg_sym_int sizes[VALUES_MAX];
-
-    (void)state;
-    assert_int_equal(exg_operators_create(&every_operator, NULL), EXG_OK);
-    for (uint32_t i = 0; i < VALUES_MAX; i++) {
-        snprintf(names[i], sizeof(names[i]), "more_%u", i);
-        snprintf(texts[i], sizeof(texts[i]), "s77 + %u", i);
-        sizes[i].expr = texts[i];
-    }
-    for (size_t f = 0; f < sizeof(files) / sizeof(files[0]); f++) {
-        static exg_value values[2 * VALUES_MAX];
-        exg_program *program = NULL;
-        exg_graph *graph;
-        uint32_t count;
-
-        assert_int_equal(exg_open(files[f], NULL, &program, NULL, NULL), EXG_OK);
-        graph = program->graph;
-        count = graph->value_count;
-        assert_true(count <= VALUES_MAX);
-        memcpy(values, graph->values, count * sizeof(*values));
-        graph->values = values;
-        for (uint32_t more = 0; more < VALUES_MAX; more += STEP) {
-            for (uint32_t i = 0; i < more; i++) {
-                values[count + i] =
-                    (exg_value){.name = names[i], .sym_int = f == 0 ? NULL : &sizes[i]};
-            }
-            graph->value_count = count + more;
-            refuse_each(verify_alone, files[f], program, 1);
-        }
-        exg_program_destroy(program);
-    }
-    exg_operators_destroy(every_operator);
-}
-
 static void files_are_written_or_not(void **state)
 {
     static const char *const names[] = {"a.json", "a.pt2", "a.exg"};
@@ -305,9 +255,9 @@ static void graphs_are_built_or_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_survive_it),           cmocka_unit_test(doubles_are_all_found),
-        cmocka_unit_test(rules_say_so_wherever_it_ends), cmocka_unit_test(files_are_written_or_not),
-        cmocka_unit_test(files_beside_are_kept_or_not),  cmocka_unit_test(graphs_are_built_or_not),
+        cmocka_unit_test(programs_survive_it),      cmocka_unit_test(doubles_are_all_found),
+        cmocka_unit_test(files_are_written_or_not), cmocka_unit_test(files_beside_are_kept_or_not),
+        cmocka_unit_test(graphs_are_built_or_not),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -267,8 +267,7 @@ static void it_refuses_damage_in_older_opcodes(void **state)
                                        "2.",
                                        "(I1\n",
                                        "K\x01)R.",
-                                       "K\x01"
-                                       "b.",
+                                       "K\001b.",
                                        "\x8b\x05",
                                        "\x8e\xff\xff\xff\xff\xff\xff\xff\xff."};
 

@@ -397,6 +397,13 @@ static void arguments_are_python_s(void **state)
         {{.kind = EXG_ARGUMENT_NONE}, "None"},
         {{.kind = EXG_ARGUMENT_BOOL, .as_bool = true}, "True"},
         {{.kind = EXG_ARGUMENT_FLOAT, .as_float = 1}, "1.0"},
+        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1, 2}}, "(1+2j)"},
+        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1.5, -2.25}}, "(1.5-2.25j)"},
+        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {0, 2}}, "2j"},
+        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {0, -2}}, "-2j"},
+        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {-0.0, 2}}, "(-0+2j)"},
+        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1, -0.0}}, "(1-0j)"},
+        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {-1, 0}}, "(-1+0j)"},
         {{.kind = EXG_ARGUMENT_STRING, .as_string = "it's"}, "\"it's\""},
         {{.kind = EXG_ARGUMENT_INTS, .count = 2, .as_ints = ints}, "[1, -2]"},
     };

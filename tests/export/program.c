@@ -1,7 +1,9 @@
 /* program.c - copies are equal, differences are named, prints are PyTorch's. */
 #include <exg/formats.h>
+#include <exg/signature.h>
 
 #include "libexport/program/print.h"
+#include "libexport/program/python.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -301,9 +303,76 @@ static void it_reads_elements_that_it_stored(void **state)
     }
 }
 
+static void renames_that_cannot_be_are_refused(void **state)
+{
+    exg_program *program = open_file("fixtures/mlp.pt2");
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_program_rename_value(program, "nothing", "y", &err), EXG_USAGE);
+    assert_string_equal(err.code, "BLD-002");
+    assert_string_equal(err.message, "the graph has no value called 'nothing'");
+    assert_int_equal(exg_program_rename_value(program, "relu", "linear", &err), EXG_USAGE);
+    assert_string_equal(err.code, "BLD-002");
+    assert_string_equal(err.message, "'relu' cannot be called 'linear': another value is");
+    assert_int_equal(exg_program_rename_value(program, "relu", "relu", &err), EXG_OK);
+    exg_program_destroy(program);
+}
+
+/* A branch is an attribute of the module beside values and weights, and those that all have. */
+static void branches_are_called_as_python_can(void **state)
+{
+    static const struct {
+        const char *name;
+        bool suits;
+    } rows[] = {
+        {"branch", true}, {"x", false},       {"sum_1", false},    {"lifted_tensor_0", false},
+        {"", false},      {"1st", false},     {"a.b", false},      {"class", false},
+        {"_x", true},     {"forward", false}, {"training", false}, {"lifted_tensor", true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_program *program = open_file("tests/export/data/control.pt2");
+        exg_graph_argument *branch = program->graph->nodes[2].inputs[2].arg.as_graph;
+        bool suits;
+
+        branch->name = rows[i].name;
+        assert_int_equal(exg_program_suits_python(program, &suits, NULL), EXG_OK);
+        if (suits != rows[i].suits) {
+            fail_msg("a branch called '%s'", branch->name);
+        }
+        assert_int_equal(exg_program_suit_python(program, NULL), EXG_OK);
+        assert_int_equal(strcmp(branch->name, rows[i].name) == 0, rows[i].suits);
+        assert_int_equal(exg_program_suits_python(program, &suits, NULL), EXG_OK);
+        assert_true(suits);
+        exg_program_destroy(program);
+    }
+}
+
+/* Whichever value it is. */
+static void a_branch_is_called_as_no_value(void **state)
+{
+    exg_program *program = open_file("tests/export/data/control.pt2");
+    exg_graph_argument *branch = program->graph->nodes[2].inputs[2].arg.as_graph;
+
+    (void)state;
+    for (uint32_t i = 0; i < program->graph->value_count; i++) {
+        bool suits;
+
+        branch->name = program->graph->values[i].name;
+        assert_int_equal(exg_program_suits_python(program, &suits, NULL), EXG_OK);
+        assert_false(suits);
+    }
+    exg_program_destroy(program);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(renames_that_cannot_be_are_refused),
+        cmocka_unit_test(branches_are_called_as_python_can),
+        cmocka_unit_test(a_branch_is_called_as_no_value),
         cmocka_unit_test(it_prints_programs_as_pytorch_does),
         cmocka_unit_test(it_prints_expressions_as_sympy_does),
         cmocka_unit_test(it_copies_programs_whole),

@@ -150,12 +150,54 @@ static void it_refuses_what_it_cannot_say(void **state)
     exg_program_destroy(program);
 }
 
+/* Saves the program for a release; gives the fault's code, or "". */
+static const char *save_for(const exg_program *program, const char *release, exg_error *err)
+{
+    const exg_save_options options = {.size = sizeof(options), .release = release};
+
+    return exg_save(program, in_folder("r.pt2"), EXG_FORMAT_PT2, &options, err) == EXG_OK
+               ? ""
+               : err->code;
+}
+
+static void it_writes_for_older_releases(void **state)
+{
+    exg_program *program = open_program("fixtures/mlp.pt2");
+    exg_argument *arg = &program->graph->nodes[0].inputs[0].arg;
+    const exg_argument kept = *arg;
+    exg_program *back;
+    exg_error err;
+
+    (void)state;
+    assert_string_equal(save_for(program, "2.9.1+cpu", &err), "");
+    back = open_program(in_folder("r.pt2"));
+    assert_int_equal(back->schema_minor, 14);
+    back->schema_minor = program->schema_minor; /* all else is as it was */
+    assert_true(exg_program_equal(program, back, true, NULL));
+    exg_program_destroy(back);
+    assert_string_equal(save_for(program, "2.14", &err), "");
+    assert_string_equal(save_for(program, "2.8", &err), "PT2-005");
+    assert_string_equal(save_for(program, "3.0", &err), "CLI-001");
+    assert_string_equal(save_for(program, "2.1", &err), "PT2-005"); /* 2.10, 2.11 begin so */
+    *arg = (exg_argument){.kind = EXG_ARGUMENT_FLOAT_LISTS};
+    assert_string_equal(save_for(program, "2.11", &err), "PT2-006");
+    assert_string_equal(err.fix, "write it for 2.12 or later");
+    assert_string_equal(save_for(program, "2.12", &err), "");
+    *arg = (exg_argument){.kind = EXG_ARGUMENT_INT_LISTS};
+    assert_string_equal(save_for(program, "2.9", &err), "PT2-006");
+    assert_string_equal(save_for(program, "2.10", &err), "");
+    *arg = kept;
+    program->graph->values[0].tensor->dtype = EXG_DTYPE_U64;
+    assert_string_equal(save_for(program, "2.11", &err), "PT2-006");
+    assert_string_equal(save_for(program, "2.12", &err), "");
+    exg_program_destroy(program);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_writes_what_it_read),
-        cmocka_unit_test(it_writes_several_programs),
-        cmocka_unit_test(it_aligns_records),
+        cmocka_unit_test(it_writes_for_older_releases),  cmocka_unit_test(it_writes_what_it_read),
+        cmocka_unit_test(it_writes_several_programs),    cmocka_unit_test(it_aligns_records),
         cmocka_unit_test(it_refuses_what_it_cannot_say),
     };
 

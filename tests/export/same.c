@@ -55,7 +55,8 @@ static const char *const names[][2] = {
     {"scalar", "min"},       {"scalar", "other"},   {"scalars", "max"},    {"scalars", "min"},
     {"scalars", "other"},    {"scalars", "value"},  {"self", "A"},         {"self", "input"},
     {"self", "x"},           {"shape", "size"},     {"tensors1", "end"},   {"value", "src"},
-    {"weights", "weight"},   {"self", "condition"},
+    {"weights", "weight"},   {"self", "condition"}, {"inputs", "input"},   {"tensor", "self"},
+    {"input", "self"},
 };
 
 static bool are_names_alike(const char *given, const char *taken)

@@ -332,6 +332,40 @@ static void it_makes_a_signature_of_every_kind(void **state)
     exg_program_destroy(program);
 }
 
+/* The first spec and the last, and none behind. */
+static void it_looks_at_every_spec_and_no_more(void **state)
+{
+    exg_input_spec inputs[2] = {{.kind = EXG_INPUT_USER, .arg = {.name = "x"}},
+                                {.kind = EXG_INPUT_USER, .arg = {.name = "behind"}}};
+    exg_output_spec outputs[2] = {{.kind = EXG_OUTPUT_USER, .arg = {.name = "y"}},
+                                  {.kind = EXG_OUTPUT_USER, .arg = {.name = "behind"}}};
+    const exg_signature s = {
+        .inputs = inputs, .input_count = 1, .outputs = outputs, .output_count = 1};
+    const exg_signature_argument *leaves[2];
+    const char *names[2];
+    uint32_t count;
+
+    (void)state;
+    assert_int_equal(exg_signature_user_inputs(&s, leaves, 2, &count, NULL), EXG_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(leaves[0]->name, "x");
+    assert_int_equal(exg_signature_user_outputs(&s, EXG_WITH_LOSS, leaves, 2, &count, NULL),
+                     EXG_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(leaves[0]->name, "y");
+    for (int i = 0; i < 2; i++) {
+        inputs[i].kind = EXG_INPUT_TOKEN;
+        outputs[i].kind = EXG_OUTPUT_TOKEN;
+        inputs[i].arg.is_token = outputs[i].arg.is_token = true;
+    }
+    assert_int_equal(exg_signature_input_tokens(&s, names, 2, &count, NULL), EXG_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(names[0], "x");
+    assert_int_equal(exg_signature_output_tokens(&s, names, 2, &count, NULL), EXG_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(names[0], "y");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +376,7 @@ int main(void)
         cmocka_unit_test(it_takes_constants_from_maps),
         cmocka_unit_test(it_builds_specs_of_several),
         cmocka_unit_test(it_makes_a_signature_of_every_kind),
+        cmocka_unit_test(it_looks_at_every_spec_and_no_more),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

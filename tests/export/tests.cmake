@@ -61,6 +61,10 @@ exg_test(export_verify_files export/verify/files.c export/early_maker.c
   LIBS tests_folder exg::export)
 exg_test(export_verify_guards export/verify/guards.c LIBS exg::export)
 exg_test(export_verify_parts export/verify/parts.c LIBS exg::export)
+exg_test(export_verify_contradictions export/verify/contradictions.c LIBS exg::export)
+exg_test(export_verify_memory export/verify/memory.c export/refusal.c LIBS exg::export)
+exg_test(export_verify_operators export/verify/operators.c LIBS exg::export)
+exg_test(export_verify_words export/verify/words.c LIBS exg::export)
 exg_test(export_verify_rules export/verify/rules.c LIBS exg::export)
 add_test(NAME export_verify_codes
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/verify/codes.sh ${PROJECT_SOURCE_DIR})
@@ -70,6 +74,7 @@ exg_test(export_expression export/expression.c LIBS exg::export)
 exg_test(export_scan export/scan.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)
 exg_test(export_schema export/transform/schema.c LIBS exg::export)
+exg_test(export_stage export/transform/stage.c LIBS tests_folder exg::export)
 exg_test(export_subclass export/transform/subclass.c LIBS tests_folder exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
 

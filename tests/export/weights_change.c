@@ -79,6 +79,36 @@ static void it_strips_weights_and_leaves_the_rest(void **state)
     empty_folder();
 }
 
+/* In either byte order, of f32 and bf16. */
+static void it_puts_one_number_in_the_place_of_all(void **state)
+{
+    static const char *const fixtures[] = {"fixtures/mlp.pt2", "fixtures/bf16.pt2"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        exg_program *p = open_program(fixtures[i % 2]);
+        exg_weights *made = NULL;
+
+        if (i >= 2) {
+            assert_int_equal(exg_weights_in_order(p->weights, EXG_BIG_ENDIAN, &made, NULL), EXG_OK);
+            take(p, made);
+        }
+        assert_int_equal(exg_weights_splat(p->weights, -1.5, &made, NULL), EXG_OK);
+        take(p, made);
+        for (uint32_t w = 0; w < p->weights->count; w++) {
+            const exg_weight *weight = &p->weights->items[w];
+            uint64_t bytes = 0;
+            uint8_t *data = read_weight(p->weights, weight->fqn, &bytes);
+
+            for (uint64_t b = 0; b < bytes; b += exg_dtype_bytes(weight->meta->dtype)) {
+                assert_true(exg_element_value(weight->meta->dtype, data + b) == -1.5);
+            }
+            free(data);
+        }
+        exg_program_destroy(p);
+    }
+}
+
 /* S002-64: big endian per element, complex by halves; swapped when read. */
 static void it_turns_byte_order_around_and_reads_the_same(void **state)
 {
@@ -305,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_strips_weights_and_leaves_the_rest),
+        cmocka_unit_test(it_puts_one_number_in_the_place_of_all),
         cmocka_unit_test(it_turns_byte_order_around_and_reads_the_same),
         cmocka_unit_test(it_turns_what_a_known_file_holds),
         cmocka_unit_test(it_fills_a_program_from_another_file),

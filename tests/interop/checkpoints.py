@@ -286,6 +286,25 @@ def save_fsdp(rank, world, folder):
     torch.distributed.destroy_process_group()
 
 
+def load_sharded(rank, world, folder, dim, want):
+    """Is every tensor of the folder that of `want`, loaded into parts along a dim, and into whole ones?"""
+    import torch.distributed.checkpoint
+    import torch.distributed.tensor as dt
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}.store", rank=rank, world_size=world)
+    mesh = torch.distributed.init_device_mesh("cpu", (world,))
+    place = lambda t: [dt.Shard(dim % t.dim()) if t.dim() else dt.Replicate()]  # noqa: E731
+    parts = {k: dt.distribute_tensor(torch.zeros_like(v), mesh, place(v)) for k, v in want.items()}
+    whole = {k: torch.zeros_like(v) for k, v in want.items()}
+    torch.distributed.checkpoint.load(parts, checkpoint_id=str(folder))
+    torch.distributed.checkpoint.load(whole, checkpoint_id=str(folder))
+    for name, value in want.items():
+        for got in (parts[name].full_tensor(), whole[name]):
+            if not torch.equal(got, value):
+                raise AssertionError(f"{name}: {got}, expected {value}")
+    torch.distributed.destroy_process_group()
+
+
 # ---- files that PyTorch no longer writes ----------------------------------------------------------
 
 

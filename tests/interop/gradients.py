@@ -73,6 +73,23 @@ CASES = [
     ("scaled_dot_product_attention.default", t(2, 2, 4, 3), t(2, 2, 4, 3), t(2, 2, 4, 3)),
     ("scaled_dot_product_attention.default", t(2, 4, 3), t(2, 4, 3), t(2, 4, 3), None, 0.0, True),
     ("scaled_dot_product_attention.default", t(2, 4, 3), t(2, 5, 3), t(2, 5, 2), t(4, 5)),
+    ("max.dim", t(5, 3), 0), ("max.dim", t(5, 3), 1, True), ("min.dim", t(5, 3), -1), ("topk.default", t(5, 6), 2, 1),
+    ("topk.default", t(5, 3), 3, 0, False), ("sort.default", t(5, 3), 0, True), ("median.dim", t(5, 3), 0),
+    ("kthvalue.default", t(5, 3), 2, 0, True), ("prod.dim_int", t(5, 3), 0), ("prod.dim_int", torch.zeros(3, 4).requires_grad_(), 1, True),
+    ("prod.default", t(2, 3)), ("index.Tensor", t(5, 3), [torch.tensor([0, 3, 3])]),
+    ("constant_pad_nd.default", t(5, 3), [1, 2]), ("constant_pad_nd.default", t(5, 3), [-1, 2, 1, -2], 3.0),
+    ("max_pool2d_with_indices.default", t(2, 3, 6, 5), [3, 3], [2, 2], [1, 1]), ("avg_pool2d.default", t(2, 3, 6, 5), [3, 2], [2, 2]),
+    ("adaptive_avg_pool2d.default", t(2, 3, 6, 5), [3, 2]), ("clamp.default", t(5, 3), -0.5, 0.5), ("clamp_min.default", t(5, 3), 0.1),
+    ("clamp_max.default", t(5, 3), 0.1), ("clamp_min.Tensor", t(5, 3), t(3)), ("clamp_max.Tensor", t(5, 3), t(5, 1)),
+    ("lerp.Scalar", t(5, 3), t(5, 3), 0.3), ("lerp.Tensor", t(5, 3), t(5, 3), t(3)), ("prelu.default", t(5, 3), t(1)),
+    ("prelu.default", t(2, 3, 4), t(3)), ("addcmul.default", t(5, 3), t(5, 3), t(3)), ("addcdiv.default", t(5, 3), t(5, 3), t(3, low=0.5)),
+    ("index_put.default", t(5, 3), [torch.tensor([0, 2, 1])], t(3, 3)),
+    ("index_put.default", t(5, 3), [torch.tensor([0, 2, 2])], t(3), True),
+    ("scatter_add.default", t(5, 3), 0, index(5, 2, 3), t(2, 3)), ("roll.default", t(5, 3), [2], [0]), ("roll.default", t(5, 3), [1, -2], [0, 1]),
+    ("threshold.default", t(5, 3), 0.1, 3.0), ("relu6.default", t(5, 3)), ("tan.default", t(5, 3)), ("sinh.default", t(5, 3)),
+    ("cosh.default", t(5, 3)), ("atan.default", t(5, 3)), ("asin.default", torch.rand(5, 3).mul(0.9).requires_grad_()),
+    ("acos.default", torch.rand(5, 3).mul(0.9).requires_grad_()), ("erf.default", t(5, 3)), ("erfc.default", t(5, 3)),
+    ("log2.default", t(5, 3, low=0.2)), ("log10.default", t(5, 3, low=0.2)), ("exp2.default", t(5, 3)),
 ]
 
 

@@ -13,6 +13,7 @@ try:
     import checkpoints
     import safetensors.torch
     import torch
+    import torch.distributed.checkpoint
 except ImportError as error:
     print(f"FAIL checkpoints: {error}")
     print("0 passed, 1 failed")
@@ -140,6 +141,7 @@ class Checks:
         assert [row["name"] for row in told["skipped"]] == ["part"] and "Shard(dim=0)" in told["skipped"][0]["kind"], told["skipped"]
         assert told["metadata"]["p.placements"] == "(Shard(dim=0),)", told["metadata"]
         assert {t["name"]: t.get("is_param") for t in told["tensors"]}["p"] in (True, None)
+        torch.distributed.destroy_process_group()  # those that are forked from here have their own
 
     def distributed(self, save, world):
         """What torch's own tool makes of the folder is what exg gives of it."""
@@ -169,6 +171,58 @@ class Checks:
 
     def check_distributed_fsdp(self):
         self.distributed(checkpoints.save_fsdp, 2)
+
+    # ---- distributed checkpoints that exg writes ------------------------------------------------------
+
+    def loads(self, folder, want):
+        """PyTorch loads the folder on meshes of its own, and as one file; nothing else is in it."""
+        import torch.distributed.checkpoint.format_utils as format_utils
+
+        for world, dim in ((1, 0), (3, 0), (2, 1)):
+            torch.multiprocessing.start_processes(checkpoints.load_sharded, (world, folder, dim, want), world, start_method="fork")
+            pathlib.Path(f"{folder}.store").unlink(missing_ok=True)
+        whole = folder.parent / f"{folder.name}.pt"
+        format_utils.dcp_to_torch_save(folder, whole)
+        same(torch.load(whole), want)
+        assert all(file.suffix == ".distcp" or file.name == ".metadata" for file in folder.iterdir())
+
+    def check_pytorch_loads_what_convert_writes(self):
+        weights = self.path("w.safetensors")
+        done = self.run("convert", "fixtures/lm.core.dynamic.pt2", weights)
+        assert done.returncode == 0, done.stderr
+        want = safetensors.torch.load_file(weights)
+        for mesh in ((), ("--shard", "2x3", "--place", "data,tensor", "--for", "fixtures/lm.core.dynamic.pt2")):
+            folder = self.path("step-1")
+            done = self.run("convert", weights, folder / ".metadata", *mesh)
+            assert done.returncode == 0, done.stderr
+            assert len(list(folder.glob("*.distcp"))) == (3 if mesh else 1)
+            self.loads(folder, want)
+
+    def check_pytorch_loads_every_dtype(self):
+        names = ("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
+                 "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128")  # fmt: skip
+        want = {name: torch.arange(6).reshape(2, 3).to(getattr(torch, name)) for name in names}
+        want |= {"empty": torch.zeros(0, 3), "scalar": torch.tensor(7.5), "parameter": torch.nn.Parameter(torch.ones(2))}
+        source, folder = self.path("a.pt"), self.path("step-1")
+        torch.save(want, source)
+        done = self.run("convert", source, folder / ".metadata")
+        assert done.returncode == 0, done.stderr
+        got = {name: torch.zeros_like(value) for name, value in want.items()}
+        torch.distributed.checkpoint.load(got, checkpoint_id=str(folder), no_dist=True)
+        same(got, want)
+
+    def check_pytorch_loads_what_ranks_write(self):
+        """Of meshes, placements and strided shards: see tests/exec/dtensor/checkpoint.c, which calls exg_checkpoint_save()."""
+        folder = self.path("all")
+        folder.mkdir()
+        subprocess.run([self.exg.parents[1] / "tests/test_exec_checkpoint", folder], check=True)
+        count = lambda *sizes: torch.arange(1, torch.Size(sizes).numel() + 1).reshape(sizes)  # noqa: E731
+        want = {"layers.0.weight": count(7, 6).float(), "layers.0.bias": count(13), "step": count().int(),
+                "empty": torch.zeros(0, 4), "experts": count(4, 3, 2).double()}  # fmt: skip
+        cases = sorted(folder.iterdir())
+        assert len(cases) == 7, cases
+        for case in cases:
+            self.loads(case, want)
 
     def check_a_tensor_subclass(self):
         class Mine(torch.Tensor):

@@ -190,6 +190,28 @@ def check_weights_from(convert, folder):
     return 3
 
 
+def check_ranks(convert, folder):
+    """A Llama in as many files as ranks, as Meta gives it, is the one that it was cut from."""
+    torch.manual_seed(0)
+    whole = {"tok_embeddings.weight": torch.randn(40, 16), "norm.weight": torch.randn(16), "output.weight": torch.randn(40, 16).bfloat16()}
+    for layer in ("layers.0.", "layers.1."):
+        for name, rows, columns in (("attention.wq", 16, 16), ("attention.wk", 8, 16), ("attention.wv", 8, 16), ("attention.wo", 16, 16),
+                                    ("feed_forward.w1", 24, 16), ("feed_forward.w2", 16, 24), ("feed_forward.w3", 24, 16)):  # fmt: skip
+            whole[f"{layer}{name}.weight"] = torch.randn(rows, columns)
+        whole |= {f"{layer}{name}.weight": torch.randn(16) for name in ("attention_norm", "ffn_norm")}
+    columns = [name for name in whole if any(part in name for part in (".wo.", ".w2.", "tok_"))]
+    words = [word for name in ("*.w[qkv13].weight=0", "output.weight=0", "*.w[o2].weight=-1", "tok_*=1") for word in ("--concat", name)]
+    for ranks in (2, 4):
+        for rank in range(ranks):
+            parts = {k: v if "norm" in k else v.chunk(ranks, 1 if k in columns else 0)[rank].clone() for k, v in whole.items()}
+            torch.save(parts, folder / f"consolidated.0{rank}.pth")
+        others = [word for rank in range(1, ranks) for word in ("--merge", folder / f"consolidated.0{rank}.pth")]
+        got = convert("consolidated.00.pth", *others, *words)
+        assert got.keys() == whole.keys()
+        assert all(torch.equal(got[name], whole[name]) for name in whole)
+    return 2
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -204,7 +226,7 @@ def main():
             return safetensors.torch.load_file(folder / "out.safetensors")
 
         convert.exg = exg
-        for check in (check_casts, check_views, check_diff, check_verify, check_inspect, check_weights_from):
+        for check in (check_casts, check_views, check_diff, check_verify, check_inspect, check_weights_from, check_ranks):
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told

@@ -261,7 +261,49 @@ def patterns():
     CASES["convolution, X86Inductor"] = (inductor, (torch.randn(2, 4, 6, 6), torch.randn(4, 4, 3, 3) / 4, torch.randn(4)))
 
 
-for cases in (observers, grids, four_bits, scaled, torchao, patterns):
+# ---- weights of fewer bits, as programs write products by them -------------------------------------------------------------------
+
+
+def weights():
+    """Of one row, few and many; the weight an input, and part of the program; every order of cast, zero point, scale and views."""
+
+    def nibbles(w):
+        return torch.stack([w & 15, w >> 4], -1).reshape(w.shape[0], -1)
+
+    n, k, group = 48, 96, 32
+    groups = k // group
+    b8 = torch.randint(-128, 128, (n, k), dtype=torch.int8)
+    u8 = torch.randint(0, 256, (n, k), dtype=torch.uint8)
+    u4 = torch.randint(0, 256, (n, k // 2), dtype=torch.uint8)
+    f8 = (torch.randn(n, k) * 3).to(torch.float8_e4m3fn)
+    row, each = torch.rand(n) / 50 + 0.01, torch.rand(n, groups, 1) / 50 + 0.01
+    zero, shift = torch.randint(0, 16, (n, groups, 1)).float(), torch.randn(n, groups, 1) / 10
+    forms = {
+        "cast, linear, scale": (lambda x, w, s: F.linear(x, w.to(x.dtype)) * s.to(x.dtype), b8, row),
+        "scale, cast, linear": (lambda x, w, s: F.linear(x, (w.float() * s[:, None]).to(x.dtype)), b8, row),
+        "int8pack": (lambda x, w, s: A._weight_int8pack_mm(x, w, s.to(x.dtype)), b8, row),
+        "columns": (lambda x, w, s: x @ (w.t().contiguous().to(x.dtype) * s.to(x.dtype)), b8, row),
+        "uint8 about 128": (lambda x, w, s: F.linear(x, (w.to(x.dtype) - 128) * s.to(x.dtype)[:, None], s.to(x.dtype)), u8, row),
+        "groups": (lambda x, w, s: F.linear(x, (w.view(n, groups, group).to(x.dtype) * s.to(x.dtype)).view(n, k)), b8, each),
+        "groups of columns": (lambda x, w, s: x @ (w.t().reshape(groups, group, n).to(x.dtype) * s.to(x.dtype).permute(1, 2, 0)).reshape(k, n), b8, each),
+        "nibbles": (lambda x, w, s: F.linear(x, ((nibbles(w).to(x.dtype) - 8).view(n, groups, group) * s.to(x.dtype)).view(n, k)), u4, each),
+        "nibbles, zero points": (lambda x, w, s, z: F.linear(x, ((nibbles(w).view(n, groups, group).to(x.dtype) - z.to(x.dtype)) * s.to(x.dtype)).view(n, k)), u4, each, zero),
+        "nibbles, shifts": (lambda x, w, s, z: F.linear(x, (nibbles(w).view(n, groups, group).float() * s + z).view(n, k).to(x.dtype)), u4, each, shift),
+        "nibbles with a sign": (lambda x, w, s: F.linear(x, nibbles(w.view(torch.int8) << 4 >> 4).to(x.dtype) * s.to(x.dtype)[:, None]), u4, row),
+        "float8": (lambda x, w, s: F.linear(x, w.to(x.dtype) * s.to(x.dtype)[:, None]), f8, row),
+    }
+    for (name, (f, w, *factors)), rows, dtype in itertools.product(forms.items(), (1, 5, 40), (torch.float32, torch.bfloat16, torch.float16)):
+        x, factors = torch.randn(rows, k).to(dtype), [v.to(dtype) for v in factors]
+        # what PyTorch rounds to the dtype on the way, exg does not but for many rows of bf16
+        is_exact = dtype is torch.float16 or dtype is torch.bfloat16 and rows <= 8
+        exact = (lambda x, w, *v, f=f, d=dtype: f(x.double(), w, *v).to(d)) if is_exact and name != "int8pack" else None
+        CASES[f"weight only, {name}, {rows} rows, {str(dtype)[6:]}"] = (f, (x, w, *factors), (), False, exact)
+        if dtype is not torch.float16:
+            own = (lambda x, v=(w, *factors), exact=exact: exact(x, *v)) if exact else None
+            CASES[f"weight only, {name}, {rows} rows, {str(dtype)[6:]}, constant"] = (lambda x, f=f, v=(w, *factors): f(x, *v), (x,), (), False, own)
+
+
+for cases in (observers, grids, four_bits, scaled, torchao, patterns, weights):
     torch.manual_seed(0)
     cases()
 

@@ -95,18 +95,29 @@ class Build:
     @functools.lru_cache(maxsize=None)
     def link_command(self, target):
         last = self.ask("ninja", "-t", "commands", target).splitlines()[-1]
-        return [w for w in shlex.split(last) if w not in (":", "&&")]
+        # a shell takes \$ in double quotes for $, shlex does not
+        return [w.replace("\\$", "$") for w in shlex.split(last) if w not in (":", "&&")]
 
     def link(self, target, path, made, out):
-        """The program with the object `made` of the source `path` in the place of its own."""
-        words, own = list(self.link_command(target)), self.own(path)[1]
+        """The program with the object `made` of the source `path` in the place of its own; with none, as it is."""
+        words, own = list(self.link_command(target)), path and self.own(path)[1]
         words[words.index("-o") + 1] = str(out)
-        if own in words:
+        if own is None:
+            pass
+        elif own in words:
             words[words.index(own)] = str(made)
         else:  # before the archives, of which the same member is not taken then
             words.insert(words.index("-o") + 2, str(made))
         subprocess.run(words, cwd=self.folder, check=True, capture_output=True)
         return out
+
+    def place(self, folder):
+        """Where a program is put in a folder of its own: it finds the libraries of the build beside it, as where it is built."""
+        (folder / "tests").mkdir(exist_ok=True)
+        for room in ("libexport", "libexec"):
+            if not (folder / room).is_symlink():
+                (folder / room).symlink_to(self.folder / room)
+        return folder / "tests/program"
 
     def target_of(self, test_source):
         """The test program that a source is compiled into, or None of one that several share."""

@@ -83,8 +83,8 @@ def named_by(source, tables):
 class Suite:
     """The checks of a library, timed once on the product as it is, where each must pass."""
 
-    def __init__(self, build, jobs):
-        self.build, self.jobs, self.lock = build, jobs, threading.Lock()
+    def __init__(self, build, work, jobs):
+        self.build, self.work, self.jobs, self.lock = build, work, jobs, threading.Lock()
         self.checks = {}  # (target, cases, number of the run) -> Check, or None: it does not pass, or is slow
 
     def check(self, target, cases=(), run_number=0):
@@ -94,8 +94,10 @@ class Suite:
                 return self.checks[key]
         arguments, environment = ([], {}) if cases else self.build.runs_of(target)[run_number]
         check = Check(target, arguments, environment, cases)
-        program = self.build.folder / target
-        status, check.seconds, check.work = run(check.command(program, self.build.source), 300, self.build.source, os.environ | environment)
+        # linked and placed as mutants are: what fails for that is no mutant that was caught
+        with tempfile.TemporaryDirectory(dir=self.work) as folder:
+            program = self.build.link(target, None, None, self.build.place(pathlib.Path(folder)))
+            status, check.seconds, check.work = run(check.command(program, self.build.source), 300, self.build.source, os.environ | environment)
         with self.lock:
             if status != 0:
                 print(f"mutation: left out, it fails as it is: {target} {' '.join(cases)} {environment or ''}", file=sys.stderr)
@@ -164,7 +166,7 @@ class Verdict:
 class Runner:
     def __init__(self, build, work, jobs):
         self.build, self.work, self.jobs = build, work, jobs
-        self.suite, self.sources, self.lists, self.assembly = Suite(build, jobs), {}, {}, {}
+        self.suite, self.sources, self.lists, self.assembly = Suite(build, work, jobs), {}, {}, {}
         self.lock, self.local = threading.Lock(), threading.local()
         self.explained = read_survivors(HERE / "survivors.md")
 
@@ -197,7 +199,7 @@ class Runner:
 
     def finds(self, check, mutant, made):
         """Does the check fail? So does one that takes ten times as long, or ends by a signal."""
-        program = self.build.link(check.target, mutant.file, made, self.folder() / "program")
+        program = self.build.link(check.target, mutant.file, made, self.build.place(self.folder()))
         temporary = self.folder() / "tmp"
         temporary.mkdir(exist_ok=True)
         environment = os.environ | check.environment | {"TMPDIR": str(temporary)}

@@ -23,7 +23,7 @@
 #define ISOLATED        905
 
 #define PARAMS_MAX  4096
-#define DEVICES_MAX 64
+#define DEVICES_MAX 128
 
 typedef uint64_t address;
 
@@ -65,6 +65,7 @@ typedef struct task {
     struct stream *stream;
     uint64_t place;
     standin_meeting *meet;
+    standin_keeping *keep;
     void *op, *state; /* of the meeting, and of this time that it is carried out */
     const function *function;
     standin_work *work;
@@ -89,12 +90,13 @@ typedef struct stream {
     graph *capture;   /* its own, or one it was drawn into by an event */
     bool strays;      /* there with work that nothing waits for yet */
     uint32_t number;
+    struct device_count *device;
     struct stream *next;
 } stream;
 
-/* How many of each there were, since it was opened by the first of those who have it open. */
+/* How many of each there were, since it last had no stream. */
 typedef struct device_count {
-    uint32_t opened, streams, events;
+    uint32_t open_streams, streams, events;
 } device_count;
 
 extern __thread device_count *entered; /* NULL: no device */
@@ -132,9 +134,8 @@ void drop_lock(int *taken);
     X(cuDeviceGet, (int *device, int index))                                                       \
     X(cuDeviceGetName, (char *name, int length, int device))                                       \
     X(cuDeviceGetAttribute, (int *value, int attribute, int device))                               \
-    X(cuDeviceGetUuid, (unsigned char *uuid, int device))                                          \
+    X(cuDeviceGetUuid_v2, (unsigned char *uuid, int device))                                       \
     X(cuDevicePrimaryCtxRetain, (void **context, int device))                                      \
-    X(cuDevicePrimaryCtxRelease_v2, (int device))                                                  \
     X(cuCtxSetCurrent, (void *context))                                                            \
     X(cuMemGetInfo_v2, (size_t * free_bytes, size_t * bytes))                                      \
     X(cuMemAlloc_v2, (address * at, size_t bytes))                                                 \
@@ -145,6 +146,7 @@ void drop_lock(int *taken);
     X(cuMemcpyHtoDAsync_v2, (address to, const void *from, size_t bytes, stream *s))               \
     X(cuMemcpyDtoHAsync_v2, (void *to, address from, size_t bytes, stream *s))                     \
     X(cuMemcpyDtoDAsync_v2, (address to, address from, size_t bytes, stream * s))                  \
+    X(cuMemsetD32Async, (address at, unsigned value, size_t count, stream *s))                     \
     X(cuStreamCreate, (stream * *s, unsigned flags))                                               \
     X(cuStreamDestroy_v2, (stream * s))                                                            \
     X(cuStreamSynchronize, (stream * s))                                                           \

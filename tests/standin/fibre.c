@@ -14,6 +14,7 @@
 
 #define STACK_BYTES (256u << 10)
 #define WARP        32
+#define SLOT_BYTES  32 /* most of a thread in a shuffle */
 
 typedef enum fibre_state { RUNS, AT_BARRIER, AT_WARP, ENDED } fibre_state;
 
@@ -39,7 +40,7 @@ static struct {
     uint32_t ready_count; /* of all warps */
     uint32_t at_barrier;
     uint32_t at_warp[FIBRE_THREADS_MAX / WARP];
-    uint64_t slots[2][FIBRE_THREADS_MAX];
+    char slots[2][FIBRE_THREADS_MAX][SLOT_BYTES];
     uint8_t turns[FIBRE_THREADS_MAX]; /* which slots a thread's next shuffle takes */
     uint64_t lot;
     bool by_rank;
@@ -192,7 +193,20 @@ static void shuffle(void *value, int bytes, int lanes)
     memcpy(value, &f.slots[turn][thread ^ lanes], (size_t)bytes);
 }
 
-exg_emulator fibre_emulator = {.barrier = barrier, .shuffle = shuffle};
+static void gather(void *all, const void *own, int bytes)
+{
+    int thread = fibre_emulator.thread;
+    uint8_t turn = f.turns[thread];
+
+    f.turns[thread] ^= 1;
+    memcpy(&f.slots[turn][thread], own, (size_t)bytes);
+    wait_at(AT_WARP);
+    for (int i = 0; i < WARP; i++) {
+        memcpy((char *)all + i * bytes, &f.slots[turn][thread / WARP * WARP + i], (size_t)bytes);
+    }
+}
+
+exg_emulator fibre_emulator = {.barrier = barrier, .shuffle = shuffle, .gather = gather};
 
 /* ---- a block ---------------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@ typedef struct exg_emulator {
     int block[3], blocks[3];
     void (*barrier)(void);
     void (*shuffle)(void *value, int bytes, int lanes);
+    void (*gather)(void *all, const void *own, int bytes);
 } exg_emulator;
 
 #define FIBRE_THREADS_MAX 1024

@@ -6,8 +6,8 @@
  * no host adds up. Each call is noted in the log.
  *
  * EXG_STANDIN_NCCL_VERSION: as ncclGetVersion tells it. EXG_STANDIN_NCCL=error:RANK:NUMBER,
- * or hang:RANK:NUMBER: what becomes of the rank's collective of this number, from 0; start:RANK: a
- * rank that never gets ready.
+ * or hang:RANK:NUMBER: what becomes of the rank's collective of this number, from 0; refuse: it is
+ * not taken; start:RANK: a rank that never gets ready; init:RANK: one that fails at once.
  */
 #include "libexport/base/element.h"
 #include "tests/standin/cuda.h"
@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,10 @@
 #define REMOTE_ERROR     6
 #define IN_PROGRESS      7
 
-#define RANKS_MAX     64
-#define GROUP_MAX     (2 * RANKS_MAX) /* calls of a group */
-#define CHANNEL_BYTES (4u << 20)
+#define RANKS_MAX    128
+#define GROUP_MAX    (2 * RANKS_MAX) /* calls of a group */
+#define CHANNEL_FEW  (4u << 20)      /* bytes of a channel, of a few ranks */
+#define CHANNEL_MANY (16u << 10)
 
 typedef struct unique_id {
     char bytes[128]; /* the name of a file */
@@ -56,14 +58,14 @@ typedef struct call {
 /* What one rank sent another and that one has not taken, a ring. */
 typedef struct channel {
     _Atomic uint64_t written, taken;
-    unsigned char bytes[CHANNEL_BYTES];
+    unsigned char bytes[];
 } channel;
 
 /* In memory that all ranks share, zeros at first. */
 typedef struct group {
     _Atomic int joined, fault;
     _Atomic int devices[RANKS_MAX]; /* and 1 */
-    channel channels[];             /* from, to */
+    max_align_t channels[];         /* from, to */
 } group;
 
 typedef struct comm {
@@ -72,8 +74,10 @@ typedef struct comm {
     int rank, size;
     unique_id id;
     unsigned asked;
-    int fault;
-    bool aborted;
+    _Atomic int fault;
+    _Atomic bool aborted;
+    bool gone;                /* destroyed or aborted */
+    _Atomic int graphs;       /* that have its work */
     struct request *requests; /* all that was asked for: graphs may ask again */
 } comm;
 
@@ -119,6 +123,7 @@ static __thread struct {
 #define DECLARE(name, parameters) int name parameters;
 CALLS(DECLARE)
 const char *ncclGetErrorString(int result);
+const char *ncclGetLastError(comm *c);
 
 const char *ncclGetErrorString(int result)
 {
@@ -126,6 +131,12 @@ const char *ncclGetErrorString(int result)
            : result == INVALID_USAGE    ? "invalid usage"
            : result == INVALID_ARGUMENT ? "invalid argument"
                                         : "another error";
+}
+
+const char *ncclGetLastError(comm *c)
+{
+    (void)c;
+    return "";
 }
 
 int ncclGetVersion(int *version)
@@ -156,9 +167,22 @@ static bool is_plan(const char *text)
     return plan != NULL && strcmp(plan, text) == 0;
 }
 
+static size_t room_of(int size)
+{
+    return size > 16 ? CHANNEL_MANY : CHANNEL_FEW;
+}
+
 static size_t group_bytes(int size)
 {
-    return sizeof(group) + (size_t)size * (size_t)size * sizeof(channel);
+    return sizeof(group) + (size_t)size * (size_t)size * (sizeof(channel) + room_of(size));
+}
+
+static channel *channel_of(group *g, int size, int from, int to)
+{
+    size_t place = (size_t)from * (size_t)size + (size_t)to;
+
+    return (channel *)(void *)((unsigned char *)g->channels +
+                               place * (sizeof(channel) + room_of(size)));
 }
 
 static group *open_group(const char *name, int size)
@@ -179,13 +203,17 @@ int ncclCommInitRankConfig(comm **c, int size, unique_id id, int rank, const con
 {
     group *g;
     int result = IN_PROGRESS;
-    char hangs[32];
+    char plan[32];
 
     standin_log("ncclCommInitRankConfig %d of %d, %zu bytes, version %u, blocking %d", rank, size,
                 how->size, how->version, how->blocking);
     if (how->magic != 0xcafebeef || how->blocking != 0 || rank < 0 || rank >= size ||
         size > RANKS_MAX || standin_device() < 0) {
         return INVALID_ARGUMENT;
+    }
+    (void)snprintf(plan, sizeof(plan), "init:%d", rank);
+    if (is_plan(plan)) { /* which leaves no communicator */
+        return SYSTEM_ERROR;
     }
     *c = calloc(1, sizeof(**c));
     g = open_group(id.bytes, size);
@@ -206,8 +234,8 @@ int ncclCommInitRankConfig(comm **c, int size, unique_id id, int rank, const con
     (*c)->next = comms;
     comms = *c;
     pthread_mutex_unlock(&lock);
-    (void)snprintf(hangs, sizeof(hangs), "start:%d", rank);
-    if (is_plan(hangs)) {
+    (void)snprintf(plan, sizeof(plan), "start:%d", rank);
+    if (is_plan(plan)) {
         return result;
     }
     if (atomic_fetch_add(&g->joined, 1) + 1 == size) {
@@ -233,11 +261,41 @@ int ncclCommFinalize(comm *c)
     return SUCCESS;
 }
 
+/* Of all ranks in this process: is it the last, and does a graph have work of one? */
+static bool are_held(comm *c, bool *last)
+{
+    bool held = false;
+
+    *last = true;
+    pthread_mutex_lock(&lock);
+    c->gone = true;
+    for (comm *other = comms; other != NULL; other = other->next) {
+        if (strcmp(other->id.bytes, c->id.bytes) == 0) {
+            *last = *last && other->gone;
+            held = held || atomic_load(&other->graphs) > 0;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return held;
+}
+
+/* The last of a process waits until no graph has work of the communication: for ever, if need be.
+ */
+static void reclaim(comm *c)
+{
+    bool last;
+
+    while (are_held(c, &last) && last) {
+        (void)usleep(1000);
+    }
+}
+
 /* It stays: streams may still hold what was asked of it. */
 int ncclCommDestroy(comm *c)
 {
     standin_log("ncclCommDestroy %d", c->rank);
     c->aborted = true;
+    reclaim(c);
     (void)munmap(c->group, group_bytes(c->size));
     return SUCCESS;
 }
@@ -246,6 +304,7 @@ int ncclCommAbort(comm *c)
 {
     standin_log("ncclCommAbort %d", c->rank);
     c->aborted = true;
+    reclaim(c);
     (void)unlink(c->id.bytes); /* where not all came */
     return SUCCESS;
 }
@@ -316,21 +375,21 @@ typedef struct progress {
     transfer transfers[];
 } progress;
 
-static void copy_in(channel *c, uint64_t at, const void *from, size_t bytes)
+static void copy_in(channel *c, size_t room, uint64_t at, const void *from, size_t bytes)
 {
-    size_t first = CHANNEL_BYTES - at % CHANNEL_BYTES; /* before it goes round */
+    size_t first = room - at % room; /* before it goes round */
 
     first = bytes < first ? bytes : first;
-    memcpy(c->bytes + at % CHANNEL_BYTES, from, first);
+    memcpy(c->bytes + at % room, from, first);
     memcpy(c->bytes, (const unsigned char *)from + first, bytes - first);
 }
 
-static void copy_out(const channel *c, uint64_t at, void *to, size_t bytes)
+static void copy_out(const channel *c, size_t room, uint64_t at, void *to, size_t bytes)
 {
-    size_t first = CHANNEL_BYTES - at % CHANNEL_BYTES;
+    size_t first = room - at % room;
 
     first = bytes < first ? bytes : first;
-    memcpy(to, c->bytes + at % CHANNEL_BYTES, first);
+    memcpy(to, c->bytes + at % room, first);
     memcpy((unsigned char *)to + first, c->bytes, bytes - first);
 }
 
@@ -340,21 +399,21 @@ static envelope envelope_of(const call *what, const transfer *t)
                               : (envelope){t->bytes, what->count, 0, what->dtype, what->op};
 }
 
-static bool send_it(channel *c, const envelope *e, const transfer *t)
+static bool send_it(channel *c, size_t room, const envelope *e, const transfer *t)
 {
     uint64_t at = atomic_load(&c->written);
 
-    if (at + sizeof(*e) + t->bytes - atomic_load(&c->taken) > CHANNEL_BYTES) {
+    if (at + sizeof(*e) + t->bytes - atomic_load(&c->taken) > room) {
         return false;
     }
-    copy_in(c, at, e, sizeof(*e));
-    copy_in(c, at + sizeof(*e), t->data, t->bytes);
+    copy_in(c, room, at, e, sizeof(*e));
+    copy_in(c, room, at + sizeof(*e), t->data, t->bytes);
     atomic_store(&c->written, at + sizeof(*e) + t->bytes);
     return true;
 }
 
 /* Both sides must speak of the same. */
-static bool take_it(group *g, channel *c, const envelope *want, const transfer *t)
+static bool take_it(group *g, channel *c, size_t room, const envelope *want, const transfer *t)
 {
     uint64_t at = atomic_load(&c->taken);
     envelope e;
@@ -362,13 +421,13 @@ static bool take_it(group *g, channel *c, const envelope *want, const transfer *
     if (atomic_load(&c->written) == at) {
         return false;
     }
-    copy_out(c, at, &e, sizeof(e));
+    copy_out(c, room, at, &e, sizeof(e));
     if (e.bytes != want->bytes || e.count != want->count || e.is_alone != want->is_alone ||
         e.dtype != want->dtype || e.op != want->op) {
         atomic_store(&g->fault, INVALID_USAGE);
         return false;
     }
-    copy_out(c, at + sizeof(e), t->data, t->bytes);
+    copy_out(c, room, at + sizeof(e), t->data, t->bytes);
     atomic_store(&c->taken, at + sizeof(e) + e.bytes);
     return true;
 }
@@ -410,6 +469,7 @@ static progress *start(const request *o)
 static bool go_on(const request *o, progress *p)
 {
     group *g = o->comm->group;
+    size_t room = room_of(o->comm->size);
     bool is_over = true;
 
     for (unsigned i = 0; i < p->count; i++) {
@@ -417,10 +477,10 @@ static bool go_on(const request *o, progress *p)
         envelope e = envelope_of(&o->calls[0], t);
         int from = t->is_sent ? o->comm->rank : t->peer;
         int to = t->is_sent ? t->peer : o->comm->rank;
-        channel *c = &g->channels[from * o->comm->size + to];
+        channel *c = channel_of(g, o->comm->size, from, to);
 
         if (!t->is_done) {
-            t->is_done = t->is_sent ? send_it(c, &e, t) : take_it(g, c, &e, t);
+            t->is_done = t->is_sent ? send_it(c, room, &e, t) : take_it(g, c, room, &e, t);
         }
         is_over = is_over && t->is_done;
     }
@@ -502,6 +562,11 @@ static int meet(void *operation, void **state)
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
+static void keep(void *operation, int by)
+{
+    atomic_fetch_add(&((const request *)operation)->comm->graphs, by);
+}
+
 static int ask(comm *c, void *stream, const call *calls, unsigned count)
 {
     request *o = calloc(1, sizeof(*o) + count * sizeof(*calls));
@@ -515,7 +580,10 @@ static int ask(comm *c, void *stream, const call *calls, unsigned count)
     o->number = c->asked++;
     o->count = count;
     memcpy(o->calls, calls, count * sizeof(*calls));
-    return standin_meet(stream, meet, o);
+    if (is_planned("refuse", o)) {
+        return SYSTEM_ERROR;
+    }
+    return standin_meet(stream, meet, keep, o);
 }
 
 int ncclGroupStart(void)

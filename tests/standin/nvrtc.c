@@ -43,6 +43,14 @@ int nvrtcGetProgramLogSize(standin_program *program, size_t *bytes);
 int nvrtcGetProgramLog(standin_program *program, char *log);
 int nvrtcGetCUBINSize(standin_program *program, size_t *bytes);
 int nvrtcGetCUBIN(standin_program *program, char *cubin);
+int nvrtcGetPTXSize(standin_program *program, size_t *bytes);
+int nvrtcGetPTX(standin_program *program, char *ptx);
+int nvrtcGetNumSupportedArchs(int *count);
+int nvrtcGetSupportedArchs(int *capabilities);
+
+static const int architectures[] = {75, 80, 86, 89, 90, 100};
+
+#define ARCHITECTURES (int)(sizeof(architectures) / sizeof(architectures[0]))
 
 int nvrtcVersion(int *major, int *minor)
 {
@@ -235,5 +243,28 @@ int nvrtcGetCUBINSize(standin_program *program, size_t *bytes)
 int nvrtcGetCUBIN(standin_program *program, char *cubin)
 {
     memcpy(cubin, program->code, program->code_bytes);
+    return 0;
+}
+
+int nvrtcGetPTXSize(standin_program *program, size_t *bytes)
+{
+    return nvrtcGetCUBINSize(program, bytes);
+}
+
+int nvrtcGetPTX(standin_program *program, char *ptx)
+{
+    standin_log("nvrtcGetPTX");
+    return nvrtcGetCUBIN(program, ptx);
+}
+
+int nvrtcGetNumSupportedArchs(int *count)
+{
+    *count = ARCHITECTURES;
+    return 0;
+}
+
+int nvrtcGetSupportedArchs(int *capabilities)
+{
+    memcpy(capabilities, architectures, sizeof(architectures));
     return 0;
 }

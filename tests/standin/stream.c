@@ -150,11 +150,14 @@ static int carry_out_with_others(stream *s, uint64_t place)
     return carry_out(s, place);
 }
 
-int standin_meet(void *s, standin_meeting *meet, void *op)
+int standin_meet(void *s, standin_meeting *meet, standin_keeping *keep, void *op)
 {
     ALONE;
 
-    ask(s, &(task){.kind = TASK_MEET, .meet = meet, .op = op});
+    if (((stream *)s)->capture != NULL) {
+        keep(op, 1);
+    }
+    ask(s, &(task){.kind = TASK_MEET, .meet = meet, .keep = keep, .op = op});
     return 0;
 }
 
@@ -177,7 +180,11 @@ int cuStreamCreate(stream **s, unsigned flags)
     if (*s == NULL) {
         return OUT_OF_MEMORY;
     }
+    if (entered->open_streams++ == 0) {
+        entered->streams = entered->events = 0;
+    }
     (*s)->number = ++entered->streams;
+    (*s)->device = entered;
     (*s)->next = streams;
     streams = *s;
     return 0;
@@ -192,6 +199,7 @@ int cuStreamDestroy_v2(stream *s)
     drop_tasks(s);
     free(s->asked.items);
     s->asked = (tasks){0};
+    s->device->open_streams--;
     return 0;
 }
 
@@ -257,6 +265,28 @@ int cuMemcpyDtoDAsync_v2(address to, address from, size_t bytes, stream *s)
     }
     ask(s, &t);
     return 0;
+}
+
+static const char *set_words(const void *params)
+{
+    const task *t = params;
+    unsigned *to = t->to;
+
+    for (size_t i = 0; i < t->bytes / sizeof(*to); i++) {
+        to[i] = (unsigned)t->place;
+    }
+    return NULL;
+}
+
+int cuMemsetD32Async(address at, unsigned value, size_t count, stream *s)
+{
+    task what = {.to = (void *)(uintptr_t)at, .bytes = count * sizeof(unsigned), .place = value};
+
+    ENTER("cuMemsetD32Async %zu s%u", count, s->number);
+    if (!memory_holds(what.to, what.bytes)) {
+        return INVALID_VALUE;
+    }
+    return standin_ask(s, set_words, &what, sizeof(what));
 }
 
 /* ---- events ----------------------------------------------------------------------------- */
@@ -403,6 +433,9 @@ int cuGraphInstantiateWithFlags(graph **exec, graph *g, unsigned long long flags
     for (uint32_t i = 0; *exec != NULL && i < g->kept.count; i++) {
         task t = again(&g->kept.items[i]);
 
+        if (t.keep != NULL) {
+            t.keep(t.op, 1);
+        }
         add(&(*exec)->kept, &t);
     }
     return *exec == NULL ? OUT_OF_MEMORY : 0;
@@ -421,7 +454,12 @@ int cuGraphLaunch(graph *exec, stream *s)
 
 int cuGraphDestroy(graph *g)
 {
+    ALONE;
+
     for (uint32_t i = 0; i < g->kept.count; i++) {
+        if (g->kept.items[i].keep != NULL) {
+            g->kept.items[i].keep(g->kept.items[i].op, -1);
+        }
         free(g->kept.items[i].params);
     }
     free(g->kept.items);

@@ -13,6 +13,7 @@ foreach(standin cuda nvrtc nccl)
   target_link_libraries(exg_standin_${standin} PRIVATE exg_flags ${CMAKE_DL_LIBS})
   set_target_properties(exg_standin_${standin} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${EXG_STANDIN_DIRECTORY})
+  add_dependencies(thread_tests exg_standin_${standin})
 endforeach()
 # What may be absent lies apart.
 set(EXG_STANDIN_LIBRARIES ${EXG_STANDIN_DIRECTORY}/libraries)

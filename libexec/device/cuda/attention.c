@@ -1,5 +1,6 @@
-/* attention.c - scaled_dot_product_attention: of many rows by two products of cuBLASLt, which use
- * the device's matrix units, around the weights (weights.cu); else by attention.cu.
+/* attention.c - scaled_dot_product_attention: of 16-bit elements by tiles on the device's matrix
+ * units (attention_tiles.cu); of others and many rows by two products of cuBLASLt around the
+ * weights (weights.cu); else by attention.cu.
  */
 #include "libexec/device/cuda/kernel_args.h"
 #include "libexec/device/cuda/operand.h"
@@ -16,6 +17,12 @@
 #define FEWEST_ROWS 16          /* of a product that is worth it */
 #define SCORES_MOST (256 << 20) /* bytes */
 #define ALIGNED     256
+
+#define TILE_DEPTH_MAX  256 /* of attention_tiles.cu: what fits registers */
+#define TILE_WIDTH_MAX  128
+#define TILE_CAPABILITY 80
+#define SPLITS_MAX      256
+#define SHARED_MAX      49152 /* bytes, without asking for more */
 
 static exg_status check(const exg_kernel_call *call, exg_error *err)
 {
@@ -175,6 +182,96 @@ static exg_status by_products(exg_kernel_call *call, const cuda_attention_params
     return exg_cuda_blas_add(call, &second, taken, err);
 }
 
+/* ---- by tiles ------------------------------------------------------------------------------- */
+
+typedef struct tiles {
+    int64_t warps, keys, depth, width; /* of a block, as the text is told */
+    int64_t blocks, columns;           /* of the grid: of rows and heads; of the width */
+} tiles;
+
+/* How the grid is made: keys are split where blocks of rows alone leave the device idle. */
+static bool lay_out_tiles(const exg_cuda_device *d, int64_t batch, cuda_attention_params *p,
+                          tiles *of)
+{
+    int64_t rows = p->rows * p->heads_of_kv;
+    int64_t wanted;
+
+    of->warps = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+    of->depth = exg_round_up(p->depth, 16);
+    of->width = exg_round_up(EXG_MIN(p->width, TILE_WIDTH_MAX), 16);
+    of->keys = 64 * 2 * (of->depth + of->width + 16) <= SHARED_MAX ? 64 : 32;
+    of->blocks = exg_ceil_div(rows, 16 * of->warps) * (p->heads / p->heads_of_kv) * batch;
+    of->columns = exg_ceil_div(p->width, of->width);
+    wanted = (int64_t)d->processors * 8 / of->warps;
+    p->splits =
+        EXG_MIN(exg_ceil_div(p->keys, of->keys), EXG_MAX(wanted / (of->blocks * of->columns), 1));
+    p->splits = EXG_MIN(p->splits, SPLITS_MAX);
+    p->keys_of_split = exg_ceil_div(exg_ceil_div(p->keys, of->keys), p->splits) * of->keys;
+    p->splits = exg_ceil_div(p->keys, p->keys_of_split);
+    p->all_rows = batch * p->heads * p->rows;
+    return of->blocks <= INT32_MAX && rows <= INT32_MAX && p->keys <= INT32_MAX &&
+           p->all_rows <= INT32_MAX && of->columns <= UINT16_MAX;
+}
+
+/* Are rows of the operand words of 16 bytes, apart from where it begins? */
+static bool has_whole_words(const cuda_attention_params *p, uint32_t operand, int64_t width)
+{
+    int64_t sum = width % 8 + p->strides[operand][0] % 8 + p->strides[operand][1] % 8;
+
+    for (int64_t d = 0; d < p->batch_rank; d++) {
+        sum += p->batch_strides[operand][d] % 8;
+    }
+    return sum == 0 && p->strides[operand][2] == 1;
+}
+
+static exg_status add_join(exg_kernel_call *call, const cuda_attention_params *p,
+                           exg_cuda_launch *launch, exg_error *err)
+{
+    cuda_attention_parts_params params = {
+        .rows = p->all_rows, .width = p->width, .splits = p->splits, .masked = p->masked};
+    uint64_t sums = (uint64_t)(p->splits * p->all_rows) * sizeof(float);
+    exg_cuda_launch *join = NULL;
+
+    EXG_TRY(EXG_CUDA_ADD(call, "attention_tiles", "attention_join", "w w w o0", params, &join, err,
+                         "-DJOIN_PARTS -DX=%s -DSPLITS_MAX=%d",
+                         exg_cuda_dtype(call->inputs[0].dtype), SPLITS_MAX));
+    join->threads = 256;
+    join->blocks[0] = (uint32_t)p->all_rows;
+    join->slots[1].offset = launch->slots[6].offset = sums;
+    join->slots[2].offset = launch->slots[7].offset = 2 * sums;
+    call->workspace_bytes = 2 * sums + (uint64_t)p->width * sums;
+    return EXG_OK;
+}
+
+static exg_status by_tiles(exg_kernel_call *call, cuda_attention_params *p, int64_t batch,
+                           const char *mask_options, bool *taken, exg_error *err)
+{
+    const exg_cuda_device *d = (const exg_cuda_device *)call->device;
+    exg_dtype dtype = call->inputs[0].dtype;
+    exg_cuda_launch *launch = NULL;
+    tiles of;
+
+    *taken = (dtype == EXG_DTYPE_BF16 || dtype == EXG_DTYPE_F16) &&
+             d->capability >= TILE_CAPABILITY && p->depth <= TILE_DEPTH_MAX &&
+             p->keys * p->depth > 0 && lay_out_tiles(d, batch, p, &of);
+    if (!*taken) {
+        return EXG_OK;
+    }
+    EXG_TRY(EXG_CUDA_ADD(
+        call, "attention_tiles", "attention_tiles",
+        p->splits > 1 ? "i0 i1 i2 i3 o0 w w w" : "i0 i1 i2 i3 o0", *p, &launch, err,
+        "-DX=%s %s -DWARPS=%d -DKEYS=%d -DDEPTH=%d -DWIDTH=%d %s %s", exg_cuda_dtype(dtype),
+        dtype == EXG_DTYPE_F16 ? "-DHALF_IS_F16" : "", (int)of.warps, (int)of.keys, (int)of.depth,
+        (int)of.width,
+        has_whole_words(p, 1, p->depth) && has_whole_words(p, 2, p->width) ? "-DALIGNED" : "",
+        mask_options));
+    launch->threads = 32 * (uint32_t)of.warps;
+    launch->blocks[0] = (uint32_t)of.blocks;
+    launch->blocks[1] = (uint32_t)of.columns;
+    launch->blocks[2] = (uint32_t)p->splits;
+    return p->splits > 1 ? add_join(call, p, launch, err) : EXG_OK;
+}
+
 /* ---- by one kernel ------------------------------------------------------------------------- */
 
 static exg_status by_kernel(exg_kernel_call *call, const cuda_attention_params *p, int64_t batch,
@@ -229,7 +326,10 @@ static exg_status attention(exg_kernel_call *call, double masked, exg_error *err
     if (exg_tensor_numel(&call->outputs[0]) == 0) {
         return EXG_OK;
     }
-    EXG_TRY(by_products(call, &p, batch, mask, &taken, err));
+    EXG_TRY(by_tiles(call, &p, batch, mask, &taken, err));
+    if (!taken) {
+        EXG_TRY(by_products(call, &p, batch, mask, &taken, err));
+    }
     return taken ? EXG_OK : by_kernel(call, &p, batch, mask, err);
 }
 

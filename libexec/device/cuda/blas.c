@@ -168,8 +168,11 @@ static bool choose(const exg_cuda_blas *blas, exg_dtype dtype, blas_product *p)
     const void *some_bias = (const void *)(uintptr_t)ALIGNED; /* is asked whether it is there */
     description d = {0};
     bool chosen = describe(blas, p, some_bias, &d) == 0 &&
-                  choose_for(blas, &d, ALIGNED, &p->choices[0]) &&
                   choose_for(blas, &d, exg_dtype_bytes(dtype), &p->choices[1]);
+
+    if (chosen && !choose_for(blas, &d, ALIGNED, &p->choices[0])) {
+        p->choices[0] = p->choices[1]; /* which takes any address */
+    }
 
     forget(blas, &d);
     return chosen;

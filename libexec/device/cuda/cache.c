@@ -33,6 +33,15 @@ static bool is_directory(const char *path)
     return (mkdir(path, 0700) == 0 || errno == EEXIST) && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+/* Code from there runs: nobody else is to write it. */
+static bool is_own(const char *path)
+{
+    struct stat s;
+
+    return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() &&
+           (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 /* False: there is no place for a cache. */
 static bool path_of(const uint64_t key[2], char *path)
 {
@@ -51,7 +60,7 @@ static bool path_of(const uint64_t key[2], char *path)
         return false;
     }
     (void)snprintf(path + length, (size_t)(PATH_MAX_BYTES - length), "/exg");
-    if (!is_directory(path)) {
+    if (!is_directory(path) || !is_own(path)) {
         return false;
     }
     (void)snprintf(path + length, (size_t)(PATH_MAX_BYTES - length),

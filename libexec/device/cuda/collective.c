@@ -85,9 +85,7 @@ exg_status exg_cuda_prepare_collective(exg_accelerator *device, exg_device_link 
     exg_cuda_collective *m;
 
     (void)device;
-    if (l->c->size > CUDA_MOVES_MAX) {
-        return exg_cuda_refuse("a collective of more than 64 ranks", err);
-    }
+    _Static_assert(CUDA_PARTS_MAX >= EXG_RANKS_MAX, "of a communicator's ranks");
     EXG_TRY(make(l, what, arena, &m, err));
     m->sent = sent;
     m->received = received;
@@ -99,10 +97,13 @@ exg_status exg_cuda_prepare_collective(exg_accelerator *device, exg_device_link 
 
 /* ---- in a run ------------------------------------------------------------------------------ */
 
-static void conclude(exg_cuda_device *d, exg_status status)
+static void conclude(exg_cuda_device *d, const exg_cuda_collective *m, exg_status status)
 {
     if (status != EXG_OK) {
         d->status = status;
+    }
+    if (status == EXG_PEER && d->stuck == NULL) {
+        d->stuck = m->what;
     }
 }
 
@@ -111,7 +112,7 @@ static exg_cuda_asked *next_asked(exg_cuda_device *d, const exg_collective *what
 {
     exg_cuda_asked *asked = &d->asked[d->asked_count++ % EXG_CUDA_ASKED];
 
-    asked->what = d->is_recording ? NULL : what;
+    asked->what = d->recording != NULL ? NULL : what;
     return asked;
 }
 
@@ -122,8 +123,9 @@ void exg_cuda_begin_collective(exg_accelerator *device, void *made, void *worksp
 
     m->workspace = workspace;
     m->asked = next_asked(d, m->what);
-    conclude(d, m->way == EXG_CUDA_SHARED ? exg_cuda_shared_begin(m, &d->err)
-                                          : exg_nccl_begin(m, &d->err));
+    conclude(d, m,
+             m->way == EXG_CUDA_SHARED ? exg_cuda_shared_begin(m, &d->err)
+                                       : exg_nccl_begin(m, &d->err));
 }
 
 void exg_cuda_finish_collective(exg_accelerator *device, void *made)
@@ -132,7 +134,8 @@ void exg_cuda_finish_collective(exg_accelerator *device, void *made)
     exg_cuda_collective *m = made;
 
     if (d->status == EXG_OK) { /* begin() may be of the same run() */
-        conclude(d, m->way == EXG_CUDA_SHARED ? exg_cuda_shared_finish(m, &d->err)
-                                              : exg_nccl_finish(m, &d->err));
+        conclude(d, m,
+                 m->way == EXG_CUDA_SHARED ? exg_cuda_shared_finish(m, &d->err)
+                                           : exg_nccl_finish(m, &d->err));
     }
 }

@@ -56,15 +56,15 @@ static exg_status launch(const exg_cuda_device *d, cuda_function function, int64
     return exg_cuda_ask_kernel(d, &l, params, stream, err);
 }
 
-void exg_cuda_add_move(const exg_cuda_collective *made, cuda_moves_params *moves, uint32_t *count,
-                       uint64_t from, const exg_strip *of_from, uint64_t to, const exg_strip *of_to)
+exg_status exg_cuda_add_move(exg_cuda_moves *moves, uint64_t from, const exg_strip *of_from,
+                             uint64_t to, const exg_strip *of_to, exg_error *err)
 {
-    int64_t element = exg_dtype_bytes(made->what->in->dtype);
+    int64_t element = exg_dtype_bytes(moves->of->what->in->dtype);
 
     if (exg_strip_bytes(of_from) == 0) {
-        return;
+        return EXG_OK;
     }
-    moves->moves[(*count)++] = (cuda_strips){
+    moves->params.moves[moves->count++] = (cuda_strips){
         .from = (const void *)(uintptr_t)(from + of_from->first),
         .to = (void *)(uintptr_t)(to + of_to->first),
         .count = (int64_t)exg_strip_bytes(of_from) / element,
@@ -73,20 +73,21 @@ void exg_cuda_add_move(const exg_cuda_collective *made, cuda_moves_params *moves
         .to_run = (int64_t)of_to->run / element,
         .to_pitch = (int64_t)of_to->pitch / element,
     };
+    return moves->count == CUDA_MOVES_MAX ? exg_cuda_move(moves, err) : EXG_OK;
 }
 
-exg_status exg_cuda_move(const exg_cuda_collective *made, const cuda_moves_params *moves,
-                         uint32_t count, cuda_stream stream, exg_error *err)
+exg_status exg_cuda_move(exg_cuda_moves *moves, exg_error *err)
 {
-    cuda_moves_params params = *moves;
+    uint32_t count = moves->count;
     int64_t most = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        most = moves->moves[i].count > most ? moves->moves[i].count : most;
+        most = moves->params.moves[i].count > most ? moves->params.moves[i].count : most;
     }
+    moves->count = 0;
     return count == 0 ? EXG_OK
-                      : launch(made->link->device, made->move, most, count, &params, sizeof(params),
-                               stream, err);
+                      : launch(moves->of->link->device, moves->of->move, most, count,
+                               &moves->params, sizeof(moves->params), moves->stream, err);
 }
 
 exg_status exg_cuda_combine(const exg_cuda_collective *made, const uint64_t *parts,

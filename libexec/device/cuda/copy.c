@@ -130,7 +130,7 @@ exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from,
         return EXG_OK;
     }
     EXG_TRY(exg_cuda_enter(d, err));
-    if (bytes <= DIRECT_MAX || d->is_recording) {
+    if (bytes <= DIRECT_MAX || d->recording != NULL) {
         return exg_cuda_check(&d->driver, d->driver.copy_in(address, from, bytes, d->stream),
                               "copying to the device", err);
     }
@@ -151,7 +151,7 @@ exg_status exg_cuda_copy_out(exg_accelerator *device, void *to, const void *from
     if (d->links != NULL) { /* a copy may block, and would hide a collective that does not end */
         EXG_TRY(exg_cuda_watch(d, err));
     }
-    if (bytes <= DIRECT_MAX || d->is_recording) {
+    if (bytes <= DIRECT_MAX || d->recording != NULL) {
         return exg_cuda_check(&d->driver, d->driver.copy_out(to, address, bytes, d->stream),
                               "copying from the device", err);
     }

@@ -35,10 +35,12 @@ typedef struct exg_cuda_device {
     cuda_ordinal ordinal;
     cuda_context context;
     cuda_stream stream;
-    char architecture[16]; /* "sm_90" */
+    cuda_event turn;       /* between it and a stream of the caller's */
+    char architecture[16]; /* that code is made for, "sm_90"; "compute_90": as PTX */
+    int capability;        /* 90 */
+    int processors;        /* streaming multiprocessors */
     void *stages[2];
     cuda_event staged[2]; /* the device has done with the buffer */
-    bool is_recording;
     cuda_address *blocks; /* of memory, to be freed with the device */
     uint32_t block_count, block_capacity;
     bool has_texts_key;
@@ -52,7 +54,9 @@ typedef struct exg_cuda_device {
     exg_cuda_asked asked[EXG_CUDA_ASKED]; /* collectives, a ring */
     uint64_t asked_count;
     const struct exg_collective *stuck;
-    bool has_replayed; /* since the last wait */
+    exg_device_graph *graphs;         /* all that there are */
+    exg_device_graph *recording;      /* not among them yet */
+    const exg_device_graph *replayed; /* since the last wait */
 } exg_cuda_device;
 
 /* Makes the device the calling thread's (driver.c). */
@@ -81,6 +85,16 @@ exg_status exg_cuda_record(exg_accelerator *device, exg_error *err);
 exg_status exg_cuda_recorded(exg_accelerator *device, exg_device_graph **graph, exg_error *err);
 exg_status exg_cuda_replay(exg_accelerator *device, const exg_device_graph *graph, exg_error *err);
 void exg_cuda_forget(exg_accelerator *device, exg_device_graph *graph);
+
+/* A collective is recorded, on the stream `beside`. */
+exg_status exg_cuda_mark(exg_cuda_device *device, const struct exg_collective *what,
+                         exg_error *err);
+/* The first of the graph that was last replayed that had not ended; NULL: not known. */
+const struct exg_collective *exg_cuda_first_open(const exg_cuda_device *device);
+
+/* All graphs, and what is being recorded, are of no more use: NCCL's abort waits for those that
+ * hold its work. What is asked of them fails (PEER COM-003), until they are forgotten. */
+void exg_cuda_drop_graphs(exg_cuda_device *device);
 
 /* ---- compiled code (module.c, cache.c) ---------------------------------------------- */
 

@@ -38,17 +38,24 @@ static exg_status find(uint32_t index, exg_cuda_driver *driver, cuda_ordinal *or
     return exg_cuda_check(driver, driver->device_get(ordinal, (int)index), "finding a device", err);
 }
 
-static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal ordinal, char *text,
-                                  size_t bytes, exg_error *err)
+static exg_status attribute(const exg_cuda_driver *driver, int which, cuda_ordinal ordinal,
+                            int *value, exg_error *err)
+{
+    return exg_cuda_check(driver, driver->device_attribute(value, which, ordinal),
+                          "describing a device", err);
+}
+
+/* *capability: 90 of "sm_90". */
+static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal ordinal,
+                                  int *capability, char *text, size_t bytes, exg_error *err)
 {
     int major = 0;
     int minor = 0;
 
-    EXG_TRY(exg_cuda_check(driver, driver->device_attribute(&major, CUDA_CAPABILITY_MAJOR, ordinal),
-                           "describing a device", err));
-    EXG_TRY(exg_cuda_check(driver, driver->device_attribute(&minor, CUDA_CAPABILITY_MINOR, ordinal),
-                           "describing a device", err));
-    (void)snprintf(text, bytes, "sm_%d%d", major, minor);
+    EXG_TRY(attribute(driver, CUDA_CAPABILITY_MAJOR, ordinal, &major, err));
+    EXG_TRY(attribute(driver, CUDA_CAPABILITY_MINOR, ordinal, &minor, err));
+    *capability = 10 * major + minor;
+    (void)snprintf(text, bytes, "sm_%d", *capability);
     return EXG_OK;
 }
 
@@ -73,6 +80,7 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     exg_cuda_driver driver;
     cuda_ordinal ordinal;
     cuda_context context = NULL;
+    int capability;
     size_t free_bytes = 0;
     size_t bytes = 0;
     exg_status status;
@@ -80,7 +88,8 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     EXG_TRY(find(index, &driver, &ordinal, err));
     EXG_TRY(exg_cuda_check(&driver, driver.device_name(info->name, sizeof(info->name), ordinal),
                            "describing a device", err));
-    EXG_TRY(architecture_of(&driver, ordinal, info->architecture, sizeof(info->architecture), err));
+    EXG_TRY(architecture_of(&driver, ordinal, &capability, info->architecture,
+                            sizeof(info->architecture), err));
     EXG_TRY(
         exg_cuda_check(&driver, driver.context_retain(&context, ordinal), "opening a device", err));
     status = exg_cuda_check(&driver, driver.context_set(context), "entering a device", err);
@@ -89,13 +98,14 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
                                 "asking for free memory", err);
     }
     (void)driver.context_set(NULL);
-    (void)driver.context_release(ordinal);
     info->memory_bytes = bytes;
     info->free_bytes = free_bytes;
     describe_libraries(&driver, info);
     return status;
 }
 
+/* The device's primary context stays for the life of the process, as PyTorch's does: making one
+ * takes tenths of a second, and CUDA's libraries keep things of their own in it. */
 static void close_device(exg_accelerator *device)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
@@ -109,6 +119,9 @@ static void close_device(exg_accelerator *device)
             (void)d->driver.stream_wait(d->stream);
         }
         exg_cuda_close_links(d);
+        if (d->turn != NULL) {
+            (void)d->driver.event_destroy(d->turn);
+        }
         exg_cuda_drop_stages(d);
         exg_cuda_blas_close(d);
         exg_cuda_dnn_close(d);
@@ -122,7 +135,6 @@ static void close_device(exg_accelerator *device)
             (void)d->driver.stream_destroy(d->stream);
         }
         (void)d->driver.context_set(NULL);
-        (void)d->driver.context_release(d->ordinal);
     }
     free(d->modules);
     free(d->blocks);
@@ -134,8 +146,13 @@ static exg_status start(exg_cuda_device *d, uint32_t index, exg_error *err)
     const exg_cuda_driver *c = &d->driver;
 
     EXG_TRY(find(index, &d->driver, &d->ordinal, err));
-    EXG_TRY(exg_nvrtc_open(&d->driver, &d->nvrtc, err));
-    EXG_TRY(architecture_of(c, d->ordinal, d->architecture, sizeof(d->architecture), err));
+    EXG_TRY(architecture_of(c, d->ordinal, &d->capability, d->architecture, sizeof(d->architecture),
+                            err));
+    EXG_TRY(exg_nvrtc_open(&d->driver, d->capability, &d->nvrtc, err));
+    if (d->nvrtc.target != d->capability) {
+        (void)snprintf(d->architecture, sizeof(d->architecture), "compute_%d", d->nvrtc.target);
+    }
+    EXG_TRY(attribute(c, CUDA_PROCESSORS, d->ordinal, &d->processors, err));
     EXG_TRY(exg_cuda_check(c, c->context_retain(&d->context, d->ordinal), "opening a device", err));
     EXG_TRY(exg_cuda_enter(d, err));
     return exg_cuda_check(c, c->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING),
@@ -257,6 +274,20 @@ static exg_status wait_for(exg_accelerator *device, exg_error *err)
     return exg_cuda_watch(d, err);
 }
 
+static exg_status follow(exg_accelerator *device, void *stream, bool after, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    cuda_stream theirs = stream;
+
+    EXG_TRY(exg_cuda_enter(d, err));
+    if (d->turn == NULL) {
+        EXG_TRY(exg_cuda_check(&d->driver, d->driver.event_create(&d->turn, CUDA_EVENT_NO_TIMING),
+                               "making an event", err));
+    }
+    return after ? exg_cuda_follow(d, theirs, d->turn, d->stream, err)
+                 : exg_cuda_follow(d, d->stream, d->turn, theirs, err);
+}
+
 __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = {
     .version = EXG_DEVICE_TABLE_VERSION,
     .name = "cuda",
@@ -273,6 +304,7 @@ __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = 
     .copy = exg_cuda_copy_within,
     .launch = launch,
     .wait = wait_for,
+    .follow = follow,
     .record = exg_cuda_record,
     .recorded = exg_cuda_recorded,
     .replay = exg_cuda_replay,

@@ -42,6 +42,7 @@ typedef struct dnn_activation_handle *dnn_activation;
 #define CUDA_ADDRESS_TYPE        2
 #define CUDA_ADDRESS_ORDINAL     9
 #define CUDA_ADDRESS_OF_DEVICE   2
+#define CUDA_PROCESSORS          16
 #define CUDA_CAPABILITY_MAJOR    75
 #define CUDA_CAPABILITY_MINOR    76
 #define CUDA_LAUNCH_END          ((void *)0)
@@ -59,9 +60,8 @@ typedef struct dnn_activation_handle *dnn_activation;
     X(device_get, "cuDeviceGet", (cuda_ordinal * device, int index))                               \
     X(device_name, "cuDeviceGetName", (char *name, int length, cuda_ordinal device))               \
     X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, cuda_ordinal device))  \
-    X(device_uuid, "cuDeviceGetUuid", (uint8_t uuid[16], cuda_ordinal device))                     \
+    X(device_uuid, "cuDeviceGetUuid_v2", (uint8_t uuid[16], cuda_ordinal device))                  \
     X(context_retain, "cuDevicePrimaryCtxRetain", (cuda_context * context, cuda_ordinal device))   \
-    X(context_release, "cuDevicePrimaryCtxRelease_v2", (cuda_ordinal device))                      \
     X(context_set, "cuCtxSetCurrent", (cuda_context context))                                      \
     X(memory_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * bytes))                       \
     X(memory_alloc, "cuMemAlloc_v2", (cuda_address * address, size_t bytes))                       \
@@ -76,6 +76,8 @@ typedef struct dnn_activation_handle *dnn_activation;
       (void *to, cuda_address from, size_t bytes, cuda_stream stream))                             \
     X(copy, "cuMemcpyDtoDAsync_v2",                                                                \
       (cuda_address to, cuda_address from, size_t bytes, cuda_stream stream))                      \
+    X(memory_set, "cuMemsetD32Async",                                                              \
+      (cuda_address at, unsigned value, size_t count, cuda_stream stream))                         \
     X(stream_create, "cuStreamCreate", (cuda_stream * stream, unsigned flags))                     \
     X(stream_destroy, "cuStreamDestroy_v2", (cuda_stream stream))                                  \
     X(stream_wait, "cuStreamSynchronize", (cuda_stream stream))                                    \
@@ -114,7 +116,11 @@ typedef struct dnn_activation_handle *dnn_activation;
     X(log_bytes, "nvrtcGetProgramLogSize", (nvrtc_program program, size_t * bytes))                \
     X(log, "nvrtcGetProgramLog", (nvrtc_program program, char *log))                               \
     X(cubin_bytes, "nvrtcGetCUBINSize", (nvrtc_program program, size_t * bytes))                   \
-    X(cubin, "nvrtcGetCUBIN", (nvrtc_program program, char *cubin))
+    X(cubin, "nvrtcGetCUBIN", (nvrtc_program program, char *cubin))                                \
+    X(ptx_bytes, "nvrtcGetPTXSize", (nvrtc_program program, size_t * bytes))                       \
+    X(ptx, "nvrtcGetPTX", (nvrtc_program program, char *ptx))                                      \
+    X(count_architectures, "nvrtcGetNumSupportedArchs", (int *count))                              \
+    X(architectures, "nvrtcGetSupportedArchs", (int *capabilities))
 
 #define EXG_BLAS_CALLS(X)                                                                          \
     X(create, "cublasLtCreate", (blas_handle * handle))                                            \
@@ -194,6 +200,7 @@ typedef struct exg_cuda_driver {
 typedef struct exg_nvrtc {
     EXG_NVRTC_CALLS(EXG_CUDA_MEMBER)
     int major, minor;
+    int target; /* compute capability that it compiles for: the device's, or one before, as PTX */
 } exg_nvrtc;
 
 typedef struct exg_cuda_blas {
@@ -218,10 +225,18 @@ typedef struct exg_cuda_symbol {
 const char *exg_cuda_find_symbols(void *library, const exg_cuda_symbol *symbols, size_t count,
                                   void *calls);
 
-/* Fills `calls` from lib<stem>.so.<newest>, or the one before as far as `oldest`, whichever the
- * loader finds first with all symbols. It stays. False: there is none. */
+/* dlopen() of a file name, as the loader finds it, or in the folders of libraries.c. It stays.
+ * NULL: it is in none; dlerror() says why the loader did not find it. */
+void *exg_cuda_library_load(const char *name);
+
+/* Fills `calls` from lib<stem>.so.<newest>, or the one before as far as `oldest`, the first that
+ * is there with all symbols. False: there is none. */
 bool exg_cuda_library_open(const char *stem, int newest, int oldest, const exg_cuda_symbol *symbols,
                            size_t count, void *calls);
+
+/* Opens a library from the folder of the one whose function is calls' first: what that one opens
+ * by name alone is then found. */
+void exg_cuda_library_open_beside(const void *calls, const char *name);
 
 #define CUDA_NEWEST 13 /* whose libraries are looked for, where the driver is no older */
 #define CUDA_OLDEST 12
@@ -232,8 +247,10 @@ int exg_cuda_major(const exg_cuda_driver *driver);
 /* Opens, and starts, the driver. DEVICE DEV-003 (absent), DEV-006 (too old). */
 exg_status exg_cuda_driver_open(exg_cuda_driver *driver, exg_error *err);
 
-/* The newest compiler whose code the driver takes. DEVICE DEV-004. */
-exg_status exg_nvrtc_open(const exg_cuda_driver *driver, exg_nvrtc *nvrtc, exg_error *err);
+/* The newest compiler whose code the driver and a device of this compute capability take. DEVICE
+ * DEV-004. */
+exg_status exg_nvrtc_open(const exg_cuda_driver *driver, int capability, exg_nvrtc *nvrtc,
+                          exg_error *err);
 
 /* DEVICE DEV-008 unless `result` is success. */
 exg_status exg_cuda_check(const exg_cuda_driver *driver, cuda_result result, const char *what,

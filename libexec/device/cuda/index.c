@@ -11,17 +11,23 @@ static exg_status pick(exg_kernel_call *call, uint32_t dim, exg_error *err)
     exg_around around = exg_around_dim(self, dim);
     cuda_pick_params params = {
         .size = around.size, .count = exg_tensor_numel(index), .inner = around.inner};
+    uint32_t bytes = exg_dtype_bytes(self->dtype);
+    uint32_t length = EXG_CUDA_WORD / bytes;
     exg_cuda_launch *launch = NULL;
 
     EXG_TRY(exg_require_index("an index", index->dtype, err));
-    params.numel = around.outer * params.count * around.inner;
+    while (params.inner % length != 0) {
+        length /= 2;
+    }
+    params.inner /= length;
+    params.numel = around.outer * params.count * params.inner;
     EXG_TRY(exg_cuda_step_begin(call, err));
     if (params.numel == 0) {
         return EXG_OK;
     }
     EXG_TRY(EXG_CUDA_ADD(call, "index", "pick", "i0 i1 o0 f", params, &launch, err,
-                         "-DELEMENT=element_%u -DINDEX=%s", exg_dtype_bytes(self->dtype),
-                         exg_cuda_dtype(index->dtype)));
+                         "-DBYTES=%u -DLENGTH=%u -DINDEX=%s", EXG_MIN(bytes, 8),
+                         bytes > 8 ? bytes / 8 : length, exg_cuda_dtype(index->dtype)));
     exg_cuda_grid(launch, params.numel);
     return EXG_OK;
 }

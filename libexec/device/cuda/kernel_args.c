@@ -2,12 +2,14 @@
 #include "libexec/device/cuda/kernel_args.h"
 #include "libexec/device/cuda/epilogue.h"
 #include "libexec/device/cuda/operand.h"
+#include "libexec/kernels/cpu/common.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #define OPTIONS_MAX 512
+#define EACH_MAX    32 /* elements of a row that a thread keeps */
 
 static void add_slots(exg_cuda_launch *launch, const char *slots)
 {
@@ -54,4 +56,31 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
         exg_cuda_add_epilogue_slots(call, (uint32_t)params_bytes, *launch);
     }
     return EXG_OK;
+}
+
+uint32_t exg_cuda_threads_of_row(const exg_kernel_call *call, int64_t rows, int64_t size)
+{
+    const exg_cuda_device *d = (const exg_cuda_device *)call->device;
+    uint32_t most = rows > 2 * (int64_t)d->processors ? 256 : 1024;
+    uint32_t threads = 32;
+
+    while (threads < most && (int64_t)threads * 4 < size) {
+        threads *= 2;
+    }
+    return threads;
+}
+
+const char *exg_cuda_row_options(uint32_t threads, int64_t size, uint32_t bytes, char *text,
+                                 size_t text_bytes)
+{
+    int64_t vector = bytes == 0 ? 1 : EXG_CUDA_WORD / bytes;
+    int64_t each = exg_ceil_div(size, vector * threads) * vector;
+    bool fits = bytes > 0 && size > 0 && each <= EACH_MAX && each * bytes <= EACH_MAX * 4;
+
+    if (fits) {
+        (void)snprintf(text, text_bytes, "-DLAUNCH_MAX=%u -DEACH=%d", threads, (int)each);
+    } else {
+        (void)snprintf(text, text_bytes, "-DLAUNCH_MAX=%u", threads);
+    }
+    return text;
 }

@@ -4,6 +4,8 @@
 
 #include "libexec/device/cuda/cuda.h"
 
+#define EXG_CUDA_WORD 16 /* bytes that a thread moves at once, where memory allows */
+
 /* Adds a launch to the call's step, which it begins where there is none: kernel `entry` of
  * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:
  * "i0 o0 w f r", an input, an output, workspace, the fault note, the random source; "iz" is
@@ -16,6 +18,16 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
                         const char *slots, const void *params, size_t params_bytes,
                         exg_cuda_launch **launch, exg_error *err, const char *options, ...)
     __attribute__((format(printf, 9, 10)));
+
+/* Of a block that takes a row of `size`: as many as have work, and more where there are few rows
+ * to fill the device with. A power of two, a warp at least. */
+uint32_t exg_cuda_threads_of_row(const exg_kernel_call *call, int64_t rows, int64_t size);
+
+/* What the text of such a kernel is told: LAUNCH_MAX, and EACH of row.h for elements of `bytes`,
+ * unless a thread would have to keep too much of the row, or `bytes` is 0. */
+#define EXG_CUDA_ROW_OPTIONS 48 /* bytes of the text */
+const char *exg_cuda_row_options(uint32_t threads, int64_t size, uint32_t bytes, char *text,
+                                 size_t text_bytes);
 
 #define EXG_CUDA_KERNEL(name_, flags_)                                                             \
     const exg_kernel exg_cuda_##name_ = {                                                          \

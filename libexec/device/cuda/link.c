@@ -9,8 +9,14 @@
 typedef struct introduction {
     uint8_t uuid[16]; /* of the device */
     int32_t version;  /* of NCCL; 0: there is none */
-    nccl_id id;       /* of the first rank's */
 } introduction;
+
+/* Of the first rank's communicator. */
+typedef struct invitation {
+    bool is_there;
+    nccl_id id;
+    exg_nccl_clique *clique; /* of all ranks, where they are threads of a process */
+} invitation;
 
 static exg_status need_stream(exg_cuda_device *d, exg_error *err)
 {
@@ -46,20 +52,21 @@ void exg_cuda_close_links(exg_cuda_device *d)
     }
 }
 
-static exg_status introduce(exg_cuda_link *link, const introduction *own, introduction *all,
-                            exg_error *err)
+/* Tells all ranks `own`; `all` gets what each told. */
+static exg_status tell(exg_cuda_link *link, const void *own, void *all, size_t bytes,
+                       exg_error *err)
 {
     uint32_t size = link->c->size;
-    introduction *to_each = calloc(size, sizeof(*to_each));
+    char *to_each = calloc(size, bytes);
     exg_status status;
 
     if (to_each == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t r = 0; r < size; r++) {
-        to_each[r] = *own;
+        memcpy(to_each + r * bytes, own, bytes);
     }
-    status = exg_exchange_each(link->c, to_each, all, sizeof(*all), err);
+    status = exg_exchange_each(link->c, to_each, all, bytes, err);
     free(to_each);
     return status;
 }
@@ -98,6 +105,42 @@ static exg_status decide(exg_cuda_link *link, const introduction *all, const cha
     return EXG_OK;
 }
 
+/* An id is asked for only where ranks will meet by it: NCCL waits for them in a thread, at a
+ * socket, for ever. */
+static exg_status join_by_nccl(exg_cuda_link *link, exg_error *err)
+{
+    uint32_t size = link->c->size;
+    bool together = link->c->ops->lends;
+    invitation own = {.is_there = false};
+    invitation *all = calloc(size, sizeof(*all));
+    exg_status status;
+
+    if (all == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (link->c->rank == 0 || !together) {
+        own.clique = exg_nccl_clique_create(together ? size : 1);
+    }
+    if (link->c->rank == 0 && own.clique != NULL) {
+        own.is_there = link->nccl.get_id(&own.id) == NCCL_SUCCESS;
+    }
+    status = tell(link, &own, all, sizeof(own), err);
+    if (status == EXG_OK && all[0].is_there) {
+        link->clique = together ? all[0].clique : own.clique;
+        status = link->clique == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    } else {
+        free(own.clique);
+        status =
+            status != EXG_OK ? status : EXG_FAIL(err, UNSUPPORTED, "DEV-011", "NCCL gives no id");
+    }
+    if (status == EXG_OK) {
+        exg_nccl_name(&link->nccl, link->head.name, sizeof(link->head.name));
+        status = exg_nccl_join(link, &all[0].id, err);
+    }
+    free(all);
+    return status;
+}
+
 static exg_status join(exg_cuda_link *link, introduction *all, exg_error *err)
 {
     exg_cuda_device *d = link->device;
@@ -110,20 +153,15 @@ static exg_status join(exg_cuda_link *link, introduction *all, exg_error *err)
                            "describing a device", err));
     if (exg_nccl_open(&link->nccl, &why) == EXG_OK) {
         own.version = link->nccl.version;
-        if (link->c->rank == 0 && link->nccl.get_id(&own.id) != NCCL_SUCCESS) {
-            own.version = 0;
-            (void)EXG_FAIL(&why, UNSUPPORTED, "DEV-011", "NCCL gives no id");
-        }
     }
-    EXG_TRY(introduce(link, &own, all, err));
+    EXG_TRY(tell(link, &own, all, sizeof(own), err));
     EXG_TRY(decide(link, all, why.message, err));
     link->head.records = !link->is_shared;
     if (link->is_shared) {
         (void)snprintf(link->head.name, sizeof(link->head.name), "the device's memory");
         return EXG_OK;
     }
-    exg_nccl_name(&link->nccl, link->head.name, sizeof(link->head.name));
-    return exg_nccl_join(link, &all[0].id, err);
+    return join_by_nccl(link, err);
 }
 
 exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_device_link **link,
@@ -144,6 +182,9 @@ exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_devic
     }
     free(all);
     if (status != EXG_OK) {
+        if (l != NULL) {
+            exg_nccl_leave(l);
+        }
         free(l);
         return status;
     }
@@ -153,7 +194,8 @@ exg_status exg_cuda_join(exg_accelerator *device, exg_communicator *c, exg_devic
     return EXG_OK;
 }
 
-/* What others may still read is not freed before they have. */
+/* What others may still read is not freed before they have, and what was asked for is done; or
+ * given up. */
 void exg_cuda_leave(exg_accelerator *device, exg_device_link *link)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
@@ -161,9 +203,9 @@ void exg_cuda_leave(exg_accelerator *device, exg_device_link *link)
     exg_cuda_link *l = (exg_cuda_link *)link;
 
     (void)exg_cuda_enter(d, NULL);
-    exg_nccl_leave(l);
+    (void)exg_cuda_watch(d, NULL);
     (void)d->driver.stream_wait(d->beside);
-    (void)d->driver.stream_wait(d->stream);
+    exg_nccl_leave(l);
     while (*at != NULL && *at != l) {
         at = &(*at)->next;
     }

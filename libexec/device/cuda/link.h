@@ -17,6 +17,8 @@
 #include "libexec/device/cuda/nccl.h"
 #include "libexec/kernels/cuda/params.h"
 
+typedef struct exg_nccl_clique exg_nccl_clique; /* clique.c */
+
 typedef struct exg_cuda_link {
     exg_device_link head;
     exg_cuda_device *device;
@@ -24,7 +26,8 @@ typedef struct exg_cuda_link {
     struct exg_cuda_link *next;
     bool is_shared;
     exg_nccl nccl;
-    nccl_comm comm; /* NULL: shared, or given up */
+    nccl_comm comm;          /* NULL: shared, or given up */
+    exg_nccl_clique *clique; /* NULL: shared */
 } exg_cuda_link;
 
 /* What a rank sends another of a collective of a shared device. */
@@ -87,12 +90,18 @@ bool exg_cuda_sums(const exg_collective *what);
 exg_status exg_cuda_compile_move(exg_cuda_collective *made, exg_error *err);
 exg_status exg_cuda_compile_combine(exg_cuda_collective *made, exg_error *err);
 
+/* Moves for a stream, which are asked for together; not yet those in `params`. */
+typedef struct exg_cuda_moves {
+    const exg_cuda_collective *of;
+    cuda_stream stream;
+    uint32_t count;
+    cuda_moves_params params;
+} exg_cuda_moves;
+
 /* Adds a move of bytes between strips at these addresses, unless there are none. */
-void exg_cuda_add_move(const exg_cuda_collective *made, cuda_moves_params *moves, uint32_t *count,
-                       uint64_t from, const exg_strip *of_from, uint64_t to,
-                       const exg_strip *of_to);
-exg_status exg_cuda_move(const exg_cuda_collective *made, const cuda_moves_params *moves,
-                         uint32_t count, cuda_stream stream, exg_error *err);
+exg_status exg_cuda_add_move(exg_cuda_moves *moves, uint64_t from, const exg_strip *of_from,
+                             uint64_t to, const exg_strip *of_to, exg_error *err);
+exg_status exg_cuda_move(exg_cuda_moves *moves, exg_error *err); /* those not asked for yet */
 
 /* Sums what is at `parts`, one a rank, each cut as `strip`, into `out`. */
 exg_status exg_cuda_combine(const exg_cuda_collective *made, const uint64_t *parts,
@@ -111,8 +120,13 @@ exg_status exg_cuda_shared_finish(exg_cuda_collective *made, exg_error *err);
 
 /* Among ranks that all brought `id`. PEER COM-001, COM-003, COM-011. */
 exg_status exg_nccl_join(exg_cuda_link *link, const nccl_id *id, exg_error *err);
-void exg_nccl_leave(exg_cuda_link *link);
+void exg_nccl_leave(exg_cuda_link *link);   /* what it asked for is done */
 void exg_nccl_give_up(exg_cuda_link *link); /* ends what is under way, on all ranks */
+
+/* Until what a call on `comm`, of the link's, began is done; the rank that made the call is told
+ * of. PEER COM-001, COM-003, COM-011. */
+exg_status exg_nccl_settle(const exg_cuda_link *link, nccl_comm comm, nccl_result result,
+                           const char *what, exg_error *err);
 
 /* Whether NCCL has it as one, and its way. */
 exg_cuda_way exg_nccl_way(const exg_cuda_collective *made);
@@ -122,6 +136,15 @@ exg_status exg_nccl_finish(exg_cuda_collective *made, exg_error *err);
 
 /* A fault that NCCL found meanwhile. PEER COM-011. */
 exg_status exg_nccl_look(exg_cuda_link *link, exg_error *err);
+
+/* ---- clique.c ----------------------------------------------------------------------------- */
+
+/* The ranks of one communicator that are of one process, as many; each leaves it. NULL: out of
+ * memory. */
+exg_nccl_clique *exg_nccl_clique_create(uint32_t ranks);
+
+/* The last of them ends what is left of the communication. */
+void exg_nccl_clique_leave(exg_cuda_link *link);
 
 /* ---- watch.c ------------------------------------------------------------------------------ */
 

@@ -102,17 +102,20 @@ static int split(char *options, const char **list, int count)
     return count;
 }
 
-static exg_status fetch_code(const exg_nvrtc *nvrtc, nvrtc_program program, void **code,
+static exg_status fetch_code(const exg_cuda_device *d, nvrtc_program program, void **code,
                              size_t *bytes, exg_error *err)
 {
-    if (nvrtc->cubin_bytes(program, bytes) != 0 || *bytes == 0) {
+    const exg_nvrtc *nvrtc = &d->nvrtc;
+    bool is_ptx = nvrtc->target != d->capability; /* a text, with its end */
+
+    if ((is_ptx ? nvrtc->ptx_bytes : nvrtc->cubin_bytes)(program, bytes) != 0 || *bytes == 0) {
         return EXG_FAIL(err, DEVICE, "DEV-007", "NVRTC gives no code");
     }
     *code = malloc(*bytes);
     if (*code == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    return nvrtc->cubin(program, *code) == 0
+    return (is_ptx ? nvrtc->ptx : nvrtc->cubin)(program, *code) == 0
                ? EXG_OK
                : EXG_FAIL(err, DEVICE, "DEV-007", "NVRTC gives no code");
 }
@@ -148,7 +151,7 @@ static exg_status compile(const exg_cuda_device *d, const char *text, const char
     } else if (nvrtc->compile(program, count, list) != 0) {
         status = tell_log(nvrtc, program, entry, err);
     } else {
-        status = fetch_code(nvrtc, program, code, bytes, err);
+        status = fetch_code(d, program, code, bytes, err);
     }
     if (program != NULL) {
         (void)nvrtc->destroy(&program);

@@ -18,7 +18,8 @@
 #define NCCL_ROW(name, symbol, params) {symbol, offsetof(exg_nccl, name)},
 
 static const exg_cuda_symbol rows[] = {
-    EXG_NCCL_CALLS(NCCL_ROW){"ncclGetErrorString", offsetof(exg_nccl, error_text)}};
+    EXG_NCCL_CALLS(NCCL_ROW){"ncclGetErrorString", offsetof(exg_nccl, error_text)},
+    {"ncclGetLastError", offsetof(exg_nccl, last_error)}};
 
 static exg_status absent(const char *what, exg_error *err)
 {
@@ -29,7 +30,7 @@ static exg_status absent(const char *what, exg_error *err)
 
 exg_status exg_nccl_open(exg_nccl *nccl, exg_error *err)
 {
-    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL); /* stays */
+    void *library = exg_cuda_library_load("libnccl.so.2");
     const char *missing;
     char text[128];
 
@@ -56,20 +57,29 @@ void exg_nccl_name(const exg_nccl *nccl, char *text, size_t size)
 
 /* ---- waiting for NCCL ----------------------------------------------------------------------- */
 
+/* A rank whose start failed at once has no communicator; the others wait for it all the same. */
 void exg_nccl_give_up(exg_cuda_link *link)
 {
+    if (link->clique == NULL) {
+        return;
+    }
+    exg_cuda_drop_graphs(link->device);
     if (link->comm != NULL) {
         (void)link->nccl.abort(link->comm);
         link->comm = NULL;
-        exg_communicator_abort(link->c, EXG_PEER);
     }
+    exg_communicator_abort(link->c, EXG_PEER);
 }
 
 static exg_status failed(const exg_cuda_link *link, nccl_result result, const char *what,
                          exg_error *err)
 {
-    return EXG_FAIL(err, PEER, "COM-011", "%s failed: %s (%d)", what, link->nccl.error_text(result),
-                    result);
+    const char *last = link->nccl.last_error(NULL); /* which asks for no communicator */
+    bool is_told = last != NULL && last[0] != '\0';
+
+    return EXG_FAIL(err, PEER, "COM-011", "%s failed: %s (%d)%s%.120s", what,
+                    link->nccl.error_text(result), result, is_told ? ": " : "",
+                    is_told ? last : "");
 }
 
 exg_status exg_nccl_look(exg_cuda_link *link, exg_error *err)
@@ -88,14 +98,14 @@ exg_status exg_nccl_look(exg_cuda_link *link, exg_error *err)
                : failed(link, result, "NCCL's communication", err);
 }
 
-/* Until what a call began is done. */
-static exg_status settle(exg_cuda_link *link, nccl_result result, const char *what, exg_error *err)
+exg_status exg_nccl_settle(const exg_cuda_link *link, nccl_comm comm, nccl_result result,
+                           const char *what, exg_error *err)
 {
     uint64_t start = exg_now_ns();
     exg_status status = EXG_OK;
 
     while (result == NCCL_IN_PROGRESS && status == EXG_OK) {
-        nccl_result asked = link->nccl.async_error(link->comm, &result);
+        nccl_result asked = link->nccl.async_error(comm, &result);
 
         result = asked == NCCL_SUCCESS ? result : asked;
         if (result == NCCL_IN_PROGRESS && link->c->ops->is_aborted(link->c)) {
@@ -106,9 +116,13 @@ static exg_status settle(exg_cuda_link *link, nccl_result result, const char *wh
         }
         sched_yield();
     }
-    if (status == EXG_OK && result != NCCL_SUCCESS) {
-        status = failed(link, result, what, err);
-    }
+    return status == EXG_OK && result != NCCL_SUCCESS ? failed(link, result, what, err) : status;
+}
+
+static exg_status settle(exg_cuda_link *link, nccl_result result, const char *what, exg_error *err)
+{
+    exg_status status = exg_nccl_settle(link, link->comm, result, what, err);
+
     if (status != EXG_OK) {
         exg_nccl_give_up(link);
     }
@@ -126,15 +140,13 @@ exg_status exg_nccl_join(exg_cuda_link *link, const nccl_id *id, exg_error *err)
 
 void exg_nccl_leave(exg_cuda_link *link)
 {
-    if (link->comm == NULL) {
+    if (link->clique == NULL) {
         return;
     }
     if (link->c->ops->is_aborted(link->c)) {
         exg_nccl_give_up(link);
-    } else if (settle(link, link->nccl.finalize(link->comm), "ncclCommFinalize", NULL) == EXG_OK) {
-        (void)link->nccl.destroy(link->comm);
-        link->comm = NULL;
     }
+    exg_nccl_clique_leave(link);
 }
 
 /* ---- which call ------------------------------------------------------------------------------ */
@@ -252,16 +264,15 @@ static void find_receives(const exg_cuda_collective *m, uint64_t *at)
 
 static exg_status pack(const exg_cuda_collective *m, const uint64_t *sends, exg_error *err)
 {
-    cuda_moves_params moves = {0};
-    uint32_t count = 0;
+    exg_cuda_moves moves = {.of = m, .stream = m->link->device->stream};
 
     for (uint32_t r = 0; m->packed_bytes > 0 && r < m->link->c->size; r++) {
         exg_strip to = dense(&m->sent[r], 0);
 
-        exg_cuda_add_move(m, &moves, &count, address_of(m->what->in->data), &m->sent[r], sends[r],
-                          &to);
+        EXG_TRY(exg_cuda_add_move(&moves, address_of(m->what->in->data), &m->sent[r], sends[r], &to,
+                                  err));
     }
-    return exg_cuda_move(m, &moves, count, m->link->device->stream, err);
+    return exg_cuda_move(&moves, err);
 }
 
 static nccl_result exchange(const exg_cuda_collective *m, const uint64_t *sends,
@@ -316,8 +327,8 @@ static nccl_result ask(const exg_cuda_collective *m, const uint64_t *sends,
 exg_status exg_nccl_begin(exg_cuda_collective *m, exg_error *err)
 {
     exg_cuda_device *d = m->link->device;
-    uint64_t sends[CUDA_MOVES_MAX];
-    uint64_t receives[CUDA_MOVES_MAX];
+    uint64_t sends[CUDA_PARTS_MAX];
+    uint64_t receives[CUDA_PARTS_MAX];
 
     EXG_TRY(exg_nccl_look(m->link, err));
     find_sends(m, sends);
@@ -325,29 +336,28 @@ exg_status exg_nccl_begin(exg_cuda_collective *m, exg_error *err)
     EXG_TRY(pack(m, sends, err));
     EXG_TRY(exg_cuda_follow(d, d->stream, m->asked->ready, d->beside, err));
     EXG_TRY(settle(m->link, ask(m, sends, receives), "a collective of NCCL", err));
-    return exg_cuda_check(&d->driver, d->driver.event_record(m->asked->done, d->beside),
-                          "recording an event", err);
+    EXG_TRY(exg_cuda_check(&d->driver, d->driver.event_record(m->asked->done, d->beside),
+                           "recording an event", err));
+    return d->recording == NULL ? EXG_OK : exg_cuda_mark(d, m->what, err);
 }
 
 static exg_status unpack(const exg_cuda_collective *m, exg_error *err)
 {
-    cuda_stream stream = m->link->device->stream;
-    uint64_t receives[CUDA_MOVES_MAX];
-    cuda_moves_params moves = {0};
+    exg_cuda_moves moves = {.of = m, .stream = m->link->device->stream};
+    uint64_t receives[CUDA_PARTS_MAX];
     exg_strip part = dense(&m->received[0], 0);
-    uint32_t count = 0;
 
     find_receives(m, receives);
     if (m->combine != NULL) {
-        return exg_cuda_combine(m, receives, &part, stream, err);
+        return exg_cuda_combine(m, receives, &part, moves.stream, err);
     }
     for (uint32_t r = 0; r < m->link->c->size; r++) {
         exg_strip from = dense(&m->received[r], 0);
 
-        exg_cuda_add_move(m, &moves, &count, receives[r], &from, address_of(m->what->out->data),
-                          &m->received[r]);
+        EXG_TRY(exg_cuda_add_move(&moves, receives[r], &from, address_of(m->what->out->data),
+                                  &m->received[r], err));
     }
-    return exg_cuda_move(m, &moves, count, stream, err);
+    return exg_cuda_move(&moves, err);
 }
 
 exg_status exg_nccl_finish(exg_cuda_collective *m, exg_error *err)

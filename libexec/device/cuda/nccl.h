@@ -57,6 +57,7 @@ typedef struct nccl_config {
 typedef struct exg_nccl {
     EXG_NCCL_CALLS(EXG_NCCL_MEMBER)
     const char *(*error_text)(nccl_result result);
+    const char *(*last_error)(nccl_comm comm);
     int version;
 } exg_nccl;
 

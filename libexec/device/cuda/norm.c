@@ -30,23 +30,42 @@ static exg_dtype output_dtype(const exg_kernel_call *call, uint32_t output)
                : EXG_DTYPE_F32;
 }
 
+/* Are the rows', the weight's and the bias's elements as wide? */
+static bool has_one_size(const exg_kernel_call *call)
+{
+    for (uint32_t i = 1; i < call->input_count; i++) {
+        if (exg_cuda_has(call, i) &&
+            exg_dtype_bytes(call->inputs[i].dtype) != exg_dtype_bytes(call->inputs[0].dtype)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static exg_status norm(exg_kernel_call *call, const char *kind, const char *slots,
                        cuda_norm_params *params, exg_error *err)
 {
     exg_dtype dtype = call->inputs[0].dtype;
     exg_cuda_launch *launch = NULL;
+    bool is_row = strcmp(kind, "GROUP") != 0 && has_one_size(call);
+    uint32_t bytes = is_row ? exg_dtype_bytes(dtype) : 0;
+    char row[EXG_CUDA_ROW_OPTIONS];
+    uint32_t threads;
 
     EXG_TRY(check(call, err));
     EXG_TRY(exg_cuda_step_begin(call, err));
     if (params->rows == 0) {
         return EXG_OK;
     }
+    threads = exg_cuda_threads_of_row(call, params->rows, params->size);
     EXG_TRY(EXG_CUDA_ADD(call, "norm", "normalize", slots, *params, &launch, err,
-                         "-DX=%s -DWEIGHT=%s -DBIAS=%s -DMEAN=%s -DFACTOR=%s -D%s",
+                         "-DX=%s -DWEIGHT=%s -DBIAS=%s -DMEAN=%s -DFACTOR=%s -D%s %s",
                          exg_cuda_dtype(dtype), exg_cuda_dtype_or(call, 1, dtype),
                          exg_cuda_dtype_or(call, 2, dtype), exg_cuda_dtype(output_dtype(call, 1)),
-                         exg_cuda_dtype(output_dtype(call, 2)), kind));
+                         exg_cuda_dtype(output_dtype(call, 2)), kind,
+                         exg_cuda_row_options(threads, params->size, bytes, row, sizeof(row))));
     launch->blocks[0] = (uint32_t)EXG_MIN(params->rows, BLOCKS_MAX);
+    launch->threads = threads;
     return EXG_OK;
 }
 

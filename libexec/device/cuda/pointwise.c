@@ -5,9 +5,12 @@
  * between programs of one shape (sizes, strides, scalars) is a parameter, not text.
  */
 #include "libexec/device/cuda/pointwise.h"
+#include "libexec/device/cuda/kernel_args.h"
 #include "libexec/device/cuda/operand.h"
+#include "libexec/kernels/cpu/common.h"
 
 #include <exg/text.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef enum result_kind { PROMOTE, NUMBER, FLOAT, BOOL, FIRST, WHERE, CAST } result_kind;
@@ -137,24 +140,95 @@ static void write_params(exg_text *text, const exg_pointwise *p)
                     scalars == 0 ? 1 : scalars);
 }
 
+/* ---- vectors ---------------------------------------------------------------------------- */
+
+#define VECTOR_INSTRUCTIONS 32 /* of longer programs a thread takes an element */
+
+typedef enum vector_kind {
+    APART, /* elements that do not follow one another */
+    RUN,   /* that do, and a vector's are aligned where the operand is */
+    SAME   /* one for all of a vector */
+} vector_kind;
+
+static vector_kind vector_kind_of(const exg_pointwise *p, uint8_t o, uint32_t length)
+{
+    const int64_t *strides = p->operands[o].strides;
+    bool follows = p->rank > 0 && p->sizes[p->rank - 1] % length == 0;
+
+    if (p->operands[o].is_dense || p->operands[o].is_invariant) {
+        return p->operands[o].is_dense ? RUN : SAME;
+    }
+    for (uint32_t d = 0; follows && d + 1 < p->rank; d++) {
+        follows = strides[d] % length == 0 || strides[p->rank - 1] == 0;
+    }
+    return !follows                    ? APART
+           : strides[p->rank - 1] == 0 ? SAME
+           : strides[p->rank - 1] == 1 ? RUN
+                                       : APART;
+}
+
+static exg_dtype dtype_of_operand(const exg_pointwise *p, uint8_t o)
+{
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        const exg_instruction *i = &p->instructions[k];
+
+        if (i->operand == o &&
+            (i->kind == EXG_INSTRUCTION_LOAD || i->kind == EXG_INSTRUCTION_STORE)) {
+            return i->dtype;
+        }
+    }
+    return EXG_DTYPE_U8; /* is not touched */
+}
+
+/* Elements that a thread takes at a time, so that the widest are moved as 16 bytes; 1: not so. */
+static uint32_t vector_length(const exg_pointwise *p)
+{
+    uint32_t widest = 1;
+    uint32_t length;
+
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        widest = EXG_MAX(widest, exg_dtype_bytes(dtype_of_operand(p, o)));
+    }
+    length = EXG_CUDA_WORD / widest;
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        const exg_instruction *i = &p->instructions[k];
+
+        if (i->kind == EXG_INSTRUCTION_FORMULA &&
+            strstr(formulas[i->formula_id].float_formula, "SPECIAL") != NULL) {
+            return 1;
+        }
+    }
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        vector_kind kind = vector_kind_of(p, o, length);
+
+        if (kind == APART || (kind == SAME && p->operands[o].is_output)) {
+            return 1;
+        }
+    }
+    return p->instruction_count > VECTOR_INSTRUCTIONS ? 1 : length;
+}
+
+/* ---- an element --------------------------------------------------------------------------- */
+
 /* Where element i of each operand lies. */
 static void write_offsets(exg_text *text, const exg_pointwise *p)
 {
+    const char *type = p->numel <= UINT32_MAX ? "uint32_t" : "int64_t"; /* to divide with */
     bool walks = false;
 
     for (uint8_t o = 0; o < p->operand_count; o++) {
         walks |= !p->operands[o].is_dense && !p->operands[o].is_invariant;
     }
     if (walks) {
-        exg_text_puts(text, "    int64_t rest = i;\n\n");
+        exg_text_printf(text, "    %s rest = (%s)i;\n\n", type, type);
         for (uint32_t d = p->rank; d-- > 0;) {
             if (d == 0) {
                 exg_text_puts(text, "    const int64_t i0 = rest;\n");
             } else {
                 exg_text_printf(text,
-                                "    const int64_t i%u = rest %% p->sizes[%u];\n"
-                                "    rest /= p->sizes[%u];\n",
-                                d, d, d);
+                                "    const int64_t i%u = rest %% (%s)p->sizes[%u];\n"
+                                "    rest /= (%s)p->sizes[%u];\n",
+                                d, type, d, type, d);
             }
         }
     }
@@ -190,19 +264,32 @@ static void write_call(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
     exg_text_puts(text, ", bad);\n");
 }
 
-static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32_t scalar)
+/* In a vector of `length` elements: element e. */
+static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32_t scalar,
+                       uint32_t length)
 {
     const exg_instruction *i = &p->instructions[k];
     const char *type = computes[p->values[i->target].compute].type;
+    bool is_of_vector =
+        length > 1 &&
+        (i->kind == EXG_INSTRUCTION_STORE ||
+         (i->kind == EXG_INSTRUCTION_LOAD && vector_kind_of(p, i->operand, length) == RUN));
 
     switch (i->kind) {
     case EXG_INSTRUCTION_LOAD:
-        exg_text_printf(text, "    %s v%u = load_%s(p->at[%u], o%u);\n", type, i->target,
-                        exg_cuda_dtype(i->dtype), i->operand, i->operand);
+        exg_text_printf(text,
+                        is_of_vector ? "    %s v%u = load_%s(x%u, e);\n"
+                                     : "    %s v%u = load_%s(p->at[%u], o%u);\n",
+                        type, i->target, exg_cuda_dtype(i->dtype), i->operand, i->operand);
         break;
     case EXG_INSTRUCTION_STORE:
-        exg_text_printf(text, "    store_%s(p->at[%u], o%u, v%u);\n", exg_cuda_dtype(i->dtype),
-                        i->operand, i->operand, i->target);
+        if (is_of_vector) {
+            exg_text_printf(text, "    store_%s(x%u, e, v%u);\n", exg_cuda_dtype(i->dtype),
+                            i->operand, i->target);
+        } else {
+            exg_text_printf(text, "    store_%s(p->at[%u], o%u, v%u);\n", exg_cuda_dtype(i->dtype),
+                            i->operand, i->operand, i->target);
+        }
         break;
     case EXG_INSTRUCTION_CONVERT:
         exg_text_printf(text, "    %s v%u = (%s)(v%u%s);\n", type, i->target, type, i->sources[0],
@@ -223,23 +310,84 @@ static void write_step(exg_text *text, const exg_pointwise *p, uint8_t k, uint32
     }
 }
 
-void exg_cuda_write_program(exg_text *text, const exg_pointwise *p)
+static void write_steps(exg_text *text, const exg_pointwise *p, uint32_t length)
 {
     uint32_t scalar = 0;
 
-    exg_text_puts(text, "#include \"libexec/kernels/cuda/common.h\"\n");
-    write_formulas(text, p);
-    write_params(text, p);
-    exg_text_puts(text, "static inline void element(const pointwise_params *p, int64_t i, "
-                        "int *bad)\n{\n");
-    write_offsets(text, p);
     for (uint8_t k = 0; k < p->instruction_count; k++) {
-        write_step(text, p, k, scalar);
+        write_step(text, p, k, scalar, length);
         scalar += p->instructions[k].kind == EXG_INSTRUCTION_FORMULA
                       ? p->instructions[k].scalar_count
                       : 0;
     }
+}
+
+static void write_head(exg_text *text, const exg_pointwise *p)
+{
+    exg_text_puts(text, "#include \"libexec/kernels/cuda/common.h\"\n");
+    write_formulas(text, p);
+    write_params(text, p);
+}
+
+void exg_cuda_write_program(exg_text *text, const exg_pointwise *p)
+{
+    write_head(text, p);
+    exg_text_puts(text, "static inline void element(const pointwise_params *p, int64_t i, "
+                        "int *bad)\n{\n");
+    write_offsets(text, p);
+    write_steps(text, p, 1);
     exg_text_puts(text, "    (void)bad;\n}\n");
+}
+
+/* ---- a vector ------------------------------------------------------------------------------ */
+
+static void write_moves(exg_text *text, const exg_pointwise *p, uint32_t length, bool out)
+{
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        const char *dtype = exg_cuda_dtype(dtype_of_operand(p, o));
+        char at[96];
+        char x[16];
+
+        if (p->operands[o].is_output != out || vector_kind_of(p, o, length) != RUN) {
+            continue;
+        }
+        (void)snprintf(at, sizeof(at), "(storage_%s *)p->at[%u] + o%u", dtype, o, o);
+        (void)snprintf(x, sizeof(x), "x%u", o);
+        exg_text_printf(text, "    move_vector(%s, %s, sizeof(*x%u), %u, count, is_whole);\n",
+                        out ? at : x, out ? x : at, o, length);
+    }
+}
+
+/* Defines elements(), which computes `count` elements from element i; is_whole: a vector of them,
+ * and memory is aligned. And is_aligned(). */
+static void write_vectors(exg_text *text, const exg_pointwise *p, uint32_t length)
+{
+    write_head(text, p);
+    exg_text_puts(text, "static inline void elements(const pointwise_params *p, int64_t i, "
+                        "int count, int is_whole, int *bad)\n{\n");
+    write_offsets(text, p);
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        if (vector_kind_of(p, o, length) == RUN) {
+            exg_text_printf(text, "    ALIGNED_16 storage_%s x%u[%u];\n",
+                            exg_cuda_dtype(dtype_of_operand(p, o)), o, length);
+        }
+    }
+    write_moves(text, p, length, false);
+    exg_text_printf(text, "    UNROLL\n    for (int e = 0; e < %u; e++) {\n    if (e < count) {\n",
+                    length);
+    write_steps(text, p, length);
+    exg_text_puts(text, "    }\n    }\n");
+    write_moves(text, p, length, true);
+    exg_text_puts(text, "    (void)bad;\n}\n"
+                        "static inline int is_aligned(const pointwise_params *p)\n{\n"
+                        "    return (0");
+    for (uint8_t o = 0; o < p->operand_count; o++) {
+        if (vector_kind_of(p, o, length) == RUN) {
+            exg_text_printf(text, " | (uint64_t)p->at[%u] %% %u", o,
+                            length * exg_dtype_bytes(dtype_of_operand(p, o)));
+        }
+    }
+    exg_text_puts(text, ") == 0;\n}\n");
 }
 
 /* ---- parameters --------------------------------------------------------------------------- */
@@ -283,11 +431,40 @@ void exg_cuda_program_slots(const exg_pointwise *p, exg_cuda_slot_kind inputs,
     exg_cuda_slot_add(launch, EXG_CUDA_FAULT, 0);
 }
 
+static void write_kernel(exg_text *text, const exg_pointwise *p, uint32_t length)
+{
+    if (length == 1) {
+        exg_cuda_write_program(text, p);
+    } else {
+        write_vectors(text, p, length);
+    }
+    exg_text_puts(text, "KERNEL(pointwise, pointwise_params)\n{\n"
+                        "    int bad = 0;\n\n");
+    if (length == 1) {
+        exg_text_puts(text, "    FOR_EACH(i, p.numel) {\n"
+                            "        element(&p, i, &bad);\n"
+                            "    }\n");
+    } else {
+        exg_text_printf(text,
+                        "    const int aligned = is_aligned(&p);\n\n"
+                        "    FOR_EACH(v, (p.numel + %u) / %u) {\n"
+                        "        const int64_t left = p.numel - v * %u;\n"
+                        "        const int count = left < %u ? (int)left : %u;\n\n"
+                        "        elements(&p, v * %u, count, aligned && count == %u, &bad);\n"
+                        "    }\n",
+                        length - 1, length, length, length, length, length, length);
+    }
+    exg_text_puts(text, "    if (bad != 0) {\n"
+                        "        raise_fault(p.fault, FAULT_DIVIDE_BY_ZERO, 0, -1);\n"
+                        "    }\n}\n");
+}
+
 exg_status exg_cuda_add_program(exg_kernel_call *call, const exg_pointwise *p,
                                 exg_cuda_slot_kind inputs, exg_error *err)
 {
     uint64_t words[WORDS_MAX] = {0};
     uint32_t count = exg_cuda_program_words(p, words, WORDS_MAX);
+    uint32_t length = vector_length(p);
     exg_cuda_launch *launch = NULL;
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
@@ -298,15 +475,7 @@ exg_status exg_cuda_add_program(exg_kernel_call *call, const exg_pointwise *p,
     if (p->numel == 0) {
         return EXG_OK;
     }
-    exg_cuda_write_program(&text, p);
-    exg_text_puts(&text, "KERNEL(pointwise, pointwise_params)\n{\n"
-                         "    int bad = 0;\n\n"
-                         "    FOR_EACH(i, p.numel) {\n"
-                         "        element(&p, i, &bad);\n"
-                         "    }\n"
-                         "    if (bad != 0) {\n"
-                         "        raise_fault(p.fault, FAULT_DIVIDE_BY_ZERO, 0, -1);\n"
-                         "    }\n}\n");
+    write_kernel(&text, p, length);
     status = exg_text_string(&text) == NULL
                  ? EXG_OUT_OF_MEMORY(err)
                  : exg_cuda_step_add_kernel(call, exg_text_string(&text), "", "pointwise", words,
@@ -314,7 +483,7 @@ exg_status exg_cuda_add_program(exg_kernel_call *call, const exg_pointwise *p,
     exg_text_free(&text);
     EXG_TRY(status);
     exg_cuda_program_slots(p, inputs, launch);
-    exg_cuda_grid(launch, p->numel);
+    exg_cuda_grid(launch, exg_ceil_div(p->numel, length));
     return EXG_OK;
 }
 

@@ -48,6 +48,12 @@ static exg_status add_scatter(exg_kernel_call *call, cuda_scatter_params *params
     return EXG_OK;
 }
 
+/* The items are first in the workspace, also where nothing is sorted. */
+static void need_items(exg_kernel_call *call, int64_t count)
+{
+    call->workspace_bytes = EXG_MAX(call->workspace_bytes, (uint64_t)count * sizeof(cuda_item));
+}
+
 /* Items by an index along one dimension. */
 static exg_status add_place(exg_kernel_call *call, const cuda_place_params *params, exg_error *err)
 {
@@ -56,6 +62,7 @@ static exg_status add_place(exg_kernel_call *call, const cuda_place_params *para
     EXG_TRY(EXG_CUDA_ADD(call, "scatter", "place", "i1 w f", *params, &launch, err, "-DINDEX=%s",
                          exg_cuda_dtype(call->inputs[1].dtype)));
     exg_cuda_grid(launch, params->lines * params->size);
+    need_items(call, params->lines * params->size);
     return EXG_OK;
 }
 
@@ -223,6 +230,7 @@ static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
     }
     EXG_TRY(EXG_CUDA_ADD(call, "index", "index_places", slots, index, &launch, err, "%s", ""));
     exg_cuda_grid(launch, params.size);
+    need_items(call, params.size);
     if (params.slice == 0) {
         return EXG_OK;
     }

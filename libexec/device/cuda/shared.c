@@ -46,20 +46,19 @@ static exg_status wait_for_all(const exg_cuda_collective *m, cuda_stream stream,
 
 static exg_status read_all(const exg_cuda_collective *m, exg_error *err)
 {
-    cuda_stream beside = m->link->device->beside;
-    uint64_t parts[CUDA_MOVES_MAX];
-    cuda_moves_params moves = {0};
-    uint32_t count = 0;
+    exg_cuda_moves moves = {.of = m, .stream = m->link->device->beside};
+    uint64_t parts[CUDA_PARTS_MAX];
 
     for (uint32_t r = 0; r < m->link->c->size; r++) {
         parts[r] = m->incoming[r].in;
         if (m->combine == NULL) {
-            exg_cuda_add_move(m, &moves, &count, parts[r], &m->incoming[r].sent,
-                              (uint64_t)(uintptr_t)m->what->out->data, &m->received[r]);
+            EXG_TRY(exg_cuda_add_move(&moves, parts[r], &m->incoming[r].sent,
+                                      (uint64_t)(uintptr_t)m->what->out->data, &m->received[r],
+                                      err));
         }
     }
-    return m->combine == NULL ? exg_cuda_move(m, &moves, count, beside, err)
-                              : exg_cuda_combine(m, parts, &m->incoming[0].sent, beside, err);
+    return m->combine == NULL ? exg_cuda_move(&moves, err)
+                              : exg_cuda_combine(m, parts, &m->incoming[0].sent, moves.stream, err);
 }
 
 /* All have come here. */

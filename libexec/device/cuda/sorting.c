@@ -9,7 +9,8 @@
 #define FEW        64 /* elements of a line that one thread takes */
 #define MANY_LINES 16384
 #define BLOCKS_MAX (1 << 20)
-#define RUN        16 /* items brought in order by one thread */
+#define TOPK_MAX   1024 /* that a block of topk.cu keeps */
+#define RUN        16   /* items brought in order by one thread */
 
 /* One thread a line, or one block. */
 static void grid_of_lines(exg_cuda_launch *launch, int64_t lines, bool by_thread)
@@ -34,6 +35,8 @@ static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_valu
     cuda_extreme_params params;
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
+    char row[EXG_CUDA_ROW_OPTIONS];
+    uint32_t threads;
     bool by_thread;
 
     if (!exg_compute_of(in->dtype, &compute)) {
@@ -49,10 +52,16 @@ static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_valu
         return EXG_OK;
     }
     by_thread = goes_by_thread(params.rows, params.size);
-    EXG_TRY(EXG_CUDA_ADD(call, "extreme", "extreme", has_values ? "i0 o0 o1" : "i0 oz o0", params,
-                         &launch, err, "-DIN=%s %s %s %s", exg_cuda_dtype(in->dtype), kind,
-                         has_values ? "-DHAS_VALUES" : "", by_thread ? "-DBY_THREAD" : ""));
+    threads = exg_cuda_threads_of_row(call, params.rows, params.size);
+    EXG_TRY(EXG_CUDA_ADD(
+        call, "extreme", "extreme", has_values ? "i0 o0 o1" : "i0 oz o0", params, &launch, err,
+        "-DIN=%s %s %s %s", exg_cuda_dtype(in->dtype), kind, has_values ? "-DHAS_VALUES" : "",
+        by_thread ? "-DBY_THREAD"
+                  : exg_cuda_row_options(threads, params.size, 0, row, sizeof(row))));
     grid_of_lines(launch, params.rows, by_thread);
+    if (!by_thread) {
+        launch->threads = threads;
+    }
     return EXG_OK;
 }
 
@@ -200,24 +209,48 @@ exg_status exg_cuda_add_sort(exg_kernel_call *call, int64_t lines, int64_t size,
     return EXG_OK;
 }
 
+/* What key.h is told of the dtype. */
+static const char *kind_of_key(exg_dtype dtype)
+{
+    return exg_dtype_is_float(dtype) ? "-DIS_FLOAT" : dtype == EXG_DTYPE_U64 ? "-DIS_UNSIGNED" : "";
+}
+
 static exg_status add_sort_step(exg_kernel_call *call, const cuda_sort_params *params,
                                 const char *entry, const char *slots, int64_t threads,
                                 bool is_descending, uint64_t items, exg_error *err)
 {
     exg_dtype dtype = call->inputs[0].dtype;
-    exg_compute compute = EXG_COMPUTE_F32;
     exg_cuda_launch *launch = NULL;
 
-    (void)exg_compute_of(dtype, &compute);
     EXG_TRY(EXG_CUDA_ADD(call, "sort", entry, slots, *params, &launch, err,
                          "-DIN=%s -DELEMENT=element_%u %s %s", exg_cuda_dtype(dtype),
-                         exg_dtype_bytes(dtype),
-                         compute <= EXG_COMPUTE_F64 ? "-DIS_FLOAT"
-                         : dtype == EXG_DTYPE_U64   ? "-DIS_UNSIGNED"
-                                                    : "",
+                         exg_dtype_bytes(dtype), kind_of_key(dtype),
                          is_descending ? "-DIS_DESCENDING" : ""));
     launch->slots[1].offset = items;
     exg_cuda_grid(launch, threads);
+    return EXG_OK;
+}
+
+/* The first `kept` of a line without its order. */
+static exg_status add_topk(exg_kernel_call *call, const cuda_sort_params *params,
+                           bool is_descending, exg_error *err)
+{
+    exg_dtype dtype = call->inputs[0].dtype;
+    exg_cuda_launch *launch = NULL;
+    uint32_t threads = exg_cuda_threads_of_row(call, params->lines, params->size);
+    char row[EXG_CUDA_ROW_OPTIONS];
+    int most = 16;
+
+    while (most < params->kept) {
+        most *= 2;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "topk", "topk", "i0 iz o0 o1", *params, &launch, err,
+                         "-DIN=%s -DELEMENT=element_%u %s %s -DKEPT_MAX=%d %s",
+                         exg_cuda_dtype(dtype), exg_dtype_bytes(dtype), kind_of_key(dtype),
+                         is_descending ? "-DIS_DESCENDING" : "", most,
+                         exg_cuda_row_options(threads, params->size, 0, row, sizeof(row))));
+    launch->threads = threads;
+    launch->blocks[0] = (uint32_t)EXG_MIN(params->lines, INT32_MAX);
     return EXG_OK;
 }
 
@@ -240,6 +273,9 @@ static exg_status order(exg_kernel_call *call, int64_t kept, exg_error *err)
     EXG_TRY(exg_cuda_step_begin(call, err));
     if (params.lines * params.kept == 0) {
         return EXG_OK;
+    }
+    if (kept >= 0 && kept <= TOPK_MAX && kept < around.size) {
+        return add_topk(call, &params, is_descending, err);
     }
     EXG_TRY(add_sort_step(call, &params, "keys", "i0 w", params.lines * params.size, is_descending,
                           0, err));

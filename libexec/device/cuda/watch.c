@@ -24,6 +24,14 @@ static const exg_cuda_asked *first_open(const exg_cuda_device *d, bool *begun)
     return NULL;
 }
 
+/* `open` NULL: it may be in a graph. What was noted before came before. */
+static void note_stuck(exg_cuda_device *d, const exg_cuda_asked *open)
+{
+    if (d->stuck == NULL) {
+        d->stuck = open == NULL ? exg_cuda_first_open(d) : open->what;
+    }
+}
+
 /* The time runs for one collective, from when it could begin; of a graph for all of it. */
 typedef struct watching {
     const exg_cuda_asked *open;
@@ -36,14 +44,14 @@ static exg_status look_at_clock(exg_cuda_device *d, watching *w, exg_error *err)
     const exg_cuda_asked *open = first_open(d, &begun);
     uint64_t limit = d->links->c->deadline_ns;
 
-    if (open != w->open || !begun || (open == NULL && !d->has_replayed)) {
+    if (open != w->open || !begun || (open == NULL && d->replayed == NULL)) {
         *w = (watching){open, exg_now_ns()};
         return EXG_OK;
     }
     if (exg_now_ns() - w->since_ns <= limit) {
         return EXG_OK;
     }
-    d->stuck = open == NULL ? NULL : open->what;
+    note_stuck(d, open);
     return EXG_FAIL(err, PEER, "COM-012", "a collective between devices did not end within %.1f s",
                     (double)limit * 1e-9);
 }
@@ -58,9 +66,7 @@ static exg_status look_around(exg_cuda_device *d, watching *w, exg_error *err)
             status = EXG_FAIL(err, PEER, "COM-003", "another rank failed and ended the run");
         }
         if (status != EXG_OK) {
-            const exg_cuda_asked *open = first_open(d, &begun);
-
-            d->stuck = open == NULL ? NULL : open->what;
+            note_stuck(d, first_open(d, &begun));
             return status;
         }
     }
@@ -95,13 +101,12 @@ exg_status exg_cuda_watch(exg_cuda_device *d, exg_error *err)
 {
     exg_status status;
 
-    if (d->links == NULL || d->is_recording) {
+    if (d->links == NULL || d->recording != NULL) {
         return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
                               err);
     }
-    d->stuck = NULL;
     status = watch(d, err);
-    d->has_replayed = d->has_replayed && status != EXG_OK;
+    d->replayed = status == EXG_OK ? NULL : d->replayed;
     if (status == EXG_PEER) {
         give_up(d);
     }

@@ -7,8 +7,8 @@
  * "strict-host", the same with most kernels left to the host, between copies. The last two
  * find faults without a GPU.
  *
- * On a mesh each rank takes a device, or shares one. Collectives of sessions go from device to
- * device, beside computation (those of DTensors through the host):
+ * On a mesh each rank takes a device, or shares one. Collectives of sessions and moves of DTensors
+ * go from device to device, beside computation:
  *
  *   ranks that are threads of one process and share one device read each other's memory and
  *   sum in the order of ranks: the same bits as on the host;

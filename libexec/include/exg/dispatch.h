@@ -220,8 +220,10 @@ EXG_NODISCARD exg_status exg_dispatcher_configure(exg_dispatcher *d,
                                                   const exg_dispatch_options *options,
                                                   exg_error *err);
 
-/* What `registration` says of operator `key` counts from now on. Without a schema (an operator that
- * libexport does not know) only the lowering or the handler are used. */
+/* What `registration` says of operator `key` counts from now on, in this dispatcher. Without a
+ * schema (an operator that `operators` does not have) only the lowering or the handler are used:
+ * exg_operators_register() adds operators with schema and kernel, to programs too
+ * (operator_library.h). */
 EXG_NODISCARD exg_status exg_dispatcher_register(exg_dispatcher *d, const char *key,
                                                  const exg_op_registration *registration,
                                                  exg_error *err);
@@ -304,6 +306,28 @@ EXG_NODISCARD exg_status exg_wrap(const exg_object *local, const exg_object *spe
 /* Collective. The one element of `t`: reduced if it is Partial, and as coordinate 0 of the mesh
  * has it, on every rank of the mesh. Of kind NONE on others. USAGE DSP-001. */
 EXG_NODISCARD exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *number, exg_error *err);
+
+/* ---- what there is for an operator ----------------------------------------------------------- */
+
+/* In words for people, static. Filled as far as its size reaches. */
+typedef struct exg_operator_support {
+    size_t size;            /* sizeof(exg_operator_support) */
+    const char *kernel;     /* of the host: its name, "pointwise", "view", "on sizes", "by simpler
+                               operators", "as the operator that writes nothing"; "" none */
+    const char *sharding;   /* how ranks share it: letters of dims ("mk,kn->mn"), "by a rule",
+                               "element by element", "as what it is computed by", "the same on
+                               each rank"; "whole on each rank" */
+    const char *derivative; /* "of its own", "by simpler operators", "none" */
+    uint64_t dtypes;        /* that the host's kernel takes, a bit each (1 << exg_dtype), of the
+                               first tensor, or of the result where there is none; 0: it is
+                               computed otherwise, or a library says it */
+    uint32_t devices;       /* that have a kernel, a bit each by the number of exg_device_kind();
+                               the host computes for the others. One whose library is not there
+                               has none */
+} exg_operator_support;
+
+EXG_NODISCARD exg_status exg_operator_describe(const exg_operator *op,
+                                               exg_operator_support *support, exg_error *err);
 
 #ifdef __cplusplus
 }

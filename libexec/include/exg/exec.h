@@ -3,6 +3,7 @@
 #define EXG_EXEC_H
 
 #include <exg/autograd.h>
+#include <exg/checkpoint.h>
 #include <exg/device.h>
 #include <exg/dispatch.h>
 #include <exg/distribute.h>

@@ -92,8 +92,8 @@ bool exg_placement_equal(exg_placement a, exg_placement b);
  * `text`. */
 char *exg_placement_print(exg_placement placement, char *text);
 
-/* Reads the same, also "Shard(0)", "Shard(dim=0)", "Replicate()", "Partial(sum)" and
- * "_StridedShard(dim=0, sf=2)". USAGE PLC-001. */
+/* Reads the same, also as PyTorch writes them: "Shard(0)", "Shard(dim=0)", "Replicate()",
+ * "Partial(sum)", "_StridedShard(dim=0, split_factor=2)". USAGE PLC-001. */
 EXG_NODISCARD exg_status exg_placement_parse(const char *text, exg_placement *placement,
                                              exg_error *err);
 

@@ -28,6 +28,14 @@ extern "C" {
 typedef struct exg_session exg_session;
 struct exg_module; /* distribute.h */
 
+/* A process group, as the collectives of a program that is already parallel name it, and the dims
+ * of the mesh it lies along: this rank and those that are alike along all others. */
+typedef struct exg_process_group {
+    const char *name;     /* "0", "tp" */
+    const uint32_t *dims; /* ascending */
+    uint32_t dim_count;   /* 1 and more */
+} exg_process_group;
+
 typedef struct exg_session_options {
     size_t size;                  /* sizeof(exg_session_options) */
     uint32_t thread_count;        /* of the pool; 0: one per core. On a mesh each rank has one, and
@@ -77,11 +85,28 @@ typedef struct exg_session_options {
      * multiplications and additions, any other operator's one for four bytes that it reads or
      * writes. 0: 1e12, and a million more for each byte of weights and inputs. */
     double work_limit;
+    /* Of a program that is already parallel (exg_program_has_collectives()): this rank's mesh.
+     * Each rank has a session of its own, of the same program or of one of its own, with its own
+     * inputs, results and state; its collectives meet the other ranks. Making a session and running
+     * it are collective then: a rank's fault is all ranks'. `mesh`, `partition` and `processes` are
+     * not set. The mesh stays as long as the session, and is used by nothing else meanwhile; where
+     * it is of threads, each rank makes and runs its session in a thread of its own. */
+    exg_device_mesh *device_mesh;
+    /* Those groups that are not the whole mesh; the same on every rank, and each of some rank's
+     * program. Read while the session is created. */
+    const exg_process_group *groups;
+    uint32_t group_count;
+    /* Of a session on "cuda": a stream of the caller's (CUstream, cudaStream_t) on the same GPU. A
+     * run begins when what the stream was asked for before is done, and what it is asked for after
+     * waits for the run. NULL: none. USAGE DEV-015: the device has no such streams. */
+    void *stream;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
  * every operator that has no kernel, before anything runs. USAGE: RUN-009, a `verified` of
- * zeros. */
+ * zeros. Of a program that is already parallel: UNSUPPORTED COM-013, a collective is for a group of
+ * another size; COM-014, a group that is not the program's, or of no dims of the mesh; COM-015, the
+ * program is to be placed; PEER COM-009, ranks that meet call different collectives. */
 EXG_NODISCARD exg_status exg_session_create(const exg_verified *verified,
                                             const exg_session_options *options,
                                             exg_session **session, exg_error *err);
@@ -108,6 +133,10 @@ typedef struct exg_session_input {
     exg_tensor tensor;
     bool is_number;
     int64_t number;
+    /* tensor.data is in the memory of the session's device (a pointer of cudaMalloc, or of
+     * exg_session_allocate): it is used where it lies, when it is aligned to 256 bytes, and else
+     * copied there. Of a session without a device the host's memory is meant. */
+    bool on_device;
 } exg_session_input;
 
 /* Runs once. USAGE (INP-...) when inputs do not fit, naming the expected and the
@@ -127,6 +156,54 @@ typedef struct exg_session_input {
  * by them. */
 EXG_NODISCARD exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                                          uint32_t input_count, exg_error *err);
+
+/* ---- memory of the caller's, as ONNX Runtime's IOBinding ------------------------------------- */
+
+/* Binds an input until it is bound again: runs to which none of that name is given take it. The
+ * name and the data stay as long. USAGE as of a run, which is when it is looked at; INP-001. */
+EXG_NODISCARD exg_status exg_session_bind_input(exg_session *session,
+                                                const exg_session_input *input, exg_error *err);
+
+/* Where user output `index`, in flat order, is to be. */
+typedef struct exg_output_binding {
+    size_t size;    /* sizeof(exg_output_binding) */
+    void *data;     /* NULL: the session's own memory, lent until the next run begins */
+    uint64_t bytes; /* that there are at `data` */
+    bool on_device; /* there, rather than on the host; without a device the same */
+} exg_output_binding;
+
+/* From the next run on; `binding` NULL: on the host, in the session's own memory, as before. `data`
+ * may be the memory of an input, which is written when all that reads it is done: so a cache is
+ * brought up to date in place. (Two outputs that are inputs themselves cannot change places so.) It
+ * stays as long as it is bound. An output on the device is row-major too; exg_session_output_at()
+ * tells its address. USAGE RUN-014: no such output, or, when it runs, a result that is larger;
+ * INP-015, on a mesh: several devices. */
+EXG_NODISCARD exg_status exg_session_bind_output(exg_session *session, uint32_t index,
+                                                 const exg_output_binding *binding, exg_error *err);
+
+/* The same as exg_session_run, but of a device the run is only asked for, and goes on beside what
+ * the caller does. Inputs stay as they are, and results are not looked at, before
+ * exg_session_wait(), or in the order of options.stream what both have on the device. More runs may
+ * be launched meanwhile. Copies of the host's memory, numbers that the program reads on the way,
+ * and meshes are waited for all the same. */
+EXG_NODISCARD exg_status exg_session_launch(exg_session *session, const exg_session_input *inputs,
+                                            uint32_t input_count, exg_error *err);
+
+/* The fence: waits for all that was launched, and tells the faults of the data (MALFORMED RUN-001)
+ * that were found since the last wait. */
+EXG_NODISCARD exg_status exg_session_wait(exg_session *session, exg_error *err);
+
+/* Memory of the session's device, aligned to 256 bytes, unset; of one without a device the host's.
+ * The caller frees it, before the session. NO_MEMORY, DEVICE; USAGE INP-015, on a mesh. */
+EXG_NODISCARD exg_status exg_session_allocate(exg_session *session, uint64_t bytes, void **memory,
+                                              exg_error *err);
+void exg_session_free(exg_session *session, void *memory); /* NULL is allowed */
+
+/* Copies bytes from the host to such memory, or the other way; done when it returns. DEVICE. */
+EXG_NODISCARD exg_status exg_session_copy_in(exg_session *session, void *to, const void *from,
+                                             uint64_t bytes, exg_error *err);
+EXG_NODISCARD exg_status exg_session_copy_out(exg_session *session, void *to, const void *from,
+                                              uint64_t bytes, exg_error *err);
 
 /* Ends the run under way, or else the next, with LIMIT RUN-010: within a step, after the blocks
  * that have begun. For any thread and any signal handler, while the session is there; NULL is
@@ -176,6 +253,9 @@ typedef struct exg_session_stats {
     /* What carries out collectives of devices, "NCCL 2.28.3", "the device's memory", "the host
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */
     const char *collectives_through;
+    /* What computes for the device beside kernels of ours, "cuBLASLt, no cuDNN" (exg_device_info);
+     * without cuBLASLt products use no tensor cores. The session's text; "" where nothing can. */
+    const char *libraries;
 } exg_session_stats;
 
 /* Lent until it is asked for again. */
@@ -204,6 +284,8 @@ typedef struct exg_step_profile {
     uint64_t start_ns;  /* of the last run, from its start */
     uint64_t last_ns;   /* of the last run */
     uint64_t total_ns;  /* of all runs with this plan */
+    double flops;       /* multiplications and additions of a product; 0: it is none */
+    uint64_t bytes;     /* read and written; elements that are repeated count once */
 } exg_step_profile;
 
 /* Steps of the plan of the last run (on a mesh: rank 0's), when the session profiles; 0
@@ -211,6 +293,14 @@ typedef struct exg_step_profile {
  * lent until the next is asked for; NULL past the last. */
 uint32_t exg_session_profile_count(const exg_session *session);
 const exg_step_profile *exg_session_profile_at(exg_session *session, uint32_t index);
+
+/* The same of each of the ranks that run here (on a mesh of threads all): ranks have steps of their
+ * own. exg_session_first_rank() is what the first of them is called in the mesh. */
+uint32_t exg_session_rank_count(const exg_session *session);
+uint32_t exg_session_first_rank(const exg_session *session);
+uint32_t exg_session_rank_profile_count(const exg_session *session, uint32_t rank);
+const exg_step_profile *exg_session_rank_profile_at(exg_session *session, uint32_t rank,
+                                                    uint32_t index);
 
 /* Plans for inputs of these shapes without running; data may be NULL. */
 EXG_NODISCARD exg_status exg_session_prepare(exg_session *session, const exg_session_input *inputs,

@@ -12,6 +12,7 @@
  * Keys and values that several blocks would pack again are packed before, blocks of
  * KEYS in the order they are read.
  */
+#include "libexec/kernels/loops/attention.h"
 #include "libexec/kernels/cpu/gemm.h"
 
 #include <math.h>
@@ -41,6 +42,7 @@ typedef struct attention_params {
     double masked;                  /* a row whose keys are all masked */
     const exg_gemm_loops *gemm;     /* of panels */
     const exg_gemm_loops *few_gemm; /* of few rows, which are not packed */
+    const exg_attention_loops *few; /* the same; NULL: of f64 */
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
     const exg_convert_loops *convert;
@@ -152,6 +154,35 @@ static int64_t padded_rows(const attention_task *t)
 static bool keeps_query(const attention_task *t)
 {
     return padded_rows(t) * t->p->depth <= BLOCK_BYTES / t->p->gemm->real_bytes;
+}
+
+/* Whether the mask hides a block of keys from all rows, or from none. */
+typedef enum sight { SEES_NONE, SEES_SOME, SEES_ALL } sight;
+
+static sight sight_of(const attention_task *t, int64_t first, int64_t keys)
+{
+    const exg_tensor *m = t->r->mask;
+    bool sees_all = true;
+    bool sees_some = false;
+
+    if (m == NULL) {
+        return SEES_ALL;
+    }
+    if (m->dtype != EXG_DTYPE_B8 || m->rank == 0 || m->sizes[m->rank - 1] == 1 ||
+        m->strides[m->rank - 1] != 1) {
+        return SEES_SOME;
+    }
+    for (int64_t row = 0; row < t->count && (sees_all || !sees_some); row++) {
+        const char *flags = at(t->p, m, t->batch, row_head(t, row), row_position(t, row)) + first;
+        char any = 0;
+
+        for (int64_t k = 0; k < keys; k++) {
+            any |= flags[k];
+        }
+        sees_some = sees_some || any != 0;
+        sees_all = sees_all && memchr(flags, 0, (size_t)keys) == NULL;
+    }
+    return !sees_some ? SEES_NONE : sees_all ? SEES_ALL : SEES_SOME;
 }
 
 #define REAL       float
@@ -307,6 +338,7 @@ static exg_status prepare(exg_kernel_call *call, double masked, exg_error *err)
     p->scale = exg_call_is_none(call, 5) ? 1.0 / sqrt((double)p->depth) : exg_call_float(call, 5);
     p->masked = p->keys > 0 ? masked : 0;
     p->few_gemm = is_double ? EXG_LOOPS(exg_loops_gemm_f64) : EXG_LOOPS(exg_loops_gemm_f32);
+    p->few = is_double ? NULL : EXG_LOOPS(exg_loops_attention);
     p->gemm = p->few_gemm;
     if (query->dtype == EXG_DTYPE_BF16 && EXG_GEMM_PAIRS() != NULL) {
         p->gemm = EXG_GEMM_PAIRS();

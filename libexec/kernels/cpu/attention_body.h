@@ -77,6 +77,12 @@ static void ATT(score)(const attention_task *t, ATT(buffers) * b, int64_t first,
     const exg_tensor *k = t->r->key;
     int64_t key_stride = k->strides[k->rank - 2];
 
+    if (is_few(t) && p->few != NULL) {
+        p->few->score(t->count, keys, p->depth, (const float *)(const void *)b->query,
+                      t->key + first * key_stride * exg_dtype_bytes(k->dtype), k->dtype, key_stride,
+                      (float *)(void *)b->scores, KEYS);
+        return;
+    }
     if (is_few(t)) {
         p->few_gemm->dot(t->count, keys, p->depth, b->query, p->depth,
                          t->key + first * key_stride * exg_dtype_bytes(k->dtype), k->dtype,
@@ -107,15 +113,15 @@ static void ATT(score)(const attention_task *t, ATT(buffers) * b, int64_t first,
     }
 }
 
-static void ATT(mask)(const attention_task *t, ATT(buffers) * b, int64_t row, int64_t first,
-                      int64_t keys)
+static void ATT(mask)(const attention_task *t, ATT(buffers) * b, bool is_masked, int64_t row,
+                      int64_t first, int64_t keys)
 {
     const attention_params *p = t->p;
     const exg_tensor *m = t->r->mask;
     REAL *scores = b->scores + row * KEYS;
     int64_t seen = keys_of_row(t, row) - first;
 
-    if (m != NULL) {
+    if (is_masked) {
         bool alike = m->rank == 0 || m->sizes[m->rank - 1] == 1; /* for all keys */
         int64_t stride = alike ? 0 : m->strides[m->rank - 1];
         const char *from = at(p, m, t->batch, row_head(t, row), row_position(t, row)) +
@@ -175,6 +181,11 @@ static void ATT(weigh)(const attention_task *t, ATT(buffers) * b, int64_t first,
     int64_t width_stride = v->strides[v->rank - 1];
     const char *value = t->value + first * key_stride * exg_dtype_bytes(v->dtype);
 
+    if (t->count <= FEW_ROWS && width_stride == 1 && p->few != NULL) {
+        p->few->weigh(t->count, keys, p->width, (const float *)(const void *)b->scores, KEYS, value,
+                      v->dtype, key_stride, (float *)(void *)b->result);
+        return;
+    }
     if (t->count == 1 && width_stride == 1) {
         p->few_gemm->axpy(p->width, keys, b->scores, value, v->dtype, key_stride, b->panels);
         p->ROW_LOOPS->add(p->width, b->result, b->panels);
@@ -216,9 +227,14 @@ static void ATT(task)(const attention_task *t)
         /* packed values come in whole blocks: what is not seen weighs nothing */
         int64_t keys = EXG_MIN((t->packed != NULL ? p->keys : seen) - first, KEYS);
 
+        sight sees = sight_of(t, first, keys);
+
+        if (sees == SEES_NONE) {
+            continue;
+        }
         ATT(score)(t, &b, first, keys);
         for (int64_t row = 0; row < t->count; row++) {
-            ATT(mask)(t, &b, row, first, keys);
+            ATT(mask)(t, &b, sees == SEES_SOME, row, first, keys);
             ATT(normalize)(t, &b, row, keys);
         }
         ATT(weigh)(t, &b, first, keys);

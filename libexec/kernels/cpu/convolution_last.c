@@ -19,6 +19,9 @@ typedef struct last_convolution {
     int64_t segment;    /* of the depth: what is side by side */
     int64_t step;       /* elements between neighbours of a segment */
     int64_t strides[4]; /* of the image: batch, channel, row, column */
+    bool turns;         /* the image, so that channels are side by side, before it is read */
+    exg_move turn;
+    uint64_t turned_at; /* in the workspace */
 } last_convolution;
 
 /* Where a position's filter begins. */
@@ -277,6 +280,24 @@ static void plan_product(exg_kernel_call *call, last_convolution *l)
     }
 }
 
+/* Patches read an element once for every tap that falls on it: of channels that are far apart, each
+ * time by itself. */
+static void plan_turn(exg_kernel_call *call, last_convolution *l)
+{
+    const convolution *c = &l->c;
+    const exg_tensor *image = &call->inputs[0];
+
+    l->turns =
+        !l->by_columns && c->in > 1 && l->strides[1] != 1 && c->taps > c->stride[1] * c->stride[2];
+    if (l->turns) {
+        l->strides[1] = 1;
+        l->strides[3] = image->sizes[1];
+        l->strides[2] = image->sizes[3] * l->strides[3];
+        l->strides[0] = image->sizes[2] * l->strides[2];
+        exg_move_plan(&l->turn, 4, image->sizes, l->strides, image->strides, c->bytes);
+    }
+}
+
 exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err)
 {
     last_convolution *l;
@@ -291,22 +312,36 @@ exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err)
     exg_convolution_read(call, &l->c);
     memcpy(l->strides, call->inputs[0].strides, sizeof(l->strides));
     l->by_columns = reads_by_columns(call);
+    plan_turn(call, l);
     l->segment = l->by_columns ? l->c.kernel[2] : l->c.in;
     l->step = l->by_columns ? l->c.dilation[2] * l->strides[3] : l->strides[1];
     plan_product(call, l);
     call->params = l;
-    return exg_gemm_plan(&l->c.gemm, call, err);
+    EXG_TRY(exg_gemm_plan(&l->c.gemm, call, err));
+    if (l->turns) {
+        l->turned_at = (call->workspace_bytes + 63) & ~UINT64_C(63);
+        call->workspace_bytes = l->turned_at + (uint64_t)exg_tensor_numel(&call->inputs[0]) *
+                                                   exg_dtype_bytes(call->inputs[0].dtype);
+    }
+    return EXG_OK;
 }
 
 void exg_convolution_last_run(const exg_kernel_call *call)
 {
     const last_convolution *l = call->params;
+    const void *image = call->inputs[0].data;
 
     if (call->packed->rank == EXG_WINOGRAD_RANK) {
         exg_winograd_run(call);
         return;
     }
-    exg_gemm_run(&l->c.gemm, call, call->workspace, call->outputs[0].data, call->inputs[0].data,
+    if (l->turns) {
+        char *turned = (char *)call->workspace + l->turned_at;
+
+        exg_move_run(&l->turn, call->pool, turned, image);
+        image = turned;
+    }
+    exg_gemm_run(&l->c.gemm, call, call->workspace, call->outputs[0].data, image,
                  call->packed->data, l->c.has_bias ? call->inputs[2].data : NULL);
 }
 
@@ -327,7 +362,7 @@ static exg_status packer_prepare(exg_kernel_call *call, exg_error *err)
         return exg_winograd_packing_plan(call, err);
     }
     call->workspace_bytes = (uint64_t)exg_tensor_numel(w) * exg_dtype_bytes(w->dtype);
-    return exg_gemm_packing_plan(call, &b, w->sizes[0], depth, err);
+    return exg_gemm_packing_plan(call, &b, EXG_GEMM_MANY, w->sizes[0], depth, err);
 }
 
 static void packer_run(const exg_kernel_call *call)

@@ -12,6 +12,7 @@
 #include "libexec/kernels/cpu/gemm.h"
 
 #define TILE_COLUMNS   EXG_GEMM_COLUMNS
+#define WIDE_TILE      4 /* times as wide */
 #define TILE_ROWS_MIN  64
 #define TASK_FLOPS_MIN (1 << 20)
 #define PACK_ROWS      128  /* rows of A packed at a time within a task */
@@ -114,6 +115,11 @@ static void plan_tiles(exg_gemm *g)
         g->columns_of_tile = EXG_MIN(g->columns_of_tile,
                                      exg_round_up(exg_ceil_div(g->n, wanted), g->loops->columns));
     }
+    if (g->packs_loops && g->m > B_REUSE) { /* fewer ends of rows, where B is short in memory */
+        int64_t width = exg_round_up(exg_ceil_div(g->n, wanted), g->columns_of_tile);
+
+        g->columns_of_tile = EXG_MIN(width, WIDE_TILE * g->columns_of_tile);
+    }
     g->columns_of_tile = EXG_MIN(g->columns_of_tile, exg_round_up(g->n, g->loops->columns));
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
     g->rows_of_tile = exg_ceil_div(g->m, exg_ceil_div(wanted, g->column_tiles));
@@ -183,7 +189,7 @@ static exg_status check_dtypes(exg_gemm *g, exg_error *err)
 static const exg_gemm_loops *loops_of(const exg_gemm *g)
 {
     bool are_narrow = g->a.dtype == EXG_DTYPE_BF16 && g->b.dtype == EXG_DTYPE_BF16;
-    bool packs = g->b_is_packed || (g->pack_b == NULL && g->m >= PAIRS_ROWS);
+    bool packs = g->b_is_packed || ((g->pack_b == NULL || g->packs_loops) && g->m >= PAIRS_ROWS);
 
     if (are_narrow && packs && EXG_GEMM_PAIRS() != NULL) {
         return EXG_GEMM_PAIRS();

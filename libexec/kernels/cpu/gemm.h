@@ -37,6 +37,7 @@ typedef struct exg_gemm {
     exg_pack_b *pack_b; /* NULL: b is a matrix in memory */
     exg_pack_a *pack_a; /* the same of a; b is packed then */
     const void *pack_context;
+    bool packs_loops; /* pack_b() makes panels of whatever loops, by their pack() */
     bool b_is_packed; /* b is what exg_gemm_packing_run made of it */
     /* chosen by the plan */
     enum {
@@ -78,11 +79,12 @@ exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
 void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,
                   const void *a, const void *b, const void *self);
 
-#define EXG_GEMM_COLUMNS        96   /* of b that a task packs at a time, up to whole panels */
-#define EXG_GEMM_DIRECT_COLUMNS 96   /* of b in a tile: few enough not to pack A for them */
-#define EXG_GEMM_ROWS_MAX       2048 /* of A in a tile */
-#define EXG_GEMM_TASKS          16   /* what a product should fall into, if it is large */
-#define EXG_GEMM_LINE           64   /* bytes */
+#define EXG_GEMM_COLUMNS        96        /* of b that a task packs at a time, up to whole panels */
+#define EXG_GEMM_DIRECT_COLUMNS 96        /* of b in a tile: few enough not to pack A for them */
+#define EXG_GEMM_ROWS_MAX       2048      /* of A in a tile */
+#define EXG_GEMM_TASKS          16        /* what a product should fall into, if it is large */
+#define EXG_GEMM_LINE           64        /* bytes */
+#define EXG_GEMM_MANY           INT64_MAX /* rows, or as many as there are of what is near */
 
 /* A product that is being computed. */
 typedef struct exg_gemm_work {
@@ -125,9 +127,10 @@ static inline int64_t exg_gemm_panel_bytes(const exg_gemm_loops *loops, int64_t 
     return exg_round_up(depth, loops->group) * loops->panel_bytes;
 }
 
-/* Sets the sizes of the call's output, the packed bytes; none when it does not pay. */
-exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
-                                 exg_error *err);
+/* Sets the sizes of the call's output, the packed bytes; none when it does not pay for products
+ * with m rows: one row reads a matrix that is dense along k as fast where it is. */
+exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t m, int64_t n,
+                                 int64_t k, exg_error *err);
 void exg_gemm_packing_run(const exg_kernel_call *call, const void *b);
 /* Column j, dense, out of what that made; not of bytes. */
 void exg_gemm_packing_column(const exg_gemm_packing *packing, const void *panels, int64_t j,

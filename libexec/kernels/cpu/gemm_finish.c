@@ -5,6 +5,24 @@
 #define FINISH_CHUNK 256
 #define FINISH_ROWS  EXG_GEMM_ROWS_MAX /* whole, brought to their dtype at once */
 
+typedef union finish_values {
+    float f32[FINISH_CHUNK];
+    double f64[FINISH_CHUNK];
+} finish_values;
+
+/* c = alpha c + beta self, where there is one */
+static void scale_row(const exg_gemm *g, uint32_t n, char *c, const finish_values *self)
+{
+    for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F64; k++) {
+        ((double *)c)[k] =
+            g->alpha * ((double *)c)[k] + (self != NULL ? g->beta * self->f64[k] : 0);
+    }
+    for (uint32_t k = 0; k < n && g->compute == EXG_COMPUTE_F32; k++) {
+        ((float *)c)[k] =
+            (float)g->alpha * ((float *)c)[k] + (self != NULL ? (float)g->beta * self->f32[k] : 0);
+    }
+}
+
 /* alpha, beta * self and the dtype, over a part of one row of C. */
 static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t j, int64_t count)
 {
@@ -17,21 +35,20 @@ static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t
         uint32_t n = (uint32_t)EXG_MIN(j + count - first, FINISH_CHUNK);
         int64_t at = (batch * g->m + i) * g->n + first;
         char *c = r->result + at * exg_gemm_real_bytes(g);
-        union {
-            float f32[FINISH_CHUNK];
-            double f64[FINISH_CHUNK];
-        } self;
+        finish_values self;
 
         if (adds) {
             convert->load[g->self.dtype](
                 n, &self, exg_matrix_at(r->self, &g->self, batch, i, first), g->self.column);
         }
-        for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F64; k++) {
-            ((double *)c)[k] = g->alpha * ((double *)c)[k] + (adds ? g->beta * self.f64[k] : 0);
-        }
-        for (uint32_t k = 0; k < n && scales && g->compute == EXG_COMPUTE_F32; k++) {
-            ((float *)c)[k] =
-                (float)g->alpha * ((float *)c)[k] + (adds ? (float)g->beta * self.f32[k] : 0);
+        if (adds && g->alpha == 1 && g->beta == 1) {
+            if (g->compute == EXG_COMPUTE_F64) {
+                EXG_LOOPS(exg_loops_row_f64)->add(n, (double *)(void *)c, self.f64);
+            } else {
+                EXG_LOOPS(exg_loops_row_f32)->add(n, (float *)(void *)c, self.f32);
+            }
+        } else if (scales) {
+            scale_row(g, n, c, adds ? &self : NULL);
         }
         if (g->has_result) {
             convert->store[g->c_dtype](n, r->c + at * exg_dtype_bytes(g->c_dtype), 1, c);

@@ -10,6 +10,56 @@ typedef struct integer_run {
 } integer_run;
 
 #define INTEGER_COLUMNS 512
+#define INTEGER_TERMS   8 /* of a row of the result at a time */
+
+typedef union integers {
+    int32_t i32[INTEGER_COLUMNS];
+    int64_t i64[INTEGER_COLUMNS];
+} integers;
+
+/* `count` elements of a, from (i, k) on, each of eight bytes. */
+static void factors_of(const integer_run *r, int64_t batch, int64_t i, int64_t k, int64_t count,
+                       int64_t *factors)
+{
+    const exg_gemm *g = r->g;
+    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
+    int32_t narrow[INTEGER_TERMS];
+    bool is_long = g->compute == EXG_COMPUTE_I64;
+
+    convert->load[g->a.dtype]((uint32_t)count, is_long ? (void *)factors : narrow,
+                              exg_matrix_at(r->a, &g->a, batch, i, k), g->a.column);
+    for (int64_t t = 0; t < count && !is_long; t++) {
+        factors[t] = narrow[t];
+    }
+}
+
+/* sums += a's row i times columns [j, j + n) of b. */
+static void add_products(const integer_run *r, int64_t batch, int64_t i, int64_t j, uint32_t n,
+                         int64_t *sums)
+{
+    const exg_gemm *g = r->g;
+    const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
+    const exg_row_integer_loops *rows = EXG_LOOPS(exg_loops_row_integer);
+    bool is_long = g->compute == EXG_COMPUTE_I64;
+    const exg_integer_loops *loops = is_long ? &rows->i64 : &rows->i32;
+    bool is_direct = exg_compute_is_storage(g->b.dtype) && g->b.column == 1;
+    int64_t stride = is_direct ? g->b.row : (int64_t)sizeof(integers) / (is_long ? 8 : 4);
+    int64_t factors[INTEGER_TERMS];
+    integers brought[INTEGER_TERMS];
+
+    for (int64_t k = 0; k < g->k; k += INTEGER_TERMS) {
+        int64_t terms = EXG_MIN(g->k - k, INTEGER_TERMS);
+
+        factors_of(r, batch, i, k, terms, factors);
+        for (int64_t t = 0; t < terms && !is_direct; t++) {
+            convert->load[g->b.dtype](n, &brought[t], exg_matrix_at(r->b, &g->b, batch, k + t, j),
+                                      g->b.column);
+        }
+        loops->add_products(
+            n, sums, is_direct ? exg_matrix_at(r->b, &g->b, batch, k, j) : (const void *)brought,
+            stride, terms, factors);
+    }
+}
 
 /* Columns [j, j + n) of one row, in the compute type; sums wrap. */
 static void integer_columns(const integer_run *r, int64_t batch, int64_t i, int64_t j, uint32_t n)
@@ -17,30 +67,16 @@ static void integer_columns(const integer_run *r, int64_t batch, int64_t i, int6
     const exg_gemm *g = r->g;
     const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
     bool is_long = g->compute == EXG_COMPUTE_I64;
-    union {
-        int32_t i32[INTEGER_COLUMNS];
-        int64_t i64[INTEGER_COLUMNS];
-    } row;
-    union {
-        int32_t i32;
-        int64_t i64;
-    } x;
-    uint64_t sums[INTEGER_COLUMNS] = {0};
+    int64_t sums[INTEGER_COLUMNS] = {0};
+    integers row;
 
-    for (int64_t k = 0; k < g->k; k++) {
-        convert->load[g->a.dtype](1, &x, exg_matrix_at(r->a, &g->a, batch, i, k), 1);
-        convert->load[g->b.dtype](n, &row, exg_matrix_at(r->b, &g->b, batch, k, j), g->b.column);
-        for (uint32_t c = 0; c < n; c++) {
-            sums[c] += is_long ? (uint64_t)x.i64 * (uint64_t)row.i64[c]
-                               : (uint64_t)((int64_t)x.i32 * row.i32[c]);
-        }
-    }
+    add_products(r, batch, i, j, n, sums);
     if (g->has_self) {
         convert->load[g->self.dtype](n, &row, exg_matrix_at(r->self, &g->self, batch, i, j),
                                      g->self.column);
     }
     for (uint32_t c = 0; c < n; c++) {
-        uint64_t sum = sums[c] * (uint64_t)(int64_t)g->alpha;
+        uint64_t sum = (uint64_t)sums[c] * (uint64_t)(int64_t)g->alpha;
 
         if (g->has_self) {
             sum += (uint64_t)(int64_t)g->beta * (uint64_t)(is_long ? row.i64[c] : row.i32[c]);

@@ -3,8 +3,8 @@
 
 #define PACKING_MIN 4096 /* elements of a matrix that is worth it */
 
-exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t n, int64_t k,
-                                 exg_error *err)
+exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int64_t m, int64_t n,
+                                 int64_t k, exg_error *err)
 {
     exg_gemm_packing *p = EXG_NEW(call->arena, exg_gemm_packing);
     exg_tensor *packed = &call->outputs[0];
@@ -22,7 +22,7 @@ exg_status exg_gemm_packing_plan(exg_kernel_call *call, const exg_matrix *b, int
     }
     if (!exg_compute_of(b->dtype, &compute) || exg_dtype_bytes(b->dtype) < 2 ||
         (compute != EXG_COMPUTE_F32 && compute != EXG_COMPUTE_F64) || n < 2 || k < 1 ||
-        n < PACKING_MIN / k) {
+        n < PACKING_MIN / k || (m == 1 && b->row == 1)) {
         return EXG_OK;
     }
     p->loops =

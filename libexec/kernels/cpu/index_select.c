@@ -5,10 +5,15 @@
  * An index outside [0, size) raises INDEX; its row is zero, or not written.
  */
 #include "libexec/kernels/cpu/gemm.h"
+#include "libexec/kernels/stream.h"
+
+#define AHEAD     8    /* rows asked for before they are copied */
+#define ASKED_MAX 1024 /* bytes of one: the processor sees what follows */
 
 typedef struct pick_params {
     int64_t outer, size, count;
     size_t row_bytes; /* inner elements */
+    size_t pitch;     /* from one row to the next */
     int64_t rows_of_block;
     exg_dtype index_dtype;
     const exg_gemm_packing *packing; /* rows are columns of what it made; NULL: rows */
@@ -37,6 +42,9 @@ static exg_status pick_plan(exg_kernel_call *call, const exg_tensor *self, uint3
     p->size = around.size;
     p->count = exg_tensor_numel(index);
     p->row_bytes = (size_t)around.inner * exg_dtype_bytes(self->dtype);
+    p->pitch = dim > 0 || self->rank == 0 || packing != NULL
+                   ? p->row_bytes
+                   : (size_t)self->strides[0] * exg_dtype_bytes(self->dtype);
     p->rows_of_block = exg_items_per_block((int64_t)p->row_bytes / 4, EXG_GRAIN);
     p->index_dtype = index->dtype;
     p->packing = packing;
@@ -44,27 +52,69 @@ static exg_status pick_plan(exg_kernel_call *call, const exg_tensor *self, uint3
     return EXG_OK;
 }
 
-/* Places [from, end) of the index for one of the outer; `bytes` may be a constant. */
+/* Places [from, end) of the index for one of the outer; `bytes` and `dtype` may be constants. */
 static inline __attribute__((always_inline)) void pick_rows(const pick_run *r, int64_t outer,
-                                                            int64_t from, int64_t end, size_t bytes)
+                                                            int64_t from, int64_t end, size_t bytes,
+                                                            exg_dtype dtype)
 {
     const pick_params *p = r->p;
     const char *self = r->self + (size_t)(outer * p->size) * bytes;
     char *out = r->out + (size_t)(outer * p->count) * bytes;
 
     for (int64_t at = from; at < end; at++) {
-        int64_t i = exg_index_at(r->index, p->index_dtype, at);
+        int64_t i = exg_index_at(r->index, dtype, at);
 
+        if (bytes >= 64 && at + AHEAD < end) { /* rows are anywhere: no processor foresees them */
+            int64_t next = exg_index_at(r->index, dtype, at + AHEAD);
+
+            exg_ask(self + (size_t)next * p->pitch, (int64_t)EXG_MIN(bytes, ASKED_MAX));
+        }
         if (i < 0 || i >= p->size) {
             exg_raise_index(r->call, i, p->size);
             memset(out + (size_t)at * bytes, 0, bytes);
         } else if (p->packing != NULL) {
             exg_gemm_packing_column(p->packing, r->self, i, out + (size_t)at * bytes);
         } else {
-            memcpy(out + (size_t)at * bytes, self + (size_t)i * bytes, bytes);
+            memcpy(out + (size_t)at * bytes, self + (size_t)i * p->pitch, bytes);
         }
     }
 }
+
+/* The same of rows of one element: groups of indices are checked at once. */
+static inline __attribute__((always_inline)) void pick_elements(const pick_run *r, int64_t outer,
+                                                                int64_t from, int64_t end,
+                                                                size_t bytes)
+{
+    enum { GROUP = 8 };
+    const int64_t *index = (const int64_t *)(const void *)r->index;
+    const char *self = r->self + (size_t)(outer * r->p->size) * bytes;
+    char *out = r->out + (size_t)(outer * r->p->count) * bytes;
+    const uint64_t size = (uint64_t)r->p->size;
+
+    for (; from + GROUP <= end; from += GROUP) {
+        bool is_outside = false;
+
+        for (int64_t k = 0; k < GROUP; k++) {
+            is_outside |= (uint64_t)index[from + k] >= size;
+        }
+        if (is_outside) {
+            pick_rows(r, outer, from, from + GROUP, bytes, EXG_DTYPE_I64);
+            continue;
+        }
+        for (int64_t k = 0; k < GROUP; k++) {
+            memcpy(out + (size_t)(from + k) * bytes, self + (size_t)index[from + k] * bytes, bytes);
+        }
+    }
+    pick_rows(r, outer, from, end, bytes, EXG_DTYPE_I64);
+}
+
+#define PICK_ELEMENTS(bytes)                                                                       \
+    if (p->packing == NULL && p->index_dtype == EXG_DTYPE_I64 && p->pitch == (bytes)) {            \
+        pick_elements(r, outer, from, to, bytes);                                                  \
+    } else {                                                                                       \
+        pick_rows(r, outer, from, to, bytes, p->index_dtype);                                      \
+    }                                                                                              \
+    break
 
 static void pick_block(void *context, uint32_t block)
 {
@@ -79,16 +129,13 @@ static void pick_block(void *context, uint32_t block)
 
         switch (p->row_bytes) {
         case 2:
-            pick_rows(r, outer, from, to, 2);
-            break;
+            PICK_ELEMENTS(2);
         case 4:
-            pick_rows(r, outer, from, to, 4);
-            break;
+            PICK_ELEMENTS(4);
         case 8:
-            pick_rows(r, outer, from, to, 8);
-            break;
+            PICK_ELEMENTS(8);
         default:
-            pick_rows(r, outer, from, to, p->row_bytes);
+            pick_rows(r, outer, from, to, p->row_bytes, p->index_dtype);
             break;
         }
         row += to - from;
@@ -136,7 +183,7 @@ const exg_kernel exg_kernel_embedding = {
     .name = "embedding",
     .prepare = embedding_prepare,
     .run = pick_run_all,
-    .flags = EXG_KERNEL_RAISES,
+    .flags = EXG_KERNEL_RAISES | EXG_KERNEL_ROWS_APART,
     .of_packed = &packed_embedding,
 };
 

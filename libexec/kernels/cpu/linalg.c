@@ -58,7 +58,7 @@ static exg_status prepare(exg_kernel_call *call, const char *name, bool needs_la
     if (needs_lapack && (lapack = exg_lapack_load(parts == 2)) == NULL) {
         return exg_error_fix(
             err, EXG_FAIL(err, UNSUPPORTED, "KRN-012", "%s: LAPACK cannot be loaded", name),
-            "build exg where liblapacke-dev is installed");
+            "install exg-plugin-lapack, or build exg where liblapacke-dev is installed");
     }
     if (a->dtype != EXG_DTYPE_F32 && a->dtype != EXG_DTYPE_F64 && a->dtype != EXG_DTYPE_C64 &&
         a->dtype != EXG_DTYPE_C128) {

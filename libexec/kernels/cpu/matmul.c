@@ -88,7 +88,8 @@ static void addmm_run(const exg_kernel_call *call)
         const exg_tensor *b = &call->inputs[operand];                                              \
         exg_matrix matrix = matrix_of(b);                                                          \
                                                                                                    \
-        return exg_gemm_packing_plan(call, &matrix, b->sizes[1], b->sizes[0], err);                \
+        return exg_gemm_packing_plan(call, &matrix, call->inputs[operand - 1].sizes[0],            \
+                                     b->sizes[1], b->sizes[0], err);                               \
     }                                                                                              \
     static void packer##_run(const exg_kernel_call *call)                                          \
     {                                                                                              \
@@ -124,6 +125,17 @@ static exg_matrix weight_matrix(const exg_tensor *weight)
                         weight->rank == 1 ? 0 : weight->strides[0], 0};
 }
 
+/* Of all dims but the last. */
+static int64_t rows_of(const exg_tensor *input)
+{
+    int64_t rows = 1;
+
+    for (uint32_t d = 0; d + 1 < input->rank; d++) {
+        rows *= input->sizes[d];
+    }
+    return rows;
+}
+
 /* input (..., k) contiguous, weight (n, k) of any strides; all rows of input are one matrix. */
 static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
 {
@@ -138,10 +150,7 @@ static exg_status linear_prepare(exg_kernel_call *call, exg_error *err)
     }
     g->batch = 1;
     g->k = input->sizes[input->rank - 1];
-    g->m = 1;
-    for (uint32_t d = 0; d + 1 < input->rank; d++) {
-        g->m *= input->sizes[d];
-    }
+    g->m = rows_of(input);
     g->n = is_vector ? 1 : weight->sizes[0];
     g->a = (exg_matrix){input->dtype, 0, g->k, 1, 0};
     g->b = weight_matrix(weight);
@@ -168,7 +177,8 @@ static exg_status linear_pack_prepare(exg_kernel_call *call, exg_error *err)
     const exg_tensor *weight = &call->inputs[1];
     exg_matrix b = weight_matrix(weight);
 
-    return exg_gemm_packing_plan(call, &b, weight->rank == 1 ? 1 : weight->sizes[0],
+    return exg_gemm_packing_plan(call, &b, rows_of(&call->inputs[0]),
+                                 weight->rank == 1 ? 1 : weight->sizes[0],
                                  weight->sizes[weight->rank - 1], err);
 }
 

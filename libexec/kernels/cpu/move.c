@@ -5,8 +5,10 @@
  * sides use whole cache lines.
  */
 #include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/stream.h"
 
-#define TILE 64 /* rows of a transposed task */
+#define TILE      64   /* rows of a transposed task */
+#define ASKED_MAX 8192 /* bytes of the row after one that is read backwards */
 
 typedef struct element16 {
     uint64_t halves[2];
@@ -143,6 +145,15 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const in
             for (int64_t i = 0; i < count; i++) {                                                  \
                 ((type *)dst)[i] = value;                                                          \
             }                                                                                      \
+        } else if (src_stride == -(int64_t)sizeof(type) && dst_stride == (int64_t)sizeof(type)) {  \
+            const type *from = (const type *)src - (count - 1);                                    \
+            type *to = (type *)dst;                                                                \
+                                                                                                   \
+            exg_ask(from + count, EXG_MIN(count * (int64_t)sizeof(type), ASKED_MAX));              \
+            EXG_INDEPENDENT                                                                        \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                to[i] = from[count - 1 - i];                                                       \
+            }                                                                                      \
         } else {                                                                                   \
             for (int64_t i = 0; i < count; i++) {                                                  \
                 *(type *)(dst + i * dst_stride) = *(const type *)(src + i * src_stride);           \
@@ -231,8 +242,44 @@ static void turn_4(int64_t side, uint32_t *square, const char *src, int64_t src_
     }
 }
 
+typedef uint16_t eight __attribute__((vector_size(16), aligned(2), may_alias));
+typedef int16_t pick_eight __attribute__((vector_size(16)));
+
+#if defined(__clang__)
+#define SHUFFLE8(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE8(a, b, ...) __builtin_shuffle(a, b, (pick_eight){__VA_ARGS__})
+#endif
+#define LOW8(a, b)  SHUFFLE8(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH8(a, b) SHUFFLE8(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+
+/* Eight by eight: three times vectors are interleaved with those four further on. */
+static void turn_2(int64_t side, uint16_t *square, const char *src, int64_t src_stride)
+{
+    for (int64_t j = 0; j < side; j += 8) {
+        for (int64_t i = 0; i < side; i += 8) {
+            eight v[8];
+
+            for (int64_t k = 0; k < 8; k++) {
+                v[k] = *(const eight *)(src + (j + k) * src_stride + i * 2);
+            }
+            for (int times = 0; times < 3; times++) {
+                eight from[8];
+
+                memcpy(from, v, sizeof(v));
+                for (int64_t k = 0; k < 4; k++) {
+                    v[2 * k] = LOW8(from[k], from[k + 4]);
+                    v[2 * k + 1] = HIGH8(from[k], from[k + 4]);
+                }
+            }
+            for (int64_t k = 0; k < 8; k++) {
+                *(eight *)(square + (i + k) * side + j) = v[k];
+            }
+        }
+    }
+}
+
 DEFINE_TURN(uint8_t, 1)
-DEFINE_TURN(uint16_t, 2)
 DEFINE_TURN(uint64_t, 8)
 DEFINE_TURN(element16, 16)
 

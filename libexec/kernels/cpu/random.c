@@ -116,16 +116,19 @@ const exg_kernel exg_kernel_draw_uniform = {
     .name = "draw_uniform",
     .prepare = uniform_prepare,
     .run = draw_run,
+    .flags = EXG_KERNEL_DRAWS,
 };
 
 const exg_kernel exg_kernel_draw_normal = {
     .name = "draw_normal",
     .prepare = normal_prepare,
     .run = draw_run,
+    .flags = EXG_KERNEL_DRAWS,
 };
 
 const exg_kernel exg_kernel_draw_bits = {
     .name = "draw_bits",
     .prepare = bits_prepare,
     .run = draw_run,
+    .flags = EXG_KERNEL_DRAWS,
 };

@@ -121,7 +121,7 @@ static exg_status prepare(exg_kernel_call *call, draw_function *draw, exg_error 
         .name = "draw_" #name_,                                                                    \
         .prepare = prepare_##name_,                                                                \
         .run = draw_run,                                                                           \
-        .flags = EXG_KERNEL_RAISES,                                                                \
+        .flags = EXG_KERNEL_RAISES | EXG_KERNEL_DRAWS,                                             \
     };
 KERNEL(bernoulli)
 KERNEL(gamma)

@@ -25,7 +25,7 @@ static exg_status recurrent_pack_prepare(exg_kernel_call *call, exg_error *err)
     const exg_tensor *weight = &call->inputs[1];
     exg_matrix b = weight_matrix(weight);
 
-    return exg_gemm_packing_plan(call, &b, weight->sizes[0], weight->sizes[1], err);
+    return exg_gemm_packing_plan(call, &b, EXG_GEMM_MANY, weight->sizes[0], weight->sizes[1], err);
 }
 
 static void recurrent_pack_run(const exg_kernel_call *call)

@@ -12,11 +12,13 @@
 
 #include <math.h>
 
-#define COLUMNS     1024      /* outputs of a tile: long stretches of memory */
-#define CHUNK       1024      /* brought in at once, of a row or a tile */
-#define PIECE_TERMS 65536     /* of all outputs of a task */
-#define PIECES_MAX  (1 << 20) /* each has a state in the workspace */
-#define FLUSH       64        /* rows added in f32 before they go to double */
+#define COLUMNS         1024      /* outputs of a tile: long stretches of memory */
+#define CHUNK           1024      /* brought in at once, of a row or a tile */
+#define PIECE_TERMS     65536     /* of all outputs of a task */
+#define TASKS           64        /* enough for any number of threads */
+#define PIECE_TERMS_MAX (1 << 24) /* of all outputs: between pieces a run can be stopped */
+#define PIECES_MAX      (1 << 20) /* each has a state in the workspace */
+#define FLUSH           64        /* rows added in f32 before they go to double */
 
 typedef enum reduce_op { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, SQUARES } reduce_op;
 
@@ -45,6 +47,7 @@ typedef struct reduce_params {
     bool is_var, is_std;
     const exg_row_f32_loops *f32;
     const exg_row_f64_loops *f64;
+    const exg_row_integer_loops *integer;
     const exg_convert_loops *convert;
 } reduce_params;
 
@@ -170,11 +173,17 @@ static void finish_outputs(const reduce_run_context *r, int64_t output, int64_t 
 
 /* ---- rows --------------------------------------------------------------------------- */
 
+/* Dense elements are in the type they are reduced in. */
+static bool is_memory_itself(const reduce_params *p)
+{
+    return exg_compute_is_storage(p->in_dtype) && p->loaded == p->compute;
+}
+
 /* `count` elements in the type they are reduced in: memory itself, or in `to`. */
 static const void *bring(const reduce_params *p, const char *memory, int64_t count, int64_t stride,
                          values *to, values *scratch)
 {
-    if (stride == 1 && exg_compute_is_storage(p->in_dtype) && p->loaded == p->compute) {
+    if (stride == 1 && is_memory_itself(p)) {
         return memory;
     }
     if (p->loaded == p->compute) {
@@ -185,32 +194,6 @@ static const void *bring(const reduce_params *p, const char *memory, int64_t cou
     }
     return to;
 }
-
-/* By eight lanes, none of which waits for another. */
-#define MULTIPLY(type)                                                                             \
-    do {                                                                                           \
-        double lanes[8] = {1, 1, 1, 1, 1, 1, 1, 1};                                                \
-        int64_t i = 0;                                                                             \
-                                                                                                   \
-        for (; i + 8 <= count; i += 8) {                                                           \
-            for (int k = 0; k < 8; k++) {                                                          \
-                lanes[k] *= (double)((const type *)x)[i + k];                                      \
-            }                                                                                      \
-        }                                                                                          \
-        for (int k = 0; i < count; i++, k++) {                                                     \
-            lanes[k] *= (double)((const type *)x)[i];                                              \
-        }                                                                                          \
-        for (int k = 0; k < 8; k++) {                                                              \
-            s.f *= lanes[k];                                                                       \
-        }                                                                                          \
-    } while (0)
-
-#define REDUCE(type, result, expression)                                                           \
-    for (int64_t k = 0; k < count; k++) {                                                          \
-        const type v = ((const type *)x)[k];                                                       \
-        result = expression;                                                                       \
-    }                                                                                              \
-    break
 
 static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t count, double mean)
 {
@@ -235,11 +218,7 @@ static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t
         s.f = is_double ? p->f64->min(count, x) : (double)p->f32->min(count, x);
         break;
     case PROD:
-        if (is_double) {
-            MULTIPLY(double);
-        } else {
-            MULTIPLY(float);
-        }
+        s.f = is_double ? p->f64->product(count, x) : p->f32->product(count, x);
         break;
     default:
         for (int64_t k = 0; k < count; k++) {
@@ -251,40 +230,37 @@ static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t
     return s;
 }
 
+static const exg_integer_loops *integer_loops(const reduce_params *p)
+{
+    return p->compute == EXG_COMPUTE_I32 ? &p->integer->i32 : &p->integer->i64;
+}
+
 static reduce_state row_int(const reduce_run_context *r, const void *x, int64_t count)
 {
+    const exg_integer_loops *loops = integer_loops(r->p);
+    bool is_narrow = r->p->compute == EXG_COMPUTE_I32;
     reduce_state s = start_of(r->p, r->op);
 
-    if (r->p->compute == EXG_COMPUTE_I32) {
-        switch (r->op) {
-        case AMAX:
-            REDUCE(int32_t, s.i, v > s.i ? v : s.i);
-        case AMIN:
-            REDUCE(int32_t, s.i, v < s.i ? v : s.i);
-        case ANY:
-            REDUCE(int32_t, s.i, s.i | (v != 0));
-        case ALL:
-            REDUCE(int32_t, s.i, s.i & (v != 0));
-        case PROD:
-            REDUCE(int32_t, s.i, s.i * v);
-        default:
-            REDUCE(int32_t, s.i, s.i + v);
-        }
-        return s;
-    }
     switch (r->op) {
     case AMAX:
-        REDUCE(int64_t, s.i, v > s.i ? v : s.i);
+        s.i = loops->max(count, x);
+        break;
     case AMIN:
-        REDUCE(int64_t, s.i, v < s.i ? v : s.i);
+        s.i = loops->min(count, x);
+        break;
     case ANY:
-        REDUCE(int64_t, s.i, s.i | (v != 0));
     case ALL:
-        REDUCE(int64_t, s.i, s.i & (v != 0));
     case PROD:
-        REDUCE(int64_t, s.i, s.i * v);
+        for (int64_t k = 0; k < count; k++) {
+            int64_t v = is_narrow ? ((const int32_t *)x)[k] : ((const int64_t *)x)[k];
+
+            s.i = r->op == ANY   ? s.i | (v != 0)
+                  : r->op == ALL ? s.i & (v != 0)
+                                 : (int64_t)((uint64_t)s.i * (uint64_t)v);
+        }
+        break;
     default:
-        REDUCE(int64_t, s.i, s.i + v);
+        s.i = loops->sum(count, x);
     }
     return s;
 }
@@ -343,8 +319,7 @@ static reduce_state reduce_row(const reduce_run_context *r, int64_t output, int6
     for (int64_t term = first; term < end;) {
         const char *at = base + locate(&p->terms, term, index) * p->in_bytes;
         int64_t run = EXG_MIN(p->terms.sizes[last] - index[last], end - term);
-        bool direct = p->terms.strides[last] == 1 && exg_compute_is_storage(p->in_dtype) &&
-                      p->loaded == p->compute;
+        bool direct = p->terms.strides[last] == 1 && is_memory_itself(p);
         const void *x;
 
         run = direct ? run : EXG_MIN(run, CHUNK);
@@ -357,6 +332,8 @@ static reduce_state reduce_row(const reduce_run_context *r, int64_t output, int6
 
 /* ---- columns -------------------------------------------------------------------------- */
 
+#define TOGETHER 4 /* rows that are brought in before they are taken */
+
 typedef struct columns {
     reduce_state states[COLUMNS];
     union {
@@ -366,52 +343,58 @@ typedef struct columns {
     int64_t rows_in_parts;
 } columns;
 
-static void flush_columns(const reduce_params *p, columns *c, int64_t count)
+static bool is_extreme(const reduce_run_context *r)
 {
+    return r->op == AMAX || r->op == AMIN;
+}
+
+/* Terms go to parts first. */
+static bool has_parts(const reduce_run_context *r)
+{
+    return is_real(r->p) && (r->op == SUM || r->op == MEAN || is_extreme(r));
+}
+
+/* What is in parts of f32 after `terms` terms is all that is to be stored. */
+static bool is_done_in_parts(const reduce_run_context *r, int64_t terms)
+{
+    return has_parts(r) && r->op != MEAN && r->p->compute == EXG_COMPUTE_F32 && r->states == NULL &&
+           r->means_out == NULL && (is_extreme(r) || terms <= FLUSH);
+}
+
+static void flush_columns(const reduce_run_context *r, columns *c, int64_t count)
+{
+    const bool is_double = r->p->compute == EXG_COMPUTE_F64;
+
     for (int64_t k = 0; k < count; k++) {
-        if (p->compute == EXG_COMPUTE_F64) {
-            c->states[k].f += c->parts.f64[k];
-            c->parts.f64[k] = 0;
-        } else {
-            c->states[k].f += (double)c->parts.f32[k];
-            c->parts.f32[k] = 0;
-        }
+        double part = is_double ? c->parts.f64[k] : (double)c->parts.f32[k];
+
+        c->states[k].f = is_extreme(r) ? part : c->states[k].f + part;
+    }
+    if (!is_extreme(r)) {
+        memset(&c->parts, 0, (size_t)count * (is_double ? sizeof(double) : sizeof(float)));
     }
     c->rows_in_parts = 0;
 }
 
-/* Takes one term each of `count` outputs by the row loops; false: not one of theirs. */
-static bool add_row(const reduce_run_context *r, columns *c, const void *x, int64_t count)
+/* Takes `rows` terms each of `count` outputs, rows `stride` apart, into parts. */
+static void add_to_parts(const reduce_run_context *r, columns *c, const void *x, int64_t count,
+                         int64_t stride, int64_t rows)
 {
-    const reduce_params *p = r->p;
-    bool is_double = p->compute == EXG_COMPUTE_F64;
+    const exg_row_f32_loops *f32 = r->p->f32;
+    const exg_row_f64_loops *f64 = r->p->f64;
 
-    if (!is_real(p)) {
-        return false;
+    if (r->p->compute == EXG_COMPUTE_F64) {
+        (r->op == AMAX   ? f64->max_rows
+         : r->op == AMIN ? f64->min_rows
+                         : f64->add_rows)(count, c->parts.f64, x, stride, rows);
+    } else {
+        (r->op == AMAX   ? f32->max_rows
+         : r->op == AMIN ? f32->min_rows
+                         : f32->add_rows)(count, c->parts.f32, x, stride, rows);
     }
-    switch (r->op) {
-    case SUM:
-    case MEAN:
-        if (is_double) {
-            p->f64->add(count, c->parts.f64, x);
-        } else {
-            p->f32->add(count, c->parts.f32, x);
-        }
-        if (++c->rows_in_parts == FLUSH) {
-            flush_columns(p, c, count);
-        }
-        return true;
-    case AMAX:
-    case AMIN:
-        if (is_double) {
-            (r->op == AMAX ? p->f64->max_of : p->f64->min_of)(count, c->parts.f64, x);
-        } else {
-            (r->op == AMAX ? p->f32->max_of : p->f32->min_of)(count, c->parts.f32, x);
-        }
-        c->rows_in_parts = 1;
-        return true;
-    default:
-        return false;
+    c->rows_in_parts += rows;
+    if (c->rows_in_parts == FLUSH && !is_extreme(r)) {
+        flush_columns(r, c, count);
     }
 }
 
@@ -425,18 +408,12 @@ static bool add_row(const reduce_run_context *r, columns *c, const void *x, int6
 
 #define EACH_BY(type)                                                                              \
     switch (op) {                                                                                  \
-    case AMAX:                                                                                     \
-        EACH(type, v > s ? v : s);                                                                 \
-    case AMIN:                                                                                     \
-        EACH(type, v < s ? v : s);                                                                 \
     case ANY:                                                                                      \
         EACH(type, s | (v != 0));                                                                  \
     case ALL:                                                                                      \
         EACH(type, s &(v != 0));                                                                   \
-    case PROD:                                                                                     \
-        EACH(type, s *v);                                                                          \
     default:                                                                                       \
-        EACH(type, s + v);                                                                         \
+        EACH(type, (int64_t)((uint64_t)s * (uint64_t)v));                                          \
     }
 
 static void add_integers(const reduce_params *p, reduce_op op, reduce_state *states, const void *x,
@@ -449,71 +426,101 @@ static void add_integers(const reduce_params *p, reduce_op op, reduce_state *sta
     }
 }
 
-/* Takes one term of each of `count` outputs. */
-static void add_columns(const reduce_run_context *r, columns *c, const void *x, int64_t count,
-                        const reduce_state *means)
+static void add_reals(const reduce_run_context *r, reduce_state *states, const void *x,
+                      int64_t count, const reduce_state *means)
 {
-    const reduce_params *p = r->p;
+    const bool is_double = r->p->compute == EXG_COMPUTE_F64;
 
-    if (add_row(r, c, x, count)) {
-        return;
-    }
-    if (!is_real(p)) {
-        add_integers(p, r->op, c->states, x, count);
-        return;
-    }
     for (int64_t k = 0; k < count; k++) {
         reduce_state v;
 
-        v.f =
-            p->compute == EXG_COMPUTE_F64 ? ((const double *)x)[k] : (double)((const float *)x)[k];
+        v.f = is_double ? ((const double *)x)[k] : (double)((const float *)x)[k];
         if (r->op == SQUARES) {
             v.f = (v.f - means[k].f) * (v.f - means[k].f);
         } else if (r->op == ANY || r->op == ALL) {
             v.i = v.f != 0;
         }
-        c->states[k] = combine(p, r->op, c->states[k], v);
+        states[k] = combine(r->p, r->op, states[k], v);
     }
 }
 
-/* Outputs [output, output + count) lie along the last kept dimension. */
-static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t count,
-                           int64_t first, int64_t end, reduce_state *states)
+/* Takes `rows` terms each of `count` outputs, rows `stride` elements apart. */
+static void add_columns(const reduce_run_context *r, columns *c, const void *x, int64_t count,
+                        int64_t stride, int64_t rows, const reduce_state *means)
 {
-    const reduce_params *p = r->p;
-    bool is_extreme = r->op == AMAX || r->op == AMIN;
-    int64_t stride = p->kept.strides[p->kept.rank - 1];
-    int64_t index[EXG_RANK_MAX];
-    const char *base = r->in + locate(&p->kept, output, index) * p->in_bytes;
-    columns c;
-    values to;
-    values scratch;
+    const exg_integer_loops *loops = integer_loops(r->p);
+    const int64_t row_bytes = stride * exg_compute_bytes(r->p->compute);
+
+    if (has_parts(r)) {
+        add_to_parts(r, c, x, count, stride, rows);
+    } else if (!is_real(r->p) && (r->op == SUM || is_extreme(r))) {
+        (r->op == AMAX   ? loops->max_rows
+         : r->op == AMIN ? loops->min_rows
+                         : loops->add_rows)(count, &c->states[0].i, x, stride, rows);
+    } else {
+        for (int64_t row = 0; row < rows; row++) {
+            const char *at = (const char *)x + row * row_bytes;
+
+            if (is_real(r->p)) {
+                add_reals(r, c->states, at, count, means);
+            } else {
+                add_integers(r->p, r->op, c->states, at, count);
+            }
+        }
+    }
+}
+
+static void start_columns(const reduce_run_context *r, columns *c, int64_t count)
+{
+    const reduce_state start = start_of(r->p, r->op);
 
     for (int64_t k = 0; k < count; k++) {
-        c.states[k] = start_of(p, r->op);
-        if (p->compute == EXG_COMPUTE_F64) {
-            c.parts.f64[k] = is_extreme ? c.states[k].f : 0;
+        c->states[k] = start;
+    }
+    for (int64_t k = 0; k < count && has_parts(r); k++) {
+        if (r->p->compute == EXG_COMPUTE_F64) {
+            c->parts.f64[k] = is_extreme(r) ? start.f : 0;
         } else {
-            c.parts.f32[k] = is_extreme && is_real(p) ? (float)c.states[k].f : 0;
+            c->parts.f32[k] = is_extreme(r) ? (float)start.f : 0;
         }
     }
-    c.rows_in_parts = 0;
-    for (int64_t term = first; term < end; term++) {
-        int64_t offset =
-            p->terms.rank == 1 ? term * p->terms.strides[0] : locate(&p->terms, term, index);
+    c->rows_in_parts = 0;
+}
+
+/* Outputs [output, output + count) are along the last kept dimension. */
+static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t count,
+                           int64_t first, int64_t end, columns *c)
+{
+    const reduce_params *p = r->p;
+    const reduce_state *means = r->means != NULL ? r->means + output : NULL;
+    const int64_t step = p->kept.strides[p->kept.rank - 1];
+    const bool is_direct = step == 1 && is_memory_itself(p);
+    int64_t index[EXG_RANK_MAX];
+    const char *base = r->in + locate(&p->kept, output, index) * p->in_bytes;
+    values to[TOGETHER];
+    values scratch;
+
+    start_columns(r, c, count);
+    for (int64_t term = first; term < end;) {
+        int64_t left = FLUSH - (has_parts(r) ? c->rows_in_parts % FLUSH : 0);
+        int64_t rows = EXG_MIN(EXG_MIN(is_direct ? FLUSH : TOGETHER, end - term), left);
+        int64_t offset = locate(&p->terms, term, index);
         const char *at = base + offset * p->in_bytes;
 
-        add_columns(r, &c, bring(p, at, count, stride, &to, &scratch), count,
-                    r->means != NULL ? r->means + output : NULL);
-    }
-    if (c.rows_in_parts > 0 && is_extreme) {
-        for (int64_t k = 0; k < count; k++) {
-            c.states[k].f = p->compute == EXG_COMPUTE_F64 ? c.parts.f64[k] : (double)c.parts.f32[k];
+        rows = EXG_MIN(rows, p->terms.sizes[p->terms.rank - 1] - index[p->terms.rank - 1]);
+        if (is_direct) {
+            add_columns(r, c, at, count, p->terms.strides[p->terms.rank - 1], rows, means);
+        } else {
+            const int64_t row_bytes = p->terms.strides[p->terms.rank - 1] * p->in_bytes;
+
+            for (int64_t k = 0; k < rows; k++) {
+                bring(p, at + k * row_bytes, count, step, &to[k], &scratch);
+            }
+            add_columns(r, c, to, count, sizeof(values) / exg_compute_bytes(p->compute), rows,
+                        means);
         }
-    } else if (c.rows_in_parts > 0) {
-        flush_columns(p, &c, count);
+        term += rows;
     }
-    memcpy(states, c.states, (size_t)count * sizeof(reduce_state));
 }
 
 /* ---- tasks ------------------------------------------------------------------------------ */
@@ -529,14 +536,26 @@ static void reduce_task(void *context, uint32_t block)
     int64_t end_term = EXG_MIN(first_term + p->terms_of_piece, p->terms.count);
 
     while (output < end) {
-        reduce_state states[COLUMNS];
+        reduce_state few[COLUMNS];
+        reduce_state *states = few;
         int64_t count = 1;
+        columns c;
 
         if (p->by_columns) {
             int64_t row = p->kept.sizes[p->kept.rank - 1];
 
             count = EXG_MIN(EXG_MIN(row - output % row, COLUMNS), end - output);
-            reduce_columns(r, output, count, first_term, end_term, states);
+            reduce_columns(r, output, count, first_term, end_term, &c);
+            if (is_done_in_parts(r, end_term - first_term)) {
+                p->convert->store[p->out_dtype]((uint32_t)count, r->out + output * p->out_bytes, 1,
+                                                c.parts.f32);
+                output += count;
+                continue;
+            }
+            if (c.rows_in_parts > 0) {
+                flush_columns(r, &c, count);
+            }
+            states = c.states;
         } else if (is_few(r)) {
             count = EXG_MIN(end - output, COLUMNS);
             sum_few((const float *)(const void *)r->in + output * p->terms.count, p->terms.count,
@@ -559,13 +578,16 @@ static void reduce_pass(const exg_kernel_call *call, reduce_run_context *r)
     const reduce_params *p = r->p;
 
     exg_pool_run(call->pool, reduce_task, r, (uint32_t)(p->tasks * p->pieces));
-    for (int64_t output = 0; r->states != NULL && output < p->kept.count; output++) {
-        reduce_state s = r->states[output];
+    for (int64_t output = 0; r->states != NULL && output < p->kept.count; output += COLUMNS) {
+        int64_t count = EXG_MIN(p->kept.count - output, COLUMNS);
+        reduce_state *s = r->states + output;
 
         for (int64_t piece = 1; piece < p->pieces; piece++) {
-            s = combine(p, r->op, s, r->states[piece * p->kept.count + output]);
+            for (int64_t k = 0; k < count; k++) {
+                s[k] = combine(p, r->op, s[k], s[piece * p->kept.count + k]);
+            }
         }
-        finish_outputs(r, output, 1, &s);
+        finish_outputs(r, output, count, s);
     }
 }
 
@@ -642,16 +664,22 @@ static void cut(reduce_params *p)
     p->by_columns = p->kept.count > 1 && p->kept.sizes[p->kept.rank - 1] > 1 &&
                     kept_stride < term_stride && p->terms.count > 1;
     p->outputs_of_task = EXG_MIN(exg_items_per_block(p->terms.count, EXG_GRAIN), p->kept.count);
-    if (p->by_columns) {
+    if (p->by_columns) { /* whole rows of outputs, where there is room for one */
+        int64_t row = p->kept.sizes[p->kept.rank - 1];
+
         p->outputs_of_task = EXG_MAX(p->outputs_of_task, COLUMNS);
+        p->outputs_of_task = row <= COLUMNS ? p->outputs_of_task / row * row : p->outputs_of_task;
     }
     p->outputs_of_task = EXG_MAX(p->outputs_of_task, 1);
     p->tasks = exg_ceil_div(p->kept.count, p->outputs_of_task);
     p->terms_of_piece = p->terms.count;
     if (p->tasks < 16) {
-        int64_t outputs = EXG_MIN(p->outputs_of_task, p->kept.count);
+        int64_t outputs = EXG_MAX(EXG_MIN(p->outputs_of_task, p->kept.count), 1);
 
-        p->terms_of_piece = EXG_MAX(PIECE_TERMS / EXG_MAX(outputs, 1), 64);
+        p->terms_of_piece = EXG_MAX(PIECE_TERMS / outputs, 64);
+        p->terms_of_piece =
+            EXG_MAX(p->terms_of_piece, EXG_MIN(exg_ceil_div(p->terms.count, TASKS) * p->tasks,
+                                               PIECE_TERMS_MAX / outputs));
     }
     p->terms_of_piece = EXG_MAX(p->terms_of_piece, exg_ceil_div(p->terms.count, PIECES_MAX));
     p->terms_of_piece = EXG_MAX(EXG_MIN(p->terms_of_piece, p->terms.count), 1);
@@ -694,6 +722,7 @@ static exg_status plan(exg_kernel_call *call, reduce_op op, uint32_t mask, exg_e
     cut(p);
     p->f32 = EXG_LOOPS(exg_loops_row_f32);
     p->f64 = EXG_LOOPS(exg_loops_row_f64);
+    p->integer = EXG_LOOPS(exg_loops_row_integer);
     p->convert = EXG_LOOPS(exg_loops_convert);
     if (p->pieces > 1) {
         call->workspace_bytes += (uint64_t)(p->pieces * p->kept.count) * sizeof(reduce_state);

@@ -5,12 +5,14 @@
  *
  * An element becomes a key: a 64-bit unsigned integer in the same order, NaN last,
  * -0 equal to 0; descending is ascending over inverted keys, so equal elements keep
- * their order both ways. Lines are merge sorted; topk keeps what may be among its k.
+ * their order both ways. Short lines are merge sorted, long ones dealt by the bytes in which
+ * keys differ, the lowest first; topk keeps what may be among its k.
  */
 #include "libexec/kernels/cpu/common.h"
 
 #define TOPK_LIST_MAX 16
 #define INSERTION_MAX 24
+#define RADIX_MIN     128 /* items: fewer are merged sooner than 256 counts are added up */
 
 typedef struct sort_item {
     uint64_t key;
@@ -79,19 +81,6 @@ static void make_keys(const sort_params *p, const char *memory, int64_t count, u
     }
 }
 
-static void make_items(const sort_params *p, const char *line, sort_item *items)
-{
-    for (int64_t first = 0; first < p->around.size; first += KEY_CHUNK) {
-        int64_t count = EXG_MIN(p->around.size - first, KEY_CHUNK);
-        uint64_t keys[KEY_CHUNK];
-
-        make_keys(p, line + first * p->around.inner * p->bytes, count, keys);
-        for (int64_t k = 0; k < count; k++) {
-            items[first + k] = (sort_item){keys[k], first + k};
-        }
-    }
-}
-
 /* Keys of f32 and what it holds in 32 bits, signed, which compilers make vectors of. */
 static void make_short_keys(const sort_params *p, const char *memory, int64_t count, int32_t *keys)
 {
@@ -108,6 +97,26 @@ static void make_short_keys(const sort_params *p, const char *memory, int64_t co
 
 #define LONG_KEY(key)  ((uint64_t)((int64_t)(key)-INT32_MIN))
 #define SHORT_KEY(key) ((int32_t)((int64_t)(key) + INT32_MIN))
+
+static void make_items(const sort_params *p, const char *line, sort_item *items)
+{
+    for (int64_t first = 0; first < p->around.size; first += KEY_CHUNK) {
+        const char *memory = line + first * p->around.inner * p->bytes;
+        int64_t count = EXG_MIN(p->around.size - first, KEY_CHUNK);
+        int32_t short_keys[KEY_CHUNK];
+        uint64_t keys[KEY_CHUNK];
+
+        if (p->compute == EXG_COMPUTE_F32) {
+            make_short_keys(p, memory, count, short_keys);
+        } else {
+            make_keys(p, memory, count, keys);
+        }
+        for (int64_t k = 0; k < count; k++) {
+            items[first + k] = (sort_item){
+                p->compute == EXG_COMPUTE_F32 ? LONG_KEY(short_keys[k]) : keys[k], first + k};
+        }
+    }
+}
 
 /* ---- sorting ------------------------------------------------------------------------ */
 
@@ -161,6 +170,51 @@ static sort_item *merge_sort(sort_item *items, sort_item *other, int64_t count)
     return items;
 }
 
+#define DIGIT(key, byte) ((key) >> (8 * (byte)) & 255)
+
+/* Items in the order of one byte of their keys, equal ones as they were. */
+static void deal(sort_item *to, const sort_item *items, int64_t count, int byte)
+{
+    int64_t places[256] = {0};
+    int64_t before = 0;
+
+    for (int64_t k = 0; k < count; k++) {
+        places[DIGIT(items[k].key, byte)]++;
+    }
+    for (int64_t digit = 0; digit < 256; digit++) {
+        int64_t of_digit = places[digit];
+
+        places[digit] = before;
+        before += of_digit;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        to[places[DIGIT(items[k].key, byte)]++] = items[k];
+    }
+}
+
+/* Sorts between the arrays; gives the sorted one. */
+static sort_item *sort_items(sort_item *items, sort_item *other, int64_t count)
+{
+    uint64_t differs = 0;
+
+    if (count < RADIX_MIN) {
+        return merge_sort(items, other, count);
+    }
+    for (int64_t k = 1; k < count; k++) {
+        differs |= items[k].key ^ items[0].key;
+    }
+    for (int byte = 0; byte < 8; byte++) {
+        if (DIGIT(differs, byte) != 0) {
+            sort_item *kept = items;
+
+            deal(other, items, count, byte);
+            items = other;
+            other = kept;
+        }
+    }
+    return items;
+}
+
 /* ---- the least ------------------------------------------------------------------------- */
 
 /* The k least so far and what may be among them, kept while elements come by: a sorted list where
@@ -174,7 +228,7 @@ typedef struct least {
 
 static void shrink(least *l)
 {
-    sort_item *sorted = merge_sort(l->items, l->other, l->count);
+    sort_item *sorted = sort_items(l->items, l->other, l->count);
 
     l->other = sorted == l->items ? l->other : l->items;
     l->items = sorted;
@@ -295,7 +349,7 @@ static void sort_block(void *context, uint32_t block)
             sorted = take_least(p, r->in + in * p->bytes, items, other);
         } else {
             make_items(p, r->in + in * p->bytes, items);
-            sorted = merge_sort(items, other, a.size);
+            sorted = sort_items(items, other, a.size);
         }
         for (int64_t k = 0; k < p->k; k++) {
             r->indices[out + k * a.inner] = sorted[k].index;

@@ -330,7 +330,7 @@ exg_status exg_winograd_packing_plan(exg_kernel_call *call, exg_error *err)
     exg_tensor *packed = &call->outputs[0];
     exg_matrix b = {EXG_DTYPE_F32, 0, 1, s[1], 0};
 
-    EXG_TRY(exg_gemm_packing_plan(call, &b, s[0], s[1], err));
+    EXG_TRY(exg_gemm_packing_plan(call, &b, EXG_GEMM_MANY, s[0], s[1], err));
     memmove(packed->sizes + 1, packed->sizes, 3 * sizeof(packed->sizes[0]));
     packed->sizes[0] = packed->sizes[1] > 0 ? 16 : 0;
     packed->rank = EXG_WINOGRAD_RANK;

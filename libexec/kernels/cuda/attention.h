@@ -10,10 +10,14 @@ static inline int64_t attention_head_of(const cuda_attention_params *p, int oper
                                         int64_t head)
 {
     int64_t offset = head * p->strides[operand][0];
+    uint32_t left = (uint32_t)batch; /* of blocks, fewer than 2^31 */
 
-    for (int64_t d = p->batch_rank - 1; d >= 0; d--) {
-        offset += batch % p->batch_sizes[d] * p->batch_strides[operand][d];
-        batch /= p->batch_sizes[d];
+    NO_UNROLL
+    for (int d = (int)p->batch_rank - 1; d >= 0; d--) {
+        const uint32_t size = (uint32_t)p->batch_sizes[d];
+
+        offset += left % size * p->batch_strides[operand][d];
+        left /= size;
     }
     return offset;
 }

@@ -6,7 +6,7 @@
 
 #include "libexec/kernels/cuda/common.h"
 
-#define WARPS_MAX 8
+#define WARPS_MAX 32
 
 /* block_NAME(x): `combine` in a and b over the x of all threads, in an order that is always
  * the same. */

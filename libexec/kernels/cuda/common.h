@@ -9,15 +9,50 @@
 #ifndef EXG_LIBEXEC_KERNELS_CUDA_COMMON_H
 #define EXG_LIBEXEC_KERNELS_CUDA_COMMON_H
 
-#include "libexport/base/element.h"
-
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+#define EXG_HALVES_ELSEWHERE /* element.h has none of these three then */
+
+static inline uint16_t exg_f32_to_bf16(float x)
+{
+    uint16_t half;
+
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(x));
+    return half;
+}
+
+static inline uint16_t exg_f32_to_f16(float x)
+{
+    uint16_t half;
+
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
+    return half;
+}
+
+static inline float exg_f16_to_f32(uint16_t half)
+{
+    float x;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
+    return x;
+}
+#endif
+
+#include "libexport/base/element.h"
+
 #ifdef __CUDACC__
 
-#define KERNEL(name, params)   extern "C" __global__ void name(const __grid_constant__ params p)
+/* LAUNCH_MAX: threads of a block, where they may be more than any kernel's registers allow. */
+#ifdef LAUNCH_MAX
+#define BOUNDS __launch_bounds__(LAUNCH_MAX)
+#else
+#define BOUNDS
+#endif
+#define KERNEL(name, params)                                                                       \
+    extern "C" __global__ void BOUNDS name(const __grid_constant__ params p)
 #define SHARED                 __shared__
 #define BARRIER()              __syncthreads()
 #define THREAD                 ((int)threadIdx.x)
@@ -27,6 +62,10 @@
 #define BLOCK_Z                ((int)blockIdx.z)
 #define BLOCKS_X               ((int)gridDim.x)
 #define SWAP_IF(at, old, new_) atomicCAS(at, old, new_)
+#define ADD_TO(at, more)       atomicAdd(at, more)
+#define UNROLL                 _Pragma("unroll")
+#define NO_UNROLL              _Pragma("unroll 1")
+#define ALWAYS_INLINE          __forceinline__
 
 #define DEFINE_SHUFFLE(name, type)                                                                 \
     static inline type shuffle_##name(type x, int lanes)                                           \
@@ -42,6 +81,7 @@ typedef struct exg_emulator {
     int block[3], blocks[3];
     void (*barrier)(void);
     void (*shuffle)(void *value, int bytes, int lanes);
+    void (*gather)(void *all, const void *own, int bytes); /* of a warp's threads, in order */
 } exg_emulator;
 
 exg_emulator *exg_emulated;
@@ -65,14 +105,17 @@ void exg_shared_range(char **first, char **end)
         name##_of(*(const params *)bytes);                                                         \
     }                                                                                              \
     static void name##_of(const params p)
-#define SHARED                 static __attribute__((section("exg_shared")))
-#define BARRIER()              exg_emulated->barrier()
-#define THREAD                 (exg_emulated->thread)
-#define THREADS                (exg_emulated->threads)
-#define BLOCK_X                (exg_emulated->block[0])
-#define BLOCK_Y                (exg_emulated->block[1])
-#define BLOCK_Z                (exg_emulated->block[2])
-#define BLOCKS_X               (exg_emulated->blocks[0])
+#define SHARED    static __attribute__((section("exg_shared")))
+#define BARRIER() exg_emulated->barrier()
+#define THREAD    (exg_emulated->thread)
+#define THREADS   (exg_emulated->threads)
+#define BLOCK_X   (exg_emulated->block[0])
+#define BLOCK_Y   (exg_emulated->block[1])
+#define BLOCK_Z   (exg_emulated->block[2])
+#define BLOCKS_X  (exg_emulated->blocks[0])
+#define UNROLL
+#define NO_UNROLL
+#define ALWAYS_INLINE          inline
 
 static inline int exg_swap_if(int *at, int old, int new_)
 {
@@ -82,6 +125,15 @@ static inline int exg_swap_if(int *at, int old, int new_)
     return found;
 }
 #define SWAP_IF(at, old, new_) exg_swap_if(at, old, new_)
+
+static inline int exg_add_to(int *at, int more)
+{
+    int found = *at;
+
+    *at += more;
+    return found;
+}
+#define ADD_TO(at, more)       exg_add_to(at, more)
 
 #define DEFINE_SHUFFLE(name, type)                                                                 \
     static inline type shuffle_##name(type x, int lanes)                                           \
@@ -103,6 +155,7 @@ DEFINE_SHUFFLE(i64, int64_t)
 
 /* Every i below count, shared out over all threads of the launch. */
 #define FOR_EACH(i, count)                                                                         \
+    NO_UNROLL                                                                                      \
     for (int64_t i = (int64_t)BLOCK_X * THREADS + THREAD; i < (count);                             \
          i += (int64_t)BLOCKS_X * THREADS)
 
@@ -146,6 +199,44 @@ typedef uint64_t element_8;
 typedef struct element_16 {
     uint64_t words[2];
 } element_16;
+
+#define ALIGNED_16 __attribute__((aligned(16)))
+
+/* `bytes` of 1, 2, 4, 8 or 16, aligned by as many, in one move. */
+static inline void move_word(void *to, const void *from, int bytes)
+{
+#ifdef __CUDACC__
+    if (bytes == 16) {
+        *(uint4 *)to = *(const uint4 *)from;
+    } else if (bytes == 8) {
+        *(uint2 *)to = *(const uint2 *)from;
+    } else if (bytes == 4) {
+        *(uint32_t *)to = *(const uint32_t *)from;
+    } else if (bytes == 2) {
+        *(uint16_t *)to = *(const uint16_t *)from;
+    } else {
+        *(uint8_t *)to = *(const uint8_t *)from;
+    }
+#else
+    memcpy(to, from, (size_t)bytes);
+#endif
+}
+
+/* `count` of the `length` elements of a vector, all in one move if `is_whole`. */
+static inline void move_vector(void *to, const void *from, int bytes, int length, int count,
+                               int is_whole)
+{
+    if (is_whole) {
+        move_word(to, from, bytes * length);
+        return;
+    }
+    UNROLL
+    for (int e = 0; e < length; e++) {
+        if (e < count) {
+            move_word((char *)to + e * bytes, (const char *)from + e * bytes, bytes);
+        }
+    }
+}
 
 /* A dtype given as a macro's value: LOAD(DTYPE)(memory, i). */
 #define STORAGE(dtype)  JOIN(storage_, dtype)

@@ -6,7 +6,7 @@
 
 typedef COMPUTE(IN) real;
 
-#define THREADS_MAX 256
+#define THREADS_MAX 1024
 
 typedef struct best {
     real value;

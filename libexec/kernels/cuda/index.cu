@@ -17,23 +17,31 @@ static inline ELEMENT element_or_zero(const void *memory, int64_t at, int is_ins
 }
 #endif
 
-#ifdef INDEX
+#ifdef BYTES
+#define WORD (BYTES * LENGTH)
+
+/* Of words of LENGTH elements of BYTES each, which sizes count. */
 KERNEL(pick, cuda_pick_params)
 {
+    static const ALIGNED_16 char zeros[WORD] = {0};
+    const int is_aligned = ((uint64_t)p.self | (uint64_t)p.out) % WORD == 0;
+
     FOR_EACH(i, p.numel) {
-        const int64_t row = i / p.inner;
-        const int64_t chosen = (int64_t)LOAD(INDEX)(p.index, row % p.count);
+        const int64_t row = quotient(i, p.inner);
+        const int64_t outer = quotient(row, p.count);
+        const int64_t chosen = (int64_t)LOAD(INDEX)(p.index, row - outer * p.count);
         const int is_inside = chosen >= 0 && chosen < p.size;
+        const int64_t at = (outer * p.size + chosen) * p.inner + i - row * p.inner;
 
         if (!is_inside) {
             raise_fault(p.fault, FAULT_INDEX, chosen, p.size);
         }
-        ((ELEMENT *)p.out)[i] =
-            element_or_zero(p.self, (row / p.count * p.size + chosen) * p.inner + i % p.inner,
-                            is_inside);
+        move_vector((char *)p.out + i * WORD, is_inside ? (const char *)p.self + at * WORD : zeros,
+                    BYTES, LENGTH, LENGTH, is_aligned);
     }
 }
 
+#elif defined(INDEX)
 KERNEL(gather, cuda_gather_params)
 {
     FOR_EACH(i, p.numel) {

@@ -1,13 +1,98 @@
 /* norm.cu - layer, rms and group norm, one row a block. X: the dtype of rows; WEIGHT, BIAS of
  * those; MEAN, FACTOR of the statistics handed out. One of LAYER, RMS, GROUP. y may be x.
+ * EACH: a thread keeps so many elements of the row (row.h); X, WEIGHT and BIAS are of one size, the
+ * weight and bias as long as the row.
  */
 #include "libexec/kernels/cuda/block.h"
 #include "libexec/kernels/cuda/params.h"
+#include "libexec/kernels/cuda/row.h"
 
 typedef COMPUTE(X) real;
 
 DEFINE_BLOCK(sum, double, shuffle_f64, a + b)
 
+static inline void keep_statistics(const cuda_norm_params *p, int64_t row, double mean,
+                                   double factor)
+{
+    if (THREAD == 0 && p->mean != 0) {
+        STORE(MEAN)(p->mean, row, (COMPUTE(MEAN))mean);
+    }
+    if (THREAD == 0 && p->factor != 0) {
+        STORE(FACTOR)(p->factor, row, (COMPUTE(FACTOR))factor);
+    }
+}
+
+#ifdef EACH
+DEFINE_ROW(row, X, real)
+DEFINE_ROW(weight, WEIGHT, real)
+DEFINE_ROW(bias, BIAS, real)
+
+/* A thread sums its few in the type of the row, the block in double. */
+static inline double mean_of(const cuda_norm_params *p, const real x[EACH])
+{
+    real sum = 0;
+
+#ifdef RMS
+    return 0;
+#endif
+    UNROLL
+    for (int i = 0; i < EACH; i++) {
+        sum += x[i]; /* zeros past the end */
+    }
+    return block_sum((double)sum) / (double)p->size;
+}
+
+static inline double factor_of(const cuda_norm_params *p, const real x[EACH], real mean)
+{
+    real squares = 0;
+
+    UNROLL
+    for (int i = 0; i < EACH; i++) {
+        const real d = ROW_AT(X, i) < p->size ? x[i] - mean : 0;
+
+        squares += d * d;
+    }
+    return 1.0 / sqrt(block_sum((double)squares) / (double)p->size + p->eps);
+}
+
+KERNEL(normalize, cuda_norm_params)
+{
+    for (int64_t r = BLOCK_X; r < p.rows; r += BLOCKS_X) {
+        const int64_t base = r * p.size;
+        double mean;
+        double factor;
+        real x[EACH];
+
+        row_load(x, p.in, base, p.size, 0);
+        mean = mean_of(&p, x);
+        factor = factor_of(&p, x, (real)mean);
+        UNROLL
+        for (int i = 0; i < EACH; i++) {
+            x[i] = (x[i] - (real)mean) * (real)factor;
+        }
+        if (p.weight != 0) {
+            real by[EACH];
+
+            weight_load(by, p.weight, 0, p.size, 0);
+            UNROLL
+            for (int i = 0; i < EACH; i++) {
+                x[i] *= by[i];
+            }
+        }
+        if (p.bias != 0) {
+            real by[EACH];
+
+            bias_load(by, p.bias, 0, p.size, 0);
+            UNROLL
+            for (int i = 0; i < EACH; i++) {
+                x[i] += by[i];
+            }
+        }
+        row_store(p.out, base, p.size, x);
+        keep_statistics(&p, r, mean, factor);
+    }
+}
+#else
 static inline double mean_of(const cuda_norm_params *p, int64_t base)
 {
     double sum = 0;
@@ -52,11 +137,7 @@ KERNEL(normalize, cuda_norm_params)
             y = p.bias != 0 ? y + (real)LOAD(BIAS)(p.bias, at) : y;
             STORE(X)(p.out, base + i, y);
         }
-        if (THREAD == 0 && p.mean != 0) {
-            STORE(MEAN)(p.mean, row, (COMPUTE(MEAN))mean);
-        }
-        if (THREAD == 0 && p.factor != 0) {
-            STORE(FACTOR)(p.factor, row, (COMPUTE(FACTOR))factor);
-        }
+        keep_statistics(&p, row, mean, factor);
     }
 }
+#endif

@@ -15,16 +15,27 @@ typedef struct cuda_view {
     int32_t rank;
 } cuda_view;
 
+/* Of numbers that are not negative; of 32 bits it costs a fifth. */
+static inline int64_t quotient(int64_t a, int64_t b)
+{
+    return (uint64_t)(a | b) >> 32 == 0 ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
+}
+
 /* The element at `position` of the view, elements from its first. */
 static inline int64_t view_offset(const cuda_view *w, int64_t position)
 {
     int64_t offset = 0;
 
-    for (int d = w->rank - 1; d >= 0; d--) {
-        offset += position % w->sizes[d] * w->strides[d];
-        position /= w->sizes[d];
+#ifdef __CUDACC__
+#pragma unroll 1
+#endif
+    for (int d = w->rank - 1; d > 0; d--) {
+        const int64_t rest = quotient(position, w->sizes[d]);
+
+        offset += (position - rest * w->sizes[d]) * w->strides[d];
+        position = rest;
     }
-    return offset;
+    return offset + position * w->strides[0];
 }
 
 /* ---- moving ---------------------------------------------------------------------------- */
@@ -36,6 +47,10 @@ typedef struct cuda_copy_params {
     cuda_view from, to;
 } cuda_copy_params;
 
+typedef struct cuda_copies_params {
+    cuda_copy_params copies[2];
+} cuda_copies_params;
+
 typedef struct cuda_triangle_params {
     const void *in;
     void *out;
@@ -45,7 +60,8 @@ typedef struct cuda_triangle_params {
 
 /* ---- between ranks ------------------------------------------------------------------------ */
 
-#define CUDA_MOVES_MAX 64
+#define CUDA_MOVES_MAX 64  /* of a launch */
+#define CUDA_PARTS_MAX 256 /* of as many ranks */
 
 /* Runs of elements, `pitch` apart, into others of another length. */
 typedef struct cuda_strips {
@@ -61,7 +77,7 @@ typedef struct cuda_moves_params {
 /* out[i], dense, = parts[0][i] op parts[1][i] op ..., whose runs are `pitch` apart */
 typedef struct cuda_combine_params {
     void *out;
-    const void *parts[CUDA_MOVES_MAX];
+    const void *parts[CUDA_PARTS_MAX];
     int64_t part_count, count, run, pitch;
 } cuda_combine_params;
 
@@ -102,7 +118,9 @@ typedef struct cuda_draw_each_params {
 typedef struct cuda_reduce_params {
     const void *in;
     void *out;
+    void *parts, *means; /* (outputs, part_count) and (outputs), where terms are split */
     int64_t outputs, terms;
+    int64_t part_count, part_terms;
     cuda_view kept, walked;
     double correction; /* var */
 } cuda_reduce_params;
@@ -262,13 +280,23 @@ typedef struct cuda_cell_params {
 typedef struct cuda_attention_params {
     const void *query, *key, *value, *mask;
     void *out;
+    void *greatest, *sums, *results; /* of parts, where keys are split */
     int64_t heads, rows, keys, depth, width, heads_of_kv, is_causal;
+    int64_t splits, keys_of_split;
+    int64_t all_rows; /* of the result */
     double scale, masked;
     int64_t batch_rank;
     int64_t batch_sizes[CUDA_RANK_MAX];
     int64_t batch_strides[4][CUDA_RANK_MAX]; /* query, key, value, mask */
     int64_t strides[4][3];                   /* head, row, element */
 } cuda_attention_params;
+
+typedef struct cuda_attention_parts_params {
+    const void *greatest, *sums, *results; /* (splits, rows), twice, and (splits, rows, width) */
+    void *out;
+    int64_t rows, width, splits;
+    double masked;
+} cuda_attention_parts_params;
 
 typedef struct cuda_convolution_params {
     const void *in, *weight, *bias;

@@ -1,6 +1,7 @@
 /* recurrent.cu - the cells of one step of a recurrent layer. X: the dtype, CELL: the function. */
+#include "libexec/kernels/cuda/common.h" /* first: a device's own conversions */
+
 #include "libexec/kernels/cell.h"
-#include "libexec/kernels/cuda/common.h"
 #include "libexec/kernels/cuda/params.h"
 
 typedef STORAGE(X) real;

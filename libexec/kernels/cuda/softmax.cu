@@ -1,21 +1,74 @@
 /* softmax.cu - softmax and log_softmax, one row a block. A NaN passes into the sum and so into
  * the whole row; so does a row of -inf only. IN, OUT: dtypes; IS_LOG. y may be x.
+ * EACH: the row lies side by side, a thread keeps so many elements of it (row.h); IN is OUT.
  */
 #include "libexec/kernels/cuda/block.h"
 #include "libexec/kernels/cuda/exponential.h"
 #include "libexec/kernels/cuda/params.h"
+#include "libexec/kernels/cuda/row.h"
 
 typedef COMPUTE(IN) real;
 
 DEFINE_BLOCK(peak, real, SHUFFLE_REAL, b > a ? b : a)
 DEFINE_BLOCK(sum, double, shuffle_f64, a + b)
 
+/* What an element is finished with. */
+#ifdef IS_LOG
+#define LAST(sum)         ((real)log(sum))
+#define FINISHED(x, last) ((x) - (last))
+#else
+#define LAST(sum)         ((real)(1.0 / (sum)))
+#define FINISHED(x, last) ((x) * (last))
+#endif
+
+#ifdef EACH
+DEFINE_ROW(in, IN, real)
+
+KERNEL(softmax, cuda_softmax_params)
+{
+    for (int64_t row = BLOCK_X; row < p.rows; row += BLOCKS_X) {
+        const int64_t base = row * p.size;
+        real x[EACH];
+        real peak = -INFINITY;
+        real part = 0; /* few are summed so; threads' sums in double */
+        double sum;
+        real last;
+
+        in_load(x, p.in, base, p.size, -INFINITY);
+        UNROLL
+        for (int i = 0; i < EACH; i++) {
+            peak = x[i] > peak ? x[i] : peak;
+        }
+        peak = block_peak(peak);
+        UNROLL
+        for (int i = 0; i < EACH; i++) {
+            x[i] -= peak;
+            if (ROW_AT(IN, i) < p.size) {
+                const real e = EXPONENTIAL(x[i]);
+
+                part += e;
+#ifndef IS_LOG
+                x[i] = e;
+#endif
+            }
+        }
+        sum = block_sum((double)part);
+        last = LAST(sum);
+        UNROLL
+        for (int i = 0; i < EACH; i++) {
+            x[i] = FINISHED(x[i], last);
+        }
+        in_store(p.out, base, p.size, x);
+    }
+}
+#else
 KERNEL(softmax, cuda_softmax_params)
 {
     for (int64_t row = BLOCK_X; row < p.rows; row += BLOCKS_X) {
         const int64_t base = row / p.inner * p.size * p.inner + row % p.inner;
         real peak = -INFINITY;
         double sum = 0;
+        real last;
 
         for (int64_t i = THREAD; i < p.size; i += THREADS) {
             const real x = LOAD(IN)(p.in, base + i * p.inner);
@@ -27,15 +80,16 @@ KERNEL(softmax, cuda_softmax_params)
             sum += (double)EXPONENTIAL(LOAD(IN)(p.in, base + i * p.inner) - peak);
         }
         sum = block_sum(sum);
+        last = LAST(sum);
         for (int64_t i = THREAD; i < p.size; i += THREADS) {
             const real x = LOAD(IN)(p.in, base + i * p.inner) - peak;
 
 #ifdef IS_LOG
-            STORE(OUT)(p.out, base + i * p.inner, (COMPUTE(OUT))(x - (real)log(sum)));
+            STORE(OUT)(p.out, base + i * p.inner, (COMPUTE(OUT))FINISHED(x, last));
 #else
-            STORE(OUT)(p.out, base + i * p.inner,
-                       (COMPUTE(OUT))(EXPONENTIAL(x) * (real)(1.0 / sum)));
+            STORE(OUT)(p.out, base + i * p.inner, (COMPUTE(OUT))FINISHED(EXPONENTIAL(x), last));
 #endif
         }
     }
 }
+#endif

@@ -6,24 +6,7 @@
 #include "libexec/kernels/cuda/params.h"
 
 #ifdef IN
-/* In the order of the elements, NaN last, -0 equal to 0. */
-static inline uint64_t key_of(COMPUTE(IN) x)
-{
-#ifdef IS_FLOAT
-    const double wide = x == 0 ? 0 : (double)x;
-    uint64_t bits;
-
-    memcpy(&bits, &wide, sizeof(bits));
-    if (wide != wide) {
-        return UINT64_MAX;
-    }
-    return bits >> 63 != 0 ? ~bits : bits | (uint64_t)1 << 63;
-#elif defined(IS_UNSIGNED)
-    return (uint64_t)x;
-#else
-    return (uint64_t)(int64_t)x ^ (uint64_t)1 << 63;
-#endif
-}
+#include "libexec/kernels/cuda/key.h"
 
 KERNEL(keys, cuda_sort_params)
 {

@@ -78,16 +78,42 @@
 
 DTYPE(halves, uint16_t, uint16_t, x, x)
 
-#ifdef __F16C__
-/* The conversions the processor has, eight at a time. */
+#if defined(__AVX512F__)
+#define F16_AT_ONCE 16
+
+static inline void widen_f16(float *to, const uint16_t *from)
+{
+    _mm512_storeu_ps(to, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from)));
+}
+
+static inline void narrow_f16(uint16_t *to, const float *from)
+{
+    _mm256_storeu_si256((__m256i *)(void *)to,
+                        _mm512_cvtps_ph(_mm512_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined(__F16C__)
+#define F16_AT_ONCE 8
+
+static inline void widen_f16(float *to, const uint16_t *from)
+{
+    _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from)));
+}
+
+static inline void narrow_f16(uint16_t *to, const float *from)
+{
+    _mm_storeu_si128((__m128i *)(void *)to,
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT));
+}
+#endif
+
+#ifdef F16_AT_ONCE
+/* The conversions the processor has. */
 static void load_f16_fast(uint32_t count, void *values, const void *memory, int64_t stride)
 {
-    uint32_t whole = stride == 1 ? count & ~7u : 0;
+    uint32_t whole = stride == 1 ? count - count % F16_AT_ONCE : 0;
 
-    for (uint32_t i = 0; i < whole; i += 8) {
-        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)memory + i));
-
-        _mm256_storeu_ps((float *)values + i, _mm256_cvtph_ps(x));
+    for (uint32_t i = 0; i < whole; i += F16_AT_ONCE) {
+        widen_f16((float *)values + i, (const uint16_t *)memory + i);
     }
     load_F16(count - whole, (float *)values + whole,
              (const uint16_t *)memory + (int64_t)whole * stride, stride);
@@ -95,13 +121,10 @@ static void load_f16_fast(uint32_t count, void *values, const void *memory, int6
 
 static void store_f16_fast(uint32_t count, void *memory, int64_t stride, const void *values)
 {
-    uint32_t whole = stride == 1 ? count & ~7u : 0;
+    uint32_t whole = stride == 1 ? count - count % F16_AT_ONCE : 0;
 
-    for (uint32_t i = 0; i < whole; i += 8) {
-        __m256 x = _mm256_loadu_ps((const float *)values + i);
-
-        _mm_storeu_si128((__m128i *)(void *)((uint16_t *)memory + i),
-                         _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    for (uint32_t i = 0; i < whole; i += F16_AT_ONCE) {
+        narrow_f16((uint16_t *)memory + i, (const float *)values + i);
     }
     store_F16(count - whole, (uint16_t *)memory + (int64_t)whole * stride, stride,
               (const float *)values + whole);

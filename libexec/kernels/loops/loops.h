@@ -141,6 +141,7 @@ typedef struct exg_ahead {
  * fence. */
 typedef struct exg_row_f32_loops {
     double (*sum)(int64_t count, const float *x);
+    double (*product)(int64_t count, const float *x);
     double (*sum_squares)(int64_t count, const float *x, float mean,
                           const exg_ahead *ahead); /* of x - mean */
     float (*max)(int64_t count, const float *x);
@@ -168,10 +169,15 @@ typedef struct exg_row_f32_loops {
                     const float *weights, float start);
     void (*max_of)(int64_t count, float *y, const float *x);
     void (*min_of)(int64_t count, float *y, const float *x);
+    /* add, max_of and min_of of `rows` rows in their order, `stride` elements apart */
+    void (*add_rows)(int64_t count, float *y, const float *x, int64_t stride, int64_t rows);
+    void (*max_rows)(int64_t count, float *y, const float *x, int64_t stride, int64_t rows);
+    void (*min_rows)(int64_t count, float *y, const float *x, int64_t stride, int64_t rows);
 } exg_row_f32_loops;
 
 typedef struct exg_row_f64_loops {
     double (*sum)(int64_t count, const double *x);
+    double (*product)(int64_t count, const double *x);
     double (*sum_squares)(int64_t count, const double *x, double mean, const exg_ahead *ahead);
     double (*max)(int64_t count, const double *x);
     double (*min)(int64_t count, const double *x);
@@ -193,7 +199,28 @@ typedef struct exg_row_f64_loops {
                     const double *weights, double start);
     void (*max_of)(int64_t count, double *y, const double *x);
     void (*min_of)(int64_t count, double *y, const double *x);
+    /* add, max_of and min_of of `rows` rows in their order, `stride` elements apart */
+    void (*add_rows)(int64_t count, double *y, const double *x, int64_t stride, int64_t rows);
+    void (*max_rows)(int64_t count, double *y, const double *x, int64_t stride, int64_t rows);
+    void (*min_rows)(int64_t count, double *y, const double *x, int64_t stride, int64_t rows);
 } exg_row_f64_loops;
+
+/* Of a row of integers; y op= each of `rows` rows, `stride` elements apart. Sums wrap. */
+typedef struct exg_integer_loops {
+    int64_t (*sum)(int64_t count, const void *x);
+    int64_t (*max)(int64_t count, const void *x);
+    int64_t (*min)(int64_t count, const void *x);
+    void (*add_rows)(int64_t count, int64_t *y, const void *x, int64_t stride, int64_t rows);
+    void (*max_rows)(int64_t count, int64_t *y, const void *x, int64_t stride, int64_t rows);
+    void (*min_rows)(int64_t count, int64_t *y, const void *x, int64_t stride, int64_t rows);
+    /* y += factors[r] * row r */
+    void (*add_products)(int64_t count, int64_t *y, const void *x, int64_t stride, int64_t rows,
+                         const int64_t *factors);
+} exg_integer_loops;
+
+typedef struct exg_row_integer_loops {
+    exg_integer_loops i32, i64;
+} exg_row_integer_loops;
 
 /* The same of bf16 where it is, computed in f32 and near enough for bf16. Rows of f32 are in
  * an order of their own, with room for a multiple of 64. */
@@ -360,6 +387,70 @@ typedef struct exg_gemm_bytes_loops {
 
 EXG_LOOPS_DECLARE_BYTES(exg_gemm_bytes_loops, exg_loops_gemm_bytes);
 
+/* ---- products by weights of fewer bits ----------------------------------------------------- */
+
+typedef enum exg_weight_form {
+    EXG_WEIGHT_I8,
+    EXG_WEIGHT_U8,
+    EXG_WEIGHT_F8,     /* float8_e4m3fn */
+    EXG_WEIGHT_HALVES, /* of a byte: 0 ... 15 */
+    EXG_WEIGHT_FORMS
+} exg_weight_form;
+
+/* Half bytes come in blocks: element k of one is bits 4 EXG_WEIGHT_PLACE(k / 16) on of its 32-bit
+ * word k % 16, little-endian, so that 16-bit words hold neighbours of groups of 32. A row is whole
+ * blocks. */
+#define EXG_WEIGHT_BLOCK       128
+#define EXG_WEIGHT_LANES       16
+#define EXG_WEIGHT_PLACE(part) ((part) / 2 + (part) % 2 * 4)
+
+/* Rows of a weight, `stride` bytes apart: element k is (what is there + low) times the scale of its
+ * group, plus the group's shift. */
+typedef struct exg_weight {
+    const char *bytes;
+    int64_t stride;
+    int64_t depth, groups; /* of as many elements each; of half bytes whole 16 */
+    float low;             /* 0 of float8 */
+    const float *scales;   /* (rows, groups), or NULL: 1 */
+    const float *shifts;   /* or NULL: 0 */
+} exg_weight;
+
+/* What is multiplied, dense along the depth; by half bytes zeros follow up to a whole block. */
+typedef struct exg_weight_rows {
+    const float *data;
+    int64_t stride;
+    const float *sums; /* (rows, groups) of the elements, where the weight has shifts */
+} exg_weight_rows;
+
+typedef struct exg_weight_loops {
+    /* c (m, n) = x (m, depth) times the weight's first n rows transposed; for few rows of x */
+    void (*dot[EXG_WEIGHT_FORMS])(const exg_weight *w, int64_t m, int64_t n,
+                                  const exg_weight_rows *x, float *c, int64_t c_stride);
+    /* `count` elements of row j from `first` on */
+    void (*widen[EXG_WEIGHT_FORMS])(const exg_weight *w, int64_t j, int64_t first, int64_t count,
+                                    float *y);
+    void (*widen_bf16[EXG_WEIGHT_FORMS])(const exg_weight *w, int64_t j, int64_t first,
+                                         int64_t count, uint16_t *y);
+} exg_weight_loops;
+
+EXG_LOOPS_DECLARE(exg_weight_loops, exg_loops_weight);
+
+/* Rows of bf16 by half bytes that mean numbers bf16 holds. */
+typedef struct exg_weight_pairs {
+    /* of a block's element k: at 32 (p / 2) + 2 (k % 16) + p % 2, p = k / 16; zeros follow */
+    const uint16_t *data;
+    int64_t stride; /* whole blocks */
+    const float *sums;
+} exg_weight_pairs;
+
+typedef struct exg_weight_pairs_loops {
+    /* The same; groups are of whole 32 elements, or there is one. */
+    void (*dot_halves)(const exg_weight *w, int64_t m, int64_t n, const exg_weight_pairs *x,
+                       float *c, int64_t c_stride);
+} exg_weight_pairs_loops;
+
+EXG_LOOPS_DECLARE_BF16(exg_weight_pairs_loops, exg_loops_weight_pairs);
+
 typedef struct exg_row_bytes_loops {
     /* y += factor * x, of bytes signed or not; sums wrap */
     void (*add_scaled)(int64_t count, int32_t *y, const void *x, bool is_signed, int32_t factor);
@@ -370,6 +461,7 @@ EXG_LOOPS_DECLARE(exg_row_bytes_loops, exg_loops_row_bytes);
 EXG_LOOPS_DECLARE(exg_row_f32_loops, exg_loops_row_f32);
 EXG_LOOPS_DECLARE(exg_row_f64_loops, exg_loops_row_f64);
 EXG_LOOPS_DECLARE(exg_row_bf16_loops, exg_loops_row_bf16);
+EXG_LOOPS_DECLARE(exg_row_integer_loops, exg_loops_row_integer);
 
 /* ---- recurrent layers ------------------------------------------------------------------ */
 

@@ -51,13 +51,93 @@ static inline __attribute__((always_inline)) void row_f64_exp_lanes(int count, d
 #undef VECTOR
 #undef ROW
 
+#define INTEGER_ROW(name, type, start, expression)                                                 \
+    static int64_t name(int64_t count, const void *x_)                                             \
+    {                                                                                              \
+        const type *x = x_;                                                                        \
+        int64_t s = start;                                                                         \
+                                                                                                   \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const int64_t v = x[i];                                                                \
+            s = expression;                                                                        \
+        }                                                                                          \
+        return s;                                                                                  \
+    }                                                                                              \
+    static void name##_rows(int64_t count, int64_t *y, const void *x_, int64_t stride,             \
+                            int64_t rows)                                                          \
+    {                                                                                              \
+        for (int64_t r = 0; r < rows; r++) {                                                       \
+            const type *x = (const type *)x_ + r * stride;                                         \
+                                                                                                   \
+            EXG_INDEPENDENT                                                                        \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                const int64_t v = x[i], s = y[i];                                                  \
+                y[i] = expression;                                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define INTEGER_ROWS(name, type)                                                                   \
+    INTEGER_ROW(name##_sum, type, 0, (int64_t)((uint64_t)s + (uint64_t)v))                         \
+    INTEGER_ROW(name##_max, type, INT64_MIN, v > s ? v : s)                                        \
+    INTEGER_ROW(name##_min, type, INT64_MAX, v < s ? v : s)
+
+/* Four rows at a time. */
+#define INTEGER_PRODUCTS(name, type)                                                               \
+    static void name##_add_products(int64_t count, int64_t *y_, const void *x_, int64_t stride,    \
+                                    int64_t rows, const int64_t *factors_)                         \
+    {                                                                                              \
+        const uint64_t *factors = (const uint64_t *)factors_;                                      \
+        uint64_t *y = (uint64_t *)y_;                                                              \
+        int64_t r = 0;                                                                             \
+                                                                                                   \
+        for (; r + 4 <= rows; r += 4) {                                                            \
+            const type *a = (const type *)x_ + r * stride;                                         \
+            const type *b = a + stride;                                                            \
+            const type *c = b + stride;                                                            \
+            const type *d = c + stride;                                                            \
+            const uint64_t e = factors[r], f = factors[r + 1], g = factors[r + 2],                 \
+                           h = factors[r + 3];                                                     \
+                                                                                                   \
+            EXG_INDEPENDENT                                                                        \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                y[i] += (e * (uint64_t)a[i] + f * (uint64_t)b[i]) +                                \
+                        (g * (uint64_t)c[i] + h * (uint64_t)d[i]);                                 \
+            }                                                                                      \
+        }                                                                                          \
+        for (; r < rows; r++) {                                                                    \
+            const type *a = (const type *)x_ + r * stride;                                         \
+                                                                                                   \
+            EXG_INDEPENDENT                                                                        \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                y[i] += factors[r] * (uint64_t)a[i];                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define INTEGER_TABLE(name)                                                                        \
+    {                                                                                              \
+        .sum = name##_sum, .max = name##_max, .min = name##_min, .add_rows = name##_sum_rows,      \
+        .max_rows = name##_max_rows, .min_rows = name##_min_rows,                                  \
+        .add_products = name##_add_products                                                        \
+    }
+
+INTEGER_ROWS(i32, int32_t)
+INTEGER_ROWS(i64, int64_t)
+INTEGER_PRODUCTS(i32, int32_t)
+INTEGER_PRODUCTS(i64, int64_t)
+
+const exg_row_integer_loops EXG_ISA_NAME(exg_loops_row_integer) = {INTEGER_TABLE(i32),
+                                                                   INTEGER_TABLE(i64)};
+
 #define TABLE(R)                                                                                   \
     {                                                                                              \
-        .sum = R(sum), .sum_squares = R(sum_squares), .max = R(max), .min = R(min),                \
-        .peak = R(peak), .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale),                  \
+        .sum = R(sum), .product = R(product), .sum_squares = R(sum_squares), .max = R(max),        \
+        .min = R(min), .peak = R(peak), .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale),   \
         .shift = R(shift), .exp_across = R(exp_across), .scale_across = R(scale_across),           \
         .shift_across = R(shift_across), .normalize = R(normalize), .add = R(add),                 \
-        .windows = R(windows), .max_of = R(max_of), .min_of = R(min_of),                           \
+        .windows = R(windows), .max_of = R(max_of), .min_of = R(min_of), .add_rows = R(add_rows),  \
+        .max_rows = R(max_rows), .min_rows = R(min_rows),                                          \
     }
 #define F32(name) row_f32_##name
 #define F64(name) row_f64_##name

@@ -31,6 +31,31 @@ static double ROW(sum)(int64_t count, const REAL *x)
     return total;
 }
 
+/* In double, by lanes none of which waits for another. */
+static double ROW(product)(int64_t count, const REAL *x)
+{
+    double lanes[LANES];
+    int64_t i = 0;
+
+    for (int k = 0; k < LANES; k++) {
+        lanes[k] = 1;
+    }
+    for (; i + LANES <= count; i += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            lanes[k] *= (double)x[i + k];
+        }
+    }
+    for (int k = 0; i < count; i++, k++) {
+        lanes[k] *= (double)x[i];
+    }
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        for (int k = 0; k < half; k++) {
+            lanes[k] *= lanes[k + half];
+        }
+    }
+    return lanes[0];
+}
+
 static inline __attribute__((always_inline)) double ROW(sum_squares_asking)(int64_t count,
                                                                             const REAL *x,
                                                                             REAL mean,
@@ -355,3 +380,44 @@ static void ROW(min_of)(int64_t count, REAL *y, const REAL *x)
         y[i] = x[i] < y[i] || x[i] != x[i] ? x[i] : y[i];
     }
 }
+
+/* The same of `rows` rows in their order, which are `stride` apart: four at a time. */
+#define OF_ROWS(name, one, TAKE)                                                                   \
+    static void ROW(name)(int64_t count, REAL * y, const REAL *x, int64_t stride, int64_t rows)    \
+    {                                                                                              \
+        int64_t r = 0;                                                                             \
+                                                                                                   \
+        for (; r + 4 <= rows; r += 4) {                                                            \
+            const REAL *a = x + r * stride;                                                        \
+            const REAL *b = a + stride;                                                            \
+            const REAL *c = b + stride;                                                            \
+            const REAL *d = c + stride;                                                            \
+                                                                                                   \
+            EXG_INDEPENDENT                                                                        \
+            for (int64_t i = 0; i < count; i++) {                                                  \
+                REAL v = y[i];                                                                     \
+                                                                                                   \
+                TAKE(v, a[i]);                                                                     \
+                TAKE(v, b[i]);                                                                     \
+                TAKE(v, c[i]);                                                                     \
+                TAKE(v, d[i]);                                                                     \
+                y[i] = v;                                                                          \
+            }                                                                                      \
+        }                                                                                          \
+        for (; r < rows; r++) {                                                                    \
+            ROW(one)(count, y, x + r * stride);                                                    \
+        }                                                                                          \
+    }
+
+#define ADD(v, x)   v += x
+#define MOST(v, x)  v = x > v || x != x ? x : v
+#define LEAST(v, x) v = x < v || x != x ? x : v
+
+OF_ROWS(add_rows, add, ADD)
+OF_ROWS(max_rows, max_of, MOST)
+OF_ROWS(min_rows, min_of, LEAST)
+
+#undef OF_ROWS
+#undef ADD
+#undef MOST
+#undef LEAST

@@ -13,6 +13,7 @@
 #include "libexport/base/map.h"
 #include "libexport/formats/pt2/decode.h"
 
+#include <exg/formats.h>
 #include <exg/json_writer.h>
 #include <exg/operators.h>
 #include <exg/program.h>
@@ -113,7 +114,8 @@ typedef struct exg_early_encoder {
     uint32_t *holders;             /* value id of the root graph -> weight and one more, or 0 */
     uint32_t *lifters;             /* weight -> input that lifts it and one more, or 0 */
     const exg_early_range *ranges; /* storage -> place, NULL: inside */
-    bool moves_external;           /* external bytes go where the options want all */
+    const exg_save_options *options;
+    bool moves_external; /* external bytes go where the options want all */
     exg_early_kept *kept;
     uint32_t kept_count, kept_capacity;
     exg_error *err;

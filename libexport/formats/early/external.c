@@ -158,8 +158,8 @@ static exg_status make_folders(exg_early_encoder *e, const char *path, size_t fr
     return EXG_OK;
 }
 
-/* The file of kept[first]: all its ranges, zeros between them. */
-static exg_status write_ranges(exg_early_encoder *e, exg_writer *writer, uint32_t first)
+/* Bytes of the file of kept[first]. */
+static uint64_t end_of(const exg_early_encoder *e, uint32_t first)
 {
     const exg_storage *storages = e->program->weights->storages;
     uint64_t end = 0;
@@ -169,6 +169,15 @@ static exg_status write_ranges(exg_early_encoder *e, exg_writer *writer, uint32_
 
         end = strcmp(e->kept[i].location, e->kept[first].location) == 0 && last > end ? last : end;
     }
+    return end;
+}
+
+/* The file of kept[first]: all its ranges, zeros between them. */
+static exg_status write_ranges(exg_early_encoder *e, exg_writer *writer, uint32_t first)
+{
+    const exg_storage *storages = e->program->weights->storages;
+    uint64_t end = end_of(e, first);
+
     EXG_TRY(exg_writer_reserve(writer, end, e->err));
     if (end > 0) { /* an empty range may lie there */
         EXG_TRY(exg_writer_put(writer, end - 1, "", 1, e->err));
@@ -197,6 +206,11 @@ static exg_status write_file(exg_early_encoder *e, const char *path, size_t fold
     exg_writer *writer = NULL;
     exg_status status;
 
+    if (e->options->dry_run) { /* its folder may not be there either */
+        return e->options->file == NULL
+                   ? EXG_OK
+                   : e->options->file(e->options->user, path, end_of(e, first), e->err);
+    }
     EXG_TRY(make_folders(e, path, folder));
     EXG_TRY(exg_writer_open(path, &writer, e->err));
     status = write_ranges(e, writer, first);
@@ -247,7 +261,16 @@ exg_status exg_early_write_kept(exg_early_encoder *e, const char *path, const ch
         status = write_missing(e, folder, *fresh, count);
     }
     for (uint32_t i = 0; status == EXG_OK && i < e->kept_count; i++) {
-        status = compare(e, folder, &e->kept[i]);
+        const char *there = exg_arena_printf(e->arena, "%s%s", folder, e->kept[i].location);
+
+        if (there == NULL) {
+            status = EXG_OUT_OF_MEMORY(e->err);
+        } else if (!e->options->dry_run || access(there, F_OK) == 0) {
+            status = compare(e, folder, &e->kept[i]);
+        }
+    }
+    if (e->options->dry_run) {
+        *count = 0; /* nothing to be removed */
     }
     free(folder);
     return status;

@@ -212,7 +212,7 @@ static exg_status write_beside(exg_early_encoder *e, const char *path, const cha
         status = name_beside(&b, path, wanted, digits);
     }
     if (status == EXG_OK) {
-        status = exg_writer_open(b.path, &b.file, e->err);
+        status = exg_save_open(e->options, b.path, &b.file, e->err);
     }
     if (status == EXG_OK) {
         bool is_new = access(b.path, F_OK) != 0;
@@ -223,7 +223,7 @@ static exg_status write_beside(exg_early_encoder *e, const char *path, const cha
         } else {
             exg_writer_abort(b.file);
         }
-        *fresh = status == EXG_OK && is_new ? b.path : NULL;
+        *fresh = status == EXG_OK && is_new && !e->options->dry_run ? b.path : NULL;
     }
     e->ranges = status == EXG_OK ? b.ranges : NULL;
     return status;
@@ -231,18 +231,18 @@ static exg_status write_beside(exg_early_encoder *e, const char *path, const cha
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-static exg_status write_text(const exg_text *json, const char *path, exg_error *err)
+static exg_status write_text(const exg_early_encoder *e, const exg_text *json, const char *path)
 {
     exg_writer *writer = NULL;
     exg_status status;
 
-    EXG_TRY(exg_writer_open(path, &writer, err));
-    status = exg_writer_write(writer, json->data, json->length, err);
+    EXG_TRY(exg_save_open(e->options, path, &writer, e->err));
+    status = exg_writer_write(writer, json->data, json->length, e->err);
     if (status != EXG_OK) {
         exg_writer_abort(writer);
         return status;
     }
-    return exg_writer_commit(writer, err);
+    return exg_writer_commit(writer, e->err);
 }
 
 /* The files that it names are there before it. */
@@ -267,7 +267,7 @@ static exg_status write_json(exg_early_encoder *e, const char *path, bool with_c
         status = exg_early_write_kept(e, path, &fresh, &count);
     }
     if (status == EXG_OK) {
-        status = write_text(&json, path, e->err);
+        status = write_text(e, &json, path);
     }
     for (uint32_t i = 0; status != EXG_OK && i < count; i++) {
         unlink(fresh[i]); /* nothing names it */
@@ -309,7 +309,7 @@ static exg_status save(exg_early_encoder *e, const char *path, const exg_save_op
 exg_status exg_early_save(const exg_program *const *programs, uint32_t count, const char *path,
                           const exg_save_options *options, exg_error *err)
 {
-    exg_early_encoder e = {.program = programs[0], .err = err};
+    exg_early_encoder e = {.program = programs[0], .options = options, .err = err};
     exg_status status;
 
     (void)count; /* one */

@@ -151,7 +151,7 @@ static exg_status open_output(exg_saver *s, const char *path, output *out)
     char *written;
 
     if (s->resume == NULL) {
-        return exg_writer_open(path, &out->writer, s->err);
+        return exg_save_open(s->options, path, &out->writer, s->err);
     }
     EXG_TRY(exg_path_written(path, &written, s->err)); /* the part is renamed to it */
     out->part = out->beside ? exg_arena_printf(s->arena, "%s.part-%05u", path, out->first)
@@ -240,7 +240,7 @@ static exg_status write_beside(exg_saver *s, const char *path, uint32_t i)
     }
     beside->fresh = access(beside->path, F_OK) != 0;
     status = exg_writer_commit(out.writer, s->err);
-    beside->fresh = beside->fresh && status == EXG_OK;
+    beside->fresh = beside->fresh && status == EXG_OK && !s->options->dry_run;
     return status;
 }
 

@@ -4,71 +4,17 @@
  * state_dict() has them, with nothing that weights_only=True would not take. Tied weights share
  * their bytes.
  */
+#include "libexport/formats/pt2/checkpoint_save.h"
 #include "libexport/base/checked.h"
-#include "libexport/base/little.h"
 #include "libexport/base/map.h"
 #include "libexport/formats/pt2/pickle.h"
+#include "libexport/formats/pt2/pickle_writer.h"
 #include "libexport/formats/pt2/zip_writer.h"
-#include "libexport/formats/weights_save.h"
 
 #include <exg/text.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Opcodes of protocol 2. */
-enum {
-    PROTO = 0x80,
-    GLOBAL = 'c',
-    MARK = '(',
-    EMPTY_TUPLE = ')',
-    TUPLE = 't',
-    REDUCE = 'R',
-    SETITEMS = 'u',
-    STOP = '.',
-    BINUNICODE = 'X',
-    BININT = 'J',
-    LONG1 = 0x8a,
-    BINPERSID = 'Q',
-    NEWFALSE = 0x89
-};
-
-static void put_opcode(exg_text *out, int opcode)
-{
-    exg_text_putc(out, (char)opcode);
-}
-
-static void put_string(exg_text *out, const char *text)
-{
-    put_opcode(out, BINUNICODE);
-    exg_text_little(out, strlen(text), 4);
-    exg_text_puts(out, text);
-}
-
-static void put_int(exg_text *out, int64_t value)
-{
-    if (value >= INT32_MIN && value <= INT32_MAX) {
-        put_opcode(out, BININT);
-        exg_text_little(out, (uint64_t)value, 4);
-    } else {
-        put_opcode(out, LONG1);
-        exg_text_little(out, 8, 1);
-        exg_text_little(out, (uint64_t)value, 8);
-    }
-}
-
-static void put_global(exg_text *out, const char *module, const char *name)
-{
-    put_opcode(out, GLOBAL);
-    exg_text_printf(out, "%s\n%s\n", module, name);
-}
-
-static void put_empty_dict(exg_text *out)
-{
-    put_global(out, "collections", "OrderedDict");
-    put_opcode(out, EMPTY_TUPLE);
-    put_opcode(out, REDUCE);
-}
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
@@ -85,15 +31,16 @@ static void put_storage(exg_text *out, const exg_named_tensor *item, uint32_t re
     char key[16];
 
     snprintf(key, sizeof(key), "%" PRIu32, record);
-    put_opcode(out, MARK);
-    put_string(out, "storage");
-    put_global(out, class->module, class->name);
-    put_string(out, key);
-    put_string(out, "cpu");
-    put_int(out, (int64_t)(class->dtype == item->dtype ? item->bytes / exg_dtype_bytes(item->dtype)
-                                                       : item->bytes));
-    put_opcode(out, TUPLE);
-    put_opcode(out, BINPERSID);
+    exg_pickle_add_op(out, EXG_PICKLE_MARK);
+    exg_pickle_add_text(out, "storage");
+    exg_pickle_add_global(out, class->module, class->name);
+    exg_pickle_add_text(out, key);
+    exg_pickle_add_text(out, "cpu");
+    exg_pickle_add_int(out, (int64_t)(class->dtype == item->dtype
+                                          ? item->bytes / exg_dtype_bytes(item->dtype)
+                                          : item->bytes));
+    exg_pickle_add_op(out, EXG_PICKLE_TUPLE_END);
+    exg_pickle_add_op(out, EXG_PICKLE_PERSISTENT);
 }
 
 /* Of dtypes without a class of storages the dtype is said beside. */
@@ -101,16 +48,17 @@ static void put_tensor(exg_text *out, const exg_named_tensor *item, uint32_t rec
 {
     bool is_typed = exg_pickle_storage_class(item->dtype)->dtype == item->dtype;
 
-    put_global(out, "torch._utils", is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-    put_opcode(out, MARK);
+    exg_pickle_add_global(out, "torch._utils",
+                          is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    exg_pickle_add_op(out, EXG_PICKLE_MARK);
     put_storage(out, item, record);
-    put_int(out, 0);
-    put_opcode(out, MARK);
+    exg_pickle_add_int(out, 0);
+    exg_pickle_add_op(out, EXG_PICKLE_MARK);
     for (uint32_t d = 0; d < item->rank; d++) {
-        put_int(out, item->shape[d]);
+        exg_pickle_add_int(out, item->shape[d]);
     }
-    put_opcode(out, TUPLE);
-    put_opcode(out, MARK);
+    exg_pickle_add_op(out, EXG_PICKLE_TUPLE_END);
+    exg_pickle_add_op(out, EXG_PICKLE_MARK);
     for (uint32_t d = 0; d < item->rank; d++) {
         int64_t step = 1;
 
@@ -119,30 +67,29 @@ static void put_tensor(exg_text *out, const exg_named_tensor *item, uint32_t rec
                 step = 1; /* another size is 0: there are no elements to step over */
             }
         }
-        put_int(out, step);
+        exg_pickle_add_int(out, step);
     }
-    put_opcode(out, TUPLE);
-    put_opcode(out, NEWFALSE);
-    put_empty_dict(out);
+    exg_pickle_add_op(out, EXG_PICKLE_TUPLE_END);
+    exg_pickle_add_op(out, EXG_PICKLE_FALSE);
+    exg_pickle_add_ordered_dict(out);
     if (!is_typed) {
-        put_global(out, "torch", exg_dtype_name(item->dtype));
+        exg_pickle_add_global(out, "torch", exg_dtype_name(item->dtype));
     }
-    put_opcode(out, TUPLE);
-    put_opcode(out, REDUCE);
+    exg_pickle_add_op(out, EXG_PICKLE_TUPLE_END);
+    exg_pickle_add_op(out, EXG_PICKLE_REDUCE);
 }
 
 static void put_pickle(exg_text *out, const exg_weights_saver *s, const record_plan *plan)
 {
-    put_opcode(out, PROTO);
-    exg_text_little(out, 2, 1);
-    put_empty_dict(out);
-    put_opcode(out, MARK);
+    exg_pickle_begin(out);
+    exg_pickle_add_ordered_dict(out);
+    exg_pickle_add_op(out, EXG_PICKLE_MARK);
     for (uint32_t i = 0; i < s->count; i++) {
-        put_string(out, s->tensors[i].item.name);
+        exg_pickle_add_text(out, s->tensors[i].item.name);
         put_tensor(out, &s->tensors[i].item, plan->records[i]);
     }
-    put_opcode(out, SETITEMS);
-    put_opcode(out, STOP);
+    exg_pickle_add_op(out, EXG_PICKLE_SETITEMS);
+    exg_pickle_end(out);
 }
 
 /* ---- sharing -------------------------------------------------------------------------------- */
@@ -176,7 +123,7 @@ static exg_status make_plan(exg_weights_saver *s, record_plan *plan)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static exg_status prepare(exg_weights_saver *s)
+exg_status exg_checkpoint_prepare(exg_weights_saver *s)
 {
     for (uint32_t i = 0; i < s->count; i++) {
         const exg_weight *weight = s->tensors[i].weight;
@@ -192,58 +139,106 @@ static exg_status prepare(exg_weights_saver *s)
     return EXG_OK;
 }
 
+/* Where the members of an archive go: into a file, or they are counted. */
+typedef struct target {
+    exg_weights_saver *s;
+    const exg_saved_file *file; /* NULL: counted */
+    exg_zip_writer zip;
+} target;
+
 static exg_status to_member(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
 {
     return exg_zip_write(user, bytes, length, err);
 }
 
-static exg_status put_data(exg_weights_saver *s, const exg_saved_file *file, exg_zip_writer *zip,
-                           const record_plan *plan)
+static exg_status put_record(target *t, uint32_t record, const exg_saved_tensor *tensor)
 {
-    for (uint32_t i = 0; i < plan->count; i++) {
-        const exg_saved_tensor *tensor = &s->tensors[plan->firsts[i]];
-        char name[24];
+    exg_error *err = t->s->err;
+    char name[24];
 
-        snprintf(name, sizeof(name), "data/%" PRIu32, i);
-        EXG_TRY(exg_zip_begin(zip, name, tensor->item.bytes, s->err));
-        EXG_TRY(exg_saver_put_tensor(s, file, tensor, to_member, zip));
-        EXG_TRY(exg_zip_end(zip, name, s->err));
+    snprintf(name, sizeof(name), "data/%" PRIu32, record);
+    EXG_TRY(exg_zip_begin(&t->zip, name, tensor->item.bytes, err));
+    if (t->file == NULL) {
+        exg_zip_count(&t->zip, tensor->item.bytes);
+    } else {
+        EXG_TRY(exg_saver_put_tensor(t->s, t->file, tensor, to_member, &t->zip));
     }
-    return EXG_OK;
+    return exg_zip_end(&t->zip, name, err);
 }
 
-static exg_status put_records(exg_weights_saver *s, const exg_saved_file *file, exg_zip_writer *zip,
-                              exg_text *pickle)
+/* What stands before the records, and behind them. */
+static exg_status put_head(target *t, const exg_text *pickle)
 {
     bool little = exg_host_byte_order() == EXG_LITTLE_ENDIAN;
+    exg_error *err = t->s->err;
+
+    if (pickle->failed) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(exg_zip_put(&t->zip, "data.pkl", pickle->data, pickle->length, err));
+    return exg_zip_put(&t->zip, "byteorder", little ? "little" : "big", little ? 6 : 3, err);
+}
+
+static exg_status put_end(target *t)
+{
+    EXG_TRY(exg_zip_put(&t->zip, "version", "3\n", 2, t->s->err));
+    return exg_zip_finish(&t->zip, t->s->err);
+}
+
+static exg_status put_records(target *t, exg_text *pickle)
+{
     record_plan plan;
 
-    EXG_TRY(make_plan(s, &plan));
-    put_pickle(pickle, s, &plan);
-    if (pickle->failed) {
-        return EXG_OUT_OF_MEMORY(s->err);
+    EXG_TRY(make_plan(t->s, &plan));
+    put_pickle(pickle, t->s, &plan);
+    EXG_TRY(put_head(t, pickle));
+    for (uint32_t i = 0; i < plan.count; i++) {
+        EXG_TRY(put_record(t, i, &t->s->tensors[plan.firsts[i]]));
     }
-    EXG_TRY(exg_zip_put(zip, "data.pkl", pickle->data, pickle->length, s->err));
-    EXG_TRY(exg_zip_put(zip, "byteorder", little ? "little" : "big", little ? 6 : 3, s->err));
-    EXG_TRY(put_data(s, file, zip, &plan));
-    EXG_TRY(exg_zip_put(zip, "version", "3\n", 2, s->err));
-    return exg_zip_finish(zip, s->err);
+    return put_end(t);
+}
+
+static target target_of(exg_weights_saver *s, const exg_saved_file *file)
+{
+    return (target){
+        s,
+        file,
+        {.file = file == NULL ? NULL : file->writer, .root = "archive/", .arena = s->arena}};
 }
 
 static exg_status write_file(exg_weights_saver *s, const exg_saved_file *file)
 {
-    exg_zip_writer zip = {.file = file->writer, .root = "archive/", .arena = s->arena};
+    target t = target_of(s, file);
     exg_text pickle = EXG_TEXT_EMPTY;
-    exg_status status = put_records(s, file, &zip, &pickle);
+    exg_status status = put_records(&t, &pickle);
 
     exg_text_free(&pickle);
-    exg_zip_writer_free(&zip);
+    exg_zip_writer_free(&t.zip);
+    return status;
+}
+
+exg_status exg_checkpoint_put_alone(exg_weights_saver *s, const exg_saved_file *file,
+                                    const exg_saved_tensor *tensor, uint64_t *bytes)
+{
+    target t = target_of(s, file);
+    exg_text pickle = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    exg_pickle_begin(&pickle);
+    put_tensor(&pickle, &tensor->item, 0);
+    exg_pickle_end(&pickle);
+    status = put_head(&t, &pickle);
+    status = status == EXG_OK ? put_record(&t, 0, tensor) : status;
+    status = status == EXG_OK ? put_end(&t) : status;
+    *bytes = t.zip.at;
+    exg_text_free(&pickle);
+    exg_zip_writer_free(&t.zip);
     return status;
 }
 
 const exg_weights_sink exg_checkpoint_sink = {
     .format = EXG_WEIGHTS_FORMAT_CHECKPOINT,
     .extension = ".pt",
-    .prepare = prepare,
+    .prepare = exg_checkpoint_prepare,
     .write = write_file,
 };

@@ -9,6 +9,7 @@
 #include "libexport/formats/early/early.h"
 #include "libexport/formats/format.h"
 #include "libexport/formats/pt2/encode.h"
+#include "libexport/formats/pt2/release.h"
 #include "libexport/formats/pt2/zip_writer.h"
 
 #include "libexport/base/arena.h"
@@ -188,12 +189,27 @@ static exg_status put_table(saver *s, const table_row *row)
 
 /* ---- the rest ------------------------------------------------------------------------------- */
 
+/* The schema of the release that shall read it, where that is older. */
+static exg_status set_minor(const saver *s, exg_program *program)
+{
+    int64_t minor;
+
+    if (s->options->release != NULL) {
+        EXG_TRY(exg_pt2_minor_of(s->options->release, &minor, s->err));
+        EXG_TRY(exg_pt2_check_minor(program, minor, s->err));
+        program->schema_minor = minor < program->schema_minor ? minor : program->schema_minor;
+    }
+    return EXG_OK;
+}
+
 static exg_status put_model(saver *s)
 {
     const char *name = exg_arena_printf(s->arena, "models/%s.json", s->program->name);
     exg_text json = EXG_TEXT_EMPTY;
-    exg_status status =
-        name == NULL ? EXG_OUT_OF_MEMORY(s->err) : exg_encode_program(s->program, &json, s->err);
+    exg_program program = *s->program;
+    exg_status status = name == NULL ? EXG_OUT_OF_MEMORY(s->err) : set_minor(s, &program);
+
+    status = status == EXG_OK ? exg_encode_program(&program, &json, s->err) : status;
 
     if (status == EXG_OK) {
         status = put_text(s, name, &json);
@@ -338,6 +354,11 @@ static exg_status check_options(const exg_save_options *options, exg_error *err)
                                       ".pt2 files hold their weights inside, as they are"),
                              "write .exg to compress weights or keep them outside");
     }
+    if (options->release != NULL) { /* before the first byte */
+        int64_t minor;
+
+        return exg_pt2_minor_of(options->release, &minor, err);
+    }
     return EXG_OK;
 }
 
@@ -356,7 +377,7 @@ static exg_status save(const exg_program *const *programs, uint32_t count, const
     s.zip.root = s.arena == NULL ? NULL : root_of(s.arena, path);
     status = s.block == NULL || s.zip.root == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     status = status == EXG_OK ? exg_pool_create(options->threads, &s.pool, err) : status;
-    status = status == EXG_OK ? exg_writer_open(path, &s.zip.file, err) : status;
+    status = status == EXG_OK ? exg_save_open(options, path, &s.zip.file, err) : status;
     if (status == EXG_OK) {
         status = put_records(&s);
         if (status == EXG_OK) {

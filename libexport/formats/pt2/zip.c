@@ -1,5 +1,6 @@
 /* zip.c - end records, central directory, local headers. */
 #include "libexport/formats/pt2/zip.h"
+#include "libexport/base/files.h"
 
 #include "libexport/base/checked.h"
 
@@ -587,13 +588,11 @@ static exg_status read_entries(exg_zip *zip, const directory *dir, exg_arena *ar
     return EXG_OK;
 }
 
-static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
-                           bool keys, exg_zip *zip, exg_error *err)
+static exg_status read_directory(exg_zip *zip, exg_arena *arena, bool keys, exg_error *err)
 {
     directory dir = {0};
     uint64_t at;
 
-    *zip = (exg_zip){.data = data, .length = length, .base = base};
     EXG_TRY(read_end(zip, &dir, err));
     EXG_TRY(read_entries(zip, &dir, arena, keys, true, &at, err));
     if (at != dir.offset + dir.bytes) {
@@ -604,6 +603,19 @@ static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, 
     }
     EXG_TRY(check_layout(zip, &dir, zip->entries, dir.count, err));
     return index_entries(zip, dir.count, arena, keys, err);
+}
+
+/* Each entry's own header lies before its bytes, which are not read yet. */
+static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
+                           bool keys, exg_zip *zip, exg_error *err)
+{
+    exg_status status;
+
+    *zip = (exg_zip){.data = data, .length = length, .base = base};
+    exg_pages_read_apart(data, length, true);
+    status = read_directory(zip, arena, keys, err);
+    exg_pages_read_apart(data, length, false);
+    return status;
 }
 
 exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,

@@ -32,12 +32,18 @@ static void put_common(exg_text *out, uint64_t length, uint32_t crc)
     exg_text_little(out, at_most_32(length), 4);
 }
 
+static exg_status append(exg_zip_writer *zip, const void *data, uint64_t length, exg_error *err)
+{
+    zip->at += length;
+    return zip->file == NULL ? EXG_OK : exg_writer_write(zip->file, data, length, err);
+}
+
 /* Padding as torch's: an extra field 'FB' of 'Z's before bytes at a multiple of 64. */
 exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length, exg_error *err)
 {
     size_t name_bytes = strlen(zip->root) + strlen(name);
     const char *whole = exg_arena_printf(zip->arena, "%s%s", zip->root, name);
-    uint64_t at = exg_writer_position(zip->file);
+    uint64_t at = zip->at;
     uint32_t size_bytes = length >= LARGE ? 20 : 0;
     exg_text header = EXG_TEXT_EMPTY;
     uint64_t padding;
@@ -69,11 +75,10 @@ exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length,
     for (uint64_t i = 0; i < padding; i++) {
         exg_text_putc(&header, 'Z');
     }
-    status = header.failed ? EXG_OUT_OF_MEMORY(err)
-                           : exg_writer_write(zip->file, header.data, header.length, err);
+    status = header.failed ? EXG_OUT_OF_MEMORY(err) : append(zip, header.data, header.length, err);
     exg_text_free(&header);
     zip->header = at;
-    zip->data = exg_writer_position(zip->file);
+    zip->data = zip->at;
     zip->length = length;
     zip->crc = 0;
     return status;
@@ -82,7 +87,13 @@ exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length,
 exg_status exg_zip_write(exg_zip_writer *zip, const void *data, uint64_t length, exg_error *err)
 {
     zip->crc = libdeflate_crc32(zip->crc, data, (size_t)length);
-    return exg_writer_write(zip->file, data, length, err);
+    return append(zip, data, length, err);
+}
+
+void exg_zip_count(exg_zip_writer *zip, uint64_t length)
+{
+    assert(zip->file == NULL);
+    zip->at += length;
 }
 
 static void put_directory_entry(exg_zip_writer *zip, const char *name)
@@ -119,7 +130,7 @@ exg_status exg_zip_end(exg_zip_writer *zip, const char *name, exg_error *err)
 {
     uint64_t at = zip->header + CRC_OFFSET;
 
-    assert(exg_writer_position(zip->file) - zip->data == zip->length);
+    assert(zip->at - zip->data == zip->length);
     put_directory_entry(zip, name);
     exg_text_add(&zip->patches, (const char *)&at, sizeof(at));
     exg_text_little(&zip->patches, zip->crc, 4);
@@ -156,9 +167,10 @@ static void put_zip64_end(exg_text *out, uint64_t count, uint64_t start, uint64_
 exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
 {
     exg_text *out = &zip->directory;
-    uint64_t start = exg_writer_position(zip->file);
+    uint64_t start = zip->at;
     uint64_t bytes = out->length;
     uint64_t count = zip->count < UINT16_MAX ? zip->count : UINT16_MAX;
+    uint64_t begin;
 
     if (zip->count > 0) { /* an empty archive begins with its end record, by which it is told */
         put_zip64_end(out, zip->count, start, bytes);
@@ -170,13 +182,14 @@ exg_status exg_zip_finish(exg_zip_writer *zip, exg_error *err)
     exg_text_little(out, at_most_32(bytes), 4);
     exg_text_little(out, at_most_32(start), 4);
     exg_text_little(out, 0, 2);
-    EXG_TRY(out->failed ? EXG_OUT_OF_MEMORY(err)
-                        : exg_writer_write(zip->file, out->data, out->length, err));
-    for (size_t i = 0; i < zip->patches.length; i += sizeof(uint64_t) + 4) {
+    EXG_TRY(out->failed ? EXG_OUT_OF_MEMORY(err) : append(zip, out->data, out->length, err));
+    begin = zip->file == NULL ? 0 : exg_writer_position(zip->file) - zip->at;
+    for (size_t i = 0; zip->file != NULL && i < zip->patches.length; i += sizeof(uint64_t) + 4) {
         uint64_t at;
 
         memcpy(&at, zip->patches.data + i, sizeof(at));
-        EXG_TRY(exg_writer_patch(zip->file, at, zip->patches.data + i + sizeof(at), 4, err));
+        EXG_TRY(
+            exg_writer_patch(zip->file, begin + at, zip->patches.data + i + sizeof(at), 4, err));
     }
     return EXG_OK;
 }

@@ -17,7 +17,8 @@
 #include <exg/text.h>
 
 typedef struct exg_zip_writer {
-    exg_writer *file;    /* borrowed */
+    exg_writer *file;    /* borrowed; NULL: what would be written is counted */
+    uint64_t at;         /* bytes of the archive so far; it begins where the file was then */
     const char *root;    /* "m/": stands before every name; borrowed */
     exg_arena *arena;    /* of names; borrowed */
     exg_map names;       /* taken, by the reader's rules */
@@ -33,6 +34,8 @@ typedef struct exg_zip_writer {
 /* A member of exactly `length` bytes begins; they come by exg_zip_write(). */
 exg_status exg_zip_begin(exg_zip_writer *zip, const char *name, uint64_t length, exg_error *err);
 exg_status exg_zip_write(exg_zip_writer *zip, const void *data, uint64_t length, exg_error *err);
+/* Without a file: so many bytes more. */
+void exg_zip_count(exg_zip_writer *zip, uint64_t length);
 exg_status exg_zip_end(exg_zip_writer *zip, const char *name, exg_error *err);
 
 /* The three in one. */

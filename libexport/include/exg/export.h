@@ -9,6 +9,7 @@
 #include <exg/inspection.h>
 #include <exg/json_writer.h>
 #include <exg/module.h>
+#include <exg/operator_library.h>
 #include <exg/operators.h>
 #include <exg/patch.h>
 #include <exg/program.h>
@@ -17,6 +18,7 @@
 #include <exg/status.h>
 #include <exg/store.h>
 #include <exg/symint.h>
+#include <exg/tensor.h>
 #include <exg/text.h>
 #include <exg/transform.h>
 #include <exg/types.h>

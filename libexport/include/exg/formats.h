@@ -124,6 +124,12 @@ typedef struct exg_save_options {
     bool strict;      /* early JSON: refuse what its own schema cannot say, carry nothing */
     bool resume;      /* what is written stays when the save is stopped, and the same save goes
                          on from there; unfinished files are PATH.part and PATH.resume */
+    const char *release; /* of PyTorch, that shall read a .pt2 ("2.9"); NULL: as the program says.
+                            UNSUPPORTED PT2-005: it reads no such archive; PT2-006: it does not know
+                            what the program says */
+    bool dry_run; /* all is done but that nothing is written: file() hears of each file that would
+                     be, and its bytes. No resume */
+    exg_status (*file)(void *user, const char *path, uint64_t bytes, exg_error *err);
 } exg_save_options;
 
 /* Writes `program` to `path` atomically: the old file or the new one, at any moment; data
@@ -179,7 +185,7 @@ EXG_NODISCARD exg_status exg_weights_open_memory(const void *data, size_t length
                                                  exg_error *err);
 
 /* The format of weights that exg_weights_save() writes under such a name (.safetensors, .gguf,
- * .npz, .npy, .pt, .exg); COUNT: none. */
+ * .npz, .npy, .pt, .exg, FOLDER/.metadata); COUNT: none. */
 exg_weights_format exg_weights_format_from_path(const char *path);
 
 /* Does a file of the format that is written hold metadata? Where not, they are left out. */
@@ -215,6 +221,8 @@ typedef struct exg_weights_save_options {
  *   .gguf          names of less than 64 bytes and at most 4 dimensions, as llama.cpp reads them
  *   .npz, .npy     no metadata; .npy has one tensor
  *   .pt            a dict of tensors, which torch.load(weights_only=True) takes; no metadata
+ *   .metadata      in a folder of its own: a distributed checkpoint of one rank
+ *                  (exg_weights_save_ranks)
  *   .exg           storages and views as they are, with metadata; no program. Options as in
  *                  exg_save_options
  * A split model is STEM-00001-of-00003 and so on, of safetensors with PATH.index.json. Readers
@@ -226,15 +234,54 @@ typedef struct exg_weights_save_options {
 EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path,
                                           const exg_weights_save_options *options, exg_error *err);
 
-/* A file of safetensors for each of `count` ranks that has tensors into a folder that is made, or
- * is empty, called as PyTorch's HuggingFaceStorageWriter does: "shard-00001-model-00001-of-00001",
- * and where one rank has all "model-00001-of-00001". exg_weights_slice() makes what they hold. The
- * folder has its name when all are whole; until then it is FOLDER.part. `options`: no split, no
- * resume. USAGE (IO-KIND): the folder is not empty. IO (IO-BUSY: another save holds it). */
+/* The weights of every rank of a mesh, of `count`, into a folder that is made, or is empty: what
+ * exg_weights_slice() made says where in the whole they are. The folder has its name when all is
+ * whole; until then it is FOLDER.part. `path` is
+ *   FOLDER             a file of safetensors for each rank that has tensors, called as PyTorch's
+ *                      HuggingFaceStorageWriter does: "shard-00001-model-00001-of-00001", and
+ *                      where one rank has all "model-00001-of-00001"
+ *   FOLDER/.metadata   a file "__0_0.distcp" for each, and .metadata, as
+ *                      torch.distributed.checkpoint.save() has them; no metadata of the weights
+ * `options`: no split, no resume. USAGE (IO-KIND): the folder is not empty; DCP-CHUNK: parts do not
+ * go together. IO (IO-BUSY: another save holds it). */
 EXG_NODISCARD exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count,
-                                                const char *folder,
+                                                const char *path,
                                                 const exg_weights_save_options *options,
                                                 exg_error *err);
+
+/* The same by several processes, each of which writes files of its own, FOLDER/.metadata alone: one
+ * process begins, all write, and the one that began ends it. */
+typedef struct exg_ranks_save exg_ranks_save;
+
+/* A file of rank `rank`, its `number`-th from 0 on: a second chunk of one tensor has a second. */
+typedef struct exg_rank_file {
+    uint32_t rank, number;
+    exg_weights *weights;
+} exg_rank_file;
+
+EXG_NODISCARD exg_status exg_ranks_save_begin(const char *path, exg_ranks_save **save,
+                                              exg_error *err);
+
+/* In any process, between begin and end. */
+EXG_NODISCARD exg_status exg_ranks_save_file(const exg_rank_file *file, const char *path,
+                                             const exg_weights_save_options *options,
+                                             exg_error *err);
+
+/* `files` are those of all ranks; of their tensors names, dtypes and shapes are read, no bytes. The
+ * folder gets its name. Frees `save`, also when this fails: then what was written is removed. */
+EXG_NODISCARD exg_status exg_ranks_save_end(exg_ranks_save *save, const exg_rank_file *files,
+                                            uint32_t count, exg_error *err);
+
+/* Instead of it: the files of all ranks are put together and saved as one model, as
+ * exg_weights_save() does, and removed, for readers that know no distributed checkpoints. Frees
+ * `save`. */
+EXG_NODISCARD exg_status exg_ranks_save_join(exg_ranks_save *save, const exg_rank_file *files,
+                                             uint32_t count, const char *path,
+                                             const exg_weights_save_options *options,
+                                             exg_error *err);
+
+/* Gives it up: what was written is removed. Frees `save`; NULL is allowed. */
+void exg_ranks_save_abort(exg_ranks_save *save);
 
 typedef exg_status exg_model_number_fn(void *user, const char *key, int64_t value, exg_error *err);
 

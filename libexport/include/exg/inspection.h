@@ -9,6 +9,7 @@
 #include <exg/operators.h>
 #include <exg/program.h>
 #include <exg/status.h>
+#include <exg/symint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,6 +67,7 @@ typedef struct exg_inspection {
     bool activations_known;    /* every size has a number */
     uint32_t dtype_count;
     exg_dtype_summary *dtypes; /* most bytes first */
+    uint64_t *alive_bytes;     /* by node: what results take while it runs, of activation_bytes */
 } exg_inspection;
 
 /* `program` need not be verified, and must stay as long as *inspection, which the caller frees.
@@ -80,6 +82,38 @@ EXG_NODISCARD exg_status exg_program_inspect(const exg_program *program,
 EXG_NODISCARD exg_status exg_weights_inspect(exg_weights *weights, exg_inspection **inspection,
                                              exg_error *err);
 void exg_inspection_free(exg_inspection *inspection); /* NULL is allowed */
+
+/* What a run or a plan says of a node. */
+typedef struct exg_annotation {
+    uint32_t node;   /* its number in the graph; UINT32_MAX: of no node of it, but of what it is
+                        made of */
+    uint64_t ns;     /* measured or predicted */
+    const char *how; /* kernel, placements and moves, in words */
+} exg_annotation;
+
+typedef struct exg_annotations {
+    size_t size; /* that this library filled */
+    exg_arena *arena;
+    const char *from; /* "profile" or "plan" */
+    exg_annotation *items;
+    uint32_t count;
+} exg_annotations;
+
+/* Reads what `exg run --profile --json` or `exg plan --mesh N --json` printed, for a program. The
+ * caller frees *annotations. IO; MALFORMED (ANN-001, JSN-...): it is something else; MISMATCH
+ * (ANN-002): most of its rows are of no node of the program. */
+EXG_NODISCARD exg_status exg_annotations_open(const char *path, const exg_program *program,
+                                              exg_annotations **annotations, exg_error *err);
+void exg_annotations_free(exg_annotations *annotations); /* NULL is allowed */
+
+/* How many things the program looks up by the elements of an integer value of its graph, an input:
+ * they must be less than *limit, as rows of an embedding, indices of a gather, classes of a loss
+ * (inspection/index_use.def), whatever views and copies are between. The least where there are
+ * several; 0: it takes them as indices nowhere, as far as is seen (graphs of branches and loops are
+ * not looked into). `symbols` are numbers for the sizes. NO_MEMORY. */
+EXG_NODISCARD exg_status exg_index_limit(const exg_program *program, exg_value_id value,
+                                         const exg_symbols *symbols, int64_t *limit,
+                                         exg_error *err);
 
 #ifdef __cplusplus
 }

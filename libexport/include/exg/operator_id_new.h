@@ -26,19 +26,166 @@ enum {
     EXG_NEW_dim_default,
     EXG_NEW_promote_types_default,
     EXG_NEW__neg_view_default,
+    EXG_NEW_exg_broadcast,
+    EXG_NEW_exg_all_to_all_single,
+    EXG_NEW_c10d_all_reduce,
+    EXG_NEW_c10d_all_gather_into_tensor,
+    EXG_NEW_c10d_reduce_scatter_tensor,
+    EXG_NEW_c10d_all_to_all_single,
+    EXG_NEW_c10d_broadcast,
+    EXG_NEW_c10d_all_reduce_coalesced_inplace,
+    EXG_NEW_dtensor_shard_dim_alltoall,
+    EXG_NEW_c10d_wait_tensor,
+    EXG_NEW_c10d_wrap_tensor_autograd,
+    EXG_NEW_c10d_autograd_all_gather_into_tensor,
+    EXG_NEW_c10d_autograd_reduce_scatter_tensor,
+    EXG_NEW_c10d_autograd_all_to_all_single,
+    EXG_NEW_c10d_all_reduce_coalesced,
+    EXG_NEW_c10d_all_gather_into_tensor_coalesced,
+    EXG_NEW_c10d_reduce_scatter_tensor_coalesced,
+    EXG_NEW_c10d_all_reduce_inplace,
+    EXG_NEW_c10d_broadcast_inplace,
+    EXG_NEW_c10d_all_gather_into_tensor_out,
+    EXG_NEW_c10d_reduce_scatter_tensor_out,
+    EXG_NEW_old_c10d_all_reduce,
+    EXG_NEW_old_c10d_all_reduce_coalesced,
+    EXG_NEW_old_c10d_all_gather_into_tensor,
+    EXG_NEW_old_c10d_all_gather_into_tensor_coalesced,
+    EXG_NEW_old_c10d_reduce_scatter_tensor,
+    EXG_NEW_old_c10d_reduce_scatter_tensor_coalesced,
+    EXG_NEW_old_c10d_all_to_all_single,
+    EXG_NEW_old_c10d_broadcast,
+    EXG_NEW_old_c10d_wait_tensor,
+    EXG_NEW_sparse_coo_tensor_indices_size,
+    EXG_NEW__sparse_coo_tensor_unsafe_default,
+    EXG_NEW__sparse_coo_tensor_with_dims_and_tensors_default,
+    EXG_NEW_to_dense_default,
+    EXG_NEW__to_dense_default,
+    EXG_NEW_to_sparse_default,
+    EXG_NEW__to_sparse_default,
+    EXG_NEW_to_sparse_sparse_dim,
+    EXG_NEW__to_sparse_sparse_dim,
+    EXG_NEW_coalesce_default,
+    EXG_NEW__coalesce_default,
+    EXG_NEW__coalesced_default,
+    EXG_NEW__sparse_mm_default,
+    EXG_NEW_smm_default,
+    EXG_NEW__sparse_addmm_default,
+    EXG_NEW__sparse_sum_default,
+    EXG_NEW__sparse_sum_dtype,
+    EXG_NEW__sparse_sum_dim,
+    EXG_NEW__sparse_sum_dim_dtype,
+    EXG_NEW_set_source_Tensor,
+    EXG_NEW_set__source_Tensor,
+    EXG_NEW_linear_dynamic_fp16_unpacked_weight_default,
+    EXG_NEW_embedding_bag_byte_prepack_default,
+    EXG_NEW_embedding_bag_byte_unpack_default,
+    EXG_NEW_embedding_bag_4bit_unpack_default,
+    EXG_NEW_embedding_bag_2bit_unpack_default,
+    EXG_NEW_embedding_bag_byte_rowwise_offsets_default,
+    EXG_NEW_wrapped_quantized_linear_default,
+    EXG_NEW__wrapped_linear_prepack_default,
+    EXG_NEW__wrapped_quantized_linear_prepacked_default,
+    EXG_NEW_weight_product,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
-#define EXG_OP_operator_pos          ((exg_operator_id)EXG_NEW_operator_pos)
-#define EXG_OP_operator_lshift       ((exg_operator_id)EXG_NEW_operator_lshift)
-#define EXG_OP_operator_rshift       ((exg_operator_id)EXG_NEW_operator_rshift)
-#define EXG_OP_sym_int               ((exg_operator_id)EXG_NEW_sym_int)
-#define EXG_OP__sym_sqrt             ((exg_operator_id)EXG_NEW__sym_sqrt)
-#define EXG_OP_math_floor            ((exg_operator_id)EXG_NEW_math_floor)
-#define EXG_OP_math_ceil             ((exg_operator_id)EXG_NEW_math_ceil)
-#define EXG_OP_builtins_round        ((exg_operator_id)EXG_NEW_builtins_round)
-#define EXG_OP_dim_default           ((exg_operator_id)EXG_NEW_dim_default)
-#define EXG_OP_promote_types_default ((exg_operator_id)EXG_NEW_promote_types_default)
-#define EXG_OP__neg_view_default     ((exg_operator_id)EXG_NEW__neg_view_default)
+#define EXG_OP_operator_pos                ((exg_operator_id)EXG_NEW_operator_pos)
+#define EXG_OP_operator_lshift             ((exg_operator_id)EXG_NEW_operator_lshift)
+#define EXG_OP_operator_rshift             ((exg_operator_id)EXG_NEW_operator_rshift)
+#define EXG_OP_sym_int                     ((exg_operator_id)EXG_NEW_sym_int)
+#define EXG_OP__sym_sqrt                   ((exg_operator_id)EXG_NEW__sym_sqrt)
+#define EXG_OP_math_floor                  ((exg_operator_id)EXG_NEW_math_floor)
+#define EXG_OP_math_ceil                   ((exg_operator_id)EXG_NEW_math_ceil)
+#define EXG_OP_builtins_round              ((exg_operator_id)EXG_NEW_builtins_round)
+#define EXG_OP_dim_default                 ((exg_operator_id)EXG_NEW_dim_default)
+#define EXG_OP_promote_types_default       ((exg_operator_id)EXG_NEW_promote_types_default)
+#define EXG_OP__neg_view_default           ((exg_operator_id)EXG_NEW__neg_view_default)
+#define EXG_OP_exg_broadcast               ((exg_operator_id)EXG_NEW_exg_broadcast)
+#define EXG_OP_exg_all_to_all_single       ((exg_operator_id)EXG_NEW_exg_all_to_all_single)
+#define EXG_OP_c10d_all_reduce             ((exg_operator_id)EXG_NEW_c10d_all_reduce)
+#define EXG_OP_c10d_all_gather_into_tensor ((exg_operator_id)EXG_NEW_c10d_all_gather_into_tensor)
+#define EXG_OP_c10d_reduce_scatter_tensor  ((exg_operator_id)EXG_NEW_c10d_reduce_scatter_tensor)
+#define EXG_OP_c10d_all_to_all_single      ((exg_operator_id)EXG_NEW_c10d_all_to_all_single)
+#define EXG_OP_c10d_broadcast              ((exg_operator_id)EXG_NEW_c10d_broadcast)
+#define EXG_OP_c10d_all_reduce_coalesced_inplace                                                   \
+    ((exg_operator_id)EXG_NEW_c10d_all_reduce_coalesced_inplace)
+#define EXG_OP_dtensor_shard_dim_alltoall ((exg_operator_id)EXG_NEW_dtensor_shard_dim_alltoall)
+#define EXG_OP_c10d_wait_tensor           ((exg_operator_id)EXG_NEW_c10d_wait_tensor)
+#define EXG_OP_c10d_wrap_tensor_autograd  ((exg_operator_id)EXG_NEW_c10d_wrap_tensor_autograd)
+#define EXG_OP_c10d_autograd_all_gather_into_tensor                                                \
+    ((exg_operator_id)EXG_NEW_c10d_autograd_all_gather_into_tensor)
+#define EXG_OP_c10d_autograd_reduce_scatter_tensor                                                 \
+    ((exg_operator_id)EXG_NEW_c10d_autograd_reduce_scatter_tensor)
+#define EXG_OP_c10d_autograd_all_to_all_single                                                     \
+    ((exg_operator_id)EXG_NEW_c10d_autograd_all_to_all_single)
+#define EXG_OP_c10d_all_reduce_coalesced ((exg_operator_id)EXG_NEW_c10d_all_reduce_coalesced)
+#define EXG_OP_c10d_all_gather_into_tensor_coalesced                                               \
+    ((exg_operator_id)EXG_NEW_c10d_all_gather_into_tensor_coalesced)
+#define EXG_OP_c10d_reduce_scatter_tensor_coalesced                                                \
+    ((exg_operator_id)EXG_NEW_c10d_reduce_scatter_tensor_coalesced)
+#define EXG_OP_c10d_all_reduce_inplace ((exg_operator_id)EXG_NEW_c10d_all_reduce_inplace)
+#define EXG_OP_c10d_broadcast_inplace  ((exg_operator_id)EXG_NEW_c10d_broadcast_inplace)
+#define EXG_OP_c10d_all_gather_into_tensor_out                                                     \
+    ((exg_operator_id)EXG_NEW_c10d_all_gather_into_tensor_out)
+#define EXG_OP_c10d_reduce_scatter_tensor_out                                                      \
+    ((exg_operator_id)EXG_NEW_c10d_reduce_scatter_tensor_out)
+#define EXG_OP_old_c10d_all_reduce ((exg_operator_id)EXG_NEW_old_c10d_all_reduce)
+#define EXG_OP_old_c10d_all_reduce_coalesced                                                       \
+    ((exg_operator_id)EXG_NEW_old_c10d_all_reduce_coalesced)
+#define EXG_OP_old_c10d_all_gather_into_tensor                                                     \
+    ((exg_operator_id)EXG_NEW_old_c10d_all_gather_into_tensor)
+#define EXG_OP_old_c10d_all_gather_into_tensor_coalesced                                           \
+    ((exg_operator_id)EXG_NEW_old_c10d_all_gather_into_tensor_coalesced)
+#define EXG_OP_old_c10d_reduce_scatter_tensor                                                      \
+    ((exg_operator_id)EXG_NEW_old_c10d_reduce_scatter_tensor)
+#define EXG_OP_old_c10d_reduce_scatter_tensor_coalesced                                            \
+    ((exg_operator_id)EXG_NEW_old_c10d_reduce_scatter_tensor_coalesced)
+#define EXG_OP_old_c10d_all_to_all_single ((exg_operator_id)EXG_NEW_old_c10d_all_to_all_single)
+#define EXG_OP_old_c10d_broadcast         ((exg_operator_id)EXG_NEW_old_c10d_broadcast)
+#define EXG_OP_old_c10d_wait_tensor       ((exg_operator_id)EXG_NEW_old_c10d_wait_tensor)
+#define EXG_OP_sparse_coo_tensor_indices_size                                                      \
+    ((exg_operator_id)EXG_NEW_sparse_coo_tensor_indices_size)
+#define EXG_OP__sparse_coo_tensor_unsafe_default                                                   \
+    ((exg_operator_id)EXG_NEW__sparse_coo_tensor_unsafe_default)
+#define EXG_OP__sparse_coo_tensor_with_dims_and_tensors_default                                    \
+    ((exg_operator_id)EXG_NEW__sparse_coo_tensor_with_dims_and_tensors_default)
+#define EXG_OP_to_dense_default      ((exg_operator_id)EXG_NEW_to_dense_default)
+#define EXG_OP__to_dense_default     ((exg_operator_id)EXG_NEW__to_dense_default)
+#define EXG_OP_to_sparse_default     ((exg_operator_id)EXG_NEW_to_sparse_default)
+#define EXG_OP__to_sparse_default    ((exg_operator_id)EXG_NEW__to_sparse_default)
+#define EXG_OP_to_sparse_sparse_dim  ((exg_operator_id)EXG_NEW_to_sparse_sparse_dim)
+#define EXG_OP__to_sparse_sparse_dim ((exg_operator_id)EXG_NEW__to_sparse_sparse_dim)
+#define EXG_OP_coalesce_default      ((exg_operator_id)EXG_NEW_coalesce_default)
+#define EXG_OP__coalesce_default     ((exg_operator_id)EXG_NEW__coalesce_default)
+#define EXG_OP__coalesced_default    ((exg_operator_id)EXG_NEW__coalesced_default)
+#define EXG_OP__sparse_mm_default    ((exg_operator_id)EXG_NEW__sparse_mm_default)
+#define EXG_OP_smm_default           ((exg_operator_id)EXG_NEW_smm_default)
+#define EXG_OP__sparse_addmm_default ((exg_operator_id)EXG_NEW__sparse_addmm_default)
+#define EXG_OP__sparse_sum_default   ((exg_operator_id)EXG_NEW__sparse_sum_default)
+#define EXG_OP__sparse_sum_dtype     ((exg_operator_id)EXG_NEW__sparse_sum_dtype)
+#define EXG_OP__sparse_sum_dim       ((exg_operator_id)EXG_NEW__sparse_sum_dim)
+#define EXG_OP__sparse_sum_dim_dtype ((exg_operator_id)EXG_NEW__sparse_sum_dim_dtype)
+#define EXG_OP_set_source_Tensor     ((exg_operator_id)EXG_NEW_set_source_Tensor)
+#define EXG_OP_set__source_Tensor    ((exg_operator_id)EXG_NEW_set__source_Tensor)
+#define EXG_OP_linear_dynamic_fp16_unpacked_weight_default                                         \
+    ((exg_operator_id)EXG_NEW_linear_dynamic_fp16_unpacked_weight_default)
+#define EXG_OP_embedding_bag_byte_prepack_default                                                  \
+    ((exg_operator_id)EXG_NEW_embedding_bag_byte_prepack_default)
+#define EXG_OP_embedding_bag_byte_unpack_default                                                   \
+    ((exg_operator_id)EXG_NEW_embedding_bag_byte_unpack_default)
+#define EXG_OP_embedding_bag_4bit_unpack_default                                                   \
+    ((exg_operator_id)EXG_NEW_embedding_bag_4bit_unpack_default)
+#define EXG_OP_embedding_bag_2bit_unpack_default                                                   \
+    ((exg_operator_id)EXG_NEW_embedding_bag_2bit_unpack_default)
+#define EXG_OP_embedding_bag_byte_rowwise_offsets_default                                          \
+    ((exg_operator_id)EXG_NEW_embedding_bag_byte_rowwise_offsets_default)
+#define EXG_OP_wrapped_quantized_linear_default                                                    \
+    ((exg_operator_id)EXG_NEW_wrapped_quantized_linear_default)
+#define EXG_OP__wrapped_linear_prepack_default                                                     \
+    ((exg_operator_id)EXG_NEW__wrapped_linear_prepack_default)
+#define EXG_OP__wrapped_quantized_linear_prepacked_default                                         \
+    ((exg_operator_id)EXG_NEW__wrapped_quantized_linear_prepacked_default)
+#define EXG_OP_weight_product ((exg_operator_id)EXG_NEW_weight_product)
 
 #endif

@@ -3,7 +3,7 @@
  * An operator is one row of a table in libexport/operators/ (*.def): its schema,
  * how its result's shape follows, how it is lowered to simpler operators; libexec
  * reads the same rows for kernels and sharding rules. exg_operators is the table
- * in use: the built-in rows, and rows a caller adds. Nothing is global.
+ * in use: the built-in rows, and rows that libraries add (operator_library.h). Nothing is global.
  *
  * Threads: a table is read-only once made; any thread may read it.
  * Meaning: the operator's documentation and behaviour in PyTorch 2.13.
@@ -121,6 +121,7 @@ typedef struct exg_operator {
      * EXG_OP_NONE: `size` gives it as one integer, or none where this call's size is
      * known; `sized` takes the leading arguments and then the number. */
     exg_operator_id size, sized;
+    const struct exg_registered *registered; /* of a library's operator, else NULL */
 } exg_operator;
 
 /* No operator of the table takes more parameters, or returns more results. */

@@ -48,9 +48,26 @@ EXG_NODISCARD exg_status exg_bind_inputs(const exg_verified *verified,
                                          const exg_bind_options *options, exg_arena *arena,
                                          exg_symbols *symbols, exg_error *err);
 
-/* The numbers of the example inputs the program was exported with (the hints). */
+/* How a caller of the module says each input: the argument of forward and what nests in it, by a
+ * dot each, "cache.layers.0.keys", as the tree of the call has it. One a graph input, in `arena`;
+ * NULL: no user input, or the file does not tell. exg_bind_inputs() and sessions take the names of
+ * placeholders. NO_MEMORY. */
+EXG_NODISCARD exg_status exg_input_paths(const exg_program *program, exg_arena *arena,
+                                         const char ***paths, exg_error *err);
+
+/* The numbers of the example inputs the program was exported with: the hints, and where sizes have
+ * none the sample inputs. */
 EXG_NODISCARD exg_status exg_bind_hints(const exg_program *program, exg_arena *arena,
                                         exg_symbols *symbols, exg_error *err);
+
+/* The numbers for a call of which some is said: those that *symbols holds already, then sizes of
+ * `bindings`, which are some of the user inputs (dtype EXG_DTYPE_UNKNOWN: whatever the program
+ * takes), then those of exg_bind_hints(). A symbol that none of these gives a number has none.
+ * Names, dtypes and sizes of `bindings` are checked, USAGE INP-001, INP-003, INP-004 and INP-010;
+ * ranges and guards are not: exg_bind_inputs() does, with all inputs. */
+EXG_NODISCARD exg_status exg_bind_asked(const exg_program *program,
+                                        const exg_input_binding *bindings, uint32_t count,
+                                        exg_arena *arena, exg_symbols *symbols, exg_error *err);
 
 /* The operator by which a program asks for a tensor inside of a subclass: (tensor, "qdata"). */
 #define EXG_ACCESS_SUBCLASS "torch.ops.export.access_subclass_inner_tensor.default"
@@ -65,6 +82,11 @@ bool exg_program_has_subclasses(const exg_program *program);
  * program takes such a parameter as a whole. exg_session_create() does this by itself. */
 EXG_NODISCARD exg_status exg_program_unwrap(const exg_program *program, exg_program **unwrapped,
                                             exg_error *err);
+
+/* Is the program already parallel: does it call collectives of process groups itself
+ * (torch.distributed._functional_collectives)? It says what one rank does, and is run by a session
+ * on each (exg_session_options.device_mesh). */
+bool exg_program_has_collectives(const exg_program *program, const exg_operators *operators);
 
 /* Every operator of the program that has no row, or does not run here, with the
  * nodes that use it, as one text a line; *text is NULL when there is none. The
@@ -98,6 +120,53 @@ EXG_NODISCARD exg_status exg_functionalize(const exg_program *decomposed,
  * written). */
 EXG_NODISCARD exg_status exg_simplify(const exg_program *functional, const exg_operators *operators,
                                       exg_program **out, exg_error *err);
+
+/* ---- programs that give other values --------------------------------------------------------- */
+
+typedef struct exg_part_options {
+    size_t size; /* sizeof(exg_part_options) */
+    bool keeps;  /* what the program gives and writes comes first, and all of it stays */
+    const exg_value_id *constants; /* tensors that nodes give alone, which become `constant`, of
+                                      their shape: what only they need goes */
+    uint32_t constant_count;
+    double constant;
+    bool drops_inputs; /* user inputs that the values do not need go too, and sample inputs then:
+                          it is called with a tuple of the others. Not with `keeps` */
+} exg_part_options;
+
+/* A copy of the program that gives these values of its graph, tensors, as user outputs: as they are
+ * when their nodes have run, whatever is written to them later. Without `keeps` it gives nothing
+ * else and writes nothing, and nodes, weights and buffers that these values do not need are left
+ * out; user inputs stay, unless `drops_inputs`. It is to be verified like any other. USAGE BLD-002:
+ * a value that is no tensor. UNSUPPORTED TRF-005: a constant of sizes that no value tells.
+ * NO_MEMORY. The caller destroys *out. */
+EXG_NODISCARD exg_status exg_program_part(const exg_program *program,
+                                          const exg_operators *operators,
+                                          const exg_value_id *values, uint32_t count,
+                                          const exg_part_options *options, exg_program **out,
+                                          exg_error *err);
+
+/* ---- programs to be saved ---------------------------------------------------------------- */
+
+typedef enum exg_stage {
+#define EXG_STAGE(id, name, dialect) EXG_STAGE_##id,
+#include <exg/stage.def>
+#undef EXG_STAGE
+    EXG_STAGE_COUNT
+} exg_stage;
+
+const char *exg_stage_name(exg_stage stage);     /* "decompose", ...; NULL: it is none */
+exg_stage exg_stage_from_name(const char *name); /* COUNT: it is none */
+
+/* The program after a stage, to be saved and read by PyTorch and its converters: sizes are those of
+ * `symbols`; it is in core ATen as far as its operators have a form there (else they stay as they
+ * are); from FUNCTIONALIZE on nothing is written in place. How it is called stays. It shares the
+ * weights of its source, which must stay until it is destroyed; any thread may ask. UNSUPPORTED
+ * TRF-004: it has branches or loops, or sizes in its data, so that it is not known as a whole
+ * before it runs. The caller destroys *out. */
+EXG_NODISCARD exg_status exg_program_at_stage(const exg_verified *verified,
+                                              const exg_symbols *symbols, exg_stage stage,
+                                              exg_program **out, exg_error *err);
 
 #ifdef __cplusplus
 }

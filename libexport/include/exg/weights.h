@@ -237,8 +237,12 @@ EXG_NODISCARD exg_status exg_weights_digest(exg_weights *weights, exg_checksum_k
  * Names, descriptions and numbers of storages stay, so a program may take them instead of
  * its own. They keep `of` alive. Bytes are made when they are read. */
 
-/* Every storage of the state dict reads as zeros: the program runs, the bytes are gone.
- * Constants, pickled objects and sample inputs stay. */
+/* Every element of the state dict reads as `value`, as its dtype has it: the program runs, the
+ * bytes are gone. Constants, pickled objects and sample inputs stay. */
+EXG_NODISCARD exg_status exg_weights_splat(exg_weights *of, double value, exg_weights **made,
+                                           exg_error *err);
+
+/* The same with zeros. */
 EXG_NODISCARD exg_status exg_weights_strip(exg_weights *of, exg_weights **made, exg_error *err);
 
 /* Every tensor's storage in this byte order, complex numbers by halves.

@@ -99,9 +99,25 @@ typedef struct exg_weight_slice {
 EXG_NODISCARD exg_status exg_weights_slice(exg_weights *of, const exg_weight_slice *slices,
                                            uint32_t count, exg_weights **made, exg_error *err);
 
+/* The same of weights that are parts already: where each begins in its whole, `offsets[i]` of
+ * items[i], as many numbers as it has dims. Once, after the last is added. */
+EXG_NODISCARD exg_status exg_weights_set_offsets(exg_weights *weights,
+                                                 const int64_t *const *offsets, exg_error *err);
+
 /* The tensors and metadata of several, one after the other. USAGE (WGT-NAME): one name twice. */
 EXG_NODISCARD exg_status exg_weights_join(exg_weights *const *of, uint32_t count,
                                           exg_weights **made, exg_error *err);
+
+/* The files of the ranks of one model, in their order, as the model: all have tensors of the same
+ * names. `dims` has patterns of names (as exg_weights_edit_options.select) with the dim along which
+ * those that one fits go on from rank to rank, "0", or of matrices "1" or "-1"; the first that fits
+ * counts. Of others every rank must have the same elements, which are compared now. Skipped things
+ * and metadata are those of the first. USAGE: WGT-NAME (a name that not all have, elements that are
+ * not the same), WGT-PATTERN (a pattern that fits no tensor, no dim), WGT-PRESET (other shapes or
+ * dtypes than the first's). UNSUPPORTED WGT-PATTERN: another dim. */
+EXG_NODISCARD exg_status exg_weights_concatenate(exg_weights *const *of, uint32_t count,
+                                                 const exg_string_map *dims, exg_weights **made,
+                                                 exg_error *err);
 
 #ifdef __cplusplus
 }

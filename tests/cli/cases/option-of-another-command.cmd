@@ -1,1 +1,1 @@
-exg verify fixtures/mlp.pt2 --mesh 2
+exg verify fixtures/mlp.pt2 --place data

@@ -1,1 +1,1 @@
-exg inspect a b
+exg plan a b

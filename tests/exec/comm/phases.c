@@ -25,6 +25,7 @@
 typedef struct item {
     exg_collective what;
     exg_tensor in, out;
+    int64_t sent[EXG_RANKS_MAX], received[EXG_RANKS_MAX]; /* of EXG_ALL_TO_ALL_SINGLE */
     void *workspace, *once; /* `once`: what it gives when it is carried out at once */
     uint64_t turn;
 } item;
@@ -58,6 +59,22 @@ static void cut(exg_tensor *t, uint32_t dim, uint32_t n, uint32_t r)
     exg_chunk(t->sizes[dim], n, r, &offset, &t->sizes[dim]);
 }
 
+/* As many rows as the two of them say, of some none. */
+static void split(item *at, const exg_communicator *c, uint32_t seed)
+{
+    at->in.sizes[0] = at->out.sizes[0] = 0;
+    for (uint32_t r = 0; r < c->size; r++) {
+        at->sent[r] = (c->rank * 3 + r * 5 + seed) % 4;
+        at->received[r] = (r * 3 + c->rank * 5 + seed) % 4;
+        at->in.sizes[0] += at->sent[r];
+        at->out.sizes[0] += at->received[r];
+    }
+    at->what.sent = at->sent;
+    at->what.received = at->received;
+    at->what.rank_count = c->size;
+    at->what.dim = 0;
+}
+
 /* Item `i` of the list, the same for every rank but for its part and what it adds. */
 static void make(item *at, const exg_communicator *c, uint32_t i)
 {
@@ -69,11 +86,12 @@ static void make(item *at, const exg_communicator *c, uint32_t i)
     for (uint32_t d = 0; d < 3; d++) {
         whole.sizes[d] = drawn(&state) % (i % 7 == 0 ? 60 : 8);
     }
-    at->what = (exg_collective){.kind = (exg_collective_kind)(drawn(&state) % 5),
+    at->what = (exg_collective){.kind = (exg_collective_kind)(drawn(&state) % 7),
                                 .in = &at->in,
                                 .out = &at->out,
                                 .dim = drawn(&state) % 3,
-                                .op = drawn(&state) % 2 ? EXG_REDUCE_SUM : EXG_REDUCE_MAX};
+                                .op = drawn(&state) % 2 ? EXG_REDUCE_SUM : EXG_REDUCE_MAX,
+                                .root = drawn(&state) % c->size};
     at->what.other_dim = (at->what.dim + 1 + drawn(&state) % 2) % 3;
     at->in = at->out = whole;
     if (at->what.kind == EXG_HALO) {
@@ -95,6 +113,9 @@ static void make(item *at, const exg_communicator *c, uint32_t i)
     if (at->what.kind == EXG_REDUCE_SCATTER || at->what.kind == EXG_ALL_TO_ALL) {
         cut(&at->out, at->what.kind == EXG_ALL_TO_ALL ? at->what.other_dim : at->what.dim, c->size,
             c->rank);
+    }
+    if (at->what.kind == EXG_ALL_TO_ALL_SINGLE) {
+        split(at, c, drawn(&state));
     }
     exg_tensor_set_contiguous(&at->in);
     exg_tensor_set_contiguous(&at->out);

@@ -125,6 +125,14 @@ static void pytorchs_spelling_is_read(void **state)
     assert_true(exg_placement_equal(p, exg_partial(EXG_REDUCE_MAX)));
     assert_int_equal(exg_placement_parse("Partial()", &p, NULL), EXG_OK);
     assert_true(exg_placement_equal(p, exg_partial(EXG_REDUCE_SUM)));
+    assert_int_equal(exg_placement_parse("Partial(reduce_op='avg')", &p, NULL), EXG_OK);
+    assert_true(exg_placement_equal(p, exg_partial(EXG_REDUCE_AVG)));
+    assert_int_equal(exg_placement_parse("_StridedShard(dim=0, split_factor=2)", &p, NULL), EXG_OK);
+    assert_true(exg_placement_equal(p, exg_strided_shard(0, 2)));
+    assert_int_equal(exg_placement_parse("_StridedShard(1,split_factor=3)", &p, NULL), EXG_OK);
+    assert_true(exg_placement_equal(p, exg_strided_shard(1, 3)));
+    assert_int_equal(exg_placement_parse(" Shard( dim = 0 ) ", &p, NULL), EXG_OK);
+    assert_true(exg_placement_equal(p, exg_shard(0)));
 }
 
 static void what_is_no_placement_is_refused(void **state)
@@ -151,8 +159,13 @@ static void what_is_no_placement_is_refused(void **state)
                                        "Shard(dim=1",
                                        "Shard(sf=1)",
                                        "_S(dim=0)",
-                                       "_S(dim=0, sf=2 )",
-                                       "_S(0, sf=2)"};
+                                       "_S(dim=0, dim=2)",
+                                       "_StridedShard(dim=0, split_factor)",
+                                       "_StridedShard(dim=0, split_factor=-1)",
+                                       "Partial(reduce_op=)",
+                                       "Partial(op=sum)",
+                                       "Replicate(",
+                                       "Replicate(0)"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

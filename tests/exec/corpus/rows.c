@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In no program: moves that plans make, which the tests of collectives and windows run, and a
- * formula that the pointwise kernel takes for a power. */
+/* In no program of the corpus: moves that plans make, which the tests of collectives and windows
+ * run, a formula that the pointwise kernel takes for a power, and draws, of which no numbers are
+ * PyTorch's. */
 static const exg_operator_id in_no_program[] = {
-    EXG_OP_exg_all_reduce, EXG_OP_exg_all_gather, EXG_OP_exg_reduce_scatter,
-    EXG_OP_exg_all_to_all, EXG_OP_exg_window,     EXG_OP_cube,
+    EXG_OP_exg_all_reduce, EXG_OP_exg_all_gather, EXG_OP_exg_reduce_scatter, EXG_OP_exg_all_to_all,
+    EXG_OP_exg_window,     EXG_OP_cube,           EXG_OP_draw_bernoulli,     EXG_OP_draw_gamma,
+    EXG_OP_draw_poisson,   EXG_OP_draw_binomial,
 };
 
 static void mark_graph(const exg_graph *graph, const exg_operators *operators, bool *seen)

@@ -10,6 +10,9 @@ void expect_ok(exg_status status, const exg_error *err);
 /* The table of "cuda". */
 const exg_device_table *cuda_table(void);
 
+/* Whether CUDA is the stand-ins'. A device notes no calls: what a test says of them is of these. */
+bool is_standin(void);
+
 /* From here on stand-ins note their calls, in a file of its own, until the notes are dropped. */
 void keep_calls(void);
 void drop_calls(void);

@@ -296,6 +296,40 @@ static void a_cache_that_cannot_be_written_is_no_fault(void **state)
     assert_true(compiles());
 }
 
+/* What runs on the device comes from there. */
+static void a_cache_that_others_may_write_is_not_used(void **state)
+{
+    char inner[128];
+
+    (void)state;
+    (void)snprintf(inner, sizeof(inner), "%s/exg", folder);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    assert_int_equal(chmod(inner, 0777), 0);
+    assert_true(compiles());
+    assert_true(compiles());
+    assert_int_equal(chmod(inner, 0700), 0);
+    assert_true(compiles());
+    assert_false(compiles());
+}
+
+/* The stand-in for NVRTC knows sm_75 to sm_100. */
+static void a_card_newer_than_the_compiler_gets_ptx(void **state)
+{
+    char path[128];
+    char *log;
+
+    (void)state;
+    assert_int_equal(setenv("EXG_STANDIN_ARCHITECTURE", "103", 1), 0);
+    log_to("log", path, sizeof(path));
+    turn_once();
+    assert_int_equal(unsetenv("EXG_STANDIN_LOG"), 0);
+    log = read_whole(path);
+    assert_non_null(strstr(log, "--gpu-architecture=compute_100\n"));
+    assert_non_null(strstr(log, "nvrtcGetPTX\n"));
+    free(log);
+    assert_int_equal(unsetenv("EXG_STANDIN_ARCHITECTURE"), 0);
+}
+
 static void several_writers_leave_one_whole_file(void **state)
 {
     char path[512];
@@ -349,6 +383,8 @@ static void what_is_missing_or_too_old_has_a_code_and_a_fix(void **state)
     expect_code(open_with("EXG_STANDIN_DEVICES", "0"), EXG_DEVICE, "DEV-005");
     expect_code(open_with("EXG_STANDIN_VERSION", "11080"), EXG_DEVICE, "DEV-006");
     expect_code(open_with("EXG_STANDIN_VERSION", "12000"), EXG_DEVICE, "DEV-004"); /* no .so.12 */
+    expect_code(open_with("EXG_STANDIN_ARCHITECTURE", "70"), EXG_DEVICE, "DEV-004");
+    assert_non_null(strstr(err.message, "sm_70"));
     device = open_device();
     t = (turn){.in = {.dtype = EXG_DTYPE_F32, .rank = 1, .sizes = {2}, .strides = {1}}};
     t.out = t.in;
@@ -393,6 +429,7 @@ static void what_has_no_row_is_left_to_the_host(void **state)
     static const char *const hosts[] = {
         "cholesky_factor",
         "convolution_of_bytes",
+        "effect",
         "eig",
         "eigh",
         "fft",
@@ -403,9 +440,11 @@ static void what_has_no_row_is_left_to_the_host(void **state)
         "matrix_exp",
         "pivots_order",
         "qr_factor",
+        "registered",
         "row_order",
         "solve_triangular",
         "svd_factor",
+        "weight_product",
     };
     static const exg_kernel *const all[] = {
 #define EXG_KERNEL_AT(name) &exg_kernel_##name,
@@ -433,6 +472,8 @@ int main(void)
         CASE(what_is_recorded_runs_when_it_is_replayed_and_not_before),
         CASE(compiled_code_is_kept_and_what_is_not_whole_is_made_again),
         CASE(a_cache_that_cannot_be_written_is_no_fault),
+        CASE(a_cache_that_others_may_write_is_not_used),
+        CASE(a_card_newer_than_the_compiler_gets_ptx),
         CASE(several_writers_leave_one_whole_file),
         CASE(what_has_no_row_is_left_to_the_host),
         CASE(what_is_missing_or_too_old_has_a_code_and_a_fix),

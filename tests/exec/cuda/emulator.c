@@ -23,7 +23,7 @@
 static const char *const headers[] = {
     "libexport/base/element.h",      "libexec/kernels/convert.def", "libexec/kernels/cuda/common.h",
     "libexec/kernels/cuda/params.h", "libexec/kernels/math_f32.h",  "libexec/kernels/cuda/block.h",
-    "libexec/kernels/cuda/tile.h",
+    "libexec/kernels/cuda/tile.h",   "libexec/kernels/cuda/row.h",
 };
 #define HEADER_COUNT (sizeof(headers) / sizeof(headers[0]))
 
@@ -40,7 +40,7 @@ static int set_up(void **state)
     (void)state;
     exg_error_clear(&err);
     assert_int_equal(exg_cuda_driver_open(&driver, &err), EXG_OK);
-    assert_int_equal(exg_nvrtc_open(&driver, &nvrtc, &err), EXG_OK);
+    assert_int_equal(exg_nvrtc_open(&driver, 90, &nvrtc, &err), EXG_OK);
     assert_int_equal(driver.context_retain(&context, 0), 0);
     assert_int_equal(driver.context_set(context), 0);
     assert_int_equal(driver.stream_create(&stream, CUDA_STREAM_NON_BLOCKING), 0);
@@ -54,7 +54,6 @@ static int tear_down(void **state)
         (void)driver.module_unload(modules[--module_count]);
     }
     (void)driver.stream_destroy(stream);
-    (void)driver.context_release(0);
     return 0;
 }
 

@@ -324,6 +324,7 @@ static bool has_libraries(void)
 static void a_library_or_one_kernel_of_ours_does_what_follows(void **state)
 {
     bool by_libraries = has_libraries();
+    bool notes_calls = is_standin();
 
     (void)state;
     make_numbers();
@@ -335,7 +336,8 @@ static void a_library_or_one_kernel_of_ours_does_what_follows(void **state)
                               ? GEMM LAST /* the sum is read twice */
                               : GEMM;
 
-        if (!is_compiled_only() && strcmp(calls, by_libraries ? of->calls : own) != 0) {
+        if (notes_calls && !is_compiled_only() &&
+            strcmp(calls, by_libraries ? of->calls : own) != 0) {
             fail_msg("trial %zu: %s", i, calls);
         }
         free(calls);
@@ -346,7 +348,7 @@ static void a_library_or_one_kernel_of_ours_does_what_follows(void **state)
 static void a_convolution_that_cannot_be_one_call_is_several(void **state)
 {
     (void)state;
-    if (!has_libraries()) {
+    if (!has_libraries() || !is_standin()) {
         skip();
     }
     make_numbers();

@@ -315,7 +315,7 @@ static exg_status give(exg_plan_executor *rank, exg_accelerator *device, uint32_
     void *there;
 
     if (!forwards) {
-        exg_plan_executor_set_input(rank, input, x);
+        exg_plan_executor_set_input(rank, input, x, false);
         return EXG_OK;
     }
     EXG_TRY(device->table->allocate(device, COUNT * sizeof(*x), &there, err));

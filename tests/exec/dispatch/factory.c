@@ -106,6 +106,21 @@ static void expect_fill(rank_context *c, const fill *f, const char *how, exg_sta
     exg_dtensor_destroy(t);
 }
 
+static void nothing_is_stored_of_no_number(void **state)
+{
+    uint8_t element[8] = {7};
+    exg_scalar one = {.kind = EXG_SCALAR_INT, .as_int = 1};
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_scalar_store(EXG_DTYPE_F32, element, (exg_scalar){0}, &err), EXG_USAGE);
+    assert_string_equal(err.code, "DTN-022");
+    assert_string_equal(err.message, "no number, or of no dtype");
+    assert_int_equal(exg_scalar_store(EXG_DTYPE_UNKNOWN, element, one, &err), EXG_USAGE);
+    assert_string_equal(err.message, "no number, or of no dtype");
+    assert_int_equal(element[0], 7);
+}
+
 static void fill_all(rank_context *c)
 {
     int64_t three = 3;
@@ -449,6 +464,46 @@ static void make_without_context(rank_context *c)
            "unknown dtype");
 }
 
+/* As the tensor lies where the sizes are its own; whole where they are not. */
+static void make_new(eager *e, const exg_dtensor *x)
+{
+    static const char *const keys[] = {"aten.new_zeros.default", "aten.new_ones.default",
+                                       "aten.new_empty.default", "aten.new_full.default"};
+    int64_t same[] = {5, 3}, other[] = {3, 5};
+
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < 2; i++) {
+            exg_object args[] = {T((exg_dtensor *)(uintptr_t)x), of_ints(i == 0 ? same : other, 2),
+                                 of_int(7)};
+            exg_object made = call(e, keys[k], args, k == 3 ? 3 : 2);
+
+            EXPECT(e->c,
+                   made.kind == EXG_OBJECT_DTENSOR &&
+                       exg_dtensor_dtype(made.dtensor) == EXG_DTYPE_I16 &&
+                       lies(made.dtensor, i == 0 ? "S(0)" : "R"),
+                   "%s, %d", keys[k], i);
+            exg_dtensor_destroy(made.dtensor);
+        }
+    }
+}
+
+/* What draws by a distribution for each element runs, and lies as those do. */
+static void draw_with_chances(eager *e)
+{
+    static const char *const keys[] = {"aten.bernoulli.default", "aten.poisson.default"};
+    exg_dtensor *p = counted(e, EXG_DTYPE_F32, "5x2", "S(0)");
+    exg_dtensor *chances = CALL(e, "aten.sigmoid.default", T(p));
+
+    for (int k = 0; k < 2; k++) {
+        exg_dtensor *t = CALL(e, keys[k], T(chances));
+
+        EXPECT(e->c, t == NULL || lies(t, "S(0)"), "%s", keys[k]);
+        exg_dtensor_destroy(t);
+    }
+    exg_dtensor_destroy(chances);
+    exg_dtensor_destroy(p);
+}
+
 static void make_alike(rank_context *c)
 {
     static const char *const keys[] = {"aten.zeros_like.default", "aten.ones_like.default",
@@ -472,6 +527,8 @@ static void make_alike(rank_context *c)
                keys[k]);
         exg_dtensor_destroy(t);
     }
+    make_new(&e, x);
+    draw_with_chances(&e);
     t = CALL(&e, "aten.full_like.default", T(x), of_int(7));
     EXPECT(c, t == NULL || exg_dtensor_dtype(t) == EXG_DTYPE_I16, "full_like");
     exg_dtensor_destroy(t);
@@ -701,7 +758,8 @@ static void draw_alike(rank_context *c)
 /* S003-135: shards of it differ, and are those of the tensor that one rank draws. */
 static void parts_are_of_one_draw(void **state)
 {
-    static const char *const keys[] = {"aten.rand_like.default", "aten.randn_like.default"};
+    static const char *const keys[] = {"aten.rand_like.default", "aten.randn_like.default",
+                                       "aten.exponential.default", "aten.log_normal.default"};
 
     (void)state;
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
@@ -727,6 +785,7 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_stored_of_no_number),
         cmocka_unit_test(numbers_become_the_elements_of_pytorch),
         cmocka_unit_test(zeros_and_ones_are_there_of_every_dtype),
         cmocka_unit_test(sizes_are_given_in_many_forms),

@@ -163,6 +163,75 @@ static void copies_are_of_the_first_of_a_group(void **state)
     }
 }
 
+/* What is whole on every rank is there when the call returns; where there is nobody to take a copy
+ * of, in no other memory. */
+static void copy_whole(rank_context *c)
+{
+    exg_from_local_options options = {.size = sizeof(options), .run_check = true};
+    float data[4] = {1, 2, 3, 4};
+    exg_tensor local = rows_of(data, 2, 2);
+    exg_dtensor *t = NULL;
+    exg_error err;
+
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, NULL, 0, &options, &t, &err) == EXG_OK, "%s",
+           err.message);
+    EXPECT(c, t == NULL || exg_dtensor_is_ready(t), "it is on its way");
+    EXPECT(c, t == NULL || exg_device_mesh_size(c->mesh) > 1 || borrows(t, data), "it was copied");
+    exg_dtensor_destroy(t);
+}
+
+static void copies_are_there_at_once(void **state)
+{
+    static const char *const meshes[] = {"1", "1x1", "4"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(meshes) / sizeof(meshes[0]); i++) {
+        on_mesh(meshes[i], copy_whole, NULL);
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* For loops over vectors: parts begin at multiples of 64 bytes, however large they are. */
+static void make_parts(rank_context *c)
+{
+    for (int64_t size = 1; size < 40 && c->faults == 0; size++) {
+        exg_dtensor_like like = {
+            .size = sizeof(like), .dtype = EXG_DTYPE_U8, .rank = 1, .sizes = &size};
+        exg_dtensor *t[3] = {NULL};
+        exg_error err;
+
+        for (int i = 0; i < 3; i++) {
+            EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t[i], &err) == EXG_OK, "%s", err.message);
+            EXPECT(c, t[i] == NULL || (uintptr_t)exg_dtensor_to_local(t[i])->data % 64 == 0,
+                   "%d bytes begin between", (int)size);
+        }
+        for (int i = 0; i < 3; i++) {
+            exg_dtensor_destroy(t[i]);
+        }
+    }
+}
+
+static void parts_are_aligned(void **state)
+{
+    (void)state;
+    on_mesh("2", make_parts, NULL);
+}
+
+/* ---- the most dims --------------------------------------------------------------------------- */
+
+static void look_at_eight(rank_context *c)
+{
+    EXPECT(c, exg_device_mesh_ndim(c->mesh) == EXG_MESH_DIMS_MAX, "dims");
+    EXPECT(c, exg_device_mesh_size(c->mesh) == 4, "ranks");
+}
+
+static void a_mesh_has_up_to_eight_dims(void **state)
+{
+    (void)state;
+    on_mesh("1x2x1x1x1x2x1x1", look_at_eight, NULL);
+}
+
 /* ---- ranks outside --------------------------------------------------------------------------- */
 
 static void come_from_four(rank_context *c)
@@ -214,6 +283,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_disagree_are_told_so),
         cmocka_unit_test(copies_are_of_the_first_of_a_group),
+        cmocka_unit_test(copies_are_there_at_once),
+        cmocka_unit_test(parts_are_aligned),
+        cmocka_unit_test(a_mesh_has_up_to_eight_dims),
         cmocka_unit_test(ranks_outside_hold_nothing),
     };
 

@@ -94,7 +94,7 @@ uint32_t one_in(void)
 
 exg_mesh_shape mesh_shape(const char *text)
 {
-    static const char *const names[] = {"a", "b", "c", "d"};
+    static const char *const names[EXG_MESH_DIMS_MAX] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     exg_mesh_shape shape = {.device_type = getenv("EXG_TEST_DEVICE")};
 
     for (const char *at = text; *at != '\0'; at += *at == 'x') {

@@ -1,10 +1,15 @@
 /* there.c - what DTensors in a device's memory do without the host: copies between the two are
- * counted, and sums have the bits of sums in the order of ranks. On the strict device, or the kind
- * that EXG_TEST_DEVICE names: one that ranks share is asked for all, others for what is there.
+ * counted, and sums have the bits of sums in the order of ranks, but for those of NCCL. On the
+ * strict device, or the kind that EXG_TEST_DEVICE names: one whose devices can be joined is asked
+ * for all, others for what is there.
  */
 #include "libexec/dtensor/mesh.h"
+#include "tests/exec/cuda/calls.h"
+#include "tests/exec/dispatch/eager.h"
 #include "tests/exec/dtensor/ranks.h"
 
+#include <exg/autograd.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,11 +55,17 @@ static void count_from_now(rank_context *c)
     copies = waits = 0;
 }
 
+/* One that ranks share, or one for each. */
+static bool joins(void)
+{
+    return device->join != NULL;
+}
+
 static bool is_shared(void)
 {
     uint32_t count;
 
-    return device->join != NULL && device->count(&count, NULL) == EXG_OK && count == 1;
+    return device->count(&count, NULL) == EXG_OK && count == 1;
 }
 
 static bool computes(void)
@@ -75,7 +86,7 @@ static float number(uint32_t rank, int64_t place)
 
 typedef struct move {
     const char *from, *to;
-    int copies;      /* of a rank, where ranks share no device */
+    int copies;      /* of a rank, where devices cannot be joined */
     bool is_strided; /* the part lies column by column */
 } move;
 
@@ -144,8 +155,10 @@ static void check_part(rank_context *c, const exg_placement *from, const exg_pla
         float want = is_own ? number(exg_device_mesh_rank(c->mesh), row * COLUMNS + column)
                             : expected(c, from, row, column);
 
-        EXPECT(c, memcmp(&data[i], &want, sizeof(want)) == 0, "%s => %s: %g, not %g", m->from,
-               m->to, (double)data[i], (double)want);
+        EXPECT(c,
+               memcmp(&data[i], &want, sizeof(want)) == 0 ||
+                   (!is_shared() && strchr(m->from, 'P') != NULL && fabsf(data[i] - want) < 1),
+               "%s => %s: %g, not %g", m->from, m->to, (double)data[i], (double)want);
     }
 }
 
@@ -156,7 +169,7 @@ static void make_move(rank_context *c)
     uint32_t count = placements_of(m->from, from);
     int64_t sizes[2] = {ROWS, COLUMNS}, strides[2] = {COLUMNS, 1};
     exg_from_local_options options = {sizeof(options), sizes, strides, false, false};
-    int want = is_shared() ? 0 : m->copies;
+    int want = joins() ? 0 : m->copies;
     exg_dtensor *t = NULL, *moved = NULL;
     float data[NUMEL];
     exg_tensor local;
@@ -204,12 +217,98 @@ static void parts_go_from_device_to_device(void **state)
         {"2x2", {"P(sum) S(1)", "S(0) S(0)", 2, false}},
         {"2x3", {"S(0) S(1)", "R R", 2, false}},
         {"2x3", {"S(1) S(0)", "S(0) S(1)", 2, false}},
+        {"2x2x2", {"S(0) S(1) S(0)", "S(1) S(0) S(1)", 2, false}},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         on_mesh(rows[i].mesh, make_move, &rows[i].move);
     }
+}
+
+/* A part of several pieces; exec_redistribute looks at them. */
+static void move_pieces(rank_context *c)
+{
+    exg_placement from[2] = {exg_shard(0), exg_shard(1)};
+    exg_placement to[2] = {exg_strided_shard(0, 2), exg_shard(0)};
+    exg_dtensor *t = NULL, *moved = NULL;
+    float data[NUMEL];
+    exg_tensor local;
+    exg_error err;
+
+    make_local(c, from, &(move){0}, data, &local);
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, from, 2, NULL, &t, &err) == EXG_OK, "%s",
+           err.message);
+    for (int k = 0; k < 2 && c->faults == 0; k++) {
+        exg_dtensor_destroy(moved);
+        moved = NULL;
+        count_from_now(c);
+        EXPECT(c, exg_dtensor_redistribute(t, to, 2, &moved, &err) == EXG_OK, "%s", err.message);
+        EXPECT(c, copies == (joins() ? 0 : 2), "%d copies", copies);
+        c->mesh->device->table = device;
+    }
+    exg_dtensor_destroy(moved);
+    exg_dtensor_destroy(t);
+}
+
+static void pieces_go_from_device_to_device(void **state)
+{
+    (void)state;
+    on_mesh("2x2", move_pieces, NULL);
+}
+
+/* ---- through NCCL ---------------------------------------------------------------------------- */
+
+static void move_by_nccl(rank_context *c)
+{
+    exg_placement rows = exg_shard(0), whole = exg_replicate();
+    exg_step_options async = {.size = sizeof(async), .async = true};
+    exg_dtensor *t = NULL, *moved[2] = {NULL};
+    float data[NUMEL];
+    exg_tensor local;
+    exg_error err;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    make_local(c, &rows, &(move){0}, data, &local);
+    EXPECT(c, exg_dtensor_from_local(c->mesh, &local, &rows, 1, NULL, &t, &err) == EXG_OK, "%s",
+           err.message);
+    count_from_now(c);
+    EXPECT(c,
+           exg_dtensor_redistribute(t, &whole, 1, &moved[0], &err) == EXG_OK &&
+               exg_redistribute(e.d, t, &whole, 1, &async, &moved[1], &err) == EXG_OK,
+           "%s", err.message);
+    EXPECT(c, c->faults == 0 && !exg_dtensor_is_ready(moved[1]), "on its way");
+    EXPECT(c,
+           c->faults == 0 && exg_dtensor_wait(moved[1], &err) == EXG_OK &&
+               exg_dtensor_is_ready(moved[1]),
+           "%s", err.message);
+    EXPECT(c, copies == 0 && waits == 0, "%d copies, %d waits", copies, waits);
+    c->mesh->device->table = device;
+    for (int k = 0; c->faults == 0 && k < 2; k++) {
+        check_part(c, &rows, &whole, moved[k], &(move){.from = "S(0)", .to = "R"});
+    }
+    for (int k = 0; k < 2; k++) {
+        exg_dtensor_destroy(moved[k]);
+    }
+    exg_dtensor_destroy(t);
+    eager_end(&e);
+}
+
+/* On devices of their own, in the stand-ins' notes. */
+static void ranks_with_devices_of_their_own_call_nccl(void **state)
+{
+    (void)state;
+    if (!joins() || is_shared() || !is_standin()) {
+        skip();
+    }
+    keep_calls();
+    on_mesh("2", move_by_nccl, NULL);
+    assert_int_equal(calls_of("ncclCommInitRankConfig"), 2);
+    assert_int_equal(calls_of("ncclGroupEnd"), 4);
+    assert_int_equal(calls_of("ncclCommDestroy"), 2);
+    assert_int_equal(calls_of("ncclCommAbort"), 0);
+    drop_calls();
 }
 
 /* ---- from one rank --------------------------------------------------------------------------- */
@@ -233,7 +332,7 @@ static void distribute(rank_context *c)
     EXPECT(c, exg_distribute_tensor(c->mesh, &there, &columns, 1, 1, &parts, &err) == EXG_OK, "%s",
            err.message);
     EXPECT(c,
-           copies == (is_shared()                          ? 0
+           copies == (joins()                              ? 0
                       : exg_device_mesh_rank(c->mesh) == 1 ? 2
                                                            : 1),
            "%d copies", copies);
@@ -321,9 +420,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_go_from_device_to_device),
+        cmocka_unit_test(pieces_go_from_device_to_device),
+        cmocka_unit_test(ranks_with_devices_of_their_own_call_nccl),
         cmocka_unit_test(a_whole_is_cut_where_it_lies),
         cmocka_unit_test(constants_are_made_there),
     };
+    int status;
 
     (void)setenv("EXG_TEST_DEVICE", "strict", 0);
     if (exg_device_table_find(getenv("EXG_TEST_DEVICE"), &device, NULL) != EXG_OK) {
@@ -333,5 +435,8 @@ int main(void)
     counting.copy_in = count_in;
     counting.copy_out = count_out;
     counting.wait = count_wait;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    (void)all_operators();
+    status = cmocka_run_group_tests(tests, NULL, NULL);
+    free_operators();
+    return status;
 }

@@ -13,10 +13,28 @@ static const heads shapes[] = {
     {2, 4, 2, 1, 300, 32, 32},   {1, 8, 2, 5, 140, 20, 12},     {1, 2, 2, 90, 90, 33, 17},
     {1, 1, 1, 20, 40, 300, 140}, {1, 4, 1, 18, 18, 8, 8},       {1, 1, 1, 3, 0, 8, 8},
     {1, 2, 1, 200, 260, 24, 40}, {1, 1, 1, 210, 130, 140, 8},   {2, 6, 2, 18, 20, 8, 8},
-    {1, 1, 1, 5, 6, 3000, 8},    {1, 1, 1, 14, 20, 1100, 1200},
+    {1, 1, 1, 5, 6, 3000, 8},    {1, 1, 1, 14, 20, 1100, 1200}, {1, 6, 2, 1, 700, 64, 70},
 };
 
-typedef enum mask_kind { NO_MASK, CAUSAL, BOOL_MASK, FLOAT_MASK, COLUMN_MASK } mask_kind;
+typedef enum mask_kind {
+    NO_MASK,
+    CAUSAL,
+    BOOL_MASK,
+    FLOAT_MASK,
+    COLUMN_MASK,
+    CACHE_MASK /* the keys of a cache so far: whole blocks of the rest are hidden, some are seen */
+} mask_kind;
+
+/* Row i sees keys up to i and a few more. */
+static exg_tensor cache_mask(int64_t rows, int64_t keys)
+{
+    exg_tensor mask = make_tensor(EXG_DTYPE_B8, 2, SIZES(rows, keys));
+
+    for (int64_t at = 0; at < rows * keys; at++) {
+        set(&mask, at, at % keys <= at / keys + keys / 9);
+    }
+    return mask;
+}
 
 static void attend(const heads *h, const exg_tensor *q, const exg_tensor *k, const exg_tensor *v,
                    const exg_tensor *mask, bool is_causal, double scale, double *want)
@@ -98,6 +116,7 @@ static void check(const heads *h, exg_dtype d, mask_kind kind, bool by_position)
     c.inputs[3] =
         kind == BOOL_MASK    ? make_random(EXG_DTYPE_B8, 2, SIZES(h->rows, h->keys), 0, 1)
         : kind == FLOAT_MASK ? make_random(d, 4, SIZES(h->batch, h->heads, h->rows, h->keys), -2, 2)
+        : kind == CACHE_MASK ? cache_mask(h->rows, h->keys)
         : kind == COLUMN_MASK ? make_random(EXG_DTYPE_B8, 4, SIZES(h->batch, 1, 1, h->keys), 0, 1)
                               : absent_tensor();
     if (kind > CAUSAL) {
@@ -116,7 +135,7 @@ static void attention_equals_its_three_steps(void **state)
     (void)state;
     for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
         for (uint32_t s = 0; s < COUNT(shapes); s++) {
-            for (int kind = NO_MASK; kind <= COLUMN_MASK; kind++) {
+            for (int kind = NO_MASK; kind <= CACHE_MASK; kind++) {
                 check(&shapes[s], float_dtypes[d], (mask_kind)kind, true);
                 check(&shapes[s], float_dtypes[d], (mask_kind)kind, false);
             }

@@ -217,7 +217,7 @@ static void linear_with_a_weight_packed_once_gives_the_same(void **state)
 {
     static const int64_t packed_shapes[][3] = {
         /* m, k, n: few rows, several tiles, tall */
-        {1, 300, 600},   {5, 257, 97},    {40, 513, 130},
+        {2, 300, 600},   {5, 257, 97},    {40, 513, 130},
         {300, 270, 260}, {1100, 261, 50}, {1030, 20, 3100},
     };
 

@@ -201,12 +201,34 @@ static void megabytes_are_on_large_pages(void **state)
     }
 }
 
+/* Pages that were let go of are there again as zeros when they are read. */
+static void what_is_forgotten_takes_no_memory(void **state)
+{
+    const uint64_t bytes = (8u << 20) + 100;
+    unsigned char *block = exg_allocate(NULL, bytes);
+
+    (void)state;
+    assert_non_null(block);
+    memset(block, 0x5a, bytes);
+    exg_forget(NULL, block, bytes);
+#ifdef __linux__
+    for (uint64_t at = 0; at < 8u << 20; at += 4096) {
+        assert_int_equal(block[at], 0);
+    }
+#endif
+    memset(block, 0x5a, bytes);
+    assert_int_equal(block[bytes - 1], 0x5a);
+    exg_forget(NULL, NULL, 0);
+    exg_release(NULL, block, bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_takes_and_gives_back),
         cmocka_unit_test(it_stops_where_memory_ends),
         cmocka_unit_test(megabytes_are_on_large_pages),
+        cmocka_unit_test(what_is_forgotten_takes_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

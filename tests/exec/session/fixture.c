@@ -110,7 +110,10 @@ exg_session *open_session(const loaded *l, const exg_session_options *options)
     return session;
 }
 
-exg_status try_fixture(const loaded *l, exg_session *session, exg_error *err)
+typedef exg_status call_session(exg_session *, const exg_session_input *, uint32_t, exg_error *);
+
+static exg_status with_inputs(const loaded *l, exg_session *session, call_session *call,
+                              exg_error *err)
 {
     exg_session_input inputs[FIXTURE_INPUTS_MAX];
     exg_status status;
@@ -128,11 +131,21 @@ exg_status try_fixture(const loaded *l, exg_session *session, exg_error *err)
         assert_non_null(inputs[i].tensor.data);
         memcpy(inputs[i].tensor.data, t->data, t->bytes);
     }
-    status = exg_session_run(session, inputs, l->inputs->count, err);
+    status = call(session, inputs, l->inputs->count, err);
     for (uint32_t i = 0; i < l->inputs->count; i++) {
         free(inputs[i].tensor.data);
     }
     return status;
+}
+
+exg_status try_fixture(const loaded *l, exg_session *session, exg_error *err)
+{
+    return with_inputs(l, session, exg_session_run, err);
+}
+
+exg_status prepare_fixture(const loaded *l, exg_session *session, exg_error *err)
+{
+    return with_inputs(l, session, exg_session_prepare, err);
 }
 
 void run_fixture(const loaded *l, exg_session *session)

@@ -38,6 +38,7 @@ void unload_fixture(loaded *l);
 /* Runs once on fresh copies of the inputs; run_fixture() fails the test when that does not work. */
 exg_status try_fixture(const loaded *l, exg_session *session, exg_error *err);
 void run_fixture(const loaded *l, exg_session *session);
+exg_status prepare_fixture(const loaded *l, exg_session *session, exg_error *err); /* plans */
 exg_session *open_session(const loaded *l, const exg_session_options *options);
 
 /* All outputs of the last run, then the state, one after the other; malloc'ed. */

@@ -478,7 +478,7 @@ static int run_plan(uint32_t seed, const exg_operators *operators, bool spoilt)
     assert_int_equal(exg_weight_store_create(program->weights, NULL, &memory, &err), EXG_OK);
     assert_int_equal(exg_plan_executor_create(plan, memory, NULL, NULL, NULL, 0, 0, &rank, &err),
                      EXG_OK);
-    exg_plan_executor_set_input(rank, 1, x);
+    exg_plan_executor_set_input(rank, 1, x, false);
     assert_int_equal(exg_plan_executor_settle(rank, &err), EXG_OK);
     assert_int_equal(exg_plan_executor_fold(rank, &err), EXG_OK);
     assert_int_equal(exg_plan_executor_run(rank, &err), EXG_OK);

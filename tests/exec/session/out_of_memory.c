@@ -17,6 +17,8 @@
 
 #ifdef REFUSES_MEMORY
 
+exg_operator_library_get_fn exg_operator_library_get; /* examples/operators/mylib.c */
+
 typedef struct given {
     const exg_session_input *inputs;
     uint32_t count;
@@ -46,6 +48,8 @@ static exg_status run(const char *path, void *user, exg_error *err)
     exg_status status = exg_open(path, NULL, &program, NULL, err);
 
     status = status == EXG_OK ? exg_operators_create(&operators, err) : status;
+    status = status == EXG_OK ? exg_operators_register(operators, exg_operator_library_get(), err)
+                              : status;
     status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
     status = status == EXG_OK ? compare(&verified, err) : status;
     status = status == EXG_OK ? exg_session_create(&verified, &options, &session, err) : status;
@@ -118,7 +122,13 @@ static void the_first_call_of_a_process_survives_it(void **state)
 
 static void every_call_survives_it(void **state)
 {
-    static const char *const programs[] = {"mlp", "convbn", "windows"};
+    static const char *const programs[] = {"mlp",
+                                           "convbn",
+                                           "windows",
+                                           "operator_library/plain",
+                                           "operator_library/data",
+                                           "operator_library/watched",
+                                           "operator_library/writes.core"};
 
     (void)state;
     for (size_t p = 0; p < sizeof(programs) / sizeof(programs[0]); p++) {

@@ -92,6 +92,52 @@ static void larger_weights_are_packed_first(void **state)
     unload_fixture(&l);
 }
 
+/* Steps of the plan of one einsum of a (16, 256) and b. */
+static uint32_t steps_of_einsum(const char *equation, const int64_t *sizes, uint32_t rank)
+{
+    exg_operators *operators = NULL;
+    exg_program *program = NULL;
+    exg_program *plain = NULL;
+    exg_program *functional = NULL;
+    exg_builder *b = NULL;
+    exg_plan *plan = NULL;
+    exg_tensor_meta meta;
+    exg_ref both[2];
+    exg_argument out;
+    uint32_t count;
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, (int64_t[]){16, 256}, 2);
+    both[0] = exg_builder_input(b, "a", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, rank);
+    both[1] = exg_builder_input(b, "b", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    out = exg_arg_ref(EMIT(b, einsum_default, exg_arg_string(equation), exg_arg_refs(b, both, 2)));
+    exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+    assert_int_equal(exg_decompose(program, operators, &plain, NULL), EXG_OK);
+    assert_int_equal(exg_functionalize(plain, operators, &functional, NULL), EXG_OK);
+    assert_int_equal(exg_plan_create(functional, operators, NULL, &plan, NULL), EXG_OK);
+    count = exg_plan_summarize(plan)->step_count;
+    exg_plan_destroy(plan);
+    exg_program_destroy(functional);
+    exg_program_destroy(plain);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+    return count;
+}
+
+/* Gathered weights of experts, the larger operand, are multiplied where they are; what comes of it
+ * may be moved. */
+static void an_einsum_does_not_move_its_larger_operand(void **state)
+{
+    (void)state;
+    assert_true(steps_of_einsum("td,tkfd->tkf", (int64_t[]){16, 2, 512, 256}, 4) <= 2);
+    assert_true(steps_of_einsum("td,ktdf->tkf", (int64_t[]){2, 16, 256, 512}, 4) <= 2);
+    assert_int_equal(steps_of_einsum("zy,yx->zx", (int64_t[]){256, 512}, 2), 1);
+}
+
 static void it_places_alone(void **state)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -152,7 +198,7 @@ static void a_program_of_open_sizes_is_not_planned(void **state)
 /* As callers of exg_partition and exg_plan_create alone give them. */
 static void options_that_cannot_be_are_refused(void **state)
 {
-    exg_partition_options place = {.size = sizeof(place), .mode = (exg_partition_mode)7};
+    exg_partition_options place = {.size = sizeof(place), .mode = (exg_partition_mode)99};
     exg_plan_options plans = {.size = sizeof(plans), .overlap = (exg_overlap)-1};
     exg_mesh_shape mesh = {1, {2}, {NULL}};
     exg_mesh_shape deep = {EXG_MESH_DIMS_MAX + 1, {2}, {NULL}};
@@ -203,22 +249,58 @@ static exg_partition_summary summary_by(const exg_partition_goal *goal, const fi
     exg_partition_summary summary;
     exg_program *functional;
     exg_program *local;
+    char *report = NULL;
     exg_error err;
     loaded l;
 
     load_fixture(f, &l);
     functional = functional_of(&l, arena);
-    if (exg_partition(functional, l.operators, options, goal, mesh, 0, &local, &made, NULL, &err) !=
-        EXG_OK) {
+    if (exg_partition(functional, l.operators, options, goal, mesh, 0, &local, &made, &report,
+                      &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
     summary = *made;
     free(made);
+    free(report);
     exg_program_destroy(local);
     exg_program_destroy(functional);
     exg_arena_destroy(arena);
     unload_fixture(&l);
     return summary;
+}
+
+/* It is the least that one other word for a mesh dim gives, as placing so says. */
+static void the_cheaper_placement_is_one(void **state)
+{
+    static const exg_partition_mode given[][2] = {
+        {EXG_PARTITION_DATA, EXG_PARTITION_FSDP},
+        {EXG_PARTITION_TENSOR, EXG_PARTITION_REPLICATE},
+        {EXG_PARTITION_SEQUENCE, EXG_PARTITION_TENSOR},
+    };
+    const fixture *f = fixture_named("lm.core.static.pt2");
+    const exg_mesh_shape mesh = {2, {2, 2}, {NULL}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        exg_partition_goal goal = {.size = sizeof(goal), .compares = true};
+        exg_partition_summary own = summary_by(&goal, f, &mesh, given[i]);
+        double least = own.predicted_ns;
+
+        goal.compares = false;
+        for (uint32_t d = 0; d < 2; d++) {
+            for (int m = EXG_PARTITION_REPLICATE; m < EXG_PARTITION_PIPELINE; m++) {
+                exg_partition_mode modes[2] = {given[i][0], given[i][1]};
+                double ns;
+
+                modes[d] = (exg_partition_mode)m;
+                ns = summary_by(&goal, f, &mesh, modes).predicted_ns;
+                least = ns < least ? ns : least;
+            }
+        }
+        assert_true(own.cheaper_ns == (least < own.predicted_ns ? least : 0));
+        assert_true(own.cheaper_ns == 0 ||
+                    summary_by(&goal, f, &mesh, own.cheaper_modes).predicted_ns == own.cheaper_ns);
+    }
 }
 
 static exg_partition_summary summary_of(const fixture *f, const exg_mesh_shape *mesh,
@@ -246,8 +328,9 @@ static void auto_is_predicted_no_worse_than_any_strategy(void **state)
         exg_partition_summary best = summary_of(f, mesh, open, 0, overlaps);
         exg_partition_mode modes[2];
 
-        for (modes[0] = EXG_PARTITION_REPLICATE; modes[0] < EXG_PARTITION_AUTO; modes[0]++) {
-            for (modes[1] = EXG_PARTITION_REPLICATE; modes[1] < EXG_PARTITION_AUTO; modes[1]++) {
+        for (modes[0] = EXG_PARTITION_REPLICATE; modes[0] < EXG_PARTITION_PIPELINE; modes[0]++) {
+            for (modes[1] = EXG_PARTITION_REPLICATE; modes[1] < EXG_PARTITION_PIPELINE;
+                 modes[1]++) {
                 exg_partition_summary named = summary_of(f, mesh, modes, 0, overlaps);
 
                 assert_true(best.predicted_ns <= named.predicted_ns);
@@ -262,7 +345,7 @@ static void moves_beside_computation_are_predicted_once(void **state)
     static const exg_mesh_shape mesh = {1, {2}, {NULL}};
 
     (void)state;
-    for (int m = EXG_PARTITION_REPLICATE; m < EXG_PARTITION_AUTO; m++) {
+    for (int m = EXG_PARTITION_REPLICATE; m < EXG_PARTITION_PIPELINE; m++) {
         const exg_partition_mode mode[2] = {(exg_partition_mode)m};
         const fixture *f = fixture_named("lm.core.static.pt2");
         exg_partition_summary apart = summary_of(f, &mesh, mode, 0, false);
@@ -603,7 +686,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_plans_alone),
         cmocka_unit_test(larger_weights_are_packed_first),
+        cmocka_unit_test(an_einsum_does_not_move_its_larger_operand),
         cmocka_unit_test(it_places_alone),
+        cmocka_unit_test(the_cheaper_placement_is_one),
         cmocka_unit_test(a_program_of_open_sizes_is_not_planned),
         cmocka_unit_test(options_that_cannot_be_are_refused),
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),

@@ -1,6 +1,8 @@
-/* quantized.c - products and convolutions of bytes found in those of dequantized ones; what looks
- * like it and is not stays as it is. Their results are the corpus's to compare
- * (quantized.safetensors). */
+/* quantized.c - products and convolutions of bytes found in those of dequantized ones, and products
+ * by weights of fewer bits; what looks like it and is not stays as it is. Their results are the
+ * corpus's to compare (quantized.safetensors). */
+#include "libexport/transform/weight_product.h"
+
 #include <exg/emit.h>
 
 #include <exg/transform.h>
@@ -226,6 +228,169 @@ static void what_is_no_convolution_of_bytes_stays(void **state)
     }
 }
 
+/* ---- weights of fewer bits ------------------------------------------------------------------- */
+
+typedef enum weight_form {
+    CAST,             /* of bytes alone */
+    BY_ROWS,          /* times one a row */
+    BY_GROUPS,        /* in a view of groups */
+    OF_COLUMNS,       /* mm by a weight that lies as it is multiplied, in groups of those */
+    NIBBLES,          /* two a byte, their zero point 8 */
+    NIBBLES_BY_GROUP, /* zero points and shifts too */
+    NIBBLES_SIGNED,   /* by shifts of int8 */
+    FLOAT8,
+    BY_ELEMENT, /* a scale an element */
+    TWICE,      /* scaled, then again */
+    WIDE,       /* of int16 */
+    UNEVEN,     /* a scale of every second column */
+    WEIGHT_FORMS
+} weight_form;
+
+#define GROUP 32
+
+static exg_ref numbers(exg_builder *b, const char *name, const int64_t *sizes, uint32_t rank)
+{
+    exg_tensor_meta meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, rank);
+
+    return exg_builder_input(b, name, &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+}
+
+/* (rows, 2 GROUP) of half bytes. */
+static exg_ref nibbles(exg_builder *b, exg_dtype dtype)
+{
+    exg_ref bytes = input(b, "w", dtype, COLUMNS, GROUP);
+    exg_ref high = EMIT(b, bitwise_right_shift_Tensor_Scalar, bytes, 4);
+    exg_ref low = dtype == EXG_DTYPE_U8 ? EMIT(b, bitwise_and_Scalar, bytes, 15)
+                                        : EMIT(b, bitwise_left_shift_Tensor_Scalar, bytes, 4);
+    exg_ref both[2];
+
+    low = dtype == EXG_DTYPE_U8 ? low : EMIT(b, bitwise_right_shift_Tensor_Scalar, low, 4);
+    both[0] = EMIT(b, unsqueeze_default, low, -1);
+    both[1] = EMIT(b, unsqueeze_default, high, -1);
+    return EMIT(b, cat_default, exg_arg_refs(b, both, 2), 2);
+}
+
+static exg_ref to_real(exg_builder *b, exg_ref q)
+{
+    return EMIT(b, _to_copy_default, q, DTYPE(EXG_DTYPE_F32));
+}
+
+static exg_ref dequantized_weight(exg_builder *b, weight_form kind)
+{
+    const exg_dtype dtype = kind == WIDE     ? EXG_DTYPE_I16
+                            : kind == FLOAT8 ? EXG_DTYPE_F8E4M3FN
+                                             : EXG_DTYPE_I8;
+    const bool is_turned = kind == OF_COLUMNS;
+    const int64_t depth = 2 * GROUP;
+    exg_ref w;
+
+    if (kind == NIBBLES || kind == NIBBLES_BY_GROUP || kind == NIBBLES_SIGNED) {
+        w = to_real(b, nibbles(b, kind == NIBBLES_SIGNED ? EXG_DTYPE_I8 : EXG_DTYPE_U8));
+        w = EMIT(b, view_default, w, INTS(b, COLUMNS, 2, GROUP));
+        w = kind == NIBBLES ? EMIT(b, sub_Scalar, w, 8) : w;
+        if (kind == NIBBLES_BY_GROUP) {
+            w = EMIT(b, sub_Tensor, w, numbers(b, "z", (int64_t[]){COLUMNS, 2, 1}, 3));
+        }
+        w = EMIT(b, mul_Tensor, w, numbers(b, "s", (int64_t[]){COLUMNS, 2, 1}, 3));
+        if (kind == NIBBLES_BY_GROUP) {
+            w = EMIT(b, add_Tensor, w, numbers(b, "t", (int64_t[]){1, 2, 1}, 3));
+        }
+        return EMIT(b, view_default, w, INTS(b, COLUMNS, depth));
+    }
+    w = to_real(b, is_turned ? input(b, "w", dtype, depth, COLUMNS)
+                             : input(b, "w", dtype, COLUMNS, depth));
+    switch (kind) {
+    case CAST:
+        return w;
+    case BY_GROUPS:
+        w = EMIT(b, view_default, w, INTS(b, COLUMNS, 2, GROUP));
+        w = EMIT(b, mul_Tensor, w, numbers(b, "s", (int64_t[]){COLUMNS, 2, 1}, 3));
+        return EMIT(b, view_default, w, INTS(b, COLUMNS, depth));
+    case UNEVEN:
+        w = EMIT(b, view_default, w, INTS(b, COLUMNS, GROUP, 2));
+        w = EMIT(b, mul_Tensor, w, numbers(b, "s", (int64_t[]){COLUMNS, 1, 2}, 3));
+        return EMIT(b, view_default, w, INTS(b, COLUMNS, depth));
+    case OF_COLUMNS:
+        w = EMIT(b, view_default, w, INTS(b, 2, GROUP, COLUMNS));
+        w = EMIT(b, mul_Tensor, w, numbers(b, "s", (int64_t[]){2, 1, COLUMNS}, 3));
+        return EMIT(b, view_default, w, INTS(b, depth, COLUMNS));
+    default:
+        w = EMIT(b, mul_Tensor, w,
+                 numbers(b, "s", (int64_t[]){COLUMNS, kind == BY_ELEMENT ? depth : 1}, 2));
+        return kind == TWICE ? EMIT(b, mul_Scalar, w, 3.) : w;
+    }
+}
+
+/* The one product by a weight, or NULL. */
+static const exg_node *weight_product_of(const exg_program *program)
+{
+    for (uint32_t n = 0; program != NULL && n < program->graph->node_count; n++) {
+        if (strstr(program->graph->nodes[n].target, "weight_product") != NULL) {
+            return &program->graph->nodes[n];
+        }
+    }
+    return NULL;
+}
+
+static void check_weight(weight_form kind, bool found, bool is_half, int64_t least)
+{
+    exg_operators *operators = NULL;
+    exg_program *program = NULL;
+    exg_program *pure = NULL;
+    exg_program *simple = NULL;
+    exg_builder *b = NULL;
+    const exg_node *node;
+    exg_argument out;
+    exg_ref x;
+    exg_ref w;
+
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, UINT64_MAX, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    x = input(b, "x", EXG_DTYPE_F32, ROWS, 2 * GROUP);
+    w = dequantized_weight(b, kind);
+    out =
+        exg_arg_ref(kind == OF_COLUMNS ? EMIT(b, mm_default, x, w) : EMIT(b, linear_default, x, w));
+    exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
+    assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
+    assert_int_equal(exg_functionalize(program, operators, &pure, NULL), EXG_OK);
+    assert_int_equal(exg_find_weight_products(pure, operators, &simple, NULL), EXG_OK);
+    node = weight_product_of(simple);
+    assert_int_equal(node != NULL, found);
+    if (found) {
+        assert_int_equal(calls_of(simple, "aten.linear") + calls_of(simple, "aten.mm"), 0);
+        assert_int_equal(calls_of(simple, "_to_copy"), 0); /* nothing of the weight's size is */
+        assert_int_equal(node->inputs[8].arg.kind, is_half ? EXG_ARGUMENT_INT : EXG_ARGUMENT_NONE);
+        assert_true(!is_half || node->inputs[8].arg.as_int == least);
+    }
+    exg_program_destroy(simple);
+    exg_program_destroy(pure);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
+static void weights_are_multiplied_as_they_are_stored(void **state)
+{
+    (void)state;
+    check_weight(CAST, true, false, 0);
+    check_weight(BY_ROWS, true, false, 0);
+    check_weight(BY_GROUPS, true, false, 0);
+    check_weight(OF_COLUMNS, true, false, 0);
+    check_weight(NIBBLES, true, true, 0);
+    check_weight(NIBBLES_BY_GROUP, true, true, 0);
+    check_weight(NIBBLES_SIGNED, true, true, -8);
+    check_weight(FLOAT8, true, false, 0);
+}
+
+static void weights_of_other_forms_stay(void **state)
+{
+    (void)state;
+    check_weight(BY_ELEMENT, false, false, 0);
+    check_weight(TWICE, false, false, 0);
+    check_weight(WIDE, false, false, 0);
+    check_weight(UNEVEN, false, false, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +398,8 @@ int main(void)
         cmocka_unit_test(what_is_none_stays),
         cmocka_unit_test(convolutions_of_bytes_are_found),
         cmocka_unit_test(what_is_no_convolution_of_bytes_stays),
+        cmocka_unit_test(weights_are_multiplied_as_they_are_stored),
+        cmocka_unit_test(weights_of_other_forms_stay),
     };
 
     return cmocka_run_group_tests_name("quantized", tests, NULL, NULL);

@@ -105,6 +105,51 @@ static void positions_without_dims_are_not_cut(void **state)
     }
 }
 
+/* Of 7 rows 8 ranks have one each, and the last none; of matrices of 5 rows kept in pieces alike.
+ */
+static void dims_shorter_than_the_mesh_are_split(void **state)
+{
+    static const exg_partition_mode modes[] = {EXG_PARTITION_DATA, EXG_PARTITION_FSDP};
+    static const exg_mesh_shape mesh = {1, {8}, {NULL}};
+    exg_operators *operators;
+    exg_program *program;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    program = make(operators, 7, 5, 6);
+    for (size_t m = 0; m < 2; m++) {
+        exg_partition_options options = {.size = sizeof(options), .mode = modes[m]};
+
+        for (uint32_t r = 0; r < 8; r++) {
+            exg_partition_summary *summary = NULL;
+            exg_program *local = NULL;
+            bool found = false;
+
+            assert_int_equal(exg_partition(program, operators, &options, NULL, &mesh, r, &local,
+                                           &summary, NULL, NULL),
+                             EXG_OK);
+            for (uint32_t n = 0; n < local->graph->node_count; n++) {
+                const exg_node *node = &local->graph->nodes[n];
+
+                if (strcmp(node->target, "torch.ops.aten.relu.default") == 0) {
+                    const exg_value_id id = node->outputs[0].as_tensor;
+
+                    found = true;
+                    assert_int_equal(local->graph->values[id].tensor->sizes[0].value, r < 7);
+                }
+            }
+            assert_true(found && summary->unsplit[0] == NULL);
+            if (modes[m] == EXG_PARTITION_FSDP) { /* a row of each of two matrices */
+                assert_int_equal(summary->weight_bytes, 4 * ((r < 5 ? 6 : 0) + (r < 6 ? 6 : 0)));
+            }
+            free(summary);
+            exg_program_destroy(local);
+        }
+    }
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
 /* Moves that a file brings along name dims of a mesh that nobody knows. */
 static void a_program_with_moves_is_not_placed(void **state)
 {
@@ -183,7 +228,7 @@ static exg_status check(const made *by_rank, exg_error *err)
         assert_true(traces[r].count > 0);
     }
     exg_error_clear(err);
-    status = exg_collective_traces_check(traces, &mesh, err);
+    status = exg_collective_traces_check(traces, &mesh, 0, err);
     exg_arena_destroy(arena);
     return status;
 }
@@ -274,7 +319,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
                                  EXG_OK);
                 assert_int_equal(exg_partition_noting(program, operators, placing.options,
                                                       &placing.goal, &mesh, r, UINT32_MAX, cuts[r],
-                                                      &local, &summary, NULL, NULL),
+                                                      NULL, &local, &summary, NULL, NULL),
                                  EXG_OK);
                 assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL),
                                  EXG_OK);
@@ -311,10 +356,10 @@ static void ends_out_of_order_are_found(void **state)
         issues_of(&fsdp, r, arena, &traces[r]);
     }
     assert_true(traces[0].count > 1 && traces[0].items[0].begun > 1); /* two under way */
-    assert_int_equal(exg_collective_traces_check(traces, &mesh, &err), EXG_OK);
+    assert_int_equal(exg_collective_traces_check(traces, &mesh, 0, &err), EXG_OK);
     for (int i = 0; i < 2; i++) {
         traces[1].items[0].begun = begun[i];
-        assert_int_equal(exg_collective_traces_check(traces, &mesh, &err), EXG_PEER);
+        assert_int_equal(exg_collective_traces_check(traces, &mesh, 0, &err), EXG_PEER);
         assert_string_equal(err.code, "COM-010");
         assert_non_null(strstr(err.message, "rank 1"));
     }
@@ -456,6 +501,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(positions_without_dims_are_not_cut),
+        cmocka_unit_test(dims_shorter_than_the_mesh_are_split),
         cmocka_unit_test(a_program_with_moves_is_not_placed),
         cmocka_unit_test(plans_of_one_placement_fit),
         cmocka_unit_test(other_collectives_on_one_rank_are_found),

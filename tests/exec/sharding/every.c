@@ -262,8 +262,8 @@ bool try_every_sharding(const exg_verified *verified, const exg_session_input *i
         *used = 0;
         for (uint32_t i = 0; i < count; i++) {
             if (dims[i] >= 0) {
-                patterns[(*used)++] =
-                    (exg_partition_pattern){inputs[i].name, exg_shard(dims[i]), true};
+                patterns[(*used)++] = (exg_partition_pattern){inputs[i].name, exg_shard(dims[i]),
+                                                              EXG_PARTITION_INPUTS, NULL};
             }
         }
         try_one(verified, inputs, count, &options, &whole, t);

@@ -36,10 +36,32 @@ static void products_are_counted_by_their_operations(void **state)
     }
 }
 
+/* 8 of 4096 rows: those are read, and written. */
+static void lookups_take_what_is_looked_up(void **state)
+{
+    exg_sym_int sizes[3][2] = {
+        {{.value = 4096}, {.value = 512}}, {{.value = 8}}, {{.value = 8}, {.value = 512}}};
+    exg_tensor_meta metas[3];
+    const exg_tensor_meta *operands[2] = {&metas[0], &metas[1]};
+    const exg_operator lookup = {.id = EXG_OP_embedding_default};
+    exg_costs costs;
+
+    (void)state;
+    exg_costs_init(&costs, sizeof(costs));
+    for (uint32_t k = 0; k < COUNT(metas); k++) {
+        metas[k] = (exg_tensor_meta){.dtype = k == 1 ? EXG_DTYPE_I64 : EXG_DTYPE_F32,
+                                     .rank = k == 1 ? 1 : 2,
+                                     .sizes = sizes[k]};
+    }
+    assert_true(fabs(exg_predict_work(&costs, &lookup, operands, 2, &metas[2]) -
+                     (2. * 8 * 512 * 4 + 8 * 8) * costs.ns_per_touched) < 1e-6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_counted_by_their_operations),
+        cmocka_unit_test(lookups_take_what_is_looked_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,8 @@ static exg_session *run(uint32_t ranks, const int32_t *split, const exg_partitio
     options.goal = &(exg_partition_goal){.size = sizeof(exg_partition_goal), .costs = &costs};
     for (uint32_t i = 0; ranks > 1 && i < t.input_count; i++) {
         if (split[i] >= 0) {
-            patterns[count++] = (exg_partition_pattern){t.names[i], exg_shard(split[i]), true};
+            patterns[count++] = (exg_partition_pattern){t.names[i], exg_shard(split[i]),
+                                                        EXG_PARTITION_INPUTS, NULL};
         }
     }
     options.mesh = ranks > 1 ? (exg_mesh_shape){1, {ranks}} : options.mesh;
@@ -177,6 +178,7 @@ static void convolutions_see_beyond_their_part(void **state)
     for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
         int64_t size = rows[i / 2].size, kernel = rows[i / 2].kernel, groups = rows[i / 2].groups;
         bool columns = i % 2 == 1;
+        bool windows;
         exg_ref x, w, bias;
         char what[60];
 
@@ -193,7 +195,8 @@ static void convolutions_see_beyond_their_part(void **state)
                  columns ? INTS(t.b, 1, rows[i / 2].dilation) : INTS(t.b, rows[i / 2].dilation, 1),
                  false, INTS(t.b, 0, 0), exg_arg_int(groups))));
         snprintf(what, sizeof(what), "convolution %zu of %s", i / 2, columns ? "columns" : "rows");
-        check(what, (int32_t[]){columns ? 3 : 2, -1, -1}, i / 2 < 7 && i / 2 != 3, 1);
+        windows = i / 2 < 7 && i / 2 != 2 && i / 2 != 3; /* else channels in parts may move less */
+        check(what, (int32_t[]){columns ? 3 : 2, -1, -1}, windows, windows ? 1 : -1);
     }
 }
 
@@ -224,7 +227,7 @@ static void transposed_convolutions_spread_beyond_their_part(void **state)
         int64_t size, kernel, stride, padding, dilation, groups, more;
         bool cut; /* on every mesh */
     } rows[] = {
-        {12, 3, 1, 1, 1, 1, 0, true},  {11, 3, 1, 0, 1, 2, 0, true},  {17, 4, 1, 1, 2, 1, 0, true},
+        {12, 3, 1, 1, 1, 1, 0, true},  {11, 3, 1, 0, 1, 2, 0, true},  {33, 4, 1, 1, 2, 1, 0, true},
         {60, 4, 2, 1, 1, 1, 0, true},  {60, 2, 2, 0, 1, 2, 0, true},  {60, 3, 2, 1, 1, 1, 1, true},
         {60, 7, 3, 2, 1, 1, 0, true},  {60, 3, 2, 0, 1, 1, 1, false}, {7, 4, 2, 1, 1, 1, 0, false},
         {3, 4, 2, 1, 1, 1, 0, false},  {2, 1, 1, 0, 1, 1, 0, true},   {9, 3, 3, 0, 1, 1, 0, false},
@@ -449,6 +452,23 @@ static void running_products_go_on_where_others_end(void **state)
     check("running", (int32_t[]){1}, false, 4);
 }
 
+/* Rows of a table's columns lie apart, also where a rank has as few of these as an element is. */
+static void rows_are_looked_up_where_they_lie(void **state)
+{
+    static const int64_t widths[] = {2, 4, 8, 10, 40};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
+        exg_ref ids, table;
+
+        begin();
+        table = input((int64_t[]){32, widths[i]}, 2);
+        ids = EMIT(t.b, arange_start_step, 0, 31, 2, DTYPE(EXG_DTYPE_I64));
+        output(exg_arg_ref(EMIT(t.b, embedding_default, table, ids)));
+        check("rows", (int32_t[]){1}, false, -1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +477,7 @@ int main(void)
         cmocka_unit_test(transposed_convolutions_spread_beyond_their_part),
         cmocka_unit_test(pools_see_beyond_their_part),
         cmocka_unit_test(adaptive_averages_stay_in_parts),
+        cmocka_unit_test(rows_are_looked_up_where_they_lie),
         cmocka_unit_test(padding_stays_where_it_lies),
         cmocka_unit_test(averages_see_beyond_their_part),
         cmocka_unit_test(attention_goes_around_in_blocks),

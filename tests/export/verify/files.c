@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+static char first_message[300]; /* of what beside() found */
+
 /* Opens the file and gives what is found of the files beside it: "CODE at PLACE", joined. */
 static const char *beside(const char *name)
 {
@@ -33,7 +35,7 @@ static const char *beside(const char *name)
     found.count = 0; /* what was found before is another matter */
     status = exg_verify_file(program, in_folder(name), info, &found, &err);
     assert_int_equal(status, found.count == 0 ? EXG_OK : EXG_MALFORMED);
-    said[0] = '\0';
+    said[0] = first_message[0] = '\0';
     for (uint32_t i = 0; i < found.count; i++) {
         snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s%s at %s", i > 0 ? ", " : "",
                  found.items[i].code, found.items[i].where);
@@ -41,6 +43,8 @@ static const char *beside(const char *name)
     if (found.count > 0) {
         assert_string_equal(err.code, found.items[0].code);
         assert_string_equal(err.where, found.items[0].where);
+        assert_string_equal(err.message, found.items[0].message);
+        snprintf(first_message, sizeof(first_message), "%s", err.message);
     }
     exg_diagnostics_free(&found);
     exg_file_info_free(info);
@@ -111,6 +115,10 @@ static void files_are_as_long_as_it_says(void **state)
         text = early_with(text, EARLY_VALUE("w"), EARLY_VALUE("w") ", " EARLY_VALUE("v"));
         write_file("e.json", text, strlen(text));
         assert_string_equal(beside("e.json"), rows[i].found);
+        if (rows[i].lengths[0] == 15) {
+            assert_string_equal(first_message,
+                                "'a.bin' has 15 bytes, and weights are named up to 16");
+        }
     }
     empty_folder();
 }

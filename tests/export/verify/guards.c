@@ -1,5 +1,7 @@
 /* guards.c - guards on inputs of every kind and nesting: each is read as Python would, and holds
  * where Python says so. The inputs' own numbers stand in the graph. */
+#include "tests/export/verify/findings.h"
+
 #include <exg/emit.h>
 #include <exg/formats.h>
 #include <exg/verify.h>
@@ -17,18 +19,9 @@ static exg_operators *operators;
 /* Is SYM-007 found where the program has this guard alone? */
 static bool is_refused(exg_program *program, const char *guard)
 {
-    exg_verified verified;
-    exg_diagnostics found;
-    bool is_found = false;
-
     program->guards_code = &guard;
     program->guard_count = 1;
-    exg_ignore(exg_verify(program, operators, &verified, &found, NULL));
-    for (uint32_t i = 0; i < found.count; i++) {
-        is_found = is_found || strcmp(found.items[i].code, "SYM-007") == 0;
-    }
-    exg_diagnostics_free(&found);
-    return is_found;
+    return count_findings(program, operators, "SYM-007") > 0;
 }
 
 typedef struct row {
@@ -89,6 +82,23 @@ static void numbers_stand_for_inputs(void **state)
         {"L['flat_args'][7] == 3", true},
         {"L['flat_args'][7].size()[0] == 3", true},
         {"L['flat_args'][2] == 4", true},
+        {"L['n']", false}, /* any number but 0 */
+        {"1", false},
+        {"0", true},
+        {"L['flat_args'][].size()[0] == 3", true}, /* no number */
+        {"L['x'].size()[+1] == 4", true},
+        {"L['x'].size()[ 1] == 4", true},
+        {"L['x'].size()[1 ] == 4", true},
+        {"L['x'].size()[2] == 4", true},
+        {"L['x'].size()[] == 3", true},
+        {"L['x'].stride()[1] == 1", false},
+        {"L['x'].stride()[2] == 1", true},
+        {"L['x'].size() [0] == 3", true},
+        {"L['x\\q'].size()[0] == 3", true}, /* not as repr() writes */
+        {"L['x'.size()[0] == 3", true},
+        {"XL['x'].size()[0] == 3", true},
+        {"3 == L['x'].size()[0] and L['n'] == 3", false},
+        {"3 == L['x'].size()[0] and L['n'] == 4", true},
     };
     static exg_sym_float half = {.expr = "s77/2"};
     exg_program *program;
@@ -107,6 +117,52 @@ static void numbers_stand_for_inputs(void **state)
     program->graph->values[program->graph->inputs[2].as_sym.value].sym_float = &half;
     assert_false(is_refused(program, "L['n'] < 2"));
     assert_true(is_refused(program, "L['n'] > 2"));
+    exg_program_destroy(program);
+}
+
+/* Each stands as one, whatever it is made of; dims have more than one digit. */
+static void inputs_stand_as_one(void **state)
+{
+    static exg_sym_int sizes[12];
+    static exg_tensor_meta wide = {.rank = 12, .sizes = sizes, .strides = sizes};
+    static exg_sym_bool truth = {"s77 > 2"};
+    static exg_sym_float half = {.expr = "s77/2 + 1"};
+    exg_program *program;
+    exg_value *values;
+    exg_argument *inputs;
+
+    (void)state;
+    assert_int_equal(exg_open("tests/export/data/symbols.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    values = program->graph->values;
+    inputs = program->graph->inputs;
+    inputs[2] = (exg_argument){.kind = EXG_ARGUMENT_SYM_FLOAT,
+                               .as_sym = {.value = exg_graph_find_value(program->graph, "mul")}};
+    values[inputs[2].as_sym.value].sym_int = NULL;
+    values[inputs[2].as_sym.value].sym_float = &half;
+    assert_false(is_refused(program, "2*L['n'] == 5"));
+    inputs[2] = exg_arg_int(-2);
+    assert_false(is_refused(program, "L['n']**2 == 4"));
+    inputs[4] = exg_arg_float(-1.5);
+    assert_false(is_refused(program, "L['scale']**2 > 0"));
+    inputs[3].as_bool = false;
+    assert_false(is_refused(program, "L['flag'] == False"));
+    assert_true(is_refused(program, "L['flag'] == True"));
+    inputs[3] = (exg_argument){.kind = EXG_ARGUMENT_SYM_BOOL,
+                               .as_sym = {.value = program->graph->value_count - 1}};
+    values[program->graph->value_count - 1] = (exg_value){.name = "last", .sym_bool = &truth};
+    assert_false(is_refused(program, "L['flag']"));
+    assert_true(is_refused(program, "not L['flag']"));
+    truth.expr = "s77 > 5 or s77 > 2";
+    assert_true(is_refused(program, "not L['flag']"));
+    for (int d = 0; d < 12; d++) {
+        sizes[d].value = d + 20;
+    }
+    sizes[0].expr = "s77 + 1";
+    values[inputs[1].as_tensor].tensor = &wide;
+    assert_false(is_refused(program, "2*L['y'].size()[0] == 8"));
+    assert_false(is_refused(program, "L['y'].size()[10] == 30"));
+    assert_false(is_refused(program, "L['y'].stride()[11] == 31"));
+    assert_true(is_refused(program, "L['y'].size()[12] == 32"));
     exg_program_destroy(program);
 }
 
@@ -193,6 +249,8 @@ static void trees_have_steps_of_their_class(void **state)
         {CALL(NODE("builtins.dict", "\"[\\\"k\\\"]\"", LEAF)), "['x']['k']"},
         {CALL(NODE("builtins.dict", "\"[7]\"", LEAF)), "['x'][7]"},
         {CALL(NODE("builtins.dict", "\"[\\\"a\\\\n\\\\\\\\b\\\"]\"", LEAF)), "['x']['a\\n\\\\b']"},
+        {CALL(NODE("builtins.dict", "\"[\\\"'\\\\\\\"\\\\r\\\\t\\\"]\"", LEAF)),
+         "['x']['\\'\\\"\\r\\t']"},
         {CALL(NODE("collections.OrderedDict", "\"[\\\"k\\\"]\"", LEAF)), "['x']['k']"},
         {CALL(NODE("collections.defaultdict",
                    "\"{\\\"default_factory\\\": 1, \\\"dict_context\\\": [\\\"k\\\"]}\"", LEAF)),
@@ -225,6 +283,11 @@ static void trees_have_steps_of_their_class(void **state)
             if (is_refused(program, guard) == same) {
                 fail_msg("%s of %s", guard, rows[r].spec);
             }
+        }
+        if (strstr(rows[r].spec, "namedtuple") != NULL) { /* whichever it is of those recorded */
+            program->named_tuples = &tuples[1];
+            program->named_tuple_count = 1;
+            assert_false(is_refused(program, "L['x'].first.size()[1] == 8"));
         }
         program->named_tuples = NULL; /* of no recorded fields */
         program->named_tuple_count = 0;
@@ -293,6 +356,34 @@ static void every_guard_is_asked(void **state)
     }
 }
 
+/* Nor where a range admits no others; of ranges too each is asked. */
+static void every_range_is_asked(void **state)
+{
+    exg_range_constraint ranges[2] = {{.symbol = "s9", .has_max = true, .max_val = 100},
+                                      {.symbol = "s77", .has_max = true, .max_val = 3}};
+    exg_program *program;
+
+    (void)state;
+    assert_int_equal(exg_open("fixtures/bad/SYM-006.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    program->guard_count = 0;
+    program->range_constraints = ranges;
+    program->range_constraint_count = 2;
+    for (int64_t most = 3; most < 9; most++) {
+        exg_verified verified;
+        exg_diagnostics found;
+        bool is_found = false;
+
+        ranges[1].max_val = most;
+        exg_ignore(exg_verify(program, operators, &verified, &found, NULL));
+        for (uint32_t i = 0; i < found.count; i++) {
+            is_found = is_found || strcmp(found.items[i].code, "SYM-006") == 0;
+        }
+        assert_int_equal(is_found, most > 3); /* 3 at export, 4 is the first other */
+        exg_diagnostics_free(&found);
+    }
+    exg_program_destroy(program);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -310,11 +401,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_stand_for_inputs),
+        cmocka_unit_test(inputs_stand_as_one),
         cmocka_unit_test(many_inputs_are_counted),
         cmocka_unit_test(keys_are_steps),
         cmocka_unit_test(trees_have_steps_of_their_class),
         cmocka_unit_test(items_are_counted),
         cmocka_unit_test(every_guard_is_asked),
+        cmocka_unit_test(every_range_is_asked),
     };
 
     return cmocka_run_group_tests(tests, begin, end);

@@ -28,7 +28,9 @@ HIDES = {
     # nothing is known of the operator, so nothing of its arguments
     **dict.fromkeys(["NOD-004", "NOD-008"], {"NOD-001", "NOD-002", "NOD-014"}),
     "NOD-017": {"GRF-006", "SYM-001", "NOD-006"},  # the size has no number, the argument no use
-    "NOD-018": {"SYM-010", "SYM-011"},
+    "NOD-018": {"SYM-010", "SYM-011", "GRF-006", "SYM-012"}, "NOD-022": {"SYM-010", "SYM-011", "GRF-006", "SYM-012", "VAL-002", "VAL-004", "VAL-010", "NOD-001", "NOD-002", "NOD-003", "NOD-004",
+                "NOD-007", "NOD-008", "NOD-014"},
+    "GRF-006": {"NOD-001", "NOD-002", "NOD-014", "VAL-010"},  # it may make any size
     "SYM-006": {"NOD-001", "NOD-002", "NOD-003", "NOD-004", "NOD-007", "NOD-008", "NOD-014", "VAL-002", "VAL-004", "VAL-010"}
     | {"SYM-007"},  # which sizes are admitted is not known
     # specs and graph values cannot be paired

@@ -57,6 +57,7 @@ static exg_extra_file extras[2];
 static const char *guard;
 static int64_t numbers[3];
 static bool bools[2];
+static exg_named_argument two_inputs[2];
 static exg_sym_bool truth = {.expr = "s77 > 2"};
 static exg_sym_int two_long[] = {{.value = 2}}, one_apart[] = {{.value = 1}};
 static exg_sym_float ratio = {.expr = "s77/2"};
@@ -199,6 +200,9 @@ static void changes_are_found_where_they_are(void **state)
             assert_int_equal(exg_open(files[f].path, NULL, &p, NULL, NULL), EXG_OK);
             expected = change(p, n);
             exg_ignore(exg_verify(p, operators, &verified, &found, NULL));
+            for (uint32_t i = 0; i < found.count; i++) { /* words, not a name alone */
+                faults += strchr(found.items[i].message, ' ') == NULL;
+            }
             say(&found, strncmp(expected, SAYS, strlen(SAYS)) == 0, said, sizeof(said));
             exg_diagnostics_free(&found);
             exg_program_destroy(p);

@@ -1,0 +1,41 @@
+/* bench.h - what exg bench measures, and how it is told. */
+#ifndef EXG_CLI_BENCH_H
+#define EXG_CLI_BENCH_H
+
+#include "cli/profile.h"
+
+/* What this machine does at best, by a product and by a copy of tensors of f32, with as many
+ * threads as the sessions have. */
+typedef struct cli_ceilings {
+    double flops_per_s, bytes_per_s;
+} cli_ceilings;
+
+exg_status cli_measure_ceilings(const exg_session_options *options, cli_ceilings *ceilings,
+                                exg_error *err);
+
+#define CLI_BENCH_ROUNDS 20 /* in which sides take turns */
+
+/* One of the things measured; times in nanoseconds. */
+typedef struct cli_bench_side {
+    const char *name; /* "A", "B" */
+    const char *file;
+    double *times; /* of all runs of all sessions, sorted */
+    uint32_t count;
+    double seconds;                   /* in which they were run */
+    double medians[CLI_BENCH_ROUNDS]; /* of each round */
+    cli_profile_row *operators;       /* of a run, the shortest of several apart */
+    uint32_t operator_count;
+} cli_bench_side;
+
+typedef struct cli_bench_report {
+    const cli_call *call;
+    const cli_inputs *inputs;
+    const cli_bench_side *sides;
+    uint32_t side_count, sessions, rounds;
+    uint32_t threads; /* of a session; 0: all cores */
+    cli_ceilings ceilings;
+} cli_bench_report;
+
+exg_status cli_put_bench(const cli_bench_report *report, exg_error *err);
+
+#endif

@@ -1,0 +1,495 @@
+/* cmd_compare.c - exg compare A [B]: two programs, two ways to run one, or one and what was
+ * recorded of it, node by node. */
+#include "cli/cli.h"
+#include "cli/gap.h"
+#include "cli/outputs.h"
+
+#include <exg/module.h>
+#include <exg/transform.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* One of the two: a program that is run, or values in a file. */
+typedef struct side {
+    cli_call call;
+    cli_program program;
+    exg_program *whole; /* of which `program` is a stage */
+    cli_nodes nodes;
+    cli_inputs inputs;
+    cli_placement placement;
+    exg_session *session;
+    exg_tensor_file *recorded; /* NULL: it is run */
+} side;
+
+/* A node of A, and how far B is from it. */
+typedef struct row {
+    const char *name;
+    bool is_compared; /* B has it */
+    cli_gap gap;
+} row;
+
+typedef struct comparison {
+    const cli_call *call;
+    cli_program first; /* A as it is opened, whose inputs these are */
+    cli_inputs inputs;
+    side a, b;
+    bool is_one_graph;   /* that both run */
+    const char **others; /* of two graphs: by A's node what it is called in B, or NULL */
+    row *rows;           /* nodes in A's order, then outputs */
+    uint32_t count;
+    char (*numbers)[12]; /* names of outputs */
+} comparison;
+
+/* ---- a side ---------------------------------------------------------------------------------- */
+
+/* The program after --stage, for these inputs. */
+static exg_status take_stage(side *s, exg_error *err)
+{
+    const exg_stage stage = exg_stage_from_name(s->call.stage);
+    exg_program *staged;
+    exg_symbols symbols;
+
+    if (stage == EXG_STAGE_COUNT) {
+        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "no stage '%s'", s->call.stage),
+                             "--stage takes decompose, functionalize or simplify");
+    }
+    EXG_TRY(cli_unwrap(&s->call, &s->program, err));
+    EXG_TRY(cli_bind(&s->call, &s->program, &s->inputs, s->inputs.arena, &symbols, err));
+    EXG_TRY(exg_program_at_stage(&s->program.verified, &symbols, stage, &staged, err));
+    s->whole = s->program.program; /* whose texts it has */
+    s->program.program = staged;
+    return exg_verify(staged, s->program.operators, &s->program.verified, NULL, err);
+}
+
+static exg_status run_side(side *s, const cli_inputs *inputs, const exg_tensor_file *wanted,
+                           exg_error *err)
+{
+    exg_session_options options;
+
+    EXG_TRY(cli_open_verified(&s->call, &s->program, err));
+    EXG_TRY(cli_inputs_copy(inputs, &s->inputs, err));
+    EXG_TRY(cli_session_options(&s->call, &options, &s->placement, err));
+    EXG_TRY(s->call.stage == NULL ? EXG_OK : take_stage(s, err));
+    EXG_TRY(cli_nodes_watch(&s->call, wanted == NULL || s->call.nodes.count > 0, wanted,
+                            &s->program, &s->nodes, err));
+    EXG_TRY(exg_session_create(&s->program.verified, &options, &s->session, err));
+    return exg_session_run(s->session, s->inputs.items, s->inputs.count, err);
+}
+
+static void close_side(side *s)
+{
+    exg_session_destroy(s->session);
+    exg_tensor_file_close(s->recorded);
+    cli_inputs_free(&s->inputs);
+    cli_close(&s->program);
+    exg_program_destroy(s->whole);
+    cli_placement_free(&s->placement);
+}
+
+/* ---- in another process ---------------------------------------------------------------------- */
+
+/* Its results are nobody's, its faults the user's. */
+static exg_status spawn(char *const *words, exg_error *err)
+{
+    posix_spawn_file_actions_t actions;
+    int state = 0;
+    pid_t child = -1;
+    bool ran = posix_spawn_file_actions_init(&actions) == 0;
+
+    ran =
+        ran &&
+        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
+        posix_spawn(&child, "/proc/self/exe", &actions, NULL, words, environ) == 0 &&
+        waitpid(child, &state, 0) == child;
+    (void)posix_spawn_file_actions_destroy(&actions);
+    if (!ran) {
+        return EXG_FAIL(err, IO, "CLI-003", "exg cannot be started once more");
+    }
+    return WIFEXITED(state) && WEXITSTATUS(state) == 0
+               ? EXG_OK
+               : EXG_FAIL(err, MISMATCH, "CMP-002", "the second run failed; it says why above");
+}
+
+/* The instruction-set level is a process's: B is run in one of its own, and recorded. */
+static exg_status run_apart(side *s, exg_error *err)
+{
+    char folder[] = "/tmp/exg-compare-XXXXXX";
+    char nodes[sizeof(folder) + 32];
+    char output[sizeof(folder) + 32];
+    cli_call call = s->call;
+    const char **words;
+    uint32_t count = 0;
+    exg_status status = EXG_OK;
+
+    call.json = call.has_rtol = call.has_atol = false;
+    words = cli_words_of(&call, "run", 'R', 8);
+    if (words == NULL || mkdtemp(folder) == NULL) {
+        free(words);
+        return EXG_FAIL(err, IO, "CLI-003", "no folder can be made in /tmp");
+    }
+    snprintf(nodes, sizeof(nodes), "%s/nodes.safetensors", folder);
+    snprintf(output, sizeof(output), "%s/outputs.safetensors", folder);
+    while (words[count] != NULL) {
+        count++;
+    }
+    words[count++] = "--dump";
+    words[count++] = nodes;
+    words[count++] = "--output";
+    words[count++] = output;
+    status = spawn((char *const *)(uintptr_t)words, err);
+    status = status == EXG_OK ? cli_open_tensors(nodes, &s->recorded, err) : status;
+    (void)unlink(nodes);
+    (void)unlink(output);
+    (void)rmdir(folder);
+    free(words);
+    return status;
+}
+
+static bool is_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* ---- compared ---------------------------------------------------------------------------------
+ */
+
+static exg_named_tensor as_named(const exg_tensor *tensor)
+{
+    return (exg_named_tensor){
+        .dtype = tensor->dtype, .rank = tensor->rank, .shape = tensor->sizes, .data = tensor->data};
+}
+
+/* What B has under a name of A's: a node's, or the position of an output. */
+static bool find_other(const side *b, const char *name, uint32_t output, bool is_output,
+                       exg_named_tensor *found)
+{
+    const exg_named_tensor *recorded =
+        b->recorded == NULL ? NULL : exg_tensor_file_find(b->recorded, name);
+    const exg_session_output *other = NULL;
+
+    if (b->recorded != NULL) {
+        *found = recorded == NULL ? (exg_named_tensor){0} : *recorded;
+        return recorded != NULL;
+    }
+    if (is_output && output < cli_own_outputs(&b->nodes, b->session)) {
+        other = cli_own_output(&b->nodes, b->session, output);
+    } else if (!is_output && cli_nodes_find(&b->nodes, name, &output)) {
+        other = exg_session_output_at(b->session, output);
+    }
+    if (other == NULL || other->constant.kind != EXG_ARGUMENT_TENSOR) {
+        return false;
+    }
+    *found = as_named(&other->tensor);
+    return true;
+}
+
+static exg_status compare_rows(comparison *c, exg_error *err)
+{
+    const side *a = &c->a;
+    const uint32_t own = cli_own_outputs(&a->nodes, a->session);
+    const double rtol = c->call->has_rtol ? c->call->rtol : CLI_RTOL_OF_DTYPE;
+    const double atol = c->call->has_atol ? c->call->atol : 1e-5;
+
+    c->rows = calloc((size_t)a->nodes.count + own + 1, sizeof(*c->rows));
+    c->numbers = calloc((size_t)own + 1, sizeof(*c->numbers));
+    if (c->rows == NULL || c->numbers == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < a->nodes.count + own; i++) {
+        const bool is_output = i >= a->nodes.count;
+        const uint32_t at = is_output ? i - a->nodes.count : i;
+        const exg_session_output *got =
+            is_output ? cli_own_output(&a->nodes, a->session, at)
+                      : exg_session_output_at(a->session, a->nodes.first + at);
+        row *r = &c->rows[c->count++];
+        exg_named_tensor other;
+        const char *other_name;
+
+        if (is_output) {
+            snprintf(c->numbers[at], sizeof(c->numbers[at]), "%u", at);
+        }
+        r->name = is_output ? c->numbers[at] : a->nodes.names[at];
+        other_name = is_output || c->others == NULL ? r->name : c->others[at];
+        r->is_compared = got->constant.kind == EXG_ARGUMENT_TENSOR && other_name != NULL &&
+                         find_other(&c->b, other_name, at, is_output, &other);
+        if (r->is_compared) {
+            r->gap = cli_find_gap(&got->tensor, &other, rtol, atol);
+            r->is_compared =
+                is_output || c->others == NULL || !r->gap.other_shape; /* else another node */
+        }
+    }
+    return EXG_OK;
+}
+
+static bool is_wrong(const row *r)
+{
+    return r->is_compared && (r->gap.other_shape || r->gap.wrong > 0);
+}
+
+/* Counts of rows: compared, with different bits, wrong; and the first of each. */
+typedef struct tally {
+    uint32_t compared, different, wrong;
+    const row *first_different, *first_wrong;
+} tally;
+
+static tally count_rows(const comparison *c)
+{
+    tally t = {0};
+
+    for (uint32_t i = 0; i < c->count; i++) {
+        const row *r = &c->rows[i];
+        bool differs = r->is_compared && (r->gap.other_shape || r->gap.different > 0);
+
+        t.compared += r->is_compared;
+        t.different += differs;
+        t.wrong += is_wrong(r);
+        t.first_different = t.first_different == NULL && differs ? r : t.first_different;
+        t.first_wrong = t.first_wrong == NULL && is_wrong(r) ? r : t.first_wrong;
+    }
+    return t;
+}
+
+/* ---- told ------------------------------------------------------------------------------------ */
+
+static const row *find_row(const comparison *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->a.nodes.count; i++) {
+        if (strcmp(c->rows[i].name, name) == 0) {
+            return &c->rows[i];
+        }
+    }
+    return NULL;
+}
+
+typedef struct teller {
+    const comparison *c;
+    exg_text *text;
+    bool json;
+} teller;
+
+/* An operand: how far it was apart already. */
+static void tell_operand(void *user, exg_value_id *id)
+{
+    teller *t = user;
+    const exg_value *value =
+        *id == EXG_NO_VALUE ? NULL : &t->c->a.program.program->graph->values[*id];
+    const row *r = value == NULL ? NULL : find_row(t->c, value->name);
+
+    if (value == NULL || value->tensor == NULL) {
+        return;
+    }
+    if (t->json) {
+        exg_json_put_open(t->text, '{');
+        exg_json_member_text(t->text, "name", value->name);
+        exg_json_member_bool(t->text, "compared", r != NULL && r->is_compared);
+        if (r != NULL && r->is_compared) {
+            cli_put_gap_json(t->text, &r->gap);
+        }
+        exg_json_put_close(t->text, '}');
+        return;
+    }
+    exg_text_puts(t->text, "  operand ");
+    exg_text_plain(t->text, value->name, false);
+    exg_text_puts(t->text, ": ");
+    if (r != NULL && r->is_compared) {
+        cli_put_gap(t->text, &r->gap);
+    } else {
+        exg_text_puts(t->text, r == NULL ? "an input, or a weight" : "not compared: B has none");
+    }
+    exg_text_putc(t->text, '\n');
+}
+
+static void tell_operands(const comparison *c, exg_text *text, const exg_node *node, bool json)
+{
+    teller t = {c, text, json};
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        exg_argument_visit_values(&node->inputs[i].arg, tell_operand, &t);
+    }
+}
+
+static void put_place(exg_text *text, const exg_node *node)
+{
+    const exg_module_frame module = exg_node_module(node);
+    exg_source_line source;
+
+    exg_text_printf(text, "  operator %s\n", node->target);
+    if (module.path_length > 0) {
+        exg_text_printf(text, "  module %.*s\n", (int)module.path_length, module.path);
+    }
+    if (exg_node_source_line(node, &source)) {
+        exg_text_printf(text, "  source %.*s:%u: %.*s\n", (int)source.file_length, source.file,
+                        source.line, (int)source.code_length, source.code);
+    }
+}
+
+static void put_first(exg_text *text, const comparison *c, const row *r, const char *title)
+{
+    const exg_node *node = cli_node_of(c->a.program.program, r->name);
+
+    exg_text_printf(text, "%s: ", title);
+    exg_text_puts(text, node == NULL ? "output " : "");
+    exg_text_plain(text, r->name, false);
+    exg_text_puts(text, "\n");
+    if (node != NULL) {
+        exg_text place = EXG_TEXT_EMPTY;
+
+        put_place(&place, node);
+        exg_text_plain(text, exg_text_part(text, &place), true);
+        exg_text_free(&place);
+    }
+    exg_text_puts(text, "  error ");
+    cli_put_gap(text, &r->gap);
+    exg_text_putc(text, '\n');
+    if (node != NULL) {
+        tell_operands(c, text, node, false);
+    }
+}
+
+static void put_report(exg_text *text, const comparison *c, const tally *t)
+{
+    cli_put_made(text, c->call, &c->inputs);
+    exg_text_printf(text, "%u of %u values compared: %u equal, %u within the tolerance, %u not\n",
+                    t->compared, c->count, t->compared - t->different, t->different - t->wrong,
+                    t->wrong);
+    if (t->first_wrong != NULL) {
+        put_first(text, c, t->first_wrong, "first beyond the tolerance");
+    } else if (t->first_different != NULL) {
+        put_first(text, c, t->first_different, "first that is not equal");
+    }
+}
+
+static void put_row_json(exg_text *text, const comparison *c, const row *r)
+{
+    const exg_node *node = cli_node_of(c->a.program.program, r->name);
+    exg_module_frame module;
+    exg_source_line source;
+    exg_text part = EXG_TEXT_EMPTY;
+
+    exg_json_put_open(text, '{');
+    exg_json_member_text(text, "name", r->name);
+    exg_json_member_text(text, "operator", node == NULL ? "" : node->target);
+    if (node != NULL) {
+        module = exg_node_module(node);
+        exg_text_add(&part, module.path, module.path_length);
+    }
+    exg_json_member_text(text, "module", exg_text_part(text, &part));
+    exg_text_free(&part);
+    if (node != NULL && exg_node_source_line(node, &source)) {
+        exg_text_printf(&part, "%.*s:%u: %.*s", (int)source.file_length, source.file, source.line,
+                        (int)source.code_length, source.code);
+    }
+    exg_json_member_text(text, "source", exg_text_part(text, &part));
+    exg_text_free(&part);
+    cli_put_gap_json(text, &r->gap);
+    exg_json_member_open(text, "operands", '[');
+    if (node != NULL) {
+        tell_operands(c, text, node, true);
+    }
+    exg_json_put_close(text, ']');
+    exg_json_put_close(text, '}');
+}
+
+static void put_report_json(exg_text *text, const comparison *c, const tally *t)
+{
+    const row *first = t->first_wrong != NULL ? t->first_wrong : t->first_different;
+
+    cli_json_begin(text);
+    cli_put_made_json(text, c->call, &c->inputs);
+    exg_json_member_uint(text, "values", c->count);
+    exg_json_member_uint(text, "compared", t->compared);
+    exg_json_member_uint(text, "equal", t->compared - t->different);
+    exg_json_member_uint(text, "within_tolerance", t->different - t->wrong);
+    exg_json_member_uint(text, "wrong", t->wrong);
+    if (first != NULL) {
+        exg_json_put_key(text, "first");
+        put_row_json(text, c, first);
+    }
+    cli_json_end(text);
+}
+
+static exg_status report(const comparison *c, exg_error *err)
+{
+    const tally t = count_rows(c);
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    if (t.compared == 0) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "CMP-003", "A and B have no value in common"),
+                             "values are compared by the names that nodes have in the graph, and "
+                             "outputs by position");
+    }
+    (c->call->json ? put_report_json : put_report)(&text, c, &t);
+    status = cli_put(c->call->out, &text, err);
+    exg_text_free(&text);
+    EXG_TRY(status);
+    return t.wrong == 0 ? EXG_OK
+                        : cli_at_node(c->a.program.program, t.first_wrong->name,
+                                      EXG_FAIL(err, MISMATCH, "CMP-001",
+                                               "%u of %u values differ, '%s' first", t.wrong,
+                                               t.compared, t.first_wrong->name),
+                                      err);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+static exg_status run_both(comparison *c, exg_error *err)
+{
+    if (c->call->path_count > 1 && cli_is_weights_file(c->call, c->call->paths[1])) {
+        EXG_TRY_IN(err, cli_open_tensors(c->call->paths[1], &c->b.recorded, err),
+                   "%s:", c->call->paths[1]);
+    } else if (!is_text(c->a.call.isa, c->b.call.isa)) {
+        EXG_TRY(run_apart(&c->b, err));
+    }
+    EXG_TRY_IN(err, run_side(&c->a, &c->inputs, c->b.recorded, err), "A");
+    if (c->b.recorded == NULL) {
+        EXG_TRY_IN(err, run_side(&c->b, &c->inputs, NULL, err), "B");
+    }
+    if (c->b.recorded == NULL && !c->is_one_graph) {
+        EXG_TRY(cli_match_nodes(c->a.program.program, &c->a.nodes, c->b.program.program,
+                                c->inputs.arena, &c->others, err));
+    }
+    return compare_rows(c, err);
+}
+
+exg_status cmd_compare(const cli_call *call, exg_error *err)
+{
+    comparison c = {.call = call, .a.call = *call};
+    exg_status status;
+
+    EXG_TRY(cli_apply_with(call, &c.b.call, err));
+    if (call->path_count > 1) {
+        c.b.call.paths[0] = call->paths[1];
+    } else if (call->with.count == 0) {
+        return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-001", "A is compared with nothing"),
+                             "give B, or say by --with how A is run the second time");
+    }
+    c.is_one_graph = call->path_count == 1 && is_text(c.a.call.stage, c.b.call.stage);
+    EXG_TRY(cli_open_verified(call, &c.first, err));
+    if (cli_is_parallel(call, &c.first) || cli_is_parallel(&c.b.call, &c.first)) {
+        cli_close(&c.first);
+        return exg_error_fix(err,
+                             EXG_FAIL(err, UNSUPPORTED, "CLI-013",
+                                      "the program is already parallel: each rank has a session"),
+                             "exg run --dump 'nodes.{rank}.safetensors', and --expect with that");
+    }
+    status = cli_inputs_read(call, &c.first, &c.inputs, err);
+    status = status == EXG_OK ? run_both(&c, err) : status;
+    status = status == EXG_OK ? report(&c, err) : status;
+    close_side(&c.a);
+    close_side(&c.b);
+    free(c.rows);
+    free(c.numbers);
+    cli_inputs_free(&c.inputs);
+    cli_close(&c.first);
+    return status;
+}

@@ -1,0 +1,104 @@
+/* support.c - what exg has for an operator, for people: of all tables what they say of it. */
+#include "libexec/device/device.h"
+#include "libexec/dispatch/tape.h"
+#include "libexec/kernels/kernels.h"
+#include "libexec/kernels/pointwise.h"
+#include "libexec/plan/plan_internal.h"
+#include "libexec/sharding/rules.h"
+#include "libexport/base/options.h"
+#include "libexport/base/require.h"
+
+#include <exg/dispatch.h>
+
+static const char *kernel_of(const exg_operator *op)
+{
+    const exg_kernel *kernel = exg_kernel_of(op);
+
+    return kernel != NULL                       ? kernel->name
+           : op->pointwise != EXG_POINTWISE_NOT ? "pointwise"
+           : op->view != NULL                   ? "view"
+           : op->symbolic != NULL               ? "on sizes"
+           : op->lowering != NULL               ? "by simpler operators"
+           : op->functional != EXG_OP_NONE      ? "as the operator that writes nothing"
+                                                : "";
+}
+
+static const char *sharding_of(const exg_operator *op)
+{
+    return op->symbolic != NULL ? "the same on each rank"
+           : exg_kernel_of(op) == NULL && op->pointwise == EXG_POINTWISE_NOT && op->view == NULL
+               ? "as what it is computed by"
+               : exg_rule_text(op);
+}
+
+static const char *derivative_of(const exg_operator *op)
+{
+    switch (exg_differentiation_of(op)) {
+    case EXG_BY_ROWS:
+        return "of its own";
+    case EXG_BY_PARTS:
+        return op->symbolic != NULL ? "none" : "by simpler operators";
+    default:
+        return "none";
+    }
+}
+
+/* What a formula computes in where all operands are of this dtype. */
+static exg_dtype computed_in(const exg_operator *op, exg_dtype dtype)
+{
+    return op->pointwise == EXG_POINTWISE_FLOAT && exg_dtype_is_integral(dtype) ? EXG_DTYPE_F32
+           : op->pointwise == EXG_POINTWISE_NUMBER && dtype == EXG_DTYPE_B8     ? EXG_DTYPE_I64
+                                                                                : dtype;
+}
+
+static uint64_t dtypes_of(const exg_operator *op)
+{
+    const exg_kernel *kernel = exg_kernel_of(op);
+    uint64_t dtypes = 0;
+
+    if (kernel != NULL) {
+        return exg_kernel_dtypes(kernel);
+    }
+    for (int d = EXG_DTYPE_UNKNOWN + 1; d < EXG_DTYPE_COUNT; d++) {
+        if (op->view != NULL || (op->pointwise != EXG_POINTWISE_NOT &&
+                                 exg_pointwise_takes(op->id, computed_in(op, (exg_dtype)d)))) {
+            dtypes |= UINT64_C(1) << d;
+        }
+    }
+    return dtypes;
+}
+
+static uint32_t devices_of(const exg_operator *op)
+{
+    const exg_kernel *kernel =
+        op->pointwise != EXG_POINTWISE_NOT ? &exg_kernel_pointwise : exg_kernel_of(op);
+    const exg_device_table *table;
+    uint32_t devices = 0;
+
+    for (uint32_t i = 0; exg_device_kind(i) != NULL; i++) {
+        bool has = i == 0 || exg_device_table_find(exg_device_kind(i), &table, NULL) == EXG_OK;
+
+        if (has && (op->view != NULL ||
+                    (kernel != NULL && (i == 0 || table->kernel_of(kernel) != NULL)))) {
+            devices |= 1u << i;
+        }
+    }
+    return devices;
+}
+
+exg_status exg_operator_describe(const exg_operator *op, exg_operator_support *support,
+                                 exg_error *err)
+{
+    EXG_REQUIRE(err, op, support);
+    exg_operator_support own = {.size = sizeof(own)};
+
+    EXG_TRY(EXG_READ_OPTIONS(exg_operator_support, &own, support, err));
+    own = (exg_operator_support){.size = sizeof(own),
+                                 .kernel = kernel_of(op),
+                                 .sharding = sharding_of(op),
+                                 .derivative = derivative_of(op),
+                                 .dtypes = dtypes_of(op),
+                                 .devices = devices_of(op)};
+    EXG_WRITE_OPTIONS(exg_operator_support, support, &own);
+    return EXG_OK;
+}

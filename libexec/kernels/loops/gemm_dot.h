@@ -1,0 +1,255 @@
+/* gemm_dot.h - the part of gemm_body.h for few rows that are dense along the depth, as b is. */
+
+/* ---- dot products ------------------------------------------------------------------- */
+
+/* The sums of the lanes of up to four vectors: folded to four lanes each, then all at once. */
+static inline __attribute__((always_inline)) void GEMM(lanes_sums)(const int count, const VECTOR *v,
+                                                                   REAL *totals)
+{
+    FOUR folded[4] = {{0}};
+    REAL turned[16];
+    const REAL *rows[4];
+
+    UNROLL for (int j = 0; j < 4; j++)
+    {
+        UNROLL for (int k = 0; k < LANES / 4 && j < count; k++)
+        {
+            folded[j] += ((const FOUR *)&v[j])[k];
+        }
+        UNROLL for (int k = 0; k < LANES % 4 && j < count; k++)
+        {
+            folded[j][k] = v[j][k];
+        }
+        rows[j] = (const REAL *)&folded[j];
+    }
+    TRANSPOSE4(turned, 4, rows, 0);
+    *(FOUR *)totals =
+        (((FOUR *)turned)[0] + ((FOUR *)turned)[1]) + (((FOUR *)turned)[2] + ((FOUR *)turned)[3]);
+}
+
+/* A vector of b's elements from memory of their dtype. */
+static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memory, exg_dtype dtype)
+{
+    VECTOR v;
+
+    if (dtype == DTYPE) {
+        return *(const VECTOR *)memory;
+    }
+    for (int k = 0; k < LANES; k++) {
+        uint16_t x;
+
+        memcpy(&x, memory + 2 * k, 2);
+        v[k] = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(x) : exg_f16_to_f32(x);
+    }
+    return v;
+}
+
+/* Dot products of `rows` rows of a with `columns` rows of b. On the way as much is asked for of
+ * `ahead`, if it is not NULL, as is read of a row of b. */
+static inline __attribute__((always_inline)) void GEMM(dot_tile)(
+    const int rows, const int columns, const exg_dtype dtype, int64_t depth, const REAL *a,
+    int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds,
+    const char *ahead)
+{
+    const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
+    VECTOR sums[3][DOT_COLUMNS] = {{{0}}};
+    int64_t k = 0;
+
+    for (; k + LANES <= depth; k += LANES) {
+        VECTOR x[3];
+
+        if (ahead != NULL) {
+            __builtin_prefetch(ahead + k * bytes);
+        }
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            x[i] = *(const VECTOR *)(a + i * a_stride + k);
+        }
+        UNROLL for (int j = 0; j < columns; j++)
+        {
+            VECTOR y = GEMM(widen)(b + (j * b_stride + k) * bytes, dtype);
+
+            UNROLL for (int i = 0; i < rows; i++)
+            {
+                sums[i][j] += x[i] * y;
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+    {
+        REAL totals[DOT_COLUMNS];
+
+        UNROLL for (int j = 0; j < columns; j += 4)
+        {
+            GEMM(lanes_sums)(columns - j, &sums[i][j], &totals[j]);
+        }
+        UNROLL for (int j = 0; j < columns; j++)
+        {
+            c[i * c_stride + j] = adds ? c[i * c_stride + j] + totals[j] : totals[j];
+        }
+    }
+    for (; k < depth; k++) {
+        for (int j = 0; j < columns; j++) {
+            const char *at = b + (j * b_stride + k) * bytes;
+            uint16_t narrow;
+            REAL y;
+
+            if (dtype == DTYPE) {
+                memcpy(&y, at, sizeof(y));
+            } else {
+                memcpy(&narrow, at, 2);
+                y = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(narrow) : exg_f16_to_f32(narrow);
+            }
+            for (int i = 0; i < rows; i++) {
+                c[i * c_stride + j] += a[i * a_stride + k] * y;
+            }
+        }
+    }
+}
+
+/* What most of the time is spent in, apart, so that sums have all registers. */
+static __attribute__((noinline)) void GEMM(whole_dot_tile)(int64_t depth, const REAL *a,
+                                                           int64_t a_stride, const REAL *b,
+                                                           int64_t b_stride, REAL *c,
+                                                           int64_t c_stride, bool adds,
+                                                           const REAL *ahead)
+{
+    GEMM(dot_tile)
+    (3, DOT_COLUMNS, DTYPE, depth, a, a_stride, (const char *)b, b_stride, c, c_stride, adds,
+     (const char *)ahead);
+}
+
+/* With each three rows of a, one of the rows of b that come next is asked for. If there are no
+ * more than three b is one stretch, which processors foresee; what is asked for is near then. */
+static void GEMM(whole_dot_tiles)(int64_t m, int64_t depth, const REAL *a, int64_t a_stride,
+                                  const REAL *b, int64_t b_stride, REAL *c, int64_t c_stride,
+                                  bool adds)
+{
+    for (int64_t i = 0; i + 3 <= m; i += 3) {
+        const REAL *rows = a + i * a_stride;
+        int64_t next = DOT_COLUMNS + (i / 3 < DOT_COLUMNS ? i / 3 : 0);
+
+        GEMM(whole_dot_tile)
+        (depth, rows, a_stride, b, b_stride, c + i * c_stride, c_stride, adds,
+         m > 3 ? b + next * b_stride : rows);
+    }
+}
+
+static inline __attribute__((always_inline)) void GEMM(dot_columns)(
+    const int columns, const exg_dtype dtype, int64_t m, int64_t depth, const REAL *a,
+    int64_t a_stride, const char *b, int64_t b_stride, REAL *c, int64_t c_stride, bool adds)
+{
+    int64_t i = 0;
+
+    if (columns == DOT_COLUMNS && dtype == DTYPE) {
+        GEMM(whole_dot_tiles)(m, depth, a, a_stride, (const REAL *)b, b_stride, c, c_stride, adds);
+        i = m / 3 * 3;
+    }
+    for (; i + 3 <= m; i += 3) {
+        GEMM(dot_tile)
+        (3, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride, c + i * c_stride,
+         c_stride, adds, NULL);
+    }
+    if (m - i == 2) {
+        GEMM(dot_tile)
+        (2, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride, c + i * c_stride,
+         c_stride, adds, NULL);
+    } else if (m - i == 1) {
+        GEMM(dot_tile)
+        (1, columns, dtype, depth, a + i * a_stride, a_stride, b, b_stride, c + i * c_stride,
+         c_stride, adds, NULL);
+    }
+}
+
+/* Of one row with one of b, which is read as one stretch: processors foresee it up to the end of a
+ * page, so that what is on the next one is asked for. */
+static inline __attribute__((always_inline)) REAL GEMM(dot_one)(const exg_dtype dtype,
+                                                                int64_t depth, const REAL *a,
+                                                                const char *b)
+{
+    const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
+    VECTOR sums[4] = {{0}};
+    REAL totals[4];
+    int64_t k = 0;
+
+    for (; k + 4 * LANES <= depth; k += 4 * LANES) {
+        UNROLL for (int at = 0; at < 4 * LANES * bytes; at += DOT_LINE)
+        {
+            __builtin_prefetch(b + k * bytes + at + DOT_AHEAD);
+        }
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            sums[i] += *(const VECTOR *)(a + k + i * LANES) *
+                       GEMM(widen)(b + (k + i * LANES) * bytes, dtype);
+        }
+    }
+    for (; k + LANES <= depth; k += LANES) {
+        sums[0] += *(const VECTOR *)(a + k) * GEMM(widen)(b + k * bytes, dtype);
+    }
+    GEMM(lanes_sums)(4, sums, totals);
+    totals[0] = (totals[0] + totals[1]) + (totals[2] + totals[3]);
+    for (; k < depth; k++) {
+        REAL y;
+
+        if (dtype == DTYPE) {
+            memcpy(&y, b + k * bytes, sizeof(y));
+        } else {
+            uint16_t narrow;
+
+            memcpy(&narrow, b + k * bytes, 2);
+            y = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(narrow) : exg_f16_to_f32(narrow);
+        }
+        totals[0] += a[k] * y;
+    }
+    return totals[0];
+}
+
+static inline __attribute__((always_inline)) void GEMM(dot_of)(const exg_dtype dtype, int64_t m,
+                                                               int64_t n, int64_t depth,
+                                                               const REAL *a, int64_t a_stride,
+                                                               const char *b, int64_t b_stride,
+                                                               REAL *c, int64_t c_stride)
+{
+    const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
+    /* with many rows, some columns of b stay in the first cache while all pass by */
+    const int64_t step = m > 3 && depth > DOT_DEPTH ? DOT_DEPTH : depth > 0 ? depth : 1;
+
+    for (int64_t j = 0; m == 1 && j < n; j++) {
+        c[j] = GEMM(dot_one)(dtype, depth, a, b + j * b_stride * bytes);
+    }
+    if (m == 1) {
+        return;
+    }
+    for (int64_t k = 0; k < depth || k == 0; k += step) {
+        int64_t length = depth - k < step ? depth - k : step;
+        int64_t j = 0;
+
+        for (; j + DOT_COLUMNS <= n; j += DOT_COLUMNS) {
+            GEMM(dot_columns)
+            (DOT_COLUMNS, dtype, m, length, a + k, a_stride, b + (j * b_stride + k) * bytes,
+             b_stride, c + j, c_stride, k > 0);
+        }
+        for (; j + 4 <= n; j += 4) {
+            GEMM(dot_columns)
+            (4, dtype, m, length, a + k, a_stride, b + (j * b_stride + k) * bytes, b_stride, c + j,
+             c_stride, k > 0);
+        }
+        for (; j < n; j++) {
+            GEMM(dot_columns)
+            (1, dtype, m, length, a + k, a_stride, b + (j * b_stride + k) * bytes, b_stride, c + j,
+             c_stride, k > 0);
+        }
+    }
+}
+
+static void GEMM(dot)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
+                      const void *b, exg_dtype dtype, int64_t b_stride, void *c, int64_t c_stride)
+{
+    if (DTYPE == EXG_DTYPE_F64 || dtype == DTYPE) { /* what is narrow is multiplied as f32 */
+        GEMM(dot_of)(DTYPE, m, n, depth, a, a_stride, b, b_stride, c, c_stride);
+    } else if (dtype == EXG_DTYPE_BF16) {
+        GEMM(dot_of)(EXG_DTYPE_BF16, m, n, depth, a, a_stride, b, b_stride, c, c_stride);
+    } else {
+        GEMM(dot_of)(EXG_DTYPE_F16, m, n, depth, a, a_stride, b, b_stride, c, c_stride);
+    }
+}

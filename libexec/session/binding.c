@@ -1,0 +1,238 @@
+/* binding.c - memory of the caller's that a session's inputs and outputs are bound to, on its
+ * device.
+ */
+#include "libexec/device/device.h"
+#include "libexec/session/session.h"
+#include "libexport/base/options.h"
+#include "libexport/base/require.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 256
+
+/* The one device; NULL: the host. */
+static exg_status device_of(const exg_session *s, exg_accelerator **device, exg_error *err)
+{
+    const exg_session_context *e = &s->context;
+
+    *device = e->devices == NULL ? NULL : e->devices[0];
+    return e->grids == NULL || e->is_spmd
+               ? EXG_OK
+               : EXG_FAIL(err, USAGE, "INP-015",
+                          "the session is on a mesh: its ranks have a memory "
+                          "each");
+}
+
+/* ---- inputs ------------------------------------------------------------------------------- */
+
+exg_status exg_session_bind_input(exg_session *session, const exg_session_input *input,
+                                  exg_error *err)
+{
+    EXG_REQUIRE(err, session, input);
+    uint32_t at = 0;
+
+    if (input->name == NULL || (exg_map_find(&session->inputs, input->name) == EXG_MAP_NONE &&
+                                exg_map_find(&session->constants, input->name) == EXG_MAP_NONE)) {
+        return EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'",
+                        input->name == NULL ? "" : input->name);
+    }
+    while (at < session->bound_count && strcmp(session->bound[at].name, input->name) != 0) {
+        at++;
+    }
+    session->bound_count += at == session->bound_count;
+    session->bound[at] = *input;
+    return EXG_OK;
+}
+
+static bool is_given(const exg_session_input *inputs, uint32_t count, const char *name)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i].name != NULL && strcmp(inputs[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is it memory of the device, of a tensor that nobody has to read as a number? */
+static exg_status check_there(const exg_session *s, const exg_session_input *input, exg_error *err)
+{
+    exg_accelerator *device;
+    uint32_t at;
+
+    if (!input->on_device || input->name == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(device_of(s, &device, err));
+    at = exg_map_find(&s->inputs, input->name);
+    if (device == NULL || input->is_number || input->tensor.data == NULL) {
+        return EXG_OK;
+    }
+    if (at == EXG_MAP_NONE ||
+        s->verified.program->signature.inputs[at].arg.kind != EXG_ARGUMENT_TENSOR) {
+        return EXG_FAIL(err, USAGE, "INP-015", "input '%s' is a number, which the host has to read",
+                        input->name);
+    }
+    return device->table->holds(device, input->tensor.data)
+               ? EXG_OK
+               : EXG_FAIL(err, USAGE, "INP-015", "input '%s' is not in the memory of the device",
+                          input->name);
+}
+
+exg_status exg_session_all_inputs(exg_session *s, const exg_session_input **inputs, uint32_t *count,
+                                  exg_error *err)
+{
+    uint32_t given = *count;
+
+    if (s->bound_count > 0 && given <= s->verified.program->graph->input_count) {
+        if (given > 0) {
+            memcpy(s->all, *inputs, given * sizeof(*s->all));
+        }
+        for (uint32_t b = 0; b < s->bound_count; b++) {
+            if (!is_given(s->all, given, s->bound[b].name)) {
+                s->all[(*count)++] = s->bound[b];
+            }
+        }
+        *inputs = s->all;
+    }
+    for (uint32_t i = 0; i < *count; i++) {
+        EXG_TRY(check_there(s, &(*inputs)[i], err));
+    }
+    return EXG_OK;
+}
+
+exg_status exg_session_set_aside_there(exg_session *s, uint32_t index,
+                                       const exg_session_input *input, exg_error *err)
+{
+    exg_scratch *scratch = exg_weight_store_scratch(s->context.store);
+    exg_accelerator *device = s->context.devices[0];
+    void *aside;
+
+    if (!exg_scratch_holds(scratch, device, input->tensor.data, s->given_bytes[index])) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_scratch_block(scratch, (exg_scratch_key){EXG_SCRATCH_GIVEN_THERE, 0, 0, index},
+                              device, s->given_bytes[index], &aside, err));
+    s->given[index] = aside;
+    return device->table->copy(device, aside, input->tensor.data, s->given_bytes[index], err);
+}
+
+/* ---- outputs ------------------------------------------------------------------------------- */
+
+exg_status exg_session_bind_output(exg_session *session, uint32_t index,
+                                   const exg_output_binding *binding, exg_error *err)
+{
+    EXG_REQUIRE(err, session);
+    const exg_signature *signature = &session->verified.program->signature;
+    exg_output_binding own = {0};
+    exg_accelerator *device;
+    uint32_t count = 0;
+
+    EXG_TRY(EXG_READ_OPTIONS(exg_output_binding, &own, binding, err));
+    for (uint32_t o = 0; o < signature->output_count; o++) {
+        count += exg_is_user_output(signature->outputs[o].kind);
+    }
+    if (index >= count) {
+        return EXG_FAIL(err, USAGE, "RUN-014", "no output %u: the program has %u", index, count);
+    }
+    if (own.on_device || own.data != NULL) {
+        EXG_TRY(device_of(session, &device, err));
+        if (own.on_device && own.data != NULL && device != NULL &&
+            !device->table->holds(device, own.data)) {
+            return EXG_FAIL(err, USAGE, "INP-015",
+                            "what output %u is bound to is not in the memory of the device", index);
+        }
+    }
+    session->places[index] = own;
+    return EXG_OK;
+}
+
+/* ---- the caller's stream -------------------------------------------------------------------- */
+
+exg_status exg_session_follow(const exg_session *s, bool after, exg_error *err)
+{
+    exg_accelerator *device = s->context.devices == NULL ? NULL : s->context.devices[0];
+    void *stream = s->context.options.stream;
+
+    if (stream == NULL) {
+        return EXG_OK;
+    }
+    return device == NULL || device->table->follow == NULL || s->context.rank_count > 1
+               ? EXG_FAIL(err, USAGE, "DEV-015", "the session's device takes no stream")
+               : device->table->follow(device, stream, after, err);
+}
+
+const char *exg_session_libraries(exg_session *s)
+{
+    exg_accelerator *device = s->context.devices == NULL ? NULL : s->context.devices[0];
+
+    if (device != NULL && s->device.size == 0) {
+        s->device.size = sizeof(s->device);
+        exg_ignore(
+            device->table->describe(device->index, &s->device, NULL)); /* says nothing then */
+    }
+    return s->device.libraries;
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+exg_status exg_session_allocate(exg_session *session, uint64_t bytes, void **memory, exg_error *err)
+{
+    EXG_REQUIRE(err, session, memory);
+    exg_accelerator *device;
+
+    *memory = NULL;
+    EXG_TRY(device_of(session, &device, err));
+    if (device != NULL) {
+        return device->table->allocate(device, bytes, memory, err);
+    }
+    if (bytes <= SIZE_MAX - ALIGNMENT) {
+        *memory = aligned_alloc(ALIGNMENT, ((size_t)bytes / ALIGNMENT + 1) * ALIGNMENT);
+    }
+    return *memory == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+void exg_session_free(exg_session *session, void *memory)
+{
+    exg_accelerator *device;
+
+    if (session == NULL || device_of(session, &device, NULL) != EXG_OK) {
+        return;
+    }
+    if (device == NULL) {
+        free(memory);
+    } else {
+        device->table->release(device, memory);
+    }
+}
+
+static exg_status copy(const exg_session *session, void *to, const void *from, uint64_t bytes,
+                       bool in, exg_error *err)
+{
+    exg_accelerator *device;
+
+    EXG_TRY(device_of(session, &device, err));
+    if (device == NULL) {
+        if (bytes > 0) {
+            memcpy(to, from, (size_t)bytes);
+        }
+        return EXG_OK;
+    }
+    EXG_TRY((in ? device->table->copy_in : device->table->copy_out)(device, to, from, bytes, err));
+    return device->table->wait(device, err);
+}
+
+exg_status exg_session_copy_in(exg_session *session, void *to, const void *from, uint64_t bytes,
+                               exg_error *err)
+{
+    EXG_REQUIRE(err, session, EXG_IF_ANY(bytes, to), EXG_IF_ANY(bytes, from));
+    return copy(session, to, from, bytes, true, err);
+}
+
+exg_status exg_session_copy_out(exg_session *session, void *to, const void *from, uint64_t bytes,
+                                exg_error *err)
+{
+    EXG_REQUIRE(err, session, EXG_IF_ANY(bytes, to), EXG_IF_ANY(bytes, from));
+    return copy(session, to, from, bytes, false, err);
+}

@@ -1,0 +1,1 @@
+exg bench fixtures/mlp.pt2 --duration 0; exg bench fixtures/mlp.pt2 --with exg=./no/such/exg; exg bench fixtures/mlp.pt2 --with exg=true; exg bench fixtures/mlp.pt2 fixtures/tied.pt2 --duration 0.05; exg bench fixtures/mlp.pt2 --csv --json

@@ -1,0 +1,1 @@
+printf 'run 0.01\nodd\n' | exg bench fixtures/mlp.pt2 --turns | grep -a -c -E '^(exg-turns 1|times [1-9][0-9]* [0-9.]*)$'; printf 'operators\n' | exg bench fixtures/mlp.pt2 --turns | sed 's/^2 [0-9]* /2 NS /'; exg bench fixtures/mlp.pt2 --turns --csv

@@ -1,0 +1,1 @@
+exg compare fixtures/mlp.pt2 --fill random; exg compare fixtures/mlp.pt2 fixtures/mlp.inputs.safetensors

@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --fill zeros --dump $T/a.safetensors > $T/out; exg compare fixtures/mlp.pt2 $T/a.safetensors --fill zeros | tail -n 1; exg compare fixtures/mlp.pt2 $T/a.safetensors --fill ones --nodes linear_1 2>&1 | sed 's/; worst.*//; s/[0-9]* elements/N elements/g'

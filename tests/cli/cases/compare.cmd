@@ -1,0 +1,1 @@
+exg compare fixtures/mlp.pt2 --fill random --with device=strict && exg compare fixtures/lm.train-ir.dynamic.pt2 fixtures/lm.core.dynamic.pt2 --fill random --rtol 1e-2 --atol 1e-3 | grep compared | cut -d : -f 1

@@ -1,0 +1,1 @@
+for o in x.exg x.pt2 x.json; do exg convert fixtures/mlp.pt2 $T/$o --dry-run; ls $T; exg convert fixtures/mlp.pt2 $T/$o; wc -c < $T/$o; rm $T/$o; done | sed "s|$T|TMP|"; exg repack fixtures/mlp.pt2 $T/x.exg --weights external --split 500 --dry-run; exg convert fixtures/mlp.pt2 $T/none/x.exg --dry-run

@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 $T/m.pt2 --for 3.1

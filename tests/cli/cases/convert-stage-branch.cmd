@@ -1,0 +1,1 @@
+exg convert fixtures/branch.pt2 $T/b.pt2 --stage decompose

@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 -.exg --weights external; exg convert fixtures/mlp.pt2 -.exg --json; exg convert - - < fixtures/mlp.pt2; exg convert fixtures/mlp.pt2 -.xyz; exg inspect -.pt2; exg convert fixtures/bad/VAL-004.pt2 -.exg; ls ${TMPDIR:-/tmp} | grep exg-stream; exit 1

@@ -1,0 +1,1 @@
+exg convert fixtures/mlp.pt2 -.safetensors > $T/x.safetensors && exg diff fixtures/mlp.pt2 $T/x.safetensors && exg convert fixtures/mlp.pt2 -.exg | exg convert - -.json | exg convert - -.pt2 > $T/y.pt2 && exg diff fixtures/mlp.pt2 $T/y.pt2 && cat fixtures/mlp.pt2 | exg repack $T/y.pt2 - > $T/z.pt2 && exg verify $T/z.pt2

@@ -1,0 +1,1 @@
+sed -n 's/^EXG_CAUSE("\([^"]*\)".*/\1/p' cli/cause.def | while read -r code; do exg explain "$code" | grep -c '^  cause: '; done | sort | uniq -c | sed 's/^ *//' && exg explain NOD-017 && exg explain INP-003

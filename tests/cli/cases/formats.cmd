@@ -1,0 +1,1 @@
+exg formats

@@ -1,0 +1,1 @@
+exg inspect fixtures/mlp.pt2 fixtures/weights/later.safetensors | grep -v '^ '; exg inspect fixtures/mlp.pt2 fixtures/tied.pt2 --html $T/p.html; exg inspect fixtures/mlp.pt2 fixtures/weights/later.safetensors --signature | head -n 3

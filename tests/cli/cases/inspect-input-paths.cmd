@@ -1,0 +1,1 @@
+exg inspect fixtures/constants.pt2 | grep options

@@ -1,0 +1,1 @@
+exg inspect fixtures/mlp.pt2 --model-explorer

@@ -1,0 +1,1 @@
+for f in fixtures/newer/*.pt2; do exg convert $f $T/a.exg && exg convert $T/a.exg $T/b.json && exg convert $T/b.json $T/c.pt2 && exg diff $f $T/c.pt2 | head -n 1; done; exg inspect fixtures/newer/lists-2.15.pt2 --graph | grep -o "boxes.default.*"; rm $T/*

@@ -1,0 +1,1 @@
+for r in 2.14 2.15; do for n in sizes-$r sizes-$r.long; do exg run fixtures/newer/sizes-$r.pt2 --input fixtures/newer/$n.inputs.safetensors --expect fixtures/newer/$n.expected.safetensors | tail -n 1; done; done

@@ -1,0 +1,1 @@
+exg convert fixtures/newer/sizes-2.15.pt2 $T/s.pt2 --stage functionalize && exg run $T/s.pt2 --expect fixtures/newer/sizes-2.15.expected.safetensors --input fixtures/newer/sizes-2.15.inputs.safetensors | tail -n 1; rm $T/s.pt2

@@ -1,0 +1,1 @@
+exg operators aten._softmax.default --json

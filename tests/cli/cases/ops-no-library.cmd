@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --ops fixtures/mlp.pt2

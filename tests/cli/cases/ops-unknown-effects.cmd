@@ -1,0 +1,1 @@
+exg run fixtures/operator_library/effects.pt2

@@ -1,0 +1,1 @@
+exg run fixtures/operator_library/writes.core.pt2

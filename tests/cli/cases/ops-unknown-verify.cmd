@@ -1,0 +1,1 @@
+exg verify fixtures/operator_library/writes.core.pt2

@@ -1,0 +1,1 @@
+exg plan fixtures/mlp.pt2 --mesh 2 --place data --microbatches 2; exg plan fixtures/mlp.pt2 --mesh 2 --place pipeline --schedule zigzag; exg plan fixtures/mlp.pt2 --mesh 2x2 --place pipeline; exg plan fixtures/mlp.pt2 --mesh 2 --place pipeline --microbatches 4

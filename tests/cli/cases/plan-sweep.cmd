@@ -1,0 +1,1 @@
+exg plan fixtures/lm.core.static.pt2 --sweep 8 --memory-limit 300K; exg plan fixtures/lm.core.static.pt2 --memory 200K; for costs in cli/costs/*.json; do exg plan fixtures/lm.core.static.pt2 --memory 10M --costs $costs; done; exg plan fixtures/mlp.pt2 --memory 1

@@ -1,0 +1,1 @@
+exg reduce fixtures/lm.train-ir.dynamic.pt2 $T/small.exg -- sh -c "! $exe inspect {} --graph | grep -q torch.ops.aten.scaled_dot_product_attention" | sed 's/; .*//' && exg inspect $T/small.exg --graph --fx && exg verify $T/small.exg

@@ -1,0 +1,1 @@
+exg repack fixtures/mlp.pt2 $T/ones.pt2 --strip --splat 0.5 && exg convert $T/ones.pt2 $T/w.safetensors && exg inspect $T/w.safetensors --values | grep up.bias; exg repack fixtures/mlp.pt2 $T/z.pt2 --strip --splat x; exg repack fixtures/mlp.pt2 $T/z.pt2 --splat 1

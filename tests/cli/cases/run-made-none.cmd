@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --fill zeros

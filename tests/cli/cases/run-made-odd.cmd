@@ -1,0 +1,1 @@
+for option in '--shape x' '--shape x=' '--shape x=3x' '--shape =3' '--shape x=1x-1' '--size s' '--size s=' '--size =1' '--size s=1x' '--fill range:1' '--fill range:2:1' '--fill range:0:nan' '--shape x=9999999999x9999999999' '--fill no/such.npy'; do exg run fixtures/mlp.pt2 $option 2>&1 | head -n 1; done

@@ -1,0 +1,1 @@
+exg run fixtures/lm.core.dynamic.pt2 --size s27=999

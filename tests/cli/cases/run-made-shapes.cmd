@@ -1,0 +1,1 @@
+exg run fixtures/lm.core.dynamic.pt2 --shape tokens=1x7 --fill range:5:6 | grep made; exg run fixtures/lm.core.dynamic.pt2 --shape tokens=1x7 --fill tokens=zeros --mesh 2 --place data | grep made; ! exg run fixtures/mlp.pt2 --input x=fixtures/mlp.inputs.safetensors --shape x=3x8

@@ -1,0 +1,1 @@
+exg run fixtures/mlp.pt2 --mesh 2 --place data --trace $T/trace.json > $T/out; grep -o '"rank [0-9]*"' $T/trace.json; grep -o 'exg run [a-z/.0-9]*' $T/trace.json; grep -c '"tid": 2, "ts"' $T/trace.json

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Faults of NCCL among processes, in a replayed graph and while one is recorded: each ends in time,
+# with the same exit status on all ranks and the node's name. Usage: faults.sh EXG MPIEXEC
+set -eu
+exg=$1 mpiexec=$2
+export EXG_STANDIN_DEVICES=2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+fails() { # plan, code, where
+  rc=0
+  EXG_STANDIN_NCCL=$1 timeout 60 "$mpiexec" --oversubscribe -n 2 "$exg" run fixtures/lm.core.static.pt2 --device cuda \
+    --place tensor --repeat 4 --timeout 2 >"$folder/out" 2>&1 || rc=$?
+  if [ "$rc" -ne 9 ] || ! grep -q "$2" "$folder/out" || ! grep -q "$3" "$folder/out"; then
+    echo "$1: exit status $rc, not 9 with $2, $3"
+    cat "$folder/out"
+    exit 1
+  fi
+}
+
+# of 11 collectives a run, those of the second are recorded
+fails hang:1:19 COM-012 "where: rank 1, node 'reduce_scatter"
+fails error:0:20 COM-011 "where: rank 0, node 'all_to_all"
+fails refuse:1:20 COM-011 "where: rank 1, node 'all_to_all"
+fails init:1 COM-011 "where: rank 1, where devices are joined"

@@ -1,0 +1,460 @@
+/* Memory of the caller's: a cache that is input and output in one place, results that stay on the
+ * device, runs that are launched. The same calls on the host, the strict device and CUDA's
+ * stand-in, whose notes say what crosses the bus.
+ */
+#include "libexec/device/device.h"
+#include "tests/exec/cuda/calls.h"
+
+#include <dlfcn.h>
+#include <exg/emit.h>
+#include <exg/exec.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define F32   EXG_DTYPE_F32
+#define ROWS  64
+#define WIDTH 32
+#define CACHE (ROWS * WIDTH)
+#define STEPS 4
+#define BYTES (CACHE * sizeof(float))
+
+static const char *device; /* NULL: the host */
+
+typedef struct made {
+    exg_operators *operators;
+    exg_program *program;
+    exg_session *session;
+    exg_error err;
+} made;
+
+/* (x, cache, rows) -> ((cache + x)[rows] * x, cache + x, cache) */
+static void make_program(made *m)
+{
+    exg_builder *b;
+    exg_tensor_meta meta;
+    exg_ref x, cache, rows, sum;
+    exg_argument y;
+
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &m->program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(m->operators, m->program, &b, NULL), EXG_OK);
+    meta = exg_builder_meta(b, F32, (int64_t[]){1, WIDTH}, 2);
+    x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    meta = exg_builder_meta(b, F32, (int64_t[]){ROWS, WIDTH}, 2);
+    cache = exg_builder_input(b, "cache", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    meta = exg_builder_meta(b, EXG_DTYPE_I64, (int64_t[]){2}, 1);
+    rows = exg_builder_input(b, "rows", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    sum = EMIT(b, add_Tensor, cache, x);
+    y = exg_arg_ref(EMIT(b, mul_Tensor, EMIT(b, index_select_default, sum, 0, rows), x));
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    y = exg_arg_ref(sum);
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    y = exg_arg_ref(cache);
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    expect_ok(exg_builder_finish(b, &m->err), &m->err);
+}
+
+static exg_status open_with(made *m, const exg_session_options *options)
+{
+    exg_verified verified;
+
+    memset(m, 0, sizeof(*m));
+    expect_ok(exg_operators_create(&m->operators, &m->err), &m->err);
+    make_program(m);
+    expect_ok(exg_verify(m->program, m->operators, &verified, NULL, &m->err), &m->err);
+    return exg_session_create(&verified, options, &m->session, &m->err);
+}
+
+static void open_session(made *m)
+{
+    expect_ok(
+        open_with(m, &(exg_session_options){.size = sizeof(exg_session_options), .device = device}),
+        &m->err);
+}
+
+static void close_session(made *m)
+{
+    exg_session_destroy(m->session);
+    exg_program_destroy(m->program);
+    exg_operators_destroy(m->operators);
+}
+
+/* ---- what is given and expected -------------------------------------------------------------- */
+
+static float x_of(int step, int i)
+{
+    return (float)(step + 1) * 0.25f + (float)(i % 5);
+}
+
+static float cache_after(int steps, int at)
+{
+    float value = (float)(at % 11);
+
+    for (int step = 0; step < steps; step++) {
+        value += x_of(step, at % WIDTH);
+    }
+    return value;
+}
+
+static int64_t rows[2] = {3, 60};
+
+static exg_session_input tensor_input(const char *name, void *data, exg_dtype dtype, int64_t first,
+                                      int64_t second)
+{
+    exg_session_input input = {.name = name};
+
+    input.tensor = (exg_tensor){
+        .data = data, .dtype = dtype, .rank = second == 0 ? 1 : 2, .sizes = {first, second}};
+    exg_tensor_set_contiguous(&input.tensor);
+    return input;
+}
+
+static exg_session_input x_input(float *x, int step)
+{
+    for (int i = 0; i < WIDTH; i++) {
+        x[i] = x_of(step, i);
+    }
+    return tensor_input("x", x, F32, 1, WIDTH);
+}
+
+static void expect_result(const float *got, int step)
+{
+    for (int i = 0; i < 2 * WIDTH; i++) {
+        int at = (int)rows[i / WIDTH] * WIDTH + i % WIDTH;
+
+        assert_float_equal(got[i], cache_after(step + 1, at) * x_of(step, i % WIDTH), 1e-3);
+    }
+}
+
+static void expect_cache(made *m, const void *there, int steps)
+{
+    float got[CACHE];
+
+    expect_ok(exg_session_copy_out(m->session, got, there, BYTES, &m->err), &m->err);
+    for (int i = 0; i < CACHE; i++) {
+        assert_float_equal(got[i], cache_after(steps, i), 1e-3);
+    }
+}
+
+static void *take_cache(made *m, uint64_t skipped, void **block)
+{
+    float cache[CACHE];
+
+    for (int i = 0; i < CACHE; i++) {
+        cache[i] = cache_after(0, i);
+    }
+    expect_ok(exg_session_allocate(m->session, BYTES + skipped, block, &m->err), &m->err);
+    expect_ok(exg_session_copy_in(m->session, (char *)*block + skipped, cache, BYTES, &m->err),
+              &m->err);
+    return (char *)*block + skipped;
+}
+
+/* Input and output 1 in one place, the rows to choose from given once. */
+static void bind_cache(made *m, void *cache)
+{
+    exg_session_input input = tensor_input("cache", cache, F32, ROWS, WIDTH);
+    exg_session_input chosen = tensor_input("rows", rows, EXG_DTYPE_I64, 2, 0);
+    exg_output_binding place = {sizeof(place), cache, BYTES, true};
+
+    input.on_device = true;
+    expect_ok(exg_session_bind_input(m->session, &input, &m->err), &m->err);
+    expect_ok(exg_session_bind_input(m->session, &chosen, &m->err), &m->err);
+    expect_ok(exg_session_bind_output(m->session, 1, &place, &m->err), &m->err);
+    place.data = NULL; /* the third is the cache too */
+    expect_ok(exg_session_bind_output(m->session, 2, &place, &m->err), &m->err);
+}
+
+/* ---- a cache in place ------------------------------------------------------------------------ */
+
+/* Bytes of the copies in the notes that begin so. */
+static uint64_t bytes_of(const char *kind)
+{
+    char *text = calls_among((const char *const[]){kind, NULL});
+    uint64_t bytes = 0;
+
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        bytes += strtoull(line + strlen(kind), NULL, 10);
+    }
+    free(text);
+    return bytes;
+}
+
+static bool is_cuda(void)
+{
+    return device != NULL && strcmp(device, "cuda") == 0;
+}
+
+static bool is_noted(void)
+{
+    return is_cuda() && is_standin();
+}
+
+static void step_in_place(uint64_t skipped)
+{
+    float x[WIDTH];
+    void *block;
+    void *cache;
+    made m;
+
+    open_session(&m);
+    cache = take_cache(&m, skipped, &block);
+    bind_cache(&m, cache);
+    for (int step = 0; step < STEPS; step++) {
+        exg_session_input input = x_input(x, step);
+
+        if ((step == 0 || step == STEPS - 1) && is_noted()) {
+            keep_calls();
+        }
+        expect_ok(exg_session_run(m.session, &input, 1, &m.err), &m.err);
+        if (step == 0 && is_noted()) { /* what is used where it is takes no room */
+            assert_int_equal(calls_of("cuMemAlloc 8192"), skipped == 0 ? 0 : 1);
+            drop_calls();
+        }
+        expect_result(exg_session_output_at(m.session, 0)->tensor.data, step);
+        assert_ptr_equal(exg_session_output_at(m.session, 1)->tensor.data, cache);
+    }
+    if (is_noted()) { /* what the run is given and gives, and its notes of faults */
+        assert_int_equal(bytes_of("cuMemcpyHtoDAsync "), WIDTH * sizeof(float) + sizeof(rows));
+        assert_in_range(bytes_of("cuMemcpyDtoHAsync "), 2 * WIDTH * sizeof(float), 1024);
+        drop_calls();
+    }
+    expect_cache(&m, cache, STEPS);
+    exg_session_free(m.session, block);
+    close_session(&m);
+}
+
+static void a_cache_is_brought_up_to_date_in_place(void **state)
+{
+    (void)state;
+    step_in_place(0);
+    step_in_place(sizeof(float)); /* where kernels do not expect it */
+}
+
+/* What is an input is handed out before its memory is written. */
+static void what_was_there_before_can_be_kept(void **state)
+{
+    static float before[CACHE];
+    exg_output_binding place = {sizeof(place), before, sizeof(before), false};
+    float x[WIDTH];
+    exg_session_input input = x_input(x, 0);
+    void *block;
+    made m;
+
+    (void)state;
+    open_session(&m);
+    bind_cache(&m, take_cache(&m, 0, &block));
+    expect_ok(exg_session_bind_output(m.session, 2, &place, &m.err), &m.err);
+    expect_ok(exg_session_run(m.session, &input, 1, &m.err), &m.err);
+    for (int i = 0; i < CACHE; i++) {
+        assert_float_equal(before[i], cache_after(0, i), 1e-3);
+    }
+    expect_cache(&m, block, 1);
+    exg_session_free(m.session, block);
+    close_session(&m);
+}
+
+/* ---- results that stay ----------------------------------------------------------------------- */
+
+/* The session's own result of one run is an input of the next. */
+static void a_result_on_the_device_is_an_input_there(void **state)
+{
+    exg_output_binding stays = {.size = sizeof(stays), .on_device = true};
+    float x[WIDTH];
+    exg_session_input inputs[3];
+    void *block;
+    made m;
+
+    (void)state;
+    open_session(&m);
+    inputs[1] = tensor_input("cache", take_cache(&m, 0, &block), F32, ROWS, WIDTH);
+    inputs[1].on_device = true;
+    inputs[2] = tensor_input("rows", rows, EXG_DTYPE_I64, 2, 0);
+    expect_ok(exg_session_bind_output(m.session, 1, &stays, &m.err), &m.err);
+    for (int step = 0; step < STEPS; step++) {
+        inputs[0] = x_input(x, step);
+        expect_ok(exg_session_run(m.session, inputs, 3, &m.err), &m.err);
+        expect_result(exg_session_output_at(m.session, 0)->tensor.data, step);
+        inputs[1].tensor.data = exg_session_output_at(m.session, 1)->tensor.data;
+    }
+    expect_cache(&m, inputs[1].tensor.data, STEPS);
+    expect_ok(exg_session_bind_output(m.session, 1, NULL, &m.err), &m.err);
+    expect_ok(exg_session_run(m.session, inputs, 3, &m.err), &m.err);
+    assert_float_equal(((float *)exg_session_output_at(m.session, 1)->tensor.data)[7],
+                       cache_after(STEPS, 7) + x_of(STEPS - 1, 7), 1e-3);
+    exg_session_free(m.session, block);
+    close_session(&m);
+}
+
+static void a_result_goes_to_memory_of_the_hosts(void **state)
+{
+    static float cache[CACHE], got[2 * WIDTH];
+    exg_output_binding place = {sizeof(place), got, sizeof(got), false};
+    float x[WIDTH];
+    exg_session_input inputs[3];
+    made m;
+
+    (void)state;
+    for (int i = 0; i < CACHE; i++) {
+        cache[i] = cache_after(0, i);
+    }
+    open_session(&m);
+    inputs[0] = x_input(x, 0);
+    inputs[1] = tensor_input("cache", cache, F32, ROWS, WIDTH);
+    inputs[2] = tensor_input("rows", rows, EXG_DTYPE_I64, 2, 0);
+    expect_ok(exg_session_bind_output(m.session, 0, &place, &m.err), &m.err);
+    expect_ok(exg_session_run(m.session, inputs, 3, &m.err), &m.err);
+    expect_result(got, 0);
+    assert_ptr_equal(exg_session_output_at(m.session, 0)->tensor.data, got);
+    close_session(&m);
+}
+
+/* ---- launched -------------------------------------------------------------------------------- */
+
+static void runs_are_launched_and_waited_for(void **state)
+{
+    static float x[STEPS][WIDTH];
+    float result[2 * WIDTH];
+    exg_output_binding place = {sizeof(place), result, sizeof(result), false};
+    int64_t wrong[2] = {0, ROWS};
+    exg_session_input chosen = tensor_input("rows", wrong, EXG_DTYPE_I64, 2, 0);
+    exg_session_input input;
+    void *block;
+    made m;
+
+    (void)state;
+    open_session(&m);
+    bind_cache(&m, take_cache(&m, 0, &block));
+    expect_ok(exg_session_bind_output(m.session, 0, &place, &m.err), &m.err);
+    if (is_noted()) {
+        keep_calls();
+    }
+    for (int step = 0; step < STEPS; step++) {
+        input = x_input(x[step], step);
+        expect_ok(exg_session_launch(m.session, &input, 1, &m.err), &m.err);
+    }
+    if (is_noted()) {
+        assert_int_equal(calls_of("cuGraphLaunch"), STEPS - 1);
+        drop_calls();
+    }
+    expect_ok(exg_session_wait(m.session, &m.err), &m.err);
+    expect_result(result, STEPS - 1);
+    expect_cache(&m, block, STEPS);
+    expect_ok(exg_session_bind_input(m.session, &chosen, &m.err), &m.err);
+    if (exg_session_launch(m.session, &input, 1, &m.err) == EXG_OK) { /* the host's is done */
+        assert_int_equal(exg_session_wait(m.session, &m.err), EXG_MALFORMED);
+    }
+    assert_string_equal(m.err.code, "RUN-001");
+    expect_ok(exg_session_wait(m.session, &m.err), &m.err);
+    exg_session_free(m.session, block);
+    close_session(&m);
+}
+
+/* ---- a stream of the caller's ---------------------------------------------------------------- */
+
+static void a_run_keeps_the_order_of_a_stream(void **state)
+{
+    int (*create)(void **stream, unsigned flags);
+    int (*retain)(void **context, int ordinal);
+    int (*enter)(void *context);
+    exg_session_options options = {.size = sizeof(options), .device = device};
+    float x[WIDTH];
+    exg_session_input input = x_input(x, 0);
+    void *library, *block, *context;
+    char *calls;
+    made m;
+
+    (void)state;
+    if (!is_cuda()) {
+        options.stream = x;
+        expect_ok(open_with(&m, &options), &m.err);
+        assert_int_equal(exg_session_run(m.session, &input, 1, &m.err), EXG_USAGE);
+        assert_string_equal(m.err.code, "DEV-015");
+        close_session(&m);
+        return;
+    }
+    library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(library);
+    *(void **)&create = dlsym(library, "cuStreamCreate");
+    *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&enter = dlsym(library, "cuCtxSetCurrent");
+    assert_int_equal(retain(&context, 0) + enter(context) + create(&options.stream, 0), 0);
+    expect_ok(open_with(&m, &options), &m.err);
+    bind_cache(&m, take_cache(&m, 0, &block));
+    expect_ok(exg_session_run(m.session, &input, 1, &m.err), &m.err);
+    keep_calls();
+    expect_ok(exg_session_launch(m.session, &input, 1, &m.err), &m.err);
+    calls = calls_among((const char *const[]){"cuEventRecord", "cuStreamWaitEvent", NULL});
+    if (is_noted()) {
+        assert_string_equal(calls, "cuEventRecord e1 s1\ncuStreamWaitEvent s2 e1\n"
+                                   "cuEventRecord e1 s2\ncuStreamWaitEvent s1 e1\n");
+    }
+    free(calls);
+    drop_calls();
+    expect_ok(exg_session_wait(m.session, &m.err), &m.err);
+    exg_session_free(m.session, block);
+    close_session(&m);
+    (void)dlclose(library);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static void expect_refused(const made *m, exg_status status, const char *code)
+{
+    assert_int_equal(status, EXG_USAGE);
+    assert_string_equal(m->err.code, code);
+}
+
+static void what_cannot_be_bound_is_refused(void **state)
+{
+    exg_session_options mesh = {.size = sizeof(mesh), .mesh = {1, {2}}, .device = device};
+    static float here[CACHE];
+    float x[WIDTH];
+    exg_output_binding place = {sizeof(place), here, 4, false};
+    exg_session_input input = tensor_input("catch", here, F32, ROWS, WIDTH);
+    exg_session_input small = x_input(x, 0);
+    void *block = NULL;
+    made m;
+
+    (void)state;
+    open_session(&m);
+    expect_refused(&m, exg_session_bind_input(m.session, &input, &m.err), "INP-001");
+    expect_refused(&m, exg_session_bind_output(m.session, 3, &place, &m.err), "RUN-014");
+    bind_cache(&m, take_cache(&m, 0, &block));
+    expect_ok(exg_session_bind_output(m.session, 0, &place, &m.err), &m.err);
+    expect_refused(&m, exg_session_run(m.session, &small, 1, &m.err), "RUN-014");
+    expect_ok(exg_session_bind_output(m.session, 0, NULL, &m.err), &m.err);
+    if (device != NULL) {
+        place.on_device = true;
+        expect_refused(&m, exg_session_bind_output(m.session, 0, &place, &m.err), "INP-015");
+        small.on_device = true;
+        expect_refused(&m, exg_session_run(m.session, &small, 1, &m.err), "INP-015");
+        small.on_device = false;
+    }
+    expect_ok(exg_session_run(m.session, &small, 1, &m.err), &m.err);
+    exg_session_free(m.session, block);
+    close_session(&m);
+    expect_ok(open_with(&m, &mesh), &m.err);
+    expect_refused(&m, exg_session_allocate(m.session, 4, &block, &m.err), "INP-015");
+    exg_session_free(m.session, NULL);
+    close_session(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cache_is_brought_up_to_date_in_place),
+        cmocka_unit_test(what_was_there_before_can_be_kept),
+        cmocka_unit_test(a_result_on_the_device_is_an_input_there),
+        cmocka_unit_test(a_result_goes_to_memory_of_the_hosts),
+        cmocka_unit_test(runs_are_launched_and_waited_for),
+        cmocka_unit_test(a_run_keeps_the_order_of_a_stream),
+        cmocka_unit_test(what_cannot_be_bound_is_refused),
+    };
+
+    device = getenv("EXG_TEST_DEVICE");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

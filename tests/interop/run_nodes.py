@@ -1,0 +1,129 @@
+"""What nodes give, recorded in PyTorch by docs/record_nodes.py, against `exg run --expect`. See README.md beside this file."""
+
+import json
+import pathlib
+import runpy
+import subprocess
+import sys
+
+import safetensors.torch
+import torch
+from run_interop import Mismatch, fail, run_cases
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLACES = ((), ("--mesh", "2", "--place", "data"), ("--device", "strict"))
+
+
+def record(exg, program):
+    path = exg.path(".safetensors")
+    sys.argv = ["record_nodes.py", str(program), str(path)]
+    runpy.run_path(str(ROOT / "docs/record_nodes.py"))
+    return path
+
+
+def as_recorded(exg, program, nodes, rtol=1e-3, atol=1e-4):
+    """Each node by name, on one core, on a mesh, on the strict device; and a wrong value is found where it begins."""
+    path = record(exg, program)
+    values = safetensors.torch.load_file(path)
+    if len(values) < nodes:
+        fail(f"{len(values)} nodes are recorded, {nodes} were expected")
+    tolerance = ("--rtol", rtol, "--atol", atol)
+    for place in PLACES:
+        exg.command("run", program, "--expect", path, *tolerance, *place)
+    dump = exg.path(".safetensors")
+    exg.command("run", program, "--dump", dump)
+    dumped = safetensors.torch.load_file(dump)
+    if set(dumped) != set(values):
+        fail(f"other nodes: {sorted(set(dumped) ^ set(values))[:5]}")
+    for name, value in values.items():
+        if value.dtype != dumped[name].dtype or value.shape != dumped[name].shape:
+            fail(f"{name} is {dumped[name].dtype} {tuple(dumped[name].shape)}")
+    wrong = [name for name, value in values.items() if value.is_floating_point() and value.numel() > 0][nodes // 2]
+    values[wrong].view(-1)[0] += 100
+    safetensors.torch.save_file(values, path)
+    try:
+        exg.command("run", program, "--expect", path, *tolerance)
+    except Mismatch as error:
+        if f'"{wrong}"' not in str(error):
+            fail(f"{wrong} is wrong, and exg says {error}")
+    else:
+        fail(f"{wrong} is wrong, and nothing is said")
+
+
+class Writer(torch.nn.Module):
+    """What is written later is recorded as it was."""
+
+    def forward(self, x):
+        first = x * 2
+        second = first.view(-1)
+        kept = first + 1
+        second.add_(100)
+        first[0].zero_()
+        return kept + first
+
+
+def writes(exg):
+    program = exg.path(".pt2")
+    torch.export.save(torch.export.export(Writer(), (torch.ones(2, 3),)), program)
+    as_recorded(exg, program, 4)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()) for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+def compares(exg):
+    """Of two programs that differ in a weight the first node is found; its operand was equal."""
+    torch.manual_seed(0)
+    model, paths = Model(), [exg.path(".pt2"), exg.path(".pt2")]
+    torch.export.save(torch.export.export(model, (torch.randn(3, 8),)), paths[0])
+    exg.command("compare", paths[0], paths[0], "--with", "mesh=2")
+    with torch.no_grad():
+        model.blocks[2][0].weight[0, 0] += 1
+    torch.export.save(torch.export.export(model, (torch.randn(3, 8),)), paths[1])
+    for other in (paths[1], record(exg, paths[1])):
+        more = ("--input", inputs_of(exg, paths[1])) if other != paths[1] else ()
+        done = subprocess.run([exg.binary, "compare", paths[0], other, "--json", *more], capture_output=True, text=True)
+        found = json.loads(done.stdout)
+        if done.returncode != 1 or found["first"]["module"] != "blocks.2.0" or found["first"]["name"] != "linear_2":
+            fail(f"{done.returncode}: {found.get('first')}")
+        if found["first"]["operands"][0]["beyond_tolerance"] != 0 or not found["first"]["operands"][0]["compared"]:
+            fail(f"its operand: {found['first']['operands']}")
+
+
+def reduces(exg, name, fault, left):
+    """What is left of a program that makes a command fail is a program of PyTorch."""
+    small = exg.path(".pt2")
+    command = f"! {exg.binary} run {{}} --fill zeros 2>&1 | grep -q {fault}"
+    exg.command("reduce", ROOT / f"fixtures/{name}.pt2", small, "--", "sh", "-c", command)
+    program = torch.export.load(small)
+    nodes = [node for node in program.graph.nodes if node.op == "call_function"]
+    if len(nodes) != left:
+        fail(f"{len(nodes)} nodes are left: {nodes}")
+    program.module()
+
+
+def inputs_of(exg, program):
+    path = exg.path(".safetensors")
+    safetensors.torch.save_file({"x": torch.export.load(program).example_inputs[0][0]}, path)
+    return path
+
+
+PROGRAMS = {
+    name: (ROOT / f"fixtures/{name}.pt2", *rest)
+    for name, *rest in (
+        ("mlp", 3), ("convbn", 5), ("inplace", 12), ("lm.core.static", 150), ("lm.train-ir.static", 80),
+        ("norms", 4, 2e-2, 1e-2), ("bf16", 4, 2e-2, 1e-2))  # of bf16
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", compares, {"two programs": ()}),
+                       ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)})))
