@@ -53,9 +53,10 @@ static dnnl_memory_t memory_of(const dnnl_memory_desc_t *md, void *data)
     return m;
 }
 
-/* c, of `sums`, = a times b, both of `type`. */
+/* c, of `sums`, = a times b, both of `type`; with `packs`, b lies as oneDNN likes it. */
 static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, dnnl_data_type_t type,
-                              dnnl_data_type_t sums, void *a, void *b, bool b_is_rows, void *c)
+                              dnnl_data_type_t sums, void *a, void *b, bool b_is_rows, bool packs,
+                              void *c)
 {
     dnnl_memory_desc_t ma;
     dnnl_memory_desc_t mb;
@@ -65,13 +66,23 @@ static dnnl_call peer_product(int64_t m, int64_t n, int64_t k, dnnl_data_type_t 
     dnnl_call call = {.count = 3};
 
     check(dnnl_memory_desc_init_by_strides(&ma, 2, (dnnl_dims_t){m, k}, type, (dnnl_dims_t){k, 1}));
-    check(dnnl_memory_desc_init_by_strides(&mb, 2, (dnnl_dims_t){k, n}, type,
-                                           b_is_rows ? (dnnl_dims_t){n, 1} : (dnnl_dims_t){1, k}));
+    if (packs) {
+        check(dnnl_memory_desc_init_by_tag(&mb, 2, (dnnl_dims_t){k, n}, type, dnnl_format_tag_any));
+    } else {
+        check(dnnl_memory_desc_init_by_strides(&mb, 2, (dnnl_dims_t){k, n}, type,
+                                               b_is_rows ? (dnnl_dims_t){n, 1}
+                                                         : (dnnl_dims_t){1, k}));
+    }
     check(dnnl_memory_desc_init_by_strides(&mc, 2, (dnnl_dims_t){m, n}, sums, (dnnl_dims_t){n, 1}));
     check(dnnl_matmul_desc_init(&desc, &ma, &mb, NULL, &mc));
     check(dnnl_primitive_desc_create(&pd, &desc, NULL, engine, NULL));
     check(dnnl_primitive_create(&call.primitive, pd));
     call.args[0] = (dnnl_exec_arg_t){DNNL_ARG_SRC, memory_of(&ma, a)};
+    if (packs) {
+        mb = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+        b = exg_allocate(NULL, dnnl_memory_desc_get_size(&mb));
+        memset(b, 0, dnnl_memory_desc_get_size(&mb));
+    }
     call.args[1] = (dnnl_exec_arg_t){DNNL_ARG_WEIGHTS, memory_of(&mb, b)};
     call.args[2] = (dnnl_exec_arg_t){DNNL_ARG_DST, memory_of(&mc, c)};
     return call;

@@ -21,7 +21,9 @@ typedef struct last_convolution {
     int64_t strides[4]; /* of the image: batch, channel, row, column */
     bool turns;         /* the image, so that channels are side by side, before it is read */
     exg_move turn;
-    uint64_t turned_at; /* in the workspace */
+    uint64_t turned_at;   /* in the workspace */
+    int64_t turned_bytes; /* of one image */
+    int64_t border[2];    /* zeros around it: rows, columns */
 } last_convolution;
 
 /* Where a position's filter begins. */
@@ -281,21 +283,31 @@ static void plan_product(exg_kernel_call *call, last_convolution *l)
 }
 
 /* Patches read an element once for every tap that falls on it: of channels that are far apart, each
- * time by itself. */
+ * time by itself, and at the edge each time with a look. So the image is laid out before, its
+ * padding around it. */
 static void plan_turn(exg_kernel_call *call, last_convolution *l)
 {
-    const convolution *c = &l->c;
+    convolution *c = &l->c;
     const exg_tensor *image = &call->inputs[0];
+    const bool lies_apart = l->strides[1] != 1;
+    const bool has_fast_products = c->dtype == EXG_DTYPE_BF16 && EXG_GEMM_PAIRS() != NULL;
 
-    l->turns =
-        !l->by_columns && c->in > 1 && l->strides[1] != 1 && c->taps > c->stride[1] * c->stride[2];
-    if (l->turns) {
-        l->strides[1] = 1;
-        l->strides[3] = image->sizes[1];
-        l->strides[2] = image->sizes[3] * l->strides[3];
-        l->strides[0] = image->sizes[2] * l->strides[2];
-        exg_move_plan(&l->turn, 4, image->sizes, l->strides, image->strides, c->bytes);
+    l->turns = !l->by_columns && c->in > 1 && c->taps > c->stride[1] * c->stride[2] &&
+               (lies_apart || (has_fast_products && c->padding[1] + c->padding[2] > 0));
+    if (!l->turns) {
+        return;
     }
+    for (int d = 0; d < 2; d++) {
+        l->border[d] = c->padding[d + 1];
+        c->size[d + 1] += 2 * c->padding[d + 1];
+        c->padding[d + 1] = 0;
+    }
+    l->strides[1] = 1;
+    l->strides[3] = c->in;
+    l->strides[2] = c->size[2] * l->strides[3];
+    l->strides[0] = c->size[1] * l->strides[2];
+    l->turned_bytes = l->strides[0] * c->bytes;
+    exg_move_plan(&l->turn, 4, image->sizes, l->strides, image->strides, c->bytes);
 }
 
 exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err)
@@ -320,10 +332,30 @@ exg_status exg_convolution_last_prepare(exg_kernel_call *call, exg_error *err)
     EXG_TRY(exg_gemm_plan(&l->c.gemm, call, err));
     if (l->turns) {
         l->turned_at = (call->workspace_bytes + 63) & ~UINT64_C(63);
-        call->workspace_bytes = l->turned_at + (uint64_t)exg_tensor_numel(&call->inputs[0]) *
-                                                   exg_dtype_bytes(call->inputs[0].dtype);
+        call->workspace_bytes = l->turned_at + (uint64_t)(l->c.batch * l->turned_bytes);
     }
     return EXG_OK;
+}
+
+/* The image's border, and the image into it. */
+static void turn_image(const exg_kernel_call *call, const last_convolution *l, char *turned)
+{
+    const int64_t pixel = l->strides[3] * l->c.bytes;
+    const int64_t row = l->strides[2] * l->c.bytes;
+    const size_t above = (size_t)(l->border[0] * row);
+    const size_t beside = (size_t)(l->border[1] * pixel);
+
+    for (int64_t b = 0; b < l->c.batch; b++) {
+        char *image = turned + b * l->turned_bytes;
+
+        memset(image, 0, above);
+        for (int64_t y = l->border[0]; y < l->c.size[1] - l->border[0]; y++) {
+            memset(image + y * row, 0, beside);
+            memset(image + (y + 1) * row - beside, 0, beside);
+        }
+        memset(image + l->turned_bytes - above, 0, above);
+    }
+    exg_move_run(&l->turn, call->pool, turned + above + beside, call->inputs[0].data);
 }
 
 void exg_convolution_last_run(const exg_kernel_call *call)
@@ -338,7 +370,7 @@ void exg_convolution_last_run(const exg_kernel_call *call)
     if (l->turns) {
         char *turned = (char *)call->workspace + l->turned_at;
 
-        exg_move_run(&l->turn, call->pool, turned, image);
+        turn_image(call, l, turned);
         image = turned;
     }
     exg_gemm_run(&l->c.gemm, call, call->workspace, call->outputs[0].data, image,

@@ -17,13 +17,13 @@
 #define TASK_FLOPS_MIN (1 << 20)
 #define PACK_ROWS      128  /* rows of A packed at a time within a task */
 #define READY_ROWS     256  /* of a tile over ready panels of B: A stays in the second cache */
+#define READY_COLUMNS  256  /* of such a tile of pairs */
 #define TALL_ROWS      1024 /* of A: tasks enough without cutting columns */
 #define WIDENED_ROWS   1024 /* where B is widened: once for so many */
 #define FEW_ROWS       8    /* up to here bf16 is widened as it is multiplied */
 #define PAIRS_ROWS     4    /* from here on b is packed for products of bf16 */
 #define PANELS_MIN     2    /* of ready b in a tile */
 #define PANELS_MAX     32
-#define ROW_SETS_BYTES 4096
 #define B_REUSE        200 /* rows of a tile for which packing B again is less than bringing it */
 
 /* ---- plan ----------------------------------------------------------------------- */
@@ -76,13 +76,52 @@ static int64_t ready_rows(const exg_gemm *g)
     if (widens_b(g)) {
         return WIDENED_ROWS;
     }
+    if (g->loops == EXG_GEMM_PAIRS()) {
+        return READY_ROWS;
+    }
     return g->m < TALL_ROWS ? READY_ROWS : EXG_MIN(PACK_ROWS, exg_ceil_div(g->m, EXG_GEMM_TASKS));
 }
 
-/* b is packed already: wide tiles, since packing A is all the work beside the product;
- * narrower ones only to have tasks. With rows enough for those a tile is as wide as C, and
- * packs its rows itself, near where they are read. */
-static void plan_ready_tiles(exg_gemm *g)
+/* Panels of ready b in a tile, at most. Products of pairs are so fast that their sums must stay in
+ * the second cache, beside rows of A and columns of B. */
+static int64_t ready_panels(const exg_gemm *g)
+{
+    if (g->loops == EXG_GEMM_PAIRS() && g->pack_a == NULL) {
+        return EXG_MAX(READY_COLUMNS / g->loops->columns, PANELS_MIN);
+    }
+    return g->m < TALL_ROWS ? PANELS_MAX : 2 * PANELS_MAX;
+}
+
+/* Whether rows of A are read where they are: by few columns, where packing them is much of the
+ * work, and where they do not fall on the same sets of a cache. */
+static bool reads_rows(const exg_gemm *g)
+{
+    return g->pack_a == NULL && !g->packs_a_first && g->a.column == 1 &&
+           g->m % g->loops->whole == 0 && g->k % g->loops->group == 0 &&
+           exg_dtype_bytes(g->a.dtype) == g->loops->panel_bytes &&
+           g->columns_of_tile <= g->loops->direct_columns &&
+           g->a.row * (int64_t)g->loops->panel_bytes % g->loops->direct_sets != 0;
+}
+
+/* Workspace for what is packed before the tiles. */
+static void plan_packing(exg_gemm *g)
+{
+    const int64_t row = exg_gemm_panel_bytes(g->loops, g->k);
+
+    if (g->packs_a_first) {
+        g->packed_bytes = (uint64_t)(exg_round_up(g->m, g->loops->rows) * row);
+    }
+    g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
+    if (g->packs_b_first) {
+        g->packed_bytes = g->packed_b_offset + (uint64_t)(exg_round_up(g->n, g->loops->columns) *
+                                                          g->batch / a_count(g) * row);
+    }
+}
+
+/* b is packed already, or once for all: wide tiles, since packing A is all the work beside the
+ * product; narrower ones only to have tasks. With rows enough for those a tile is as wide as C,
+ * and packs its rows itself, near where they are read. */
+static void plan_wide_tiles(exg_gemm *g)
 {
     int64_t panels = exg_ceil_div(g->n, g->loops->columns);
     int64_t across;
@@ -93,14 +132,12 @@ static void plan_ready_tiles(exg_gemm *g)
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     across = exg_ceil_div(EXG_GEMM_TASKS, g->row_tiles * g->batch);
     across = EXG_MAX(EXG_MIN(across, exg_ceil_div(panels, PANELS_MIN)),
-                     exg_ceil_div(panels, g->m < TALL_ROWS ? PANELS_MAX : 2 * PANELS_MAX));
+                     exg_ceil_div(panels, ready_panels(g)));
     g->columns_of_tile = exg_ceil_div(panels, across) * g->loops->columns;
     g->column_tiles = exg_ceil_div(g->n, g->columns_of_tile);
-    g->packs_a_first = g->column_tiles > 1;
-    if (g->packs_a_first) {
-        g->packed_bytes =
-            (uint64_t)(exg_round_up(g->m, g->loops->rows) * exg_gemm_panel_bytes(g->loops, g->k));
-    }
+    g->packs_a_first = g->column_tiles > 1 && !reads_rows(g);
+    g->packs_b_first = !g->b_is_packed && g->row_tiles > 1;
+    plan_packing(g);
 }
 
 static void plan_tiles(exg_gemm *g)
@@ -127,24 +164,18 @@ static void plan_tiles(exg_gemm *g)
     g->rows_of_tile = EXG_MIN(exg_round_up(g->rows_of_tile, g->loops->rows), EXG_GEMM_ROWS_MAX);
     g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
     g->packs_a_first = g->column_tiles > 1 && flops > TASK_FLOPS_MIN;
-    if (g->packs_a_first) {
-        g->packed_bytes =
-            (uint64_t)(exg_round_up(g->m, g->loops->rows) * exg_gemm_panel_bytes(g->loops, g->k));
-    }
-    g->packed_b_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->packs_b_first = g->row_tiles > 1 && g->rows_of_tile < B_REUSE;
-    if (g->packs_b_first) {
-        g->packed_bytes =
-            g->packed_b_offset + (uint64_t)(exg_round_up(g->n, g->loops->columns) * g->batch /
-                                            a_count(g) * exg_gemm_panel_bytes(g->loops, g->k));
-    }
+    plan_packing(g);
 }
 
 static void choose_path(exg_gemm *g)
 {
-    if (g->b_is_packed) {
-        plan_ready_tiles(g);
-    } else if (g->pack_b != NULL || g->loops == EXG_GEMM_PAIRS() || !exg_gemm_rows_plan(g)) {
+    const bool are_pairs = g->loops == EXG_GEMM_PAIRS();
+    const double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+
+    if (g->b_is_packed || (are_pairs && flops > TASK_FLOPS_MIN)) {
+        plan_wide_tiles(g);
+    } else if (g->pack_b != NULL || are_pairs || !exg_gemm_rows_plan(g)) {
         plan_tiles(g);
     }
 }
@@ -163,6 +194,54 @@ static void plan_start(exg_gemm *g)
         g->start_offset = (g->packed_bytes + 63) & ~UINT64_C(63);
         g->packed_bytes = g->start_offset + (uint64_t)g->n * exg_gemm_real_bytes(g);
     }
+}
+
+/* ---- room of a tile ---------------------------------------------------------------- */
+
+/* Panels of A and B that a tile makes itself have room on the stack, as much as any may want
+ * or little: what there is of a stack is touched, page by page, with every task. What they leave
+ * holds the sums, where C is of another dtype: they do not go through memory. */
+#define ROOM_SMALL (64 << 10)
+#define A_ROOM     (PACK_ROWS * EXG_GEMM_K * sizeof(double))
+#define B_ROOM     ((TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double))
+#define ROOM       ((int64_t)(A_ROOM + B_ROOM))
+
+/* Bytes for `count` rows of A or columns of B, whole panels and lines. */
+static int64_t room_of(const exg_gemm *g, int64_t count, uint32_t width)
+{
+    int64_t depth = EXG_MIN(g->k, g->loops->depth);
+
+    return exg_round_up(exg_round_up(count, width) * exg_gemm_panel_bytes(g->loops, depth),
+                        EXG_GEMM_LINE);
+}
+
+static int64_t room_of_a(const exg_gemm *g, int64_t rows)
+{
+    bool is_made = !g->packs_a_first && !reads_rows(g);
+
+    return is_made ? room_of(g, EXG_MIN(rows, PACK_ROWS), g->loops->rows) : 0;
+}
+
+static int64_t room_of_b(const exg_gemm *g, int64_t columns)
+{
+    bool is_made = !g->packs_b_first && (!g->b_is_packed || widens_b(g));
+
+    return is_made ? room_of(g, EXG_MIN(columns, TILE_COLUMNS), g->loops->columns) : 0;
+}
+
+static int64_t room_of_sums(const exg_gemm *g, int64_t rows, int64_t columns)
+{
+    return exg_round_up(rows, g->loops->whole) * exg_round_up(columns, g->loops->whole) *
+           exg_gemm_real_bytes(g);
+}
+
+/* Whether sums of a tile are kept in what is left of its room. */
+static bool has_near_sums(const exg_gemm *g)
+{
+    return g->path == EXG_GEMM_TILES && g->has_result && g->k > 0 &&
+           room_of_a(g, g->rows_of_tile) + room_of_b(g, g->columns_of_tile) +
+                   room_of_sums(g, g->rows_of_tile, g->columns_of_tile) <=
+               ROOM;
 }
 
 static exg_status check_dtypes(exg_gemm *g, exg_error *err)
@@ -217,9 +296,10 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     plan_start(g);
     g->packed_bytes = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->has_result = exg_dtype_bytes(g->c_dtype) != exg_gemm_real_bytes(g);
+    g->is_near = has_near_sums(g);
     g->result_offset = g->packed_bytes;
     call->workspace_bytes += g->packed_bytes;
-    if (g->has_result) {
+    if (g->has_result && !g->is_near) {
         call->workspace_bytes += (uint64_t)(g->batch * g->m * g->n) * exg_gemm_real_bytes(g);
     }
     return EXG_OK;
@@ -235,16 +315,6 @@ static char *packed_rows(const exg_gemm_work *r, int64_t k, int64_t depth, int64
 
     return r->packed + padded * k * r->g->loops->panel_bytes +
            i * exg_gemm_panel_bytes(r->g->loops, depth);
-}
-
-/* Whether rows of A are read where they are: by few columns, and where they do not fall on the
- * same sets of a cache. */
-static bool reads_rows(const exg_gemm *g)
-{
-    return g->pack_a == NULL && !g->packs_a_first && g->a.column == 1 && g->loops->group == 1 &&
-           exg_dtype_bytes(g->a.dtype) == exg_gemm_real_bytes(g) &&
-           g->columns_of_tile <= EXG_GEMM_DIRECT_COLUMNS &&
-           g->a.row * (int64_t)exg_gemm_real_bytes(g) % ROW_SETS_BYTES != 0;
 }
 
 /* Panels of rows [i, i + rows) of a, columns [k, k + depth). */
@@ -369,10 +439,11 @@ static const char *panels_of_b(const exg_gemm_work *r, int64_t batch, int64_t k,
 
 /* A tile of few rows over ready panels of bf16, read as they are. */
 static void narrow_tile(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
-                        int64_t columns)
+                        int64_t columns, char *room)
 {
     const exg_gemm *g = r->g;
-    float *c = (float *)(void *)r->result + (batch * g->m + i) * g->n + j;
+    int64_t stride = g->is_near ? columns : g->n;
+    float *c = g->is_near ? (void *)room : exg_gemm_result_at(r, batch, i, j);
     int64_t padded = exg_round_up(g->n, g->loops->columns);
     _Alignas(64) char a_panels[(FEW_ROWS + 8) * EXG_GEMM_K * sizeof(float)];
 
@@ -385,50 +456,26 @@ static void narrow_tile(const exg_gemm_work *r, int64_t batch, int64_t i, int64_
         } else {
             pack_a(r, batch, i, rows, k, depth, a_panels);
         }
-        g->loops->block_bf16(rows, columns, depth, a, r->b + (k * padded + j * depth) * 2, c, g->n,
-                             k > 0);
+        g->loops->block_bf16(rows, columns, depth, a, r->b + (k * padded + j * depth) * 2, c,
+                             stride, k > 0);
     }
-    exg_gemm_finish(r, batch, i, rows, j, columns);
+    exg_gemm_finish(r, batch, i, rows, j, columns, c, stride);
 }
 
-/* Panels of A and B that a tile makes itself have room on the stack, as much as any may want
- * or little: what there is of a stack is touched, page by page, with every task. */
-#define ROOM_SMALL (64 << 10)
-#define A_ROOM     (PACK_ROWS * EXG_GEMM_K * sizeof(double))
-#define B_ROOM     ((TILE_COLUMNS + 48) * EXG_GEMM_K * sizeof(double))
-
-/* Bytes for `count` rows of A or columns of B, whole panels and lines. */
-static int64_t room_of(const exg_gemm *g, int64_t count, uint32_t width)
-{
-    int64_t depth = EXG_MIN(g->k, g->loops->depth);
-
-    return exg_round_up(exg_round_up(count, width) * exg_gemm_panel_bytes(g->loops, depth),
-                        EXG_GEMM_LINE);
-}
-
-static int64_t room_of_a(const exg_gemm *g, int64_t rows)
-{
-    bool is_made = !g->packs_a_first && !reads_rows(g);
-
-    return is_made ? room_of(g, EXG_MIN(rows, PACK_ROWS), g->loops->rows) : 0;
-}
-
-static int64_t room_of_b(const exg_gemm *g, int64_t columns)
-{
-    bool is_made = !g->packs_b_first && (!g->b_is_packed || widens_b(g));
-
-    return is_made ? room_of(g, EXG_MIN(columns, TILE_COLUMNS), g->loops->columns) : 0;
-}
-
-static void tile_in(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
-                    int64_t columns, char *a_panels, char *b_panels)
+static void wide_tile(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                      int64_t columns, char *room)
 {
     const exg_gemm *g = r->g;
-    char *c = r->result + ((batch * g->m + i) * g->n + j) * exg_gemm_real_bytes(g);
-    int64_t room = exg_round_up(TILE_COLUMNS, g->loops->columns);
-    int64_t step = g->b_is_packed && !widens_b(g) ? columns : room;
-    int64_t chunk = g->packs_a_first ? READY_ROWS : PACK_ROWS;
+    char *a_panels = room;
+    char *b_panels = a_panels + room_of_a(g, rows);
+    char *sums = b_panels + room_of_b(g, columns);
+    int64_t whole = g->is_near ? g->loops->whole : 1;
+    int64_t stride = g->is_near ? exg_round_up(columns, whole) : g->n;
+    char *c = g->is_near ? sums : exg_gemm_result_at(r, batch, i, j);
+    int64_t most = exg_round_up(TILE_COLUMNS, g->loops->columns);
+    int64_t step = g->b_is_packed && !widens_b(g) ? columns : most;
     bool is_direct = reads_rows(g);
+    int64_t chunk = g->packs_a_first || is_direct ? READY_ROWS : PACK_ROWS;
 
     for (int64_t k = 0; k < g->k; k += g->loops->depth) {
         int64_t depth = EXG_MIN(g->k - k, g->loops->depth);
@@ -450,21 +497,29 @@ static void tile_in(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t ro
                     pack_a(r, batch, i + p, count, k, depth, a_panels);
                 }
                 g->loops->block(
-                    count, width, depth, panels, is_direct ? g->a.row : 0, b,
-                    c + (p * g->n + at) * exg_gemm_real_bytes(g), g->n, k > 0,
+                    exg_round_up(count, whole),
+                    r->start == NULL ? exg_round_up(width, whole) : width, depth, panels,
+                    is_direct ? g->a.row : 0, b, c + (p * stride + at) * exg_gemm_real_bytes(g),
+                    stride, k > 0,
                     r->start != NULL ? r->start + (j + at) * exg_gemm_real_bytes(g) : NULL, next);
             }
         }
     }
-    exg_gemm_finish(r, batch, i, rows, j, columns);
+    exg_gemm_finish(r, batch, i, rows, j, columns, c, stride);
+}
+
+static void tile_in(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
+                    int64_t columns, char *room)
+{
+    (is_narrow(r->g) ? narrow_tile : wide_tile)(r, batch, i, rows, j, columns, room);
 }
 
 static __attribute__((noinline)) void tile(const exg_gemm_work *r, int64_t batch, int64_t i,
                                            int64_t rows, int64_t j, int64_t columns)
 {
-    _Alignas(64) char room[A_ROOM + B_ROOM];
+    _Alignas(64) char room[ROOM];
 
-    tile_in(r, batch, i, rows, j, columns, room, room + A_ROOM);
+    tile_in(r, batch, i, rows, j, columns, room);
 }
 
 static __attribute__((noinline)) void small_tile(const exg_gemm_work *r, int64_t batch, int64_t i,
@@ -472,7 +527,7 @@ static __attribute__((noinline)) void small_tile(const exg_gemm_work *r, int64_t
 {
     _Alignas(64) char room[ROOM_SMALL];
 
-    tile_in(r, batch, i, rows, j, columns, room, room + room_of_a(r->g, rows));
+    tile_in(r, batch, i, rows, j, columns, room);
 }
 
 static void tile_block(void *context, uint32_t block)
@@ -485,9 +540,10 @@ static void tile_block(void *context, uint32_t block)
     int64_t j = block % tiles % g->column_tiles * g->columns_of_tile;
     int64_t rows = EXG_MIN(g->m - i, g->rows_of_tile);
     int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
-    bool is_small = room_of_a(g, rows) + room_of_b(g, columns) <= ROOM_SMALL;
+    int64_t room = room_of_a(g, rows) + room_of_b(g, columns);
+    bool is_small = room + (g->is_near ? room_of_sums(g, rows, columns) : 0) <= ROOM_SMALL;
 
-    (is_narrow(g) ? narrow_tile : is_small ? small_tile : tile)(r, batch, i, rows, j, columns);
+    (is_small ? small_tile : tile)(r, batch, i, rows, j, columns);
 }
 
 /* Batches that share an A go together; without packing before, all at once. */
@@ -519,7 +575,7 @@ static void set_zero(const exg_gemm_work *r)
 
     memset(r->result, 0, (size_t)(g->batch * g->m * g->n) * exg_gemm_real_bytes(g));
     for (int64_t batch = 0; batch < g->batch; batch++) {
-        exg_gemm_finish(r, batch, 0, g->m, 0, g->n);
+        exg_gemm_finish(r, batch, 0, g->m, 0, g->n, exg_gemm_result_at(r, batch, 0, 0), g->n);
     }
 }
 

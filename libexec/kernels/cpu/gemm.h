@@ -58,8 +58,9 @@ typedef struct exg_gemm {
     int64_t row_tiles, column_tiles;
     uint64_t packed_bytes; /* in the workspace: packed A, or A in the real type */
     uint64_t packed_b_offset;
-    uint64_t result_offset; /* c in the real type, when its dtype is another */
-    bool has_result;
+    uint64_t result_offset;      /* c in the real type, when its dtype is another */
+    bool has_result;             /* sums are of another dtype than c */
+    bool is_near;                /* sums of a tile are where the task is, until they are c's */
     bool brings_a;               /* of few rows: into the workspace, in the real type */
     int64_t slices, slice_depth; /* of one row: of the depth */
     uint64_t slices_offset;
@@ -79,12 +80,11 @@ exg_status exg_gemm_plan(exg_gemm *gemm, exg_kernel_call *call, exg_error *err);
 void exg_gemm_run(const exg_gemm *gemm, const exg_kernel_call *call, void *workspace, void *c,
                   const void *a, const void *b, const void *self);
 
-#define EXG_GEMM_COLUMNS        96        /* of b that a task packs at a time, up to whole panels */
-#define EXG_GEMM_DIRECT_COLUMNS 96        /* of b in a tile: few enough not to pack A for them */
-#define EXG_GEMM_ROWS_MAX       2048      /* of A in a tile */
-#define EXG_GEMM_TASKS          16        /* what a product should fall into, if it is large */
-#define EXG_GEMM_LINE           64        /* bytes */
-#define EXG_GEMM_MANY           INT64_MAX /* rows, or as many as there are of what is near */
+#define EXG_GEMM_COLUMNS  96        /* of b that a task packs at a time, up to whole panels */
+#define EXG_GEMM_ROWS_MAX 2048      /* of A in a tile */
+#define EXG_GEMM_TASKS    16        /* what a product should fall into, if it is large */
+#define EXG_GEMM_LINE     64        /* bytes */
+#define EXG_GEMM_MANY     INT64_MAX /* rows, or as many as there are of what is near */
 
 /* A product that is being computed. */
 typedef struct exg_gemm_work {
@@ -96,15 +96,22 @@ typedef struct exg_gemm_work {
     const char *start; /* what rows of c begin with, n reals, or NULL */
     char *c;
     char *packed;
-    char *result;  /* c, or the workspace */
+    char *result;  /* c, or the workspace; not of tiles that are near */
     int64_t batch; /* where tasks begin: where A is packed first, that of A */
     int64_t batch_step;
     char *packed_b;
 } exg_gemm_work;
 
-/* gemm_finish.c: alpha, beta * self, the dtype and the call's epilogue over a part of C. */
+/* Where the sums of C from (i, j) on are in the result, rows n reals apart. */
+static inline void *exg_gemm_result_at(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t j)
+{
+    return r->result + ((batch * r->g->m + i) * r->g->n + j) * exg_gemm_real_bytes(r->g);
+}
+
+/* gemm_finish.c: alpha, beta * self, the dtype and the call's epilogue over a part of C, whose sums
+ * have rows `stride` reals apart. */
 void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
-                     int64_t columns);
+                     int64_t columns, void *sums, int64_t stride);
 
 /* gemm_rows.c: false if it is not of few rows. */
 bool exg_gemm_rows_plan(exg_gemm *gemm);

@@ -23,8 +23,9 @@ static void scale_row(const exg_gemm *g, uint32_t n, char *c, const finish_value
     }
 }
 
-/* alpha, beta * self and the dtype, over a part of one row of C. */
-static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t j, int64_t count)
+/* alpha, beta * self and the dtype, over a part of one row of C, whose sums are at `c`. */
+static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t j, int64_t count,
+                       char *c)
 {
     const exg_gemm *g = r->g;
     const exg_convert_loops *convert = EXG_LOOPS(exg_loops_convert);
@@ -34,7 +35,6 @@ static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t
     for (int64_t first = j; first < j + count; first += FINISH_CHUNK) {
         uint32_t n = (uint32_t)EXG_MIN(j + count - first, FINISH_CHUNK);
         int64_t at = (batch * g->m + i) * g->n + first;
-        char *c = r->result + at * exg_gemm_real_bytes(g);
         finish_values self;
 
         if (adds) {
@@ -53,24 +53,25 @@ static void finish_row(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t
         if (g->has_result) {
             convert->store[g->c_dtype](n, r->c + at * exg_dtype_bytes(g->c_dtype), 1, c);
         }
+        c += n * exg_gemm_real_bytes(g);
     }
 }
 
 void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t rows, int64_t j,
-                     int64_t columns)
+                     int64_t columns, void *sums, int64_t stride)
 {
     const exg_gemm *g = r->g;
     int64_t first = (batch * g->m + i) * g->n + j;
 
-    if (g->has_result && columns == g->n && rows <= FINISH_ROWS && (!g->has_self || g->starts) &&
-        g->alpha == 1) {
+    if (g->has_result && columns == g->n && columns == stride && rows <= FINISH_ROWS &&
+        (!g->has_self || g->starts) && g->alpha == 1) {
         EXG_LOOPS(exg_loops_convert)
             ->store[g->c_dtype]((uint32_t)(rows * columns),
-                                r->c + first * exg_dtype_bytes(g->c_dtype), 1,
-                                r->result + first * exg_gemm_real_bytes(g));
+                                r->c + first * exg_dtype_bytes(g->c_dtype), 1, sums);
     } else if ((g->has_self && !g->starts) || g->alpha != 1 || g->has_result) {
-        for (int64_t row = i; row < i + rows; row++) {
-            finish_row(r, batch, row, j, columns);
+        for (int64_t row = 0; row < rows; row++) {
+            finish_row(r, batch, i + row, j, columns,
+                       (char *)sums + row * stride * exg_gemm_real_bytes(g));
         }
     }
     if (r->call->epilogue == NULL) {

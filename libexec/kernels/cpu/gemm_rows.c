@@ -139,7 +139,7 @@ static void stream_block(void *context, uint32_t block)
     int64_t batch = block / g->column_tiles;
     int64_t j = block % g->column_tiles * g->columns_of_tile;
     int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
-    char *c = r->result + (batch * g->m * g->n + j) * g->loops->real_bytes;
+    char *c = exg_gemm_result_at(r, batch, 0, j);
     int64_t step = stream_depth(g);
 
     for (int64_t k = 0; k < g->k; k += step) {
@@ -147,7 +147,7 @@ static void stream_block(void *context, uint32_t block)
                          g->rows_of_tile, exg_matrix_at(r->b, &g->b, batch, k, j), g->b.row, c,
                          g->n, k > 0);
     }
-    exg_gemm_finish(r, batch, 0, g->m, j, columns);
+    exg_gemm_finish(r, batch, 0, g->m, j, columns, c, g->n);
 }
 
 /* a, dense and real. */
@@ -177,11 +177,11 @@ static void dot_block(void *context, uint32_t block)
     int64_t batch = block / g->column_tiles;
     int64_t j = block % g->column_tiles * g->columns_of_tile;
     int64_t columns = EXG_MIN(g->n - j, g->columns_of_tile);
+    void *c = exg_gemm_result_at(r, batch, 0, j);
 
     g->loops->dot(g->m, columns, g->k, rows_of_a(r, batch), g->brings_a ? g->k : g->a.row,
-                  exg_matrix_at(r->b, &g->b, batch, 0, j), g->b.dtype, g->b.column,
-                  r->result + (batch * g->m * g->n + j) * g->loops->real_bytes, g->n);
-    exg_gemm_finish(r, batch, 0, g->m, j, columns);
+                  exg_matrix_at(r->b, &g->b, batch, 0, j), g->b.dtype, g->b.column, c, g->n);
+    exg_gemm_finish(r, batch, 0, g->m, j, columns, c, g->n);
 }
 
 /* ---- one row --------------------------------------------------------------------------- */
@@ -210,7 +210,7 @@ static void axpy_block(void *context, uint32_t block)
                    exg_matrix_at(r->b, &g->b, batch, k, j), g->b.dtype, g->b.row,
                    slice_at(r, batch, slice, j));
     if (g->slices == 1) {
-        exg_gemm_finish(r, batch, 0, 1, j, columns);
+        exg_gemm_finish(r, batch, 0, 1, j, columns, exg_gemm_result_at(r, batch, 0, j), g->n);
     }
 }
 
@@ -222,19 +222,19 @@ static void sum_slices(void *context, uint32_t block)
     int64_t batch = block / tiles;
     int64_t j = block % tiles * AXPY_COLUMNS;
     int64_t columns = EXG_MIN(g->n - j, AXPY_COLUMNS);
-    char *c = r->result + (batch * g->n + j) * g->loops->real_bytes;
+    void *c = exg_gemm_result_at(r, batch, 0, j);
 
     memcpy(c, slice_at(r, batch, 0, j), (size_t)columns * g->loops->real_bytes);
     for (int64_t slice = 1; slice < g->slices; slice++) {
         const void *part = slice_at(r, batch, slice, j);
 
         if (g->compute == EXG_COMPUTE_F64) {
-            EXG_LOOPS(exg_loops_row_f64)->add(columns, (double *)(void *)c, part);
+            EXG_LOOPS(exg_loops_row_f64)->add(columns, c, part);
         } else {
-            EXG_LOOPS(exg_loops_row_f32)->add(columns, (float *)(void *)c, part);
+            EXG_LOOPS(exg_loops_row_f32)->add(columns, c, part);
         }
     }
-    exg_gemm_finish(r, batch, 0, 1, j, columns);
+    exg_gemm_finish(r, batch, 0, 1, j, columns, c, g->n);
 }
 
 void exg_gemm_rows_run(exg_gemm_work *r)

@@ -234,7 +234,7 @@ static void multiply_rows(void *context, uint32_t block)
             EXG_LOOPS(exg_loops_weight)->dot[p->form](&w, g->m, count, &r->rows, c + j, g->n);
         }
     }
-    exg_gemm_finish(&r->work, 0, 0, g->m, first, end - first);
+    exg_gemm_finish(&r->work, 0, 0, g->m, first, end - first, c + first, g->n);
 }
 
 static void run_few(weight_run *r)

@@ -234,7 +234,8 @@ static void block_bf16(int64_t m, int64_t n, int64_t depth, const void *a, const
     {                                                                                              \
         .real_bytes = sizeof(real), .panel_bytes = sizeof(real), .group = 1, .rows = ROWS,         \
         .columns = TILE_VECTORS * (width), .side = TILE_VECTORS * (width), .cell = 1,              \
-        .lanes = (width), .depth = EXG_GEMM_K, .pack = gemm_##suffix##_pack,                       \
+        .lanes = (width), .whole = 1, .direct_columns = EXG_GEMM_DIRECT_COLUMNS,                   \
+        .direct_sets = 4096, .depth = EXG_GEMM_K, .pack = gemm_##suffix##_pack,                    \
         .pack_rows = gemm_##suffix##_pack_one, .block = gemm_##suffix##_block,                     \
         .stream = gemm_##suffix##_stream, .stream_rows = STREAM_ROWS, .block_bf16 = block_bf16,    \
         .dot = gemm_##suffix##_dot, .axpy = gemm_##suffix##_axpy,                                  \

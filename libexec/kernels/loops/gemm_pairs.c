@@ -288,6 +288,7 @@ const exg_gemm_loops exg_loops_gemm_pairs_bf16 = {
     .side = COLUMNS,
     .cell = 2,
     .lanes = LANES,
+    .whole = 1,
     .depth = DEPTH,
     .pack = pack,
     .pack_rows = pack_rows,

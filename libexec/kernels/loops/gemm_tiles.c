@@ -20,7 +20,7 @@
 #define TILE_BYTES  1024
 #define A_ROWS      SIDE
 #define B_COLUMNS   (2 * SIDE)
-#define PAIRS_DEPTH 512 /* panels of B stay in the first cache */
+#define PAIRS_DEPTH 256 /* a panel of B and two of A stay in the first cache */
 #define BYTES_DEPTH 1024
 #define UNROLL      _Pragma("GCC unroll 16")
 #define INLINE      static inline __attribute__((always_inline))
@@ -266,13 +266,32 @@ static const tile_config config = {
         }                                                                                          \
     } while (0)
 
+/* Rows of A: 16 that lie `row` bytes apart, the next 16 `half` bytes on, 64 more bytes of the depth
+ * `step` bytes on. */
+typedef struct rows_of_a {
+    const char *at;
+    int64_t half, row, step;
+} rows_of_a;
+
+/* What is asked for meanwhile: `lines` of a cache with every product of tiles. */
+typedef struct prefetch {
+    const char *from;
+    int64_t lines;
+} prefetch;
+
+INLINE void ask_for(prefetch ahead)
+{
+    for (int64_t line = 0; line < ahead.lines; line++) {
+        _mm_prefetch(ahead.from + line * ROW_BYTES, _MM_HINT_T1);
+    }
+}
+
 /* Sums of up to 32 by 32 of four bytes: loaded, `tiles` products added, stored. `from` is what
- * they begin with, rows `from_stride` bytes apart (0: one for all), or NULL. The tiles of A's
- * second half lie `a_half` bytes from the first. */
+ * they begin with, rows `from_stride` bytes apart (0: one for all), or NULL. */
 #define SUMS(name, product)                                                                        \
-    INLINE void name##_of(const bool tall, const bool wide, int64_t tiles, const char *a,          \
-                          int64_t a_half, const char *b, char *c, int64_t c_stride,                \
-                          const char *from, int64_t from_stride)                                   \
+    INLINE void name##_of(const bool tall, const bool wide, int64_t tiles, rows_of_a a,            \
+                          const char *b, char *c, int64_t c_stride, const char *from,              \
+                          int64_t from_stride, prefetch ahead)                                     \
     {                                                                                              \
         __asm__ volatile("" ::: "memory"); /* loads of tiles do not say that they read it */       \
         if (from != NULL) {                                                                        \
@@ -280,38 +299,76 @@ static const tile_config config = {
         } else {                                                                                   \
             EACH_SUM(ZERO_SUM);                                                                    \
         }                                                                                          \
-        for (; tiles > 0; tiles--, a += TILE_BYTES, b += 2 * TILE_BYTES) {                         \
+        for (; tiles > 0; tiles--, a.at += a.step, b += 2 * TILE_BYTES) {                          \
             _tile_loadd(6, b, ROW_BYTES);                                                          \
-            _tile_loadd(4, a, ROW_BYTES);                                                          \
+            _tile_loadd(4, a.at, a.row);                                                           \
             product(0, 4, 6);                                                                      \
             if (wide) {                                                                            \
                 _tile_loadd(7, b + TILE_BYTES, ROW_BYTES);                                         \
                 product(1, 4, 7);                                                                  \
             }                                                                                      \
             if (tall) {                                                                            \
-                _tile_loadd(5, a + a_half, ROW_BYTES);                                             \
+                _tile_loadd(5, a.at + a.half, a.row);                                              \
                 product(2, 5, 6);                                                                  \
             }                                                                                      \
             if (tall && wide) {                                                                    \
                 product(3, 5, 7);                                                                  \
             }                                                                                      \
+            ask_for(ahead);                                                                        \
+            ahead.from += ahead.lines * ROW_BYTES;                                                 \
         }                                                                                          \
         EACH_SUM(STORE_SUM);                                                                       \
     }                                                                                              \
-    static void name(bool tall, bool wide, int64_t tiles, const char *a, int64_t a_half,           \
-                     const char *b, char *c, int64_t c_stride, const char *from,                   \
-                     int64_t from_stride)                                                          \
+    static void name(bool tall, bool wide, int64_t tiles, rows_of_a a, const char *b, char *c,     \
+                     int64_t c_stride, const char *from, int64_t from_stride, prefetch ahead)      \
     {                                                                                              \
         if (tall && wide) {                                                                        \
-            name##_of(true, true, tiles, a, a_half, b, c, c_stride, from, from_stride);            \
+            name##_of(true, true, tiles, a, b, c, c_stride, from, from_stride, ahead);             \
         } else if (tall) {                                                                         \
-            name##_of(true, false, tiles, a, a_half, b, c, c_stride, from, from_stride);           \
+            name##_of(true, false, tiles, a, b, c, c_stride, from, from_stride, ahead);            \
         } else if (wide) {                                                                         \
-            name##_of(false, true, tiles, a, a_half, b, c, c_stride, from, from_stride);           \
+            name##_of(false, true, tiles, a, b, c, c_stride, from, from_stride, ahead);            \
         } else {                                                                                   \
-            name##_of(false, false, tiles, a, a_half, b, c, c_stride, from, from_stride);          \
+            name##_of(false, false, tiles, a, b, c, c_stride, from, from_stride, ahead);           \
         }                                                                                          \
     }
+/* Up to 16 rows by 64 columns, two panels of B: with fewer sums products wait for one another. */
+#define LOW_SUMS(name, product)                                                                    \
+    static void name(int64_t tiles, rows_of_a a, const char *b, char *c, int64_t c_stride,         \
+                     const char *from, int64_t from_stride, prefetch ahead)                        \
+    {                                                                                              \
+        const char *second = b + 2 * tiles * TILE_BYTES;                                           \
+                                                                                                   \
+        __asm__ volatile("" ::: "memory");                                                         \
+        if (from != NULL) {                                                                        \
+            EACH_LOW_SUM(LOAD_SUM);                                                                \
+        } else {                                                                                   \
+            EACH_LOW_SUM(ZERO_SUM);                                                                \
+        }                                                                                          \
+        for (; tiles > 0; tiles--, a.at += a.step) {                                               \
+            _tile_loadd(4, a.at, a.row);                                                           \
+            _tile_loadd(5, b, ROW_BYTES);                                                          \
+            product(0, 4, 5);                                                                      \
+            _tile_loadd(6, b + TILE_BYTES, ROW_BYTES);                                             \
+            product(1, 4, 6);                                                                      \
+            _tile_loadd(7, second, ROW_BYTES);                                                     \
+            product(2, 4, 7);                                                                      \
+            _tile_loadd(5, second + TILE_BYTES, ROW_BYTES);                                        \
+            product(3, 4, 5);                                                                      \
+            ask_for(ahead);                                                                        \
+            ahead.from += ahead.lines * ROW_BYTES;                                                 \
+            b += 2 * TILE_BYTES;                                                                   \
+            second += 2 * TILE_BYTES;                                                              \
+        }                                                                                          \
+        EACH_LOW_SUM(STORE_SUM);                                                                   \
+    }
+#define EACH_LOW_SUM(what)                                                                         \
+    do {                                                                                           \
+        what(0, 0, 0);                                                                             \
+        what(1, 0, 1);                                                                             \
+        what(2, 0, 2);                                                                             \
+        what(3, 0, 3);                                                                             \
+    } while (0)
 #define AT(base, stride, down, across) ((base) + (down)*SIDE * (stride) + (across)*ROW_BYTES)
 #define LOAD_SUM(tile, down, across)                                                               \
     _tile_loadd(tile, AT(from, from_stride, down, across), from_stride)
@@ -319,14 +376,23 @@ static const tile_config config = {
 #define STORE_SUM(tile, down, across) _tile_stored(tile, AT(c, c_stride, down, across), c_stride)
 
 SUMS(sums_bf16, _tile_dpbf16ps)
+LOW_SUMS(low_sums_bf16, _tile_dpbf16ps)
 SUMS(sums_ss, _tile_dpbssd)
+LOW_SUMS(low_sums_ss, _tile_dpbssd)
 SUMS(sums_su, _tile_dpbsud)
+LOW_SUMS(low_sums_su, _tile_dpbsud)
 SUMS(sums_us, _tile_dpbusd)
+LOW_SUMS(low_sums_us, _tile_dpbusd)
 SUMS(sums_uu, _tile_dpbuud)
+LOW_SUMS(low_sums_uu, _tile_dpbuud)
 
-typedef void sums_function(bool tall, bool wide, int64_t tiles, const char *a, int64_t a_half,
-                           const char *b, char *c, int64_t c_stride, const char *from,
-                           int64_t from_stride);
+/* Products of one kind of elements. */
+typedef struct tile_sums {
+    void (*sums)(bool tall, bool wide, int64_t tiles, rows_of_a a, const char *b, char *c,
+                 int64_t c_stride, const char *from, int64_t from_stride, prefetch ahead);
+    void (*low)(int64_t tiles, rows_of_a a, const char *b, char *c, int64_t c_stride,
+                const char *from, int64_t from_stride, prefetch ahead);
+} tile_sums;
 
 /* rows by columns of four bytes, from one place to another. */
 static void copy_part(char *to, int64_t to_stride, const char *from, int64_t from_stride,
@@ -338,9 +404,9 @@ static void copy_part(char *to, int64_t to_stride, const char *from, int64_t fro
 }
 
 /* Sums that do not fill their tiles, by way of room that does. */
-static void part_sums(sums_function *sums, int64_t rows, int64_t columns, int64_t tiles,
-                      const char *a, int64_t a_half, const char *b, char *c, int64_t c_stride,
-                      const char *from, int64_t from_stride)
+static void part_sums(const tile_sums *with, int64_t rows, int64_t columns, int64_t tiles,
+                      rows_of_a a, const char *b, char *c, int64_t c_stride, const char *from,
+                      int64_t from_stride, prefetch ahead)
 {
     enum { stride = 2 * ROW_BYTES };
     _Alignas(64) char room[2 * SIDE * stride];
@@ -349,34 +415,66 @@ static void part_sums(sums_function *sums, int64_t rows, int64_t columns, int64_
         memset(room, 0, sizeof(room));
         copy_part(room, stride, from, from_stride, rows, columns);
     }
-    sums(rows > SIDE, columns > SIDE, tiles, a, a_half, b, room, stride, from != NULL ? room : NULL,
-         stride);
+    with->sums(rows > SIDE, columns > SIDE, tiles, a, b, room, stride, from != NULL ? room : NULL,
+               stride, ahead);
     copy_part(c, c_stride, room, stride, rows, columns);
 }
 
-/* c (m, n) = or += a block of panels; c's and start's elements are of four bytes. */
-static void block_of(sums_function *sums, int64_t m, int64_t n, int64_t tiles, const char *a,
-                     const char *b, char *c, int64_t c_stride, bool adds, const char *start)
+/* Rows of A from row i on: panels, or, `stride` bytes apart, where they are. */
+static rows_of_a rows_at(const char *a, int64_t stride, int64_t i, int64_t tiles)
 {
-    const int64_t a_panel = tiles * TILE_BYTES;
+    const int64_t panel = tiles * TILE_BYTES;
+
+    if (stride == 0) {
+        return (rows_of_a){a + i / SIDE * panel, panel, ROW_BYTES, TILE_BYTES};
+    }
+    return (rows_of_a){a + i * stride, SIDE * stride, stride, ROW_BYTES};
+}
+
+/* A part of the panel of B that is read after this one, for rows from i on of m: in their turns
+ * they ask for all of it. */
+static prefetch part_of(const char *panel, int64_t i, int64_t m, int64_t tiles)
+{
+    const int64_t turns = (m + 2 * SIDE - 1) / (2 * SIDE);
+    const int64_t lines = (2 * SIDE + turns - 1) / turns;
+
+    return (prefetch){panel + i / (2 * SIDE) * tiles * lines * ROW_BYTES, lines};
+}
+
+/* c (m, n) = or += a block of panels; c's and start's elements are of four bytes. A is panels
+ * (a_stride 0), or whole tiles of rows so many bytes apart; `next` is read after the last panel, or
+ * NULL where panels are near. */
+static void block_of(const tile_sums *with, int64_t m, int64_t n, int64_t tiles, const char *a,
+                     int64_t a_stride, const char *b, char *c, int64_t c_stride, bool adds,
+                     const char *start, const char *next)
+{
+    const int64_t b_panel = 2 * tiles * TILE_BYTES;
 
     _tile_loadconfig(&config);
-    for (int64_t j = 0; j < n; j += B_COLUMNS) {
-        int64_t columns = least(n - j, B_COLUMNS);
+    for (int64_t j = 0, columns; j < n; j += columns) {
+        const bool is_low = m == SIDE && n - j >= 2 * B_COLUMNS;
+        const char *panel = b + j / B_COLUMNS * b_panel;
+        const char *after;
 
+        columns = least(n - j, is_low ? 2 * B_COLUMNS : B_COLUMNS);
+        after = columns == n - j ? next : panel + (is_low ? 2 : 1) * b_panel;
         for (int64_t i = 0; i < m; i += 2 * SIDE) {
-            int64_t rows = least(m - i, 2 * SIDE);
+            const int64_t count = least(m - i, 2 * SIDE);
             char *to = c + i * c_stride + j * 4;
             const char *from = adds ? to : start != NULL ? start + j * 4 : NULL;
-            const char *rows_of_a = a + i / SIDE * a_panel;
-            const char *columns_of_b = b + j / B_COLUMNS * 2 * a_panel;
+            const int64_t from_stride = adds ? c_stride : 0;
+            const rows_of_a rows = rows_at(a, a_stride, i, tiles);
+            const prefetch ahead =
+                next != NULL ? part_of(after, i, m, tiles) : (prefetch){panel, 0};
 
-            if (rows % SIDE == 0 && columns % SIDE == 0) {
-                sums(rows > SIDE, columns > SIDE, tiles, rows_of_a, a_panel, columns_of_b, to,
-                     c_stride, from, adds ? c_stride : 0);
+            if (is_low) {
+                with->low(tiles, rows, panel, to, c_stride, from, from_stride, ahead);
+            } else if (count % SIDE == 0 && columns % SIDE == 0) {
+                with->sums(count > SIDE, columns > SIDE, tiles, rows, panel, to, c_stride, from,
+                           from_stride, ahead);
             } else {
-                part_sums(sums, rows, columns, tiles, rows_of_a, a_panel, columns_of_b, to,
-                          c_stride, from, adds ? c_stride : 0);
+                part_sums(with, count, columns, tiles, rows, panel, to, c_stride, from, from_stride,
+                          ahead);
             }
         }
     }
@@ -387,18 +485,22 @@ static void block_pairs(int64_t m, int64_t n, int64_t depth, const void *a, int6
                         const void *b, void *c, int64_t c_stride, bool adds, const void *start,
                         const void *next)
 {
-    (void)a_stride;
-    (void)next;
-    block_of(sums_bf16, m, n, (depth + 31) / 32, a, b, c, c_stride * 4, adds, start);
+    static const tile_sums bf16 = {sums_bf16, low_sums_bf16};
+
+    block_of(&bf16, m, n, (depth + 31) / 32, a, a_stride * 2, b, c, c_stride * 4, adds, start,
+             next);
 }
 
 static void block_bytes(int64_t m, int64_t n, int64_t depth, const void *a, bool a_is_signed,
                         const void *b, bool b_is_signed, int32_t *c, int64_t c_stride, bool adds)
 {
-    static sums_function *const by_sign[2][2] = {{sums_uu, sums_us}, {sums_su, sums_ss}};
+    static const tile_sums by_sign[2][2] = {
+        {{sums_uu, low_sums_uu}, {sums_us, low_sums_us}},
+        {{sums_su, low_sums_su}, {sums_ss, low_sums_ss}},
+    };
 
-    block_of(by_sign[a_is_signed][b_is_signed], m, n, (depth + 63) / 64, a, b, (char *)c,
-             c_stride * 4, adds, NULL);
+    block_of(&by_sign[a_is_signed][b_is_signed], m, n, (depth + 63) / 64, a, 0, b, (char *)c,
+             c_stride * 4, adds, NULL, NULL);
 }
 
 const exg_gemm_loops exg_loops_gemm_pairs_amx = {
@@ -410,6 +512,9 @@ const exg_gemm_loops exg_loops_gemm_pairs_amx = {
     .side = SIDE,
     .cell = 2,
     .lanes = SIDE,
+    .whole = SIDE,
+    .direct_columns = INT32_MAX,
+    .direct_sets = 1024,
     .depth = PAIRS_DEPTH,
     .pack = pack_pairs,
     .pack_rows = pack_rows,

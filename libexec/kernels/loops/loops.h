@@ -310,8 +310,9 @@ EXG_LOOPS_DECLARE(exg_fft_loops, exg_loops_fft);
 
 /* ---- matrix products ---------------------------------------------------------------- */
 
-#define EXG_GEMM_K            256  /* depth of a packed block of reals */
-#define EXG_GEMM_AXPY_COLUMNS 4096 /* of one row that is in the first cache while b passes */
+#define EXG_GEMM_K              256  /* depth of a packed block of reals */
+#define EXG_GEMM_AXPY_COLUMNS   4096 /* of one row that is in the first cache while b passes */
+#define EXG_GEMM_DIRECT_COLUMNS 96   /* of b: few enough not to pack A of reals for them */
 
 /* A panel is `width` rows of A (or columns of B) over a depth, zeros where there are fewer, so many
  * elements that a width of 1 would be whole groups of the depth. B's holds cells, `cell` elements
@@ -330,13 +331,17 @@ typedef struct exg_gemm_loops {
     uint32_t columns;    /* of B's */
     uint32_t side, cell; /* of B's, as above */
     uint32_t lanes;      /* reals of a vector */
+    uint32_t whole;      /* rows and columns of c are best multiples of */
+    /* Rows of A are read where they are by up to so many columns of B, if they are whole and of
+     * whole groups and the bytes from one to the next are no multiple of the sets'; 0: never. */
+    uint32_t direct_columns, direct_sets;
     /* Packs `count` rows of A (or columns of B) of depth k into panels of `width`. */
     void (*pack)(uint32_t width, int64_t count, int64_t depth, void *panels, const void *memory,
                  exg_dtype dtype, int64_t stride, int64_t depth_stride);
     /* One panel of A from `rows` dense rows of what panels hold. */
     void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
     /* c (m, n) = or += a block of A times a packed one of B; row stride of c in elements. A is
-     * packed (a_stride 0), or rows dense along the depth, of the type of c and not in groups.
+     * packed (a_stride 0), or rows dense along the depth, where they are.
      * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
      * panel that will be read after these, which are far, or NULL: they are near. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,

@@ -10,7 +10,7 @@ static const int64_t shapes[][3] = {
     {1, 1, 1},    {3, 5, 7},      {1, 70, 50},   {1, 300, 600},  {50, 100, 1},   {16, 16, 16},
     {13, 51, 31}, {9, 257, 97},   {70, 300, 49}, {130, 30, 200}, {5, 0, 3},      {0, 3, 4},
     {4, 1, 9},    {12, 60, 50},   {2, 130, 9},   {9, 515, 49},   {20, 1100, 35}, {30, 270, 64},
-    {21, 9, 32},  {26, 300, 144}, {37, 130, 99}, {1, 0, 3},
+    {21, 9, 32},  {26, 300, 144}, {37, 130, 99}, {1, 0, 3},      {270, 40, 70},
 };
 
 /* want (batch, m, n) = alpha * a * b + beta * self; self broadcasts, or is absent. */
@@ -217,8 +217,19 @@ static void linear_with_a_weight_packed_once_gives_the_same(void **state)
 {
     static const int64_t packed_shapes[][3] = {
         /* m, k, n: few rows, several tiles, tall */
-        {2, 300, 600},   {5, 257, 97},    {40, 513, 130},
-        {300, 270, 260}, {1100, 261, 50}, {1030, 20, 3100},
+        {2, 300, 600},
+        {5, 257, 97},
+        {40, 513, 130},
+        {300, 270, 260},
+        {1100, 261, 50},
+        {1030, 20, 3100},
+        /* one row of tiles by two panels and more; rows where they are, and where they fall on the
+         * same sets of a cache */
+        {16, 64, 200},
+        {12, 520, 150},
+        {32, 96, 130},
+        {272, 288, 300},
+        {272, 512, 530},
     };
 
     (void)state;
