@@ -48,6 +48,9 @@ exg_test(export_weights_file export/weights_file.c export/same_tensors.c
 exg_test(export_weights_faults export/weights_faults.c LIBS tests_folder exg::export)
 exg_test(export_saved export/saved.c export/same_tensors.c LIBS tests_folder exg::export)
 exg_test(export_packed export/packed.c export/same_tensors.c LIBS tests_folder exg::export)
+foreach(name foreign packed)
+  target_compile_definitions(test_export_${name} PRIVATE ${EXG_PACKER_DEFINITIONS})
+endforeach()
 exg_test(export_byte_source export/byte_source.c LIBS tests_folder exg::export)
 exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::export)
 
