@@ -215,6 +215,19 @@ class Save:
             self.convert(name, "out.safetensors", "--dtype", "f32")
             same(safetensors.torch.load_file(self.folder / "out.safetensors"), want)
 
+    def sixes(self):
+        """float6 of safetensors, four in three bytes: every bit pattern, in rows that are no whole bytes too."""
+        for dtype, fraction, bias in (("F6_E2M3", 3, 1), ("F6_E3M2", 2, 3)):  # of the OCP microscaling formats
+            code = torch.arange(64)
+            exponent, digits = (code & 31) >> fraction, (code & (1 << fraction) - 1) / 2**fraction
+            values = torch.where(exponent == 0, digits * 2.0 ** (1 - bias), (1 + digits) * 2.0 ** (exponent - bias)) * torch.where(code < 32, 1.0, -1.0)
+            packed = sum(int(c) << 6 * i for i, c in enumerate(code)).to_bytes(48, "little")
+            for shape in ([4, 16], [32, 2]):
+                header = json.dumps({"w": {"dtype": dtype, "shape": shape, "data_offsets": [0, 48]}}).encode()
+                (self.folder / "f6.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + packed)
+                self.convert("f6.safetensors", "out.safetensors", "--dtype", "f32")
+                same(safetensors.torch.load_file(self.folder / "out.safetensors"), {"w": values.float().reshape(shape)})
+
     def gguf_encoded(self):
         """In blocks, as gguf-py makes them; of K types it decodes what is near. Views and other blocks as source."""
         if gguf is None:
