@@ -546,102 +546,6 @@ static void it_takes_parts_of_tensors(void **state)
     exg_weights_release(weights);
 }
 
-/* A rank's file: "w" by rows, "c" by columns, "b" a vector, "n" what all have. */
-static exg_weights *rank_of_model(int rank, float norm)
-{
-    static const float w[2][6] = {{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}};
-    static const float c[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
-    static const float b[2][2] = {{1, 2}, {3, 4}};
-    static float norms[2];
-    exg_weights *weights = NULL;
-
-    norms[rank] = norm;
-    assert_int_equal(exg_weights_create(NULL, &weights, NULL), EXG_OK);
-    add(weights, "w", EXG_DTYPE_F32, w[rank], 2, 2, 3);
-    add(weights, "c", EXG_DTYPE_F32, c[rank], 2, 2, 2);
-    add(weights, "b", EXG_DTYPE_F32, b[rank], 1, 2, 1);
-    add(weights, "n", EXG_DTYPE_F32, &norms[rank], 1, 1, 1);
-    return weights;
-}
-
-static void ranks_are_put_together(void **state)
-{
-    exg_string_pair pairs[] = {{"w", "0"}, {"[bc]", "-1"}};
-    const exg_string_map dims = {pairs, 2};
-    exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, 9)};
-    exg_weights *made = NULL;
-    float got[12];
-    exg_error err;
-
-    (void)state;
-    assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), EXG_OK);
-    exg_weights_release(of[0]);
-    exg_weights_release(of[1]);
-    assert_int_equal(made->count, 4);
-    for (uint32_t i = 0; i < 2; i++) { /* both are 0, 1, 2, ... */
-        uint64_t count = i == 0 ? 12 : 8;
-
-        assert_int_equal(made->items[i].meta->sizes[0].value, i == 0 ? 4 : 2);
-        assert_int_equal(made->items[i].meta->sizes[1].value, i == 0 ? 3 : 4);
-        assert_int_equal(exg_weight_read(made, &made->items[i], got, count * sizeof(float), &err),
-                         EXG_OK);
-        for (uint64_t k = 0; k < count; k++) {
-            assert_true(got[k] == (float)k);
-        }
-    }
-    assert_int_equal(exg_weight_read(made, &made->items[2], got, 4 * sizeof(float), &err), EXG_OK);
-    assert_memory_equal(got, ((float[]){1, 2, 3, 4}), 4 * sizeof(float));
-    assert_int_equal(exg_weight_read(made, &made->items[3], got, sizeof(float), &err), EXG_OK);
-    assert_true(got[0] == 9);
-    exg_weights_release(made);
-}
-
-static void ranks_that_do_not_fit_are_refused(void **state)
-{
-    static const struct {
-        exg_string_pair pairs[2];
-        float norm;
-        const char *code;
-        exg_status status;
-    } rows[] = {
-        {{{"w", "0"}, {"[bc]", "-1"}}, 8, "WGT-NAME", EXG_USAGE}, /* "n" is another */
-        {{{"w", "0"}, {"b", "0"}}, 9, "WGT-NAME", EXG_USAGE},     /* "c" is in parts */
-        {{{"[wbcn]", "0"}, {"nosuch", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
-        {{{"w", "x"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
-        {{{"w", ""}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
-        {{{"w", "2"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
-        {{{"w", "-3"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
-        {{{"w", "0"}, {"[bcn]", "1"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
-    };
-    exg_weights *made = NULL;
-    exg_error err;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        exg_string_pair pairs[2] = {rows[i].pairs[0], rows[i].pairs[1]};
-        const exg_string_map dims = {pairs, 2};
-        exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, rows[i].norm)};
-
-        assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), rows[i].status);
-        assert_string_equal(err.code, rows[i].code);
-        assert_null(made);
-        exg_weights_release(of[0]);
-        exg_weights_release(of[1]);
-    }
-    for (int more = 0; more < 2; more++) { /* a name that one has not */
-        exg_string_pair pairs[] = {{"*", "0"}};
-        const exg_string_map dims = {pairs, 1};
-        exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, 9)};
-
-        add(of[more], "more", EXG_DTYPE_F32, pairs, 1, 1, 1);
-        assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), EXG_USAGE);
-        assert_string_equal(err.code, "WGT-NAME");
-        assert_int_equal(exg_weights_concatenate(of, 0, &dims, &made, &err), EXG_USAGE);
-        exg_weights_release(of[0]);
-        exg_weights_release(of[1]);
-    }
-}
-
 static void blocks_are_rows_of_bytes(void **state)
 {
     exg_sym_int sizes[] = {exg_sym_int_of(2), exg_sym_int_of(34)};
@@ -766,8 +670,6 @@ int main(void)
         cmocka_unit_test(what_is_no_whole_number_of_blocks_stays),
         cmocka_unit_test(it_makes_no_block_of_what_none_holds),
         cmocka_unit_test(it_takes_parts_of_tensors),
-        cmocka_unit_test(ranks_are_put_together),
-        cmocka_unit_test(ranks_that_do_not_fit_are_refused),
         cmocka_unit_test(blocks_are_rows_of_bytes),
         cmocka_unit_test(it_joins_what_has_no_name_twice),
         cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),
