@@ -481,6 +481,35 @@ class Save:
             where.rmdir()
         assert stopped >= 4, f"{stopped} of 7 were stopped while they wrote"
 
+    def patch_killed(self):
+        """kill -9 while a patch is made or applied: no OUT that is wrong, nothing left, and the same command again finishes."""
+        draw = random.Random(7)
+        large = {f"t{i}": torch.randn(1 << 20, generator=torch.Generator().manual_seed(i)) for i in range(16)}
+        self.source(large, "a.safetensors")
+        self.source({k: v if i % 3 else v + 1e-3 * torch.randn(v.shape) for i, (k, v) in enumerate(large.items())}, "b.safetensors")
+        where = self.folder / "where"
+        where.mkdir()
+        a, b, p, out = self.folder / "a.safetensors", self.folder / "b.safetensors", where / "p.exgpatch", where / "out.safetensors"
+        for words, made in (([a, b, p], p), (["--apply", a, self.folder / "p", out], out), (["--apply", "--resume", a, self.folder / "p", out], out)):
+            began = time.perf_counter()
+            self.call("patch", *words)
+            took, want = time.perf_counter() - began, made.read_bytes()
+            for _ in range(8):
+                made.unlink()
+                child = subprocess.Popen([self.exg, "patch", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(draw.uniform(0, took))
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+                assert not made.exists() or made.read_bytes() == want
+                assert "--resume" in words or [q.name for q in where.iterdir()] == ([made.name] if made.exists() else []), list(where.iterdir())
+                self.call("patch", *words)
+                assert made.read_bytes() == want and [q.name for q in where.iterdir()] == [made.name], list(where.iterdir())
+            if made == p:
+                p.rename(self.folder / "p")
+            else:
+                assert want == b.read_bytes()
+                out.unlink()
+
     def full(self):
         """A disk that is full: an error, and nothing left."""
         self.source({f"t{i}": torch.ones(512, 512) for i in range(4)}, "f.safetensors")
