@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -509,6 +510,35 @@ class Save:
             else:
                 assert want == b.read_bytes()
                 out.unlink()
+
+    def shards_killed(self):
+        """kill -9 while the files of ranks are written: no folder that is not whole, and the same command again finishes."""
+        draw = random.Random(11)
+        module = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(6)))
+        torch.export.save(torch.export.export(module, (torch.ones(2, 1024),)), self.folder / "m.pt2")
+        self.source(dict(module.state_dict()), "m.safetensors")
+
+        def contents(folder):
+            return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+        for name, folder in (("ranks", "ranks"), ("step/.metadata", "step")):
+            words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", "--for", self.folder / "m.pt2"]
+            self.call("convert", *words)
+            part, want, stopped = self.folder / f"{folder}.part", contents(self.folder / folder), 0
+            for _ in range(10):
+                shutil.rmtree(self.folder / folder)
+                child = subprocess.Popen([self.exg, "convert", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                enough = draw.randint(0, 2)  # files that are whole
+                while child.poll() is None and not (part.exists() and len(list(part.iterdir())) >= enough):
+                    time.sleep(0.0005)
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+                assert not (self.folder / folder).exists() or contents(self.folder / folder) == want, list(self.folder.iterdir())
+                stopped += part.exists()
+                if not (self.folder / folder).exists():
+                    self.call("convert", *words)
+                assert contents(self.folder / folder) == want and not part.exists(), list(self.folder.iterdir())
+            assert stopped >= 2, f"{stopped} of 10 were stopped while they wrote"
 
     def full(self):
         """A disk that is full: an error, and nothing left."""
