@@ -379,10 +379,10 @@ static const packer packers[] = {
     {"\x1f\x8b\x08", 3, 18, unpack_gzip},
     {"\x28\xb5\x2f\xfd", 4, 9, unpack_zstd},
 #ifdef EXG_BZIP2
-    {"BZh", 3, 14, unpack_bzip2},
+    {"BZh", 3, 4, unpack_bzip2},
 #endif
 #ifdef EXG_LZMA
-    {"\xfd\x37\x7a\x58\x5a", 6, 32, unpack_xz}, /* with its NUL */
+    {"\xfd\x37\x7a\x58\x5a", 6, 6, unpack_xz}, /* with its NUL */
 #endif
 };
 

@@ -224,6 +224,23 @@ static void test_streams(void **state)
 #endif
 }
 
+/* The first bytes alone are damage, not a file of another kind. */
+static void test_beginnings(void **state)
+{
+    uint8_t data[4096];
+
+    (void)state;
+    (void)data;
+#ifdef EXG_BZIP2
+    (void)read_bytes(FIXTURES "model.safetensors.bz2", data, sizeof(data));
+    assert_refused(data, 4, EXG_MALFORMED, "PCK-DAMAGED");
+#endif
+#ifdef EXG_LZMA
+    (void)read_bytes(FIXTURES "model.safetensors.xz", data, sizeof(data));
+    assert_refused(data, 6, EXG_MALFORMED, "PCK-DAMAGED");
+#endif
+}
+
 /* No room for what is unpacked. */
 static void test_no_room(void **state)
 {
@@ -271,10 +288,11 @@ static void test_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_damage),   cmocka_unit_test(test_bomb),
-        cmocka_unit_test(test_window),   cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_program),
+        cmocka_unit_test(test_the_same),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_damage),     cmocka_unit_test(test_bomb),
+        cmocka_unit_test(test_window),     cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_program),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
