@@ -61,7 +61,7 @@ static void check_artifact(void)
     NULLED(exg_model_check_signature(NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_store_open(NULL, false, NULL, &err));
     NULLED(exg_store_add(NULL, NULL, NULL, 0, NULL, &err));
-    NULLED(exg_store_export(NULL, NULL, NULL, false, &err));
+    NULLED(exg_store_export(NULL, NULL, NULL, false, NULL, &err));
     NULLED(exg_store_remove(NULL, NULL, &err));
     NULLED(exg_store_collect(NULL, NULL, &err));
     NULLED(exg_store_names(NULL, NULL, &err));
