@@ -214,9 +214,9 @@ void cli_put_left_out(exg_text *text, const char *name, const char *kind);
 /* Files of named tensors without a program: what they hold, shown. */
 bool cli_is_weights_file(const cli_call *call, const char *path);
 
-/* What --concat says: patterns of names, and dims. */
-exg_status cli_concat_dims(const cli_call *call, exg_arena *arena, exg_string_map *dims,
-                           exg_error *err);
+/* Those of FILE and of every --merge as one: as --concat says it or the preset, or side by side. */
+exg_status cli_merge_weights(const cli_call *call, exg_weights *const *all, uint32_t count,
+                             exg_weights **weights, exg_error *err);
 
 /* The weights as the options of convert change them, in the place of *weights, which are those of
  * `path`. */

@@ -200,19 +200,6 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     return EXG_OK;
 }
 
-static exg_status concatenate(const cli_call *call, exg_weights *const *all, uint32_t count,
-                              exg_weights **weights, exg_error *err)
-{
-    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_string_map dims = {0};
-    exg_status status =
-        arena == NULL ? EXG_OUT_OF_MEMORY(err) : cli_concat_dims(call, arena, &dims, err);
-
-    status = status == EXG_OK ? exg_weights_concatenate(all, count, &dims, weights, err) : status;
-    exg_arena_destroy(arena);
-    return status;
-}
-
 /* Those of FILE, and of every --merge. */
 static exg_status open_all(const cli_call *call, exg_weights **weights, exg_error *err)
 {
@@ -234,8 +221,7 @@ static exg_status open_all(const cli_call *call, exg_weights **weights, exg_erro
     if (status == EXG_OK && count == 1) {
         *weights = exg_weights_retain(all[0]);
     } else if (status == EXG_OK) {
-        status = call->concat.count > 0 ? concatenate(call, all, count, weights, err)
-                                        : exg_weights_join(all, count, weights, err);
+        status = cli_merge_weights(call, all, count, weights, err);
     }
     while (count > 0) {
         exg_weights_release(all[--count]);

@@ -40,8 +40,10 @@ static void print_json(const exg_patch_info *info, exg_text *text)
 
 exg_status cmd_patch(const cli_call *call, exg_error *err)
 {
-    const exg_patch_options options = {
-        .size = sizeof(options), .threads = (uint32_t)call->threads, .progress = cli_progress};
+    const exg_patch_options options = {.size = sizeof(options),
+                                       .threads = (uint32_t)call->threads,
+                                       .progress = cli_progress,
+                                       .resume = call->resume};
     exg_patch_info info = {.size = sizeof(info)};
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status = (call->apply ? exg_patch_apply : exg_patch_make)(

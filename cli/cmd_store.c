@@ -105,9 +105,14 @@ static exg_status print_list(const cli_call *call, exg_store *store, words files
 static exg_status export_file(const cli_call *call, exg_store *store, words files, exg_text *text,
                               exg_error *err)
 {
-    EXG_TRY(exg_store_export(store, files.items[0], files.items[1], call->link, err));
+    exg_store_change change = {.size = sizeof(change)};
+
+    EXG_TRY(exg_store_export(store, files.items[0], files.items[1], call->link, &change, err));
     if (call->json) {
         exg_json_member_text(text, "exported", files.items[0]);
+        exg_json_member_uint(text, "bytes", change.bytes);
+        exg_json_member_bool(text, "linked", change.linked);
+        exg_json_member_uint(text, "cloned_bytes", change.cloned_bytes);
     }
     return EXG_OK;
 }

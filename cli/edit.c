@@ -65,11 +65,31 @@ static exg_status fill_options(const cli_call *call, const char *path, exg_arena
     return need_keys(&options->metadata, "--metadata", "KEY=VALUE", err);
 }
 
-exg_status cli_concat_dims(const cli_call *call, exg_arena *arena, exg_string_map *dims,
-                           exg_error *err)
+static exg_status concatenate(const cli_call *call, exg_weights *const *all, uint32_t count,
+                              exg_arena *arena, exg_weights **weights, exg_error *err)
 {
-    EXG_TRY(split_words(&call->concat, true, arena, dims, err));
-    return need_keys(dims, "--concat", "PATTERN=DIM", err);
+    exg_string_map dims;
+
+    EXG_TRY(split_words(&call->concat, true, arena, &dims, err));
+    EXG_TRY(need_keys(&dims, "--concat", "PATTERN=DIM", err));
+    return exg_weights_concatenate(all, count, &dims, weights, err);
+}
+
+exg_status cli_merge_weights(const cli_call *call, exg_weights *const *all, uint32_t count,
+                             exg_weights **weights, exg_error *err)
+{
+    exg_weights_edit_options options = {.size = sizeof(options)};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    if (status == EXG_OK && call->concat.count > 0) {
+        status = concatenate(call, all, count, arena, weights, err);
+    } else if (status == EXG_OK) {
+        status = fill_options(call, call->paths[0], arena, &options, err);
+        status = status == EXG_OK ? exg_weights_merge(all, count, &options, weights, err) : status;
+    }
+    exg_arena_destroy(arena);
+    return status;
 }
 
 static bool asks_for_changes(const cli_call *call)

@@ -37,7 +37,7 @@ package(runtime libexg${EXG_ABI} "The libraries: libexg_export opens, verifies a
   SUGGESTS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchvision")
 package(dev libexg-dev "Headers, archives, CMake package, pkg-config files." SECTION libdevel
   DEPENDS "libexg${EXG_ABI} ${same}"
-  RECOMMENDS "libzstd-dev, libxxhash-dev, libdeflate-dev, zlib1g-dev, libsimdjson-dev, pkg-config")
+  RECOMMENDS "libzstd-dev, libxxhash-dev, libdeflate-dev, zlib1g-dev, libsimdjson-dev, liblzma-dev, libbz2-dev, pkg-config")
 package(tools exg "The command, its presets, the manual, completions for bash, zsh and fish."
   RECOMMENDS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchvision"
   SUGGESTS "exg-plugin-mpi, exg-plugin-cuda")

@@ -25,6 +25,7 @@ if [ ! -d "$root/usr" ]; then
     # shellcheck disable=SC2086
     (cd "$lists" && apt-get $apt download -qq libc6 libgcc-s1 libstdc++6 zlib1g zlib1g-dev \
         libzstd1 libzstd-dev libxxhash0 libxxhash-dev libdeflate0 libdeflate-dev \
+        libbz2-1.0 libbz2-dev liblzma5 liblzma-dev \
         libsimdjson14 libsimdjson-dev libflatbuffers-dev libcmocka0 libcmocka-dev)
     for package in "$lists"/*.deb; do
         dpkg -x "$package" "$root"

@@ -31,7 +31,7 @@ need_packages() {
 }
 
 BUILD_PACKAGES="cmake ninja-build gcc g++ libc6-dev pkg-config flatbuffers-compiler libflatbuffers-dev
-    libsimdjson-dev zlib1g-dev libdeflate-dev libzstd-dev libxxhash-dev libcurl4-openssl-dev
+    libsimdjson-dev zlib1g-dev libdeflate-dev libzstd-dev libxxhash-dev libbz2-dev liblzma-dev libcurl4-openssl-dev
     liblapacke-dev libopenblas-serial-dev libssl-dev"
 TEST_PACKAGES="libcmocka-dev zstd libopenmpi-dev openmpi-bin python3 dpkg-dev file gfortran"
 BENCH_PACKAGES="libdnnl-dev" # the kernel benchmark's peer

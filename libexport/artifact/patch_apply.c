@@ -2,25 +2,32 @@
 #include "libexport/artifact/file_hash.h"
 #include "libexport/artifact/patch_file.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/checked.h"
 #include "libexport/base/hex.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
 #include "libexport/base/require.h"
+#include "libexport/formats/save_journal.h"
 #include "libexport/weights/message_digest.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct applier {
     exg_mapping a, patch;
     exg_patch_header header;
     exg_patch_record *records;
     uint64_t *firsts; /* of each record: its first window, and at the end how many there are */
+    uint64_t *starts; /* of each record: where it begins in B */
     exg_arena *arena;
     exg_pool *pool;
     exg_frame_reader **readers;
     uint8_t **slots;
     exg_message_digest hasher;
     exg_writer *writer;
+    exg_save_journal *journal; /* of what is gone on with, or NULL */
+    const char *part;          /* likewise */
     const exg_patch_options *options;
     exg_error *err;
 } applier;
@@ -30,7 +37,8 @@ typedef struct applier {
 
 typedef struct window {
     const exg_patch_record *record;
-    uint64_t offset, length;
+    uint64_t offset, length; /* in it */
+    uint64_t at;             /* in B */
 } window;
 
 static window window_at(const applier *p, uint64_t index)
@@ -52,6 +60,7 @@ static window window_at(const applier *p, uint64_t index)
     w.offset = (index - p->firsts[low]) * EXG_FRAME_BYTES;
     w.length = w.record->length - w.offset;
     w.length = w.length < EXG_FRAME_BYTES ? w.length : EXG_FRAME_BYTES;
+    w.at = p->starts[low] + w.offset;
     return w;
 }
 
@@ -61,6 +70,9 @@ static exg_status make_window(void *context, const exg_pipeline_block *block, ex
     const window w = window_at(p, block->index);
     const uint64_t from = w.record->from + w.offset;
 
+    if (exg_range_inside(w.at, w.length, exg_writer_kept(p->writer))) { /* of an earlier try */
+        return exg_writer_read(p->writer, w.at, p->slots[block->slot], w.length, err);
+    }
     EXG_TRY(exg_patch_record_expand(p->patch.data, w.record, p->a.data, w.offset, w.length,
                                     p->slots[block->slot], p->readers[block->worker], err));
     if (w.record->kind != EXG_PATCH_NEW) {
@@ -92,14 +104,16 @@ static exg_status read_patch(applier *p, const char *path)
                "%s:", path);
     p->records = EXG_NEW_ARRAY(p->arena, exg_patch_record, p->header.record_count);
     p->firsts = EXG_NEW_ARRAY(p->arena, uint64_t, p->header.record_count + 1);
-    if (p->records == NULL || p->firsts == NULL) {
+    p->starts = EXG_NEW_ARRAY(p->arena, uint64_t, p->header.record_count + 1);
+    if (p->records == NULL || p->firsts == NULL || p->starts == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
     EXG_TRY_IN(p->err, exg_patch_records_read(p->patch.data, &p->header, p->records, p->err),
                "%s:", path);
-    p->firsts[0] = 0;
+    p->firsts[0] = p->starts[0] = 0;
     for (uint64_t r = 0; r < p->header.record_count; r++) {
         p->firsts[r + 1] = p->firsts[r] + exg_frame_count(p->records[r].length);
+        p->starts[r + 1] = p->starts[r] + p->records[r].length;
     }
     return EXG_OK;
 }
@@ -160,6 +174,50 @@ static exg_status write_result(applier *p)
                           "the patch makes a file with the SHA-256 %s, and says %s", found, wanted);
 }
 
+/* What is made depends on B alone, so its hash names what an earlier try left. */
+static exg_status go_on(applier *p, const char *path)
+{
+    char digits[2 * EXG_SHA256_BYTES + 1];
+    char *written = NULL;
+    uint64_t keep = 0;
+
+    EXG_TRY(exg_path_written(path, &written, p->err));
+    p->part = exg_arena_printf(p->arena, "%s.part", written);
+    free(written);
+    if (p->part == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    exg_hex_put(p->header.b_sha256, EXG_SHA256_BYTES, digits);
+    EXG_TRY(exg_save_journal_open(path, digits, p->arena, &p->journal, p->err));
+    exg_save_journal_begin(p->journal, 0, p->part, &keep);
+    keep = keep < p->header.b_bytes ? keep : p->header.b_bytes;
+    EXG_TRY(exg_file_check_room(path, p->header.b_bytes - keep, p->err));
+    EXG_TRY(exg_writer_open_part(path, p->part, keep, &p->writer, p->err));
+    exg_writer_replay(p->writer);
+    exg_writer_observe(p->writer, exg_save_journal_note, p->journal);
+    return EXG_OK;
+}
+
+static exg_status open_result(applier *p, const char *path)
+{
+    if (p->options->resume) {
+        return go_on(p, path);
+    }
+    EXG_TRY(exg_file_check_room(path, p->header.b_bytes, p->err));
+    return exg_writer_open(path, &p->writer, p->err);
+}
+
+/* What a patch made that is no such patch is nothing to go on from. */
+static void give_up(applier *p, exg_status status)
+{
+    exg_writer_abort(p->writer);
+    if (p->journal != NULL && status == EXG_MALFORMED) {
+        unlink(p->part);
+        exg_save_journal_close(p->journal, true);
+        p->journal = NULL;
+    }
+}
+
 static exg_status apply(applier *p, const char *a, const char *patch, const char *path)
 {
     exg_status status;
@@ -168,11 +226,13 @@ static exg_status apply(applier *p, const char *a, const char *patch, const char
     EXG_TRY(read_patch(p, patch));
     EXG_TRY(check_base(p, a));
     EXG_TRY(make_room(p));
-    EXG_TRY(exg_file_check_room(path, p->header.b_bytes, p->err));
-    EXG_TRY(exg_writer_open(path, &p->writer, p->err));
+    EXG_TRY(open_result(p, path));
     status = write_result(p);
+    if (status == EXG_OK && p->journal != NULL) {
+        status = exg_save_journal_end(p->journal, p->err);
+    }
     if (status != EXG_OK) {
-        exg_writer_abort(p->writer);
+        give_up(p, status);
         return status;
     }
     return exg_writer_commit(p->writer, p->err);
@@ -203,6 +263,7 @@ exg_status exg_patch_apply(const char *a, const char *patch, const char *path,
     if (status == EXG_OK) {
         exg_patch_tell(&p.header, p.records, info);
     }
+    exg_save_journal_close(p.journal, status == EXG_OK);
     clean_up(&p);
     return status;
 }

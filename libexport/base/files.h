@@ -161,6 +161,11 @@ exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *e
 exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *data, size_t length,
                             exg_error *err);
 
+/* Appends whole pages of another file, from `offset` on, without a copy: *cloned says how many
+ * bytes of them, 0 where the file system does not share, or one of the places is within a page. */
+exg_status exg_writer_clone(exg_writer *writer, int from, uint64_t offset, uint64_t length,
+                            uint64_t *cloned, exg_error *err);
+
 /* Moves the end on by `length` bytes, for exg_writer_put(). */
 exg_status exg_writer_reserve(exg_writer *writer, uint64_t length, exg_error *err);
 

@@ -8,16 +8,19 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #define BUFFER_BYTES (64u << 10)
+#define PAGE_BYTES   UINT64_C(4096)
 #define ATTEMPTS_MAX 100
 #define LINKS_MAX    40 /* one after the other, as of the system */
 #define NAME_ROOM    32 /* what a temporary name is longer */
@@ -479,6 +482,27 @@ exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *dat
     assert(exg_range_inside(offset, length, writer->position));
     EXG_TRY(flush(writer, err));
     return write_at(writer, offset, data, length, err);
+}
+
+exg_status exg_writer_clone(exg_writer *writer, int from, uint64_t offset, uint64_t length,
+                            uint64_t *cloned, exg_error *err)
+{
+    struct file_clone_range range = {.src_fd = from,
+                                     .src_offset = offset,
+                                     .src_length = length & ~(PAGE_BYTES - 1),
+                                     .dest_offset = writer->position};
+
+    *cloned = 0;
+    if (writer->told != NULL || range.src_length == 0 ||
+        ((offset | writer->position) & (PAGE_BYTES - 1)) != 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(flush(writer, err));
+    if (ioctl(writer->descriptor, FICLONERANGE, &range) == 0) {
+        writer->position += range.src_length;
+        *cloned = range.src_length;
+    }
+    return EXG_OK;
 }
 
 exg_status exg_writer_reserve(exg_writer *writer, uint64_t length, exg_error *err)

@@ -105,6 +105,10 @@ exg_reading exg_source_reading(const exg_open_options *options);
 exg_status exg_source_open_below(const char *folder, const char *location, exg_reading reading,
                                  exg_opened *opened, exg_error *err);
 
+/* The same of what lies elsewhere, without a look into it; *window is NULL where it is a file. */
+exg_status exg_source_find_below(const char *folder, const char *location, exg_reading reading,
+                                 exg_window **window, exg_error *err);
+
 /* Is it there? */
 exg_status exg_source_look_below(const char *folder, const char *location, exg_reading reading,
                                  exg_error *err);

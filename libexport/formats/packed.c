@@ -1,6 +1,6 @@
-/* packed.c - a model that lies packed in a file: compressed by gzip or zstd, or the only one in a
- * tar or zip archive, once in the other at most twice. What is stored as it is, is used where it
- * lies; the rest goes to a file without a name. */
+/* packed.c - a model that lies packed in a file: compressed by gzip, zstd, bzip2 or xz, or the only
+ * one in a tar or zip archive, once in the other at most twice. What is stored as it is, is used
+ * where it lies; the rest goes to a file without a name. */
 #include "libexport/formats/packed.h"
 
 #include "libexport/base/arena.h"
@@ -14,10 +14,18 @@
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
+#ifdef EXG_BZIP2
+#include <bzlib.h>
+#endif
+#ifdef EXG_LZMA
+#include <lzma.h>
+#endif
 
 #define LAYERS_MAX  3 /* "model.tar.gz" has two, and a model */
 #define CHUNK_BYTES (1u << 20)
-#define WINDOW_LOG  27 /* 128 MiB: zstd --ultra takes no more */
+#define WINDOW_LOG  27           /* 128 MiB: zstd --ultra takes no more */
+#define XZ_BYTES    (144u << 20) /* a dictionary of 128 MiB, where xz -9 has 64, and its state */
 
 typedef struct packed {
     const uint8_t *data;
@@ -44,6 +52,29 @@ static exg_status put(packed *p, size_t length)
                : status;
 }
 
+/* The next piece of what is read from *at on. */
+static uint32_t give(const packed *p, uint64_t at)
+{
+    return p->length - at < CHUNK_BYTES ? (uint32_t)(p->length - at) : CHUNK_BYTES;
+}
+
+/* What follows the last member of a compressed file may be zeros, as of tapes. */
+static exg_status check_rest(const packed *p, uint64_t at)
+{
+    while (at < p->length && p->data[at] == 0) {
+        at++;
+    }
+    return at == p->length ? EXG_OK : damaged(p, "bytes follow the end of what is compressed");
+}
+
+static exg_status too_large(const packed *p)
+{
+    return exg_error_fix(p->err,
+                         EXG_FAIL(p->err, LIMIT, "PCK-WINDOW",
+                                  "to unpack it takes more memory than the 128 MiB of a window"),
+                         "unpack the file, and give what is in it");
+}
+
 /* ---- deflate -----------------------------------------------------------------------------------
  */
 
@@ -53,29 +84,19 @@ static exg_status inflate_stream(packed *p, z_stream *stream, uint64_t *at)
     int code = Z_OK;
 
     while (code == Z_OK) {
-        uint64_t left = p->length - *at;
-        uInt give = left < CHUNK_BYTES ? (uInt)left : CHUNK_BYTES;
+        uint32_t given = give(p, *at);
 
         stream->next_in = (Bytef *)(uintptr_t)(p->data + *at);
-        stream->avail_in = give;
+        stream->avail_in = given;
         stream->next_out = p->chunk;
         stream->avail_out = CHUNK_BYTES;
         code = inflate(stream, Z_NO_FLUSH);
-        *at += give - stream->avail_in;
+        *at += given - stream->avail_in;
         EXG_TRY(put(p, CHUNK_BYTES - stream->avail_out));
     }
     return code == Z_MEM_ERROR    ? EXG_OUT_OF_MEMORY(p->err)
            : code == Z_STREAM_END ? EXG_OK
                                   : damaged(p, "what is deflated is damaged, or cut short");
-}
-
-/* What follows the last member of a gzip file may be zeros, as of tapes. */
-static exg_status check_rest(const packed *p, uint64_t at)
-{
-    while (at < p->length && p->data[at] == 0) {
-        at++;
-    }
-    return at == p->length ? EXG_OK : damaged(p, "bytes follow the end of what is gzipped");
 }
 
 /* gzip: members one behind the other. `bits` as zlib has them. */
@@ -119,7 +140,9 @@ static exg_status decompress_frames(packed *p, ZSTD_DCtx *context)
 
         left = ZSTD_decompressStream(context, &out, &in);
         if (ZSTD_isError(left)) {
-            return damaged(p, ZSTD_getErrorName(left));
+            return ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge
+                       ? too_large(p)
+                       : damaged(p, ZSTD_getErrorName(left));
         }
         EXG_TRY(put(p, out.pos));
         if (out.pos == 0 && in.pos == in.size && left > 0) {
@@ -142,6 +165,92 @@ static exg_status unpack_zstd(packed *p)
     ZSTD_freeDCtx(context);
     return status;
 }
+
+/* ---- bzip2 -------------------------------------------------------------------------------------
+ */
+
+#ifdef EXG_BZIP2
+/* One stream, from *at on. */
+static exg_status bunzip_stream(packed *p, uint64_t *at)
+{
+    bz_stream stream = {0};
+    int code = BZ2_bzDecompressInit(&stream, 0, 0);
+    exg_status status = EXG_OK;
+
+    while (code == BZ_OK && status == EXG_OK) {
+        uint32_t given = give(p, *at);
+
+        stream.next_in = (char *)(uintptr_t)(p->data + *at);
+        stream.avail_in = given;
+        stream.next_out = (char *)p->chunk;
+        stream.avail_out = CHUNK_BYTES;
+        code = BZ2_bzDecompress(&stream);
+        *at += given - stream.avail_in;
+        if (code == BZ_OK && given == 0 && stream.avail_out == CHUNK_BYTES) {
+            code = BZ_UNEXPECTED_EOF;
+        }
+        status = put(p, CHUNK_BYTES - stream.avail_out);
+    }
+    (void)BZ2_bzDecompressEnd(&stream);
+    EXG_TRY(status);
+    return code == BZ_MEM_ERROR    ? EXG_OUT_OF_MEMORY(p->err)
+           : code == BZ_STREAM_END ? EXG_OK
+                                   : damaged(p, "what bzip2 compressed is damaged, or cut short");
+}
+
+static exg_status unpack_bzip2(packed *p)
+{
+    uint64_t at = 0;
+
+    do {
+        EXG_TRY(bunzip_stream(p, &at));
+    } while (p->length - at >= 3 && memcmp(p->data + at, "BZh", 3) == 0);
+    return check_rest(p, at);
+}
+#endif
+
+/* ---- xz ----------------------------------------------------------------------------------------
+ */
+
+#ifdef EXG_LZMA
+static exg_status unxz_streams(packed *p, lzma_stream *stream)
+{
+    uint64_t at = 0;
+    lzma_ret code = LZMA_OK;
+
+    while (code == LZMA_OK) {
+        uint32_t given = give(p, at);
+
+        stream->next_in = p->data + at;
+        stream->avail_in = given;
+        stream->next_out = p->chunk;
+        stream->avail_out = CHUNK_BYTES;
+        code = lzma_code(stream, given == p->length - at ? LZMA_FINISH : LZMA_RUN);
+        at += given - stream->avail_in;
+        EXG_TRY(put(p, CHUNK_BYTES - stream->avail_out));
+    }
+    return code == LZMA_MEM_ERROR        ? EXG_OUT_OF_MEMORY(p->err)
+           : code == LZMA_MEMLIMIT_ERROR ? too_large(p)
+           : code == LZMA_OPTIONS_ERROR
+               ? damaged(p, "xz has it compressed in a way that is not known")
+           : code == LZMA_STREAM_END ? EXG_OK
+                                     : damaged(p, "what xz compressed is damaged, or cut short");
+}
+
+/* Streams one behind the other, with zeros between. */
+static exg_status unpack_xz(packed *p)
+{
+    lzma_stream stream = LZMA_STREAM_INIT;
+    exg_status status;
+
+    if (lzma_stream_decoder(&stream, XZ_BYTES, LZMA_CONCATENATED) != LZMA_OK) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    status = unxz_streams(p, &stream);
+    lzma_end(&stream);
+    return status;
+}
+#endif
 
 /* ---- what is in it -----------------------------------------------------------------------------
  */
@@ -259,11 +368,40 @@ static exg_status enter_tar(exg_opened *opened, const char *name, size_t length,
     return EXG_OK;
 }
 
+typedef struct packer {
+    const char *magic;
+    size_t magic_bytes;
+    uint64_t least; /* what is shorter is none */
+    exg_status (*unpack)(packed *p);
+} packer;
+
+static const packer packers[] = {
+    {"\x1f\x8b\x08", 3, 18, unpack_gzip},
+    {"\x28\xb5\x2f\xfd", 4, 9, unpack_zstd},
+#ifdef EXG_BZIP2
+    {"BZh", 3, 4, unpack_bzip2},
+#endif
+#ifdef EXG_LZMA
+    {"\xfd\x37\x7a\x58\x5a", 6, 6, unpack_xz}, /* with its NUL */
+#endif
+};
+
+static const packer *find_packer(const exg_source *source)
+{
+    for (size_t i = 0; i < sizeof(packers) / sizeof(packers[0]); i++) {
+        if (source->length >= packers[i].least &&
+            memcmp(source->data, packers[i].magic, packers[i].magic_bytes) == 0) {
+            return &packers[i];
+        }
+    }
+    return NULL;
+}
+
 /* One layer; *done: there is none. */
 static exg_status unpack_layer(exg_opened *opened, bool *done, exg_error *err)
 {
     exg_source *source = &opened->source;
-    exg_status (*unpack)(packed * p) = NULL;
+    const packer *found = find_packer(source);
     const char *name;
     size_t length;
 
@@ -271,13 +409,8 @@ static exg_status unpack_layer(exg_opened *opened, bool *done, exg_error *err)
     if (*done) {
         return EXG_OK;
     }
-    if (source->length >= 18 && memcmp(source->data, "\x1f\x8b\x08", 3) == 0) {
-        unpack = unpack_gzip;
-    } else if (source->length >= 9 && memcmp(source->data, "\x28\xb5\x2f\xfd", 4) == 0) {
-        unpack = unpack_zstd;
-    }
-    if (unpack != NULL) {
-        EXG_TRY(replace(opened, source->data, source->length, unpack, NULL, err));
+    if (found != NULL) {
+        EXG_TRY(replace(opened, source->data, source->length, found->unpack, NULL, err));
         return rename_source(opened, NULL, 0, err);
     }
     *done = !exg_foreign_archive(source, &name, &length);

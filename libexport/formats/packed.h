@@ -4,7 +4,8 @@
 
 #include "libexport/base/files.h"
 
-/* All frames of `data`, `limit` bytes at most. MALFORMED (PCK-DAMAGED), LIMIT (SPL-LIMIT), IO. */
+/* All frames of `data`, `limit` bytes at most. MALFORMED (PCK-DAMAGED), LIMIT (SPL-LIMIT,
+ * PCK-WINDOW), IO. */
 exg_status exg_unpack_zstd(const uint8_t *data, uint64_t length, uint64_t limit,
                            exg_mapping *mapping, exg_error *err);
 

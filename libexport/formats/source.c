@@ -52,22 +52,31 @@ exg_status exg_source_fault(const exg_source *source, exg_status status, const e
 /* ---- elsewhere ---------------------------------------------------------------------------------
  */
 
-/* What the caller's function has of this name; *found: it has. */
-static exg_status open_elsewhere(const char *name, exg_reading reading, exg_opened *opened,
-                                 bool *found, exg_error *err)
+/* What the caller's function has of this name; NULL: nothing. */
+static exg_status find_elsewhere(const char *name, exg_reading reading, exg_window **window,
+                                 exg_error *err)
 {
     exg_byte_source bytes = {0};
 
-    *found = false;
+    *window = NULL;
     if (reading.open_source == NULL) {
         return EXG_OK;
     }
     EXG_TRY(reading.open_source(reading.source_user, name, &bytes, err));
-    if (bytes.read == NULL && bytes.data == NULL) {
+    return bytes.read == NULL && bytes.data == NULL ? EXG_OK
+                                                    : exg_window_create(&bytes, window, err);
+}
+
+/* With what opening it touches; *found: it is there. */
+static exg_status open_elsewhere(const char *name, exg_reading reading, exg_opened *opened,
+                                 bool *found, exg_error *err)
+{
+    *found = false;
+    EXG_TRY(find_elsewhere(name, reading, &opened->source.window, err));
+    if (opened->source.window == NULL) {
         return EXG_OK;
     }
     *found = true;
-    EXG_TRY(exg_window_create(&bytes, &opened->source.window, err));
     opened->source.data = exg_window_data(opened->source.window);
     opened->source.length = exg_window_length(opened->source.window);
     return exg_window_plan(opened->source.window, err);
@@ -168,6 +177,26 @@ exg_status exg_source_open_below(const char *folder, const char *location, exg_r
     exg_text_free(&name);
     opened->source.path = opened->path;
     opened->source.budget = exg_default_budget(opened->source.length);
+    return status;
+}
+
+exg_status exg_source_find_below(const char *folder, const char *location, exg_reading reading,
+                                 exg_window **window, exg_error *err)
+{
+    exg_text name = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    *window = NULL;
+    if (reading.open_source == NULL) {
+        return EXG_OK;
+    }
+    if (!exg_location_is_plain(location)) {
+        return exg_location_refuse(location, err);
+    }
+    exg_text_printf(&name, "%s%s", folder, location);
+    status = exg_text_string(&name) == NULL ? EXG_OUT_OF_MEMORY(err)
+                                            : find_elsewhere(name.data, reading, window, err);
+    exg_text_free(&name);
     return status;
 }
 

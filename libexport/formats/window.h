@@ -39,6 +39,12 @@ exg_status exg_window_need(exg_window *window, uint64_t offset, uint64_t length,
 /* Fetches what opening touches, by the format: window_plan.c. */
 exg_status exg_window_plan(exg_window *window, exg_error *err);
 
+/* The same of what lies inside: an archive, or anything else, of which it is all. Of several places
+ * at once the ends are wanted first, so that one fetch brings them. */
+void exg_window_want_ends(exg_window *window, uint64_t offset, uint64_t length);
+exg_status exg_window_plan_inside(exg_window *window, uint64_t offset, uint64_t length,
+                                  exg_error *err);
+
 /* The weights keep the window (also when this fails), and read from it. */
 exg_status exg_window_give(exg_window *window, exg_weights *weights, exg_error *err);
 

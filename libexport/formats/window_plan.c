@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define HEAD_UNITS  4     /* most headers end there */
+#define END_BYTES   4096u /* of an archive: without a comment its directory ends there */
 #define LOCAL_BYTES 1024u /* a local header and the first bytes of its member, mostly */
 #define PEEK_BYTES  128u  /* of a member's own, where it is looked at what it is */
 #define NPY_BYTES   4096u /* the header of an array ends there, mostly */
@@ -161,19 +162,35 @@ static exg_status plan_members(archive *a, uint32_t depth, exg_error *err)
     return exg_window_fetch(a->window, err);
 }
 
+/* Behind the directory there may be a comment. */
+static exg_status find_directory(exg_window *w, uint64_t base, uint64_t length, uint64_t *offset,
+                                 uint64_t *bytes, bool *found, exg_error *err)
+{
+    static const uint64_t tails[] = {END_BYTES, EXG_ZIP_END_MAX};
+
+    *found = false;
+    for (int i = 0; i < 2 && !*found; i++) {
+        uint64_t tail = length < tails[i] ? length : tails[i];
+
+        EXG_TRY(exg_window_need(w, base + length - tail, tail, 0, err));
+        *found = exg_zip_directory(exg_window_data(w) + base, length, offset, bytes);
+    }
+    return EXG_OK;
+}
+
 static exg_status plan_zip(exg_window *w, uint64_t base, uint64_t length, uint32_t depth,
                            exg_error *err)
 {
     const uint8_t *data = exg_window_data(w) + base;
-    uint64_t tail = length < EXG_ZIP_END_MAX ? length : EXG_ZIP_END_MAX;
     archive a = {.window = w, .base = base};
     exg_arena *arena;
     uint64_t offset;
     uint64_t bytes;
+    bool found;
     exg_status status;
 
-    EXG_TRY(exg_window_need(w, base + length - tail, tail, 0, err));
-    if (!exg_zip_directory(data, length, &offset, &bytes)) {
+    EXG_TRY(find_directory(w, base, length, &offset, &bytes, &found, err));
+    if (!found) {
         return exg_window_need(w, base, length, 0,
                                err); /* what is wrong with it is told by all of it */
     }
@@ -187,6 +204,28 @@ static exg_status plan_zip(exg_window *w, uint64_t base, uint64_t length, uint32
                  : EXG_OK;
     exg_arena_destroy(arena);
     return status;
+}
+
+void exg_window_want_ends(exg_window *window, uint64_t offset, uint64_t length)
+{
+    uint64_t tail = length < END_BYTES ? length : END_BYTES;
+
+    if (!exg_window_is_whole(window)) {
+        exg_window_want(window, offset, tail);
+        exg_window_want(window, offset + length - tail, tail);
+    }
+}
+
+exg_status exg_window_plan_inside(exg_window *window, uint64_t offset, uint64_t length,
+                                  exg_error *err)
+{
+    if (exg_window_is_whole(window)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_window_need(window, offset, length < END_BYTES ? length : END_BYTES, 0, err));
+    return length > 4 && exg_zip_sniff(exg_window_data(window) + offset, 4)
+               ? plan_zip(window, offset, length, 0, err)
+               : exg_window_need(window, offset, length, 0, err);
 }
 
 /* ---- all formats -------------------------------------------------------------------------------

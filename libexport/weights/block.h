@@ -22,8 +22,15 @@ typedef struct exg_block {
     exg_block_encode_fn *encode; /* NULL: they are read alone */
 } exg_block;
 
-/* In capitals or not; NULL: blocks of this encoding are not known. */
+/* In capitals or not, with a shape behind it or not; NULL: blocks of this encoding are not known.
+ */
 const exg_block *exg_block_named(const char *encoding);
+
+#define EXG_BLOCK_RANK_MAX 64 /* as views have */
+
+/* The shape that an encoding tells, "F4[4, 3]", of which rows are no whole blocks; false: it tells
+ * none. *rank is UINT32_MAX where the text is damaged. */
+bool exg_block_shape(const char *encoding, int64_t sizes[EXG_BLOCK_RANK_MAX], uint32_t *rank);
 
 #define EXG_BLOCK(id, name, elements, bytes, encode) exg_block_decode_fn exg_decode_##id;
 #include "libexport/weights/block.def"

@@ -2,6 +2,7 @@
  * are float16, products are rounded to float32 one after the other. */
 #include "libexport/weights/block.h"
 
+#include <math.h>
 #include <stddef.h>
 
 /* Two numbers of 4 bits a byte: the lower halves are the first 16. */
@@ -236,6 +237,32 @@ void exg_decode_f4(const uint8_t *block, float *out)
 
         out[i] = *block >> (4 * i) & 8 ? -magnitude : magnitude;
     }
+}
+
+/* Four in three bytes, the lowest bits first. `fraction` bits of each are the fraction; the
+ * exponent of the smallest normal number is `least`. */
+static void decode_sixes(const uint8_t *block, int fraction, int least, float *out)
+{
+    uint32_t bits = exg_block_word(block, 3);
+
+    for (int i = 0; i < 4; i++, bits >>= 6) {
+        int exponent = (int)(bits & 31) >> fraction;
+        int digits = (int)(bits & ((1u << fraction) - 1)) | (exponent > 0 ? 1 << fraction : 0);
+        float magnitude =
+            ldexpf((float)digits, least - fraction + (exponent > 0 ? exponent - 1 : 0));
+
+        out[i] = bits & 32 ? -magnitude : magnitude;
+    }
+}
+
+void exg_decode_f6_e2m3(const uint8_t *block, float *out)
+{
+    decode_sixes(block, 3, 0, out);
+}
+
+void exg_decode_f6_e3m2(const uint8_t *block, float *out)
+{
+    decode_sixes(block, 2, -2, out);
 }
 
 void exg_decode_iq4_nl(const uint8_t *block, float *out)

@@ -5,24 +5,29 @@
 
 #define PART 1024 /* elements at a time: what is between stays in the cache */
 
+/* The loops below once more, in instructions that twice as many elements go through; elements may
+ * lie anywhere. */
+#if defined(__x86_64__)
+#define EXG_WIDER __attribute__((target("avx2")))
+#endif
+#define EXG_INSIDE static inline __attribute__((always_inline))
+
 #define WIDEN(type, expression)                                                                    \
     do {                                                                                           \
         for (uint32_t i = 0; i < count; i++) {                                                     \
             type x;                                                                                \
             memcpy(&x, in + i * sizeof(x), sizeof(x));                                             \
-            out[i] = (expression);                                                                 \
+            float y = (expression);                                                                \
+            memcpy(out + i * sizeof(y), &y, sizeof(y));                                            \
         }                                                                                          \
         return;                                                                                    \
     } while (0)
 
-static void widen(exg_dtype from, const uint8_t *in, float *out, uint32_t count)
+EXG_INSIDE void widen(exg_dtype from, const uint8_t *in, uint8_t *out, uint32_t count)
 {
     uint32_t width = exg_dtype_bytes(from);
 
     switch (from) {
-    case EXG_DTYPE_F32:
-        memcpy(out, in, count * sizeof(*out));
-        return;
     case EXG_DTYPE_BF16:
         WIDEN(uint16_t, exg_bf16_to_f32(x));
     case EXG_DTYPE_F16:
@@ -39,7 +44,9 @@ static void widen(exg_dtype from, const uint8_t *in, float *out, uint32_t count)
         WIDEN(uint64_t, (float)x);
     default:
         for (uint32_t i = 0; i < count; i++) {
-            out[i] = (float)exg_element_value(from, in + (uint64_t)i * width);
+            float y = (float)exg_element_value(from, in + (uint64_t)i * width);
+
+            memcpy(out + i * sizeof(y), &y, sizeof(y));
         }
         return;
     }
@@ -48,18 +55,17 @@ static void widen(exg_dtype from, const uint8_t *in, float *out, uint32_t count)
 #define NARROW(type, function)                                                                     \
     do {                                                                                           \
         for (uint32_t i = 0; i < count; i++) {                                                     \
-            type x = function(in[i]);                                                              \
-            memcpy(out + i * sizeof(x), &x, sizeof(x));                                            \
+            float x;                                                                               \
+            memcpy(&x, in + i * sizeof(x), sizeof(x));                                             \
+            type y = function(x);                                                                  \
+            memcpy(out + i * sizeof(y), &y, sizeof(y));                                            \
         }                                                                                          \
         return;                                                                                    \
     } while (0)
 
-static void narrow(exg_dtype to, const float *in, uint8_t *out, uint32_t count)
+EXG_INSIDE void narrow(exg_dtype to, const uint8_t *in, uint8_t *out, uint32_t count)
 {
     switch (to) {
-    case EXG_DTYPE_F32:
-        memcpy(out, in, count * sizeof(*in));
-        return;
     case EXG_DTYPE_BF16:
         NARROW(uint16_t, exg_f32_to_bf16);
     case EXG_DTYPE_F16:
@@ -70,17 +76,64 @@ static void narrow(exg_dtype to, const float *in, uint8_t *out, uint32_t count)
         NARROW(uint8_t, exg_f32_to_f8e5m2);
     default:
         for (uint32_t i = 0; i < count; i++) {
-            exg_element_store(to, out + (uint64_t)i * exg_dtype_bytes(to), (double)in[i]);
+            float x;
+
+            memcpy(&x, in + i * sizeof(x), sizeof(x));
+            exg_element_store(to, out + (uint64_t)i * exg_dtype_bytes(to), (double)x);
         }
         return;
     }
 }
 
+/* At most PART elements, one of the dtypes is float32 or both are others. */
+EXG_INSIDE void cast_part(exg_dtype from, const uint8_t *in, exg_dtype to, uint8_t *out,
+                          uint32_t count)
+{
+    uint8_t part[PART * sizeof(float)];
+
+    if (from == EXG_DTYPE_F32 && to == EXG_DTYPE_F32) {
+        memcpy(out, in, count * sizeof(float));
+    } else if (from == EXG_DTYPE_F32) {
+        narrow(to, in, out, count);
+    } else if (to == EXG_DTYPE_F32) {
+        widen(from, in, out, count);
+    } else {
+        widen(from, in, part, count);
+        narrow(to, part, out, count);
+    }
+}
+
+static void cast_plain(exg_dtype from, const uint8_t *in, exg_dtype to, uint8_t *out,
+                       uint32_t count)
+{
+    cast_part(from, in, to, out, count);
+}
+
+#ifdef EXG_WIDER
+EXG_WIDER static void cast_wider(exg_dtype from, const uint8_t *in, exg_dtype to, uint8_t *out,
+                                 uint32_t count)
+{
+    cast_part(from, in, to, out, count);
+}
+
+static bool has_wider(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+#else
+#define cast_wider cast_plain
+
+static bool has_wider(void)
+{
+    return false;
+}
+#endif
+
 void exg_elements_cast(exg_dtype from, const void *in, exg_dtype to, void *out, uint64_t count)
 {
     const uint8_t *read = in;
     uint8_t *written = out;
-    float part[PART];
+    bool wider = has_wider();
 
     while (count > 0) {
         uint32_t n = count < PART ? (uint32_t)count : PART;
@@ -92,8 +145,7 @@ void exg_elements_cast(exg_dtype from, const void *in, exg_dtype to, void *out, 
                 memcpy(written + i * sizeof(x), &x, sizeof(x));
             }
         } else {
-            widen(from, read, part, n);
-            narrow(to, part, written, n);
+            (wider ? cast_wider : cast_plain)(from, read, to, written, n);
         }
         read += (uint64_t)n * exg_dtype_bytes(from);
         written += (uint64_t)n * exg_dtype_bytes(to);

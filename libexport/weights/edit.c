@@ -84,14 +84,23 @@ static exg_status read_dtypes(editor *e)
     return EXG_OK;
 }
 
-/* The elements in a row, of blocks those in them. */
-static uint64_t row_of(const exg_weight *weight)
+/* The shape of a weight by elements, of blocks those in them. */
+static uint32_t shape_of(const exg_weight *weight, int64_t sizes[EXG_BLOCK_RANK_MAX])
 {
     const exg_tensor_meta *meta = weight->meta;
-    uint64_t size = meta->rank == 0 ? 1 : (uint64_t)meta->sizes[meta->rank - 1].value;
     const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+    uint32_t rank = meta->rank;
 
-    return block == NULL ? size : size / block->bytes * block->elements;
+    if (block != NULL && exg_block_shape(weight->encoding, sizes, &rank)) {
+        return rank;
+    }
+    for (uint32_t d = 0; d < rank; d++) {
+        sizes[d] = meta->sizes[d].value;
+    }
+    if (block != NULL) {
+        sizes[rank - 1] = sizes[rank - 1] / block->bytes * block->elements;
+    }
+    return rank;
 }
 
 /* Is it a matrix of whole blocks by rows? Others stay as they are, as llama.cpp keeps them, unless
@@ -100,15 +109,17 @@ static exg_status check_rows(editor *e, const exg_weight *weight, uint32_t rule,
 {
     const exg_string_pair *pair = &e->options->dtypes.items[rule];
     const exg_block *block = e->types[rule].block;
+    int64_t sizes[EXG_BLOCK_RANK_MAX];
+    uint32_t rank = shape_of(weight, sizes);
     char why[80] = "it has fewer than two dimensions";
 
-    *fits = weight->meta->rank > 1 && row_of(weight) % block->elements == 0;
+    *fits = rank > 1 && sizes[rank - 1] % block->elements == 0;
     if (*fits) {
         return EXG_OK;
     }
-    if (weight->meta->rank > 1) {
-        snprintf(why, sizeof(why), "rows of %" PRIu64 " are no whole number of blocks of %" PRIu32,
-                 row_of(weight), block->elements);
+    if (rank > 1) {
+        snprintf(why, sizeof(why), "rows of %" PRId64 " are no whole number of blocks of %" PRIu32,
+                 sizes[rank - 1], block->elements);
     }
     if (pair->key != NULL && strcmp(pair->key, weight->fqn) == 0) {
         return exg_error_fix(e->err,
@@ -162,6 +173,10 @@ static exg_status choose_type(editor *e, const exg_weight *weight, exg_element_t
                      weight->encoding != NULL ? weight->encoding : exg_dtype_name(own)),
             "leave it out of the patterns of --dtype");
     }
+    if (weight->meta->rank > EXG_BLOCK_RANK_MAX) {
+        return EXG_FAIL(e->err, LIMIT, "WGT-011", "%s has %u dimensions", weight->fqn,
+                        weight->meta->rank);
+    }
     *type = e->types[rule];
     *changes = !is_type(weight, *type);
     return *changes && type->block != NULL ? check_rows(e, weight, rule, changes) : EXG_OK;
@@ -185,21 +200,20 @@ static exg_status take_storage(editor *e, uint32_t *storage)
  * them. In scratch memory; NULL: out of memory. */
 static exg_tensor_meta *packed_meta(editor *e, const exg_weight *weight, exg_element_type type)
 {
-    const exg_tensor_meta *of = weight->meta;
-    exg_tensor_meta *meta = exg_arena_memdup(e->arena, of, 1, sizeof(*of));
-    uint64_t row = row_of(weight);
+    exg_tensor_meta *meta = exg_arena_memdup(e->arena, weight->meta, 1, sizeof(*weight->meta));
+    int64_t sizes[EXG_BLOCK_RANK_MAX];
+    uint32_t rank = shape_of(weight, sizes);
 
-    if (meta == NULL ||
-        (meta->sizes = exg_arena_memdup(e->arena, of->sizes, of->rank, sizeof(exg_sym_int))) ==
-            NULL ||
-        (meta->strides = EXG_NEW_ARRAY(e->arena, exg_sym_int, of->rank)) == NULL) {
+    if (meta == NULL || (meta->sizes = EXG_NEW_ARRAY(e->arena, exg_sym_int, rank)) == NULL ||
+        (meta->strides = EXG_NEW_ARRAY(e->arena, exg_sym_int, rank)) == NULL) {
         return NULL;
     }
     if (type.block != NULL) {
-        row = row / type.block->elements * type.block->bytes;
+        sizes[rank - 1] = sizes[rank - 1] / type.block->elements * type.block->bytes;
     }
-    if (meta->rank > 0) {
-        meta->sizes[meta->rank - 1] = exg_sym_int_of((int64_t)row);
+    meta->rank = rank;
+    for (uint32_t d = 0; d < rank; d++) {
+        meta->sizes[d] = exg_sym_int_of(sizes[d]);
     }
     meta->dtype = type.dtype;
     exg_tensor_meta_pack(meta);

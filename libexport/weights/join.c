@@ -1,9 +1,11 @@
-/* join.c - the tensors of several weights as one: all of them, or those of one name put together.
- */
+/* join.c - the tensors of several weights as one: all of them, or those of one name put together,
+ * as patterns say it or a preset. */
 #include <exg/weights_edit.h>
 
 #include "libexport/base/map.h"
+#include "libexport/base/options.h"
 #include "libexport/base/require.h"
+#include "libexport/weights/name_rules.h"
 #include "libexport/weights/rearrange.h"
 #include "libexport/weights/storage.h"
 
@@ -91,8 +93,11 @@ exg_status exg_weights_join(exg_weights *const *of, uint32_t count, exg_weights 
 typedef struct ranks {
     exg_weights *const *of;
     uint32_t count;
-    const exg_string_map *dims;
-    bool *used; /* by pair of `dims` */
+    const exg_string_map *dims; /* NULL: the preset says it */
+    bool *used;                 /* by pair of `dims` */
+    exg_preset *preset;
+    exg_name_rules *rules; /* of the preset's names */
+    exg_arena *arena;      /* scratch, of the preset */
     exg_weights *made;
     uint32_t *first; /* by rank: its first storage in `made` */
     exg_map *names;  /* by rank */
@@ -175,26 +180,46 @@ static exg_status take_equal(ranks *r, const exg_weight *parts)
     return exg_weights_add(r->made, &parts[0], r->err);
 }
 
-/* The tensor of the first rank, with those of the others. */
-static exg_status take_tensor(ranks *r, const exg_weight *weight)
+static exg_status lacks(ranks *r, uint32_t rank)
 {
-    exg_weight *parts = EXG_NEW_ARRAY(r->made->arena, exg_weight, r->count);
-    const exg_string_pair *pattern;
-    bool columns = false;
+    return exg_error_fix(r->err,
+                         EXG_FAIL(r->err, USAGE, "WGT-NAME", "file %u does not hold it", rank + 1),
+                         "give the files of all ranks of one model");
+}
 
-    for (uint32_t k = 0; parts != NULL && k < r->count; k++) {
+/* The parts of all ranks; *lacking is the first rank without one, or their number. */
+static exg_status find_parts(ranks *r, const exg_weight *weight, exg_weight **parts,
+                             uint32_t *lacking)
+{
+    *lacking = r->count;
+    *parts = EXG_NEW_ARRAY(r->made->arena, exg_weight, r->count);
+    if (*parts == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    for (uint32_t k = 0; k < r->count; k++) {
         uint32_t at = exg_map_find(&r->names[k], weight->fqn);
 
         if (at == EXG_MAP_NONE) {
-            return exg_error_fix(
-                r->err, EXG_FAIL(r->err, USAGE, "WGT-NAME", "file %u does not hold it", k + 1),
-                "give the files of all ranks of one model");
+            *lacking = k;
+            return EXG_OK;
         }
-        parts[k] = r->of[k]->items[at];
-        parts[k].storage += r->first[k];
+        (*parts)[k] = r->of[k]->items[at];
+        (*parts)[k].storage += r->first[k];
     }
-    if (parts == NULL) {
-        return EXG_OUT_OF_MEMORY(r->err);
+    return EXG_OK;
+}
+
+/* The tensor of the first rank, with those of the others. */
+static exg_status take_tensor(ranks *r, const exg_weight *weight)
+{
+    exg_weight *parts;
+    const exg_string_pair *pattern;
+    uint32_t lacking;
+    bool columns = false;
+
+    EXG_TRY(find_parts(r, weight, &parts, &lacking));
+    if (lacking < r->count) {
+        return lacks(r, lacking);
     }
     pattern = weight->meta == NULL || weight->use_pickle ? NULL : pattern_of(r, weight->fqn);
     if (pattern == NULL) {
@@ -204,13 +229,101 @@ static exg_status take_tensor(ranks *r, const exg_weight *weight)
     return put_together(r, parts, columns);
 }
 
+/* ---- ranks by a preset ----------------------------------------------------------------------- */
+
+/* The first rule of the preset for a name, or NULL. */
+static exg_status find_rule(ranks *r, const char *stripped, const exg_preset_rule **found)
+{
+    const char *name = NULL;
+
+    *found = NULL;
+    for (uint32_t i = 0; i < r->preset->count && name == NULL; i++) {
+        EXG_TRY(exg_name_fit(&r->preset->rules[i].from, "", stripped, r->arena, &name, r->err));
+        *found = name == NULL ? NULL : &r->preset->rules[i];
+    }
+    return EXG_OK;
+}
+
+/* How many elements has the first rank's tensor called so? 0: there is none. */
+static int64_t length_of(ranks *r, const char *stripped)
+{
+    int64_t length = 0;
+
+    for (uint32_t i = 0; i < r->of[0]->count; i++) {
+        const exg_weight *weight = &r->of[0]->items[i];
+
+        if (strcmp(exg_name_rules_strip(r->rules, weight->fqn), stripped) == 0 &&
+            weight->meta != NULL && exg_tensor_meta_numel(weight->meta, &length)) {
+            return length;
+        }
+    }
+    return 0;
+}
+
+static exg_status put_by_rule(ranks *r, const exg_preset_rule *rule, exg_weight *parts)
+{
+    const exg_tensor_meta *meta = parts[0].meta;
+    uint32_t dim = rule->dim;
+
+    if (dim == 1 && meta != NULL && meta->rank == 1) { /* what is added to sums is in every rank */
+        return take_equal(r, parts);
+    }
+    if (meta == NULL || parts[0].use_pickle || meta->rank <= dim || (dim == 1 && meta->rank > 2)) {
+        return EXG_FAIL(r->err, USAGE, "WGT-PRESET",
+                        "the ranks' parts would go on along dim %u, which it does not have", dim);
+    }
+    if (rule->unless != NULL && meta->rank == 2 &&
+        meta->sizes[dim].value == length_of(r, rule->unless)) {
+        dim = 1 - dim;
+    }
+    return put_together(r, parts, dim == 1);
+}
+
+/* What the ranks have each for itself, as states of random numbers are, is not of the model. */
+static exg_status take_unknown(ranks *r, const exg_weight *weight, const exg_weight *parts,
+                               uint32_t lacking)
+{
+    bool same = lacking == r->count;
+
+    for (uint32_t k = 1; k < r->count && same; k++) {
+        EXG_TRY(compare(r, &parts[0], &parts[k], &same));
+    }
+    return same ? exg_weights_add(r->made, &parts[0], r->err)
+                : exg_weights_skip(r->made, weight->fqn,
+                                   "another one in each rank, which no rule of the preset fits",
+                                   r->err);
+}
+
+static exg_status take_tensor_by_preset(ranks *r, const exg_weight *weight)
+{
+    const exg_preset_rule *rule = NULL;
+    exg_weight *parts;
+    uint32_t lacking;
+
+    EXG_TRY(find_parts(r, weight, &parts, &lacking));
+    EXG_TRY(find_rule(r, exg_name_rules_strip(r->rules, weight->fqn), &rule));
+    if (!exg_name_rules_keep(r->rules, weight->fqn) || (rule != NULL && rule->to == NULL)) {
+        return exg_weights_add(r->made, &parts[0], r->err); /* it is left out afterwards */
+    }
+    if (rule == NULL) {
+        return take_unknown(r, weight, parts, lacking);
+    }
+    if (lacking < r->count) {
+        return lacks(r, lacking);
+    }
+    return rule->by_rank ? put_by_rule(r, rule, parts) : take_equal(r, parts);
+}
+
+/* ---- all ranks --------------------------------------------------------------------------------
+ */
+
 static exg_status open_ranks(ranks *r)
 {
     exg_arena *arena = r->made->arena;
 
     r->first = EXG_NEW_ARRAY(arena, uint32_t, r->count);
     r->names = EXG_NEW_ARRAY(arena, exg_map, r->count);
-    r->used = EXG_NEW_ARRAY(arena, bool, r->dims->count);
+    r->used = EXG_NEW_ARRAY(arena, bool, r->dims == NULL ? 0 : r->dims->count);
     if (r->first == NULL || r->names == NULL || r->used == NULL) {
         return EXG_OUT_OF_MEMORY(r->err);
     }
@@ -228,24 +341,44 @@ static exg_status open_ranks(ranks *r)
     return EXG_OK;
 }
 
+/* A name that the first rank does not have. */
+static exg_status take_another(ranks *r, uint32_t rank, const char *name)
+{
+    const exg_preset_rule *rule = NULL;
+
+    if (r->dims == NULL) {
+        if (!exg_name_rules_keep(r->rules, name)) {
+            return EXG_OK;
+        }
+        EXG_TRY(find_rule(r, exg_name_rules_strip(r->rules, name), &rule));
+        if (rule == NULL) {
+            return exg_weights_skip(r->made, name,
+                                    "not in every rank, and no rule of the preset fits it", r->err);
+        }
+    }
+    return exg_error_fix(r->err,
+                         EXG_FAIL(r->err, USAGE, "WGT-NAME",
+                                  "file %u holds %s, and the first does not", rank + 1, name),
+                         "give the files of all ranks of one model");
+}
+
 static exg_status take_ranks(ranks *r)
 {
     EXG_TRY(open_ranks(r));
     for (uint32_t i = 0; i < r->of[0]->count; i++) {
-        EXG_TRY_IN(r->err, take_tensor(r, &r->of[0]->items[i]), "['%s']", r->of[0]->items[i].fqn);
+        const exg_weight *weight = &r->of[0]->items[i];
+
+        EXG_TRY_IN(r->err, (r->dims == NULL ? take_tensor_by_preset : take_tensor)(r, weight),
+                   "['%s']", weight->fqn);
     }
     for (uint32_t k = 1; k < r->count; k++) {
         for (uint32_t i = 0; i < r->of[k]->count; i++) {
             if (exg_map_find(&r->names[0], r->of[k]->items[i].fqn) == EXG_MAP_NONE) {
-                return exg_error_fix(r->err,
-                                     EXG_FAIL(r->err, USAGE, "WGT-NAME",
-                                              "file %u holds %s, and the first does not", k + 1,
-                                              r->of[k]->items[i].fqn),
-                                     "give the files of all ranks of one model");
+                EXG_TRY(take_another(r, k, r->of[k]->items[i].fqn));
             }
         }
     }
-    for (uint32_t i = 0; i < r->dims->count; i++) {
+    for (uint32_t i = 0; r->dims != NULL && i < r->dims->count; i++) {
         if (!r->used[i]) {
             return exg_error_fix(r->err,
                                  EXG_FAIL(r->err, USAGE, "WGT-PATTERN", "'%s' fits no tensor",
@@ -269,6 +402,69 @@ exg_status exg_weights_concatenate(exg_weights *const *of, uint32_t count,
     }
     EXG_TRY(exg_weights_create(exg_arena_allocator(of[0]->arena), &r.made, err));
     status = take_ranks(&r);
+    if (status != EXG_OK) {
+        exg_weights_release(r.made);
+        return status;
+    }
+    *made = r.made;
+    return EXG_OK;
+}
+
+/* Is a name of one of them another's? */
+static bool have_names_in_common(exg_weights *const *of, uint32_t count, exg_arena *arena,
+                                 bool *failed)
+{
+    exg_map names;
+
+    exg_map_init(&names, arena);
+    for (uint32_t k = 0; k < count; k++) {
+        for (uint32_t i = 0; i < of[k]->count; i++) {
+            if (exg_map_find(&names, of[k]->items[i].fqn) != EXG_MAP_NONE) {
+                return true;
+            }
+            *failed = *failed || !exg_map_put(&names, of[k]->items[i].fqn, i);
+        }
+    }
+    return false;
+}
+
+static exg_status merge_ranks(ranks *r, const exg_weights_edit_options *options)
+{
+    EXG_TRY(exg_name_rules_open(r->of[0], options, r->arena, &r->rules, r->err));
+    EXG_TRY(exg_weights_create(exg_arena_allocator(r->of[0]->arena), &r->made, r->err));
+    return take_ranks(r);
+}
+
+exg_status exg_weights_merge(exg_weights *const *of, uint32_t count,
+                             const exg_weights_edit_options *given, exg_weights **made,
+                             exg_error *err)
+{
+    EXG_REQUIRE(err, EXG_IF_ANY(count, of), made);
+    exg_weights_edit_options options = {0};
+    ranks r = {.of = of, .count = count, .err = err};
+    exg_status status = EXG_OK;
+    bool by_rank = false;
+    bool failed = false;
+
+    *made = NULL;
+    EXG_TRY(EXG_READ_OPTIONS(exg_weights_edit_options, &options, given, err));
+    r.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    if (r.arena == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (options.preset != NULL) {
+        status = exg_preset_open(options.preset, r.arena, &r.preset, err);
+        by_rank = status == EXG_OK && r.preset->by_rank &&
+                  have_names_in_common(of, count, r.arena, &failed);
+    }
+    if (status == EXG_OK) {
+        status = failed    ? EXG_OUT_OF_MEMORY(err)
+                 : by_rank ? merge_ranks(&r, &options)
+                           : exg_weights_join(of, count, &r.made, err);
+    }
+    exg_name_rules_close(r.rules);
+    exg_preset_close(r.preset);
+    exg_arena_destroy(r.arena);
     if (status != EXG_OK) {
         exg_weights_release(r.made);
         return status;

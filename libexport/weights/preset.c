@@ -2,7 +2,7 @@
  *
  *     # a remark
  *     number NAME OTHER...          a number that rules need, and what files of models call it
- *     FROM TO [OPERATION...]        a rule; TO - leaves the tensor out
+ *     FROM TO [ranks DIM [unless NAME]] [OPERATION...]     a rule; TO - leaves the tensor out
  */
 #include "libexport/weights/preset.h"
 
@@ -95,10 +95,34 @@ static exg_status read_part(parser *p, exg_preset_operation *made)
     return EXG_OK;
 }
 
+/* "0", "1 unless norm.weight" */
+static exg_status read_ranks(parser *p, exg_preset_rule *rule)
+{
+    const char *word = next(p);
+
+    if (word == NULL || (strcmp(word, "0") != 0 && strcmp(word, "1") != 0)) {
+        return fault(p, "ranks takes a dim, 0 or 1");
+    }
+    rule->by_rank = p->preset->by_rank = true;
+    rule->dim = word[0] == '1';
+    if (p->at < p->count && strcmp(p->words[p->at], "unless") == 0) {
+        p->at++;
+        rule->unless = next(p);
+        return rule->unless == NULL ? fault(p, "unless takes the name of a tensor") : EXG_OK;
+    }
+    return EXG_OK;
+}
+
 static exg_status read_operation(parser *p, exg_preset_rule *rule)
 {
     const char *word = next(p);
     exg_preset_operation *made = &rule->operations[rule->operation_count];
+
+    if (strcmp(word, "ranks") == 0) {
+        return rule->operation_count > 0 || rule->by_rank
+                   ? fault(p, "ranks is the first operation, and there once")
+                   : read_ranks(p, rule);
+    }
 
     if (rule->operation_count == EXG_PRESET_OPERATIONS) {
         return fault(p, "too many operations");
@@ -123,7 +147,7 @@ static exg_status read_operation(parser *p, exg_preset_rule *rule)
     }
     made->kind = strcmp(word, "join") == 0 ? EXG_PRESET_JOIN : EXG_PRESET_SLICE;
     if (made->kind == EXG_PRESET_SLICE && strcmp(word, "slice") != 0) {
-        return fault(p, "an operation is transpose, rows, first, slice or join");
+        return fault(p, "an operation is ranks, transpose, rows, first, slice or join");
     }
     return read_part(p, made);
 }

@@ -34,6 +34,9 @@ typedef struct exg_preset_rule {
     const char *to; /* with \1 for the first group; NULL: left out */
     exg_preset_operation operations[EXG_PRESET_OPERATIONS];
     uint32_t operation_count;
+    bool by_rank; /* every rank has a part of it, which go on along `dim` (0, or of matrices 1); */
+    uint32_t dim; /* where that is as long as the tensor `unless`, along the other one */
+    const char *unless; /* NULL: always along `dim` */
 } exg_preset_rule;
 
 typedef struct exg_preset {
@@ -41,6 +44,7 @@ typedef struct exg_preset {
     uint32_t count, capacity;
     exg_string_map numbers; /* name -> other names of the same, with blanks between */
     uint32_t number_capacity;
+    bool by_rank; /* a rule is */
     exg_arena *arena;
 } exg_preset;
 

@@ -57,12 +57,26 @@ static exg_status misfit(const exg_weight *weight, const char *what, int64_t num
                          "give the numbers of this model with --set, or another preset");
 }
 
+/* Of "F4[4, 3]" rows begin within a byte. */
+static exg_status check_rows(const exg_weight *weight, exg_error *err)
+{
+    return weight->encoding == NULL || strchr(weight->encoding, '[') == NULL
+               ? EXG_OK
+               : exg_error_fix(err,
+                               EXG_FAIL(err, UNSUPPORTED, "WGT-BLOCK",
+                                        "%s is %s, whose rows are no whole bytes: they stay "
+                                        "together",
+                                        weight->fqn, weight->encoding),
+                               "make it floating beforehand: exg convert --dtype");
+}
+
 exg_status exg_piece_take_rows(exg_piece *piece, int64_t first, int64_t count, exg_weights *made,
                                exg_error *err)
 {
     const exg_tensor_meta *of = piece->weight.meta;
     exg_tensor_meta *meta;
 
+    EXG_TRY(check_rows(&piece->weight, err));
     if (of->rank == 0 || first + count > of->sizes[0].value) {
         return misfit(&piece->weight, "not", first + count, err);
     }
@@ -126,6 +140,7 @@ exg_status exg_piece_order_rows(exg_piece *piece, const int64_t *factors, const 
     exg_tensor_meta *packed = copy_meta(piece->weight.meta, piece->weight.meta->rank, made);
     const char *key;
 
+    EXG_TRY(check_rows(&piece->weight, err));
     if (packed == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -167,6 +182,7 @@ exg_status exg_pieces_join(const exg_weight *pieces, uint32_t count, exg_weights
     exg_tensor_meta *meta = copy_meta(pieces[0].meta, pieces[0].meta->rank, made);
 
     *joined = pieces[0];
+    EXG_TRY(check_rows(&pieces[0], err));
     if (meta == NULL || parts == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -247,6 +247,27 @@ exg_tensor_meta *exg_tensor_meta_copy(exg_arena *arena, const exg_tensor_meta *m
     return good ? copy : NULL;
 }
 
+/* Does the encoding tell no shape, or one of as many elements as there are? */
+static bool is_shape_of(const exg_weight *weight, const exg_block *block)
+{
+    int64_t sizes[EXG_BLOCK_RANK_MAX];
+    uint64_t count = 1;
+    uint32_t rank;
+
+    if (!exg_block_shape(weight->encoding, sizes, &rank)) {
+        return true;
+    }
+    if (rank == UINT32_MAX || weight->meta->rank != 1) {
+        return false;
+    }
+    for (uint32_t d = 0; d < rank; d++) {
+        if (!exg_mul_u64(count, (uint64_t)sizes[d], &count)) {
+            return false;
+        }
+    }
+    return count == (uint64_t)weight->meta->sizes[0].value / block->bytes * block->elements;
+}
+
 /* Blocks are rows of bytes, and whole: they are read so. */
 static exg_status check_encoding(const exg_weight *weight, exg_error *err)
 {
@@ -255,7 +276,8 @@ static exg_status check_encoding(const exg_weight *weight, exg_error *err)
 
     return block == NULL || (meta != NULL && !weight->use_pickle && meta->rank > 0 &&
                              meta->dtype == EXG_DTYPE_U8 &&
-                             meta->sizes[meta->rank - 1].value % block->bytes == 0)
+                             meta->sizes[meta->rank - 1].value % block->bytes == 0 &&
+                             is_shape_of(weight, block))
                ? EXG_OK
                : EXG_FAIL(err, MALFORMED, "WGT-BLOCK", "%s is no rows of blocks of %s", weight->fqn,
                           weight->encoding);

@@ -208,6 +208,24 @@ same("set.safetensors.index.json", "--values")
 os.remove(os.path.join(FOLDER, "set-00002-of-00004.safetensors"))
 refused(f"{BASE}/plain/set.safetensors.index.json", 3, "IO-OPEN", "set-00002-of-00004")
 
+# ---- a distributed checkpoint: of the files of ranks the ends of each chunk, and what is asked for
+os.mkdir(os.path.join(FOLDER, "dcp"))
+for name in (".metadata", "__0_0.distcp", "__1_0.distcp"):
+    copy("dcp/" + name, "fixtures/weights/saved/dcp/" + name)
+for words in ((), ("--values",), ("--digest", "sha256")):
+    same("dcp/.metadata", *words)
+os.remove(os.path.join(FOLDER, "dcp", "__1_0.distcp"))
+refused(f"{BASE}/plain/dcp/.metadata", 3, "DCP-MISSING", "__1_0.distcp")
+make("middle.safetensors", 24, 2 << 20)
+run("convert", os.path.join(FOLDER, "middle.safetensors"), os.path.join(FOLDER, "step", ".metadata"))
+same("step/.metadata")
+assert read() <= 2 << 20 and len(asked) <= 100, (read(), len(asked))
+run("convert", f"{BASE}/plain/step/.metadata", out, "--force", "--select", "layers.[37].w")
+assert read() <= 6 << 20, read()
+run("convert", os.path.join(FOLDER, "middle.safetensors"), out + ".safetensors", "--force", "--select",
+    "layers.[37].w")
+run("diff", out, out + ".safetensors")
+
 # ---- redirections, queries, tokens
 run("inspect", f"{BASE}/moved/model.pt")
 run("inspect", f"{BASE}/plain/model.pt?download=true")

@@ -202,6 +202,26 @@ def test_no_room(folder):
     assert not (folder / "out4").exists()
 
 
+def test_shared(folder):
+    """Whole pages are shared where the file system can do that (TMPDIR on Btrfs or XFS), and what is written later is not."""
+    store, size = folder / "shared", 5 << 20
+    header = json.dumps({f"t{i}": {"dtype": "U8", "shape": [size], "data_offsets": [i * size, (i + 1) * size]} for i in range(2)}).encode().ljust(4096 - 8)
+    data = struct.pack("<Q", len(header)) + header + random.randbytes(2 * size)
+    (folder / "s.safetensors").write_bytes(data)
+    good("add", store, folder / "s.safetensors")
+    said = json.loads(good("export", store, "s.safetensors", folder / "s2.safetensors", "--json"))
+    assert said["exported"] == "s.safetensors" and said["bytes"] == len(data) and not said["linked"], said
+    assert said["cloned_bytes"] in (0, 2 * size, 2 * size + 4096), said
+    print(f"shared: {said['cloned_bytes']} of {len(data)} bytes")
+    with open(folder / "s2.safetensors", "r+b") as file:
+        assert file.read() == data
+        file.seek(100000)
+        file.write(b"other")
+    assert good("verify", store) == "sound\n"
+    assert json.loads(good("export", store, "s.safetensors", folder / "s3.safetensors", "--link", "--json"))["linked"] is False
+    check_out(store, "s.safetensors", data, folder)
+
+
 def test_links(folder):
     store = folder / "links"
     good("add", store, "README.md")
@@ -218,7 +238,7 @@ def test_links(folder):
 def main():
     random.seed(0)
     with tempfile.TemporaryDirectory() as name:
-        for test in (test_round_trips, test_once, test_names, test_damage, test_killed, test_at_once, test_no_room, test_links):
+        for test in (test_round_trips, test_once, test_names, test_damage, test_killed, test_at_once, test_no_room, test_links, test_shared):
             test(pathlib.Path(name))
 
 

@@ -61,7 +61,7 @@ static void check_artifact(void)
     NULLED(exg_model_check_signature(NULL, NULL, NULL, NULL, NULL, &err));
     NULLED(exg_store_open(NULL, false, NULL, &err));
     NULLED(exg_store_add(NULL, NULL, NULL, 0, NULL, &err));
-    NULLED(exg_store_export(NULL, NULL, NULL, false, &err));
+    NULLED(exg_store_export(NULL, NULL, NULL, false, NULL, &err));
     NULLED(exg_store_remove(NULL, NULL, &err));
     NULLED(exg_store_collect(NULL, NULL, &err));
     NULLED(exg_store_names(NULL, NULL, &err));
@@ -187,6 +187,7 @@ static void check_weights(void)
     NULLED(exg_weights_slice(NULL, NULL, 0, NULL, &err));
     NULLED(exg_weights_set_offsets(NULL, NULL, &err));
     NULLED(exg_weights_concatenate(NULL, 0, NULL, NULL, &err));
+    NULLED(exg_weights_merge(NULL, 1, NULL, NULL, &err));
     NULLED(exg_weights_save_ranks(NULL, 1, NULL, NULL, &err));
     NULLED(exg_ranks_save_begin(NULL, NULL, &err));
     NULLED(exg_ranks_save_file(NULL, NULL, NULL, &err));

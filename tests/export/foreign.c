@@ -80,11 +80,15 @@ static const struct {
     {"x.bin", BYTES("fmgg" ZEROS), "GGMF"},
     {"x.bin", BYTES("tjgg" ZEROS), "GGJT"},
     {"x.bin", BYTES("algg" ZEROS), "an adapter for GGML"},
+#ifndef EXG_BZIP2 /* packed.c */
     {"x.safetensors", BYTES("BZh91AY&SY" ZEROS), "bzip2"},
+#endif
+#ifndef EXG_LZMA
     {"x.xz",
      BYTES("\xfd"
            "7zXZ\0" ZEROS),
      "xz"},
+#endif
     {"x.lz4", BYTES("\x04\x22\x4d\x18" ZEROS), "lz4"},
     {"x.7z", BYTES("7z\xbc\xaf\x27\x1c" ZEROS), "7z"},
     {"x.rar", BYTES("Rar!\x1a\x07" ZEROS), "RAR"},

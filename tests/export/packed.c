@@ -1,5 +1,5 @@
 /* packed.c - a model that lies packed in a file is opened as if it were not; fixtures/foreign has
- * what gzip, zstd, tarfile and zipfile of Python make. */
+ * what gzip, bz2, lzma, tarfile and zipfile of Python make, and zstd. */
 #include "tests/export/exg_folder.h"
 #include "tests/export/same_tensors.h"
 
@@ -22,6 +22,13 @@ static const char *const packed[] = {"model.safetensors.gz",
                                      "pax.tar",
                                      "model.zip",
                                      "deflated.zip",
+#ifdef EXG_BZIP2
+                                     "model.safetensors.bz2",
+#endif
+#ifdef EXG_LZMA
+                                     "model.safetensors.xz",
+                                     "model.tar.xz",
+#endif
                                      "model.tar.gz"};
 
 static exg_status open_it(const char *path, exg_error *err)
@@ -71,6 +78,7 @@ static void test_cut(void **state)
                 assert_true(cut >= 600); /* of a tar, its last blocks are zeros */
                 assert_non_null(strstr(path, ".tar"));
                 assert_null(strstr(path, ".gz"));
+                assert_null(strstr(path, ".xz"));
                 assert_same_tensors(in_folder("cut"), FIXTURES "plain.safetensors");
             }
         }
@@ -81,7 +89,14 @@ static void test_cut(void **state)
 /* Every bit of what is compressed is looked at, by a checksum. */
 static void test_damage(void **state)
 {
-    static const char *const names[] = {"model.safetensors.gz", "deflated.zip"};
+    static const char *const names[] = {
+#ifdef EXG_BZIP2
+        "model.safetensors.bz2",
+#endif
+#ifdef EXG_LZMA
+        "model.safetensors.xz",
+#endif
+        "model.safetensors.gz", "deflated.zip"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -138,6 +153,94 @@ static void test_bomb(void **state)
     assert_string_equal(err.code, "STF-TILING");
 }
 
+static size_t read_bytes(const char *path, uint8_t *data, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    size_t length;
+
+    assert_non_null(file);
+    length = fread(data, 1, room, file);
+    fclose(file);
+    return length;
+}
+
+static void assert_refused(const uint8_t *data, size_t length, exg_status want, const char *code)
+{
+    exg_error err;
+
+    write_file("packed", data, length);
+    assert_int_equal(open_it(in_folder("packed"), &err), want);
+    assert_string_equal(err.code, code);
+    assert_true(err.fix[0] != '\0');
+}
+
+/* What a window says that there is no memory for is refused before any is taken. */
+static void test_window(void **state)
+{
+    static const uint8_t zstd[] = {0x28, 0xb5, 0x2f, 0xfd, 0, 0xa0, 1, 0, 0, 0}; /* of 1 GiB */
+
+    (void)state;
+    assert_refused(zstd, sizeof(zstd), EXG_LIMIT, "PCK-WINDOW");
+#ifdef EXG_LZMA
+    uint8_t data[4096];
+    size_t length = read_bytes(FIXTURES "model.safetensors.xz", data, sizeof(data));
+    size_t bytes = 4 * (data[12] + 1u); /* of the header of the block, with its CRC32 */
+    uint32_t crc;
+
+    assert_int_equal(data[14], 0x21);
+    data[16] = 40; /* 4 GiB */
+    crc = (uint32_t)crc32(0, data + 12, (uInt)bytes - 4);
+    for (int i = 0; i < 4; i++) {
+        data[12 + bytes - 4 + (size_t)i] = (uint8_t)(crc >> 8 * i);
+    }
+    assert_refused(data, length, EXG_LIMIT, "PCK-WINDOW");
+#endif
+}
+
+/* Streams one behind the other are one file, zeros at the end are nothing, all else is damage. */
+static void assert_streams(const char *path)
+{
+    uint8_t data[8192] = {0};
+    size_t length = read_bytes(path, data, 4096);
+
+    memcpy(data + length, data, length); /* twice the model: the second is no part of it */
+    assert_refused(data, 2 * length, EXG_MALFORMED, "STF-TILING");
+    memset(data + length, 0, 64);
+    write_file("packed", data, length + 64);
+    assert_same_tensors(in_folder("packed"), FIXTURES "plain.safetensors");
+    data[length + 63] = 1;
+    assert_refused(data, length + 64, EXG_MALFORMED, "PCK-DAMAGED");
+}
+
+static void test_streams(void **state)
+{
+    (void)state;
+    assert_streams(FIXTURES "model.safetensors.gz");
+#ifdef EXG_BZIP2
+    assert_streams(FIXTURES "model.safetensors.bz2");
+#endif
+#ifdef EXG_LZMA
+    assert_streams(FIXTURES "model.safetensors.xz");
+#endif
+}
+
+/* The first bytes alone are damage, not a file of another kind. */
+static void test_beginnings(void **state)
+{
+    uint8_t data[4096];
+
+    (void)state;
+    (void)data;
+#ifdef EXG_BZIP2
+    (void)read_bytes(FIXTURES "model.safetensors.bz2", data, sizeof(data));
+    assert_refused(data, 4, EXG_MALFORMED, "PCK-DAMAGED");
+#endif
+#ifdef EXG_LZMA
+    (void)read_bytes(FIXTURES "model.safetensors.xz", data, sizeof(data));
+    assert_refused(data, 6, EXG_MALFORMED, "PCK-DAMAGED");
+#endif
+}
+
 /* No room for what is unpacked. */
 static void test_no_room(void **state)
 {
@@ -185,9 +288,11 @@ static void test_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_damage),   cmocka_unit_test(test_bomb),
-        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_program),
+        cmocka_unit_test(test_the_same),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_damage),     cmocka_unit_test(test_bomb),
+        cmocka_unit_test(test_window),     cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_beginnings), cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_program),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

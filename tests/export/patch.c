@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -427,14 +429,108 @@ static void test_without_memory(void **state)
 }
 #endif
 
+#define LONG_BYTES (40u << 20)
+
+/* Ends the process, as a kill does. */
+static void stop_late(void *user, uint64_t done, uint64_t total)
+{
+    (void)user;
+    (void)total;
+    if (done > 30u << 20) {
+        _exit(7);
+    }
+}
+
+static void flip(const char *name, long at)
+{
+    FILE *file = fopen(in_folder(name), "r+b");
+    int byte;
+
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    byte = fgetc(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_not_equal(fputc(byte ^ 1, file), EOF);
+    fclose(file);
+}
+
+/* Killed when 30 of 40 MiB are written: nothing bears the name, and what is noted stays. */
+static void stop_it(void)
+{
+    const exg_patch_options options = {
+        .size = sizeof(options), .resume = true, .threads = 1, .progress = stop_late};
+    pid_t child = fork();
+    int how = 0;
+
+    if (child == 0) {
+        _exit(exg_patch_apply(in_folder("a"), in_folder("p"), in_folder("out"), &options, NULL,
+                              NULL) == EXG_OK);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 7);
+    assert_int_not_equal(access(in_folder("out"), F_OK), 0);
+    assert_true(file_bytes("out.part") >= 16u << 20);
+    assert_int_equal(access(in_folder("out.resume"), F_OK), 0);
+}
+
+static void finish(exg_status want)
+{
+    const exg_patch_options options = {.size = sizeof(options), .resume = true};
+    exg_error err;
+
+    exg_error_clear(&err);
+    if (exg_patch_apply(in_folder("a"), in_folder("p"), in_folder("out"), &options, NULL, &err) !=
+        want) {
+        fail_msg("%s %s", err.code, err.message);
+    }
+    assert_int_not_equal(access(in_folder("out.part"), F_OK), 0);
+    assert_int_not_equal(access(in_folder("out.resume"), F_OK), 0);
+    assert_int_equal(access(in_folder("out"), F_OK), want == EXG_OK ? 0 : -1);
+    if (want == EXG_OK) {
+        assert_paths_equal(in_folder("b"), in_folder("out"));
+        remove(in_folder("out"));
+    }
+}
+
+static void test_resume(void **state)
+{
+    uint8_t *data = calloc(LONG_BYTES, 1);
+    uint64_t random = 1;
+
+    (void)state;
+    assert_non_null(data);
+    write_file("a", data, LONG_BYTES);
+    for (size_t i = 0; i < LONG_BYTES; i++) { /* nothing that A has, and nothing to compress */
+        random = random * UINT64_C(6364136223846793005) + 1;
+        data[i] = (uint8_t)(random >> 56);
+    }
+    write_file("b", data, LONG_BYTES);
+    free(data);
+    (void)make(in_folder("a"), in_folder("b"));
+    stop_it();
+    flip("p", 1 << 20); /* of what is there it is not read again */
+    finish(EXG_OK);
+    finish(EXG_MALFORMED); /* and from the beginning it is */
+    flip("p", 1 << 20);
+    stop_it();
+    flip("out.part", 1 << 20); /* damage is found, and written again */
+    finish(EXG_OK);
+    stop_it();
+    (void)make(in_folder("b"), in_folder("a")); /* another patch takes nothing of it */
+    assert_int_equal(rename(in_folder("a"), in_folder("c")), 0);
+    assert_int_equal(rename(in_folder("b"), in_folder("a")), 0);
+    assert_int_equal(rename(in_folder("c"), in_folder("b")), 0);
+    finish(EXG_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_two_files),  cmocka_unit_test(test_size),
-        cmocka_unit_test(test_another_base),   cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_differences),
-        cmocka_unit_test(test_sparse),         cmocka_unit_test(test_describe),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_resume),      cmocka_unit_test(test_any_two_files),
+        cmocka_unit_test(test_size),        cmocka_unit_test(test_another_base),
+        cmocka_unit_test(test_damage),      cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_differences), cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_describe),    cmocka_unit_test(test_without_memory),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -34,8 +34,8 @@ static exg_status look(const char *name, void *user, exg_error *err)
     EXG_TRY(exg_store_open(in_folder("store"), false, &store, err));
     status = exg_store_names(store, &list, err);
     exg_store_list_free(list);
-    status =
-        status == EXG_OK ? exg_store_export(store, "tied", in_folder("out"), false, err) : status;
+    status = status == EXG_OK ? exg_store_export(store, "tied", in_folder("out"), false, NULL, err)
+                              : status;
     status = status == EXG_OK ? exg_store_verify(store, 1, NULL, NULL, err) : status;
     status = status == EXG_OK ? exg_store_collect(store, NULL, err) : status;
     exg_store_close(store);

@@ -259,6 +259,102 @@ static void it_decodes_blocks_it_knows(void **state)
     exg_weights_release(weights);
 }
 
+/* Numbers of 6 bits, of the OCP microscaling formats; without a sign. */
+static const float e2m3[32] = {0, 0.125F, 0.25F, 0.375F, 0.5F, 0.625F, 0.75F, 0.875F,
+                               1, 1.125F, 1.25F, 1.375F, 1.5F, 1.625F, 1.75F, 1.875F,
+                               2, 2.25F,  2.5F,  2.75F,  3,    3.25F,  3.5F,  3.75F,
+                               4, 4.5F,   5,     5.5F,   6,    6.5F,   7,     7.5F};
+static const float e3m2[32] = {0,    0.0625F, 0.125F, 0.1875F, 0.25F, 0.3125F, 0.375F, 0.4375F,
+                               0.5F, 0.625F,  0.75F,  0.875F,  1,     1.25F,   1.5F,   1.75F,
+                               2,    2.5F,    3,      3.5F,    4,     5,       6,      7,
+                               8,    10,      12,     14,      16,    20,      24,     28};
+
+/* All 64 of them, one behind the other, the lowest bit first. */
+static void assert_sixes(const char *encoding, const float positive[32], uint32_t rank,
+                         int64_t last)
+{
+    exg_string_pair pair = {NULL, "f32"};
+    uint8_t bytes[48] = {0};
+    exg_sym_int sizes[] = {exg_sym_int_of(48)};
+    exg_sym_int strides[] = {exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 1,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = "w", .meta = &meta, .encoding = encoding};
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = sizeof(bytes), .data = bytes};
+    exg_weights *weights = NULL;
+    exg_weights *made;
+    float got[64];
+    exg_error err;
+
+    for (int i = 0; i < 64 * 6; i++) {
+        bytes[i / 8] |= (uint8_t)((i / 6 >> i % 6 & 1) << i % 8);
+    }
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+    made = edited(weights, (exg_weights_edit_options){.dtypes = {&pair, 1}});
+    assert_null(made->items[0].encoding);
+    assert_int_equal(made->items[0].meta->rank, rank);
+    assert_int_equal(made->items[0].meta->sizes[rank - 1].value, last);
+    assert_int_equal(exg_weight_read(made, &made->items[0], got, sizeof(got), &err), EXG_OK);
+    for (int i = 0; i < 64; i++) {
+        float want = i < 32 ? positive[i] : -positive[i - 32];
+
+        assert_memory_equal(&got[i], &want, sizeof(want)); /* the sign of zero too */
+    }
+    exg_weights_release(made);
+}
+
+static void it_decodes_numbers_of_six_bits(void **state)
+{
+    (void)state;
+    assert_sixes("F6_E2M3", e2m3, 1, 64);
+    assert_sixes("F6_E3M2", e3m2, 1, 64);
+    assert_sixes("F6_E2M3[32, 2]", e2m3, 2, 2);
+    assert_sixes("F6_E3M2[2, 32, 1]", e3m2, 3, 1);
+}
+
+/* A shape that is told and is none of these bytes. */
+static void it_refuses_shapes_of_other_bytes(void **state)
+{
+    static const char *const wrong[] = {"F6_E2M3[31, 2]",
+                                        "F6_E2M3[32, 2",
+                                        "F6_E2M3[32,]",
+                                        "F6_E2M3[-32, 2]",
+                                        "F6_E2M3[64]x",
+                                        "F6_E2M3[]",
+                                        "F4[9223372036854775807, 9223372036854775807]",
+                                        "F6_E2M3[99999999999999999999]"};
+    exg_sym_int sizes[] = {exg_sym_int_of(48)};
+    exg_sym_int strides[] = {exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 1,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = "w", .meta = &meta};
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = 48, .data = (uint8_t[48]){0}};
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        weight.encoding = wrong[i];
+        assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_MALFORMED);
+        assert_string_equal(err.code, "WGT-BLOCK");
+    }
+    exg_weights_release(weights);
+}
+
 static exg_weights *open_weights(const char *path)
 {
     exg_weights *weights = NULL;
@@ -450,102 +546,6 @@ static void it_takes_parts_of_tensors(void **state)
     exg_weights_release(weights);
 }
 
-/* A rank's file: "w" by rows, "c" by columns, "b" a vector, "n" what all have. */
-static exg_weights *rank_of_model(int rank, float norm)
-{
-    static const float w[2][6] = {{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}};
-    static const float c[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
-    static const float b[2][2] = {{1, 2}, {3, 4}};
-    static float norms[2];
-    exg_weights *weights = NULL;
-
-    norms[rank] = norm;
-    assert_int_equal(exg_weights_create(NULL, &weights, NULL), EXG_OK);
-    add(weights, "w", EXG_DTYPE_F32, w[rank], 2, 2, 3);
-    add(weights, "c", EXG_DTYPE_F32, c[rank], 2, 2, 2);
-    add(weights, "b", EXG_DTYPE_F32, b[rank], 1, 2, 1);
-    add(weights, "n", EXG_DTYPE_F32, &norms[rank], 1, 1, 1);
-    return weights;
-}
-
-static void ranks_are_put_together(void **state)
-{
-    exg_string_pair pairs[] = {{"w", "0"}, {"[bc]", "-1"}};
-    const exg_string_map dims = {pairs, 2};
-    exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, 9)};
-    exg_weights *made = NULL;
-    float got[12];
-    exg_error err;
-
-    (void)state;
-    assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), EXG_OK);
-    exg_weights_release(of[0]);
-    exg_weights_release(of[1]);
-    assert_int_equal(made->count, 4);
-    for (uint32_t i = 0; i < 2; i++) { /* both are 0, 1, 2, ... */
-        uint64_t count = i == 0 ? 12 : 8;
-
-        assert_int_equal(made->items[i].meta->sizes[0].value, i == 0 ? 4 : 2);
-        assert_int_equal(made->items[i].meta->sizes[1].value, i == 0 ? 3 : 4);
-        assert_int_equal(exg_weight_read(made, &made->items[i], got, count * sizeof(float), &err),
-                         EXG_OK);
-        for (uint64_t k = 0; k < count; k++) {
-            assert_true(got[k] == (float)k);
-        }
-    }
-    assert_int_equal(exg_weight_read(made, &made->items[2], got, 4 * sizeof(float), &err), EXG_OK);
-    assert_memory_equal(got, ((float[]){1, 2, 3, 4}), 4 * sizeof(float));
-    assert_int_equal(exg_weight_read(made, &made->items[3], got, sizeof(float), &err), EXG_OK);
-    assert_true(got[0] == 9);
-    exg_weights_release(made);
-}
-
-static void ranks_that_do_not_fit_are_refused(void **state)
-{
-    static const struct {
-        exg_string_pair pairs[2];
-        float norm;
-        const char *code;
-        exg_status status;
-    } rows[] = {
-        {{{"w", "0"}, {"[bc]", "-1"}}, 8, "WGT-NAME", EXG_USAGE}, /* "n" is another */
-        {{{"w", "0"}, {"b", "0"}}, 9, "WGT-NAME", EXG_USAGE},     /* "c" is in parts */
-        {{{"[wbcn]", "0"}, {"nosuch", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
-        {{{"w", "x"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
-        {{{"w", ""}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
-        {{{"w", "2"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
-        {{{"w", "-3"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
-        {{{"w", "0"}, {"[bcn]", "1"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
-    };
-    exg_weights *made = NULL;
-    exg_error err;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        exg_string_pair pairs[2] = {rows[i].pairs[0], rows[i].pairs[1]};
-        const exg_string_map dims = {pairs, 2};
-        exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, rows[i].norm)};
-
-        assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), rows[i].status);
-        assert_string_equal(err.code, rows[i].code);
-        assert_null(made);
-        exg_weights_release(of[0]);
-        exg_weights_release(of[1]);
-    }
-    for (int more = 0; more < 2; more++) { /* a name that one has not */
-        exg_string_pair pairs[] = {{"*", "0"}};
-        const exg_string_map dims = {pairs, 1};
-        exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, 9)};
-
-        add(of[more], "more", EXG_DTYPE_F32, pairs, 1, 1, 1);
-        assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), EXG_USAGE);
-        assert_string_equal(err.code, "WGT-NAME");
-        assert_int_equal(exg_weights_concatenate(of, 0, &dims, &made, &err), EXG_USAGE);
-        exg_weights_release(of[0]);
-        exg_weights_release(of[1]);
-    }
-}
-
 static void blocks_are_rows_of_bytes(void **state)
 {
     exg_sym_int sizes[] = {exg_sym_int_of(2), exg_sym_int_of(34)};
@@ -664,12 +664,12 @@ int main(void)
         cmocka_unit_test(it_leaves_equal_tensors_out_and_notes_them),
         cmocka_unit_test(it_decodes_blocks_it_knows),
         cmocka_unit_test(it_decodes_blocks_of_every_type),
+        cmocka_unit_test(it_decodes_numbers_of_six_bits),
+        cmocka_unit_test(it_refuses_shapes_of_other_bytes),
         cmocka_unit_test(it_makes_blocks_to_the_bit),
         cmocka_unit_test(what_is_no_whole_number_of_blocks_stays),
         cmocka_unit_test(it_makes_no_block_of_what_none_holds),
         cmocka_unit_test(it_takes_parts_of_tensors),
-        cmocka_unit_test(ranks_are_put_together),
-        cmocka_unit_test(ranks_that_do_not_fit_are_refused),
         cmocka_unit_test(blocks_are_rows_of_bytes),
         cmocka_unit_test(it_joins_what_has_no_name_twice),
         cmocka_unit_test(it_refuses_what_fits_nothing_or_not_at_all),

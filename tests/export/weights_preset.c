@@ -178,6 +178,11 @@ static void it_refuses_presets_that_are_none_or_do_not_fit(void **state)
         {"a", "WGT-PRESET", "line 1"},
         {"a b\n( c", "WGT-PRESET", "line 2"},
         {"a b turn", "WGT-PRESET", "transpose"},
+        {"a b ranks", "WGT-PRESET", "0 or 1"},
+        {"a b ranks 2", "WGT-PRESET", "0 or 1"},
+        {"a b ranks 1 unless", "WGT-PRESET", "name of a tensor"},
+        {"a b ranks 0 ranks 0", "WGT-PRESET", "first operation"},
+        {"a b transpose ranks 0", "WGT-PRESET", "first operation"},
         {"a b rows", "WGT-PRESET", "factors"},
         {"a b rows 2 0", "WGT-PRESET", "factors"},
         {"a b rows *,* 0,1", "WGT-PRESET", "one of them"},
@@ -225,6 +230,40 @@ static void it_refuses_presets_that_are_none_or_do_not_fit(void **state)
         assert_null(made);
         exg_weights_release(of);
     }
+}
+
+/* Rows that begin within a byte are not moved. */
+static void it_keeps_packed_rows_together(void **state)
+{
+    static const char *const presets[] = {"w x first 2", "w x rows 2,* 1,0", "w x slice 1/2",
+                                          "w x join 1/1"};
+    exg_sym_int sizes[] = {exg_sym_int_of(6)};
+    exg_sym_int strides[] = {exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_U8,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = 1,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = "w", .meta = &meta, .encoding = "F4[4, 3]"};
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY, .length = 6, .data = (uint8_t[6]){0}};
+    exg_weights *of = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &of, &err), EXG_OK);
+    assert_int_equal(exg_weights_add_storage(of, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(of, &weight, &err), EXG_OK);
+    for (size_t i = 0; i < sizeof(presets) / sizeof(presets[0]); i++) {
+        exg_weights_edit_options options = {.size = sizeof(options), .preset = presets[i]};
+        exg_weights *made = NULL;
+
+        assert_int_equal(exg_weights_edit(of, &options, &made, &err), EXG_UNSUPPORTED);
+        assert_string_equal(err.code, "WGT-BLOCK");
+        assert_true(err.fix[0] != '\0');
+    }
+    exg_weights_release(of);
 }
 
 /* ---- numbers beside a file --------------------------------------------------------------------
@@ -285,6 +324,7 @@ int main(void)
         cmocka_unit_test(it_takes_apart_and_puts_together),
         cmocka_unit_test(it_keeps_bits),
         cmocka_unit_test(it_refuses_presets_that_are_none_or_do_not_fit),
+        cmocka_unit_test(it_keeps_packed_rows_together),
         cmocka_unit_test(it_tells_the_numbers_beside_a_file),
     };
 

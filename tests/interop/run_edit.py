@@ -212,6 +212,87 @@ def check_ranks(convert, folder):
     return 2
 
 
+def check_llama_ranks(convert, folder):
+    """Ranks of a Llama by the preset alone, as transformers' convert_llama_weights_to_hf puts them together."""
+    dim, heads, kv_heads, head, hidden = 32, 8, 4, 4, 40
+
+    def permute(w, n, rows):
+        return w.view(n, rows // n // 2, 2, dim).transpose(1, 2).reshape(rows, dim)
+
+    (folder / "params.json").write_text(json.dumps({"n_heads": heads, "n_kv_heads": kv_heads}))
+    torch.manual_seed(1)
+    for ranks, llama3 in ((2, False), (4, True), (4, False)):
+        def draw(rows, columns):
+            return [torch.randn(rows, columns) for _ in range(ranks)]
+
+        layer = {"attention.wq": draw(heads // ranks * head, dim), "attention.wk": draw(kv_heads // ranks * head, dim), "attention.wv": draw(kv_heads // ranks * head, dim),
+                 "attention.wo": draw(dim, heads // ranks * head), "feed_forward.w1": draw(hidden // ranks, dim), "feed_forward.w2": draw(dim, hidden // ranks),
+                 "feed_forward.w3": draw(hidden // ranks, dim)}  # fmt: skip
+        tokens = draw(96 // ranks, dim) if llama3 else draw(96, dim // ranks)
+        output, norm = draw(96 // ranks, dim), torch.randn(dim)
+        for rank in range(ranks):
+            parts = {f"layers.0.{name}.weight": part[rank] for name, part in layer.items()}
+            parts |= {"tok_embeddings.weight": tokens[rank], "output.weight": output[rank], "norm.weight": norm, "layers.0.ffn_norm.weight": norm + 1,
+                      "layers.0.attention_norm.weight": norm + 2, "rope.freqs": torch.ones(2) * rank}  # fmt: skip
+            torch.save(parts, folder / f"consolidated.0{rank}.pth")
+        got = convert("consolidated.00.pth", *(word for rank in range(1, ranks) for word in ("--merge", folder / f"consolidated.0{rank}.pth")), "--preset", "llama-to-hf")
+        names = {"self_attn.q_proj": permute(torch.cat(layer["attention.wq"]), heads, dim), "self_attn.k_proj": permute(torch.cat(layer["attention.wk"]), kv_heads, kv_heads * head),
+                 "self_attn.v_proj": torch.cat(layer["attention.wv"]), "self_attn.o_proj": torch.cat(layer["attention.wo"], 1), "mlp.gate_proj": torch.cat(layer["feed_forward.w1"]),
+                 "mlp.down_proj": torch.cat(layer["feed_forward.w2"], 1), "mlp.up_proj": torch.cat(layer["feed_forward.w3"]),
+                 "input_layernorm": norm + 2, "post_attention_layernorm": norm + 1}  # fmt: skip
+        want = {f"model.layers.0.{name}.weight": tensor for name, tensor in names.items()}
+        want |= {"model.embed_tokens.weight": torch.cat(tokens, 0 if llama3 else 1), "lm_head.weight": torch.cat(output), "model.norm.weight": norm}
+        assert got.keys() == want.keys(), got.keys() ^ want.keys()
+        assert all(torch.equal(got[name], want[name]) for name in want)
+    torch.save(parts | {"norm.weight": norm + 3}, folder / "consolidated.03.pth")  # a rank of another model
+    done = subprocess.run([convert.exg, "convert", folder / "consolidated.00.pth", folder / "no.safetensors", "--merge", folder / "consolidated.03.pth", "--preset", "llama-to-hf"], capture_output=True, text=True)
+    assert done.returncode == 2 and "WGT-NAME" in done.stderr and not (folder / "no.safetensors").exists(), done
+    (folder / "params.json").unlink()
+    return 4
+
+
+def check_megatron_ranks(convert, folder):
+    """Tensor parallel ranks of Megatron-LM by the preset alone, as transformers merges and converts them."""
+    hidden, heads, ranks, words = 24, 4, 2, 20
+
+    def draw(*sizes):
+        return [torch.randn(*sizes) for _ in range(ranks)]
+
+    torch.manual_seed(2)
+    layer = {"self_attention.query_key_value.weight": draw(3 * hidden // ranks, hidden), "self_attention.query_key_value.bias": draw(3 * hidden // ranks),
+             "self_attention.dense.weight": draw(hidden, hidden // ranks), "mlp.dense_h_to_4h.weight": draw(4 * hidden // ranks, hidden),
+             "mlp.dense_h_to_4h.bias": draw(4 * hidden // ranks), "mlp.dense_4h_to_h.weight": draw(hidden, 4 * hidden // ranks)}  # fmt: skip
+    same = {name: torch.randn(hidden) for name in ("self_attention.dense.bias", "mlp.dense_4h_to_h.bias", "input_layernorm.weight", "input_layernorm.bias",
+                                                   "post_attention_layernorm.weight", "post_attention_layernorm.bias")}  # fmt: skip
+    embedding, positions, final = draw(words // ranks, hidden), torch.randn(9, hidden), torch.randn(hidden)
+    for rank in range(ranks):
+        encoder = {f"layers.0.{name}": part[rank] for name, part in layer.items()} | {f"layers.0.{name}": part for name, part in same.items()}
+        encoder |= {"final_layernorm.weight": final, "final_layernorm.bias": final + 1}
+        model = {"language_model": {"embedding": {"word_embeddings": {"weight": embedding[rank]}, "position_embeddings": {"weight": positions}}, "encoder": encoder}}
+        torch.save({"model": model, "checkpoint_version": 3.0, "iteration": 7, "rng_state": [{"cuda": torch.ByteTensor([rank] * 8)}],
+                    "optimizer": {"state": {0: {"exp_avg": torch.randn(5)}}}}, folder / f"rank{rank}.pt")  # fmt: skip
+    got = convert("rank0.pt", "--merge", folder / "rank1.pt", "--preset", "megatron-gpt-to-hf", "--set", f"heads={heads}", "--set", "vocab_size=17", "--prefix-strip", "model.", "--select", "model.*")
+    again = convert("rank0.pt", "--merge", folder / "rank1.pt", "--preset", "megatron-gpt-to-hf", "--set", f"heads={heads}", "--set", "vocab_size=17")
+
+    def ordered(param):  # fix_query_key_value_ordering
+        shape = param.shape
+        return param.view(heads, 3, hidden // heads, *shape[1:]).transpose(0, 1).contiguous().view(shape)
+
+    parts = {name: torch.cat(part, 1 if name in ("self_attention.dense.weight", "mlp.dense_4h_to_h.weight") else 0) for name, part in layer.items()} | same
+    want = {"attn.c_attn.weight": ordered(parts["self_attention.query_key_value.weight"]).t(), "attn.c_attn.bias": ordered(parts["self_attention.query_key_value.bias"])}
+    for theirs, ours in (("self_attention.dense", "attn.c_proj"), ("mlp.dense_h_to_4h", "mlp.c_fc"), ("mlp.dense_4h_to_h", "mlp.c_proj")):
+        want |= {f"{ours}.weight": parts[f"{theirs}.weight"].t(), f"{ours}.bias": parts[f"{theirs}.bias"]}
+    for theirs, ours in (("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2")):
+        want |= {f"{ours}.{kind}": parts[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
+    want = {f"transformer.h.0.{name}": tensor for name, tensor in want.items()}
+    want |= {"transformer.wte.weight": torch.cat(embedding)[:17], "transformer.wpe.weight": positions, "transformer.ln_f.weight": final, "transformer.ln_f.bias": final + 1}
+    assert got.keys() == want.keys(), got.keys() ^ want.keys()
+    for made in (got, again):
+        assert all(torch.equal(made[name], want[name]) for name in want)
+    assert not any("rng_state" in name or "exp_avg" in name for name in again), again.keys()
+    return 2
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -226,7 +307,8 @@ def main():
             return safetensors.torch.load_file(folder / "out.safetensors")
 
         convert.exg = exg
-        for check in (check_casts, check_views, check_diff, check_verify, check_inspect, check_weights_from, check_ranks):
+        for check in (check_casts, check_views, check_diff, check_verify, check_inspect, check_weights_from, check_ranks,
+                      check_llama_ranks, check_megatron_ranks):  # fmt: skip
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told

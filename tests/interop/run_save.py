@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -214,6 +215,19 @@ class Save:
         for name in ("f4.safetensors", "f4.pt"):
             self.convert(name, "out.safetensors", "--dtype", "f32")
             same(safetensors.torch.load_file(self.folder / "out.safetensors"), want)
+
+    def sixes(self):
+        """float6 of safetensors, four in three bytes: every bit pattern, in rows that are no whole bytes too."""
+        for dtype, fraction, bias in (("F6_E2M3", 3, 1), ("F6_E3M2", 2, 3)):  # of the OCP microscaling formats
+            code = torch.arange(64)
+            exponent, digits = (code & 31) >> fraction, (code & (1 << fraction) - 1) / 2**fraction
+            values = torch.where(exponent == 0, digits * 2.0 ** (1 - bias), (1 + digits) * 2.0 ** (exponent - bias)) * torch.where(code < 32, 1.0, -1.0)
+            packed = sum(int(c) << 6 * i for i, c in enumerate(code)).to_bytes(48, "little")
+            for shape in ([4, 16], [32, 2]):
+                header = json.dumps({"w": {"dtype": dtype, "shape": shape, "data_offsets": [0, 48]}}).encode()
+                (self.folder / "f6.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + packed)
+                self.convert("f6.safetensors", "out.safetensors", "--dtype", "f32")
+                same(safetensors.torch.load_file(self.folder / "out.safetensors"), {"w": values.float().reshape(shape)})
 
     def gguf_encoded(self):
         """In blocks, as gguf-py makes them; of K types it decodes what is near. Views and other blocks as source."""
@@ -467,6 +481,64 @@ class Save:
                 p.unlink()
             where.rmdir()
         assert stopped >= 4, f"{stopped} of 7 were stopped while they wrote"
+
+    def patch_killed(self):
+        """kill -9 while a patch is made or applied: no OUT that is wrong, nothing left, and the same command again finishes."""
+        draw = random.Random(7)
+        large = {f"t{i}": torch.randn(1 << 20, generator=torch.Generator().manual_seed(i)) for i in range(16)}
+        self.source(large, "a.safetensors")
+        self.source({k: v if i % 3 else v + 1e-3 * torch.randn(v.shape) for i, (k, v) in enumerate(large.items())}, "b.safetensors")
+        where = self.folder / "where"
+        where.mkdir()
+        a, b, p, out = self.folder / "a.safetensors", self.folder / "b.safetensors", where / "p.exgpatch", where / "out.safetensors"
+        for words, made in (([a, b, p], p), (["--apply", a, self.folder / "p", out], out), (["--apply", "--resume", a, self.folder / "p", out], out)):
+            began = time.perf_counter()
+            self.call("patch", *words)
+            took, want = time.perf_counter() - began, made.read_bytes()
+            for _ in range(8):
+                made.unlink()
+                child = subprocess.Popen([self.exg, "patch", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(draw.uniform(0, took))
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+                assert not made.exists() or made.read_bytes() == want
+                assert "--resume" in words or [q.name for q in where.iterdir()] == ([made.name] if made.exists() else []), list(where.iterdir())
+                self.call("patch", *words)
+                assert made.read_bytes() == want and [q.name for q in where.iterdir()] == [made.name], list(where.iterdir())
+            if made == p:
+                p.rename(self.folder / "p")
+            else:
+                assert want == b.read_bytes()
+                out.unlink()
+
+    def shards_killed(self):
+        """kill -9 while the files of ranks are written: no folder that is not whole, and the same command again finishes."""
+        draw = random.Random(11)
+        module = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(6)))
+        torch.export.save(torch.export.export(module, (torch.ones(2, 1024),)), self.folder / "m.pt2")
+        self.source(dict(module.state_dict()), "m.safetensors")
+
+        def contents(folder):
+            return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+        for name, folder in (("ranks", "ranks"), ("step/.metadata", "step")):
+            words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", "--for", self.folder / "m.pt2"]
+            self.call("convert", *words)
+            part, want, stopped = self.folder / f"{folder}.part", contents(self.folder / folder), 0
+            for _ in range(10):
+                shutil.rmtree(self.folder / folder)
+                child = subprocess.Popen([self.exg, "convert", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                enough = draw.randint(0, 2)  # files that are whole
+                while child.poll() is None and not (part.exists() and len(list(part.iterdir())) >= enough):
+                    time.sleep(0.0005)
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+                assert not (self.folder / folder).exists() or contents(self.folder / folder) == want, list(self.folder.iterdir())
+                stopped += part.exists()
+                if not (self.folder / folder).exists():
+                    self.call("convert", *words)
+                assert contents(self.folder / folder) == want and not part.exists(), list(self.folder.iterdir())
+            assert stopped >= 2, f"{stopped} of 10 were stopped while they wrote"
 
     def full(self):
         """A disk that is full: an error, and nothing left."""

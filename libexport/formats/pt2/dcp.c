@@ -10,6 +10,7 @@
 #include "libexport/formats/pt2/chunks.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/formats/weights_file.h"
+#include "libexport/formats/window.h"
 
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
@@ -28,6 +29,7 @@
 typedef struct chunk_file {
     const uint8_t *data;
     uint64_t length;
+    exg_window *window; /* of one that lies elsewhere; NULL: all of it is there */
 } chunk_file;
 
 /* A tensor or another value, and the chunks of it that all ranks have. */
@@ -150,6 +152,29 @@ static exg_status add_place(reader *r, const exg_pickle_value *index, const exg_
     return EXG_OK;
 }
 
+static exg_status add_file(reader *r, const char *path, const chunk_file *file)
+{
+    if (!exg_arena_reserve(r->arena, &r->file_items, r->file_count, &r->file_capacity,
+                           sizeof(*r->file_items)) ||
+        !exg_map_put(&r->files, path, r->file_count)) {
+        return no_memory(r);
+    }
+    r->file_items[r->file_count++] = *file;
+    return EXG_OK;
+}
+
+/* Of what lies elsewhere the places are fetched when all files are known. */
+static exg_status add_window(reader *r, const char *path, exg_window *window)
+{
+    const chunk_file file = {exg_window_data(window), exg_window_length(window), window};
+    exg_status status = add_file(r, path, &file);
+
+    if (status != EXG_OK) {
+        exg_window_destroy(window);
+    }
+    return status;
+}
+
 /* Maps the file, or adds it to those that are missing. */
 static exg_status open_file(reader *r, const char *path, exg_text *missing, uint32_t *missing_count)
 {
@@ -161,7 +186,15 @@ static exg_status open_file(reader *r, const char *path, exg_text *missing, uint
     if (exg_map_find(&r->files, path) != EXG_MAP_NONE) {
         return EXG_OK;
     }
-    status = exg_file_map_below(r->folder, path, exg_weights_reading(r->weights), &mapping, &why);
+    status =
+        exg_source_find_below(r->folder, path, exg_weights_reading(r->weights), &file.window, &why);
+    if (status == EXG_OK && file.window != NULL) {
+        return add_window(r, path, file.window);
+    }
+    if (status == EXG_OK) {
+        status =
+            exg_file_map_below(r->folder, path, exg_weights_reading(r->weights), &mapping, &why);
+    }
     if (status == EXG_IO) {
         if (missing->length < LISTED_BYTES) {
             exg_text_printf(missing, "%s%s", missing->length == 0 ? "" : ", ", path);
@@ -175,19 +208,13 @@ static exg_status open_file(reader *r, const char *path, exg_text *missing, uint
         }
         return status;
     }
-    file = (chunk_file){mapping.data, mapping.length};
+    file = (chunk_file){mapping.data, mapping.length, NULL};
     status = exg_weights_own_mapping(r->weights, &mapping, r->err);
     if (status != EXG_OK) {
         exg_mapping_release(&mapping);
         return status;
     }
-    if (!exg_arena_reserve(r->arena, &r->file_items, r->file_count, &r->file_capacity,
-                           sizeof(*r->file_items)) ||
-        !exg_map_put(&r->files, path, r->file_count)) {
-        return no_memory(r);
-    }
-    r->file_items[r->file_count++] = file;
-    return EXG_OK;
+    return add_file(r, path, &file);
 }
 
 static exg_status open_files(reader *r)
@@ -212,6 +239,51 @@ static exg_status open_files(reader *r)
             "put the files of every rank into the folder");
     }
     exg_text_free(&missing);
+    return status;
+}
+
+static bool is_inside(const chunk_file *file, const exg_pickle_value *offset,
+                      const exg_pickle_value *length)
+{
+    return offset != NULL && offset->kind == EXG_PICKLE_INT && length != NULL &&
+           length->kind == EXG_PICKLE_INT && offset->as_int >= 0 && length->as_int >= 0 &&
+           exg_range_inside((uint64_t)offset->as_int, (uint64_t)length->as_int, file->length);
+}
+
+/* The beginnings and ends of all places, in as few requests as it takes. */
+static exg_status fetch_ends(reader *r)
+{
+    for (uint32_t i = 0; i < r->place_count; i++) {
+        const exg_pickle_value *path = member(r->place_items[i], "relative_path");
+        const exg_pickle_value *offset = member(r->place_items[i], "offset");
+        const exg_pickle_value *length = member(r->place_items[i], "length");
+        const chunk_file *file = &r->file_items[exg_map_find(&r->files, path->as_text.data)];
+
+        if (file->window != NULL && is_inside(file, offset, length)) {
+            exg_window_want_ends(file->window, (uint64_t)offset->as_int, (uint64_t)length->as_int);
+        }
+    }
+    for (uint32_t i = 0; i < r->file_count; i++) {
+        if (r->file_items[i].window != NULL) {
+            EXG_TRY(exg_window_fetch(r->file_items[i].window, r->err));
+        }
+    }
+    return EXG_OK;
+}
+
+/* Storages that lie in windows are read from there when they are read, if all went well. */
+static exg_status close_windows(reader *r, exg_status status)
+{
+    for (uint32_t i = 0; i < r->file_count; i++) {
+        exg_window *window = r->file_items[i].window;
+
+        r->file_items[i].window = NULL;
+        if (window != NULL && status == EXG_OK) {
+            status = exg_window_give(window, r->weights, r->err);
+        } else {
+            exg_window_destroy(window);
+        }
+    }
     return status;
 }
 
@@ -262,15 +334,15 @@ static exg_status locate(reader *r, const char *name, const exg_pickle_value **i
     length = member(*info, "length");
     path = member(*info, "relative_path")->as_text.data;
     file = &r->file_items[exg_map_find(&r->files, path)];
-    if (offset == NULL || offset->kind != EXG_PICKLE_INT || length == NULL ||
-        length->kind != EXG_PICKLE_INT || offset->as_int < 0 || length->as_int < 0 ||
-        !exg_range_inside((uint64_t)offset->as_int, (uint64_t)length->as_int, file->length)) {
+    if (!is_inside(file, offset, length)) {
         return EXG_FAIL(r->err, MALFORMED, "DCP-CHUNK", "%s is too short for the chunk at %s", path,
                         strchr(name, '\n') + 1);
     }
     *data = file->data + offset->as_int;
     *bytes = (uint64_t)length->as_int;
-    return EXG_OK;
+    return file->window == NULL
+               ? EXG_OK
+               : exg_window_plan_inside(file->window, (uint64_t)offset->as_int, *bytes, r->err);
 }
 
 /* Opens what torch.save wrote at a place; *compressed: it is not as it was written. */
@@ -650,6 +722,7 @@ static exg_status read_all(reader *r, const exg_source *source)
 
     EXG_TRY(rank_of(name) >= 0 ? add_ranks(r) : add_root(r, source->data, source->length, name));
     EXG_TRY(open_files(r));
+    EXG_TRY(fetch_ends(r));
     for (uint32_t i = 0; i < r->entry_count; i++) {
         EXG_TRY(read_entry(r, &r->entry_items[i]));
     }
@@ -684,6 +757,7 @@ exg_status exg_dcp_read(const exg_source *source, exg_weights *weights, exg_erro
         exg_map_init(&r.entries, r.arena);
         exg_map_init(&r.chunks, r.arena);
         status = read_all(&r, source);
+        status = close_windows(&r, status);
     }
     exg_arena_destroy(r.scratch);
     exg_arena_destroy(r.arena);

@@ -25,6 +25,8 @@ typedef struct exg_patch_options {
     uint32_t threads;                                            /* 0: every core */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes of B; may be NULL */
     void *user;
+    bool resume; /* exg_patch_apply(): what an earlier call left in PATH.part is gone on with, after
+                  * it is compared with PATH.resume; both are there until B is whole */
 } exg_patch_options;
 
 /* What a patch is about; in bytes. The caller sets `size`. */
@@ -45,8 +47,8 @@ EXG_NODISCARD exg_status exg_patch_make(const char *a, const char *b, const char
 
 /* Writes B to `path`, atomically: not before its SHA-256 is right. MISMATCH (PAT-BASE: `a` is not
  * the file that the patch is for, and nothing is written), MALFORMED (PAT-HEADER: no patch, or
- * one that is cut short; PAT-RECORD, PAT-DATA: damaged; PAT-RESULT), UNSUPPORTED (PAT-VERSION), IO.
- */
+ * one that is cut short; PAT-RECORD, PAT-DATA: damaged; PAT-RESULT), UNSUPPORTED (PAT-VERSION), IO
+ * (IO-BUSY: another call goes on with it). */
 EXG_NODISCARD exg_status exg_patch_apply(const char *a, const char *patch, const char *path,
                                          const exg_patch_options *options, exg_patch_info *info,
                                          exg_error *err);

@@ -27,12 +27,14 @@ EXG_NODISCARD exg_status exg_store_open(const char *folder, bool make, exg_store
                                         exg_error *err);
 void exg_store_close(exg_store *store); /* NULL is allowed */
 
-/* What adding and collecting did, in bytes. The caller sets `size`. */
+/* What adding, exporting and collecting did, in bytes. The caller sets `size`. */
 typedef struct exg_store_change {
     size_t size;           /* sizeof(exg_store_change); then: how much of it was filled */
-    uint64_t bytes;        /* of the file that was added */
+    uint64_t bytes;        /* of the file that was added, or exported */
     uint64_t object_bytes; /* of objects that were written, or removed */
     uint32_t objects;      /* how many */
+    bool linked;           /* what was exported is a link to an object */
+    uint64_t cloned_bytes; /* of what was exported: shared with objects, till one of them changes */
 } exg_store_change;
 
 /* Keeps the file `path` under `name`: a relative path without "." and "..", of at most 1000 bytes.
@@ -41,12 +43,14 @@ typedef struct exg_store_change {
 EXG_NODISCARD exg_status exg_store_add(exg_store *store, const char *name, const char *path,
                                        uint32_t threads, exg_store_change *change, exg_error *err);
 
-/* Writes the file called `name` to `path`, atomically, not before its SHA-256 is right. `link`:
- * where it is one object, as a hard link to that, if the file system has it so: whoever writes to
- * the file then writes to the store. USAGE (STO-NAME), MALFORMED (STO-OBJECT: an object is damaged
- * or missing; STO-ENTRY: what is noted of the file is), IO. */
+/* Writes the file called `name` to `path`, atomically, not before its SHA-256 is right. Tensors
+ * that begin on a page of 4096 bytes are shared with the store where the file system can do that
+ * (Btrfs, XFS), the rest is copied. `link`: where it is one object, as a hard link to that, if the
+ * file system has it so: whoever writes to the file then writes to the store. `change` may be NULL.
+ * USAGE (STO-NAME), MALFORMED (STO-OBJECT: an object is damaged or missing; STO-ENTRY: what is
+ * noted of the file is), IO. */
 EXG_NODISCARD exg_status exg_store_export(exg_store *store, const char *name, const char *path,
-                                          bool link, exg_error *err);
+                                          bool link, exg_store_change *change, exg_error *err);
 
 /* Forgets the name; objects stay until exg_store_collect(), which removes those that no name needs,
  * and waits until nobody else uses the store. */

@@ -55,8 +55,8 @@ typedef struct exg_weights_edit_options {
      * the nearest, and between two to the even one; what passes the largest becomes infinite, and
      * of float8_e4m3fn, which has no infinity, the largest (448); from float64 by way of float32;
      * NaN stays NaN. All of it is what PyTorch's Tensor.to() does. Blocks of GGUF are decoded to
-     * float32 first, as gguf-py does it (and llama.cpp Q8_K and Q1_0), F4 too, where
-     * rows are whole bytes; of others UNSUPPORTED (WGT-DTYPE).
+     * float32 first, as gguf-py does it (and llama.cpp Q8_K and Q1_0), F4 and F6 too;
+     * of others UNSUPPORTED (WGT-DTYPE).
      * Blocks are made as gguf-py and llama.cpp make them, to the bit: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
      * Q4_K, Q5_K, Q6_K. Tensors of fewer than two dimensions, and those whose rows are no whole
      * number of blocks, keep their dtype: kept() is told. The one that a pattern names exactly is
@@ -118,6 +118,15 @@ EXG_NODISCARD exg_status exg_weights_join(exg_weights *const *of, uint32_t count
 EXG_NODISCARD exg_status exg_weights_concatenate(exg_weights *const *of, uint32_t count,
                                                  const exg_string_map *dims, exg_weights **made,
                                                  exg_error *err);
+
+/* Several as one, to be edited by the same options: exg_weights_join(), or where the preset says of
+ * tensors along which dim the ranks' parts go on (docs/weights.md), and the weights have names in
+ * common, as exg_weights_concatenate() does. Then what no rule of the preset fits, and what is not
+ * the same in all ranks, is skipped. Options as of exg_weights_edit(); NULL: joined. Faults as of
+ * those, and USAGE (WGT-PRESET): a preset that is none. */
+EXG_NODISCARD exg_status exg_weights_merge(exg_weights *const *of, uint32_t count,
+                                           const exg_weights_edit_options *options,
+                                           exg_weights **made, exg_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,211 @@
+/* weights_ranks.c - the files of the ranks of one model, put together. What is expected is written
+ * here; run_edit.py cuts models as Meta and Megatron-LM do. */
+#include <exg/weights_edit.h>
+
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+/* A packed tensor of its own storage. */
+static void add(exg_weights *weights, const char *name, const float *data, uint32_t rank,
+                int64_t rows, int64_t columns)
+{
+    exg_storage storage = {.kind = EXG_STORAGE_MEMORY,
+                           .length = (uint64_t)(rows * columns) * sizeof(float),
+                           .data = (const uint8_t *)data};
+    exg_sym_int sizes[] = {exg_sym_int_of(rows), exg_sym_int_of(columns)};
+    exg_sym_int strides[] = {exg_sym_int_of(rank == 2 ? columns : 1), exg_sym_int_of(1)};
+    exg_tensor_meta meta = {.dtype = EXG_DTYPE_F32,
+                            .layout = EXG_LAYOUT_STRIDED,
+                            .rank = rank,
+                            .sizes = sizes,
+                            .strides = strides,
+                            .device = {"cpu", -1}};
+    exg_weight weight = {.fqn = name, .meta = &meta};
+    exg_error err;
+
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_add_storage(weights, &storage, &weight.storage, &err), EXG_OK);
+    assert_int_equal(exg_weights_add(weights, &weight, &err), EXG_OK);
+}
+
+/* A rank's file: "w" by rows, "c" by columns, "b" a vector, "n" what all have. */
+static exg_weights *rank_of_model(int rank, float norm)
+{
+    static const float w[2][6] = {{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}};
+    static const float c[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}};
+    static const float b[2][2] = {{1, 2}, {3, 4}};
+    static float norms[2];
+    exg_weights *weights = NULL;
+
+    norms[rank] = norm;
+    assert_int_equal(exg_weights_create(NULL, &weights, NULL), EXG_OK);
+    add(weights, "w", w[rank], 2, 2, 3);
+    add(weights, "c", c[rank], 2, 2, 2);
+    add(weights, "b", b[rank], 1, 2, 1);
+    add(weights, "n", &norms[rank], 1, 1, 1);
+    return weights;
+}
+
+static void ranks_are_put_together(void **state)
+{
+    exg_string_pair pairs[] = {{"w", "0"}, {"[bc]", "-1"}};
+    const exg_string_map dims = {pairs, 2};
+    exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, 9)};
+    exg_weights *made = NULL;
+    float got[12];
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), EXG_OK);
+    exg_weights_release(of[0]);
+    exg_weights_release(of[1]);
+    assert_int_equal(made->count, 4);
+    for (uint32_t i = 0; i < 2; i++) { /* both are 0, 1, 2, ... */
+        uint64_t count = i == 0 ? 12 : 8;
+
+        assert_int_equal(made->items[i].meta->sizes[0].value, i == 0 ? 4 : 2);
+        assert_int_equal(made->items[i].meta->sizes[1].value, i == 0 ? 3 : 4);
+        assert_int_equal(exg_weight_read(made, &made->items[i], got, count * sizeof(float), &err),
+                         EXG_OK);
+        for (uint64_t k = 0; k < count; k++) {
+            assert_true(got[k] == (float)k);
+        }
+    }
+    assert_int_equal(exg_weight_read(made, &made->items[2], got, 4 * sizeof(float), &err), EXG_OK);
+    assert_memory_equal(got, ((float[]){1, 2, 3, 4}), 4 * sizeof(float));
+    assert_int_equal(exg_weight_read(made, &made->items[3], got, sizeof(float), &err), EXG_OK);
+    assert_true(got[0] == 9);
+    exg_weights_release(made);
+}
+
+static void ranks_that_do_not_fit_are_refused(void **state)
+{
+    static const struct {
+        exg_string_pair pairs[2];
+        float norm;
+        const char *code;
+        exg_status status;
+    } rows[] = {
+        {{{"w", "0"}, {"[bc]", "-1"}}, 8, "WGT-NAME", EXG_USAGE}, /* "n" is another */
+        {{{"w", "0"}, {"b", "0"}}, 9, "WGT-NAME", EXG_USAGE},     /* "c" is in parts */
+        {{{"[wbcn]", "0"}, {"nosuch", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
+        {{{"w", "x"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
+        {{{"w", ""}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_USAGE},
+        {{{"w", "2"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
+        {{{"w", "-3"}, {"[bcn]", "0"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
+        {{{"w", "0"}, {"[bcn]", "1"}}, 9, "WGT-PATTERN", EXG_UNSUPPORTED},
+    };
+    static const float one = 1;
+    exg_weights *made = NULL;
+    exg_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_string_pair pairs[2] = {rows[i].pairs[0], rows[i].pairs[1]};
+        const exg_string_map dims = {pairs, 2};
+        exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, rows[i].norm)};
+
+        assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), rows[i].status);
+        assert_string_equal(err.code, rows[i].code);
+        assert_null(made);
+        exg_weights_release(of[0]);
+        exg_weights_release(of[1]);
+    }
+    for (int more = 0; more < 2; more++) { /* a name that one has not */
+        exg_string_pair pairs[] = {{"*", "0"}};
+        const exg_string_map dims = {pairs, 1};
+        exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, 9)};
+
+        add(of[more], "more", &one, 1, 1, 1);
+        assert_int_equal(exg_weights_concatenate(of, 2, &dims, &made, &err), EXG_USAGE);
+        assert_string_equal(err.code, "WGT-NAME");
+        assert_int_equal(exg_weights_concatenate(of, 0, &dims, &made, &err), EXG_USAGE);
+        exg_weights_release(of[0]);
+        exg_weights_release(of[1]);
+    }
+}
+
+static const float three[3];
+
+/* The same by a preset; what no rule of it fits is skipped where the ranks differ. */
+static void a_preset_puts_ranks_together(void **state)
+{
+    static const char *const presets[] = {
+        "w W ranks 0\nc c ranks 1\nb b ranks 0\nn n",
+        "w W ranks 1 unless b2\nc c ranks 0 unless n\nb - ranks 0",
+        "w W ranks 0\n[bc] \\0 ranks 1"};
+    static const char *const names[] = {"w", "c", "b", "n"};
+    static const int64_t rows[][4] = {{4, 2, 4, 1}, {4, 4, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        exg_weights_edit_options options = {.size = sizeof(options), .preset = presets[i]};
+        exg_weights *of[] = {rank_of_model(0, 9), rank_of_model(1, i == 1 ? 8 : 9)};
+        exg_weights *made = NULL;
+        exg_error err;
+
+        if (i == 1) { /* as long as a row of "w": its columns are all there */
+            add(of[0], "b2", three, 1, 3, 1);
+            add(of[1], "b3", three, 1, 3, 1);
+        }
+        exg_error_clear(&err);
+        if (i == 2) { /* vectors of rows that are summed up must be the same */
+            assert_int_equal(exg_weights_merge(of, 2, &options, &made, &err), EXG_USAGE);
+            assert_string_equal(err.code, "WGT-NAME");
+            assert_null(made);
+        } else {
+            assert_int_equal(exg_weights_merge(of, 2, &options, &made, &err), EXG_OK);
+            assert_int_equal(made->count, i == 0 ? 4 : 3);
+            for (uint32_t t = 0; t < made->count; t++) {
+                assert_string_equal(made->items[t].fqn, names[t]);
+                assert_int_equal(made->items[t].meta->sizes[0].value, rows[i][t]);
+            }
+        }
+        if (i == 1) {
+            assert_int_equal(made->skipped_count, 3); /* n, and what one of them alone has */
+            assert_string_equal(made->skipped[0].name, "n");
+            assert_string_equal(made->skipped[1].name, "b2");
+            assert_string_equal(made->skipped[2].name, "b3");
+        }
+        exg_weights_release(made);
+        exg_weights_release(of[0]);
+        exg_weights_release(of[1]);
+    }
+}
+
+/* Without names in common they are parts side by side, whatever the preset says of ranks. */
+static void a_preset_joins_other_names(void **state)
+{
+    const exg_weights_edit_options options = {.size = sizeof(options), .preset = "w W ranks 0"};
+    exg_weights *of[] = {rank_of_model(0, 9), NULL};
+    exg_weights *made = NULL;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_weights_create(NULL, &of[1], &err), EXG_OK);
+    add(of[1], "more", three, 1, 3, 1);
+    assert_int_equal(exg_weights_merge(of, 2, &options, &made, &err), EXG_OK);
+    assert_int_equal(made->count, 5);
+    exg_weights_release(made);
+    assert_int_equal(exg_weights_merge(of, 0, NULL, &made, &err), EXG_OK);
+    assert_int_equal(made->count, 0);
+    exg_weights_release(made);
+    exg_weights_release(of[0]);
+    exg_weights_release(of[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_put_together),
+        cmocka_unit_test(ranks_that_do_not_fit_are_refused),
+        cmocka_unit_test(a_preset_puts_ranks_together),
+        cmocka_unit_test(a_preset_joins_other_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
