@@ -179,7 +179,8 @@ typedef struct cli_inputs {
     struct exg_arena *arena; /* the arrays */
 } cli_inputs;
 
-exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
+/* Of the program with what is inside of tensor subclasses, which `p` is then. */
+exg_status cli_inputs_read(const cli_call *call, cli_program *p, cli_inputs *inputs,
                            exg_error *err);
 void cli_inputs_free(cli_inputs *inputs);
 

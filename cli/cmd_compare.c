@@ -195,7 +195,7 @@ static exg_status compare_rows(comparison *c, exg_error *err)
     const side *a = &c->a;
     const uint32_t own = cli_own_outputs(&a->nodes, a->session);
     const double rtol = c->call->has_rtol ? c->call->rtol : CLI_RTOL_OF_DTYPE;
-    const double atol = c->call->has_atol ? c->call->atol : 1e-5;
+    const double atol = c->call->has_atol ? c->call->atol : CLI_ATOL_OF_VALUES;
 
     c->rows = calloc((size_t)a->nodes.count + own + 1, sizeof(*c->rows));
     c->numbers = calloc((size_t)own + 1, sizeof(*c->numbers));

@@ -52,8 +52,8 @@ exg_status cli_bind(const cli_call *call, const cli_program *p, const cli_inputs
     return exg_bind_inputs(&p->verified, bindings, inputs->count, &options, arena, symbols, err);
 }
 
-static exg_status bind(const cli_call *call, const cli_program *p, exg_arena *arena,
-                       exg_symbols *symbols, exg_error *err)
+static exg_status bind(const cli_call *call, cli_program *p, exg_arena *arena, exg_symbols *symbols,
+                       exg_error *err)
 {
     cli_inputs inputs;
     exg_status status;

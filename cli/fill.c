@@ -128,6 +128,43 @@ static exg_status tell_way(const exg_mismatches *mismatches, exg_status status, 
     return status;
 }
 
+/* Of tensor subclasses the tensors inside of them. */
+static exg_status fill(const cli_call *call, exg_weights *of, exg_weights *from, exg_weights **made,
+                       exg_mismatches *mismatches, exg_error *err)
+{
+    exg_weights *inner = NULL;
+    exg_weights *filled = NULL;
+    exg_status status;
+
+    if (!exg_weights_has_subclasses(of)) {
+        return exg_weights_fill(of, from, call->partial, made, mismatches, err);
+    }
+    status = exg_weights_unwrap(of, &inner, err);
+    if (status == EXG_OK) {
+        status = exg_weights_fill(inner, from, call->partial, &filled, mismatches, err);
+    }
+    if (status == EXG_OK) {
+        status = exg_weights_wrap(of, filled, made, err);
+    }
+    exg_weights_release(filled);
+    exg_weights_release(inner);
+    return status;
+}
+
+/* What the giver has inside of its subclasses, in their place. */
+static exg_status unwrap_giver(exg_weights **from, exg_error *err)
+{
+    exg_weights *inner;
+
+    if (!exg_weights_has_subclasses(*from)) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_weights_unwrap(*from, &inner, err));
+    exg_weights_release(*from);
+    *from = inner;
+    return EXG_OK;
+}
+
 exg_status cli_fill_weights(const cli_call *call, exg_program *program, exg_error *err)
 {
     exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
@@ -143,10 +180,13 @@ exg_status cli_fill_weights(const cli_call *call, exg_program *program, exg_erro
         status = exg_weights_check(from, &options, err);
     }
     if (status == EXG_OK) {
+        status = unwrap_giver(&from, err);
+    }
+    if (status == EXG_OK) {
         status = cli_edit_weights(&edits, call->weights_from, &from, err);
     }
     if (status == EXG_OK) {
-        status = exg_weights_fill(program->weights, from, call->partial, &made, &mismatches, err);
+        status = fill(call, program->weights, from, &made, &mismatches, err);
         cli_note_mismatches(&mismatches);
         status = status == EXG_OK ? status : tell_way(&mismatches, status, err);
     }

@@ -96,6 +96,7 @@ cli_gap cli_find_gap(const exg_tensor *a, const exg_named_tensor *b, double rtol
     if (exg_dtype_is_integral(x.dtype) && exg_dtype_is_integral(y.dtype)) {
         rtol = atol = 0;
     }
+    atol = atol == CLI_ATOL_OF_VALUES ? cli_atol_of(&y) : atol;
     gap.count = exg_tensor_numel(&x);
     measure(&gap, &x, &y, rtol, atol);
     if (exg_dtype_is_float(coarser) && isfinite(gap.a) && isfinite(gap.b) && gap.a != gap.b) {

@@ -18,8 +18,8 @@ typedef struct cli_gap {
     double norm;       /* of the difference, of b's: root of sums of squares, of finite elements */
 } cli_gap;
 
-/* `rtol` CLI_RTOL_OF_DTYPE: as of cli_compare(), of the coarser dtype. Integers are compared
- * exactly. Both are row-major. */
+/* `rtol` CLI_RTOL_OF_DTYPE and `atol` CLI_ATOL_OF_VALUES: as of cli_compare(), of the coarser
+ * dtype. Integers are compared exactly. Both are row-major. */
 cli_gap cli_find_gap(const exg_tensor *a, const exg_named_tensor *b, double rtol, double atol);
 
 /* "12 of 96 elements; worst [17] is 1.5, expected 1.25; 3 ULP, relative norm 0.002" */

@@ -234,8 +234,7 @@ static exg_status read_given(const cli_call *call, const cli_program *p, cli_inp
     return resolve_paths(p->program, inputs, err);
 }
 
-exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_inputs *inputs,
-                           exg_error *err)
+exg_status cli_inputs_read(const cli_call *call, cli_program *p, cli_inputs *inputs, exg_error *err)
 {
     const bool has_samples = call->inputs.count == 0 && p->program->sample_input_count > 0;
     const bool plans = strcmp(call->command, "plan") == 0;         /* which needs no data */
@@ -244,6 +243,7 @@ exg_status cli_inputs_read(const cli_call *call, const cli_program *p, cli_input
     memset(inputs, 0, sizeof(*inputs));
     inputs->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     EXG_TRY(inputs->arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
+    EXG_TRY(cli_unwrap(call, p, err));
     EXG_TRY(read_given(call, p, inputs, err));
     if (cli_makes_inputs(call) || (any && !has_samples && has_user_inputs(p->program))) {
         return cli_make_inputs(call, p, !plans, inputs, err);

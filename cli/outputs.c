@@ -54,6 +54,21 @@ double cli_rtol_of(exg_dtype dtype)
                                                               : 1e-4;
 }
 
+double cli_atol_of(const exg_tensor *tensor)
+{
+    double largest = 0;
+
+    if (tensor->dtype != EXG_DTYPE_F32 && tensor->dtype != EXG_DTYPE_F64) {
+        return 1e-5;
+    }
+    for (int64_t i = 0; i < exg_tensor_numel(tensor); i++) {
+        double value = fabs(cli_number_at(tensor, i));
+
+        largest = isfinite(value) && value > largest ? value : largest;
+    }
+    return fmax(1e-5, 1e-6 * largest);
+}
+
 exg_tensor cli_parts_of(const exg_tensor *tensor)
 {
     exg_tensor parts = *tensor;
@@ -90,6 +105,7 @@ exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_
     expected.dtype = want->dtype;
     expected.data = (void *)(uintptr_t)want->data;
     expected = cli_parts_of(&expected);
+    atol = atol == CLI_ATOL_OF_VALUES ? cli_atol_of(&expected) : atol;
     for (int64_t i = 0; i < numel; i++) {
         double a = cli_number_at(&parts, i);
         double b = cli_number_at(&expected, i);

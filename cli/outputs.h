@@ -20,6 +20,12 @@ double cli_number_at(const exg_tensor *tensor, int64_t i);
  */
 double cli_rtol_of(exg_dtype dtype);
 
+#define CLI_ATOL_OF_VALUES (-1.0) /* what suits the values */
+
+/* 1e-5; of float32 on a millionth of the largest, where that is more: a sum of many terms rounds at
+ * the size of its largest, and may come to nearly nothing. */
+double cli_atol_of(const exg_tensor *tensor);
+
 /* |got - want| <= atol + rtol * |want| for every element, or part of a complex one, NaN equal to
  * NaN; integers exactly. MISMATCH RUN-003 tells how many differ and where the worst is. */
 exg_status cli_compare(const char *name, const exg_tensor *got, const exg_named_tensor *want,

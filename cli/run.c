@@ -553,7 +553,7 @@ exg_status cli_run_finish(cli_run *run, exg_error *err)
                                 .nodes = &run->nodes,
                                 .name = run->expect_name,
                                 .rtol = call->has_rtol ? call->rtol : CLI_RTOL_OF_DTYPE,
-                                .atol = call->has_atol ? call->atol : 1e-5};
+                                .atol = call->has_atol ? call->atol : CLI_ATOL_OF_VALUES};
 
     return finish(call, &results, run->times, repeats(call), err);
 }

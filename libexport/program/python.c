@@ -320,8 +320,6 @@ static exg_status name_for_python(exg_program *program, exg_error *err)
 
 /* ---- the call ------------------------------------------------------------------------------- */
 
-#define LEAF "{\"type\": null, \"context\": null, \"children_spec\": []}"
-
 static const char *treespec(exg_arena *arena, uint32_t leaves, bool is_call)
 {
     exg_text text = EXG_TEXT_EMPTY;
@@ -335,7 +333,7 @@ static const char *treespec(exg_arena *arena, uint32_t leaves, bool is_call)
                              "\"children_spec\": [");
     }
     for (uint32_t i = 0; i < leaves; i++) {
-        exg_text_puts(&text, i > 0 ? ", " LEAF : LEAF);
+        exg_text_puts(&text, i > 0 ? ", " EXG_TREE_LEAF : EXG_TREE_LEAF);
     }
     if (is_call || leaves != 1) {
         exg_text_puts(&text, "]}");

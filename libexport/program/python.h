@@ -10,6 +10,9 @@
 /* Letters, digits and underscores, no digit first; "" is allowed, names none. */
 bool exg_is_identifier(const char *name);
 
+/* A leaf of a tree of arguments (libexport/verify/tree.h), as PyTorch writes it. */
+#define EXG_TREE_LEAF "{\"type\": null, \"context\": null, \"children_spec\": []}"
+
 /* The module call entry of the root: user inputs in a tuple, one result or a tuple of them.
  * NO_MEMORY. */
 exg_status exg_program_make_call(exg_program *program, exg_error *err);

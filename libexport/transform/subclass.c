@@ -1,27 +1,42 @@
-/* subclass.c - parameters that are tensor subclasses become their inner tensors.
+/* subclass.c - parameters and user inputs that are tensor subclasses become their inner tensors.
  *
  * export.access_subclass_inner_tensor(p, "qdata") of the parameter `w` is the parameter `w.qdata`;
- * of what such a node gives, the tensor further in. */
+ * of what such a node gives, the tensor further in. What is inside of a parameter, its pickle
+ * tells; of a user input, what the program asks for. */
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
+#include "libexport/program/python.h"
+#include "libexport/verify/tree.h"
 
 #include <exg/formats.h>
 #include <exg/transform.h>
 #include <exg/weights.h>
 #include <string.h>
 
+/* A tensor inside of an input. */
+typedef struct inner {
+    exg_argument arg;
+    exg_input_spec spec;
+    const char *key; /* "qdata", "data.scale": of its path what the input's name is not */
+    uint32_t next;   /* of the same input, or NONE */
+} inner;
+
+#define NONE UINT32_MAX
+
 typedef struct unwrapping {
     exg_program *program;
-    exg_weights *weights;         /* with inner tensors */
-    const char **path;            /* by value: of a subclass, "w" or "w.inner"; else NULL */
-    const exg_input_spec **outer; /* by value, beside: the spec of the parameter */
-    exg_value_id *same;           /* by value: which value it is, another or itself */
-    exg_argument *inputs;         /* of the new graph, with room for all */
-    exg_input_spec *specs;
-    uint32_t count;
-    exg_map by_path; /* of them the inner tensors */
-    exg_map names;   /* of values */
+    exg_weights *weights; /* with inner tensors */
+    const char **path;    /* by value: of a subclass, "w" or "w.inner"; else NULL */
+    uint32_t *outer;      /* by value, beside: which input it is inside of */
+    bool *is_accessed;    /* by value: a node asks for what is inside */
+    exg_value_id *same;   /* by value: which value it is, another or itself */
+    inner *inner;
+    uint32_t inner_count;
+    uint32_t *first, *last; /* by input: of `inner` */
+    uint32_t at;            /* the input before which all leaves of the call are placed */
+    exg_map by_path;        /* of them */
+    exg_map names;          /* of values */
     exg_error *err;
 } unwrapping;
 
@@ -45,23 +60,33 @@ static const exg_weight *pickled(const exg_program *program, uint32_t input)
     return weight != NULL && weight->use_pickle && weight->meta != NULL ? weight : NULL;
 }
 
-static void add_input(unwrapping *u, const exg_argument *arg, const exg_input_spec *spec)
+static bool is_user_input(const unwrapping *u, uint32_t input)
 {
-    u->inputs[u->count] = *arg;
-    u->specs[u->count++] = *spec;
+    return u->program->signature.inputs[input].kind == EXG_INPUT_USER;
 }
 
-/* "p_w_qdata" for "w.qdata" of "p_w"; the name that there is where that one is taken. */
-static exg_status name_inner(unwrapping *u, exg_value *value, const exg_input_spec *outer,
-                             const char *path)
+/* The name of input `i` before what is inside of it, or NULL: no subclass. */
+static const char *root_of(const unwrapping *u, uint32_t i)
 {
-    char *name =
-        exg_arena_printf(u->program->arena, "%s%s", outer->arg.name, path + strlen(outer->target));
+    const exg_argument *arg = &u->program->graph->inputs[i];
+    const exg_weight *weight = arg->kind == EXG_ARGUMENT_TENSOR ? pickled(u->program, i) : NULL;
+
+    return weight != NULL ? weight->fqn
+           : arg->kind == EXG_ARGUMENT_TENSOR && is_user_input(u, i) &&
+                   u->is_accessed[arg->as_tensor]
+               ? u->program->signature.inputs[i].arg.name
+               : NULL;
+}
+
+/* "p_w_qdata" for "qdata" in "p_w"; the name that there is where that one is taken. */
+static exg_status name_inner(unwrapping *u, exg_value *value, const char *outer, const char *key)
+{
+    char *name = exg_arena_printf(u->program->arena, "%s_%s", outer, key);
 
     if (name == NULL) {
         return EXG_OUT_OF_MEMORY(u->err);
     }
-    for (char *c = name + strlen(outer->arg.name); *c != '\0'; c++) {
+    for (char *c = name + strlen(outer); *c != '\0'; c++) {
         *c = *c == '.' ? '_' : *c;
     }
     if (exg_map_find(&u->names, name) == EXG_MAP_NONE) {
@@ -70,26 +95,30 @@ static exg_status name_inner(unwrapping *u, exg_value *value, const exg_input_sp
     return exg_map_put(&u->names, value->name, 0) ? EXG_OK : EXG_OUT_OF_MEMORY(u->err);
 }
 
-/* What `node` gives is the inner tensor `path`, a parameter from now on. */
-static exg_status add_inner(unwrapping *u, exg_node *node, const exg_input_spec *outer,
-                            const char *path)
+/* What `node` gives is the inner tensor `path`, an input from now on. */
+static exg_status add_inner(unwrapping *u, exg_node *node, uint32_t outer, const char *path)
 {
     exg_graph *graph = u->program->graph;
     exg_value_id id = node->outputs[0].as_tensor;
-    exg_input_spec spec = *outer;
     uint32_t known = exg_map_find(&u->by_path, path);
+    inner *made = &u->inner[u->inner_count];
 
     if (known != EXG_MAP_NONE) {
-        u->same[id] = u->inputs[known].as_tensor; /* asked for once more */
+        u->same[id] = u->inner[known].arg.as_tensor; /* asked for once more */
         return EXG_OK;
     }
-    if (!exg_map_put(&u->by_path, path, u->count)) {
+    if (!exg_map_put(&u->by_path, path, u->inner_count)) {
         return EXG_OUT_OF_MEMORY(u->err);
     }
-    EXG_TRY(name_inner(u, &graph->values[id], outer, path));
-    spec.target = path;
-    spec.arg.name = graph->values[id].name;
-    add_input(u, &node->outputs[0], &spec);
+    made->spec = u->program->signature.inputs[outer];
+    made->key = path + strlen(root_of(u, outer)) + 1;
+    EXG_TRY(name_inner(u, &graph->values[id], made->spec.arg.name, made->key));
+    made->arg = node->outputs[0];
+    made->next = NONE;
+    made->spec.target = is_user_input(u, outer) ? NULL : path;
+    made->spec.arg.name = graph->values[id].name;
+    *(u->first[outer] == NONE ? &u->first[outer] : &u->inner[u->last[outer]].next) = u->inner_count;
+    u->last[outer] = u->inner_count++;
     return EXG_OK;
 }
 
@@ -103,7 +132,9 @@ static exg_status follow(unwrapping *u, exg_node *node)
     if (path == NULL) {
         return EXG_OUT_OF_MEMORY(u->err);
     }
-    if (exg_weights_find(u->weights, EXG_TABLE_STATE, path) != NULL) {
+    if (is_user_input(u, u->outer[of])
+            ? !u->is_accessed[id] && exg_is_identifier(node->inputs[1].arg.as_string)
+            : exg_weights_find(u->weights, EXG_TABLE_STATE, path) != NULL) {
         return add_inner(u, node, u->outer[of], path);
     }
     u->path[id] = path; /* a subclass itself, or nothing: then its uses are refused */
@@ -134,6 +165,13 @@ static void look_for_whole(void *user, exg_value_id *id)
     }
 }
 
+static exg_status refuse(exg_error *err, const char *name, const char *how)
+{
+    return exg_error_fix(
+        err, EXG_FAIL(err, UNSUPPORTED, "TRF-002", "'%s' is a tensor subclass%s", name, how),
+        "save program.run_decompositions(), which takes it apart");
+}
+
 static exg_status unwrap_nodes(unwrapping *u)
 {
     exg_graph *graph = u->program->graph;
@@ -143,7 +181,12 @@ static exg_status unwrap_nodes(unwrapping *u)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         exg_node *node = &graph->nodes[n];
 
-        if (is_access(node) && u->path[node->inputs[0].arg.as_tensor] != NULL) {
+        if (is_access(node)) {
+            exg_value_id of = node->inputs[0].arg.as_tensor;
+
+            if (u->path[of] == NULL) {
+                return refuse(u->err, graph->values[of].name, " that the program makes");
+            }
             EXG_TRY(follow(u, node));
             continue;
         }
@@ -158,12 +201,7 @@ static exg_status unwrap_nodes(unwrapping *u)
         exg_argument_visit_values(&graph->outputs[o], replace, u);
         exg_argument_visit_values(&graph->outputs[o], look_for_whole, &w);
     }
-    return w.used == NULL
-               ? EXG_OK
-               : exg_error_fix(u->err,
-                               EXG_FAIL(u->err, UNSUPPORTED, "TRF-002",
-                                        "'%s' is a tensor subclass, and used as a whole", w.used),
-                               "save program.run_decompositions(), which takes it apart");
+    return w.used == NULL ? EXG_OK : refuse(u->err, w.used, ", and used as a whole");
 }
 
 /* Room for what there is to know; names of values are found by a table. */
@@ -171,21 +209,32 @@ static exg_status prepare(unwrapping *u)
 {
     exg_program *program = u->program;
     const exg_graph *graph = program->graph;
-    uint32_t room = graph->input_count;
+    uint32_t room = 0;
 
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        room += is_access(&graph->nodes[n]);
-    }
     u->path = EXG_NEW_ARRAY(program->arena, const char *, graph->value_count);
-    u->outer = EXG_NEW_ARRAY(program->arena, const exg_input_spec *, graph->value_count);
+    u->outer = EXG_NEW_ARRAY(program->arena, uint32_t, graph->value_count);
+    u->is_accessed = EXG_NEW_ARRAY(program->arena, bool, graph->value_count);
     u->same = EXG_NEW_ARRAY(program->arena, exg_value_id, graph->value_count);
-    u->inputs = EXG_NEW_ARRAY(program->arena, exg_argument, room);
-    u->specs = EXG_NEW_ARRAY(program->arena, exg_input_spec, room);
+    u->first = EXG_NEW_ARRAY(program->arena, uint32_t, graph->input_count);
+    u->last = EXG_NEW_ARRAY(program->arena, uint32_t, graph->input_count);
     exg_map_init(&u->by_path, program->arena);
     exg_map_init(&u->names, program->arena);
-    if (u->path == NULL || u->outer == NULL || u->same == NULL || u->inputs == NULL ||
-        u->specs == NULL) {
+    if (u->path == NULL || u->outer == NULL || u->is_accessed == NULL || u->same == NULL ||
+        u->first == NULL || u->last == NULL) {
         return EXG_OUT_OF_MEMORY(u->err);
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (is_access(&graph->nodes[n])) {
+            u->is_accessed[graph->nodes[n].inputs[0].arg.as_tensor] = true;
+            room++;
+        }
+    }
+    u->inner = EXG_NEW_ARRAY(program->arena, inner, room);
+    if (u->inner == NULL) {
+        return EXG_OUT_OF_MEMORY(u->err);
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        u->first[i] = NONE;
     }
     for (uint32_t v = 0; v < graph->value_count; v++) {
         u->same[v] = EXG_NO_VALUE;
@@ -196,39 +245,95 @@ static exg_status prepare(unwrapping *u)
     return EXG_OK;
 }
 
+/* What the next leaf of the call becomes: a dict of what is inside, or what it is. */
+static void grow_leaf(void *user, exg_text *node)
+{
+    unwrapping *u = user;
+    uint32_t i;
+
+    while (u->at < u->program->signature.input_count && !is_user_input(u, u->at)) {
+        u->at++;
+    }
+    i = u->at++;
+    if (i >= u->program->signature.input_count || u->first[i] == NONE) {
+        return;
+    }
+    /* an identifier needs no escapes */
+    exg_text_puts(node, "{\"type\": \"builtins.dict\", \"context\": \"[");
+    for (uint32_t k = u->first[i]; k != NONE; k = u->inner[k].next) {
+        exg_text_printf(node, "%s\\\"%s\\\"", k == u->first[i] ? "" : ", ", u->inner[k].key);
+    }
+    exg_text_puts(node, "]\", \"children_spec\": [");
+    for (uint32_t k = u->first[i]; k != NONE; k = u->inner[k].next) {
+        exg_text_puts(node, k == u->first[i] ? EXG_TREE_LEAF : ", " EXG_TREE_LEAF);
+    }
+    exg_text_puts(node, "]}");
+}
+
+/* Inputs with what is inside of them in their place. */
+static exg_status place_inputs(unwrapping *u)
+{
+    exg_program *program = u->program;
+    exg_graph *graph = program->graph;
+    exg_argument *inputs =
+        EXG_NEW_ARRAY(program->arena, exg_argument, graph->input_count + u->inner_count);
+    exg_input_spec *specs =
+        EXG_NEW_ARRAY(program->arena, exg_input_spec, graph->input_count + u->inner_count);
+    uint32_t count = 0;
+
+    if (inputs == NULL || specs == NULL) {
+        return EXG_OUT_OF_MEMORY(u->err);
+    }
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        if (root_of(u, i) == NULL) {
+            inputs[count] = graph->inputs[i];
+            specs[count++] = program->signature.inputs[i];
+        }
+        for (uint32_t k = u->first[i]; k != NONE; k = u->inner[k].next) {
+            inputs[count] = u->inner[k].arg;
+            specs[count++] = u->inner[k].spec;
+        }
+    }
+    graph->inputs = inputs;
+    program->signature.inputs = specs;
+    graph->input_count = program->signature.input_count = count;
+    return EXG_OK;
+}
+
 static exg_status unwrap_inputs(unwrapping *u)
 {
     exg_program *program = u->program;
     exg_graph *graph = program->graph;
+    exg_module_call *call = program->module_call_count > 0 ? &program->module_calls[0] : NULL;
 
     EXG_TRY(prepare(u));
     for (uint32_t i = 0; i < graph->input_count; i++) {
-        const exg_weight *weight =
-            graph->inputs[i].kind == EXG_ARGUMENT_TENSOR ? pickled(program, i) : NULL;
+        const char *root = root_of(u, i);
 
-        if (weight != NULL) {
-            u->path[graph->inputs[i].as_tensor] = weight->fqn;
-            u->outer[graph->inputs[i].as_tensor] = &program->signature.inputs[i];
+        if (root != NULL) {
+            u->path[graph->inputs[i].as_tensor] = root;
+            u->outer[graph->inputs[i].as_tensor] = i;
         }
     }
     EXG_TRY(unwrap_nodes(u));
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR || pickled(program, i) == NULL) {
-            add_input(u, &graph->inputs[i], &program->signature.inputs[i]);
-        }
+    if (call != NULL && call->in_spec != NULL) {
+        EXG_TRY(exg_tree_grow(program->arena, &call->in_spec, grow_leaf, u, u->err));
     }
-    graph->inputs = u->inputs;
-    program->signature.inputs = u->specs;
-    graph->input_count = program->signature.input_count = u->count;
-    return EXG_OK;
+    return place_inputs(u);
 }
 
 bool exg_program_has_subclasses(const exg_program *program)
 {
+    const exg_graph *graph = program->graph;
     bool any = exg_weights_has_subclasses(program->weights);
 
     for (uint32_t i = 0; any && i < program->signature.input_count; i++) {
         if (pickled(program, i) != NULL) {
+            return true;
+        }
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        if (is_access(&graph->nodes[n])) {
             return true;
         }
     }

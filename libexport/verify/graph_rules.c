@@ -249,10 +249,12 @@ static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
         exg_found(s->v, "SYM-010", path, "'%s' has more elements than 2^63", name_of(s, id));
     }
     if (s->v->tells_all && !s->device_told && meta->device.type != NULL &&
-        !is_device_type(meta->device.type)) {
+        (!is_device_type(meta->device.type) || meta->device.index < -1)) {
         s->device_told = true; /* of one, where all are on it */
-        exg_found(s->v, "VAL-013", path, "'%s' is on a device of type '%s'", name_of(s, id),
-                  meta->device.type);
+        exg_found(s->v, "VAL-013", path,
+                  meta->device.index < -1 ? "'%s' is on a device of type '%s' with an index below 0"
+                                          : "'%s' is on a device of type '%s'",
+                  name_of(s, id), meta->device.type);
     }
 }
 

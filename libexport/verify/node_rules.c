@@ -212,7 +212,12 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
         return;
     }
     if (!target->is_allowed) {
-        exg_found(v, "NOD-002", path, "'%s' is nothing that a program may call", node->target);
+        exg_found(v, "NOD-002", path,
+                  strstr(node->target, "dialects.edge._ops.") != NULL
+                      ? "'%s' is of ExecuTorch's edge dialect, which PyTorch does not load either; "
+                        "save the program as it is before to_edge()"
+                      : "'%s' is nothing that a program may call",
+                  node->target);
         return;
     }
     if (v->edge_dialect && !target->is_core) {

@@ -246,6 +246,10 @@ static bool check_output(exg_verifier *v, const exg_output_spec *spec, const exg
                   exg_argument_tag(output->kind));
         return false;
     }
+    if (!named && (output->kind != spec->arg.kind || !same_constant(output, &spec->arg))) {
+        exg_found(v, naming_rule(spec->kind), path, "the graph output is another constant");
+        return false;
+    }
     return true;
 }
 

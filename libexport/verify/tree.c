@@ -1,7 +1,9 @@
 /* tree.c - treespecs, read. */
 #include "libexport/verify/tree.h"
 #include "libexport/base/arena.h"
+#include "libexport/program/python.h"
 
+#include <exg/json_writer.h>
 #include <string.h>
 
 exg_status exg_tree_parse(const char *text, exg_json_doc **doc, exg_json *root, exg_error *err)
@@ -186,6 +188,75 @@ exg_status exg_tree_leaves(const exg_program *program, const char *text, const c
 
     EXG_TRY(exg_tree_parse(text, &doc, &root, NULL));
     status = walk_call(&w, root, names, name_count);
+    exg_json_free(doc);
+    return status;
+}
+
+/* ---- a tree with more leaves ---------------------------------------------------------------- */
+
+typedef struct grower {
+    exg_tree_grow_fn of_leaf;
+    void *user;
+    exg_text made;
+} grower;
+
+/* Writes the node out again; false: it is none. */
+static bool grow(grower *g, exg_json json)
+{
+    exg_tree_node node;
+    exg_json child;
+    exg_json_walk each;
+    const char *context = NULL;
+
+    if (!exg_tree_node_read(json, &node) ||
+        (!exg_json_is_null(node.context) &&
+         exg_json_string(node.context, &context, NULL, NULL) != EXG_OK)) {
+        return false;
+    }
+    if (node.type == NULL) {
+        exg_text other = EXG_TEXT_EMPTY;
+
+        g->of_leaf(g->user, &other);
+        exg_json_put_raw(&g->made, other.length == 0 ? EXG_TREE_LEAF : exg_text_string(&other));
+        exg_text_free(&other);
+        return true;
+    }
+    exg_json_put_open(&g->made, '{');
+    exg_json_member_text(&g->made, "type", node.type);
+    exg_json_member_text(&g->made, "context", context);
+    exg_json_member_open(&g->made, "children_spec", '[');
+    (void)exg_json_array(node.children, &each, NULL);
+    while (exg_json_next(&each, &child)) {
+        if (!grow(g, child)) {
+            return false;
+        }
+    }
+    exg_json_put_close(&g->made, ']');
+    exg_json_put_close(&g->made, '}');
+    return true;
+}
+
+exg_status exg_tree_grow(exg_arena *arena, const char **text, exg_tree_grow_fn of_leaf, void *user,
+                         exg_error *err)
+{
+    grower g = {of_leaf, user, EXG_TEXT_EMPTY};
+    exg_json_doc *doc;
+    exg_json root;
+    exg_status status = EXG_OK;
+
+    EXG_TRY(exg_tree_parse(*text, &doc, &root, err));
+    exg_json_put_open(&g.made, '[');
+    exg_json_put_int(&g.made, 1);
+    if (grow(&g, root)) {
+        exg_json_put_close(&g.made, ']');
+        *text = exg_text_string(&g.made) == NULL
+                    ? NULL
+                    : exg_arena_strdup(arena, exg_text_string(&g.made));
+        status = *text == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    } else {
+        status = EXG_FAIL(err, MALFORMED, "MCG-006", "a node lacks its type, context or children");
+    }
+    exg_text_free(&g.made);
     exg_json_free(doc);
     return status;
 }

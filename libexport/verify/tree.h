@@ -7,6 +7,7 @@
 #include "libexport/formats/json.h"
 
 #include <exg/program.h>
+#include <exg/text.h>
 
 /* JSON does not nest deeper than EXG_JSON_DEPTH_MAX, two levels of it a node. */
 #define EXG_TREE_DEPTH_MAX (EXG_JSON_DEPTH_MAX / 2)
@@ -38,5 +39,11 @@ exg_status exg_tree_leaves(const exg_program *program, const char *text, const c
                            uint32_t name_count,
                            void (*on_leaf)(void *user, const exg_tree_step *step, uint32_t leaf),
                            void *user);
+
+/* `text` again, in `arena`, with what `of_leaf` writes in the place of a leaf; the leaf stays where
+ * it writes nothing. NO_MEMORY, MALFORMED (JSN-..., MCG-006). */
+typedef void (*exg_tree_grow_fn)(void *user, exg_text *node);
+exg_status exg_tree_grow(exg_arena *arena, const char **text, exg_tree_grow_fn of_leaf, void *user,
+                         exg_error *err);
 
 #endif

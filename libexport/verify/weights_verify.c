@@ -6,6 +6,7 @@
 #include "libexport/weights/merkle.h"
 #include "libexport/weights/storage.h"
 
+#include <exg/formats.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,9 +16,17 @@ static exg_status check_fit(exg_verifier *v, exg_weights *weights, exg_weights *
                             exg_error *err)
 {
     exg_mismatches mismatches = {0};
+    exg_weights *inner = NULL;
     exg_weights *made = NULL;
-    exg_status status = exg_weights_fill(needed, weights, false, &made, &mismatches, err);
+    exg_status status = EXG_OK;
 
+    if (exg_weights_has_subclasses(needed)) {
+        status = exg_weights_unwrap(needed, &inner, err);
+    }
+    if (status == EXG_OK) {
+        status = exg_weights_fill(inner == NULL ? needed : inner, weights, false, &made,
+                                  &mismatches, err);
+    }
     for (uint32_t i = 0; i < mismatches.count; i++) {
         const exg_mismatch *m = &mismatches.items[i];
 
@@ -27,6 +36,7 @@ static exg_status check_fit(exg_verifier *v, exg_weights *weights, exg_weights *
     }
     exg_mismatches_free(&mismatches);
     exg_weights_release(made);
+    exg_weights_release(inner);
     if (status == EXG_MISMATCH) {
         exg_error_clear(err);
         return EXG_OK;

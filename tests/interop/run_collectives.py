@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import socket
+import sys
 import tempfile
 import traceback
 
@@ -311,4 +312,4 @@ def check(exg, name):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    run_cases(__doc__, ("collectives ", check, {name: (name,) for name in CASES}))
+    sys.exit(run_cases(__doc__, ("collectives ", check, {name: (name,) for name in CASES})))

@@ -125,8 +125,86 @@ def whole(exg):
     refused(exg, broken, "TRF-002", "first.weight.zdata")
 
 
+class Product(torch.nn.Module):
+    def forward(self, x, given):
+        return torch.nn.functional.linear(x, given["w"]).relu()
+
+
+INPUTS = {name: CONFIGS[name] for name in ("int8 weights", "int8 by group", "intx 4 bits", "float8 weights, bfloat16")}
+
+
+def as_inputs(exg, config, dtype):
+    """Subclasses that are given: by the names of the tensors inside, nested as a dict is."""
+    layer, x = torch.nn.Linear(64, 32).to(dtype), torch.randn(6, 64).to(dtype)
+    quantize_(layer, config())
+    weight = layer.weight.data if hasattr(layer.weight.data, "__tensor_flatten__") else layer.weight
+    path = exg.path(".pt2")
+    program = torch.export.export(Product(), (x, {"w": weight}))
+    torch.export.save(program, path)
+    expected = torch.export.load(path).module()(x, {"w": weight})
+    exg.command("verify", path)
+    asked = {node.args[1] for node in program.graph.nodes if "access_subclass_inner_tensor" in str(node.target)}
+    inner = {f"given.w.{part}": getattr(weight, part) for part in weight.__tensor_flatten__()[0] if part in asked}
+    for form in (path, exg.convert(path, ".exg"), exg.convert(path, ".pt2")):
+        for options in ({}, {"mesh": "2", "place": "auto"}):
+            outputs, _ = exg.run(form, {"x": x, **inner}, **options)
+            if not torch.allclose(outputs["0"], expected, rtol=4e-2 if dtype == torch.bfloat16 else 1e-4, atol=1e-2 if dtype == torch.bfloat16 else 1e-5):
+                fail(f"{form} {options}: differs by {(outputs['0'] - expected).abs().max()}")
+    exg.command("run", path, "--fill", "random")
+    alone = exg.path(".safetensors")
+    safetensors.torch.save_file({"x": x}, alone)
+    done = subprocess.run([exg.binary, "run", path, "--input", alone], capture_output=True, text=True)
+    if done.returncode != 2 or "given_w_qdata" not in done.stderr:
+        fail(f"without the weight: {done.returncode} {done.stderr}")
+
+
+BACK = {name: CONFIGS[name] for name in ("int8 weights, bfloat16", "int8 dynamic", "intx 4 bits", "float8 weights")}
+
+
+def weights_back(exg, config, dtype):
+    """What was written as safetensors, or as another program, goes back into the pickles, which PyTorch reads."""
+    made, x = [], torch.randn(6, 64).to(dtype)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        module, path = Layers().to(dtype).eval(), exg.path(".pt2")
+        quantize_(module, config())
+        torch.export.save(torch.export.export(module, (x,)), path)
+        made.append((path, torch.export.load(path).module()(x)))
+    (path, _), (other, expected) = made
+    tensors = exg.convert(other, ".safetensors")
+    packed = exg.path(".exg")
+    exg.command("convert", path, packed, "--compress", "zstd")
+    for of, giver in ((path, tensors), (path, other), (packed, tensors)):
+        filled = exg.path(".pt2")
+        exg.command("convert", of, filled, "--weights-from", giver)
+        if not torch.equal(torch.export.load(filled).module()(x), expected):
+            fail(f"{of.suffix} filled from {giver.suffix} is another in PyTorch")
+        exg.command("verify", filled, "--data", "--deny", "warnings")
+        given = exg.run(filled, {"x": x})[0]["0"]
+        if not torch.equal(given, exg.run(other, {"x": x})[0]["0"]) or not torch.equal(given, exg.run(path, {"x": x}, **{"weights-from": giver})[0]["0"]):
+            fail("exg runs it otherwise")
+    if "WGT-018" in exg.command("verify", tensors, "--for", path):
+        fail("verify --for knows the tensors not")
+
+
+def taken_whole(exg):
+    """An input of which the file does not say that it is a subclass takes what it says: a plain tensor."""
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    class Made(torch.nn.Module):
+        def forward(self, x):
+            return (x * 2).a + 1
+
+    a, b = torch.randn(3, 4), torch.randn(3, 4)
+    path = exg.path(".pt2")
+    torch.export.save(torch.export.export(Layers(), (TwoTensor(torch.randn(2, 64), torch.randn(2, 64)),)), path)
+    exg.run(path, {"x": torch.randn(2, 64)})
+    torch.export.save(torch.export.export(Made(), (TwoTensor(a, b),)), path)
+    refused(exg, path, "TRF-002", "'mul' is a tensor subclass that the program makes")
+
+
 if __name__ == "__main__":
     if q is None:
         print("torchao is not installed: nothing of it was tested")
         sys.exit(0)
-    sys.exit(run_cases(__doc__, ("torchao: ", check, CONFIGS), ("", whole, {"a tensor that is not there": ()})))
+    sys.exit(run_cases(__doc__, ("torchao: ", check, CONFIGS), ("given, ", as_inputs, INPUTS), ("back, ", weights_back, BACK), ("", whole, {"a tensor that is not there": ()}), ("", taken_whole, {"given, of which the file says nothing": ()})))

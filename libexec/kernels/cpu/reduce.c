@@ -358,7 +358,7 @@ static bool has_parts(const reduce_run_context *r)
 static bool is_done_in_parts(const reduce_run_context *r, int64_t terms)
 {
     return has_parts(r) && r->op != MEAN && r->p->compute == EXG_COMPUTE_F32 && r->states == NULL &&
-           r->means_out == NULL && (is_extreme(r) || terms <= FLUSH);
+           r->means_out == NULL && (is_extreme(r) || terms < FLUSH); /* those are flushed */
 }
 
 static void flush_columns(const reduce_run_context *r, columns *c, int64_t count)

@@ -700,3 +700,44 @@ bool exg_zip_names(const uint8_t *data, uint64_t length,
     }
     return true;
 }
+
+static void put32(uint8_t *p, uint32_t value)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        p[i] = (uint8_t)(value >> 8 * i);
+    }
+}
+
+void exg_zip_seal(uint8_t *data, uint64_t length, exg_zip_entry *entry, uint32_t crc)
+{
+    exg_zip zip = {.data = data, .length = length};
+    directory dir = {0};
+    uint64_t end = entry->data_offset + entry->stored_bytes;
+    uint64_t bytes;
+
+    for (uint64_t tail = 12; tail <= 24 && tail <= length - end; tail += 4) {
+        if (is_descriptor(&zip, entry, end, tail)) {
+            put32(data + end + (tail % 8 == 0 ? 4 : 0), crc);
+            break;
+        }
+    }
+    if (u32(data + entry->header_offset + 14) == entry->crc) {
+        put32(data + entry->header_offset + 14, crc);
+    }
+    if (read_end(&zip, &dir, NULL) != EXG_OK) {
+        return;
+    }
+    for (uint64_t at = dir.offset; at < dir.end; at += bytes) {
+        uint8_t *p = data + at;
+
+        bytes = central_bytes(p, dir.end - at);
+        if (bytes == 0 || bytes > dir.end - at) {
+            return;
+        }
+        if (u16(p + 28) == strlen(entry->name) &&
+            memcmp(p + CENTRAL_BYTES, entry->name, u16(p + 28)) == 0) {
+            put32(p + 16, crc);
+        }
+    }
+    entry->crc = crc;
+}

@@ -87,6 +87,10 @@ const exg_zip_entry *exg_zip_find(const exg_zip *zip, const char *name);
 exg_status exg_zip_read(const exg_zip *zip, const exg_zip_entry *entry, uint64_t limit,
                         const uint8_t **data, void **owned, exg_error *err);
 
+/* The bytes of a member of the archive were changed where they lie: `crc` is theirs from now on, in
+ * the entry, the local header, the descriptor and the directory. */
+void exg_zip_seal(uint8_t *data, uint64_t length, exg_zip_entry *entry, uint32_t crc);
+
 /* Compares the crc of `data`, the member's plain bytes: ARC-012. */
 exg_status exg_zip_check_crc(const exg_zip *zip, const exg_zip_entry *entry, const uint8_t *data,
                              exg_error *err);

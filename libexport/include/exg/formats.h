@@ -322,6 +322,13 @@ bool exg_weights_has_subclasses(const exg_weights *weights);
  * torch.save, never run; of one that cannot be read the pickle stays. IO. */
 EXG_NODISCARD exg_status exg_weights_unwrap(exg_weights *of, exg_weights **made, exg_error *err);
 
+/* The way back: weights like `of` with the values of `inner`, which has the tensors of
+ * exg_weights_unwrap(of), filled anew perhaps. Of a subclass that is its pickle with the bytes of
+ * its tensors exchanged, and the checksums of their records. Both stay alive. UNSUPPORTED
+ * (WGT-013): a pickle does not hold them as they are. */
+EXG_NODISCARD exg_status exg_weights_wrap(exg_weights *of, exg_weights *inner, exg_weights **made,
+                                          exg_error *err);
+
 /* exg_weights_open() with every tensor in memory; of an .npy one tensor named "". What
  * is in the file as it is wanted is mapped, the rest copied. What is no plain tensor is listed. */
 EXG_NODISCARD exg_status exg_tensor_file_open(const char *path, exg_tensor_file **file,

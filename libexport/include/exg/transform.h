@@ -72,14 +72,15 @@ EXG_NODISCARD exg_status exg_bind_asked(const exg_program *program,
 /* The operator by which a program asks for a tensor inside of a subclass: (tensor, "qdata"). */
 #define EXG_ACCESS_SUBCLASS "torch.ops.export.access_subclass_inner_tensor.default"
 
-/* Is a parameter or buffer a tensor subclass, as quantised models of torchao have them?
- * torch.export.save() pickles those. */
+/* Does the program have tensor subclasses: parameters and buffers (those of torchao, which
+ * torch.export.save() pickles), or inputs whose inner tensors it asks for? */
 bool exg_program_has_subclasses(const exg_program *program);
 
-/* A copy that has the inner tensors of such parameters instead ("w.qdata", "w.scale" for "w"), as
- * program.run_decompositions() gives it; to be verified and run like any other. The pickles are
- * read (exg_weights_unwrap()), never run. UNSUPPORTED (TRF-002) where one cannot be read, or the
- * program takes such a parameter as a whole. exg_session_create() does this by itself. */
+/* A copy that has the inner tensors instead: "w.qdata" and "w.scale" for the parameter "w", as
+ * program.run_decompositions() gives it; for a user input those that the program asks for, which
+ * nest in it as in a dict. To be verified and run like any other. Pickles are read
+ * (exg_weights_unwrap()), never run. UNSUPPORTED (TRF-002) where one cannot be read, or the program
+ * takes a subclass as a whole, or makes one. exg_session_create() does this by itself. */
 EXG_NODISCARD exg_status exg_program_unwrap(const exg_program *program, exg_program **unwrapped,
                                             exg_error *err);
 
