@@ -17,18 +17,21 @@ MEMORY, FILE = 8 << 30, 1 << 30  # that a test may take: a mutant asks for anyth
 FLAGS = ["-w", "-Werror=int-conversion", "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration", "-Werror=format"]
 
 
-def limits():
+def limits(work):
+    if work is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (work, work))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run(command, limit, cwd, environment=None):
-    """(exit status or None past the time limit, seconds, seconds of a processor); its children end with it."""
+def run(command, limit, cwd, environment=None, most=None):
+    """(exit status or None past the time limit, seconds, seconds of a processor); its children end with it, and it ends by a
+    signal after `most` seconds of a processor."""
     begun, status, work = time.monotonic(), None, 0.0
     with subprocess.Popen(
         command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True, preexec_fn=limits,
+        start_new_session=True, preexec_fn=lambda: limits(most),
     ) as process:  # fmt: skip
         while status is None and time.monotonic() < begun + limit:
             ended, code, usage = os.wait4(process.pid, os.WNOHANG)
