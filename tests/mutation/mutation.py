@@ -14,6 +14,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import difflib
+import functools
 import json
 import os
 import pathlib
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import threading
 
-from build import Build, run
+from build import Build, calls_of, run
 from mutants import KINDS, Mutant, mutants_of
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,7 +40,7 @@ ROOMS = {
     "libexec/dispatch": ("001 003 000", "tests/exec/dispatch tests/exec/dtensor tests/exec/nulls.c", "operators*"),
 }
 CASES = "tests/cli/cases/"
-SLOW, QUICK = 20, 3  # seconds of a processor: a test of more is left out, named or (also in other ways than the plain one) not
+SLOW, QUICK = 30, 5  # seconds of a processor: a test of more is left out, named or (also in other ways than the plain one) not
 
 
 # ---- tests ------------------------------------------------------------------------------------
@@ -56,6 +57,13 @@ class Check:
     named: bool = False  # by the tables
     seconds: float = 0.0
     work: float = 0.0  # of a processor
+    calls: dict = dataclasses.field(default_factory=dict, repr=False)  # of the sources' functions: {source: [(first, last line, calls)]}
+
+    def reaches(self, mutant):
+        """Does it call the function that the mutant is in? Outside of functions, any of the source."""
+        calls = self.calls.get(mutant.file)
+        around = [n for first, last, n in calls or [] if first <= mutant.line <= last]
+        return calls is None or any(around or [n for _, _, n in calls])
 
     def name(self):
         return " ".join([self.target, *self.cases, *self.arguments, *(f"{k}={v}" for k, v in sorted(self.environment.items()))])
@@ -85,9 +93,15 @@ def named_by(source, tables):
 class Suite:
     """The checks of a library, timed once on the product as it is, where each must pass."""
 
-    def __init__(self, build, work, jobs):
-        self.build, self.work, self.jobs, self.lock = build, work, jobs, threading.Lock()
+    def __init__(self, build, work, jobs, files):
+        self.build, self.work, self.jobs, self.files, self.lock = build, work, jobs, files, threading.Lock()
         self.checks = {}  # (target, cases, number of the run) -> Check, or None: it does not pass, or is slow
+
+    @functools.lru_cache(maxsize=None)
+    def counting(self, path):
+        folder = self.work / "counting"
+        folder.mkdir(exist_ok=True)
+        return self.build.compile_counting(path, folder)
 
     def check(self, target, cases=(), run_number=0):
         key = (target, cases, run_number)
@@ -96,11 +110,20 @@ class Suite:
                 return self.checks[key]
         arguments, environment = ([], {}) if cases else self.build.runs_of(target)[run_number]
         check = Check(target, arguments, environment, cases)
-        # linked and placed as mutants are: what fails for that is no mutant that was caught
+        # linked and placed as mutants are: what fails for that is no mutant that was caught; with counts of calls
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
-            program = self.build.link(target, None, None, self.build.place(pathlib.Path(folder)))
+            counting = {path: self.counting(path) for path in self.files if self.build.has(target, path)}
+            program = self.build.link(target, counting, self.build.place(pathlib.Path(folder)), ["--coverage"])
             most, command = SLOW if run_number == 0 else QUICK, check.command(program, self.build.source)
-            status, check.seconds, check.work = run(command, 300, self.build.source, os.environ | environment, most)
+            counts = {"GCOV_PREFIX": folder + "/counts"}
+            status, check.seconds, check.work = run(command, 300, self.build.source, os.environ | environment | counts, most)
+            for made in counting.values():
+                notes = made.with_suffix(".gcno")
+                beside = pathlib.Path(folder + "/counts" + str(notes.parent))
+                if beside.exists():
+                    (beside / notes.name).symlink_to(notes)
+            calls = calls_of(folder + "/counts")
+            check.calls = {path: calls[str(self.build.source / path)] for path in counting if str(self.build.source / path) in calls}
         with self.lock:
             if status != 0 and check.work < most:
                 print(f"mutation: left out, it fails as it is: {target} {' '.join(cases)} {environment or ''}", file=sys.stderr)
@@ -129,16 +152,18 @@ class Suite:
         return sorted(found | set(self.build.libraries() if any(p.startswith("libexec/") for p in files) else ()))
 
     def of(self, path):
-        """The checks of a source: those that its tables name, then the others of its folders."""
+        """The checks of a source: those that its tables name, and the others of its folders."""
         first, rest = self.wanted(path)
 
         def checks(wanted):
             return [(t, cases, n) for t, cases in wanted for n in range(1 if cases else len(self.build.runs_of(t)))]
 
+        for source in self.files:
+            self.counting(source)
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             first = [c for c in pool.map(lambda w: self.check(*w), checks(first)) if c]
             rest = [c for c in pool.map(lambda w: self.check(*w), checks(rest)) if c and c.work < QUICK]
-        return [dataclasses.replace(c, named=True) for c in first], rest
+        return [dataclasses.replace(c, named=True) for c in first] + rest
 
 
 # ---- one mutant --------------------------------------------------------------------------------
@@ -182,14 +207,18 @@ class Found:
         """By how much a second of each finds: of the source, less so of its room."""
         room = os.path.dirname(source)
         of_room = sum((names for path, names in self.counts.items() if os.path.dirname(path) == room), collections.Counter())
-        likely = lambda name: 4 * self.counts[source][name] + of_room[name] + 0.1
-        return sorted(checks, key=lambda c: -likely(c.name()) / (c.seconds + 0.5))
+
+        def finds(check):
+            likely = 4 * self.counts[source][check.name()] + of_room[check.name()] + (0.2 if check.named else 0.1)
+            return likely / (check.seconds + 0.5)
+
+        return sorted(checks, key=finds, reverse=True)
 
 
 class Runner:
-    def __init__(self, build, folder, work, jobs):
+    def __init__(self, build, folder, work, jobs, files):
         self.build, self.work, self.jobs, self.found = build, work, jobs, Found(folder / "found.json")
-        self.suite, self.sources, self.lists, self.assembly = Suite(build, work, jobs), {}, {}, {}
+        self.suite, self.sources, self.lists, self.assembly = Suite(build, work, jobs, files), {}, {}, {}
         self.lock, self.local = threading.Lock(), threading.local()
         self.explained = read_survivors(HERE / "survivors.md")
 
@@ -222,7 +251,7 @@ class Runner:
 
     def finds(self, check, mutant, made):
         """Does the check fail? So does one that takes ten times as long, or ends by a signal."""
-        program = self.build.link(check.target, mutant.file, made, self.build.place(self.folder()))
+        program = self.build.link(check.target, {mutant.file: made}, self.build.place(self.folder()))
         temporary = self.folder() / "tmp"
         temporary.mkdir(exist_ok=True)
         environment = os.environ | check.environment | {"TMPDIR": str(temporary)}
@@ -240,16 +269,14 @@ class Runner:
         with self.lock:
             if checks is None and mutant.file not in self.lists:
                 self.lists[mutant.file] = self.suite.of(mutant.file)
-            first, rest = (checks, []) if checks is not None else self.lists[mutant.file]
-        for part in (first, rest):
-            with self.lock:
-                part = self.found.order(mutant.file, part)
-            for check in part:
-                if self.finds(check, mutant, made):
-                    with self.lock:
-                        self.found.note(mutant.file, check)
-                    verdict.outcome, verdict.by, verdict.named = "caught", check.target.split("/")[-1], check.named
-                    return verdict
+            tried = checks if checks is not None else self.lists[mutant.file]
+            tried = self.found.order(mutant.file, [check for check in tried if check.reaches(mutant)])
+        for check in tried:
+            if self.finds(check, mutant, made):
+                with self.lock:
+                    self.found.note(mutant.file, check)
+                verdict.outcome, verdict.by, verdict.named = "caught", check.target.split("/")[-1], check.named
+                return verdict
         verdict.outcome = "explained" if (mutant.file, before, after) in self.explained else "survived"
         return verdict
 
@@ -445,7 +472,7 @@ def main():
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as place:
-        runner = Runner(build, folder, pathlib.Path(place), options.jobs)
+        runner = Runner(build, folder, pathlib.Path(place), options.jobs, files)
         if not options.built:
             print("mutation: building the product and its tests", file=sys.stderr)
             build.build(runner.suite.targets(files, options.table), options.jobs, (folder / "build.log").open("w"))
