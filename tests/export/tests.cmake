@@ -71,6 +71,7 @@ add_test(NAME export_verify_codes
 
 # Expressions over sizes, schemas, writes through views.
 exg_test(export_element export/element.c LIBS exg::export)
+exg_test(export_uses export/uses.c LIBS exg::export)
 exg_test(export_expression export/expression.c LIBS exg::export)
 exg_test(export_scan export/scan.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)
