@@ -144,6 +144,7 @@ static void refuse_others(rank_context *c)
     lists[1] = exg_object_list(specs, 2);
     REFUSED(&e, "DSP-001",
             exg_pack_args(&lists[0], &lists[1], 1, false, arena, local, &moved, &e.err));
+    EXPECT(c, strstr(e.err.message, "a list of 1 and one of 2") != NULL, "%s", e.err.message);
     /* no operator at all, beside a handler that gives it on */
     EXPECT(c, exg_dispatcher_register(e.d, "mine.none.default", &row, &e.err) == EXG_OK, "mine");
     REFUSED(&e, "OPR-003", refusal(&e, "mine.none.default", (exg_object[]){T(x)}, 1));

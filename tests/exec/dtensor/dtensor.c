@@ -783,6 +783,7 @@ static void what_does_not_fit_is_refused(void **state)
     list[0] = exg_partial(EXG_REDUCE_SUM);
     list[1] = exg_partial(EXG_REDUCE_MAX);
     REFUSED("DTN-002", exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, &err));
+    assert_non_null(strstr(err.message, "Partial(sum) beside Partial(max)"));
     list[1] = exg_partial(EXG_REDUCE_AVG);
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_OK);
     assert_int_equal(exg_dtensor_redistribute(t, list, 2, &out, NULL), EXG_OK);
@@ -795,6 +796,9 @@ static void what_does_not_fit_is_refused(void **state)
     exg_dtensor_destroy(t);
     list[0] = list[1] = exg_partial(EXG_REDUCE_PRODUCT);
     REFUSED("DTN-007", exg_distribute_tensor(mesh, &local, list, 2, 0, &t, &err));
+    REFUSED("DTN-007", exg_distribute_tensor(mesh, &local, NULL, 0, 5, &t, &err));
+    assert_non_null(strstr(err.message, "rank 5 of a mesh of 1"));
+    REFUSED("DTN-007", exg_distribute_tensor(mesh, &local, NULL, 0, 1, &t, &err));
     list[0] = exg_shard(-1);
     list[1] = exg_replicate();
     assert_int_equal(exg_dtensor_from_local(mesh, &local, list, 2, NULL, &t, NULL), EXG_OK);
@@ -824,14 +828,15 @@ static void what_does_not_fit_is_refused(void **state)
 static void what_cannot_be_made_is_named(void **state)
 {
     static const char longer[] = "a-name-of-a-dim-of-a-mesh-that-is-longer-than-is-taken-of-anyone";
+    static char too_many[60], too_deep[60];
     static const struct {
         exg_mesh_shape shape;
         const char *code, *says;
     } rows[] = {
         {{.ndim = 0}, "DTN-001", "0 dims"},
-        {{.ndim = EXG_MESH_DIMS_MAX + 1}, "DTN-001", "a mesh of"},
+        {{.ndim = EXG_MESH_DIMS_MAX + 1}, "DTN-001", too_many},
         {{.ndim = 2, .sizes = {1, 0}}, "DTN-001", "a mesh of 0 ranks"},
-        {{.ndim = 2, .sizes = {16, 17}}, "DTN-001", "a mesh of 272 ranks"},
+        {{.ndim = 2, .sizes = {16, 17}}, "DTN-001", "a mesh of 272 ranks; 1 to 256"},
         {{.ndim = 2, .sizes = {1, 1}, .names = {"dp", "dp"}}, "DTN-001", "'dp'"},
         {{.ndim = 2, .sizes = {1, 1}, .names = {NULL, longer}}, "DTN-001", "more than"},
     };
@@ -847,6 +852,10 @@ static void what_cannot_be_made_is_named(void **state)
 
     (void)state;
     assert_true(sizeof(longer) > EXG_MESH_NAME_MAX);
+    snprintf(too_many, sizeof(too_many), "a mesh of %d dims; 1 to %d", EXG_MESH_DIMS_MAX + 1,
+             EXG_MESH_DIMS_MAX);
+    snprintf(too_deep, sizeof(too_deep), "a tensor of %d dims; at most %d", EXG_RANK_MAX + 1,
+             EXG_RANK_MAX);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(exg_local_mesh_create(&rows[i].shape, &mesh, &err), EXG_USAGE);
         assert_string_equal(err.code, rows[i].code);
@@ -859,6 +868,7 @@ static void what_cannot_be_made_is_named(void **state)
     assert_int_equal(exg_local_mesh_create(&line, &mesh, NULL), EXG_OK);
     assert_int_equal(exg_dtensor_from_local(mesh, &deep, NULL, 0, NULL, &t, &err), EXG_LIMIT);
     assert_string_equal(err.code, "DTN-009");
+    assert_non_null(strstr(err.message, too_deep));
     assert_int_equal(exg_dtensor_arange(mesh, &like, 0, 1, &t, &err), EXG_USAGE);
     assert_string_equal(err.code, "DTN-009");
     like.rank = 1;
