@@ -5,8 +5,8 @@
     mutation.py --again verdicts.json                           once more what survived then, wherever its line stands now
     mutation.py --table tests/mutation/audit.txt                named changes, each of which its named test must find
 
-Each mutant is the product with one change. The tests that the acceptance tables (tests/seeds-*.md) name for its room run first,
-then what else of the suite is about its library. README.md beside this file says more.
+Each mutant is the product with one change. It meets the tests that the acceptance tables (tests/seeds-*.md) name for its room, and
+what else of the suite is about it. README.md beside this file says more.
 """
 
 import argparse
