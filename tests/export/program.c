@@ -403,6 +403,37 @@ static void symbols_have_one_range_each(void **state)
     exg_program_destroy(program);
 }
 
+/* Of a symbol that stands in a branch alone too: as a size, in strides, as a number. */
+static void symbols_of_branches_have_ranges(void **state)
+{
+    exg_sym_int number = {"u7", 1, true};
+
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        exg_program *program = open_file("tests/export/data/control.pt2");
+        exg_graph *graph = program->graph->nodes[2].inputs[1 + k % 2].arg.as_graph->graph;
+        exg_value *value = &graph->values[graph->value_count - 1];
+        exg_sym_int *sizes[3] = {&value->tensor->sizes[0], &value->tensor->strides[0],
+                                 &value->tensor->storage_offset};
+        const exg_range_constraint *range;
+        uint32_t count = program->range_constraint_count;
+
+        if (k < 6) {
+            *sizes[k / 2] = (exg_sym_int){"s99", 1, true};
+        } else {
+            value->sym_int = &number;
+        }
+        assert_int_equal(exg_program_suit_python(program, NULL), EXG_OK);
+        assert_int_equal(program->range_constraint_count, count + 1);
+        range = &program->range_constraints[count];
+        assert_string_equal(range->symbol, k < 6 ? "s99" : "u7");
+        assert_int_equal(range->has_min, k < 6); /* a size is not negative */
+        assert_int_equal(range->min_val, 0);
+        assert_false(range->has_max);
+        exg_program_destroy(program);
+    }
+}
+
 /* Whichever value it is. */
 static void a_branch_is_called_as_no_value(void **state)
 {
@@ -428,6 +459,7 @@ int main(void)
         cmocka_unit_test(a_branch_is_called_as_no_value),
         cmocka_unit_test(values_of_branches_are_called_as_python_can),
         cmocka_unit_test(symbols_have_one_range_each),
+        cmocka_unit_test(symbols_of_branches_have_ranges),
         cmocka_unit_test(it_prints_programs_as_pytorch_does),
         cmocka_unit_test(it_prints_expressions_as_sympy_does),
         cmocka_unit_test(it_copies_programs_whole),

@@ -28,6 +28,7 @@ static void metas_are_counted_with_where_they_fit(void **state)
         {1, {2}, {1}, -1, false},
         {1, {MOST - 1}, {1}, 0, true},
         {1, {MOST}, {1}, 0, false},
+        {1, {MOST}, {0}, 0, false}, /* of no stride there are as many numbers */
         {1, {2}, {(MOST - 1) / 2}, 0, true},
         {1, {2}, {(MOST + 1) / 2}, 0, false},
         {2, {2, 2}, {1, (MOST + 3) / 4}, 0, false}, /* the widest stride, wherever it is */
