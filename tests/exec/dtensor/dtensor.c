@@ -515,6 +515,26 @@ static void print_parts(rank_context *c)
                 "DTensor(local_tensor=[[True, True], [True, True], [True, True], ..., "
                 "[True, True], [True, True], [True, True]], device_mesh=DeviceMesh(a=2), "
                 "placements=(R))");
+    for (int k = 0; k < 3; k++) { /* 1000 elements are all printed; of more than 6 in a dim 3 */
+        static const int64_t shapes[3][2] = {{500, 2}, {6, 200}, {7, 200}};
+        static const int shown[3] = {1000, 6 * 6, 6 * 6};
+        static const int dots[3] = {0, 6, 6 + 1};
+        char *text = NULL;
+        int count = 0, cuts = 0;
+
+        memcpy(sizes, shapes[k], sizeof(sizes));
+        EXPECT(c,
+               exg_dtensor_ones(c->mesh, &like, &t, NULL) == EXG_OK &&
+                   exg_dtensor_print(t, &text, NULL) == EXG_OK,
+               "many");
+        for (const char *at = text; at != NULL && *at != '\0'; at++) {
+            count += strncmp(at, "True", 4) == 0;
+            cuts += strncmp(at, "...", 3) == 0;
+        }
+        EXPECT(c, count == shown[k] && cuts == dots[k], "%d elements and %d gaps", count, cuts);
+        free(text);
+        exg_dtensor_destroy(t);
+    }
     sizes[0] = 0;
     EXPECT(c, exg_dtensor_zeros(c->mesh, &like, &t, NULL) == EXG_OK, "nothing");
     expect_text(c, t, "DTensor(local_tensor=[], device_mesh=DeviceMesh(a=2), placements=(R))");
@@ -860,6 +880,18 @@ static void what_cannot_be_made_is_named(void **state)
         assert_int_equal(exg_local_mesh_create(&rows[i].shape, &mesh, &err), EXG_USAGE);
         assert_string_equal(err.code, rows[i].code);
         assert_non_null(strstr(err.message, rows[i].says));
+    }
+    for (int more = 0; more < 2; more++) { /* as long as a name may be, and longer */
+        char name[EXG_MESH_NAME_MAX + 1];
+        exg_mesh_shape named = {.ndim = 1, .sizes = {1}, .names = {name}};
+
+        memset(name, 'n', sizeof(name));
+        name[EXG_MESH_NAME_MAX - 1 + more] = '\0';
+        assert_int_equal(exg_local_mesh_create(&named, &mesh, &err), more ? EXG_USAGE : EXG_OK);
+        if (!more) {
+            assert_string_equal(exg_device_mesh_dim_name(mesh, 0), name);
+            exg_device_mesh_destroy(mesh);
+        }
     }
     assert_int_equal(exg_local_mesh_create(&most, meshes, &err), EXG_OK);
     for (uint32_t r = 0; r < 256; r++) {
