@@ -278,6 +278,7 @@ exg_test(exec_support exec/dispatch/support.c LIBS exg::exec)
 exg_test(exec_cache exec/dispatch/cache.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_drawn exec/dispatch/drawn.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_edges exec/dispatch/edges.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_steps exec/dispatch/steps.c THREADS LIBS tests_eager tests_ranks exg::exec m)
 exg_test(exec_log exec/dispatch/log.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch_out_of_memory exec/dispatch/out_of_memory.c exec/dispatch/fixture.c
