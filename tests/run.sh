@@ -116,9 +116,8 @@ bench)
     ;;
 mutation)
     need_packages python3
-    for room in libexport/program libexport/verify libexport/formats/early libexec/dtensor libexec/dispatch; do
-        python3 tests/mutation/mutation.py --room "$room" --count 60 --least 90
-    done
+    python3 tests/mutation/mutation.py --count 60 --least 90 --room libexport/program --room libexport/verify \
+        --room libexport/formats/early --room libexec/dtensor --room libexec/dispatch
     ;;
 coverage)
     need_packages python3

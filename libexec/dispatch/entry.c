@@ -189,9 +189,12 @@ static exg_status fill_specs(const exg_call *call, exg_entry *entry,
     for (uint32_t r = 0; r < count; r++) {
         const exg_object *spec = many ? &specs->items[r] : specs;
 
-        if (spec->kind != EXG_OBJECT_SPEC) {
-            entry->results[r].absent = true;
+        if (entry->results[r].absent) {
             continue;
+        }
+        if (spec->kind != EXG_OBJECT_SPEC) {
+            return EXG_FAIL(call->err, MALFORMED, "DSP-009", "%s gives a tensor without a spec",
+                            call->op_entry->key);
         }
         entry->results[r].spec = *spec->spec;
         EXG_TRY(check_local(call, &entry->results[r]));

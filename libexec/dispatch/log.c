@@ -31,16 +31,17 @@ void exg_log_note(exg_dispatcher *d, const char *format, ...)
 static void print_shapes(exg_text *text, const exg_call *call)
 {
     const exg_function_schema *f = call->op->schema;
-    const char *between = "(";
+    const char *between = "";
     uint32_t given = 0;
 
     for (uint32_t i = 0; i < f->argument_count; i++) {
         given = call->at[i] != NULL && !f->arguments[i].keyword_only ? i + 1 : given;
     }
-    exg_text_puts(text, given == 0 ? "(" : "");
-    for (uint32_t i = 0; i < f->argument_count; i++, between = ", ") {
+    exg_text_putc(text, '(');
+    for (uint32_t i = 0; i < f->argument_count; i++) {
         if (i < given || call->at[i] != NULL) {
             exg_text_puts(text, between);
+            between = ", ";
             exg_text_printf(text, "%s%s", i < given ? "" : f->arguments[i].name,
                             i < given ? "" : "=");
             if (call->at[i] == NULL) {

@@ -632,9 +632,6 @@ exg_status exg_table_rule(void *question, exg_op_schema *schema, exg_arena *aren
     s->arena = arena;
     s->err = err;
     EXG_TRY(exg_op_schema_meta_args(schema, arena, s->call, err));
-    for (uint32_t i = q->op->schema->argument_count; i < s->op->schema->argument_count; i++) {
-        s->call->args[i] = s->op->schema->arguments[i].default_value;
-    }
     for (uint32_t i = 0; i < s->call->operand_count; i++) {
         s->operands[i] =
             s->call->ids[i] == EXG_NO_VALUE ? NULL : s->call->graph.values[s->call->ids[i]].tensor;

@@ -372,7 +372,7 @@ static exg_status evaluate_pieces(evaluator *e, const exg_term *term, exg_number
 static exg_status evaluate_call(evaluator *e, const exg_term *term, exg_number *out)
 {
     const exg_function *function = term->function;
-    exg_number args[ARGUMENTS_FIXED_MAX];
+    exg_number args[ARGUMENTS_FIXED_MAX] = {{false, {0}}}; /* what is not given is 0 */
     uint32_t count = 0;
 
     if (function == NULL || function->kind == EXG_FN_RATIONAL) {

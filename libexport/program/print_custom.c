@@ -29,50 +29,81 @@ static void put_utf8(exg_text *out, unsigned point)
         exg_text_putc(out, (char)(0xc0 | point >> 6));
         exg_text_putc(out, (char)(0x80 | (point & 0x3f)));
     } else {
-        exg_text_putc(out, (char)(0xe0 | point >> 12));
+        exg_text_putc(out, (char)(point < 0x10000 ? 0xe0 | point >> 12 : 0xf0 | point >> 18));
+        if (point >= 0x10000) {
+            exg_text_putc(out, (char)(0x80 | (point >> 12 & 0x3f)));
+        }
         exg_text_putc(out, (char)(0x80 | (point >> 6 & 0x3f)));
         exg_text_putc(out, (char)(0x80 | (point & 0x3f)));
+    }
+}
+
+/* The four digits behind "\\u" at `at`; false where that is not there. */
+static bool read_unit(const char *at, unsigned *unit)
+{
+    char digits[5] = {0};
+
+    if (at[0] != '\\' || at[1] != 'u' || strspn(at + 2, "0123456789abcdefABCDEF") < 4) {
+        return false;
+    }
+    memcpy(digits, at + 2, 4);
+    *unit = (unsigned)strtoul(digits, NULL, 16);
+    return true;
+}
+
+/* "\\u20ac", or two of them: a pair of surrogates is one character, half a pair is none. */
+static void read_point(cursor *c, exg_text *out)
+{
+    unsigned point = 0, low = 0;
+
+    c->failed = c->failed || !read_unit(c->scan.at, &point);
+    if (c->failed) {
+        return;
+    }
+    c->scan.at += 6;
+    if (point >= 0xd800 && point < 0xe000) {
+        c->failed = point >= 0xdc00 || !read_unit(c->scan.at, &low) || (low & 0xfc00) != 0xdc00;
+        if (c->failed) {
+            return;
+        }
+        c->scan.at += 6;
+        point = 0x10000 + ((point & 0x3ff) << 10 | (low & 0x3ff));
+    }
+    put_utf8(out, point);
+}
+
+/* Another character that a backslash stands before. */
+static void read_escape(cursor *c, exg_text *out)
+{
+    static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+    const char *e = escapes;
+
+    while (*e != '\0' && *e != c->scan.at[1]) {
+        e += 2;
+    }
+    c->failed = c->failed || *e == '\0';
+    if (!c->failed) {
+        exg_text_putc(out, e[1]);
+        c->scan.at += 2;
     }
 }
 
 /* A JSON string, decoded. */
 static void read_string(cursor *c, exg_text *out)
 {
-    static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
-
-    if (exg_scan_next(&c->scan) != '"') {
-        c->failed = true;
-        return;
-    }
-    for (c->scan.at++; *c->scan.at != '"'; c->scan.at++) {
+    (void)take(c, "\"");
+    while (!c->failed && *c->scan.at != '"') {
         if (*c->scan.at == '\0') {
             c->failed = true;
-            return;
-        }
-        if (*c->scan.at != '\\') {
-            exg_text_putc(out, *c->scan.at);
-            continue;
-        }
-        c->scan.at++;
-        if (*c->scan.at == 'u' && strspn(c->scan.at + 1, "0123456789abcdefABCDEF") >= 4) {
-            char digits[5] = {c->scan.at[1], c->scan.at[2], c->scan.at[3], c->scan.at[4], '\0'};
-
-            put_utf8(out, (unsigned)strtoul(digits, NULL, 16));
-            c->scan.at += 4;
-            continue;
-        }
-        for (const char *e = escapes;; e += 2) {
-            if (*e == '\0') {
-                c->failed = true;
-                return;
-            }
-            if (*e == *c->scan.at) {
-                exg_text_putc(out, e[1]);
-                break;
-            }
+        } else if (*c->scan.at != '\\') {
+            exg_text_putc(out, *c->scan.at++);
+        } else if (c->scan.at[1] == 'u') {
+            read_point(c, out);
+        } else {
+            read_escape(c, out);
         }
     }
-    c->scan.at++;
+    c->scan.at += !c->failed;
 }
 
 static void read_value(cursor *c, exg_text *out, int depth);

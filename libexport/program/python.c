@@ -200,32 +200,21 @@ static exg_status take_names(exg_map *names, exg_arena *arena, const exg_graph *
     return good ? EXG_OK : EXG_OUT_OF_MEMORY(err);
 }
 
-static bool has_branches(const exg_graph *graph)
-{
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
-            if (branch_of(&graph->nodes[n], i) != NULL) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* Those that cannot stay get another name; with `renames` false they are only looked for. */
 static exg_status name_branches(exg_arena *arena, exg_graph *graph, const exg_weights *weights,
                                 bool renames, bool *found, exg_error *err)
 {
+    bool taken = false; /* with the first branch */
     exg_map names;
 
-    if (!has_branches(graph)) {
-        return EXG_OK;
-    }
-    EXG_TRY(take_names(&names, arena, graph, weights, err));
     for (uint32_t n = 0; n < graph->node_count; n++) {
         for (uint32_t i = 0; i < graph->nodes[n].input_count; i++) {
             exg_graph_argument *branch = branch_of(&graph->nodes[n], i);
 
+            if (branch != NULL && !taken) {
+                EXG_TRY(take_names(&names, arena, graph, weights, err));
+                taken = true;
+            }
             if (branch == NULL || (exg_is_identifier(branch->name) && branch->name[0] != '\0' &&
                                    exg_map_find(&names, branch->name) == EXG_MAP_NONE)) {
                 continue;

@@ -274,6 +274,12 @@ exg_test(exec_factory exec/dispatch/factory.c THREADS LIBS tests_eager tests_ran
 exg_test(exec_programs exec/dispatch/programs.c exec/dispatch/fixture.c THREADS LIBS tests_eager
   tests_ranks exg::exec m)
 exg_test(exec_forward exec/dispatch/forward.c exec/dispatch/fixture.c THREADS LIBS tests_eager tests_ranks exg::exec m)
+exg_test(exec_support exec/dispatch/support.c LIBS exg::exec)
+exg_test(exec_cache exec/dispatch/cache.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_drawn exec/dispatch/drawn.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_edges exec/dispatch/edges.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_steps exec/dispatch/steps.c THREADS LIBS tests_eager tests_ranks exg::exec m)
+exg_test(exec_log exec/dispatch/log.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_item exec/dispatch/item.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch_out_of_memory exec/dispatch/out_of_memory.c exec/dispatch/fixture.c
   THREADS LIBS tests_eager tests_ranks exg::exec)

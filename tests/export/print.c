@@ -120,6 +120,10 @@ static void annotations_are_fx_s(void **state)
          "Annotation: {'e': '\\n\\t\\r\\\\ / \\x08\\x0c'} "},
         {"{\"u\": \"\\u00e9\\u20ac\\u0041\"}", "Annotation: {'u': '\xc3\xa9\xe2\x82\xac"
                                                "A'} "},
+        {"{\"u\": \"\\u00ff\\u07D0\\u0904\\uff21\"}",
+         "Annotation: {'u': '\xc3\xbf\xdf\x90\xe0\xa4\x84\xef\xbc\xa1'} "},
+        {"{\"u\": \"\\ud83d\\ude00\\uD801\\uDC00\"}",
+         "Annotation: {'u': '\xf0\x9f\x98\x80\xf0\x90\x90\x80'} "},
         {"{\"l\": [1, 2.5, \"x\", [true, null], {\"y\": -1}]}",
          "Annotation: {'l': [1, 2.5, 'x', [True, None], {'y': -1}]} "},
         {"{\"d\": {\"a\": 1, \"b\": [2]}}", "Annotation: {'d': {'a': 1, 'b': [2]}} "},
@@ -150,6 +154,20 @@ static void annotations_are_fx_s(void **state)
         "{\"a\": x}",
         "{\"a\": \"b}",
         "{\"a\": \"\\x\"}",
+        "{\"a\": \"\\",
+        "{\"a\": \"\\u12\"}",
+        "{\"a\": \"\\u12g4\"}",
+        "{\"a\": \"\\ud83d\"}",
+        "{\"a\": \"\\ude00\"}",
+        "{\"a\": \"\\ud83d\\u0041\"}",
+        "{\"a\": \"\\ud83d\\ud83d\"}",
+        "{\"a\": \"\\ud83dude00\"}",
+        "{\"a\\u12\": 1}",
+        "{1: 2}",
+        "{true: 2}",
+        "{\"a\": 1, }",
+        "{\"a\": {\"b\": }}",
+        "\"a\": 1}",
         "{\"a\": 1 \"b\": 2}",
         "{\"a\": 1, 2}",
         "{\"a\": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}",
@@ -383,37 +401,104 @@ static void uses_are_counted_by_node(void **state)
     free(text);
 }
 
-/* As the code of torch.fx shows them. */
+static exg_value value = {.name = "x"};
+static exg_graph of_x = {.values = &value, .value_count = 1}, branch;
+static exg_value_id ids[] = {0, 0}, some[] = {0, EXG_NO_VALUE};
+static int64_t ints[] = {1, -2};
+static double floats[] = {0.5, 2};
+static bool bools[] = {true, false};
+static const char *strings[] = {"a", "b"};
+static exg_sym_argument sizes[] = {{.value = 0}, {.value = EXG_NO_VALUE, .as_int = 7}};
+static exg_sym_argument reals[] = {{.value = EXG_NO_VALUE, .as_float = 0.5}};
+static exg_sym_argument truths[] = {{.value = EXG_NO_VALUE, .as_bool = true},
+                                    {.value = EXG_NO_VALUE, .as_bool = false}};
+static exg_value_list nested[] = {{ids, 1}, {ids, 2}};
+static exg_int_list int_lists[] = {{ints, 2}, {NULL, 0}};
+static exg_float_list float_lists[] = {{floats, 1}};
+static exg_string_argument map[] = {{"k", {.kind = EXG_ARGUMENT_INT, .as_int = 1}},
+                                    {"l", {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 0}}};
+static exg_custom_obj object = {"obj", "a.B"};
+static exg_graph_argument graph_argument = {.name = "true_graph_0", .graph = &branch};
+
+static const struct {
+    exg_argument argument;
+    const char *code, *shown; /* NULL: the same */
+} arguments[] = {
+    {{.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 0}, "x", "%x"},
+    {{.kind = EXG_ARGUMENT_TENSORS, .count = 2, .as_tensors = ids}, "[x, x]", "[%x, %x]"},
+    {{.kind = EXG_ARGUMENT_OPTIONAL_TENSORS, .count = 2, .as_tensors = some},
+     "[x, None]",
+     "[%x, None]"},
+    {{.kind = EXG_ARGUMENT_OPTIONAL_TENSOR, .as_tensor = EXG_NO_VALUE}, "None", NULL},
+    {{.kind = EXG_ARGUMENT_NESTED_TENSORS, .count = 2, .as_nested_tensors = nested},
+     "[[x], [x, x]]",
+     "[[%x], [%x, %x]]"},
+    {{.kind = EXG_ARGUMENT_NONE}, "None", NULL},
+    {{.kind = EXG_ARGUMENT_BOOL, .as_bool = true}, "True", NULL},
+    {{.kind = EXG_ARGUMENT_BOOL, .as_bool = false}, "False", NULL},
+    {{.kind = EXG_ARGUMENT_BOOLS, .count = 2, .as_bools = bools}, "[True, False]", NULL},
+    {{.kind = EXG_ARGUMENT_FLOAT, .as_float = 1}, "1.0", NULL},
+    {{.kind = EXG_ARGUMENT_FLOATS, .count = 2, .as_floats = floats}, "[0.5, 2.0]", NULL},
+    {{.kind = EXG_ARGUMENT_FLOAT_LISTS, .count = 1, .as_float_lists = float_lists},
+     "[[0.5]]",
+     NULL},
+    {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1, 2}}, "(1+2j)", NULL},
+    {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1.5, -2.25}}, "(1.5-2.25j)", NULL},
+    {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {0, 2}}, "2j", NULL},
+    {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {0, -2}}, "-2j", NULL},
+    {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {-0.0, 2}}, "(-0+2j)", NULL},
+    {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1, -0.0}}, "(1-0j)", NULL},
+    {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {-1, 0}}, "(-1+0j)", NULL},
+    {{.kind = EXG_ARGUMENT_STRING, .as_string = "it's"}, "\"it's\"", "it's"},
+    {{.kind = EXG_ARGUMENT_STRINGS, .count = 2, .as_strings = strings}, "['a', 'b']", "[a, b]"},
+    {{.kind = EXG_ARGUMENT_INT, .as_int = INT64_MIN}, "-9223372036854775808", NULL},
+    {{.kind = EXG_ARGUMENT_INTS, .count = 2, .as_ints = ints}, "[1, -2]", NULL},
+    {{.kind = EXG_ARGUMENT_INTS, .count = 0}, "[]", NULL},
+    {{.kind = EXG_ARGUMENT_INT_LISTS, .count = 2, .as_int_lists = int_lists},
+     "[[1, -2], []]",
+     NULL},
+    {{.kind = EXG_ARGUMENT_SYM_INT, .as_sym = {.value = 0}}, "x", "%x"},
+    {{.kind = EXG_ARGUMENT_SYM_INTS, .count = 2, .as_syms = sizes}, "[x, 7]", "[%x, 7]"},
+    {{.kind = EXG_ARGUMENT_SYM_FLOAT, .as_sym = {EXG_NO_VALUE, {.as_float = 0.5}}}, "0.5", NULL},
+    {{.kind = EXG_ARGUMENT_SYM_FLOATS, .count = 1, .as_syms = reals}, "[0.5]", NULL},
+    {{.kind = EXG_ARGUMENT_SYM_BOOLS, .count = 2, .as_syms = truths}, "[True, False]", NULL},
+    {{.kind = EXG_ARGUMENT_SCALAR_TYPE, .as_scalar_type = EXG_DTYPE_BF16}, "torch.bfloat16", NULL},
+    {{.kind = EXG_ARGUMENT_LAYOUT, .as_layout = EXG_LAYOUT_STRIDED}, "torch.strided", NULL},
+    {{.kind = EXG_ARGUMENT_MEMORY_FORMAT, .as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS},
+     "torch.contiguous_format",
+     NULL},
+    {{.kind = EXG_ARGUMENT_DEVICE, .as_device = {"cpu", -1}}, "device(type='cpu')", "cpu"},
+    {{.kind = EXG_ARGUMENT_DEVICE, .as_device = {"cuda", 0}},
+     "device(type='cuda', index=0)",
+     "cuda:0"},
+    {{.kind = EXG_ARGUMENT_GRAPH, .as_graph = &graph_argument}, "true_graph_0", "%true_graph_0"},
+    {{.kind = EXG_ARGUMENT_CUSTOM_OBJ, .as_custom_obj = &object}, "obj", "%obj"},
+    {{.kind = EXG_ARGUMENT_OPERATOR, .as_string = "torch.ops.aten.add.Tensor"},
+     "torch.ops.aten.add.Tensor",
+     "aten.add.Tensor"},
+    {{.kind = EXG_ARGUMENT_OPERATOR, .as_string = "torch.ops.higher_order.cond"},
+     "torch.ops.higher_order.cond",
+     "cond"},
+    {{.kind = EXG_ARGUMENT_OPERATOR, .as_string = "_operator.add"}, "_operator.add", NULL},
+    {{.kind = EXG_ARGUMENT_STRING_TO_ARGUMENT, .count = 2, .as_string_to_argument = map},
+     "{'k': 1, 'l': x}",
+     "{k: 1, l: %x}"},
+};
+
+/* As the code of torch.fx shows them, and as its graph does. */
 static void arguments_are_python_s(void **state)
 {
-    exg_value value = {.name = "x"};
-    exg_graph graph = {.values = &value, .value_count = 1};
-    int64_t ints[] = {1, -2};
-    const struct {
-        exg_argument argument;
-        const char *expected;
-    } rows[] = {
-        {{.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 0}, "x"},
-        {{.kind = EXG_ARGUMENT_NONE}, "None"},
-        {{.kind = EXG_ARGUMENT_BOOL, .as_bool = true}, "True"},
-        {{.kind = EXG_ARGUMENT_FLOAT, .as_float = 1}, "1.0"},
-        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1, 2}}, "(1+2j)"},
-        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1.5, -2.25}}, "(1.5-2.25j)"},
-        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {0, 2}}, "2j"},
-        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {0, -2}}, "-2j"},
-        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {-0.0, 2}}, "(-0+2j)"},
-        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {1, -0.0}}, "(1-0j)"},
-        {{.kind = EXG_ARGUMENT_COMPLEX, .as_complex = {-1, 0}}, "(-1+0j)"},
-        {{.kind = EXG_ARGUMENT_STRING, .as_string = "it's"}, "\"it's\""},
-        {{.kind = EXG_ARGUMENT_INTS, .count = 2, .as_ints = ints}, "[1, -2]"},
-    };
-
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < 2 * sizeof(arguments) / sizeof(arguments[0]); i++) {
+        const char *code = arguments[i / 2].code, *shown = arguments[i / 2].shown;
         exg_text text = EXG_TEXT_EMPTY;
 
-        exg_print_argument(&text, &graph, &rows[i].argument);
-        assert_string_equal(exg_text_string(&text), rows[i].expected);
+        if (i % 2 == 0) {
+            exg_print_argument(&text, &of_x, &arguments[i / 2].argument);
+        } else {
+            exg_print_fx_argument(&text, &of_x, &arguments[i / 2].argument);
+        }
+        assert_string_equal(exg_text_string(&text), i % 2 == 0 || shown == NULL ? code : shown);
         exg_text_free(&text);
     }
 }

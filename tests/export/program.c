@@ -350,6 +350,90 @@ static void branches_are_called_as_python_can(void **state)
     }
 }
 
+/* The values of a branch too, of the first and the second. */
+static void values_of_branches_are_called_as_python_can(void **state)
+{
+    (void)state;
+    for (uint32_t i = 1; i < 3; i++) {
+        exg_program *program = open_file("tests/export/data/control.pt2");
+        exg_graph *graph = program->graph->nodes[2].inputs[i].arg.as_graph->graph;
+        bool suits;
+
+        assert_int_equal(exg_program_suits_python(program, &suits, NULL), EXG_OK);
+        assert_true(suits);
+        graph->values[0].name = "a.b";
+        assert_int_equal(exg_program_suits_python(program, &suits, NULL), EXG_OK);
+        assert_false(suits);
+        assert_int_equal(exg_program_suit_python(program, NULL), EXG_OK);
+        assert_string_not_equal(graph->values[0].name, "a.b");
+        assert_int_equal(exg_program_suits_python(program, &suits, NULL), EXG_OK);
+        assert_true(suits);
+        exg_program_destroy(program);
+    }
+}
+
+/* Each symbol has one range: one that is given stays, one that is not is added once. */
+static void symbols_have_one_range_each(void **state)
+{
+    exg_program *program = open_file("tests/export/data/symbols.pt2");
+    uint32_t count = program->range_constraint_count;
+    exg_range_constraint *given = calloc(count, sizeof(*given));
+
+    (void)state;
+    assert_true(count > 0);
+    memcpy(given, program->range_constraints, count * sizeof(*given));
+    assert_int_equal(exg_program_suit_python(program, NULL), EXG_OK);
+    assert_int_equal(program->range_constraint_count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const exg_range_constraint *r = &program->range_constraints[i];
+
+        assert_string_equal(r->symbol, given[i].symbol);
+        assert_true(r->has_min == given[i].has_min && r->has_max == given[i].has_max);
+        assert_int_equal(r->min_val, given[i].min_val);
+        assert_int_equal(r->max_val, given[i].max_val);
+    }
+    program->range_constraint_count--; /* the last is not given: it is made again, of a size */
+    assert_int_equal(exg_program_suit_python(program, NULL), EXG_OK);
+    assert_int_equal(program->range_constraint_count, count);
+    assert_string_equal(program->range_constraints[count - 1].symbol, given[count - 1].symbol);
+    assert_true(program->range_constraints[count - 1].has_min);
+    assert_int_equal(program->range_constraints[count - 1].min_val, 0);
+    assert_false(program->range_constraints[count - 1].has_max);
+    free(given);
+    exg_program_destroy(program);
+}
+
+/* Of a symbol that stands in a branch alone too: as a size, in strides, as a number. */
+static void symbols_of_branches_have_ranges(void **state)
+{
+    exg_sym_int number = {"u7", 1, true};
+
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        exg_program *program = open_file("tests/export/data/control.pt2");
+        exg_graph *graph = program->graph->nodes[2].inputs[1 + k % 2].arg.as_graph->graph;
+        exg_value *value = &graph->values[graph->value_count - 1];
+        exg_sym_int *sizes[3] = {&value->tensor->sizes[0], &value->tensor->strides[0],
+                                 &value->tensor->storage_offset};
+        const exg_range_constraint *range;
+        uint32_t count = program->range_constraint_count;
+
+        if (k < 6) {
+            *sizes[k / 2] = (exg_sym_int){"s99", 1, true};
+        } else {
+            value->sym_int = &number;
+        }
+        assert_int_equal(exg_program_suit_python(program, NULL), EXG_OK);
+        assert_int_equal(program->range_constraint_count, count + 1);
+        range = &program->range_constraints[count];
+        assert_string_equal(range->symbol, k < 6 ? "s99" : "u7");
+        assert_int_equal(range->has_min, k < 6); /* a size is not negative */
+        assert_int_equal(range->min_val, 0);
+        assert_false(range->has_max);
+        exg_program_destroy(program);
+    }
+}
+
 /* Whichever value it is. */
 static void a_branch_is_called_as_no_value(void **state)
 {
@@ -373,6 +457,9 @@ int main(void)
         cmocka_unit_test(renames_that_cannot_be_are_refused),
         cmocka_unit_test(branches_are_called_as_python_can),
         cmocka_unit_test(a_branch_is_called_as_no_value),
+        cmocka_unit_test(values_of_branches_are_called_as_python_can),
+        cmocka_unit_test(symbols_have_one_range_each),
+        cmocka_unit_test(symbols_of_branches_have_ranges),
         cmocka_unit_test(it_prints_programs_as_pytorch_does),
         cmocka_unit_test(it_prints_expressions_as_sympy_does),
         cmocka_unit_test(it_copies_programs_whole),

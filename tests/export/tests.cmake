@@ -74,6 +74,8 @@ add_test(NAME export_verify_codes
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/verify/codes.sh ${PROJECT_SOURCE_DIR})
 
 # Expressions over sizes, schemas, writes through views.
+exg_test(export_element export/element.c LIBS exg::export)
+exg_test(export_uses export/uses.c LIBS exg::export)
 exg_test(export_expression export/expression.c LIBS exg::export)
 exg_test(export_scan export/scan.c LIBS exg::export)
 exg_test(export_symint export/transform/symint.c LIBS exg::export)

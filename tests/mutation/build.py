@@ -17,18 +17,31 @@ MEMORY, FILE = 8 << 30, 1 << 30  # that a test may take: a mutant asks for anyth
 FLAGS = ["-w", "-Werror=int-conversion", "-Werror=incompatible-pointer-types", "-Werror=implicit-function-declaration", "-Werror=format"]
 
 
-def limits():
+def calls_of(counts):
+    """{file: [(first line, last line, calls)]} of its functions by the counts in a folder; {} where a program left none."""
+    files, found = [str(path) for path in pathlib.Path(counts).rglob("*.gcda")], {}
+    for line in subprocess.run(["gcov", "--json-format", "--stdout", *files], capture_output=True, text=True).stdout.splitlines():
+        for file in json.loads(line)["files"]:
+            for function in file["functions"]:
+                found.setdefault(file["file"], []).append((function["start_line"], function["end_line"], function["execution_count"]))
+    return found
+
+
+def limits(work):
+    if work is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (work, work))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run(command, limit, cwd, environment=None):
-    """(exit status or None past the time limit, seconds, seconds of a processor); its children end with it."""
+def run(command, limit, cwd, environment=None, most=None):
+    """(exit status or None past the time limit, seconds, seconds of a processor); its children end with it, and it ends by a
+    signal after `most` seconds of a processor."""
     begun, status, work = time.monotonic(), None, 0.0
     with subprocess.Popen(
         command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True, preexec_fn=limits,
+        start_new_session=True, preexec_fn=lambda: limits(most),
     ) as process:  # fmt: skip
         while status is None and time.monotonic() < begun + limit:
             ended, code, usage = os.wait4(process.pid, os.WNOHANG)
@@ -69,10 +82,8 @@ class Build:
             raise SystemExit(f"mutation: {path} is compiled {len(found)} times into the product, not once")
         return found[0]
 
-    def compile(self, path, text, folder, name):
-        """The assembly of the source with this text, or None where it is no C; the same file name for all texts."""
-        at, out = folder / pathlib.Path(path).name, folder / f"{name}.s"
-        at.write_text(text)
+    def words(self, path):
+        """How the source is compiled, without what is made of it, what warns and how far it is optimized."""
         words = shlex.split(self.own(path)[0])
         while not os.path.basename(words[0]).endswith(("cc", "gcc", "clang")) or "ccache" in words[0]:
             words.pop(0)
@@ -84,9 +95,21 @@ class Build:
                 skip = 1
             elif word != "-MD" and not word.startswith("-W") and word != "-O3":
                 kept.append(word)
-        command = [*kept, "-O2", *FLAGS, "-S", "-o", out, str(at)]
+        return [*kept, "-O2"]
+
+    def compile(self, path, text, folder, name):
+        """The assembly of the source with this text, or None where it is no C; the same file name for all texts."""
+        at, out = folder / pathlib.Path(path).name, folder / f"{name}.s"
+        at.write_text(text)
+        command = [*self.words(path), *FLAGS, "-S", "-o", out, str(at)]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         return out if done.returncode == 0 else None
+
+    def compile_counting(self, path, folder):
+        """The object of the source as it is, which counts the calls of its functions."""
+        out = folder / (path.replace("/", "_") + ".o")
+        subprocess.run([*self.words(path), "-O1", "-w", "--coverage", "-c", "-o", out, str(self.source / path)], cwd=self.folder, check=True)
+        return out
 
     def assemble(self, assembly):
         subprocess.run(["cc", "-c", assembly, "-o", assembly.with_suffix(".o")], check=True)
@@ -98,18 +121,23 @@ class Build:
         # a shell takes \$ in double quotes for $, shlex does not
         return [w.replace("\\$", "$") for w in shlex.split(last) if w not in (":", "&&")]
 
-    def link(self, target, path, made, out):
-        """The program with the object `made` of the source `path` in the place of its own; with none, as it is."""
-        words, own = list(self.link_command(target)), path and self.own(path)[1]
+    def link(self, target, made, out, more=()):
+        """The program with objects in the place of its own: {source: object}; with none, as it is."""
+        words = list(self.link_command(target))
         words[words.index("-o") + 1] = str(out)
-        if own is None:
-            pass
-        elif own in words:
-            words[words.index(own)] = str(made)
-        else:  # before the archives, of which the same member is not taken then
-            words.insert(words.index("-o") + 2, str(made))
-        subprocess.run(words, cwd=self.folder, check=True, capture_output=True)
+        for path, new in made.items():
+            own = self.own(path)[1]
+            if own in words:
+                words[words.index(own)] = str(new)
+            else:  # before the archives, of which the same member is not taken then
+                words.insert(words.index("-o") + 2, str(new))
+        subprocess.run([*words, *more], cwd=self.folder, check=True, capture_output=True)
         return out
+
+    def has(self, target, path):
+        """Is the program made of the source, or of its library?"""
+        library = path.split("/")[0].removeprefix("lib")
+        return any(word == self.own(path)[1] or f"libexg_{library}." in word for word in self.link_command(target))
 
     def place(self, folder):
         """Where a program is put in a folder of its own: it finds the libraries of the build beside it, as where it is built."""

@@ -151,7 +151,8 @@ static void part_of_a_mesh(rank_context *c)
     other.device_type = "cpu";
     EXPECT(c,
            exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &other, &none, &err) == EXG_USAGE &&
-               strcmp(err.code, "DTN-021") == 0,
+               strcmp(err.code, "DTN-021") == 0 &&
+               strstr(err.message, "a part of type 'cpu' of a mesh") != NULL,
            "%s", err.message);
     EXPECT(c,
            exg_device_mesh_select(c->mesh, (uint32_t[]){0, 1}, &pair, &two, &err) == EXG_OK &&

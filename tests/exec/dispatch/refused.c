@@ -206,6 +206,12 @@ static exg_object object_of(char letter, exg_dtensor *x)
             (exg_argument){.kind = EXG_ARGUMENT_SYM_FLOAT, .as_sym = {.value = 3}});
     case 'B': /* where nothing is */
         return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_BOOLS, .count = 1});
+    case 'F':
+        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_FLOATS, .count = 1});
+    case 'I':
+        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_INTS, .count = 1});
+    case 'S':
+        return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_STRING});
     case 'T':
         return exg_object_value((exg_argument){.kind = EXG_ARGUMENT_STRINGS, .count = 1});
     case 'w': /* sizes of more dims than there are */
@@ -232,6 +238,9 @@ static const struct {
     {"aten.sum.dim_IntList", "xb", NULL, "DSP-001", "does not fit parameter 'dim'"},
     {"aten.sum.dim_IntList", "xs", NULL, "DSP-001", "a value of a graph"},
     {"aten.sum.dim_IntList", "xB", NULL, "ARG-001", "as_bools"},
+    {"aten.sum.dim_IntList", "xF", NULL, "ARG-001", "as_floats"},
+    {"aten.sum.dim_IntList", "xI", NULL, "ARG-001", "as_ints"},
+    {"aten.sum.dim_IntList", "xS", NULL, "ARG-001", "as_string"},
     {"aten.sum.dim_IntList", "xT", NULL, "ARG-001", "as_strings"},
     {"aten.nothing.default", "x", NULL, "OPR-003", "no operator 'aten.nothing.default'"},
     {"aten.zeros.default", "w", NULL, "DTN-009", "of more than"},
@@ -270,10 +279,99 @@ static void arguments_of_the_table(rank_context *c)
     eager_end(&e);
 }
 
+/* Factories look at their arguments themselves: n: a number, i: a list of sizes, j: one in a list,
+ * k: in two, l: in three, m: a list and a number in a list, t: a text, x: a tensor, o: nothing. */
+static const struct {
+    const char *key, *given, *says;
+    exg_status status;
+} makers[] = {
+    {"aten.zeros.default", "n", NULL, EXG_OK},
+    {"aten.zeros.default", "nn", NULL, EXG_OK},
+    {"aten.zeros.default", "i", NULL, EXG_OK},
+    {"aten.zeros.default", "j", NULL, EXG_OK},
+    {"aten.zeros.default", "k", NULL, EXG_OK},
+    {"aten.zeros.default", "l", "sizes", EXG_USAGE},
+    {"aten.zeros.default", "m", "sizes", EXG_USAGE},
+    {"aten.zeros.default", "t", "sizes", EXG_USAGE},
+    {"aten.zeros.default", "o", "sizes", EXG_USAGE},
+    {"aten.zeros.default", "x", "sizes", EXG_USAGE},
+    {"aten.zeros.default", "ni", "sizes", EXG_USAGE},
+    {"aten.zeros.default", "in", "sizes", EXG_USAGE},
+    {"aten.zeros.default", "ii", "sizes", EXG_USAGE},
+    {"aten.full.default", "in", NULL, EXG_OK},
+    {"aten.full.default", "nn", NULL, EXG_OK},
+    {"aten.full.default", "it", "values", EXG_USAGE},
+    {"aten.full.default", "io", "values", EXG_USAGE},
+    {"aten.full.default", "ii", "values", EXG_USAGE},
+    {"aten.full.default", "inn", "arguments", EXG_USAGE},
+    {"aten.zeros_like.default", "x", NULL, EXG_OK},
+    {"aten.zeros_like.default", "i", "arguments", EXG_USAGE},
+    {"aten.zeros_like.default", "xx", "sizes", EXG_USAGE},
+    {"aten.full_like.default", "xn", NULL, EXG_OK},
+    {"aten.full_like.default", "xt", "values", EXG_USAGE},
+    {"aten.full_like.default", "xnn", "arguments", EXG_USAGE},
+    {"aten.new_zeros.default", "xi", NULL, EXG_OK},
+    {"aten.new_zeros.default", "xn", NULL, EXG_OK},
+    {"aten.new_zeros.default", "xnn", NULL, EXG_OK},
+    {"aten.new_zeros.default", "", "arguments", EXG_USAGE},
+    {"aten.new_zeros.default", "ii", "arguments", EXG_USAGE},
+    {"aten.new_zeros.default", "xii", "sizes", EXG_USAGE},
+    {"aten.new_full.default", "xin", NULL, EXG_OK},
+    {"aten.new_full.default", "xit", "values", EXG_USAGE},
+    {"aten.new_full.default", "xinn", "arguments", EXG_USAGE},
+};
+
+static void arguments_of_factories(rank_context *c)
+{
+    int64_t sizes[] = {2, 2};
+    exg_object list = of_ints(sizes, 2), in_list = exg_object_list(&list, 1);
+    exg_object in_two = exg_object_list(&in_list, 1);
+    exg_object mixed[2] = {of_ints(sizes, 2), of_int(2)};
+    exg_dtensor *x;
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    x = counted(&e, EXG_DTYPE_F32, "4", "S(0)");
+    for (size_t r = 0; r < sizeof(makers) / sizeof(makers[0]); r++) {
+        uint32_t count = (uint32_t)strlen(makers[r].given);
+        exg_object args[4], result = exg_object_none();
+        char says[80] = "";
+        exg_status status;
+
+        for (uint32_t i = 0; i < count; i++) {
+            char kind = makers[r].given[i];
+
+            args[i] = kind == 'n'   ? of_int(2)
+                      : kind == 'i' ? list
+                      : kind == 'j' ? in_list
+                      : kind == 'k' ? in_two
+                      : kind == 'l' ? exg_object_list(&in_two, 1)
+                      : kind == 'm' ? exg_object_list(mixed, 2)
+                      : kind == 'o' ? exg_object_none()
+                                    : object_of(kind, x);
+        }
+        exg_error_clear(&e.err);
+        status = exg_dispatch(e.d, makers[r].key, args, count, NULL, 0, &result, &e.err);
+        if (makers[r].says != NULL) {
+            snprintf(says, sizeof(says), "%s does not take these %s", makers[r].key,
+                     makers[r].says);
+        }
+        EXPECT(c,
+               status == makers[r].status && strcmp(e.err.message, says) == 0 &&
+                   strcmp(e.err.code, status == EXG_OK ? "" : "DSP-001") == 0 &&
+                   result.kind == (status == EXG_OK ? EXG_OBJECT_DTENSOR : EXG_OBJECT_NONE),
+               "%s(%s): %s: %s", makers[r].key, makers[r].given, e.err.code, e.err.message);
+        exg_object_clear(&result, true);
+    }
+    exg_dtensor_destroy(x);
+    eager_end(&e);
+}
+
 static void calls_say_what_does_not_fit(void **state)
 {
     (void)state;
     on_mesh("1", arguments_of_the_table, NULL);
+    on_mesh("1", arguments_of_factories, NULL);
 }
 
 /* S001-36 */

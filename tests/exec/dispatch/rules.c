@@ -881,7 +881,8 @@ static void run_wrapped(rank_context *c)
     one = exg_object_list(specs, 2);
     EXPECT(c,
            exg_wrap(&tuple, &one, &result, &err) == EXG_MALFORMED &&
-               strcmp(err.code, "DSP-009") == 0,
+               strcmp(err.code, "DSP-009") == 0 &&
+               strstr(err.message, "3 results and 2 specs") != NULL,
            "%s", err.message);
 }
 

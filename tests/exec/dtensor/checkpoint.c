@@ -57,6 +57,7 @@ typedef struct call {
     uint32_t without; /* of loading: a name that the file has not, before it; TENSORS: none */
     bool partial;
     int64_t longer;   /* rows more than the file has */
+    bool bare, apart; /* the second tensor is without data, on another mesh */
     const char *code; /* what all ranks are told; NULL: it works */
 } call;
 
@@ -132,8 +133,13 @@ static void on_rank(rank_context *c)
         .size = sizeof(load), .partial = k->partial, .missing = &missing};
     uint32_t rank = exg_device_mesh_rank(c->mesh);
     exg_status status = EXG_OK;
+    exg_device_mesh *line = NULL;
     exg_error err = {0};
 
+    EXPECT(c,
+           !k->apart ||
+               exg_device_mesh_slice(c->mesh, (const uint32_t[]){0}, 1, &line, &err) == EXG_OK,
+           "%s", err.message);
     for (uint32_t i = 0; i < TENSORS; i++) {
         exg_placement to[EXG_MESH_DIMS_MAX];
         const char *text = shapes[i].rank > 1   ? k->lies->matrices
@@ -142,12 +148,18 @@ static void on_rank(rank_context *c)
         uint32_t count = text == NULL ? 0 : placements_of(text, to);
         exg_tensor whole = whole_of(&shapes[i], k->longer, k->saves);
 
+        bool second = i == 1;
+        void *data = whole.data;
+
         tensors[i].name = i == k->without ? "nowhere" : shapes[i].name;
+        whole.data = second && k->bare ? NULL : data;
         EXPECT(c,
-               exg_distribute_tensor(c->mesh, &whole, count == 0 ? NULL : to, count, 0,
-                                     &tensors[i].dtensor, &err) == EXG_OK,
+               exg_distribute_tensor(second && k->apart ? line : c->mesh, &whole,
+                                     count == 0 || (second && k->apart) ? NULL : to,
+                                     second && k->apart ? 0 : count, 0, &tensors[i].dtensor,
+                                     &err) == EXG_OK,
                "%s", err.message);
-        free(whole.data);
+        free(data);
     }
     if (c->faults == 0) {
         status = k->saves ? exg_checkpoint_save(c->mesh, tensors, TENSORS, k->path, &save, &err)
@@ -165,6 +177,7 @@ static void on_rank(rank_context *c)
     for (uint32_t i = 0; i < TENSORS; i++) {
         exg_dtensor_destroy(tensors[i].dtensor);
     }
+    exg_device_mesh_destroy(line);
 }
 
 static void run(call k)
@@ -263,6 +276,14 @@ static void a_fault_of_one_rank_is_told_on_all(void **state)
                .path = in_folder("p/.metadata"),
                .saves = true,
                .code = "DTN-014"});
+    for (int k = 0; k < 2; k++) {
+        run((call){.lies = four,
+                   .path = in_folder("p/.metadata"),
+                   .saves = true,
+                   .bare = k == 0,
+                   .apart = k == 1,
+                   .code = k == 0 ? "DTN-003" : "DTN-011"});
+    }
     assert_false(is_there(in_folder("p")));
     assert_false(is_there(in_folder("p.part")));
 }
@@ -276,6 +297,8 @@ static void what_does_not_fit_changes_nothing(void **state)
     run((call){.lies = four, .path = in_folder("a"), .without = 1, .code = "WGT-FILL"});
     run((call){.lies = four, .path = in_folder("a"), .without = 1, .partial = true});
     run((call){.lies = four, .path = in_folder("a"), .longer = 1, .code = "WGT-FILL"});
+    run((call){.lies = four, .path = in_folder("a"), .bare = true, .code = "DTN-003"});
+    run((call){.lies = four, .path = in_folder("a"), .apart = true, .code = "DTN-011"});
     assert_int_equal(unlink(in_folder("a/__3_0.distcp")), 0);
     run((call){.lies = four, .path = in_folder("a"), .code = "DCP-MISSING"});
 }

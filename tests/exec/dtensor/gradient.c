@@ -172,7 +172,7 @@ static void more_hints(rank_context *c)
     part.rank = 1; /* (1) */
     EXPECT(c,
            exg_to_local_backward(t, &part, NULL, 0, &gx, &err) == EXG_USAGE && gx == NULL &&
-               strcmp(err.code, "DTN-015") == 0 && strstr(err.message, "of 1 dims") != NULL,
+               strcmp(err.code, "DTN-015") == 0 && strstr(err.message, "of 1 dims, not 2") != NULL,
            "%s", err.message);
     EXPECT(c,
            exg_from_local_backward(t, gt, &rows, 1, &gx, &err) == EXG_OK &&

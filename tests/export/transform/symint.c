@@ -225,6 +225,15 @@ static void expect(const char *expr, exg_status status, const char *code)
         fail_msg("%.60s: %s %s, not %s", expr, exg_status_name(got), got == EXG_OK ? "" : err.code,
                  code);
     }
+    /* the message begins with the expression, unless that is too deep to be said */
+    if (status != EXG_OK && strstr(err.message, "nests deeper") == NULL) {
+        char begins[160];
+
+        snprintf(begins, sizeof(begins), "expression '%.120s'", expr);
+        if (strncmp(err.message, begins, strlen(begins)) != 0) {
+            fail_msg("%s", err.message);
+        }
+    }
 }
 
 static void what_leaves_64_bits_is_a_limit(void **state)
