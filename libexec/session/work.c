@@ -88,16 +88,20 @@ void exg_step_work(const exg_step *step, const exg_operators *operators, double 
     step_meta metas[FACTORS_MAX];
     const exg_tensor_meta *operands[FACTORS_MAX] = {NULL};
     step_meta result;
+    uint64_t looked_up; /* of the first operand, at most */
 
     *bytes = 0;
     *flops = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        bool is_packed = step->has_packed && i == step->kernel->packs; /* what was made is read */
-
-        *bytes += is_packed ? 0 : bytes_of(&step->inputs[i].view);
-    }
     for (uint32_t o = 0; o < step->call.output_count; o++) {
         *bytes += bytes_of(&step->outputs[o].view);
+    }
+    looked_up = exg_operator_looks_up(op) ? *bytes : UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_packed = step->has_packed && i == step->kernel->packs; /* what was made is read */
+        bool is_table = i == 0 || i >= step->call.input_count; /* the packed one comes last */
+        uint64_t all = is_packed ? 0 : bytes_of(&step->inputs[i].view);
+
+        *bytes += is_table && all > looked_up ? looked_up : all;
     }
     for (uint32_t i = 0; i < factors; i++) {
         if (!exg_tensor_is_absent(&step->inputs[i].view)) {

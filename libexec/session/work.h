@@ -12,7 +12,7 @@ struct exg_step;
 double exg_work_of(const exg_program *functional, const exg_operators *operators);
 
 /* Of one step: multiplications and additions of a product (0: it is none), and bytes that it reads
- * and writes, elements that are repeated counted once. */
+ * and writes, elements that are repeated counted once, of a table the rows that are looked up. */
 void exg_step_work(const struct exg_step *step, const exg_operators *operators, double *flops,
                    uint64_t *bytes);
 

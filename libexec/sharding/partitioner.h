@@ -189,6 +189,9 @@ exg_status exg_partition_predict(const exg_program *local, const exg_operators *
 double exg_operator_flops(const exg_operator *op, const exg_tensor_meta *const *operands,
                           uint32_t count, const exg_tensor_meta *result);
 
+/* Does it read no more of its first operand than it gives? NULL: no operator. */
+bool exg_operator_looks_up(const exg_operator *op);
+
 /* Time of an operator that is no move, on operands of these sizes (NULL: absent). */
 double exg_predict_work(const exg_costs *costs, const exg_operator *op,
                         const exg_tensor_meta *const *operands, uint32_t count,

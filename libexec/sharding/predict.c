@@ -82,11 +82,11 @@ double exg_operator_flops(const exg_operator *op, const exg_tensor_meta *const *
                : 0;
 }
 
-/* Does it read no more of its first operand than it gives? */
-static bool looks_up(exg_operator_id op)
+bool exg_operator_looks_up(const exg_operator *op)
 {
-    return op == EXG_OP_embedding_default || op == EXG_OP_index_select_default ||
-           op == EXG_OP_gather_default || op == EXG_OP_index_Tensor;
+    return op != NULL &&
+           (op->id == EXG_OP_embedding_default || op->id == EXG_OP_index_select_default ||
+            op->id == EXG_OP_gather_default || op->id == EXG_OP_index_Tensor);
 }
 
 double exg_predict_work(const exg_costs *costs, const exg_operator *op,
@@ -104,7 +104,8 @@ double exg_predict_work(const exg_costs *costs, const exg_operator *op,
     for (uint32_t i = 0; i < count; i++) {
         double bytes = operands[i] == NULL ? 0 : exg_meta_bytes(operands[i]);
 
-        touched += i == 0 && looks_up(op->id) ? fmin(bytes, exg_meta_bytes(result)) : bytes;
+        touched +=
+            i == 0 && exg_operator_looks_up(op) ? fmin(bytes, exg_meta_bytes(result)) : bytes;
     }
     touched *= costs->ns_per_touched;
     if (factors(op->id, &a, &b) && b < count) {

@@ -285,7 +285,8 @@ typedef struct exg_step_profile {
     uint64_t last_ns;   /* of the last run */
     uint64_t total_ns;  /* of all runs with this plan */
     double flops;       /* multiplications and additions of a product; 0: it is none */
-    uint64_t bytes;     /* read and written; elements that are repeated count once */
+    uint64_t bytes;     /* read and written; repeated elements count once, of a table those that
+                         * are looked up */
 } exg_step_profile;
 
 /* Steps of the plan of the last run (on a mesh: rank 0's), when the session profiles; 0
