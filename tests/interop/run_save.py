@@ -238,6 +238,14 @@ class Save:
                 self.convert("f6.safetensors", "out.safetensors", "--dtype", "f32")
                 same(safetensors.torch.load_file(self.folder / "out.safetensors"), {"w": values.float().reshape(shape)})
 
+    def scales(self):
+        """float8_e8m0 of safetensors: every bit pattern, the last of which is NaN."""
+        header = json.dumps({"w": {"dtype": "F8_E8M0", "shape": [256], "data_offsets": [0, 256]}}).encode()
+        (self.folder / "f8.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(range(256)))
+        self.convert("f8.safetensors", "out.safetensors", "--dtype", "f32")
+        got, want = safetensors.torch.load_file(self.folder / "out.safetensors")["w"], torch.arange(256, dtype=torch.uint8).view(torch.float8_e8m0fnu).float()
+        assert torch.equal(got[:255], want[:255]) and got[255].isnan() and want[255].isnan(), (got, want)
+
     def gguf_encoded(self):
         """In blocks, as gguf-py makes them; of K types it decodes what is near. Views and other blocks as source."""
         if gguf is None:
