@@ -231,15 +231,19 @@ static exg_status take_tensor(ranks *r, const exg_weight *weight)
 
 /* ---- ranks by a preset ----------------------------------------------------------------------- */
 
-/* The first rule of the preset for a name, or NULL. */
+/* Of the rules of the preset that fit a name the first that speaks of ranks, or the first, or NULL.
+ */
 static exg_status find_rule(ranks *r, const char *stripped, const exg_preset_rule **found)
 {
-    const char *name = NULL;
-
     *found = NULL;
-    for (uint32_t i = 0; i < r->preset->count && name == NULL; i++) {
-        EXG_TRY(exg_name_fit(&r->preset->rules[i].from, "", stripped, r->arena, &name, r->err));
-        *found = name == NULL ? NULL : &r->preset->rules[i];
+    for (uint32_t i = 0; i < r->preset->count && (*found == NULL || !(*found)->by_rank); i++) {
+        const exg_preset_rule *rule = &r->preset->rules[i];
+        const char *name = NULL;
+
+        EXG_TRY(exg_name_fit(&rule->from, "", stripped, r->arena, &name, r->err));
+        if (name != NULL && (*found == NULL || rule->by_rank)) {
+            *found = rule;
+        }
     }
     return EXG_OK;
 }

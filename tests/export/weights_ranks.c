@@ -135,7 +135,7 @@ static const float three[3];
 static void a_preset_puts_ranks_together(void **state)
 {
     static const char *const presets[] = {
-        "w W ranks 0\nc c ranks 1\nb b ranks 0\nn n",
+        "w U\nw W ranks 0\nc c ranks 1\nb b ranks 0\nn n",
         "w W ranks 1 unless b2\nc c ranks 0 unless n\nb - ranks 0",
         "w W ranks 0\n[bc] \\0 ranks 1"};
     static const char *const names[] = {"w", "c", "b", "n"};

@@ -54,6 +54,15 @@ def same(got, want):
         assert torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8)), f"{name}: other bits"
 
 
+def sizes(folder):
+    """Of files that are not whole; another process renames them meanwhile."""
+    for path in folder.glob("*.part"):
+        try:
+            yield os.path.getsize(path)
+        except FileNotFoundError:
+            yield 0
+
+
 class Save:
     def __init__(self, exg, folder):
         self.exg, self.folder = exg, folder
@@ -228,6 +237,14 @@ class Save:
                 (self.folder / "f6.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + packed)
                 self.convert("f6.safetensors", "out.safetensors", "--dtype", "f32")
                 same(safetensors.torch.load_file(self.folder / "out.safetensors"), {"w": values.float().reshape(shape)})
+
+    def scales(self):
+        """float8_e8m0 of safetensors: every bit pattern, the last of which is NaN."""
+        header = json.dumps({"w": {"dtype": "F8_E8M0", "shape": [256], "data_offsets": [0, 256]}}).encode()
+        (self.folder / "f8.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(range(256)))
+        self.convert("f8.safetensors", "out.safetensors", "--dtype", "f32")
+        got, want = safetensors.torch.load_file(self.folder / "out.safetensors")["w"], torch.arange(256, dtype=torch.uint8).view(torch.float8_e8m0fnu).float()
+        assert torch.equal(got[:255], want[:255]) and got[255].isnan() and want[255].isnan(), (got, want)
 
     def gguf_encoded(self):
         """In blocks, as gguf-py makes them; of K types it decodes what is near. Views and other blocks as source."""
@@ -463,7 +480,7 @@ class Save:
             for _ in range(3):
                 child = subprocess.Popen([self.exg, "convert", self.folder / "big.safetensors", where / f"xyz{end}", "--resume", *words], stderr=subprocess.DEVNULL)
                 enough = draw.uniform(0.02, 0.9) * (60 << 20)
-                while child.poll() is None and sum(os.path.getsize(p) for p in where.glob("*.part")) < enough:
+                while child.poll() is None and sum(sizes(where)) < enough:
                     time.sleep(0.001)
                 child.send_signal(signal.SIGKILL)
                 child.wait()
@@ -521,6 +538,12 @@ class Save:
         def contents(folder):
             return {p.name: p.read_bytes() for p in folder.iterdir()}
 
+        def count(folder):
+            try:
+                return len(os.listdir(folder))
+            except FileNotFoundError:
+                return -1
+
         for name, folder in (("ranks", "ranks"), ("step/.metadata", "step")):
             words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", "--for", self.folder / "m.pt2"]
             self.call("convert", *words)
@@ -529,7 +552,7 @@ class Save:
                 shutil.rmtree(self.folder / folder)
                 child = subprocess.Popen([self.exg, "convert", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 enough = draw.randint(0, 2)  # files that are whole
-                while child.poll() is None and not (part.exists() and len(list(part.iterdir())) >= enough):
+                while child.poll() is None and count(part) < enough:
                     time.sleep(0.0005)
                 child.send_signal(signal.SIGKILL)
                 child.wait()
@@ -644,7 +667,7 @@ class Save:
         second = {name: tensor + 1 for name, tensor in first.items()}
         self.source(first, "s.safetensors")
         child = subprocess.Popen([self.exg, "convert", self.folder / "s.safetensors", where / "o.safetensors", "--resume"], stderr=subprocess.DEVNULL)
-        while child.poll() is None and not any(os.path.getsize(p) > 1 << 20 for p in where.glob("*.part")):
+        while child.poll() is None and not any(size > 1 << 20 for size in sizes(where)):
             time.sleep(0.001)
         child.send_signal(signal.SIGKILL)
         child.wait()
