@@ -707,6 +707,12 @@ static void it_refuses_a_carry_that_disagrees(void **state)
         if (strcmp(err.code, "EAR-004") != 0 || strstr(err.message, rows[i].message) == NULL) {
             fail_msg("%s: %s %s", rows[i].to, err.code, err.message);
         }
+        if (rows[i].message[0] != '\0') { /* it stands in the carry, at a member or at all */
+            static const char at_carry[] = "metadata['exg.carry']";
+
+            assert_true(strncmp(err.where, at_carry, sizeof(at_carry) - 1) == 0);
+            assert_non_null(memchr(".[", err.where[sizeof(at_carry) - 1], 3));
+        }
         free(edited);
     }
     free(text);

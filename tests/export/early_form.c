@@ -801,8 +801,9 @@ static void it_sets_apart_stacks_that_pytorch_cannot_read(void **state)
     static const struct {
         const char *stack;
         bool is_read;
-    } rows[] = {{"", true},        {"a,b,c", true},    {"a,b,c;d,(e,f),g", true}, {"a", false},
-                {"a,b,c;", false}, {"a,b,c;d", false}, {";a,b,c", false}};
+    } rows[] = {{"", true},         {"a,b,c", true},         {"a,b,c;d,(e,f),g", true},
+                {"a", false},       {"a~,b,~c;d,e,f", true}, {"a,b,c;", false},
+                {"a,b,c;d", false}, {";a,b,c", false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
