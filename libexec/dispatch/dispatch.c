@@ -163,7 +163,7 @@ static exg_status run_written(exg_call *call, const exg_operator *functional, ex
     inner.d = call->d;
     inner.op_entry = op_entry;
     inner.op = functional;
-    inner.depth = call->depth + 1;
+    inner.is_inner = true;
     inner.err = call->err;
     for (uint32_t i = 0; i < functional->schema->argument_count; i++) {
         inner.at[i] = i < call->op->schema->argument_count ? call->at[i] : NULL;
@@ -291,7 +291,7 @@ exg_status exg_dispatch_by_table(exg_dispatcher *d, const char *key, const exg_o
     call.d = d;
     call.op_entry = op_entry;
     call.op = op_entry->op;
-    call.depth = 0;
+    call.is_inner = false;
     call.err = err;
     /* the caller's objects, which are only read */
     exg_op_schema_init(&as_given, op_entry->op->schema, (exg_object *)(uintptr_t)args, arg_count,

@@ -18,7 +18,7 @@ typedef struct exg_call {
     exg_device_mesh *mesh;
     exg_object *plain;    /* in the place of plain tensors; NULL: none */
     exg_dtensor *wrapped; /* these */
-    uint32_t depth;       /* of operators made of operators */
+    bool is_inner;        /* of an operator that is made of others */
     exg_error *err;
 } exg_call;
 
@@ -164,7 +164,8 @@ exg_status exg_register_drawn(exg_dispatcher *d, exg_error *err);
 
 /* ---- dispatch.c, propagate.c, write.c --------------------------------- */
 
-/* The call with its arguments in place (op_entry, at, depth, d, err); `mesh` where no DTensor says.
+/* The call with its arguments in place (op_entry, at, is_inner, d, err); `mesh` where no DTensor
+ * says.
  */
 exg_status exg_dispatch_call(exg_call *call, exg_device_mesh *mesh, exg_object *result);
 

@@ -248,7 +248,7 @@ static exg_status run_node(walk *w, uint32_t n)
     inner.d = w->call->d;
     inner.op_entry = node->op_entry;
     inner.op = op;
-    inner.depth = w->call->depth + 1;
+    inner.is_inner = true;
     inner.err = w->call->err;
     for (uint32_t i = 0; i < op->schema->argument_count; i++) {
         objects[i] = argument_object(w, &node->args[i], &used);

@@ -144,7 +144,7 @@ static exg_status derivative_call(exg_dispatcher *d, const operator_step *s,
                        .op_entry = s->op_entry,
                        .op = s->op_entry->op,
                        .mesh = s->mesh,
-                       .depth = 1,
+                       .is_inner = true,
                        .err = err};
     memcpy(call->at, s->at, sizeof(s->at));
     EXG_TRY(exg_call_operands(call->op->schema, call->at, call->operands, EXG_CALL_OPERANDS_MAX,
@@ -430,8 +430,8 @@ static bool is_kept_aside(const exg_call *call)
 {
     const exg_object *target = call->operand_count > 0 ? call->operands[0].object : NULL;
 
-    return call->depth > 0 && writes(call) && target != NULL &&
-           target->kind == EXG_OBJECT_DTENSOR && target->dtensor->history == NULL;
+    return call->is_inner && writes(call) && target != NULL && target->kind == EXG_OBJECT_DTENSOR &&
+           target->dtensor->history == NULL;
 }
 
 static exg_status check_written(const exg_call *call)

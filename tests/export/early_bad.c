@@ -1,4 +1,5 @@
 /* early_bad.c - early JSON that contradicts itself, one fault a row; and what is carried. */
+#include "libexport/formats/early/early.h"
 #include "tests/export/early_maker.h"
 #include "tests/export/exg_folder.h"
 
@@ -706,6 +707,12 @@ static void it_refuses_a_carry_that_disagrees(void **state)
         if (strcmp(err.code, "EAR-004") != 0 || strstr(err.message, rows[i].message) == NULL) {
             fail_msg("%s: %s %s", rows[i].to, err.code, err.message);
         }
+        if (rows[i].message[0] != '\0') { /* it stands in the carry, at a member or at all */
+            static const char at_carry[] = "metadata['exg.carry']";
+
+            assert_true(strncmp(err.where, at_carry, sizeof(at_carry) - 1) == 0);
+            assert_non_null(memchr(".[", err.where[sizeof(at_carry) - 1], 3));
+        }
         free(edited);
     }
     free(text);
@@ -863,6 +870,80 @@ static void each_loss_is_counted(void **state)
     }
 }
 
+/* A loss counts wherever it stands: first, between others, last. */
+static void losses_count_wherever_they_stand(void **state)
+{
+    (void)state;
+    for (int change = 0; change < 18; change++) {
+        const int at = change % 3; /* of the three that there are then */
+        static const char *const lost[] = {
+            "kinds of the signature beyond parameter, buffer and user tensor",
+            "2 input names that are not their target",
+            "outputs that are no tensors",
+            "arguments of newer kinds",
+            "results that are neither tensors nor symbolic integers",
+            "values of newer dtypes or kinds",
+        };
+        exg_program *p = open_text(early_json("", ""));
+        exg_graph *graph = p->graph;
+        exg_output_spec specs[3];
+        exg_input_spec inputs[3];
+        exg_argument outputs[3], results[3];
+        exg_named_argument args[3];
+        exg_value values[8];
+        exg_sym_float real = {.has_hint = false};
+        exg_text names = EXG_TEXT_EMPTY;
+        exg_early_encoder e = {.program = p};
+
+        for (int i = 0; i < 3; i++) {
+            specs[i] = p->signature.outputs[0];
+            outputs[i] = graph->outputs[0];
+            results[i] = graph->nodes[0].outputs[0];
+            args[i] = graph->nodes[0].inputs[0];
+            inputs[i] = p->signature.inputs[0];
+            inputs[i].target = inputs[i].arg.name;
+        }
+        switch (change / 3) {
+        case 0:
+            specs[at].kind = EXG_OUTPUT_LOSS;
+            p->signature.outputs = specs;
+            p->signature.output_count = 3;
+            break;
+        case 1:
+            inputs[at].target = "other";
+            inputs[(at + 1) % 3].target = "another";
+            p->signature.inputs = inputs;
+            p->signature.input_count = 3;
+            break;
+        case 2:
+            outputs[at] = (exg_argument){.kind = EXG_ARGUMENT_NONE};
+            graph->outputs = outputs;
+            graph->output_count = 3;
+            break;
+        case 3:
+            args[at].arg = (exg_argument){.kind = EXG_ARGUMENT_COMPLEX};
+            graph->nodes[0].inputs = args;
+            graph->nodes[0].input_count = 3;
+            break;
+        case 4:
+            results[at] = (exg_argument){.kind = EXG_ARGUMENT_NONE};
+            graph->nodes[0].outputs = results;
+            graph->nodes[0].output_count = 3;
+            break;
+        default:
+            assert_in_range(graph->value_count, 3, 8);
+            memcpy(values, graph->values, graph->value_count * sizeof(*values));
+            values[at == 2 ? graph->value_count - 1 : (uint32_t)at].sym_float = &real;
+            graph->values = values;
+            break;
+        }
+        assert_int_equal(exg_early_list_losses(&e, &names), EXG_OK);
+        assert_string_equal(exg_text_string(&names), lost[change / 3]);
+        exg_text_free(&names);
+        exg_program_destroy(p);
+    }
+}
+
 /* S002-75: bytes beside, shared ranges one storage again. */
 static void it_writes_bytes_beside(void **state)
 {
@@ -911,6 +992,7 @@ int main(void)
         cmocka_unit_test(it_names_a_branch_and_its_tensor),
         cmocka_unit_test(it_lists_what_is_lost),
         cmocka_unit_test(each_loss_is_counted),
+        cmocka_unit_test(losses_count_wherever_they_stand),
         cmocka_unit_test(it_writes_bytes_beside),
     };
 

@@ -2,6 +2,7 @@
 #include "tests/export/early_maker.h"
 #include "tests/export/exg_folder.h"
 
+#include <exg/module.h>
 #include <exg/operators.h>
 #include <exg/signature.h>
 #include <exg/verify.h>
@@ -178,6 +179,52 @@ static void it_keeps_tensors_that_no_branch_uses(void **state)
     text = early_with(text, used, unused); /* of the first branch */
     expect_itself(early_with(text, used, unused));
     expect_itself(text);
+}
+
+/* S002-49, S002-106: what branches have becomes operands of their own where the node has no list
+ * of them: behind those it has, before keywords. */
+static void it_keeps_branches_beside_single_operands(void **state)
+{
+    static const char first[] = BRANCH("b", "aten.add.Tensor", "P4AAAMAAAAA=");
+    static const char second[] = BRANCH("c", "aten.mul.Tensor", "QSAAAEGgAAA=");
+    static const char *const shapes[][2] = {
+        {"[1, 2, {\"as_tensor\": {\"name\": \"x\"}}]", "\"kwargs\": {}"},
+        {"[{\"as_tensor\": {\"name\": \"x\"}}, 1, 2]", "\"kwargs\": {}"},
+        {"[{\"as_bool\": true}, 1, 2]", "\"kwargs\": {\"k\": {\"as_int\": 3}}"},
+        {"[1, {\"as_tensor\": {\"name\": \"x\"}}]",
+         "\"kwargs\": {\"k\": {\"as_int\": 3}, \"l\": 2}"},
+        {"[]", "\"kwargs\": {\"k\": 1}"},
+        {"[]", "\"kwargs\": {\"k\": 1, \"l\": 2, \"m\": {\"as_tensor\": {\"name\": \"x\"}}}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        char texts[2][8192] = {"", ""};
+
+        for (int k = 0; k < 2; k++) { /* the numbers stand for the branches */
+            for (const char *at = shapes[i][k]; *at != '\0'; at++) {
+                const bool alone = (at == shapes[i][k] || strchr("[ ", at[-1]) != NULL) &&
+                                   (*at == '1' || *at == '2');
+                size_t used = strlen(texts[k]);
+
+                snprintf(texts[k] + used, sizeof(texts[k]) - used, "%.*s",
+                         alone ? (int)sizeof(first) : 1,
+                         !alone       ? at
+                         : *at == '1' ? first
+                                      : second);
+            }
+        }
+        const char *text = early_node("mine.op.default", texts[0], texts[1],
+                                      "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]");
+        exg_program *p = open_text(text);
+        const exg_node *node = &p->graph->nodes[0];
+
+        for (uint32_t k = 1; k < node->input_count; k++) {
+            assert_true(node->inputs[k].kind >= node->inputs[k - 1].kind); /* keywords last */
+        }
+        exg_program_destroy(p);
+        expect_itself(text);
+    }
 }
 
 /* ---- bytes beside -------------------------------------------------------------------------- */
@@ -703,14 +750,60 @@ static void it_writes_what_pytorch_loads(void **state)
     exg_program_destroy(p);
 }
 
+/* The form that is kept beside is without the bytes, which are weights already. */
+static void it_keeps_the_form_without_bytes(void **state)
+{
+    exg_program *p = made_current(early_add);
+    uint32_t forms = 0;
+
+    (void)state;
+    assert_non_null(strstr(early_add, "P4AAAMAAAAA="));
+    for (uint32_t i = 0; i < p->metadata.count; i++) {
+        forms += strstr(p->metadata.items[i].value, "data_location") != NULL;
+        assert_null(strstr(p->metadata.items[i].value, "P4AAAMAAAAA="));
+    }
+    assert_int_equal(forms, 1);
+    exg_program_destroy(p);
+}
+
+/* S002-115: keys that PyTorch would read otherwise, of nodes and of the program; others stay. */
+static void it_sets_apart_keys_that_pytorch_reads(void **state)
+{
+    static const struct {
+        const char *key;
+        bool stays;
+    } rows[] = {{"source_fn_stack", false}, {"custom", false},    {"from_node", false},
+                {"from_nod", true},         {"from_nodes", true}, {"source_fn", true},
+                {"torch_fn", true},         {"customs", true},    {"stack_traces", true}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char of_node[80], of_program[80], apart[80];
+        const char *key = rows[i].stays ? rows[i].key : apart;
+        exg_program *p;
+
+        snprintf(apart, sizeof(apart), "exg.extra.%s", rows[i].key);
+        snprintf(of_node, sizeof(of_node), "\"extra\": {\"%s\": \"v\"}", rows[i].key);
+        snprintf(of_program, sizeof(of_program), "\"metadata\": {\"%s\": \"w\"}, \"par",
+                 rows[i].key);
+        p = made_current(early_with(early_json("\"extra\": {}", of_node), "\"metadata\": {}, \"par",
+                                    of_program));
+        assert_string_equal(exg_node_metadata(&p->graph->nodes[0], key), "v");
+        assert_string_equal(p->metadata.items[0].key, key);
+        assert_string_equal(p->metadata.items[0].value, "w");
+        exg_program_destroy(p);
+    }
+}
+
 /* S002-81, S002-115: PyTorch reads an empty stack of modules, and items of three parts. */
 static void it_sets_apart_stacks_that_pytorch_cannot_read(void **state)
 {
     static const struct {
         const char *stack;
         bool is_read;
-    } rows[] = {{"", true},        {"a,b,c", true},    {"a,b,c;d,(e,f),g", true}, {"a", false},
-                {"a,b,c;", false}, {"a,b,c;d", false}, {";a,b,c", false}};
+    } rows[] = {{"", true},         {"a,b,c", true},         {"a,b,c;d,(e,f),g", true},
+                {"a", false},       {"a~,b,~c;d,e,f", true}, {"a,b,c;", false},
+                {"a,b,c;d", false}, {";a,b,c", false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -804,6 +897,7 @@ int main(void)
         cmocka_unit_test(it_keeps_the_order_of_tables),
         cmocka_unit_test(it_keeps_names_of_branches),
         cmocka_unit_test(it_keeps_tensors_that_no_branch_uses),
+        cmocka_unit_test(it_keeps_branches_beside_single_operands),
         cmocka_unit_test(it_keeps_external_bytes_beside),
         cmocka_unit_test(it_writes_a_file_of_no_bytes),
         cmocka_unit_test(it_replaces_no_file_beside),
@@ -820,6 +914,8 @@ int main(void)
         cmocka_unit_test(it_writes_the_same_bytes_twice),
         cmocka_unit_test(it_reads_devices_without_an_index),
         cmocka_unit_test(it_writes_what_pytorch_loads),
+        cmocka_unit_test(it_keeps_the_form_without_bytes),
+        cmocka_unit_test(it_sets_apart_keys_that_pytorch_reads),
         cmocka_unit_test(it_sets_apart_stacks_that_pytorch_cannot_read),
         cmocka_unit_test(it_refuses_names_that_no_tensor_has),
         cmocka_unit_test(it_recalls_no_other_program),

@@ -49,10 +49,8 @@ static exg_status tell_difference(const exg_program *given, const exg_program *e
                                   exg_error *err)
 {
     exg_error found;
-    exg_status status;
+    exg_status status = exg_program_compare(given, expected, false, &found);
 
-    exg_error_clear(&found);
-    status = exg_program_compare(given, expected, false, &found);
     if (status == EXG_OK || status == EXG_NO_MEMORY) {
         return status == EXG_OK ? EXG_OK : EXG_OUT_OF_MEMORY(err);
     }

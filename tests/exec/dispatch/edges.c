@@ -347,11 +347,41 @@ static void work_with_complex(rank_context *c)
     eager_end(&e);
 }
 
+/* A factory may be told any order of dims. */
+static void make_ordered(rank_context *c)
+{
+    static const exg_memory_format formats[] = {
+        EXG_MEMORY_FORMAT_CONTIGUOUS, EXG_MEMORY_FORMAT_PRESERVE, EXG_MEMORY_FORMAT_CHANNELS_LAST};
+    eager e;
+
+    eager_begin(&e, c, NULL);
+    for (size_t r = 0; r < sizeof(formats) / sizeof(formats[0]); r++) {
+        exg_named_object format = {
+            "memory_format", exg_object_value((exg_argument){.kind = EXG_ARGUMENT_MEMORY_FORMAT,
+                                                             .as_memory_format = formats[r]})};
+        exg_dtensor *x = counted(&e, EXG_DTYPE_F32, "1x2x3x2", "R");
+        exg_object arg = T(x), result = exg_object_none();
+
+        EXPECT(c,
+               exg_dispatch(e.d, "aten.ones_like.default", &arg, 1, &format, 1, &result, &e.err) ==
+                   EXG_OK,
+               "%s", e.err.message);
+        if (result.kind == EXG_OBJECT_DTENSOR) {
+            expect_values(&e, result.dtensor, "R",
+                          (const double[]){1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 12, "ones");
+        }
+        exg_object_clear(&result, true);
+        exg_dtensor_destroy(x);
+    }
+    eager_end(&e);
+}
+
 static void other_kinds_of_numbers_are_worked_with(void **state)
 {
     (void)state;
     on_mesh("2", compare_others, NULL);
     on_mesh("2", scale_lists, NULL);
+    on_mesh("2", make_ordered, NULL);
     on_mesh("2", work_with_complex, NULL);
 }
 

@@ -24,10 +24,17 @@ static void look_at_sum(rank_context *c)
            exg_dtensor_item(x, &number, &e.err) == EXG_OK && number.kind == EXG_SCALAR_FLOAT &&
                number.as_float == 6.0,
            "%g", number.as_float);
-    many = counted(&e, EXG_DTYPE_F32, "2", "R");
-    EXPECT(c, exg_dtensor_item(many, &number, &e.err) == EXG_USAGE, "two elements");
+    for (int k = 0; k < 5; k++) { /* two elements along any dim, or none */
+        static const char *const sizes[] = {"2", "1x2", "2x1", "1x1x2", "1x0"};
+
+        many = counted(&e, EXG_DTYPE_F32, sizes[k], "R");
+        EXPECT(c,
+               exg_dtensor_item(many, &number, &e.err) == EXG_USAGE &&
+                   strcmp(e.err.code, "DSP-001") == 0,
+               "%s", sizes[k]);
+        exg_dtensor_destroy(many);
+    }
     exg_dtensor_destroy(x);
-    exg_dtensor_destroy(many);
     eager_end(&e);
 }
 

@@ -56,7 +56,8 @@ typedef struct call {
     bool saves;
     uint32_t without; /* of loading: a name that the file has not, before it; TENSORS: none */
     bool partial;
-    int64_t longer;   /* rows more than the file has */
+    uint32_t dim; /* of which there are so many more than the file has */
+    int64_t longer;
     bool bare, apart; /* the second tensor is without data, on another mesh */
     const char *code; /* what all ranks are told; NULL: it works */
 } call;
@@ -78,13 +79,13 @@ static uint64_t bytes_of(const exg_tensor *t)
     return (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype);
 }
 
-static exg_tensor whole_of(const shape *s, int64_t longer, bool filled)
+static exg_tensor whole_of(const shape *s, uint32_t dim, int64_t longer, bool filled)
 {
     exg_tensor t = {.dtype = s->dtype, .rank = s->rank};
     int64_t count = 1;
 
     memcpy(t.sizes, s->sizes, sizeof(s->sizes));
-    t.sizes[0] += s->rank > 0 ? longer : 0;
+    t.sizes[dim] += s->rank > dim ? longer : 0;
     for (uint32_t d = 0; d < s->rank; d++) {
         count *= t.sizes[d];
     }
@@ -112,7 +113,7 @@ static exg_tensor whole_of(const shape *s, int64_t longer, bool filled)
 /* Is the DTensor the whole, or zeros where it should have stayed? */
 static void check_whole(rank_context *c, const exg_dtensor *t, const shape *s, bool filled)
 {
-    exg_tensor whole = whole_of(s, 0, filled);
+    exg_tensor whole = whole_of(s, 0, 0, filled);
     exg_dtensor *full = NULL;
     exg_error err;
 
@@ -146,7 +147,7 @@ static void on_rank(rank_context *c)
                            : shapes[i].rank > 0 ? k->lies->vectors
                                                 : NULL;
         uint32_t count = text == NULL ? 0 : placements_of(text, to);
-        exg_tensor whole = whole_of(&shapes[i], k->longer, k->saves);
+        exg_tensor whole = whole_of(&shapes[i], k->dim, k->longer, k->saves);
 
         bool second = i == 1;
         void *data = whole.data;
@@ -296,7 +297,10 @@ static void what_does_not_fit_changes_nothing(void **state)
     save(four, in_folder("a/.metadata"), 0);
     run((call){.lies = four, .path = in_folder("a"), .without = 1, .code = "WGT-FILL"});
     run((call){.lies = four, .path = in_folder("a"), .without = 1, .partial = true});
-    run((call){.lies = four, .path = in_folder("a"), .longer = 1, .code = "WGT-FILL"});
+    for (uint32_t dim = 0; dim < 3; dim++) {
+        run((call){
+            .lies = four, .path = in_folder("a"), .dim = dim, .longer = 1, .code = "WGT-FILL"});
+    }
     run((call){.lies = four, .path = in_folder("a"), .bare = true, .code = "DTN-003"});
     run((call){.lies = four, .path = in_folder("a"), .apart = true, .code = "DTN-011"});
     assert_int_equal(unlink(in_folder("a/__3_0.distcp")), 0);

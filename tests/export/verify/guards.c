@@ -16,12 +16,33 @@
 
 static exg_operators *operators;
 
-/* Is SYM-007 found where the program has this guard alone? */
+/* Is SYM-007 found where the program has this guard alone? It says which guard, and why. */
 static bool is_refused(exg_program *program, const char *guard)
 {
+    exg_verified verified;
+    exg_diagnostics found;
+    char quoted[200];
+    bool refused = false;
+
     program->guards_code = &guard;
     program->guard_count = 1;
-    return count_findings(program, operators, "SYM-007") > 0;
+    snprintf(quoted, sizeof(quoted), "'%.120s' ", guard);
+    exg_ignore(exg_verify(program, operators, &verified, &found, NULL));
+    for (uint32_t i = 0; i < found.count; i++) {
+        const char *message = found.items[i].message;
+
+        if (strcmp(found.items[i].code, "SYM-007") != 0) {
+            continue;
+        }
+        refused = true;
+        if (strncmp(message, quoted, strlen(quoted)) != 0 ||
+            (strcmp(message + strlen(quoted), "cannot be read: a run is refused") != 0 &&
+             strcmp(message + strlen(quoted), "does not hold at export") != 0)) {
+            fail_msg("%s: %s", guard, message);
+        }
+    }
+    exg_diagnostics_free(&found);
+    return refused;
 }
 
 typedef struct row {

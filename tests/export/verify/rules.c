@@ -536,6 +536,41 @@ static void guards_are_read_and_never_run(void **state)
     assert_int_equal(faults, 0);
 }
 
+/* What is said of weights, and that nothing is of those that are as they should be. */
+static void weights_are_told_what_they_are(void **state)
+{
+    static const struct {
+        const char *path, *said;
+    } rows[] = {{"fixtures/bad/WGT-023.safetensors", "of the tensors 1 is float16, 3 are float32"},
+                {"fixtures/bad/WGT-024.safetensors", NULL}};
+
+    (void)state;
+    for (int k = 0; k < 3; k++) { /* the second with its own digest, the third with another */
+        char digest[EXG_DIGEST_TEXT_MAX + 8] = "sha256:", other[EXG_DIGEST_TEXT_MAX + 8];
+        exg_weights_verify_options options = {.size = sizeof(options)};
+        exg_weights *weights;
+        exg_diagnostics found;
+        char said[200];
+
+        assert_int_equal(exg_weights_open(rows[k > 0].path, NULL, &weights, NULL, NULL), EXG_OK);
+        assert_int_equal(
+            exg_weights_digest(weights, EXG_CHECKSUM_SHA256, 1, digest + strlen(digest), NULL),
+            EXG_OK);
+        snprintf(said, sizeof(said), "%s%s", k > 0 ? "it is " : rows[0].said, k > 0 ? digest : "");
+        snprintf(other, sizeof(other), "%s", digest);
+        other[strlen(other) - 1] = other[strlen(other) - 1] == '0' ? '1' : '0';
+        options.digest = k == 1 ? digest : k == 2 ? other : NULL;
+        assert_int_equal(exg_weights_verify(weights, &options, &found, NULL),
+                         k == 2 ? EXG_MALFORMED : EXG_OK);
+        assert_int_equal(found.count, k != 1);
+        if (k != 1) {
+            assert_string_equal(found.items[0].message, said);
+        }
+        exg_diagnostics_free(&found);
+        exg_weights_release(weights);
+    }
+}
+
 /* The file's sizes hold at export and nowhere else. */
 static void sizes_are_compared_where_guards_admit_them(void **state)
 {
@@ -577,6 +612,7 @@ int main(void)
         cmocka_unit_test(results_of_numbers_are_compared),
         cmocka_unit_test(guards_are_read_and_never_run),
         cmocka_unit_test(sizes_are_compared_where_guards_admit_them),
+        cmocka_unit_test(weights_are_told_what_they_are),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
