@@ -51,13 +51,24 @@ static bool is_access(const exg_node *node)
 static const exg_weight *pickled(const exg_program *program, uint32_t input)
 {
     const exg_input_spec *spec = &program->signature.inputs[input];
-    const exg_weight *weight =
-        spec->target == NULL ? NULL
-        : spec->kind == EXG_INPUT_PARAMETER || spec->kind == EXG_INPUT_BUFFER
-            ? exg_weights_find(program->weights, EXG_TABLE_STATE, spec->target)
-            : NULL;
+    const exg_weight *weight = NULL;
 
+    if (spec->target != NULL &&
+        (spec->kind == EXG_INPUT_PARAMETER || spec->kind == EXG_INPUT_BUFFER ||
+         spec->kind == EXG_INPUT_CONSTANT_TENSOR)) {
+        weight = exg_weights_find(program->weights, EXG_TABLE_STATE, spec->target);
+        weight = weight != NULL
+                     ? weight
+                     : exg_weights_find(program->weights, EXG_TABLE_CONSTANTS, spec->target);
+    }
     return weight != NULL && weight->use_pickle && weight->meta != NULL ? weight : NULL;
+}
+
+/* Is there a tensor of this name now? */
+static bool is_inner(const unwrapping *u, const char *path)
+{
+    return exg_weights_find(u->weights, EXG_TABLE_STATE, path) != NULL ||
+           exg_weights_find(u->weights, EXG_TABLE_CONSTANTS, path) != NULL;
 }
 
 static bool is_user_input(const unwrapping *u, uint32_t input)
@@ -134,7 +145,7 @@ static exg_status follow(unwrapping *u, exg_node *node)
     }
     if (is_user_input(u, u->outer[of])
             ? !u->is_accessed[id] && exg_is_identifier(node->inputs[1].arg.as_string)
-            : exg_weights_find(u->weights, EXG_TABLE_STATE, path) != NULL) {
+            : is_inner(u, path)) {
         return add_inner(u, node, u->outer[of], path);
     }
     u->path[id] = path; /* a subclass itself, or nothing: then its uses are refused */

@@ -202,7 +202,11 @@ static void check_tree(exg_verifier *v, const char *text, const char *code, bool
     } else if (!walk(&t, node)) {
         exg_found(v, "MCG-006", path, "a node lacks its type, context or children");
     } else if (leaves != UINT32_MAX && t.leaves != leaves) {
-        exg_found(v, code, path, "%u leaves for %u values of the signature", t.leaves, leaves);
+        exg_found(v, code, path, "%u leaves for %u values of the signature%s", t.leaves, leaves,
+                  !of_call && t.leaves > 0 && t.leaves < leaves
+                      ? "; a result that is a tensor subclass was taken apart, and PyTorch cannot "
+                        "call it either: give the tensors inside of it"
+                      : "");
     }
     exg_json_free(doc);
 }

@@ -9,7 +9,7 @@ import sys
 import zipfile
 
 import run_interop
-from rows import Call, Function, Rows, fail, go, refused, runs, saved, torch
+from rows import Call, Function, Rows, fail, go, not_made, refused, runs, saved, torch
 from run_interop import Mismatch, safetensors, same
 from torch import nn
 from torch.export import Dim, export
@@ -297,6 +297,24 @@ def _(exg):
         "nanquantile": lambda x: x.expand(2, 1, 2, 2, 4).contiguous().nanquantile(torch.tensor([0.2, 0.7]), 4),
     }
     return each(exg, modules, torch.randn(2, 4), modes=(False,), core=False)
+
+
+@row("11b", "results that are tensor subclasses, decomposed")
+def _(exg):
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    x = torch.randn(3)
+    path = saved(exg, export(Function(lambda x: TwoTensor(x, x + 1) * 2), (x,)).run_decompositions())
+    try:
+        torch.export.load(path).module()(x)
+    except ValueError:
+        return refused(exg, path, "MCG-003", "give the tensors inside of it", code=4)
+    return fail("PyTorch calls it by now")
+
+
+@row("11c", "nested tensors, and other sparse layouts")
+def _(exg):
+    return not_made(lambda: saved(exg, export(Function(lambda x: torch.nested.nested_tensor([x, x[:2]]).to_padded_tensor(0.0)), (torch.randn(3, 2),))))
 
 
 # ---- 12 to 14: files and comparisons ------------------------------------------------------------

@@ -125,6 +125,36 @@ def whole(exg):
     refused(exg, broken, "TRF-002", "first.weight.zdata")
 
 
+HELD = {  # how a module comes to one: called with the module, the weight and another layer
+    "an attribute": (lambda m, w: setattr(m, "w", w),),
+    "a buffer": (lambda m, w: m.register_buffer("w", w),),
+    "a buffer that is not saved": (lambda m, w: m.register_buffer("w", w, persistent=False),),
+    "two names": (lambda m, w: (m.register_buffer("w", w), m.register_buffer("other", w)),),
+}
+
+
+def held(exg, hold):
+    """Wherever PyTorch stores a subclass: in the state, or among the constants."""
+
+    class Holder(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.linear(x, self.w) + torch.nn.functional.linear(x, getattr(self, "other", self.w))
+
+    layer, module, x = torch.nn.Linear(64, 32), Holder(), torch.randn(3, 64)
+    quantize_(layer, q.Int8WeightOnlyConfig())
+    hold(module, layer.weight.detach())
+    path = exg.path(".pt2")
+    torch.export.save(torch.export.export(module, (x,)), path)
+    expected = torch.export.load(path).module()(x)
+    for form in (path, exg.convert(path, ".exg"), exg.convert(exg.convert(path, ".exg"), ".pt2")):
+        if not torch.allclose(exg.run(form, {"x": x})[0]["0"], expected, rtol=1e-4, atol=1e-5):
+            fail(f"{form.suffix} gives another result")
+    back = exg.path(".pt2")
+    exg.command("convert", path, back, "--weights-from", exg.convert(path, ".safetensors"), "--partial")
+    if not torch.equal(torch.export.load(back).module()(x), expected):
+        fail("what came back is another in PyTorch")
+
+
 class Product(torch.nn.Module):
     def forward(self, x, given):
         return torch.nn.functional.linear(x, given["w"]).relu()
@@ -207,4 +237,4 @@ if __name__ == "__main__":
     if q is None:
         print("torchao is not installed: nothing of it was tested")
         sys.exit(0)
-    sys.exit(run_cases(__doc__, ("torchao: ", check, CONFIGS), ("given, ", as_inputs, INPUTS), ("back, ", weights_back, BACK), ("", whole, {"a tensor that is not there": ()}), ("", taken_whole, {"given, of which the file says nothing": ()})))
+    sys.exit(run_cases(__doc__, ("torchao: ", check, CONFIGS), ("held by ", held, HELD), ("given, ", as_inputs, INPUTS), ("back, ", weights_back, BACK), ("", whole, {"a tensor that is not there": ()}), ("", taken_whole, {"given, of which the file says nothing": ()})))
