@@ -5,7 +5,7 @@
 #   sh tests/run.sh quick      those of them that are short: under 3, once it is built
 #   sh tests/run.sh all        and address and undefined-behaviour sanitizers, thread
 #                              sanitizer, fuzzers: all that needs no PyTorch
-#   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv
+#   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv; interop --all: the long ones too
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
 #   sh tests/run.sh coverage   which lines of the product the short tests run, by directory (gcov)
 #   sh tests/run.sh mutation   is the product made wrong, does a test say so? (tests/mutation)
@@ -74,7 +74,7 @@ interop() {
     say "testing: interop"
     # Compiled modules are kept, whatever the caller's environment says, and not among the sources.
     PYTHONDONTWRITEBYTECODE="" PYTHONPYCACHEPREFIX="$PWD/build/pycache" \
-        build/venv/bin/python tests/interop/all.py --exg build/release/cli/exg --jobs "$jobs"
+        build/venv/bin/python tests/interop/all.py --exg build/release/cli/exg --jobs "$jobs" "$@"
 }
 
 # shellcheck disable=SC2086
@@ -100,7 +100,8 @@ quick)
     run_tests release -LE slow
     ;;
 interop)
-    interop
+    shift
+    interop "$@"
     ;;
 bench)
     # shellcheck disable=SC2086

@@ -13,15 +13,19 @@ import torch.export.experimental  # noqa: F401 - what most tests spend their fir
 FOLDER = pathlib.Path(__file__).resolve().parent
 # Those that take longest begin first, or one processor waits for them in the end.
 FIRST = ["run_interop", "run_model", "run_nvrtc", "run_operators", "run_random"]
+# Tables of many programs, a minute or more each: with --all.
+LONG = ["run_export_tests", "run_reports", "run_stages"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True, help="the exg binary")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}")
     options = parser.parse_args()
     torch.set_num_threads(1)  # or tests at once get in each other's way
-    waiting = sorted(FOLDER.glob("run_*.py"), key=lambda path: (path.stem not in FIRST, path.stem))
+    waiting = [path for path in FOLDER.glob("run_*.py") if options.all or path.stem not in LONG]
+    waiting.sort(key=lambda path: (path.stem not in FIRST, path.stem))
     running, failed, faults = {}, [], []
     while waiting or running:
         if waiting and len(running) < options.jobs:

@@ -177,6 +177,13 @@ def chunked():
 AGREE.update(chunked())
 
 
+def saturates():
+    """Whether PyTorch's product of float8 stops at the greatest on this processor; where oneDNN has tiles for it, it is NaN."""
+    most = torch.full((16, 16), 100.0).to(torch.float8_e4m3fn)
+    one = torch.tensor(1.0)
+    return not torch._scaled_mm(most, most.t(), one, one, out_dtype=torch.float8_e4m3fn).float().isnan().any()
+
+
 def float8():
     """Products of float8, which come and go as what they are cast from and to; of whole numbers, whose sums no order rounds."""
     x, w = torch.randint(-15, 16, (16, 32)).float(), torch.randint(-7, 8, (48, 32)).float()
@@ -190,6 +197,9 @@ def float8():
                 return torch._scaled_mm(x.to(k), w.to(k).t(), s, t, *rest, out_dtype=o).float()
 
             label = f"_scaled_mm, {name} to {'itself' if out is None else str(out)[6:]}"
+            if name == "e4m3fn" and out is None and not saturates():
+                print(f"left out: {label}: PyTorch does not stop at the greatest on this processor")
+                continue
             yield label, (scaled, (x, w, one, two))
             yield f"{label}, past its greatest", (scaled, (x, w, two * 8000, two))
             if out is not None:
