@@ -160,69 +160,70 @@ static void R(range)(const T start[2], const T size[2], int d, int64_t at, int64
     range[1] = clamped(F(ceil)((T)(at + 1) * cell) + start[d], 0, limit);
 }
 
-static void R(roi_pool)(void *context, uint32_t roi)
+/* The greatest pixel of a cell, 0 of an empty one, and where it is (-1). */
+static T R(greatest)(const T *plane, int64_t width, const int64_t y[2], const int64_t x[2],
+                     int64_t *best)
 {
-    roi_call *c = context;
+    T most = y[1] <= y[0] || x[1] <= x[0] ? 0 : -T_MAX;
+
+    *best = -1;
+    for (int64_t at = y[0]; at < y[1]; at++) {
+        for (int64_t k = x[0]; k < x[1]; k++) {
+            if (plane[at * width + k] > most) {
+                most = plane[at * width + k];
+                *best = at * width + k;
+            }
+        }
+    }
+    return most;
+}
+
+static T R(average)(const T *plane, int64_t width, const int64_t y[2], const int64_t x[2])
+{
+    T sum = 0;
+
+    for (int64_t at = y[0]; at < y[1]; at++) {
+        for (int64_t k = x[0]; k < x[1]; k++) {
+            sum += plane[at * width + k];
+        }
+    }
+    return y[1] <= y[0] || x[1] <= x[0] ? 0 : sum / (T)((y[1] - y[0]) * (x[1] - x[0]));
+}
+
+/* Each cell the greatest of its channel, or `by_position` the average of a channel of its own. */
+static inline void R(pool)(roi_call *c, uint32_t roi, bool by_position)
+{
     const T *box;
     const T *image = R(image_of)(c, roi, &box);
-    int64_t cells = c->rows * c->columns;
-    T *out = (T *)c->call->outputs[0].data + roi * c->channels * cells;
-    int32_t *from = (int32_t *)c->call->outputs[1].data + roi * c->channels * cells;
+    const int64_t cells = c->rows * c->columns;
+    const int64_t count = (by_position ? c->out_channels : c->channels) * cells;
+    T *out = (T *)c->call->outputs[0].data + roi * count;
+    int32_t *from = (int32_t *)c->call->outputs[1].data + roi * count;
     T start[2], size[2];
 
     if (image == NULL) {
         return;
     }
-    R(whole)(c, box, 1, start, size);
-    for (int64_t i = 0; i < c->channels * cells; i++) {
-        const T *plane = image + i / cells * c->height * c->width;
+    R(whole)(c, box, by_position ? 0 : 1, start, size);
+    for (int64_t i = 0; i < count; i++) {
+        const T *plane = image + (by_position ? i : i / cells) * c->height * c->width;
         int64_t y[2], x[2];
-        int64_t best = -1;
-        T most;
+        int64_t best = i;
 
-        R(range)(start, size, 0, i / c->columns % c->rows, c->rows, c->height, y);
-        R(range)(start, size, 1, i % c->columns, c->columns, c->width, x);
-        most = y[1] <= y[0] || x[1] <= x[0] ? 0 : -T_MAX;
-        for (int64_t at = y[0]; at < y[1]; at++) {
-            for (int64_t k = x[0]; k < x[1]; k++) {
-                if (plane[at * c->width + k] > most) {
-                    most = plane[at * c->width + k];
-                    best = at * c->width + k;
-                }
-            }
-        }
-        out[i] = most;
+        R(range)(start, size, 0, i / c->columns % c->rows, c->rows, c->height - by_position, y);
+        R(range)(start, size, 1, i % c->columns, c->columns, c->width - by_position, x);
+        out[i] = by_position ? R(average)(plane, c->width, y, x)
+                             : R(greatest)(plane, c->width, y, x, &best);
         from[i] = (int32_t)best;
     }
 }
 
+static void R(roi_pool)(void *context, uint32_t roi)
+{
+    R(pool)(context, roi, false);
+}
+
 static void R(ps_roi_pool)(void *context, uint32_t roi)
 {
-    roi_call *c = context;
-    const T *box;
-    const T *image = R(image_of)(c, roi, &box);
-    int64_t cells = c->rows * c->columns;
-    T *out = (T *)c->call->outputs[0].data + roi * c->out_channels * cells;
-    int32_t *from = (int32_t *)c->call->outputs[1].data + roi * c->out_channels * cells;
-    T start[2], size[2];
-
-    if (image == NULL) {
-        return;
-    }
-    R(whole)(c, box, 0, start, size);
-    for (int64_t i = 0; i < c->out_channels * cells; i++) {
-        const T *plane = image + i * c->height * c->width;
-        int64_t y[2], x[2];
-        T sum = 0;
-
-        R(range)(start, size, 0, i / c->columns % c->rows, c->rows, c->height - 1, y);
-        R(range)(start, size, 1, i % c->columns, c->columns, c->width - 1, x);
-        for (int64_t at = y[0]; at < y[1]; at++) {
-            for (int64_t k = x[0]; k < x[1]; k++) {
-                sum += plane[at * c->width + k];
-            }
-        }
-        out[i] = y[1] <= y[0] || x[1] <= x[0] ? 0 : sum / (T)((y[1] - y[0]) * (x[1] - x[0]));
-        from[i] = (int32_t)i;
-    }
+    R(pool)(context, roi, true);
 }
