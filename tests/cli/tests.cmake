@@ -2,6 +2,9 @@
 add_test(NAME cli COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cli/run.sh $<TARGET_FILE:exg>
          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(cli PROPERTIES TIMEOUT 600)
+if(EXG_SANITIZE)
+  set_tests_properties(cli PROPERTIES ENVIRONMENT EXG_ONE_IN=3)
+endif()
 add_test(NAME cli_pages COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli/pages.sh $<TARGET_FILE:exg>)
 find_program(PYTHON3 python3)
 if(PYTHON3)

@@ -56,6 +56,7 @@ typedef struct exg_cuda_device {
     const struct exg_collective *stuck;
     exg_device_graph *graphs;         /* all that there are */
     exg_device_graph *recording;      /* not among them yet */
+    exg_device_graph *abandoned;      /* no longer among them: work may still write their words */
     const exg_device_graph *replayed; /* since the last wait */
 } exg_cuda_device;
 
@@ -95,6 +96,8 @@ const struct exg_collective *exg_cuda_first_open(const exg_cuda_device *device);
 /* All graphs, and what is being recorded, are of no more use: NCCL's abort waits for those that
  * hold its work. What is asked of them fails (PEER COM-003), until they are forgotten. */
 void exg_cuda_drop_graphs(exg_cuda_device *device);
+/* Once nothing is under way. */
+void exg_cuda_close_graphs(exg_cuda_device *device);
 
 /* ---- compiled code (module.c, cache.c) ---------------------------------------------- */
 

@@ -119,6 +119,7 @@ static void close_device(exg_accelerator *device)
             (void)d->driver.stream_wait(d->stream);
         }
         exg_cuda_close_links(d);
+        exg_cuda_close_graphs(d);
         if (d->turn != NULL) {
             (void)d->driver.event_destroy(d->turn);
         }

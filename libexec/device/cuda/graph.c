@@ -55,6 +55,24 @@ static void destroy(const exg_cuda_device *d, exg_device_graph *g)
     free(g);
 }
 
+/* Its word may still be written: it goes when the device closes. */
+static void abandon(exg_cuda_device *d, exg_device_graph *g)
+{
+    drop(d, g);
+    g->next = d->abandoned;
+    d->abandoned = g;
+}
+
+void exg_cuda_close_graphs(exg_cuda_device *d)
+{
+    while (d->abandoned != NULL) {
+        exg_device_graph *g = d->abandoned;
+
+        d->abandoned = g->next;
+        destroy(d, g);
+    }
+}
+
 static exg_status need_word(const exg_cuda_device *d, exg_device_graph *g, exg_error *err)
 {
     const exg_cuda_driver *c = &d->driver;
@@ -84,7 +102,7 @@ exg_status exg_cuda_record(exg_accelerator *device, exg_error *err)
                                "beginning a graph", err);
     }
     if (status != EXG_OK) {
-        destroy(d, made);
+        abandon(d, made);
         return status;
     }
     d->recording = made;
@@ -107,8 +125,9 @@ void exg_cuda_forget(exg_accelerator *device, exg_device_graph *graph)
         *at = graph->next;
     }
     d->replayed = d->replayed == graph ? NULL : d->replayed;
-    if (graph->ended != 0) {
-        (void)exg_cuda_watch(d, NULL);
+    if (graph->ended != 0 && exg_cuda_watch(d, NULL) != EXG_OK) {
+        abandon(d, graph);
+        return;
     }
     destroy(d, graph);
 }
@@ -172,7 +191,7 @@ exg_status exg_cuda_recorded(exg_accelerator *device, exg_device_graph **graph, 
                                "making a graph", err);
     }
     if (status != EXG_OK) {
-        destroy(d, made);
+        abandon(d, made);
         return status;
     }
     made->next = d->graphs;
@@ -199,7 +218,7 @@ void exg_cuda_drop_graphs(exg_cuda_device *d)
     (void)d->driver.context_set(d->context);
     if (d->recording != NULL) {
         (void)d->driver.capture_end(d->stream, &d->recording->graph);
-        destroy(d, d->recording);
+        abandon(d, d->recording);
         d->recording = NULL;
     }
     for (exg_device_graph *g = d->graphs; g != NULL; g = g->next) {

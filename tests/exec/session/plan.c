@@ -270,6 +270,14 @@ static exg_partition_summary summary_by(const exg_partition_goal *goal, const fi
 }
 
 /* It is the least that one other word for a mesh dim gives, as placing so says. */
+/* What compares hundreds of predictions of the same code is for the builds without sanitizers. */
+static void skip_when_slow(void)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip();
+#endif
+}
+
 static void the_cheaper_placement_is_one(void **state)
 {
     static const exg_partition_mode given[][2] = {
@@ -281,6 +289,7 @@ static void the_cheaper_placement_is_one(void **state)
     const exg_mesh_shape mesh = {2, {2, 2}, {NULL}};
 
     (void)state;
+    skip_when_slow();
     for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
         exg_partition_goal goal = {.size = sizeof(goal), .compares = true};
         exg_partition_summary own = summary_by(&goal, f, &mesh, given[i]);
@@ -321,6 +330,7 @@ static void auto_is_predicted_no_worse_than_any_strategy(void **state)
     static const exg_partition_mode open[2] = {EXG_PARTITION_AUTO, EXG_PARTITION_AUTO};
 
     (void)state;
+    skip_when_slow();
     for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) * 3; i++) {
         const fixture *f = fixture_named(programs[i / 3]);
         const exg_mesh_shape *mesh = &meshes[i % 3];
