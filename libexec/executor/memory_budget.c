@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define DEVICE_ALIGNMENT 256
+
 /* `0` where the file is not there or holds no number. */
 static uint64_t read_number(const char *path)
 {
@@ -63,6 +65,26 @@ exg_status exg_memory_budget_take(exg_memory_budget *budget, uint64_t *count, ui
     return EXG_OK;
 }
 
+/* NULL: there is no more. */
+static exg_status allocate_by_caller(const exg_allocator *allocator, exg_accelerator *device,
+                                     uint64_t bytes, void **block, exg_error *err)
+{
+    *block = allocator->allocate(allocator->user, (size_t)bytes, DEVICE_ALIGNMENT);
+    if (*block == NULL ||
+        ((uintptr_t)*block % DEVICE_ALIGNMENT == 0 && device->table->holds(device, *block))) {
+        return EXG_OK;
+    }
+    allocator->release(allocator->user, *block, (size_t)bytes);
+    *block = NULL;
+    return exg_error_fix(
+        err,
+        EXG_FAIL(
+            err, USAGE, "MEM-003",
+            "device_allocator gave memory that is not the device's, or not at a multiple of %d",
+            DEVICE_ALIGNMENT),
+        "give memory of the GPU that the session was created on");
+}
+
 exg_status exg_memory_budget_allocate(exg_memory_budget *budget, exg_accelerator *device,
                                       uint64_t bytes, const char *what, void **block,
                                       exg_error *err)
@@ -71,7 +93,9 @@ exg_status exg_memory_budget_allocate(exg_memory_budget *budget, exg_accelerator
 
     *block = NULL;
     EXG_TRY(exg_memory_budget_take(budget, &budget->held, bytes, what, err));
-    if (device != NULL) {
+    if (device != NULL && budget->device_allocator != NULL && bytes > 0) {
+        status = allocate_by_caller(budget->device_allocator, device, bytes, block, err);
+    } else if (device != NULL) {
         status = device->table->allocate(device, bytes, block, err);
     } else {
         *block = exg_allocate(budget->allocator, bytes);
@@ -89,7 +113,10 @@ void exg_memory_budget_release(exg_memory_budget *budget, exg_accelerator *devic
     if (block == NULL) {
         return;
     }
-    if (device != NULL) {
+    if (device != NULL && budget->device_allocator != NULL && bytes > 0) {
+        (void)device->table->wait(device, NULL); /* the caller may use it again at once */
+        budget->device_allocator->release(budget->device_allocator->user, block, (size_t)bytes);
+    } else if (device != NULL) {
         device->table->release(device, block);
     } else {
         exg_release(budget->allocator, block, bytes);

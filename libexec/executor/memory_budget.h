@@ -19,9 +19,10 @@ struct exg_accelerator;
     "--place fsdp)"
 
 typedef struct exg_memory_budget {
-    const exg_allocator *allocator; /* of the host's blocks; NULL: the system's */
-    uint64_t limit;                 /* 0: any */
-    bool of_machine;                /* the limit is what the machine has: of what is held alone */
+    const exg_allocator *allocator;        /* of the host's blocks; NULL: the system's */
+    const exg_allocator *device_allocator; /* of the device's; NULL: the device's own */
+    uint64_t limit;                        /* 0: any */
+    bool of_machine; /* the limit is what the machine has: of what is held alone */
     uint64_t held, mapped;
     bool (*evict)(void *context); /* frees something: false, there is nothing; may be NULL */
     void *context;
@@ -37,13 +38,15 @@ exg_status exg_memory_budget_take(exg_memory_budget *budget, uint64_t *count, ui
  * less; 0: nobody knows. */
 uint64_t exg_machine_bytes(void);
 
-/* A counted block, aligned to 64, on the host (`device` NULL) or the device. LIMIT PLC-009;
- * NO_MEMORY MEM-002, or what the device says. */
+/* A counted block, on the host (`device` NULL; aligned to 64) or the device (to 256). LIMIT
+ * PLC-009; NO_MEMORY MEM-002, or what the device says; USAGE MEM-003, device_allocator gave other
+ * memory. */
 exg_status exg_memory_budget_allocate(exg_memory_budget *budget, struct exg_accelerator *device,
                                       uint64_t bytes, const char *what, void **block,
                                       exg_error *err);
 
-/* `block` may be NULL: then nothing was counted. */
+/* `block` may be NULL: then nothing was counted. Work that was asked of the device may still use
+ * it. */
 void exg_memory_budget_release(exg_memory_budget *budget, struct exg_accelerator *device,
                                void *block, uint64_t bytes);
 

@@ -196,10 +196,22 @@ static void close_devices(exg_session_context *e)
     }
 }
 
+static exg_status check_allocator(const exg_session_context *context, exg_error *err)
+{
+    bool is_one = context->devices != NULL && context->rank_count == 1;
+
+    return context->options.device_allocator == NULL ||
+                   (is_one && context->devices[0]->table->follow != NULL)
+               ? EXG_OK
+               : EXG_FAIL(err, USAGE, "MEM-005",
+                          "device_allocator is for a session on one GPU (device \"cuda\")");
+}
+
 exg_status exg_session_context_open(exg_session_context *context, exg_arena *arena, exg_error *err)
 {
     EXG_TRY(create_ranks(context, arena, err));
     EXG_TRY(open_devices(context, arena, err));
+    EXG_TRY(check_allocator(context, err));
     return join_devices(context, err);
 }
 

@@ -108,6 +108,7 @@ static exg_status create_memory(exg_session *s, exg_error *err)
     }
     budget = exg_weight_store_budget(e->store);
     budget->limit = limit > UINT64_MAX / e->rank_count ? UINT64_MAX : limit * e->rank_count;
+    budget->device_allocator = e->options.device_allocator;
     budget->evict = evict;
     budget->context = s;
     if (limit == 0 && e->devices == NULL) {

@@ -228,9 +228,9 @@ if(NOT EXG_SANITIZE)
   exg_eager_corpus(smallest 2x2 "P(min) S(0)")
   exg_eager_corpus(mixed 2x3 "mixed 1") # each input otherwise, of other strides
   exg_eager_corpus(mixed_rows 3 "mixed 2")
+  exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
   exg_eager_corpus(pairs 3 pairs) # every two inputs in every way: a wrong sharding rule ends here
 endif()
-exg_eager_corpus(summands_rows 2x2 "P(sum) S(0)")
 
 # The same on the device that shows what a real one would punish now and then; and with most
 # kernels left to the host, between copies.

@@ -1,8 +1,7 @@
 # How work grows with the program, and what calls itself: from a build of all but the loops of
 # kernels that counts its steps and writes down who calls whom. GCC alone, and no sanitizer.
 find_program(EXG_PYTHON python3)
-if(CMAKE_C_COMPILER_ID STREQUAL GNU AND EXG_PYTHON AND NOT EXG_SANITIZE AND NOT EXG_FUZZ
-    AND NOT CMAKE_CROSSCOMPILING)
+if(CMAKE_C_COMPILER_ID STREQUAL GNU AND EXG_PYTHON AND NOT EXG_FUZZ AND NOT CMAKE_CROSSCOMPILING)
   add_custom_command(OUTPUT counted_page.c
     COMMAND ${CMAKE_COMMAND} -DIN=${PROJECT_SOURCE_DIR}/cli/page.html -DOUT=counted_page.c
       -DNAME=cli_page -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake

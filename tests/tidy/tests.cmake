@@ -11,7 +11,7 @@ set_tests_properties(tidy tidy_finds_faults PROPERTIES TIMEOUT 120)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME circles_finds_faults COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/circles_test.py
   ${CMAKE_C_COMPILER} ${CMAKE_NM})
-if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT EXG_SANITIZE AND NOT EXG_FUZZ)
+if(CMAKE_BUILD_TYPE STREQUAL Release AND NOT EXG_FUZZ)
   add_test(NAME circles COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/circles.py
     ${CMAKE_NM} ${PROJECT_BINARY_DIR} ${CMAKE_CURRENT_LIST_DIR}/circles.txt)
 endif()

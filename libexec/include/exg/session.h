@@ -100,6 +100,13 @@ typedef struct exg_session_options {
      * run begins when what the stream was asked for before is done, and what it is asked for after
      * waits for the run. NULL: none. USAGE DEV-015: the device has no such streams. */
     void *stream;
+    /* Of a session on "cuda": what gives the memory of weights and values, at a multiple of 256,
+     * from a pool that the process has already. It is called by the threads that create, prepare,
+     * run and destroy the session, sets the GPU's context itself, and stays as long as the session.
+     * What it gets back is not in use any more. NULL: the driver. USAGE MEM-005: the session is on
+     * no GPU, or on a mesh; MEM-003, once memory is taken: it is not this GPU's. The host's memory
+     * comes from the allocator that the program was opened with (exg_open_options). */
+    const exg_allocator *device_allocator;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists

@@ -400,6 +400,109 @@ static void a_run_keeps_the_order_of_a_stream(void **state)
     (void)dlclose(library);
 }
 
+/* ---- a pool of the caller's ------------------------------------------------------------------ */
+
+typedef struct pool {
+    int (*take)(uint64_t *address, size_t bytes);
+    int (*give)(uint64_t address);
+    bool is_empty, is_of_host;
+    uint64_t held, taken; /* bytes now, blocks ever */
+} pool;
+
+static void *take_block(void *user, size_t bytes, size_t alignment)
+{
+    pool *p = user;
+    uint64_t address = 0;
+
+    assert_int_equal(alignment, 256);
+    if (p->is_empty) {
+        return NULL;
+    }
+    p->held += bytes;
+    p->taken++;
+    if (p->is_of_host) {
+        return aligned_alloc(256, (bytes + 255) / 256 * 256);
+    }
+    assert_int_equal(p->take(&address, bytes), 0);
+    return (void *)(uintptr_t)address;
+}
+
+static void give_block(void *user, void *block, size_t bytes)
+{
+    pool *p = user;
+
+    p->held -= bytes;
+    if (p->is_of_host) {
+        free(block);
+    } else {
+        assert_int_equal(p->give((uint64_t)(uintptr_t)block), 0);
+    }
+}
+
+/* Opened or not, it does not run. */
+static void expect_no_memory(const exg_session_options *options, exg_status status,
+                             const char *code)
+{
+    float x[WIDTH];
+    exg_session_input inputs[3] = {x_input(x, 0)};
+    static float cache[CACHE];
+    exg_status found;
+    made m;
+
+    inputs[1] = tensor_input("cache", cache, F32, ROWS, WIDTH);
+    inputs[2] = tensor_input("rows", rows, EXG_DTYPE_I64, 2, 0);
+    found = open_with(&m, options);
+    if (found == EXG_OK) {
+        found = exg_session_run(m.session, inputs, 3, &m.err);
+    }
+    assert_int_equal(found, status);
+    assert_string_equal(m.err.code, code);
+    close_session(&m);
+}
+
+static void memory_of_a_device_comes_from_a_pool_of_the_callers(void **state)
+{
+    pool p = {.held = 0};
+    exg_allocator allocator = {take_block, give_block, &p};
+    exg_session_options options = {
+        .size = sizeof(options), .device = device, .device_allocator = &allocator};
+    float x[WIDTH];
+    exg_session_input input;
+    void *library, *cache, *block;
+    made m;
+
+    (void)state;
+    if (!is_cuda()) {
+        expect_no_memory(&options, EXG_USAGE, "MEM-005");
+        return;
+    }
+    library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(library);
+    *(void **)&p.take = dlsym(library, "cuMemAlloc_v2");
+    *(void **)&p.give = dlsym(library, "cuMemFree_v2");
+    expect_ok(open_with(&m, &options), &m.err);
+    cache = take_cache(&m, 0, &block);
+    bind_cache(&m, cache);
+    for (int step = 0; step < STEPS; step++) {
+        input = x_input(x, step);
+        expect_ok(exg_session_run(m.session, &input, 1, &m.err), &m.err);
+        expect_result(exg_session_output_at(m.session, 0)->tensor.data, step);
+    }
+    expect_cache(&m, cache, STEPS);
+    assert_true(p.taken > 0 && p.held > 0);
+    exg_session_free(m.session, block);
+    close_session(&m);
+    assert_int_equal(p.held, 0);
+    p.is_of_host = true;
+    expect_no_memory(&options, EXG_USAGE, "MEM-003");
+    p.is_empty = true;
+    expect_no_memory(&options, EXG_NO_MEMORY, "MEM-002");
+    assert_int_equal(p.held, 0);
+    options.mesh = (exg_mesh_shape){1, {2}};
+    expect_no_memory(&options, EXG_USAGE, "MEM-005");
+    (void)dlclose(library);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void expect_refused(const made *m, exg_status status, const char *code)
@@ -452,6 +555,7 @@ int main(void)
         cmocka_unit_test(a_result_goes_to_memory_of_the_hosts),
         cmocka_unit_test(runs_are_launched_and_waited_for),
         cmocka_unit_test(a_run_keeps_the_order_of_a_stream),
+        cmocka_unit_test(memory_of_a_device_comes_from_a_pool_of_the_callers),
         cmocka_unit_test(what_cannot_be_bound_is_refused),
     };
 
