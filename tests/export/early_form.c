@@ -734,6 +734,8 @@ static void it_writes_what_pytorch_loads(void **state)
     assert_string_equal(p->range_constraints[1].symbol, "u3");
     assert_string_equal(p->graph->values[exg_graph_find_value(p->graph, "x")].tensor->sizes[0].expr,
                         "Symbol('s0', integer=True)");
+    assert_string_equal(p->graph->values[exg_graph_find_value(p->graph, "t")].sym_int->expr,
+                        "Symbol('u3', integer=True)");
     assert_false(p->range_constraints[1].has_min);
     exg_program_destroy(p);
     p = made_current(early_with(

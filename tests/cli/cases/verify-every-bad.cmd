@@ -1,1 +1,1 @@
-for f in fixtures/bad/*.pt2; do c=${f##*/}; c=${c%.pt2}; exg verify "$f" > $T/out 2>&1; code=$?; grep -q "$c" $T/out || echo "$f does not say $c"; echo "$c $code"; rm -f $T/out; done
+for f in fixtures/bad/*.pt2 fixtures/bad/*.safetensors; do c=${f##*/}; c=${c%.*}; exg verify "$f" > $T/out 2> $T/err; code=$?; cat $T/out; grep -q "$c" $T/out || cat $T/err; grep -q "$c" $T/out $T/err || echo "$f does not say $c"; echo "exit $code"; rm -f $T/out $T/err; done

@@ -118,6 +118,7 @@ static void numbers_stand_for_inputs(void **state)
         {"L['x\\q'].size()[0] == 3", true}, /* not as repr() writes */
         {"L['x'.size()[0] == 3", true},
         {"XL['x'].size()[0] == 3", true},
+        {"\xc3\x80L['x'].size()[0] == 3", true}, /* a letter too */
         {"3 == L['x'].size()[0] and L['n'] == 3", false},
         {"3 == L['x'].size()[0] and L['n'] == 4", true},
     };

@@ -571,6 +571,55 @@ static void weights_are_told_what_they_are(void **state)
     }
 }
 
+/* No size, a stride of 0 and a number of elements that fits are none of its faults. */
+static void views_of_weights_may_be_empty_or_repeat(void **state)
+{
+    static const struct {
+        int64_t size, stride, offset;
+        uint32_t found;
+    } rows[] = {{0, 1, 0, 0}, {2, 0, 0, 0}, {0, 0, 0, 0}, {2, 0, -1, 1}, {-1, 1, 0, 1}, {1, -1, 0, 1}};
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        exg_program *program;
+        exg_tensor_meta *meta;
+
+        assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, NULL), EXG_OK);
+        meta = (exg_tensor_meta *)(uintptr_t)program->weights->items[0].meta;
+        meta->sizes[0].value = rows[r].size;
+        meta->strides[0].value = rows[r].stride;
+        meta->storage_offset.value = rows[r].offset;
+        assert_int_equal(count_findings(program, operators, "WGT-011"), rows[r].found);
+        exg_program_destroy(program);
+    }
+}
+
+/* Whatever a name holds, what is told of it stays on its line. */
+static void what_is_told_is_one_line(void **state)
+{
+    static char name[] = "a\nb\x1f"
+                         "c\x7f"
+                         "d e~";
+    exg_program *program;
+    exg_verified verified;
+    exg_diagnostics found;
+    bool is_told = false;
+
+    (void)state;
+    assert_int_equal(exg_open("fixtures/mlp.pt2", NULL, &program, NULL, NULL), EXG_OK);
+    program->signature.inputs[0].target = name;
+    assert_int_equal(exg_verify(program, operators, &verified, &found, NULL), EXG_MALFORMED);
+    for (uint32_t i = 0; i < found.count; i++) {
+        is_told = is_told || strstr(found.items[i].message, "a b c d e~") != NULL;
+        for (const char *c = found.items[i].message; *c != '\0'; c++) {
+            assert_true((unsigned char)*c >= 0x20 && *c != 0x7f);
+        }
+    }
+    assert_true(is_told);
+    exg_diagnostics_free(&found);
+    exg_program_destroy(program);
+}
+
 /* The file's sizes hold at export and nowhere else. */
 static void sizes_are_compared_where_guards_admit_them(void **state)
 {
@@ -613,6 +662,8 @@ int main(void)
         cmocka_unit_test(guards_are_read_and_never_run),
         cmocka_unit_test(sizes_are_compared_where_guards_admit_them),
         cmocka_unit_test(weights_are_told_what_they_are),
+        cmocka_unit_test(views_of_weights_may_be_empty_or_repeat),
+        cmocka_unit_test(what_is_told_is_one_line),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
