@@ -252,6 +252,14 @@ def binds(exg, folder):
             pass
 
 
+def on_gpu(folder, standins):
+    """In a process of its own, whose libcuda is the stand-in's."""
+    x, rows = torch.randn(1, 5).bfloat16(), torch.tensor([2, 0])
+    torch.export.save(torch.export.export(Cache(), (x, torch.randn(4, 5).bfloat16(), rows)), folder / "cache.bf16.pt2")
+    subprocess.run([sys.executable, ROOT / "tests/interop/python_gpu.py", folder / "cache.bf16.pt2"], check=True,
+                   env=os.environ | {"PYTHONPATH": str(folder / "site"), "LD_LIBRARY_PATH": str(standins), "XDG_CACHE_HOME": str(folder / "cache")})  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True, help="the exg binary")
@@ -269,6 +277,7 @@ def main():
         for test in (runs, binds, shares_memory, dtypes, weights, faults, threads):
             test(exg, folder)
             print(f"{test.__name__}: right")
+        on_gpu(folder, build / "tests/standin")
         said = subprocess.run([sys.executable, "-m", "exg", "inspect", FIXTURES / "mlp.pt2"], capture_output=True, text=True, check=True,
                               env=os.environ | {"PYTHONPATH": str(folder / "site")}).stdout  # fmt: skip
         assert "3 nodes, 212 parameters" in said

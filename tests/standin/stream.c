@@ -309,8 +309,17 @@ int cuEventDestroy_v2(event *e)
     return 0;
 }
 
+/* The default stream has no stream of its own: 1, which the driver calls CU_STREAM_LEGACY. */
+static stream *stream_of(stream *s)
+{
+    static stream legacy;
+
+    return (uintptr_t)s == 1 ? &legacy : s;
+}
+
 int cuEventRecord(event *e, stream *s)
 {
+    s = stream_of(s);
     ENTER("cuEventRecord e%u s%u", e->number, s->number);
     e->stream = s;
     e->capture = s->capture;
@@ -338,6 +347,7 @@ static int wait_in_graph(stream *s, const event *e)
 
 int cuStreamWaitEvent(stream *s, event *e, unsigned flags)
 {
+    s = stream_of(s);
     ENTER("cuStreamWaitEvent s%u e%u", s->number, e->number);
     if (flags != 0) {
         return INVALID_VALUE;

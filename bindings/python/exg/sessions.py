@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from ._exg import ffi, lib
 from .errors import call, path_of, text_of
-from .tensors import Borrowed, Tensor, copy_of
+from .tensors import DEFAULT_STREAM, Borrowed, Tensor, copy_of
 
 
 def _placements(place, mesh_dims, arena):
@@ -44,6 +44,8 @@ class Session:
         self._device = None if device is None else ffi.new("char[]", device.encode())
         options.goal = goal
         options.device = ffi.NULL if self._device is None else self._device
+        if device is not None and device.partition(":")[0] == "cuda" and not sizes:  # what torch and cupy do on it comes first
+            options.stream = ffi.cast("void *", DEFAULT_STREAM)
         options.mesh.ndim = len(sizes)
         for d, size in enumerate(sizes):
             options.mesh.sizes[d] = size
@@ -87,8 +89,8 @@ class Session:
                     tensor.close()
 
     def bind_input(self, name: str, tensor: Any) -> None:
-        """Calls to which no input of this name is given take this one, as it is then. Tensors of a GPU (__cuda_array_interface__) are used
-        where they lie by a session on "cuda"."""
+        """Calls to which no input of this name is given take this one, as it is then. Tensors of a GPU are used where they lie by
+        a session on "cuda"."""
         held = Borrowed(tensor, name)
         word = ffi.new("char[]", name.encode())
         given = ffi.new("exg_session_input *", {"name": word, "on_device": held.on_device})

@@ -16,7 +16,8 @@ _rename_capsule = ctypes.pythonapi.PyCapsule_SetName
 _rename_capsule.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _NAME, _USED = b"dltensor", b"used_dltensor"  # names are kept by address
 _FREE = int(ffi.cast("intptr_t", ffi.addressof(lib, "tensor_capsule_free")))
-_CPU = 1
+_CPU, _CUDA = 1, 2  # as DLPack calls them
+DEFAULT_STREAM = 1  # of a GPU, as DLPack and the driver (CU_STREAM_LEGACY) call it: a session's runs follow it
 
 
 class Tensor:
@@ -130,6 +131,9 @@ class Borrowed:
         self.on_device = False
         if isinstance(value, Tensor):
             self.tensor[0] = value._tensor[0]
+        elif hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == _CUDA:
+            self.on_device = True
+            self._take_capsule(value, name, stream=DEFAULT_STREAM)
         elif hasattr(value, "__array_interface__"):
             self._take_array(value, name)
         elif hasattr(value, "__cuda_array_interface__"):
@@ -184,14 +188,14 @@ class Borrowed:
     @property
     def is_own(self) -> bool:
         """Is it the memory that was given, which may be written?"""
-        read_only = self.on_device and self._value.__cuda_array_interface__["data"][1]
+        read_only = self.on_device and self._managed is None and self._value.__cuda_array_interface__["data"][1]
         return self._copy is None and not read_only
 
-    def _take_capsule(self, value, name):
+    def _take_capsule(self, value, name, **how):
         if getattr(value, "requires_grad", False):
             value = value.detach()
         try:
-            capsule = value.__dlpack__()
+            capsule = value.__dlpack__(**how)
         except (BufferError, RuntimeError, TypeError, ValueError) as fault:
             raise TypeError(f"input {name!r} cannot be read by DLPack: {fault}") from fault
         self._managed = ffi.cast("DLManagedTensor *", _capsule_pointer(capsule, _NAME))
@@ -199,7 +203,7 @@ class Borrowed:
         wrong = lib.tensor_import(self._managed, self.tensor)
         if wrong:
             self.close()
-            why = {1: "is not in memory of the CPU: move it with .cpu()", 2: "is of a dtype that exg has not", 3: "has more than 16 dimensions"}[wrong]
+            why = {1: "is not in memory of the CPU or of an NVIDIA GPU: move it with .cpu()", 2: "is of a dtype that exg has not", 3: "has more than 16 dimensions"}[wrong]
             raise TypeError(f"input {name!r} {why}")
 
     def close(self):

@@ -577,7 +577,8 @@ static void views_of_weights_may_be_empty_or_repeat(void **state)
     static const struct {
         int64_t size, stride, offset;
         uint32_t found;
-    } rows[] = {{0, 1, 0, 0}, {2, 0, 0, 0}, {0, 0, 0, 0}, {2, 0, -1, 1}, {-1, 1, 0, 1}, {1, -1, 0, 1}};
+    } rows[] = {{0, 1, 0, 0},  {2, 0, 0, 0},  {0, 0, 0, 0},
+                {2, 0, -1, 1}, {-1, 1, 0, 1}, {1, -1, 0, 1}};
 
     (void)state;
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
