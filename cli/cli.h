@@ -248,6 +248,14 @@ exg_status cli_write_stream(const cli_call *call,
 exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
                            const exg_weights_save_options *options, exg_error *err);
 
+/* The file that is installed beside the command as `kind`/`name` with this extension; a name with a
+ * / in it, or with the extension, is a path. In the arena, or `name`; NULL: there is none. */
+exg_status cli_find_installed(const char *kind, const char *extension, const char *name,
+                              struct exg_arena *arena, const char **path, exg_error *err);
+
+/* The names that there are, with commas. */
+void cli_put_installed(struct exg_text *text, const char *kind, const char *extension);
+
 /* The text of --preset, and the numbers it may need: of --set, and of the configuration beside
  * `weights`, a path. In the arena. */
 exg_status cli_read_preset(const char *name, exg_arena *arena, const char **text, exg_error *err);
@@ -271,6 +279,10 @@ uint32_t cli_process_rank(void);
 
 /* The modes taken along the mesh dims: "data,tensor". */
 void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_summary *place);
+
+/* What the plan comes to, in units for people. */
+void cli_put_plan_summary(exg_text *text, const cli_call *call, exg_session *session,
+                          bool processes, bool is_parallel);
 void cli_note_unsplit(exg_session *session); /* a warning, where a placement splits nothing */
 
 /* --mesh, --place, --costs, --threads, ... as session options. What they point to lives in
@@ -404,5 +416,6 @@ void cli_progress_of(uint64_t done, uint64_t total, const char *things);
 void cli_progress_end(void);
 
 void cli_put_bytes(exg_text *text, uint64_t bytes); /* 1.41 MB */
+void cli_put_time(exg_text *text, double ns);       /* 1.41 ms */
 
 #endif

@@ -304,14 +304,20 @@ static int by_value(const void *a, const void *b)
 static void put_stats(exg_text *text, const exg_session_stats *s, const double *times,
                       double first_ns, uint32_t timed, uint32_t count)
 {
-    exg_text_printf(text,
-                    "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
-                    "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
-                    " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
-                    " bytes a rank in %u collectives\n",
-                    count, times[timed / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
-                    s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
-                    s->partition->moved_bytes, exg_partition_moves(s->partition));
+    exg_text_printf(text, "runs %u, median ", count);
+    cli_put_time(text, times[timed / 2]);
+    exg_text_puts(text, ", min ");
+    cli_put_time(text, times[0]);
+    exg_text_puts(text, ", first (with planning) ");
+    cli_put_time(text, first_ns);
+    exg_text_puts(text, "\nplanning ");
+    cli_put_time(text, (double)s->plan_ns);
+    exg_text_printf(
+        text,
+        ", %u steps, arena %" PRIu64 " bytes, memory %" PRIu64 " bytes, weights %" PRIu64
+        " bytes\nmoved %" PRIu64 " bytes a rank in %u collectives\n",
+        s->plan->step_count, s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
+        s->partition->moved_bytes, exg_partition_moves(s->partition));
     if (s->plan->host_count > 0) {
         exg_text_printf(text, "%u of the steps are the host's: the device has no kernel\n",
                         s->plan->host_count);
