@@ -318,19 +318,37 @@ bool cli_is_parallel(const cli_call *call, const cli_program *p);
 /* `text` with the number for each {rank}, in `room` bytes. USAGE: CLI-004, a name that long. */
 exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err);
 
-/* Values inside of a program, which it gives behind its own outputs, before gradients. */
+/* Values inside of a program, which it gives behind its own outputs, before gradients; and those
+ * inside of its branches and loops, which are kept while it runs (inner_nodes.h). */
+typedef struct cli_inner_nodes cli_inner_nodes;
 typedef struct cli_nodes {
     const char **names; /* as the graph has them, in its order; the program's */
     uint32_t count;
-    uint32_t first; /* place of the first among the outputs */
+    uint32_t first;         /* place of the first among the outputs */
+    cli_inner_nodes *inner; /* NULL: there are none */
 } cli_nodes;
+
+/* What a node gave in the last run. */
+typedef struct cli_node_value {
+    const char *name;
+    exg_tensor tensor;
+    uint32_t before; /* of cli_nodes.names: itself, or of an inner one how many come before it */
+    bool is_inner;
+} cli_node_value;
 
 /* The program with the values that a pattern of --nodes fits (`by_patterns`; none: all), and those
  * that `wanted` (may be NULL) has tensors for, in the place of *p's. USAGE CLI-012. */
 exg_status cli_nodes_watch(const cli_call *call, bool by_patterns, const exg_tensor_file *wanted,
                            cli_program *p, cli_nodes *nodes, exg_error *err);
-/* `output`: its place among the outputs; may be NULL. */
-bool cli_nodes_find(const cli_nodes *nodes, const char *name, uint32_t *output);
+void cli_nodes_begin(const cli_nodes *nodes); /* before each run */
+void cli_nodes_free(cli_nodes *nodes);
+
+/* Does it watch a node of this name, which perhaps did not run? */
+bool cli_nodes_have(const cli_nodes *nodes, const char *name);
+
+/* What nodes gave in the last run, in the order of the graph; the caller frees the list. */
+exg_status cli_nodes_values(const cli_nodes *nodes, const exg_session *session,
+                            cli_node_value **values, uint32_t *count, exg_error *err);
 
 /* The program's own outputs. */
 const exg_session_output *cli_own_output(const cli_nodes *nodes, const exg_session *session,
@@ -344,9 +362,12 @@ uint32_t cli_own_outputs(const cli_nodes *nodes, const exg_session *session);
 exg_status cli_match_nodes(const exg_program *a, const cli_nodes *nodes, const exg_program *b,
                            struct exg_arena *arena, const char ***names, exg_error *err);
 
-/* The node that gives the value of this name, or NULL; puts it, its module and the user's line into
- * the error just set. */
-const exg_node *cli_node_of(const exg_program *program, const char *name);
+/* The node that gives the value of this name, which may be in an inner graph, or NULL. `graph` and
+ * `prefix` (may be NULL): whose node it is, and how long that graph's path in the name is. */
+const exg_node *cli_node_of(const exg_program *program, const char *name, const exg_graph **graph,
+                            uint32_t *prefix);
+
+/* Puts the node, its module and the user's line into the error just set. */
 exg_status cli_at_node(const exg_program *program, const char *name, exg_status status,
                        exg_error *err);
 

@@ -22,6 +22,8 @@ typedef struct side {
     cli_program program;
     exg_program *whole; /* of which `program` is a stage */
     cli_nodes nodes;
+    cli_node_value *values; /* what they gave */
+    uint32_t value_count;
     cli_inputs inputs;
     cli_placement placement;
     exg_session *session;
@@ -80,12 +82,15 @@ static exg_status run_side(side *s, const cli_inputs *inputs, const exg_tensor_f
     EXG_TRY(cli_nodes_watch(&s->call, wanted == NULL || s->call.nodes.count > 0, wanted,
                             &s->program, &s->nodes, err));
     EXG_TRY(exg_session_create(&s->program.verified, &options, &s->session, err));
-    return exg_session_run(s->session, s->inputs.items, s->inputs.count, err);
+    EXG_TRY(exg_session_run(s->session, s->inputs.items, s->inputs.count, err));
+    return cli_nodes_values(&s->nodes, s->session, &s->values, &s->value_count, err);
 }
 
 static void close_side(side *s)
 {
     exg_session_destroy(s->session);
+    free(s->values);
+    cli_nodes_free(&s->nodes);
     exg_tensor_file_close(s->recorded);
     cli_inputs_free(&s->inputs);
     cli_close(&s->program);
@@ -180,14 +185,24 @@ static bool find_other(const side *b, const char *name, uint32_t output, bool is
     }
     if (is_output && output < cli_own_outputs(&b->nodes, b->session)) {
         other = cli_own_output(&b->nodes, b->session, output);
-    } else if (!is_output && cli_nodes_find(&b->nodes, name, &output)) {
-        other = exg_session_output_at(b->session, output);
+    }
+    for (uint32_t i = 0; !is_output && i < b->value_count; i++) {
+        if (strcmp(b->values[i].name, name) == 0) {
+            *found = as_named(&b->values[i].tensor);
+            return true;
+        }
     }
     if (other == NULL || other->constant.kind != EXG_ARGUMENT_TENSOR) {
         return false;
     }
     *found = as_named(&other->tensor);
     return true;
+}
+
+/* What a node of A is called in B. Inner graphs are matched by their names. */
+static const char *name_in_b(const comparison *c, const cli_node_value *value)
+{
+    return c->others == NULL || value->is_inner ? value->name : c->others[value->before];
 }
 
 static exg_status compare_rows(comparison *c, exg_error *err)
@@ -197,32 +212,34 @@ static exg_status compare_rows(comparison *c, exg_error *err)
     const double rtol = c->call->has_rtol ? c->call->rtol : CLI_RTOL_OF_DTYPE;
     const double atol = c->call->has_atol ? c->call->atol : CLI_ATOL_OF_VALUES;
 
-    c->rows = calloc((size_t)a->nodes.count + own + 1, sizeof(*c->rows));
+    c->rows = calloc((size_t)a->value_count + own + 1, sizeof(*c->rows));
     c->numbers = calloc((size_t)own + 1, sizeof(*c->numbers));
     if (c->rows == NULL || c->numbers == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    for (uint32_t i = 0; i < a->nodes.count + own; i++) {
-        const bool is_output = i >= a->nodes.count;
-        const uint32_t at = is_output ? i - a->nodes.count : i;
-        const exg_session_output *got =
-            is_output ? cli_own_output(&a->nodes, a->session, at)
-                      : exg_session_output_at(a->session, a->nodes.first + at);
+    for (uint32_t i = 0; i < a->value_count; i++) {
+        const char *other_name = name_in_b(c, &a->values[i]);
         row *r = &c->rows[c->count++];
         exg_named_tensor other;
-        const char *other_name;
 
-        if (is_output) {
-            snprintf(c->numbers[at], sizeof(c->numbers[at]), "%u", at);
+        r->name = a->values[i].name;
+        r->is_compared = other_name != NULL && find_other(&c->b, other_name, 0, false, &other);
+        if (r->is_compared) {
+            r->gap = cli_find_gap(&a->values[i].tensor, &other, rtol, atol);
+            r->is_compared = c->others == NULL || !r->gap.other_shape; /* else another node */
         }
-        r->name = is_output ? c->numbers[at] : a->nodes.names[at];
-        other_name = is_output || c->others == NULL ? r->name : c->others[at];
-        r->is_compared = got->constant.kind == EXG_ARGUMENT_TENSOR && other_name != NULL &&
-                         find_other(&c->b, other_name, at, is_output, &other);
+    }
+    for (uint32_t i = 0; i < own; i++) {
+        const exg_session_output *got = cli_own_output(&a->nodes, a->session, i);
+        row *r = &c->rows[c->count++];
+        exg_named_tensor other;
+
+        snprintf(c->numbers[i], sizeof(c->numbers[i]), "%u", i);
+        r->name = c->numbers[i];
+        r->is_compared = got->constant.kind == EXG_ARGUMENT_TENSOR &&
+                         find_other(&c->b, r->name, i, true, &other);
         if (r->is_compared) {
             r->gap = cli_find_gap(&got->tensor, &other, rtol, atol);
-            r->is_compared =
-                is_output || c->others == NULL || !r->gap.other_shape; /* else another node */
         }
     }
     return EXG_OK;
@@ -260,7 +277,7 @@ static tally count_rows(const comparison *c)
 
 static const row *find_row(const comparison *c, const char *name)
 {
-    for (uint32_t i = 0; i < c->a.nodes.count; i++) {
+    for (uint32_t i = 0; i < c->a.value_count; i++) {
         if (strcmp(c->rows[i].name, name) == 0) {
             return &c->rows[i];
         }
@@ -268,8 +285,27 @@ static const row *find_row(const comparison *c, const char *name)
     return NULL;
 }
 
+/* A value that the node of a row reads: of an inner graph in the same turn of a loop. */
+static const row *find_operand(const comparison *c, const row *of, uint32_t prefix,
+                               const char *name)
+{
+    const char *turn = prefix == 0 ? NULL : strchr(of->name + prefix, '@');
+    exg_text text = EXG_TEXT_EMPTY;
+    const row *found;
+
+    exg_text_add(&text, of->name, prefix);
+    exg_text_puts(&text, name);
+    exg_text_puts(&text, turn == NULL ? "" : turn);
+    found = text.failed ? NULL : find_row(c, exg_text_string(&text));
+    exg_text_free(&text);
+    return found;
+}
+
 typedef struct teller {
     const comparison *c;
+    const row *of;
+    const exg_graph *graph;
+    uint32_t prefix; /* of the graph, in the names of rows */
     exg_text *text;
     bool json;
 } teller;
@@ -278,9 +314,8 @@ typedef struct teller {
 static void tell_operand(void *user, exg_value_id *id)
 {
     teller *t = user;
-    const exg_value *value =
-        *id == EXG_NO_VALUE ? NULL : &t->c->a.program.program->graph->values[*id];
-    const row *r = value == NULL ? NULL : find_row(t->c, value->name);
+    const exg_value *value = *id == EXG_NO_VALUE ? NULL : &t->graph->values[*id];
+    const row *r = value == NULL ? NULL : find_operand(t->c, t->of, t->prefix, value->name);
 
     if (value == NULL || value->tensor == NULL) {
         return;
@@ -306,9 +341,10 @@ static void tell_operand(void *user, exg_value_id *id)
     exg_text_putc(t->text, '\n');
 }
 
-static void tell_operands(const comparison *c, exg_text *text, const exg_node *node, bool json)
+static void tell_operands(const comparison *c, exg_text *text, const row *r, bool json)
 {
-    teller t = {c, text, json};
+    teller t = {.c = c, .of = r, .text = text, .json = json};
+    const exg_node *node = cli_node_of(c->a.program.program, r->name, &t.graph, &t.prefix);
 
     for (uint32_t i = 0; i < node->input_count; i++) {
         exg_argument_visit_values(&node->inputs[i].arg, tell_operand, &t);
@@ -332,7 +368,7 @@ static void put_place(exg_text *text, const exg_node *node)
 
 static void put_first(exg_text *text, const comparison *c, const row *r, const char *title)
 {
-    const exg_node *node = cli_node_of(c->a.program.program, r->name);
+    const exg_node *node = cli_node_of(c->a.program.program, r->name, NULL, NULL);
 
     exg_text_printf(text, "%s: ", title);
     exg_text_puts(text, node == NULL ? "output " : "");
@@ -349,7 +385,7 @@ static void put_first(exg_text *text, const comparison *c, const row *r, const c
     cli_put_gap(text, &r->gap);
     exg_text_putc(text, '\n');
     if (node != NULL) {
-        tell_operands(c, text, node, false);
+        tell_operands(c, text, r, false);
     }
 }
 
@@ -368,7 +404,7 @@ static void put_report(exg_text *text, const comparison *c, const tally *t)
 
 static void put_row_json(exg_text *text, const comparison *c, const row *r)
 {
-    const exg_node *node = cli_node_of(c->a.program.program, r->name);
+    const exg_node *node = cli_node_of(c->a.program.program, r->name, NULL, NULL);
     exg_module_frame module;
     exg_source_line source;
     exg_text part = EXG_TEXT_EMPTY;
@@ -391,7 +427,7 @@ static void put_row_json(exg_text *text, const comparison *c, const row *r)
     cli_put_gap_json(text, &r->gap);
     exg_json_member_open(text, "operands", '[');
     if (node != NULL) {
-        tell_operands(c, text, node, true);
+        tell_operands(c, text, r, true);
     }
     exg_json_put_close(text, ']');
     exg_json_put_close(text, '}');
