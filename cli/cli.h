@@ -127,6 +127,7 @@ typedef struct cli_program {
     exg_operators *operators;
     exg_verified verified;
     exg_file_info *info;
+    exg_weights *samples; /* after --precision: what the sample inputs are read of; else NULL */
 } cli_program;
 
 /* What the call says of how files are opened. */
@@ -190,6 +191,11 @@ exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error
 /* exg_bind_inputs() with them. */
 exg_status cli_bind(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
                     struct exg_arena *arena, exg_symbols *symbols, exg_error *err);
+
+/* The program in the dtype of --precision, verified; and inputs as it takes them. USAGE;
+ * MALFORMED, an operator does not take that dtype. */
+exg_status cli_take_precision(const cli_call *call, cli_program *p, exg_error *err);
+exg_status cli_inputs_cast(const cli_program *p, cli_inputs *inputs, exg_error *err);
 
 /* Are inputs that nobody gives to be made up, by --shape, --size or --fill? */
 bool cli_makes_inputs(const cli_call *call);

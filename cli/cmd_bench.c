@@ -275,7 +275,8 @@ static exg_status profile(side *s, exg_error *err)
 
 /* ---- sides ----------------------------------------------------------------------------------- */
 
-static exg_status open_side(side *s, const cli_inputs *inputs, uint32_t sessions, exg_error *err)
+static exg_status open_side(side *s, const cli_inputs *inputs, const char *precision,
+                            uint32_t sessions, exg_error *err)
 {
     EXG_TRY(cli_open_verified(&s->call, &s->program, err));
     EXG_TRY(cli_session_options(&s->call, &s->options, &s->placement, err));
@@ -291,6 +292,9 @@ static exg_status open_side(side *s, const cli_inputs *inputs, uint32_t sessions
     }
     for (uint32_t i = 0; i < sessions; i++) {
         EXG_TRY(cli_inputs_copy(inputs, &s->lanes[i].inputs, err));
+        if (precision != s->call.precision) { /* of A, which has read them */
+            EXG_TRY(cli_inputs_cast(&s->program, &s->lanes[i].inputs, err));
+        }
         EXG_TRY(exg_session_create(&s->program.verified, &s->options, &s->lanes[i].session, err));
     }
     return EXG_OK;
@@ -378,7 +382,7 @@ static exg_status take_turns(bench *b, exg_error *err)
     char line[64];
     double seconds;
 
-    EXG_TRY(open_side(s, &b->inputs, b->sessions, err));
+    EXG_TRY(open_side(s, &b->inputs, b->call->precision, b->sessions, err));
     (void)fputs(CLI_TURNS_GREETING, stdout);
     while (fflush(stdout) == 0 && fgets(line, sizeof(line), stdin) != NULL) {
         if (sscanf(line, "run %lf", &seconds) == 1) {
@@ -403,8 +407,8 @@ static exg_status run_bench(bench *b, exg_error *err)
                                .rounds = CLI_BENCH_ROUNDS};
 
     for (uint32_t s = 0; s < b->side_count; s++) {
-        EXG_TRY_IN(err, open_side(&b->sides[s], &b->inputs, b->sessions, err), "%s",
-                   b->sides[s].told.name);
+        EXG_TRY_IN(err, open_side(&b->sides[s], &b->inputs, b->call->precision, b->sessions, err),
+                   "%s", b->sides[s].told.name);
     }
     EXG_TRY(cli_measure_ceilings(&b->sides[0].options, &report.ceilings, err));
     EXG_TRY(measure(b, err));

@@ -70,13 +70,15 @@ static exg_status take_stage(side *s, exg_error *err)
     return exg_verify(staged, s->program.operators, &s->program.verified, NULL, err);
 }
 
-static exg_status run_side(side *s, const cli_inputs *inputs, const exg_tensor_file *wanted,
-                           exg_error *err)
+/* The inputs are A's as it is opened; `has_precision`: it or B may take them in another dtype. */
+static exg_status run_side(side *s, const cli_inputs *inputs, bool has_precision,
+                           const exg_tensor_file *wanted, exg_error *err)
 {
     exg_session_options options;
 
     EXG_TRY(cli_open_verified(&s->call, &s->program, err));
     EXG_TRY(cli_inputs_copy(inputs, &s->inputs, err));
+    EXG_TRY(has_precision ? cli_inputs_cast(&s->program, &s->inputs, err) : EXG_OK);
     EXG_TRY(cli_session_options(&s->call, &options, &s->placement, err));
     EXG_TRY(s->call.stage == NULL ? EXG_OK : take_stage(s, err));
     EXG_TRY(cli_nodes_watch(&s->call, wanted == NULL || s->call.nodes.count > 0, wanted,
@@ -336,7 +338,9 @@ static void tell_operand(void *user, exg_value_id *id)
     if (r != NULL && r->is_compared) {
         cli_put_gap(t->text, &r->gap);
     } else {
-        exg_text_puts(t->text, r == NULL ? "an input, or a weight" : "not compared: B has none");
+        exg_text_puts(t->text, r != NULL       ? "not compared: B has none"
+                               : t->prefix > 0 ? "given to the graph"
+                                               : "an input, or a weight");
     }
     exg_text_putc(t->text, '\n');
 }
@@ -480,15 +484,17 @@ static exg_status report(const comparison *c, exg_error *err)
 
 static exg_status run_both(comparison *c, exg_error *err)
 {
+    const bool has_precision = c->a.call.precision != NULL || c->b.call.precision != NULL;
+
     if (c->call->path_count > 1 && cli_is_weights_file(c->call, c->call->paths[1])) {
         EXG_TRY_IN(err, cli_open_tensors(c->call->paths[1], &c->b.recorded, err),
                    "%s:", c->call->paths[1]);
     } else if (!is_text(c->a.call.isa, c->b.call.isa)) {
         EXG_TRY(run_apart(&c->b, err));
     }
-    EXG_TRY_IN(err, run_side(&c->a, &c->inputs, c->b.recorded, err), "A");
+    EXG_TRY_IN(err, run_side(&c->a, &c->inputs, has_precision, c->b.recorded, err), "A");
     if (c->b.recorded == NULL) {
-        EXG_TRY_IN(err, run_side(&c->b, &c->inputs, NULL, err), "B");
+        EXG_TRY_IN(err, run_side(&c->b, &c->inputs, has_precision, NULL, err), "B");
     }
     if (c->b.recorded == NULL && !c->is_one_graph) {
         EXG_TRY(cli_match_nodes(c->a.program.program, &c->a.nodes, c->b.program.program,

@@ -49,6 +49,7 @@ VALUES = {
     "--trace": "{T}/trace.json",
     "--device": "nosuch",
     "--isa": "nosuch",
+    "--precision": "f64",
     "--mesh": "2",
     "--rank-file": "fixtures/mlp.pt2",
     "--group": "nosuch=7",
