@@ -399,7 +399,20 @@ void cli_run_leave(cli_run *run);
 void cli_run_close(cli_run *run);
 void cli_run_watch(bool begins); /* signals, around what is begun */
 
-/* On all ranks, each with its own: threads, or this one of the processes of mpirun. */
+/* The ranks of it that are threads, or this process's: each has opened its program, read its inputs
+ * and run once. Whatever the outcome *ranks is to be closed. */
+typedef struct cli_ranks cli_ranks;
+exg_status cli_ranks_run(const cli_call *call, cli_ranks **ranks, exg_error *err);
+uint32_t cli_ranks_count(const cli_ranks *ranks);
+cli_run *cli_ranks_at(cli_ranks *ranks, uint32_t at);
+const exg_session_options *cli_ranks_options(const cli_ranks *ranks);
+void cli_ranks_close(cli_ranks *ranks); /* NULL is allowed */
+
+/* work() by each rank at once, on a thread of its own; the fault that is the cause. */
+typedef exg_status cli_rank_fn(void *user, cli_run *run, uint32_t rank, exg_error *err);
+exg_status cli_ranks_each(cli_ranks *ranks, cli_rank_fn *work, void *user, exg_error *err);
+
+/* exg run on all ranks, each with its own: threads, or this one of the processes of mpirun. */
 exg_status cli_run_ranks(const cli_call *call, exg_error *err);
 
 /* What a fault code means, and all of them (codes.c). */

@@ -534,7 +534,9 @@ static exg_status watch_nodes(cli_run *run, exg_error *err)
     exg_tensor_file *file = NULL;
     exg_status status;
 
-    if (call->expect == NULL && call->dump == NULL) {
+    const bool compares = strcmp(call->command, "compare") == 0;
+
+    if (call->expect == NULL && call->dump == NULL && !compares) {
         return EXG_OK;
     }
     if (call->expect != NULL) {
@@ -545,7 +547,8 @@ static exg_status watch_nodes(cli_run *run, exg_error *err)
         EXG_TRY(equals != NULL && run->expect_name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
         EXG_TRY(open_expected(call, run->expect_name, false, &file, err));
     }
-    status = cli_nodes_watch(call, call->dump != NULL, file, &run->program, &run->nodes, err);
+    status = cli_nodes_watch(call, call->dump != NULL || compares, file, &run->program, &run->nodes,
+                             err);
     exg_tensor_file_close(file);
     return status;
 }
