@@ -453,7 +453,12 @@ void cli_note(const struct exg_text *text);
 void cli_progress(void *user, uint64_t done, uint64_t total);
 /* The same of `done` things of `total`. */
 void cli_progress_of(uint64_t done, uint64_t total, const char *things);
+void cli_progress_at(uint64_t done, const char *things); /* of nobody knows how many */
 void cli_progress_end(void);
+
+/* exg_session_run(), with such a line where it `shows`. */
+exg_status cli_session_run(exg_session *session, const cli_inputs *inputs, bool shows,
+                           exg_error *err);
 
 void cli_put_bytes(exg_text *text, uint64_t bytes); /* 1.41 MB */
 void cli_put_time(exg_text *text, double ns);       /* 1.41 ms */

@@ -97,7 +97,7 @@ static exg_status run_side(side *s, const cli_inputs *inputs, bool has_precision
     EXG_TRY(cli_nodes_watch(&s->call, wanted == NULL || s->call.nodes.count > 0, wanted,
                             &s->program, &s->nodes, err));
     EXG_TRY(exg_session_create(&s->program.verified, &options, &s->session, err));
-    EXG_TRY(exg_session_run(s->session, s->inputs.items, s->inputs.count, err));
+    EXG_TRY(cli_session_run(s->session, &s->inputs, true, err));
     return cli_nodes_values(&s->nodes, s->session, &s->values, &s->value_count, err);
 }
 

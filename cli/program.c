@@ -304,6 +304,13 @@ void cli_progress_of(uint64_t done, uint64_t total, const char *things)
     }
 }
 
+void cli_progress_at(uint64_t done, const char *things)
+{
+    if (shows_progress()) {
+        fprintf(stderr, "\r%" PRIu64 " %s ", done, things);
+    }
+}
+
 void cli_progress(void *user, uint64_t done, uint64_t total)
 {
     (void)user;

@@ -572,6 +572,7 @@ exg_status cli_run_begin(cli_run *run, uint32_t place, const exg_session_options
                          exg_error *err)
 {
     const cli_call *call = run->call;
+    const bool shows = call->out != NULL && !call->is_quiet;
     exg_session_options own = *options;
     exg_status status;
 
@@ -587,9 +588,9 @@ exg_status cli_run_begin(cli_run *run, uint32_t place, const exg_session_options
         uint64_t start = cli_now_ns();
 
         cli_nodes_begin(&run->nodes);
-        status = exg_session_run(run->session, run->inputs.items, run->inputs.count, err);
+        status = cli_session_run(run->session, &run->inputs, place == 0 && shows, err);
         run->times[i] = (double)(cli_now_ns() - start);
-        if (call->out != NULL && !call->is_quiet && repeats(call) > 1) {
+        if (shows && repeats(call) > 1) {
             cli_progress_of(i + 1, repeats(call), "runs");
         }
     }

@@ -514,6 +514,7 @@ static exg_status run_routine(exg_session *s, exg_error *err)
     e->stop.limit_ns = e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
     e->loops_left = e->options.loop_limit;
     e->segments = 0;
+    exg_progress_begin(&e->progress);
     budget->refused = false;
     e->work_left = e->work_limit;
     for (uint32_t i = 0; i < s->last_count && !(e->options.work_limit > 0); i++) {
