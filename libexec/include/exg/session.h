@@ -302,6 +302,8 @@ typedef struct exg_step_profile {
     double flops;       /* multiplications and additions of a product; 0: it is none */
     uint64_t bytes;     /* read and written; repeated elements count once, of a table those that
                          * are looked up */
+    const char *device; /* that computed it, "cuda"; "" the host, for a device between copies too */
+    uint32_t device_index; /* which of those; 0 of the host */
 } exg_step_profile;
 
 /* Steps of the plan of the last run (on a mesh: rank 0's), when the session profiles; 0
