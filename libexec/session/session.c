@@ -5,7 +5,6 @@
 #include "libexec/device/device.h"
 #include "libexec/session/program.h"
 #include "libexec/session/state.h"
-#include "libexec/session/work.h"
 #include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
