@@ -2,6 +2,7 @@
 #ifndef EXG_CLI_BENCH_H
 #define EXG_CLI_BENCH_H
 
+#include "cli/cli.h"
 #include "cli/profile.h"
 
 /* What this machine does at best, by a product and by a copy of tensors of f32, with as many
@@ -12,6 +13,12 @@ typedef struct cli_ceilings {
 
 exg_status cli_measure_ceilings(const exg_session_options *options, cli_ceilings *ceilings,
                                 exg_error *err);
+
+/* Runs of a program that is already parallel, once and then until that time of the clock: note() is
+ * told, by rank 0, how long the slowest rank took. A fault of a rank, or of note(), ends them. */
+typedef exg_status cli_bench_note_fn(void *user, exg_session *rank0, double ns, exg_error *err);
+exg_status cli_bench_ranks(cli_ranks *ranks, uint64_t until, cli_bench_note_fn *note, void *user,
+                           exg_error *err);
 
 #define CLI_BENCH_ROUNDS 20 /* in which sides take turns */
 
@@ -33,6 +40,7 @@ typedef struct cli_bench_report {
     const cli_bench_side *sides;
     uint32_t side_count, sessions, rounds;
     uint32_t threads; /* of a session; 0: all cores */
+    uint32_t ranks;   /* of a program that is already parallel, each with a session; else 1 */
     cli_ceilings ceilings;
 } cli_bench_report;
 

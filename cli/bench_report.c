@@ -158,6 +158,21 @@ static void put_operators(exg_text *text, const cli_bench_report *r, const cli_b
     }
 }
 
+/* On how much of the machine. */
+static void put_how(exg_text *text, const cli_bench_report *r)
+{
+    if (r->ranks > 1) {
+        exg_text_printf(text, "a run by %u ranks at once, as long as the slowest takes\n",
+                        r->ranks);
+        return;
+    }
+    exg_text_count(text, r->sessions, "session");
+    exg_text_puts(text, r->threads == 0 ? " with all cores\n" : ", threads in each: ");
+    if (r->threads > 0) {
+        exg_text_printf(text, "%u\n", r->threads);
+    }
+}
+
 static void put_text(exg_text *text, const cli_bench_report *r)
 {
     const bool markdown = r->call->markdown;
@@ -168,11 +183,7 @@ static void put_text(exg_text *text, const cli_bench_report *r)
         exg_text_plain(text, r->sides[s].file, false);
         exg_text_putc(text, '\n');
     }
-    exg_text_count(text, r->sessions, "session");
-    exg_text_puts(text, r->threads == 0 ? " with all cores\n" : ", threads in each: ");
-    if (r->threads > 0) {
-        exg_text_printf(text, "%u\n", r->threads);
-    }
+    put_how(text, r);
     exg_text_puts(text, markdown ? "\n" : "");
     put_sides(text, r, markdown);
     if (r->side_count > 1) {

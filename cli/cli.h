@@ -127,6 +127,7 @@ typedef struct cli_program {
     exg_operators *operators;
     exg_verified verified;
     exg_file_info *info;
+    exg_weights *samples; /* after --precision: what the sample inputs are read of; else NULL */
 } cli_program;
 
 /* What the call says of how files are opened. */
@@ -191,6 +192,11 @@ exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error
 exg_status cli_bind(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
                     struct exg_arena *arena, exg_symbols *symbols, exg_error *err);
 
+/* The program in the dtype of --precision, verified; and inputs as it takes them. USAGE;
+ * MALFORMED, an operator does not take that dtype. */
+exg_status cli_take_precision(const cli_call *call, cli_program *p, exg_error *err);
+exg_status cli_inputs_cast(const cli_program *p, cli_inputs *inputs, exg_error *err);
+
 /* Are inputs that nobody gives to be made up, by --shape, --size or --fill? */
 bool cli_makes_inputs(const cli_call *call);
 
@@ -248,6 +254,14 @@ exg_status cli_write_stream(const cli_call *call,
 exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
                            const exg_weights_save_options *options, exg_error *err);
 
+/* The file that is installed beside the command as `kind`/`name` with this extension; a name with a
+ * / in it, or with the extension, is a path. In the arena, or `name`; NULL: there is none. */
+exg_status cli_find_installed(const char *kind, const char *extension, const char *name,
+                              struct exg_arena *arena, const char **path, exg_error *err);
+
+/* The names that there are, with commas. */
+void cli_put_installed(struct exg_text *text, const char *kind, const char *extension);
+
 /* The text of --preset, and the numbers it may need: of --set, and of the configuration beside
  * `weights`, a path. In the arena. */
 exg_status cli_read_preset(const char *name, exg_arena *arena, const char **text, exg_error *err);
@@ -271,6 +285,10 @@ uint32_t cli_process_rank(void);
 
 /* The modes taken along the mesh dims: "data,tensor". */
 void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_summary *place);
+
+/* What the plan comes to, in units for people. */
+void cli_put_plan_summary(exg_text *text, const cli_call *call, exg_session *session,
+                          bool processes, bool is_parallel);
 void cli_note_unsplit(exg_session *session); /* a warning, where a placement splits nothing */
 
 /* --mesh, --place, --costs, --threads, ... as session options. What they point to lives in
@@ -306,19 +324,37 @@ bool cli_is_parallel(const cli_call *call, const cli_program *p);
 /* `text` with the number for each {rank}, in `room` bytes. USAGE: CLI-004, a name that long. */
 exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err);
 
-/* Values inside of a program, which it gives behind its own outputs, before gradients. */
+/* Values inside of a program, which it gives behind its own outputs, before gradients; and those
+ * inside of its branches and loops, which are kept while it runs (inner_nodes.h). */
+typedef struct cli_inner_nodes cli_inner_nodes;
 typedef struct cli_nodes {
     const char **names; /* as the graph has them, in its order; the program's */
     uint32_t count;
-    uint32_t first; /* place of the first among the outputs */
+    uint32_t first;         /* place of the first among the outputs */
+    cli_inner_nodes *inner; /* NULL: there are none */
 } cli_nodes;
+
+/* What a node gave in the last run. */
+typedef struct cli_node_value {
+    const char *name;
+    exg_tensor tensor;
+    uint32_t before; /* of cli_nodes.names: itself, or of an inner one how many come before it */
+    bool is_inner;
+} cli_node_value;
 
 /* The program with the values that a pattern of --nodes fits (`by_patterns`; none: all), and those
  * that `wanted` (may be NULL) has tensors for, in the place of *p's. USAGE CLI-012. */
 exg_status cli_nodes_watch(const cli_call *call, bool by_patterns, const exg_tensor_file *wanted,
                            cli_program *p, cli_nodes *nodes, exg_error *err);
-/* `output`: its place among the outputs; may be NULL. */
-bool cli_nodes_find(const cli_nodes *nodes, const char *name, uint32_t *output);
+void cli_nodes_begin(const cli_nodes *nodes); /* before each run */
+void cli_nodes_free(cli_nodes *nodes);
+
+/* Does it watch a node of this name, which perhaps did not run? */
+bool cli_nodes_have(const cli_nodes *nodes, const char *name);
+
+/* What nodes gave in the last run, in the order of the graph; the caller frees the list. */
+exg_status cli_nodes_values(const cli_nodes *nodes, const exg_session *session,
+                            cli_node_value **values, uint32_t *count, exg_error *err);
 
 /* The program's own outputs. */
 const exg_session_output *cli_own_output(const cli_nodes *nodes, const exg_session *session,
@@ -332,9 +368,12 @@ uint32_t cli_own_outputs(const cli_nodes *nodes, const exg_session *session);
 exg_status cli_match_nodes(const exg_program *a, const cli_nodes *nodes, const exg_program *b,
                            struct exg_arena *arena, const char ***names, exg_error *err);
 
-/* The node that gives the value of this name, or NULL; puts it, its module and the user's line into
- * the error just set. */
-const exg_node *cli_node_of(const exg_program *program, const char *name);
+/* The node that gives the value of this name, which may be in an inner graph, or NULL. `graph` and
+ * `prefix` (may be NULL): whose node it is, and how long that graph's path in the name is. */
+const exg_node *cli_node_of(const exg_program *program, const char *name, const exg_graph **graph,
+                            uint32_t *prefix);
+
+/* Puts the node, its module and the user's line into the error just set. */
 exg_status cli_at_node(const exg_program *program, const char *name, exg_status status,
                        exg_error *err);
 
@@ -360,7 +399,20 @@ void cli_run_leave(cli_run *run);
 void cli_run_close(cli_run *run);
 void cli_run_watch(bool begins); /* signals, around what is begun */
 
-/* On all ranks, each with its own: threads, or this one of the processes of mpirun. */
+/* The ranks of it that are threads, or this process's: each has opened its program, read its inputs
+ * and run once. Whatever the outcome *ranks is to be closed. */
+typedef struct cli_ranks cli_ranks;
+exg_status cli_ranks_run(const cli_call *call, cli_ranks **ranks, exg_error *err);
+uint32_t cli_ranks_count(const cli_ranks *ranks);
+cli_run *cli_ranks_at(cli_ranks *ranks, uint32_t at);
+const exg_session_options *cli_ranks_options(const cli_ranks *ranks);
+void cli_ranks_close(cli_ranks *ranks); /* NULL is allowed */
+
+/* work() by each rank at once, on a thread of its own; the fault that is the cause. */
+typedef exg_status cli_rank_fn(void *user, cli_run *run, uint32_t rank, exg_error *err);
+exg_status cli_ranks_each(cli_ranks *ranks, cli_rank_fn *work, void *user, exg_error *err);
+
+/* exg run on all ranks, each with its own: threads, or this one of the processes of mpirun. */
 exg_status cli_run_ranks(const cli_call *call, exg_error *err);
 
 /* What a fault code means, and all of them (codes.c). */
@@ -401,8 +453,14 @@ void cli_note(const struct exg_text *text);
 void cli_progress(void *user, uint64_t done, uint64_t total);
 /* The same of `done` things of `total`. */
 void cli_progress_of(uint64_t done, uint64_t total, const char *things);
+void cli_progress_at(uint64_t done, const char *things); /* of nobody knows how many */
 void cli_progress_end(void);
 
+/* exg_session_run(), with such a line where it `shows`. */
+exg_status cli_session_run(exg_session *session, const cli_inputs *inputs, bool shows,
+                           exg_error *err);
+
 void cli_put_bytes(exg_text *text, uint64_t bytes); /* 1.41 MB */
+void cli_put_time(exg_text *text, double ns);       /* 1.41 ms */
 
 #endif

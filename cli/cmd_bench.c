@@ -30,6 +30,7 @@ typedef struct side {
     cli_placement placement;
     exg_session_options options;
     cli_turns *turns; /* NULL: it runs here; else the first lane has the times */
+    cli_ranks *ranks; /* of a program that is already parallel: the same; else NULL */
     lane *lanes;
     cli_bench_side told;
 } side;
@@ -40,6 +41,7 @@ typedef struct bench {
     cli_inputs inputs;
     side sides[SIDES];
     uint32_t side_count, sessions;
+    bool is_parallel; /* the program: it reads its inputs rank by rank */
 } bench;
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -95,6 +97,14 @@ static exg_status run_elsewhere(side *s, double seconds, exg_error *err)
     return status;
 }
 
+static exg_status note_run(void *user, exg_session *rank0, double ns, exg_error *err)
+{
+    side *s = user;
+
+    (void)rank0;
+    return note_time(&s->lanes[0], ns, err);
+}
+
 /* All sessions of a side at once, for so long. */
 static exg_status run_side(side *s, uint32_t sessions, double seconds, exg_error *err)
 {
@@ -105,6 +115,11 @@ static exg_status run_side(side *s, uint32_t sessions, double seconds, exg_error
 
     if (s->turns != NULL) {
         return run_elsewhere(s, seconds, err);
+    }
+    if (s->ranks != NULL) {
+        status = cli_bench_ranks(s->ranks, start + (uint64_t)(seconds * 1e9), note_run, s, err);
+        s->told.seconds += (double)(cli_now_ns() - start) * 1e-9;
+        return status;
     }
     for (uint32_t i = 0; i < sessions; i++) {
         s->lanes[i].until = start + (uint64_t)(seconds * 1e9);
@@ -240,6 +255,46 @@ static exg_status note_steps(exg_session *session, uint64_t **shortest, exg_erro
     return EXG_OK;
 }
 
+static exg_status note_profile(void *user, exg_session *rank0, double ns, exg_error *err)
+{
+    (void)ns;
+    return note_steps(rank0, user, err);
+}
+
+static exg_status keep_operators(side *s, exg_session *session, const uint64_t *shortest,
+                                 exg_error *err)
+{
+    cli_bench_side *told = &s->told;
+
+    EXG_TRY(cli_list_operators(session, shortest, &told->operators, &told->operator_count, err));
+    for (uint32_t i = 0; i < told->operator_count; i++) {
+        told->operators[i].key = exg_arena_strdup(s->placement.arena, told->operators[i].key);
+        EXG_TRY(told->operators[i].key == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
+    }
+    return EXG_OK;
+}
+
+/* Rank 0's. */
+static exg_status profile_ranks(side *s, exg_error *err)
+{
+    cli_call call = s->call;
+    cli_ranks *ranks = NULL;
+    uint64_t *shortest = NULL;
+    exg_status status;
+
+    call.profile = true;
+    status = cli_ranks_run(&call, &ranks, err);
+    for (uint32_t i = 0; status == EXG_OK && i < PROFILED_RUNS; i++) {
+        status = cli_bench_ranks(ranks, 0, note_profile, &shortest, err);
+    }
+    if (status == EXG_OK) {
+        status = keep_operators(s, cli_ranks_at(ranks, 0)->session, shortest, err);
+    }
+    free(shortest);
+    cli_ranks_close(ranks);
+    return status;
+}
+
 /* Apart, since looking at the clock takes time itself. */
 static exg_status profile(side *s, exg_error *err)
 {
@@ -254,20 +309,16 @@ static exg_status profile(side *s, exg_error *err)
         return cli_turns_operators(s->turns, s->placement.arena, &told->operators,
                                    &told->operator_count, err);
     }
+    if (s->ranks != NULL) {
+        return profile_ranks(s, err);
+    }
     options.profile = true;
     status = exg_session_create(&s->program.verified, &options, &session, err);
     for (uint32_t i = 0; status == EXG_OK && i < PROFILED_RUNS; i++) {
         status = exg_session_run(session, inputs->items, inputs->count, err);
         status = status == EXG_OK ? note_steps(session, &shortest, err) : status;
     }
-    if (status == EXG_OK) {
-        status =
-            cli_list_operators(session, shortest, &told->operators, &told->operator_count, err);
-    }
-    for (uint32_t i = 0; status == EXG_OK && i < told->operator_count; i++) {
-        told->operators[i].key = exg_arena_strdup(s->placement.arena, told->operators[i].key);
-        status = told->operators[i].key == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    }
+    status = status == EXG_OK ? keep_operators(s, session, shortest, err) : status;
     free(shortest);
     exg_session_destroy(session);
     return status;
@@ -275,8 +326,10 @@ static exg_status profile(side *s, exg_error *err)
 
 /* ---- sides ----------------------------------------------------------------------------------- */
 
-static exg_status open_side(side *s, const cli_inputs *inputs, uint32_t sessions, exg_error *err)
+static exg_status open_side(const bench *b, side *s, exg_error *err)
 {
+    const uint32_t sessions = b->sessions;
+
     EXG_TRY(cli_open_verified(&s->call, &s->program, err));
     EXG_TRY(cli_session_options(&s->call, &s->options, &s->placement, err));
     s->lanes = calloc(sessions, sizeof(*s->lanes));
@@ -286,11 +339,17 @@ static exg_status open_side(side *s, const cli_inputs *inputs, uint32_t sessions
     if (s->call.exg != NULL) {
         return cli_turns_start(&s->call, &s->turns, err);
     }
+    if (b->is_parallel) {
+        return cli_ranks_run(&s->call, &s->ranks, err);
+    }
     if (sessions > 1 && !s->call.has_threads) {
         s->options.thread_count = 1; /* sessions are what is parallel */
     }
     for (uint32_t i = 0; i < sessions; i++) {
-        EXG_TRY(cli_inputs_copy(inputs, &s->lanes[i].inputs, err));
+        EXG_TRY(cli_inputs_copy(&b->inputs, &s->lanes[i].inputs, err));
+        if (b->call->precision != s->call.precision) { /* of A, which has read them */
+            EXG_TRY(cli_inputs_cast(&s->program, &s->lanes[i].inputs, err));
+        }
         EXG_TRY(exg_session_create(&s->program.verified, &s->options, &s->lanes[i].session, err));
     }
     return EXG_OK;
@@ -304,6 +363,7 @@ static void close_side(side *s, uint32_t sessions)
         free(s->lanes[i].times);
     }
     cli_turns_end(s->turns);
+    cli_ranks_close(s->ranks);
     free(s->lanes);
     free(s->told.times);
     free(s->told.operators);
@@ -378,7 +438,7 @@ static exg_status take_turns(bench *b, exg_error *err)
     char line[64];
     double seconds;
 
-    EXG_TRY(open_side(s, &b->inputs, b->sessions, err));
+    EXG_TRY(open_side(b, s, err));
     (void)fputs(CLI_TURNS_GREETING, stdout);
     while (fflush(stdout) == 0 && fgets(line, sizeof(line), stdin) != NULL) {
         if (sscanf(line, "run %lf", &seconds) == 1) {
@@ -403,8 +463,7 @@ static exg_status run_bench(bench *b, exg_error *err)
                                .rounds = CLI_BENCH_ROUNDS};
 
     for (uint32_t s = 0; s < b->side_count; s++) {
-        EXG_TRY_IN(err, open_side(&b->sides[s], &b->inputs, b->sessions, err), "%s",
-                   b->sides[s].told.name);
+        EXG_TRY_IN(err, open_side(b, &b->sides[s], err), "%s", b->sides[s].told.name);
     }
     EXG_TRY(cli_measure_ceilings(&b->sides[0].options, &report.ceilings, err));
     EXG_TRY(measure(b, err));
@@ -415,6 +474,7 @@ static exg_status run_bench(bench *b, exg_error *err)
         told[s] = b->sides[s].told;
     }
     report.threads = b->sides[0].options.thread_count;
+    report.ranks = b->sides[0].ranks == NULL ? 1 : cli_ranks_count(b->sides[0].ranks);
     return cli_put_bench(&report, err);
 }
 
@@ -435,14 +495,15 @@ exg_status cmd_bench(const cli_call *call, exg_error *err)
     EXG_TRY(check_call(&b, err));
     part_levels(&b);
     EXG_TRY(cli_open_verified(call, &b.first, err));
-    if (cli_is_parallel(call, &b.first)) {
+    b.is_parallel = cli_is_parallel(call, &b.first) || cli_is_parallel(&b.sides[1].call, &b.first);
+    if (b.is_parallel && b.sessions > 1) {
         cli_close(&b.first);
         return exg_error_fix(err,
                              EXG_FAIL(err, UNSUPPORTED, "CLI-013",
-                                      "the program is already parallel: each rank has a session"),
-                             "exg run FILE --mesh N --repeat 20 --stats");
+                                      "the program is already parallel: it has a session a rank"),
+                             "leave --sessions out");
     }
-    status = cli_inputs_read(call, &b.first, &b.inputs, err);
+    status = b.is_parallel ? EXG_OK : cli_inputs_read(call, &b.first, &b.inputs, err);
     if (status == EXG_OK) {
         status = call->turns ? take_turns(&b, err) : run_bench(&b, err);
     }

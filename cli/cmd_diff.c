@@ -1,5 +1,6 @@
 /* cmd_diff.c - exg diff A B: where two programs, or files of weights, part. */
 #include "cli/cli.h"
+#include "cli/inspect.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -129,6 +130,44 @@ static exg_diff_options diff_options(const cli_call *call)
                               .progress = cli_progress};
 }
 
+static void put_side(exg_text *json, const char *key, const cli_call *call, const cli_program *p)
+{
+    const cli_inspection i = {.call = call, .p = p};
+
+    exg_json_member_open(json, key, '{');
+    exg_json_member_text(json, "file", call->paths[0]);
+    cli_put_nodes_json(json, &i);
+    exg_json_put_close(json, '}');
+}
+
+/* --html: both graphs beside each other. */
+static exg_status write_page(const cli_call *a_call, const cli_program *a, const cli_call *b_call,
+                             const cli_program *b, const exg_diff *diff, exg_error *err)
+{
+    exg_text json = EXG_TEXT_EMPTY;
+    exg_text page = EXG_TEXT_EMPTY;
+    exg_status status;
+
+    cli_json_begin(&json);
+    put_side(&json, "a", a_call, a);
+    put_side(&json, "b", b_call, b);
+    exg_json_member_open(&json, "partners", '[');
+    for (uint32_t n = 0; n < a->program->graph->node_count; n++) {
+        exg_json_put_int(&json, diff->partners[n] == UINT32_MAX ? -1 : (int64_t)diff->partners[n]);
+    }
+    exg_json_put_close(&json, ']');
+    exg_json_member_open(&json, "diff", '{');
+    print_json(diff, &json);
+    exg_json_put_close(&json, '}');
+    exg_json_put_close(&json, '}');
+    cli_put_diff_page(&page, &json);
+    exg_text_free(&json);
+    status = page.failed ? EXG_OUT_OF_MEMORY(err)
+                         : exg_file_write(a_call->html, page.data, page.length, err);
+    exg_text_free(&page);
+    return status;
+}
+
 /* Two programs beside each other; adds to *differences. */
 static exg_status compare(const cli_call *a_call, const cli_call *b_call, const char *program,
                           exg_text *text, uint32_t *differences, exg_error *err)
@@ -145,6 +184,9 @@ static exg_status compare(const cli_call *a_call, const cli_call *b_call, const 
         status = exg_diff_programs(&a.verified, &b.verified, &options, &diff, err);
         cli_progress_end();
         if (status == EXG_OK) {
+            if (a_call->html != NULL) {
+                status = write_page(a_call, &a, b_call, &b, &diff, err);
+            }
             if (a_call->json) {
                 print_json(&diff, text);
             } else {
@@ -299,6 +341,8 @@ static exg_status compare_files(const cli_call *call, const cli_call *second, ex
     status = status == EXG_OK ? cli_programs_list(second, &b, err) : status;
     if (status == EXG_OK && a.names == NULL && b.names == NULL) {
         status = compare(call, second, NULL, text, differences, err);
+    } else if (status == EXG_OK && call->html != NULL) {
+        status = cli_programs_only(a.names != NULL ? &a : &b, "a page is", err);
     } else if (status == EXG_OK) {
         status = name_only(call, &a, err);
         status = status == EXG_OK ? name_only(second, &b, err) : status;

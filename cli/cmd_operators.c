@@ -4,25 +4,25 @@
 #include <exg/device.h>
 #include <exg/dispatch.h>
 #include <exg/operator_id_new.h>
+#include <exg/transform.h>
 #include <fnmatch.h>
 #include <string.h>
 
 #define DETAILED_MAX 12 /* so many are told in detail */
 
 /* "torch.ops.aten.add.Tensor" without the first part. */
-static const char *name_of(const exg_operator *op)
+static const char *name_of(const char *target)
 {
     static const char before[] = "torch.ops.";
 
-    return strncmp(op->target, before, sizeof(before) - 1) == 0 ? op->target + sizeof(before) - 1
-                                                                : op->target;
+    return strncmp(target, before, sizeof(before) - 1) == 0 ? target + sizeof(before) - 1 : target;
 }
 
 /* A pattern of all of the name, or a part of it. */
-static bool fits(const exg_operator *op, const char *pattern)
+static bool fits(const char *target, const char *pattern)
 {
-    return pattern == NULL || strstr(name_of(op), pattern) != NULL ||
-           fnmatch(pattern, name_of(op), 0) == 0 || strcmp(op->target, pattern) == 0;
+    return pattern == NULL || strstr(name_of(target), pattern) != NULL ||
+           fnmatch(pattern, name_of(target), 0) == 0 || strcmp(target, pattern) == 0;
 }
 
 static const char *schema_of(const exg_operator *op)
@@ -45,7 +45,7 @@ static void put_dtypes(exg_text *text, uint64_t dtypes)
             before = " ";
         }
     }
-    exg_text_puts(text, before[0] == '\0' ? "-" : "");
+    exg_text_puts(text, before[0] == '\0' ? "those of what it is computed by" : "");
 }
 
 static void put_devices(exg_text *text, uint32_t devices)
@@ -58,7 +58,7 @@ static void put_devices(exg_text *text, uint32_t devices)
             before = " ";
         }
     }
-    exg_text_puts(text, before[0] == '\0' ? "-" : "");
+    exg_text_puts(text, before[0] == '\0' ? "those of what it is computed by" : "");
 }
 
 static void put_lists_json(exg_text *text, const exg_operator_support *support)
@@ -89,49 +89,70 @@ typedef struct lister {
     exg_error *err;
 } lister;
 
-static exg_status put_operator(lister *l, const exg_operator *op)
+static void put_row(lister *l, const char *target, const char *schema, bool writes,
+                    const exg_operator_support *support)
 {
-    exg_operator_support support = {.size = sizeof(support)};
     exg_text *text = &l->text;
 
-    EXG_TRY(exg_operator_describe(op, &support, l->err));
     if (l->call->json) {
         exg_json_put_open(text, '{');
-        exg_json_member_text(text, "name", name_of(op));
-        exg_json_member_text(text, "target", op->target);
-        exg_json_member_text(text, "schema", schema_of(op));
-        exg_json_member_text(text, "kernel", support.kernel);
-        put_lists_json(text, &support);
-        exg_json_member_text(text, "sharding", support.sharding);
-        exg_json_member_text(text, "derivative", support.derivative);
-        exg_json_member_bool(text, "writes", op->schema != NULL && op->schema->is_mutable);
+        exg_json_member_text(text, "name", name_of(target));
+        exg_json_member_text(text, "target", target);
+        exg_json_member_text(text, "schema", schema);
+        exg_json_member_text(text, "kernel", support->kernel);
+        put_lists_json(text, support);
+        exg_json_member_text(text, "sharding", support->sharding);
+        exg_json_member_text(text, "derivative", support->derivative);
+        exg_json_member_bool(text, "writes", writes);
         exg_json_put_close(text, '}');
     } else if (l->details) {
-        exg_text_printf(text, "%s\n  schema      %s\n  kernel      %s\n  dtypes      ", name_of(op),
-                        or_none(schema_of(op)), or_none(support.kernel));
-        put_dtypes(text, support.dtypes);
+        exg_text_printf(text, "%s\n  schema      %s\n  kernel      %s\n  dtypes      ",
+                        name_of(target), or_none(schema), or_none(support->kernel));
+        put_dtypes(text, support->dtypes);
         exg_text_puts(text, "\n  devices     ");
-        put_devices(text, support.devices);
-        exg_text_printf(text, "\n  sharding    %s\n  derivative  %s\n", support.sharding,
-                        support.derivative);
+        put_devices(text, support->devices);
+        exg_text_printf(text, "\n  sharding    %s\n  derivative  %s\n", support->sharding,
+                        support->derivative);
     } else {
-        exg_text_printf(text, "%-52s %-28s %-24s %s\n", name_of(op), or_none(support.kernel),
-                        support.sharding, support.derivative);
+        exg_text_printf(text, "%-52s %-28s %-24s %s\n", name_of(target), or_none(support->kernel),
+                        support->sharding, support->derivative);
     }
-    return EXG_OK;
 }
 
-static exg_status visit(lister *l, exg_status (*put)(lister *l, const exg_operator *op))
+/* Higher-order operators have no row: a session does what they say. */
+static void visit_higher_order(lister *l, bool puts)
+{
+    exg_operator_support support = {.sharding = "as what it is computed by", .derivative = "none"};
+    const char *target;
+
+    for (uint32_t i = 0; (target = exg_higher_order_at(i, &support.kernel)) != NULL; i++) {
+        if (fits(target, l->pattern)) {
+            l->count++;
+            if (puts) {
+                put_row(l, target, "", false, &support);
+            }
+        }
+    }
+}
+
+static exg_status visit(lister *l, bool puts)
 {
     l->count = 0;
     for (uint32_t id = 0; id < EXG_OPERATOR_COUNT; id++) {
         const exg_operator *op = exg_operators_get(l->operators, (exg_operator_id)id);
 
-        if (op != NULL && op->target != NULL && fits(op, l->pattern)) {
+        if (op != NULL && op->target != NULL && fits(op->target, l->pattern)) {
+            exg_operator_support support = {.size = sizeof(support)};
+
             l->count++;
-            EXG_TRY(put == NULL ? EXG_OK : put(l, op));
+            EXG_TRY(exg_operator_describe(op, &support, l->err));
+            if (puts) {
+                put_row(l, op->target, schema_of(op), op->schema != NULL && op->schema->is_mutable,
+                        &support);
+            }
         }
     }
+    visit_higher_order(l, puts);
     return EXG_OK;
 }
 
@@ -145,7 +166,7 @@ static exg_status none_fits(lister *l)
         const exg_operator *op = exg_operators_get(l->operators, (exg_operator_id)id);
 
         if (op != NULL && op->target != NULL) {
-            cli_nearest_offer(&nearest, name_of(op));
+            cli_nearest_offer(&nearest, name_of(op->target));
         }
     }
     return nearest.name != NULL
@@ -157,7 +178,7 @@ static exg_status none_fits(lister *l)
 
 static exg_status list(lister *l)
 {
-    exg_status status = visit(l, NULL);
+    exg_status status = visit(l, false);
 
     if (status == EXG_OK && l->count == 0) {
         return none_fits(l);
@@ -170,7 +191,7 @@ static exg_status list(lister *l)
         exg_text_printf(&l->text, "%-52s %-28s %-24s %s\n", "operator", "kernel", "sharding",
                         "derivative");
     }
-    status = status == EXG_OK ? visit(l, put_operator) : status;
+    status = status == EXG_OK ? visit(l, true) : status;
     if (l->call->json) {
         exg_json_put_close(&l->text, ']');
         cli_json_end(&l->text);

@@ -251,12 +251,16 @@ static exg_status print_plan(const cli_call *call, exg_session *session, bool pr
                              bool is_parallel, exg_error *err)
 {
     exg_text text = EXG_TEXT_EMPTY;
-    exg_status status;
+    exg_status status = EXG_OK;
 
     if (call->json) {
         return print_json(call, session, processes, err);
     }
-    status = put_plan(&text, call, session, processes, is_parallel, err);
+    if (call->summary) {
+        cli_put_plan_summary(&text, call, session, processes, is_parallel);
+    } else {
+        status = put_plan(&text, call, session, processes, is_parallel, err);
+    }
     status = status == EXG_OK ? cli_put(call->out, &text, err) : status;
     exg_text_free(&text);
     return status;

@@ -56,15 +56,15 @@ exg_status cmd_run(const cli_call *call, exg_error *err)
         cli_run_close(&run);
         return cli_run_ranks(call, err);
     }
-    if (call->is_quiet) {
-        own.output = own.state_output = own.dump = NULL;
-    }
     if (call->trace != NULL) { /* each process may have one */
         status = cli_rank_name(call->trace, cli_process_rank(), trace, sizeof(trace), err);
         own.trace = call->is_quiet && strcmp(trace, call->trace) == 0 ? NULL : trace;
     }
     run.call = &own;
     status = status == EXG_OK ? cli_run_read(&run, err) : status;
+    if (call->is_quiet) { /* all ranks watch what one of them writes */
+        own.output = own.state_output = own.dump = NULL;
+    }
     status = status == EXG_OK ? run_whole(&run, err) : status;
     cli_run_close(&run);
     return status;

@@ -41,6 +41,19 @@ static bool is_equal(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
+/* Of two dtypes: what the coarser rounds of the largest value, which sums of it may lose. */
+static double atol_of_two(const exg_tensor *b, double rtol)
+{
+    double largest = 0;
+
+    for (int64_t i = 0; i < exg_tensor_numel(b); i++) {
+        double value = fabs(cli_number_at(b, i));
+
+        largest = isfinite(value) && value > largest ? value : largest;
+    }
+    return fmax(1e-5, rtol * largest / 2);
+}
+
 /* The rest, of tensors of one shape. */
 static void measure(cli_gap *gap, const exg_tensor *a, const exg_tensor *b, double rtol,
                     double atol)
@@ -96,7 +109,9 @@ cli_gap cli_find_gap(const exg_tensor *a, const exg_named_tensor *b, double rtol
     if (exg_dtype_is_integral(x.dtype) && exg_dtype_is_integral(y.dtype)) {
         rtol = atol = 0;
     }
-    atol = atol == CLI_ATOL_OF_VALUES ? cli_atol_of(&y) : atol;
+    if (atol == CLI_ATOL_OF_VALUES) {
+        atol = x.dtype == y.dtype ? cli_atol_of(&y) : atol_of_two(&y, rtol);
+    }
     gap.count = exg_tensor_numel(&x);
     measure(&gap, &x, &y, rtol, atol);
     if (exg_dtype_is_float(coarser) && isfinite(gap.a) && isfinite(gap.b) && gap.a != gap.b) {

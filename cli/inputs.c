@@ -90,9 +90,8 @@ static const char *user_input_name(const exg_program *program, uint32_t leaf,
 }
 
 /* The bytes of a sample tensor, row-major. */
-static exg_status read_sample(const exg_program *program, const exg_sample_input *sample,
-                              int64_t *sizes, exg_named_tensor *tensor, void **block,
-                              exg_error *err)
+static exg_status read_sample(exg_weights *weights, const exg_sample_input *sample, int64_t *sizes,
+                              exg_named_tensor *tensor, void **block, exg_error *err)
 {
     exg_weight as_weight = {.fqn = "sample", .meta = sample->meta, .storage = sample->storage};
     uint64_t bytes;
@@ -113,11 +112,14 @@ static exg_status read_sample(const exg_program *program, const exg_sample_input
                                  .shape = sizes,
                                  .data = *block,
                                  .bytes = bytes};
-    return exg_weight_read(program->weights, &as_weight, *block, bytes, err);
+    return exg_weight_read(weights, &as_weight, *block, bytes, err);
 }
 
-static exg_status read_samples(const exg_program *program, cli_inputs *inputs, exg_error *err)
+static exg_status read_samples(const cli_program *p, cli_inputs *inputs, exg_error *err)
 {
+    const exg_program *program = p->program;
+    exg_weights *weights = p->samples != NULL ? p->samples : program->weights;
+
     for (uint32_t leaf = 0; leaf < program->sample_input_count; leaf++) {
         const exg_sample_input *sample = &program->sample_inputs[leaf];
         exg_argument_kind kind;
@@ -139,7 +141,7 @@ static exg_status read_samples(const exg_program *program, cli_inputs *inputs, e
         if (sample->kind != EXG_ARGUMENT_TENSOR) {
             continue;
         }
-        status = read_sample(program, sample, sizes, &tensor, &block, err);
+        status = read_sample(weights, sample, sizes, &tensor, &block, err);
         status = status == EXG_OK ? add_input(inputs, name, &tensor, err) : status;
         free(block);
         if (status != EXG_OK) {
@@ -234,7 +236,8 @@ static exg_status read_given(const cli_call *call, const cli_program *p, cli_inp
     return resolve_paths(p->program, inputs, err);
 }
 
-exg_status cli_inputs_read(const cli_call *call, cli_program *p, cli_inputs *inputs, exg_error *err)
+static exg_status read_inputs(const cli_call *call, cli_program *p, cli_inputs *inputs,
+                              exg_error *err)
 {
     const bool has_samples = call->inputs.count == 0 && p->program->sample_input_count > 0;
     const bool plans = strcmp(call->command, "plan") == 0;         /* which needs no data */
@@ -257,7 +260,13 @@ exg_status cli_inputs_read(const cli_call *call, cli_program *p, cli_inputs *inp
                                       "no inputs: the file has no sample inputs that can be read"),
                              "give --input FILE.safetensors, or --fill random");
     }
-    return read_samples(p->program, inputs, err);
+    return read_samples(p, inputs, err);
+}
+
+exg_status cli_inputs_read(const cli_call *call, cli_program *p, cli_inputs *inputs, exg_error *err)
+{
+    EXG_TRY(read_inputs(call, p, inputs, err));
+    return call->precision == NULL ? EXG_OK : cli_inputs_cast(p, inputs, err);
 }
 
 exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error *err)

@@ -32,7 +32,8 @@ void cli_put_dot(exg_text *text, const cli_inspection *i);      /* --dot */
 void cli_put_explorer(exg_text *text, const cli_inspection *i); /* --model-explorer */
 exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err); /* --node */
 exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_error *err);
-void cli_put_page(exg_text *text, const exg_text *json); /* --html, of this object */
+void cli_put_page(exg_text *text, const exg_text *json);      /* --html, of this object */
+void cli_put_diff_page(exg_text *text, const exg_text *json); /* the same of exg diff */
 
 /* To the file of --html, whole or not at all; else to where the command prints. */
 exg_status cli_deliver(const cli_call *call, const exg_text *text, exg_error *err);

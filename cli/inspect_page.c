@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-extern const char cli_page[]; /* page.html, by cmake/embed.cmake */
+extern const char cli_page[];      /* page.html, by cmake/embed.cmake */
+extern const char cli_diff_page[]; /* diff.html, likewise */
 
 /* JSON has '<' in strings alone; as \u003c it ends no script element. */
 static void put_embedded(exg_text *text, const char *json)
@@ -19,13 +20,23 @@ static void put_embedded(exg_text *text, const char *json)
     }
 }
 
-void cli_put_page(exg_text *text, const exg_text *json)
+static void put_into(exg_text *text, const char *page, const exg_text *json)
 {
-    const char *place = strstr(cli_page, "@DATA@");
+    const char *place = strstr(page, "@DATA@");
 
-    exg_text_add(text, cli_page, (size_t)(place - cli_page));
+    exg_text_add(text, page, (size_t)(place - page));
     put_embedded(text, exg_text_part(text, json));
     exg_text_puts(text, place + strlen("@DATA@"));
+}
+
+void cli_put_page(exg_text *text, const exg_text *json)
+{
+    put_into(text, cli_page, json);
+}
+
+void cli_put_diff_page(exg_text *text, const exg_text *json)
+{
+    put_into(text, cli_diff_page, json);
 }
 
 /* Bytes by node, where they are known. */

@@ -29,6 +29,23 @@ void cli_put_bytes(exg_text *text, uint64_t bytes)
                     number, units[unit]);
 }
 
+void cli_put_time(exg_text *text, double ns)
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    double number = ns;
+    size_t unit = 0;
+
+    while (number >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+        number /= 1000;
+        unit++;
+    }
+    exg_text_printf(text,
+                    unit == 0 || number >= 99.95 ? "%.0f %s"
+                    : number < 9.995             ? "%.2f %s"
+                                                 : "%.1f %s",
+                    number, units[unit]);
+}
+
 static void put_size(exg_text *text, const exg_sym_int *size)
 {
     const char *name;

@@ -113,8 +113,8 @@ static const entry *find_key(const entries *e, const char *key)
 static bool is_written_out(const exg_program *a, const exg_program *b, const char *name,
                            exg_arena *arena)
 {
-    entries x = {.arena = arena, .node = cli_node_of(a, name)};
-    entries y = {.arena = arena, .node = cli_node_of(b, name)};
+    entries x = {.arena = arena, .node = cli_node_of(a, name, NULL, NULL)};
+    entries y = {.arena = arena, .node = cli_node_of(b, name, NULL, NULL)};
     const char *p = x.node == NULL ? NULL : key_of(&x, false);
     const char *q = y.node == NULL ? NULL : key_of(&y, false);
 

@@ -1,6 +1,7 @@
 /* nodes.c - values inside a program, given as further outputs of it: by --nodes, or as a file of
  * values names them. */
 #include "cli/cli.h"
+#include "cli/inner_nodes.h"
 
 #include <exg/module.h>
 #include <exg/transform.h>
@@ -21,11 +22,22 @@ typedef struct chooser {
     uint32_t count;
 } chooser;
 
-static bool is_wanted(chooser *c, const char *name)
+/* Of an inner node also by the times that it ran. */
+static bool is_in_file(const exg_tensor_file *file, const char *name)
 {
+    bool is_there = file != NULL && exg_tensor_file_find(file, name) != NULL;
+
+    for (uint32_t i = 0; file != NULL && !is_there && i < file->count; i++) {
+        is_there = strchr(name, '/') != NULL && cli_is_of_path(file->items[i].name, name);
+    }
+    return is_there;
+}
+
+static bool is_wanted(void *user, const char *name)
+{
+    chooser *c = user;
     const cli_words *patterns = &c->call->nodes;
-    bool any = (c->by_patterns && patterns->count == 0) ||
-               (c->wanted != NULL && exg_tensor_file_find(c->wanted, name) != NULL);
+    bool any = (c->by_patterns && patterns->count == 0) || is_in_file(c->wanted, name);
 
     for (uint32_t i = 0; i < patterns->count; i++) {
         bool fits = fnmatch(patterns->items[i], name, 0) == 0;
@@ -77,6 +89,13 @@ exg_status cli_no_node(const exg_graph *graph, const char *name, exg_status stat
 
 /* ---- watched --------------------------------------------------------------------------------- */
 
+/* In inner graphs: the program is changed where it is. */
+static exg_status watch_inner(cli_program *p, const cli_nodes *nodes, exg_error *err)
+{
+    EXG_TRY(cli_inner_nodes_register(nodes->inner, p->operators, err));
+    return exg_verify(p->program, p->operators, &p->verified, NULL, err);
+}
+
 static exg_status watch(chooser *c, cli_program *p, cli_nodes *nodes, exg_error *err)
 {
     const exg_part_options options = {.size = sizeof(options), .keeps = true};
@@ -102,6 +121,16 @@ static exg_status watch(chooser *c, cli_program *p, cli_nodes *nodes, exg_error 
     return EXG_OK;
 }
 
+static bool has_graphs(const exg_node *node)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
+            return true;
+        }
+    }
+    return false;
+}
+
 exg_status cli_nodes_watch(const cli_call *call, bool by_patterns, const exg_tensor_file *wanted,
                            cli_program *p, cli_nodes *nodes, exg_error *err)
 {
@@ -119,30 +148,78 @@ exg_status cli_nodes_watch(const cli_call *call, bool by_patterns, const exg_ten
     for (uint32_t n = 0; status == EXG_OK && n < c.graph->node_count; n++) {
         const exg_node *node = &c.graph->nodes[n];
 
-        c.nesting += strstr(node->target, "_vmap_increment_nesting") != NULL;
+        cli_count_nesting(node, true, &c.nesting);
+        status =
+            has_graphs(node) && c.nesting == 0
+                ? cli_inner_nodes_watch(call, node, p, is_wanted, &c, c.count, &nodes->inner, err)
+                : EXG_OK;
         for (uint32_t o = 0; o < node->output_count; o++) {
             exg_argument_visit_values(&node->outputs[o], choose, &c);
         }
-        c.nesting -= c.nesting > 0 && strstr(node->target, "_vmap_decrement_nesting") != NULL;
+        cli_count_nesting(node, false, &c.nesting);
     }
     status = status == EXG_OK ? check_patterns(&c, err) : status;
+    if (cli_inner_nodes_count(nodes->inner) == 0) {
+        cli_inner_nodes_free(nodes->inner);
+        nodes->inner = NULL;
+    } else if (status == EXG_OK) {
+        status = watch_inner(p, nodes, err);
+    }
     status = status == EXG_OK && c.count > 0 ? watch(&c, p, nodes, err) : status;
     free(c.ids);
     free(c.fits);
     return status;
 }
 
-bool cli_nodes_find(const cli_nodes *nodes, const char *name, uint32_t *output)
+void cli_nodes_begin(const cli_nodes *nodes)
+{
+    if (nodes->inner != NULL) {
+        cli_inner_nodes_forget(nodes->inner);
+    }
+}
+
+void cli_nodes_free(cli_nodes *nodes)
+{
+    cli_inner_nodes_free(nodes->inner);
+    *nodes = (cli_nodes){0};
+}
+
+bool cli_nodes_have(const cli_nodes *nodes, const char *name)
 {
     for (uint32_t i = 0; i < nodes->count; i++) {
         if (strcmp(nodes->names[i], name) == 0) {
-            if (output != NULL) {
-                *output = nodes->first + i;
-            }
             return true;
         }
     }
-    return false;
+    return cli_inner_nodes_have(nodes->inner, name);
+}
+
+exg_status cli_nodes_values(const cli_nodes *nodes, const exg_session *session,
+                            cli_node_value **values, uint32_t *count, exg_error *err)
+{
+    uint32_t inner_count;
+    const cli_node_value *inner = cli_inner_nodes_kept(nodes->inner, &inner_count);
+    uint32_t next = 0;
+
+    *count = 0;
+    *values = calloc((size_t)nodes->count + inner_count + 1, sizeof(**values));
+    if (*values == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i <= nodes->count; i++) {
+        const exg_session_output *output =
+            i < nodes->count ? exg_session_output_at(session, nodes->first + i) : NULL;
+
+        for (; next < inner_count && inner[next].before <= i; next++) {
+            (*values)[*count] = inner[next];
+            (*values)[(*count)++].is_inner = true;
+        }
+        if (output != NULL && output->constant.kind == EXG_ARGUMENT_TENSOR) {
+            (*values)[(*count)++] =
+                (cli_node_value){.name = nodes->names[i], .tensor = output->tensor, .before = i};
+        }
+    }
+    return EXG_OK;
 }
 
 uint32_t cli_own_outputs(const cli_nodes *nodes, const exg_session *session)
@@ -170,19 +247,74 @@ static void look(void *user, exg_value_id *id)
     looking *l = user;
 
     l->found =
-        l->found || (*id != EXG_NO_VALUE && strcmp(l->graph->values[*id].name, l->name) == 0);
+        l->found || (*id != EXG_NO_VALUE && cli_is_of_path(l->name, l->graph->values[*id].name));
 }
 
-const exg_node *cli_node_of(const exg_program *program, const char *name)
+/* The graph among the arguments that `name`, behind "cond/", begins with; where its nodes are
+ * watched a number is behind its own name. */
+static const exg_graph_argument *graph_called(const exg_node *node, const char *name, size_t length)
+{
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_argument *arg = &node->inputs[i].arg;
+
+        const char *called = arg->kind == EXG_ARGUMENT_GRAPH ? arg->as_graph->name : NULL;
+
+        if (called != NULL && strncmp(called, name, length) == 0 &&
+            (called[length] == '\0' ||
+             strncmp(called + length, CLI_WATCHED_MARK, sizeof(CLI_WATCHED_MARK) - 1) == 0)) {
+            return arg->as_graph;
+        }
+    }
+    return NULL;
+}
+
+/* One graph further in, for the first two parts of the name. */
+static const exg_graph *step_in(const exg_graph *graph, const char *name, const char *slash)
+{
+    const char *end = strchr(slash + 1, '/');
+
+    for (uint32_t n = 0; end != NULL && n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+        const char *called = node->name == NULL ? node->target : node->name;
+        const exg_graph_argument *inner =
+            strlen(called) == (size_t)(slash - name) &&
+                    strncmp(called, name, (size_t)(slash - name)) == 0
+                ? graph_called(node, slash + 1, (size_t)(end - slash - 1))
+                : NULL;
+
+        if (inner != NULL) {
+            return inner->graph;
+        }
+    }
+    return NULL;
+}
+
+const exg_node *cli_node_of(const exg_program *program, const char *name, const exg_graph **graph,
+                            uint32_t *prefix)
 {
     looking l = {program->graph, name, false};
 
-    for (uint32_t n = 0; n < program->graph->node_count; n++) {
-        for (uint32_t o = 0; o < program->graph->nodes[n].output_count; o++) {
-            exg_argument_visit_values(&program->graph->nodes[n].outputs[o], look, &l);
+    for (const char *slash; (slash = strchr(l.name, '/')) != NULL;) {
+        const exg_graph *inner = step_in(l.graph, l.name, slash);
+
+        if (inner == NULL) {
+            return NULL;
+        }
+        l.graph = inner;
+        l.name = strchr(slash + 1, '/') + 1;
+    }
+    if (graph != NULL && prefix != NULL) {
+        *graph = l.graph;
+        *prefix = (uint32_t)(l.name - name);
+    }
+    for (uint32_t n = 0; n < l.graph->node_count; n++) {
+        const exg_node *node = &l.graph->nodes[n];
+
+        for (uint32_t o = 0; o < node->output_count; o++) {
+            exg_argument_visit_values(&node->outputs[o], look, &l);
         }
         if (l.found) {
-            return &program->graph->nodes[n];
+            return node;
         }
     }
     return NULL;
@@ -191,7 +323,7 @@ const exg_node *cli_node_of(const exg_program *program, const char *name)
 exg_status cli_at_node(const exg_program *program, const char *name, exg_status status,
                        exg_error *err)
 {
-    const exg_node *node = cli_node_of(program, name);
+    const exg_node *node = cli_node_of(program, name, NULL, NULL);
     exg_module_frame module;
     exg_source_line source;
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PLANNED_MAX 65536 /* ranks, of a mesh that is not run on */
 #define SHARDS_MAX  1024  /* files of ranks */
@@ -90,6 +91,31 @@ exg_status cli_parallel_options(const cli_call *call, exg_session_options *optio
     return EXG_OK;
 }
 
+/* Where no file has the name of a mode that is mistyped. */
+static bool is_place_file(const char *word)
+{
+    const size_t length = strlen(word);
+
+    return strchr(word, '/') != NULL || (length > 5 && strcmp(word + length - 5, ".json") == 0) ||
+           access(word, F_OK) == 0;
+}
+
+static exg_status no_place(const char *word, exg_error *err)
+{
+    const exg_status status = EXG_FAIL(err, USAGE, "CLI-001", "no placement '%s'", word);
+    cli_nearest nearest;
+
+    cli_nearest_begin(&nearest, word);
+    for (int m = 0; m <= EXG_PARTITION_AUTO; m++) {
+        cli_nearest_offer(&nearest, exg_partition_mode_name((exg_partition_mode)m));
+    }
+    return nearest.name != NULL
+               ? exg_error_fix(err, status, "did you mean %s?", nearest.name)
+               : exg_error_fix(err, status,
+                               "--place takes replicate, data, tensor, fsdp, sequence, expert, "
+                               "context, pipeline, auto or a JSON file");
+}
+
 /* One for all mesh dims, or one each with commas between. */
 static exg_status read_places(const char *text, uint32_t ndim, cli_placement *placement,
                               exg_partition_options *options, exg_error *err)
@@ -101,7 +127,6 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
         size_t length = strcspn(at, ",");
         char *word = exg_arena_strndup(placement->arena, at, length);
         exg_partition_mode mode = EXG_PARTITION_REPLICATE;
-        exg_status status;
 
         if (word == NULL) {
             return EXG_OUT_OF_MEMORY(err);
@@ -114,15 +139,9 @@ static exg_status read_places(const char *text, uint32_t ndim, cli_placement *pl
         }
         options[count].mode = mode;
         if (mode > EXG_PARTITION_AUTO) {
-            status = exg_partition_options_open(word, count, ndim, placement->arena,
-                                                &options[count], err);
-            if (status != EXG_OK) {
-                return status != EXG_IO ? status
-                                        : exg_error_fix(err, status,
-                                                        "--place takes replicate, data, tensor, "
-                                                        "fsdp, sequence, expert, context, "
-                                                        "pipeline, auto or a JSON file");
-            }
+            EXG_TRY(is_place_file(word) ? EXG_OK : no_place(word, err));
+            EXG_TRY(exg_partition_options_open(word, count, ndim, placement->arena, &options[count],
+                                               err));
         }
         count++;
         at += length;
@@ -206,6 +225,25 @@ void cli_note_unsplit(exg_session *session)
     exg_text_free(&text);
 }
 
+/* A table that is installed, by its name, or a file. */
+static exg_status read_costs(const char *name, cli_placement *placement, exg_error *err)
+{
+    exg_text fix = EXG_TEXT_EMPTY;
+    const char *path;
+    exg_status status;
+
+    EXG_TRY(cli_find_installed("costs", ".json", name, placement->arena, &path, err));
+    placement->goal.costs = &placement->costs;
+    status = exg_costs_open(path == NULL ? name : path, &placement->costs, err);
+    if (status == EXG_IO) {
+        exg_text_puts(&fix, "give a FILE.json, or the name of a table that is installed: ");
+        cli_put_installed(&fix, "costs", ".json");
+        (void)exg_error_fix(err, status, "%s", fix.failed ? "" : exg_text_string(&fix));
+    }
+    exg_text_free(&fix);
+    return status;
+}
+
 exg_status cli_session_options(const cli_call *call, exg_session_options *options,
                                cli_placement *placement, exg_error *err)
 {
@@ -260,10 +298,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
     placement->goal = (exg_partition_goal){.size = sizeof(placement->goal)};
     options->partition = placement->place;
     options->goal = &placement->goal;
-    if (call->costs != NULL) {
-        EXG_TRY(exg_costs_open(call->costs, &placement->costs, err));
-        placement->goal.costs = &placement->costs;
-    }
+    EXG_TRY(call->costs == NULL ? EXG_OK : read_costs(call->costs, placement, err));
     if (call->memory_limit != NULL) {
         EXG_TRY(cli_size("--memory-limit", call->memory_limit, &placement->goal.memory_limit, err));
     }

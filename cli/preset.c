@@ -1,57 +1,19 @@
 /* preset.c - the files of --preset: by name those that are installed, or any file. */
 #include "cli/cli.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define EXTENSION  ".preset"
-#define BYTES_MAX  (1u << 20)
-#define FOLDER_MAX 4096
+#define EXTENSION ".preset"
+#define BYTES_MAX (1u << 20)
 
-/* Where they are: from the folder of the command, which may lie anywhere. */
-static bool find_folder(char folder[FOLDER_MAX])
-{
-    ssize_t length = readlink("/proc/self/exe", folder, FOLDER_MAX - sizeof(EXG_PRESETS) - 1);
-    char *slash;
-
-    folder[length < 0 ? 0 : length] = '\0';
-    slash = strrchr(folder, '/');
-    if (slash == NULL) {
-        return false;
-    }
-    memcpy(slash + 1, EXG_PRESETS, sizeof(EXG_PRESETS));
-    return true;
-}
-
-/* The names that there are, with commas. */
-static void put_names(const char *folder, exg_text *out)
-{
-    struct dirent **entries = NULL;
-    int count = scandir(folder, &entries, NULL, alphasort);
-    const char *before = "";
-
-    for (int i = 0; i < count; i++) {
-        const char *end = strstr(entries[i]->d_name, EXTENSION);
-
-        if (end != NULL && end[sizeof(EXTENSION) - 1] == '\0') {
-            exg_text_printf(out, "%s%.*s", before, (int)(end - entries[i]->d_name),
-                            entries[i]->d_name);
-            before = ", ";
-        }
-        free(entries[i]);
-    }
-    free(entries);
-}
-
-static exg_status no_preset(const char *name, const char *folder, exg_error *err)
+static exg_status no_preset(const char *name, exg_error *err)
 {
     exg_text names = EXG_TEXT_EMPTY;
     exg_status status;
 
-    put_names(folder, &names);
+    cli_put_installed(&names, "presets", EXTENSION);
     status = exg_error_fix(
         err,
         EXG_FAIL(err, USAGE, "WGT-PRESET",
@@ -87,21 +49,11 @@ static exg_status read_file(const char *path, exg_arena *arena, const char **tex
 
 exg_status cli_read_preset(const char *name, exg_arena *arena, const char **text, exg_error *err)
 {
-    char folder[FOLDER_MAX];
-    size_t length = strlen(name);
-    bool is_file = strchr(name, '/') != NULL ||
-                   (length > sizeof(EXTENSION) - 1 &&
-                    strcmp(name + length - (sizeof(EXTENSION) - 1), EXTENSION) == 0);
-    const char *path = name;
+    const char *path;
 
-    if (!is_file) {
-        path = find_folder(folder) ? exg_arena_printf(arena, "%s/%s" EXTENSION, folder, name) : "";
-        if (path == NULL) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-        if (access(path, F_OK) != 0) {
-            return no_preset(name, folder, err);
-        }
+    EXG_TRY(cli_find_installed("presets", EXTENSION, name, arena, &path, err));
+    if (path == NULL) {
+        return no_preset(name, err);
     }
     return read_file(path, arena, text, err);
 }

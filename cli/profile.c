@@ -193,7 +193,28 @@ static void put_event(exg_text *text, const exg_step_profile *step, uint32_t pro
     exg_json_put_close(text, '}');
 }
 
-/* A process is one of mpirun's, by its rank from 1 on; its threads are the ranks in it. */
+/* The line of the device of a rank; 0: no step was its. */
+static uint32_t put_device(exg_text *text, exg_session *session, uint32_t process, uint32_t at,
+                           const char *rank)
+{
+    const uint32_t thread = exg_session_rank_count(session) + at + 1;
+
+    for (uint32_t i = 0; i < exg_session_rank_profile_count(session, at); i++) {
+        const exg_step_profile *step = exg_session_rank_profile_at(session, at, i);
+
+        if (step->device[0] != '\0') {
+            char name[64];
+
+            snprintf(name, sizeof(name), "%s, %s:%u", rank, step->device, step->device_index);
+            put_name(text, "thread_name", process, thread, name);
+            return thread;
+        }
+    }
+    return 0;
+}
+
+/* A process is one of mpirun's, by its rank from 1 on; its threads are the ranks in it, and behind
+ * them their devices. */
 static void put_ranks(exg_text *text, const char *file, exg_session *session)
 {
     const uint32_t process = cli_process_rank() + 1;
@@ -204,13 +225,17 @@ static void put_ranks(exg_text *text, const char *file, exg_session *session)
     exg_text_free(&name);
     for (uint32_t r = 0; r < exg_session_rank_count(session); r++) {
         char rank[24];
+        uint32_t device;
 
         snprintf(rank, sizeof(rank), "rank %u",
                  cli_process_count() > 1 ? cli_process_rank()
                                          : r + exg_session_first_rank(session));
         put_name(text, "thread_name", process, r + 1, rank);
+        device = put_device(text, session, process, r, rank);
         for (uint32_t i = 0; i < exg_session_rank_profile_count(session, r); i++) {
-            put_event(text, exg_session_rank_profile_at(session, r, i), process, r + 1);
+            const exg_step_profile *step = exg_session_rank_profile_at(session, r, i);
+
+            put_event(text, step, process, step->device[0] == '\0' ? r + 1 : device);
         }
     }
 }

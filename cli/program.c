@@ -117,10 +117,13 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
     EXG_TRY(cli_open(call, p, err));
     status = exg_verify(p->program, p->operators, &p->verified, NULL, err);
     if (status != EXG_OK) {
-        cli_close(p);
-        return exg_error_within(err, status, "%s:", call->paths[0]);
+        (void)exg_error_within(err, status, "%s:", call->paths[0]);
     }
-    return EXG_OK;
+    status = status == EXG_OK ? cli_take_precision(call, p, err) : status;
+    if (status != EXG_OK) {
+        cli_close(p);
+    }
+    return status;
 }
 
 exg_status cli_unwrap(const cli_call *call, cli_program *p, exg_error *err)
@@ -202,6 +205,9 @@ void cli_close(cli_program *p)
     exg_program_destroy(p->program);
     exg_operators_destroy(p->operators);
     exg_file_info_free(p->info);
+    if (p->samples != NULL) {
+        exg_weights_release(p->samples);
+    }
     memset(p, 0, sizeof(*p));
 }
 
@@ -295,6 +301,13 @@ void cli_progress_of(uint64_t done, uint64_t total, const char *things)
     if (shows_progress()) {
         fprintf(stderr, "\r%3.0f %%  %" PRIu64 " of %" PRIu64 " %s ",
                 100.0 * (double)done / (double)total, done, total, things);
+    }
+}
+
+void cli_progress_at(uint64_t done, const char *things)
+{
+    if (shows_progress()) {
+        fprintf(stderr, "\r%" PRIu64 " %s ", done, things);
     }
 }
 

@@ -48,11 +48,12 @@ typedef struct rank {
     exg_error error;
 } rank;
 
-typedef struct ranks {
+struct cli_ranks {
     const cli_call *call;
     exg_mesh_shape shape;
     exg_session_options options;
-    rank *items; /* those here */
+    cli_placement placement; /* which they point to */
+    rank *items;             /* those here */
     uint32_t count;
     exg_arena *arena; /* names */
     pthread_mutex_t lock;
@@ -60,11 +61,11 @@ typedef struct ranks {
     uint32_t ended_count; /* threads, of those that were started last */
     bool failed;          /* one of them */
     bool lost;            /* one did not come back: what it may reach is never freed */
-} ranks;
+};
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static exg_status expand(ranks *all, uint32_t number, const char **name, exg_error *err)
+static exg_status expand(cli_ranks *all, uint32_t number, const char **name, exg_error *err)
 {
     char text[NAME_BYTES];
 
@@ -76,7 +77,7 @@ static exg_status expand(ranks *all, uint32_t number, const char **name, exg_err
     return *name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
-static exg_status expand_all(ranks *all, uint32_t number, cli_call *call, exg_error *err)
+static exg_status expand_all(cli_ranks *all, uint32_t number, cli_call *call, exg_error *err)
 {
     const char **const names[] = {&call->output,      &call->state_output, &call->trace,
                                   &call->dump,        &call->expect,       &call->state,
@@ -99,7 +100,7 @@ static exg_status expand_all(ranks *all, uint32_t number, cli_call *call, exg_er
 }
 
 /* Ranks write results of their own, so not to one file. */
-static exg_status check_written(const ranks *all, exg_error *err)
+static exg_status check_written(const cli_ranks *all, exg_error *err)
 {
     const cli_call *call = all->call;
     const struct {
@@ -124,17 +125,19 @@ static exg_status check_written(const ranks *all, exg_error *err)
 /* ---- threads ------------------------------------------------------------------------------- */
 
 typedef struct task {
-    ranks *all;
+    cli_ranks *all;
     uint32_t at;
-    void (*work)(ranks *all, uint32_t at);
+    cli_rank_fn *work;
+    void *user;
 } task;
 
 static void *work_of(void *argument)
 {
     task *t = argument;
-    ranks *all = t->all;
+    cli_ranks *all = t->all;
 
-    t->work(all, t->at);
+    all->items[t->at].status =
+        t->work(t->user, &all->items[t->at].run, t->at, &all->items[t->at].error);
     (void)pthread_mutex_lock(&all->lock);
     all->ended_count++;
     all->failed = all->failed || all->items[t->at].status != EXG_OK;
@@ -144,7 +147,7 @@ static void *work_of(void *argument)
 }
 
 /* Until all have ended; where one has failed, no longer than --timeout after that. */
-static void wait_for(ranks *all, uint32_t count)
+static void wait_for(cli_ranks *all, uint32_t count)
 {
     struct timespec until = {0};
 
@@ -163,18 +166,20 @@ static void wait_for(ranks *all, uint32_t count)
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-/* By each rank, at once. */
-static exg_status by_each(ranks *all, task *tasks, void (*work)(ranks *all, uint32_t at),
-                          exg_error *err)
+static exg_status outcome(const cli_ranks *all, exg_error *err);
+
+exg_status cli_ranks_each(cli_ranks *all, cli_rank_fn *work, void *user, exg_error *err)
 {
-    exg_status status = EXG_OK;
+    task *tasks = EXG_NEW_ARRAY(all->arena, task, all->count);
+    exg_status status = tasks == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     uint32_t started = 0;
 
     all->ended_count = 0;
+    all->failed = false;
     for (; status == EXG_OK && started < all->count; started++) {
         pthread_t thread;
 
-        tasks[started] = (task){all, started, work};
+        tasks[started] = (task){all, started, work, user};
         if (pthread_create(&thread, NULL, work_of, &tasks[started]) != 0) {
             status =
                 EXG_FAIL(err, NO_MEMORY, "THR-001", "the thread of rank %u did not start", started);
@@ -184,26 +189,30 @@ static exg_status by_each(ranks *all, task *tasks, void (*work)(ranks *all, uint
         (void)pthread_detach(thread);
     }
     wait_for(all, started);
-    return status;
+    return status == EXG_OK ? outcome(all, err) : status;
 }
 
-static void run_rank(ranks *all, uint32_t at)
+static exg_status begin_rank(void *user, cli_run *run, uint32_t at, exg_error *err)
 {
-    rank *r = &all->items[at];
+    const cli_ranks *all = user;
     exg_session_options options = all->options;
 
-    options.device_mesh = r->mesh;
-    r->status = cli_run_begin(&r->run, at, &options, &r->error);
+    options.device_mesh = all->items[at].mesh;
+    return cli_run_begin(run, at, &options, err);
 }
 
-static void leave_rank(ranks *all, uint32_t at)
+static exg_status leave_rank(void *user, cli_run *run, uint32_t at, exg_error *err)
 {
-    cli_run_leave(&all->items[at].run);
+    (void)user;
+    (void)at;
+    (void)err;
+    cli_run_leave(run);
+    return EXG_OK;
 }
 
 /* ---- a run --------------------------------------------------------------------------------- */
 
-static exg_status create_meshes(ranks *all, exg_error *err)
+static exg_status create_meshes(cli_ranks *all, exg_error *err)
 {
     exg_device_mesh *meshes[CLI_THREADS_MAX];
 
@@ -217,7 +226,7 @@ static exg_status create_meshes(ranks *all, exg_error *err)
     return EXG_OK;
 }
 
-static exg_status open_ranks(ranks *all, exg_error *err)
+static exg_status open_ranks(cli_ranks *all, exg_error *err)
 {
     for (uint32_t r = 0; r < all->count; r++) {
         rank *item = &all->items[r];
@@ -244,7 +253,7 @@ static int distance(const rank *r)
                                                    : 1;
 }
 
-static exg_status outcome(const ranks *all, exg_error *err)
+static exg_status outcome(const cli_ranks *all, exg_error *err)
 {
     const rank *first = &all->items[0];
 
@@ -257,74 +266,96 @@ static exg_status outcome(const ranks *all, exg_error *err)
     return first->status;
 }
 
-static exg_status run_here(ranks *all, exg_error *err)
+static exg_status prepare(cli_ranks *all, exg_error *err)
 {
-    task *tasks = EXG_NEW_ARRAY(all->arena, task, 2 * (size_t)all->count);
-    exg_status status;
+    EXG_TRY(cli_session_options(all->call, &all->options, &all->placement, err));
+    EXG_TRY(cli_parallel_options(all->call, &all->options, &all->placement, err));
+    all->options.mesh = (exg_mesh_shape){0};
+    all->options.processes = false;
+    if (all->count > 1 && all->options.thread_count == 0) {
+        all->options.thread_count = 1; /* ranks are threads */
+    }
+    return open_ranks(all, err);
+}
 
-    if (tasks == NULL) {
+static exg_status create(const cli_call *call, cli_ranks **made, exg_error *err)
+{
+    cli_ranks *all = calloc(1, sizeof(*all));
+
+    *made = all;
+    if (all == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    cli_run_watch(true);
-    status = by_each(all, tasks, run_rank, err);
-    cli_run_watch(false);
-    status = status == EXG_OK ? outcome(all, err) : status;
+    all->call = call;
+    all->count = 1;
+    (void)pthread_mutex_init(&all->lock, NULL);
+    (void)pthread_cond_init(&all->ended, NULL);
+    EXG_TRY(cli_mesh(call, &all->shape, err));
+    for (uint32_t d = 0; cli_process_count() == 1 && d < all->shape.ndim; d++) {
+        all->count *= all->shape.sizes[d];
+    }
+    EXG_TRY(all->count > 1 || cli_process_count() > 1 ? check_written(all, err) : EXG_OK);
+    all->arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    all->items = calloc(all->count, sizeof(*all->items));
+    return all->arena == NULL || all->items == NULL ? EXG_OUT_OF_MEMORY(err) : prepare(all, err);
+}
+
+exg_status cli_ranks_run(const cli_call *call, cli_ranks **ranks, exg_error *err)
+{
+    exg_status status = create(call, ranks, err);
+
+    if (status == EXG_OK) {
+        cli_run_watch(true);
+        status = cli_ranks_each(*ranks, begin_rank, *ranks, err);
+        cli_run_watch(false);
+    }
+    return status;
+}
+
+uint32_t cli_ranks_count(const cli_ranks *ranks)
+{
+    return ranks->count;
+}
+
+cli_run *cli_ranks_at(cli_ranks *ranks, uint32_t at)
+{
+    return &ranks->items[at].run;
+}
+
+const exg_session_options *cli_ranks_options(const cli_ranks *ranks)
+{
+    return &ranks->options;
+}
+
+void cli_ranks_close(cli_ranks *all)
+{
+    if (all == NULL || all->lost) { /* a rank that is lost may still use it */
+        return;
+    }
+    if (all->items != NULL && all->arena != NULL) {
+        (void)cli_ranks_each(all, leave_rank, NULL, NULL); /* devices are left together */
+    }
+    for (uint32_t r = 0; all->items != NULL && r < all->count; r++) {
+        cli_run_close(&all->items[r].run);
+        exg_device_mesh_destroy(all->items[r].mesh);
+    }
+    cli_placement_free(&all->placement);
+    free(all->items);
+    exg_arena_destroy(all->arena);
+    free(all);
+}
+
+exg_status cli_run_ranks(const cli_call *call, exg_error *err)
+{
+    cli_ranks *all = NULL;
+    exg_status status = cli_ranks_run(call, &all, err);
+
     for (uint32_t r = 0; status == EXG_OK && r < all->count; r++) {
         status = cli_run_finish(&all->items[r].run, err);
         if (status != EXG_OK) {
             (void)exg_error_within(err, status, "rank %u", r + cli_process_rank());
         }
     }
-    if (!all->lost) {
-        (void)by_each(all, tasks + all->count, leave_rank, NULL); /* devices are left together */
-    }
-    return status;
-}
-
-static exg_status run_all(ranks *all, exg_error *err)
-{
-    cli_placement placement;
-    exg_status status = cli_session_options(all->call, &all->options, &placement, err);
-
-    status =
-        status == EXG_OK ? cli_parallel_options(all->call, &all->options, &placement, err) : status;
-    all->options.mesh = (exg_mesh_shape){0};
-    all->options.processes = false;
-    if (all->count > 1 && all->options.thread_count == 0) {
-        all->options.thread_count = 1; /* ranks are threads */
-    }
-    status = status == EXG_OK ? open_ranks(all, err) : status;
-    status = status == EXG_OK ? run_here(all, err) : status;
-    for (uint32_t r = 0; !all->lost && r < all->count; r++) {
-        cli_run_close(&all->items[r].run);
-        exg_device_mesh_destroy(all->items[r].mesh);
-    }
-    if (!all->lost) {
-        cli_placement_free(&placement);
-    }
-    return status;
-}
-
-exg_status cli_run_ranks(const cli_call *call, exg_error *err)
-{
-    static ranks all; /* a rank that is lost may still use it */
-    exg_status status;
-
-    all = (ranks){.call = call, .count = 1};
-    (void)pthread_mutex_init(&all.lock, NULL);
-    (void)pthread_cond_init(&all.ended, NULL);
-    EXG_TRY(cli_mesh(call, &all.shape, err));
-    for (uint32_t d = 0; cli_process_count() == 1 && d < all.shape.ndim; d++) {
-        all.count *= all.shape.sizes[d];
-    }
-    EXG_TRY(all.count > 1 || cli_process_count() > 1 ? check_written(&all, err) : EXG_OK);
-    all.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    all.items = calloc(all.count, sizeof(*all.items));
-    status = all.arena == NULL || all.items == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    status = status == EXG_OK ? run_all(&all, err) : status;
-    if (!all.lost) {
-        free(all.items);
-        exg_arena_destroy(all.arena);
-    }
+    cli_ranks_close(all);
     return status;
 }

@@ -45,11 +45,11 @@ static bool output_tensor(const exg_session_output *output, exg_tensor *tensor)
     }
 }
 
-/* Outputs by position, or what nodes give by their names. */
+/* By position. */
 static exg_status write_outputs(const char *path, exg_session *session, const cli_nodes *nodes,
-                                bool inside, exg_error *err)
+                                exg_error *err)
 {
-    const uint32_t count = inside ? nodes->count : cli_own_outputs(nodes, session);
+    const uint32_t count = cli_own_outputs(nodes, session);
     exg_named_tensor *named_tensors = calloc(count + 1, sizeof(*named_tensors));
     exg_tensor *tensors = calloc(count + 1, sizeof(*tensors));
     char(*numbers)[12] = calloc(count + 1, sizeof(*numbers));
@@ -60,11 +60,9 @@ static exg_status write_outputs(const char *path, exg_session *session, const cl
         status = EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
-        if (output_tensor(inside ? exg_session_output_at(session, nodes->first + i)
-                                 : cli_own_output(nodes, session, i),
-                          &tensors[at])) {
+        if (output_tensor(cli_own_output(nodes, session, i), &tensors[at])) {
             snprintf(numbers[at], sizeof(numbers[at]), "%u", i);
-            named_tensors[at] = named(inside ? nodes->names[i] : numbers[at], &tensors[at]);
+            named_tensors[at] = named(numbers[at], &tensors[at]);
             at++;
         }
     }
@@ -72,6 +70,26 @@ static exg_status write_outputs(const char *path, exg_session *session, const cl
     free(named_tensors);
     free(tensors);
     free(numbers);
+    return status;
+}
+
+static exg_status write_nodes(const char *path, exg_session *session, const cli_nodes *nodes,
+                              exg_error *err)
+{
+    exg_named_tensor *tensors;
+    cli_node_value *values;
+    uint32_t count;
+    exg_status status;
+
+    EXG_TRY(cli_nodes_values(nodes, session, &values, &count, err));
+    tensors = calloc((size_t)count + 1, sizeof(*tensors));
+    status = tensors == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
+        tensors[i] = named(values[i].name, &values[i].tensor);
+    }
+    status = status == EXG_OK ? exg_tensor_file_save(path, tensors, count, NULL, err) : status;
+    free(tensors);
+    free(values);
     return status;
 }
 
@@ -231,8 +249,8 @@ static exg_status open_expected(const cli_call *call, const char *name, bool tel
 static exg_status check_whole(const cli_call *call, const comparison *c,
                               const exg_tensor_file *file, exg_error *err)
 {
-    const uint32_t count =
-        c->name == NULL && c->nodes->count == 0 ? exg_session_output_count(c->session) : 0;
+    const bool has_nodes = c->nodes->count > 0 || c->nodes->inner != NULL;
+    const uint32_t count = c->name == NULL && !has_nodes ? exg_session_output_count(c->session) : 0;
 
     for (uint32_t i = 0; i < count; i++) {
         char name[12];
@@ -246,24 +264,50 @@ static exg_status check_whole(const cli_call *call, const comparison *c,
     return EXG_OK;
 }
 
-/* In the order of the graph, so that the first is told that differs. */
-static exg_status compare_nodes(const comparison *c, const exg_tensor_file *file, exg_error *err)
+/* A node that the file has and that is watched gave nothing: the other branch was taken, or a loop
+ * went on for less long. */
+static exg_status check_ran(const comparison *c, const exg_tensor_file *file,
+                            const cli_node_value *values, uint32_t count, exg_error *err)
 {
-    for (uint32_t i = 0; i < c->nodes->count; i++) {
-        const char *name = c->nodes->names[i];
-        const exg_named_tensor *want = exg_tensor_file_find(file, name);
-        exg_tensor got;
-        exg_status status = EXG_OK;
+    for (uint32_t f = 0; f < file->count; f++) {
+        const char *name = file->items[f].name;
+        bool ran = !cli_nodes_have(c->nodes, name);
 
-        if (want != NULL &&
-            output_tensor(exg_session_output_at(c->session, c->nodes->first + i), &got)) {
-            status = cli_compare(name, &got, want, c->rtol, c->atol, err);
+        for (uint32_t i = 0; !ran && i < count; i++) {
+            ran = strcmp(values[i].name, name) == 0;
         }
-        if (status != EXG_OK) {
-            return cli_at_node(c->program, name, status, err);
+        if (!ran) {
+            return exg_error_fix(
+                err,
+                cli_at_node(c->program, name,
+                            EXG_FAIL(err, MISMATCH, "RUN-003", "node \"%s\" did not run", name),
+                            err),
+                "another branch was taken, or a loop ended earlier: look at what decides that");
         }
     }
     return EXG_OK;
+}
+
+/* In the order of the graph, so that the first is told that differs. */
+static exg_status compare_nodes(const comparison *c, const exg_tensor_file *file, exg_error *err)
+{
+    cli_node_value *values;
+    uint32_t count;
+    exg_status status;
+
+    EXG_TRY(cli_nodes_values(c->nodes, c->session, &values, &count, err));
+    status = EXG_OK;
+    for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
+        const char *name = values[i].name;
+        const exg_named_tensor *want = exg_tensor_file_find(file, name);
+
+        status = want == NULL ? EXG_OK
+                              : cli_compare(name, &values[i].tensor, want, c->rtol, c->atol, err);
+        status = status == EXG_OK ? EXG_OK : cli_at_node(c->program, name, status, err);
+    }
+    status = status == EXG_OK ? check_ran(c, file, values, count, err) : status;
+    free(values);
+    return status;
 }
 
 /* Every tensor of the file names a result. */
@@ -279,7 +323,7 @@ static exg_status compare_outputs(const cli_call *call, const comparison *c, exg
     for (uint32_t i = 0; status == EXG_OK && i < file->count; i++) {
         bool known = true;
 
-        if (cli_nodes_find(c->nodes, file->items[i].name, NULL)) {
+        if (cli_nodes_have(c->nodes, file->items[i].name)) {
             continue;
         }
         status = compare_one(c, &file->items[i], &known, err);
@@ -304,14 +348,20 @@ static int by_value(const void *a, const void *b)
 static void put_stats(exg_text *text, const exg_session_stats *s, const double *times,
                       double first_ns, uint32_t timed, uint32_t count)
 {
-    exg_text_printf(text,
-                    "runs %u, median %.0f ns, min %.0f ns, first (with planning) %.0f ns\n"
-                    "planning %" PRIu64 " ns, %u steps, arena %" PRIu64 " bytes, memory %" PRIu64
-                    " bytes, weights %" PRIu64 " bytes\nmoved %" PRIu64
-                    " bytes a rank in %u collectives\n",
-                    count, times[timed / 2], times[0], first_ns, s->plan_ns, s->plan->step_count,
-                    s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
-                    s->partition->moved_bytes, exg_partition_moves(s->partition));
+    exg_text_printf(text, "runs %u, median ", count);
+    cli_put_time(text, times[timed / 2]);
+    exg_text_puts(text, ", min ");
+    cli_put_time(text, times[0]);
+    exg_text_puts(text, ", first (with planning) ");
+    cli_put_time(text, first_ns);
+    exg_text_puts(text, "\nplanning ");
+    cli_put_time(text, (double)s->plan_ns);
+    exg_text_printf(
+        text,
+        ", %u steps, arena %" PRIu64 " bytes, memory %" PRIu64 " bytes, weights %" PRIu64
+        " bytes\nmoved %" PRIu64 " bytes a rank in %u collectives\n",
+        s->plan->step_count, s->plan->arena_bytes, s->memory_bytes, s->plan->weight_bytes,
+        s->partition->moved_bytes, exg_partition_moves(s->partition));
     if (s->plan->host_count > 0) {
         exg_text_printf(text, "%u of the steps are the host's: the device has no kernel\n",
                         s->plan->host_count);
@@ -415,10 +465,10 @@ static exg_status finish(const cli_call *call, const comparison *results, double
 
     cli_note_unsplit(session);
     if (call->output != NULL) {
-        EXG_TRY(write_outputs(call->output, session, results->nodes, false, err));
+        EXG_TRY(write_outputs(call->output, session, results->nodes, err));
     }
     if (call->dump != NULL) {
-        EXG_TRY(write_outputs(call->dump, session, results->nodes, true, err));
+        EXG_TRY(write_nodes(call->dump, session, results->nodes, err));
     }
     if (call->state_output != NULL) {
         EXG_TRY(write_state(call, session, err));
@@ -484,7 +534,9 @@ static exg_status watch_nodes(cli_run *run, exg_error *err)
     exg_tensor_file *file = NULL;
     exg_status status;
 
-    if (call->expect == NULL && call->dump == NULL) {
+    const bool compares = strcmp(call->command, "compare") == 0;
+
+    if (call->expect == NULL && call->dump == NULL && !compares) {
         return EXG_OK;
     }
     if (call->expect != NULL) {
@@ -495,7 +547,8 @@ static exg_status watch_nodes(cli_run *run, exg_error *err)
         EXG_TRY(equals != NULL && run->expect_name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
         EXG_TRY(open_expected(call, run->expect_name, false, &file, err));
     }
-    status = cli_nodes_watch(call, call->dump != NULL, file, &run->program, &run->nodes, err);
+    status = cli_nodes_watch(call, call->dump != NULL || compares, file, &run->program, &run->nodes,
+                             err);
     exg_tensor_file_close(file);
     return status;
 }
@@ -519,6 +572,7 @@ exg_status cli_run_begin(cli_run *run, uint32_t place, const exg_session_options
                          exg_error *err)
 {
     const cli_call *call = run->call;
+    const bool shows = call->out != NULL && !call->is_quiet;
     exg_session_options own = *options;
     exg_status status;
 
@@ -533,9 +587,10 @@ exg_status cli_run_begin(cli_run *run, uint32_t place, const exg_session_options
     for (uint32_t i = 0; status == EXG_OK && i < repeats(call); i++) {
         uint64_t start = cli_now_ns();
 
-        status = exg_session_run(run->session, run->inputs.items, run->inputs.count, err);
+        cli_nodes_begin(&run->nodes);
+        status = cli_session_run(run->session, &run->inputs, place == 0 && shows, err);
         run->times[i] = (double)(cli_now_ns() - start);
-        if (call->out != NULL && !call->is_quiet && repeats(call) > 1) {
+        if (shows && repeats(call) > 1) {
             cli_progress_of(i + 1, repeats(call), "runs");
         }
     }
@@ -569,6 +624,7 @@ void cli_run_close(cli_run *run)
     cli_run_leave(run);
     free(run->times);
     free(run->expect_name);
+    cli_nodes_free(&run->nodes);
     cli_inputs_free(&run->inputs);
     cli_close(&run->program);
 }

@@ -175,16 +175,18 @@ static exg_status find_smallest(sweep *s)
 
 /* ---- told ------------------------------------------------------------------------------------ */
 
-static void put_row(exg_text *text, const row *r)
+/* One rank is not placed, so its time is not predicted. */
+static void put_row(exg_text *text, const row *r, int width)
 {
     if (!r->fits) {
         exg_text_printf(text, "%-10s  more memory than the limit, however it is placed\n", r->mesh);
         return;
     }
-    exg_text_printf(text,
-                    "%-10s  %-28s  predicted %.0f ns, %" PRIu64
-                    " bytes of weights and values, %" PRIu64 " bytes moved\n",
-                    r->mesh, r->modes, r->placed.predicted_ns,
+    exg_text_printf(text, "%-10s  %-*s  ", r->mesh, width, r->modes);
+    if (r->placed.predicted_ns > 0) {
+        exg_text_printf(text, "predicted %.0f ns, ", r->placed.predicted_ns);
+    }
+    exg_text_printf(text, "%" PRIu64 " bytes of weights and values, %" PRIu64 " bytes moved\n",
                     r->placed.weight_bytes + r->placed.value_bytes, r->placed.moved_bytes);
 }
 
@@ -205,13 +207,23 @@ static exg_status put_rows(const sweep *s)
 {
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
+    int width = 0;
 
     if (s->call->json) {
         cli_json_begin(&text);
         exg_json_member_open(&text, "meshes", '[');
     }
     for (uint32_t i = 0; i < s->count; i++) {
-        (s->call->json ? put_row_json : put_row)(&text, &s->rows[i]);
+        const size_t length = strlen(s->rows[i].modes);
+
+        width = (int)length > width ? (int)length : width;
+    }
+    for (uint32_t i = 0; i < s->count; i++) {
+        if (s->call->json) {
+            put_row_json(&text, &s->rows[i]);
+        } else {
+            put_row(&text, &s->rows[i], width);
+        }
     }
     if (s->call->json) {
         exg_json_put_close(&text, ']');

@@ -63,4 +63,12 @@ if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
   install(FILES ${pages}/fish/exg.fish COMPONENT tools
     DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
+# Of the dev package pages and examples: the links in the pages hold.
+set(EXG_DEV_DOCDIR ${CMAKE_INSTALL_DATAROOTDIR}/doc/libexg-dev)
+file(GLOB pages_of_docs CONFIGURE_DEPENDS docs/*.md docs/record_nodes.py)
+file(GLOB examples CONFIGURE_DEPENDS examples/*.c examples/*.cpp examples/*.f90)
+install(FILES ${pages_of_docs} DESTINATION ${EXG_DEV_DOCDIR}/docs COMPONENT dev)
+install(DIRECTORY docs/cookbook DESTINATION ${EXG_DEV_DOCDIR}/docs COMPONENT dev)
+install(FILES ${examples} DESTINATION ${EXG_DEV_DOCDIR}/examples COMPONENT dev)
+install(DIRECTORY examples/operators DESTINATION ${EXG_DEV_DOCDIR}/examples COMPONENT dev)
 install(FILES README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)

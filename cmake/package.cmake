@@ -17,6 +17,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/libexport 
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian.cmake)
 
 # package(COMPONENT NAME SUMMARY [FIELD VALUE]...)
 function(package component name summary)
@@ -34,7 +35,8 @@ endfunction()
 set(same "(= ${PROJECT_VERSION})")
 set(CPACK_COMPONENTS_ALL)
 package(runtime libexg${EXG_ABI} "The libraries: libexg_export opens, verifies and converts, libexg_exec runs." SECTION libs
-  SUGGESTS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchvision")
+  SUGGESTS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchvision"
+  CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/triggers)
 package(dev libexg-dev "Headers, archives, CMake package, pkg-config files." SECTION libdevel
   DEPENDS "libexg${EXG_ABI} ${same}"
   RECOMMENDS "libzstd-dev, libxxhash-dev, libdeflate-dev, zlib1g-dev, libsimdjson-dev, liblzma-dev, libbz2-dev, pkg-config")
@@ -49,6 +51,7 @@ set(plugin_http "models on a server, by libcurl")
 set(plugin_crypto "signatures, by OpenSSL")
 get_property(plugins GLOBAL PROPERTY EXG_PLUGINS)
 foreach(plugin ${plugins})
-  package(${plugin} exg-plugin-${plugin} "What the libraries and the command load for ${plugin_${plugin}}.")
+  package(${plugin} exg-plugin-${plugin}
+    "What the libraries and the command load\nfor ${plugin_${plugin}}.")
 endforeach()
 include(CPack)

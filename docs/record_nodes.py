@@ -1,22 +1,66 @@
-"""record_nodes.py PROGRAM.pt2 OUT.safetensors [INPUTS.safetensors]: what every node gives in PyTorch, by the node's name."""
+"""record_nodes.py PROGRAM.pt2 OUT.safetensors [INPUTS.safetensors]: what every node gives in PyTorch, by the node's name.
 
+Nodes of branches and loops are called by the way there, "cond/true_graph_0/sin"; those of loops also by how often they had run before,
+"scan/scan_combine_graph_0/add@2".
+"""
+
+import collections
 import sys
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch.utils import _pytree as pytree
+
+LOOPS = ("while_loop", "scan", "map_impl")
+recorded, times = {}, collections.Counter()
 
 
 class Recorder(torch.fx.Interpreter):
+    def __init__(self, module, path="", repeats=False):
+        super().__init__(module)
+        self.path, self.repeats = path, repeats
+
     def run_node(self, node):
-        value = super().run_node(node)
+        higher = node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator)
+        value = self.run_graphs(node) if higher else super().run_node(node)
         if node.op == "call_function" and isinstance(value, torch.Tensor):  # a copy: later nodes may write it
-            recorded[node.name] = value.detach().clone(memory_format=torch.contiguous_format)
+            name = self.path + node.name
+            recorded[f"{name}@{times[name]}" if self.repeats else name] = value.detach().clone(memory_format=torch.contiguous_format)
+            times[name] += 1
         return value
 
+    def run_graphs(self, node):
+        """A higher-order operator, as it is defined: its graphs are run by recorders."""
+        name = node.target.name() if callable(node.target.name) else node.target.name
+        args, _ = self.fetch_args_kwargs_from_env(node)
 
-program, recorded = torch.export.load(sys.argv[1]), {}
+        def graph(at):
+            inner = Recorder(args[at], f"{self.path}{node.name}/{node.args[at].target}/", self.repeats or name in LOOPS)
+            return inner.run
+
+        if name == "cond":
+            return graph(1 if args[0] else 2)(*args[3])
+        if name == "while_loop":
+            carried = args[2]
+            while graph(0)(*carried, *args[3]):
+                carried = graph(1)(*carried, *args[3])
+            return carried
+        if name in ("scan", "map_impl"):
+            carried, slices, others = ([], *args[1:3]) if name == "map_impl" else args[1:4]
+            count, layers = len(carried), []
+            for i in range(slices[0].shape[0]):
+                given = graph(0)(*carried, *(x[i] for x in slices), *others)
+                carried, layers = given[:count], [*layers, given[count:]]
+            return [*carried, *(torch.stack(layer) for layer in zip(*layers))]
+        at = next(i for i, arg in enumerate(args) if isinstance(arg, torch.fx.GraphModule))
+        if name == "invoke_subgraph":  # its graph, an identifier, what the graph takes
+            return graph(at)(*args[at + 2:])
+        return node.target(*args[:at], graph(at), *args[at + 1:])  # it sets a mode
+
+
+program = torch.export.load(sys.argv[1])
 state = {**program.constants, **program.state_dict}
-samples = iter(torch.utils._pytree.tree_leaves(program.example_inputs, is_leaf=lambda leaf: leaf is None))
+samples = iter(pytree.tree_leaves(program.example_inputs, is_leaf=lambda leaf: leaf is None))
 given = load_file(sys.argv[3]) if len(sys.argv) > 3 else None
 with torch.no_grad():
     values = [next(samples) if spec.target is None and given is None else given[spec.arg.name] if spec.target is None

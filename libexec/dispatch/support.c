@@ -9,12 +9,39 @@
 #include "libexport/base/require.h"
 
 #include <exg/dispatch.h>
+#include <exg/operator_id_new.h>
+#include <string.h>
+
+/* What a session does itself, between steps. */
+static const char *by_session(const exg_operator *op)
+{
+    static const char old[] = "torch.ops.c10d_functional.";
+
+    if (op->size != EXG_OP_NONE) {
+        return "by simpler operators, once the size is read of the data";
+    }
+    if (strncmp(op->target, old, sizeof(old) - 1) == 0) {
+        return "as that of _c10d_functional";
+    }
+    switch (op->id) {
+    case EXG_OP_item_default:
+    case EXG_OP__local_scalar_dense_default:
+        return "read of the data";
+    case EXG_OP__assert_async_default:
+    case EXG_OP__assert_async_msg:
+    case EXG_OP__linalg_check_errors_default:
+        return "looked at when the rest has run";
+    default:
+        return NULL;
+    }
+}
 
 static const char *kernel_of(const exg_operator *op)
 {
     const exg_kernel *kernel = exg_kernel_of(op);
 
-    return kernel != NULL                       ? kernel->name
+    return by_session(op) != NULL               ? by_session(op)
+           : kernel != NULL                     ? kernel->name
            : op->pointwise != EXG_POINTWISE_NOT ? "pointwise"
            : op->view != NULL                   ? "view"
            : op->symbolic != NULL               ? "on sizes"
@@ -25,7 +52,7 @@ static const char *kernel_of(const exg_operator *op)
 
 static const char *sharding_of(const exg_operator *op)
 {
-    return op->symbolic != NULL ? "the same on each rank"
+    return op->symbolic != NULL || op->schema->return_count == 0 ? "the same on each rank"
            : exg_kernel_of(op) == NULL && op->pointwise == EXG_POINTWISE_NOT && op->view == NULL
                ? "as what it is computed by"
                : exg_rule_text(op);
@@ -37,7 +64,7 @@ static const char *derivative_of(const exg_operator *op)
     case EXG_BY_ROWS:
         return "of its own";
     case EXG_BY_PARTS:
-        return op->symbolic != NULL ? "none" : "by simpler operators";
+        return op->symbolic != NULL || by_session(op) != NULL ? "none" : "by simpler operators";
     default:
         return "none";
     }

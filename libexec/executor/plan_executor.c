@@ -39,6 +39,7 @@ struct exg_plan_executor {
     exg_pool *pool;
     exg_pool *alone;         /* what steps take that do not take the pool */
     const exg_stop *stop;    /* NULL: nobody's */
+    exg_progress *progress;  /* NULL: nobody's */
     exg_device_frame *frame; /* on a device: what the plan has there */
     uint32_t index, level;
     bool is_settled;          /* the scratch was asked, */
@@ -425,9 +426,11 @@ void exg_plan_executor_set_random(exg_plan_executor *executor, uint64_t seed, ui
     executor->random = (exg_random_source){seed, run};
 }
 
-void exg_plan_executor_watch(exg_plan_executor *executor, const exg_stop *stop, exg_pool *alone)
+void exg_plan_executor_watch(exg_plan_executor *executor, const exg_stop *stop, exg_pool *alone,
+                             exg_progress *progress)
 {
     executor->stop = stop;
+    executor->progress = progress;
     executor->alone = alone;
 }
 
@@ -626,6 +629,8 @@ static exg_status run_step(exg_plan_executor *executor, uint32_t s, exg_error *e
     const exg_step *step = &executor->plan->steps[s];
 
     atomic_store_explicit(&executor->at, s, memory_order_relaxed);
+    exg_progress_step(executor->progress, s - executor->plan->folded_count,
+                      executor->plan->step_count - executor->plan->folded_count);
     EXG_TRY(exg_stop_check(executor->stop, err));
     EXG_TRY(carry_out(executor, s, err));
     note_fault(executor, s, &executor->now);

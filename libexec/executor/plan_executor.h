@@ -5,6 +5,7 @@
 
 #include "libexec/comm/grid.h"
 #include "libexec/executor/device_frame.h"
+#include "libexec/executor/progress.h"
 #include "libexec/executor/weight_store.h"
 
 typedef struct exg_plan_executor exg_plan_executor;
@@ -20,9 +21,10 @@ exg_status exg_plan_executor_create(exg_plan *plan, exg_weight_store *store, exg
 /* Takes the plan over, to be looked at: it has no memory and cannot run. */
 exg_status exg_plan_executor_on_paper(exg_plan *plan, exg_plan_executor **executor, exg_error *err);
 /* Runs end early when `stop` is due (exg_stop_check). `alone` (NULL: none), a pool of one thread
- * that watches it, is what steps of a mesh take. Before exg_plan_executor_settle(); both must stay.
- */
-void exg_plan_executor_watch(exg_plan_executor *executor, const exg_stop *stop, exg_pool *alone);
+ * that watches it, is what steps of a mesh take. `progress` (NULL: none) is told each step. Before
+ * exg_plan_executor_settle(); all must stay. */
+void exg_plan_executor_watch(exg_plan_executor *executor, const exg_stop *stop, exg_pool *alone,
+                             exg_progress *progress);
 /* From now on runs measure each step. */
 exg_status exg_plan_executor_profile(exg_plan_executor *executor, exg_error *err);
 void exg_plan_executor_destroy(exg_plan_executor *executor); /* NULL is allowed */

@@ -4,6 +4,7 @@
 
 #include "libexec/comm/team.h"
 #include "libexec/executor/plan_executor.h"
+#include "libexec/executor/progress.h"
 #include "libexec/session/process_groups.h"
 #include "libexec/sharding/shard_pattern.h"
 
@@ -21,12 +22,13 @@ typedef struct exg_session_context {
     exg_session_options options; /* without its parts, which are read into these: */
     exg_plan_options plan;
     exg_partitioning partitioning;
-    exg_mesh_shape mesh; /* of one rank without a mesh */
-    uint32_t rank_count; /* carried out here */
-    uint32_t first_rank; /* of these, in the mesh */
-    exg_pool *pool;      /* places weights, and without a mesh runs; NULL: one core does */
-    exg_pool *alone;     /* of one thread: each rank's of a mesh, which watches `stop` */
-    exg_stop stop;       /* of the run under way, or of the next */
+    exg_mesh_shape mesh;   /* of one rank without a mesh */
+    uint32_t rank_count;   /* carried out here */
+    uint32_t first_rank;   /* of these, in the mesh */
+    exg_pool *pool;        /* places weights, and without a mesh runs; NULL: one core does */
+    exg_pool *alone;       /* of one thread: each rank's of a mesh, which watches `stop` */
+    exg_stop stop;         /* of the run under way, or of the next */
+    exg_progress progress; /* of the run under way, or of the last: rank 0's of those here */
     struct exg_accelerator **devices; /* by rank here; NULL: the host */
     exg_team *team;                   /* of several ranks */
     exg_grid *grids;                  /* by rank here; NULL: no mesh */

@@ -163,7 +163,8 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     for (uint32_t r = 0; status == EXG_OK && r < e->rank_count; r++) {
         status = make_rank(e, b, is_part, functional, r, err);
         if (status == EXG_OK) {
-            exg_plan_executor_watch(b->executors[r], &e->stop, e->alone);
+            exg_plan_executor_watch(b->executors[r], &e->stop, e->alone,
+                                    r == 0 ? &e->progress : NULL);
         }
         if (status == EXG_OK && e->options.profile) {
             status = exg_plan_executor_profile(b->executors[r], err);

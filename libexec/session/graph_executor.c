@@ -446,6 +446,7 @@ exg_status exg_graph_executor_run(exg_graph_executor *executor, void *const *dat
     exg_graph_executor_leave(executor);
     for (uint32_t depth = 0;; depth++) {
         EXG_TRY(check_run(executor->context, err));
+        exg_progress_count(&executor->context->progress.segments);
         EXG_TRY(step_on(executor, b, depth, err));
         expect_inputs(executor, b, data);
         EXG_TRY(exg_executable_settle(executor->context, b, err));

@@ -291,6 +291,7 @@ static exg_status count_iteration(exg_loop_run *l, exg_error *err)
                              "--loop-limit, exg_session_options.loop_limit");
     }
     l->context->loops_left--;
+    exg_progress_count(&l->context->progress.iterations);
     return EXG_OK;
 }
 

@@ -5,7 +5,6 @@
 #include "libexec/device/device.h"
 #include "libexec/session/program.h"
 #include "libexec/session/state.h"
-#include "libexec/session/work.h"
 #include "libexec/sharding/shard_pattern.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
@@ -515,6 +514,7 @@ static exg_status run_routine(exg_session *s, exg_error *err)
     e->stop.limit_ns = e->options.time_limit_ns == 0 ? 0 : exg_now_ns() + e->options.time_limit_ns;
     e->loops_left = e->options.loop_limit;
     e->segments = 0;
+    exg_progress_begin(&e->progress);
     budget->refused = false;
     e->work_left = e->work_limit;
     for (uint32_t i = 0; i < s->last_count && !(e->options.work_limit > 0); i++) {
@@ -719,80 +719,4 @@ const char *exg_session_break_reason(const exg_session *session)
 const char *exg_session_unchecked(const exg_session *session)
 {
     return session->context.unchecked.data;
-}
-
-/* Step `index` of those that a rank took in the last run, from segment to segment (not those of
- * loops). */
-static const exg_plan_executor *find_step(const exg_session *session, uint32_t rank,
-                                          uint32_t *index)
-{
-    const exg_graph_executor *r = &session->executor;
-
-    for (uint32_t depth = 0; r->last != NULL && depth <= r->last->segment->depth; depth++) {
-        const exg_plan_executor *executor = r->path[depth]->executors[rank];
-        const exg_plan *plan = exg_plan_executor_plan(executor);
-
-        if (*index < plan->step_count - plan->folded_count) {
-            *index += plan->folded_count;
-            return executor;
-        }
-        *index -= plan->step_count - plan->folded_count;
-    }
-    return NULL;
-}
-
-uint32_t exg_session_rank_count(const exg_session *session)
-{
-    return session->context.rank_count;
-}
-
-uint32_t exg_session_first_rank(const exg_session *session)
-{
-    return session->context.first_rank;
-}
-
-uint32_t exg_session_rank_profile_count(const exg_session *session, uint32_t rank)
-{
-    uint32_t past = UINT32_MAX;
-
-    if (!session->context.options.profile || session->executor.last == NULL ||
-        rank >= session->context.rank_count) {
-        return 0;
-    }
-    (void)find_step(session, rank, &past);
-    return UINT32_MAX - past;
-}
-
-uint32_t exg_session_profile_count(const exg_session *session)
-{
-    return exg_session_rank_profile_count(session, 0);
-}
-
-const exg_step_profile *exg_session_rank_profile_at(exg_session *session, uint32_t rank,
-                                                    uint32_t index)
-{
-    exg_step_profile *profile = &session->profile;
-    const exg_plan_executor *executor =
-        rank < session->context.rank_count ? find_step(session, rank, &index) : NULL;
-    const exg_step *step;
-
-    if (executor == NULL) {
-        return NULL;
-    }
-    step = &exg_plan_executor_plan(executor)->steps[index];
-    *profile = (exg_step_profile){.size = sizeof(*profile),
-                                  .name = step->name,
-                                  .target = step->target,
-                                  .kernel = step->kernel->name,
-                                  .module = step->module,
-                                  .fused = step->fused};
-    exg_plan_executor_times(executor, index, &profile->start_ns, &profile->last_ns,
-                            &profile->total_ns);
-    exg_step_work(step, session->context.operators, &profile->flops, &profile->bytes);
-    return profile;
-}
-
-const exg_step_profile *exg_session_profile_at(exg_session *session, uint32_t index)
-{
-    return exg_session_rank_profile_at(session, 0, index);
 }

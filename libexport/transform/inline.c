@@ -11,6 +11,7 @@
 #include "libexport/transform/autocast.h"
 #include "libexport/transform/vmap.h"
 
+#include <exg/transform.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,36 +24,39 @@ typedef struct inliner {
     exg_error *err;
 } inliner;
 
+#define PREFIX "torch.ops.higher_order."
+
+static const struct {
+    const char *target;
+    exg_higher_order is;
+    const char *how;
+} higher_order[] = {
+#define EXG_HIGHER_ORDER_OPERATOR(name, kind, how) {PREFIX name, EXG_HIGHER_ORDER_##kind, how},
+#include "libexport/transform/higher_order.def"
+#undef EXG_HIGHER_ORDER_OPERATOR
+};
+
 exg_higher_order exg_higher_order_of(const char *target)
 {
-    static const char prefix[] = "torch.ops.higher_order.";
-    static const struct {
-        const char *name;
-        exg_higher_order is;
-    } rows[] = {{"wrap_with_set_grad_enabled", EXG_HIGHER_ORDER_WRAPPER},
-                {"wrap_with_autocast", EXG_HIGHER_ORDER_WRAPPER},
-                {"wrap", EXG_HIGHER_ORDER_WRAPPER},
-                {"invoke_subgraph", EXG_HIGHER_ORDER_WRAPPER},
-                {"wrap_activation_checkpoint", EXG_HIGHER_ORDER_WRAPPER},
-                {"tag_activation_checkpoint", EXG_HIGHER_ORDER_WRAPPER},
-                {"strict_mode", EXG_HIGHER_ORDER_WRAPPER},
-                {"hints_wrapper", EXG_HIGHER_ORDER_WRAPPER},
-                {"invoke_quant_packed", EXG_HIGHER_ORDER_WRAPPER},
-                {"with_effects", EXG_HIGHER_ORDER_EFFECTS},
-                {"cond", EXG_HIGHER_ORDER_COND},
-                {"while_loop", EXG_HIGHER_ORDER_WHILE_LOOP},
-                {"while_loop_stack_output", EXG_HIGHER_ORDER_WHILE_LOOP},
-                {"scan", EXG_HIGHER_ORDER_SCAN},
-                {"map_impl", EXG_HIGHER_ORDER_MAP}};
-
-    for (size_t i = 0;
-         strncmp(target, prefix, sizeof(prefix) - 1) == 0 && i < sizeof(rows) / sizeof(rows[0]);
+    for (size_t i = 0; strncmp(target, PREFIX, sizeof(PREFIX) - 1) == 0 &&
+                       i < sizeof(higher_order) / sizeof(higher_order[0]);
          i++) {
-        if (strcmp(target + sizeof(prefix) - 1, rows[i].name) == 0) {
-            return rows[i].is;
+        if (strcmp(target, higher_order[i].target) == 0) {
+            return higher_order[i].is;
         }
     }
     return EXG_HIGHER_ORDER_NOT;
+}
+
+const char *exg_higher_order_at(uint32_t index, const char **how)
+{
+    if (index >= sizeof(higher_order) / sizeof(higher_order[0])) {
+        return NULL;
+    }
+    if (how != NULL) {
+        *how = higher_order[index].how;
+    }
+    return higher_order[index].target;
 }
 
 static bool is_wrapper(const char *target)

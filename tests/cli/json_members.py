@@ -46,6 +46,7 @@ CALLS = [
     ("operators", "operators aten.add"), ("formats", "formats"),
     ("reduced", "reduce fixtures/mlp.pt2 $T/small.pt2 false"),
     ("comparison", "compare fixtures/mlp.pt2 --with device=strict --fill random"), ("comparison", "compare fixtures/convbn.pt2 fixtures/convbn.eval.pt2"),
+    ("comparison", "compare --rank-file fixtures/parallel/splits.{rank}.pt2 --mesh 3 --fill random --rtol 0 --atol 0 --with precision=f64"),
     ("run", "run fixtures/mlp.pt2 --repeat 2 --stats"),
 ]  # fmt: skip
 

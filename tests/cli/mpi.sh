@@ -59,6 +59,10 @@ for mesh in 4 2x2; do
     timeout 60 "$mpiexec" -n 4 "$exg" run "$@" --stats | grep -q "weights $held bytes" || fault "--stats of a rank: not $held"
 done
 
+# What nodes give: all ranks watch them, one writes.
+timeout 60 "$mpiexec" -n 2 "$exg" run fixtures/mlp.pt2 --place tensor --dump "$work/nodes.safetensors" > "$work/out" 2> "$work/err" || fault "--dump of processes"
+"$exg" run fixtures/mlp.pt2 --expect "$work/nodes.safetensors" | grep -q "as expected" || fault "--dump of processes is not what nodes give"
+
 # As many ranks as there are processes, and no others.
 timeout 60 "$mpiexec" -n 3 "$exg" run fixtures/mlp.pt2 --mesh 4 > "$work/out" 2> "$work/err" && fault "3 processes as a mesh of 4"
 grep -q DTN-001 "$work/err" || fault "a mesh of 4 on 3 processes is not refused as such"

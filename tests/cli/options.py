@@ -49,6 +49,7 @@ VALUES = {
     "--trace": "{T}/trace.json",
     "--device": "nosuch",
     "--isa": "nosuch",
+    "--precision": "f64",
     "--mesh": "2",
     "--rank-file": "fixtures/mlp.pt2",
     "--group": "nosuch=7",
@@ -73,7 +74,7 @@ VALUES = {
 # already; in all commands, or in some.
 SILENT = dict.fromkeys(("--no-check", "--strict", "--follow-links", "--model-only", "--values", "--partial", "--resume", "--force", "--expand", "--timeout", "--time-limit", "--work-limit", "--seed", "--loop-limit", "--repeat"), "")
 SILENT |= dict.fromkeys(("--threads", "--data", "--ignore-carry", "--ignore-guards", "--rtol", "--atol", "--rows", "--link"), "")
-SILENT |= {"--mesh": "run explain compare", "--place": "run compare", "--costs": "run explain"}
+SILENT |= {"--mesh": "run explain compare", "--place": "run compare", "--costs": "run explain", "--precision": "compare"}
 PROGRAM, EARLY, WEIGHTS = "fixtures/mlp.pt2", "{T}/early.json", "fixtures/many.inputs.safetensors"
 NOTED = "fixtures/views.pt2"  # of which there is something to tell; and it has equal weights
 SILENT_EARLY = {"--deny", "--allow", "--deduplicate"}  # as the early file here is of another program

@@ -19,10 +19,38 @@ DRAWN = {
 def dom(path, folder, *options):
     page = folder / "page.html"
     subprocess.run([EXG, "inspect", path, "--html", page, *options], cwd=ROOT, check=True)
+    return dom_of(page, folder)
+
+
+def dom_of(page, folder):
     words = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", f"--user-data-dir={folder}/profile", "--dump-dom"]
     done = subprocess.run([CHROMIUM, *words, f"file://{page}"], capture_output=True, text=True, timeout=60, check=True)
     said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout.split('id="data"')[0] + done.stdout.split("</script>")[-1], said
+
+
+def differences(folder):
+    """The page of exg diff: a row a node, each beside its partner; what is the same is folded."""
+    faults, page = [], folder / "diff.html"
+    for a, b, rows in (
+        ("convbn", "convbn.eval", {"same": 6, "changed": 1, "removed": 1, "added": 0}),
+        ("convbn.eval", "convbn", {"same": 6, "changed": 1, "removed": 0, "added": 1}),
+        ("lm.train-ir.static", "lm.train-ir.static", {"same": 82, "changed": 0, "removed": 0, "added": 0}),
+        ("lm.train-ir.dynamic", "lm.core.dynamic", {"changed": 28, "removed": 38, "added": 182}),
+    ):
+        done = subprocess.run([EXG, "diff", f"fixtures/{a}.pt2", f"fixtures/{b}.pt2", "--structure", "--html", page], cwd=ROOT, capture_output=True)
+        shown, said = dom_of(page, folder)
+        faults += [f"diff {a} {b}: {line}" for line in said]
+        if done.returncode != (a != b):
+            faults.append(f"diff {a} {b} ended with {done.returncode}")
+        for kind, count in rows.items():
+            if len(re.findall(f'<tr class="{kind}"', shown)) != count:
+                faults.append(f"diff {a} {b}: {len(re.findall(f'<tr class=.{kind}.', shown))} rows are {kind}, {count} were expected")
+        if (">82 nodes the same<" in shown) != (a == b):
+            faults.append(f"diff {a} {b}: what is the same is not folded")
+    if not re.search('<tr class="changed".*?training=True.*?training=False', subprocess.run([EXG, "diff", "fixtures/convbn.pt2", "fixtures/convbn.eval.pt2", "--html", page], cwd=ROOT, capture_output=True) and dom_of(page, folder)[0], re.S):
+        faults.append("diff: batch_norm does not stand beside its partner")
+    return faults
 
 
 def main():
@@ -56,7 +84,8 @@ def main():
         memory = shown[shown.index('id="memory"') : shown.index('id="slowest"')]
         if memory.count("<rect") != 3 or "at most 384 bytes at step 1, relu" not in shown or "step 1, relu: 384 bytes" not in memory:
             faults.append("memory is not drawn by step")
-    print(*faults, f"{len(DRAWN) + 4} pages, {len(faults)} faults", sep="\n")
+        faults += differences(folder)
+    print(*faults, f"{len(DRAWN) + 9} pages, {len(faults)} faults", sep="\n")
     return 1 if faults else 0
 
 

@@ -62,6 +62,45 @@ class Writer(torch.nn.Module):
         return kept + first
 
 
+class Modes(torch.nn.Module):
+    """Graphs that run where they stand."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.a(x)
+        with torch.no_grad():
+            z = (y * 2).sin()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            w = self.a(z)
+        return w + y
+
+
+@torch.compiler.nested_compile_region
+def region(x):
+    return x.sin() * 2
+
+
+class Regions(torch.nn.Module):
+    """One graph that is called twice, and a branch in a loop."""
+
+    def forward(self, x):
+        def body(i, y):
+            return i + 1, torch.cond(y.sum() > 0, lambda y: y - 1, lambda y: y * 2, (y,))
+
+        _, y = torch.ops.higher_order.while_loop(lambda i, y: i < 4, body, (torch.tensor(0), x), ())
+        return region(y) + region(y + 1)
+
+
+def inner(exg, model, strict):
+    program = exg.path(".pt2")
+    torch.manual_seed(0)
+    torch.export.save(torch.export.export(model(), (torch.randn(3, 4),), strict=strict), program)
+    as_recorded(exg, program, 7, 2e-2, 1e-2)
+
+
 def writes(exg):
     program = exg.path(".pt2")
     torch.export.save(torch.export.export(Writer(), (torch.ones(2, 3),)), program)
@@ -98,6 +137,36 @@ def compares(exg):
             fail(f"its operand: {found['first']['operands']}")
 
 
+class Precise(Model):
+    """With a dtype that is said, a result that is float32 in any case, and a norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x):
+        y = self.norm(super().forward(x)) + torch.arange(8, dtype=x.dtype)
+        return y, y.softmax(-1), torch.zeros(3, 1, dtype=x.dtype) + y.sum(-1, keepdim=True), (y > 0).sum() / 2
+
+
+def precise(exg, name):
+    """--precision against PyTorch's module in that dtype."""
+    torch.manual_seed(0)
+    model, x, dtype = Precise(), torch.randn(3, 8), {"bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}[name]
+    program, expected, inputs = exg.path(".pt2"), exg.path(".safetensors"), exg.path(".safetensors")
+    torch.export.save(torch.export.export(model, (x,)), program)
+    outputs = model.to(dtype)(x.to(dtype))
+    safetensors.torch.save_file({"x": x}, inputs)
+    safetensors.torch.save_file({str(i): y.contiguous() for i, y in enumerate(outputs)}, expected)
+    exg.command("run", program, "--precision", name, "--input", inputs, "--expect", expected, "--atol", 0 if name == "f64" else 3e-2,
+                "--rtol", 1e-12 if name == "f64" else 1.6e-2)  # fmt: skip
+    written = exg.path(".safetensors")
+    exg.command("run", program, "--precision", name, "--input", inputs, "--output", written)
+    for key, y in safetensors.torch.load_file(written).items():
+        if y.dtype != outputs[int(key)].dtype:
+            fail(f"output {key} is {y.dtype}, of PyTorch {outputs[int(key)].dtype}")
+
+
 def reduces(exg, name, fault, left):
     """What is left of a program that makes a command fail is a program of PyTorch."""
     small = exg.path(".pt2")
@@ -120,10 +189,11 @@ PROGRAMS = {
     name: (ROOT / f"fixtures/{name}.pt2", *rest)
     for name, *rest in (
         ("mlp", 3), ("convbn", 5), ("inplace", 12), ("lm.core.static", 150), ("lm.train-ir.static", 80),
+        ("branch", 14), ("branch.core", 14), ("loops", 60), ("loops.core", 80),
         ("norms", 4, 2e-2, 1e-2), ("bf16", 4, 2e-2, 1e-2))  # of bf16
 }  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", compares, {"two programs": ()}),
+    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True)}), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
                        ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)})))

@@ -38,6 +38,16 @@ for file in bin/exg include/exg/session.h share/man/man1/exg-run.1.gz share/zsh/
     share/fish/vendor_completions.d/exg.fish share/bash-completion/completions/exg share/exg/presets; do
     [ -e "$(find "$work/all" -path "*/$file")" ] || fail "no package has $file"
 done
+while read -r name; do
+    for file in copyright changelog.gz; do
+        [ -s "$work/all/usr/share/doc/$name/$file" ] || fail "$name has no $file"
+    done
+    zcat "$work/all/usr/share/doc/$name/changelog.gz" | grep -q "Tue, 14 Nov 2023" || fail "the changelog of $name is of another day"
+done < "$work/names"
+[ -s "$(find "$work/all" -path '*/libexg-dev/docs/c.md')" ] || fail "libexg-dev has no pages"
+if command -v lintian > /dev/null; then # more than Debian's own checks of a build is not asked for
+    lintian --fail-on error,warning --no-tag-display-limit "$work"/one/*.deb > "$work/lintian" 2>&1 || fail "$(cat "$work/lintian")"
+fi
 if grep -rlF -e "$root/" -e "$build/" "$work/all"; then
     fail "a path of the machine that built is in these"
 fi

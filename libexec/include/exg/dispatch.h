@@ -313,7 +313,8 @@ EXG_NODISCARD exg_status exg_dtensor_item(const exg_dtensor *t, exg_scalar *numb
 typedef struct exg_operator_support {
     size_t size;            /* sizeof(exg_operator_support) */
     const char *kernel;     /* of the host: its name, "pointwise", "view", "on sizes", "by simpler
-                               operators", "as the operator that writes nothing"; "" none */
+                               operators", "as the operator that writes nothing", "read of the
+                               data"; "" none */
     const char *sharding;   /* how ranks share it: letters of dims ("mk,kn->mn"), "by a rule",
                                "element by element", "as what it is computed by", "the same on
                                each rank"; "whole on each rank" */

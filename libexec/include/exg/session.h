@@ -217,6 +217,21 @@ EXG_NODISCARD exg_status exg_session_copy_out(exg_session *session, void *to, co
  * allowed. */
 void exg_session_stop(exg_session *session);
 
+/* How far the run under way is, or the last one was. */
+typedef struct exg_run_progress {
+    size_t size;   /* sizeof(exg_run_progress), set by the caller */
+    uint32_t step; /* being run, from 0, */
+    uint32_t
+        step_count;    /* of so many: of the segment or the turn of a loop under way; 0: none yet */
+    uint64_t segments; /* begun, turns of loops among them; 1 of a program without breaks */
+    uint64_t iterations; /* turns of loops that were begun */
+} exg_run_progress;
+
+/* Fills *progress as far as its size reaches; of ranks the first that is here. For any thread,
+ * while the session is there, a run of it under way or not. What is given belongs to one moment
+ * only roughly. A device that replays its steps as one graph tells none. */
+void exg_session_progress(const exg_session *session, exg_run_progress *progress);
+
 /* One user output, in flat order, of the last run. */
 typedef struct exg_session_output {
     exg_argument constant; /* kind TENSOR: `tensor`; else the constant itself */
@@ -294,6 +309,8 @@ typedef struct exg_step_profile {
     double flops;       /* multiplications and additions of a product; 0: it is none */
     uint64_t bytes;     /* read and written; repeated elements count once, of a table those that
                          * are looked up */
+    const char *device; /* that computed it, "cuda"; "" the host, for a device between copies too */
+    uint32_t device_index; /* which of those; 0 of the host */
 } exg_step_profile;
 
 /* Steps of the plan of the last run (on a mesh: rank 0's), when the session profiles; 0

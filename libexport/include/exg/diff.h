@@ -70,6 +70,9 @@ typedef struct exg_diff {
     exg_difference *items; /* by room, then in the order of the files */
     uint32_t count;
     exg_diff_counts counts[EXG_DIFF_ROOM_COUNT];
+    /* By node of A's graph the one of B that it was compared with, or UINT32_MAX; of inner graphs
+     * nothing is said, and of weights NULL. */
+    uint32_t *partners;
 } exg_diff;
 
 typedef struct exg_diff_options {

@@ -89,6 +89,10 @@ EXG_NODISCARD exg_status exg_program_unwrap(const exg_program *program, exg_prog
  * on each (exg_session_options.device_mesh). */
 bool exg_program_has_collectives(const exg_program *program, const exg_operators *operators);
 
+/* The higher-order operators that run here, which have no row: "torch.ops.higher_order.cond"; NULL
+ * past the last. `how` (may be NULL): what runs in its place, in words. Static. */
+const char *exg_higher_order_at(uint32_t index, const char **how);
+
 /* Every operator of the program that has no row, or does not run here, with the
  * nodes that use it, as one text a line; *text is NULL when there is none. The
  * caller frees it. `runs` (may be NULL) says whether an operator has a kernel. */

@@ -1,1 +1,1 @@
-exg operators aten.linear. && exg operators 'aten.add_*' && exg operators aten.bitwise_and.Tensor
+exg operators aten.linear. && exg operators 'aten.add_*' && exg operators aten.bitwise_and.Tensor; exg operators aten.nonzero.default; exg operators higher_order.cond; exg operators 'aten._assert_async.msg'

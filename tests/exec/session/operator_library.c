@@ -406,13 +406,37 @@ static void a_negative_length_is_a_status(void **state)
 
 /* Nobody reads what it gives, and it is called once a run, on what is the same in every run too. */
 static uint32_t effects;
+static exg_session *watched;    /* the session that runs */
+static exg_run_progress far[2]; /* as it says while the operator is called, the last times */
 
 static exg_status count_effect(exg_operator_call *call, exg_error *err)
 {
     (void)call;
     (void)err;
+    far[effects % 2] = (exg_run_progress){.size = sizeof(far[0])};
+    exg_session_progress(watched, &far[effects % 2]);
     effects++;
     return EXG_OK;
+}
+
+/* Within a run, after it, and of nothing. */
+static void expect_progress(void)
+{
+    exg_run_progress progress = {.size = offsetof(exg_run_progress, segments), .segments = 77};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(far[i].segments, 1);
+        assert_int_equal(far[i].iterations, 0);
+        assert_true(far[i].step < far[i].step_count);
+    }
+    assert_true(far[0].step != far[1].step);
+    assert_int_equal(far[0].step_count, far[1].step_count);
+    exg_session_progress(watched, &progress); /* no more than its size has */
+    assert_int_equal(progress.step_count, far[0].step_count);
+    assert_int_equal(progress.segments, 77);
+    exg_session_progress(NULL, &progress);
+    assert_int_equal(progress.step_count, 0);
+    exg_session_progress(watched, NULL);
 }
 
 static void an_effect_is_had_in_every_run(void **state)
@@ -430,10 +454,11 @@ static void an_effect_is_had_in_every_run(void **state)
                  &l);
     assert_int_equal(exg_operators_register(l.operators, &library, &err), EXG_OK);
     assert_int_equal(exg_verify(l.program, l.operators, &l.verified, NULL, &err), EXG_OK);
-    session = open_session(&l, NULL);
+    watched = session = open_session(&l, NULL);
     for (uint32_t runs = 1; runs <= 3; runs++) {
         run_fixture(&l, session);
         assert_int_equal(effects, 2 * runs);
+        expect_progress();
     }
     exg_session_destroy(session);
     unload_fixture(&l);

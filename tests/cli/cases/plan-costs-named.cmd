@@ -1,0 +1,1 @@
+exg plan fixtures/lm.core.static.pt2 --mesh 2 --place tensor --costs h100-nvlink > $T/named; exg plan fixtures/lm.core.static.pt2 --mesh 2 --place tensor --costs cli/costs/h100-nvlink.json | cmp - $T/named && exg plan fixtures/mlp.pt2 --mesh 2 --costs h100

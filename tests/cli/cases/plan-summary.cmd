@@ -1,0 +1,1 @@
+exg plan fixtures/lm.core.static.pt2 --mesh 2 --place tensor --summary --check; exg plan fixtures/lm.core.static.pt2 --mesh 2x2 --place pipeline,tensor --processes --summary; exg plan fixtures/convbn.pt2 --summary --device strict; exg plan fixtures/parallel/moves2.pt2 --mesh 2 --summary; exg plan fixtures/loops.pt2 --summary

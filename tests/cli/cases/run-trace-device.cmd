@@ -1,0 +1,1 @@
+for d in strict strict-host; do exg run fixtures/convbn.pt2 --mesh 2 --place data --device $d --trace $T/t.json > $T/out; grep -o '"rank [0-9]*[a-z, :0-9-]*"' $T/t.json; for t in 1 2 3 4; do grep -o "\"tid\": $t, \"ts\"" $T/t.json | wc -l; done; done; exg run fixtures/convbn.pt2 --trace $T/t.json > $T/out; grep -o '"rank [0-9]*[a-z, :0-9-]*"' $T/t.json
