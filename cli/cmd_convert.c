@@ -272,20 +272,20 @@ static exg_status read_stage(const cli_call *call, exg_stage *stage, exg_error *
     return EXG_OK;
 }
 
-/* With the sizes it was exported with. */
+/* Sizes that were symbolic stay so. */
 static exg_status make_staged(const cli_call *call, cli_program *p, exg_stage stage,
                               exg_program **staged, exg_error *err)
 {
-    exg_symbols symbols;
-    exg_program *holder; /* its arena holds the symbols */
+    exg_verified made;
     exg_status status;
 
     EXG_TRY(cli_unwrap(call, p, err));
-    EXG_TRY(exg_program_create(NULL, UINT64_MAX, &holder, err));
-    status = exg_bind_hints(p->program, holder->arena, &symbols, err);
-    status = status == EXG_OK ? exg_program_at_stage(&p->verified, &symbols, stage, staged, err)
-                              : status;
-    exg_program_destroy(holder);
+    EXG_TRY(exg_program_at_stage(&p->verified, NULL, stage, staged, err));
+    status = exg_verify(*staged, p->operators, &made, NULL, err);
+    if (status != EXG_OK) {
+        exg_program_destroy(*staged);
+        *staged = NULL;
+    }
     return status;
 }
 

@@ -17,7 +17,11 @@ static const struct {
     {EXG_DTYPE_F8E5M2, 12, 8}, {EXG_DTYPE_F8E5M2FNUZ, 13, 8}, {EXG_DTYPE_F8E8M0FNU, 14, 8},
 };
 
-enum { DLPACK_DTYPES = sizeof(dlpack_dtypes) / sizeof(dlpack_dtypes[0]), DLPACK_CPU = 1, DLPACK_CUDA = 2 };
+enum {
+    DLPACK_DTYPES = sizeof(dlpack_dtypes) / sizeof(dlpack_dtypes[0]),
+    DLPACK_CPU = 1,
+    DLPACK_CUDA = 2
+};
 
 /* Elements of `from`, row by row, to `to`. */
 static void gather(char *to, const char *from, const exg_tensor *t, uint32_t dim, size_t bytes)

@@ -37,9 +37,11 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
     return status;
 }
 
+/* One that is none is strided, as for PyTorch (VAL-014). */
 static bool runs(exg_layout layout)
 {
-    return layout == EXG_LAYOUT_STRIDED || layout == EXG_LAYOUT_SPARSE_COO;
+    return layout == EXG_LAYOUT_STRIDED || layout == EXG_LAYOUT_SPARSE_COO ||
+           layout == EXG_LAYOUT_UNKNOWN;
 }
 
 /* Kernels know strided tensors alone; COO ones are the dense ones they stand for (sparse.def). */

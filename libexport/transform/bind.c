@@ -291,6 +291,78 @@ static void print_size(const char *expression, char *text, size_t room)
     exg_text_free(&printed);
 }
 
+/* ---- what is allowed ------------------------------------------------------------------------ */
+
+/* The number of the only symbol that an expression has. */
+static exg_status evaluate_for(const exg_expression *expr, int64_t number, int64_t *value)
+{
+    char name[64];
+    exg_symbol symbol = {name, number};
+    exg_symbols symbols = {.items = &symbol, .count = 1};
+
+    snprintf(name, sizeof(name), "%.*s", (int)expr->symbols->length, expr->symbols->text);
+    return exg_expression_evaluate_int(expr, &symbols, value, NULL);
+}
+
+/* ", even" of 2*s0, ", odd" of 2*s0 + 1, ", a multiple of 3" of 3*s0; else nothing. */
+static void print_step(binder *b, const char *size, char *text, size_t room)
+{
+    const exg_expression *expr;
+    int64_t values[3];
+    int64_t step;
+
+    text[0] = '\0';
+    if (exg_expressions_find(&b->expressions, size, &expr, NULL) != EXG_OK ||
+        expr->symbols == NULL) {
+        return;
+    }
+    for (int64_t i = 0; i < 3; i++) {
+        if (evaluate_for(expr, i + 1, &values[i]) != EXG_OK) {
+            return;
+        }
+    }
+    step = values[1] - values[0];
+    if (step < 2 || values[2] - values[1] != step) {
+        return;
+    }
+    if (step == 2) {
+        snprintf(text, room, values[0] % 2 == 0 ? ", even" : ", odd");
+    } else if (values[0] % step == 0) {
+        snprintf(text, room, ", a multiple of %" PRId64, step);
+    } else {
+        snprintf(text, room, ", %" PRId64 " more than a multiple of %" PRId64, values[0] % step,
+                 step);
+    }
+}
+
+/* NULL: the size has none. */
+static const exg_range_constraint *find_range(const binder *b, const char *size)
+{
+    for (uint32_t i = 0; i < b->program->range_constraint_count; i++) {
+        if (strcmp(b->program->range_constraints[i].symbol, size) == 0) {
+            return &b->program->range_constraints[i];
+        }
+    }
+    return NULL;
+}
+
+static exg_status tell_allowed(binder *b, exg_status status, const exg_range_constraint *range)
+{
+    char step[80];
+
+    if (range == NULL || !(range->has_min || range->has_max)) {
+        return status;
+    }
+    print_step(b, range->symbol, step, sizeof(step));
+    return range->has_min && range->has_max
+               ? exg_error_fix(b->err, status, "allowed: %" PRId64 " to %" PRId64 "%s",
+                               range->min_val, range->max_val, step)
+           : range->has_min ? exg_error_fix(b->err, status, "allowed: %" PRId64 " and more%s",
+                                            range->min_val, step)
+                            : exg_error_fix(b->err, status, "allowed: %" PRId64 " and less%s",
+                                            range->max_val, step);
+}
+
 /* Every size that is no lone symbol must be what its expression says. */
 static exg_status check_sizes(binder *b, const exg_value *value, const exg_input_binding *binding)
 {
@@ -304,13 +376,16 @@ static exg_status check_sizes(binder *b, const exg_value *value, const exg_input
         if (expected != binding->sizes[d]) {
             char text[120] = "";
 
+            exg_status status;
+
             if (size->expr != NULL) {
                 print_size(size->expr, text, sizeof(text));
             }
-            return EXG_FAIL(b->err, USAGE, "INP-004",
-                            "input '%s' has size %" PRId64 " in dim %u, not %" PRId64 "%s%s",
-                            value->name, binding->sizes[d], d, expected,
-                            text[0] == '\0' ? "" : ", which is ", text);
+            status = EXG_FAIL(b->err, USAGE, "INP-004",
+                              "input '%s' has size %" PRId64 " in dim %u, not %" PRId64 "%s%s",
+                              value->name, binding->sizes[d], d, expected,
+                              text[0] == '\0' ? "" : ", which is ", text);
+            return size->expr == NULL ? status : tell_allowed(b, status, find_range(b, text));
         }
     }
     return EXG_OK;
@@ -412,12 +487,7 @@ static exg_status outside(binder *b, const exg_range_constraint *range, int64_t 
     name_dim(b, range->symbol, text, sizeof(text));
     status = EXG_FAIL(b->err, USAGE, "INP-005", "%s: %s = %" PRId64 " is outside its range", text,
                       range->symbol, value);
-    return range->has_min && range->has_max
-               ? exg_error_fix(b->err, status, "allowed: %" PRId64 " to %" PRId64, range->min_val,
-                               range->max_val)
-           : range->has_min
-               ? exg_error_fix(b->err, status, "allowed: %" PRId64 " and more", range->min_val)
-               : exg_error_fix(b->err, status, "allowed: %" PRId64 " and less", range->max_val);
+    return tell_allowed(b, status, range);
 }
 
 static exg_status check_range(binder *b, const exg_range_constraint *range)

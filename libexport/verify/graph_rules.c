@@ -188,6 +188,11 @@ static void use_argument(scope *s, const exg_argument *arg, const exg_model_path
     case EXG_ARGUMENT_GRAPH:
         use_subgraph(s, arg->as_graph, path);
         break;
+    case EXG_ARGUMENT_LAYOUT:
+        if (arg->as_layout == EXG_LAYOUT_UNKNOWN) {
+            exg_found(s->v, "VAL-014", path, "a layout that is none");
+        }
+        break;
     default:
         break;
     }
@@ -247,6 +252,9 @@ static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
                   name_of(s, id));
     } else if (!can_be_counted(meta)) {
         exg_found(s->v, "SYM-010", path, "'%s' has more elements than 2^63", name_of(s, id));
+    }
+    if (meta->layout == EXG_LAYOUT_UNKNOWN && s->v->tells_all) {
+        exg_found(s->v, "VAL-014", path, "'%s' has a layout that is none", name_of(s, id));
     }
     if (s->v->tells_all && !s->device_told && meta->device.type != NULL &&
         (!is_device_type(meta->device.type) || meta->device.index < -1)) {

@@ -254,6 +254,16 @@ static void check_hints(symbols *s)
 
 /* ---- ranges ----------------------------------------------------------------------------- */
 
+/* PyTorch reads what is behind the letters of an unbacked symbol as a number, whatever else the
+ * name is. */
+static bool is_loadable(const char *name)
+{
+    size_t letters = strncmp(name, "zuf", 3) == 0 ? 3 : name[0] == 'u' ? 1 : 0;
+    size_t digits = strspn(name + letters, "0123456789_");
+
+    return letters == 0 || (name[letters] != '_' && digits > 0 && name[letters + digits] == '\0');
+}
+
 static void check_range(symbols *s, uint32_t i)
 {
     exg_verifier *v = s->v;
@@ -264,6 +274,10 @@ static void check_range(symbols *s, uint32_t i)
     int64_t value;
 
     if (!read_expression(v, range->symbol, &expression, path)) {
+        return;
+    }
+    if (v->tells_all && !is_loadable(range->symbol)) {
+        exg_found(v, "SYM-014", path, "PyTorch reads '%s' as an unbacked symbol", range->symbol);
         return;
     }
     if (range->has_min && range->has_max && range->min_val > range->max_val) {
@@ -344,6 +358,19 @@ static bool takes_sizes(const exg_node *node)
     return false;
 }
 
+/* Is its result of the sizes that it is given, as of new_zeros? */
+static bool is_given_size(const exg_operator *op)
+{
+    bool found = false;
+
+    for (uint32_t p = 0; op->view == NULL && p < op->schema->argument_count; p++) {
+        const exg_schema_argument *parameter = &op->schema->arguments[p];
+
+        found = found || (strcmp(parameter->name, "size") == 0 && parameter->type.is_list);
+    }
+    return found;
+}
+
 /* May the node's results have sizes that none of its operands has? Not where a shape follows from
  * those of tensors. */
 static bool may_make_sizes(const symbols *s, const exg_node *node)
@@ -352,6 +379,9 @@ static bool may_make_sizes(const symbols *s, const exg_node *node)
 
     if (op != NULL && op->functional != EXG_OP_NONE) {
         op = exg_operators_get(s->v->operators, op->functional);
+    }
+    if (op != NULL && is_given_size(op)) {
+        return false;
     }
     return op == NULL || op->symbolic != NULL || op->size != EXG_OP_NONE || op->view != NULL ||
            (op->shape == NULL && op->pointwise == EXG_POINTWISE_NOT) || takes_sizes(node);

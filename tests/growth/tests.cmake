@@ -2,11 +2,17 @@
 # kernels that counts its steps and writes down who calls whom. GCC alone, and no sanitizer.
 find_program(EXG_PYTHON python3)
 if(CMAKE_C_COMPILER_ID STREQUAL GNU AND EXG_PYTHON AND NOT EXG_FUZZ AND NOT CMAKE_CROSSCOMPILING)
-  add_custom_command(OUTPUT counted_page.c
-    COMMAND ${CMAKE_COMMAND} -DIN=${PROJECT_SOURCE_DIR}/cli/page.html -DOUT=counted_page.c
-      -DNAME=cli_page -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
-    DEPENDS ${PROJECT_SOURCE_DIR}/cli/page.html VERBATIM)
-  set(counted growth/steps.c ${CMAKE_CURRENT_BINARY_DIR}/counted_page.c)
+  set(counted growth/steps.c)
+  foreach(page page=cli_page diff=cli_diff_page)
+    string(REPLACE = ";" page ${page})
+    list(GET page 0 file)
+    list(GET page 1 name)
+    add_custom_command(OUTPUT counted_${file}.c
+      COMMAND ${CMAKE_COMMAND} -DIN=${PROJECT_SOURCE_DIR}/cli/${file}.html -DOUT=counted_${file}.c
+        -DNAME=${name} -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+      DEPENDS ${PROJECT_SOURCE_DIR}/cli/${file}.html VERBATIM)
+    list(APPEND counted ${CMAKE_CURRENT_BINARY_DIR}/counted_${file}.c)
+  endforeach()
   foreach(target exg_export_objects exg_exec_objects exg)
     get_target_property(sources ${target} SOURCES)
     get_target_property(folder ${target} SOURCE_DIR)

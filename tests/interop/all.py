@@ -12,16 +12,18 @@ import torch.export.experimental  # noqa: F401 - what most tests spend their fir
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 # Those that take longest begin first, or one processor waits for them in the end.
-FIRST = ["run_interop", "run_model", "run_nvrtc", "run_operators", "run_random"]
+FIRST = ["run_interop", "run_model", "run_nvrtc", "run_operators", "run_random", "run_stages"]
 # Tables of many programs, a minute or more each: with --all.
-LONG = ["run_export_tests", "run_reports", "run_stages"]
+LONG = ["run_export_tests", "run_reports"]
+# Those that have an --all of their own: more rows, or more of each.
+FULLER = ["run_stages"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True, help="the exg binary")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}")
+    parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}; all of {', '.join(FULLER)}")
     options = parser.parse_args()
     torch.set_num_threads(1)  # or tests at once get in each other's way
     waiting = [path for path in FOLDER.glob("run_*.py") if options.all or path.stem not in LONG]
@@ -34,7 +36,8 @@ def main():
             if child == 0:
                 os.dup2(said.fileno(), 1)
                 os.dup2(said.fileno(), 2)
-                sys.argv = [str(script), "--exg", options.exg]
+                more = ["--all"] if options.all and script.stem in FULLER else []
+                sys.argv = [str(script), "--exg", options.exg, *more]
                 runpy.run_path(str(script), run_name="__main__")
                 sys.exit()
             running[child] = (script.stem, said)

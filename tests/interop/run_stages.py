@@ -1,13 +1,21 @@
-"""Programs after a stage, as `exg convert --stage` writes them: PyTorch loads and runs them, and they give the same answers; from
-functionalize on nothing is written in place, and what is no core ATen operator is what PyTorch's own decomposition leaves too, or
-is in LEFT. See README.md beside this file."""
+"""Programs after a stage, as `exg convert --stage` writes them: PyTorch loads and runs them, and they give the same answers, at
+several sizes where they have symbols; from functionalize on nothing is written in place, and what is no core ATen operator is what
+PyTorch's own decomposition leaves too, or is in LEFT. Without --all fixtures after functionalize and the programs of this file, in
+float32, after one stage each. See README.md beside this file."""
 
 import argparse
+import functools
+import itertools
 import sys
 import tempfile
 
-from run_interop import Exg, Mismatch, Report, fail, program_fixtures, same, torch, torch_call
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from run_interop import LENGTHS, Exg, Mismatch, Report, allows, fail, fresh, is_dynamic, program_fixtures, same, torch, torch_call
+from torch._higher_order_ops.map import map as over_slices
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from torch.export import Dim
+
+STAGES = ("functionalize", "decompose", "simplify")
 
 # No core ATen, as it was: what PyTorch leaves too where it takes the program, what it calls by another name, and what exg has
 # kernels for that no operators of core ATen make.
@@ -16,9 +24,14 @@ LEFT = {
     for name in (
         "unfold.default bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar diagonal_scatter.default lstm.input "
         "linalg_cholesky.default linalg_det.default linalg_inv.default view_as_complex.default fft_fft.default fft_rfft.default "
-        "fft_irfft.default"
+        "fft_irfft.default _assert_scalar.default nonzero_numpy.default tensor_split.indices repeat_interleave.self_Tensor "
+        "sort.stable lerp.Tensor"
     ).split()
 }
+
+
+# With torch.vmap of no examples: as a map PyTorch has no sizes to give.
+NOT_CALLED = ("examples",)
 
 
 def is_core(target):
@@ -26,62 +39,62 @@ def is_core(target):
 
 
 def targets(program):
-    return {node.target for node in program.graph.nodes if node.op == "call_function"}
+    """Of the program's graph and of those in it."""
+    modules = [module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule)]
+    return {node.target for module in modules for node in module.graph.nodes if node.op == "call_function"}
 
 
-def is_in_parts(program):
-    """Has it branches, loops, or numbers that lie in its data?"""
-    names = {"cond", "while_loop", "scan", "map_impl", "_vmap_increment_nesting"}
-    sized = {"item", "_local_scalar_dense", "nonzero", "unique_dim", "_unique2", "masked_select"}
-    nodes = [node for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule) for node in module.graph.nodes]
-    called = {getattr(node.target, "__name__", "").split(".")[0] for node in nodes if node.op == "call_function"}
-    unbacked = any(
-        free_unbacked_symbols(size)
-        for node in nodes
-        for size in getattr(node.meta.get("val"), "shape", ())
-        if isinstance(size, torch.SymInt)
-    )
-    return bool(called & (names | sized)) or unbacked
+class Source:
+    """A program as it is exported: loaded, decomposed by PyTorch and called once, whatever the stages."""
 
+    def __init__(self, path, calls=None):
+        self.path, self.program = path, torch.export.load(path)
+        lengths = [length for length in LENGTHS if allows(self.program, length)] if is_dynamic(self.program) else []
+        self.calls = calls or [self.program.example_inputs, *(fresh(self.program, length) for length in lengths)]
 
-def allowed_beside(program):
-    """What PyTorch's own decomposition leaves, where it can take the program apart."""
-    try:
-        return targets(program.run_decompositions())
-    except RuntimeError:
-        return set()
+    @functools.cached_property
+    def answers(self):
+        return [torch_call(self.program, *call) for call in self.calls]
 
-
-def check(exg, path, stage, format):
-    if is_in_parts(torch.export.load(path)):
+    @functools.cached_property
+    def allowed(self):
+        """What PyTorch's own decomposition leaves, where it can take the program apart."""
         try:
-            exg.command("convert", path, exg.path(".pt2"), "--stage", stage)
-        except Mismatch as error:
-            if "ended with 5: exg: TRF-004" not in str(error):
-                raise
-            return
-        fail("is not refused")
+            return targets(self.program.run_decompositions())
+        except Exception:  # of its internals, most often
+            return set()
+
+
+def symbols(program):
+    """The symbols in sizes of what it is called with."""
+    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    sizes = [size for value in values for size in getattr(value, "shape", ()) if isinstance(size, torch.SymInt)]
+    return {str(size) for size in sizes} | {str(value) for value in values if isinstance(value, torch.SymInt)}
+
+
+def check(exg, source, stage):
     staged = exg.path(".pt2")
-    if format == "exg":
+    if stage == "simplify":  # by way of .exg
         through = exg.path(".exg")
-        exg.command("convert", path, through, "--stage", stage)
-        exg.command("verify", through)
+        exg.command("convert", source.path, through, "--stage", stage)
         exg.command("convert", through, staged)
     else:
-        exg.command("convert", path, staged, "--stage", stage)
+        exg.command("convert", source.path, staged, "--stage", stage)
     exg.command("verify", staged, "--data")
-    source, made = torch.export.load(path), torch.export.load(staged)
-    args, kwargs = source.example_inputs
-    (got, state), (expected, expected_state) = torch_call(made, args, kwargs), torch_call(source, args, kwargs)
-    same(got, expected)
-    same(state, expected_state, "buffer")
-    if stage in ("functionalize", "simplify"):
-        left = {target for target in targets(made) if not is_core(target)}
-        names = {str(target) for target in left - allowed_beside(source)} - LEFT
-        if names:
-            fail(f"not core ATen: {', '.join(sorted(names))}")
-        if any(target._schema.is_mutable for target in targets(made) if isinstance(target, torch._ops.OpOverload)):
+    made = torch.export.load(staged)
+    for call, (expected, expected_state) in zip(source.calls, source.answers, strict=True) if source.path.stem not in NOT_CALLED else ():
+        got, state = torch_call(made, *call)
+        same(got, expected)
+        same(state, expected_state, "buffer")
+    if symbols(made) != symbols(source.program):
+        fail(f"has sizes {symbols(made)}, not {symbols(source.program)}")
+    if stage != "decompose":
+        left = {target for target in targets(made) if isinstance(target, torch._ops.OpOverload) and not is_core(target)}
+        if any(target._schema.is_mutable for target in left):
             fail("writes in place")
+        left = left and {str(target) for target in left - source.allowed} - LEFT
+        if left:
+            fail(f"not core ATen: {', '.join(sorted(left))}")
 
 
 class Function(torch.nn.Module):
@@ -145,34 +158,239 @@ FUNCTIONS = {
 NARROW = ("rms_norm", "gelu", "activations", "addcmul", "shrinks", "differences", "limits", "linear", "deviations", "powers")
 
 
-def check_function(exg, function, *inputs):
+
+
+# ---- of symbolic sizes --------------------------------------------------------------------------------------------------------
+
+LINEAR, CONVOLUTION = torch.nn.Linear(8, 6), torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
+ATTENTION = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+
+
+def rows(*sizes, dtype=torch.float32):
+    """Tensors of these sizes, the same each time."""
+    generator = torch.Generator().manual_seed(sum(sizes))
+    return torch.randn(sizes, generator=generator).to(dtype)
+
+
+def count_up(x):
+    return while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, F.gelu(y) * 1.5), (torch.tensor(0), x))[1]
+
+
+def counted(x):
+    n = (x > 0).sum().item()
+    torch._check(n >= 1)
+    return torch.ones(n) * 2, x[x > 0] * 2
+
+
+def cut(x):
+    n = (x[:, 0] > -9).sum().item()
+    torch._check(n <= x.shape[0])
+    torch._check(n >= 1)
+    return F.gelu(x[:n])
+
+
+def written(x):
+    own = x.clone()
+    own[1:].mul_(2)
+    own.view(-1)[::2].add_(1)
+    return torch.cond(own.sum() > 0, lambda y: F.silu(y), lambda y: y - 1, (own,)), own.add_(1)
+
+
+class Statistics(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 8)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return torch.cond(x.shape[0] > 6, lambda y: self.linear(y), lambda y: y * self.calls, (self.norm(x),))
+
+
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        return self.norm(x) * 2
+
+
+B, N = Dim("b", min=2, max=64), Dim("n", min=2, max=64)
+# By name: a function or a module, sizes, and calls: the first is exported.
+SYMBOLIC = {
+    "linear": (lambda x: F.relu(LINEAR(x)), ({0: B, 1: N},), [(rows(3, 5, 8),), (rows(7, 2, 8),), (rows(20, 31, 8),)]),
+    "attention": (lambda x: ATTENTION(x), ({0: B, 1: N},), [(rows(3, 5, 8),), (rows(2, 9, 8),), (rows(6, 33, 8),)]),
+    "masked attention": (
+        lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m),
+        ({0: B, 2: N}, {0: N, 1: N}),
+        [(rows(2, 2, 5, 8), rows(5, 5) > 0), (rows(3, 2, 9, 8), rows(9, 9) > 0)],
+    ),
+    "heads": (
+        lambda x: F.softmax(x.view(x.shape[0], x.shape[1], 2, 4).transpose(1, 2).flatten(2), -1).reshape(x.shape[0] * 2, -1),
+        ({0: B, 1: N},),
+        [(rows(3, 5, 8),), (rows(7, 11, 8),)],
+    ),
+    "convolution": (
+        lambda x: F.max_pool2d(F.gelu(CONVOLUTION(x)), 2),
+        ({0: B, 2: Dim("h", min=8, max=99), 3: Dim("w", min=8, max=99)},),
+        [(rows(2, 3, 12, 16),), (rows(3, 3, 33, 17),), (rows(5, 3, 9, 64),)],
+    ),
+    "batch norm": (Normed(), ({0: B, 2: N},), [(rows(2, 3, 4, 4),), (rows(5, 3, 7, 4),)]),
+    "means": (
+        lambda x: [x.mean(), x.mean(1), x.std(0), x.var(), F.layer_norm(x, (8,)), F.normalize(x), x.sum() / x.shape[0]],
+        ({0: B},),
+        [(rows(3, 8),), (rows(11, 8),)],
+    ),
+    "joined": (
+        lambda x, y: [torch.cat([x, y]), torch.stack([x, x]).sum(0), x.repeat(2, 1), F.pad(x, (1, 2)), x.flip(0), x.roll(1, 0)],
+        ({0: B}, {0: N}),
+        [(rows(3, 8), rows(5, 8)), (rows(9, 8), rows(4, 8))],
+    ),
+    "moves": (
+        lambda x: [x.unfold(0, 2, 1), x.tril(), x[1:-1], x[::2], x.expand(3, -1, -1).reshape(-1, 8), x.split(3, 1)[1], x[:, None] - x],
+        ({0: Dim("b", min=4, max=64)},),
+        [(rows(6, 8),), (rows(17, 8),)],
+    ),
+    "made": (
+        lambda x: [torch.arange(x.shape[0]), torch.zeros(x.shape[0], 3), x.new_ones(2, x.shape[0]), torch.full_like(x, 2), torch.eye(x.shape[0])],
+        ({0: B},),
+        [(rows(3, 8),), (rows(12, 8),)],
+    ),
+    "positions": (
+        lambda i, w: F.embedding(i, w) + F.embedding(torch.arange(i.shape[1]), w) * i.shape[1] ** 0.5,
+        ({0: B, 1: N}, None),
+        [(WHOLE.abs() % 3, rows(70, 4)), (WHOLE.abs().repeat(2, 3) % 3, rows(70, 4))],
+    ),
+    "losses": (
+        lambda x, i: [F.cross_entropy(x, i), F.mse_loss(x, x * 2), F.nll_loss(F.log_softmax(x, 1), i, reduction="sum")],
+        ({0: B}, {0: B}),
+        [(rows(3, 8), ORDER), (rows(6, 8), ORDER.repeat(2))],
+    ),
+    "sorted": (lambda x: [*x.topk(2, 0), *x.sort(1), x.cumsum(0), x.argmax(0), F.one_hot(x.argmax(1), 8)], ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "quantile": (lambda x: x.quantile(0.3, 0), ({0: Dim.AUTO},), [(rows(4, 3),), (rows(9, 3),), (rows(100, 3),)]),
+    "windows": (
+        lambda x: [
+            F.adaptive_avg_pool2d(x, (3, 2)),
+            F.interpolate(x, size=(8, 9), mode="bicubic"),
+            F.interpolate(x, scale_factor=2, mode="bilinear"),
+            F.unfold(x, 3, padding=1),
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+            F.pad(x, (1, 1, 1, 1), mode="circular"),
+        ],
+        ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},),
+        [(rows(2, 3, 12, 16),), (rows(1, 3, 7, 9),), (rows(4, 3, 30, 31),)],
+    ),
+    "parts": (lambda x: x.chunk(2, 0), ({0: Dim.AUTO},), [(rows(12, 3),), (rows(7, 3),)]),
+    "derived": (
+        lambda x, y: F.gelu(x.view(-1, 2, 8).sum(1)) + y[1:],
+        ({0: 2 * N}, {0: N + 1}),
+        [(rows(6, 8), rows(4, 8)), (rows(20, 8), rows(11, 8))],
+    ),
+    "half": (lambda x: F.silu(x.view(-1, 2, 8).sum(1)), ({0: 2 * N},), [(rows(6, 8),), (rows(20, 8),)]),
+    "numbers": (
+        lambda x, n: [x * n, x.sum(0) / n, torch.zeros(n, 2), n + x.shape[0]],
+        ({0: B}, Dim.DYNAMIC),
+        [(rows(3, 8), 5), (rows(9, 8), 7)],
+    ),
+    "branch by size": (
+        lambda x: torch.cond(x.shape[0] > 5, lambda y: F.gelu(LINEAR(y)), lambda y: LINEAR(y).softmax(0), (x,)),
+        ({0: B},),
+        [(rows(3, 8),), (rows(9, 8),)],
+    ),
+    "branch by data": (
+        lambda x: torch.cond(x.sum() > 0, lambda y: (F.rms_norm(y, (8,)), y * 2), lambda y: (y + 1, y - y.shape[0]), (x,)),
+        ({0: B},),
+        [(rows(3, 8),), (rows(9, 8),), (-rows(9, 8).abs(),)],
+    ),
+    "branch in a branch": (
+        lambda x: torch.cond(
+            x.sum() > 0,
+            lambda y: torch.cond(y[0, 0] > 0, lambda z: F.gelu(z), lambda z: z + z.shape[0], (y,)),
+            lambda y: y - 1,
+            (x,),
+        ),
+        ({0: B},),
+        [(rows(3, 8).abs(),), (rows(9, 8),), (-rows(9, 8).abs(),)],
+    ),
+    "loop": (count_up, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "map": (lambda x, y: over_slices(lambda a, b: F.gelu(a) + b.sum(0), x, y), ({0: B}, {0: N}), [(rows(3, 8), rows(2, 8)), (rows(5, 8), rows(9, 8))]),
+    "scan": (
+        lambda x: scan(lambda carry, row: (carry + F.silu(row), carry * 2), torch.zeros(8), x),
+        ({0: B},),
+        [(rows(3, 8),), (rows(9, 8),)],
+    ),
+    "vmap": (lambda x, y: torch.vmap(lambda a: F.gelu(a) @ y.mT)(x), ({0: B}, {0: N}), [(rows(3, 8), rows(4, 8)), (rows(9, 8), rows(5, 8))]),
+    "counted": (counted, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "cut by data": (cut, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "places": (lambda x: [x.nonzero() * 2, torch.unique(x.round()), torch.masked_select(x, x > 0).sum()], ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "written": (written, ({0: Dim.DYNAMIC},), [(rows(3, 8),), (rows(9, 8),)]),
+    "written by a mask": (lambda x: x.clone().masked_fill_(x > 0, 1).index_put_((x < -1,), torch.tensor(3.0)), ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "statistics": (Statistics(), ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "bfloat16": (lambda x: F.gelu(F.linear(x, x[:2])) / x.shape[0], ({0: B},), [(rows(3, 8, dtype=torch.bfloat16),), (rows(9, 8, dtype=torch.bfloat16),)]),
+}
+
+
+# What a stage makes other nodes of for other sizes is refused.
+REFUSED = {
+    "windows of many sizes": (lambda x: F.adaptive_max_pool2d(x, 2), ({2: Dim.AUTO},), (rows(2, 3, 12, 16),)),
+}
+
+
+def check_refused(exg, function, sizes, inputs):
+    path = export(exg, function, inputs, sizes)
+    try:
+        exg.command("convert", path, exg.path(".pt2"), "--stage", "functionalize")
+    except Mismatch as error:
+        if "ended with 5: exg: TRF-006" not in str(error):
+            raise
+    else:
+        fail("is not refused")
+
+
+def export(exg, function, inputs, sizes=None):
     path = exg.path(".pt2")
-    torch.export.save(torch.export.export(Function(function), inputs), path)
-    for stage in ("decompose", "functionalize", "simplify"):
-        check(exg, path, stage, "pt2")
+    module = function if isinstance(function, torch.nn.Module) else Function(function)
+    sizes = (sizes,) if sizes is not None and module is not function else sizes  # those of *inputs
+    torch.export.save(torch.export.export(module, inputs, dynamic_shapes=sizes), path)
+    return path
 
 
 def narrow(inputs):
     return [one.bfloat16() if isinstance(one, torch.Tensor) and one.is_floating_point() else one for one in inputs]
 
 
+def sources(exg, narrower):
+    """(name, what makes it a Source, is it a fixture) of each program; `narrower`: those of bfloat16 too."""
+    for path in program_fixtures():
+        yield path.stem, functools.partial(Source, path), True
+    functions = {**FUNCTIONS, **({f"{name}, bfloat16": narrow(FUNCTIONS[name]) for name in NARROW} if narrower else {})}
+    for name, (function, *inputs) in functions.items():
+        yield name, lambda function=function, inputs=inputs: Source(export(exg, function, tuple(inputs))), False
+    for name, (function, sizes, calls) in SYMBOLIC.items():
+        each = [(call, {}) for call in calls]
+        yield f"symbolic {name}", lambda f=function, s=sizes, e=each: Source(export(exg, f, e[0][0], s), e), False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exg", required=True)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="programs whose name begins so")
+    parser.add_argument("--all", action="store_true", help="all stages of all programs")
     options = parser.parse_args()
     report = Report()
     with tempfile.TemporaryDirectory(prefix="exg-stages-") as folder:
         exg = Exg(options.exg, folder)
-        for path in program_fixtures():
-            if not path.stem.startswith(options.only):
+        turn = itertools.cycle(STAGES)
+        for name, make, is_fixture in sources(exg, options.all):
+            if not name.startswith(options.only):
                 continue
-            for stage in ("decompose", "functionalize", "simplify"):
-                report.check(f"{path.stem} {stage}", lambda: check(exg, path, stage, "exg" if stage == "simplify" else "pt2"))
-        cases = {**FUNCTIONS, **{f"{name}, bfloat16": narrow(FUNCTIONS[name]) for name in NARROW}}
-        for name, case in cases.items():
-            if name.startswith(options.only):
-                report.check(name, lambda: check_function(exg, *case))
+            source = functools.cache(make)
+            for stage in STAGES if options.all else STAGES[:1] if is_fixture else (next(turn),):
+                report.check(f"{name}, {stage}", lambda: check(exg, source(), stage))
+        for name, case in REFUSED.items():
+            if f"refused {name}".startswith(options.only):
+                report.check(f"refused {name}", lambda: check_refused(exg, *case))
     return report.end()
 
 

@@ -1,6 +1,7 @@
 /* argument.c - Argument and its leaves, SymInt and its kin: docs/pt2.md 1.2 to 1.4. */
 #include "libexport/formats/pt2/decode.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- names --------------------------------------------------------------------------- */
@@ -268,13 +269,31 @@ static exg_status item_memory_format(exg_decoder *d, exg_json value, void *item)
     return EXG_OK;
 }
 
+/* A number with a point is its whole part, as for PyTorch; infinity is no bound. */
+static exg_status read_bound(exg_decoder *d, exg_json value, double unbounded, int64_t *bound,
+                             bool *is_bound)
+{
+    double real = 0;
+
+    *is_bound = true;
+    if (exg_json_type_of(value) == EXG_JSON_INT) {
+        return exg_json_int(value, bound, d->err);
+    }
+    if (exg_json_double(value, &real, NULL) != EXG_OK ||
+        !(fabs(real) < 0x1p63 || real == unbounded)) {
+        return exg_json_number_fault(value, d->err);
+    }
+    *is_bound = real != unbounded;
+    *bound = *is_bound ? (int64_t)real : 0;
+    return EXG_OK;
+}
+
 static exg_status field_min(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     exg_range_constraint *range = base;
 
     (void)field;
-    range->has_min = true;
-    return exg_json_int(value, &range->min_val, d->err);
+    return read_bound(d, value, -INFINITY, &range->min_val, &range->has_min);
 }
 
 static exg_status field_max(exg_decoder *d, exg_json value, void *base, const exg_field *field)
@@ -282,8 +301,7 @@ static exg_status field_max(exg_decoder *d, exg_json value, void *base, const ex
     exg_range_constraint *range = base;
 
     (void)field;
-    range->has_max = true;
-    return exg_json_int(value, &range->max_val, d->err);
+    return read_bound(d, value, INFINITY, &range->max_val, &range->has_max);
 }
 
 /* Anything but 1 and 2 means that the file does not say. */

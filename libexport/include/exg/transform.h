@@ -163,12 +163,14 @@ typedef enum exg_stage {
 const char *exg_stage_name(exg_stage stage);     /* "decompose", ...; NULL: it is none */
 exg_stage exg_stage_from_name(const char *name); /* COUNT: it is none */
 
-/* The program after a stage, to be saved and read by PyTorch and its converters: sizes are those of
- * `symbols`; it is in core ATen as far as its operators have a form there (else they stay as they
- * are); from FUNCTIONALIZE on nothing is written in place. How it is called stays. It shares the
- * weights of its source, which must stay until it is destroyed; any thread may ask. UNSUPPORTED
- * TRF-004: it has branches or loops, or sizes in its data, so that it is not known as a whole
- * before it runs. The caller destroys *out. */
+/* The program after a stage, to be saved and read by PyTorch and its converters: in core ATen as
+ * far as its operators have a form there (else they stay as they are); from FUNCTIONALIZE on
+ * nothing is written in place. How it is called stays. `symbols` NULL: sizes stay symbolic, and
+ * branches, loops and reads of data stay, their graphs after the stage too; else sizes are those of
+ * `symbols`. It shares the weights of its source, which must stay until it is destroyed; any thread
+ * may ask. UNSUPPORTED TRF-004: with `symbols`, it has branches or loops, or sizes in its data;
+ * without, it reads a number from its data that is no integer. TRF-006: without, the stage makes
+ * other nodes for other sizes. The caller destroys *out. */
 EXG_NODISCARD exg_status exg_program_at_stage(const exg_verified *verified,
                                               const exg_symbols *symbols, exg_stage stage,
                                               exg_program **out, exg_error *err);
