@@ -63,6 +63,7 @@ static void call_at_random(rank_context *c)
             hits += model_has(&m, k);
             exg_dtensor_destroy(CALL(&e, "aten.neg.default", T(x[k])));
             stats = exg_dispatcher_statistics(e.d);
+            EXPECT(c, stats->size == sizeof(*stats), "of another size");
             EXPECT(c, stats->hits == hits && stats->misses == i + 1 - hits,
                    "capacity %u: %u hits, not %u, of %u", capacity, (unsigned)stats->hits,
                    (unsigned)hits, i + 1);
