@@ -309,6 +309,7 @@ static void find_step(binder *b, const char *size, int64_t *first, int64_t *step
 {
     const exg_expression *expr;
     int64_t values[3];
+    int64_t apart, again;
 
     *first = 0;
     *step = 1;
@@ -321,9 +322,10 @@ static void find_step(binder *b, const char *size, int64_t *first, int64_t *step
             return;
         }
     }
-    if (values[1] - values[0] > 1 && values[2] - values[1] == values[1] - values[0]) {
+    if (!__builtin_sub_overflow(values[1], values[0], &apart) && apart > 1 &&
+        !__builtin_sub_overflow(values[2], values[1], &again) && again == apart) {
         *first = values[0];
-        *step = values[1] - values[0];
+        *step = apart;
     }
 }
 
@@ -350,7 +352,7 @@ static bool misses_step(binder *b, const char *size, int64_t number)
     int64_t first, step;
 
     find_step(b, size, &first, &step);
-    return (number - first) % step != 0;
+    return (number % step - first % step) % step != 0;
 }
 
 /* NULL: the size has none. */
