@@ -304,14 +304,15 @@ static exg_status evaluate_for(const exg_expression *expr, int64_t number, int64
     return exg_expression_evaluate_int(expr, &symbols, value, NULL);
 }
 
-/* ", even" of 2*s0, ", odd" of 2*s0 + 1, ", a multiple of 3" of 3*s0; else nothing. */
-static void print_step(binder *b, const char *size, char *text, size_t room)
+/* The sizes that `size` may have are *first + any of *step, and 1 where it tells none. */
+static void find_step(binder *b, const char *size, int64_t *first, int64_t *step)
 {
     const exg_expression *expr;
     int64_t values[3];
-    int64_t step;
+    int64_t apart, again;
 
-    text[0] = '\0';
+    *first = 0;
+    *step = 1;
     if (exg_expressions_find(&b->expressions, size, &expr, NULL) != EXG_OK ||
         expr->symbols == NULL) {
         return;
@@ -321,18 +322,37 @@ static void print_step(binder *b, const char *size, char *text, size_t room)
             return;
         }
     }
-    step = values[1] - values[0];
-    if (step < 2 || values[2] - values[1] != step) {
-        return;
+    if (!__builtin_sub_overflow(values[1], values[0], &apart) && apart > 1 &&
+        !__builtin_sub_overflow(values[2], values[1], &again) && again == apart) {
+        *first = values[0];
+        *step = apart;
     }
-    if (step == 2) {
-        snprintf(text, room, values[0] % 2 == 0 ? ", even" : ", odd");
-    } else if (values[0] % step == 0) {
+}
+
+/* ", even" of 2*s0, ", odd" of 2*s0 + 1, ", a multiple of 3" of 3*s0; else nothing. */
+static void print_step(binder *b, const char *size, char *text, size_t room)
+{
+    int64_t first, step;
+
+    find_step(b, size, &first, &step);
+    if (step == 1) {
+        text[0] = '\0';
+    } else if (step == 2) {
+        snprintf(text, room, first % 2 == 0 ? ", even" : ", odd");
+    } else if (first % step == 0) {
         snprintf(text, room, ", a multiple of %" PRId64, step);
     } else {
-        snprintf(text, room, ", %" PRId64 " more than a multiple of %" PRId64, values[0] % step,
-                 step);
+        snprintf(text, room, ", %" PRId64 " more than a multiple of %" PRId64, first % step, step);
     }
+}
+
+/* Is it none of the sizes, whatever the symbol is? */
+static bool misses_step(binder *b, const char *size, int64_t number)
+{
+    int64_t first, step;
+
+    find_step(b, size, &first, &step);
+    return (number % step - first % step) % step != 0;
 }
 
 /* NULL: the size has none. */
@@ -385,7 +405,9 @@ static exg_status check_sizes(binder *b, const exg_value *value, const exg_input
                               "input '%s' has size %" PRId64 " in dim %u, not %" PRId64 "%s%s",
                               value->name, binding->sizes[d], d, expected,
                               text[0] == '\0' ? "" : ", which is ", text);
-            return size->expr == NULL ? status : tell_allowed(b, status, find_range(b, text));
+            return size->expr == NULL || !misses_step(b, text, binding->sizes[d])
+                       ? status
+                       : tell_allowed(b, status, find_range(b, text));
         }
     }
     return EXG_OK;

@@ -152,6 +152,21 @@ static bool reads_element(const exg_flat_graph *flat, const exg_operator *op, co
     return id != EXG_NO_VALUE && flat->reads.last_use[id] != 0 && !flat->scalar_reads[id];
 }
 
+/* An operator that is not PyTorch's, where none writes what it takes. */
+static bool is_unknown(const taker *t, const exg_node *node)
+{
+    return t->flat->reads.is_functional && !exg_node_is_idle(&t->flat->reads, node) &&
+           strncmp(node->target, "torch.ops.higher_order.", 23) != 0 &&
+           strncmp(node->target, "torch.ops.", 10) == 0;
+}
+
+/* A collective of a process group: whom it meets only a mesh says. */
+static bool meets_others(const exg_operator *op)
+{
+    return strcmp(op->schema->name_space, "_c10d_functional") == 0 ||
+           strcmp(op->schema->name_space, "c10d_functional") == 0;
+}
+
 static bool is_kept(taker *t, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(t->operators, node->target);
@@ -167,10 +182,12 @@ static bool is_kept(taker *t, const exg_node *node)
     default:
         break;
     }
-    return op != NULL &&
-           (reads_element(t->flat, op, node) ||
-            (op->symbolic != NULL && op->schema->return_count == 0 && reads_number(node)) ||
-            (op->symbolic == NULL && (is_new || is_sized(t, op, node))));
+    if (op == NULL) {
+        return is_unknown(t, node);
+    }
+    return meets_others(op) || reads_element(t->flat, op, node) ||
+           (op->symbolic != NULL && op->schema->return_count == 0 && reads_number(node)) ||
+           (op->symbolic == NULL && (is_new || is_sized(t, op, node)));
 }
 
 static bool may_write(const taker *t)

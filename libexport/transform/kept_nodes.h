@@ -1,5 +1,6 @@
 /* kept_nodes.h - nodes that stay as they are in every stage of a program: branches, loops, reads of
- * numbers from tensors, operators whose results' sizes are in the data, assertions on sizes.
+ * numbers from tensors, operators whose results' sizes are in the data, assertions on sizes,
+ * collectives, and operators that are not PyTorch's where nothing is written.
  *
  * They are taken out of the program. What they read becomes its outputs, what they give its inputs,
  * and what is left is known as a whole before it runs.
