@@ -3,11 +3,15 @@
 find_program(EXG_PYTHON python3)
 if(CMAKE_C_COMPILER_ID STREQUAL GNU AND EXG_PYTHON AND NOT EXG_SANITIZE AND NOT EXG_FUZZ
     AND NOT CMAKE_CROSSCOMPILING)
-  add_custom_command(OUTPUT counted_page.c
-    COMMAND ${CMAKE_COMMAND} -DIN=${PROJECT_SOURCE_DIR}/cli/page.html -DOUT=counted_page.c
-      -DNAME=cli_page -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
-    DEPENDS ${PROJECT_SOURCE_DIR}/cli/page.html VERBATIM)
-  set(counted growth/steps.c ${CMAKE_CURRENT_BINARY_DIR}/counted_page.c)
+  set(counted growth/steps.c)
+  foreach(page page diff)
+    string(REPLACE cli_page_page cli_page symbol cli_${page}_page)
+    add_custom_command(OUTPUT counted_${page}.c
+      COMMAND ${CMAKE_COMMAND} -DIN=${PROJECT_SOURCE_DIR}/cli/${page}.html -DOUT=counted_${page}.c
+        -DNAME=${symbol} -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+      DEPENDS ${PROJECT_SOURCE_DIR}/cli/${page}.html VERBATIM)
+    list(APPEND counted ${CMAKE_CURRENT_BINARY_DIR}/counted_${page}.c)
+  endforeach()
   foreach(target exg_export_objects exg_exec_objects exg)
     get_target_property(sources ${target} SOURCES)
     get_target_property(folder ${target} SOURCE_DIR)
