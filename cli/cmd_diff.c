@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 
+#include <exg/memory.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,7 +143,8 @@ static void put_side(exg_text *json, const char *key, const cli_call *call, cons
 
 /* --html: both graphs beside each other. */
 static exg_status write_page(const cli_call *a_call, const cli_program *a, const cli_call *b_call,
-                             const cli_program *b, const exg_diff *diff, exg_error *err)
+                             const cli_program *b, const exg_diff *diff, const uint32_t *partners,
+                             exg_error *err)
 {
     exg_text json = EXG_TEXT_EMPTY;
     exg_text page = EXG_TEXT_EMPTY;
@@ -153,7 +155,7 @@ static exg_status write_page(const cli_call *a_call, const cli_program *a, const
     put_side(&json, "b", b_call, b);
     exg_json_member_open(&json, "partners", '[');
     for (uint32_t n = 0; n < a->program->graph->node_count; n++) {
-        exg_json_put_int(&json, diff->partners[n] == UINT32_MAX ? -1 : (int64_t)diff->partners[n]);
+        exg_json_put_int(&json, partners[n] == UINT32_MAX ? -1 : (int64_t)partners[n]);
     }
     exg_json_put_close(&json, ']');
     exg_json_member_open(&json, "diff", '{');
@@ -180,12 +182,16 @@ static exg_status compare(const cli_call *a_call, const cli_call *b_call, const 
 
     EXG_TRY(cli_open_verified(a_call, &a, err));
     status = cli_open_verified(b_call, &b, err);
+    if (status == EXG_OK && a_call->html != NULL) {
+        options.partners = EXG_NEW_ARRAY(a.program->arena, uint32_t, a.program->graph->node_count);
+        status = options.partners == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    }
     if (status == EXG_OK) {
         status = exg_diff_programs(&a.verified, &b.verified, &options, &diff, err);
         cli_progress_end();
         if (status == EXG_OK) {
             if (a_call->html != NULL) {
-                status = write_page(a_call, &a, b_call, &b, &diff, err);
+                status = write_page(a_call, &a, b_call, &b, &diff, options.partners, err);
             }
             if (a_call->json) {
                 print_json(&diff, text);

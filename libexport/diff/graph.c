@@ -446,10 +446,8 @@ static void compare_graphs(exg_differ *d, exg_side *a, exg_side *b, const char *
     memset(m.partner_b, 0xff, nodes_b * sizeof(*m.partner_b));
     memset(m.origin, 0xff, b->graph->value_count * sizeof(*m.origin));
     pair(&m);
-    if (path[0] == '\0') {
-        d->diff->partners =
-            exg_arena_memdup(d->diff->arena, m.partner, nodes_a, sizeof(*m.partner));
-        d->failed = d->failed || d->diff->partners == NULL;
+    if (path[0] == '\0' && d->options->partners != NULL) {
+        memcpy(d->options->partners, m.partner, nodes_a * sizeof(*m.partner));
     }
     for (uint32_t n = 0; n < nodes_a && !d->failed; n++) {
         if (m.partner[n] == EXG_NO_PARTNER) {

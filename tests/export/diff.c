@@ -171,12 +171,18 @@ static void a_constant_is_told_with_its_argument(void **state)
 
 static void an_inserted_node_leaves_the_rest_the_same(void **state)
 {
+    uint32_t partners[12] = {[11] = 77};
+    const exg_diff_options options = {.size = sizeof(options), .partners = partners};
     recipe other = base;
     exg_diff diff;
 
     (void)state;
     other.inserted = 1;
-    diff = diff_of(&base, &other, NULL);
+    diff = diff_of(&base, &other, &options);
+    for (uint32_t n = 0; n < 11; n++) { /* those behind it are one further on in B */
+        assert_int_equal(partners[n], n < 2 ? n : n + 1);
+    }
+    assert_int_equal(partners[11], 77);
     assert_int_equal(diff.count, 2);
     expect(&diff.items[0], EXG_DIFF_GRAPH, EXG_DIFF_ADDED, "", "nodes[2] sigmoid",
            "aten.sigmoid.default(relu)");

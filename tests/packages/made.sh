@@ -51,3 +51,7 @@ fi
 if grep -rlF -e "$root/" -e "$build/" "$work/all"; then
     fail "a path of the machine that built is in these"
 fi
+# A RUNPATH keeps its room when it is installed: a folder in it would make other bytes of another folder.
+if readelf -d "$build/libexec/libexg_exec.so" "$build/cli/exg" | grep -i runpath | grep -qF -e '[/' -e ':/'; then
+    fail "a folder of the machine that built is in a RUNPATH, whose length is kept"
+fi

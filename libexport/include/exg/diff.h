@@ -70,9 +70,6 @@ typedef struct exg_diff {
     exg_difference *items; /* by room, then in the order of the files */
     uint32_t count;
     exg_diff_counts counts[EXG_DIFF_ROOM_COUNT];
-    /* By node of A's graph the one of B that it was compared with, or UINT32_MAX; of inner graphs
-     * nothing is said, and of weights NULL. */
-    uint32_t *partners;
 } exg_diff;
 
 typedef struct exg_diff_options {
@@ -81,6 +78,9 @@ typedef struct exg_diff_options {
     bool skip_tensors; /* read no weight */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes; may be NULL */
     void *user;
+    /* With room for A's graph->node_count: by node of it the one of B that it was compared with, or
+     * UINT32_MAX; of inner graphs nothing is said. NULL: nobody asks. */
+    uint32_t *partners;
 } exg_diff_options;
 
 /* Compares `a` and `b`; `options` NULL: zeros. OK also when they differ (count > 0).
