@@ -192,8 +192,8 @@ exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error
 exg_status cli_bind(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
                     struct exg_arena *arena, exg_symbols *symbols, exg_error *err);
 
-/* The program in the dtype of --precision, verified; and inputs as it takes them. USAGE;
- * MALFORMED, an operator does not take that dtype. */
+/* The program, unwrapped, in the dtype of --precision, verified; and inputs as it takes them.
+ * USAGE; MALFORMED, an operator does not take that dtype. */
 exg_status cli_take_precision(const cli_call *call, cli_program *p, exg_error *err);
 exg_status cli_inputs_cast(const cli_program *p, cli_inputs *inputs, exg_error *err);
 

@@ -145,7 +145,6 @@ exg_status cli_take_precision(const cli_call *call, cli_program *p, exg_error *e
         return EXG_OK;
     }
     EXG_TRY(read_dtype(call->precision, &c.dtype, err));
-    EXG_TRY(cli_unwrap(call, p, err));
     c.arena = p->program->arena;
     scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     status =

@@ -119,6 +119,7 @@ exg_status cli_open_verified(const cli_call *call, cli_program *p, exg_error *er
     if (status != EXG_OK) {
         (void)exg_error_within(err, status, "%s:", call->paths[0]);
     }
+    status = status == EXG_OK && call->precision != NULL ? cli_unwrap(call, p, err) : status;
     status = status == EXG_OK ? cli_take_precision(call, p, err) : status;
     if (status != EXG_OK) {
         cli_close(p);

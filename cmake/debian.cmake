@@ -11,6 +11,7 @@ set(plugin "# The libraries open it by this name from where the loader looks, fo
 @ library-not-linked-against-libc
 ${ldconfig}")
 set(runtime "# One package for both libraries: they are of one version.\n@ package-name-doesnt-match-sonames\n${ldconfig}")
+set(dev "# It lies where the libraries do, in no folder of one architecture.\n@ pkg-config-unavailable-for-cross-compilation\n")
 foreach(component ${CPACK_COMPONENTS_ALL})
   string(TOUPPER ${component} field)
   set(package ${CPACK_DEBIAN_${field}_PACKAGE_NAME})

@@ -372,7 +372,7 @@ def judge(shape, command, found, sizes):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("exg")
-    parser.add_argument("--sizes", default="250,750,2250")
+    parser.add_argument("--sizes", default="250,1000,4000")
     parser.add_argument("--shape", nargs="*")
     parser.add_argument("--command", nargs="*")
     parser.add_argument("-v", action="store_true")

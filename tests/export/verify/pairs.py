@@ -27,7 +27,8 @@ SHARE = 6
 HIDES = {
     # nothing is known of the operator, so nothing of its arguments
     **dict.fromkeys(["NOD-004", "NOD-008"], {"NOD-001", "NOD-002", "NOD-014"}),
-    "NOD-017": {"GRF-006", "SYM-001", "NOD-006"},  # the size has no number, the argument no use
+    "NOD-017": {"GRF-006", "SYM-001", "NOD-006", "SYM-013"},  # the size has no number, the argument no use, no size is admitted
+    "SYM-013": {"SIG-001", "MCG-007"},  # what guards call the inputs is not known
     "NOD-018": {"SYM-010", "SYM-011", "GRF-006", "SYM-012"}, "NOD-022": {"SYM-010", "SYM-011", "GRF-006", "SYM-012", "VAL-002", "VAL-004", "VAL-010", "NOD-001", "NOD-002", "NOD-003", "NOD-004",
                 "NOD-007", "NOD-008", "NOD-014"},
     "GRF-006": {"NOD-001", "NOD-002", "NOD-014", "VAL-010"},  # it may make any size
