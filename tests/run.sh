@@ -5,6 +5,7 @@
 #   sh tests/run.sh quick      those of them that are short: under 3, once it is built
 #   sh tests/run.sh all        and address and undefined-behaviour sanitizers, thread
 #                              sanitizer, fuzzers: all that needs no PyTorch
+#   sh tests/run.sh ci         all, but of the release build's tests those that are short
 #   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv; interop --all: the long ones too
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
 #   sh tests/run.sh coverage   which lines of the product the short tests run, by directory (gcov)
@@ -84,11 +85,15 @@ release)
     build release
     run_tests release
     ;;
-all)
+all | ci)
     # shellcheck disable=SC2086
     need_packages $FUZZ_PACKAGES # the check of the layout comes with the first tests
     build release
-    run_tests release
+    if [ "$mode" = all ]; then
+        run_tests release
+    else
+        run_tests release -LE slow
+    fi
     build asan
     run_tests asan
     build tsan thread_tests
@@ -128,7 +133,7 @@ coverage)
     python3 tests/coverage/coverage.py build/coverage
     ;;
 *)
-    echo "usage: sh tests/run.sh [release|quick|all|interop|bench|mutation|coverage]" >&2
+    echo "usage: sh tests/run.sh [release|quick|all|ci|interop|bench|mutation|coverage]" >&2
     exit 2
     ;;
 esac

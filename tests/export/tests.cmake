@@ -103,7 +103,8 @@ if(Python3_FOUND AND TARGET exg)
   endif()
   # Early files at random, by way of every format.
   add_test(NAME export_early_forms COMMAND ${Python3_EXECUTABLE}
-    ${CMAKE_CURRENT_SOURCE_DIR}/export/early_forms.py $<TARGET_FILE:exg> 40)
+    ${CMAKE_CURRENT_SOURCE_DIR}/export/early_forms.py $<TARGET_FILE:exg>
+    $<IF:$<BOOL:${EXG_SANITIZE}>,10,40>)
   set_tests_properties(export_early_forms PROPERTIES TIMEOUT 300)
 endif()
 
