@@ -15,7 +15,11 @@
 
 #include <cmocka.h>
 
-#define DRAWS        400
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* of the same code */
+#define DRAWS 100
+#else
+#define DRAWS 400
+#endif
 #define RUNS_EVERY   10 /* the others are planned and checked alone */
 #define RANKS_MAX    12
 #define PATTERNS_MAX 512
