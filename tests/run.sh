@@ -5,7 +5,8 @@
 #   sh tests/run.sh quick      those of them that are short: under 3, once it is built
 #   sh tests/run.sh all        and address and undefined-behaviour sanitizers, thread
 #                              sanitizer, fuzzers: all that needs no PyTorch
-#   sh tests/run.sh ci         all, but of the release build's tests those that are short
+#   sh tests/run.sh ci         all, but of the release build's tests those that are short, and
+#                              fuzzers over what they found before alone
 #   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv; interop --all: the long ones too
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
 #   sh tests/run.sh coverage   which lines of the product the short tests run, by directory (gcov)
@@ -98,7 +99,9 @@ all | ci)
     run_tests asan
     build tsan thread_tests
     run_tests tsan -L threads
-    fuzz
+    if [ "$mode" = all ]; then
+        fuzz
+    fi
     ;;
 quick)
     build release

@@ -14,7 +14,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 # Those that take longest begin first, or one processor waits for them in the end.
 FIRST = ["run_interop", "run_model", "run_nvrtc", "run_operators", "run_random", "run_stages"]
 # Tables of many programs, a minute or more each: with --all.
-LONG = ["run_export_tests", "run_reports"]
+LONG = ["run_export_tests", "run_reports", "run_stages"]
 # Those that have an --all of their own: more rows, or more of each.
 FULLER = ["run_stages"]
 
