@@ -142,11 +142,11 @@ static exg_status visit(lister *l, bool puts)
         const exg_operator *op = exg_operators_get(l->operators, (exg_operator_id)id);
 
         if (op != NULL && op->target != NULL && fits(op->target, l->pattern)) {
-            exg_operator_support support = {.size = sizeof(support)};
-
             l->count++;
-            EXG_TRY(exg_operator_describe(op, &support, l->err));
             if (puts) {
+                exg_operator_support support = {.size = sizeof(support)};
+
+                EXG_TRY(exg_operator_describe(op, &support, l->err));
                 put_row(l, op->target, schema_of(op), op->schema != NULL && op->schema->is_mutable,
                         &support);
             }
