@@ -5,7 +5,7 @@
 #   sh tests/run.sh quick      those of them that are short: under 3, once it is built
 #   sh tests/run.sh all        and address and undefined-behaviour sanitizers, thread
 #                              sanitizer, fuzzers: all that needs no PyTorch
-#   sh tests/run.sh ci         all, but of the release build's tests those that are short, and
+#   sh tests/run.sh ci         all, but of each build those that are short there, and
 #                              fuzzers over what they found before alone
 #   sh tests/run.sh interop    the tests against PyTorch 2.13, in build/venv; interop --all: the long ones too
 #   sh tests/run.sh bench      the benchmarks (prints ratios, asserts nothing)
@@ -44,6 +44,17 @@ run_tests() { # preset [ctest arguments]
     ctest --test-dir "build/$preset" --output-on-failure -j "$jobs" "$@"
 }
 
+every_build() { # [ctest arguments]
+    # shellcheck disable=SC2086 # a list of words
+    need_packages $FUZZ_PACKAGES # the check of the layout comes with the first tests
+    build release
+    run_tests release "$@"
+    build asan
+    run_tests asan "$@"
+    build tsan thread_tests
+    run_tests tsan -L threads "$@"
+}
+
 fuzz() {
     seconds="${EXG_FUZZ_SECONDS:-10}"
     build fuzz fuzz_targets
@@ -79,29 +90,19 @@ interop() {
         build/venv/bin/python tests/interop/all.py --exg build/release/cli/exg --jobs "$jobs" "$@"
 }
 
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086 # lists of words
 need_packages $BUILD_PACKAGES $TEST_PACKAGES
 case "$mode" in
 release)
     build release
     run_tests release
     ;;
-all | ci)
-    # shellcheck disable=SC2086
-    need_packages $FUZZ_PACKAGES # the check of the layout comes with the first tests
-    build release
-    if [ "$mode" = all ]; then
-        run_tests release
-    else
-        run_tests release -LE slow
-    fi
-    build asan
-    run_tests asan
-    build tsan thread_tests
-    run_tests tsan -L threads
-    if [ "$mode" = all ]; then
-        fuzz
-    fi
+all)
+    every_build
+    fuzz
+    ;;
+ci)
+    every_build -LE slow
     ;;
 quick)
     build release

@@ -7,6 +7,7 @@ import pathlib
 import runpy
 import sys
 import tempfile
+import time
 
 import torch.export.experimental  # noqa: F401 - what most tests spend their first seconds on
 
@@ -40,14 +41,14 @@ def main():
                 sys.argv = [str(script), "--exg", options.exg, *more]
                 runpy.run_path(str(script), run_name="__main__")
                 sys.exit()
-            running[child] = (script.stem, said)
+            running[child] = (script.stem, said, time.monotonic())
         else:
             child, status = os.wait()
-            name, said = running.pop(child)
+            name, said, begun = running.pop(child)
             said.seek(0)
             lines = said.read().splitlines()
             said.close()
-            print(f"== {name}", *lines, sep="\n", flush=True)
+            print(f"== {name}: {time.monotonic() - begun:.0f} s", *lines, sep="\n", flush=True)
             if status != 0:
                 failed += [name]
                 faults += [line for line in lines if line.startswith("FAIL ")] or lines[-20:]
