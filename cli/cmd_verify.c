@@ -414,7 +414,7 @@ static bool note_fault(report *r, const char *name, exg_status status, const exg
                            .code = fault->code,
                            .message = fault->message,
                            .where = fault->where,
-                           .fix = fault->fix[0] != '\0' ? fault->fix : fix,
+                           .fix = fault->fix,
                            .source_file = "",
                            .source_text = ""};
     exg_diagnostics found = {.items = &only, .count = 1, .error_count = 1};

@@ -9,14 +9,6 @@ typedef struct code_row {
     bool is_rule;
 } code_row;
 
-static const struct {
-    const char *code, *meaning, *fix;
-} faults[] = {
-#define EXG_FAULT(code, meaning, fix) {code, meaning, fix},
-#include "cli/fault.def"
-#undef EXG_FAULT
-};
-
 static const struct example {
     const char *code, *command, *message;
 } examples[] = {
@@ -54,13 +46,11 @@ static const struct example *example_of(const char *code)
     return NULL;
 }
 
-#define FAULT_COUNT ((uint32_t)(sizeof(faults) / sizeof(faults[0])))
-
 /* Rules first, as they stand in their tables; false past the last. */
 static bool code_at(uint32_t index, code_row *row)
 {
     const exg_rule *rule = exg_rule_at(index);
-    uint32_t f = index - exg_rule_count();
+    const exg_code *fault;
 
     if (rule != NULL) {
         *row = (code_row){rule->code,
@@ -71,11 +61,11 @@ static bool code_at(uint32_t index, code_row *row)
                           true};
         return true;
     }
-    if (f >= FAULT_COUNT) {
-        return false;
+    fault = exg_code_at(index - exg_rule_count());
+    if (fault != NULL) {
+        *row = (code_row){fault->code, "error", "running", fault->meaning, fault->fix, false};
     }
-    *row = (code_row){faults[f].code, "error", "running", faults[f].meaning, faults[f].fix, false};
-    return true;
+    return fault != NULL;
 }
 
 bool cli_find_code(const char *code, const char **claim, const char **fix)

@@ -4,19 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What the fault says of itself, else what is true of all of its code. */
-static const char *fix_of(const exg_error *err)
-{
-    const char *claim = "";
-    const char *fix = "";
-
-    if (err->fix[0] != '\0') {
-        return err->fix;
-    }
-    (void)cli_find_code(err->code, &claim, &fix);
-    return fix;
-}
-
 static void put_error_json(exg_text *text, const exg_error *err)
 {
     cli_json_begin(text);
@@ -28,7 +15,7 @@ static void put_error_json(exg_text *text, const exg_error *err)
     if (err->source[0] != '\0') {
         exg_json_member_text(text, "source", err->source);
     }
-    exg_json_member_text(text, "fix", fix_of(err));
+    exg_json_member_text(text, "fix", err->fix);
     if (err->offset != EXG_NO_OFFSET) {
         exg_json_member_uint(text, "offset", err->offset);
     }
@@ -55,10 +42,10 @@ static void put_error(exg_text *text, const exg_error *err)
         exg_text_puts(text, "\n  source: ");
         exg_text_plain(text, err->source, false);
     }
-    if (fix_of(err)[0] != '\0') {
+    if (err->fix[0] != '\0') {
         exg_text_printf(text, "\n  %sfix:%s ", cli_paint(stderr, CLI_COLOR_FIX),
                         cli_paint(stderr, CLI_COLOR_NONE));
-        exg_text_plain(text, fix_of(err), false);
+        exg_text_plain(text, err->fix, false);
     }
     if (cli_is_verbose() && err->source_file != NULL) {
         const char *file = err->source_file;

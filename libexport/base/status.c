@@ -1,6 +1,8 @@
 /* status.c - filling and decorating errors. */
 #include "libexport/base/require.h"
 
+#include <exg/verify.h>
+
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -50,6 +52,15 @@ static void keep_printable(char *text)
     }
 }
 
+/* What gets out of any fault of this code. */
+static const char *fix_of(const char *code)
+{
+    const exg_code *fault = exg_code_find(code);
+    const exg_rule *rule = fault == NULL ? exg_rule_find(code) : NULL;
+
+    return fault != NULL ? fault->fix : rule != NULL ? rule->fix : "";
+}
+
 exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status status,
                          const char *code, const char *format, ...)
 {
@@ -59,6 +70,7 @@ exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status 
         exg_error_clear(err);
         err->status = status;
         snprintf(err->code, sizeof(err->code), "%s", code);
+        snprintf(err->fix, sizeof(err->fix), "%s", fix_of(code));
         err->source_file = file;
         err->source_line = line;
         va_start(args, format);

@@ -1,4 +1,5 @@
 /* print_argument.c - arguments and annotations as generated Python code. */
+#include "libexport/base/prefix.h"
 #include "libexport/program/model.h"
 #include "libexport/program/print.h"
 
@@ -110,11 +111,12 @@ static void print_complex(exg_text *out, double real, double imag)
 }
 
 /* What str() of an operator leaves out of its target: "aten.add.Tensor", "cond". */
-static size_t operator_prefix(const char *target)
+static const char *operator_of(const char *target)
 {
-    return strncmp(target, "torch.ops.higher_order.", 23) == 0 ? 23
-           : strncmp(target, "torch.ops.", 10) == 0            ? 10
-                                                               : 0;
+    const char *name = exg_behind(target, "torch.ops.");
+    const char *higher = name == NULL ? NULL : exg_behind(name, "higher_order.");
+
+    return higher != NULL ? higher : name != NULL ? name : target;
 }
 
 static void print_items(const printed *p, exg_model_items items);
@@ -146,7 +148,7 @@ static void print_thing(const printed *p, exg_model_type type, const void *at)
         print_string(p, AT(char *const));
         break;
     case EXG_MODEL_TARGET:
-        exg_text_puts(out, AT(char *const) + (p->is_fx ? operator_prefix(AT(char *const)) : 0));
+        exg_text_puts(out, p->is_fx ? operator_of(AT(char *const)) : AT(char *const));
         break;
     case EXG_MODEL_SYM_INT_ARGUMENT:
     case EXG_MODEL_SYM_FLOAT_ARGUMENT:

@@ -1,4 +1,5 @@
 /* print_graph.c - a graph as str() of torch.fx's Graph shows it: "graph():" and a line a node. */
+#include "libexport/base/prefix.h"
 #include "libexport/base/require.h"
 #include "libexport/program/print.h"
 
@@ -32,7 +33,7 @@ static void put_node(exg_text *out, const char *name, uint32_t users, const char
 /* "operator.add", as FX calls what Python's module _operator has. */
 static const char *shown_target(const char *target)
 {
-    return strncmp(target, "_operator.", 10) == 0 ? target + 1 : target;
+    return exg_behind(target, "_operator.") != NULL ? target + 1 : target;
 }
 
 static uint32_t put_given(const exg_printer *p, const exg_node *node, bool by_keyword)

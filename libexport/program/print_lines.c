@@ -1,5 +1,6 @@
 /* print_lines.c - from nodes to lines. */
 #include "libexport/program/print_lines.h"
+#include "libexport/base/prefix.h"
 
 #include "libexport/base/arena.h"
 
@@ -72,7 +73,7 @@ static void visit_use(void *user, exg_value_id *id)
 
 static bool is_higher_order(const exg_node *node)
 {
-    return strncmp(node->target, "torch.ops.higher_order.", 23) == 0;
+    return exg_behind(node->target, "torch.ops.higher_order.") != NULL;
 }
 
 /* Does FX see a tuple or list, to be taken apart by getitem? */

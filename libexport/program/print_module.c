@@ -3,6 +3,7 @@
  * After the last use of a name the line ends in ";  name = None", as FX frees what it no longer
  * needs.
  */
+#include "libexport/base/prefix.h"
 #include "libexport/program/print.h"
 
 #include "libexport/program/frame.h"
@@ -65,11 +66,10 @@ static const char *find_operator(const char *target)
         {"pos", "+"},     {"neg", "-"},  {"invert", "~"},
     };
 
-    if (strncmp(target, "_operator.", 10) != 0) {
-        return NULL;
-    }
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (strcmp(target + 10, rows[i].name) == 0) {
+    const char *name = exg_behind(target, "_operator.");
+
+    for (size_t i = 0; name != NULL && i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(name, rows[i].name) == 0) {
             return rows[i].symbol;
         }
     }
@@ -78,7 +78,7 @@ static const char *find_operator(const char *target)
 
 static void print_target(exg_text *out, const char *target)
 {
-    bool keep = strncmp(target, "torch.", 6) == 0;
+    bool keep = exg_behind(target, "torch.") != NULL;
 
     for (const char *c = target; *c != '\0'; c++) {
         exg_text_putc(out, *c == '.' && !keep ? '_' : *c);

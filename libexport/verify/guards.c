@@ -1,5 +1,6 @@
 /* guards.c - Python on the sizes of inputs, as expressions of the closed grammar. */
 #include "libexport/verify/guards.h"
+#include "libexport/base/prefix.h"
 #include "libexport/verify/tree.h"
 
 #include <exg/symint.h>
@@ -257,22 +258,22 @@ static void put_size(exg_text *out, const exg_sym_int *size)
 static const char *put_property(exg_text *out, const exg_tensor_meta *meta, const char *at)
 {
     const exg_sym_int *sizes;
+    const char *behind;
     char *end;
     unsigned long dim;
 
-    if (strncmp(at, ".storage_offset()", 17) == 0) {
+    if ((behind = exg_behind(at, ".storage_offset()")) != NULL) {
         put_size(out, &meta->storage_offset);
-        return at + 17;
+        return behind;
     }
-    if (strncmp(at, ".size()[", 8) == 0) {
+    if ((behind = exg_behind(at, ".size()[")) != NULL) {
         sizes = meta->sizes;
-        at += 8;
-    } else if (strncmp(at, ".stride()[", 10) == 0) {
+    } else if ((behind = exg_behind(at, ".stride()[")) != NULL) {
         sizes = meta->strides;
-        at += 10;
     } else {
         return NULL;
     }
+    at = behind;
     if (sizes == NULL || *at < '0' || *at > '9') {
         return NULL;
     }

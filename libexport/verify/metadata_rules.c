@@ -1,6 +1,7 @@
 /* metadata_rules.c - what travels along with a program: metadata of nodes (MET), extra
  * files and sample inputs (ARC). Nothing here closes the gate.
  */
+#include "libexport/base/prefix.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/program/python.h"
@@ -79,15 +80,15 @@ static void check_extra_file(exg_verifier *v, const exg_extra_file *extra)
     const exg_model_path *path = EXG_AT_KEY(NULL, "extra_files", extra->name);
     const uint8_t *data = NULL;
 
-    if (strncmp(extra->name, "data/aotinductor/", 17) == 0) {
+    if (exg_behind(extra->name, "data/aotinductor/") != NULL) {
         exg_found(v, "ARC-018", path, "the record %s belongs to compiled code", extra->name);
     }
-    if (strncmp(extra->name, "extra/", 6) == 0 && extra->storage < weights->storage_count &&
+    if (exg_behind(extra->name, "extra/") != NULL && extra->storage < weights->storage_count &&
         exg_storage_map(weights, extra->storage, &data, NULL) == EXG_OK && data != NULL &&
         !exg_text_is_utf8((const char *)data, weights->storages[extra->storage].length)) {
         exg_found(v, "ARC-019", path, "the extra file %s is no text in UTF-8", extra->name);
     }
-    if (strncmp(extra->name, "data/sample_inputs/", 19) == 0 &&
+    if (exg_behind(extra->name, "data/sample_inputs/") != NULL &&
         extra->storage < weights->storage_count && weights->storages[extra->storage].length > 0 &&
         exg_storage_map(weights, extra->storage, &data, NULL) == EXG_OK && data != NULL &&
         !exg_checkpoint_sniff(data, weights->storages[extra->storage].length)) {

@@ -22,7 +22,7 @@ static bool is_listed(const char *code)
 #include "libexport/verify/rule.def"
 #undef EXG_RULE
 #define EXG_FAULT(code, meaning, fix) code,
-#include "cli/fault.def"
+#include "libexport/base/fault.def"
 #undef EXG_FAULT
     };
 

@@ -677,6 +677,10 @@ static void it_lifts_before_keywords(void **state)
     "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [" EARLY_VALUE(           \
         "a") ", " OWNER_VALUES ", \"metadata\": {}, \"parameters\": {\"p\": " OWNER_TENSOR         \
              "}, \"buffers\": {}}}"
+#define BARE(name)                                                                                 \
+    "{\"as_gm\": {\"name\": \"" name "\", \"graph\": {\"inputs\": [{\"name\": \"a\"}], "           \
+    "\"outputs\": [{\"name\": \"a\"}], \"nodes\": [], \"tensor_values\": [" EARLY_VALUE(           \
+        "a") "], \"symint_values\": []}, \"metadata\": {}, \"parameters\": {}, \"buffers\": {}}}"
 #define ONE_LIST "{\"as_tensors\": [{\"name\": \"x\"}]}"
 #define X_LIST   "{\"as_tensors\": [{\"name\": \"x\"}, {\"name\": \"w\"}]}"
 
@@ -713,6 +717,10 @@ static void it_lifts_into_the_list_of_further_operands(void **state)
         {"higher_order.cond",
          "[{\"as_bool\": true}, " OWNER("one") ", " OWNER("two") ", " X_LIST "]",
          "[ x w one.p two.p ]"},
+        {"higher_order.cond",
+         "[{\"as_bool\": true}, " BARE("one") ", " OWNER("two") ", " ONE_LIST "]", "[ x two.p ]"},
+        {"higher_order.cond",
+         "[{\"as_bool\": true}, " OWNER("one") ", " BARE("two") ", " ONE_LIST "]", "[ x one.p ]"},
     };
 
     (void)state;

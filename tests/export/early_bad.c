@@ -944,6 +944,29 @@ static void losses_count_wherever_they_stand(void **state)
     }
 }
 
+/* Early buffers are persistent. */
+static void buffers_that_are_not_saved_are_lost(void **state)
+{
+    (void)state;
+    for (int persistent = 0; persistent < 2; persistent++) {
+        exg_program *p = open_text(early_json("", ""));
+        exg_input_spec *spec = &p->signature.inputs[0];
+        exg_text names = EXG_TEXT_EMPTY;
+        exg_early_encoder e = {.program = p};
+
+        spec->kind = EXG_INPUT_BUFFER;
+        spec->persistent = persistent ? EXG_TRUE : EXG_FALSE;
+        spec->target = spec->arg.name;
+        assert_int_equal(exg_early_list_losses(&e, &names), EXG_OK);
+        assert_string_equal(persistent ? ""
+                                       : "kinds of the signature beyond parameter, buffer and "
+                                         "user tensor",
+                            names.length == 0 ? "" : exg_text_string(&names));
+        exg_text_free(&names);
+        exg_program_destroy(p);
+    }
+}
+
 /* S002-75: bytes beside, shared ranges one storage again. */
 static void it_writes_bytes_beside(void **state)
 {
@@ -993,6 +1016,7 @@ int main(void)
         cmocka_unit_test(it_lists_what_is_lost),
         cmocka_unit_test(each_loss_is_counted),
         cmocka_unit_test(losses_count_wherever_they_stand),
+        cmocka_unit_test(buffers_that_are_not_saved_are_lost),
         cmocka_unit_test(it_writes_bytes_beside),
     };
 

@@ -163,6 +163,64 @@ static void it_keeps_names_of_branches(void **state)
     exg_operators_destroy(operators);
 }
 
+/* S002-96: nor is it what any tensor of the module begins with, the first or the last. */
+static void it_keeps_branches_apart_from_tensors(void **state)
+{
+    static const char tensor[] =
+        "\"parameters\": {\"v.u\": {\"storage\": {\"data_location\": \"Internal\", \"data\": "
+        "{\"buffer\": \"P4AAAMAAAAA=\"}}, \"meta\": " EARLY_META "}, \"w\": ";
+    static const char *const names[] = {"v", "w"};
+    exg_operators *operators = NULL;
+
+    (void)state;
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    for (int i = 0; i < 2; i++) {
+        char args[8192];
+        const char *text;
+        exg_verified verified;
+        exg_error err;
+        exg_program *p;
+
+        format_cond(args, sizeof(args), names[i]);
+        text = early_node("torch.ops.higher_order.cond", args, "\"kwargs\": {}",
+                          "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]");
+        text = early_with(text, EARLY_VALUES("x", "y", "w"),
+                          EARLY_VALUES("x", "y", "w") ", " EARLY_VALUE("v.u"));
+        p = open_text(early_with(text, "\"parameters\": {\"w\": ", tensor));
+        for (int k = 1; k <= 2; k++) {
+            const char *name = p->graph->nodes[0].inputs[k].arg.as_graph->name;
+
+            assert_string_not_equal(name, "v");
+            assert_string_not_equal(name, "w");
+        }
+        if (exg_verify(p, operators, &verified, NULL, &err) != EXG_OK) {
+            fail_msg("'%s': %s: %s", names[i], err.code, err.message);
+        }
+        exg_program_destroy(p);
+    }
+    exg_operators_destroy(operators);
+}
+
+/* A form that is none stands for nothing. */
+static void it_leaves_a_form_that_is_none(void **state)
+{
+    static const char *const forms[] = {"{", "[]", "{\"name\": 3}"};
+    exg_program *p = open_text(early_json("", ""));
+    char *plain, *text;
+
+    (void)state;
+    p->early_form = NULL;
+    plain = saved_text(p);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        p->early_form = forms[i];
+        text = saved_text(p);
+        assert_string_equal(text, plain);
+        free(text);
+    }
+    free(plain);
+    exg_program_destroy(p);
+}
+
 /* S002-49: what a branch has is its own, used or not. */
 static void it_keeps_tensors_that_no_branch_uses(void **state)
 {
@@ -898,6 +956,8 @@ int main(void)
         cmocka_unit_test(it_keeps_the_form),
         cmocka_unit_test(it_keeps_the_order_of_tables),
         cmocka_unit_test(it_keeps_names_of_branches),
+        cmocka_unit_test(it_keeps_branches_apart_from_tensors),
+        cmocka_unit_test(it_leaves_a_form_that_is_none),
         cmocka_unit_test(it_keeps_tensors_that_no_branch_uses),
         cmocka_unit_test(it_keeps_branches_beside_single_operands),
         cmocka_unit_test(it_keeps_external_bytes_beside),

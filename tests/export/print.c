@@ -105,6 +105,8 @@ static void strings_are_python_s(void **state)
 #define TEN "xxxxxxxxxx"
 #define E10 "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
 
+#define D5 "{\"d\": {\"d\": {\"d\": {\"d\": {\"d\": "
+
 /* As FX's print_readable() annotates a node: values longer than 40 characters are cut. */
 static void annotations_are_fx_s(void **state)
 {
@@ -132,6 +134,10 @@ static void annotations_are_fx_s(void **state)
         {"{\"l\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}",
          "Annotation: {'l': '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1...'} "},
         {"{\"e\": -1.5}", "Annotation: {'e': -1.5} "},
+        {"{\"a\": [[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]}",
+         "Annotation: {'a': [[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]} "},
+        {"{\"a\": " D5 D5 D5 "1}}}}}}}}}}}}}}}}",
+         "Annotation: {'a': \"{'d': {'d': {'d': {'d': {'d': {'d': {'d'...\"} "},
         {"{\"l\": [], \"d\": {}}", "Annotation: {'l': [], 'd': {}} "},
         {"{ \"sp\" : [ 1 , 2 ] , \"z\" : { \"a\" : 3 } }",
          "Annotation: {'sp': [1, 2], 'z': {'a': 3}} "},
@@ -170,7 +176,8 @@ static void annotations_are_fx_s(void **state)
         "\"a\": 1}",
         "{\"a\": 1 \"b\": 2}",
         "{\"a\": 1, 2}",
-        "{\"a\": [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}",
+        "{\"a\": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}",
+        "{\"a\": " D5 D5 D5 "{\"d\": 1}}}}}}}}}}}}}}}}}",
     };
 
     (void)state;
@@ -401,6 +408,54 @@ static void uses_are_counted_by_node(void **state)
     free(text);
 }
 
+/* A branch is an attribute of the module; a node that gives nothing and has no name is "_". */
+static void branches_are_attributes(void **state)
+{
+    exg_graph inner = {0};
+    exg_graph_argument attribute = {"true_graph_0", &inner};
+    exg_value values[] = {{.name = "x"}, {.name = "y"}};
+    exg_argument input = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 0};
+    exg_argument result = {.kind = EXG_ARGUMENT_TENSOR, .as_tensor = 1};
+    exg_named_argument args[] = {
+        {"", {.kind = EXG_ARGUMENT_GRAPH, .as_graph = &attribute}, EXG_KIND_POSITIONAL},
+        {"", input, EXG_KIND_POSITIONAL}};
+    exg_named_argument alone = {"", input, EXG_KIND_POSITIONAL};
+    exg_node nodes[] = {{.target = "torch.ops.higher_order.invoke_subgraph",
+                         .name = "y",
+                         .inputs = args,
+                         .input_count = 2,
+                         .outputs = &result,
+                         .output_count = 1,
+                         .is_hop_single_tensor_return = EXG_TRUE},
+                        {.target = "torch.ops.aten._assert_async.default",
+                         .inputs = &alone,
+                         .input_count = 1,
+                         .is_hop_single_tensor_return = EXG_UNSET}};
+    exg_graph graph = {.inputs = &input,
+                       .input_count = 1,
+                       .nodes = nodes,
+                       .node_count = 2,
+                       .values = values,
+                       .value_count = 2,
+                       .outputs = &result,
+                       .output_count = 1};
+    exg_program program = {.graph = &graph};
+    char *text;
+
+    (void)state;
+    assert_int_equal(exg_program_print_graph(&program, &text, NULL), EXG_OK);
+    assert_string_equal(text,
+                        "graph():\n"
+                        "    %x : [num_users=2] = placeholder[target=x]\n"
+                        "    %true_graph_0 : [num_users=1] = get_attr[target=true_graph_0]\n"
+                        "    %y : [num_users=1] = call_function[target=torch.ops.higher_order."
+                        "invoke_subgraph](args = (%true_graph_0, %x), kwargs = {})\n"
+                        "    %_ : [num_users=0] = call_function[target=torch.ops.aten."
+                        "_assert_async.default](args = (%x,), kwargs = {})\n"
+                        "    return (y,)");
+    free(text);
+}
+
 static exg_value value = {.name = "x"};
 static exg_graph of_x = {.values = &value, .value_count = 1}, branch;
 static exg_value_id ids[] = {0, 0}, some[] = {0, EXG_NO_VALUE};
@@ -513,6 +568,7 @@ int main(void)
         cmocka_unit_test(annotations_are_fx_s),
         cmocka_unit_test(operators_have_python_s_signs),
         cmocka_unit_test(inputs_have_names_that_python_takes),
+        cmocka_unit_test(branches_are_attributes),
         cmocka_unit_test(uses_are_counted_by_node),
     };
 

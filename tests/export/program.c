@@ -316,6 +316,13 @@ static void renames_that_cannot_be_are_refused(void **state)
     assert_string_equal(err.code, "BLD-002");
     assert_string_equal(err.message, "'relu' cannot be called 'linear': another value is");
     assert_int_equal(exg_program_rename_value(program, "relu", "relu", &err), EXG_OK);
+    for (int i = 0; i < 2; i++) { /* one past the last value, in either place */
+        uint32_t past = program->graph->value_count;
+
+        assert_int_equal(exg_program_replace_uses(program, i ? 0 : past, i ? past : 0, &err),
+                         EXG_USAGE);
+        assert_string_equal(err.code, "BLD-002");
+    }
     exg_program_destroy(program);
 }
 

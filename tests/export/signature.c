@@ -600,6 +600,14 @@ static void it_makes_a_signature_of_a_graph(void **state)
     assert_int_equal(exg_signature_from_graph(program, &maps, &err), EXG_OK);
     assert_int_equal(program->signature.inputs[0].kind, EXG_INPUT_PARAMETER);
     assert_string_equal(program->signature.inputs[0].target, "w");
+    assert_false(program->signature.inputs[0].arg.is_token);
+    maps =
+        (exg_signature_maps){.input_tokens = NAMES("x", "z"), .output_tokens = NAMES("w", "mul")};
+    assert_int_equal(exg_signature_from_graph(program, &maps, &err), EXG_OK);
+    assert_int_equal(program->signature.inputs[0].kind, EXG_INPUT_TOKEN);
+    assert_true(program->signature.inputs[0].arg.is_token);
+    assert_int_equal(program->signature.outputs[0].kind, EXG_OUTPUT_TOKEN);
+    assert_true(program->signature.outputs[0].arg.is_token);
     exg_program_destroy(program);
     exg_operators_destroy(operators);
 }

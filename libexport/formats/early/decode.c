@@ -94,12 +94,12 @@ static exg_status field_target(exg_decoder *d, exg_json value, void *base, const
 static exg_status item_node(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"target", 6, EXG_FIELD_REQUIRED, field_target, 0},
+        EXG_FIELD_OF("target", EXG_FIELD_REQUIRED, field_target),
         EXG_FIELD_LIST(half_node, args, arg_count, "args", EXG_FIELD_REQUIRED, item_positional),
         EXG_FIELD_MAP(half_node, kwargs, kwarg_count, "kwargs", EXG_FIELD_REQUIRED, member_keyword),
         EXG_FIELD_LIST(half_node, node.outputs, node.output_count, "outputs", EXG_FIELD_REQUIRED,
                        exg_early_return),
-        {"metadata", 8, EXG_FIELD_REQUIRED, field_metadata, 0},
+        EXG_FIELD_OF("metadata", EXG_FIELD_REQUIRED, field_metadata),
     };
     exg_node *node = item;
     half_node half = {.node = {.is_hop_single_tensor_return = EXG_UNSET}};
@@ -167,7 +167,7 @@ static exg_status item_tensor_value(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_value, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        {"meta", 4, EXG_FIELD_REQUIRED, field_meta, 0},
+        EXG_FIELD_OF("meta", EXG_FIELD_REQUIRED, field_meta),
     };
     half_value *half = item;
 
@@ -179,7 +179,7 @@ static exg_status item_sym_value(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_value, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        {"value", 5, EXG_FIELD_REQUIRED, field_sym, 0},
+        EXG_FIELD_OF("value", EXG_FIELD_REQUIRED, field_sym),
     };
     half_value *half = item;
 
@@ -217,8 +217,8 @@ static exg_status decode_graph(exg_decoder *d, exg_json value, exg_graph *graph)
         EXG_FIELD_LIST(exg_graph, outputs, output_count, "outputs", EXG_FIELD_REQUIRED,
                        exg_early_tensor_name),
         EXG_FIELD_LIST(exg_graph, nodes, node_count, "nodes", EXG_FIELD_REQUIRED, item_node),
-        {"tensor_values", 13, EXG_FIELD_REQUIRED, field_tensor_values, 0},
-        {"symint_values", 13, EXG_FIELD_REQUIRED, field_sym_values, 0},
+        EXG_FIELD_OF("tensor_values", EXG_FIELD_REQUIRED, field_tensor_values),
+        EXG_FIELD_OF("symint_values", EXG_FIELD_REQUIRED, field_sym_values),
     };
 
     return exg_decode_struct(d, value, graph, fields, EXG_FIELD_COUNT(fields));
@@ -284,7 +284,7 @@ static exg_status decode_module(exg_decoder *d, exg_json value, half_module *hal
 {
     static const exg_field fields[] = {
         EXG_FIELD(half_module, name, "name", EXG_FIELD_REQUIRED, exg_field_text),
-        {"graph", 5, EXG_FIELD_REQUIRED, field_graph, 0},
+        EXG_FIELD_OF("graph", EXG_FIELD_REQUIRED, field_graph),
         EXG_FIELD_MODEL(half_module, metadata, "metadata", EXG_FIELD_REQUIRED, STRING_MAP, ONE),
         EXG_FIELD_MAP(half_module, parameters, parameter_count, "parameters", EXG_FIELD_REQUIRED,
                       member_bound),

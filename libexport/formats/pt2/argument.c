@@ -27,7 +27,7 @@ static exg_status field_value_id(exg_decoder *d, exg_json value, void *base, con
 exg_status exg_item_value_name(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"name", 4, EXG_FIELD_REQUIRED, field_value_id, 0},
+        EXG_FIELD_OF("name", EXG_FIELD_REQUIRED, field_value_id),
     };
 
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
@@ -126,8 +126,8 @@ static exg_status field_expr(exg_decoder *d, exg_json value, void *base, const e
 static exg_status decode_sym(exg_decoder *d, exg_json value, sym_target *sym)
 {
     static const exg_field fields[] = {
-        {"expr_str", 8, EXG_FIELD_REQUIRED, field_expr, 0},
-        {"hint", 4, EXG_FIELD_NULLABLE, field_hint, 0},
+        EXG_FIELD_OF("expr_str", EXG_FIELD_REQUIRED, field_expr),
+        EXG_FIELD_OF("hint", EXG_FIELD_NULLABLE, field_hint),
     };
     const char *tag = "";
     uint32_t length = 0;
@@ -318,8 +318,8 @@ static exg_status item_passing(exg_decoder *d, exg_json value, void *item)
 static exg_status item_bounds(exg_decoder *d, exg_json value, void *item)
 {
     static const exg_field fields[] = {
-        {"min_val", 7, EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, field_min, 0},
-        {"max_val", 7, EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, field_max, 0},
+        EXG_FIELD_OF("min_val", EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, field_min),
+        EXG_FIELD_OF("max_val", EXG_FIELD_REQUIRED | EXG_FIELD_NULLABLE, field_max),
     };
 
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));

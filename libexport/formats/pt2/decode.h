@@ -121,6 +121,11 @@ struct exg_field {
     exg_model_form form;
 };
 
+/* One that `decode_` finds the place of by itself. */
+#define EXG_FIELD_OF(key_, flags_, decode_)                                                        \
+    {                                                                                              \
+        .key = key_, .key_length = sizeof(key_) - 1, .flags = flags_, .decode = decode_            \
+    }
 #define EXG_FIELD(type, member, key_, flags_, decode_)                                             \
     {                                                                                              \
         key_, sizeof(key_) - 1, flags_, decode_, offsetof(type, member)                            \

@@ -108,7 +108,7 @@ static exg_status field_named_arg(exg_decoder *d, exg_json value, void *base,
                                   const exg_field *field)
 {
     static const exg_field fields[] = {
-        {"name", 4, EXG_FIELD_REQUIRED, field_arg_name, 0},
+        EXG_FIELD_OF("name", EXG_FIELD_REQUIRED, field_arg_name),
     };
     half_spec *half = base;
 

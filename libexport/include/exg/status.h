@@ -40,7 +40,7 @@ typedef struct exg_error {
     char code[24];           /* stable: "WGT-005", "ZIP-CRC" */
     char message[400];       /* what happened: one line, no newline */
     char where[200];         /* in the model: "graph.nodes[12].inputs[0]" */
-    char fix[200];           /* what to do about it, if known, else "" */
+    char fix[200];           /* what to do about it: of this fault, else of its code, else "" */
     char source[200];        /* of the Python it was exported from: "net.py:5: x = f(y)", else "" */
     uint64_t offset;         /* in the file, bytes, or EXG_NO_OFFSET */
     const char *source_file; /* in our code */
@@ -52,15 +52,26 @@ const char *exg_status_name(exg_status status);
 const char *exg_status_meaning(exg_status status);
 int exg_status_exit_code(exg_status status);
 
+/* What is true of every fault of one code: what it says and the way out, "" where there is none
+ * that fits all. The texts are the library's. */
+typedef struct exg_code {
+    const char *code, *meaning, *fix;
+} exg_code;
+
+/* The codes that are no rules of a file (those: exg_rule_at(), exg_rule_find() of exg/verify.h), as
+ * they stand in the table, and by code. NULL: past the last; no fault has it. */
+const exg_code *exg_code_at(uint32_t index);
+const exg_code *exg_code_find(const char *code);
+
 /* Empties `err`; OK, no texts. NULL is allowed. */
 void exg_error_clear(exg_error *err);
 
-/* Fills `err` (may be NULL) and returns `status`. Use EXG_FAIL. */
+/* Fills `err` (may be NULL), its fix with that of the code, and returns `status`. Use EXG_FAIL. */
 exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status status,
                          const char *code, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* Adds the way out to the error just set; returns its status. */
+/* Gives the error just set a way out of its own; returns its status. */
 exg_status exg_error_fix(exg_error *err, exg_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -664,6 +664,13 @@ static void cannot_be(rank_context *c)
     EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_OK, "all of it");
     window.data = (float *)window.data + 1;
     EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_USAGE, "past its end");
+    window.data = (float *)window.data + window.sizes[0] * 2 - 2;
+    window.sizes[0] = window.sizes[1] = 1;
+    EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_OK, "the last element");
+    window.data = (float *)window.data + 1;
+    EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_USAGE, "an element behind");
+    window.sizes[0] = 0;
+    EXPECT(c, exg_dtensor_copy_to_host(t, &window, to, &e.err) == EXG_OK, "none, wherever");
     window = *exg_dtensor_to_local(t);
     window.sizes[0] = 64;
     EXPECT(c,

@@ -233,6 +233,11 @@ static void what_a_mesh_saves_any_mesh_loads(void **state)
     for (size_t from = 0; from < count; from++) {
         save(&layouts[from], in_folder("a/.metadata"), 0);
         assert_false(is_there(in_folder("a.part")));
+        /* who has nothing that the ranks before have not writes nothing */
+        assert_true(is_there(in_folder("a/__0_0.distcp")));
+        assert_int_equal(is_there(in_folder("a/__1_0.distcp")),
+                         strcmp(layouts[from].mesh, "1") != 0 &&
+                             strcmp(layouts[from].matrices, "R") != 0);
         for (size_t to = 0; to < count; to++) {
             run((call){.lies = &layouts[to], .path = in_folder(to % 2 == 0 ? "a" : "a/.metadata")});
         }

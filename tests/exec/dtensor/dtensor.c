@@ -321,6 +321,18 @@ static void keep_strides(rank_context *c)
     }
     exg_dtensor_destroy(full);
     exg_dtensor_destroy(t);
+    whole.sizes[1] = 1; /* nothing is left of it for rank 1 */
+    whole.strides[0] = 1;
+    whole.strides[1] = 1;
+    rows = exg_shard(1);
+    EXPECT(c, exg_distribute_tensor(c->mesh, &whole, &rows, 1, 0, &t, NULL) == EXG_OK, "columns");
+    if (c->faults == 0) {
+        const exg_tensor *local = exg_dtensor_to_local(t);
+
+        EXPECT(c, local->sizes[1] == (exg_device_mesh_rank(c->mesh) == 0), "one column");
+        EXPECT(c, local->strides[0] == 1 && local->strides[1] == 1, "strides of an empty part");
+        exg_dtensor_destroy(t);
+    }
 }
 
 /* S003-101 */

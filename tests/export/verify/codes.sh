@@ -14,7 +14,7 @@ code='[A-Z][A-Z0-9]{1,4}-([0-9]{3}|[A-Z][A-Z0-9]+)'
 grep -rhE "\"$code\"" libexport libexec cli --include='*.c' --include='*.h' --include='*.cpp' \
     --include='*.hpp' | sed 's,/\*.*,,' | grep -oE "\"$code\"" | grep -vx '"SHA-256"' | sort -u > "$work/used"
 sed -n 's/^EXG_RULE(\("[^"]*"\).*/\1/p' libexport/verify/rule.def | sort > "$work/rules"
-sed -n 's/^EXG_FAULT(\("[^"]*"\).*/\1/p' cli/fault.def | sort > "$work/faults"
+sed -n 's/^EXG_FAULT(\("[^"]*"\).*/\1/p' libexport/base/fault.def | sort > "$work/faults"
 sort "$work/rules" "$work/faults" > "$work/rows"
 {
     uniq -d "$work/rows" | sed 's/^/two rows: /'

@@ -231,6 +231,11 @@ static void a_damaged_frame_is_told_by_the_rule(void **state)
     assert_string_equal(found.items[0].code, "ARC-012");
     assert_non_null(strstr(found.items[0].message, "frame 0"));
     assert_string_equal(err.code, "EXG-022");
+    program->weights->count = 0; /* bytes of no weight are told by their number */
+    found.count = 0;
+    assert_int_equal(exg_verify_data(program, &found, NULL, &err), EXG_MALFORMED);
+    assert_int_equal(found.count, 1);
+    assert_string_equal(found.items[0].where, "storages[0]");
     exg_diagnostics_free(&found);
     exg_operators_destroy(operators);
     exg_program_destroy(program);

@@ -279,6 +279,7 @@ static void trees_have_steps_of_their_class(void **state)
          "['x']['k']"},
         {CALL(NODE("collections.namedtuple", "\"Pair\"", LEAF)), "['x'].first"},
         {CALL(NODE("a.Dataclass", "\"[[\\\"f\\\"], []]\"", LEAF)), "['x'].f"},
+        {CALL(NODE("a.Dataclass", "\"[[\\\"\xc4\x80\\\"], []]\"", LEAF)), "['x'].\xc4\x80"},
         {CALL(NODE("builtins.list", "\"null\"", NODE("builtins.dict", "\"[\\\"k\\\"]\"", LEAF))),
          "['x'][0]['k']"},
     };
