@@ -112,6 +112,36 @@ static void it_tells_faults(void **state)
     assert_int_equal(exg_error_set(NULL, "f.c", 8, EXG_LIMIT, "X", "no one listens"), EXG_LIMIT);
 }
 
+/* A fault without a way out of its own has that of its code, which a rule is too. */
+static void it_tells_what_is_true_of_a_code(void **state)
+{
+    const exg_code *code = exg_code_find("IO-OPEN");
+    uint32_t count = 0;
+    exg_error err;
+
+    (void)state;
+    assert_non_null(code);
+    assert_string_equal(code->code, "IO-OPEN");
+    assert_true(code->meaning[0] != '\0' && code->fix[0] != '\0');
+    exg_ignore(exg_error_set(&err, "f.c", 1, EXG_IO, "IO-OPEN", "cannot open it"));
+    assert_string_equal(err.fix, code->fix);
+    exg_ignore(exg_error_set(&err, "f.c", 2, EXG_MALFORMED, "ARC-012", "damaged"));
+    assert_string_equal(err.fix, exg_rule_find("ARC-012")->fix);
+    exg_ignore(exg_error_set(&err, "f.c", 3, EXG_MALFORMED, "NO-CODE", "of no table"));
+    assert_string_equal(err.fix, "");
+    assert_null(exg_code_find("NO-CODE"));
+    assert_null(exg_code_find("ARC-012"));
+    while ((code = exg_code_at(count)) != NULL) {
+        assert_ptr_equal(exg_code_find(code->code), code);
+        assert_true(strlen(code->fix) < sizeof(err.fix));
+        count++;
+    }
+    assert_true(count > 100);
+    for (uint32_t i = 0; i < exg_rule_count(); i++) {
+        assert_true(strlen(exg_rule_at(i)->fix) < sizeof(err.fix));
+    }
+}
+
 static void it_reads_elements(void **state)
 {
     const int8_t minus = -5;
@@ -378,6 +408,7 @@ int main(void)
         cmocka_unit_test(it_promotes_as_pytorch),
         cmocka_unit_test(it_names_everything),
         cmocka_unit_test(it_tells_faults),
+        cmocka_unit_test(it_tells_what_is_true_of_a_code),
         cmocka_unit_test(it_reads_elements),
         cmocka_unit_test(it_knows_descriptions),
         cmocka_unit_test(it_binds_names_to_numbers),
