@@ -544,8 +544,10 @@ class Save:
             except FileNotFoundError:
                 return -1
 
-        for name, folder in (("ranks", "ranks"), ("step/.metadata", "step")):
-            words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", "--for", self.folder / "m.pt2"]
+        (self.folder / "rows.preset").write_text("(.*) \\1 shard 0\n")
+        for name, folder, option, value in (("ranks", "ranks", "--for", "m.pt2"), ("step/.metadata", "step", "--for", "m.pt2"),
+                                            ("tp/m.{rank}.pt", "tp", "--preset", "rows.preset")):  # fmt: skip
+            words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", option, self.folder / value]
             self.call("convert", *words)
             part, want, stopped = self.folder / f"{folder}.part", contents(self.folder / folder), 0
             for _ in range(10):
