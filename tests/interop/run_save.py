@@ -508,7 +508,7 @@ class Save:
         where = self.folder / "where"
         where.mkdir()
         a, b, p, out = self.folder / "a.safetensors", self.folder / "b.safetensors", where / "p.exgpatch", where / "out.safetensors"
-        for words, made in (([a, b, p], p), (["--apply", a, self.folder / "p", out], out), (["--apply", "--resume", a, self.folder / "p", out], out)):
+        for words, made in ((["--resume", a, b, p], p), ([a, b, p], p), (["--apply", a, self.folder / "p", out], out), (["--apply", "--resume", a, self.folder / "p", out], out)):
             began = time.perf_counter()
             self.call("patch", *words)
             took, want = time.perf_counter() - began, made.read_bytes()
@@ -523,6 +523,7 @@ class Save:
                 self.call("patch", *words)
                 assert made.read_bytes() == want and [q.name for q in where.iterdir()] == [made.name], list(where.iterdir())
             if made == p:
+                assert not (self.folder / "p").exists() or want == (self.folder / "p").read_bytes()
                 p.rename(self.folder / "p")
             else:
                 assert want == b.read_bytes()
