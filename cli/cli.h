@@ -250,9 +250,15 @@ exg_status cli_write_stream(const cli_call *call,
                             exg_status (*write)(const cli_call *call, exg_error *err),
                             exg_error *err);
 
-/* Into the folder OUT, a file for each rank of --shard. */
+/* Into the folder OUT, a file for each rank of --shard, as the program of --for is placed. */
 exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
                            const exg_weights_save_options *options, exg_error *err);
+
+/* --shard without --for: the preset says what each rank has. Makes the weights of all, `count`, in
+ * the arena; released by the caller, also after a fault. */
+bool cli_shards_by_preset(const cli_call *call);
+exg_status cli_edit_shards(const cli_call *call, exg_weights *of, exg_arena *arena,
+                           exg_weights ***made, uint32_t *count, exg_error *err);
 
 /* The file that is installed beside the command as `kind`/`name` with this extension; a name with a
  * / in it, or with the extension, is a path. In the arena, or `name`; NULL: there is none. */
@@ -320,6 +326,9 @@ exg_status cli_parallel_options(const cli_call *call, exg_session_options *optio
 /* Is the call to run on several ranks what each of them has by itself: a program that is already
  * parallel, or one for each? */
 bool cli_is_parallel(const cli_call *call, const cli_program *p);
+
+/* Is {rank} in the file's name, whatever its folder is called? */
+bool cli_names_ranks(const char *path);
 
 /* `text` with the number for each {rank}, in `room` bytes. USAGE: CLI-004, a name that long. */
 exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err);

@@ -115,11 +115,12 @@ static exg_status note_program(void *user, const char *path, uint64_t bytes, exg
     return w->text.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
-static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_error *err)
+/* `count` is 1, but of ranks as a preset says it. */
+static exg_status save_weights(const cli_call *call, exg_weights *const *weights, uint32_t count,
+                               exg_error *err)
 {
     written w = {call, EXG_TEXT_EMPTY};
-    exg_weights_format format = call->shard != NULL ? EXG_WEIGHTS_FORMAT_SAFETENSORS
-                                                    : exg_weights_format_from_path(call->paths[1]);
+    exg_weights_format format = exg_weights_format_from_path(call->paths[1]);
     exg_weights_save_options options = {.size = sizeof(options),
                                         .progress = cli_progress,
                                         .file = note_file,
@@ -131,6 +132,9 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
                                         .dry_run = call->dry_run};
     exg_status status = EXG_OK;
 
+    if (call->shard != NULL && format == EXG_WEIGHTS_FORMAT_COUNT) { /* a folder */
+        format = EXG_WEIGHTS_FORMAT_SAFETENSORS;
+    }
     options.deduplicate = call->deduplicate && !cli_is_tensors(call->paths[1]);
     EXG_TRY(read_compression(call, &options.compression, err));
     if (call->split != NULL) {
@@ -144,11 +148,13 @@ static exg_status save_weights(const cli_call *call, exg_weights *weights, exg_e
         exg_json_member_text(&w.text, "written", exg_weights_format_name(format));
         exg_json_member_open(&w.text, "files", '[');
     }
-    status = call->shard != NULL ? cli_save_shards(call, weights, &options, err)
-                                 : exg_weights_save(weights, call->paths[1], &options, err);
+    status = cli_shards_by_preset(call)
+                 ? exg_weights_save_ranks(weights, count, call->paths[1], &options, err)
+             : call->shard != NULL ? cli_save_shards(call, weights[0], &options, err)
+                                   : exg_weights_save(weights[0], call->paths[1], &options, err);
     cli_progress_end();
     if (status == EXG_OK) {
-        print_left_out(weights, format);
+        print_left_out(weights[0], format);
     }
     if (status == EXG_OK && call->json) {
         exg_json_put_close(&w.text, ']');
@@ -230,15 +236,37 @@ static exg_status open_all(const cli_call *call, exg_weights **weights, exg_erro
     return status;
 }
 
-/* From files of weights into one, or a split model. */
+/* Of a preset what each rank has. */
+static exg_status save_shards(const cli_call *call, exg_weights *weights, exg_error *err)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_weights **shards = NULL;
+    uint32_t count = 0;
+    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    status =
+        status == EXG_OK ? cli_edit_shards(call, weights, arena, &shards, &count, err) : status;
+    status = status == EXG_OK ? save_weights(call, shards, count, err) : status;
+    while (count > 0) {
+        exg_weights_release(shards[--count]);
+    }
+    exg_arena_destroy(arena);
+    return status;
+}
+
+/* From files of weights into one, or a split model, or those of ranks. */
 static exg_status rewrite_weights(const cli_call *call, exg_error *err)
 {
     exg_weights *weights = NULL;
     exg_status status;
 
     EXG_TRY(open_all(call, &weights, err));
-    status = cli_edit_weights(call, call->paths[0], &weights, err);
-    status = status == EXG_OK ? save_weights(call, weights, err) : status;
+    if (cli_shards_by_preset(call)) {
+        status = save_shards(call, weights, err);
+    } else {
+        status = cli_edit_weights(call, call->paths[0], &weights, err);
+        status = status == EXG_OK ? save_weights(call, &weights, 1, err) : status;
+    }
     exg_weights_release(weights);
     return status;
 }
@@ -255,7 +283,7 @@ static exg_status save_edited(const cli_call *call, exg_weights *weights, exg_er
         edited = exg_weights_retain(weights);
     }
     status = status == EXG_OK ? cli_edit_weights(call, call->paths[0], &edited, err) : status;
-    status = status == EXG_OK ? save_weights(call, edited, err) : status;
+    status = status == EXG_OK ? save_weights(call, &edited, 1, err) : status;
     exg_weights_release(edited);
     return status;
 }

@@ -23,7 +23,8 @@ static const struct {
 static bool is_written(size_t i)
 {
     static const char *const names[] = {
-        "safetensors", "npy", "npz", "GGUF", "PyTorch checkpoint", ".exg of weights"};
+        "safetensors",           "npy", "npz", "GGUF", "PyTorch checkpoint", ".exg of weights",
+        "distributed checkpoint"};
     bool written = formats[i].is_program;
 
     for (size_t n = 0; n < COUNT(names); n++) {

@@ -111,27 +111,79 @@ static void note_kept(void *user, const char *name, const char *why)
     exg_text_printf(text, " stays as it is: %s\n", why);
 }
 
+/* All of it, or the part `shard` of `count`. */
+static exg_status edit(const cli_call *call, const char *path, uint32_t shard, uint32_t count,
+                       exg_weights *of, exg_weights **made, exg_error *err)
+{
+    exg_text kept = EXG_TEXT_EMPTY;
+    exg_weights_edit_options options = {.size = sizeof(options),
+                                        .kept = note_kept,
+                                        .user = &kept,
+                                        .shard_count = count,
+                                        .shard = shard};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    status = status == EXG_OK ? fill_options(call, path, arena, &options, err) : status;
+    status = status == EXG_OK ? exg_weights_edit(of, &options, made, err) : status;
+    exg_arena_destroy(arena);
+    if (shard == 0) { /* the others have the same */
+        cli_note(&kept);
+    }
+    exg_text_free(&kept);
+    return status;
+}
+
 exg_status cli_edit_weights(const cli_call *call, const char *path, exg_weights **weights,
                             exg_error *err)
 {
-    exg_text kept = EXG_TEXT_EMPTY;
-    exg_weights_edit_options options = {.size = sizeof(options), .kept = note_kept, .user = &kept};
-    exg_arena *arena;
     exg_weights *made = NULL;
-    exg_status status;
 
     if (!asks_for_changes(call)) { /* most calls: nothing is made of as many tensors as there are */
         return EXG_OK;
     }
-    arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-    status = status == EXG_OK ? fill_options(call, path, arena, &options, err) : status;
-    status = status == EXG_OK ? exg_weights_edit(*weights, &options, &made, err) : status;
-    exg_arena_destroy(arena);
-    cli_note(&kept);
-    exg_text_free(&kept);
-    EXG_TRY(status);
+    EXG_TRY(edit(call, path, 0, 0, *weights, &made, err));
     exg_weights_release(*weights);
     *weights = made;
+    return EXG_OK;
+}
+
+/* ---- a part of it for each rank ----------------------------------------------------------------
+ */
+
+#define SHARDS_MAX 100 /* two digits in a name */
+
+bool cli_shards_by_preset(const cli_call *call)
+{
+    return call->shard != NULL && call->needed_by == NULL;
+}
+
+exg_status cli_edit_shards(const cli_call *call, exg_weights *of, exg_arena *arena,
+                           exg_weights ***made, uint32_t *count, exg_error *err)
+{
+    char *end;
+    unsigned long shards = strtoul(call->shard, &end, 10);
+
+    *count = 0;
+    if (call->shard[0] < '1' || call->shard[0] > '9' || *end != '\0' || shards > SHARDS_MAX) {
+        return EXG_FAIL(err, USAGE, "CLI-001", "--shard '%s': of a preset 1 to %d ranks",
+                        call->shard, SHARDS_MAX);
+    }
+    if (!cli_names_ranks(call->paths[1])) {
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "CLI-006",
+                                      "'%s' says no names for the files of "
+                                      "ranks",
+                                      call->paths[1]),
+                             "FOLDER/consolidated.{rank}.pth");
+    }
+    *made = EXG_NEW_ARRAY(arena, exg_weights *, shards);
+    if (*made == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < shards; i++) {
+        EXG_TRY(edit(call, call->paths[0], i, (uint32_t)shards, of, &(*made)[i], err));
+        *count = i + 1;
+    }
     return EXG_OK;
 }

@@ -174,6 +174,14 @@ exg_status cli_save_shards(const cli_call *call, exg_weights *weights,
     uint32_t ranks = 1;
     exg_status status;
 
+    if (cli_names_ranks(call->paths[1])) {
+        return exg_error_fix(
+            err,
+            EXG_FAIL(err, USAGE, "CLI-006",
+                     "'%s': what a program's ranks read is in files of other names",
+                     call->paths[1]),
+            "name a FOLDER, or FOLDER/.metadata");
+    }
     of_program.paths[0] = call->needed_by;
     EXG_TRY_IN(err, cli_open_verified(&of_program, &p, err), "%s:", call->needed_by);
     s.program = p.program;

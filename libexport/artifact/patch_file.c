@@ -157,7 +157,8 @@ static bool is_sound(const exg_patch_record *record, const exg_patch_header *hea
                      exg_frames_check_index(&frames, NULL) == EXG_OK;
 }
 
-static void read_record(const uint8_t *from, exg_patch_record *record)
+bool exg_patch_record_read(const uint8_t from[EXG_PATCH_RECORD_BYTES],
+                           const exg_patch_header *header, exg_patch_record *record)
 {
     *record = (exg_patch_record){.kind = (exg_patch_kind)from[56],
                                  .width = from[57],
@@ -167,6 +168,7 @@ static void read_record(const uint8_t *from, exg_patch_record *record)
     for (uint32_t p = 0; p < EXG_FRAME_PLANES_MAX; p++) {
         record->frame.planes[p] = (uint32_t)exg_little_get(from + 24 + 4 * p, 4);
     }
+    return is_sound(record, header, from + 58);
 }
 
 exg_status exg_patch_records_read(const uint8_t *data, const exg_patch_header *header,
@@ -182,8 +184,7 @@ exg_status exg_patch_records_read(const uint8_t *data, const exg_patch_header *h
         return EXG_FAIL(err, MALFORMED, "PAT-RECORD", "the checksum of the records does not match");
     }
     for (uint64_t r = 0; r < header->record_count; r++, from += EXG_PATCH_RECORD_BYTES) {
-        read_record(from, &records[r]);
-        if (!is_sound(&records[r], header, from + 58) ||
+        if (!exg_patch_record_read(from, header, &records[r]) ||
             !exg_add_u64(made, records[r].length, &made)) {
             return EXG_FAIL(err, MALFORMED, "PAT-RECORD", "record %llu makes no sense",
                             (unsigned long long)r);

@@ -37,6 +37,10 @@ typedef struct exg_patch_header {
 void exg_patch_header_write(const exg_patch_header *header, uint8_t out[EXG_PATCH_HEADER_BYTES]);
 void exg_patch_record_write(const exg_patch_record *record, uint8_t out[EXG_PATCH_RECORD_BYTES]);
 
+/* One record, without the place of its frame; false: it makes no sense. */
+bool exg_patch_record_read(const uint8_t from[EXG_PATCH_RECORD_BYTES],
+                           const exg_patch_header *header, exg_patch_record *record);
+
 /* The header of a whole file. MALFORMED (PAT-HEADER), UNSUPPORTED (PAT-VERSION). */
 exg_status exg_patch_header_read(const uint8_t *data, uint64_t length, exg_patch_header *header,
                                  exg_error *err);

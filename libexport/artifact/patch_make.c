@@ -2,6 +2,7 @@
 #include "libexport/artifact/extents.h"
 #include "libexport/artifact/file_hash.h"
 #include "libexport/artifact/patch_file.h"
+#include "libexport/artifact/patch_journal.h"
 #include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/pipeline.h"
@@ -41,6 +42,8 @@ typedef struct maker {
     exg_packer **packers; /* a worker each */
     slot *slots;
     exg_writer *writer;
+    exg_patch_journal *journal; /* or NULL */
+    uint32_t done;              /* windows of an earlier try */
     exg_patch_header header;
     const exg_patch_options *options;
     exg_error *err;
@@ -352,7 +355,7 @@ static exg_status make_window(void *context, const exg_pipeline_block *block, ex
 {
     maker *m = context;
     slot *s = &m->slots[block->slot];
-    const window *w = &m->windows[block->index];
+    const window *w = &m->windows[m->done + block->index];
     const uint8_t *b = m->b.mapping.data + w->to;
     const uint8_t *a = w->from == NOWHERE ? NULL : m->a.mapping.data + w->from;
 
@@ -383,24 +386,31 @@ static bool extend_copy(maker *m, const exg_patch_record *record)
     return true;
 }
 
-static exg_status use_window(void *context, const exg_pipeline_block *block, exg_error *err)
+static exg_status add_record(maker *m, const exg_patch_record *record)
 {
-    maker *m = context;
-    const slot *s = &m->slots[block->slot];
-    const window *w = &m->windows[block->index];
-
-    if (m->options->progress != NULL) {
-        m->options->progress(m->options->user, w->to + w->length, m->b.mapping.length);
-    }
-    if (extend_copy(m, &s->record)) {
+    if (extend_copy(m, record)) {
         return EXG_OK;
     }
     if (!exg_arena_reserve(m->arena, &m->records, m->record_count, &m->record_capacity,
                            sizeof(exg_patch_record))) {
-        return EXG_OUT_OF_MEMORY(err);
+        return EXG_OUT_OF_MEMORY(m->err);
     }
-    m->records[m->record_count++] = s->record;
-    return exg_writer_write(m->writer, s->stored, exg_frame_stored_bytes(&s->record.frame), err);
+    m->records[m->record_count++] = *record;
+    return EXG_OK;
+}
+
+static exg_status use_window(void *context, const exg_pipeline_block *block, exg_error *err)
+{
+    maker *m = context;
+    const slot *s = &m->slots[block->slot];
+    const window *w = &m->windows[m->done + block->index];
+
+    if (m->options->progress != NULL) {
+        m->options->progress(m->options->user, w->to + w->length, m->b.mapping.length);
+    }
+    EXG_TRY(add_record(m, &s->record));
+    EXG_TRY(exg_writer_write(m->writer, s->stored, exg_frame_stored_bytes(&s->record.frame), err));
+    return m->journal == NULL ? EXG_OK : exg_patch_journal_note(m->journal, &s->record, err);
 }
 
 static exg_status write_records(maker *m)
@@ -440,16 +450,50 @@ static exg_status write_patch(maker *m)
 {
     uint8_t header[EXG_PATCH_HEADER_BYTES] = {0};
 
-    EXG_TRY(exg_writer_write(m->writer, header, sizeof(header), m->err));
-    EXG_TRY(exg_pipeline_run(m->pool, m->window_count, make_window, use_window, m, m->err));
+    if (exg_writer_position(m->writer) == 0) {
+        EXG_TRY(exg_writer_write(m->writer, header, sizeof(header), m->err));
+    }
+    EXG_TRY(
+        exg_pipeline_run(m->pool, m->window_count - m->done, make_window, use_window, m, m->err));
     EXG_TRY(write_records(m));
-    m->header.a_bytes = m->a.mapping.length;
-    m->header.b_bytes = m->b.mapping.length;
     m->header.record_count = m->record_count;
     m->header.file_bytes = exg_writer_position(m->writer);
-    exg_pool_run(m->pool, hash_side, m, 2);
     exg_patch_header_write(&m->header, header);
     return exg_writer_patch(m->writer, 0, header, sizeof(header), m->err);
+}
+
+/* ---- an earlier try -----------------------------------------------------------------------------
+ */
+
+/* Windows follow from A and B alone. */
+static bool is_of(void *context, uint32_t index, const exg_patch_record *record)
+{
+    const maker *m = context;
+    const window *w = &m->windows[index];
+
+    return index < m->window_count && record->length == w->length && record->width == w->width &&
+           (record->kind == EXG_PATCH_NEW || record->from == w->from);
+}
+
+static exg_status go_on(maker *m, const char *path)
+{
+    exg_patch_record *records = NULL;
+    char *written = NULL;
+    const char *part;
+    uint64_t keep = 0;
+
+    EXG_TRY(exg_path_written(path, &written, m->err));
+    part = exg_arena_printf(m->arena, "%s.part", written);
+    free(written);
+    if (part == NULL) {
+        return EXG_OUT_OF_MEMORY(m->err);
+    }
+    EXG_TRY(exg_patch_journal_open(path, part, &m->header, is_of, m, m->arena, &m->journal,
+                                   &records, &m->done, &keep, m->err));
+    for (uint32_t i = 0; i < m->done; i++) {
+        EXG_TRY(add_record(m, &records[i]));
+    }
+    return exg_writer_open_part(path, part, keep, &m->writer, m->err);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------
@@ -490,11 +534,14 @@ static exg_status make_patch(maker *m, const char *a, const char *b, const char 
     EXG_TRY(exg_extents_read(a, &m->a, m->err));
     EXG_TRY(exg_extents_read(b, &m->b, m->err));
     EXG_TRY(make_room(m));
+    m->header.a_bytes = m->a.mapping.length;
+    m->header.b_bytes = m->b.mapping.length;
+    exg_pool_run(m->pool, hash_side, m, 2);
     EXG_TRY(pair_all(m));
     for (uint32_t i = 0; i < m->b.count; i++) {
         EXG_TRY(add_extent(m, i));
     }
-    EXG_TRY(exg_writer_open(path, &m->writer, m->err));
+    EXG_TRY(m->options->resume ? go_on(m, path) : exg_writer_open(path, &m->writer, m->err));
     status = write_patch(m);
     status = status == EXG_OK ? exg_mapping_check(&m->a.mapping, a, m->err) : status;
     status = status == EXG_OK ? exg_mapping_check(&m->b.mapping, b, m->err) : status;
@@ -519,6 +566,7 @@ exg_status exg_patch_make(const char *a, const char *b, const char *path,
     if (status == EXG_OK) {
         exg_patch_tell(&m.header, m.records, info);
     }
+    exg_patch_journal_close(m.journal, status == EXG_OK);
     for (uint32_t i = 0; m.packers != NULL && i < exg_pipeline_workers(m.pool); i++) {
         exg_packer_destroy(m.packers[i]);
     }

@@ -16,21 +16,33 @@
 
 #define WHOLE_NAME "model-00001-of-00001.safetensors"
 #define PART_NAME  "shard-%05u-" WHOLE_NAME
+#define RANK_MARK  "{rank}"
 
 typedef struct exg_ranks_save {
     exg_arena *arena;
     const char *path, *part;
-    bool has_metadata; /* files of chunks, and .metadata; else safetensors */
-    bool alone;        /* one rank has all */
-    int lock;          /* the folder `part`, open; or -1 */
+    const char *pattern; /* of the names of files, with {rank} in it; or NULL */
+    bool has_metadata;   /* files of chunks, and .metadata; else safetensors */
+    bool alone;          /* one rank has all */
+    int lock;            /* the folder `part`, open; or -1 */
     exg_error *err;
 } folder;
 
+/* With two digits, as Meta's and Megatron-LM's files have them. */
+static const char *fill_pattern(const folder *f, uint32_t rank)
+{
+    const char *mark = strstr(f->pattern, RANK_MARK);
+
+    return exg_arena_printf(f->arena, "%.*s%02u%s", (int)(mark - f->pattern), f->pattern, rank,
+                            mark + strlen(RANK_MARK));
+}
+
 static const char *file_of(const folder *f, const exg_rank_file *file)
 {
-    const char *name = f->has_metadata ? exg_dcp_file_name(file, f->arena)
-                       : f->alone      ? WHOLE_NAME
-                                       : exg_arena_printf(f->arena, PART_NAME, file->rank + 1);
+    const char *name = f->has_metadata      ? exg_dcp_file_name(file, f->arena)
+                       : f->pattern != NULL ? fill_pattern(f, file->rank)
+                       : f->alone           ? WHOLE_NAME
+                                            : exg_arena_printf(f->arena, PART_NAME, file->rank + 1);
 
     return name == NULL ? NULL : exg_arena_printf(f->arena, "%s/%s", f->part, name);
 }
@@ -66,6 +78,21 @@ static exg_status check_place(const folder *f)
                        "name a folder that is not there");
 }
 
+/* Is it a name that a save gives, but for what follows the number? */
+static bool is_ours(const folder *f, const char *name)
+{
+    static const char *const beginnings[] = {"shard-", "model-", "__", "metadata"};
+    size_t length = f->pattern == NULL ? 0 : (size_t)(strstr(f->pattern, RANK_MARK) - f->pattern);
+
+    for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
+        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) {
+            return true;
+        }
+    }
+    return f->pattern != NULL && strncmp(name, f->pattern, length) == 0 &&
+           strspn(name + length, "0123456789") > 1;
+}
+
 /* Takes away what this save, or one that was stopped, has left; what else is there stays. */
 static void empty_part(const folder *f)
 {
@@ -81,8 +108,7 @@ static void empty_part(const folder *f)
     while ((entry = readdir(there)) != NULL) {
         const char *name = entry->d_name + (entry->d_name[0] == '.');
 
-        if (strncmp(name, "shard-", 6) == 0 || strncmp(name, "model-", 6) == 0 ||
-            strncmp(name, "__", 2) == 0 || strncmp(name, "metadata", 8) == 0) {
+        if (is_ours(f, name)) {
             unlinkat(f->lock, entry->d_name, 0);
         }
     }
@@ -163,17 +189,18 @@ static void destroy(folder *f)
     exg_arena_destroy(f->arena);
 }
 
-/* Of "FOLDER/.metadata" the folder. */
+/* Of "FOLDER/.metadata" and "FOLDER/NAME.{rank}.pt" the folder. */
 static exg_status name_folder(folder *f, const char *path, exg_error *err)
 {
     const char *name = exg_path_name(path);
+    bool is_pattern = strstr(name, RANK_MARK) != NULL;
     size_t length = strlen(path);
 
     *f = (folder){.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED),
                   .has_metadata = strcmp(name, EXG_DCP_METADATA) == 0,
                   .lock = -1,
                   .err = err};
-    length -= f->has_metadata ? strlen(name) : 0;
+    length -= f->has_metadata || is_pattern ? strlen(name) : 0;
     while (length > 1 && path[length - 1] == '/') {
         length--;
     }
@@ -181,11 +208,12 @@ static exg_status name_folder(folder *f, const char *path, exg_error *err)
         exg_arena_destroy(f->arena);
         return exg_error_fix(
             err, EXG_FAIL(err, USAGE, "IO-KIND", "%s lies in no folder that can be made", path),
-            "name a folder that is not there: FOLDER/" EXG_DCP_METADATA);
+            "name a folder that is not there: FOLDER/%s", name);
     }
     f->path = f->arena == NULL ? NULL : exg_arena_strndup(f->arena, path, length);
     f->part = f->path == NULL ? NULL : exg_arena_printf(f->arena, "%s.part", f->path);
-    if (f->part == NULL) {
+    f->pattern = is_pattern && f->arena != NULL ? exg_arena_strdup(f->arena, name) : NULL;
+    if (f->part == NULL || (is_pattern && f->pattern == NULL)) {
         exg_arena_destroy(f->arena);
         return EXG_OUT_OF_MEMORY(err);
     }
@@ -350,7 +378,8 @@ void exg_ranks_save_abort(exg_ranks_save *save)
 /* ---- all of them ------------------------------------------------------------------------------
  */
 
-/* A rank that has nothing has no file, as PyTorch has it, and its reader wants it. */
+/* A rank that has nothing has no file, as PyTorch has it, and its reader wants it; but where all
+ * are one of a series. */
 static exg_status write_all(folder *f, exg_weights *const *ranks, uint32_t count,
                             const exg_weights_save_options *options)
 {
@@ -358,7 +387,7 @@ static exg_status write_all(folder *f, exg_weights *const *ranks, uint32_t count
     uint32_t some = 0;
 
     for (uint32_t i = 0; files != NULL && i < count; i++) {
-        if (ranks[i]->count > 0) {
+        if (ranks[i]->count > 0 || f->pattern != NULL) {
             files[some++] = (exg_rank_file){i, 0, ranks[i]};
         }
     }

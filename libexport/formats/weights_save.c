@@ -41,15 +41,27 @@ static const exg_weights_sink *const sinks[] = {
     &exg_safetensors_sink, &exg_gguf_sink, &exg_npz_sink, &exg_npy_sink, &exg_checkpoint_sink,
 };
 
-static const exg_weights_sink *sink_of(const char *path)
+/* What else files of torch.save() are called. */
+static const char *const checkpoint_names[] = {".pth", ".ckpt", ".bin"};
+
+static bool ends_so(const char *path, const char *extension)
 {
     size_t length = strlen(path);
+    size_t end = strlen(extension);
 
+    return length > end && strcasecmp(path + length - end, extension) == 0;
+}
+
+static const exg_weights_sink *sink_of(const char *path)
+{
     for (size_t i = 0; i < sizeof(sinks) / sizeof(sinks[0]); i++) {
-        size_t extension = strlen(sinks[i]->extension);
-
-        if (length > extension && strcasecmp(path + length - extension, sinks[i]->extension) == 0) {
+        if (ends_so(path, sinks[i]->extension)) {
             return sinks[i];
+        }
+    }
+    for (size_t i = 0; i < sizeof(checkpoint_names) / sizeof(checkpoint_names[0]); i++) {
+        if (ends_so(path, checkpoint_names[i])) {
+            return &exg_checkpoint_sink;
         }
     }
     return NULL;

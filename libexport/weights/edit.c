@@ -31,8 +31,9 @@ typedef struct editor {
     exg_map pairs;           /* metadata so far */
     exg_element_type *types; /* of options->dtypes */
     exg_preset *preset;      /* or NULL */
-    bool preset_used;        /* a rule of it fitted */
-    struct join *joins;      /* by presets */
+    exg_preset_numbers numbers;
+    bool preset_used;   /* a rule of it fitted */
+    struct join *joins; /* by presets */
     uint32_t join_count, join_capacity;
     exg_map join_names; /* -> place in joins */
     exg_error *err;
@@ -193,6 +194,16 @@ static exg_status take_storage(editor *e, uint32_t *storage)
         EXG_TRY(exg_weights_add_storage(e->made, &e->of->storages[of], &e->storages[of], e->err));
     }
     *storage = e->storages[of];
+    return EXG_OK;
+}
+
+/* Its storage is then one of `made`. */
+static exg_status take_home(editor *e, exg_piece *piece)
+{
+    if (piece->home == e->of) {
+        EXG_TRY(take_storage(e, &piece->weight.storage));
+        piece->home = e->made;
+    }
     return EXG_OK;
 }
 
@@ -378,11 +389,9 @@ static exg_status take_elements(editor *e, exg_piece *piece)
     }
     if (changes) {
         EXG_TRY(cast_storage(e, piece, type));
-    } else if (piece->home == e->of) {
-        EXG_TRY(take_storage(e, &weight->storage));
+        piece->home = e->made;
     }
-    piece->home = e->made;
-    return EXG_OK;
+    return take_home(e, piece);
 }
 
 /* ---- presets ----------------------------------------------------------------------------------
@@ -403,8 +412,7 @@ static exg_status rearrange(editor *e, const exg_preset_operation *operation, ex
     uint32_t count = operation->kind == EXG_PRESET_FIRST ? 1 : operation->count;
 
     for (uint32_t i = 0; i < count; i++) {
-        EXG_TRY(exg_preset_number(e->preset, operation->factors[i], &e->options->numbers,
-                                  &e->of->metadata, &factors[i], e->err));
+        EXG_TRY(exg_preset_number(&e->numbers, operation->factors[i], &factors[i], e->err));
     }
     switch (operation->kind) {
     case EXG_PRESET_TRANSPOSE:
@@ -486,6 +494,16 @@ static exg_status check_joins(editor *e)
     return EXG_OK;
 }
 
+static exg_status check_tensor(editor *e, const exg_piece *piece)
+{
+    const exg_weight *weight = &piece->weight;
+
+    return weight->meta == NULL || weight->use_pickle
+               ? EXG_FAIL(e->err, USAGE, "WGT-PRESET", "%s is no tensor", weight->fqn)
+               : exg_tensor_meta_check_view(weight->meta,
+                                            piece->home->storages[weight->storage].length, e->err);
+}
+
 static exg_status follow_rule(editor *e, uint32_t index, const exg_preset_rule *rule,
                               const char *name)
 {
@@ -497,12 +515,14 @@ static exg_status follow_rule(editor *e, uint32_t index, const exg_preset_rule *
         return EXG_OK;
     }
     for (uint32_t i = 0; i < rule->operation_count; i++) {
-        if (piece.weight.meta == NULL || piece.weight.use_pickle) {
-            return EXG_FAIL(e->err, USAGE, "WGT-PRESET", "%s is no tensor", piece.weight.fqn);
-        }
-        EXG_TRY(exg_tensor_meta_check_view(
-            piece.weight.meta, piece.home->storages[piece.weight.storage].length, e->err));
+        EXG_TRY(check_tensor(e, &piece));
         EXG_TRY(rearrange(e, &rule->operations[i], &piece));
+    }
+    if (e->options->shard_count > 0 && rule->shard.given) {
+        EXG_TRY(check_tensor(e, &piece));
+        EXG_TRY(take_home(e, &piece));
+        EXG_TRY(exg_piece_take_part(&piece, rule, &e->numbers, e->options->shard,
+                                    e->options->shard_count, e->made, e->err));
     }
     EXG_TRY(take_elements(e, &piece));
     return last != NULL && last->kind == EXG_PRESET_JOIN ? join_piece(e, index, name, last, &piece)
@@ -625,12 +645,31 @@ static exg_status take_skipped(editor *e)
     return EXG_OK;
 }
 
+static exg_status check_shard(editor *e)
+{
+    uint32_t count = e->options->shard_count;
+
+    if (count > 0 && e->options->shard >= count) {
+        return EXG_FAIL(e->err, USAGE, "WGT-PRESET", "of %u ranks there is no rank %u", count,
+                        e->options->shard);
+    }
+    return count == 0 || (e->preset != NULL && e->preset->has_shard)
+               ? EXG_OK
+               : exg_error_fix(e->err,
+                               EXG_FAIL(e->err, USAGE, "WGT-PRESET",
+                                        "the preset says of no tensor how ranks share it"),
+                               "hf-to-llama and hf-to-megatron-gpt do; --for PROGRAM shares by a "
+                               "placement of the program");
+}
+
 static exg_status edit(editor *e)
 {
     EXG_TRY(read_dtypes(e));
     if (e->options->preset != NULL) {
         EXG_TRY(exg_preset_open(e->options->preset, e->arena, &e->preset, e->err));
+        e->numbers = (exg_preset_numbers){e->preset, &e->options->numbers, &e->of->metadata};
     }
+    EXG_TRY(check_shard(e));
     EXG_TRY(exg_name_rules_open(e->of, e->options, e->arena, &e->rules, e->err));
     EXG_TRY(exg_weights_create(exg_arena_allocator(e->of->arena), &e->made, e->err));
     EXG_TRY(exg_weights_set_directory(e->made, exg_weights_directory(e->of), e->err));

@@ -236,12 +236,12 @@ static exg_status take_tensor(ranks *r, const exg_weight *weight)
 static exg_status find_rule(ranks *r, const char *stripped, const exg_preset_rule **found)
 {
     *found = NULL;
-    for (uint32_t i = 0; i < r->preset->count && (*found == NULL || !(*found)->by_rank); i++) {
+    for (uint32_t i = 0; i < r->preset->count && (*found == NULL || !(*found)->ranks.given); i++) {
         const exg_preset_rule *rule = &r->preset->rules[i];
         const char *name = NULL;
 
         EXG_TRY(exg_name_fit(&rule->from, "", stripped, r->arena, &name, r->err));
-        if (name != NULL && (*found == NULL || rule->by_rank)) {
+        if (name != NULL && (*found == NULL || rule->ranks.given)) {
             *found = rule;
         }
     }
@@ -267,7 +267,7 @@ static int64_t length_of(ranks *r, const char *stripped)
 static exg_status put_by_rule(ranks *r, const exg_preset_rule *rule, exg_weight *parts)
 {
     const exg_tensor_meta *meta = parts[0].meta;
-    uint32_t dim = rule->dim;
+    uint32_t dim = rule->ranks.dim;
 
     if (dim == 1 && meta != NULL && meta->rank == 1) { /* what is added to sums is in every rank */
         return take_equal(r, parts);
@@ -276,8 +276,8 @@ static exg_status put_by_rule(ranks *r, const exg_preset_rule *rule, exg_weight 
         return EXG_FAIL(r->err, USAGE, "WGT-PRESET",
                         "the ranks' parts would go on along dim %u, which it does not have", dim);
     }
-    if (rule->unless != NULL && meta->rank == 2 &&
-        meta->sizes[dim].value == length_of(r, rule->unless)) {
+    if (rule->ranks.unless != NULL && meta->rank == 2 &&
+        meta->sizes[dim].value == length_of(r, rule->ranks.unless)) {
         dim = 1 - dim;
     }
     return put_together(r, parts, dim == 1);
@@ -315,7 +315,7 @@ static exg_status take_tensor_by_preset(ranks *r, const exg_weight *weight)
     if (lacking < r->count) {
         return lacks(r, lacking);
     }
-    return rule->by_rank ? put_by_rule(r, rule, parts) : take_equal(r, parts);
+    return rule->ranks.given ? put_by_rule(r, rule, parts) : take_equal(r, parts);
 }
 
 /* ---- all ranks --------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ exg_status exg_weights_merge(exg_weights *const *of, uint32_t count,
     }
     if (options.preset != NULL) {
         status = exg_preset_open(options.preset, r.arena, &r.preset, err);
-        by_rank = status == EXG_OK && r.preset->by_rank &&
+        by_rank = status == EXG_OK && r.preset->has_ranks &&
                   have_names_in_common(of, count, r.arena, &failed);
     }
     if (status == EXG_OK) {

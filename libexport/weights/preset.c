@@ -2,7 +2,8 @@
  *
  *     # a remark
  *     number NAME OTHER...          a number that rules need, and what files of models call it
- *     FROM TO [ranks DIM [unless NAME]] [OPERATION...]     a rule; TO - leaves the tensor out
+ *     FROM TO [ranks DIM [unless NAME]] [OPERATION...] [shard DIM [pad N] [unless NAME]]
+ *                                   a rule; TO - leaves the tensor out
  */
 #include "libexport/weights/preset.h"
 
@@ -95,22 +96,46 @@ static exg_status read_part(parser *p, exg_preset_operation *made)
     return EXG_OK;
 }
 
+/* The word behind `word`, where that is the next one; else NULL. */
+static exg_status read_option(parser *p, const char *word, const char **value)
+{
+    if (p->at == p->count || strcmp(p->words[p->at], word) != 0) {
+        return EXG_OK;
+    }
+    p->at++;
+    *value = next(p);
+    return *value == NULL ? fault(p, "pad and unless take a name") : EXG_OK;
+}
+
 /* "0", "1 unless norm.weight" */
-static exg_status read_ranks(parser *p, exg_preset_rule *rule)
+static exg_status read_parts(parser *p, exg_preset_parts *parts)
 {
     const char *word = next(p);
 
     if (word == NULL || (strcmp(word, "0") != 0 && strcmp(word, "1") != 0)) {
-        return fault(p, "ranks takes a dim, 0 or 1");
+        return fault(p, "ranks and shard take a dim, 0 or 1");
     }
-    rule->by_rank = p->preset->by_rank = true;
-    rule->dim = word[0] == '1';
-    if (p->at < p->count && strcmp(p->words[p->at], "unless") == 0) {
-        p->at++;
-        rule->unless = next(p);
-        return rule->unless == NULL ? fault(p, "unless takes the name of a tensor") : EXG_OK;
-    }
+    parts->given = true;
+    parts->dim = word[0] == '1';
     return EXG_OK;
+}
+
+static exg_status read_ranks(parser *p, exg_preset_rule *rule)
+{
+    if (rule->operation_count > 0 || rule->ranks.given) {
+        return fault(p, "ranks is the first operation, and there once");
+    }
+    p->preset->has_ranks = true;
+    EXG_TRY(read_parts(p, &rule->ranks));
+    return read_option(p, "unless", &rule->ranks.unless);
+}
+
+static exg_status read_shard(parser *p, exg_preset_rule *rule)
+{
+    p->preset->has_shard = true;
+    EXG_TRY(read_parts(p, &rule->shard));
+    EXG_TRY(read_option(p, "pad", &rule->shard.pad));
+    return read_option(p, "unless", &rule->shard.unless);
 }
 
 static exg_status read_operation(parser *p, exg_preset_rule *rule)
@@ -118,12 +143,16 @@ static exg_status read_operation(parser *p, exg_preset_rule *rule)
     const char *word = next(p);
     exg_preset_operation *made = &rule->operations[rule->operation_count];
 
-    if (strcmp(word, "ranks") == 0) {
-        return rule->operation_count > 0 || rule->by_rank
-                   ? fault(p, "ranks is the first operation, and there once")
-                   : read_ranks(p, rule);
+    if (rule->shard.given) {
+        return fault(p, "shard is the last operation");
     }
-
+    if (strcmp(word, "ranks") == 0) {
+        return read_ranks(p, rule);
+    }
+    if (strcmp(word, "shard") == 0 &&
+        (rule->operation_count == 0 || made[-1].kind != EXG_PRESET_JOIN)) {
+        return read_shard(p, rule);
+    }
     if (rule->operation_count == EXG_PRESET_OPERATIONS) {
         return fault(p, "too many operations");
     }
@@ -147,7 +176,7 @@ static exg_status read_operation(parser *p, exg_preset_rule *rule)
     }
     made->kind = strcmp(word, "join") == 0 ? EXG_PRESET_JOIN : EXG_PRESET_SLICE;
     if (made->kind == EXG_PRESET_SLICE && strcmp(word, "slice") != 0) {
-        return fault(p, "an operation is ranks, transpose, rows, first, slice or join");
+        return fault(p, "an operation is ranks, transpose, rows, first, slice, join or shard");
     }
     return read_part(p, made);
 }
@@ -284,31 +313,35 @@ static const char *others_of(const exg_preset *preset, const char *name, size_t 
     return NULL;
 }
 
-static int64_t look_up(const exg_preset *preset, const char *name, size_t length,
-                       const exg_string_map *given, const exg_string_map *metadata, int depth)
+static int64_t look_up(const exg_preset_numbers *numbers, const char *name, size_t length,
+                       int depth)
 {
-    const char *others = others_of(preset, name, length);
-    int64_t found = find_number(given, name, length);
+    const char *others = others_of(numbers->preset, name, length);
+    int64_t found = find_number(numbers->given, name, length);
 
-    found = found != 0 ? found : find_number(metadata, name, length);
+    found = found != 0 ? found : find_number(numbers->metadata, name, length);
     while (found == 0 && depth < 4 && others != NULL && others[0] != '\0') {
         size_t size = strcspn(others, " ");
 
-        found = look_up(preset, others, size, given, metadata, depth + 1);
+        found = look_up(numbers, others, size, depth + 1);
         others += size + 1;
     }
     return found;
 }
 
-exg_status exg_preset_number(const exg_preset *preset, const char *factor,
-                             const exg_string_map *given, const exg_string_map *metadata,
-                             int64_t *number, exg_error *err)
+bool exg_preset_has_number(const exg_preset_numbers *numbers, const char *name)
+{
+    return look_up(numbers, name, strlen(name), 0) > 0;
+}
+
+exg_status exg_preset_number(const exg_preset_numbers *numbers, const char *factor, int64_t *number,
+                             exg_error *err)
 {
     *number = number_of(factor);
     if (strcmp(factor, "*") == 0 || *number > 0) {
         return EXG_OK;
     }
-    *number = look_up(preset, factor, strlen(factor), given, metadata, 0);
+    *number = look_up(numbers, factor, strlen(factor), 0);
     return *number > 0
                ? EXG_OK
                : exg_error_fix(err,

@@ -28,15 +28,25 @@ typedef struct exg_preset_operation {
     uint32_t part, parts; /* from 0 on */
 } exg_preset_operation;
 
+/* How the ranks of one model have a tensor: its parts go on along `dim` (0, or of matrices 1), and
+ * a vector along 1 is in every rank. */
+typedef struct exg_preset_parts {
+    bool given;
+    uint32_t dim;
+    const char *unless; /* NULL: always along `dim`; else what makes it the other one: of parts that
+                           are read a tensor as long as that dim, of those that are made a number */
+    const char *pad;    /* a number or its name: rows are filled up with the last one to so many, or
+                           a multiple, in each part; NULL: as many as there are */
+} exg_preset_parts;
+
 /* One line. A name that several fit makes a tensor of each. */
 typedef struct exg_preset_rule {
     regex_t from;   /* of a whole name */
     const char *to; /* with \1 for the first group; NULL: left out */
     exg_preset_operation operations[EXG_PRESET_OPERATIONS];
     uint32_t operation_count;
-    bool by_rank; /* every rank has a part of it, which go on along `dim` (0, or of matrices 1); */
-    uint32_t dim; /* where that is as long as the tensor `unless`, along the other one */
-    const char *unless; /* NULL: always along `dim` */
+    exg_preset_parts ranks; /* that it is put together of */
+    exg_preset_parts shard; /* that are made of it */
 } exg_preset_rule;
 
 typedef struct exg_preset {
@@ -44,7 +54,7 @@ typedef struct exg_preset {
     uint32_t count, capacity;
     exg_string_map numbers; /* name -> other names of the same, with blanks between */
     uint32_t number_capacity;
-    bool by_rank; /* a rule is */
+    bool has_ranks, has_shard; /* a rule has */
     exg_arena *arena;
 } exg_preset;
 
@@ -52,10 +62,16 @@ typedef struct exg_preset {
 exg_status exg_preset_open(const char *text, exg_arena *arena, exg_preset **preset, exg_error *err);
 void exg_preset_close(exg_preset *preset); /* NULL is allowed */
 
-/* What a factor stands for: a number, or one that `given` or else `metadata` says under its name or
- * another of the same; 0 of "*". USAGE (WGT-PRESET). */
-exg_status exg_preset_number(const exg_preset *preset, const char *factor,
-                             const exg_string_map *given, const exg_string_map *metadata,
-                             int64_t *number, exg_error *err);
+/* Where numbers come from: the first that says one under its name, or another of the same. */
+typedef struct exg_preset_numbers {
+    const exg_preset *preset; /* which names are of the same */
+    const exg_string_map *given, *metadata;
+} exg_preset_numbers;
+
+bool exg_preset_has_number(const exg_preset_numbers *numbers, const char *name);
+
+/* What a factor stands for: a number, or the name of one; 0 of "*". USAGE (WGT-PRESET). */
+exg_status exg_preset_number(const exg_preset_numbers *numbers, const char *factor, int64_t *number,
+                             exg_error *err);
 
 #endif

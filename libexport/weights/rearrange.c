@@ -208,3 +208,95 @@ exg_status exg_pieces_join(const exg_weight *pieces, uint32_t count, exg_weights
     joined->meta = meta;
     return EXG_OK;
 }
+
+/* ---- parts ------------------------------------------------------------------------------------
+ */
+
+static exg_status unequal(const exg_piece *piece, int64_t number, const char *what, uint32_t parts,
+                          exg_error *err)
+{
+    return exg_error_fix(err,
+                         EXG_FAIL(err, USAGE, "WGT-PRESET",
+                                  "%s has %" PRId64 " %s, which are not %u equal parts",
+                                  piece->weight.fqn, number, what, parts),
+                         "give it to fewer ranks");
+}
+
+/* What rows are put in order by, heads say, stays together. */
+static exg_status check_groups(const exg_piece *piece, const exg_preset_rule *rule,
+                               const exg_preset_numbers *numbers, uint32_t parts, exg_error *err)
+{
+    const exg_preset_operation *last =
+        rule->operation_count == 0 ? NULL : &rule->operations[rule->operation_count - 1];
+    const char *factor =
+        last != NULL && last->kind == EXG_PRESET_ROWS ? last->factors[last->order[0]] : NULL;
+    int64_t groups = 0;
+
+    if (factor != NULL) {
+        EXG_TRY(exg_preset_number(numbers, factor, &groups, err));
+    }
+    return groups % parts == 0 ? EXG_OK : unequal(piece, groups, factor, parts, err);
+}
+
+/* The last row again and again, until there are a multiple of so many in each part. */
+static exg_status pad_rows(exg_piece *piece, const char *factor, const exg_preset_numbers *numbers,
+                           uint32_t parts, exg_weights *made, exg_error *err)
+{
+    int64_t have = piece->weight.meta->sizes[0].value;
+    int64_t multiple = 0;
+    int64_t rows;
+    exg_piece last = *piece;
+
+    EXG_TRY(exg_preset_number(numbers, factor, &multiple, err));
+    if (multiple == 0 || __builtin_mul_overflow(multiple, parts, &multiple) ||
+        __builtin_add_overflow(have, multiple - 1, &rows)) {
+        return EXG_FAIL(err, USAGE, "WGT-PRESET", "'%s' is no number of rows", factor);
+    }
+    rows = rows / multiple * multiple - have;
+    if (rows == 0 || have == 0) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_piece_take_rows(&last, have - 1, 1, made, err));
+    last.weight.meta->sizes[0] = exg_sym_int_of(rows);
+    last.weight.meta->strides[0] = exg_sym_int_of(0);
+    return exg_pieces_join((exg_weight[]){piece->weight, last.weight}, 2, made, &piece->weight,
+                           err);
+}
+
+exg_status exg_piece_take_part(exg_piece *piece, const exg_preset_rule *rule,
+                               const exg_preset_numbers *numbers, uint32_t part, uint32_t parts,
+                               exg_weights *made, exg_error *err)
+{
+    const exg_preset_parts *shard = &rule->shard;
+    uint32_t rank = piece->weight.meta->rank;
+    bool columns = shard->dim == 1;
+    int64_t size;
+
+    if (columns && rank == 1) { /* what is added to sums is in every rank */
+        return EXG_OK;
+    }
+    if (shard->unless != NULL && exg_preset_has_number(numbers, shard->unless)) {
+        columns = !columns;
+    }
+    if (rank <= columns || (columns && rank > 2)) {
+        return EXG_FAIL(err, USAGE, "WGT-PRESET",
+                        "the ranks' parts would go on along dim %d, which it does not have",
+                        columns);
+    }
+    if (!columns) {
+        EXG_TRY(check_groups(piece, rule, numbers, parts, err));
+    }
+    if (!columns && shard->pad != NULL) {
+        EXG_TRY(pad_rows(piece, shard->pad, numbers, parts, made, err));
+    }
+    size = piece->weight.meta->sizes[columns].value;
+    if (size % parts != 0) {
+        return unequal(piece, size, columns ? "columns" : "rows", parts, err);
+    }
+    size /= parts;
+    if (columns) {
+        EXG_TRY(exg_piece_transpose(piece, made, err));
+    }
+    EXG_TRY(exg_piece_take_rows(piece, part * size, size, made, err));
+    return columns ? exg_piece_transpose(piece, made, err) : EXG_OK;
+}

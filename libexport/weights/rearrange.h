@@ -30,4 +30,10 @@ exg_status exg_piece_order_rows(exg_piece *piece, const int64_t *factors, const 
 exg_status exg_pieces_join(const exg_weight *pieces, uint32_t count, exg_weights *made,
                            exg_weight *joined, exg_error *err);
 
+/* Of a piece of `made` the part `part` of `parts`, as the rule has it for ranks. USAGE
+ * (WGT-PRESET): there are no such parts, or they are not equal. */
+exg_status exg_piece_take_part(exg_piece *piece, const exg_preset_rule *rule,
+                               const exg_preset_numbers *numbers, uint32_t part, uint32_t parts,
+                               exg_weights *made, exg_error *err);
+
 #endif

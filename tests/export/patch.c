@@ -431,12 +431,14 @@ static void test_without_memory(void **state)
 
 #define LONG_BYTES (40u << 20)
 
+static uint64_t stop_at = 30u << 20;
+
 /* Ends the process, as a kill does. */
 static void stop_late(void *user, uint64_t done, uint64_t total)
 {
     (void)user;
     (void)total;
-    if (done > 30u << 20) {
+    if (done > stop_at) {
         _exit(7);
     }
 }
@@ -523,14 +525,106 @@ static void test_resume(void **state)
     finish(EXG_OK);
 }
 
+/* ---- making that was stopped ----------------------------------------------------------------- */
+
+/* Makes "out" of "a" and "b"; false: it was stopped, as a kill does. */
+static bool make_out(void (*progress)(void *, uint64_t, uint64_t), void *user)
+{
+    const exg_patch_options options = {
+        .size = sizeof(options), .resume = true, .threads = 1, .progress = progress, .user = user};
+    pid_t child = progress == stop_late ? fork() : 0;
+    exg_error err;
+    int how = 0;
+
+    if (child == 0) {
+        exg_error_clear(&err);
+        if (exg_patch_make(in_folder("a"), in_folder("b"), in_folder("out"), &options, NULL,
+                           &err) != EXG_OK) {
+            fail_msg("%s %s", err.code, err.message);
+        }
+        return true;
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 7);
+    return false;
+}
+
+/* The least that is told: where it went on. */
+static void note_least(void *user, uint64_t done, uint64_t total)
+{
+    uint64_t *least = user;
+
+    (void)total;
+    *least = done < *least ? done : *least;
+}
+
+/* It goes on behind `least` bytes of B or later, or before, and makes the patch that it makes in
+ * one go. */
+static void assert_goes_on(uint64_t least, bool later)
+{
+    uint64_t from = UINT64_MAX;
+
+    assert_true(make_out(note_least, &from));
+    assert_true(later ? from > least : from <= least);
+    assert_int_not_equal(access(in_folder("out.part"), F_OK), 0);
+    assert_int_not_equal(access(in_folder("out.resume"), F_OK), 0);
+    (void)make(in_folder("a"), in_folder("b"));
+    assert_paths_equal(in_folder("p"), in_folder("out"));
+    remove(in_folder("out"));
+}
+
+static void stop_making(void)
+{
+    assert_false(make_out(stop_late, NULL));
+    assert_int_not_equal(access(in_folder("out"), F_OK), 0);
+    assert_int_equal(access(in_folder("out.part"), F_OK), 0);
+    assert_int_equal(access(in_folder("out.resume"), F_OK), 0);
+}
+
+#define SHORT_BYTES (8u << 20)
+
+static void test_resume_of_making(void **state)
+{
+    uint8_t *data = calloc(SHORT_BYTES, 1);
+    uint64_t random = 1;
+
+    (void)state;
+    stop_at = 6u << 20;
+    assert_non_null(data);
+    write_file("a", data, SHORT_BYTES);
+    for (size_t i = 0; i < SHORT_BYTES; i++) { /* the first 2 MiB are equal */
+        random = random * UINT64_C(6364136223846793005) + 1;
+        data[i] = i < 2u << 20 ? 0 : (uint8_t)(random >> 56);
+    }
+    write_file("b", data, SHORT_BYTES);
+    stop_making();
+    assert_goes_on(5u << 20, true);
+    stop_making();
+    flip("out.part", 4096); /* of the first frame: the copies before it hold */
+    assert_goes_on(3u << 20, false);
+    stop_making();
+    flip("out.resume", 100); /* of the first record */
+    assert_goes_on(1u << 20, false);
+    stop_making();
+    remove(in_folder("out.part"));
+    assert_goes_on(1u << 20, false);
+    stop_making();
+    data[SHORT_BYTES - 1] ^= 1; /* another B */
+    write_file("b", data, SHORT_BYTES);
+    assert_goes_on(1u << 20, false);
+    free(data);
+    empty_folder();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resume),      cmocka_unit_test(test_any_two_files),
-        cmocka_unit_test(test_size),        cmocka_unit_test(test_another_base),
-        cmocka_unit_test(test_damage),      cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_differences), cmocka_unit_test(test_sparse),
-        cmocka_unit_test(test_describe),    cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_resume),         cmocka_unit_test(test_resume_of_making),
+        cmocka_unit_test(test_any_two_files),  cmocka_unit_test(test_size),
+        cmocka_unit_test(test_another_base),   cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_sparse),         cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_without_memory),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

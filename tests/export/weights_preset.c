@@ -180,7 +180,14 @@ static void it_refuses_presets_that_are_none_or_do_not_fit(void **state)
         {"a b turn", "WGT-PRESET", "transpose"},
         {"a b ranks", "WGT-PRESET", "0 or 1"},
         {"a b ranks 2", "WGT-PRESET", "0 or 1"},
-        {"a b ranks 1 unless", "WGT-PRESET", "name of a tensor"},
+        {"a b ranks 1 unless", "WGT-PRESET", "take a name"},
+        {"a b shard", "WGT-PRESET", "0 or 1"},
+        {"a b shard 1 unless", "WGT-PRESET", "take a name"},
+        {"a b shard 0 pad", "WGT-PRESET", "take a name"},
+        {"a b shard 0 unless n pad 2", "WGT-PRESET", "last operation"},
+        {"a b shard 0 transpose", "WGT-PRESET", "last operation"},
+        {"a b shard 0 shard 1", "WGT-PRESET", "last operation"},
+        {"a b join 1/2 shard 0", "WGT-PRESET", "last"},
         {"a b ranks 0 ranks 0", "WGT-PRESET", "first operation"},
         {"a b transpose ranks 0", "WGT-PRESET", "first operation"},
         {"a b rows", "WGT-PRESET", "factors"},
@@ -226,6 +233,96 @@ static void it_refuses_presets_that_are_none_or_do_not_fit(void **state)
         if (exg_weights_edit(of, &options, &made, &err) == EXG_OK ||
             strcmp(err.code, cases[i].code) != 0 || strstr(err.message, cases[i].part) == NULL) {
             fail_msg("%s: %s %s", cases[i].preset, err.code, err.message);
+        }
+        assert_null(made);
+        exg_weights_release(of);
+    }
+}
+
+/* What rank 1 of `count` has of the one tensor of a preset: shape and first column. */
+static void assert_part(const char *preset, uint32_t count, const char *want)
+{
+    exg_string_pair numbers[] = {{"three", "3"}};
+    exg_weights_edit_options options = {.size = sizeof(options),
+                                        .preset = preset,
+                                        .numbers = {numbers, 1},
+                                        .shard_count = count,
+                                        .shard = 1};
+    exg_weights *of = model();
+    exg_weights *made = NULL;
+    const exg_tensor_meta *meta;
+    char got[256] = "";
+    float data[64];
+    exg_error err;
+
+    exg_error_clear(&err);
+    if (exg_weights_edit(of, &options, &made, &err) != EXG_OK) {
+        fail_msg("%s: %s %s", preset, err.code, err.message);
+    }
+    exg_weights_release(of);
+    assert_int_equal(made->count, 1);
+    meta = made->items[0].meta;
+    snprintf(got, sizeof(got), "[%d,%d]", (int)meta->sizes[0].value, (int)meta->sizes[1].value);
+    assert_int_equal(exg_weight_read_range(made, &made->items[0], 0,
+                                           (uint64_t)(meta->sizes[0].value * meta->sizes[1].value),
+                                           data, &err),
+                     EXG_OK);
+    for (int64_t i = 0; i < meta->sizes[0].value; i++) {
+        snprintf(got + strlen(got), sizeof(got) - strlen(got), " %d",
+                 (int)data[i * meta->sizes[1].value]);
+    }
+    assert_string_equal(got, want);
+    exg_weights_release(made);
+}
+
+static void it_gives_a_rank_its_part(void **state)
+{
+    (void)state;
+    assert_part("layers.0.w w shard 0\na|b -", 3, "[4,2] 4 5 6 7");
+    assert_part("layers.0.w w shard 1\na|b -", 2,
+                "[12,1] 100 101 102 103 104 105 106 107 108 109 "
+                "110 111");
+    assert_part("layers.0.w w transpose shard 1\na|b -", 3, "[2,4] 4 104");
+    assert_part("layers.0.w w rows three,* 1,0 shard 0\na|b -", 4, "[3,2] 1 5 9");
+    assert_part("a w shard 1 unless three\nlayers.0.w|b -", 2, "[1,2] 1");
+    assert_part("a w shard 1 unless nosuch\nlayers.0.w|b -", 2, "[2,1] 100 101");
+    assert_part("b w shard 0 pad 2\nlayers.0.w|a -", 2, "[2,2] 4 4"); /* to 4 rows: 2 3 4 4 */
+    assert_part("b w shard 0 pad three\nlayers.0.w|a -", 2, "[3,2] 4 4 4");
+    assert_part("a w\nb - shard 0\nlayers.0.w -", 2, "[2,2] 0 1"); /* whole */
+}
+
+static void it_refuses_parts_that_are_none(void **state)
+{
+    static const struct {
+        const char *preset;
+        uint32_t count, shard;
+        const char *part; /* of the message */
+    } cases[] = {
+        {NULL, 2, 0, "how ranks share"},
+        {"layers.0.w w", 2, 0, "how ranks share"},
+        {"b w shard 0", 2, 2, "no rank 2"},
+        {"b w shard 0", 2, 0, "3 rows, which are not 2"},
+        {"b w shard 1", 3, 0, "2 columns, which are not 3"},
+        {"layers.0.w w rows 3,* 0,1 shard 0", 4, 0, "3 3, which are not 4"}, /* though rows are */
+        {"b w shard 0 pad *", 2, 0, "no number of rows"},
+        {"b w shard 0 pad 9223372036854775807", 2, 0, "no number of rows"},
+        {"b w shard 0 pad nosuch", 2, 0, "nosuch"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        exg_weights_edit_options options = {.size = sizeof(options),
+                                            .preset = cases[i].preset,
+                                            .shard_count = cases[i].count,
+                                            .shard = cases[i].shard};
+        exg_weights *of = model();
+        exg_weights *made = NULL;
+        exg_error err;
+
+        exg_error_clear(&err);
+        if (exg_weights_edit(of, &options, &made, &err) != EXG_USAGE ||
+            strcmp(err.code, "WGT-PRESET") != 0 || strstr(err.message, cases[i].part) == NULL) {
+            fail_msg("%zu: %s %s", i, err.code, err.message);
         }
         assert_null(made);
         exg_weights_release(of);
@@ -324,6 +421,8 @@ int main(void)
         cmocka_unit_test(it_takes_apart_and_puts_together),
         cmocka_unit_test(it_keeps_bits),
         cmocka_unit_test(it_refuses_presets_that_are_none_or_do_not_fit),
+        cmocka_unit_test(it_gives_a_rank_its_part),
+        cmocka_unit_test(it_refuses_parts_that_are_none),
         cmocka_unit_test(it_keeps_packed_rows_together),
         cmocka_unit_test(it_tells_the_numbers_beside_a_file),
     };

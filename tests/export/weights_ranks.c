@@ -1,8 +1,13 @@
 /* weights_ranks.c - the files of the ranks of one model, put together. What is expected is written
  * here; run_edit.py cuts models as Meta and Megatron-LM do. */
+#include <exg/formats.h>
 #include <exg/weights_edit.h>
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -198,6 +203,49 @@ static void a_preset_joins_other_names(void **state)
     exg_weights_release(of[1]);
 }
 
+/* A file a rank, also of one that has nothing, in the format that the name says. */
+static void ranks_are_a_series_of_files(void **state)
+{
+    exg_weights *ranks[] = {rank_of_model(0, 9), NULL};
+    exg_ranks_save *save = NULL;
+    exg_weights *read = NULL;
+    char root[] = "/tmp/exg-ranks-XXXXXX";
+    char path[64];
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_weights_create(NULL, &ranks[1], &err), EXG_OK);
+    assert_non_null(mkdtemp(root));
+    snprintf(path, sizeof(path), "%s/s.part", root); /* of a save that was stopped */
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/s.part/m.17.pth", root);
+    assert_int_equal(exg_file_write(path, "x", 1, &err), EXG_OK);
+    snprintf(path, sizeof(path), "%s/s/m.{rank}.pth", root);
+    assert_int_equal(exg_weights_save_ranks(ranks, 2, path, NULL, &err), EXG_OK);
+    snprintf(path, sizeof(path), "%s/s/m.17.pth", root);
+    assert_int_equal(access(path, F_OK), -1);
+    for (int i = 1; i >= 0; i--) {
+        snprintf(path, sizeof(path), "%s/s/m.0%d.pth", root, i);
+        assert_int_equal(exg_weights_open(path, NULL, &read, NULL, &err), EXG_OK);
+        assert_int_equal(read->count, i == 0 ? 4 : 0);
+        exg_weights_release(read);
+        unlink(path);
+    }
+    snprintf(path, sizeof(path), "%s/t/m.{rank}", root); /* no format, and nothing is left */
+    assert_int_equal(exg_weights_save_ranks(ranks, 1, path, NULL, &err), EXG_USAGE);
+    assert_string_equal(err.code, "TNS-NAME");
+    assert_int_equal(exg_weights_save_ranks(ranks, 1, "m.{rank}.pth", NULL, &err), EXG_USAGE);
+    assert_string_equal(err.code, "IO-KIND"); /* no folder */
+    snprintf(path, sizeof(path), "%s/t/m.{rank}.pth", root);
+    assert_int_equal(exg_ranks_save_begin(path, &save, &err), EXG_USAGE);
+    assert_null(save);
+    snprintf(path, sizeof(path), "%s/s", root);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(root), 0);
+    exg_weights_release(ranks[0]);
+    exg_weights_release(ranks[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +253,7 @@ int main(void)
         cmocka_unit_test(ranks_that_do_not_fit_are_refused),
         cmocka_unit_test(a_preset_puts_ranks_together),
         cmocka_unit_test(a_preset_joins_other_names),
+        cmocka_unit_test(ranks_are_a_series_of_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

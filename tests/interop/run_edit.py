@@ -3,6 +3,7 @@
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -293,6 +294,100 @@ def check_megatron_ranks(convert, folder):
     return 2
 
 
+def check_shards(convert, folder):
+    """A model of Hugging Face as the files of ranks: Llama as fairscale's layers split it, GPT as transformers gives it to Megatron-LM."""
+    dim, heads, kv_heads, head, hidden, words = 32, 8, 4, 4, 40, 96
+
+    def shards(source, preset, name, ranks, *more, code=0):
+        done = subprocess.run([convert.exg, "convert", source, folder / "shards" / name, "--preset", preset, "--shard", str(ranks), *more], capture_output=True, text=True)
+        assert done.returncode == code, done
+        if code != 0:
+            return done.stderr
+        files = sorted((folder / "shards").iterdir())
+        assert [f.name for f in files] == [name.replace("{rank}", f"0{rank}") for rank in range(ranks)], files
+        load = torch.load if name.endswith(("pt", "pth")) else safetensors.torch.load_file
+        parts = [load(f) for f in files]
+        shutil.rmtree(folder / "shards")
+        return parts
+
+    def same(got, want):
+        assert got.keys() == want.keys(), got.keys() ^ want.keys()
+        assert all(torch.equal(got[name], want[name]) for name in want), [name for name in want if not torch.equal(got[name], want[name])]
+
+    def unpermute(w, n):
+        return w.view(n, 2, w.shape[0] // n // 2, dim).transpose(1, 2).reshape(w.shape)
+
+    torch.manual_seed(3)
+    sizes = {"self_attn.q_proj": (dim, dim), "self_attn.k_proj": (kv_heads * head, dim), "self_attn.v_proj": (kv_heads * head, dim), "self_attn.o_proj": (dim, dim),
+             "mlp.gate_proj": (hidden, dim), "mlp.down_proj": (dim, hidden), "mlp.up_proj": (hidden, dim), "input_layernorm": (dim,), "post_attention_layernorm": (dim,)}  # fmt: skip
+    llama = {f"model.layers.{i}.{name}.weight": torch.randn(size).bfloat16() for i in range(2) for name, size in sizes.items()}
+    llama |= {"model.embed_tokens.weight": torch.randn(words, dim), "model.norm.weight": torch.randn(dim), "lm_head.weight": torch.randn(words, dim)}
+    safetensors.torch.save_file(llama, folder / "llama.safetensors")
+    (folder / "config.json").write_text(json.dumps({"num_attention_heads": heads, "num_key_value_heads": kv_heads}))
+    count = 0
+    for ranks, llama3 in ((1, False), (2, False), (4, True)):
+        got = shards(folder / "llama.safetensors", "hf-to-llama", "consolidated.{rank}.pth", ranks, *(("--set", "llama3=1") if llama3 else ()))
+        for rank, parts in enumerate(got):
+            want = {"norm.weight": llama["model.norm.weight"], "output.weight": llama["lm_head.weight"].chunk(ranks)[rank],
+                    "tok_embeddings.weight": llama["model.embed_tokens.weight"].chunk(ranks, 0 if llama3 else 1)[rank]}  # fmt: skip
+            for i in range(2):
+                layer = {name: llama[f"model.layers.{i}.{name}.weight"] for name in sizes}
+                column = {"attention.wq": unpermute(layer["self_attn.q_proj"], heads), "attention.wk": unpermute(layer["self_attn.k_proj"], kv_heads),
+                          "attention.wv": layer["self_attn.v_proj"], "feed_forward.w1": layer["mlp.gate_proj"], "feed_forward.w3": layer["mlp.up_proj"]}  # fmt: skip
+                row = {"attention.wo": layer["self_attn.o_proj"], "feed_forward.w2": layer["mlp.down_proj"]}
+                norms = {"attention_norm": layer["input_layernorm"], "ffn_norm": layer["post_attention_layernorm"]}
+                made = {k: v.chunk(ranks)[rank] for k, v in column.items()} | {k: v.chunk(ranks, 1)[rank] for k, v in row.items()} | norms
+                want |= {f"layers.{i}.{name}.weight": tensor for name, tensor in made.items()}
+            same(parts, want)
+            torch.save(parts, folder / f"consolidated.0{rank}.pth")
+        merged = [word for rank in range(1, ranks) for word in ("--merge", folder / f"consolidated.0{rank}.pth")]
+        same(convert("consolidated.00.pth", *merged, "--preset", "llama-to-hf"), llama)
+        count += 1
+    got = shards(folder / "llama.safetensors", "hf-to-llama", "tp.{rank}.safetensors", 2, "--dtype", "f16", "--select", "*.0.*")
+    same(got[1], {k: v.half() for k, v in shards(folder / "llama.safetensors", "hf-to-llama", "tp.{rank}.pt", 2)[1].items() if ".0." in k})
+    assert "8 heads, which are not 3 equal parts" in shards(folder / "llama.safetensors", "hf-to-llama", "tp.{rank}.pt", 3, "--select", "*q_proj*", code=2)
+    assert "how ranks share it" in shards(folder / "llama.safetensors", "hf-to-gguf-llama", "tp.{rank}.pt", 2, code=2)
+    assert "FOLDER/consolidated.{rank}.pth" in shards(folder / "llama.safetensors", "hf-to-llama", "", 2, code=2)
+    assert not (folder / "shards").exists() and not (folder / "shards.part").exists()
+
+    width, words, positions = 24, 300, torch.randn(9, 24)
+    gpt = {"transformer.wte.weight": torch.randn(words, width), "transformer.wpe.weight": positions}
+    for kind in ("weight", "bias"):
+        gpt[f"transformer.ln_f.{kind}"] = torch.randn(width)
+        for name, inner, outer in (("ln_1", width, 1), ("attn.c_attn", width, 3), ("attn.c_proj", width, 1), ("ln_2", width, 1), ("mlp.c_fc", width, 4), ("mlp.c_proj", 4 * width, 1 / 4)):
+            shape = (inner, int(inner * outer)) if kind == "weight" and not name.startswith("ln") else (int(inner * outer),)
+            gpt[f"transformer.h.0.{name}.{kind}"] = torch.randn(shape)
+    safetensors.torch.save_file(gpt, folder / "gpt.safetensors")
+    (folder / "config.json").write_text(json.dumps({"n_head": 4, "vocab_size": words}))
+
+    def ordered(param):  # transformers_to_megatron_fix_query_key_value_ordering of checkpoint version 2.0
+        return param.view(3, 4, width // 4, *param.shape[1:]).transpose(0, 1).contiguous().view(param.shape)
+
+    for ranks in (1, 2, 4):
+        parts = shards(folder / "gpt.safetensors", "hf-to-megatron-gpt", "mp_rank_{rank}.pt", ranks)
+        total = -(-words // (128 * ranks)) * 128 * ranks
+        padded = torch.cat([gpt["transformer.wte.weight"], gpt["transformer.wte.weight"][-1:].expand(total - words, -1)])
+        for rank, got in enumerate(parts):
+            model, layer = "model.language_model.", "model.language_model.encoder.layers.0."
+            want = {f"{model}embedding.word_embeddings.weight": padded.chunk(ranks)[rank], f"{model}embedding.position_embeddings.weight": positions}
+            for kind in ("weight", "bias"):
+                of = {name: gpt[f"transformer.h.0.{name}.{kind}"] for name in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")}
+                turned = {name: tensor.t() if tensor.ndim == 2 else tensor for name, tensor in of.items()}
+                want |= {f"{model}encoder.final_layernorm.{kind}": gpt[f"transformer.ln_f.{kind}"], f"{layer}input_layernorm.{kind}": of["ln_1"],
+                         f"{layer}post_attention_layernorm.{kind}": of["ln_2"],
+                         f"{layer}self_attention.query_key_value.{kind}": ordered(turned["attn.c_attn"].contiguous()).chunk(ranks)[rank],
+                         f"{layer}mlp.dense_h_to_4h.{kind}": turned["mlp.c_fc"].chunk(ranks)[rank]}  # fmt: skip
+                for theirs, ours in (("attn.c_proj", "self_attention.dense"), ("mlp.c_proj", "mlp.dense_4h_to_h")):
+                    want[f"{layer}{ours}.{kind}"] = turned[theirs].chunk(ranks, 1)[rank] if kind == "weight" else turned[theirs]
+            same(got, want)
+            torch.save(got, folder / f"rank{rank}.pt")
+        merged = [word for rank in range(1, ranks) for word in ("--merge", folder / f"rank{rank}.pt")]
+        same(convert("rank0.pt", *merged, "--preset", "megatron-gpt-to-hf", "--set", f"vocab_size={words}"), gpt)
+        count += 1
+    (folder / "config.json").unlink()
+    return count
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, required=True)
@@ -308,7 +403,7 @@ def main():
 
         convert.exg = exg
         for check in (check_casts, check_views, check_diff, check_verify, check_inspect, check_weights_from, check_ranks,
-                      check_llama_ranks, check_megatron_ranks):  # fmt: skip
+                      check_llama_ranks, check_megatron_ranks, check_shards):  # fmt: skip
             try:
                 passed += check(convert, folder)
             except Exception as error:  # noqa: BLE001 - every fault is told

@@ -508,7 +508,7 @@ class Save:
         where = self.folder / "where"
         where.mkdir()
         a, b, p, out = self.folder / "a.safetensors", self.folder / "b.safetensors", where / "p.exgpatch", where / "out.safetensors"
-        for words, made in (([a, b, p], p), (["--apply", a, self.folder / "p", out], out), (["--apply", "--resume", a, self.folder / "p", out], out)):
+        for words, made in ((["--resume", a, b, p], p), ([a, b, p], p), (["--apply", a, self.folder / "p", out], out), (["--apply", "--resume", a, self.folder / "p", out], out)):
             began = time.perf_counter()
             self.call("patch", *words)
             took, want = time.perf_counter() - began, made.read_bytes()
@@ -523,6 +523,7 @@ class Save:
                 self.call("patch", *words)
                 assert made.read_bytes() == want and [q.name for q in where.iterdir()] == [made.name], list(where.iterdir())
             if made == p:
+                assert not (self.folder / "p").exists() or want == (self.folder / "p").read_bytes()
                 p.rename(self.folder / "p")
             else:
                 assert want == b.read_bytes()
@@ -544,8 +545,10 @@ class Save:
             except FileNotFoundError:
                 return -1
 
-        for name, folder in (("ranks", "ranks"), ("step/.metadata", "step")):
-            words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", "--for", self.folder / "m.pt2"]
+        (self.folder / "rows.preset").write_text("(.*) \\1 shard 0\n")
+        for name, folder, option, value in (("ranks", "ranks", "--for", "m.pt2"), ("step/.metadata", "step", "--for", "m.pt2"),
+                                            ("tp/m.{rank}.pt", "tp", "--preset", "rows.preset")):  # fmt: skip
+            words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", option, self.folder / value]
             self.call("convert", *words)
             part, want, stopped = self.folder / f"{folder}.part", contents(self.folder / folder), 0
             for _ in range(10):

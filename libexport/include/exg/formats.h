@@ -185,7 +185,7 @@ EXG_NODISCARD exg_status exg_weights_open_memory(const void *data, size_t length
                                                  exg_error *err);
 
 /* The format of weights that exg_weights_save() writes under such a name (.safetensors, .gguf,
- * .npz, .npy, .pt, .exg, FOLDER/.metadata); COUNT: none. */
+ * .npz, .npy, .pt, .pth, .ckpt, .bin, .exg, FOLDER/.metadata); COUNT: none. */
 exg_weights_format exg_weights_format_from_path(const char *path);
 
 /* Does a file of the format that is written hold metadata? Where not, they are left out. */
@@ -220,7 +220,8 @@ typedef struct exg_weights_save_options {
  *                  "format": "pt", which Hugging Face's readers ask for, unless it has a format
  *   .gguf          names of less than 64 bytes and at most 4 dimensions, as llama.cpp reads them
  *   .npz, .npy     no metadata; .npy has one tensor
- *   .pt            a dict of tensors, which torch.load(weights_only=True) takes; no metadata
+ *   .pt, .pth, .ckpt, .bin   a dict of tensors, which torch.load(weights_only=True) takes; no
+ *                  metadata
  *   .metadata      in a folder of its own: a distributed checkpoint of one rank
  *                  (exg_weights_save_ranks)
  *   .exg           storages and views as they are, with metadata; no program. Options as in
@@ -234,14 +235,17 @@ typedef struct exg_weights_save_options {
 EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path,
                                           const exg_weights_save_options *options, exg_error *err);
 
-/* The weights of every rank of a mesh, of `count`, into a folder that is made, or is empty: what
- * exg_weights_slice() made says where in the whole they are. The folder has its name when all is
- * whole; until then it is FOLDER.part. `path` is
+/* The weights of every rank of a mesh, of `count`, into a folder that is made, or is empty. The
+ * folder has its name when all is whole; until then it is FOLDER.part. `path` is
  *   FOLDER             a file of safetensors for each rank that has tensors, called as PyTorch's
  *                      HuggingFaceStorageWriter does: "shard-00001-model-00001-of-00001", and
  *                      where one rank has all "model-00001-of-00001"
  *   FOLDER/.metadata   a file "__0_0.distcp" for each, and .metadata, as
  *                      torch.distributed.checkpoint.save() has them; no metadata of the weights
+ *   FOLDER/m.{rank}.pt a file for each rank, with its number in two digits in the place of {rank},
+ *                      in the format that the name says: as exg_weights_edit_options.shard makes
+ *                      them
+ * Of the first two exg_weights_slice() made the ranks: it says where in the whole they are.
  * `options`: no split, no resume. USAGE (IO-KIND): the folder is not empty; DCP-CHUNK: parts do not
  * go together. IO (IO-BUSY: another save holds it). */
 EXG_NODISCARD exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count,

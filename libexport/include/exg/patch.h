@@ -25,8 +25,8 @@ typedef struct exg_patch_options {
     uint32_t threads;                                            /* 0: every core */
     void (*progress)(void *user, uint64_t done, uint64_t total); /* bytes of B; may be NULL */
     void *user;
-    bool resume; /* exg_patch_apply(): what an earlier call left in PATH.part is gone on with, after
-                  * it is compared with PATH.resume; both are there until B is whole */
+    bool resume; /* what an earlier call left in PATH.part is gone on with, after it is compared
+                  * with PATH.resume; both are there until the file is whole */
 } exg_patch_options;
 
 /* What a patch is about; in bytes. The caller sets `size`. */
@@ -40,7 +40,8 @@ typedef struct exg_patch_info {
 } exg_patch_info;
 
 /* Writes the patch that makes B of A to `path`, atomically. `options` and `info` may be NULL. IO
- * (IO-CHANGED where a file was written to meanwhile), NO_MEMORY. */
+ * (IO-CHANGED where a file was written to meanwhile; IO-BUSY: another call goes on with it),
+ * NO_MEMORY. */
 EXG_NODISCARD exg_status exg_patch_make(const char *a, const char *b, const char *path,
                                         const exg_patch_options *options, exg_patch_info *info,
                                         exg_error *err);

@@ -79,6 +79,11 @@ typedef struct exg_weights_edit_options {
     /* A pattern, prefix or expression that fits nothing is no fault, as of a list for many
      * models. */
     bool lenient;
+
+    /* Of a model that is for so many ranks what the rank `shard` has: of tensors of which the
+     * preset says along which dim ranks have parts that part, the others whole. 0: all of it.
+     * USAGE (WGT-PRESET): there is no preset, it says it of no tensor, or parts are not equal. */
+    uint32_t shard_count, shard;
 } exg_weights_edit_options;
 
 /* USAGE: WGT-PATTERN (an expression that is none, a pattern that fits no tensor), WGT-DTYPE (a
