@@ -408,6 +408,16 @@ void cli_run_leave(cli_run *run);
 void cli_run_close(cli_run *run);
 void cli_run_watch(bool begins); /* signals, around what is begun */
 
+/* The call of one rank: {rank} in its names is its number. Names are in the arena. */
+exg_status cli_rank_call(const cli_call *call, uint32_t rank, exg_arena *arena, cli_call *own,
+                         exg_error *err);
+
+/* plan_ranks.c: options for the plan of one rank; and plan --check: every rank of the mesh is
+ * planned, from its own file and inputs where it has some, and what they call is compared. */
+exg_status cli_rank_options(const cli_call *call, const cli_program *p, uint32_t rank,
+                            exg_session_options *options, cli_placement *placement, exg_error *err);
+exg_status cli_plan_check_ranks(const cli_call *call, exg_error *err);
+
 /* The ranks of it that are threads, or this process's: each has opened its program, read its inputs
  * and run once. Whatever the outcome *ranks is to be closed. */
 typedef struct cli_ranks cli_ranks;

@@ -1,6 +1,7 @@
 /* cmd_plan.c - exg plan FILE: steps, memory and moves of a run, without running. */
 #include "cli/cli.h"
 
+#include <exg/memory.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,28 @@ static uint32_t mesh_dims(const cli_call *call)
     return cli_mesh(call, &mesh, NULL) == EXG_OK ? mesh.ndim : 0;
 }
 
+/* What --check came to. Segments that follow are compared of what exg placed; of programs that are
+ * already parallel what they call there, without its counts. */
+static void put_checked(exg_text *text, const cli_call *call, exg_session *session,
+                        bool is_parallel)
+{
+    const exg_session_stats *stats = exg_session_statistics(session);
+
+    if (!call->check) {
+        return;
+    }
+    exg_text_printf(text,
+                    "checked: all ranks issue the same %u collectives in one order, with "
+                    "equal counts",
+                    exg_partition_moves(stats->partition));
+    if (is_parallel && exg_session_break_reason(session) != NULL) {
+        exg_text_puts(text, "; of what follows the first segment, the same in each group's order");
+    } else if (stats->plan_count > 1) {
+        exg_text_printf(text, "; and theirs in %u segments that may follow", stats->plan_count - 1);
+    }
+    exg_text_puts(text, "\n");
+}
+
 /* What --mesh asks for, or all processes that mpirun started. */
 static void put_place(exg_text *text, const cli_call *call, exg_session *session, bool processes,
                       bool is_parallel)
@@ -94,6 +117,7 @@ static void put_place(exg_text *text, const cli_call *call, exg_session *session
     exg_text_printf(text, " of %s, ", processes ? "processes" : "threads");
     if (is_parallel) {
         put_collectives(text, stats->partition);
+        put_checked(text, call, session, true);
         return;
     }
     exg_text_puts(text, "placement ");
@@ -115,17 +139,7 @@ static void put_place(exg_text *text, const cli_call *call, exg_session *session
     put_moves(text, stats->partition);
     put_stages(text, stats->partition);
     put_path(text, stats->partition, mesh_dims(call));
-    if (call->check) {
-        exg_text_printf(text,
-                        "checked: all ranks issue the same %u collectives in one order, with "
-                        "equal counts",
-                        exg_partition_moves(stats->partition));
-        if (stats->plan_count > 1) {
-            exg_text_printf(text, "; and theirs in %u segments that may follow",
-                            stats->plan_count - 1);
-        }
-        exg_text_puts(text, "\n");
-    }
+    put_checked(text, call, session, false);
     if (exg_session_unchecked(session) != NULL) {
         exg_text_puts(text, exg_session_unchecked(session));
     }
@@ -297,36 +311,9 @@ static bool is_of_processes(const cli_call *call, const exg_session_options *opt
     return call->processes || options->processes || ranks > CLI_THREADS_MAX;
 }
 
-static bool has_group(const exg_graph *graph, const char *name)
+static bool is_of_rank(const cli_call *call, const cli_program *p)
 {
-    bool has = false;
-
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        for (uint32_t i = 0; !has && i < graph->nodes[n].input_count; i++) {
-            const exg_named_argument *input = &graph->nodes[n].inputs[i];
-
-            has = input->arg.kind == EXG_ARGUMENT_GRAPH
-                      ? has_group(input->arg.as_graph->graph, name)
-                      : strcmp(input->name, "group_name") == 0 &&
-                            input->arg.kind == EXG_ARGUMENT_STRING &&
-                            strcmp(input->arg.as_string, name) == 0;
-        }
-    }
-    return has;
-}
-
-/* Of --rank-file the groups that are another rank's alone are none of this plan. */
-static void leave_groups(const exg_program *program, exg_session_options *options,
-                         cli_placement *placement)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < options->group_count; i++) {
-        if (has_group(program->graph, placement->groups[i].name)) {
-            placement->groups[kept++] = placement->groups[i];
-        }
-    }
-    options->group_count = kept;
+    return call->rank_file != NULL || exg_program_has_collectives(p->program, p->operators);
 }
 
 static exg_status plan(const cli_call *call, const cli_program *p, const cli_inputs *inputs,
@@ -336,27 +323,27 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
     cli_placement placement;
     exg_session_options options;
     exg_status status = cli_session_options(call, &options, &placement, err);
-    bool is_parallel = exg_program_has_collectives(p->program, p->operators);
+    bool is_parallel = is_of_rank(call, p);
 
     options.processes = is_of_processes(call, &options);
     options.plan_only = true;
-    options.check_ranks = call->check;
+    options.check_ranks = call->check && !is_parallel;
     placement.goal.json = call->json;
     placement.goal.compares = true;
     if (status == EXG_OK && call->calibrate != NULL) {
         status = calibrate(call, &options, &placement, err);
     }
-    if (status == EXG_OK && call->rank_file != NULL) {
-        leave_groups(p->program, &options, &placement);
-    }
     if (status == EXG_OK && is_parallel) {
-        status = cli_parallel_options(call, &options, &placement, err);
+        status = cli_rank_options(call, p, cli_process_rank(), &options, &placement, err);
     }
     status = status == EXG_OK ? exg_session_create(&p->verified, &options, &session, err) : status;
     status =
         status == EXG_OK ? exg_session_prepare(session, inputs->items, inputs->count, err) : status;
     if (status == EXG_OK) {
         cli_note_unsplit(session);
+    }
+    if (status == EXG_OK && is_parallel && call->check) {
+        status = cli_plan_check_ranks(call, err);
     }
     status =
         status == EXG_OK ? print_plan(call, session, options.processes, is_parallel, err) : status;
@@ -365,19 +352,34 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
     return status;
 }
 
+/* With the inputs that the first rank here has, of ranks that have files of their own. */
+static exg_status plan_open(const cli_call *call, cli_program *p, exg_error *err)
+{
+    exg_arena *names = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    cli_call own = *call;
+    cli_inputs inputs = {0};
+    exg_status status = names == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+
+    if (status == EXG_OK && is_of_rank(call, p)) {
+        status = cli_rank_call(call, cli_process_rank(), names, &own, err);
+    }
+    status = status == EXG_OK ? cli_inputs_read(&own, p, &inputs, err) : status;
+    if (status == EXG_OK) {
+        status =
+            (call->has_sweep || call->memory != NULL ? cli_sweep : plan)(call, p, &inputs, err);
+    }
+    cli_inputs_free(&inputs);
+    exg_arena_destroy(names);
+    return status;
+}
+
 exg_status cmd_plan(const cli_call *call, exg_error *err)
 {
     cli_program p;
-    cli_inputs inputs;
     exg_status status;
 
     EXG_TRY(cli_open_verified(call, &p, err));
-    status = cli_inputs_read(call, &p, &inputs, err);
-    if (status == EXG_OK) {
-        status =
-            (call->has_sweep || call->memory != NULL ? cli_sweep : plan)(call, &p, &inputs, err);
-    }
-    cli_inputs_free(&inputs);
+    status = plan_open(call, &p, err);
     cli_close(&p);
     return status;
 }

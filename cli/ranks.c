@@ -72,7 +72,7 @@ struct cli_ranks {
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static exg_status expand(cli_ranks *all, uint32_t number, const char **name, exg_error *err)
+static exg_status expand(exg_arena *arena, uint32_t number, const char **name, exg_error *err)
 {
     char text[NAME_BYTES];
 
@@ -80,30 +80,32 @@ static exg_status expand(cli_ranks *all, uint32_t number, const char **name, exg
         return EXG_OK;
     }
     EXG_TRY(cli_rank_name(*name, number, text, sizeof(text), err));
-    *name = exg_arena_strdup(all->arena, text);
+    *name = exg_arena_strdup(arena, text);
     return *name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
-static exg_status expand_all(cli_ranks *all, uint32_t number, cli_call *call, exg_error *err)
+exg_status cli_rank_call(const cli_call *call, uint32_t number, exg_arena *arena, cli_call *own,
+                         exg_error *err)
 {
-    const char **const names[] = {&call->output,      &call->state_output, &call->trace,
-                                  &call->dump,        &call->expect,       &call->state,
-                                  &call->weights_from};
-    const char **inputs = EXG_NEW_ARRAY(all->arena, const char *, call->inputs.count);
+    const char **const names[] = {&own->output, &own->state_output, &own->trace,       &own->dump,
+                                  &own->expect, &own->state,        &own->weights_from};
+    const char **inputs = EXG_NEW_ARRAY(arena, const char *, call->inputs.count);
 
     if (inputs == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    *own = *call;
+    own->out = number == 0 ? call->out : NULL;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        EXG_TRY(expand(all, number, names[i], err));
+        EXG_TRY(expand(arena, number, names[i], err));
     }
     for (uint32_t i = 0; i < call->inputs.count; i++) {
         inputs[i] = call->inputs.items[i];
-        EXG_TRY(expand(all, number, &inputs[i], err));
+        EXG_TRY(expand(arena, number, &inputs[i], err));
     }
-    call->inputs.items = inputs;
-    call->paths[0] = call->rank_file != NULL ? call->rank_file : call->paths[0];
-    return expand(all, number, &call->paths[0], err);
+    own->inputs.items = inputs;
+    own->paths[0] = call->rank_file != NULL ? call->rank_file : call->paths[0];
+    return expand(arena, number, &own->paths[0], err);
 }
 
 /* Ranks write results of their own, so not to one file. */
@@ -240,9 +242,7 @@ static exg_status open_ranks(cli_ranks *all, exg_error *err)
         uint32_t number = r + cli_process_rank();
 
         exg_error_clear(&item->error);
-        item->call = *all->call;
-        item->call.out = number == 0 ? all->call->out : NULL;
-        EXG_TRY(expand_all(all, number, &item->call, err));
+        EXG_TRY(cli_rank_call(all->call, number, all->arena, &item->call, err));
         item->run.call = &item->call;
         EXG_TRY_IN(err, cli_open_verified(&item->call, &item->run.program, err), "rank %u", number);
         EXG_TRY_IN(err, cli_run_read(&item->run, err), "rank %u", number);

@@ -61,13 +61,14 @@ exg_status exg_collective_trace_of(const exg_plan *plan, exg_arena *arena,
     return EXG_OK;
 }
 
+/* Along whichever lines they are. */
 static bool same_kind(const exg_traced_collective *a, const exg_traced_collective *b)
 {
     return a->what.kind == b->what.kind &&
            memcmp(&a->what.halo, &b->what.halo, sizeof(a->what.halo)) == 0 &&
            a->what.root == b->what.root && a->what.dim == b->what.dim &&
-           a->what.other_dim == b->what.other_dim && a->mesh_dim == b->mesh_dim &&
-           a->in.dtype == b->in.dtype && a->what.op == b->what.op;
+           a->what.other_dim == b->what.other_dim && a->in.dtype == b->in.dtype &&
+           a->what.op == b->what.op;
 }
 
 /* What a rank has begun it ends, in that order, before it begins too many more: then those
@@ -115,7 +116,7 @@ static exg_status check_order(const exg_collective_trace *issues, uint32_t first
                 err, PEER, "COM-010", "rank %u issues %s at '%s', for which rank %u is not there",
                 a == NULL ? other : first, left->kernel, left->node, a == NULL ? first : other);
         }
-        if (a != NULL && !same_kind(a, b)) {
+        if (a != NULL && (a->mesh_dim != b->mesh_dim || !same_kind(a, b))) {
             return EXG_FAIL(err, PEER, "COM-010",
                             "collective %u: rank %u issues %s at '%s', rank %u %s at '%s'", count,
                             first, a->kernel, a->node, other, b->kernel, b->node);
@@ -165,10 +166,11 @@ static exg_status check_orders(const exg_collective_trace *issues, const exg_mes
     return EXG_OK;
 }
 
-/* A collective of the ranks that meet along one mesh dim: rank `first` and those `stride` apart. */
+/* A collective of the ranks that meet along one line of a mesh. */
 typedef struct line {
-    uint32_t first, stride, size;
-    const exg_traced_collective **at; /* by rank of the line */
+    uint32_t *ranks; /* in the mesh, by rank of the line */
+    const exg_traced_collective **at;
+    uint32_t size;
 } line;
 
 static exg_status compare_counts(const line *l, const exg_segment *send, const exg_segment *receive,
@@ -183,8 +185,8 @@ static exg_status compare_counts(const line *l, const exg_segment *send, const e
                 return EXG_FAIL(err, PEER, "COM-010",
                                 "%s at '%s': rank %u sends %" PRIu64 " bytes to rank %u, which "
                                 "expects %" PRIu64,
-                                l->at[a]->kernel, l->at[a]->node, l->first + a * l->stride, sent,
-                                l->first + b * l->stride, expected);
+                                l->at[a]->kernel, l->at[a]->node, l->ranks[a], sent, l->ranks[b],
+                                expected);
             }
         }
     }
@@ -299,9 +301,7 @@ static exg_status check_line(const exg_collective_trace *issues, const line *l, 
     memset(items, 0, l->size * sizeof(*items));
     while (!ended) {
         for (uint32_t r = 0; r < l->size && !ended; r++) {
-            const exg_collective_trace *own = &issues[l->first + r * l->stride];
-
-            l->at[r] = next_along(own, (exg_mesh_line)1 << mesh_dim, &items[r]);
+            l->at[r] = next_along(&issues[l->ranks[r]], (exg_mesh_line)1 << mesh_dim, &items[r]);
             ended = l->at[r] == NULL;
         }
         if (!ended) {
@@ -316,19 +316,23 @@ static exg_status check_counts(const exg_collective_trace *issues, const exg_mes
 {
     uint32_t size = exg_mesh_shape_size(mesh);
     uint32_t *items = calloc(size, sizeof(*items));
-    line l = {.at = calloc(size, sizeof(*l.at))};
-    exg_status status = items == NULL || l.at == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    line l = {.ranks = calloc(size, sizeof(*l.ranks)), .at = calloc(size, sizeof(*l.at))};
+    exg_status status =
+        items == NULL || l.ranks == NULL || l.at == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 
     for (uint32_t d = 0; d < mesh->ndim; d++) {
-        l.stride = exg_mesh_shape_stride(mesh, d);
         l.size = mesh->sizes[d];
-        for (l.first = 0; status == EXG_OK && l.first < size; l.first++) {
-            if (exg_mesh_shape_coordinate(mesh, l.first, d) == 0) {
+        for (uint32_t first = 0; status == EXG_OK && first < size; first++) {
+            for (uint32_t r = 0; r < l.size; r++) {
+                l.ranks[r] = first + r * exg_mesh_shape_stride(mesh, d);
+            }
+            if (exg_mesh_shape_coordinate(mesh, first, d) == 0) {
                 status = check_line(issues, &l, d, items, err);
             }
         }
     }
     free(items);
+    free(l.ranks);
     free((void *)l.at);
     return status;
 }
@@ -344,4 +348,174 @@ exg_status exg_collective_traces_check(const exg_collective_trace *issues,
     }
     EXG_TRY(check_orders(issues, mesh, outer, err));
     return check_counts(issues, mesh, err);
+}
+
+/* ---- programs of ranks ------------------------------------------------------------------------
+ */
+
+/* How far each rank is in what it issues. */
+typedef struct meeting {
+    const exg_collective_trace *issues; /* mesh_dim: which of `lines` */
+    const exg_mesh_line *lines;
+    const exg_mesh_shape *mesh;
+    uint32_t line_count;
+    uint32_t *begun, *ended; /* by rank */
+    uint32_t *ended_along;   /* by rank and line */
+    line at;                 /* room for one */
+    exg_error *err;
+} meeting;
+
+/* What the rank has begun along a line and not ended, after `count` such; NULL: nothing. */
+static const exg_traced_collective *begun_along(const meeting *m, uint32_t rank, uint32_t along,
+                                                uint32_t count)
+{
+    for (uint32_t i = m->ended[rank]; i < m->begun[rank]; i++) {
+        const exg_traced_collective *issue = &m->issues[rank].items[i];
+
+        if (issue->mesh_dim == along && count-- == 0) {
+            return issue;
+        }
+    }
+    return NULL;
+}
+
+/* Those that `rank` meets in its next collective to end, in m->at, which is empty where one of them
+ * has ended it. *missing: one that is not there yet, or EXG_NO_RANK. */
+static void gather(meeting *m, uint32_t rank, uint32_t *missing)
+{
+    uint32_t along = m->issues[rank].items[m->ended[rank]].mesh_dim;
+    uint32_t number = m->ended_along[rank * m->line_count + along];
+    exg_mesh_line others = (((exg_mesh_line)1 << m->mesh->ndim) - 1) & ~m->lines[along];
+
+    *missing = EXG_NO_RANK;
+    m->at.size = 0;
+    for (uint32_t r = 0; r < exg_mesh_shape_size(m->mesh); r++) {
+        uint32_t ended = m->ended_along[r * m->line_count + along];
+
+        if (exg_mesh_line_rank(m->mesh, others, r) != exg_mesh_line_rank(m->mesh, others, rank)) {
+            continue;
+        }
+        if (ended > number) {
+            m->at.size = 0;
+            *missing = EXG_NO_RANK;
+            return;
+        }
+        m->at.ranks[m->at.size] = r;
+        m->at.at[m->at.size] = begun_along(m, r, along, number - ended);
+        *missing = m->at.at[m->at.size++] == NULL && *missing == EXG_NO_RANK ? r : *missing;
+    }
+}
+
+/* Those who meet issue the same there. */
+static exg_status compare_those_who_meet(meeting *m)
+{
+    const line *l = &m->at;
+
+    for (uint32_t r = 1; r < l->size; r++) {
+        if (!same_kind(l->at[0], l->at[r])) {
+            return EXG_FAIL(m->err, PEER, "COM-010",
+                            "rank %u issues %s at '%s', rank %u %s at '%s'", l->ranks[0],
+                            l->at[0]->kernel, l->at[0]->node, l->ranks[r], l->at[r]->kernel,
+                            l->at[r]->node);
+        }
+    }
+    return check_parts(l, m->err);
+}
+
+/* The rank goes on until it waits for another, *waits, or is at its end. */
+static exg_status go_on(meeting *m, uint32_t rank, bool *moved, uint32_t *waits)
+{
+    const exg_collective_trace *own = &m->issues[rank];
+
+    *waits = EXG_NO_RANK;
+    while (m->ended[rank] < own->count) {
+        const exg_traced_collective *next = &own->items[m->ended[rank]];
+
+        if (next->begun > m->begun[rank]) {
+            m->begun[rank]++;
+            *moved = true;
+            continue;
+        }
+        gather(m, rank, waits);
+        if (*waits != EXG_NO_RANK) {
+            return EXG_OK;
+        }
+        EXG_TRY(m->at.size == 0 ? EXG_OK : compare_those_who_meet(m)); /* once for all of them */
+        m->ended_along[rank * m->line_count + next->mesh_dim]++;
+        m->ended[rank]++;
+        *moved = true;
+    }
+    return EXG_OK;
+}
+
+static exg_status tell_wait(const meeting *m, uint32_t rank, uint32_t other)
+{
+    const exg_traced_collective *at = &m->issues[rank].items[m->ended[rank]];
+    const exg_collective_trace *theirs = &m->issues[other];
+
+    if (m->ended[other] == theirs->count) {
+        return EXG_FAIL(m->err, PEER, "COM-010",
+                        "rank %u issues %s at '%s', for which rank %u is not there", rank,
+                        at->kernel, at->node, other);
+    }
+    return EXG_FAIL(m->err, PEER, "COM-010",
+                    "rank %u waits for rank %u in %s at '%s', and that one in %s at '%s'", rank,
+                    other, at->kernel, at->node, theirs->items[m->ended[other]].kernel,
+                    theirs->items[m->ended[other]].node);
+}
+
+static exg_status meet(meeting *m)
+{
+    uint32_t size = exg_mesh_shape_size(m->mesh);
+    bool moved = true;
+
+    while (moved) {
+        uint32_t waiting = EXG_NO_RANK;
+        uint32_t other = EXG_NO_RANK;
+
+        moved = false;
+        for (uint32_t r = 0; r < size; r++) {
+            uint32_t waits;
+
+            EXG_TRY(go_on(m, r, &moved, &waits));
+            other = waiting == EXG_NO_RANK ? waits : other;
+            waiting = waiting == EXG_NO_RANK && waits != EXG_NO_RANK ? r : waiting;
+        }
+        if (!moved && waiting != EXG_NO_RANK) {
+            return tell_wait(m, waiting, other);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_collective_traces_meet(const exg_collective_trace *traces,
+                                      const exg_mesh_shape *mesh, const exg_mesh_line *lines,
+                                      uint32_t line_count, exg_error *err)
+{
+    uint32_t size = exg_mesh_shape_size(mesh);
+    meeting m = {
+        .issues = traces,
+        .lines = lines,
+        .mesh = mesh,
+        .line_count = line_count,
+        .ended_along = calloc((size_t)size * line_count, sizeof(*m.ended_along)),
+        .begun = calloc(size, sizeof(*m.begun)),
+        .ended = calloc(size, sizeof(*m.ended)),
+        .at = {.ranks = calloc(size, sizeof(*m.at.ranks)), .at = calloc(size, sizeof(*m.at.at))},
+        .err = err};
+    exg_status status = m.begun == NULL || m.ended == NULL || m.ended_along == NULL ||
+                                m.at.ranks == NULL || m.at.at == NULL
+                            ? EXG_OUT_OF_MEMORY(err)
+                            : EXG_OK;
+
+    for (uint32_t r = 0; status == EXG_OK && r < size; r++) {
+        status = check_ends(&traces[r], r, err);
+    }
+    status = status == EXG_OK ? meet(&m) : status;
+    free(m.begun);
+    free(m.ended);
+    free(m.ended_along);
+    free(m.at.ranks);
+    free((void *)m.at.at);
+    return status;
 }

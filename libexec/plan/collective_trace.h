@@ -5,9 +5,10 @@
 #define EXG_LIBEXEC_PLAN_COLLECTIVE_TRACE_H
 
 #include "libexec/comm/collectives.h"
+#include "libexec/comm/grid.h"
 #include "libexec/plan/plan_internal.h"
 
-#include <exg/device_mesh.h>
+#include <exg/dtensor.h>
 
 typedef struct exg_traced_collective {
     const char *node, *kernel;
@@ -31,5 +32,12 @@ exg_status exg_collective_trace_of(const exg_plan *plan, exg_arena *arena,
  * of a pipeline, else 0. */
 exg_status exg_collective_traces_check(const exg_collective_trace *traces,
                                        const exg_mesh_shape *mesh, uint32_t outer, exg_error *err);
+
+/* The same of ranks that each have a program of their own, which meet along any lines of the mesh:
+ * mesh_dim is an index of `lines` here. They are carried out on paper: each rank waits for those it
+ * meets, and all come to their ends. PEER COM-010. */
+exg_status exg_collective_traces_meet(const exg_collective_trace *traces,
+                                      const exg_mesh_shape *mesh, const exg_mesh_line *lines,
+                                      uint32_t line_count, exg_error *err);
 
 #endif

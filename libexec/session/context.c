@@ -225,6 +225,10 @@ static exg_status mesh_of_rank(const exg_session_options *options, exg_mesh_shap
     EXG_TRY(count_ranks(&options->mesh, UINT32_MAX, &ranks, err));
     is_several = options->processes || ranks > 1;
     *mesh = options->mesh;
+    if (options->has_plan_rank && (!options->plan_only || options->plan_rank >= ranks)) {
+        return EXG_FAIL(err, USAGE, "COM-016", "rank %u of a mesh of %u", options->plan_rank,
+                        ranks);
+    }
     if (options->device_mesh == NULL) {
         return options->plan_only || !is_several
                    ? EXG_OK
@@ -251,8 +255,8 @@ exg_status exg_session_context_take_groups(exg_session_context *context,
     exg_device_mesh *ranks = options->device_mesh;
     exg_mesh_shape mesh;
 
-    context->is_spmd =
-        ranks != NULL || exg_program_has_collectives(verified->program, verified->operators);
+    context->is_spmd = ranks != NULL || options->has_plan_rank ||
+                       exg_program_has_collectives(verified->program, verified->operators);
     if (!context->is_spmd) {
         return options->group_count == 0
                    ? EXG_OK
@@ -274,7 +278,8 @@ exg_status exg_session_context_take_groups(exg_session_context *context,
     options->mesh = context->mesh = (exg_mesh_shape){0};
     options->partition = NULL;
     return exg_process_groups_read(&context->groups, options, &mesh,
-                                   ranks == NULL ? 0 : exg_device_mesh_rank(ranks), err);
+                                   ranks == NULL ? options->plan_rank : exg_device_mesh_rank(ranks),
+                                   err);
 }
 
 /* One that is not at its end ends the run: the others wait for what it would have sent. */
@@ -305,7 +310,8 @@ exg_status exg_session_context_meet(exg_session_context *context, exg_status sta
     if (mesh == NULL) { /* it is only planned */
         EXG_TRY(status);
         EXG_TRY(exg_process_groups_check_used(&e->groups, err));
-        EXG_TRY(exg_paper_grid(&e->groups.mesh, 0, !e->options.processes, &e->grid, err));
+        EXG_TRY(
+            exg_paper_grid(&e->groups.mesh, e->groups.rank, !e->options.processes, &e->grid, err));
         e->grids = &e->grid;
         return exg_paper_lines(&e->groups.mesh, e->groups.lines, e->groups.line_count,
                                !e->options.processes, &e->grid, err);

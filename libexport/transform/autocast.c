@@ -11,7 +11,9 @@ typedef enum rule {
     RULE_LOWER,
     RULE_WIDER,
     RULE_PROMOTE,
-    RULE_RECORD,
+    RULE_PRODUCT,
+    RULE_WIDENED,
+    RULE_RECORD, /* of other devices */
     RULE_NEVER,
 } rule;
 
@@ -118,6 +120,125 @@ static bool is_in_place(const char *target)
     return dot != NULL && dot > target && dot[-1] == '_';
 }
 
+/* ---- products ------------------------------------------------------------------------------- */
+
+static const exg_tensor_meta *listed(const exg_graph *graph, const exg_argument *list, uint32_t i)
+{
+    bool is_there = i < list->count && list->as_tensors[i] != EXG_NO_VALUE;
+
+    return is_there ? graph->values[list->as_tensors[i]].tensor : NULL;
+}
+
+/* Where the label is in one operand's letters, spaces passed over; -1: nowhere. Of labels behind an
+ * ellipsis the dim counts from the end: *from_end. */
+static int find_label(const char *letters, size_t length, char label, bool *from_end)
+{
+    int place = -1;
+    int count = 0;
+    bool has_dots = false;
+
+    for (size_t i = 0; i < length; i++) {
+        has_dots = has_dots || letters[i] == '.';
+        if (letters[i] == label && place < 0) {
+            place = count;
+            *from_end = has_dots;
+        }
+        count += letters[i] != ' ' && letters[i] != '.';
+    }
+    return place >= 0 && *from_end ? count - place : place;
+}
+
+/* Has the operand more than one element along the label? */
+static bool is_long(const exg_tensor_meta *meta, const char *letters, size_t length, char label)
+{
+    bool from_end = false;
+    int place = find_label(letters, length, label, &from_end);
+    uint32_t dim = from_end && meta != NULL ? meta->rank - (uint32_t)place : (uint32_t)place;
+
+    return place >= 0 && meta != NULL && dim < meta->rank &&
+           (meta->sizes[dim].expr != NULL || meta->sizes[dim].value != 1);
+}
+
+/* Does an einsum sum over a label that two operands have? Else it multiplies element by element. */
+static bool contracts(const exg_graph *graph, const char *equation, const exg_argument *operands)
+{
+    const char *arrow = strstr(equation, "->");
+    const char *end = arrow == NULL ? equation + strlen(equation) : arrow;
+
+    for (const char *c = equation; c < end; c++) {
+        uint32_t count = 0;
+        uint32_t operand = 0;
+        bool is_label = strchr(" ,.", *c) == NULL;
+
+        for (const char *from = equation; is_label && from <= end;) {
+            size_t length = strcspn(from, ",-");
+
+            count += is_long(listed(graph, operands, operand++), from, length, *c);
+            from += length + 1;
+        }
+        if (count >= 2 && (arrow == NULL || strchr(arrow, *c) == NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t rank_of(const exg_graph *graph, const exg_argument *arg)
+{
+    const exg_tensor_meta *meta =
+        arg->kind == EXG_ARGUMENT_TENSOR ? graph->values[arg->as_tensor].tensor : NULL;
+
+    return meta == NULL ? 0 : meta->rank;
+}
+
+/* A pad by reflected or repeated elements is computed, one by a constant copies. */
+static bool is_constant_pad(const exg_node *node)
+{
+    bool is_constant = strstr(node->target, "aten.pad.") != NULL;
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_argument *arg = &node->inputs[i].arg;
+
+        is_constant = is_constant &&
+                      (arg->kind != EXG_ARGUMENT_STRING || strcmp(arg->as_string, "constant") == 0);
+    }
+    return is_constant;
+}
+
+/* Does what it is made of hold a product that autocast lowers? */
+static bool has_product(const exg_graph *graph, const exg_node *node)
+{
+    const char *name = node->target + sizeof(ATEN) - 1;
+    const exg_argument *first = &node->inputs[0].arg;
+    const exg_argument *second = node->input_count > 1 ? &node->inputs[1].arg : first;
+
+    if (strncmp(name, "einsum.", 7) == 0) {
+        return first->kind == EXG_ARGUMENT_STRING && second->kind == EXG_ARGUMENT_TENSORS &&
+               contracts(graph, first->as_string, second);
+    }
+    if (strncmp(name, "inner.", 6) == 0) {
+        uint32_t ranks[] = {rank_of(graph, first), rank_of(graph, second)};
+
+        return ranks[0] > 0 && ranks[1] > 0 && ranks[0] + ranks[1] > 2;
+    }
+    if (strncmp(name, "gru", 3) == 0 || strncmp(name, "lstm_cell.", 10) == 0) {
+        /* products, and a sum with the state that goes on in its own dtype */
+        const exg_tensor_meta *state =
+            second->kind == EXG_ARGUMENT_TENSOR    ? graph->values[second->as_tensor].tensor
+            : second->kind == EXG_ARGUMENT_TENSORS ? listed(graph, second, second->count - 1)
+                                                   : NULL;
+
+        return state != NULL && state->dtype != EXG_DTYPE_F32;
+    }
+    if (first->kind == EXG_ARGUMENT_TENSORS) { /* of a chain */
+        return first->count > 1;
+    }
+    if (strstr(name, "matrix_power.") != NULL) {
+        return second->kind == EXG_ARGUMENT_INT && (second->as_int > 1 || second->as_int < -1);
+    }
+    return true;
+}
+
 bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const exg_node *node,
                         exg_dtype *dtype)
 {
@@ -134,9 +255,15 @@ bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const 
         return false;
     }
     switch (rule_of(node->target, s.by->device)) {
+    case RULE_PRODUCT:
+        *dtype = has_product(graph, node) || !is_recorded ? s.by->dtype : s.result->dtype;
+        return is_recorded || has_product(graph, node);
     case RULE_LOWER:
         *dtype = s.by->dtype;
         return true;
+    case RULE_WIDENED:
+        *dtype = EXG_DTYPE_F32;
+        return !is_constant_pad(node);
     case RULE_WIDER:
         *dtype = EXG_DTYPE_F32;
         return true;

@@ -78,6 +78,9 @@ def check_case(case, work):
     done = exg("verify", case.first, *mesh, "--deny", "warnings")
     if done.returncode != 0:
         fail("verify", case.name, done.stdout)
+    done = exg("plan", *case.program(), "--mesh", case.mesh, *case.groups, *case.files()[:2], "--check")
+    if done.returncode != 0 or "checked: all ranks issue the same" not in done.stdout:
+        fail("plan --check", case.name, done.stdout, done.stderr)
     case.run("--output", work / "threads.{rank}.safetensors")
     case.run("--device", "strict")
     if pathlib.Path(STANDIN, "libcuda.so.1").exists():
@@ -159,7 +162,6 @@ def check_faults(cases, work):
     expect("CLI-009", "plan", "fixtures/mlp.pt2", "--mesh", "2", "--place", "replicate", "--group", "0=0", says=["parallel"])
     expect("COM-015", "run", *one, "--mesh", "2", "--place", "tensor", says=["already parallel"])
     expect("COM-015", "plan", moves.file, "--mesh", "2", "--place", "fsdp")
-    expect("CLI-009", "plan", moves.file, "--mesh", "2", "--check")
     expect("CLI-009", "verify", "fixtures/mlp.pt2", "--mesh", "2")
     expect("CLI-009", "run", moves.file, "--rank-file", moves.file, "--mesh", "2")
     for option in ("--output", "--state-output", "--trace"):
@@ -197,6 +199,38 @@ def check_faults(cases, work):
         expect("RUN-001", "run", experts.file, "--input", inputs, ranks=3)
         expect("DTN-001", "run", *one, "--mesh", "2", ranks=3)
         expect("COM-002", "run", splits.first, "--input", FIXTURES / "splits.0.inputs.safetensors", ranks=3)
+
+
+def check_order(case, work):
+    """Ranks whose programs do not fit, found without a run: plan --check names the nodes that do not meet."""
+    two = ("along0", "along1")
+    for n in (0, 1):  # a program of two all_reduces, along either dim first
+        def along(node, turned=n):
+            if node["target"].endswith(".all_reduce.default") and along.count < 2:
+                argument(node, "group_name")["as_string"] = two[(along.count + turned) % 2]
+                along.count += 1
+
+        along.count = 0
+        edited(case.file, work / f"order.{n}.pt2", along)
+    words = ["plan", "--rank-file", work / "rank.{rank}.pt2", "--mesh", "2x2", "--check", "--input", FIXTURES / "reductions.0.inputs.safetensors"]
+    words += ["--group", "0=0,1", "--group", "along0=0", "--group", "along1=1"]
+    for orders, fits in (((0, 0, 0, 0), True), ((1, 1, 1, 1), True), ((0, 1, 1, 0), False)):
+        for rank, n in enumerate(orders):
+            shutil.copy(work / f"order.{n}.pt2", work / f"rank.{rank}.pt2")
+        done = exg(*words)
+        if (done.returncode == 0) != fits:
+            fail("order", orders, done.returncode, done.stdout[:200], done.stderr)
+        if not fits and ("COM-010: rank " not in done.stderr or " waits for rank " not in done.stderr):
+            fail("order", orders, "does not say who waits:", done.stderr)
+    for rank in range(4):
+        shutil.copy(case.file, work / f"rank.{rank}.pt2")
+    edited(case.file, work / "rank.2.pt2", lambda n: n["target"].endswith("all_reduce.default")
+           and set_argument("reduce_op", "as_string", "max")(n))
+    expect("COM-010", *words[:4], "4", *words[5:8], says=["rank 0 issues all_reduce at", "rank 2 all_reduce at"])
+    for rank in range(4):
+        shutil.copy(FIXTURES / "reductions.0.inputs.safetensors", work / f"in.{rank}.safetensors")
+    shutil.copy(FIXTURES / "moves2.0.inputs.safetensors", work / "in.3.safetensors")
+    expect("INP-003", "plan", case.file, "--mesh", "4", "--check", "--input", work / "in.{rank}.safetensors", says=["rank 3"])
 
 
 def check_one_rank(cases, work):
@@ -245,6 +279,7 @@ def main():
             check_case(case, work)
         check_one_rank(cases, work)
         check_plan(cases)
+        check_order(cases["reductions"], work)
         check_faults(cases, work)
         check_late(cases["late"], work)
     print(f"{len(cases)} cases, {faults} faults")

@@ -237,6 +237,7 @@ static void check_session(void)
     NULLED(exg_session_copy_out(NULL, NULL, NULL, 0, &err));
     NULLED(exg_session_prepare(NULL, NULL, 0, &err));
     NULLED(exg_session_state_set(NULL, NULL, 0, NULL, &err));
+    NULLED(exg_sessions_check_collectives(NULL, 1, &err));
     NULLED(exg_costs_measure(0, false, NULL, &err));
 }
 

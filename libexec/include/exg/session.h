@@ -107,6 +107,10 @@ typedef struct exg_session_options {
      * no GPU, or on a mesh; MEM-003, once memory is taken: it is not this GPU's. The host's memory
      * comes from the allocator that the program was opened with (exg_open_options). */
     const exg_allocator *device_allocator;
+    /* With plan_only: the plan is that of one rank of `mesh`, each of which has a program of its
+     * own, or one that is already parallel. */
+    bool has_plan_rank;
+    uint32_t plan_rank;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -294,6 +298,16 @@ const char *exg_session_break_reason(const exg_session *session);
 /* Of a session that checks ranks (plan_only, check_ranks): a line for each place after which
  * nothing could be planned, and so proved, ahead of a run; NULL: all of the program was. */
 const char *exg_session_unchecked(const exg_session *session);
+
+/* Of programs that are already parallel: do the ranks of a mesh call the same collectives of each
+ * group in one order, with counts that fit, and does none wait for ever for another? `sessions`: by
+ * rank, each prepared, with plan_only and its plan_rank, of one program or of one a rank. Of a
+ * program in segments the counts and the order among groups are those of the first segment; what
+ * its calls are is compared to its end. PEER COM-009 (other calls of a group), COM-010 (others meet
+ * there, or other counts, or ranks wait for each other); USAGE COM-016: these are not the sessions
+ * of all ranks. */
+EXG_NODISCARD exg_status exg_sessions_check_collectives(exg_session *const *sessions,
+                                                        uint32_t count, exg_error *err);
 
 /* What one step of the plan takes. Texts are the session's. */
 typedef struct exg_step_profile {
