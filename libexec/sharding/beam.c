@@ -6,6 +6,7 @@
  * with the same placements only the cheapest can win, and of all ways the cheapest are gone
  * on with. Few values live between two nodes, so ways of different layers do not multiply.
  */
+#include "libexec/sharding/candidate.h"
 #include "libexec/sharding/partitioner.h"
 #include "libexport/operators/lower.h"
 
@@ -33,6 +34,8 @@
 typedef uint64_t forms;
 #define WHOLE        ((forms)1)
 #define SPLIT(dim)   ((forms)2 << (dim))
+#define SHARED(dim)  ((forms)2 << (EXG_SHAPE_RANK_MAX + (dim)))
+#define SHARED_ALL   (SUMMANDS(0) - SHARED(0))
 #define SUMMANDS(op) ((forms)1 << (40 + (int)(op)))
 #define NO_SLOT      UINT32_MAX
 
@@ -57,11 +60,6 @@ typedef struct step {
     uint16_t parent[WIDTH_MAX], option[WIDTH_MAX];
 } step;
 
-typedef struct candidate {
-    double cost, debt;
-    uint32_t parent, option;
-} candidate;
-
 typedef struct beam {
     exg_partitioner *p;
     const exg_graph *graph;
@@ -79,7 +77,7 @@ typedef struct beam {
     uint32_t *free_slots;
     uint32_t free_count, slots;
     double *bytes; /* by value */
-    candidate candidates[CANDIDATES * WIDTH_MAX];
+    exg_candidate candidates[CANDIDATES * WIDTH_MAX];
     uint32_t *trial; /* as p->chosen */
     bool splits;     /* weights must be split */
     double moves_count;
@@ -95,7 +93,10 @@ static const exg_tensor_meta *meta_of(const beam *b, exg_value_id id)
 
 static forms bit_of(exg_placement p)
 {
-    return p.kind == EXG_REPLICATE ? WHOLE : p.kind == EXG_SHARD ? SPLIT(p.dim) : SUMMANDS(p.op);
+    return p.kind == EXG_REPLICATE ? WHOLE
+           : exg_sharers(p) > 1    ? SHARED(p.dim)
+           : p.kind == EXG_SHARD   ? SPLIT(p.dim)
+                                   : SUMMANDS(p.op);
 }
 
 /* ---- which strategies a node may take ------------------------------------------------------ */
@@ -153,7 +154,8 @@ static bool is_view_of_weight(const beam *b, const stage *at)
 
 /* ---- what a node costs --------------------------------------------------------------------- */
 
-/* `meta` as rank 0 has it; sizes are the arena's. */
+/* `meta` as rank 0 has it; sizes are the arena's. What ranks share counts as if it were split: that
+ * nothing is moved is what is asked for. */
 static exg_tensor_meta *own_part(const beam *b, const exg_tensor_meta *meta, exg_placement place)
 {
     exg_tensor_meta *own = EXG_NEW_ARRAY(b->arena, exg_tensor_meta, 1);
@@ -230,8 +232,15 @@ static exg_status cost_of(const beam *b, const stage *at, const exg_strategy *s,
     return EXG_OK;
 }
 
-static exg_status take_options(beam *b, stage *at)
+/* The one head that there is of keys or values every rank has: the weight is whole. */
+static bool may_be_whole(const beam *b, uint32_t index, const exg_strategy *s)
 {
+    return b->p->parts != NULL && b->p->parts[index] == 1 && s->results[0].kind == EXG_REPLICATE;
+}
+
+static exg_status take_options(beam *b, uint32_t index)
+{
+    stage *at = &b->stages[index];
     const exg_rule_call *call = &at->n.call;
     bool of_weights = is_view_of_weight(b, at);
     bool asked = b->splits && is_product(call->op->id); /* that weights are split */
@@ -246,11 +255,15 @@ static exg_status take_options(beam *b, stage *at)
     }
     for (uint32_t s = 0; s < (of_weights ? 1 : call->strategy_count) && at->count < UINT8_MAX;
          s++) {
-        bool does = splits_weights(b, at, &call->strategies[s]);
+        bool does = splits_weights(b, at, &call->strategies[s]) ||
+                    (splits && may_be_whole(b, index, &call->strategies[s]));
 
         if (splits ? does : b->splits || !does) {
             at->options[at->count].strategy = s;
             EXG_TRY(cost_of(b, at, &call->strategies[s], &at->options[at->count].cost));
+            if (may_be_whole(b, index, &call->strategies[s])) {
+                at->options[at->count].cost /= b->p->n; /* as if it were split */
+            }
             at->count++;
         }
     }
@@ -281,8 +294,8 @@ static exg_status take_node(beam *b, uint32_t index)
     stage *at = &b->stages[index];
     const exg_rule_call *call = &at->n.call;
 
-    EXG_TRY(exg_node_call_of(b->p, &b->graph->nodes[index], &at->n));
-    EXG_TRY(take_options(b, at));
+    EXG_TRY(exg_node_call_of(b->p, index, &at->n));
+    EXG_TRY(take_options(b, index));
     for (uint32_t r = 0; r < call->result_count; r++) {
         b->is_made[at->n.results[r]] = reads_weights(b, at);
     }
@@ -353,27 +366,49 @@ static void count_slots(beam *b)
 
 /* ---- ways ---------------------------------------------------------------------------------- */
 
-/* What it costs to have a value of `bytes` in the wanted form, and in which it then is. */
-static double to_have(const beam *b, forms *at_hand, exg_placement want, double bytes)
+/* In which a value is at hand in parts: those that ranks share are parted among them, where they
+ * get equal ones. */
+static forms parts_at_hand(const beam *b, forms at_hand, exg_value_id id)
+{
+    forms parts = at_hand & (SHARED(0) - 1);
+
+    for (uint32_t d = 0; (at_hand & SHARED_ALL) != 0 && d < meta_of(b, id)->rank; d++) {
+        if ((at_hand & SHARED(d)) != 0 && meta_of(b, id)->sizes[d].value % b->p->n == 0) {
+            parts |= SPLIT(d);
+        }
+    }
+    return parts;
+}
+
+/* What it costs to have a value in the wanted form, and in which it then is. */
+static double to_have(const beam *b, forms *at_hand, exg_placement want, exg_value_id id)
 {
     double least = EXG_COST_IMPOSSIBLE;
+    forms parts;
 
     if ((*at_hand & (WHOLE | bit_of(want))) != 0) {
         return 0; /* the whole is cut, or made summands, on the spot */
     }
-    if (want.kind == EXG_PARTIAL) {
-        return to_have(b, at_hand, exg_replicate(), bytes);
+    if (want.kind == EXG_PARTIAL || exg_sharers(want) > 1) {
+        return to_have(b, at_hand, exg_replicate(), id);
     }
-    if ((*at_hand & (SUMMANDS(0) - 1)) != 0) { /* a part is a part, whatever the dim */
+    parts = parts_at_hand(b, *at_hand, id);
+    if ((parts & bit_of(want)) != 0) {
+        least = 0;
+    } else if (parts != 0) { /* a part is a part, whatever the dim */
         int32_t other = want.kind == EXG_SHARD ? want.dim + 1 : 0;
 
-        least = moved(b, exg_move_bytes(exg_shard(other), want, bytes, b->p->n), 1);
+        least = moved(b, exg_move_bytes(exg_shard(other), want, b->bytes[id], b->p->n), 1);
     }
     if (*at_hand >= SUMMANDS(0)) {
         double cost =
-            moved(b, exg_move_bytes(exg_partial(EXG_REDUCE_SUM), want, bytes, b->p->n), 1);
+            moved(b, exg_move_bytes(exg_partial(EXG_REDUCE_SUM), want, b->bytes[id], b->p->n), 1);
 
         least = cost < least ? cost : least;
+    }
+    if (least >= EXG_COST_IMPOSSIBLE &&
+        (*at_hand & SHARED_ALL) != 0) { /* from all that have them */
+        least = moved(b, b->bytes[id] * b->p->n, 1);
     }
     *at_hand = want.kind == EXG_REPLICATE ? WHOLE : *at_hand | bit_of(want);
     return least;
@@ -425,7 +460,7 @@ static double go_on(const beam *b, const stage *at, const exg_strategy *s, way *
             continue;
         }
         *hand = *hand == 0 ? brought(b, id) : *hand; /* an input, read first */
-        cost += to_have(b, hand, s->operands[i], b->bytes[id]);
+        cost += to_have(b, hand, s->operands[i], id);
     }
     return cost;
 }
@@ -501,54 +536,6 @@ static double cost_on(const beam *b, uint32_t index, const exg_strategy *s, way 
     return cost;
 }
 
-/* Is `a` taken after `b`? Of equal ones the first that was found goes first. */
-static bool comes_after(const candidate *a, const candidate *b)
-{
-    double x = a->cost + a->debt;
-    double y = b->cost + b->debt;
-
-    return x != y ? x > y : a->parent != b->parent ? a->parent > b->parent : a->option > b->option;
-}
-
-/* A heap whose first comes last: the one at `at` sinks to its place. */
-static void sink(candidate *heap, uint32_t count, uint32_t at)
-{
-    candidate moved_one = heap[at];
-    uint32_t child;
-
-    while ((child = 2 * at + 1) < count) {
-        child += child + 1 < count && comes_after(&heap[child + 1], &heap[child]);
-        if (!comes_after(&heap[child], &moved_one)) {
-            break;
-        }
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = moved_one;
-}
-
-/* Among the cheapest, which are no more than there is room for. */
-static uint32_t keep_candidate(candidate *heap, uint32_t count, uint32_t room, candidate c)
-{
-    if (count < room) {
-        heap[count++] = c;
-        for (uint32_t i = count / 2; count == room && i-- > 0;) {
-            sink(heap, count, i);
-        }
-        return count;
-    }
-    if (comes_after(&heap[0], &c)) {
-        heap[0] = c;
-        sink(heap, count, 0);
-    }
-    return count;
-}
-
-static int by_cost(const void *a, const void *b)
-{
-    return comes_after(a, b) ? 1 : -1;
-}
-
 /* Has a cheaper way all that this one has at hand? */
 static bool is_beaten(const beam *b, const way *ways, uint32_t count, const way *w)
 {
@@ -578,16 +565,16 @@ static void do_step(beam *b, uint32_t index)
         memcpy(to[0].at_hand, from[w].at_hand, bytes);
         for (uint32_t o = 0; o < at->count; o++) {
             const exg_strategy *s = &at->n.call.strategies[at->options[o].strategy];
-            candidate c = {from[w].cost + at->options[o].cost, 0, w, o};
+            exg_candidate c = {from[w].cost + at->options[o].cost, 0, w, o};
 
             to[0].debt = from[w].debt;
             c.cost += cost_on(b, index, s, &to[0], &c.debt);
-            found = keep_candidate(b->candidates, found, CANDIDATES * b->width, c);
+            found = exg_candidate_keep(b->candidates, found, CANDIDATES * b->width, c);
         }
     }
-    qsort(b->candidates, found, sizeof(*b->candidates), by_cost);
+    qsort(b->candidates, found, sizeof(*b->candidates), exg_candidate_order);
     for (uint32_t c = 0; c < found && kept < b->width; c++) {
-        const candidate *next = &b->candidates[c];
+        const exg_candidate *next = &b->candidates[c];
         const exg_strategy *s = &at->n.call.strategies[at->options[next->option].strategy];
 
         if (kept > 0 && next->cost >= EXG_COST_IMPOSSIBLE) {
@@ -623,8 +610,7 @@ static double choose_way(beam *b, uint32_t *chosen)
 
             if (id != EXG_NO_VALUE && !b->is_weight[id] && b->slot[id] != NO_SLOT &&
                 ways[w].at_hand[b->slot[id]] != 0) {
-                ways[w].cost += to_have(b, &ways[w].at_hand[b->slot[id]], exg_replicate(),
-                                        exg_meta_bytes(meta_of(b, id)));
+                ways[w].cost += to_have(b, &ways[w].at_hand[b->slot[id]], exg_replicate(), id);
             }
         }
         best = ways[w].cost < ways[best].cost ? w : best;

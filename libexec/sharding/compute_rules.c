@@ -231,6 +231,7 @@ exg_status exg_rule_attention(exg_rule_call *call)
         }
         SPLIT(LIST(split), LIST(split, split, split, mask_dim));
     }
+    EXG_TRY(exg_add_attention_to_few(call));
     return attention_by_position(call);
 }
 

@@ -1,6 +1,7 @@
 /* cost.c - the volume of each collective: ring algorithms, as docs/dtensor.md 4.6
  * counts them. */
 #include "libexec/sharding/cost.h"
+#include "libexec/sharding/rules.h"
 
 #include <string.h>
 
@@ -19,8 +20,11 @@ double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32
 {
     double others = (double)(mesh_size - 1) / (double)mesh_size;
 
-    if (exg_placement_equal(from, to) || from.kind == EXG_REPLICATE || mesh_size == 1) {
+    if (exg_same_place(from, to) || from.kind == EXG_REPLICATE || mesh_size == 1) {
         return 0;
+    }
+    if (exg_sharers(from) > 1) { /* a part of the part; each part from all that have it */
+        return exg_placement_equal(from, to) ? 0 : bytes * others * exg_sharers(from);
     }
     if (exg_placement_is_shard(from)) {
         return exg_placement_is_shard(to) ? bytes * others / (double)mesh_size : bytes * others;
@@ -33,8 +37,11 @@ double exg_move_cost(const exg_link *link, exg_placement from, exg_placement to,
 {
     double moved = exg_move_bytes(from, to, bytes, mesh_size);
 
-    if (exg_placement_equal(from, to)) {
+    if (exg_same_place(from, to)) {
         return 0;
+    }
+    if (exg_sharers(to) > 1 && from.kind != EXG_REPLICATE) {
+        return EXG_COST_IMPOSSIBLE; /* by way of the whole */
     }
     if (to.kind == EXG_PARTIAL) { /* only from what every rank has whole */
         return from.kind == EXG_REPLICATE && to.op < EXG_REDUCE_PRODUCT ? EXG_COST_TO_PARTIAL_NS

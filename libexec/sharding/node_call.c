@@ -42,8 +42,9 @@ static exg_status collect_operands(exg_partitioner *p, const exg_operator *op, e
     return EXG_OK;
 }
 
-exg_status exg_node_call_of(exg_partitioner *p, const exg_node *node, exg_node_call *n)
+exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n)
 {
+    const exg_node *node = &p->r.in->graph->nodes[index];
     const exg_operator *op = exg_operators_find(p->r.operators, node->target);
 
     if (op == NULL) {
@@ -68,7 +69,8 @@ exg_status exg_node_call_of(exg_partitioner *p, const exg_node *node, exg_node_c
     for (uint32_t i = 0; i < n->call.result_count; i++) {
         n->result_metas[i] = meta_of(p, n->results[i]);
     }
-    return exg_rule_strategies(&n->call);
+    EXG_TRY(exg_rule_strategies(&n->call));
+    return p->parts == NULL ? EXG_OK : exg_add_shared_parts(&n->call, p->parts[index]);
 }
 
 exg_status exg_node_call_replace(exg_node_call *n, exg_arena *arena, const exg_ref *refs)

@@ -29,150 +29,12 @@ static const exg_tensor_meta *meta_of(const partitioner *p, exg_value_id id)
     return p->r.in->graph->values[id].tensor;
 }
 
-static void add_form(partitioner *p, exg_value_id id, exg_placement placement, exg_ref ref)
-{
-    forms *f = &p->forms[id];
-
-    if (f->count < EXG_FORMS_MAX) {
-        f->items[f->count++] = (form){placement, ref};
-    }
-}
-
-/* ---- moves -------------------------------------------------------------------------- */
-
-static double link_cost(const partitioner *p, exg_placement from, exg_placement to, double bytes)
-{
-    return exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
-}
-
-static const form *cheapest_form(const partitioner *p, exg_value_id id, exg_placement want,
-                                 double *cost)
-{
-    const forms *f = &p->forms[id];
-    const form *best = NULL;
-
-    *cost = EXG_COST_IMPOSSIBLE;
-    for (uint32_t i = 0; i < f->count; i++) {
-        double c = link_cost(p, f->items[i].placement, want, exg_meta_bytes(meta_of(p, id)));
-
-        if (best == NULL || c < *cost) {
-            best = &f->items[i];
-            *cost = c;
-        }
-    }
-    return best;
-}
-
-static bool splits_evenly(const partitioner *p, const exg_tensor_meta *meta,
-                          exg_placement placement)
-{
-    return placement.kind != EXG_SHARD || meta->sizes[placement.dim].value % (int64_t)p->n == 0;
-}
-
-static exg_ref local_chunk(partitioner *p, exg_ref whole, const exg_tensor_meta *meta, int32_t dim)
-{
-    int64_t offset;
-    int64_t size;
-
-    p->uneven = p->uneven || !splits_evenly(p, meta, exg_shard(dim));
-    exg_shard_pattern_note(p->pattern, meta->sizes[dim].value);
-    exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
-    return EMIT(p->r.builder, slice_Tensor, whole, dim, offset, offset + size, 1);
-}
-
-static int64_t own_size(const partitioner *p, const exg_tensor_meta *meta, int32_t dim)
-{
-    int64_t offset;
-    int64_t size;
-
-    exg_shard_pattern_note(p->pattern, meta->sizes[dim].value);
-    exg_chunk(meta->sizes[dim].value, p->n, p->rank, &offset, &size);
-    return size;
-}
-
-/* Summands of a value that every rank has: the first rank's is the value, the
- * others' are zero. Of a largest or smallest, everybody's is the value. */
-static exg_ref as_summand(partitioner *p, exg_ref whole, const exg_tensor_meta *meta,
-                          exg_reduce_op op)
-{
-    int64_t sizes[EXG_SHAPE_RANK_MAX];
-
-    p->uneven = p->uneven || op == EXG_REDUCE_SUM; /* the ranks' programs differ */
-    if (op != EXG_REDUCE_SUM || p->rank == 0) {
-        return whole;
-    }
-    for (uint32_t d = 0; d < meta->rank && d < EXG_SHAPE_RANK_MAX; d++) {
-        sizes[d] = meta->sizes[d].value;
-    }
-    return EMIT(p->r.builder, full_default, INTS_OF(p->r.builder, sizes, meta->rank), 0,
-                DTYPE(meta->dtype));
-}
-
-static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
-                         const exg_tensor_meta *meta)
-{
-    exg_builder *b = p->r.builder;
-    exg_placement s = from->placement;
-    exg_argument op = exg_arg_string(exg_reduce_op_name(s.op));
-
-    if (s.kind == EXG_REPLICATE) {
-        return to.kind == EXG_SHARD ? local_chunk(p, from->ref, meta, to.dim)
-                                    : as_summand(p, from->ref, meta, to.op);
-    }
-    if (s.kind == EXG_SHARD && to.kind == EXG_SHARD) {
-        return EMIT(b, exg_all_to_all, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
-                    to.dim, exg_arg_int(own_size(p, meta, to.dim)), p->mesh_dim);
-    }
-    if (s.kind == EXG_SHARD) {
-        return EMIT(b, exg_all_gather, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
-                    p->mesh_dim);
-    }
-    if (to.kind == EXG_SHARD) {
-        return EMIT(b, exg_reduce_scatter, from->ref, to.dim,
-                    exg_arg_int(own_size(p, meta, to.dim)), op, p->mesh_dim);
-    }
-    return EMIT(b, exg_all_reduce, from->ref, op, p->mesh_dim);
-}
-
-/* The value in the wanted form, moved there if need be. */
-static exg_status in_form(partitioner *p, exg_value_id id, exg_placement want, exg_ref *ref)
-{
-    double cost;
-    const form *source = cheapest_form(p, id, want, &cost);
-
-    if (want.kind == EXG_PARTIAL && cost >= EXG_COST_IMPOSSIBLE) { /* only from the whole */
-        EXG_TRY(in_form(p, id, exg_replicate(), ref));
-        source = cheapest_form(p, id, want, &cost);
-    }
-    if (source == NULL || cost >= EXG_COST_IMPOSSIBLE) {
-        return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-002",
-                        "no way to move '%s' to where it is needed",
-                        p->r.in->graph->values[id].name);
-    }
-    if (exg_placement_equal(source->placement, want)) {
-        *ref = source->ref;
-        return EXG_OK;
-    }
-    if (source->placement.kind != EXG_REPLICATE) {
-        const char *why = p->why;
-
-        p->why = p->forms[id].in_pieces ? "a weight in pieces is whole while it is read" : why;
-        exg_report_move(p, id, source->placement, want);
-        p->why = why;
-    }
-    *ref = emit_move(p, source, want, meta_of(p, id));
-    if (!p->forms[id].in_pieces) {
-        add_form(p, id, want, *ref);
-    }
-    return exg_builder_status(p->r.builder);
-}
-
 /* ---- choosing a strategy ----------------------------------------------------------------- */
 
 static bool has_form(const partitioner *p, exg_value_id id, exg_placement placement)
 {
     for (uint32_t i = 0; i < p->forms[id].count; i++) {
-        if (exg_placement_equal(p->forms[id].items[i].placement, placement)) {
+        if (exg_same_place(p->forms[id].items[i].placement, placement)) {
             return true;
         }
     }
@@ -194,10 +56,10 @@ static double inner_cost(const partitioner *p, const exg_strategy *strategy)
 {
     const exg_link *link = &p->costs->links[p->mesh_dim];
 
-    return strategy->reduces *
-               link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(), strategy->reduced_bytes) +
+    return strategy->reduces * exg_link_cost(p, exg_partial(EXG_REDUCE_SUM), exg_replicate(),
+                                             strategy->reduced_bytes) +
            strategy->gathers *
-               link_cost(p, exg_shard(0), exg_replicate(), strategy->reduced_bytes) +
+               exg_link_cost(p, exg_shard(0), exg_replicate(), strategy->reduced_bytes) +
            strategy->halos * link->message_ns +
            (strategy->halo_bytes + (p->overlaps ? 0 : strategy->beside_bytes)) * link->ns_per_byte +
            strategy->touched_bytes * p->costs->ns_per_touched;
@@ -233,9 +95,9 @@ static bool stays_in_pieces(const partitioner *p, const exg_rule_call *call,
         operands[of] == EXG_NO_VALUE || !p->forms[operands[of]].in_pieces) {
         return false;
     }
-    sum += link_cost(p, strategy->results[0], exg_shard(0), exg_meta_bytes(call->results[0]));
-    return sum * WORTH <
-           link_cost(p, exg_shard(0), exg_replicate(), exg_meta_bytes(meta_of(p, operands[of])));
+    sum += exg_link_cost(p, strategy->results[0], exg_shard(0), exg_meta_bytes(call->results[0]));
+    return sum * WORTH < exg_link_cost(p, exg_shard(0), exg_replicate(),
+                                       exg_meta_bytes(meta_of(p, operands[of])));
 }
 
 static double strategy_cost(const partitioner *p, const exg_rule_call *call,
@@ -255,7 +117,7 @@ static double strategy_cost(const partitioner *p, const exg_rule_call *call,
         reads_pieces = reads_pieces || (p->forms[operands[i]].in_pieces && !only_pieces &&
                                         strategy->operands[i].kind != EXG_REPLICATE);
         if (!splittable(p, operands[i], strategy->operands[i]) ||
-            cheapest_form(p, operands[i], strategy->operands[i], &cost) == NULL) {
+            exg_cheapest_form(p, operands[i], strategy->operands[i], &cost) == NULL) {
             return EXG_COST_IMPOSSIBLE;
         }
         sum += cost;
@@ -265,7 +127,8 @@ static double strategy_cost(const partitioner *p, const exg_rule_call *call,
     }
     if (sum > 0 && call->result_count > 0 && strategy->results[0].kind == EXG_PARTIAL &&
         call->op->id == EXG_OP_convolution_default) { /* what is moved for sums is summed, too */
-        sum += link_cost(p, strategy->results[0], exg_shard(0), exg_meta_bytes(call->results[0]));
+        sum +=
+            exg_link_cost(p, strategy->results[0], exg_shard(0), exg_meta_bytes(call->results[0]));
     }
     return sum + inner_cost(p, strategy);
 }
@@ -356,7 +219,7 @@ static exg_status settle_placement(partitioner *p, const exg_tensor_meta *meta, 
                                       exg_placement_print(*placement, text)),
                              "write R, or S(dim) of a dim that is there");
     }
-    placement->dim = dim;
+    *placement = exg_shard(dim);
     return EXG_OK;
 }
 
@@ -372,9 +235,9 @@ static exg_status constrain(partitioner *p, exg_value_id id, const exg_partition
     placement = pattern->placement;
     EXG_TRY(settle_placement(p, meta_of(p, id), pattern->pattern, &placement));
     p->why = "the placement says so";
-    EXG_TRY(in_form(p, id, placement, &ref));
+    EXG_TRY(exg_in_form(p, id, placement, &ref));
     p->forms[id].count = 0;
-    add_form(p, id, placement, ref);
+    exg_add_form(p, id, placement, ref);
     return EXG_OK;
 }
 
@@ -390,7 +253,7 @@ static void localize_groups(const partitioner *p, exg_argument *args, const exg_
     if (groups > 1 && placement.dim == (batched ? 1 : 0)) {
         int64_t all = result->sizes[placement.dim].value;
 
-        args[8] = exg_arg_int(own_size(p, result, placement.dim) * groups / all);
+        args[8] = exg_arg_int(exg_own_size(p, result, placement) * groups / all);
     }
 }
 
@@ -405,12 +268,12 @@ static void localize_sizes(partitioner *p, const exg_operator *op, exg_argument 
     }
     if (op->id == EXG_OP_view_default || op->id == EXG_OP_expand_default) {
         for (uint32_t d = 0; d < result->rank; d++) {
-            sizes[d] = (int32_t)d == placement.dim ? own_size(p, result, placement.dim)
+            sizes[d] = (int32_t)d == placement.dim ? exg_own_size(p, result, placement)
                                                    : result->sizes[d].value;
         }
         args[1] = INTS_OF(p->r.builder, sizes, result->rank);
     } else if (op->id == EXG_OP_native_group_norm_default) {
-        args[3] = exg_arg_int(own_size(p, result, 0));
+        args[3] = exg_arg_int(exg_own_size(p, result, exg_shard(0)));
     } else if (op->id == EXG_OP_convolution_default || op->id == EXG_OP_convolution_of_bytes) {
         localize_groups(p, args, result, placement);
     }
@@ -423,10 +286,10 @@ static exg_status check_result(partitioner *p, exg_value_id id, exg_placement pl
     const exg_tensor_meta *global = meta_of(p, id);
     const exg_tensor_meta *local = exg_ref_meta(p->r.builder, ref);
 
-    p->uneven = p->uneven || !splits_evenly(p, global, placement);
+    p->uneven = p->uneven || !exg_splits_evenly(p, global, placement);
     for (uint32_t d = 0; d < global->rank; d++) {
         int64_t expected = placement.kind == EXG_SHARD && placement.dim == (int32_t)d
-                               ? own_size(p, global, placement.dim)
+                               ? exg_own_size(p, global, placement)
                                : global->sizes[d].value;
 
         if (local->rank != global->rank || local->sizes[d].value != expected) {
@@ -498,8 +361,9 @@ static exg_status move_operands(partitioner *p, const exg_node_call *n,
     for (uint32_t i = 0; i < n->call.operand_count; i++) {
         (*refs)[i] = EXG_NO_REF;
         if (n->operands[i] != EXG_NO_VALUE) {
-            EXG_TRY(in_form(p, n->operands[i], strategy->operands[i], &(*refs)[i]));
-            if (strategy->operands[i].kind == EXG_SHARD) {
+            EXG_TRY(exg_in_form(p, n->operands[i], strategy->operands[i], &(*refs)[i]));
+            if (strategy->operands[i].kind == EXG_SHARD &&
+                exg_sharers(strategy->operands[i]) == 1) {
                 exg_shard_pattern_note(p->pattern,
                                        n->metas[i]->sizes[strategy->operands[i].dim].value);
             }
@@ -518,7 +382,7 @@ static exg_status place_node(partitioner *p, uint32_t index)
     exg_ref *refs;
     double work = 0;
 
-    EXG_TRY(exg_node_call_of(p, node, &n));
+    EXG_TRY(exg_node_call_of(p, index, &n));
     exg_builder_set_origin(p->r.builder, &node->metadata);
     p->why = "of all ways to split the weights the one that moves least";
     strategy = p->chosen != NULL ? &n.call.strategies[p->chosen[index]]
@@ -535,7 +399,7 @@ static exg_status place_node(partitioner *p, uint32_t index)
         exg_ref ref = {made[i]};
 
         EXG_TRY(check_result(p, n.results[i], strategy->results[i], ref));
-        add_form(p, n.results[i], strategy->results[i], ref);
+        exg_add_form(p, n.results[i], strategy->results[i], ref);
         p->forms[n.results[i]].is_weight = exg_node_call_is_weight(p, &n);
         p->forms[n.results[i]].in_pieces = all_in_pieces(p, n.operands, n.call.operand_count);
         EXG_TRY(constrain(p, n.results[i], exg_pattern_of_result(p, index, n.results[i])));
@@ -563,7 +427,7 @@ static exg_status split_input(partitioner *p, exg_value_id id, const char *name,
     }
     dim = placement.dim;
     p->forms[id].count = 0;
-    add_form(p, id, exg_shard(dim), local_chunk(p, whole, meta, dim));
+    exg_add_form(p, id, exg_shard(dim), exg_cut_chunk(p, whole, meta, exg_shard(dim)));
     return exg_builder_status(p->r.builder);
 }
 
@@ -604,7 +468,7 @@ static exg_status place_inputs(partitioner *p)
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
             continue;
         }
-        add_form(p, id, exg_replicate(), p->r.refs[id]);
+        exg_add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
         EXG_TRY(split_by_mode(p, id, spec));
         for (uint32_t t = 0; p->mode == EXG_PARTITION_PATTERNS && t < p->options->pattern_count;
@@ -666,7 +530,7 @@ static exg_status place_outputs(partitioner *p)
                        "graph.outputs[%u]", o);
             p->why = "outputs are whole";
             count_output(p, &p->forms[arg.as_tensor]);
-            EXG_TRY_IN(p->r.err, in_form(p, arg.as_tensor, exg_replicate(), &ref),
+            EXG_TRY_IN(p->r.err, exg_in_form(p, arg.as_tensor, exg_replicate(), &ref),
                        "graph.outputs[%u]", o);
             arg = exg_arg_ref(ref);
         }
@@ -768,7 +632,8 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
     if (status == EXG_OK && p.n > 1 &&
         (p.mode == EXG_PARTITION_TENSOR || p.mode == EXG_PARTITION_EXPERT ||
          p.mode == EXG_PARTITION_CONTEXT)) {
-        status = choose_nodes(&p, along);
+        status = p.mode == EXG_PARTITION_CONTEXT ? EXG_OK : exg_find_shared_heads(&p);
+        status = status == EXG_OK ? choose_nodes(&p, along) : status;
     }
     status = status == EXG_OK ? place_nodes(&p) : status;
     status = status == EXG_OK ? place_rest(&p) : status;

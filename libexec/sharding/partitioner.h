@@ -73,6 +73,8 @@ typedef struct exg_partitioner {
     exg_placement *outputs; /* NULL: they are made whole */
     struct exg_stage_notes *stages;
     uint32_t *chosen; /* by node: the strategy; NULL: none is chosen */
+    uint32_t *parts;  /* by node: into how many what it makes may be split, several ranks having
+                       * each; 0: no fewer than ranks; NULL: of no node */
     exg_arena *scratch;
 } exg_partitioner;
 
@@ -86,8 +88,24 @@ typedef struct exg_node_call {
     const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
 } exg_node_call;
 
-/* node_call.c: in the partitioner's scratch; `n` stays where it is. */
-exg_status exg_node_call_of(exg_partitioner *p, const exg_node *node, exg_node_call *n);
+/* forms.c: forms and moves. */
+void exg_add_form(exg_partitioner *p, exg_value_id id, exg_placement placement, exg_ref ref);
+/* Time of a move along the mesh dim. */
+double exg_link_cost(const exg_partitioner *p, exg_placement from, exg_placement to, double bytes);
+/* From which it is least to have it as wanted, and what that costs. */
+const exg_form *exg_cheapest_form(const exg_partitioner *p, exg_value_id id, exg_placement want,
+                                  double *cost);
+bool exg_splits_evenly(const exg_partitioner *p, const exg_tensor_meta *meta,
+                       exg_placement placement);
+exg_ref exg_cut_chunk(exg_partitioner *p, exg_ref whole, const exg_tensor_meta *meta,
+                      exg_placement place);
+/* The rank's own of the dim that is split. */
+int64_t exg_own_size(const exg_partitioner *p, const exg_tensor_meta *meta, exg_placement place);
+/* The value in the wanted form, moved there if need be. PLC-002. */
+exg_status exg_in_form(exg_partitioner *p, exg_value_id id, exg_placement want, exg_ref *ref);
+
+/* node_call.c: of node `index`, in the partitioner's scratch; `n` stays where it is. */
+exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n);
 /* Puts the moved operands back into the arguments. */
 exg_status exg_node_call_replace(exg_node_call *n, exg_arena *arena, const exg_ref *refs);
 /* Is its result a view of a weight? */
@@ -98,6 +116,11 @@ uint32_t exg_node_results(const exg_node *node, const exg_argument *made, exg_va
 
 /* beam.c: sets p->chosen: weights are split wherever they can be, and few bytes are moved. */
 exg_status exg_choose_together(exg_partitioner *p);
+
+/* shared_heads.c: sets p->parts, where there are fewer heads of keys and values than ranks. */
+exg_status exg_find_shared_heads(exg_partitioner *p);
+/* Adds strategies in which a node is split into so many parts; 0 and 1 add none. */
+exg_status exg_add_shared_parts(exg_rule_call *call, uint32_t parts);
 
 /* In which stage of a pipeline nodes are: those that are placed, and those they become. */
 typedef struct exg_stage_notes {

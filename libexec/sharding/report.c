@@ -4,10 +4,23 @@
 
 #include <exg/json_writer.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 static const char *or_none(const char *text)
 {
     return text == NULL ? "" : text;
+}
+
+/* "S(1)"; "S(1)/2": in two parts, each of which several ranks have. */
+static char *place_text(const exg_partitioner *p, exg_placement place, char *text)
+{
+    size_t length = strlen(exg_placement_print(place, text));
+
+    if (exg_sharers(place) > 1) {
+        snprintf(text + length, EXG_PLACEMENT_TEXT - length, "/%u", p->n / exg_sharers(place));
+    }
+    return text;
 }
 
 void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, exg_placement to)
@@ -22,8 +35,8 @@ void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, ex
     if (p->report == NULL) {
         return;
     }
-    (void)exg_placement_print(from, a);
-    (void)exg_placement_print(to, b);
+    (void)place_text(p, from, a);
+    (void)place_text(p, to, b);
     if (!p->json) {
         exg_text_printf(&p->moves, "  move %s: %s -> %s, %.0f bytes, %.0f ns: %s\n", value->name, a,
                         b, moved, ns, p->why);
@@ -39,23 +52,24 @@ void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, ex
     exg_json_put_close(&p->moves, '}');
 }
 
-static void put_placements(exg_text *text, const exg_placement *placements, uint32_t count)
+static void put_placements(const exg_partitioner *p, exg_text *text,
+                           const exg_placement *placements, uint32_t count)
 {
     char word[EXG_PLACEMENT_TEXT];
 
     for (uint32_t i = 0; i < count; i++) {
-        exg_text_printf(text, "%s%s", i > 0 ? ", " : "", exg_placement_print(placements[i], word));
+        exg_text_printf(text, "%s%s", i > 0 ? ", " : "", place_text(p, placements[i], word));
     }
 }
 
-static void member_placements(exg_text *text, const char *key, const exg_placement *placements,
-                              uint32_t count)
+static void member_placements(const exg_partitioner *p, exg_text *text, const char *key,
+                              const exg_placement *placements, uint32_t count)
 {
     char word[EXG_PLACEMENT_TEXT];
 
     exg_json_member_open(text, key, '[');
     for (uint32_t i = 0; i < count; i++) {
-        exg_json_put_text(text, exg_placement_print(placements[i], word));
+        exg_json_put_text(text, place_text(p, placements[i], word));
     }
     exg_json_put_close(text, ']');
 }
@@ -82,8 +96,8 @@ static void put_node(exg_partitioner *p, const char *name, const char *target,
     exg_json_put_open(&node, '{');
     exg_json_member_text(&node, "node", or_none(name));
     exg_json_member_text(&node, "target", or_none(target));
-    member_placements(&node, "results", strategy->results, results);
-    member_placements(&node, "operands", strategy->operands, operands);
+    member_placements(p, &node, "results", strategy->results, results);
+    member_placements(p, &node, "operands", strategy->operands, operands);
     exg_json_member_fixed(&node, "ns", ns, 0);
     exg_json_member_open(&node, "moves", '[');
     exg_text_puts(&node, exg_text_part(&node, &p->moves));
@@ -110,9 +124,9 @@ void exg_report_node(exg_partitioner *p, const char *name, const char *target,
         exg_text_puts(text, exg_text_part(text, &p->moves));
         if (!plain && results > 0) {
             exg_text_printf(text, "%s: ", or_none(name));
-            put_placements(text, strategy->results, results);
+            put_placements(p, text, strategy->results, results);
             exg_text_printf(text, " <- %s(", target);
-            put_placements(text, strategy->operands, operands);
+            put_placements(p, text, strategy->operands, operands);
             exg_text_puts(text, ")\n");
         }
     }

@@ -73,6 +73,34 @@ static inline uint32_t exg_rule_dim(int64_t dim, uint32_t rank)
     return (uint32_t)(dim < 0 ? dim + rank : dim);
 }
 
+/* ---- parts that ranks share --------------------------------------------------------------- */
+
+/* A shard of fewer parts than ranks: each of them `ranks` neighbours have. Of this room alone: a
+ * placement of tensors has none such, and its local program only slices. */
+static inline exg_placement exg_shared_shard(int32_t dim, uint32_t ranks)
+{
+    exg_placement p = exg_shard(dim);
+
+    p.split_factor = (int32_t)ranks;
+    return p;
+}
+
+/* How many ranks have each part. */
+static inline uint32_t exg_sharers(exg_placement p)
+{
+    return p.kind == EXG_SHARD && p.split_factor > 1 ? (uint32_t)p.split_factor : 1;
+}
+
+static inline bool exg_same_place(exg_placement a, exg_placement b)
+{
+    return exg_placement_equal(a, b) && exg_sharers(a) == exg_sharers(b);
+}
+
+/* head_rules.c: heads of queries in parts, the fewer ones of keys and values whole; or in parts,
+ * each of which so many ranks have. */
+exg_status exg_add_attention_to_few(exg_rule_call *call);
+exg_status exg_add_attention_to_shared(exg_rule_call *call, uint32_t ranks);
+
 /* ---- rules.c ----------------------------------------------------------------------------- */
 
 /* Has the operator a rule? Without one only the replicated strategy is there. */

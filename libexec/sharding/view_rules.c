@@ -112,6 +112,11 @@ exg_status exg_rule_expand(exg_rule_call *call)
             EXG_TRY(add_move(call, d, d + added));
         }
     }
+    for (uint32_t d = 0; d < call->results[0]->rank; d++) { /* what is repeated: some of it */
+        if (d < added || in->sizes[d - added].value != call->results[0]->sizes[d].value) {
+            EXG_TRY(exg_strategy_add_one(call, exg_shard((int32_t)d), exg_replicate()));
+        }
+    }
     return add_partials(call);
 }
 

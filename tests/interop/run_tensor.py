@@ -5,6 +5,7 @@ and compared with PyTorch. See README.md beside this file."""
 import argparse
 import fnmatch
 import json
+import math
 import sys
 import tempfile
 
@@ -14,7 +15,7 @@ nn = torch.nn
 F = nn.functional
 
 RANKS = (2, 3, 4, 5, 6, 8, 16, 64)
-RUN_RANKS = (2, 3, 4, 6)
+RUN_RANKS = (2, 3, 4, 6, 8)
 
 
 class RMSNorm(nn.Module):
@@ -300,24 +301,23 @@ WORDS = column("emb.weight", "head.weight")
 BLOCK = {**attention("*.a", True), **column("*.fc1.weight", "*.fc1.bias"), **row("*.fc2.weight")}
 GATED = {**column("*.up.weight", "*.gate.weight"), **row("*.down.weight")}
 
+
+
+def grouped(**sizes):
+    """Keys and values by column too, or whole."""
+    by_hand = [attention("*.a", False), {**column("*.a.q.weight"), **row("*.a.o.weight")}]
+    return Grouped(**sizes), (ids(640, 2, 24),), [{**hand, **GATED, **WORDS} for hand in by_hand]
+
+
 # Module, inputs, and what is written by hand: several where there is more than one usual way.
 KINDS = {
-    "gqa": lambda: (
-        Grouped(),
-        (ids(640, 2, 24),),
-        [
-            {**attention("*.a", False), **GATED, **WORDS},
-            {**column("*.a.q.weight"), **row("*.a.o.weight"), **GATED, **WORDS},
-        ],
-    ),
-    "gqa-fused": lambda: (
-        Grouped(fused=True),
-        (ids(640, 2, 24),),
-        [
-            {**attention("*.a", False), **GATED, **WORDS},
-            {**column("*.a.q.weight"), **row("*.a.o.weight"), **GATED, **WORDS},
-        ],
-    ),
+    "gqa": grouped,
+    "gqa-fused": lambda: grouped(fused=True),
+    "kv2": lambda: grouped(groups=2),
+    "kv2-fused": lambda: grouped(groups=2, fused=True),
+    "kv1": lambda: grouped(groups=1),
+    "kv3": lambda: grouped(width=192, heads=12, groups=3),
+    "kv3-fused": lambda: grouped(width=192, heads=12, groups=3, fused=True),
     "mha": lambda: (Plain(), (ids(600, 3, 20),), [{**BLOCK, **WORDS}]),
     "gpt2": lambda: (
         Fused(),
@@ -388,6 +388,31 @@ def plan(exg, path, ranks, place):
     return out["moved_bytes"], out["rank_weight_bytes"], out["rank_value_bytes"], out["predicted_ns"]
 
 
+def as_vllm(module, inputs, ranks):
+    """Bytes that are moved and those of weights, where a head of keys and values is on as many ranks as need it: no placement
+    of one mesh dim says so. None where heads of queries do not divide."""
+    heads, groups = module.blocks[0].a.heads, module.blocks[0].a.groups
+    if heads % ranks != 0:
+        return None
+    width, words = module.emb.weight.shape[1], module.emb.weight.shape[0]
+    summed, logits = 4 * inputs[0].numel() * width, 4 * inputs[0].numel() * words
+    moved = ((2 * len(module.blocks) + 1) * 2 * summed + logits) * (ranks - 1) / ranks
+    weights = sum(4 * w.numel() / (1 if w.dim() < 2 else math.gcd(groups, ranks) if ".a.k" in name or ".a.v" in name else ranks)
+                  for name, w in module.named_parameters())
+    return moved, weights + 2 * 4 * inputs[0].shape[1] * width // heads
+
+
+def no_worse_than_vllm(exg, name, path, module, inputs, ranks, table):
+    ideal = as_vllm(module, inputs, ranks)
+    if ideal is None:
+        return
+    found = plan(exg, path, ranks, "tensor")
+    if table:
+        print(f"{name:10} {ranks:3} {'as vLLM':10} {ideal[0]:9.0f} {ideal[1]:9.0f}")
+    if found[0] > ideal[0] * 1.001 or found[1] > ideal[1] * 1.01:
+        fail(f"tensor moves {found[0]} bytes and holds {found[1]}, vLLM {ideal[0]:.0f} and {ideal[1]:.0f}")
+
+
 def agrees(exg, path, inputs, expected, ranks):
     files = exg.path(".safetensors"), exg.path(".safetensors")
     names = [spec.arg.name for spec in torch.export.load(path).graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
@@ -424,6 +449,8 @@ def check(exg, report, name, table):
         files[-1].write_text(json.dumps({"weights": present(placement, module)}))
     for ranks in RANKS:
         report.check(f"{name} over {ranks}", lambda: compare(exg, name, path, files, ranks, table))
+        if isinstance(module, Grouped):
+            report.check(f"{name} as vLLM over {ranks}", lambda: no_worse_than_vllm(exg, name, path, module, inputs, ranks, table))
     for ranks in RUN_RANKS:
         report.check(f"{name} run over {ranks}", lambda: agrees(exg, path, inputs, expected, ranks))
 

@@ -1,0 +1,238 @@
+/* forms.c - the forms in which a value is at hand while a mesh dim is placed along, and the moves
+ * that make new ones.
+ */
+#include "libexec/sharding/partitioner.h"
+
+#include <exg/emit.h>
+
+typedef exg_partitioner partitioner;
+typedef exg_form form;
+typedef exg_forms forms;
+
+static const exg_tensor_meta *meta_of(const partitioner *p, exg_value_id id)
+{
+    return p->r.in->graph->values[id].tensor;
+}
+
+void exg_add_form(partitioner *p, exg_value_id id, exg_placement placement, exg_ref ref)
+{
+    forms *f = &p->forms[id];
+
+    if (f->count < EXG_FORMS_MAX) {
+        f->items[f->count++] = (form){placement, ref};
+    }
+}
+
+double exg_link_cost(const partitioner *p, exg_placement from, exg_placement to, double bytes)
+{
+    return exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
+}
+
+/* A part that ranks share is parted among them, and goes on from there, where they get equal ones.
+ */
+static bool is_parted(const partitioner *p, const exg_tensor_meta *meta, exg_placement from)
+{
+    return exg_sharers(from) > 1 && meta->sizes[from.dim].value % (int64_t)p->n == 0;
+}
+
+static double cost_of_move(const partitioner *p, const exg_tensor_meta *meta, exg_placement from,
+                           exg_placement to)
+{
+    bool goes_on = is_parted(p, meta, from) && !exg_same_place(from, to);
+
+    if (exg_sharers(from) > 1 && !goes_on && !exg_same_place(from, to)) {
+        to = exg_replicate(); /* by way of the whole */
+    }
+    return exg_link_cost(p, goes_on ? exg_shard(from.dim) : from, to, exg_meta_bytes(meta));
+}
+
+const form *exg_cheapest_form(const partitioner *p, exg_value_id id, exg_placement want,
+                              double *cost)
+{
+    const forms *f = &p->forms[id];
+    const form *best = NULL;
+
+    *cost = EXG_COST_IMPOSSIBLE;
+    for (uint32_t i = 0; i < f->count; i++) {
+        double c = cost_of_move(p, meta_of(p, id), f->items[i].placement, want);
+
+        if (best == NULL || c < *cost) {
+            best = &f->items[i];
+            *cost = c;
+        }
+    }
+    return best;
+}
+
+bool exg_splits_evenly(const partitioner *p, const exg_tensor_meta *meta, exg_placement placement)
+{
+    return placement.kind != EXG_SHARD || exg_sharers(placement) > 1 ||
+           meta->sizes[placement.dim].value % (int64_t)p->n == 0;
+}
+
+/* The rank's own of a dim of `length` that is placed so. */
+static void own_chunk(const partitioner *p, int64_t length, exg_placement place, int64_t *offset,
+                      int64_t *size)
+{
+    uint32_t sharers = exg_sharers(place);
+
+    if (sharers == 1) { /* otherwise parts are equal */
+        exg_shard_pattern_note(p->pattern, length);
+    }
+    exg_chunk(length, p->n / sharers, p->rank / sharers, offset, size);
+}
+
+exg_ref exg_cut_chunk(partitioner *p, exg_ref whole, const exg_tensor_meta *meta,
+                      exg_placement place)
+{
+    int64_t offset;
+    int64_t size;
+
+    p->uneven = p->uneven || !exg_splits_evenly(p, meta, place);
+    own_chunk(p, meta->sizes[place.dim].value, place, &offset, &size);
+    return EMIT(p->r.builder, slice_Tensor, whole, place.dim, offset, offset + size, 1);
+}
+
+int64_t exg_own_size(const partitioner *p, const exg_tensor_meta *meta, exg_placement place)
+{
+    int64_t offset;
+    int64_t size;
+
+    own_chunk(p, meta->sizes[place.dim].value, place, &offset, &size);
+    return size;
+}
+
+/* Of a part that several ranks have, the rank's own. */
+static exg_ref part_of_shared(const partitioner *p, exg_ref part, const exg_tensor_meta *meta,
+                              exg_placement from)
+{
+    int64_t size = meta->sizes[from.dim].value / (int64_t)p->n;
+    int64_t offset = p->rank % exg_sharers(from) * size;
+
+    return EMIT(p->r.builder, slice_Tensor, part, from.dim, exg_arg_int(offset),
+                exg_arg_int(offset + size), 1);
+}
+
+/* Of each part that several ranks have, the first one's: all are gathered. */
+static exg_ref whole_of_shared(const partitioner *p, exg_ref part, const exg_tensor_meta *meta,
+                               exg_placement from)
+{
+    exg_builder *b = p->r.builder;
+    int64_t sharers = exg_sharers(from);
+    int64_t parts = (int64_t)p->n / sharers;
+    int64_t size = meta->sizes[from.dim].value / parts;
+    int64_t sizes[EXG_SHAPE_RANK_MAX + 1];
+    exg_ref all;
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        sizes[d + ((int32_t)d > from.dim)] = meta->sizes[d].value;
+    }
+    sizes[from.dim] = parts;
+    sizes[from.dim + 1] = sharers * size;
+    all = EMIT(b, exg_all_gather, part, from.dim, exg_arg_int((int64_t)p->n * size), p->mesh_dim);
+    all = EMIT(b, reshape_default, all, INTS_OF(b, sizes, meta->rank + 1));
+    all = EMIT(b, slice_Tensor, all, from.dim + 1, 0, exg_arg_int(size), 1);
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        sizes[d] = meta->sizes[d].value;
+    }
+    return EMIT(b, reshape_default, all, INTS_OF(b, sizes, meta->rank));
+}
+
+/* Summands of a value that every rank has: the first rank's is the value, the
+ * others' are zero. Of a largest or smallest, everybody's is the value. */
+static exg_ref as_summand(partitioner *p, exg_ref whole, const exg_tensor_meta *meta,
+                          exg_reduce_op op)
+{
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+
+    p->uneven = p->uneven || op == EXG_REDUCE_SUM; /* the ranks' programs differ */
+    if (op != EXG_REDUCE_SUM || p->rank == 0) {
+        return whole;
+    }
+    for (uint32_t d = 0; d < meta->rank && d < EXG_SHAPE_RANK_MAX; d++) {
+        sizes[d] = meta->sizes[d].value;
+    }
+    return EMIT(p->r.builder, full_default, INTS_OF(p->r.builder, sizes, meta->rank), 0,
+                DTYPE(meta->dtype));
+}
+
+static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
+                         const exg_tensor_meta *meta)
+{
+    exg_builder *b = p->r.builder;
+    exg_placement s = from->placement;
+    exg_argument op = exg_arg_string(exg_reduce_op_name(s.op));
+
+    if (s.kind == EXG_REPLICATE) {
+        return to.kind == EXG_SHARD ? exg_cut_chunk(p, from->ref, meta, to)
+                                    : as_summand(p, from->ref, meta, to.op);
+    }
+    if (exg_sharers(s) > 1) {
+        return to.kind == EXG_REPLICATE ? whole_of_shared(p, from->ref, meta, s)
+                                        : part_of_shared(p, from->ref, meta, s);
+    }
+    if (s.kind == EXG_SHARD && to.kind == EXG_SHARD) {
+        return EMIT(b, exg_all_to_all, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
+                    to.dim, exg_arg_int(exg_own_size(p, meta, to)), p->mesh_dim);
+    }
+    if (s.kind == EXG_SHARD) {
+        return EMIT(b, exg_all_gather, from->ref, s.dim, exg_arg_int(meta->sizes[s.dim].value),
+                    p->mesh_dim);
+    }
+    if (to.kind == EXG_SHARD) {
+        return EMIT(b, exg_reduce_scatter, from->ref, to.dim,
+                    exg_arg_int(exg_own_size(p, meta, to)), op, p->mesh_dim);
+    }
+    return EMIT(b, exg_all_reduce, from->ref, op, p->mesh_dim);
+}
+
+/* Where a value goes first on its way there: itself, but for parts that ranks share. */
+static exg_placement on_the_way(const partitioner *p, const exg_tensor_meta *meta,
+                                exg_placement from, exg_placement to)
+{
+    if (exg_sharers(from) == 1) {
+        return to;
+    }
+    return is_parted(p, meta, from) ? exg_shard(from.dim) : exg_replicate();
+}
+
+/* The value in the wanted form, moved there if need be. */
+exg_status exg_in_form(partitioner *p, exg_value_id id, exg_placement want, exg_ref *ref)
+{
+    double cost;
+    const form *source = exg_cheapest_form(p, id, want, &cost);
+    exg_placement way;
+
+    if ((want.kind == EXG_PARTIAL || exg_sharers(want) > 1) &&
+        cost >= EXG_COST_IMPOSSIBLE) { /* only from the whole */
+        EXG_TRY(exg_in_form(p, id, exg_replicate(), ref));
+        source = exg_cheapest_form(p, id, want, &cost);
+    }
+    if (source == NULL || cost >= EXG_COST_IMPOSSIBLE) {
+        return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-002",
+                        "no way to move '%s' to where it is needed",
+                        p->r.in->graph->values[id].name);
+    }
+    if (exg_same_place(source->placement, want)) {
+        *ref = source->ref;
+        return EXG_OK;
+    }
+    way = on_the_way(p, meta_of(p, id), source->placement, want);
+    if (!exg_same_place(way, want)) {
+        EXG_TRY(exg_in_form(p, id, way, ref));
+        return exg_in_form(p, id, want, ref);
+    }
+    if (source->placement.kind != EXG_REPLICATE &&
+        !(exg_sharers(source->placement) > 1 && want.kind == EXG_SHARD)) {
+        const char *why = p->why;
+
+        p->why = p->forms[id].in_pieces ? "a weight in pieces is whole while it is read" : why;
+        exg_report_move(p, id, source->placement, want);
+        p->why = why;
+    }
+    *ref = emit_move(p, source, want, meta_of(p, id));
+    if (!p->forms[id].in_pieces) {
+        exg_add_form(p, id, want, *ref);
+    }
+    return exg_builder_status(p->r.builder);
+}

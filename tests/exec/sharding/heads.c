@@ -1,0 +1,79 @@
+/* heads.c - fewer heads of keys and values than ranks: `tensor` keeps Megatron's scheme, in which
+ * an attention and its products take one sum over the ranks, and nothing else is moved. */
+#include "tests/exec/session/fixture.h"
+
+#include <stdio.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define ATTENTIONS 4
+#define BYTES      (2 * 5 * 24 * 4) /* of what is summed */
+
+static exg_session *place_and_run(const loaded *l, const exg_mesh_shape *mesh)
+{
+    exg_partition_options place[2] = {
+        {.size = sizeof(place[0]), .mode = EXG_PARTITION_TENSOR},
+        {.size = sizeof(place[0]), .mode = EXG_PARTITION_TENSOR},
+    };
+    exg_session_options options = {
+        .size = sizeof(options), .thread_count = 1, .mesh = *mesh, .partition = place};
+    exg_session *session = open_session(l, &options);
+    char what[40];
+
+    run_fixture(l, session);
+    snprintf(what, sizeof(what), "tensor over %ux%u", mesh->sizes[0],
+             mesh->ndim > 1 ? mesh->sizes[1] : 1);
+    compare_with_expected(l, session, what);
+    return session;
+}
+
+/* 12 heads of queries; 4, 3, 1 and 6 of keys and values. */
+static void a_head_is_on_as_many_ranks_as_need_it(void **state)
+{
+    static const uint32_t ranks[] = {2, 3, 4, 6, 12};
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("grouped.pt2"), &l);
+    for (size_t r = 0; r < sizeof(ranks) / sizeof(ranks[0]); r++) {
+        uint32_t n = ranks[r];
+        exg_session *session = place_and_run(&l, &(exg_mesh_shape){1, {n}});
+        const exg_partition_summary *sum = exg_session_statistics(session)->partition;
+
+        assert_int_equal(sum->all_to_all_count, 0);
+        assert_int_equal(sum->all_reduce_count + sum->reduce_scatter_count, ATTENTIONS);
+        assert_int_equal(sum->all_gather_count, sum->reduce_scatter_count);
+        assert_int_equal(sum->moved_bytes, ATTENTIONS * 2 * BYTES / n * (n - 1));
+        exg_session_destroy(session);
+    }
+    unload_fixture(&l);
+}
+
+/* Along the second dim there are fewer heads still; over 5 and 8 ranks those of queries do not
+ * divide. */
+static void heads_over_any_mesh_agree_with_pytorch(void **state)
+{
+    static const exg_mesh_shape meshes[] = {{1, {5}},    {1, {8}},    {2, {2, 2}}, {2, {2, 4}},
+                                            {2, {4, 2}}, {2, {2, 3}}, {2, {3, 2}}, {2, {4, 3}}};
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("grouped.pt2"), &l);
+    for (size_t m = 0; m < sizeof(meshes) / sizeof(meshes[0]); m++) {
+        exg_session_destroy(place_and_run(&l, &meshes[m]));
+    }
+    unload_fixture(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_head_is_on_as_many_ranks_as_need_it),
+        cmocka_unit_test(heads_over_any_mesh_agree_with_pytorch),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
