@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,13 @@ static bool is_host(const char *kind)
     return strcmp(kind, exg_device_kind(0)) == 0;
 }
 
+/* Behind a line of them. */
+static const char *next_file(const char *file)
+{
+    file += strcspn(file, "\n");
+    return file + (*file == '\n');
+}
+
 static void put_device_json(exg_text *text, const char *kind, uint32_t index,
                             const exg_device_info *info)
 {
@@ -36,6 +44,14 @@ static void put_device_json(exg_text *text, const char *kind, uint32_t index,
     exg_json_member_uint(text, "free_bytes", info->free_bytes);
     exg_json_member_text(text, "libraries", info->libraries);
     exg_json_member_text(text, "collectives", info->collectives);
+    exg_json_member_open(text, "files", '[');
+    for (const char *file = info->files; *file != '\0'; file = next_file(file)) {
+        char path[sizeof(info->files)];
+
+        snprintf(path, sizeof(path), "%.*s", (int)strcspn(file, "\n"), file);
+        exg_json_put_text(text, path);
+    }
+    exg_json_put_close(text, ']');
     if (is_host(kind)) {
         exg_json_member_open(text, "levels", '[');
         for (uint32_t i = 0; (level = exg_isa_level(i)) != NULL; i++) {
@@ -69,6 +85,9 @@ static void put_device(exg_text *text, const char *kind, uint32_t index,
         exg_text_printf(text, ", %s", info->collectives);
     }
     exg_text_putc(text, '\n');
+    for (const char *file = info->files; *file != '\0'; file = next_file(file)) {
+        exg_text_printf(text, "                 %.*s\n", (int)strcspn(file, "\n"), file);
+    }
 }
 
 /* A kind that cannot be had is no fault of the command's. */

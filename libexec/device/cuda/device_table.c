@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 extern const exg_device_table exg_device_cuda;
 
@@ -59,17 +60,42 @@ static exg_status architecture_of(const exg_cuda_driver *driver, cuda_ordinal or
     return EXG_OK;
 }
 
-static void describe_libraries(const exg_cuda_driver *driver, exg_device_info *info)
+/* One more line of files, if it fits. */
+static void note_file(exg_device_info *info, const void *calls)
 {
+    const char *file = exg_cuda_library_file(calls);
+    size_t used = strlen(info->files);
+
+    if (file != NULL && used + strlen(file) + 1 < sizeof(info->files)) {
+        (void)snprintf(info->files + used, sizeof(info->files) - used, "%s%s",
+                       used == 0 ? "" : "\n", file);
+    }
+}
+
+static void describe_libraries(const exg_cuda_driver *driver, int capability, exg_device_info *info)
+{
+    exg_nvrtc nvrtc;
     exg_cuda_blas blas;
     exg_cuda_dnn dnn;
     exg_nccl nccl;
+    bool has_blas = exg_cuda_blas_find(driver, &blas);
+    bool has_dnn = exg_cuda_dnn_find(driver, &dnn);
 
     (void)snprintf(info->libraries, sizeof(info->libraries), "%scuBLASLt, %scuDNN",
-                   exg_cuda_blas_find(driver, &blas) ? "" : "no ",
-                   exg_cuda_dnn_find(driver, &dnn) ? "" : "no ");
+                   has_blas ? "" : "no ", has_dnn ? "" : "no ");
+    note_file(info, driver);
+    if (exg_nvrtc_open(driver, capability, &nvrtc, NULL) == EXG_OK) {
+        note_file(info, &nvrtc);
+    }
+    if (has_blas) {
+        note_file(info, &blas);
+    }
+    if (has_dnn) {
+        note_file(info, &dnn);
+    }
     if (exg_nccl_open(&nccl, NULL) == EXG_OK) {
         exg_nccl_name(&nccl, info->collectives, sizeof(info->collectives));
+        note_file(info, &nccl);
     } else {
         (void)snprintf(info->collectives, sizeof(info->collectives), "no NCCL");
     }
@@ -100,7 +126,7 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     (void)driver.context_set(NULL);
     info->memory_bytes = bytes;
     info->free_bytes = free_bytes;
-    describe_libraries(&driver, info);
+    describe_libraries(&driver, capability, info);
     return status;
 }
 

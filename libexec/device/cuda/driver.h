@@ -234,6 +234,9 @@ void *exg_cuda_library_load(const char *name);
 bool exg_cuda_library_open(const char *stem, int newest, int oldest, const exg_cuda_symbol *symbols,
                            size_t count, void *calls);
 
+/* The file of the library whose function is calls' first; NULL: the loader does not say. */
+const char *exg_cuda_library_file(const void *calls);
+
 /* Opens a library from the folder of the one whose function is calls' first: what that one opens
  * by name alone is then found. */
 void exg_cuda_library_open_beside(const void *calls, const char *name);

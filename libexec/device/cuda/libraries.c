@@ -107,20 +107,23 @@ bool exg_cuda_library_open(const char *stem, int newest, int oldest, const exg_c
     return false;
 }
 
-void exg_cuda_library_open_beside(const void *calls, const char *name)
+const char *exg_cuda_library_file(const void *calls)
 {
-    char path[PATH_BYTES];
     const void *function;
-    const char *end;
     Dl_info info;
 
     memcpy(&function, calls, sizeof(function));
-    if (dladdr(function, &info) == 0 || info.dli_fname == NULL ||
-        (end = strrchr(info.dli_fname, '/')) == NULL) {
-        return;
-    }
-    if (snprintf(path, sizeof(path), "%.*s/%s", (int)(end - info.dli_fname), info.dli_fname, name) <
-        (int)sizeof(path)) {
+    return dladdr(function, &info) == 0 ? NULL : info.dli_fname;
+}
+
+void exg_cuda_library_open_beside(const void *calls, const char *name)
+{
+    const char *file = exg_cuda_library_file(calls);
+    const char *end = file == NULL ? NULL : strrchr(file, '/');
+    char path[PATH_BYTES];
+
+    if (end != NULL && snprintf(path, sizeof(path), "%.*s/%s", (int)(end - file), file, name) <
+                           (int)sizeof(path)) {
         (void)dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays */
     }
 }

@@ -43,6 +43,8 @@ typedef struct exg_device_info {
     uint64_t memory_bytes, free_bytes; /* 0: not told */
     char libraries[48];                /* that compute for it: "cuBLASLt, no cuDNN"; or "" */
     char collectives[48]; /* what joins several of a kind: "NCCL 2.28.3", "no NCCL"; or "" */
+    char files[1536]; /* of the libraries that were found for it, the driver's first: paths, a line
+                         each, as far as there is room; or "" */
 } exg_device_info;
 
 /* Kind `index`, from 0; NULL past the last. */

@@ -177,11 +177,24 @@ static void a_refused_call_is_a_fault_with_its_status(void **state)
 
 static void a_device_tells_which_libraries_there_are(void **state)
 {
+    static const char *const files[] = {"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13",
+                                        "libcudnn.so.9", "libnccl.so.2"};
     exg_device_info info = {.name = ""};
+    const char *line = info.files;
 
     (void)state;
     expect_ok(table->describe(0, &info, &err), &err);
     assert_string_equal(info.libraries, "cuBLASLt, cuDNN");
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) { /* a line each, in this order */
+        const char *end = strchr(line, '\n');
+        size_t length = end == NULL ? strlen(line) : (size_t)(end - line);
+        size_t name = strlen(files[i]);
+
+        assert_true(length > name && line[0] == '/' && line[length - name - 1] == '/');
+        assert_memory_equal(line + length - name, files[i], name);
+        line += length + (end != NULL);
+    }
+    assert_string_equal(line, "");
 }
 
 /* ---- convolutions -------------------------------------------------------------------------- */
