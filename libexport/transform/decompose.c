@@ -65,6 +65,13 @@ static exg_operator_id product_by_number(const exg_rewrite *r, exg_operator_id i
     return EXG_OP_NONE;
 }
 
+/* PyTorch takes a number for the second tensor of a node, for the first only in what it exports. */
+static bool is_number(const exg_argument *arg)
+{
+    return arg->kind == EXG_ARGUMENT_INT || arg->kind == EXG_ARGUMENT_FLOAT ||
+           arg->kind == EXG_ARGUMENT_BOOL || arg->kind == EXG_ARGUMENT_COMPLEX;
+}
+
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
                               exg_argument *args, const exg_argument_kind *scalar_reads)
 {
@@ -74,8 +81,12 @@ exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_op
     if (is_product && (args[1].kind == EXG_ARGUMENT_INT || args[1].kind == EXG_ARGUMENT_FLOAT)) {
         op = exg_operators_get(r->operators, by_number);
     }
+    if (op->id == EXG_OP_detach__default) { /* of no gradients; PyTorch detaches no view in place */
+        op = exg_operators_get(r->operators, EXG_OP_detach_default);
+    }
     EXG_TRY(exg_check_bools(op, args, exg_builder_graph(r->builder), r->err));
-    if (scalar_reads != NULL || exg_operators_aten(r->operators, op->id) == NULL) {
+    if (scalar_reads != NULL || exg_operators_aten(r->operators, op->id) == NULL ||
+        is_number(&args[0])) {
         exg_lower_wrap_numbers(r->builder, op, args, scalar_reads, is_product);
     }
     if (exg_layout_is_spoken_of(op)) {

@@ -1,9 +1,11 @@
 /* kept_nodes.c - takes out of a program what only a run can know. */
 #include "libexport/transform/kept_nodes.h"
 #include "libexport/base/map.h"
+#include "libexport/operators/aten.h"
 #include "libexport/transform/flat_graph.h"
 
 #include <exg/operator_id_new.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* In the map of symbols: one that was made here. */
@@ -14,8 +16,9 @@ typedef struct taker {
     const exg_flat_graph *flat;
     exg_arena *arena;
     const exg_operators *operators;
-    bool writes;     /* some node may write what it is given */
-    exg_map symbols; /* that values have so far */
+    bool writes;       /* some node may write what it is given */
+    const bool *whole; /* by node: it stays as it is; NULL: none */
+    exg_map symbols;   /* that values have so far */
     bool met_new, met_own;
     uint32_t made_count; /* of symbols that the file has not */
     exg_node *left, *nodes;
@@ -479,6 +482,124 @@ static exg_status take_one(taker *t, const exg_node *node)
                     node->target);
 }
 
+/* ---- sources --------------------------------------------------------------------------------- */
+
+#define SOURCE "exg.source" /* among the metadata of a node */
+
+static exg_status add_source(taker *t, uint32_t number, const exg_node *node)
+{
+    exg_node own = *node;
+    uint32_t count = node->metadata.count;
+
+    own.metadata.items = EXG_NEW_ARRAY(t->arena, exg_string_pair, count + 1);
+    own.metadata.count = count + 1;
+    if (own.metadata.items == NULL) {
+        return EXG_OUT_OF_MEMORY(t->err);
+    }
+    if (count > 0) {
+        memcpy(own.metadata.items, node->metadata.items, count * sizeof(*own.metadata.items));
+    }
+    own.metadata.items[count] = (exg_string_pair){SOURCE, exg_arena_printf(t->arena, "%u", number)};
+    return own.metadata.items[count].value == NULL ? EXG_OUT_OF_MEMORY(t->err) : add_left(t, &own);
+}
+
+uint32_t exg_node_source(const exg_node *node)
+{
+    for (uint32_t i = 0; i < node->metadata.count; i++) {
+        if (strcmp(node->metadata.items[i].key, SOURCE) == 0) {
+            return (uint32_t)strtoul(node->metadata.items[i].value, NULL, 10);
+        }
+    }
+    return UINT32_MAX;
+}
+
+exg_status exg_node_forget_source(exg_arena *arena, exg_node *node, exg_error *err)
+{
+    uint32_t count = 0;
+    exg_string_pair *items;
+
+    if (exg_node_source(node) == UINT32_MAX) {
+        return EXG_OK;
+    }
+    items = EXG_NEW_ARRAY(arena, exg_string_pair, node->metadata.count);
+    if (items == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t i = 0; i < node->metadata.count; i++) {
+        if (strcmp(node->metadata.items[i].key, SOURCE) != 0) {
+            items[count++] = node->metadata.items[i];
+        }
+    }
+    node->metadata = (exg_string_map){items, count};
+    return EXG_OK;
+}
+
+typedef struct opened {
+    const exg_graph *graph;
+    bool is_open;
+} opened;
+
+static void see_size(void *user, exg_value_id *id)
+{
+    opened *o = user;
+    const exg_value *value = *id == EXG_NO_VALUE ? NULL : &o->graph->values[*id];
+    const exg_tensor_meta *meta = value == NULL ? NULL : value->tensor;
+
+    o->is_open = o->is_open || (value != NULL && exg_value_expression(value) != NULL);
+    for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {
+        o->is_open = o->is_open || meta->sizes[d].expr != NULL;
+    }
+}
+
+static bool is_open(const exg_graph *graph, const exg_node *node)
+{
+    opened o = {.graph = graph};
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        exg_argument arg = node->inputs[i].arg;
+
+        exg_argument_visit_values(&arg, see_size, &o);
+    }
+    return o.is_open;
+}
+
+/* An operator of PyTorch's that gives tensors and writes nothing. */
+static bool may_be_whole(const exg_operators *operators, const exg_node *node)
+{
+    const exg_operator *op = exg_operators_find(operators, node->target);
+    bool may = op != NULL && op->symbolic == NULL && !op->schema->is_mutable &&
+               !exg_operator_is_own(op) && node->output_count > 0;
+
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        may = may && (node->outputs[o].kind == EXG_ARGUMENT_TENSOR ||
+                      node->outputs[o].kind == EXG_ARGUMENT_TENSORS);
+    }
+    return may;
+}
+
+bool exg_kept_nodes_mark(const exg_program *program, const exg_operators *operators,
+                         uint32_t source, exg_arena *arena, bool *whole)
+{
+    exg_flat_graph *flat;
+    exg_error unread;
+    const char *target;
+
+    if (source == UINT32_MAX || whole[source] ||
+        exg_flat_graph_create(program, operators, arena, &flat, &unread) != EXG_OK ||
+        source >= flat->graph.node_count || !may_be_whole(operators, &flat->graph.nodes[source])) {
+        return false;
+    }
+    target = flat->graph.nodes[source].target;
+    for (uint32_t n = 0; n < flat->graph.node_count; n++) {
+        const exg_node *node = &flat->graph.nodes[n];
+
+        whole[n] = whole[n] || n == source ||
+                   (strcmp(node->target, target) == 0 && is_open(&flat->graph, node) &&
+                    may_be_whole(operators, node));
+    }
+    return true;
+}
+
 static exg_status take_all(taker *t)
 {
     for (uint32_t i = 0; i < t->kept->graph.input_count; i++) {
@@ -488,8 +609,8 @@ static exg_status take_all(taker *t)
     }
     for (uint32_t n = 0; n < t->flat->graph.node_count; n++) {
         const exg_node *node = &t->flat->graph.nodes[n];
-        bool kept = is_kept(t, node);
-        exg_status status = kept ? take_one(t, node) : add_left(t, node);
+        bool kept = is_kept(t, node) || (t->whole != NULL && t->whole[n]);
+        exg_status status = kept ? take_one(t, node) : add_source(t, n, node);
 
         if (status != EXG_OK) {
             return exg_error_at_node(t->err, status, node);
@@ -499,10 +620,11 @@ static exg_status take_all(taker *t)
 }
 
 exg_status exg_kept_nodes_take(const exg_program *program, const exg_operators *operators,
-                               exg_arena *arena, exg_kept_nodes **kept, exg_error *err)
+                               const bool *whole, exg_arena *arena, exg_kept_nodes **kept,
+                               exg_error *err)
 {
     exg_kept_nodes *k = EXG_NEW(arena, exg_kept_nodes);
-    taker t = {.kept = k, .arena = arena, .operators = operators, .err = err};
+    taker t = {.kept = k, .arena = arena, .operators = operators, .whole = whole, .err = err};
     exg_flat_graph *flat;
 
     *kept = k;
@@ -515,6 +637,7 @@ exg_status exg_kept_nodes_take(const exg_program *program, const exg_operators *
     k->graph = flat->graph;
     k->own_input_count = k->graph.input_count;
     k->own_output_count = k->graph.output_count;
+    k->source_count = flat->graph.node_count;
     k->outputs = EXG_NEW_ARRAY(arena, uint32_t, k->graph.value_count);
     if (k->outputs == NULL) {
         return EXG_OUT_OF_MEMORY(err);

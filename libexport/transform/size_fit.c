@@ -175,39 +175,45 @@ static bool term_of(const terms *t, uint32_t term, uint32_t sample, int64_t *val
     return !is_product(t, term) || !__builtin_mul_overflow(a, b, value);
 }
 
-/* Takes from the other rows what makes the term's column nothing in them. */
-static bool eliminate(double rows[TERMS_MAX][TERMS_MAX + 1], uint32_t count, uint32_t term)
+/* Takes from the other rows what makes the term's column nothing in them; false: the terms before
+ * say as much as it does. */
+static bool eliminate(double rows[EXG_DRAWN_MAX][TERMS_MAX + 1], uint32_t row_count, uint32_t done,
+                      uint32_t term)
 {
-    uint32_t best = term;
+    uint32_t best = done;
 
-    for (uint32_t k = term + 1; k < count; k++) {
+    for (uint32_t k = done; k < row_count; k++) {
         best = fabs(rows[k][term]) > fabs(rows[best][term]) ? k : best;
     }
-    if (fabs(rows[best][term]) < 1e-9) {
+    if (done == row_count || fabs(rows[best][term]) < 1e-6) {
         return false;
     }
-    for (uint32_t c = 0; c <= count; c++) {
-        double held = rows[term][c];
+    for (uint32_t c = 0; c <= TERMS_MAX; c++) {
+        double held = rows[done][c];
 
-        rows[term][c] = rows[best][c];
+        rows[done][c] = rows[best][c];
         rows[best][c] = held;
     }
-    for (uint32_t k = 0; k < count; k++) {
-        double factor = k == term ? 0 : rows[k][term] / rows[term][term];
+    for (uint32_t k = 0; k < row_count; k++) {
+        double factor = k == done ? 0 : rows[k][term] / rows[done][term];
 
-        for (uint32_t c = term; c <= count; c++) {
-            rows[k][c] -= factor * rows[term][c];
+        for (uint32_t c = 0; c <= TERMS_MAX; c++) {
+            rows[k][c] -= factor * rows[done][c];
         }
     }
     return true;
 }
 
-/* The coefficients of as many samples as there are terms, rounded. */
+/* The coefficients of the samples that were drawn, rounded; of a term that others say, nothing. */
 static bool solve(const search *s, const terms *t, int64_t *coefficients)
 {
-    double rows[TERMS_MAX][TERMS_MAX + 1];
+    double rows[EXG_DRAWN_MAX][TERMS_MAX + 1] = {{0}};
+    uint32_t row_of[TERMS_MAX];
+    uint32_t done = 0;
+    uint32_t row_count =
+        s->fit->sample_count < EXG_DRAWN_MAX ? s->fit->sample_count : EXG_DRAWN_MAX;
 
-    for (uint32_t k = 0; k < t->count; k++) {
+    for (uint32_t k = 0; k < row_count; k++) {
         for (uint32_t term = 0; term < t->count; term++) {
             int64_t value;
 
@@ -216,15 +222,14 @@ static bool solve(const search *s, const terms *t, int64_t *coefficients)
             }
             rows[k][term] = (double)value;
         }
-        rows[k][t->count] = (double)s->wanted[k];
+        rows[k][TERMS_MAX] = (double)s->wanted[k];
     }
     for (uint32_t term = 0; term < t->count; term++) {
-        if (!eliminate(rows, t->count, term)) {
-            return false;
-        }
+        row_of[term] = eliminate(rows, row_count, done, term) ? done++ : UINT32_MAX;
     }
     for (uint32_t term = 0; term < t->count; term++) {
-        double value = rows[term][t->count] / rows[term][term];
+        const double *row = row_of[term] == UINT32_MAX ? NULL : rows[row_of[term]];
+        double value = row == NULL ? 0 : row[TERMS_MAX] / row[term];
 
         if (!(fabs(value) < 0x1p53)) {
             return false;

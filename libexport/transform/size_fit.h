@@ -9,7 +9,10 @@
 
 #include "libexport/program/expression.h"
 
-#define EXG_SAMPLES_MAX 8
+/* Those drawn at random, which forms are fitted to, and those at edges with them, which they have
+ * to be right for too (sampler.h). */
+#define EXG_DRAWN_MAX   8
+#define EXG_SAMPLES_MAX 32
 
 typedef struct exg_known_size {
     const char *text; /* srepr */

@@ -10,6 +10,7 @@
 
 exg_status exg_symbolic_refuse(exg_symbolic *s, const exg_node *node, const char *what)
 {
+    s->culprit = exg_node_source(node);
     return exg_error_at_node(s->err,
                              EXG_FAIL(s->err, UNSUPPORTED, "TRF-006",
                                       "what a stage makes of the program depends on its sizes: "
@@ -165,8 +166,40 @@ exg_status exg_symbolic_argument(exg_symbolic *s, const exg_node *node,
 
 /* ---- sizes of values ------------------------------------------------------------------------ */
 
+typedef struct maker {
+    uint32_t value;
+    bool found;
+} maker;
+
+static void look_for_value(void *user, exg_value_id *id)
+{
+    maker *m = user;
+
+    m->found = m->found || *id == m->value;
+}
+
+/* What the value was made of is the culprit. */
+static void accuse_maker(exg_symbolic *s, uint32_t value)
+{
+    const exg_graph *graph = s->made[0]->graph;
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        maker m = {value, false};
+
+        for (uint32_t o = 0; o < graph->nodes[n].output_count; o++) {
+            exg_argument output = graph->nodes[n].outputs[o];
+
+            exg_argument_visit_values(&output, look_for_value, &m);
+        }
+        if (m.found) {
+            s->culprit = exg_node_source(&graph->nodes[n]);
+            return;
+        }
+    }
+}
+
 /* One size of all samples: a constant, or an expression. */
-static exg_status put_size(exg_symbolic *s, const char *name, const exg_sym_int *const *sizes,
+static exg_status put_size(exg_symbolic *s, uint32_t value, const exg_sym_int *const *sizes,
                            exg_sym_int *out)
 {
     int64_t numbers[EXG_SAMPLES_MAX];
@@ -180,10 +213,11 @@ static exg_status put_size(exg_symbolic *s, const char *name, const exg_sym_int 
     }
     EXG_TRY(exg_size_fit_find(&s->fit, numbers, &text, s->err));
     if (text == NULL) {
+        accuse_maker(s, value);
         return EXG_FAIL(s->err, UNSUPPORTED, "TRF-006",
                         "what a stage makes of the program depends on its sizes: one of '%s' is "
                         "%" PRId64 " and %" PRId64,
-                        name, numbers[0], numbers[1]);
+                        s->made[0]->graph->values[value].name, numbers[0], numbers[1]);
     }
     *out = exg_size_nodes_size(&s->nodes, text);
     return EXG_OK;
@@ -258,6 +292,7 @@ static exg_status put_meta(exg_symbolic *s, uint32_t v)
         metas[k] = s->made[k]->graph->values[v].tensor;
         if (metas[k] == NULL || metas[k]->rank != value->tensor->rank ||
             metas[k]->dtype != value->tensor->dtype) {
+            accuse_maker(s, v);
             return EXG_FAIL(s->err, UNSUPPORTED, "TRF-006",
                             "what a stage makes of the program depends on its sizes: '%s'",
                             value->name);
@@ -272,16 +307,36 @@ static exg_status put_meta(exg_symbolic *s, uint32_t v)
         for (uint32_t k = 0; k < s->count; k++) {
             sizes[k] = &metas[k]->sizes[d];
         }
-        EXG_TRY(put_size(s, value->name, sizes, &value->tensor->sizes[d]));
+        EXG_TRY(put_size(s, v, sizes, &value->tensor->sizes[d]));
         for (uint32_t k = 0; k < s->count; k++) {
             sizes[k] = &metas[k]->strides[d];
         }
-        EXG_TRY(put_size(s, value->name, sizes, &value->tensor->strides[d]));
+        EXG_TRY(put_size(s, v, sizes, &value->tensor->strides[d]));
     }
     for (uint32_t k = 0; k < s->count; k++) {
         sizes[k] = &metas[k]->storage_offset;
     }
-    return put_size(s, value->name, sizes, &value->tensor->storage_offset);
+    return put_size(s, v, sizes, &value->tensor->storage_offset);
+}
+
+/* The first node that is another one in sample k. */
+static void accuse_difference(exg_symbolic *s, uint32_t k)
+{
+    const exg_graph *a = s->made[0]->graph;
+    const exg_graph *b = s->made[k]->graph;
+    uint32_t n = 0;
+
+    while (n < a->node_count && n < b->node_count &&
+           strcmp(a->nodes[n].target, b->nodes[n].target) == 0 &&
+           exg_node_source(&a->nodes[n]) == exg_node_source(&b->nodes[n])) {
+        n++;
+    }
+    if (n < a->node_count || n < b->node_count) {
+        uint32_t one = n < a->node_count ? exg_node_source(&a->nodes[n]) : UINT32_MAX;
+        uint32_t other = n < b->node_count ? exg_node_source(&b->nodes[n]) : UINT32_MAX;
+
+        s->culprit = one < other ? one : other; /* the later one is of what comes after */
+    }
 }
 
 exg_status exg_symbolic_metas(exg_symbolic *s)
@@ -292,6 +347,7 @@ exg_status exg_symbolic_metas(exg_symbolic *s)
         if (graph->value_count != s->made[0]->graph->value_count ||
             graph->node_count != s->made[0]->graph->node_count ||
             graph->output_count != s->made[0]->graph->output_count) {
+            accuse_difference(s, k);
             return EXG_FAIL(s->err, UNSUPPORTED, "TRF-006",
                             "what a stage makes of the program depends on its sizes: %u nodes or "
                             "%u",

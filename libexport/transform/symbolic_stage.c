@@ -15,32 +15,10 @@
 
 #define DEPTH_MAX 32 /* of branches and loops within each other */
 
-static exg_status stage_of(const exg_verified *verified, const exg_symbols *hints, exg_stage stage,
-                           uint32_t depth, exg_program **out, exg_error *err);
+static exg_status stage_of(const exg_verified *verified, const exg_symbolic *outer, uint32_t depth,
+                           exg_program **out, exg_error *err);
 
 /* ---- samples -------------------------------------------------------------------------------- */
-
-/* Do the assertions on sizes hold that are kept? */
-static bool holds(const exg_symbolic *s, const exg_symbols *sample)
-{
-    bool holds = true;
-
-    for (uint32_t n = 0; holds && n < s->kept->node_count; n++) {
-        const exg_node *node = &s->kept->nodes[n];
-        const exg_argument *arg = node->input_count == 0 ? NULL : &node->inputs[0].arg;
-        exg_error unread;
-        int64_t truth = 1;
-
-        if (node->output_count == 0 && arg != NULL && arg->kind == EXG_ARGUMENT_SYM_BOOL &&
-            arg->as_sym.value != EXG_NO_VALUE) {
-            const char *text = exg_value_expression(&s->kept->graph.values[arg->as_sym.value]);
-
-            holds = text == NULL || exg_symint_evaluate(text, sample, &truth, &unread) != EXG_OK ||
-                    truth != 0;
-        }
-    }
-    return holds;
-}
 
 static exg_status make_sample(exg_symbolic *s, const exg_sampler *sampler, uint32_t sample)
 {
@@ -50,7 +28,7 @@ static exg_status make_sample(exg_symbolic *s, const exg_sampler *sampler, uint3
     of.program = &s->kept->program;
     for (uint32_t attempt = 0; attempt < EXG_ATTEMPTS_MAX; attempt++) {
         EXG_TRY(exg_sampler_draw(sampler, sample, attempt, &s->samples[sample], s->err));
-        if (!holds(s, &s->samples[sample]) && attempt + 1 < EXG_ATTEMPTS_MAX) {
+        if (!exg_sampler_admits(sampler, &s->samples[sample]) && attempt + 1 < EXG_ATTEMPTS_MAX) {
             continue;
         }
         status = exg_stage_of_numbers(&of, &s->samples[sample], s->stage, &s->made[sample], s->err);
@@ -62,15 +40,56 @@ static exg_status make_sample(exg_symbolic *s, const exg_sampler *sampler, uint3
     return status;
 }
 
+static bool is_drawn(const exg_symbolic *s, const exg_symbols *symbols)
+{
+    for (uint32_t k = 0; k < s->count; k++) {
+        bool same = true;
+
+        for (uint32_t i = 0; same && i < symbols->count; i++) {
+            same = s->samples[k].items[i].value == symbols->items[i].value;
+        }
+        if (same) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* More samples, at the edges of what was drawn: what was fitted to few has to be right there. */
+static exg_status make_edges(exg_symbolic *s, const exg_sampler *sampler)
+{
+    exg_verified of = *s->verified;
+    bool is_there = true;
+
+    of.program = &s->kept->program;
+    for (uint32_t edge = 0; is_there && s->count < EXG_SAMPLES_MAX; edge++) {
+        exg_symbols *symbols = &s->samples[s->count];
+        const exg_symbols *from = &s->samples[1 + edge % (EXG_DRAWN_MAX - 1)];
+        exg_error unmade;
+        exg_status status;
+
+        EXG_TRY(exg_sampler_edge(sampler, from, edge, symbols, &is_there, s->err));
+        if (!is_there || is_drawn(s, symbols) || !exg_sampler_admits(sampler, symbols)) {
+            continue;
+        }
+        status = exg_stage_of_numbers(&of, symbols, s->stage, &s->made[s->count], &unmade);
+        s->count += status == EXG_OK;
+        EXG_TRY(status == EXG_NO_MEMORY ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK);
+    }
+    return EXG_OK;
+}
+
 static exg_status make_samples(exg_symbolic *s)
 {
     exg_sampler sampler;
 
-    EXG_TRY(exg_sampler_begin(&sampler, s->verified->program, &s->kept->graph, s->arena, s->err));
-    s->count = sampler.count == 0 ? 1 : EXG_SAMPLES_MAX;
-    for (uint32_t k = 0; k < s->count; k++) {
+    EXG_TRY(exg_sampler_begin(&sampler, s->root, &s->kept->graph, s->kept->nodes,
+                              s->kept->node_count, s->arena, s->err));
+    for (uint32_t k = 0; k < (sampler.count == 0 ? 1 : EXG_DRAWN_MAX); k++) {
         EXG_TRY(make_sample(s, &sampler, k));
+        s->count++;
     }
+    EXG_TRY(make_edges(s, &sampler));
     exg_size_fit_begin(&s->fit, s->made[0]->arena, s->samples, s->count);
     for (uint32_t v = 0; v < s->kept->graph.value_count; v++) {
         const exg_sym_float *real = s->kept->graph.values[v].sym_float;
@@ -273,7 +292,7 @@ static exg_status put_graph(exg_symbolic *s, const exg_node *node, exg_graph_arg
         program.signature.outputs[o].kind = EXG_OUTPUT_USER;
         program.signature.outputs[o].arg.kind = graph->outputs[o].kind;
     }
-    EXG_TRY(stage_of(&of, s->hints, s->stage, s->depth + 1, &made, s->err));
+    EXG_TRY(stage_of(&of, s, s->depth + 1, &made, s->err));
     if (exg_higher_order_of(node->target) == EXG_HIGHER_ORDER_MAP) {
         drop_mutations(made); /* of torch.vmap alone, which copies them back (vmap.h) */
     }
@@ -498,6 +517,7 @@ static exg_status put_node(exg_symbolic *s, uint32_t n)
     for (uint32_t i = 0; i < node.output_count; i++) {
         exg_argument_visit_values(&node.outputs[i], note_made, s);
     }
+    EXG_TRY(exg_node_forget_source(s->made[0]->arena, &node, s->err));
     return exg_size_nodes_add(&s->nodes, &node);
 }
 
@@ -575,19 +595,63 @@ static exg_status put_together(exg_symbolic *s)
     return EXG_OK;
 }
 
-static exg_status make(exg_symbolic *s)
+static exg_status make(exg_symbolic *s, const bool *whole)
 {
-    EXG_TRY(exg_kept_nodes_take(s->verified->program, s->verified->operators, s->arena, &s->kept,
-                                s->err));
+    EXG_TRY(exg_kept_nodes_take(s->verified->program, s->verified->operators, whole, s->arena,
+                                &s->kept, s->err));
     EXG_TRY(make_samples(s));
     return put_together(s);
 }
 
-static exg_status stage_of(const exg_verified *verified, const exg_symbols *hints, exg_stage stage,
-                           uint32_t depth, exg_program **out, exg_error *err)
+static void forget(exg_symbolic *s, uint32_t from)
 {
-    exg_symbolic s = {
-        .verified = verified, .hints = hints, .stage = stage, .depth = depth, .err = err};
+    for (uint32_t k = from; k < EXG_SAMPLES_MAX; k++) {
+        exg_program_destroy(s->made[k]);
+        s->made[k] = NULL;
+    }
+}
+
+/* Where an operator is not written out the same for all sizes, it stays as it is. */
+static exg_status make_all(exg_symbolic *s, const exg_symbolic *outer)
+{
+    bool *whole = NULL;
+    exg_status status;
+
+    for (;;) {
+        status = make(s, whole);
+        if (status != EXG_UNSUPPORTED || s->culprit == UINT32_MAX) {
+            return status;
+        }
+        whole = whole == NULL ? EXG_NEW_ARRAY(s->arena, bool, s->kept->source_count) : whole;
+        if (whole == NULL) {
+            return EXG_OUT_OF_MEMORY(s->err);
+        }
+        if (!exg_kept_nodes_mark(s->verified->program, s->verified->operators, s->culprit, s->arena,
+                                 whole)) {
+            return status;
+        }
+        forget(s, 0);
+        *s = (exg_symbolic){.verified = s->verified,
+                            .root = s->root,
+                            .hints = outer->hints,
+                            .stage = outer->stage,
+                            .depth = s->depth,
+                            .arena = s->arena,
+                            .culprit = UINT32_MAX,
+                            .err = s->err};
+    }
+}
+
+static exg_status stage_of(const exg_verified *verified, const exg_symbolic *outer, uint32_t depth,
+                           exg_program **out, exg_error *err)
+{
+    exg_symbolic s = {.verified = verified,
+                      .root = outer->root,
+                      .hints = outer->hints,
+                      .stage = outer->stage,
+                      .depth = depth,
+                      .culprit = UINT32_MAX,
+                      .err = err};
     exg_status status;
 
     *out = NULL;
@@ -595,15 +659,9 @@ static exg_status stage_of(const exg_verified *verified, const exg_symbols *hint
         return EXG_FAIL(err, LIMIT, "GRF-010", "graphs nest more than %d deep", DEPTH_MAX);
     }
     s.arena = exg_arena_create(exg_arena_allocator(verified->program->arena), EXG_ARENA_UNBOUNDED);
-    status = s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : make(&s);
-    for (uint32_t k = 1; k < EXG_SAMPLES_MAX; k++) {
-        exg_program_destroy(s.made[k]);
-    }
-    if (status != EXG_OK) {
-        exg_program_destroy(s.made[0]);
-    } else {
-        *out = s.made[0];
-    }
+    status = s.arena == NULL ? EXG_OUT_OF_MEMORY(err) : make_all(&s, outer);
+    forget(&s, status == EXG_OK ? 1 : 0);
+    *out = s.made[0];
     exg_arena_destroy(s.arena);
     return status;
 }
@@ -614,6 +672,7 @@ exg_status exg_stage_of_symbols(const exg_verified *verified, exg_stage stage, e
     exg_arena *arena =
         exg_arena_create(exg_arena_allocator(verified->program->arena), EXG_ARENA_UNBOUNDED);
     exg_symbols hints;
+    const exg_symbolic whole = {.root = verified, .hints = &hints, .stage = stage};
     exg_status status;
 
     *out = NULL;
@@ -621,7 +680,7 @@ exg_status exg_stage_of_symbols(const exg_verified *verified, exg_stage stage, e
         return EXG_OUT_OF_MEMORY(err);
     }
     status = exg_bind_hints(verified->program, arena, &hints, err);
-    status = status == EXG_OK ? stage_of(verified, &hints, stage, 0, out, err) : status;
+    status = status == EXG_OK ? stage_of(verified, &whole, 0, out, err) : status;
     exg_arena_destroy(arena);
     return status;
 }

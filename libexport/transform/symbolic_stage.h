@@ -7,7 +7,7 @@
 #include "libexport/transform/stage.h"
 
 typedef struct exg_symbolic {
-    const exg_verified *verified;
+    const exg_verified *verified, *root; /* the program, and the one that it is a branch of */
     const exg_symbols *hints;
     exg_stage stage;
     uint32_t depth;
@@ -23,6 +23,8 @@ typedef struct exg_symbolic {
     bool *is_there;       /* by value id of the result, while nodes are put in order */
     uint32_t value_count; /* of them: those before numbers were added */
     uint32_t next_kept;
+    uint32_t
+        culprit; /* node of the flat graph that is not the same for all samples, or UINT32_MAX */
     exg_map graph_names;
     exg_error *err;
 } exg_symbolic;
@@ -35,7 +37,7 @@ exg_status exg_symbolic_metas(exg_symbolic *s);
 exg_status exg_symbolic_argument(exg_symbolic *s, const exg_node *node,
                                  const exg_argument *const *args, exg_argument *out);
 
-/* UNSUPPORTED TRF-006 at the node. */
+/* UNSUPPORTED TRF-006 at the node, which is noted as the culprit. */
 exg_status exg_symbolic_refuse(exg_symbolic *s, const exg_node *node, const char *what);
 
 #endif

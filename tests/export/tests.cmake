@@ -82,6 +82,7 @@ exg_test(export_symint export/transform/symint.c LIBS exg::export)
 exg_test(export_schema export/transform/schema.c LIBS exg::export)
 exg_test(export_stage export/transform/stage.c LIBS tests_folder exg::export)
 exg_test(export_subclass export/transform/subclass.c LIBS tests_folder exg::export)
+exg_test(export_size_fit export/transform/size_fit.c LIBS exg::export)
 exg_test(export_functionalize export/transform/functionalize.c LIBS exg::exec)
 
 # The .exg container.

@@ -424,6 +424,25 @@ def by_halves():
                 ((x * scale).to(dtype), y.to(dtype)))
 
 
+def after(layer, function):
+    """A recurrent layer of one direction, and a function of each element that it gives."""
+    torch.manual_seed(3)
+    layer = layer(4, 5).eval()
+    weights = [w.detach() for w in layer._flat_weights]
+    of = {torch.nn.LSTM: torch.lstm, torch.nn.GRU: torch.gru, torch.nn.RNN: torch.rnn_tanh}[type(layer)]
+
+    def forward(x):
+        state = torch.zeros(1, x.shape[1], 5)
+        return function(of(x, (state, state) if of is torch.lstm else state, weights, True, 1, 0.0, False, False, False)[0])
+
+    return forward
+
+
+for layer in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+    for rows in (1, 6):
+        AGREE[f"a function of {layer.__name__}, {rows} steps"] = (after(layer, lambda y: torch.relu(y * 2) - 0.25), (torch.randn(rows, 2, 4),))
+
+
 EXACT = dict(by_halves())
 
 

@@ -72,6 +72,7 @@ static exg_status recurrent_prepare(exg_kernel_call *call, exg_error *err)
                          .c_dtype = x->dtype,
                          .alpha = 1};
     EXG_TRY(exg_gemm_plan(&p->gemm, call, err));
+    call->takes_epilogue = false; /* products are no results */
     p->products_offset = (call->workspace_bytes + 63) & ~(uint64_t)63;
     call->workspace_bytes = p->products_offset + (uint64_t)(p->batch * p->gates) * p->bytes;
     call->params = p;
