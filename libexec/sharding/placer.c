@@ -21,13 +21,21 @@ static void report_stages(exg_text *report, const exg_placer *t)
     for (uint32_t s = 0; s < t->cut->count; s++) {
         const exg_stages *of = t->cut;
 
-        exg_text_printf(report,
-                        t->goal.json ? "%s{\"nodes\": %u, \"weight_bytes\": %.0f, \"ns\": %.0f, "
-                                       "\"sent_bytes\": %.0f}"
-                                     : "%sstage: %u nodes, weights %.0f bytes, %.0f ns, sends %.0f "
-                                       "bytes\n",
-                        s > 0 && t->goal.json ? ", " : "", of->nodes[s], of->weight_bytes[s],
-                        of->ns[s], of->sent_bytes[s]);
+        if (t->goal.json) {
+            exg_text_printf(report,
+                            "%s{\"nodes\": %u, \"weight_bytes\": %.0f, \"ns\": %.0f, "
+                            "\"sent_bytes\": %.0f}",
+                            s > 0 ? ", " : "", of->nodes[s], of->weight_bytes[s], of->ns[s],
+                            of->sent_bytes[s]);
+            continue;
+        }
+        exg_text_printf(report, "stage: %u nodes, weights ", of->nodes[s]);
+        exg_text_bytes(report, (uint64_t)of->weight_bytes[s]);
+        exg_text_puts(report, ", ");
+        exg_text_ns(report, of->ns[s]);
+        exg_text_puts(report, ", sends ");
+        exg_text_bytes(report, (uint64_t)of->sent_bytes[s]);
+        exg_text_putc(report, '\n');
     }
 }
 
