@@ -479,7 +479,4 @@ void cli_progress_end(void);
 exg_status cli_session_run(exg_session *session, const cli_inputs *inputs, bool shows,
                            exg_error *err);
 
-void cli_put_bytes(exg_text *text, uint64_t bytes); /* 1.41 MB */
-void cli_put_time(exg_text *text, double ns);       /* 1.41 ms */
-
 #endif

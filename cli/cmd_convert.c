@@ -92,7 +92,7 @@ static void put_file(written *w, const char *path, uint64_t bytes, const uint32_
             exg_text_count(text, *tensors, "tensor");
             exg_text_puts(text, "  ");
         }
-        cli_put_bytes(text, bytes);
+        exg_text_bytes(text, bytes);
         exg_text_putc(text, '\n');
     }
 }

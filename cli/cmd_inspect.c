@@ -106,7 +106,7 @@ static void put_archive(exg_text *text, const cli_program *p)
         exg_text_puts(text, listed++ == 0 ? "files beside it\n  " : "  ");
         exg_text_plain(text, file->name, false);
         exg_text_puts(text, "  ");
-        cli_put_bytes(text, p->program->weights->storages[file->storage].length);
+        exg_text_bytes(text, p->program->weights->storages[file->storage].length);
         exg_text_putc(text, '\n');
     }
 }
@@ -118,7 +118,7 @@ static void put_summary(exg_text *text, const cli_inspection *i)
     exg_text_plain(text, i->call->paths[0], false);
     exg_text_printf(text, ": %s%s%s, ", exg_format_name(i->p->info->format),
                     i->p->info->generation[0] ? " generation " : "", i->p->info->generation);
-    cli_put_bytes(text, i->p->info->file_bytes);
+    exg_text_bytes(text, i->p->info->file_bytes);
     exg_text_puts(text, "\nwritten by PyTorch ");
     exg_text_plain(text, program->torch_version == NULL ? "(unknown)" : program->torch_version,
                    false);
@@ -139,10 +139,10 @@ static void put_summary(exg_text *text, const cli_inspection *i)
     exg_text_puts(text, " in ");
     exg_text_count(text, i->found->storage_count, "storage");
     exg_text_puts(text, "\nmemory: weights ");
-    cli_put_bytes(text, i->found->storage_bytes);
+    exg_text_bytes(text, i->found->storage_bytes);
     if (i->found->activations_known) {
         exg_text_puts(text, ", activations at most ");
-        cli_put_bytes(text, i->found->activation_bytes);
+        exg_text_bytes(text, i->found->activation_bytes);
         exg_text_puts(text, " at the recorded sizes");
     }
     exg_text_putc(text, '\n');

@@ -6,7 +6,7 @@
 static void put_share(exg_text *text, const char *what, uint64_t bytes, uint64_t of)
 {
     exg_text_printf(text, "  %-8s", what);
-    cli_put_bytes(text, bytes);
+    exg_text_bytes(text, bytes);
     exg_text_printf(text, ", %.1f %%\n", of == 0 ? 0 : 100.0 * (double)bytes / (double)of);
 }
 
@@ -14,9 +14,9 @@ static void print_text(const cli_call *call, const exg_patch_info *info, exg_tex
 {
     exg_text_plain(text, call->paths[2], false);
     exg_text_puts(text, ": ");
-    cli_put_bytes(text, call->apply ? info->b_bytes : info->patch_bytes);
+    exg_text_bytes(text, call->apply ? info->b_bytes : info->patch_bytes);
     exg_text_puts(text, call->apply ? ", made by a patch of " : ", for ");
-    cli_put_bytes(text, call->apply ? info->patch_bytes : info->b_bytes);
+    exg_text_bytes(text, call->apply ? info->patch_bytes : info->b_bytes);
     exg_text_putc(text, '\n');
     put_share(text, "equal", info->equal_bytes, info->b_bytes);
     put_share(text, "changed", info->changed_bytes, info->b_bytes);

@@ -6,32 +6,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void put_bytes(exg_text *text, const char *before, uint64_t bytes)
+{
+    exg_text_puts(text, before);
+    exg_text_bytes(text, bytes);
+}
+
+static void put_ns(exg_text *text, const char *before, double ns)
+{
+    exg_text_puts(text, before);
+    exg_text_ns(text, ns);
+}
+
+static void put_memory(exg_text *text, const exg_partition_summary *of)
+{
+    put_bytes(text, "memory of a rank: weights ", of->weight_bytes);
+    put_bytes(text, ", values ", of->value_bytes);
+    exg_text_putc(text, '\n');
+}
+
 /* Of a program that is already parallel: what its collectives are. */
 static void put_collectives(exg_text *text, const exg_partition_summary *of)
 {
     exg_text_printf(text,
                     "already parallel: %u all_gather, %u all_reduce, %u reduce_scatter, "
-                    "%u all_to_all, %u broadcast, %" PRIu64 " bytes a rank\n"
-                    "memory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
+                    "%u all_to_all, %u broadcast",
                     of->all_gather_count, of->all_reduce_count, of->reduce_scatter_count,
-                    of->all_to_all_count, of->broadcast_count, of->moved_bytes, of->weight_bytes,
-                    of->value_bytes);
+                    of->all_to_all_count, of->broadcast_count);
+    put_bytes(text, ", ", of->moved_bytes);
+    exg_text_puts(text, " a rank\n");
+    put_memory(text, of);
 }
 
 /* Bytes by kind, where the time goes, and what to look at first. */
 static void put_moves(exg_text *text, const exg_partition_summary *of)
 {
-    exg_text_printf(text, "time of a rank: work %.0f ns, moves %.0f ns\n", of->work_ns,
-                    of->moves_ns);
+    put_ns(text, "time of a rank: work ", of->work_ns);
+    put_ns(text, ", moves ", of->moves_ns);
+    exg_text_putc(text, '\n');
     if (of->moved_bytes > 0) {
-        exg_text_printf(text,
-                        "bytes moved: all_gather %" PRIu64 ", all_reduce %" PRIu64
-                        ", reduce_scatter %" PRIu64 ", all_to_all %" PRIu64 ", window %" PRIu64
-                        ", send %" PRIu64 ", broadcast %" PRIu64 "\nlargest move: ",
-                        of->all_gather_bytes, of->all_reduce_bytes, of->reduce_scatter_bytes,
-                        of->all_to_all_bytes, of->halo_bytes, of->send_bytes, of->broadcast_bytes);
+        put_bytes(text, "moved: all_gather ", of->all_gather_bytes);
+        put_bytes(text, ", all_reduce ", of->all_reduce_bytes);
+        put_bytes(text, ", reduce_scatter ", of->reduce_scatter_bytes);
+        put_bytes(text, ", all_to_all ", of->all_to_all_bytes);
+        put_bytes(text, ", window ", of->halo_bytes);
+        put_bytes(text, ", send ", of->send_bytes);
+        put_bytes(text, ", broadcast ", of->broadcast_bytes);
+        exg_text_puts(text, "\nlargest move: ");
         exg_text_plain(text, of->largest_move, false);
-        exg_text_printf(text, ", %" PRIu64 " bytes\n", of->largest_bytes);
+        put_bytes(text, ", ", of->largest_bytes);
+        exg_text_putc(text, '\n');
     }
 }
 
@@ -40,12 +64,12 @@ static void put_path(exg_text *text, const exg_partition_summary *of, uint32_t n
 {
     double waited = of->predicted_ns - of->work_ns - of->bubble_ns;
 
-    exg_text_printf(text, "critical path: work %.0f ns, moves that are waited for %.0f ns",
-                    of->work_ns, waited > 0 ? waited : 0);
+    put_ns(text, "critical path: work ", of->work_ns);
+    put_ns(text, ", moves that are waited for ", waited > 0 ? waited : 0);
     if (of->longest_ns > 0) {
         exg_text_puts(text, "; longest node ");
         exg_text_plain(text, of->longest_node, false);
-        exg_text_printf(text, ", %.0f ns", of->longest_ns);
+        put_ns(text, ", ", of->longest_ns);
     }
     exg_text_puts(text, "\n");
     if (of->cheaper_ns > 0) {
@@ -54,9 +78,10 @@ static void put_path(exg_text *text, const exg_partition_summary *of, uint32_t n
             exg_text_printf(text, "%s%s", d > 0 ? "," : "",
                             exg_partition_mode_name(of->cheaper_modes[d]));
         }
-        exg_text_printf(
-            text, ", predicted %.0f ns (%.0f %% less), %" PRIu64 " bytes of weights and values\n",
-            of->cheaper_ns, 100 - 100 * of->cheaper_ns / of->predicted_ns, of->cheaper_bytes);
+        put_ns(text, ", predicted ", of->cheaper_ns);
+        exg_text_printf(text, " (%.0f %% less)", 100 - 100 * of->cheaper_ns / of->predicted_ns);
+        put_bytes(text, ", ", of->cheaper_bytes);
+        exg_text_puts(text, " of weights and values\n");
     }
 }
 
@@ -64,10 +89,11 @@ static void put_path(exg_text *text, const exg_partition_summary *of, uint32_t n
 static void put_stages(exg_text *text, const exg_partition_summary *of)
 {
     if (of->stages > 0) {
-        exg_text_printf(
-            text, "pipeline: %u stages, %u micro-batches, %u sends, bubble %.0f ns (%.0f %%)\n",
-            of->used_stages, of->microbatches, of->send_count, of->bubble_ns,
-            of->predicted_ns > 0 ? 100 * of->bubble_ns / of->predicted_ns : 0);
+        exg_text_printf(text, "pipeline: %u stages, %u micro-batches, %u sends", of->used_stages,
+                        of->microbatches, of->send_count);
+        put_ns(text, ", bubble ", of->bubble_ns);
+        exg_text_printf(text, " (%.0f %%)\n",
+                        of->predicted_ns > 0 ? 100 * of->bubble_ns / of->predicted_ns : 0);
     }
 }
 
@@ -124,18 +150,18 @@ static void put_place(exg_text *text, const cli_call *call, exg_session *session
     cli_put_modes(text, call, stats->partition);
     exg_text_printf(text,
                     ": %u nodes split, %u all_gather, %u all_reduce, "
-                    "%u reduce_scatter, %u all_to_all, %u window, %" PRIu64
-                    " bytes a rank, predicted %.0f ns",
+                    "%u reduce_scatter, %u all_to_all, %u window",
                     stats->partition->split_count, stats->partition->all_gather_count,
                     stats->partition->all_reduce_count, stats->partition->reduce_scatter_count,
-                    stats->partition->all_to_all_count, stats->partition->halo_count,
-                    stats->partition->moved_bytes, stats->partition->predicted_ns);
+                    stats->partition->all_to_all_count, stats->partition->halo_count);
+    put_bytes(text, ", ", stats->partition->moved_bytes);
+    put_ns(text, " a rank, predicted ", stats->partition->predicted_ns);
     if (processes) {
-        exg_text_printf(text, ", and %.0f ns of moves beside them", stats->partition->hidden_ns);
+        put_ns(text, ", and ", stats->partition->hidden_ns);
+        exg_text_puts(text, " of moves beside them");
     }
-    exg_text_printf(text,
-                    "\nmemory of a rank: weights %" PRIu64 " bytes, values %" PRIu64 " bytes\n",
-                    stats->partition->weight_bytes, stats->partition->value_bytes);
+    exg_text_putc(text, '\n');
+    put_memory(text, stats->partition);
     put_moves(text, stats->partition);
     put_stages(text, stats->partition);
     put_path(text, stats->partition, mesh_dims(call));

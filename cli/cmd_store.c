@@ -44,9 +44,9 @@ static exg_status add(const cli_call *call, exg_store *store, words files, exg_t
         } else {
             exg_text_plain(text, name, false);
             exg_text_puts(text, ": ");
-            cli_put_bytes(text, change.bytes);
+            exg_text_bytes(text, change.bytes);
             exg_text_puts(text, ", of which new: ");
-            cli_put_bytes(text, change.object_bytes);
+            exg_text_bytes(text, change.object_bytes);
             exg_text_putc(text, '\n');
         }
     }
@@ -85,17 +85,17 @@ static exg_status print_list(const cli_call *call, exg_store *store, words files
         for (uint32_t i = 0; i < list->count; i++) {
             exg_text_plain(text, list->items[i].name, false);
             exg_text_puts(text, ": ");
-            cli_put_bytes(text, list->items[i].bytes);
+            exg_text_bytes(text, list->items[i].bytes);
             exg_text_printf(text, ", sha256 %s\n", list->items[i].sha256);
             bytes += list->items[i].bytes;
         }
         exg_text_count(text, list->count, "file");
         exg_text_puts(text, ", ");
-        cli_put_bytes(text, bytes);
+        exg_text_bytes(text, bytes);
         exg_text_puts(text, ", in ");
         exg_text_count(text, list->object_count, "object");
         exg_text_puts(text, " of ");
-        cli_put_bytes(text, list->object_bytes);
+        exg_text_bytes(text, list->object_bytes);
         exg_text_putc(text, '\n');
     }
     exg_store_list_free(list);
@@ -133,7 +133,7 @@ static exg_status remove_files(const cli_call *call, exg_store *store, words fil
         exg_text_puts(text, "removed: ");
         exg_text_count(text, change.objects, "object");
         exg_text_puts(text, " of ");
-        cli_put_bytes(text, change.object_bytes);
+        exg_text_bytes(text, change.object_bytes);
         exg_text_putc(text, '\n');
     }
     return EXG_OK;

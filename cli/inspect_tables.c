@@ -8,44 +8,6 @@
 
 #define NAME_COLUMNS_MAX 60
 
-void cli_put_bytes(exg_text *text, uint64_t bytes)
-{
-    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-    double number = (double)bytes;
-    size_t unit = 0;
-
-    while (number >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-        number /= 1000;
-        unit++;
-    }
-    if (bytes == 1) {
-        exg_text_puts(text, "1 byte");
-        return;
-    }
-    exg_text_printf(text,
-                    unit == 0        ? "%.0f %s"
-                    : number < 9.995 ? "%.2f %s"
-                                     : "%.1f %s",
-                    number, units[unit]);
-}
-
-void cli_put_time(exg_text *text, double ns)
-{
-    static const char *const units[] = {"ns", "us", "ms", "s"};
-    double number = ns;
-    size_t unit = 0;
-
-    while (number >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-        number /= 1000;
-        unit++;
-    }
-    exg_text_printf(text,
-                    unit == 0 || number >= 99.95 ? "%.0f %s"
-                    : number < 9.995             ? "%.2f %s"
-                                                 : "%.1f %s",
-                    number, units[unit]);
-}
-
 static void put_size(exg_text *text, const exg_sym_int *size)
 {
     const char *name;
@@ -112,7 +74,7 @@ static void put_row(exg_text *text, const cli_inspection *i, const row *r, int w
     }
     exg_text_printf(text, "  %-*s  %-20s ", width, exg_text_part(text, &name),
                     exg_text_part(text, &shape));
-    cli_put_bytes(text, r->bytes);
+    exg_text_bytes(text, r->bytes);
     exg_text_printf(text, "  storage %u%s%s\n", r->weight->storage,
                     kind == EXG_WEIGHT_CONSTANT ? ", constant"
                     : kind == EXG_WEIGHT_BUFFER ? ", buffer"
@@ -177,7 +139,7 @@ void cli_put_weights(exg_text *text, const cli_inspection *i)
         width = length > width ? length : width;
     }
     exg_text_printf(text, "weights: %u of %u, ", count, i->weights->count);
-    cli_put_bytes(text, sum);
+    exg_text_bytes(text, sum);
     exg_text_putc(text, '\n');
     for (uint32_t r = 0; rows != NULL && r < count; r++) {
         put_row(text, i, &rows[r], (int)(width < NAME_COLUMNS_MAX ? width : NAME_COLUMNS_MAX));
@@ -197,7 +159,7 @@ static void put_module(exg_text *text, const cli_inspection *i, uint32_t at)
     exg_text bytes = EXG_TEXT_EMPTY;
 
     exg_text_plain(&label, at == 0 ? "(whole)" : name == NULL ? m->path : name + 1, false);
-    cli_put_bytes(&bytes, m->bytes);
+    exg_text_bytes(&bytes, m->bytes);
     exg_text_printf(text, "  %*s%-*s %12" PRIu64 " %10" PRIu64 "  %10s  %5.1f %%%s",
                     (int)m->depth * 2, "", (int)(m->depth < 14 ? 30 - m->depth * 2 : 2),
                     exg_text_part(text, &label), m->parameters, m->buffers,

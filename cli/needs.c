@@ -46,14 +46,16 @@ static bool is_program(const cli_call *call)
 
 static bool is_pipelined(const cli_call *call)
 {
-    static const char word[] = "pipeline";
+    static const char *const words[] = {"pipeline", "auto"};
     const char *at = call->place == NULL ? "" : call->place;
 
     while (*at != '\0') {
         size_t length = strcspn(at, ",");
 
-        if (length == strlen(word) && strncmp(at, word, length) == 0) {
-            return true;
+        for (size_t w = 0; w < sizeof(words) / sizeof(words[0]); w++) {
+            if (length == strlen(words[w]) && strncmp(at, words[w], length) == 0) {
+                return true;
+            }
         }
         at += length + (at[length] == ',');
     }

@@ -187,7 +187,8 @@ static exg_status read_pipeline(const cli_call *call, uint32_t ndim, cli_placeme
         EXG_TRY(read_schedule(call->schedule, &stages, err));
     }
     for (uint32_t d = 0; d < ndim; d++) {
-        if (placement->place[d].mode == EXG_PARTITION_PIPELINE) {
+        if (placement->place[d].mode == EXG_PARTITION_PIPELINE ||
+            placement->place[d].mode == EXG_PARTITION_AUTO) {
             placement->place[d].microbatches =
                 call->has_microbatches ? (uint32_t)call->microbatches : 0;
             placement->place[d].stages_per_rank = stages;

@@ -11,11 +11,11 @@ static void put_title(exg_text *text, const char *title)
 static void put_memory(exg_text *text, const exg_partition_summary *of, const char *of_whom)
 {
     put_title(text, "memory");
-    cli_put_bytes(text, of->weight_bytes + of->value_bytes);
+    exg_text_bytes(text, of->weight_bytes + of->value_bytes);
     exg_text_printf(text, "%s: weights ", of_whom);
-    cli_put_bytes(text, of->weight_bytes);
+    exg_text_bytes(text, of->weight_bytes);
     exg_text_puts(text, ", values ");
-    cli_put_bytes(text, of->value_bytes);
+    exg_text_bytes(text, of->value_bytes);
     exg_text_putc(text, '\n');
 }
 
@@ -24,25 +24,25 @@ static void put_time(exg_text *text, const exg_partition_summary *of)
     const double waited = of->predicted_ns - of->work_ns - of->bubble_ns;
 
     put_title(text, "predicted");
-    cli_put_time(text, of->predicted_ns);
+    exg_text_ns(text, of->predicted_ns);
     exg_text_puts(text, " a run: work ");
-    cli_put_time(text, of->work_ns);
+    exg_text_ns(text, of->work_ns);
     exg_text_puts(text, ", moves that are waited for ");
-    cli_put_time(text, waited > 0 ? waited : 0);
+    exg_text_ns(text, waited > 0 ? waited : 0);
     if (of->hidden_ns >= 1) {
         exg_text_puts(text, ", beside work ");
-        cli_put_time(text, of->hidden_ns);
+        exg_text_ns(text, of->hidden_ns);
     }
     if (of->stages > 0) {
         exg_text_printf(text, ", of %u stages for each other ", of->used_stages);
-        cli_put_time(text, of->bubble_ns);
+        exg_text_ns(text, of->bubble_ns);
     }
     exg_text_putc(text, '\n');
     if (of->longest_ns > 0) {
         put_title(text, "longest");
         exg_text_plain(text, of->longest_node, false);
         exg_text_puts(text, ", ");
-        cli_put_time(text, of->longest_ns);
+        exg_text_ns(text, of->longest_ns);
         exg_text_putc(text, '\n');
     }
 }
@@ -63,7 +63,7 @@ static void put_moves(exg_text *text, const exg_partition_summary *of)
     const char *before = ": ";
 
     put_title(text, "moves");
-    cli_put_bytes(text, of->moved_bytes);
+    exg_text_bytes(text, of->moved_bytes);
     exg_text_puts(text, " a rank");
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         if (kinds[k].count > 0) {
@@ -72,7 +72,7 @@ static void put_moves(exg_text *text, const exg_partition_summary *of)
         }
         if (kinds[k].bytes > 0) { /* of a program that is already parallel nobody counts by kind */
             exg_text_putc(text, ' ');
-            cli_put_bytes(text, kinds[k].bytes);
+            exg_text_bytes(text, kinds[k].bytes);
         }
     }
     exg_text_putc(text, '\n');
@@ -80,7 +80,7 @@ static void put_moves(exg_text *text, const exg_partition_summary *of)
         put_title(text, "largest");
         exg_text_plain(text, of->largest_move, false);
         exg_text_puts(text, ", ");
-        cli_put_bytes(text, of->largest_bytes);
+        exg_text_bytes(text, of->largest_bytes);
         exg_text_putc(text, '\n');
     }
 }
@@ -94,9 +94,9 @@ static void put_cheaper(exg_text *text, const exg_partition_summary *of, uint32_
                         exg_partition_mode_name(of->cheaper_modes[d]));
     }
     exg_text_puts(text, ", predicted ");
-    cli_put_time(text, of->cheaper_ns);
+    exg_text_ns(text, of->cheaper_ns);
     exg_text_printf(text, " (%.0f %% less), ", 100 - 100 * of->cheaper_ns / of->predicted_ns);
-    cli_put_bytes(text, of->cheaper_bytes);
+    exg_text_bytes(text, of->cheaper_bytes);
     exg_text_puts(text, " of weights and values\n");
 }
 

@@ -349,13 +349,13 @@ static void put_stats(exg_text *text, const exg_session_stats *s, const double *
                       double first_ns, uint32_t timed, uint32_t count)
 {
     exg_text_printf(text, "runs %u, median ", count);
-    cli_put_time(text, times[timed / 2]);
+    exg_text_ns(text, times[timed / 2]);
     exg_text_puts(text, ", min ");
-    cli_put_time(text, times[0]);
+    exg_text_ns(text, times[0]);
     exg_text_puts(text, ", first (with planning) ");
-    cli_put_time(text, first_ns);
+    exg_text_ns(text, first_ns);
     exg_text_puts(text, "\nplanning ");
-    cli_put_time(text, (double)s->plan_ns);
+    exg_text_ns(text, (double)s->plan_ns);
     exg_text_printf(
         text,
         ", %u steps, arena %" PRIu64 " bytes, memory %" PRIu64 " bytes, weights %" PRIu64

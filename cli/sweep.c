@@ -184,10 +184,14 @@ static void put_row(exg_text *text, const row *r, int width)
     }
     exg_text_printf(text, "%-10s  %-*s  ", r->mesh, width, r->modes);
     if (r->placed.predicted_ns > 0) {
-        exg_text_printf(text, "predicted %.0f ns, ", r->placed.predicted_ns);
+        exg_text_puts(text, "predicted ");
+        exg_text_ns(text, r->placed.predicted_ns);
+        exg_text_puts(text, ", ");
     }
-    exg_text_printf(text, "%" PRIu64 " bytes of weights and values, %" PRIu64 " bytes moved\n",
-                    r->placed.weight_bytes + r->placed.value_bytes, r->placed.moved_bytes);
+    exg_text_bytes(text, r->placed.weight_bytes + r->placed.value_bytes);
+    exg_text_puts(text, " of weights and values, ");
+    exg_text_bytes(text, r->placed.moved_bytes);
+    exg_text_puts(text, " moved\n");
 }
 
 static void put_row_json(exg_text *text, const row *r)

@@ -156,7 +156,7 @@ static void put_dtypes(exg_text *text, const cli_inspection *i)
         exg_text_puts(text, ", ");
         exg_text_count(text, dtype->elements, "element");
         exg_text_puts(text, ", ");
-        cli_put_bytes(text, dtype->bytes);
+        exg_text_bytes(text, dtype->bytes);
         exg_text_printf(text, ", %.1f %%\n",
                         bytes == 0 ? 0 : 100.0 * (double)dtype->bytes / (double)bytes);
     }

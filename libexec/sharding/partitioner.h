@@ -1,4 +1,4 @@
-/* partitioner.h - one mesh dim being placed: what place.c, report.c and search.c share. */
+/* partitioner.h - one mesh dim being placed: what the files of this room share. */
 #ifndef EXG_LIBEXEC_SHARDING_PARTITIONER_H
 #define EXG_LIBEXEC_SHARDING_PARTITIONER_H
 
@@ -11,6 +11,8 @@
 
 #define EXG_FORMS_MAX 6
 #define EXG_NO_STAGE  UINT32_MAX
+/* Beside a node's stage: each that reads it computes it for itself. */
+#define EXG_STAGE_FREE 0x80000000u
 
 typedef struct exg_form {
     exg_placement placement;

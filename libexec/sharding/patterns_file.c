@@ -41,6 +41,53 @@ static exg_status add(reading *r, exg_partition_subject of, const char *pattern,
 
 /* ---- placements ------------------------------------------------------------------------- */
 
+static exg_status refuse_count(const reading *r, uint32_t count)
+{
+    return exg_error_fix(r->err,
+                         EXG_FAIL(r->err, USAGE, "PLC-007",
+                                  "a list of %u placements, and a mesh of %u dims", count, r->ndim),
+                         "write one for each mesh dim, or one without a list");
+}
+
+/* Where the placement at `at` ends: at a comma, or the end of the list that it is in. */
+static char *end_of_item(char *at)
+{
+    uint32_t depth = 0;
+
+    for (; *at != '\0' && (depth > 0 || strchr(",)]", *at) == NULL); at++) {
+        depth += *at == '(';
+        depth -= *at == ')';
+    }
+    return at;
+}
+
+/* A tuple or list as PyTorch prints a tensor's placements: "(Shard(dim=0), Replicate())". */
+static exg_status read_tuple(const reading *r, char *word, exg_placement *placement)
+{
+    char *own = NULL;
+    uint32_t count = 0;
+    char *at = word + 1;
+
+    while (at[strspn(at, " ")] != '\0' && strchr(")]", at[strspn(at, " ")]) == NULL) {
+        char *end = end_of_item(at);
+        char stop = *end;
+
+        if (count++ == r->dim) {
+            own = exg_arena_strndup(r->arena, at + strspn(at, " "),
+                                    (size_t)(end - at) - strspn(at, " "));
+            if (own == NULL) {
+                return EXG_OUT_OF_MEMORY(r->err);
+            }
+        }
+        at = end + (stop == ',');
+    }
+    at += strspn(at, " ");
+    if (*at == '\0' || at[1 + strspn(at + 1, " ")] != '\0') {
+        return exg_placement_parse(word, placement, r->err); /* says what it is not */
+    }
+    return count == r->ndim ? exg_placement_parse(own, placement, r->err) : refuse_count(r, count);
+}
+
 static exg_status read_word(reading *r, exg_json value, exg_placement *placement)
 {
     const char *text;
@@ -49,7 +96,11 @@ static exg_status read_word(reading *r, exg_json value, exg_placement *placement
 
     EXG_TRY(exg_json_string(value, &text, &length, r->err));
     word = exg_arena_strndup(r->arena, text, length);
-    return word == NULL ? EXG_OUT_OF_MEMORY(r->err) : exg_placement_parse(word, placement, r->err);
+    if (word == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    return word[0] == '(' || word[0] == '[' ? read_tuple(r, word, placement)
+                                            : exg_placement_parse(word, placement, r->err);
 }
 
 /* One for all mesh dims, or a list with one for each. */
@@ -62,11 +113,7 @@ static exg_status read_placement(reading *r, exg_json value, exg_placement *plac
         return read_word(r, value, placement);
     }
     if (exg_json_count(value) != r->ndim) {
-        return exg_error_fix(r->err,
-                             EXG_FAIL(r->err, USAGE, "PLC-007",
-                                      "a list of %u placements, and a mesh of %u dims",
-                                      exg_json_count(value), r->ndim),
-                             "write one for each dim of the mesh");
+        return refuse_count(r, (uint32_t)exg_json_count(value));
     }
     EXG_TRY(exg_json_array(value, &walk, r->err));
     for (uint32_t d = 0; exg_json_next(&walk, &item); d++) {

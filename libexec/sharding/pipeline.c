@@ -21,8 +21,8 @@
 
 /* A micro-batch being added. */
 typedef struct batch {
-    exg_rewrite r; /* into the one program */
-    const bool *free;
+    exg_rewrite r;  /* into the one program */
+    bool *free;     /* by value: each stage that reads it computes it */
     uint32_t *made; /* by value: the node that gives it; UINT32_MAX: an input */
     uint32_t *of;   /* by node: its stage */
     uint32_t *last; /* by value: the last stage that reads it */
@@ -47,6 +47,7 @@ typedef struct pipeline {
 typedef struct visit {
     batch *b;
     uint32_t stage;
+    bool all_free;
 } visit;
 
 static bool is_free(const batch *b, exg_value_id id)
@@ -71,6 +72,13 @@ static void latest_stage(void *user, exg_value_id *id)
     }
 }
 
+static void see_free(void *user, exg_value_id *id)
+{
+    visit *v = user;
+
+    v->all_free = v->all_free && (*id == EXG_NO_VALUE || is_free(v->b, *id));
+}
+
 static void note_last(void *user, exg_value_id *id)
 {
     visit *v = user;
@@ -87,18 +95,32 @@ static void visit_operands(const exg_node *node, void (*each)(void *, exg_value_
     }
 }
 
+/* What the whole program's stages compute for themselves, if no move is in it. Not by what it takes
+ * on this rank: ranks whose parts are of other sizes come to the same. */
+static bool find_free(batch *b, const exg_operators *operators, const exg_node *node,
+                      uint32_t given)
+{
+    const exg_operator *op = exg_operators_find(operators, node->target);
+    visit v = {b, 0, op != NULL && !exg_is_exchange(op->id) && (given & EXG_STAGE_FREE) != 0};
+
+    visit_operands(node, see_free, &v);
+    return v.all_free;
+}
+
 /* A node is of its own stage, but of none before those of what it reads. */
-static void find_stages(batch *b, const uint32_t *given)
+static void find_stages(batch *b, const exg_operators *operators, const uint32_t *given)
 {
     const exg_graph *graph = b->r.in->graph;
 
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        visit v = {b, given[n] == EXG_NO_STAGE ? 0 : given[n]};
+        visit v = {b, given[n] == EXG_NO_STAGE ? 0 : given[n] & ~EXG_STAGE_FREE, false};
+        bool free = find_free(b, operators, &graph->nodes[n], given[n]);
         exg_value_id ids[EXG_RESULTS_MAX];
         uint32_t count = exg_node_results(&graph->nodes[n], NULL, ids);
 
         for (uint32_t i = 0; i < count; i++) {
             b->made[ids[i]] = n;
+            b->free[ids[i]] = free;
         }
         visit_operands(&graph->nodes[n], latest_stage, &v);
         b->of[n] = v.stage;
@@ -109,7 +131,7 @@ static void find_stages(batch *b, const uint32_t *given)
 }
 
 static exg_status open_batch(pipeline *p, const exg_pipelined *from, const exg_operators *operators,
-                             const exg_partition_goal *goal, batch *b)
+                             batch *b)
 {
     const exg_graph *graph = from->program->graph;
     uint32_t at = 0;
@@ -117,7 +139,7 @@ static exg_status open_batch(pipeline *p, const exg_pipelined *from, const exg_o
     b->r = p->r;
     b->r.in = from->program;
     b->r.refs = EXG_NEW_ARRAY(p->arena, exg_ref, graph->value_count);
-    b->free = exg_stages_find_free(from->program, operators, goal, p->shape.mesh_dim, p->arena);
+    b->free = EXG_NEW_ARRAY(p->arena, bool, graph->value_count);
     b->made = EXG_NEW_ARRAY(p->arena, uint32_t, graph->value_count);
     b->last = EXG_NEW_ARRAY(p->arena, uint32_t, graph->value_count);
     b->of = EXG_NEW_ARRAY(p->arena, uint32_t, graph->node_count);
@@ -136,7 +158,7 @@ static exg_status open_batch(pipeline *p, const exg_pipelined *from, const exg_o
                 p->r.refs[p->r.in->graph->inputs[at].as_tensor];
         }
     }
-    find_stages(b, from->stages);
+    find_stages(b, operators, from->stages);
     return EXG_OK;
 }
 
@@ -400,7 +422,8 @@ static exg_status find_parcel(const pipeline *p, uint32_t rank, uint32_t tick, p
     return EXG_OK;
 }
 
-/* After tick `tick`, if anything goes from any stage to the next. */
+/* After tick `tick`, if anything may go from any stage to the next: on other ranks, whose parts are
+ * of other sizes, something does where nothing goes here. */
 static exg_status move_on(pipeline *p, uint32_t tick)
 {
     exg_builder *b = p->r.builder;
@@ -408,6 +431,7 @@ static exg_status move_on(pipeline *p, uint32_t tick)
     uint32_t before = (p->rank + ranks - 1) % ranks;
     int64_t *counts = EXG_NEW_ARRAY(p->arena, int64_t, 2 * (size_t)ranks);
     bool any = false;
+    uint32_t m, stage;
     parcel goes, comes;
     exg_ref sent = EXG_NO_REF;
 
@@ -416,8 +440,7 @@ static exg_status move_on(pipeline *p, uint32_t tick)
     }
     exg_builder_set_origin(b, &(exg_string_map){0});
     for (uint32_t r = 0; r < ranks && !any; r++) {
-        EXG_TRY(find_parcel(p, r, tick, &goes));
-        any = goes.bytes > 0;
+        any = find_turn(p, r, tick, &m, &stage) && stage + 1 < p->shape.used;
     }
     EXG_TRY(find_parcel(p, p->rank, tick, &goes));
     EXG_TRY(find_parcel(p, before, tick, &comes));
@@ -487,7 +510,7 @@ static void find_owners(pipeline *p)
         for (uint32_t m = 0; p->owners[o] != EXG_NO_STAGE && m < p->count; m++) {
             exg_value_id id = p->batches[m].r.in->graph->outputs[o].as_tensor;
 
-            note_last(&(visit){&p->batches[m], p->owners[o]}, &id);
+            note_last(&(visit){&p->batches[m], p->owners[o], false}, &id);
         }
     }
 }
@@ -550,9 +573,9 @@ static exg_status build(pipeline *p, const exg_placement *outputs)
 }
 
 exg_status exg_pipeline_build(const exg_program *functional, const exg_operators *operators,
-                              const exg_partition_goal *goal, const exg_pipeline_shape *shape,
-                              uint32_t rank, const exg_pipelined *batches,
-                              const exg_placement *outputs, exg_program **local, exg_error *err)
+                              const exg_pipeline_shape *shape, uint32_t rank,
+                              const exg_pipelined *batches, const exg_placement *outputs,
+                              exg_program **local, exg_error *err)
 {
     pipeline p = {.shape = *shape, .rank = rank, .count = shape->batches};
     size_t nodes = 1;
@@ -574,7 +597,7 @@ exg_status exg_pipeline_build(const exg_program *functional, const exg_operators
         exg_map_init(&p.known, p.arena);
     }
     for (uint32_t m = 0; status == EXG_OK && m < shape->batches; m++) {
-        status = open_batch(&p, &batches[m], operators, goal, &p.batches[m]);
+        status = open_batch(&p, &batches[m], operators, &p.batches[m]);
     }
     status = status == EXG_OK ? build(&p, outputs) : status;
     exg_arena_destroy(p.arena);

@@ -38,8 +38,11 @@ void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, ex
     (void)place_text(p, from, a);
     (void)place_text(p, to, b);
     if (!p->json) {
-        exg_text_printf(&p->moves, "  move %s: %s -> %s, %.0f bytes, %.0f ns: %s\n", value->name, a,
-                        b, moved, ns, p->why);
+        exg_text_printf(&p->moves, "  move %s: %s -> %s, ", value->name, a, b);
+        exg_text_bytes(&p->moves, (uint64_t)moved);
+        exg_text_puts(&p->moves, ", ");
+        exg_text_ns(&p->moves, ns);
+        exg_text_printf(&p->moves, ": %s\n", p->why);
         return;
     }
     exg_json_put_open(&p->moves, '{');

@@ -51,9 +51,9 @@ typedef struct exg_choices {
     exg_choice by_dim[EXG_MESH_DIMS_MAX][2]; /* of the first rank's, and the last others' */
 } exg_choices;
 
-/* exg_partition (search.c) of a program that may be a piece of another: patterns of inputs speak of
- * the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ by;
- * `pattern` may be NULL, and `choices`, which are of this program and these options. */
+/* exg_partition (partitioning.c) of a program that may be a piece of another: patterns of inputs
+ * speak of the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ
+ * by; `pattern` may be NULL, and `choices`, which are of this program and these options. */
 exg_status exg_partition_noting(const exg_program *functional, const exg_operators *operators,
                                 const exg_partition_options *options,
                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,

@@ -60,7 +60,9 @@ static double result_bytes(const exg_graph *graph, const exg_value_id *ids, uint
     return bytes;
 }
 
-/* Everything that is known by value and node before places are compared. */
+/* Everything that is known by value and node before places are compared. What every stage that
+ * reads it computes for itself, from inputs and weights alone: what is the same in every run, and
+ * what takes less time than to send it. */
 static exg_status look_at_nodes(survey *s, exg_error *err)
 {
     const exg_graph *graph = s->program->graph;
@@ -127,18 +129,6 @@ static bool open_survey(survey *s, const exg_program *program, const exg_operato
     s->base = EXG_NEW_ARRAY(arena, exg_value_id, values);
     return s->ns != NULL && s->weights != NULL && s->bytes != NULL && s->varies != NULL &&
            s->free != NULL && s->base != NULL;
-}
-
-bool *exg_stages_find_free(const exg_program *program, const exg_operators *operators,
-                           const exg_partition_goal *goal, uint32_t mesh_dim, exg_arena *arena)
-{
-    survey s;
-    exg_error err;
-
-    return open_survey(&s, program, operators, goal, mesh_dim, arena) &&
-                   look_at_nodes(&s, &err) == EXG_OK
-               ? s.free
-               : NULL;
 }
 
 /* ---- what crosses ---------------------------------------------------------------------------- */
@@ -423,7 +413,14 @@ exg_status exg_stages_find(const exg_program *functional, const exg_operators *o
             stages->of_nodes[n] = k;
         }
     }
-    return place_constants(&s, stages, err);
+    EXG_TRY(place_constants(&s, stages, err));
+    for (uint32_t n = 0; n < nodes; n++) {
+        exg_value_id ids[EXG_RESULTS_MAX];
+        bool results = exg_node_results(&functional->graph->nodes[n], NULL, ids) > 0;
+
+        stages->of_nodes[n] |= results && s.free[ids[0]] ? EXG_STAGE_FREE : 0;
+    }
+    return EXG_OK;
 }
 
 exg_status exg_stage_note(exg_stage_notes *notes, const exg_rewrite *r, uint32_t from,

@@ -50,12 +50,12 @@ for mesh in 4 2x2; do
     [ $mesh = 4 ] || set -- "$@" --mesh $mesh
     "$exg" plan fixtures/lm.core.static.pt2 --input fixtures/lm.inputs.safetensors --place tensor --mesh $mesh > "$work/threads" || fault "plan of threads: $mesh"
     timeout 60 "$mpiexec" -n 4 "$exg" plan "$@" > "$work/processes" || fault "plan of processes: $mesh"
-    for pattern in "^memory of a rank: weights [0-9]* bytes" "^mesh $mesh of [a-z]*, placement tensor" "  move "; do
-        grep "$pattern" "$work/processes" | sed 's/, [0-9]* ns/, T/; s/processes/threads/; s/threads, \([a-z ,]*\):.*/\1/' > "$work/there"
-        grep "$pattern" "$work/threads" | sed 's/, [0-9]* ns/, T/; s/threads, \([a-z ,]*\):.*/\1/' > "$work/here"
+    for pattern in "^memory of a rank: weights [0-9.]* [kM]B" "^mesh $mesh of [a-z]*, placement tensor" "  move "; do
+        grep "$pattern" "$work/processes" | sed 's/, [0-9.]* [num]*s: /, T: /; s/processes/threads/; s/threads, \([a-z ,]*\):.*/\1/' > "$work/there"
+        grep "$pattern" "$work/threads" | sed 's/, [0-9.]* [num]*s: /, T: /; s/threads, \([a-z ,]*\):.*/\1/' > "$work/here"
         [ -s "$work/there" ] && cmp -s "$work/here" "$work/there" || fault "plan of processes lacks '$pattern'"
     done
-    held=$(sed -n 's/^memory of a rank: weights \([0-9]*\) bytes.*/\1/p' "$work/processes")
+    held=$(timeout 60 "$mpiexec" -n 4 "$exg" plan "$@" --json | sed -n 's/.*"rank_weight_bytes": \([0-9]*\),.*/\1/p')
     timeout 60 "$mpiexec" -n 4 "$exg" run "$@" --stats | grep -q "weights $held bytes" || fault "--stats of a rank: not $held"
 done
 

@@ -113,6 +113,41 @@ static void a_text_of_a_failed_one_fails(void **state)
     exg_text_free(&json);
 }
 
+/* Written down by hand: three digits at least, powers of 1000, the next unit where this one has
+ * four. */
+static void quantities_have_units_for_people(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } sizes[] = {{0, "0 bytes"},          {1, "1 byte"},
+                 {999, "999 bytes"},      {1000, "1.00 kB"},
+                 {65536, "65.5 kB"},      {999499, "999.5 kB"},
+                 {999500, "1.00 MB"},     {623054848, "623.1 MB"},
+                 {7000000000, "7.00 GB"}, {UINT64_MAX, "18446744.1 TB"}};
+    static const struct {
+        double ns;
+        const char *text;
+    } times[] = {{0, "0 ns"},        {176, "176 ns"},     {6492, "6.49 us"}, {39830, "39.8 us"},
+                 {727641, "728 us"}, {999500, "1.00 ms"}, {1.5e9, "1.50 s"}, {3600e9, "3600 s"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        exg_text text = EXG_TEXT_EMPTY;
+
+        exg_text_bytes(&text, sizes[i].bytes);
+        assert_string_equal(exg_text_string(&text), sizes[i].text);
+        exg_text_free(&text);
+    }
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        exg_text text = EXG_TEXT_EMPTY;
+
+        exg_text_ns(&text, times[i].ns);
+        assert_string_equal(exg_text_string(&text), times[i].text);
+        exg_text_free(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +159,7 @@ int main(void)
         cmocka_unit_test(doubles_are_the_shortest_that_read_back),
         cmocka_unit_test(utf8_is_known_by_its_bytes),
         cmocka_unit_test(a_text_of_a_failed_one_fails),
+        cmocka_unit_test(quantities_have_units_for_people),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

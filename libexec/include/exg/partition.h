@@ -63,10 +63,12 @@ typedef struct exg_partition_options {
     exg_partition_mode mode;
     const exg_partition_pattern *patterns; /* the first that matches counts */
     uint32_t pattern_count;
-    /* Of PIPELINE: parts that the rows of the batch go through the stages in; 0: all at once. USAGE
-     * PLC-011 in another mode; UNSUPPORTED PLC-012 where rows depend on each other. */
+    /* Of PIPELINE: parts that the rows of the batch go through the stages in; 0: all at once. Of
+     * AUTO: if it is to be a pipeline; 0: all at once, or one for each rank. USAGE PLC-011 in
+     * another mode; UNSUPPORTED PLC-012 where rows depend on each other. */
     uint32_t microbatches;
-    /* Of PIPELINE: several are Megatron's interleaved schedule; 0: one. PLC-011 in another mode. */
+    /* Of PIPELINE, and of AUTO: several are Megatron's interleaved schedule; 0: one. PLC-011 in
+     * another mode. */
     uint32_t stages_per_rank;
 } exg_partition_options;
 

@@ -58,6 +58,11 @@ void exg_text_json_bytes(exg_text *text, const char *bytes, size_t length);
  * and hide nothing. With `lines` newlines and tabs stay. NULL as above. */
 void exg_text_plain(exg_text *text, const char *string, bool lines);
 
+/* For people, of three digits at least: "1 byte", "512 bytes", "1.54 kB", "623.1 MB" (powers of
+ * 1000); "812 ns", "6.49 us", "1.20 s". */
+void exg_text_bytes(exg_text *text, uint64_t bytes);
+void exg_text_ns(exg_text *text, double ns);
+
 /* Are `length` bytes UTF-8, without overlong forms and surrogates? */
 bool exg_text_is_utf8(const char *bytes, size_t length);
 

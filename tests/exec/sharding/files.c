@@ -1,6 +1,7 @@
 /* Costs and placements as files. */
 #include <exg/formats.h>
 #include <exg/partition.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -127,6 +128,37 @@ static void lists_have_a_placement_for_each_mesh_dim(void **state)
     exg_arena_destroy(arena);
 }
 
+/* As print(tensor.placements) has them, in any version. */
+static void tuples_are_lists(void **state)
+{
+    static const char *const texts[] = {"(Shard(dim=1), Replicate())", "[Shard(1), Replicate()]",
+                                        "(Shard(dim=1), Replicate(),)", "( S(1) ,R )"};
+    static const char *const bad[] = {"(S(1), R",   "(S(1))",       "()", "(S(1), R) x",
+                                      "(S(1),, R)", "(S(1), R, R)", "(",  "[S(1"};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    char text[100];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        snprintf(text, sizeof(text), "{\"weights\": {\"w\": \"%s\"}}", texts[i]);
+        for (uint32_t dim = 0; dim < 2; dim++) {
+            exg_partition_options options = opened(text, dim, 2, arena);
+
+            assert_true(exg_placement_equal(placed(&options, EXG_PARTITION_WEIGHTS, "w"),
+                                            dim == 0 ? exg_shard(1) : exg_replicate()));
+        }
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        exg_partition_options options = {.size = sizeof(options)};
+        exg_error err;
+
+        snprintf(text, sizeof(text), "{\"weights\": {\"w\": \"%s\"}}", bad[i]);
+        write(text);
+        assert_int_equal(exg_partition_options_open(path, 1, 2, arena, &options, &err), EXG_USAGE);
+    }
+    exg_arena_destroy(arena);
+}
+
 static void plans_by_module_are_read_as_they_are_shipped(void **state)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
@@ -193,6 +225,7 @@ int main(void)
         cmocka_unit_test(a_table_of_costs_says_what_is_wrong_in_it),
         cmocka_unit_test(placements_are_read_in_order),
         cmocka_unit_test(lists_have_a_placement_for_each_mesh_dim),
+        cmocka_unit_test(tuples_are_lists),
         cmocka_unit_test(plans_by_module_are_read_as_they_are_shipped),
         cmocka_unit_test(what_is_no_placement_of_a_file_is_refused_by_name),
     };
