@@ -115,6 +115,7 @@ void cli_put_needs(struct exg_text *text, const char *needs, char letter);
 bool cli_find_code(const char *code, const char **claim, const char **fix); /* what it means */
 bool cli_is_code(const char *word);                    /* of a fault: "VAL-004" */
 bool cli_is_tensors(const char *path);                 /* named as weights are written */
+bool cli_names_ranks(const char *path);                /* {rank} is in the name of the file */
 bool cli_writes_weights(const cli_call *call);         /* of convert: OUT has no program */
 void cli_print_error(const exg_error *err, bool json); /* to stderr */
 void cli_help(FILE *out);
@@ -326,9 +327,6 @@ exg_status cli_parallel_options(const cli_call *call, exg_session_options *optio
 /* Is the call to run on several ranks what each of them has by itself: a program that is already
  * parallel, or one for each? */
 bool cli_is_parallel(const cli_call *call, const cli_program *p);
-
-/* Is {rank} in the file's name, whatever its folder is called? */
-bool cli_names_ranks(const char *path);
 
 /* `text` with the number for each {rank}, in `room` bytes. USAGE: CLI-004, a name that long. */
 exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err);

@@ -25,6 +25,13 @@ bool cli_is_tensors(const char *path)
     return format != EXG_WEIGHTS_FORMAT_COUNT && format != EXG_WEIGHTS_FORMAT_CONTAINER;
 }
 
+bool cli_names_ranks(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return strstr(slash == NULL ? path : slash, "{rank}") != NULL;
+}
+
 bool cli_writes_weights(const cli_call *call)
 {
     return cli_is_tensors(call->paths[1]) ||

@@ -26,13 +26,6 @@ bool cli_is_parallel(const cli_call *call, const cli_program *p)
            (ranks > 1 && exg_program_has_collectives(p->program, p->operators));
 }
 
-bool cli_names_ranks(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return strstr(slash == NULL ? path : slash, MARK) != NULL;
-}
-
 exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err)
 {
     size_t used = 0;

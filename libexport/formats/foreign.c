@@ -113,6 +113,11 @@ static bool is_json_error(looked *l)
     return has_key(l, keys) && !has_key(l, models);
 }
 
+static bool is_empty_index(looked *l)
+{
+    return l->doc != NULL && is_called(l, ".index.json");
+}
+
 static bool is_pipeline(looked *l)
 {
     static const char *const keys[] = {"_diffusers_version", NULL};

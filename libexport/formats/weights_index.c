@@ -300,6 +300,11 @@ exg_status exg_weights_index_read(const exg_source *source, exg_weights *weights
     if (status == EXG_OK) {
         status = read_index(&r, exg_json_root(doc));
     }
+    if (status == EXG_MALFORMED && err != NULL && err->fix[0] == '\0') { /* of its JSON */
+        status = exg_error_fix(err, status,
+                               "fetch the index again, or write it anew: exg convert MODEL "
+                               "NAME.safetensors --split SIZE");
+    }
     exg_json_free(doc);
     status = exg_arena_settle(r.arena, status, err);
     exg_text_free(&r.unheld.text);

@@ -31,10 +31,14 @@ typedef struct exg_ranks_save {
 /* With two digits, as Meta's and Megatron-LM's files have them. */
 static const char *fill_pattern(const folder *f, uint32_t rank)
 {
-    const char *mark = strstr(f->pattern, RANK_MARK);
+    const char *name = f->pattern;
+    const char *mark;
 
-    return exg_arena_printf(f->arena, "%.*s%02u%s", (int)(mark - f->pattern), f->pattern, rank,
-                            mark + strlen(RANK_MARK));
+    while (name != NULL && (mark = strstr(name, RANK_MARK)) != NULL) {
+        name = exg_arena_printf(f->arena, "%.*s%02u%s", (int)(mark - name), name, rank,
+                                mark + strlen(RANK_MARK));
+    }
+    return name;
 }
 
 static const char *file_of(const folder *f, const exg_rank_file *file)

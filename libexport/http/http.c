@@ -207,9 +207,13 @@ static exg_status tell_status(const char *url, long status, exg_error *err)
             fix = rows[i].fix;
         }
     }
-    return exg_error_fix(
-        err, EXG_FAIL(err, IO, "HTTP-STATUS", "%.300s: the server says %ld: %s", url, status, what),
-        "%s", fix);
+    return exg_error_fix(err,
+                         status == 404 || status == 410
+                             ? EXG_FAIL(err, IO, "HTTP-MISSING", "%.300s: the server says %ld: %s",
+                                        url, status, what)
+                             : EXG_FAIL(err, IO, "HTTP-STATUS", "%.300s: the server says %ld: %s",
+                                        url, status, what),
+                         "%s", fix);
 }
 
 static exg_status tell_changed(const char *url, exg_error *err)

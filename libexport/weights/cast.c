@@ -129,6 +129,14 @@ static bool has_wider(void)
 }
 #endif
 
+/* What comes after this part is on its way meanwhile: processors look ahead within a page alone. */
+static void expect(const uint8_t *next, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += 64) {
+        __builtin_prefetch(next + at);
+    }
+}
+
 void exg_elements_cast(exg_dtype from, const void *in, exg_dtype to, void *out, uint64_t count)
 {
     const uint8_t *read = in;
@@ -138,6 +146,11 @@ void exg_elements_cast(exg_dtype from, const void *in, exg_dtype to, void *out, 
     while (count > 0) {
         uint32_t n = count < PART ? (uint32_t)count : PART;
 
+        if (count > n) {
+            uint64_t left = count - n < PART ? count - n : PART;
+
+            expect(read + (uint64_t)n * exg_dtype_bytes(from), left * exg_dtype_bytes(from));
+        }
         if (to == EXG_DTYPE_F64) {
             for (uint32_t i = 0; i < n; i++) {
                 double x = exg_element_value(from, read + (uint64_t)i * exg_dtype_bytes(from));

@@ -104,6 +104,18 @@ static uint32_t shape_of(const exg_weight *weight, int64_t sizes[EXG_BLOCK_RANK_
     return rank;
 }
 
+/* Rows of blocks whose elements no number counts, beside a dimension of 0. */
+static bool passes_64_bits(const exg_weight *weight)
+{
+    const exg_block *block = weight->encoding == NULL ? NULL : exg_block_named(weight->encoding);
+    uint32_t rank = weight->meta->rank;
+    int64_t elements;
+
+    return block != NULL && rank > 0 &&
+           __builtin_mul_overflow(weight->meta->sizes[rank - 1].value / block->bytes,
+                                  block->elements, &elements);
+}
+
 /* Is it a matrix of whole blocks by rows? Others stay as they are, as llama.cpp keeps them, unless
  * the rule means this one alone. */
 static exg_status check_rows(editor *e, const exg_weight *weight, uint32_t rule, bool *fits)
@@ -177,6 +189,9 @@ static exg_status choose_type(editor *e, const exg_weight *weight, exg_element_t
     if (weight->meta->rank > EXG_BLOCK_RANK_MAX) {
         return EXG_FAIL(e->err, LIMIT, "WGT-011", "%s has %u dimensions", weight->fqn,
                         weight->meta->rank);
+    }
+    if (passes_64_bits(weight)) {
+        return EXG_FAIL(e->err, LIMIT, "WGT-011", "the elements of %s pass 64 bits", weight->fqn);
     }
     *type = e->types[rule];
     *changes = !is_type(weight, *type);

@@ -218,6 +218,16 @@ for name in (".metadata", "__0_0.distcp", "__1_0.distcp"):
     copy("dcp/" + name, "fixtures/weights/saved/dcp/" + name)
 for words in ((), ("--values",), ("--digest", "sha256")):
     same("dcp/.metadata", *words)
+for name in ("__0.metadata", "__0_0.distcp", "__1.metadata", "__1_0.distcp"):  # of ranks that did not talk to each other
+    os.makedirs(os.path.join(FOLDER, "ranks"), exist_ok=True)
+    copy("ranks/" + name, "fixtures/weights/saved/dcp_ranks/" + name)
+for words in ((), ("--values",), ("--digest", "sha256")):
+    same("ranks/__1.metadata", *words)
+os.rename(os.path.join(FOLDER, "ranks", "__1.metadata"), os.path.join(FOLDER, "ranks", "__2.metadata"))
+refused(f"{BASE}/plain/ranks/__0.metadata", 3, "DCP-MISSING", "__1.metadata")
+os.rename(os.path.join(FOLDER, "ranks", "__2.metadata"), os.path.join(FOLDER, "ranks", "__1.metadata"))
+os.remove(os.path.join(FOLDER, "ranks", "__0.metadata"))
+refused(f"{BASE}/plain/ranks/__1.metadata", 3, "DCP-MISSING", "__0.metadata")
 os.remove(os.path.join(FOLDER, "dcp", "__1_0.distcp"))
 refused(f"{BASE}/plain/dcp/.metadata", 3, "DCP-MISSING", "__1_0.distcp")
 make("middle.safetensors", 24, 2 << 20)
@@ -240,7 +250,7 @@ run("inspect", f"{BASE}/plain/model.pt", env={"EXG_HTTP_TOKEN": "secret"})
 assert seen[0]["Authorization"] == "Bearer secret"
 
 # ---- what servers do
-refused(f"{BASE}/plain/none.pt", 3, "HTTP-STATUS", "404")
+refused(f"{BASE}/plain/none.pt", 3, "HTTP-MISSING", "404")
 refused(f"{BASE}/401/model.pt", 3, "HTTP-STATUS", "EXG_HTTP_TOKEN")
 refused(f"{BASE}/403/model.pt", 3, "HTTP-STATUS", "403")
 refused(f"{BASE}/500/model.pt", 3, "HTTP-STATUS", "500")

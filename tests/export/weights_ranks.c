@@ -220,12 +220,12 @@ static void ranks_are_a_series_of_files(void **state)
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(path, sizeof(path), "%s/s.part/m.17.pth", root);
     assert_int_equal(exg_file_write(path, "x", 1, &err), EXG_OK);
-    snprintf(path, sizeof(path), "%s/s/m.{rank}.pth", root);
+    snprintf(path, sizeof(path), "%s/s/m.{rank}.{rank}.pth", root);
     assert_int_equal(exg_weights_save_ranks(ranks, 2, path, NULL, &err), EXG_OK);
     snprintf(path, sizeof(path), "%s/s/m.17.pth", root);
     assert_int_equal(access(path, F_OK), -1);
     for (int i = 1; i >= 0; i--) {
-        snprintf(path, sizeof(path), "%s/s/m.0%d.pth", root, i);
+        snprintf(path, sizeof(path), "%s/s/m.0%d.0%d.pth", root, i, i);
         assert_int_equal(exg_weights_open(path, NULL, &read, NULL, &err), EXG_OK);
         assert_int_equal(read->count, i == 0 ? 4 : 0);
         exg_weights_release(read);

@@ -8,6 +8,7 @@
  */
 #include "libexport/formats/packed.h"
 #include "libexport/formats/pt2/chunks.h"
+#include "libexport/formats/pt2/dcp_ranks.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/formats/window.h"
@@ -16,8 +17,8 @@
 #include "libexport/base/files.h"
 #include "libexport/weights/storage.h"
 
-#include <dirent.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -646,72 +647,71 @@ static exg_status add_root(reader *r, const uint8_t *data, uint64_t length, cons
                                  r->weights, r->err);
 }
 
-/* "__3.metadata" is that of rank 3; -1: it is none of one rank. */
-static int rank_of(const char *name)
+static exg_status missing_rank(reader *r, int rank)
 {
-    int rank = -1;
-    int end = 0;
+    char name[EXG_DCP_RANK_BYTES];
 
-    return sscanf(name, "__%6d.metadata%n", &rank, &end) == 1 && end > 0 && name[end] == '\0' &&
-                   name[2] >= '0' && name[2] <= '9'
-               ? rank
-               : -1;
+    exg_dcp_rank_name(rank, name);
+    return exg_error_fix(
+        r->err,
+        EXG_FAIL(r->err, IO, "DCP-MISSING", "%s is not there, and later ranks have theirs", name),
+        "put the files of every rank into the folder");
 }
 
-/* How many ranks there are: one more than the highest. */
-static exg_status count_ranks(reader *r, int *count)
+/* *is_there: there is such a file; and then it is added, if `adds`. */
+static exg_status add_rank(reader *r, int rank, bool adds, bool *is_there)
 {
-    DIR *folder = opendir(r->folder[0] == '\0' ? "." : r->folder);
-    const struct dirent *file;
-
-    *count = 0;
-    if (folder == NULL) {
-        return EXG_FAIL(r->err, IO, "IO-OPEN", "cannot open folder %s", r->folder);
-    }
-    while ((file = readdir(folder)) != NULL) {
-        int rank = rank_of(file->d_name);
-
-        *count = rank >= *count ? rank + 1 : *count;
-    }
-    closedir(folder);
-    return EXG_OK;
-}
-
-static exg_status add_rank(reader *r, int rank)
-{
-    char name[32];
-    exg_mapping mapping = {0};
+    char name[EXG_DCP_RANK_BYTES];
+    exg_opened opened;
+    exg_error why;
     const uint8_t *data;
     uint64_t length;
     exg_status status;
 
-    snprintf(name, sizeof(name), "__%d.metadata", rank);
-    status = exg_file_map_below(r->folder, name, exg_weights_reading(r->weights), &mapping, r->err);
-    if (status == EXG_IO) {
-        return exg_error_fix(r->err,
-                             EXG_FAIL(r->err, IO, "DCP-MISSING",
-                                      "%s is not there, and later ranks have theirs", name),
-                             "put the files of every rank into the folder");
+    exg_error_clear(&why);
+    exg_dcp_rank_name(rank, name);
+    status = exg_source_open_below(r->folder, name, exg_weights_reading(r->weights), &opened, &why);
+    *is_there = status != EXG_IO ||
+                (strcmp(why.code, "IO-OPEN") != 0 && strcmp(why.code, "HTTP-MISSING") != 0);
+    data = opened.source.data;
+    length = opened.source.length;
+    if (status == EXG_OK && adds) {
+        status = exg_opened_give(&opened, r->weights, &why);
     }
-    EXG_TRY(status);
-    data = mapping.data;
-    length = mapping.length;
-    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
-    exg_mapping_release(&mapping); /* when it was not given away */
-    status =
-        status == EXG_OK ? add_root(r, data, length, exg_arena_strdup(r->arena, name)) : status;
+    exg_opened_release(&opened); /* when it was not given away */
+    if (status != EXG_OK) {
+        if (*is_there && r->err != NULL) {
+            *r->err = why;
+        }
+        return *is_there ? status : EXG_OK;
+    }
+    status = adds ? add_root(r, data, length, exg_arena_strdup(r->arena, name)) : EXG_OK;
     return status == EXG_OK ? EXG_OK : exg_error_within(r->err, status, "%s:", name);
 }
 
-static exg_status add_ranks(reader *r)
+/* A server lists no folder: of its ranks those up to the first that is not there. */
+static exg_status add_ranks(reader *r, int given)
 {
-    int count;
+    bool lists = exg_weights_reading(r->weights).open_source == NULL;
+    int count = INT_MAX;
+    int rank = 0;
+    bool is_there = true;
 
-    EXG_TRY(count_ranks(r, &count));
-    for (int rank = 0; rank < count; rank++) {
-        EXG_TRY(add_rank(r, rank));
+    if (lists) {
+        EXG_TRY(exg_dcp_count_ranks(r->folder, &count, r->err));
     }
-    return EXG_OK;
+    while (rank < count) {
+        EXG_TRY(add_rank(r, rank, true, &is_there));
+        if (!is_there) {
+            break;
+        }
+        rank++;
+    }
+    if (!is_there && !lists && rank > given) { /* and the one behind it */
+        EXG_TRY(add_rank(r, rank + 1, false, &is_there));
+        return is_there ? missing_rank(r, rank) : EXG_OK;
+    }
+    return is_there ? EXG_OK : missing_rank(r, rank);
 }
 
 /* ---- the folder -------------------------------------------------------------------------- */
@@ -719,8 +719,9 @@ static exg_status add_ranks(reader *r)
 static exg_status read_all(reader *r, const exg_source *source)
 {
     const char *name = exg_path_name(source->path);
+    int given = exg_dcp_rank_of(name);
 
-    EXG_TRY(rank_of(name) >= 0 ? add_ranks(r) : add_root(r, source->data, source->length, name));
+    EXG_TRY(given >= 0 ? add_ranks(r, given) : add_root(r, source->data, source->length, name));
     EXG_TRY(open_files(r));
     EXG_TRY(fetch_ends(r));
     for (uint32_t i = 0; i < r->entry_count; i++) {
