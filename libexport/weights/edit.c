@@ -187,11 +187,16 @@ static exg_status choose_type(editor *e, const exg_weight *weight, exg_element_t
             "leave it out of the patterns of --dtype");
     }
     if (weight->meta->rank > EXG_BLOCK_RANK_MAX) {
-        return EXG_FAIL(e->err, LIMIT, "WGT-011", "%s has %u dimensions", weight->fqn,
-                        weight->meta->rank);
+        return exg_error_fix(e->err,
+                             EXG_FAIL(e->err, LIMIT, "WGT-011", "%s has %u dimensions", weight->fqn,
+                                      weight->meta->rank),
+                             "leave it out with --exclude");
     }
     if (passes_64_bits(weight)) {
-        return EXG_FAIL(e->err, LIMIT, "WGT-011", "the elements of %s pass 64 bits", weight->fqn);
+        return exg_error_fix(
+            e->err,
+            EXG_FAIL(e->err, LIMIT, "WGT-011", "the elements of %s pass 64 bits", weight->fqn),
+            "leave it out with --exclude");
     }
     *type = e->types[rule];
     *changes = !is_type(weight, *type);
