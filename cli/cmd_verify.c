@@ -407,9 +407,7 @@ static exg_status add_findings(report *r, const exg_diagnostics *found, const ch
  * memory for it. */
 static bool note_fault(report *r, const char *name, exg_status status, const exg_error *fault)
 {
-    const char *claim;
-    const char *fix = "";
-    bool is_known = cli_find_code(fault->code, &claim, &fix);
+    bool is_known = exg_rule_find(fault->code) != NULL || exg_code_find(fault->code) != NULL;
     exg_diagnostic only = {.severity = EXG_SEVERITY_ERROR,
                            .code = fault->code,
                            .message = fault->message,

@@ -205,7 +205,10 @@ exg_status exg_partition_boxes(const exg_program *local, const exg_operators *op
 bool exg_is_view_node(const exg_operator *op, const exg_node *node);
 double exg_meta_bytes(const exg_tensor_meta *meta);
 
-/* predict.c: counts the moves of a placed program, and the time that it is taken to need. */
+/* predict.c: the tensor that a node gives first; EXG_NO_VALUE: none. */
+exg_value_id exg_result_of(const exg_node *node);
+
+/* Counts the moves of a placed program, and the time that it is taken to need. */
 exg_status exg_partition_predict(const exg_program *local, const exg_operators *operators,
                                  const exg_partition_goal *goal, const exg_mesh_shape *mesh,
                                  exg_partition_summary *summary, exg_error *err);

@@ -116,7 +116,7 @@ double exg_predict_work(const exg_costs *costs, const exg_operator *op,
 
 /* ---- moves --------------------------------------------------------------------------- */
 
-static exg_value_id result_of(const exg_node *node)
+exg_value_id exg_result_of(const exg_node *node)
 {
     return node->output_count > 0 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR
                ? node->outputs[0].as_tensor
@@ -137,7 +137,7 @@ static uint32_t mesh_dim_of(const exg_node *exchange)
 static double bytes_moved(const prediction *p, const exg_node *node, exg_operator_id op)
 {
     double in = exg_meta_bytes(meta_of(p, node->inputs[0].arg.as_tensor));
-    double out = exg_meta_bytes(meta_of(p, result_of(node)));
+    double out = exg_meta_bytes(meta_of(p, exg_result_of(node)));
     double n = p->mesh->sizes[mesh_dim_of(node)];
     double others = (n - 1) / n;
 
@@ -215,7 +215,7 @@ static void take_move(prediction *p, uint32_t n, exg_operator_id op)
         .step = n,
         .ready = made,
         .after = made == 0 ? 0 : exg_crossing_of(p->crossings, p->count, made - 1),
-        .bytes = (uint64_t)exg_meta_bytes(meta_of(p, result_of(node))),
+        .bytes = (uint64_t)exg_meta_bytes(meta_of(p, exg_result_of(node))),
     };
     p->count++;
 }
@@ -268,7 +268,7 @@ static void take_node(prediction *p, uint32_t n, const exg_tensor_meta **metas)
         take_move(p, n, op->id);
     } else if (!r.constant) {
         p->ns[n] =
-            exg_predict_work(p->goal->costs, op, metas, r.count, meta_of(p, result_of(node)));
+            exg_predict_work(p->goal->costs, op, metas, r.count, meta_of(p, exg_result_of(node)));
         p->summary->work_ns += p->ns[n];
         if (p->ns[n] > p->summary->longest_ns) {
             p->summary->longest_ns = p->ns[n];
@@ -331,7 +331,7 @@ static exg_status predict(prediction *p)
         apart += p->ns[n] + p->beside[n];
     }
     for (uint32_t i = 0; i < p->count; i++) {
-        p->crossings[i].due = p->due[result_of(&p->local->graph->nodes[p->crossings[i].step])];
+        p->crossings[i].due = p->due[exg_result_of(&p->local->graph->nodes[p->crossings[i].step])];
     }
     p->summary->predicted_ns = apart;
     if (p->goal->overlaps) {

@@ -50,13 +50,6 @@ static exg_value_id operand_of(const exg_node *node, const char *name)
     return EXG_NO_VALUE;
 }
 
-static exg_value_id result_of(const exg_node *node)
-{
-    return node->output_count > 0 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR
-               ? node->outputs[0].as_tensor
-               : EXG_NO_VALUE;
-}
-
 static void attend(finder *f, exg_value_id id, int64_t count, int64_t repeated)
 {
     if (is_activation(f, id)) {
@@ -112,7 +105,7 @@ static void note_repeat(finder *f, const exg_node *node, const heads *result)
 {
     exg_value_id id = operand_of(node, "self");
     const exg_tensor_meta *in = meta_of(f, id);
-    const exg_tensor_meta *out = meta_of(f, result_of(node));
+    const exg_tensor_meta *out = meta_of(f, exg_result_of(node));
     uint32_t added = in == NULL ? 0 : out->rank - in->rank;
 
     for (uint32_t d = 0; is_activation(f, id) && result->is_attended && d + 2 < in->rank; d++) {
@@ -161,7 +154,7 @@ static void look_back(finder *f, uint32_t n)
 {
     const exg_node *node = &f->graph->nodes[n];
     const exg_operator *op = exg_operators_find(f->p->r.operators, node->target);
-    exg_value_id made = result_of(node);
+    exg_value_id made = exg_result_of(node);
     const heads *result = made == EXG_NO_VALUE ? &(heads){0} : &f->of[made];
 
     if (op == NULL) {
@@ -198,7 +191,7 @@ static void look_on(finder *f, uint32_t n)
 {
     const exg_node *node = &f->graph->nodes[n];
     const exg_operator *op = exg_operators_find(f->p->r.operators, node->target);
-    exg_value_id made = result_of(node);
+    exg_value_id made = exg_result_of(node);
     bool attends =
         op != NULL && (op->id == EXG_OP_attention || op->id == EXG_OP_attention_of_softmax);
 

@@ -2,6 +2,7 @@
 #include "libexport/base/files.h"
 
 #include "libexport/base/checked.h"
+#include "libexport/base/own_fix.h"
 
 #include <errno.h>
 #include <exg/text.h>
@@ -488,17 +489,13 @@ exg_status exg_file_open_below(const char *directory, const char *location, bool
     length = snprintf(path, sizeof(path), "%s/%s", directory, location);
     errno = ENAMETOOLONG;
     if (length < 0 || (size_t)length >= sizeof(path) || realpath(path, whole) == NULL) {
-        char target[PATH_MAX];
-        int why = errno;
-        bool missing = why == ENOENT && !find_broken_link(path, target);
-        exg_status status;
+        bool missing = errno == ENOENT;
+        exg_status status = cannot_open(path, location, err);
 
-        errno = why;
-        status = cannot_open(path, location, err);
-
-        return missing ? exg_error_fix(err, status,
-                                       "it belongs in the folder of the file that names it")
-                       : status;
+        return missing && err != NULL && !exg_error_has_own_fix(err)
+                   ? exg_error_fix(err, status,
+                                   "it belongs in the folder of the file that names it")
+                   : status;
     }
     if (!follow_links) {
         return open_allowed(location, whole, root, descriptor, err);

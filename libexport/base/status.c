@@ -1,4 +1,5 @@
 /* status.c - filling and decorating errors. */
+#include "libexport/base/own_fix.h"
 #include "libexport/base/require.h"
 
 #include <exg/verify.h>
@@ -79,6 +80,11 @@ exg_status exg_error_set(exg_error *err, const char *file, int line, exg_status 
         keep_printable(err->message);
     }
     return status;
+}
+
+bool exg_error_has_own_fix(const exg_error *err)
+{
+    return strcmp(err->fix, fix_of(err->code)) != 0;
 }
 
 exg_status exg_error_fix(exg_error *err, exg_status status, const char *format, ...)

@@ -332,16 +332,25 @@ bool exg_text_is_utf8(const char *bytes, size_t length)
     return true;
 }
 
+/* In the largest of `count` units of 1000 of the one before that leaves less than a thousand: which
+ * it is. */
+static size_t scale(double *number, size_t count)
+{
+    size_t unit = 0;
+
+    while (*number >= 999.5 && unit + 1 < count) {
+        *number /= 1000;
+        unit++;
+    }
+    return unit;
+}
+
 void exg_text_bytes(exg_text *text, uint64_t bytes)
 {
     static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
     double number = (double)bytes;
-    size_t unit = 0;
+    size_t unit = scale(&number, sizeof(units) / sizeof(units[0]));
 
-    while (number >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-        number /= 1000;
-        unit++;
-    }
     if (bytes == 1) {
         exg_text_puts(text, "1 byte");
         return;
@@ -357,12 +366,8 @@ void exg_text_ns(exg_text *text, double ns)
 {
     static const char *const units[] = {"ns", "us", "ms", "s"};
     double number = ns;
-    size_t unit = 0;
+    size_t unit = scale(&number, sizeof(units) / sizeof(units[0]));
 
-    while (number >= 999.5 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-        number /= 1000;
-        unit++;
-    }
     exg_text_printf(text,
                     unit == 0 || number >= 99.95 ? "%.0f %s"
                     : number < 9.995             ? "%.2f %s"

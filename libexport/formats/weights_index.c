@@ -7,6 +7,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
+#include "libexport/base/own_fix.h"
 #include "libexport/formats/json.h"
 #include "libexport/formats/name_list.h"
 #include "libexport/formats/weights_file.h"
@@ -300,7 +301,7 @@ exg_status exg_weights_index_read(const exg_source *source, exg_weights *weights
     if (status == EXG_OK) {
         status = read_index(&r, exg_json_root(doc));
     }
-    if (status == EXG_MALFORMED && err != NULL && err->fix[0] == '\0') { /* of its JSON */
+    if (status == EXG_MALFORMED && err != NULL && !exg_error_has_own_fix(err)) { /* of its JSON */
         status = exg_error_fix(err, status,
                                "fetch the index again, or write it anew: exg convert MODEL "
                                "NAME.safetensors --split SIZE");

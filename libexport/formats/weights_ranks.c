@@ -1,6 +1,7 @@
 /* weights_ranks.c - weights saved, in a folder with those of every rank, or as one model. */
 #include "libexport/base/arena.h"
 #include "libexport/base/options.h"
+#include "libexport/base/prefix.h"
 #include "libexport/base/require.h"
 #include "libexport/formats/pt2/dcp_save.h"
 
@@ -89,7 +90,7 @@ static bool is_ours(const folder *f, const char *name)
     size_t length = f->pattern == NULL ? 0 : (size_t)(strstr(f->pattern, RANK_MARK) - f->pattern);
 
     for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
-        if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) {
+        if (exg_behind(name, beginnings[i]) != NULL) {
             return true;
         }
     }

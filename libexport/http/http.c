@@ -198,6 +198,7 @@ static exg_status tell_status(const char *url, long status, exg_error *err)
         {416, "the file is shorter than it was", "run it again when nothing changes the file"},
         {429, "it has had too many requests", "wait a while, and run it again"},
     };
+    const char *code = status == 404 || status == 410 ? "HTTP-MISSING" : "HTTP-STATUS";
     const char *what = status >= 500 ? "it has a fault of its own" : "it does not give the file";
     const char *fix = status >= 500 ? "run it again later" : "open the address in a browser";
 
@@ -207,13 +208,9 @@ static exg_status tell_status(const char *url, long status, exg_error *err)
             fix = rows[i].fix;
         }
     }
-    return exg_error_fix(err,
-                         status == 404 || status == 410
-                             ? EXG_FAIL(err, IO, "HTTP-MISSING", "%.300s: the server says %ld: %s",
-                                        url, status, what)
-                             : EXG_FAIL(err, IO, "HTTP-STATUS", "%.300s: the server says %ld: %s",
-                                        url, status, what),
-                         "%s", fix);
+    return exg_error_fix(
+        err, EXG_FAIL(err, IO, code, "%.300s: the server says %ld: %s", url, status, what), "%s",
+        fix);
 }
 
 static exg_status tell_changed(const char *url, exg_error *err)

@@ -110,7 +110,7 @@ static void print_complex(exg_text *out, double real, double imag)
     exg_text_puts(out, both ? "j)" : "j");
 }
 
-/* What str() of an operator leaves out of its target: "aten.add.Tensor", "cond". */
+/* What str() of an operator has of its target: "aten.add.Tensor", "cond". */
 static const char *operator_of(const char *target)
 {
     const char *name = exg_behind(target, "torch.ops.");

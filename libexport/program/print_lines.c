@@ -1,8 +1,8 @@
 /* print_lines.c - from nodes to lines. */
 #include "libexport/program/print_lines.h"
-#include "libexport/base/prefix.h"
 
 #include "libexport/base/arena.h"
+#include "libexport/base/prefix.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* autocast.c - what PyTorch converts the arguments of an operator to while autocast is on. */
 #include "libexport/transform/autocast.h"
+#include "libexport/base/prefix.h"
 
 #include <exg/operators.h>
 #include <string.h>
@@ -212,16 +213,16 @@ static bool has_product(const exg_graph *graph, const exg_node *node)
     const exg_argument *first = &node->inputs[0].arg;
     const exg_argument *second = node->input_count > 1 ? &node->inputs[1].arg : first;
 
-    if (strncmp(name, "einsum.", 7) == 0) {
+    if (exg_behind(name, "einsum.") != NULL) {
         return first->kind == EXG_ARGUMENT_STRING && second->kind == EXG_ARGUMENT_TENSORS &&
                contracts(graph, first->as_string, second);
     }
-    if (strncmp(name, "inner.", 6) == 0) {
+    if (exg_behind(name, "inner.") != NULL) {
         uint32_t ranks[] = {rank_of(graph, first), rank_of(graph, second)};
 
         return ranks[0] > 0 && ranks[1] > 0 && ranks[0] + ranks[1] > 2;
     }
-    if (strncmp(name, "gru", 3) == 0 || strncmp(name, "lstm_cell.", 10) == 0) {
+    if (exg_behind(name, "gru") != NULL || exg_behind(name, "lstm_cell.") != NULL) {
         /* products, and a sum with the state that goes on in its own dtype */
         const exg_tensor_meta *state =
             second->kind == EXG_ARGUMENT_TENSOR    ? graph->values[second->as_tensor].tensor

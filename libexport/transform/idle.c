@@ -1,5 +1,6 @@
 /* idle.c - nodes of unknown operators that nobody waits for. */
 #include "libexport/transform/idle.h"
+#include "libexport/base/prefix.h"
 #include "libexport/transform/inline.h"
 #include "libexport/transform/vmap.h"
 
@@ -7,7 +8,7 @@
 
 const char *exg_node_operator(const exg_node *node)
 {
-    bool calls = strncmp(node->target, "torch.ops.higher_order.", 23) == 0;
+    bool calls = exg_behind(node->target, "torch.ops.higher_order.") != NULL;
 
     for (uint32_t i = 0; calls && i < node->input_count; i++) {
         if (node->inputs[i].arg.kind == EXG_ARGUMENT_OPERATOR) {

@@ -1,6 +1,7 @@
 /* kept_nodes.c - takes out of a program what only a run can know. */
 #include "libexport/transform/kept_nodes.h"
 #include "libexport/base/map.h"
+#include "libexport/base/prefix.h"
 #include "libexport/operators/aten.h"
 #include "libexport/transform/flat_graph.h"
 
@@ -159,8 +160,8 @@ static bool reads_element(const exg_flat_graph *flat, const exg_operator *op, co
 static bool is_unknown(const taker *t, const exg_node *node)
 {
     return t->flat->reads.is_functional && !exg_node_is_idle(&t->flat->reads, node) &&
-           strncmp(node->target, "torch.ops.higher_order.", 23) != 0 &&
-           strncmp(node->target, "torch.ops.", 10) == 0;
+           exg_behind(node->target, "torch.ops.higher_order.") == NULL &&
+           exg_behind(node->target, "torch.ops.") != NULL;
 }
 
 /* A collective of a process group: whom it meets only a mesh says. */

@@ -1,5 +1,6 @@
 /* rewrite.c - what passes that rebuild a graph have in common. */
 #include "libexport/transform/rewrite.h"
+#include "libexport/base/own_fix.h"
 #include "libexport/operators/lower.h"
 
 #include <exg/weights.h>
@@ -225,7 +226,8 @@ exg_status exg_rewrite_finish(exg_rewrite *r, exg_status status, exg_program **o
             if (status != EXG_OK && told.where[0] != '\0' && built.where[0] == '\0') {
                 memcpy(r->err->where, told.where, sizeof(told.where));
             }
-            if (status != EXG_OK && built.fix[0] == '\0') {
+            if (status != EXG_OK && !exg_error_has_own_fix(&built) &&
+                exg_error_has_own_fix(&told)) {
                 memcpy(r->err->fix, told.fix, sizeof(told.fix));
             }
             if (status != EXG_OK && built.source[0] == '\0') {
