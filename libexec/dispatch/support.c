@@ -7,6 +7,7 @@
 #include "libexec/sharding/rules.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
+#include "libexport/operators/dtype_lowering.h"
 
 #include <exg/dispatch.h>
 #include <exg/operator_id_new.h>
@@ -78,7 +79,7 @@ static exg_dtype computed_in(const exg_operator *op, exg_dtype dtype)
                                                                                 : dtype;
 }
 
-static uint64_t dtypes_of(const exg_operator *op)
+static uint64_t kernel_dtypes(const exg_operator *op)
 {
     const exg_kernel *kernel = exg_kernel_of(op);
     uint64_t dtypes = 0;
@@ -91,6 +92,18 @@ static uint64_t dtypes_of(const exg_operator *op)
                                  exg_pointwise_takes(op->id, computed_in(op, (exg_dtype)d)))) {
             dtypes |= UINT64_C(1) << d;
         }
+    }
+    return dtypes;
+}
+
+/* Of complex numbers too, where these are computed by their parts. */
+static uint64_t dtypes_of(const exg_operator *op)
+{
+    static const exg_dtype complexes[] = {EXG_DTYPE_C32, EXG_DTYPE_C64, EXG_DTYPE_C128};
+    uint64_t dtypes = kernel_dtypes(op);
+
+    for (int k = 0; k < 3 && dtypes != 0 && exg_complex_lowering_of(op->id) != NULL; k++) {
+        dtypes |= UINT64_C(1) << complexes[k];
     }
     return dtypes;
 }

@@ -104,6 +104,16 @@ static void it_names_what_is_wrong_of_a_place(void **state)
             strcmp(err.where + strlen(err.where) - strlen(place), place) != 0) {
             fail_msg("%s: %s (%s)", members[i], err.message, err.where);
         }
+        if (i == 1 || i == 2) {
+            char says[64];
+
+            snprintf(wrong, sizeof(wrong), "%s0", key);
+            snprintf(says, sizeof(says), "the %s is no decimal number of bytes", members[i]);
+            text = early_with(text, key, wrong); /* "00", "08" */
+            assert_int_equal(try_text(text, NULL, &err), EXG_MALFORMED);
+            assert_string_equal(err.code, "EAR-001");
+            assert_string_equal(err.message, says);
+        }
     }
 }
 

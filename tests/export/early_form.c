@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -93,6 +94,25 @@ static void it_keeps_the_order_of_tables(void **state)
                              "\"kwargs\": {\"z\": {\"as_int\": 1}, \"out\": {\"as_tensor\": "
                              "{\"name\": \"w\"}}, \"a\": {\"as_int\": 2}}",
                              "\"outputs\": [{\"as_tensor\": {\"name\": \"y\"}}]"));
+}
+
+/* S002-111: so is each member of a table of many, in its own way. */
+static void it_keeps_the_form_of_many(void **state)
+{
+    char many[2][512] = {"\"metadata\": {"};
+    size_t used[2];
+
+    (void)state;
+    memcpy(many[1], many[0], sizeof(many[0]));
+    for (int t = 0; t < 2; t++) {
+        used[t] = strlen(many[t]);
+        for (int i = 13 + t; i > 0; i--) { /* 14 are enough to be looked up */
+            used[t] += (size_t)snprintf(many[t] + used[t], sizeof(many[t]) - used[t],
+                                        "\"%c\" : \"\\u00%02x\", ", 'a' + i, 'a' + i);
+        }
+        snprintf(many[t] + used[t], sizeof(many[t]) - used[t], "\"a\":\"\\u0041\"}, \"par");
+        expect_itself(early_json("\"metadata\": {}, \"par", many[t]));
+    }
 }
 
 /* ---- branches ------------------------------------------------------------------------------ */
@@ -474,6 +494,36 @@ static void it_replaces_no_file_behind_another(void **state)
         free(now);
         assert_int_not_equal(access(in_folder(gone), F_OK), 0);
     }
+}
+
+/* Nor are those of a file that cannot be written. */
+static void it_leaves_no_files_that_nothing_names(void **state)
+{
+    static const char *const beside[] = {"v.bin", "w.bin"};
+    char tensor[1024];
+    exg_program *p;
+
+    (void)state;
+    snprintf(tensor, sizeof(tensor),
+             "\"buffers\": {\"v\": {\"storage\": %s, \"meta\": " EARLY_META "}}",
+             external("v.bin", "8", ""));
+    write_file("v.bin", bytes_beside, sizeof(bytes_beside));
+    p = open_beside(early_with(early_with(early_add, "\"buffers\": {}", tensor), INTERNAL,
+                               external("w.bin", "8", "")));
+    save_program(p, "w.exg", NULL);
+    exg_program_destroy(p);
+    p = open_program(in_folder("w.exg"));
+    remove(in_folder("v.bin"));
+    remove(in_folder("w.bin"));
+    remove(in_folder("s.json"));
+    assert_int_equal(mkdir(in_folder("s.json"), 0777), 0);
+    assert_int_not_equal(exg_save(p, in_folder("s.json"), EXG_FORMAT_EARLY_JSON, NULL, NULL),
+                         EXG_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_not_equal(access(in_folder(beside[i]), F_OK), 0);
+    }
+    assert_int_equal(rmdir(in_folder("s.json")), 0);
+    exg_program_destroy(p);
 }
 
 /* S002-73: other weights are no longer what the file beside holds. */
@@ -955,6 +1005,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_keeps_the_form),
         cmocka_unit_test(it_keeps_the_order_of_tables),
+        cmocka_unit_test(it_keeps_the_form_of_many),
         cmocka_unit_test(it_keeps_names_of_branches),
         cmocka_unit_test(it_keeps_branches_apart_from_tensors),
         cmocka_unit_test(it_leaves_a_form_that_is_none),
@@ -965,6 +1016,7 @@ int main(void)
         cmocka_unit_test(it_replaces_no_file_beside),
         cmocka_unit_test(it_makes_folders_for_files_beside),
         cmocka_unit_test(it_replaces_no_file_behind_another),
+        cmocka_unit_test(it_leaves_no_files_that_nothing_names),
         cmocka_unit_test(it_writes_other_weights_inside),
         cmocka_unit_test(it_looks_at_every_file),
         cmocka_unit_test(it_tells_short_files_from_others),

@@ -118,6 +118,13 @@ static void train(rank_context *c)
                strcmp(err.code, "DTN-017") == 0 &&
                strstr(err.message, "room for 1 outputs of 2") != NULL,
            "too little room");
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = in[i].name;
+
+        in[i].name = NULL;
+        EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_USAGE, "no name");
+        in[i].name = name;
+    }
     EXPECT(c, exg_module_forward(e.d, m, in, count, out, 2, &err) == EXG_OK, "%s", err.message);
     if (c->faults == 0) {
         EXPECT(c, r.calls == 1 && in[0].tensor == &tensors[0] && in[0].dtensor == NULL,

@@ -383,6 +383,50 @@ static void tied_tensors_stay_one(void **state)
     exg_program_destroy(program);
 }
 
+/* A weight of the same storage is the same tensor where its sizes are the same, all of them. */
+static void distribute_views(rank_context *c)
+{
+    exg_program *program = small_program();
+    exg_module *m = NULL;
+    exg_error err;
+    eager e;
+
+    for (uint32_t d = 0; d < 3; d++) {
+        exg_sym_int sizes[] = {{NULL, d == 0 ? 2 : 5, false}, {NULL, d == 1 ? 2 : 3, false}};
+        const exg_weight *whole = exg_weights_find(program->weights, EXG_TABLE_STATE, "b.0.weight");
+        exg_tensor_meta meta = *whole->meta;
+        exg_weight view = *whole;
+        char name[] = "b.0.0";
+
+        name[4] = (char)('0' + d);
+        meta.sizes = sizes;
+        view.fqn = name;
+        view.meta = &meta;
+        EXPECT(c, exg_weights_add(program->weights, &view, &err) == EXG_OK, "%s", err.message);
+    }
+    eager_begin(&e, c, NULL);
+    EXPECT(c,
+           create_module(program, &m, &err) == EXG_OK &&
+               exg_distribute_module(e.d, m, "", c->mesh, NULL, &err) == EXG_OK,
+           "%s", err.message);
+    for (uint32_t d = 0; d < 3 && c->faults == 0; d++) {
+        char name[] = "b.0.0";
+
+        name[4] = (char)('0' + d);
+        EXPECT(c, (exg_module_find(m, name) == exg_module_find(m, "b.0.weight")) == (d == 2), "%s",
+               name);
+    }
+    exg_module_destroy(m);
+    eager_end(&e);
+    exg_program_destroy(program);
+}
+
+static void views_of_one_storage_are_several(void **state)
+{
+    (void)state;
+    on_mesh("1", distribute_views, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +435,7 @@ int main(void)
         cmocka_unit_test(modules_go_only_so_deep),
         cmocka_unit_test(tensors_of_other_kinds_are_refused),
         cmocka_unit_test(tied_tensors_stay_one),
+        cmocka_unit_test(views_of_one_storage_are_several),
     };
     int failed;
 

@@ -45,7 +45,7 @@ static const layout layouts[] = {
     {"2x2", "S(0) S(1)", "S(0) R"},       {"3", "S(0)", "S(0)"},
     {"2x3", "R S(1)", "R S(0)"},          {"1", "R", "R"},
     {"2x2", "_S(0,2) S(0)", "S(0) S(0)"}, {"4", "R", "R"},
-    {"2x2", "S(1) S(0)", "_S(0,2) S(0)"},
+    {"2x2", "S(1) S(0)", "_S(0,2) S(0)"}, {"2", "_S(0,2)", "_S(0,3)"}, /* in several pieces */
 };
 
 /* One call on every rank. */
@@ -59,6 +59,7 @@ typedef struct call {
     uint32_t dim; /* of which there are so many more than the file has */
     int64_t longer;
     bool bare, apart; /* the second tensor is without data, on another mesh */
+    bool other;       /* it is of another dtype */
     const char *code; /* what all ranks are told; NULL: it works */
 } call;
 
@@ -148,10 +149,10 @@ static void on_rank(rank_context *c)
                                                 : NULL;
         uint32_t count = text == NULL ? 0 : placements_of(text, to);
         exg_tensor whole = whole_of(&shapes[i], k->dim, k->longer, k->saves);
-
         bool second = i == 1;
         void *data = whole.data;
 
+        whole.dtype = second && k->other ? EXG_DTYPE_F64 : whole.dtype;
         tensors[i].name = i == k->without ? "nowhere" : shapes[i].name;
         whole.data = second && k->bare ? NULL : data;
         EXPECT(c,
@@ -252,9 +253,11 @@ static void a_mesh_saves_a_model(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        save(&layouts[0], in_folder(names[i]), 0);
-        run((call){.lies = &layouts[1], .path = in_folder(names[i])});
-        assert_int_equal(unlink(in_folder(names[i])), 0);
+        for (size_t from = 0; from < sizeof(layouts) / sizeof(layouts[0]); from += 7) {
+            save(&layouts[from], in_folder(names[i]), 0);
+            run((call){.lies = &layouts[1], .path = in_folder(names[i])});
+            assert_int_equal(unlink(in_folder(names[i])), 0);
+        }
     }
     save(&layouts[2], in_folder("m.safetensors"), 100);
     assert_true(is_there(in_folder("m.safetensors.index.json")));
@@ -306,6 +309,7 @@ static void what_does_not_fit_changes_nothing(void **state)
         run((call){
             .lies = four, .path = in_folder("a"), .dim = dim, .longer = 1, .code = "WGT-FILL"});
     }
+    run((call){.lies = four, .path = in_folder("a"), .other = true, .code = "WGT-FILL"});
     run((call){.lies = four, .path = in_folder("a"), .bare = true, .code = "DTN-003"});
     run((call){.lies = four, .path = in_folder("a"), .apart = true, .code = "DTN-011"});
     assert_int_equal(unlink(in_folder("a/__3_0.distcp")), 0);

@@ -562,10 +562,32 @@ static void print_many(rank_context *c)
     }
 }
 
+/* A dim without a name is its size. */
+static void print_without_names(void)
+{
+    const exg_mesh_shape shape = {.ndim = 2, .sizes = {1, 1}, .names = {NULL, "b"}};
+    int64_t sizes[] = {1};
+    exg_dtensor_like like = {
+        .size = sizeof(like), .dtype = EXG_DTYPE_B8, .rank = 1, .sizes = sizes};
+    exg_device_mesh *mesh;
+    exg_dtensor *t;
+    char *text;
+
+    assert_int_equal(exg_local_mesh_create(&shape, &mesh, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_ones(mesh, &like, &t, NULL), EXG_OK);
+    assert_int_equal(exg_dtensor_print(t, &text, NULL), EXG_OK);
+    assert_string_equal(text, "DTensor(local_tensor=[True], device_mesh=DeviceMesh(1, b=1), "
+                              "placements=(R, R))");
+    free(text);
+    exg_dtensor_destroy(t);
+    exg_device_mesh_destroy(mesh);
+}
+
 /* S003-44 */
 static void parts_are_printed(void **state)
 {
     (void)state;
+    print_without_names();
     on_mesh("2", print_parts, NULL);
     on_mesh("2", print_many, NULL);
 }

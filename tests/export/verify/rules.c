@@ -594,6 +594,27 @@ static void views_of_weights_may_be_empty_or_repeat(void **state)
     }
 }
 
+/* What a name holds is no format. */
+static void names_are_told_as_they_are(void **state)
+{
+    exg_weights_verify_options options = {.size = sizeof(options)};
+    exg_weights *weights;
+    exg_diagnostics found;
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(exg_weights_open("fixtures/mlp.pt2", NULL, &weights, NULL, NULL), EXG_OK);
+    assert_int_equal(exg_weights_open("fixtures/mlp.pt2", NULL, &options.needed, NULL, NULL),
+                     EXG_OK);
+    options.needed->items[0].fqn = "100%s";
+    assert_int_equal(exg_weights_verify(weights, &options, &found, &err), EXG_MALFORMED);
+    assert_true(found.count > 0);
+    assert_non_null(strstr(err.where, "100%s"));
+    exg_diagnostics_free(&found);
+    exg_weights_release(options.needed);
+    exg_weights_release(weights);
+}
+
 /* Whatever a name holds, what is told of it stays on its line. */
 static void what_is_told_is_one_line(void **state)
 {
@@ -663,6 +684,7 @@ int main(void)
         cmocka_unit_test(sizes_are_compared_where_guards_admit_them),
         cmocka_unit_test(weights_are_told_what_they_are),
         cmocka_unit_test(views_of_weights_may_be_empty_or_repeat),
+        cmocka_unit_test(names_are_told_as_they_are),
         cmocka_unit_test(what_is_told_is_one_line),
     };
 
