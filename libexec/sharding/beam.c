@@ -60,6 +60,14 @@ typedef struct step {
     uint16_t parent[WIDTH_MAX], option[WIDTH_MAX];
 } step;
 
+/* So many elements of a weight along one of its dims. */
+typedef struct weight_part {
+    struct weight_part *next;
+    exg_value_id id;
+    int8_t dim;
+    int64_t first, length;
+} weight_part;
+
 typedef struct beam {
     exg_partitioner *p;
     const exg_graph *graph;
@@ -70,6 +78,7 @@ typedef struct beam {
     bool *is_made;                      /* by value: made of weights alone, once */
     exg_value_id *base;                 /* by value: of a weight, whose view it is */
     int8_t (*dims)[EXG_SHAPE_RANK_MAX]; /* by value: of a weight, the base's dims */
+    weight_part **parts;                /* by value: of a weight, those that are read apart */
     uint32_t *products;                 /* by value: of a weight, the products that read it */
     uint32_t *last;                     /* by value: the node that reads it last */
     uint32_t *slot;                     /* by value */
@@ -270,6 +279,33 @@ static exg_status take_options(beam *b, uint32_t index)
     return EXG_OK;
 }
 
+/* Some of a weight, by itself, is a weight of its own: the first value that is the same part of it.
+ */
+static exg_value_id part_of_weight(beam *b, const stage *at, exg_value_id out)
+{
+    exg_value_id in = at->n.operands[0];
+    const exg_tensor_meta *meta = meta_of(b, in);
+    uint32_t dim = exg_rule_dim(exg_get_int(&at->n.args[1]), meta->rank);
+    int64_t first = at->n.args[2].kind == EXG_ARGUMENT_NONE ? 0 : exg_get_int(&at->n.args[2]);
+    weight_part *p;
+
+    b->dims[out][dim] = b->dims[in][dim];
+    first += first < 0 ? meta->sizes[dim].value : 0;
+    for (p = b->parts[b->base[in]]; p != NULL; p = p->next) {
+        if (p->dim == b->dims[in][dim] && p->first == first &&
+            p->length == meta_of(b, out)->sizes[dim].value) {
+            return p->id;
+        }
+    }
+    p = EXG_NEW(b->arena, weight_part);
+    if (p != NULL) { /* otherwise it is all of it: no less is true */
+        *p = (weight_part){b->parts[b->base[in]], out, b->dims[in][dim], first,
+                           meta_of(b, out)->sizes[dim].value};
+        b->parts[b->base[in]] = p;
+    }
+    return p != NULL ? out : b->base[in];
+}
+
 /* A view of a weight: which of its dims are which of the weight's. */
 static void note_view(beam *b, const stage *at)
 {
@@ -278,7 +314,6 @@ static void note_view(beam *b, const stage *at)
     exg_value_id out = at->n.results[0];
 
     b->is_weight[out] = true;
-    b->base[out] = b->base[in];
     memset(b->dims[out], -1, sizeof(b->dims[out]));
     for (uint32_t s = 0; s < call->strategy_count; s++) {
         const exg_strategy *strategy = &call->strategies[s];
@@ -287,6 +322,7 @@ static void note_view(beam *b, const stage *at)
             b->dims[out][strategy->results[0].dim] = b->dims[in][strategy->operands[0].dim];
         }
     }
+    b->base[out] = call->op->id == EXG_OP_slice_Tensor ? part_of_weight(b, at, out) : b->base[in];
 }
 
 static exg_status take_node(beam *b, uint32_t index)
@@ -670,6 +706,7 @@ static bool make_room(beam *b)
     b->is_made = EXG_NEW_ARRAY(b->arena, bool, values);
     b->base = EXG_NEW_ARRAY(b->arena, exg_value_id, values);
     b->dims = exg_arena_alloc(b->arena, values * sizeof(*b->dims) + 1, 1);
+    b->parts = EXG_NEW_ARRAY(b->arena, weight_part *, values);
     b->products = EXG_NEW_ARRAY(b->arena, uint32_t, values);
     b->last = EXG_NEW_ARRAY(b->arena, uint32_t, values);
     b->slot = EXG_NEW_ARRAY(b->arena, uint32_t, values);
@@ -679,8 +716,8 @@ static bool make_room(beam *b)
     b->trial = EXG_NEW_ARRAY(b->arena, uint32_t, nodes);
     b->bytes = EXG_NEW_ARRAY(b->arena, double, values);
     return b->stages != NULL && b->steps != NULL && b->is_weight != NULL && b->is_made != NULL &&
-           b->base != NULL && b->dims != NULL && b->products != NULL && b->last != NULL &&
-           b->slot != NULL && b->is_closed != NULL && b->free_slots != NULL &&
+           b->base != NULL && b->dims != NULL && b->parts != NULL && b->products != NULL &&
+           b->last != NULL && b->slot != NULL && b->is_closed != NULL && b->free_slots != NULL &&
            b->p->chosen != NULL && b->trial != NULL && b->bytes != NULL;
 }
 

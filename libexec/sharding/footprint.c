@@ -134,6 +134,47 @@ static bool box_of(const exg_tensor_meta *meta, const exg_strided *view, exg_par
     return is_same_view(&full, view);
 }
 
+/* One more box of a weight. False: it lies on one that was known, or beside it along several dims.
+ */
+static bool add_box(exg_partition_box *known, const exg_partition_box *found, uint32_t rank)
+{
+    uint32_t other = rank;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        bool same = known->offsets[d] == found->offsets[d] && known->sizes[d] == found->sizes[d];
+
+        if (!same && other < rank) {
+            return false;
+        }
+        other = same ? other : d;
+    }
+    if (other == rank) {
+        return true; /* the first again */
+    }
+    if (known->count == 0) {
+        known->dim = other;
+        known->firsts[0] = known->offsets[other];
+        known->lengths[known->count++] = known->sizes[other];
+    }
+    for (uint32_t k = 0; k < known->count; k++) {
+        int64_t first = known->firsts[k];
+
+        if (first == found->offsets[other] && known->lengths[k] == found->sizes[other]) {
+            return known->dim == other;
+        }
+        if (first < found->offsets[other] + found->sizes[other] &&
+            found->offsets[other] < first + known->lengths[k]) {
+            return false;
+        }
+    }
+    if (known->dim != other || known->count == EXG_BOXES_MAX) {
+        return false;
+    }
+    known->firsts[known->count] = found->offsets[other];
+    known->lengths[known->count++] = found->sizes[other];
+    return true;
+}
+
 static void note_box(walk *w, exg_value_id base, const exg_strided *view)
 {
     const exg_tensor_meta *meta = w->graph->values[base].tensor;
@@ -141,10 +182,11 @@ static void note_box(walk *w, exg_value_id base, const exg_strided *view)
     exg_partition_box found = {.read = true};
 
     found.whole = meta->rank > EXG_SHAPE_RANK_MAX || !box_of(meta, view, &found);
-    found.whole = found.whole || box->whole ||
-                  (box->read && (memcmp(box->offsets, found.offsets, sizeof(box->offsets)) != 0 ||
-                                 memcmp(box->sizes, found.sizes, sizeof(box->sizes)) != 0));
-    *box = found;
+    if (box->read && !box->whole && !found.whole) {
+        box->whole = !add_box(box, &found, meta->rank);
+    } else if (!box->whole) {
+        *box = found;
+    }
 }
 
 /* A node reads the view that `id` is on the weight `base`. */

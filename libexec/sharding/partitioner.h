@@ -124,6 +124,15 @@ exg_status exg_find_shared_heads(exg_partitioner *p);
 /* Adds strategies in which a node is split into so many parts; 0 and 1 add none. */
 exg_status exg_add_shared_parts(exg_rule_call *call, uint32_t parts);
 
+/* joined_views.c: the same program, in which dims that are joined and parted again stay apart. */
+exg_status exg_part_joined_views(const exg_program *functional, const exg_operators *operators,
+                                 exg_program **parted, exg_error *err);
+
+/* fused_products.c: the same program, in which products that are only read in parts are several;
+ * NULL: it has none such. */
+exg_status exg_take_products_apart(const exg_program *functional, const exg_operators *operators,
+                                   exg_program **apart, exg_error *err);
+
 /* In which stage of a pipeline nodes are: those that are placed, and those they become. */
 typedef struct exg_stage_notes {
     const uint32_t *of; /* EXG_NO_STAGE: of what is read; NULL: not noted */
@@ -189,11 +198,16 @@ const char *exg_why_unsplit(exg_partition_mode mode);
 exg_status exg_partition_footprint(const exg_program *local, const exg_operators *operators,
                                    exg_partition_summary *summary, exg_error *err);
 
+#define EXG_BOXES_MAX 8
+
 /* What a placed program reads of a weight. */
 typedef struct exg_partition_box {
     bool read;
-    bool whole; /* no box, or not always the same */
-    int64_t offsets[EXG_SHAPE_RANK_MAX], sizes[EXG_SHAPE_RANK_MAX];
+    bool whole; /* no box, or several that lie on each other or are not in a row */
+    int64_t offsets[EXG_SHAPE_RANK_MAX], sizes[EXG_SHAPE_RANK_MAX]; /* of the first */
+    /* Boxes, which differ along one dim alone; 0 of them are told where there is one. */
+    uint32_t count, dim;
+    int64_t firsts[EXG_BOXES_MAX], lengths[EXG_BOXES_MAX];
 } exg_partition_box;
 
 /* One for each input of the graph. */

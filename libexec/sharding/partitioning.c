@@ -4,6 +4,7 @@
 #include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
 #include "libexport/program/uses.h"
+#include "libexport/transform/simplify.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -159,6 +160,37 @@ static exg_status check_moves(const exg_program *functional, const exg_operators
     return EXG_OK;
 }
 
+/* What ranks may have apart is written apart. */
+static exg_status part_weights(const exg_program *functional, const exg_operators *operators,
+                               exg_program **apart, exg_error *err)
+{
+    exg_program *parted;
+    exg_status status;
+
+    EXG_TRY(exg_part_joined_views(functional, operators, &parted, err));
+    status = exg_take_products_apart(parted, operators, apart, err);
+    if (status == EXG_OK && *apart == NULL) {
+        status = exg_drop_dead(parted, operators, apart, err);
+    }
+    exg_program_destroy(parted);
+    return status;
+}
+
+/* Are matrices of weights split along any mesh dim? Or may they be, where `maybe`. */
+static bool splits_weights(const exg_placer *t, bool maybe)
+{
+    bool any = false;
+
+    for (uint32_t d = 0; d < t->mesh->ndim; d++) {
+        exg_partition_mode mode = t->options[d].mode;
+
+        any = any || (t->mesh->sizes[d] > 1 &&
+                      (mode == EXG_PARTITION_TENSOR || mode == EXG_PARTITION_EXPERT ||
+                       (maybe && mode == EXG_PARTITION_AUTO)));
+    }
+    return any;
+}
+
 exg_status exg_partition_noting(const exg_program *functional, const exg_operators *operators,
                                 const exg_partition_options *options,
                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
@@ -175,6 +207,7 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
                     .choices = choices};
     exg_text text = EXG_TEXT_EMPTY;
     bool by_cost[EXG_MESH_DIMS_MAX] = {false};
+    exg_program *apart = NULL;
     exg_status status;
 
     *local = NULL;
@@ -184,14 +217,22 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
         t.options[d] = options[d];
         by_cost[d] = options[d].mode == EXG_PARTITION_AUTO;
     }
-    EXG_TRY(exg_choose_modes(&t, err));
-    status = exg_placer_place(&t, report == NULL ? NULL : &text, summary, local, err);
+    if (splits_weights(&t, true)) {
+        EXG_TRY(part_weights(functional, operators, &apart, err));
+        t.functional = apart;
+    }
+    status = exg_choose_modes(&t, err);
+    t.functional = splits_weights(&t, false) ? t.functional : functional;
+    if (status == EXG_OK) {
+        status = exg_placer_place(&t, report == NULL ? NULL : &text, summary, local, err);
+    }
     if (status == EXG_OK) {
         status = exg_check_memory(&t, summary, err);
     }
     if (status == EXG_OK && report != NULL && goal->compares) {
         exg_compare_modes(&t, by_cost, summary);
     }
+    exg_program_destroy(apart);
     if (status != EXG_OK) {
         exg_program_destroy(*local);
         *local = NULL;

@@ -22,7 +22,7 @@ static const exg_partition_box *box_at(const parts *p, uint32_t rank, uint32_t i
 static bool is_same_box(const exg_partition_box *a, const exg_partition_box *b)
 {
     return memcmp(a->offsets, b->offsets, sizeof(a->offsets)) == 0 &&
-           memcmp(a->sizes, b->sizes, sizeof(a->sizes)) == 0;
+           memcmp(a->sizes, b->sizes, sizeof(a->sizes)) == 0 && a->count == b->count;
 }
 
 /* Does an earlier rank have it? */
@@ -83,7 +83,46 @@ static bool is_split(const parts *p, uint32_t input, const exg_tensor_meta *meta
     return count > 1 && sum == all;
 }
 
-static exg_status tell(const parts *p)
+/* Where a rank reads several boxes, those of all ranks along one dim: they are made one each, as
+ * long as all that the rank reads, in the order of ranks. Who has which rows is another matter
+ * then, but each has as many as it reads. */
+static void join_boxes(parts *p, uint32_t input)
+{
+    const exg_partition_box *first = box_at(p, 0, input);
+    int64_t begins = 0;
+
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        const exg_partition_box *box = box_at(p, r, input);
+
+        if (box->whole || box->count < 2 || box->count != first->count || box->dim != first->dim) {
+            return;
+        }
+    }
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        exg_partition_box *box = &p->boxes[(size_t)r * p->inputs + input];
+        int64_t length = 0;
+
+        for (uint32_t before = 0; before < r; before++) { /* neighbours along another mesh dim */
+            const exg_partition_box *other = box_at(p, before, input);
+
+            if (memcmp(other->firsts, box->firsts, sizeof(box->firsts)) == 0) {
+                memcpy(box->offsets, other->offsets, sizeof(box->offsets));
+                memcpy(box->sizes, other->sizes, sizeof(box->sizes));
+                length = -1;
+            }
+        }
+        for (uint32_t k = 0; length >= 0 && k < box->count; k++) {
+            length += box->lengths[k];
+        }
+        if (length >= 0) {
+            box->offsets[box->dim] = begins;
+            box->sizes[box->dim] = length;
+            begins += length;
+        }
+    }
+}
+
+static exg_status tell(parts *p)
 {
     for (uint32_t i = 0; i < p->inputs; i++) {
         const exg_argument *input = &p->functional->graph->inputs[i];
@@ -92,6 +131,7 @@ static exg_status tell(const parts *p)
                                           ? p->functional->graph->values[input->as_tensor].tensor
                                           : NULL;
 
+        join_boxes(p, i);
         for (uint32_t r = 0;
              meta != NULL && spec->kind != EXG_INPUT_USER && is_split(p, i, meta) && r < p->ranks;
              r++) {

@@ -185,6 +185,83 @@ class Fused(nn.Module):
         return self.head(self.norm(x))
 
 
+class JoinedBlock(nn.Module):
+    """Queries, keys and values as one product, in the forms in which libraries part it, and a gate with what it lets through. `apart`: each by
+    itself."""
+
+    def __init__(self, form, width, heads, groups, inner):
+        super().__init__()
+        self.form, self.heads, self.groups, self.size, self.inner = form, heads, groups, width // heads, inner
+        self.n1, self.n2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        sizes = [width, groups * self.size, groups * self.size]
+        self.qkv = nn.ModuleList(nn.Linear(width, n) for n in (sizes if form == "apart" else [sum(sizes)]))
+        self.gate = nn.ModuleList(nn.Linear(width, n, bias=False) for n in ([inner, inner] if form == "apart" else [2 * inner]))
+        self.o, self.down = nn.Linear(width, width), nn.Linear(inner, width)
+
+    def parts(self, x):
+        b, t, width = x.shape
+        if self.form == "apart":
+            return [f(x) for f in self.qkv]
+        y = self.qkv[0](x)
+        if self.form == "stacked":  # as timm has it
+            return y.reshape(b, t, 3, width).permute(2, 0, 1, 3).unbind(0)
+        if self.form == "turned":  # as torch.nn.MultiheadAttention has it
+            y = y.unflatten(-1, (3, width)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+            return y[0], y[1], y[2]
+        side = self.groups * self.size
+        return y[..., :width], y[..., width : width + side], y[..., width + side :]
+
+    def forward(self, x):
+        b, t, width = x.shape
+        q, k, v = (part.reshape(b, t, -1, self.size).transpose(1, 2) for part in self.parts(self.n1(x)))
+        y = F.scaled_dot_product_attention(q, k, v, enable_gqa=self.groups < self.heads)
+        x = x + self.o(y.transpose(1, 2).reshape(b, t, width))
+        y = self.n2(x)
+        gate, up = [f(y) for f in self.gate] if self.form == "apart" else self.gate[0](y).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Joined(nn.Module):
+    def __init__(self, form, width=96, heads=12, groups=12, inner=192, words=480):
+        super().__init__()
+        self.emb = nn.Embedding(words, width)
+        self.blocks = nn.ModuleList(JoinedBlock(form, width, heads, groups, inner) for _ in range(2))
+        self.head = nn.Linear(width, words, bias=False)
+
+    def forward(self, ids):
+        x = self.emb(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class Torch(nn.Module):
+    """torch.nn's own layers, and what they compute with a product for each part."""
+
+    def __init__(self, apart=False, width=96, heads=12):
+        super().__init__()
+        layer = (lambda: Apart(width, heads)) if apart else (lambda: nn.MultiheadAttention(width, heads, batch_first=True))
+        self.a = nn.ModuleList(layer() for _ in range(2))
+        self.apart = apart
+
+    def forward(self, x):
+        for a in self.a:
+            x = x + (a(x) if self.apart else a(x, x, x, need_weights=False)[0])
+        return x
+
+
+class Apart(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x):
+        b, t, width = x.shape
+        q, k, v = (f(x).view(b, t, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
+        return self.o(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, t, width))
+
+
 class Vision(nn.Module):
     def __init__(self, width=96, heads=12, inner=384):
         super().__init__()
@@ -309,7 +386,12 @@ def grouped(**sizes):
     return Grouped(**sizes), (ids(640, 2, 24),), [{**hand, **GATED, **WORDS} for hand in by_hand]
 
 
-# Module, inputs, and what is written by hand: several where there is more than one usual way.
+def joined(form, **sizes):
+    return Joined(form, **sizes), (ids(480, 3, 20),), [], Joined("apart", **sizes)
+
+
+# Module, inputs, what is written by hand: several where there is more than one usual way; and the same with a product for each part, where
+# the module's are joined.
 KINDS = {
     "gqa": grouped,
     "gqa-fused": lambda: grouped(fused=True),
@@ -330,6 +412,11 @@ KINDS = {
             }
         ],
     ),
+    "joined": lambda: joined("split"),
+    "stacked": lambda: joined("stacked"),
+    "turned": lambda: joined("turned"),
+    "grouped": lambda: joined("split", groups=4),
+    "torch": lambda: (Torch().train(), (torch.randn(3, 20, 96),), [], Torch(apart=True)),
     "vit": lambda: (
         Vision(),
         (torch.randn(2, 3, 32, 32),),
@@ -434,10 +521,18 @@ def compare(exg, name, path, files, ranks, table):
             fail(f"tensor moves {found[0]} bytes and needs {sum(found[1:3])}, by hand {hand[0]} and {sum(hand[1:3])}")
 
 
+def as_if_apart(exg, name, path, there, ranks, table):
+    found, other = plan(exg, path, ranks, "tensor"), plan(exg, there, ranks, "tensor")
+    if table:
+        print(f"{name:10} {ranks:3} {'tensor':10} {found[0]:9} {found[1]:9}\n{name:10} {ranks:3} {'apart':10} {other[0]:9} {other[1]:9}")
+    if found[0] > other[0] * 1.001 or found[1] > other[1] * 1.01:
+        fail(f"tensor moves {found[0]} bytes and holds {found[1]}, of products apart {other[0]} and {other[1]}")
+
+
 def check(exg, report, name, table):
     torch.manual_seed(0)
-    module, inputs, by_hand = KINDS[name]()
-    module = module.eval()
+    module, inputs, by_hand, *apart = KINDS[name]()
+    module = module if apart else module.eval()  # in training torch.nn writes its layers out
     path = exg.path(".pt2")
     with torch.no_grad():
         program = torch.export.export(module, inputs)
@@ -451,6 +546,11 @@ def check(exg, report, name, table):
         report.check(f"{name} over {ranks}", lambda: compare(exg, name, path, files, ranks, table))
         if isinstance(module, Grouped):
             report.check(f"{name} as vLLM over {ranks}", lambda: no_worse_than_vllm(exg, name, path, module, inputs, ranks, table))
+    for other in apart:
+        there = exg.path(".pt2")
+        torch.export.save(torch.export.export(other, inputs), there)
+        for ranks in RANKS:
+            report.check(f"{name} as if apart over {ranks}", lambda: as_if_apart(exg, name, path, there, ranks, table))
     for ranks in RUN_RANKS:
         report.check(f"{name} run over {ranks}", lambda: agrees(exg, path, inputs, expected, ranks))
 

@@ -189,8 +189,9 @@ typedef struct exg_weight_part {
 typedef exg_status exg_weight_part_fn(void *user, const exg_weight_part *part, exg_error *err);
 
 /* What the ranks read of the weights when they are placed so: tells each part once, where the parts
- * of a weight are boxes that do not lie on each other and are all of it together. Of a weight of
- * which none is told every rank may read all. A fault of part() ends it. As exg_partition(). */
+ * of a weight are boxes that do not lie on each other and are all of it together. Where ranks read
+ * several boxes, of matrices that were made one, each is told one of as many elements. Of a weight
+ * of which none is told every rank may read all. A fault of part() ends it. As exg_partition(). */
 EXG_NODISCARD exg_status exg_partition_weights(const exg_program *functional,
                                                const exg_operators *operators,
                                                const exg_partition_options *options,

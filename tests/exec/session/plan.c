@@ -663,6 +663,43 @@ static void it_tells_the_parts_of_weights(void **state)
     unload_fixture(&l);
 }
 
+static exg_status add_rows(void *user, const exg_weight_part *part, exg_error *err)
+{
+    int64_t *rows = user;
+
+    (void)err;
+    if (strcmp(part->fqn, "0.qkv.weight") == 0) {
+        rows[part->rank] = part->sizes[0];
+        rows[2] += part->offsets[0] == 36 * (int64_t)part->rank;
+    }
+    return EXG_OK;
+}
+
+/* Each rank reads 12 rows of each of three parts: it is told as many. */
+static void it_tells_as_much_as_is_read_in_parts(void **state)
+{
+    exg_partition_options options = {.size = sizeof(options), .mode = EXG_PARTITION_TENSOR};
+    const exg_mesh_shape mesh = {1, {2}};
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    int64_t rows[3] = {0};
+    exg_program *functional;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("joined.pt2"), &l);
+    functional = functional_of(&l, arena);
+    assert_int_equal(
+        exg_partition_weights(functional, l.operators, &options, NULL, &mesh, add_rows, rows, &err),
+        EXG_OK);
+    assert_int_equal(rows[0], 36);
+    assert_int_equal(rows[1], 36);
+    assert_int_equal(rows[2], 2);
+    exg_program_destroy(functional);
+    exg_arena_destroy(arena);
+    unload_fixture(&l);
+}
+
 static void it_knows_strides(void **state)
 {
     exg_tensor t = {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = {2, 1, 3}};
@@ -711,6 +748,7 @@ int main(void)
         cmocka_unit_test(a_write_of_other_sizes_is_not_planned),
         cmocka_unit_test(windows_of_a_weight_are_all_counted_once),
         cmocka_unit_test(it_tells_the_parts_of_weights),
+        cmocka_unit_test(it_tells_as_much_as_is_read_in_parts),
         cmocka_unit_test(it_knows_strides),
         cmocka_unit_test(it_knows_what_runs),
     };

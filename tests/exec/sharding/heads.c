@@ -1,5 +1,6 @@
-/* heads.c - fewer heads of keys and values than ranks: `tensor` keeps Megatron's scheme, in which
- * an attention and its products take one sum over the ranks, and nothing else is moved. */
+/* heads.c - fewer heads of keys and values than ranks, and products that were made one: `tensor`
+ * keeps Megatron's scheme, in which an attention and its products take one sum over the ranks, as
+ * those after it do, and nothing else is moved. */
 #include "tests/exec/session/fixture.h"
 
 #include <stdio.h>
@@ -9,8 +10,7 @@
 
 #include <cmocka.h>
 
-#define ATTENTIONS 4
-#define BYTES      (2 * 5 * 24 * 4) /* of what is summed */
+#define BYTES (2 * 5 * 24 * 4) /* of what is summed */
 
 static exg_session *place_and_run(const loaded *l, const exg_mesh_shape *mesh)
 {
@@ -30,24 +30,50 @@ static exg_session *place_and_run(const loaded *l, const exg_mesh_shape *mesh)
     return session;
 }
 
-/* 12 heads of queries; 4, 3, 1 and 6 of keys and values. */
-static void a_head_is_on_as_many_ranks_as_need_it(void **state)
+static void expect_sums(const char *program, uint32_t sums)
 {
     static const uint32_t ranks[] = {2, 3, 4, 6, 12};
     loaded l;
 
-    (void)state;
-    load_fixture(fixture_named("grouped.pt2"), &l);
+    load_fixture(fixture_named(program), &l);
     for (size_t r = 0; r < sizeof(ranks) / sizeof(ranks[0]); r++) {
         uint32_t n = ranks[r];
         exg_session *session = place_and_run(&l, &(exg_mesh_shape){1, {n}});
         const exg_partition_summary *sum = exg_session_statistics(session)->partition;
 
         assert_int_equal(sum->all_to_all_count, 0);
-        assert_int_equal(sum->all_reduce_count + sum->reduce_scatter_count, ATTENTIONS);
+        assert_int_equal(sum->all_reduce_count + sum->reduce_scatter_count, sums);
         assert_int_equal(sum->all_gather_count, sum->reduce_scatter_count);
-        assert_int_equal(sum->moved_bytes, ATTENTIONS * 2 * BYTES / n * (n - 1));
+        assert_int_equal(sum->moved_bytes, sums * 2 * BYTES / n * (n - 1));
         exg_session_destroy(session);
+    }
+    unload_fixture(&l);
+}
+
+/* 12 heads of queries; 4, 3, 1 and 6 of keys and values. */
+static void a_head_is_on_as_many_ranks_as_need_it(void **state)
+{
+    (void)state;
+    expect_sums("grouped.pt2", 4);
+}
+
+/* Queries, keys and values, gate and product: as if each were by itself. */
+static void parts_of_a_product_are_split_each(void **state)
+{
+    (void)state;
+    expect_sums("joined.pt2", 8);
+}
+
+/* What is read in parts, and what only looks so. */
+static void parts_of_any_kind_agree_with_pytorch(void **state)
+{
+    static const exg_mesh_shape meshes[] = {{1, {2}}, {1, {3}}, {1, {4}}, {1, {5}}, {2, {2, 2}}};
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("parts.pt2"), &l);
+    for (size_t m = 0; m < sizeof(meshes) / sizeof(meshes[0]); m++) {
+        exg_session_destroy(place_and_run(&l, &meshes[m]));
     }
     unload_fixture(&l);
 }
@@ -72,6 +98,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_is_on_as_many_ranks_as_need_it),
+        cmocka_unit_test(parts_of_a_product_are_split_each),
+        cmocka_unit_test(parts_of_any_kind_agree_with_pytorch),
         cmocka_unit_test(heads_over_any_mesh_agree_with_pytorch),
     };
 
