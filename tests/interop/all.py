@@ -17,7 +17,7 @@ FIRST = ["run_interop", "run_model", "run_nvrtc", "run_operators", "run_random",
 # Tables of many programs, a minute or more each: with --all.
 LONG = ["run_export_tests", "run_reports", "run_stages"]
 # Those that have an --all of their own: more rows, or more of each.
-FULLER = ["run_stages"]
+FULLER = ["run_aliases", "run_stages"]
 
 
 def main():
