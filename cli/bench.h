@@ -20,6 +20,14 @@ typedef exg_status cli_bench_note_fn(void *user, exg_session *rank0, double ns, 
 exg_status cli_bench_ranks(cli_ranks *ranks, uint64_t until, cli_bench_note_fn *note, void *user,
                            exg_error *err);
 
+/* All processes that mpirun started, on one mesh; NULL: there is one alone. Collective. */
+exg_status cli_bench_mesh(exg_device_mesh **mesh, exg_error *err);
+/* The same by all of them, each of which has a session and calls it: note() is told of each run on
+ * all. */
+exg_status cli_bench_processes(exg_device_mesh *mesh, exg_session *session,
+                               const cli_inputs *inputs, uint64_t until, cli_bench_note_fn *note,
+                               void *user, exg_error *err);
+
 #define CLI_BENCH_ROUNDS 20 /* in which sides take turns */
 
 /* One of the things measured; times in nanoseconds. */

@@ -41,7 +41,8 @@ typedef struct bench {
     cli_inputs inputs;
     side sides[SIDES];
     uint32_t side_count, sessions;
-    bool is_parallel; /* the program: it reads its inputs rank by rank */
+    exg_device_mesh *processes; /* those that mpirun started; NULL: one alone */
+    bool is_parallel;           /* the program: it reads its inputs rank by rank */
 } bench;
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -106,9 +107,11 @@ static exg_status note_run(void *user, exg_session *rank0, double ns, exg_error 
 }
 
 /* All sessions of a side at once, for so long. */
-static exg_status run_side(side *s, uint32_t sessions, double seconds, exg_error *err)
+static exg_status run_side(const bench *b, side *s, double seconds, exg_error *err)
 {
     const uint64_t start = cli_now_ns();
+    const uint64_t until = start + (uint64_t)(seconds * 1e9);
+    const uint32_t sessions = b->sessions;
     pthread_t threads[SESSIONS_MAX];
     uint32_t started = 1;
     exg_status status = EXG_OK;
@@ -116,13 +119,20 @@ static exg_status run_side(side *s, uint32_t sessions, double seconds, exg_error
     if (s->turns != NULL) {
         return run_elsewhere(s, seconds, err);
     }
-    if (s->ranks != NULL) {
-        status = cli_bench_ranks(s->ranks, start + (uint64_t)(seconds * 1e9), note_run, s, err);
+    if (s->ranks != NULL || b->processes != NULL) {
+        cli_run *own = s->ranks == NULL ? NULL : cli_ranks_at(s->ranks, 0);
+
+        status = b->processes == NULL
+                     ? cli_bench_ranks(s->ranks, until, note_run, s, err)
+                     : cli_bench_processes(b->processes,
+                                           own == NULL ? s->lanes[0].session : own->session,
+                                           own == NULL ? &s->lanes[0].inputs : &own->inputs, until,
+                                           note_run, s, err);
         s->told.seconds += (double)(cli_now_ns() - start) * 1e-9;
         return status;
     }
     for (uint32_t i = 0; i < sessions; i++) {
-        s->lanes[i].until = start + (uint64_t)(seconds * 1e9);
+        s->lanes[i].until = until;
     }
     for (; started < sessions; started++) {
         if (pthread_create(&threads[started], NULL, run_lane, &s->lanes[started]) != 0) {
@@ -179,7 +189,7 @@ static exg_status run_round(bench *b, uint32_t round, double seconds, exg_error 
         for (uint32_t i = 0; before != NULL && i < b->sessions; i++) {
             before[i] = one->lanes[i].count;
         }
-        status = status == EXG_OK ? run_side(one, b->sessions, seconds, err) : status;
+        status = status == EXG_OK ? run_side(b, one, seconds, err) : status;
         for (uint32_t i = 0; status == EXG_OK && i < b->sessions; i++) {
             runs += one->lanes[i].count - before[i];
         }
@@ -203,8 +213,7 @@ static exg_status measure(bench *b, exg_error *err)
     const double warm_up = b->call->has_warm_up ? b->call->warm_up : 0.5;
 
     for (uint32_t s = 0; s < b->side_count; s++) {
-        EXG_TRY_IN(err, run_side(&b->sides[s], b->sessions, warm_up, err), "%s",
-                   b->sides[s].told.name);
+        EXG_TRY_IN(err, run_side(b, &b->sides[s], warm_up, err), "%s", b->sides[s].told.name);
         b->sides[s].told.seconds = 0;
         for (uint32_t i = 0; i < b->sessions; i++) {
             b->sides[s].lanes[i].count = 0;
@@ -371,15 +380,22 @@ static void close_side(side *s, uint32_t sessions)
     cli_placement_free(&s->placement);
 }
 
+static exg_status refuse(const char *what, const char *fix, exg_error *err)
+{
+    return exg_error_fix(err, EXG_FAIL(err, UNSUPPORTED, "CLI-013", "%s", what), "%s", fix);
+}
+
 static exg_status check_call(const bench *b, exg_error *err)
 {
     const cli_call *call = b->call;
-    if (cli_process_count() > 1) {
-        return exg_error_fix(err,
-                             EXG_FAIL(err, UNSUPPORTED, "CLI-013",
-                                      "bench measures one process, and mpirun started %u",
-                                      cli_process_count()),
-                             "mpirun exg run FILE --repeat 20 --stats");
+
+    if (cli_process_count() > 1 && b->sessions > 1) {
+        return refuse("the processes that mpirun started have a session each",
+                      "leave --sessions out", err);
+    }
+    if (cli_process_count() > 1 && (b->sides[0].call.exg != NULL || b->sides[1].call.exg != NULL)) {
+        return refuse("processes that mpirun started are of one exg, and one level of instructions",
+                      "mpirun exg bench FILE for each, one after the other", err);
     }
     return call->has_duration && !(call->duration > 0)
                ? EXG_FAIL(err, USAGE, "CLI-001", "--duration is a time above 0")
@@ -400,15 +416,17 @@ static void part_levels(bench *b)
 
 /* ---- told by another process when to run (turns.h) ------------------------------------------- */
 
-static exg_status answer_run(side *s, uint32_t sessions, double seconds, exg_error *err)
+static exg_status answer_run(bench *b, double seconds, exg_error *err)
 {
+    side *s = &b->sides[0];
+    const uint32_t sessions = b->sessions;
     uint64_t count = 0;
 
     s->told.seconds = 0;
     for (uint32_t i = 0; i < sessions; i++) {
         s->lanes[i].count = 0;
     }
-    EXG_TRY(run_side(s, sessions, seconds, err));
+    EXG_TRY(run_side(b, s, seconds, err));
     for (uint32_t i = 0; i < sessions; i++) {
         count += s->lanes[i].count;
     }
@@ -442,7 +460,7 @@ static exg_status take_turns(bench *b, exg_error *err)
     (void)fputs(CLI_TURNS_GREETING, stdout);
     while (fflush(stdout) == 0 && fgets(line, sizeof(line), stdin) != NULL) {
         if (sscanf(line, "run %lf", &seconds) == 1) {
-            EXG_TRY(answer_run(s, b->sessions, seconds, err));
+            EXG_TRY(answer_run(b, seconds, err));
         } else if (strcmp(line, "operators\n") == 0) {
             EXG_TRY(answer_operators(s, err));
         } else {
@@ -474,7 +492,9 @@ static exg_status run_bench(bench *b, exg_error *err)
         told[s] = b->sides[s].told;
     }
     report.threads = b->sides[0].options.thread_count;
-    report.ranks = b->sides[0].ranks == NULL ? 1 : cli_ranks_count(b->sides[0].ranks);
+    report.ranks = b->processes != NULL        ? cli_process_count()
+                   : b->sides[0].ranks == NULL ? 1
+                                               : cli_ranks_count(b->sides[0].ranks);
     return cli_put_bench(&report, err);
 }
 
@@ -492,24 +512,24 @@ exg_status cmd_bench(const cli_call *call, exg_error *err)
         b.sides[s].told.name = s == 0 ? "A" : "B";
         b.sides[s].told.file = b.sides[s].call.paths[0];
     }
-    EXG_TRY(check_call(&b, err));
     part_levels(&b);
+    EXG_TRY(check_call(&b, err));
     EXG_TRY(cli_open_verified(call, &b.first, err));
     b.is_parallel = cli_is_parallel(call, &b.first) || cli_is_parallel(&b.sides[1].call, &b.first);
     if (b.is_parallel && b.sessions > 1) {
         cli_close(&b.first);
-        return exg_error_fix(err,
-                             EXG_FAIL(err, UNSUPPORTED, "CLI-013",
-                                      "the program is already parallel: it has a session a rank"),
-                             "leave --sessions out");
+        return refuse("the program is already parallel: it has a session a rank",
+                      "leave --sessions out", err);
     }
     status = b.is_parallel ? EXG_OK : cli_inputs_read(call, &b.first, &b.inputs, err);
+    status = status == EXG_OK ? cli_bench_mesh(&b.processes, err) : status;
     if (status == EXG_OK) {
         status = call->turns ? take_turns(&b, err) : run_bench(&b, err);
     }
     for (uint32_t s = 0; s < SIDES; s++) {
         close_side(&b.sides[s], b.sessions);
     }
+    exg_device_mesh_destroy(b.processes);
     cli_inputs_free(&b.inputs);
     cli_close(&b.first);
     return status;

@@ -155,6 +155,16 @@ refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -K
 grep -q "rank 1 did not arrive" "$work/err" || fault "the rank that stopped is not named"
 grep -q "where: rank [02], \\(node '\|where all\)" "$work/err" || fault "the place that waits is not named"
 
+# A bench is one of all processes: as many runs on each, programs that are already parallel too.
+timeout 60 "$mpiexec" -n 3 "$exg" bench fixtures/mlp.pt2 --place tensor --with place=data --duration 0.05 --warm-up 0.02 > "$work/out" 2>&1 ||
+    fault "bench: $(cat "$work/out")"
+[ "$(grep -c -e "^a run by 3 ranks at once" -e "^[AB]  " "$work/out")" -eq 3 ] || fault "bench does not tell of 3 ranks and two sides, once"
+timeout 60 "$mpiexec" -n 2 "$exg" bench fixtures/parallel/moves2.pt2 --fill random --duration 0.05 --warm-up 0.02 > "$work/out" 2>&1 ||
+    fault "bench of a parallel program: $(cat "$work/out")"
+grep -q "^torch.ops.exg.all_to_all" "$work/out" || fault "bench does not tell of the collectives"
+refused 2 CLI-013 "$exg bench fixtures/mlp.pt2 --sessions 2"
+refused 2 CLI-013 "$exg bench fixtures/mlp.pt2 --with isa=generic"
+
 # On GPUs: one a process, which NCCL joins, and the same one for all, through the host.
 LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 XDG_CACHE_HOME=$standin/cache
