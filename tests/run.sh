@@ -126,7 +126,7 @@ bench)
     ;;
 mutation)
     need_packages python3
-    python3 tests/mutation/mutation.py --count 60 --least 90 --sanitizers --room libexport/program --room libexport/verify \
+    python3 tests/mutation/mutation.py --count 60 --least 90 --room libexport/program --room libexport/verify \
         --room libexport/formats/early --room libexec/dtensor --room libexec/dispatch
     ;;
 coverage)

@@ -27,22 +27,21 @@ def calls_of(counts):
     return found
 
 
-def limits(work, memory):
+def limits(work):
     if work is not None:
         resource.setrlimit(resource.RLIMIT_CPU, (work, work))
-    if memory is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run(command, limit, cwd, environment=None, most=None, memory=MEMORY):
+def run(command, limit, cwd, environment=None, most=None):
     """(exit status or None past the time limit, seconds, seconds of a processor); its children end with it, and it ends by a
-    signal after `most` seconds of a processor. It has `memory` bytes of addresses, or all there are: None."""
+    signal after `most` seconds of a processor."""
     begun, status, work = time.monotonic(), None, 0.0
     with subprocess.Popen(
         command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True, preexec_fn=lambda: limits(most, memory),
+        start_new_session=True, preexec_fn=lambda: limits(most),
     ) as process:  # fmt: skip
         while status is None and time.monotonic() < begun + limit:
             ended, code, usage = os.wait4(process.pid, os.WNOHANG)
@@ -59,12 +58,8 @@ def run(command, limit, cwd, environment=None, most=None, memory=MEMORY):
 
 
 class Build:
-    """`sanitized`: with the address sanitizer, which takes more addresses than there is memory."""
-
-    def __init__(self, source, folder, sanitized=False):
+    def __init__(self, source, folder):
         self.source, self.folder = pathlib.Path(source), pathlib.Path(folder)
-        self.sanitized, self.memory = sanitized, None if sanitized else MEMORY
-        self.environment = {"ASAN_OPTIONS": f"hard_rss_limit_mb={MEMORY >> 20}"} if sanitized else {}
         commands = json.loads(self.ask("ninja", "-t", "compdb"))
         self.compiled = {}  # source -> [(command, object)]
         for entry in commands:
@@ -169,9 +164,6 @@ class Build:
         """What is opened when a program runs: stand-ins, plugins."""
         lines = self.ask("ninja", "-t", "targets", "all").splitlines()
         return [line.split(":")[0] for line in lines if re.search(r": C\w*_(MODULE|SHARED)_LIBRARY_LINKER", line)]
-
-    def run(self, command, limit, environment, most=None):
-        return run(command, limit, self.source, os.environ | self.environment | environment, most, self.memory)
 
     def build(self, targets, jobs, log):
         if subprocess.run(["ninja", "-j", str(jobs), *targets], cwd=self.folder, stdout=log, stderr=log).returncode != 0:

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 
-from build import Build, calls_of
+from build import Build, calls_of, run
 from mutants import KINDS, Mutant, mutants_of
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -42,7 +42,6 @@ ROOMS = {
 }
 CASES = "tests/cli/cases/"
 SLOW, QUICK = 30, 15  # seconds of a processor: a test of more is left out, named or (also in other ways than the plain one) not
-
 TOO_LONG = (-signal.SIGXCPU, -signal.SIGKILL)  # how a program ends after its seconds of a processor
 
 
@@ -119,10 +118,10 @@ class Suite:
             program = self.build.link(target, counting, self.build.place(pathlib.Path(folder)), ["--coverage"])
             most, command = SLOW if run_number == 0 else QUICK, check.command(program, self.build.source)
             counts = {"GCOV_PREFIX": folder + "/counts"}
-            status, check.seconds, check.work = self.build.run(command, 300, environment | counts, most)
+            status, check.seconds, check.work = run(command, 300, self.build.source, os.environ | environment | counts, most)
             if status not in (0, *TOO_LONG) and check.work < most:  # where memory runs out on purpose, counts need some too: it may call anything
                 plain = check.command(self.build.link(target, {}, self.build.place(pathlib.Path(folder))), self.build.source)
-                status, check.seconds, check.work = self.build.run(plain, 300, environment, most)
+                status, check.seconds, check.work = run(plain, 300, self.build.source, os.environ | environment, most)
                 counting = {}
             for made in counting.values():
                 notes = made.with_suffix(".gcno")
@@ -224,7 +223,7 @@ class Found:
 
 class Runner:
     def __init__(self, build, folder, work, jobs, files):
-        self.build, self.work, self.jobs, self.found = build, work, jobs, Found(folder / f"found-{build.folder.name}.json")
+        self.build, self.work, self.jobs, self.found = build, work, jobs, Found(folder / "found.json")
         self.suite, self.sources, self.lists, self.assembly = Suite(build, work, jobs, files), {}, {}, {}
         self.lock, self.local = threading.Lock(), threading.local()
         self.explained = read_survivors(HERE / "survivors.md")
@@ -261,8 +260,9 @@ class Runner:
         program = self.build.link(check.target, {mutant.file: made}, self.build.place(self.folder()))
         temporary = self.folder() / "tmp"
         temporary.mkdir(exist_ok=True)
+        environment = os.environ | check.environment | {"TMPDIR": str(temporary)}
         command = check.command(program, self.build.source)
-        status, _, _ = self.build.run(command, max(10.0, 10 * check.seconds), check.environment | {"TMPDIR": str(temporary)})
+        status, _, _ = run(command, max(10.0, 10 * check.seconds), self.build.source, environment)
         shutil.rmtree(temporary, ignore_errors=True)
         return status != 0
 
@@ -281,25 +281,10 @@ class Runner:
             if self.finds(check, mutant, made):
                 with self.lock:
                     self.found.note(mutant.file, check)
-                by = check.target.split("/")[-1] + (" with sanitizers" if self.build.sanitized else "")
-                verdict.outcome, verdict.by, verdict.named = "caught", by, check.named
+                verdict.outcome, verdict.by, verdict.named = "caught", check.target.split("/")[-1], check.named
                 return verdict
         verdict.outcome = "explained" if (mutant.file, before, after) in self.explained else "survived"
         return verdict
-
-
-    def again(self, verdicts, report):
-        """What survived in another build meets the checks of this one."""
-
-        def one(verdict):
-            now = self.judge(verdict.mutant) if verdict.outcome == "survived" else verdict
-            if now.outcome == "caught" and now is not verdict:
-                report(now)
-                return now
-            return verdict
-
-        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            return list(pool.map(one, verdicts))
 
 
 def read_survivors(path):
@@ -411,7 +396,6 @@ def table(runner, path, report):
 
 def snapshot(root, tree):
     """A copy of the tree's files, so that neither is changed by the other; what did not change stays."""
-    tree.mkdir(parents=True, exist_ok=True)
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, check=True, capture_output=True, text=True
     ).stdout.splitlines()
@@ -426,18 +410,15 @@ def snapshot(root, tree):
     for copy in [p for p in tree.rglob("*") if p.is_file() and p.relative_to(tree).parts[0] != "build"]:
         if str(copy.relative_to(tree)) not in set(listed):
             copy.unlink()
-    return tree
 
 
-def make(tree, preset):
-    if subprocess.run(["cmake", "--preset", preset, "-DEXG_TESTS=ON", "-DEXG_LOOPS_FOR_HERE=ON"], cwd=tree, stdout=subprocess.DEVNULL).returncode != 0:
+def make(root, folder):
+    tree = folder / "tree"
+    tree.mkdir(parents=True, exist_ok=True)
+    snapshot(root, tree)
+    if subprocess.run(["cmake", "--preset", "release", "-DEXG_TESTS=ON", "-DEXG_LOOPS_FOR_HERE=ON"], cwd=tree, stdout=subprocess.DEVNULL).returncode != 0:
         raise SystemExit("mutation: it cannot be configured")
-    return Build(tree, tree / "build" / preset, sanitized=preset == "asan")
-
-
-def build_all(runner, folder, files, table):
-    print(f"mutation: building the product and its tests: {runner.build.folder.name}", file=sys.stderr)
-    runner.build.build(runner.suite.targets(files, table), runner.jobs, (folder / f"build-{runner.build.folder.name}.log").open("w"))
+    return Build(tree, tree / "build" / "release")
 
 
 # ---- the command ---------------------------------------------------------------------------------
@@ -475,7 +456,6 @@ def main():
     parser.add_argument("--least", type=float, default=0.0, metavar="PERCENT", help="fail when fewer are caught")
     parser.add_argument("--json", type=pathlib.Path, metavar="OUT", help="write the verdicts there too")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "mutation", help="where it works (build/mutation)")
-    parser.add_argument("--sanitizers", action="store_true", help="what survives meets the tests in a build with sanitizers, too")
     parser.add_argument("--built", type=pathlib.Path, help="take this build of the tree as it is, instead of making one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
@@ -494,13 +474,14 @@ def main():
                 before, after = mutant.lines((ROOT / mutant.file).read_text())
                 print(f"{mutant.file}:{mutant.line}: {mutant.kind}\n  - {before}\n  + {after}")
         return 0
-    build = Build(ROOT, options.built.resolve()) if options.built else make(snapshot(ROOT, folder / "tree"), "release")
+    build = Build(ROOT, options.built.resolve()) if options.built else make(ROOT, folder)
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as place:
         runner = Runner(build, folder, pathlib.Path(place), options.jobs, files)
         if not options.built:
-            build_all(runner, folder, files, options.table)
+            print("mutation: building the product and its tests", file=sys.stderr)
+            build.build(runner.suite.targets(files, options.table), options.jobs, (folder / "build.log").open("w"))
         if options.table:
             verdicts = table(runner, options.table, say)
         elif options.again:
@@ -511,12 +492,6 @@ def main():
                 of_room = fresh(runner, draw(paths, runner.source, options.seed), options.count, say)
                 summary(room, of_room)
                 verdicts += of_room
-        if options.sanitizers and any(v.outcome == "survived" for v in verdicts):
-            files = sorted({v.mutant.file for v in verdicts if v.outcome == "survived"})
-            apart = pathlib.Path(tempfile.mkdtemp(dir=place))
-            sanitized = Runner(make(build.source, "asan"), folder, apart, options.jobs, files)
-            build_all(sanitized, folder, files, None)
-            verdicts = sanitized.again(verdicts, say)
     if options.json:
         options.json.write_text(json.dumps([v.data() for v in verdicts], indent=1) + "\n")
     rate = summary("all", verdicts)
