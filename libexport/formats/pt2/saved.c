@@ -83,10 +83,13 @@ exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, b
     }
     if (!exg_zip_sniff(data, length)) {
         if (strict || !exg_stream_sniff(data, length)) {
-            return exg_error_fix(err,
-                                 EXG_FAIL(err, UNSUPPORTED, "PKL-002",
-                                          "this is not a zip archive: too old a torch.save"),
-                                 "load it in PyTorch and save it again");
+            return exg_error_fix(
+                err,
+                EXG_FAIL(err, UNSUPPORTED, "PKL-002", "%s",
+                         strict ? "this is not a zip archive: too old a torch.save"
+                                : "this is no file of torch.save, or it is cut short"),
+                strict ? "load it in PyTorch and save it again"
+                       : "copy the file again and compare its size");
         }
         EXG_TRY(exg_stream_open(data, length, file, err));
     } else {
