@@ -269,7 +269,7 @@ for case in checkpoints.CASES:
     add("zip", case)
     add("stream", case, _use_new_zipfile_serialization=False)
     add("protocol_5", case, pickle_protocol=5)
-for protocol in (3, 4):
+for protocol in (1, 3, 4):
     add(f"protocol_{protocol}", "values", pickle_protocol=protocol)
 
 
