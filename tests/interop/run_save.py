@@ -570,7 +570,7 @@ class Save:
                     time.sleep(draw.uniform(0, 0.02))
                     child.send_signal(signal.SIGKILL)
                     child.wait()
-                    for p in part.iterdir() if part.exists() else []:
+                    for p in [*part.iterdir(), journal] if part.exists() and journal.exists() else []:
                         with open(p, "r+b") as file:
                             file.seek(os.path.getsize(p) // 2)
                             file.write(b"\xff" * 16)
