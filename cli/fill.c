@@ -4,18 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "NAME-00001-of-00002.safetensors" */
+/* "NAME-00001-of-00002.safetensors", or .bin; those of GGUF say it themselves. */
 exg_status cli_check_whole(const char *path, exg_error *err)
 {
-    static const char form[] = "-00000-of-00000.safetensors";
-    size_t length = strlen(path);
-    const char *tail = length < sizeof(form) ? "" : path + length + 1 - sizeof(form);
+    static const char form[] = "-00000-of-00000";
+    const char *point = strrchr(path, '.');
+    size_t length = point == NULL ? 0 : (size_t)(point - path);
+    const char *tail = length < sizeof(form) ? "" : point + 1 - sizeof(form);
     unsigned number = 0;
     unsigned count = 0;
     int end = 0;
 
-    if (sscanf(tail, "-%5u-of-%5u.safetensors%n", &number, &count, &end) != 2 ||
-        end != (int)sizeof(form) - 1 || count < 2) {
+    if (point == NULL || (strcmp(point, ".safetensors") != 0 && strcmp(point, ".bin") != 0) ||
+        sscanf(tail, "-%5u-of-%5u%n", &number, &count, &end) != 2 || end != (int)sizeof(form) - 1 ||
+        count < 2) {
         return EXG_OK;
     }
     return exg_error_fix(err,
@@ -23,8 +25,9 @@ exg_status cli_check_whole(const char *path, exg_error *err)
                                   "'%s' is by its name part %u of %u of a "
                                   "model",
                                   path, number, count),
-                         "give the index of the parts (.safetensors.index.json), or another name "
-                         "to this one");
+                         "give the index of the parts (%s.index.json) or their folder, or another "
+                         "name to this one",
+                         point);
 }
 
 void cli_note_mismatches(const exg_mismatches *mismatches)

@@ -82,9 +82,17 @@ static bool is_parallel(const cli_call *call)
     return is;
 }
 
+/* Of a file that is neither, what it is is told when it is opened. */
 static bool is_weights(const cli_call *call)
 {
-    return call->path_count > 0 && cli_is_weights_file(call, call->paths[0]);
+    const exg_open_options options = cli_open_options(call);
+    exg_file_info *info = NULL;
+    bool is = call->path_count > 0 &&
+              (cli_is_weights_file(call, call->paths[0]) ||
+               exg_file_describe(call->paths[0], &options, &info, NULL) != EXG_OK);
+
+    exg_file_info_free(info);
+    return is;
 }
 
 static bool is_early_file(const cli_call *call, const char *path)

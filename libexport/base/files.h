@@ -141,10 +141,10 @@ uint64_t exg_writer_kept(const exg_writer *writer);
 exg_status exg_writer_read(const exg_writer *writer, uint64_t offset, void *out, uint64_t length,
                            exg_error *err);
 
-/* Calls observe() with all that is appended from now on, but what is dropped. A fault of it is
- * one of exg_writer_write(). */
-typedef exg_status exg_writer_observe_fn(void *user, const void *data, uint64_t length,
-                                         exg_error *err);
+/* Calls observe() with all that is appended from now on, but what is dropped, and before bytes are
+ * patched with those: `offset` is where they go. A fault of it is one of the call. */
+typedef exg_status exg_writer_observe_fn(void *user, uint64_t offset, const void *data,
+                                         uint64_t length, exg_error *err);
 void exg_writer_observe(exg_writer *writer, exg_writer_observe_fn *observe, void *user);
 
 /* Opens `path` for reading and writing, made where there is none, and locks it until it is closed.

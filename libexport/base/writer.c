@@ -445,7 +445,7 @@ exg_status exg_writer_write(exg_writer *writer, const void *bytes, uint64_t all,
         return EXG_OK;
     }
     if (writer->observe != NULL) {
-        EXG_TRY(writer->observe(writer->observer, data, length, err));
+        EXG_TRY(writer->observe(writer->observer, writer->position, data, length, err));
     }
     if (length > BUFFER_BYTES - writer->buffered) {
         EXG_TRY(flush(writer, err));
@@ -481,6 +481,9 @@ exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *dat
 {
     assert(exg_range_inside(offset, length, writer->position));
     EXG_TRY(flush(writer, err));
+    if (writer->observe != NULL) {
+        EXG_TRY(writer->observe(writer->observer, offset, data, length, err));
+    }
     return write_at(writer, offset, data, length, err);
 }
 

@@ -6,6 +6,7 @@
 #include "libexport/formats/tar.h"
 #include "libexport/formats/weights_file.h"
 
+#include <exg/text.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,6 +158,15 @@ static bool is_tokenizer(looked *l)
                                        "bos_token", NULL};
 
     return has_key(l, keys);
+}
+
+/* A program of the early form has some of these. */
+static bool is_other_json(looked *l)
+{
+    static const char *const keys[] = {"name",    "graph",          "parameters",
+                                       "buffers", "schema_version", NULL};
+
+    return l->doc != NULL && !has_key(l, keys);
 }
 
 /* ---- FlatBuffers and Protocol Buffers ---------------------------------------------------------
@@ -408,6 +418,69 @@ static bool is_no_safetensors(looked *l)
 static bool is_no_gguf(looked *l)
 {
     return is_called(l, ".gguf") && l->file->length > 0 && !begins(l->file, "GGUF", 4);
+}
+
+/* Zips and JSON are looked into by their readers, which tell more. */
+static bool is_misnamed(looked *l)
+{
+    static const char *const tails[] = {".npy", ".npz", ".pt",   ".pth", ".ckpt", ".bin",
+                                        ".ptd", ".pte", ".onnx", ".pt2", ".exg",  ".metadata"};
+    uint64_t at = text_begin(l->file);
+    bool read = l->file->length == 0 || begins(l->file, "PK", 2) ||
+                exg_zip_sniff(l->file->data, l->file->length) ||
+                (at < l->file->length && (l->file->data[at] == '{' || l->file->data[at] == '['));
+
+    for (size_t i = 0; !read && i < sizeof(tails) / sizeof(tails[0]); i++) {
+        if (is_called(l, tails[i])) {
+            note(l->detail, tails[i], strlen(tails[i]));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- what holds nothing ------------------------------------------------------------------------
+ */
+
+#define LOOKED_BYTES 512
+
+static bool is_zeros(looked *l)
+{
+    uint64_t length = l->file->length < LOOKED_BYTES ? l->file->length : LOOKED_BYTES;
+    uint64_t at = 0;
+
+    while (at < length && l->file->data[at] == 0) {
+        at++;
+    }
+    return length >= 16 && at == length;
+}
+
+/* Its first line is the detail. JSON is none: its readers tell more. */
+static bool is_text(looked *l)
+{
+    uint64_t begin = text_begin(l->file);
+    const char *text = (const char *)l->file->data + begin;
+    uint64_t length = l->file->length - begin;
+    uint64_t line = 0;
+
+    length = length < LOOKED_BYTES ? length : LOOKED_BYTES;
+    if (length < 4 || *text == '{' || *text == '[') {
+        return false;
+    }
+    for (uint64_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (c == 0x7f || (c < ' ' && strchr("\t\r\n", c) == NULL) || c == 0) {
+            return false;
+        }
+        line = line == i && c != '\r' && c != '\n' ? i + 1 : line;
+    }
+    line = line < NAME_BYTES / 2 ? line : NAME_BYTES / 2;
+    while (line > 0 && line < length && ((unsigned char)text[line] & 0xc0) == 0x80) {
+        line--; /* whole letters */
+    }
+    note(l->detail, text, (size_t)line);
+    return length == LOOKED_BYTES || exg_text_is_utf8(text, (size_t)length);
 }
 
 /* ---- the table --------------------------------------------------------------------------------

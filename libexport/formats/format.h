@@ -29,6 +29,7 @@ typedef struct exg_source {
     const exg_allocator *allocator;
     exg_window *window; /* of bytes elsewhere, which are not all there; NULL: all are */
     exg_faults *faults; /* NULL: the first ends reading */
+    bool is_part;       /* a part of a model, given by its folder, that stands for all */
 } exg_source;
 
 /* A source, and who keeps its bytes: until they are given to weights, this. */

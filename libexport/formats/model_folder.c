@@ -116,29 +116,32 @@ bool exg_model_is_slice(const char *name)
     return is_shaped(name, "shard-00000-model-00000-of-00000.safetensors");
 }
 
-/* "-00001-of-00003.gguf" at the end of a name: how much is before it, or 0. */
-static size_t part_stem(const char *name)
+size_t exg_model_part_stem(const char *name)
 {
-    static const char shape[] = "-00000-of-00000.gguf";
+    static const char *const shapes[] = {"-00000-of-00000.safetensors", "-00000-of-00000.bin",
+                                         "-00000-of-00000.gguf"};
     size_t length = strlen(name);
-    const char *tail = name + length - (sizeof(shape) - 1);
 
-    if (length < sizeof(shape)) {
-        return 0;
+    for (size_t i = 0; !exg_model_is_slice(name) && i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        size_t tail = strlen(shapes[i]);
+
+        if (length > tail && is_shaped(name + length - tail, shapes[i])) {
+            return length - tail;
+        }
     }
-    return is_shaped(tail, shape) ? length - (sizeof(shape) - 1) : 0;
+    return 0;
 }
 
 /* Are both parts of one model: "m-00001-of-00003.gguf", "__0.metadata", "shard-00001-model-..."? */
 static bool are_parts(const char *a, const char *b)
 {
-    size_t stem = part_stem(a);
+    size_t stem = exg_model_part_stem(a);
 
     if ((strncmp(a, "__", 2) == 0 && strncmp(b, "__", 2) == 0) ||
         (exg_model_is_slice(a) && exg_model_is_slice(b))) {
         return true;
     }
-    return stem > 0 && stem == part_stem(b) && strncmp(a, b, stem) == 0 &&
+    return stem > 0 && stem == exg_model_part_stem(b) && strncmp(a, b, stem) == 0 &&
            strcmp(a + stem + 6, b + stem + 6) == 0;
 }
 

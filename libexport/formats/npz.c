@@ -61,6 +61,10 @@ static exg_status read_member(const exg_zip *zip, const exg_zip_entry *entry, ui
     if (key == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    if (exg_zip_find(zip, entry->name) != entry) { /* as for numpy.load() */
+        return exg_weights_skip(weights, key, "a name that is there again further on, which counts",
+                                err);
+    }
     if (!exg_text_is_utf8(entry->name, strlen(entry->name))) {
         return exg_weights_skip(weights, key, "an array whose name is not UTF-8", err);
     }

@@ -97,10 +97,12 @@ static exg_status find_format(const exg_source *source, exg_format *format, exg_
     if (source->length == 0) {
         return EXG_FAIL(err, MALFORMED, "FMT-EMPTY", "the file is empty");
     }
-    return exg_error_fix(err,
-                         EXG_FAIL(err, UNSUPPORTED, "FMT-UNKNOWN",
-                                  "this is not a program file: no zip archive, no .exg, no JSON"),
-                         "give a file saved by torch.export.save");
+    return exg_error_fix(
+        err,
+        EXG_FAIL(err, UNSUPPORTED, "FMT-UNKNOWN",
+                 "this is no file of a program or of weights that is known, or it is cut short"),
+        "give a file saved by torch.export.save or torch.save, .safetensors, .gguf "
+        "or another one: exg formats lists them");
 }
 
 static exg_status create_info(exg_file_info **info, exg_error *err)

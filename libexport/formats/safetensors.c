@@ -583,14 +583,19 @@ exg_status exg_safetensors_read_alone(const exg_source *source, exg_weights *wei
     return status;
 }
 
-exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, exg_error *err)
+exg_status exg_safetensors_read_shard(const exg_source *source, exg_weights *weights,
+                                      exg_error *err)
 {
     const char *sharding;
 
-    if (source->path != NULL && exg_model_is_slice(exg_path_name(source->path))) {
-        return exg_slices_read(source, weights, err);
-    }
     EXG_TRY(exg_safetensors_read_alone(source, weights, err));
     sharding = exg_slices_told(weights);
     return sharding == NULL ? EXG_OK : exg_slices_check(sharding, source->path, err);
+}
+
+exg_status exg_safetensors_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    return source->path != NULL && exg_model_is_slice(exg_path_name(source->path))
+               ? exg_slices_read(source, weights, err)
+               : exg_safetensors_read_shard(source, weights, err);
 }

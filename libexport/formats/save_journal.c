@@ -1,10 +1,12 @@
 /* save_journal.c - PATH.resume:
  *
- *   'EXGSAVE1' | 32 digits that name the save | records
+ *   'EXGSAVE2' | 32 digits that name the save | records
  *   record: u64 XXH3-64 of what follows | u64 file | u64 begin | u64 end | u64 hash low | u64 hash
  * high
  *
- * A record is about the bytes [begin, end) of a file as they were appended. */
+ * A record is about the bytes [begin, end) of a file as they were appended. With a hash of zeros it
+ * says that they were zeros, and are patched: they count as zeros in the hash of another record,
+ * and are patched again. */
 #include "libexport/formats/save_journal.h"
 
 #include "libexport/base/xxh3.h"
@@ -17,7 +19,7 @@
 
 #define NOTED_BYTES (UINT64_C(16) << 20) /* between two records */
 
-static const char magic[8] = {'E', 'X', 'G', 'S', 'A', 'V', 'E', '1'};
+static const char magic[8] = {'E', 'X', 'G', 'S', 'A', 'V', 'E', '2'};
 
 typedef struct header {
     char magic[8];
@@ -36,6 +38,12 @@ struct exg_save_journal {
     uint64_t at, noted; /* where it stands, and up to where that is noted */
     XXH3_state_t *hash; /* of what is not noted */
 };
+
+/* The records of the file at hand that are patches, in order. */
+typedef struct patches {
+    record *items;
+    uint64_t count;
+} patches;
 
 static uint64_t checksum_of(const record *r)
 {
@@ -97,9 +105,109 @@ exg_status exg_save_journal_open(const char *path, const char plan[EXG_SAVE_PLAN
     return begin(j, &wanted) ? EXG_OK : cannot_write(j, err);
 }
 
+static uint64_t found_count(const exg_save_journal *j)
+{
+    return j->found.length < sizeof(header) ? 0
+                                            : (j->found.length - sizeof(header)) / sizeof(record);
+}
+
+static record found_record(const exg_save_journal *j, uint64_t index)
+{
+    record r;
+
+    memcpy(&r, j->found.data + sizeof(header) + index * sizeof(r), sizeof(r));
+    return r;
+}
+
+static bool is_patch(const record *r)
+{
+    return r->low == 0 && r->high == 0;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const record *x = a;
+    const record *y = b;
+
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* false: out of memory. */
+static bool find_patches(const exg_save_journal *j, patches *found)
+{
+    uint64_t count = 0;
+
+    *found = (patches){0};
+    for (uint64_t i = 0; i < found_count(j); i++) {
+        record r = found_record(j, i);
+
+        count += r.file == j->file && is_patch(&r);
+    }
+    if (count == 0) {
+        return true;
+    }
+    found->items = calloc((size_t)count, sizeof(record));
+    for (uint64_t i = 0; found->items != NULL && i < found_count(j); i++) {
+        record r = found_record(j, i);
+
+        if (r.file == j->file && is_patch(&r)) {
+            found->items[found->count++] = r;
+        }
+    }
+    if (found->items == NULL) {
+        return false;
+    }
+    qsort(found->items, (size_t)count, sizeof(record), by_begin);
+    return true;
+}
+
+/* The first that ends behind `at`; no two of one file overlap but those that are the same. */
+static uint64_t first_behind(const patches *p, uint64_t at)
+{
+    uint64_t low = 0;
+    uint64_t high = p->count;
+
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+
+        if (p->items[middle].end <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Adds a piece that lies at `begin`, as it was before it was patched. */
+static void add_piece(XXH3_state_t *hash, const exg_mapping *piece, uint64_t begin,
+                      const patches *patched)
+{
+    static const uint8_t zero;
+    uint64_t end = begin + piece->length;
+    uint64_t at = begin;
+
+    for (uint64_t i = first_behind(patched, begin); i < patched->count; i++) {
+        const record *r = &patched->items[i];
+
+        if (r->begin >= end) {
+            break;
+        }
+        if (r->begin > at) {
+            XXH3_128bits_update(hash, piece->data + (at - begin), (size_t)(r->begin - at));
+            at = r->begin;
+        }
+        for (; at < r->end && at < end; at++) {
+            XXH3_128bits_update(hash, &zero, 1);
+        }
+    }
+    XXH3_128bits_update(hash, piece->data + (at - begin), (size_t)(end - at));
+}
+
 /* Is in the part what the record says? A piece at a time, so that memory does not grow
  * with it. */
-static bool agrees(const exg_save_journal *j, const record *r, int descriptor)
+static bool agrees(const exg_save_journal *j, const record *r, const patches *patched,
+                   int descriptor)
 {
     XXH128_hash_t hash;
     uint64_t at = r->begin;
@@ -113,7 +221,7 @@ static bool agrees(const exg_save_journal *j, const record *r, int descriptor)
                                &piece, NULL) != EXG_OK) {
             return false;
         }
-        XXH3_128bits_update(j->hash, piece.data, (size_t)piece.length);
+        add_piece(j->hash, &piece, at, patched);
         at += piece.length;
         exg_mapping_release(&piece);
     }
@@ -124,22 +232,25 @@ static bool agrees(const exg_save_journal *j, const record *r, int descriptor)
 /* Records of one place may be several, where it was written again: one that holds is enough. */
 static uint64_t believed(const exg_save_journal *j, int descriptor)
 {
-    uint64_t whole =
-        j->found.length < sizeof(header) ? 0 : (j->found.length - sizeof(header)) / sizeof(record);
+    patches patched;
     uint64_t keep = 0;
 
-    for (uint64_t i = 0; i < whole; i++) {
-        record r;
+    if (!find_patches(j, &patched)) {
+        return 0;
+    }
+    for (uint64_t i = 0; i < found_count(j); i++) {
+        record r = found_record(j, i);
 
-        memcpy(&r, j->found.data + sizeof(header) + i * sizeof(r), sizeof(r));
-        if (r.file == j->file && r.begin == keep && r.end > keep && agrees(j, &r, descriptor)) {
+        if (r.file == j->file && !is_patch(&r) && r.begin == keep && r.end > keep &&
+            agrees(j, &r, &patched, descriptor)) {
             keep = r.end;
         }
     }
+    free(patched.items);
     return keep;
 }
 
-void exg_save_journal_begin(exg_save_journal *j, uint32_t file, const char *part, uint64_t *keep)
+void exg_save_journal_begin(exg_save_journal *j, uint64_t file, const char *part, uint64_t *keep)
 {
     int descriptor = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
@@ -153,32 +264,40 @@ void exg_save_journal_begin(exg_save_journal *j, uint32_t file, const char *part
     XXH3_128bits_reset(j->hash);
 }
 
-static exg_status write_record(exg_save_journal *j, exg_error *err)
+static exg_status write_record(const exg_save_journal *j, uint64_t begin, uint64_t end,
+                               XXH128_hash_t hash, exg_error *err)
 {
-    XXH128_hash_t hash = XXH3_128bits_digest(j->hash);
-    record r = {0, j->file, j->noted, j->at, hash.low64, hash.high64};
+    record r = {0, j->file, begin, end, hash.low64, hash.high64};
 
     r.checksum = checksum_of(&r);
-    if (write(j->descriptor, &r, sizeof(r)) != (ssize_t)sizeof(r)) {
-        return cannot_write(j, err);
-    }
+    return write(j->descriptor, &r, sizeof(r)) == (ssize_t)sizeof(r) ? EXG_OK
+                                                                     : cannot_write(j, err);
+}
+
+static exg_status note_appended(exg_save_journal *j, exg_error *err)
+{
+    EXG_TRY(write_record(j, j->noted, j->at, XXH3_128bits_digest(j->hash), err));
     j->noted = j->at;
     XXH3_128bits_reset(j->hash);
     return EXG_OK;
 }
 
-exg_status exg_save_journal_note(void *user, const void *data, uint64_t length, exg_error *err)
+exg_status exg_save_journal_note(void *user, uint64_t offset, const void *data, uint64_t length,
+                                 exg_error *err)
 {
     exg_save_journal *j = user;
 
+    if (offset < j->at) {
+        return write_record(j, offset, offset + length, (XXH128_hash_t){0, 0}, err);
+    }
     XXH3_128bits_update(j->hash, data, (size_t)length);
     j->at += length;
-    return j->at - j->noted < NOTED_BYTES ? EXG_OK : write_record(j, err);
+    return j->at - j->noted < NOTED_BYTES ? EXG_OK : note_appended(j, err);
 }
 
 exg_status exg_save_journal_end(exg_save_journal *j, exg_error *err)
 {
-    return j->at == j->noted ? EXG_OK : write_record(j, err);
+    return j->at == j->noted ? EXG_OK : note_appended(j, err);
 }
 
 void exg_save_journal_close(exg_save_journal *journal, bool done)

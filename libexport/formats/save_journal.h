@@ -1,7 +1,8 @@
 /* save_journal.h - how far a save came that was stopped, and what of it can be believed.
  *
  * PATH.resume notes what was appended to each file, some at a time, with the hash of it; so what is
- * found in a part is the work of this very save, or it is written again. Threads: one at a time.
+ * found in a part is the work of this very save, or it is written again. Of files in a folder, each
+ * with a plan of its own, the number is of that plan. Threads: one at a time.
  */
 #ifndef EXG_LIBEXPORT_FORMATS_SAVE_JOURNAL_H
 #define EXG_LIBEXPORT_FORMATS_SAVE_JOURNAL_H
@@ -22,7 +23,7 @@ exg_status exg_save_journal_open(const char *path, const char plan[EXG_SAVE_PLAN
 
 /* From now on it is about the file of this number; *keep bytes of `part` are as they were written.
  */
-void exg_save_journal_begin(exg_save_journal *journal, uint32_t file, const char *part,
+void exg_save_journal_begin(exg_save_journal *journal, uint64_t file, const char *part,
                             uint64_t *keep);
 
 /* Of exg_writer_observe(). */

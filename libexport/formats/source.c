@@ -114,6 +114,8 @@ exg_status exg_source_open(const char *path, const exg_open_options *options, ex
         free(opened->path);
         opened->path = NULL;
         EXG_TRY(exg_model_file(path, &opened->path, err));
+        opened->source.is_part =
+            strcmp(opened->path, path) != 0 && exg_model_part_stem(exg_path_name(opened->path)) > 0;
         EXG_TRY(exg_file_map(opened->path, options->copies_files, &opened->mapping, err));
         use_mapping(opened);
     }

@@ -1,6 +1,7 @@
 /* weights_file.c - which file of named tensors, and off it goes. */
 #include "libexport/formats/weights_file.h"
 #include "libexport/base/options.h"
+#include "libexport/base/own_fix.h"
 #include "libexport/base/require.h"
 
 #include "libexport/base/arena.h"
@@ -56,6 +57,16 @@ exg_weights_format exg_weights_find_format(const uint8_t *data, uint64_t length)
     return (exg_weights_format)i;
 }
 
+/* Of a part that stands for all, in a folder without an index, that of an index. */
+static exg_weights_format find_format(const exg_source *source)
+{
+    exg_weights_format format = exg_weights_find_format(source->data, source->length);
+    bool is_shard =
+        format == EXG_WEIGHTS_FORMAT_SAFETENSORS || format == EXG_WEIGHTS_FORMAT_CHECKPOINT;
+
+    return source->is_part && is_shard ? EXG_WEIGHTS_FORMAT_INDEX : format;
+}
+
 exg_status exg_weights_sniff(const char *path, const exg_open_options *options,
                              exg_weights_format *format, exg_error *err)
 {
@@ -71,7 +82,7 @@ exg_status exg_weights_sniff(const char *path, const exg_open_options *options,
     }
     status = exg_source_open(path, &own, &opened, err);
     if (status == EXG_OK) {
-        *format = exg_weights_find_format(opened.source.data, opened.source.length);
+        *format = find_format(&opened.source);
     }
     exg_opened_release(&opened);
     return status;
@@ -98,10 +109,32 @@ static exg_status check_names(const exg_weights *weights, exg_error *err)
     return status;
 }
 
+/* The way out of codes that programs have too speaks of programs. */
+static exg_status of_weights(exg_status status, exg_error *err)
+{
+    static const char *const families[] = {"JSN-", "WGT-0", "ARC-", "ZIP-LIMIT"};
+    bool shared = false;
+
+    if (status == EXG_OK || err == NULL || exg_error_has_own_fix(err)) {
+        return status;
+    }
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+        shared = shared || strncmp(err->code, families[i], strlen(families[i])) == 0;
+    }
+    return !shared ? status
+           : status == EXG_LIMIT
+               ? exg_error_fix(err, status, "save the tensor in a shape that is within the limit")
+               : exg_error_fix(err, status,
+                               "copy the file again and compare its size; if it is whole, what "
+                               "wrote it broke the format");
+}
+
 static exg_status read_source(const exg_source *source, exg_weights *weights,
                               exg_weights_format *format, exg_error *err)
 {
-    *format = exg_weights_find_format(source->data, source->length);
+    exg_weights_read_fn *read;
+
+    *format = find_format(source);
     if (source->length == 0) {
         return EXG_FAIL(err, MALFORMED, "FMT-EMPTY", "the file is empty");
     }
@@ -113,7 +146,9 @@ static exg_status read_source(const exg_source *source, exg_weights *weights,
                              "give .safetensors, its .index.json, .npy, .npz, .gguf, or a .pt of "
                              "torch.save");
     }
-    EXG_TRY(format_rows[*format].read(source, weights, err));
+    read = source->is_part && *format == EXG_WEIGHTS_FORMAT_INDEX ? exg_weights_parts_read
+                                                                  : format_rows[*format].read;
+    EXG_TRY(of_weights(read(source, weights, err), err));
     return check_names(weights, err);
 }
 
@@ -127,7 +162,9 @@ exg_status exg_weights_read_shard(const exg_source *source, exg_weights *weights
             err, MALFORMED, "STF-SHARD",
             "the index names this file, which is neither safetensors nor of torch.save");
     }
-    return format_rows[format].read(source, weights, err);
+    return format == EXG_WEIGHTS_FORMAT_SAFETENSORS
+               ? exg_safetensors_read_shard(source, weights, err)
+               : format_rows[format].read(source, weights, err);
 }
 
 static void apply_options(exg_weights *weights, const exg_open_options *options)
@@ -241,7 +278,7 @@ static exg_status open_zero(const char *path, const exg_open_options *options,
     *format = EXG_WEIGHTS_FORMAT_ZERO;
     EXG_TRY(exg_weights_create(options->allocator, weights, err));
     apply_options(*weights, options);
-    EXG_TRY(exg_zero_read(path, options->memory_budget, *weights, err));
+    EXG_TRY(of_weights(exg_zero_read(path, options->memory_budget, *weights, err), err));
     return check_names(*weights, err);
 }
 

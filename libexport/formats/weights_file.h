@@ -16,8 +16,10 @@ typedef bool exg_weights_sniff_fn(const uint8_t *data, uint64_t length);
 
 exg_weights_sniff_fn exg_safetensors_sniff;
 exg_weights_read_fn exg_safetensors_read;
+exg_weights_read_fn exg_safetensors_read_shard; /* never with those of other ranks beside it */
 exg_weights_sniff_fn exg_weights_index_sniff;
 exg_weights_read_fn exg_weights_index_read;
+exg_weights_read_fn exg_weights_parts_read; /* of a file that is a part: all of them */
 exg_weights_sniff_fn exg_npy_sniff;
 exg_weights_read_fn exg_npy_read;
 exg_weights_sniff_fn exg_npz_sniff;

@@ -2,13 +2,15 @@
  *
  *   {"metadata": {...}, "weight_map": {"tensor name": "file beside the index", ...}}
  *
- * Every tensor lies in the file the index names for it, and the files hold no others.
+ * Every tensor lies in the file the index names for it, and the files hold no others. Where a
+ * folder is given that has the files and no index, they are known by their names.
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
 #include "libexport/base/own_fix.h"
 #include "libexport/formats/json.h"
+#include "libexport/formats/model_folder.h"
 #include "libexport/formats/name_list.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/storage.h"
@@ -27,6 +29,7 @@ typedef struct reader {
     exg_map files;      /* file name -> number */
     exg_map tensors;    /* tensor name -> number of its file */
     const char **paths; /* of the files */
+    const char *named;  /* whence they are known */
     uint32_t file_count;
     exg_map held;                       /* names that the files hold */
     exg_name_list unheld, extra, moved; /* tensors that do not fit */
@@ -113,15 +116,15 @@ static exg_status check_files(reader *r)
         }
     }
     if (status == EXG_OK && missing.count > 0) {
-        status = exg_text_string(&missing.text) == NULL
-                     ? EXG_OUT_OF_MEMORY(r->err)
-                     : exg_error_fix(r->err,
-                                     EXG_FAIL(r->err, IO, "IO-OPEN",
-                                              "%u of the %u files that the index names cannot be "
-                                              "opened: %s (%s)",
-                                              missing.count, r->file_count, missing.text.data,
-                                              first.message),
-                                     "%s", first.fix);
+        status =
+            exg_text_string(&missing.text) == NULL
+                ? EXG_OUT_OF_MEMORY(r->err)
+                : exg_error_fix(r->err,
+                                EXG_FAIL(r->err, IO, "IO-OPEN",
+                                         "%u of the %u files that %s cannot be opened: %s (%s)",
+                                         missing.count, r->file_count, r->named, missing.text.data,
+                                         first.message),
+                                "%s", first.fix);
     }
     exg_text_free(&missing.text);
     return status;
@@ -276,6 +279,7 @@ static exg_status read_index(reader *r, exg_json root)
 exg_status exg_weights_index_read(const exg_source *source, exg_weights *weights, exg_error *err)
 {
     reader r = {.weights = weights,
+                .named = "the index names",
                 .unheld = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
                 .extra = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
                 .moved = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
@@ -311,6 +315,52 @@ exg_status exg_weights_index_read(const exg_source *source, exg_weights *weights
     exg_text_free(&r.unheld.text);
     exg_text_free(&r.extra.text);
     exg_text_free(&r.moved.text);
+    exg_arena_destroy(r.arena);
+    free(folder);
+    return status;
+}
+
+/* ---- parts without an index -------------------------------------------------------------------
+ */
+
+static exg_status name_parts(reader *r, const char *name)
+{
+    size_t stem = exg_model_part_stem(name);
+    uint32_t count = (uint32_t)strtoul(name + stem + strlen("-00000-of-"), NULL, 10);
+
+    r->paths = EXG_NEW_ARRAY(r->arena, const char *, count);
+    for (uint32_t i = 0; r->paths != NULL && i < count; i++) {
+        r->paths[i] = exg_arena_printf(r->arena, "%.*s-%05u%s", (int)stem, name, i + 1,
+                                       name + stem + strlen("-00000"));
+        if (r->paths[i] == NULL) {
+            return EXG_OUT_OF_MEMORY(r->err);
+        }
+    }
+    r->file_count = count;
+    return r->paths == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
+}
+
+static exg_status read_parts(reader *r, const char *name)
+{
+    EXG_TRY(name_parts(r, name));
+    EXG_TRY(check_files(r));
+    for (uint32_t i = 0; i < r->file_count; i++) {
+        EXG_TRY_IN(r->err, read_shard(r, r->paths[i]), "%s", r->paths[i]);
+    }
+    return EXG_OK;
+}
+
+exg_status exg_weights_parts_read(const exg_source *source, exg_weights *weights, exg_error *err)
+{
+    reader r = {.weights = weights, .named = "the names of the parts tell of", .err = err};
+    char *folder = exg_path_directory(source->path);
+    exg_status status;
+
+    r.folder = folder;
+    r.arena = exg_arena_create(source->allocator, source->budget);
+    status = folder == NULL || r.arena == NULL ? EXG_OUT_OF_MEMORY(err)
+                                               : read_parts(&r, exg_path_name(source->path));
+    status = r.arena == NULL ? status : exg_arena_settle(r.arena, status, err);
     exg_arena_destroy(r.arena);
     free(folder);
     return status;

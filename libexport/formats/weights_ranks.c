@@ -1,5 +1,6 @@
 /* weights_ranks.c - weights saved, in a folder with those of every rank, or as one model. */
 #include "libexport/base/arena.h"
+#include "libexport/base/map.h"
 #include "libexport/base/options.h"
 #include "libexport/base/prefix.h"
 #include "libexport/base/require.h"
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <exg/formats.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -22,10 +24,11 @@
 typedef struct exg_ranks_save {
     exg_arena *arena;
     const char *path, *part;
-    const char *pattern; /* of the names of files, with {rank} in it; or NULL */
-    bool has_metadata;   /* files of chunks, and .metadata; else safetensors */
-    bool alone;          /* one rank has all */
-    int lock;            /* the folder `part`, open; or -1 */
+    const char *pattern;       /* of the names of files, with {rank} in it; or NULL */
+    bool has_metadata;         /* files of chunks, and .metadata; else safetensors */
+    bool alone;                /* one rank has all */
+    int lock;                  /* the folder `part`, open; or -1 */
+    exg_save_journal *journal; /* of a save that is gone on with; or NULL */
     exg_error *err;
 } folder;
 
@@ -98,8 +101,33 @@ static bool is_ours(const folder *f, const char *name)
            strspn(name + length, "0123456789") > 1;
 }
 
-/* Takes away what this save, or one that was stopped, has left; what else is there stays. */
-static void empty_part(const folder *f)
+/* Is it one of these files, or what an .exg is until it is whole? No link is. */
+static bool is_of(const folder *f, const exg_map *files, const char *name)
+{
+    static const char *const ends[] = {"", ".part", ".resume"};
+    size_t length = strlen(name);
+    char whole[NAME_MAX + 1];
+    struct stat st;
+
+    if (fstatat(f->lock, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        size_t end = strlen(ends[i]);
+
+        if (length > end && length <= NAME_MAX && strcmp(name + length - end, ends[i]) == 0) {
+            snprintf(whole, sizeof(whole), "%.*s", (int)(length - end), name);
+            if (exg_map_find(files, whole) != EXG_MAP_NONE) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Takes away what this save, or one that was stopped, has left, but `keep`, which may be NULL; what
+ * else is there stays. */
+static void empty_part(const folder *f, const exg_map *keep)
 {
     int copy = dup(f->lock);
     DIR *there = copy < 0 ? NULL : fdopendir(copy);
@@ -113,15 +141,16 @@ static void empty_part(const folder *f)
     while ((entry = readdir(there)) != NULL) {
         const char *name = entry->d_name + (entry->d_name[0] == '.');
 
-        if (is_ours(f, name)) {
+        if (is_ours(f, name) && (keep == NULL || !is_of(f, keep, entry->d_name))) {
             unlinkat(f->lock, entry->d_name, 0);
         }
     }
     closedir(there);
 }
 
-/* Makes FOLDER.part, or takes that of a save that was stopped; locked until it is closed. */
-static exg_status open_part(folder *f)
+/* Makes FOLDER.part, or takes that of a save that was stopped, of which `keep` stays; locked until
+ * it is closed. */
+static exg_status open_part(folder *f, const exg_map *keep)
 {
     struct stat opened;
     struct stat there;
@@ -138,7 +167,7 @@ static exg_status open_part(folder *f)
         opened.st_dev != there.st_dev) {
         return EXG_FAIL(f->err, IO, "IO-BUSY", "another save holds %s", f->part);
     }
-    empty_part(f);
+    empty_part(f, keep);
     return EXG_OK;
 }
 
@@ -179,8 +208,8 @@ static exg_status write_file(const folder *f, const exg_rank_file *file,
     told.file = given->file == NULL ? NULL : tell_file;
     told.progress = given->progress == NULL ? NULL : tell_progress;
     told.user = &t;
-    return exg_weights_save_as(file->weights, f->has_metadata ? &exg_dcp_sink : NULL, path, &told,
-                               f->err);
+    return exg_weights_save_as(file->weights, f->has_metadata ? &exg_dcp_sink : NULL, path,
+                               f->journal, &told, f->err);
 }
 
 /* ---- one after another ------------------------------------------------------------------------
@@ -188,6 +217,7 @@ static exg_status write_file(const folder *f, const exg_rank_file *file,
 
 static void destroy(folder *f)
 {
+    exg_save_journal_close(f->journal, false);
     if (f->lock >= 0) {
         close(f->lock);
     }
@@ -228,23 +258,30 @@ static exg_status name_folder(folder *f, const char *path, exg_error *err)
 static exg_status begin(folder *f)
 {
     EXG_TRY(check_place(f));
-    return open_part(f);
+    return open_part(f, NULL);
 }
 
 static void remove_part(const folder *f)
 {
-    empty_part(f);
+    empty_part(f, NULL);
     rmdir(f->part);
 }
 
-/* What was written gets its name, or goes. */
-static exg_status end(const folder *f, exg_status status)
+/* What was written gets its name; or goes, but what can be gone on with. */
+static exg_status end(folder *f, exg_status status)
 {
+    bool resumes = f->journal != NULL;
+
+    if (status != EXG_OK && !resumes) {
+        empty_part(f, NULL);
+    }
+    exg_save_journal_close(f->journal, status == EXG_OK || rmdir(f->part) == 0);
+    f->journal = NULL;
     if (status == EXG_OK && rename(f->part, f->path) != 0) {
         status = refused(f, "rename a folder to", f->path);
-    }
-    if (status != EXG_OK) {
-        remove_part(f);
+        if (!resumes) {
+            remove_part(f);
+        }
     }
     return status;
 }
@@ -283,11 +320,10 @@ static exg_status check_options(const exg_weights_save_options *given,
 {
     EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, options, given, err));
     options->size = sizeof(*options);
-    return options->split > 0 || options->resume
+    return options->split > 0
                ? exg_error_fix(err,
-                               EXG_FAIL(err, USAGE, "STF-SPLIT",
-                                        "files of ranks are neither split nor gone on with"),
-                               "leave --split and --resume out")
+                               EXG_FAIL(err, USAGE, "STF-SPLIT", "files of ranks are not split"),
+                               "leave --split out")
                : EXG_OK;
 }
 
@@ -334,6 +370,11 @@ exg_status exg_ranks_save_file(const exg_rank_file *file, const char *path,
     folder f;
 
     EXG_TRY(check_options(given, &options, err));
+    if (options.resume) {
+        return EXG_FAIL(err, USAGE, "OPT-002",
+                        "exg_weights_save_options.resume: files of several processes are not gone "
+                        "on with");
+    }
     EXG_TRY(name_folder(&f, path, err));
     status = want_metadata(&f);
     status = status == EXG_OK ? write_file(&f, file, &options) : status;
@@ -385,36 +426,63 @@ void exg_ranks_save_abort(exg_ranks_save *save)
 
 /* A rank that has nothing has no file, as PyTorch has it, and its reader wants it; but where all
  * are one of a series. */
-static exg_status write_all(folder *f, exg_weights *const *ranks, uint32_t count,
-                            const exg_weights_save_options *options)
+static exg_status choose_files(folder *f, exg_weights *const *ranks, uint32_t count,
+                               exg_rank_file **files, uint32_t *some)
 {
-    exg_rank_file *files = EXG_NEW_ARRAY(f->arena, exg_rank_file, count);
-    uint32_t some = 0;
+    exg_rank_file *chosen = EXG_NEW_ARRAY(f->arena, exg_rank_file, count);
 
-    for (uint32_t i = 0; files != NULL && i < count; i++) {
+    *files = chosen;
+    *some = 0;
+    for (uint32_t i = 0; chosen != NULL && i < count; i++) {
         if (ranks[i]->count > 0 || f->pattern != NULL) {
-            files[some++] = (exg_rank_file){i, 0, ranks[i]};
+            chosen[(*some)++] = (exg_rank_file){i, 0, ranks[i]};
         }
     }
-    f->alone = some == 1;
-    if (files == NULL) {
-        return EXG_OUT_OF_MEMORY(f->err);
-    }
-    for (uint32_t i = 0; i < some; i++) {
+    f->alone = *some == 1;
+    return chosen == NULL ? EXG_OUT_OF_MEMORY(f->err) : EXG_OK;
+}
+
+static exg_status write_all(folder *f, const exg_rank_file *files, uint32_t count,
+                            const exg_weights_save_options *options)
+{
+    for (uint32_t i = 0; i < count; i++) {
         EXG_TRY(write_file(f, &files[i], options));
     }
-    return f->has_metadata && !options->dry_run ? write_metadata(f, files, some) : EXG_OK;
+    return f->has_metadata && !options->dry_run ? write_metadata(f, files, count) : EXG_OK;
+}
+
+/* Each file has a plan of its own, so one journal does for every save to this folder. */
+static exg_status begin_again(folder *f, const exg_rank_file *files, uint32_t count)
+{
+    static const char plan[EXG_SAVE_PLAN_DIGITS + 1] = "00000000000000000000000000000000";
+    exg_map names;
+
+    exg_map_init(&names, f->arena);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *path = file_of(f, &files[i]);
+
+        if (path == NULL || !exg_map_put(&names, exg_path_name(path), i)) {
+            return EXG_OUT_OF_MEMORY(f->err);
+        }
+    }
+    EXG_TRY(check_place(f));
+    EXG_TRY(open_part(f, &names));
+    return exg_save_journal_open(f->path, plan, f->arena, &f->journal, f->err);
 }
 
 static exg_status save_all(folder *f, exg_weights *const *ranks, uint32_t count,
                            const exg_weights_save_options *options)
 {
+    exg_rank_file *files;
+    uint32_t some;
+
+    EXG_TRY(choose_files(f, ranks, count, &files, &some));
     if (options->dry_run) {
         EXG_TRY(check_place(f));
-        return write_all(f, ranks, count, options);
+        return write_all(f, files, some, options);
     }
-    EXG_TRY(begin(f));
-    return end(f, write_all(f, ranks, count, options));
+    EXG_TRY(options->resume ? begin_again(f, files, some) : begin(f));
+    return end(f, write_all(f, files, some, options));
 }
 
 exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count, const char *path,
@@ -438,5 +506,5 @@ exg_status exg_weights_save(exg_weights *weights, const char *path,
     EXG_REQUIRE(err, weights, path);
     return exg_weights_format_from_path(path) == EXG_WEIGHTS_FORMAT_DCP
                ? exg_weights_save_ranks(&weights, 1, path, options, err)
-               : exg_weights_save_as(weights, NULL, path, options, err);
+               : exg_weights_save_as(weights, NULL, path, NULL, options, err);
 }

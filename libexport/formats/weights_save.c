@@ -15,7 +15,6 @@
 #include "libexport/base/require.h"
 #include "libexport/formats/dense_tensor.h"
 #include "libexport/formats/pt2/dcp_save.h"
-#include "libexport/formats/save_journal.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/weights/checksum.h"
 
@@ -114,6 +113,7 @@ typedef struct file_set {
     bool staged;       /* none is in place before all are whole */
     bool *fresh;       /* it is in place, and was not there before */
     exg_save_journal *journal;
+    uint64_t number; /* that the journal has of the first */
 } file_set;
 
 /* As many tensors as fit in each; one that is larger has a file of its own. */
@@ -189,9 +189,10 @@ static exg_status name_files(exg_weights_saver *s, file_set *set)
     return EXG_OK;
 }
 
+/* In a folder that has a journal, the folder is the part. */
 static const char *part_of(exg_weights_saver *s, const exg_saved_file *file)
 {
-    return exg_arena_printf(s->arena, "%s.part", file->path);
+    return s->journal != NULL ? file->path : exg_arena_printf(s->arena, "%s.part", file->path);
 }
 
 static exg_status open_file(exg_weights_saver *s, file_set *set, exg_saved_file *file)
@@ -207,7 +208,7 @@ static exg_status open_file(exg_weights_saver *s, file_set *set, exg_saved_file 
         return EXG_OUT_OF_MEMORY(s->err);
     }
     if (set->journal != NULL) {
-        exg_save_journal_begin(set->journal, file->number, part, &keep);
+        exg_save_journal_begin(set->journal, set->number + file->number, part, &keep);
     }
     EXG_TRY(exg_writer_open_part(file->path, part, keep, &file->writer, s->err));
     exg_writer_replay(file->writer);
@@ -353,11 +354,27 @@ static exg_status write_set(exg_weights_saver *s, file_set *set)
     return status;
 }
 
-static exg_status save_model(exg_weights_saver *s, file_set *set)
+/* Where an earlier try was stopped. */
+static exg_status go_on(exg_weights_saver *s, file_set *set)
 {
-    char plan[EXG_SAVE_PLAN_DIGITS];
+    char plan[EXG_SAVE_PLAN_DIGITS + 1] = {0};
     exg_status status;
 
+    EXG_TRY(name_save(s, set, plan));
+    if (s->journal != NULL) {
+        set->journal = s->journal;
+        plan[16] = '\0';
+        set->number = strtoull(plan, NULL, 16);
+        return write_set(s, set);
+    }
+    status = exg_save_journal_open(set->path, plan, s->arena, &set->journal, s->err);
+    status = status == EXG_OK ? write_set(s, set) : status;
+    exg_save_journal_close(set->journal, status == EXG_OK);
+    return status;
+}
+
+static exg_status save_model(exg_weights_saver *s, file_set *set)
+{
     if (set->sink->splits && !s->options->force) {
         EXG_TRY(exg_model_beside(set->path, &set->names, s->err));
     }
@@ -365,15 +382,7 @@ static exg_status save_model(exg_weights_saver *s, file_set *set)
         set->staged = set->staged || access(set->files[i].path, F_OK) == 0;
     }
     set->staged = set->staged || s->options->resume;
-    if (s->options->resume) {
-        EXG_TRY(name_save(s, set, plan));
-        status = exg_save_journal_open(set->path, plan, s->arena, &set->journal, s->err);
-        status = status == EXG_OK ? write_set(s, set) : status;
-        exg_save_journal_close(set->journal, status == EXG_OK);
-        EXG_TRY(status);
-    } else {
-        EXG_TRY(write_set(s, set));
-    }
+    EXG_TRY(s->options->resume ? go_on(s, set) : write_set(s, set));
     return set->sink->splits && s->options->force
                ? exg_model_remove_beside(set->path, &set->names, s->err)
                : EXG_OK;
@@ -590,10 +599,11 @@ static exg_status save_container(exg_weights *weights, const char *path,
 }
 
 exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sink, const char *path,
-                               const exg_weights_save_options *given, exg_error *err)
+                               exg_save_journal *journal, const exg_weights_save_options *given,
+                               exg_error *err)
 {
     exg_weights_save_options options = {0};
-    exg_weights_saver s = {.weights = weights, .options = &options, .err = err};
+    exg_weights_saver s = {.weights = weights, .options = &options, .journal = journal, .err = err};
     exg_status status;
 
     sink = sink != NULL ? sink : sink_of(path);

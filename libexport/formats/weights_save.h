@@ -6,6 +6,7 @@
 #include "libexport/base/arena.h"
 #include "libexport/base/files.h"
 #include "libexport/base/pool.h"
+#include "libexport/formats/save_journal.h"
 #include "libexport/weights/storage.h"
 
 #include <exg/formats.h>
@@ -27,6 +28,7 @@ typedef struct exg_weights_saver {
     exg_pool *pool;
     uint8_t **slots; /* EXG_SAVE_BLOCK_BYTES each */
     uint64_t done, total;
+    exg_save_journal *journal; /* of the folder that the file is in, or NULL */
     exg_error *err;
 } exg_weights_saver;
 
@@ -57,9 +59,11 @@ extern const exg_weights_sink exg_npy_sink;
 extern const exg_weights_sink exg_npz_sink;
 extern const exg_weights_sink exg_checkpoint_sink;
 
-/* exg_weights_save() of what is no folder, as this sink; NULL: as the name says. */
+/* exg_weights_save() of what is no folder, as this sink; NULL: as the name says. `journal`: of the
+ * folder, in which the file has its name before it is whole; or NULL. */
 exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sink, const char *path,
-                               const exg_weights_save_options *options, exg_error *err);
+                               exg_save_journal *journal, const exg_weights_save_options *options,
+                               exg_error *err);
 
 /* The bytes of a tensor to take(), block by block and in order, in host byte order; what is in the
  * file from an earlier try is read from there. */

@@ -11,11 +11,11 @@
 #include "libexport/weights/rearrange.h"
 #include "libexport/weights/storage.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define BLOCK_BYTES 65536 /* of a tensor, to be hashed */
 
@@ -42,14 +42,27 @@ typedef struct editor {
 /* ---- dtypes --------------------------------------------------------------------------------- */
 
 /* "bf16", "bfloat16", "BF16": of the table in all its spellings. */
+/* "F8_E4M3", "f8e4m3" */
+static bool same_name(const char *a, const char *b)
+{
+    do {
+        a += strspn(a, "_");
+        b += strspn(b, "_");
+        if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) {
+            return false;
+        }
+    } while (*a++ != '\0' && *b++ != '\0');
+    return true;
+}
+
 static exg_dtype dtype_of(const char *text)
 {
     for (int i = EXG_DTYPE_UNKNOWN + 1; i < EXG_DTYPE_COUNT; i++) {
         exg_dtype dtype = (exg_dtype)i;
 
-        if (strcasecmp(text, exg_dtype_name(dtype)) == 0 ||
-            strcasecmp(text, exg_dtype_short_name(dtype)) == 0 ||
-            strcasecmp(text, exg_dtype_safetensors(dtype)) == 0) {
+        if (same_name(text, exg_dtype_name(dtype)) ||
+            same_name(text, exg_dtype_short_name(dtype)) ||
+            same_name(text, exg_dtype_safetensors(dtype))) {
             return dtype;
         }
     }

@@ -115,6 +115,19 @@ static const struct {
     {"x.safetensors", BYTES("\1\xe1\xf5\5\0\0\0\0{}" ZEROS), "100000001 bytes, at most"},
     {"x.safetensors", BYTES("\2\0\0\0\0\0\0\0xy" ZEROS), "no '{' begins it"},
     {"x.gguf", BYTES("GGFU\3\0\0\0" ZEROS), "called GGUF and does not begin so"},
+    {"trainer_state.json", BYTES("{\"epoch\": 1.0, \"log_history\": []}"), "JSON, and neither"},
+    {"vocab.json", BYTES("{\"a\": 0, \"b\": 1}"), "JSON, and neither"},
+    {"x.safetensors", BYTES("Entry not found"), "text, and no model: 'Entry not found'"},
+    {"x.bin", BYTES("Zugriff verw\xc3\xa4hrt\r\nnoch eine"), "'Zugriff verw\xc3\xa4hrt'"},
+    {"x.npy", BYTES("1,2,3\n4,5,6\n"), "text, and no model: '1,2,3'"},
+    {"x.safetensors", BYTES(ZEROS ZEROS), "zeros from its beginning"},
+    {"x.pt", BYTES(ZEROS ZEROS), "zeros from its beginning"},
+    {"x.png", BYTES("\x89PNG\r\n\x1a\n" ZEROS), "a picture"},
+    {"x.bin", BYTES("\xff\xd8\xff\xe0" ZEROS), "a picture"},
+    {"x.pdf", BYTES("%PDF-1.7\n\xe2\xe3"), "a PDF"},
+    {"x.bin", BYTES("SQLite format 3\0\x10"), "SQLite"},
+    {"x.npz", BYTES("\1\2\3\4" ZEROS), "called .npz and is none"},
+    {"x.pt", BYTES("\x80\2\x8a\nl\xfc\x9c"), "called .pt and is none"},
 };
 
 static void it_names_what_is_foreign(void **state)
@@ -244,6 +257,8 @@ static const struct {
      "",
      ""},
     {{"s mine.safetensors", "t readme.md"}, EXG_WEIGHTS_FORMAT_SAFETENSORS, EXG_OK, "", ""},
+    {{"s m-00001-of-00001.safetensors"}, EXG_WEIGHTS_FORMAT_INDEX, EXG_OK, "", ""},
+    {{"s m-00001-of-00001.bin", "t training_args.bin"}, EXG_WEIGHTS_FORMAT_INDEX, EXG_OK, "", ""},
     {{"i model.safetensors.index.json", "s model.safetensors", "s p.safetensors"},
      0,
      EXG_UNSUPPORTED,
@@ -293,6 +308,47 @@ static void it_opens_the_model_of_a_folder(void **state)
     assert_int_equal(make_folder(state), 0);
 }
 
+/* Parts without an index are known by their names; given by itself, one is a file like others. */
+static void it_opens_parts_without_an_index(void **state)
+{
+    static const char *const rest[] = {"s m-00003-of-00003.safetensors", NULL};
+    static const char *const first[] = {"s m-00001-of-00003.safetensors", NULL};
+    exg_weights_format format = EXG_WEIGHTS_FORMAT_COUNT;
+    exg_weights *weights;
+    exg_error err;
+    char other[sizeof(shard)];
+
+    (void)state;
+    fill(rest);
+    assert_int_equal(open_weights(in_folder(""), &format, &err), EXG_IO);
+    assert_string_equal(err.code, "IO-OPEN");
+    assert_non_null(strstr(err.message, "m-00001-of-00003.safetensors, m-00002-of-00003"));
+    fill(first);
+    for (char name = 'a'; name <= 'c'; name++) { /* in the last there is "a", first twice */
+        memcpy(other, shard, sizeof(shard));
+        other[10] = name;
+        write_file("m-00002-of-00003.safetensors", other, sizeof(shard) - 1);
+        other[10] = name == 'a' ? 'b' : (char)(name + 1);
+        write_file("m-00003-of-00003.safetensors", other, sizeof(shard) - 1);
+        if (name == 'a') {
+            assert_int_equal(open_weights(in_folder(""), &format, &err), EXG_MALFORMED);
+            assert_string_equal(err.code, "WGT-NAME");
+            continue;
+        }
+        assert_int_equal(exg_weights_open(in_folder(""), NULL, &weights, &format, &err), EXG_OK);
+        assert_int_equal(format, EXG_WEIGHTS_FORMAT_INDEX);
+        assert_int_equal(weights->count, 3);
+        assert_int_equal(weights->items[1].fqn[0], name);
+        exg_weights_release(weights);
+    }
+    assert_int_equal(
+        exg_weights_open(in_folder("m-00002-of-00003.safetensors"), NULL, &weights, &format, &err),
+        EXG_OK);
+    assert_int_equal(weights->count, 1);
+    exg_weights_release(weights);
+    empty_folder();
+}
+
 static void it_opens_gguf_parts_and_programs_of_a_folder(void **state)
 {
     exg_weights_format format = EXG_WEIGHTS_FORMAT_COUNT;
@@ -338,6 +394,7 @@ int main(void)
         cmocka_unit_test(it_looks_into_archives),
         cmocka_unit_test(it_tells_weights_from_programs),
         cmocka_unit_test(it_opens_the_model_of_a_folder),
+        cmocka_unit_test(it_opens_parts_without_an_index),
         cmocka_unit_test(it_opens_gguf_parts_and_programs_of_a_folder),
     };
 

@@ -254,7 +254,8 @@ static void it_refuses_damage(void **state)
 /* Of protocols that torch.export does not write. */
 static void it_refuses_damage_in_older_opcodes(void **state)
 {
-    static const char *const rows[] = {"I99999999999999999999\n.",
+    static const char *const rows[] = {"I99999999999999999999x\n.",
+                                       "L-L\n.",
                                        "Ix\n.",
                                        "F1.5x\n.",
                                        "Sabc\n.",
@@ -280,6 +281,44 @@ static void it_refuses_damage_in_older_opcodes(void **state)
         }
         close_pickle(&o);
     }
+}
+
+/* The bytes that protocol 2 has of them: the lowest first, in two's complement. */
+static void it_reads_large_integers_in_text(void **state)
+{
+    static const struct {
+        const char *text, *bytes;
+        size_t length;
+    } rows[] = {
+        {"L18446744073709551616L\n.", "\0\0\0\0\0\0\0\0\1", 9},
+        {"L9223372036854775808L\n.", "\0\0\0\0\0\0\0\x80\0", 9},
+        {"L-9223372036854775809L\n.", "\xff\xff\xff\xff\xff\xff\xff\x7f\xff", 9},
+        {"I-18446744073709551616\n.", "\0\0\0\0\0\0\0\0\xff", 9},
+        {"L1208925819614629174706175L\n.", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0", 11},
+    };
+    char many[500];
+
+    (void)state;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        opened o = read_pickle_as(rows[r].text, strlen(rows[r].text), false);
+        const exg_pickle_value *root = o.pickle.root;
+
+        assert_int_equal(o.status, EXG_OK);
+        assert_int_equal(root->kind, EXG_PICKLE_LONG);
+        assert_int_equal(root->as_text.length, rows[r].length);
+        assert_memory_equal(root->as_text.data, rows[r].bytes, rows[r].length);
+        close_pickle(&o);
+        o = read_pickle_as(rows[r].text, strlen(rows[r].text), true);
+        assert_int_not_equal(o.status, EXG_OK);
+        close_pickle(&o);
+    }
+    memset(many, '7', sizeof(many)); /* too many digits */
+    many[0] = 'L';
+    memcpy(many + 402, "L\n.", 3);
+    opened o = read_pickle_as(many, 405, false);
+
+    assert_int_equal(o.status, EXG_MALFORMED);
+    close_pickle(&o);
 }
 
 /* A reading that is not strict knows the same attacks for what they are, and runs none. */
@@ -503,6 +542,7 @@ int main(void)
         cmocka_unit_test(it_refuses_attacks),
         cmocka_unit_test(it_refuses_damage),
         cmocka_unit_test(it_refuses_damage_in_older_opcodes),
+        cmocka_unit_test(it_reads_large_integers_in_text),
         cmocka_unit_test(it_keeps_calls_as_objects),
         cmocka_unit_test(it_reads_what_is_no_tensor),
         cmocka_unit_test(it_limits_the_text_of_a_value),

@@ -246,6 +246,110 @@ static void ranks_are_a_series_of_files(void **state)
     exg_weights_release(ranks[1]);
 }
 
+/* Ends a save before the file that is the *left-th. */
+static exg_status stop_at(void *user, const char *path, uint32_t tensors, uint64_t bytes,
+                          exg_error *err)
+{
+    int *left = user;
+
+    (void)tensors;
+    (void)bytes;
+    return (*left)-- > 0 ? EXG_OK : EXG_FAIL(err, USAGE, "TST-001", "stopped at %s", path);
+}
+
+static void save_until(exg_weights *const *ranks, const char *path, int files, bool resume,
+                       exg_status expected)
+{
+    const exg_weights_save_options options = {
+        .size = sizeof(options), .file = stop_at, .user = &files, .resume = resume};
+    exg_error err;
+
+    assert_int_equal(exg_weights_save_ranks(ranks, 2, path, &options, &err), expected);
+}
+
+static float norm_in(const char *path)
+{
+    exg_weights *read = NULL;
+    float norm = 0;
+    exg_error err;
+
+    assert_int_equal(exg_weights_open(path, NULL, &read, NULL, &err), EXG_OK);
+    assert_int_equal(exg_weight_read(read, &read->items[3], &norm, sizeof(norm), &err), EXG_OK);
+    exg_weights_release(read);
+    return norm;
+}
+
+/* The first file is whole when the save stops. The tensor that is changed then has its old value
+ * where that file is gone on with, which no save of files that change is meant to do. */
+static void a_series_that_was_stopped_goes_on(void **state)
+{
+    static const char *const names[] = {"m.00.pth", "m.01.pth"};
+    char root[] = "/tmp/exg-ranks-XXXXXX";
+    char path[64];
+    char part[64];
+    char file[96];
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    snprintf(path, sizeof(path), "%s/s/m.{rank}.pth", root);
+    snprintf(part, sizeof(part), "%s/s.part", root);
+    for (int i = 0; i < 4; i++) { /* as it was; damaged; another folder's journal; not asked for */
+        exg_weights *ranks[] = {rank_of_model(0, 9), rank_of_model(1, 5)};
+        FILE *opened;
+
+        save_until(ranks, path, 1, true, EXG_USAGE);
+        snprintf(file, sizeof(file), "%s/m.17.pth", part); /* of a save of more ranks */
+        assert_int_equal(exg_file_write(file, "x", 1, NULL), EXG_OK);
+        snprintf(file, sizeof(file), "%s/m.01.pth", part); /* no link is followed */
+        assert_int_equal(symlink("../outside", file), 0);
+        snprintf(file, sizeof(file), "%s/m.00.pth", part);
+        assert_int_equal(access(file, F_OK), 0);
+        if (i == 1) {
+            opened = fopen(file, "r+b");
+            assert_non_null(opened);
+            assert_int_equal(fputc('X', opened), 'X');
+            fclose(opened);
+        }
+        snprintf(file, sizeof(file), "%s/s.resume", root);
+        assert_int_equal(access(file, F_OK), 0);
+        assert_true(i != 2 || truncate(file, 44) == 0);
+        exg_weights_release(ranks[0]);
+        exg_weights_release(ranks[1]);
+        ranks[0] = rank_of_model(0, 7);
+        ranks[1] = rank_of_model(1, 6);
+        save_until(ranks, path, 2, i != 3, EXG_OK);
+        assert_int_equal(access(part, F_OK), -1);
+        assert_int_equal(access(file, F_OK), i == 3 ? 0 : -1);
+        unlink(file);
+        for (int r = 0; r < 2; r++) {
+            snprintf(file, sizeof(file), "%s/s/%s", root, names[r]);
+            assert_true(norm_in(file) == (r == 1 ? 6.0F : i == 0 ? 9.0F : 7.0F));
+            unlink(file);
+        }
+        snprintf(file, sizeof(file), "%s/s", root); /* nothing else was in it */
+        assert_int_equal(rmdir(file), 0);
+        exg_weights_release(ranks[0]);
+        exg_weights_release(ranks[1]);
+    }
+    assert_int_equal(rmdir(root), 0); /* and no "outside" */
+}
+
+/* What cannot be written leaves nothing, also of a save that could go on. */
+static void a_series_that_never_began_leaves_nothing(void **state)
+{
+    exg_weights *ranks[] = {rank_of_model(0, 9), rank_of_model(1, 5)};
+    char root[] = "/tmp/exg-ranks-XXXXXX";
+    char path[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(root));
+    snprintf(path, sizeof(path), "%s/s/m.{rank}.pth", root);
+    save_until(ranks, path, 0, true, EXG_USAGE);
+    assert_int_equal(rmdir(root), 0);
+    exg_weights_release(ranks[0]);
+    exg_weights_release(ranks[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +358,8 @@ int main(void)
         cmocka_unit_test(a_preset_puts_ranks_together),
         cmocka_unit_test(a_preset_joins_other_names),
         cmocka_unit_test(ranks_are_a_series_of_files),
+        cmocka_unit_test(a_series_that_was_stopped_goes_on),
+        cmocka_unit_test(a_series_that_never_began_leaves_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

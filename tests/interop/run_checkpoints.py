@@ -109,6 +109,18 @@ class Checks:
         assert told["a/other.pkl"] == told["b/x.bin"] == "a second pickle, not read", told
         assert told["a/readme.txt"] == "a record that torch.load does not read", told
 
+    def check_constants_of_a_frozen_module(self):
+        """TorchScript that was frozen has no attributes: its weights are constants of the code."""
+        module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Conv1d(5, 2, 1)).eval()
+        frozen = torch.jit.freeze(torch.jit.script(module), optimize_numerics=False)
+        path = self.path("a.pt")
+        torch.jit.save(frozen, path)
+        constants = torch.jit.load(path).code_with_constants[1].const_mapping
+        assert len(constants) == 4, list(constants)
+        same(self.load(path), {f"constants.{name[1:]}": value for name, value in constants.items()})
+        torch.jit.save(torch.jit.script(module), path)
+        same(self.load(path), dict(module.state_dict()))
+
     def check_metadata(self):
         path = self.path("a.pt")
         torch.save(checkpoints.values(), path)
@@ -257,7 +269,7 @@ for case in checkpoints.CASES:
     add("zip", case)
     add("stream", case, _use_new_zipfile_serialization=False)
     add("protocol_5", case, pickle_protocol=5)
-for protocol in (3, 4):
+for protocol in (1, 3, 4):
     add(f"protocol_{protocol}", "values", pickle_protocol=protocol)
 
 

@@ -20,7 +20,7 @@ except ImportError as error:
 # As --dtype takes them.
 DTYPES = {
     "f16": torch.float16, "bfloat16": torch.bfloat16, "F32": torch.float32, "f64": torch.float64,
-    "f8_e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
+    "f8_e4m3": torch.float8_e4m3fn, "F8_e4m3fn": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
     "float8_e4m3fnuz": torch.float8_e4m3fnuz, "f8e5m2fnuz": torch.float8_e5m2fnuz,
 }  # fmt: skip
 SOURCES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2)

@@ -186,7 +186,7 @@ def faults(exg, folder):
     found = exg.open(FIXTURES / "bad/NOD-017.pt2").verify()
     assert [(d.severity, d.code) for d in found] == [("error", "NOD-017")] and found[0].source
     assert isinstance(raises(exg, "IO-OPEN", lambda: exg.open(folder / "none.pt2")), OSError)
-    raises(exg, "FMT-UNKNOWN", lambda: exg.open(__file__))
+    raises(exg, "FMT-FOREIGN", lambda: exg.open(__file__))
 
 
 def threads(exg, folder):

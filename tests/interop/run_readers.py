@@ -1,6 +1,7 @@
 """Files at the edges of their formats: exg takes what the format's own reader takes, refuses what it refuses, and gives the same bytes."""
 
 import argparse
+import io
 import json
 import pathlib
 import struct
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+import zipfile
 
 try:
     import numpy
@@ -189,6 +191,15 @@ class Checks:
             done = self.run("convert", path, self.folder / "out.safetensors", "--force")
             got = safetensors.numpy.load_file(self.folder / "out.safetensors") if done.returncode == 0 else {}
             self.check("npz", {k: v.tolist() for k, v in got.items()} == {k: v.tolist() for k, v in arrays.items()}, done.stderr or list(got))
+        with zipfile.ZipFile(path, "a") as file:  # a name twice, of which the last counts
+            for values in ([5, 6, 7], [8]):
+                array = io.BytesIO()
+                numpy.save(array, numpy.array(values, "f8"))
+                file.writestr("w.npy", array.getvalue())
+        done = self.run("convert", path, self.folder / "out.safetensors", "--force")
+        got = safetensors.numpy.load_file(self.folder / "out.safetensors")
+        self.check("npz, a name twice", len(got) == len(arrays) and numpy.array_equal(got["w"], numpy.load(path)["w"]), done.stderr or got)
+        self.check("npz, a name twice", [s["name"] for s in self.told(path)["skipped"]] == ["w", "w"], self.told(path))
 
 
 def main():

@@ -532,6 +532,7 @@ class Save:
     def shards_killed(self):
         """kill -9 while the files of ranks are written: no folder that is not whole, and the same command again finishes."""
         draw = random.Random(11)
+        went_on = 0
         module = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(6)))
         torch.export.save(torch.export.export(module, (torch.ones(2, 1024),)), self.folder / "m.pt2")
         self.source(dict(module.state_dict()), "m.safetensors")
@@ -551,8 +552,11 @@ class Save:
             words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", option, self.folder / value]
             self.call("convert", *words)
             part, want, stopped = self.folder / f"{folder}.part", contents(self.folder / folder), 0
-            for _ in range(10):
+            journal = self.folder / f"{folder}.resume"
+            for turn in range(20):
                 shutil.rmtree(self.folder / folder)
+                if turn == 10:
+                    words.append("--resume")
                 child = subprocess.Popen([self.exg, "convert", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 enough = draw.randint(0, 2)  # files that are whole
                 while child.poll() is None and count(part) < enough:
@@ -561,10 +565,21 @@ class Save:
                 child.wait()
                 assert not (self.folder / folder).exists() or contents(self.folder / folder) == want, list(self.folder.iterdir())
                 stopped += part.exists()
+                if turn > 10 and part.exists() and draw.random() < 0.5:  # stopped again, and damaged
+                    child = subprocess.Popen([self.exg, "convert", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    time.sleep(draw.uniform(0, 0.02))
+                    child.send_signal(signal.SIGKILL)
+                    child.wait()
+                    for p in [*part.iterdir(), journal] if part.exists() and journal.exists() else []:
+                        with open(p, "r+b") as file:
+                            file.seek(os.path.getsize(p) // 2)
+                            file.write(b"\xff" * 16)
+                went_on += turn >= 10 and journal.exists() and os.path.getsize(journal) > 40
                 if not (self.folder / folder).exists():
                     self.call("convert", *words)
-                assert contents(self.folder / folder) == want and not part.exists(), list(self.folder.iterdir())
-            assert stopped >= 2, f"{stopped} of 10 were stopped while they wrote"
+                assert contents(self.folder / folder) == want and not part.exists() and not journal.exists(), list(self.folder.iterdir())
+            assert stopped >= 4, f"{stopped} of 20 were stopped while they wrote"
+        assert went_on >= 4, f"{went_on} had something to go on with"
 
     def full(self):
         """A disk that is full: an error, and nothing left."""

@@ -58,12 +58,11 @@ static bool is_pickle(const exg_zip *zip, const exg_zip_entry *entry)
             data[1] <= 5 && data[entry->bytes - 1] == '.');
 }
 
-/* Of a TorchScript archive: its code, which nothing here runs, and what the code has of its own. */
+/* Of a TorchScript archive its code, which nothing here runs. */
 static bool is_code(const exg_saved *file, const char *name)
 {
     return exg_archive_find(&file->archive, "constants.pkl") != NULL &&
            (strncmp(name, "code/", 5) == 0 || strncmp(name, "extra/", 6) == 0 ||
-            strncmp(name, "constants/", 10) == 0 || strcmp(name, "constants.pkl") == 0 ||
             strcmp(name, "bytecode.pkl") == 0);
 }
 
@@ -71,12 +70,19 @@ static exg_status list_code(exg_saved *file, uint32_t records, exg_error *err)
 {
     char kind[80];
 
-    snprintf(kind, sizeof(kind), "TorchScript with its constants, %" PRIu32 " records, not run",
-             records);
+    snprintf(kind, sizeof(kind), "TorchScript, %" PRIu32 " records, not run", records);
     return exg_weights_skip_code(file->weights, "(code)", kind, EXG_CODE_FOREIGN, err);
 }
 
-static exg_status list_members(exg_saved *file, exg_error *err)
+static bool is_constant(const exg_saved *constants, const char *name)
+{
+    return constants->object != NULL &&
+           (strcmp(name, "constants.pkl") == 0 ||
+            (strncmp(name, "constants/", 10) == 0 &&
+             exg_map_find(&constants->keys, name + 10) != EXG_MAP_NONE));
+}
+
+static exg_status list_members(exg_saved *file, const exg_saved *constants, exg_error *err)
 {
     const exg_zip *zip = &file->archive.zip;
     size_t root = strlen(file->archive.root);
@@ -88,7 +94,8 @@ static exg_status list_members(exg_saved *file, exg_error *err)
 
         if (is_inside && is_code(file, entry->name + root)) {
             code++;
-        } else if (!(is_inside && is_read(file, entry->name + root))) {
+        } else if (!is_inside || (!is_read(file, entry->name + root) &&
+                                  !is_constant(constants, entry->name + root))) {
             bool pickle = is_pickle(zip, entry);
 
             EXG_TRY(exg_weights_skip_code(file->weights, entry->name,
@@ -113,6 +120,15 @@ static exg_status list_behind(exg_saved *file, exg_error *err)
     }
     snprintf(kind, sizeof(kind), "%" PRIu64 " bytes behind its end, not read", behind);
     return exg_weights_skip(file->weights, pickle == NULL ? "(file)" : pickle->name, kind, err);
+}
+
+/* Tensors that TorchScript's code names by their place, as "CONSTANTS.c0": all the weights of a
+ * frozen module. */
+static exg_status walk_constants(const exg_saved *file, exg_saved *constants, uint64_t budget,
+                                 exg_error *err)
+{
+    EXG_TRY(exg_saved_open_constants(file, constants, err));
+    return exg_saved_walk(constants, "constants", budget, err);
 }
 
 /* What is no container is called as its file is. */
@@ -141,6 +157,7 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
     exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
     char name[EXG_STEM_MAX + 1] = "";
     exg_saved file;
+    exg_saved constants;
 
     if (status == EXG_OK) {
         status = exg_saved_open(source->data, source->length, 0, false, arena, &inflate_left,
@@ -152,8 +169,11 @@ exg_status exg_checkpoint_read(const exg_source *source, exg_weights *weights, e
         }
         status = exg_saved_walk(&file, name, source->budget, err);
     }
+    if (status == EXG_OK) {
+        status = walk_constants(&file, &constants, source->budget, err);
+    }
     if (status == EXG_OK && !file.is_stream) {
-        status = list_members(&file, err);
+        status = list_members(&file, &constants, err);
     }
     if (status == EXG_OK) {
         status = list_behind(&file, err);

@@ -253,6 +253,48 @@ exg_status exg_machine_push_long(exg_machine *m, unsigned width)
 
 /* ---- operands as lines: protocols 0 and 1 ---------------------------------------------------- */
 
+#define DIGITS_MAX 400 /* the work grows with their square */
+
+/* An integer of more than 64 bits: its bytes, the lowest first, in two's complement. */
+static exg_status push_line_long(exg_machine *m, const char *line)
+{
+    exg_pickle_value value = {.kind = EXG_PICKLE_LONG};
+    bool negative = *line == '-';
+    const char *digits = line + negative;
+    size_t count = strspn(digits, "0123456789");
+    const char *end = digits + count;
+    uint8_t *bytes;
+    size_t length = 0;
+    unsigned carry;
+
+    if (count == 0 || count > DIGITS_MAX || m->options->strict ||
+        (*end != '\0' && strcmp(end, "L") != 0)) {
+        return exg_machine_damaged(m, "has a number that is none, or of very many digits");
+    }
+    bytes = EXG_NEW_ARRAY(m->arena, uint8_t, count / 2 + 2);
+    if (bytes == NULL) {
+        return exg_machine_no_memory(m);
+    }
+    for (; digits < end; digits++) {
+        carry = (unsigned)(*digits - '0');
+        for (size_t i = 0; i < length || carry > 0; i++) {
+            carry += bytes[i] * 10u;
+            bytes[i] = (uint8_t)carry;
+            carry >>= 8;
+            length = i < length ? length : i + 1;
+        }
+    }
+    length += length == 0 || bytes[length - 1] >= 0x80; /* of the sign */
+    carry = 1;
+    for (size_t i = 0; negative && i < length; i++) {
+        carry += (uint8_t)~bytes[i];
+        bytes[i] = (uint8_t)carry;
+        carry >>= 8;
+    }
+    value.as_text = (exg_pickle_text){(const char *)bytes, length};
+    return exg_machine_push_new(m, &value);
+}
+
 exg_status exg_machine_push_line_int(exg_machine *m)
 {
     const char *line = "";
@@ -266,7 +308,7 @@ exg_status exg_machine_push_line_int(exg_machine *m)
     errno = 0;
     number = strtoll(line, &end, 10);
     if (end == line || errno != 0 || (*end != '\0' && strcmp(end, "L") != 0)) {
-        return exg_machine_damaged(m, "has a number that is none, or of more than 64 bits in text");
+        return push_line_long(m, line);
     }
     return exg_machine_push_int(m, number);
 }

@@ -51,18 +51,14 @@ static exg_status take_id(void *user, exg_pickle_value *id, exg_arena *arena,
                : EXG_OUT_OF_MEMORY(err);
 }
 
-static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, bool strict,
-                           exg_saved *file, exg_error *err)
+static exg_status read_pickle(exg_saved *file, const char *record, bool strict, exg_error *err)
 {
     exg_pickle_options options = {.strict = strict, .persistent = take_id, .user = file};
-    const exg_zip_entry *pickle;
+    const exg_zip_entry *pickle = exg_archive_find(&file->archive, record);
+    const uint8_t *data = NULL;
 
-    EXG_TRY(exg_zip_open(data, length, base, file->archive.arena, &file->archive.zip, err));
-    EXG_TRY(find_root(file, err));
-    EXG_TRY(read_order(file, err));
-    pickle = exg_archive_find(&file->archive, "data.pkl");
     if (pickle == NULL) {
-        return EXG_FAIL(err, MALFORMED, "PKL-002", "the record data.pkl is missing");
+        return EXG_FAIL(err, MALFORMED, "PKL-002", "the record %s is missing", record);
     }
     EXG_TRY(exg_archive_keep(&file->archive, pickle, file->weights, &data, err));
     EXG_TRY(exg_archive_compare(&file->archive, pickle, data, err));
@@ -70,12 +66,22 @@ static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, 
                            &file->pickle, err);
 }
 
+static exg_status open_zip(const uint8_t *data, uint64_t length, uint64_t base, bool strict,
+                           exg_saved *file, exg_error *err)
+{
+    EXG_TRY(exg_zip_open(data, length, base, file->archive.arena, &file->archive.zip, err));
+    EXG_TRY(find_root(file, err));
+    EXG_TRY(read_order(file, err));
+    return read_pickle(file, "data.pkl", strict, err);
+}
+
 exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, bool strict,
                           exg_arena *arena, uint64_t *inflate_left, exg_weights *weights,
                           exg_saved *file, exg_error *err)
 {
-    *file =
-        (exg_saved){.archive = {.arena = arena, .inflate_left = inflate_left}, .weights = weights};
+    *file = (exg_saved){.archive = {.arena = arena, .inflate_left = inflate_left},
+                        .weights = weights,
+                        .records = "data/"};
     exg_map_init(&file->storages, arena);
     exg_map_init(&file->keys, arena);
     if (length == 0) {
@@ -83,10 +89,13 @@ exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, b
     }
     if (!exg_zip_sniff(data, length)) {
         if (strict || !exg_stream_sniff(data, length)) {
-            return exg_error_fix(err,
-                                 EXG_FAIL(err, UNSUPPORTED, "PKL-002",
-                                          "this is not a zip archive: too old a torch.save"),
-                                 "load it in PyTorch and save it again");
+            return exg_error_fix(
+                err,
+                EXG_FAIL(err, UNSUPPORTED, "PKL-002", "%s",
+                         strict ? "this is not a zip archive: too old a torch.save"
+                                : "this is no file of torch.save, or it is cut short"),
+                strict ? "load it in PyTorch and save it again"
+                       : "copy the file again and compare its size");
         }
         EXG_TRY(exg_stream_open(data, length, file, err));
     } else {
@@ -96,10 +105,25 @@ exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, b
     return EXG_OK;
 }
 
+exg_status exg_saved_open_constants(const exg_saved *outer, exg_saved *constants, exg_error *err)
+{
+    *constants =
+        (exg_saved){.archive = outer->archive, .weights = outer->weights, .records = "constants/"};
+    exg_map_init(&constants->storages, outer->archive.arena);
+    exg_map_init(&constants->keys, outer->archive.arena);
+    if (outer->is_stream || exg_archive_find(&outer->archive, "constants.pkl") == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(err, read_pickle(constants, "constants.pkl", false, err), "constants.pkl");
+    constants->object = constants->pickle.root;
+    return EXG_OK;
+}
+
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 /* Of a storage in bytes; its record has exactly those. */
-static exg_status check_bytes(const exg_pickle_storage *storage, uint64_t there, exg_error *err)
+static exg_status check_bytes(const char *records, const exg_pickle_storage *storage,
+                              uint64_t there, exg_error *err)
 {
     uint64_t bytes = 0;
 
@@ -107,10 +131,9 @@ static exg_status check_bytes(const exg_pickle_storage *storage, uint64_t there,
                      storage->dtype == EXG_DTYPE_COUNT ? 1 : exg_dtype_bytes(storage->dtype),
                      &bytes) ||
         bytes != there) {
-        return EXG_FAIL(err, MALFORMED, "WGT-003",
-                        "the record data/%s has %llu bytes, not those of %llu elements",
-                        storage->key, (unsigned long long)there,
-                        (unsigned long long)storage->count);
+        return EXG_FAIL(
+            err, MALFORMED, "WGT-003", "the record %s%s has %llu bytes, not those of %llu elements",
+            records, storage->key, (unsigned long long)there, (unsigned long long)storage->count);
     }
     return EXG_OK;
 }
@@ -119,16 +142,17 @@ exg_status exg_saved_storage(exg_saved *file, const exg_pickle_storage *storage,
                              exg_error *err)
 {
     const exg_zip_entry *entry =
-        file->is_stream ? NULL : exg_archive_find3(&file->archive, "data/", storage->key, "");
+        file->is_stream ? NULL : exg_archive_find3(&file->archive, file->records, storage->key, "");
 
     *index = exg_map_find(&file->storages, storage->key);
     if (file->is_stream && *index != EXG_MAP_NONE) {
-        return check_bytes(storage, file->weights->storages[*index].length, err);
+        return check_bytes(file->records, storage, file->weights->storages[*index].length, err);
     }
     if (entry == NULL) {
-        return EXG_FAIL(err, MALFORMED, "WGT-001", "the record data/%s is missing", storage->key);
+        return EXG_FAIL(err, MALFORMED, "WGT-001", "the record %s%s is missing", file->records,
+                        storage->key);
     }
-    EXG_TRY(check_bytes(storage, entry->bytes, err));
+    EXG_TRY(check_bytes(file->records, storage, entry->bytes, err));
     if (*index != EXG_MAP_NONE) {
         return EXG_OK;
     }

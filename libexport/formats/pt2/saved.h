@@ -12,6 +12,7 @@ typedef struct exg_saved {
     exg_weights *weights;     /* where its storages go */
     exg_map storages;         /* key -> storage */
     exg_map keys;             /* of the storages that the pickle names */
+    const char *records;      /* where these lie: "data/" */
     uint64_t behind;          /* bytes of the file behind its end */
     bool is_stream;           /* every storage is known when the pickle was read */
 } exg_saved;
@@ -22,6 +23,10 @@ typedef struct exg_saved {
 exg_status exg_saved_open(const uint8_t *data, uint64_t length, uint64_t base, bool strict,
                           exg_arena *arena, uint64_t *inflate_left, exg_weights *weights,
                           exg_saved *file, exg_error *err);
+
+/* Of a TorchScript archive its constants, which are a tuple, and have storages of their own.
+ * `outer` stays as long as `constants`, whose object is NULL where there are none. */
+exg_status exg_saved_open_constants(const exg_saved *outer, exg_saved *constants, exg_error *err);
 
 /* What a tensor of the pickle is, its view checked, and its storage among the weights;
  * tensors that share one there share one here. */

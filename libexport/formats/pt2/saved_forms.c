@@ -120,7 +120,7 @@ static exg_status walk_wrapper(exg_walker *w, const exg_pickle_object *object, b
     exg_skipped_code code = EXG_CODE_NONE;
     exg_status status;
 
-    if (a == NULL) {
+    if (a == NULL || object->state != NULL) { /* what holds something is walked */
         return EXG_OK;
     }
     *done = true;

@@ -326,10 +326,31 @@ static exg_status read_optimizer(reader *r, rank_file *file, int64_t *world)
         exg_pickle_get(state, stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"));
 }
 
+/* Which tensor-parallel rank it is of: "zero_pp_rank_0_mp_rank_01_optim_states.pt". */
+static unsigned long tensor_rank(const rank_file *file)
+{
+    const char *at = strstr(file->name, "mp_rank_");
+
+    return at == NULL ? 0 : strtoul(at + strlen("mp_rank_"), NULL, 10);
+}
+
+static exg_status check_tensor_ranks(reader *r)
+{
+    for (uint32_t i = 1; i < r->optimizers.count; i++) {
+        if (tensor_rank(&r->optimizers.items[i]) != tensor_rank(&r->optimizers.items[0])) {
+            return EXG_FAIL(r->err, UNSUPPORTED, "ZERO-TENSOR",
+                            "the files are of several tensor-parallel ranks: %s, %s",
+                            r->optimizers.items[0].name, r->optimizers.items[i].name);
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status read_optimizers(reader *r)
 {
     int64_t world = 0;
 
+    EXG_TRY(check_tensor_ranks(r));
     for (uint32_t i = 0; i < r->optimizers.count; i++) {
         rank_file *file = &r->optimizers.items[i];
 

@@ -535,7 +535,7 @@ static exg_status check_unique(const exg_zip *zip, exg_arena *arena, exg_error *
     return EXG_OK;
 }
 
-/* Leaves out folders ("models/", of 0 bytes) and fills the map. */
+/* Leaves out folders ("models/", of 0 bytes) and fills the map: of keys, the last of a name. */
 static exg_status index_entries(exg_zip *zip, uint64_t count, exg_arena *arena, bool keys,
                                 exg_error *err)
 {
@@ -550,10 +550,6 @@ static exg_status index_entries(exg_zip *zip, uint64_t count, exg_arena *arena, 
                                 "the folder %s has content", entry->name);
             }
             continue;
-        }
-        if (keys && exg_map_find(&zip->by_name, entry->name) != EXG_MAP_NONE) {
-            return ZIP_FAIL(zip, entry->header_offset, err, "ARC-009", "two members are called %s",
-                            entry->name);
         }
         zip->entries[zip->count] = *entry;
         if (!exg_map_put(&zip->by_name, entry->name, zip->count++)) {

@@ -53,8 +53,8 @@ bool exg_zip_names(const uint8_t *data, uint64_t length,
 exg_status exg_zip_open(const uint8_t *data, uint64_t length, uint64_t base, exg_arena *arena,
                         exg_zip *zip, exg_error *err);
 
-/* The same of an archive whose names are keys, and no paths: any, but none twice (ARC-009) and
- * none with NUL (ARC-014). They may not be UTF-8. */
+/* The same of an archive whose names are keys, and no paths: any, but none with NUL (ARC-014). They
+ * may not be UTF-8. Of several of one name exg_zip_find() finds the last. */
 exg_status exg_zip_open_keys(const uint8_t *data, uint64_t length, exg_arena *arena, exg_zip *zip,
                              exg_error *err);
 

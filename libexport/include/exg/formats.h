@@ -246,8 +246,9 @@ EXG_NODISCARD exg_status exg_weights_save(exg_weights *weights, const char *path
  *                      in the format that the name says: as exg_weights_edit_options.shard makes
  *                      them
  * Of the first two exg_weights_slice() made the ranks: it says where in the whole they are.
- * `options`: no split, no resume. USAGE (IO-KIND): the folder is not empty; DCP-CHUNK: parts do not
- * go together. IO (IO-BUSY: another save holds it). */
+ * `options`: no split. With resume FOLDER.part stays when the save is stopped, and FOLDER.resume,
+ * which says what is in it. USAGE (IO-KIND): the folder is not empty; DCP-CHUNK: parts do not go
+ * together. IO (IO-BUSY: another save holds it). */
 EXG_NODISCARD exg_status exg_weights_save_ranks(exg_weights *const *ranks, uint32_t count,
                                                 const char *path,
                                                 const exg_weights_save_options *options,
@@ -266,7 +267,7 @@ typedef struct exg_rank_file {
 EXG_NODISCARD exg_status exg_ranks_save_begin(const char *path, exg_ranks_save **save,
                                               exg_error *err);
 
-/* In any process, between begin and end. */
+/* In any process, between begin and end. `options`: no split, no resume. */
 EXG_NODISCARD exg_status exg_ranks_save_file(const exg_rank_file *file, const char *path,
                                              const exg_weights_save_options *options,
                                              exg_error *err);

@@ -1,0 +1,1 @@
+exg verify --values fixtures/weights/external.onnx.data
