@@ -4,6 +4,7 @@
 #include "libexport/operators/registered.h"
 
 #include <exg/emit.h>
+#include <exg/operator_id_new.h>
 #include <math.h>
 
 /* One operator, differentiated by one of its tensors. */
@@ -232,6 +233,24 @@ static exg_ref summed_after(const derivation *x)
     return dims_of(x, 0).rank == 0
                ? G
                : S(flip_default, S(cumsum_default, S(flip_default, G, dims), V(1)), dims);
+}
+
+/* What stands in several places comes together. */
+static exg_ref off_edges(const derivation *x)
+{
+    exg_dims in = dims_of(x, 0);
+    int64_t n[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&V(1), n, 2 * EXG_SHAPE_RANK_MAX) / 2;
+    exg_ref g = G;
+
+    for (uint32_t k = 0; k < count && k < in.rank; k++) {
+        uint32_t dim = in.rank - 1 - k;
+        exg_ref places = exg_lower_steps(x->b, in.n[dim], EXG_DTYPE_I64, 0, 1);
+
+        places = S(edge_pad, places, INTS(x->b, n[2 * k], n[2 * k + 1]), V(2));
+        g = exg_lower_added(x->b, g, dim, in.n[dim], places);
+    }
+    return g;
 }
 
 static exg_argument only(exg_builder *b, uint32_t which)

@@ -27,6 +27,8 @@
     X(convolution)                                                                                 \
     X(convolution_of_bytes)                                                                        \
     X(copy)                                                                                        \
+    X(cummax)                                                                                      \
+    X(cummin)                                                                                      \
     X(cumprod)                                                                                     \
     X(cumsum)                                                                                      \
     X(diagonal_scatter)                                                                            \
@@ -37,11 +39,14 @@
     X(draw_normal)                                                                                 \
     X(draw_poisson)                                                                                \
     X(draw_uniform)                                                                                \
+    X(edge_pad)                                                                                    \
     X(effect)                                                                                      \
     X(eig)                                                                                         \
     X(eigh)                                                                                        \
     X(embedding)                                                                                   \
     X(fft)                                                                                         \
+    X(fft_from_real)                                                                               \
+    X(fft_to_real)                                                                                 \
     X(flip)                                                                                        \
     X(full)                                                                                        \
     X(gather)                                                                                      \
@@ -88,6 +93,7 @@
     X(sort)                                                                                        \
     X(std)                                                                                         \
     X(sum)                                                                                         \
+    X(sum_squares)                                                                                 \
     X(svd_factor)                                                                                  \
     X(topk)                                                                                        \
     X(tril)                                                                                        \

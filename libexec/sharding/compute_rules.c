@@ -285,6 +285,11 @@ exg_status exg_rule_sum(exg_rule_call *call)
                                 call->operands[0]->dtype == call->results[0]->dtype);
 }
 
+exg_status exg_rule_sum_squares(exg_rule_call *call)
+{
+    return reduction_strategies(call, EXG_REDUCE_SUM, true, false);
+}
+
 /* The average of averages is the average only of chunks of one size. */
 exg_status exg_rule_mean(exg_rule_call *call)
 {
@@ -510,7 +515,8 @@ exg_status exg_rule_cat(exg_rule_call *call)
     return EXG_OK;
 }
 
-exg_status exg_rule_pad(exg_rule_call *call)
+/* Dims before those that are padded. */
+exg_status exg_rule_edge_pad(exg_rule_call *call)
 {
     uint32_t rank = call->operands[0]->rank;
     uint32_t padded = exg_get_ints(&call->args[1], (int64_t[1]){0}, 1) / 2;
@@ -518,6 +524,12 @@ exg_status exg_rule_pad(exg_rule_call *call)
     for (uint32_t d = 0; d + padded < rank; d++) {
         SPLIT(LIST((int32_t)d), LIST((int32_t)d));
     }
+    return EXG_OK;
+}
+
+exg_status exg_rule_pad(exg_rule_call *call)
+{
+    EXG_TRY(exg_rule_edge_pad(call));
     return exg_add_padded(call);
 }
 

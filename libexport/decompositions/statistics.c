@@ -1,6 +1,7 @@
 /* statistics.c - lowerings of statistics.def: norms, spreads, distances. */
 #include "libexport/decompositions/complex.h"
 
+#include <exg/operator_id_new.h>
 #include <math.h>
 
 #define EXG_ROWS "libexport/operators/statistics.def"
@@ -142,6 +143,21 @@ void exg_lower_aminmax(exg_builder *b, const exg_argument *args, exg_argument *r
 
 /* ---- norms ------------------------------------------------------------------------------ */
 
+/* In one pass where the last dim is among those that are summed over. */
+static exg_ref sum_of_squares(exg_builder *b, exg_ref x, exg_argument dims, exg_argument keepdim)
+{
+    uint32_t rank = exg_lower_dims(b, x).rank;
+    int64_t given[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&dims, given, EXG_SHAPE_RANK_MAX);
+    bool has_last = rank == 0 || count == 0;
+
+    for (uint32_t i = 0; i < count && rank > 0; i++) {
+        has_last = has_last || exg_lower_dim(b, given[i], rank) == rank - 1;
+    }
+    return has_last ? EMIT(b, sum_squares, x, dims, keepdim)
+                    : EMIT(b, sum_dim_IntList, EMIT(b, square_default, x), dims, keepdim);
+}
+
 /* Of complex numbers that of their magnitudes. */
 static exg_ref norm_over(exg_builder *b, exg_ref x, double p, exg_argument dims,
                          exg_argument keepdim)
@@ -158,8 +174,7 @@ static exg_ref norm_over(exg_builder *b, exg_ref x, double p, exg_argument dims,
         return EMIT(b, sum_dim_IntList, size, dims, keepdim);
     }
     if (p == 2) {
-        return EMIT(b, sqrt_default,
-                    EMIT(b, sum_dim_IntList, EMIT(b, square_default, x), dims, keepdim));
+        return EMIT(b, sqrt_default, sum_of_squares(b, x, dims, keepdim));
     }
     if (p != 1) {
         size = EMIT(b, pow_Tensor_Scalar, size, p);
@@ -247,7 +262,7 @@ static bool is_by_product(exg_builder *b, const exg_argument *args)
 
 static exg_ref squares_of_rows(exg_builder *b, exg_ref x)
 {
-    return EMIT(b, sum_dim_IntList, EMIT(b, square_default, x), INTS(b, -1), exg_arg_bool(true));
+    return EMIT(b, sum_squares, x, INTS(b, -1), exg_arg_bool(true));
 }
 
 /* (x1 [.., P, M], x2 [.., R, M], p, compute_mode) -> [.., P, R]; by |x|^2 + |y|^2 - 2 x y where

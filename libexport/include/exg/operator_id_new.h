@@ -87,6 +87,10 @@ enum {
     EXG_NEW__wrapped_linear_prepack_default,
     EXG_NEW__wrapped_quantized_linear_prepacked_default,
     EXG_NEW_weight_product,
+    EXG_NEW_edge_pad,
+    EXG_NEW_sum_squares,
+    EXG_NEW_fft_from_real,
+    EXG_NEW_fft_to_real,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -187,5 +191,9 @@ enum {
 #define EXG_OP__wrapped_quantized_linear_prepacked_default                                         \
     ((exg_operator_id)EXG_NEW__wrapped_quantized_linear_prepacked_default)
 #define EXG_OP_weight_product ((exg_operator_id)EXG_NEW_weight_product)
+#define EXG_OP_edge_pad       ((exg_operator_id)EXG_NEW_edge_pad)
+#define EXG_OP_sum_squares    ((exg_operator_id)EXG_NEW_sum_squares)
+#define EXG_OP_fft_from_real  ((exg_operator_id)EXG_NEW_fft_from_real)
+#define EXG_OP_fft_to_real    ((exg_operator_id)EXG_NEW_fft_to_real)
 
 #endif
