@@ -253,6 +253,18 @@ static exg_ref off_edges(const derivation *x)
     return g;
 }
 
+/* The gradient of what each row of add_rows was added to, zeros for those left out; times the
+ * number that the row was multiplied with. */
+static exg_ref of_bags(const derivation *x, bool scaled)
+{
+    exg_ref more = S(constant_pad_nd_default, G, INTS(x->b, 0, 0, 0, 1), 0);
+    exg_ref rows = S(index_select_default, more, 0,
+                     S(clamp_max_default, A(2), exg_arg_int(exg_get_int(&V(4)))));
+
+    return scaled && exg_lower_given(&V(3)) ? S(mul_Tensor, rows, S(unsqueeze_default, A(3), 1))
+                                            : rows;
+}
+
 static exg_argument only(exg_builder *b, uint32_t which)
 {
     exg_argument mask = {.kind = EXG_ARGUMENT_BOOLS, .count = 3};

@@ -6,6 +6,7 @@
 
 #define EXG_KERNELS(X)                                                                             \
     X(adaptive_avg_pool2d)                                                                         \
+    X(add_rows)                                                                                    \
     X(addmm)                                                                                       \
     X(all)                                                                                         \
     X(amax)                                                                                        \
@@ -32,6 +33,7 @@
     X(cumprod)                                                                                     \
     X(cumsum)                                                                                      \
     X(diagonal_scatter)                                                                            \
+    X(distances)                                                                                   \
     X(draw_bernoulli)                                                                              \
     X(draw_binomial)                                                                               \
     X(draw_bits)                                                                                   \

@@ -411,6 +411,38 @@ exg_status exg_rule_embedding(exg_rule_call *call)
     return exg_add_lookup(call, 0);
 }
 
+/* Columns of the table and of the result; places, each into any of the bags. */
+exg_status exg_rule_add_rows(exg_rule_call *call)
+{
+    exg_strategy *strategy;
+
+    SPLIT(LIST(1), LIST(1, -1, -1, -1));
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    for (uint32_t i = 1; i < 4; i++) {
+        if (call->operands[i] != NULL) {
+            strategy->operands[i] = exg_shard(0);
+        }
+    }
+    return exg_add_lookup(call, 0);
+}
+
+/* (x1 [.., P, M], x2 [.., R, M]) -> [.., P, R] */
+exg_status exg_rule_distances(exg_rule_call *call)
+{
+    int32_t last = (int32_t)call->operands[0]->rank - 1;
+
+    for (int32_t d = 0; d < last - 1; d++) {
+        SPLIT(LIST(d), LIST(d, d));
+    }
+    SPLIT(LIST(last - 1), LIST(last - 1, -1));
+    SPLIT(LIST(last), LIST(-1, last - 1));
+    return EXG_OK;
+}
+
 exg_status exg_rule_index_select(exg_rule_call *call)
 {
     uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);

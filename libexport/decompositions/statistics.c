@@ -247,49 +247,6 @@ void exg_lower_pairwise_distance(exg_builder *b, const exg_argument *args, exg_a
          exg_get_float(&args[2]), INTS(b, -1), args[4], results);
 }
 
-#define CDIST_ROWS_DIRECT 25 /* up to so many PyTorch takes differences */
-
-/* Of what cdist is of: does PyTorch compute it by a product of matrices? */
-static bool is_by_product(exg_builder *b, const exg_argument *args)
-{
-    int64_t mode = exg_is_none(&args[3]) ? 0 : exg_get_int(&args[3]);
-    exg_dims x = exg_lower_dims(b, SELF);
-    exg_dims y = exg_lower_dims(b, exg_get_ref(&args[1]));
-
-    return exg_get_float(&args[2]) == 2 && x.rank >= 2 && y.rank >= 2 && mode < 2 &&
-           (mode == 1 || EXG_END(x, 2) > CDIST_ROWS_DIRECT || EXG_END(y, 2) > CDIST_ROWS_DIRECT);
-}
-
-static exg_ref squares_of_rows(exg_builder *b, exg_ref x)
-{
-    return EMIT(b, sum_squares, x, INTS(b, -1), exg_arg_bool(true));
-}
-
-/* (x1 [.., P, M], x2 [.., R, M], p, compute_mode) -> [.., P, R]; by |x|^2 + |y|^2 - 2 x y where
- * PyTorch does so. */
-void exg_lower_cdist(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_ref other = exg_get_ref(&args[1]);
-    exg_ref x;
-    exg_ref y;
-    exg_ref squares;
-
-    if (!is_by_product(b, args)) {
-        x = EMIT(b, sub_Tensor, EMIT(b, unsqueeze_default, SELF, -2),
-                 EMIT(b, unsqueeze_default, other, -3));
-        dist(b, x, exg_get_float(&args[2]), INTS(b, -1), exg_arg_bool(false), results);
-        return;
-    }
-    x = exg_lower_wide(b, SELF);
-    y = exg_lower_wide(b, other);
-    squares =
-        EMIT(b, matmul_default, EMIT(b, mul_Scalar, x, -2.0), EMIT(b, transpose_int, y, -2, -1));
-    squares = EMIT(b, add_Tensor, squares, squares_of_rows(b, x));
-    squares = EMIT(b, add_Tensor, squares, EMIT(b, transpose_int, squares_of_rows(b, y), -2, -1));
-    squares = EMIT(b, sqrt_default, EMIT(b, clamp_min_default, squares, 0));
-    results[0] = exg_arg_ref(exg_lower_cast(b, squares, exg_lower_dtype(b, SELF)));
-}
-
 /* (x1, x2, dim, eps): each divided by its length, no less than eps */
 void exg_lower_cosine_similarity(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

@@ -174,15 +174,22 @@ static void locate(const fft_params *p, const exg_tensor *t, const exg_around *a
 {
     const int64_t parts = exg_dtype_is_complex(t->dtype) ? 2 : 1;
     const int64_t last = a->outer * a->inner - 1;
+    int64_t outer;
+    int64_t inner;
 
     m->step = a->inner * (halves ? 2 : parts);
     m->im = parts == 2 ? 1 : halves ? a->inner : 0;
     m->apart = a->inner > 1 && line % a->inner + p->loops->lines <= a->inner ? parts : 0;
+    outer = line / a->inner;
+    inner = line % a->inner;
     for (uint32_t i = 0; i < p->loops->lines; i++) {
-        int64_t at = EXG_MIN(line + i, last);
+        int64_t at = outer * a->size * a->inner + inner;
 
-        at = at / a->inner * a->size * a->inner + at % a->inner;
         m->lines[i] = (char *)t->data + at * parts * p->bytes;
+        if (line + i < last && ++inner == a->inner) {
+            inner = 0;
+            outer++;
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 #include "libexec/kernels/loops/loops.h"
 #include "libexec/kernels/loops/vector.h"
 
+#include <string.h>
+
 #define LANE       float
 #define REAL       float
 #define WIDTH      1

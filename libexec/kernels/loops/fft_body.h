@@ -248,11 +248,10 @@ static void PASS(to_half)(int64_t half, const void *turns, const void *y_, void 
 /* ---- memory -------------------------------------------------------------------------------------
  */
 
-/* Values [first, count) one by one. */
-INLINE void PASS(load_each)(int64_t first, int64_t count, const exg_fft_memory *m, REAL sign,
-                            VALUE *x)
+/* One by one. */
+INLINE void PASS(load_each)(int64_t count, const exg_fft_memory *m, REAL sign, VALUE *x)
 {
-    for (int64_t k = first; k < count; k++) {
+    for (int64_t k = 0; k < count; k++) {
         for (int i = 0; i < WIDTH; i++) {
             const REAL *at = (const REAL *)m->lines[i] + k * m->step;
 
@@ -262,10 +261,10 @@ INLINE void PASS(load_each)(int64_t first, int64_t count, const exg_fft_memory *
     }
 }
 
-INLINE void PASS(store_each)(int64_t first, int64_t count, const exg_fft_memory *m, REAL scale,
-                             REAL sign, const VALUE *x)
+INLINE void PASS(store_each)(int64_t count, const exg_fft_memory *m, REAL scale, REAL sign,
+                             const VALUE *x)
 {
-    for (int64_t k = first; k < count; k++) {
+    for (int64_t k = 0; k < count; k++) {
         for (int i = 0; i < WIDTH; i++) {
             REAL *at = (REAL *)m->lines[i] + k * m->step;
 
@@ -301,40 +300,90 @@ static bool PASS(is_dense)(const exg_fft_memory *m)
     return m->step == 2 && m->im == 1;
 }
 
+/* Stretches of lines whose pairs are beside each other: where each begins, and the end. */
+static int PASS(find_runs)(const exg_fft_memory *m, int *starts)
+{
+    int runs = 0;
+
+    for (int i = 0; i < WIDTH; i++) {
+        if (i == 0 || (const REAL *)m->lines[i] != (const REAL *)m->lines[i - 1] + 2) {
+            starts[runs++] = i;
+        }
+    }
+    starts[runs] = WIDTH;
+    return runs;
+}
+
+static void PASS(load_runs)(int64_t count, const exg_fft_memory *m, REAL sign, VALUE *x)
+{
+    int starts[WIDTH + 1];
+    const int runs = PASS(find_runs)(m, starts);
+
+    for (int64_t k = 0; k < count; k++) {
+        LANE pairs[2];
+
+        for (int r = 0; r < runs; r++) {
+            memcpy((REAL *)pairs + 2 * starts[r], (const REAL *)m->lines[starts[r]] + k * m->step,
+                   (size_t)(starts[r + 1] - starts[r]) * 2 * sizeof(REAL));
+        }
+        x[k] = (VALUE){EVEN(pairs[0], pairs[1]), ODD(pairs[0], pairs[1]) * sign};
+    }
+}
+
+static void PASS(store_runs)(int64_t count, const exg_fft_memory *m, REAL scale, REAL sign,
+                             const VALUE *x)
+{
+    int starts[WIDTH + 1];
+    const int runs = PASS(find_runs)(m, starts);
+
+    for (int64_t k = 0; k < count; k++) {
+        const LANE re = x[k].re * scale;
+        const LANE im = x[k].im * (scale * sign);
+        const LANE pairs[2] = {LOW(re, im), HIGH(re, im)};
+
+        for (int r = 0; r < runs; r++) {
+            memcpy((REAL *)m->lines[starts[r]] + k * m->step, (const REAL *)pairs + 2 * starts[r],
+                   (size_t)(starts[r + 1] - starts[r]) * 2 * sizeof(REAL));
+        }
+    }
+}
+
 static void PASS(load)(int64_t count, const exg_fft_memory *m, double sign_, void *x_)
 {
     const REAL sign = (REAL)sign_;
     VALUE *x = x_;
-    int64_t k = 0;
 
-    if (m->apart == 2 && m->im == 1) { /* pairs beside each other */
-        for (; k < count; k++) {
-            const REAL *at = (const REAL *)m->lines[0] + k * m->step;
-            const LANE a = *(const LANE *)at;
-            const LANE b = *(const LANE *)(at + WIDTH);
+    if (PASS(is_dense)(m)) {
+        for (int64_t k = 0; k < count; k += WIDTH / 2) {
+            const int64_t some = count - k < WIDTH / 2 ? count - k : WIDTH / 2;
+            LANE v[WIDTH];
 
-            x[k] = (VALUE){EVEN(a, b), ODD(a, b) * sign};
+            for (int i = 0; i < WIDTH; i++) {
+                const REAL *at = (const REAL *)m->lines[i] + 2 * k;
+
+                if (some == WIDTH / 2) {
+                    v[i] = *(const LANE *)at;
+                } else {
+                    v[i] = (LANE){0};
+                    memcpy(&v[i], at, (size_t)some * 2 * sizeof(REAL));
+                }
+            }
+            PASS(turn)(v);
+            for (int i = 0; i < some; i++) {
+                x[k + i] = (VALUE){v[2 * i], v[2 * i + 1] * sign};
+            }
         }
+    } else if (m->im == 1) {
+        PASS(load_runs)(count, m, sign, x);
     } else if (m->apart == 1 && m->im != 0) {
-        for (; k < count; k++) {
+        for (int64_t k = 0; k < count; k++) {
             const REAL *at = (const REAL *)m->lines[0] + k * m->step;
 
             x[k] = (VALUE){*(const LANE *)at, *(const LANE *)(at + m->im) * sign};
         }
-    } else if (PASS(is_dense)(m)) {
-        for (; k + WIDTH / 2 <= count; k += WIDTH / 2) {
-            LANE v[WIDTH];
-
-            for (int i = 0; i < WIDTH; i++) {
-                v[i] = *(const LANE *)((const REAL *)m->lines[i] + 2 * k);
-            }
-            PASS(turn)(v);
-            for (int i = 0; i < WIDTH / 2; i++) {
-                x[k + i] = (VALUE){v[2 * i], v[2 * i + 1] * sign};
-            }
-        }
+    } else {
+        PASS(load_each)(count, m, sign, x);
     }
-    PASS(load_each)(k, count, m, sign, x);
 }
 
 static void PASS(store)(int64_t count, const exg_fft_memory *m, double scale_, double sign_,
@@ -343,50 +392,52 @@ static void PASS(store)(int64_t count, const exg_fft_memory *m, double scale_, d
     const REAL scale = (REAL)scale_;
     const REAL sign = (REAL)sign_;
     const VALUE *x = x_;
-    int64_t k = 0;
 
-    if (m->apart == 2 && m->im == 1) {
-        for (; k < count; k++) {
-            REAL *at = (REAL *)m->lines[0] + k * m->step;
-            const LANE re = x[k].re * scale;
-            const LANE im = x[k].im * (scale * sign);
+    if (PASS(is_dense)(m)) {
+        for (int64_t k = 0; k < count; k += WIDTH / 2) {
+            const int64_t some = count - k < WIDTH / 2 ? count - k : WIDTH / 2;
+            LANE v[WIDTH];
 
-            *(LANE *)at = LOW(re, im);
-            *(LANE *)(at + WIDTH) = HIGH(re, im);
+            for (int i = 0; i < WIDTH / 2; i++) {
+                const VALUE value = i < some ? x[k + i] : (VALUE){{0}, {0}};
+
+                v[2 * i] = value.re * scale;
+                v[2 * i + 1] = value.im * (scale * sign);
+            }
+            PASS(turn)(v);
+            for (int i = 0; i < WIDTH; i++) {
+                REAL *at = (REAL *)m->lines[i] + 2 * k;
+
+                if (some == WIDTH / 2) {
+                    *(LANE *)at = v[i];
+                } else {
+                    memcpy(at, &v[i], (size_t)some * 2 * sizeof(REAL));
+                }
+            }
         }
+    } else if (m->im == 1) {
+        PASS(store_runs)(count, m, scale, sign, x);
     } else if (m->apart == 1 && m->im != 0) {
-        for (; k < count; k++) {
+        for (int64_t k = 0; k < count; k++) {
             REAL *at = (REAL *)m->lines[0] + k * m->step;
 
             *(LANE *)at = x[k].re * scale;
             *(LANE *)(at + m->im) = x[k].im * (scale * sign);
         }
-    } else if (PASS(is_dense)(m)) {
-        for (; k + WIDTH / 2 <= count; k += WIDTH / 2) {
-            LANE v[WIDTH];
-
-            for (int i = 0; i < WIDTH / 2; i++) {
-                v[2 * i] = x[k + i].re * scale;
-                v[2 * i + 1] = x[k + i].im * (scale * sign);
-            }
-            PASS(turn)(v);
-            for (int i = 0; i < WIDTH; i++) {
-                *(LANE *)((REAL *)m->lines[i] + 2 * k) = v[i];
-            }
-        }
+    } else {
+        PASS(store_each)(count, m, scale, sign, x);
     }
-    PASS(store_each)(k, count, m, scale, sign, x);
 }
 #else
 static void PASS(load)(int64_t count, const exg_fft_memory *m, double sign, void *x)
 {
-    PASS(load_each)(0, count, m, (REAL)sign, x);
+    PASS(load_each)(count, m, (REAL)sign, x);
 }
 
 static void PASS(store)(int64_t count, const exg_fft_memory *m, double scale, double sign,
                         const void *x)
 {
-    PASS(store_each)(0, count, m, (REAL)scale, (REAL)sign, x);
+    PASS(store_each)(count, m, (REAL)scale, (REAL)sign, x);
 }
 #endif
 

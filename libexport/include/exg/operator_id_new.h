@@ -91,6 +91,8 @@ enum {
     EXG_NEW_sum_squares,
     EXG_NEW_fft_from_real,
     EXG_NEW_fft_to_real,
+    EXG_NEW_add_rows,
+    EXG_NEW_distances,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -195,5 +197,7 @@ enum {
 #define EXG_OP_sum_squares    ((exg_operator_id)EXG_NEW_sum_squares)
 #define EXG_OP_fft_from_real  ((exg_operator_id)EXG_NEW_fft_from_real)
 #define EXG_OP_fft_to_real    ((exg_operator_id)EXG_NEW_fft_to_real)
+#define EXG_OP_add_rows       ((exg_operator_id)EXG_NEW_add_rows)
+#define EXG_OP_distances      ((exg_operator_id)EXG_NEW_distances)
 
 #endif

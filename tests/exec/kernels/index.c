@@ -582,6 +582,74 @@ static void places_are_those_of_a_mask_in_order_and_as_many_as_were_counted(void
     }
 }
 
+/* Bags in their order or not, some places in none of them; more bags than have any. */
+static void rows_are_added_up_in_bags(void **state)
+{
+    static const int64_t sizes[][3] = {{3, 5, 1}, {40, 9, 33}, {700, 300, 64}, {9, 4, 1500}};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t s = 0; s < 4 * COUNT(sizes); s++) {
+            const int64_t count = sizes[s / 4][0], bags = sizes[s / 4][1], width = sizes[s / 4][2];
+            const bool is_sorted = s % 2 == 0, is_scaled = s / 2 % 2 == 1;
+            const exg_dtype wide = float_dtypes[d] == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
+            exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(),
+                                   is_scaled ? arg_tensor() : arg_none(), arg_int(bags)};
+            kernel_case c = {.kernel = &exg_kernel_add_rows,
+                             .args = args,
+                             .arg_count = 5,
+                             .input_count = 4,
+                             .output_count = 1};
+            exg_tensor into = make_indices(1, SIZES(count), 0, bags + 2);
+            double *want = calloc((size_t)(bags * width), sizeof(double));
+
+            for (int64_t i = 0; i < count && is_sorted; i++) {
+                set(&into, i, (double)(i * bags / count + (i == count - 1 ? 1 : 0)));
+            }
+            c.inputs[0] = make_random(float_dtypes[d], 2, SIZES(50, width), -1, 1);
+            c.inputs[1] = make_indices(1, SIZES(count), 0, 50);
+            c.inputs[2] = s % 3 == 0 ? narrowed(into) : into;
+            c.inputs[3] = is_scaled ? make_random(wide, 1, SIZES(count), -1, 1) : absent_tensor();
+            for (int64_t i = 0; i < count * width; i++) {
+                const int64_t bag = (int64_t)get(&into, i / width);
+                const int64_t row = (int64_t)get(&c.inputs[1], i / width);
+
+                if (bag < bags) {
+                    want[bag * width + i % width] += get_at(&c.inputs[0], SIZES(row, i % width)) *
+                                                     (is_scaled ? get(&c.inputs[3], i / width) : 1);
+                }
+            }
+            c.outputs[0] = make_tensor(wide, 2, SIZES(bags, width));
+            expect_kernel(&c, 0, want, tolerance_of(wide, 40));
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
+static void a_row_outside_the_table_raises(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_none(), arg_int(2)};
+    kernel_case c = {.kernel = &exg_kernel_add_rows,
+                     .args = args,
+                     .arg_count = 5,
+                     .input_count = 4,
+                     .output_count = 1,
+                     .fault = EXG_FAULT_INDEX};
+
+    (void)state;
+    for (int64_t bad = -1; bad < 6; bad += 6) {
+        c.inputs[0] = make_random(EXG_DTYPE_F32, 2, SIZES(5, 3), -1, 1);
+        c.inputs[1] = make_tensor(EXG_DTYPE_I64, 1, SIZES(4));
+        set(&c.inputs[1], 2, (double)bad);
+        c.inputs[2] = make_tensor(EXG_DTYPE_I64, 1, SIZES(4));
+        c.inputs[3] = absent_tensor();
+        c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 3));
+        run_everywhere(&c);
+        free_tensors();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -592,6 +660,8 @@ int main(void)
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
         cmocka_unit_test(index_takes_rows_of_any_width),
         cmocka_unit_test(index_put_accumulates_equal_indices),
+        cmocka_unit_test(rows_are_added_up_in_bags),
+        cmocka_unit_test(a_row_outside_the_table_raises),
         cmocka_unit_test(places_are_those_of_a_mask_in_order_and_as_many_as_were_counted),
         cmocka_unit_test(checked_passes_what_it_is_given_and_raises_unless_all_holds),
         cmocka_unit_test(searchsorted_counts_the_edges_before_each_value),

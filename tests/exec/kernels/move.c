@@ -44,6 +44,36 @@ static void copy_makes_any_strides_contiguous(void **state)
     }
 }
 
+/* Pairs and fours that stay together, from wherever they begin. */
+static void copy_moves_what_is_together_as_one(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
+        for (int64_t together = 1; together <= 8; together *= 2) {
+            exg_argument args[] = {arg_tensor()};
+            kernel_case c = {.kernel = &exg_kernel_copy,
+                             .args = args,
+                             .arg_count = 1,
+                             .input_count = 1,
+                             .output_count = 1};
+            double *want;
+
+            c.inputs[0] = make_random(all_dtypes[k], 4, SIZES(2, 23, 70, together + 1), -9, 9);
+            c.inputs[0] = transposed(sliced(c.inputs[0], 3, 1, together, 1), 1, 2);
+            c.outputs[0] = make_tensor(all_dtypes[k], 4, SIZES(2, 70, 23, together));
+            want = values_of(&c.inputs[0]);
+            expect_kernel(&c, 0, want, 0);
+            free(want);
+            c.inputs[0] =
+                transposed(make_random(all_dtypes[k], 4, SIZES(2, 23, 70, together), -9, 9), 1, 2);
+            want = values_of(&c.inputs[0]);
+            expect_kernel(&c, 0, want, 0);
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
 static void copy_of_a_scalar_and_of_a_long_line(void **state)
 {
     (void)state;
@@ -399,6 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copy_makes_any_strides_contiguous),
+        cmocka_unit_test(copy_moves_what_is_together_as_one),
         cmocka_unit_test(copy_of_a_scalar_and_of_a_long_line),
         cmocka_unit_test(window_kernels_replace_their_window_and_nothing_else),
         cmocka_unit_test(a_window_outside_the_tensor_is_refused),

@@ -453,6 +453,62 @@ static void no_extreme_runs_along_nothing(void **state)
     }
 }
 
+/* ---- distances -------------------- */
+
+static double apart(const exg_tensor *x, const exg_tensor *y, int64_t batch, int64_t i, int64_t j,
+                    double p)
+{
+    double sum = 0;
+
+    for (int64_t m = 0; m < x->sizes[2]; m++) {
+        double gap = fabs(get_at(x, SIZES(batch, i, m)) - get_at(y, SIZES(batch, j, m)));
+
+        sum = p == 0   ? sum + (gap != 0)
+              : p == 1 ? sum + gap
+              : p == 2 ? sum + gap * gap
+                       : (gap > sum || gap != gap ? gap : sum);
+    }
+    return p == 2 ? sqrt(sum) : sum;
+}
+
+static void distances_are_of_every_two_rows(void **state)
+{
+    static const int64_t sizes[][4] = {{1, 1, 1, 1},   {2, 5, 7, 3}, {1, 30, 300, 4},
+                                       {3, 9, 17, 40}, {1, 4, 3, 0}, {2, 0, 3, 4}};
+    static const double powers[] = {0, 1, 2, INFINITY};
+
+    (void)state;
+    for (uint32_t d = 0; d < 2; d++) {
+        for (uint32_t s = 0; s < 4 * COUNT(sizes); s++) {
+            const int64_t *n = sizes[s / 4];
+            const double p = powers[s % 4];
+            exg_argument args[] = {arg_tensor(), arg_tensor(), arg_float(p)};
+            kernel_case c = {.kernel = &exg_kernel_distances,
+                             .args = args,
+                             .arg_count = 3,
+                             .input_count = 2,
+                             .output_count = 1};
+            double *want = calloc((size_t)(n[0] * n[1] * n[2]) + 1, sizeof(double));
+
+            c.inputs[0] = make_random(float_dtypes[d], 3, SIZES(n[0], n[1], n[3]), -2, 2);
+            c.inputs[1] = make_random(float_dtypes[d], 3, SIZES(n[0], n[2], n[3]), -2, 2);
+            if (n[1] > 3 && n[3] > 1) {
+                set(&c.inputs[0], 1, get(&c.inputs[1], 1));
+                set(&c.inputs[0], n[3], NAN);
+                set(&c.inputs[0], 2 * n[3], -INFINITY);
+            }
+            for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
+                want[i] = apart(&c.inputs[0], &c.inputs[1], i / n[2] / n[1], i / n[2] % n[1],
+                                i % n[2], p);
+            }
+            c.outputs[0] = make_tensor(float_dtypes[d], 3, SIZES(n[0], n[1], n[2]));
+            expect_kernel(&c, 0, want, tolerance_of(float_dtypes[d], 8));
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
 /* ---- sort -------------------- */
 
 static const double *compared; /* the line being sorted */
@@ -573,6 +629,7 @@ int main(void)
         cmocka_unit_test(scans_run_along_their_dimension),
         cmocka_unit_test(running_extremes_come_with_the_place_of_the_latest),
         cmocka_unit_test(no_extreme_runs_along_nothing),
+        cmocka_unit_test(distances_are_of_every_two_rows),
         cmocka_unit_test(sort_is_stable_both_ways_and_topk_is_its_beginning),
     };
 
