@@ -265,6 +265,41 @@ static exg_ref of_bags(const derivation *x, bool scaled)
                                             : rows;
 }
 
+/* Of weighted_gather, for every channel: the places of all terms, (n, channels, terms * count), 0
+ * where there is none. */
+static exg_ref all_places(const derivation *x)
+{
+    exg_dims own = dims_of(x, 0);
+    exg_dims places = dims_of(x, 1);
+    exg_ref flat = S(view_default, S(clamp_min_default, A(1), exg_arg_int(0)),
+                     INTS(x->b, places.n[0], 1, places.n[1] * places.n[2]));
+
+    return S(expand_default, flat, INTS(x->b, own.n[0], own.n[1], places.n[1] * places.n[2]));
+}
+
+/* Each gradient to the places it came from, times their weights. */
+static exg_ref to_places(const derivation *x)
+{
+    exg_dims own = dims_of(x, 0);
+    exg_dims places = dims_of(x, 1);
+    exg_ref weights = S(masked_fill_Scalar, A(2), S(lt_Scalar, A(1), exg_arg_int(0)), 0);
+    exg_ref parts = S(mul_Tensor, S(unsqueeze_default, G, 2), S(unsqueeze_default, weights, 1));
+
+    parts = S(reshape_default, parts, INTS(x->b, own.n[0], own.n[1], places.n[1] * places.n[2]));
+    return S(scatter_add_default, zeros_as(x, 0), 2, all_places(x), parts);
+}
+
+static exg_ref by_weights(const derivation *x)
+{
+    exg_dims own = dims_of(x, 0);
+    exg_dims places = dims_of(x, 1);
+    exg_ref taken = S(view_default, S(gather_default, A(0), 2, all_places(x)),
+                      INTS(x->b, own.n[0], own.n[1], places.n[1], places.n[2]));
+
+    taken = S(sum_dim_IntList, S(mul_Tensor, taken, S(unsqueeze_default, G, 2)), INTS(x->b, 1));
+    return S(masked_fill_Scalar, taken, S(lt_Scalar, A(1), exg_arg_int(0)), 0);
+}
+
 static exg_argument only(exg_builder *b, uint32_t which)
 {
     exg_argument mask = {.kind = EXG_ARGUMENT_BOOLS, .count = 3};

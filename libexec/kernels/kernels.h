@@ -101,7 +101,8 @@
     X(tril)                                                                                        \
     X(triu)                                                                                        \
     X(var)                                                                                         \
-    X(weight_product)
+    X(weight_product)                                                                              \
+    X(weighted_gather)
 
 #define EXG_DECLARE_KERNEL(name) extern const exg_kernel exg_kernel_##name;
 EXG_KERNELS(EXG_DECLARE_KERNEL)

@@ -443,6 +443,24 @@ exg_status exg_rule_distances(exg_rule_call *call)
     return EXG_OK;
 }
 
+/* (n c elements, n t p, n t p) -> n c p: terms are summed, elements may be needed by any place */
+exg_status exg_rule_weighted_gather(exg_rule_call *call)
+{
+    exg_strategy *strategy;
+
+    SPLIT(LIST(0), LIST(0, 0, 0));
+    SPLIT(LIST(1), LIST(1, -1, -1));
+    SPLIT(LIST(2), LIST(-1, 2, 2));
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[1] = exg_shard(1);
+    strategy->operands[2] = exg_shard(1);
+    return EXG_OK;
+}
+
 exg_status exg_rule_index_select(exg_rule_call *call)
 {
     uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);
