@@ -354,22 +354,29 @@ static void PASS(load)(int64_t count, const exg_fft_memory *m, double sign_, voi
     VALUE *x = x_;
 
     if (PASS(is_dense)(m)) {
-        for (int64_t k = 0; k < count; k += WIDTH / 2) {
-            const int64_t some = count - k < WIDTH / 2 ? count - k : WIDTH / 2;
+        int64_t k = 0;
+
+        for (; k + WIDTH / 2 <= count; k += WIDTH / 2) {
             LANE v[WIDTH];
 
             for (int i = 0; i < WIDTH; i++) {
-                const REAL *at = (const REAL *)m->lines[i] + 2 * k;
-
-                if (some == WIDTH / 2) {
-                    v[i] = *(const LANE *)at;
-                } else {
-                    v[i] = (LANE){0};
-                    memcpy(&v[i], at, (size_t)some * 2 * sizeof(REAL));
-                }
+                v[i] = *(const LANE *)((const REAL *)m->lines[i] + 2 * k);
             }
             PASS(turn)(v);
-            for (int i = 0; i < some; i++) {
+            for (int i = 0; i < WIDTH / 2; i++) {
+                x[k + i] = (VALUE){v[2 * i], v[2 * i + 1] * sign};
+            }
+        }
+        if (k < count) {
+            LANE v[WIDTH];
+
+            for (int i = 0; i < WIDTH; i++) {
+                v[i] = (LANE){0};
+                memcpy(&v[i], (const REAL *)m->lines[i] + 2 * k,
+                       (size_t)(count - k) * 2 * sizeof(REAL));
+            }
+            PASS(turn)(v);
+            for (int64_t i = 0; i < count - k; i++) {
                 x[k + i] = (VALUE){v[2 * i], v[2 * i + 1] * sign};
             }
         }
@@ -386,6 +393,19 @@ static void PASS(load)(int64_t count, const exg_fft_memory *m, double sign_, voi
     }
 }
 
+/* Up to half a width of values as pairs, those of each line side by side. */
+INLINE void PASS(turn_back)(int64_t count, REAL scale, REAL sign, const VALUE *x, LANE *v)
+{
+    for (int i = 0; i < WIDTH; i++) {
+        v[i] = (LANE){0};
+    }
+    for (int i = 0; i < count; i++) {
+        v[2 * i] = x[i].re * scale;
+        v[2 * i + 1] = x[i].im * (scale * sign);
+    }
+    PASS(turn)(v);
+}
+
 static void PASS(store)(int64_t count, const exg_fft_memory *m, double scale_, double sign_,
                         const void *x_)
 {
@@ -394,25 +414,22 @@ static void PASS(store)(int64_t count, const exg_fft_memory *m, double scale_, d
     const VALUE *x = x_;
 
     if (PASS(is_dense)(m)) {
-        for (int64_t k = 0; k < count; k += WIDTH / 2) {
-            const int64_t some = count - k < WIDTH / 2 ? count - k : WIDTH / 2;
+        int64_t k = 0;
+
+        for (; k + WIDTH / 2 <= count; k += WIDTH / 2) {
             LANE v[WIDTH];
 
-            for (int i = 0; i < WIDTH / 2; i++) {
-                const VALUE value = i < some ? x[k + i] : (VALUE){{0}, {0}};
-
-                v[2 * i] = value.re * scale;
-                v[2 * i + 1] = value.im * (scale * sign);
-            }
-            PASS(turn)(v);
+            PASS(turn_back)(WIDTH / 2, scale, sign, x + k, v);
             for (int i = 0; i < WIDTH; i++) {
-                REAL *at = (REAL *)m->lines[i] + 2 * k;
+                *(LANE *)((REAL *)m->lines[i] + 2 * k) = v[i];
+            }
+        }
+        if (k < count) {
+            LANE v[WIDTH];
 
-                if (some == WIDTH / 2) {
-                    *(LANE *)at = v[i];
-                } else {
-                    memcpy(at, &v[i], (size_t)some * 2 * sizeof(REAL));
-                }
+            PASS(turn_back)(count - k, scale, sign, x + k, v);
+            for (int i = 0; i < WIDTH; i++) {
+                memcpy((REAL *)m->lines[i] + 2 * k, &v[i], (size_t)(count - k) * 2 * sizeof(REAL));
             }
         }
     } else if (m->im == 1) {
