@@ -375,6 +375,40 @@ static void index_takes_rows_of_any_width(void **state)
     }
 }
 
+/* One element a position, some from the end; a bad index leaves its place zero alone. */
+static void index_takes_single_elements(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
+        exg_argument args[] = {arg_tensor(), arg_tensor()};
+        kernel_case c = {.kernel = &exg_kernel_index,
+                         .args = args,
+                         .arg_count = 2,
+                         .input_count = 3,
+                         .output_count = 1};
+        double want[3 * 211];
+
+        c.inputs[0] = make_random(all_dtypes[k], 2, SIZES(40, 50), -9, 9);
+        c.inputs[1] = make_indices(2, SIZES(3, 211), -40, 40);
+        c.inputs[2] = make_indices(2, SIZES(3, 211), -50, 50);
+        c.inputs[2] = k % 2 == 0 ? c.inputs[2] : narrowed(c.inputs[2]);
+        c.outputs[0] = make_tensor(all_dtypes[k], 2, SIZES(3, 211));
+        for (int64_t i = 0; i < 3 * 211; i++) {
+            const int64_t row = (int64_t)get(&c.inputs[1], i);
+            const int64_t column = (int64_t)get(&c.inputs[2], i);
+
+            want[i] = get_at(&c.inputs[0], SIZES((row + 40) % 40, (column + 50) % 50));
+        }
+        expect_kernel(&c, 0, want, 0);
+        set(&c.inputs[1], 300, 40);
+        set(&c.inputs[2], 301, -51);
+        want[300] = want[301] = 0;
+        c.fault = EXG_FAULT_INDEX;
+        expect_kernel(&c, 0, want, 0);
+        free_tensors();
+    }
+}
+
 static void index_put_accumulates_equal_indices(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_none(), arg_tensor(), arg_bool(true)};
@@ -706,6 +740,7 @@ int main(void)
         cmocka_unit_test(gather_and_scatter_go_element_by_element_along_each_dimension),
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
         cmocka_unit_test(index_takes_rows_of_any_width),
+        cmocka_unit_test(index_takes_single_elements),
         cmocka_unit_test(index_put_accumulates_equal_indices),
         cmocka_unit_test(rows_are_added_up_in_bags),
         cmocka_unit_test(a_row_outside_the_table_raises),
