@@ -1,9 +1,12 @@
 /* pad.c - lowerings of pad.def: edges filled with numbers, or with what the tensor has. */
 #include "libexport/operators/lower.h"
+#include "libexport/operators/shape.h"
 #include <exg/operator_id_new.h>
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/index.def"
+#include "libexport/operators/rows.h"
 #define EXG_ROWS "libexport/operators/pad.def"
 #include "libexport/operators/rows.h"
 
@@ -19,16 +22,35 @@ static bool is_paddable(int64_t size, const int64_t *two, pad_mode mode)
     return size > 0 && size + two[0] + two[1] >= 0 && two[0] <= most && two[1] <= most;
 }
 
+/* (self, pad, mode) */
+exg_status exg_shape_edge_pad(exg_shape_call *call, exg_error *err)
+{
+    int64_t n[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&call->args[1], n, 2 * EXG_SHAPE_RANK_MAX) / 2;
+    int64_t mode = exg_get_int(&call->args[2]);
+    exg_dims in;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
+    for (uint32_t i = 0; i < count && i < in.rank; i++) {
+        if (n[2 * i] < 0 || n[2 * i + 1] < 0 || mode < PAD_REFLECT || mode > PAD_CIRCULAR ||
+            !is_paddable(EXG_END(in, i + 1), &n[2 * i], (pad_mode)mode)) {
+            return EXG_SHAPE_FAIL(err, "edges that the tensor has not");
+        }
+    }
+    return exg_shape_constant_pad_nd(call, err);
+}
+
 /* x without what negative numbers of `n` cut off. */
 static exg_ref cut(exg_builder *b, exg_ref x, const int64_t *n, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t dim = exg_lower_dims(b, x).rank - 1 - i;
+        exg_dims dims = exg_lower_dims(b, x);
+        uint32_t dim = i < dims.rank ? dims.rank - 1 - i : 0;
         int64_t before = n[2 * i] < 0 ? -n[2 * i] : 0;
         int64_t after = n[2 * i + 1] < 0 ? -n[2 * i + 1] : 0;
 
         if (before > 0 || after > 0) {
-            x = exg_lower_slice(b, x, dim, before, exg_lower_dims(b, x).n[dim] - before - after);
+            x = exg_lower_slice(b, x, dim, before, EXG_END(dims, i + 1) - before - after);
         }
     }
     return x;
@@ -43,13 +65,16 @@ static exg_ref padded(exg_builder *b, exg_ref x, const int64_t *n, uint32_t coun
     bool adds = false;
 
     for (uint32_t i = 0; i < count; i++) {
-        int64_t size = dims.n[dims.rank - 1 - i];
+        int64_t size = EXG_END(dims, i + 1);
         int64_t *two = &added[2 * i];
 
         for (uint32_t side = 0; side < 2; side++) {
             two[side] = n[2 * i + side] > 0 ? n[2 * i + side] : 0;
             /* what is cut off does not return */
             size += mode == PAD_CIRCULAR && n[2 * i + side] < 0 ? n[2 * i + side] : 0;
+        }
+        if (mode == PAD_CIRCULAR && two[0] == 0 && two[1] == 0 && size >= 0) {
+            continue; /* only cut off */
         }
         if ((n[2 * i] != 0 || n[2 * i + 1] != 0) &&
             !is_paddable(size, mode == PAD_CIRCULAR ? two : &n[2 * i], mode)) {
