@@ -4,6 +4,7 @@
 #include "libexport/operators/registered.h"
 
 #include <exg/emit.h>
+#include <exg/operator_id_new.h>
 #include <math.h>
 
 /* One operator, differentiated by one of its tensors. */
@@ -232,6 +233,71 @@ static exg_ref summed_after(const derivation *x)
     return dims_of(x, 0).rank == 0
                ? G
                : S(flip_default, S(cumsum_default, S(flip_default, G, dims), V(1)), dims);
+}
+
+/* What stands in several places comes together. */
+static exg_ref off_edges(const derivation *x)
+{
+    exg_dims in = dims_of(x, 0);
+    int64_t n[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&V(1), n, 2 * EXG_SHAPE_RANK_MAX) / 2;
+    exg_ref g = G;
+
+    for (uint32_t k = 0; k < count && k < in.rank; k++) {
+        uint32_t dim = in.rank - 1 - k;
+        exg_ref places = exg_lower_steps(x->b, in.n[dim], EXG_DTYPE_I64, 0, 1);
+
+        places = S(edge_pad, places, INTS(x->b, n[2 * k], n[2 * k + 1]), V(2));
+        g = exg_lower_added(x->b, g, dim, in.n[dim], places);
+    }
+    return g;
+}
+
+/* The gradient of what each row of add_rows was added to, zeros for those left out; times the
+ * number that the row was multiplied with. */
+static exg_ref of_bags(const derivation *x, bool scaled)
+{
+    exg_ref more = S(constant_pad_nd_default, G, INTS(x->b, 0, 0, 0, 1), 0);
+    exg_ref rows = S(index_select_default, more, 0,
+                     S(clamp_max_default, A(2), exg_arg_int(exg_get_int(&V(4)))));
+
+    return scaled && exg_lower_given(&V(3)) ? S(mul_Tensor, rows, S(unsqueeze_default, A(3), 1))
+                                            : rows;
+}
+
+/* Of weighted_gather, for every channel: the places of all terms, (n, channels, terms * count), 0
+ * where there is none. */
+static exg_ref all_places(const derivation *x)
+{
+    exg_dims own = dims_of(x, 0);
+    exg_dims places = dims_of(x, 1);
+    exg_ref flat = S(view_default, S(clamp_min_default, A(1), exg_arg_int(0)),
+                     INTS(x->b, places.n[0], 1, places.n[1] * places.n[2]));
+
+    return S(expand_default, flat, INTS(x->b, own.n[0], own.n[1], places.n[1] * places.n[2]));
+}
+
+/* Each gradient to the places it came from, times their weights. */
+static exg_ref to_places(const derivation *x)
+{
+    exg_dims own = dims_of(x, 0);
+    exg_dims places = dims_of(x, 1);
+    exg_ref weights = S(masked_fill_Scalar, A(2), S(lt_Scalar, A(1), exg_arg_int(0)), 0);
+    exg_ref parts = S(mul_Tensor, S(unsqueeze_default, G, 2), S(unsqueeze_default, weights, 1));
+
+    parts = S(reshape_default, parts, INTS(x->b, own.n[0], own.n[1], places.n[1] * places.n[2]));
+    return S(scatter_add_default, zeros_as(x, 0), 2, all_places(x), parts);
+}
+
+static exg_ref by_weights(const derivation *x)
+{
+    exg_dims own = dims_of(x, 0);
+    exg_dims places = dims_of(x, 1);
+    exg_ref taken = S(view_default, S(gather_default, A(0), 2, all_places(x)),
+                      INTS(x->b, own.n[0], own.n[1], places.n[1], places.n[2]));
+
+    taken = S(sum_dim_IntList, S(mul_Tensor, taken, S(unsqueeze_default, G, 2)), INTS(x->b, 1));
+    return S(masked_fill_Scalar, taken, S(lt_Scalar, A(1), exg_arg_int(0)), 0);
 }
 
 static exg_argument only(exg_builder *b, uint32_t which)

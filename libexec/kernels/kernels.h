@@ -6,6 +6,7 @@
 
 #define EXG_KERNELS(X)                                                                             \
     X(adaptive_avg_pool2d)                                                                         \
+    X(add_rows)                                                                                    \
     X(addmm)                                                                                       \
     X(all)                                                                                         \
     X(amax)                                                                                        \
@@ -27,9 +28,12 @@
     X(convolution)                                                                                 \
     X(convolution_of_bytes)                                                                        \
     X(copy)                                                                                        \
+    X(cummax)                                                                                      \
+    X(cummin)                                                                                      \
     X(cumprod)                                                                                     \
     X(cumsum)                                                                                      \
     X(diagonal_scatter)                                                                            \
+    X(distances)                                                                                   \
     X(draw_bernoulli)                                                                              \
     X(draw_binomial)                                                                               \
     X(draw_bits)                                                                                   \
@@ -37,11 +41,14 @@
     X(draw_normal)                                                                                 \
     X(draw_poisson)                                                                                \
     X(draw_uniform)                                                                                \
+    X(edge_pad)                                                                                    \
     X(effect)                                                                                      \
     X(eig)                                                                                         \
     X(eigh)                                                                                        \
     X(embedding)                                                                                   \
     X(fft)                                                                                         \
+    X(fft_from_real)                                                                               \
+    X(fft_to_real)                                                                                 \
     X(flip)                                                                                        \
     X(full)                                                                                        \
     X(gather)                                                                                      \
@@ -88,12 +95,14 @@
     X(sort)                                                                                        \
     X(std)                                                                                         \
     X(sum)                                                                                         \
+    X(sum_squares)                                                                                 \
     X(svd_factor)                                                                                  \
     X(topk)                                                                                        \
     X(tril)                                                                                        \
     X(triu)                                                                                        \
     X(var)                                                                                         \
-    X(weight_product)
+    X(weight_product)                                                                              \
+    X(weighted_gather)
 
 #define EXG_DECLARE_KERNEL(name) extern const exg_kernel exg_kernel_##name;
 EXG_KERNELS(EXG_DECLARE_KERNEL)

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define EXG_LAPACK_VERSION 2
+#define EXG_LAPACK_VERSION 3
 #define EXG_LAPACK_FILE    "libexg_lapack.so"
 #define EXG_LAPACK_SYMBOL  "exg_lapack_tables"
 
@@ -21,8 +21,9 @@ typedef struct exg_lapack {
     int (*ldl)(int n, bool hermitian, double *a, int32_t *pivots, double *work);
     int (*ldl_solve)(int n, int count, bool hermitian, const double *a, const int32_t *pivots,
                      double *b);
-    /* Eigenvalues ascending, real; a becomes the eigenvectors. */
-    int (*eigh)(int n, bool upper, double *a, double *values, double *work, int32_t *ints);
+    /* Eigenvalues ascending, real; a becomes the eigenvectors, where they are wanted. */
+    int (*eigh)(int n, bool upper, bool vectors, double *a, double *values, double *work,
+                int32_t *ints);
     /* Values and vectors are complex always. */
     int (*eig)(int n, double *a, double *values, double *vectors, double *work);
     /* s is real. */

@@ -79,10 +79,12 @@ static int d_ldl_solve(int n, int count, bool hermitian, const double *a, const 
     return dsy_solve(n, count, a, pivots, b);
 }
 
-static int d_eigh(int n, bool upper, double *a, double *values, double *work, int32_t *ints)
+static int d_eigh(int n, bool upper, bool vectors, double *a, double *values, double *work,
+                  int32_t *ints)
 {
-    return LAPACKE_dsyevd_work(COLUMNS, 'V', upper ? 'U' : 'L', n, a, at_least_1(n), values, work,
-                               numbers_of(n, n), ints, (int)exg_lapack_int_work(n, n));
+    return LAPACKE_dsyevd_work(COLUMNS, vectors ? 'V' : 'N', upper ? 'U' : 'L', n, a, at_least_1(n),
+                               values, work, numbers_of(n, n), ints,
+                               (int)exg_lapack_int_work(n, n));
 }
 
 /* LAPACK's v holds the real, then the imaginary part of a pair of conjugates. */
@@ -154,11 +156,13 @@ static int z_ldl_solve(int n, int count, bool hermitian, const double *a, const 
     return hermitian ? zhe_solve(n, count, a, pivots, b) : zsy_solve(n, count, a, pivots, b);
 }
 
-static int z_eigh(int n, bool upper, double *a, double *values, double *work, int32_t *ints)
+static int z_eigh(int n, bool upper, bool vectors, double *a, double *values, double *work,
+                  int32_t *ints)
 {
-    return LAPACKE_zheevd_work(COLUMNS, 'V', upper ? 'U' : 'L', n, Z(a), at_least_1(n), values,
-                               Z(work), numbers_of(n, n), real_work(work, n, n), numbers_of(n, n),
-                               ints, (int)exg_lapack_int_work(n, n));
+    return LAPACKE_zheevd_work(COLUMNS, vectors ? 'V' : 'N', upper ? 'U' : 'L', n, Z(a),
+                               at_least_1(n), values, Z(work), numbers_of(n, n),
+                               real_work(work, n, n), numbers_of(n, n), ints,
+                               (int)exg_lapack_int_work(n, n));
 }
 
 static int z_eig(int n, double *a, double *values, double *vectors, double *work)

@@ -285,6 +285,11 @@ exg_status exg_rule_sum(exg_rule_call *call)
                                 call->operands[0]->dtype == call->results[0]->dtype);
 }
 
+exg_status exg_rule_sum_squares(exg_rule_call *call)
+{
+    return reduction_strategies(call, EXG_REDUCE_SUM, true, false);
+}
+
 /* The average of averages is the average only of chunks of one size. */
 exg_status exg_rule_mean(exg_rule_call *call)
 {
@@ -406,6 +411,56 @@ exg_status exg_rule_embedding(exg_rule_call *call)
     return exg_add_lookup(call, 0);
 }
 
+/* Columns of the table and of the result; places, each into any of the bags. */
+exg_status exg_rule_add_rows(exg_rule_call *call)
+{
+    exg_strategy *strategy;
+
+    SPLIT(LIST(1), LIST(1, -1, -1, -1));
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    for (uint32_t i = 1; i < 4; i++) {
+        if (call->operands[i] != NULL) {
+            strategy->operands[i] = exg_shard(0);
+        }
+    }
+    return exg_add_lookup(call, 0);
+}
+
+/* (x1 [.., P, M], x2 [.., R, M]) -> [.., P, R] */
+exg_status exg_rule_distances(exg_rule_call *call)
+{
+    int32_t last = (int32_t)call->operands[0]->rank - 1;
+
+    for (int32_t d = 0; d < last - 1; d++) {
+        SPLIT(LIST(d), LIST(d, d));
+    }
+    SPLIT(LIST(last - 1), LIST(last - 1, -1));
+    SPLIT(LIST(last), LIST(-1, last - 1));
+    return EXG_OK;
+}
+
+/* (n c elements, n t p, n t p) -> n c p: terms are summed, elements may be needed by any place */
+exg_status exg_rule_weighted_gather(exg_rule_call *call)
+{
+    exg_strategy *strategy;
+
+    SPLIT(LIST(0), LIST(0, 0, 0));
+    SPLIT(LIST(1), LIST(1, -1, -1));
+    SPLIT(LIST(2), LIST(-1, 2, 2));
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[1] = exg_shard(1);
+    strategy->operands[2] = exg_shard(1);
+    return EXG_OK;
+}
+
 exg_status exg_rule_index_select(exg_rule_call *call)
 {
     uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);
@@ -510,7 +565,8 @@ exg_status exg_rule_cat(exg_rule_call *call)
     return EXG_OK;
 }
 
-exg_status exg_rule_pad(exg_rule_call *call)
+/* Dims before those that are padded. */
+exg_status exg_rule_edge_pad(exg_rule_call *call)
 {
     uint32_t rank = call->operands[0]->rank;
     uint32_t padded = exg_get_ints(&call->args[1], (int64_t[1]){0}, 1) / 2;
@@ -518,6 +574,12 @@ exg_status exg_rule_pad(exg_rule_call *call)
     for (uint32_t d = 0; d + padded < rank; d++) {
         SPLIT(LIST((int32_t)d), LIST((int32_t)d));
     }
+    return EXG_OK;
+}
+
+exg_status exg_rule_pad(exg_rule_call *call)
+{
+    EXG_TRY(exg_rule_edge_pad(call));
     return exg_add_padded(call);
 }
 

@@ -7,6 +7,7 @@
 #include "libexport/operators/shape.h"
 
 #include <exg/emit.h>
+#include <exg/operator_id_new.h>
 
 #define EXG_NAMED_RULE(name) exg_operator_rule exg_rule_##name;
 #include "libexec/sharding/named_rules.def"
@@ -256,6 +257,21 @@ static void emit_embedding(const exg_emission *e)
     }
 }
 
+static void emit_add_rows(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    int64_t length = e->call->operands[0]->sizes[0].value;
+    exg_ref others;
+    exg_ref index;
+
+    if (!emit_nothing(e, length)) {
+        index = own_indices(e, exg_get_ref(&e->args[1]), length, &others);
+        e->results[0] = exg_arg_ref(EMIT(
+            b, add_rows, e->args[0], index,
+            EMIT(b, masked_fill_Scalar, e->args[2], others, e->args[4]), e->args[3], e->args[4]));
+    }
+}
+
 static void emit_gather(const exg_emission *e)
 {
     exg_builder *b = e->builder;
@@ -299,6 +315,7 @@ static void emit_index_select(const exg_emission *e)
 exg_status exg_add_lookup(exg_rule_call *call, uint32_t dim)
 {
     exg_emit_strategy *emit = call->op->id == EXG_OP_embedding_default ? emit_embedding
+                              : call->op->id == EXG_OP_add_rows        ? emit_add_rows
                               : call->op->id == EXG_OP_gather_default  ? emit_gather
                                                                        : emit_index_select;
     exg_strategy *strategy;

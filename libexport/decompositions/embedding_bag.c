@@ -1,7 +1,9 @@
 /* embedding_bag.c - lowerings of embedding_bag.def. What they give beside the output is of the
  * sizes PyTorch records, of which its kernels give others now and then. */
 #include "libexport/operators/lower.h"
+#include "libexport/operators/shape.h"
 
+#include <exg/operator_id_new.h>
 #include <math.h>
 
 #define EXG_ROWS "libexport/operators/embedding_bag.def"
@@ -18,6 +20,28 @@ typedef struct bags {
     exg_ref of;                   /* the same, but that the last takes those */
     exg_ref kept;                 /* which count, or EXG_NO_REF: all */
 } bags;
+
+/* (table, index, into, by?, bags): in f32 where the table is of fewer bits */
+exg_status exg_shape_add_rows(exg_shape_call *call, exg_error *err)
+{
+    const exg_tensor_meta *table = exg_shape_input(call, 0);
+    const exg_tensor_meta *index = exg_shape_input(call, 1);
+    exg_dims out = {.rank = 2, .n = {exg_get_int(&call->args[4])}};
+
+    for (uint32_t i = 1; i < 4; i++) {
+        const exg_tensor_meta *meta = exg_shape_input(call, i);
+
+        if (meta != NULL && (meta->rank != 1 || meta->sizes[0].value != index->sizes[0].value)) {
+            return EXG_SHAPE_FAIL(err, "rows, bags and numbers that are not as many");
+        }
+    }
+    if (table->rank != 2 || out.n[0] < 0) {
+        return EXG_SHAPE_FAIL(err, "rows of no table, or into no bags");
+    }
+    out.n[1] = table->sizes[1].value;
+    return exg_shape_result(call, 0, table->dtype == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32,
+                            &out, err);
+}
 
 static exg_ref full_of(exg_builder *b, int64_t n, int64_t value, exg_dtype dtype)
 {
@@ -106,8 +130,9 @@ static exg_ref sizes_of(exg_builder *b, const bags *g)
 
 /* The greatest of each column of each bag, and the row it stands in, the first of several;
  * 0 and row 0 in a bag of nothing. */
-static exg_ref greatest(exg_builder *b, const bags *g, exg_ref rows, exg_ref sizes, exg_ref *at)
+static exg_ref greatest(exg_builder *b, const bags *g, exg_ref sizes, exg_ref *at)
 {
+    exg_ref rows = exg_lower_wide(b, EMIT(b, index_select_default, g->weight, 0, g->index));
     exg_dtype dtype = exg_lower_dtype(b, rows);
     int64_t width = exg_lower_dims(b, rows).n[1];
     int64_t count = exg_lower_numel(b, g->index);
@@ -142,26 +167,25 @@ static exg_ref greatest(exg_builder *b, const bags *g, exg_ref rows, exg_ref siz
 }
 
 /* Sums, or means. */
-static exg_ref added(exg_builder *b, const bags *g, exg_ref rows, exg_ref sizes)
+static exg_ref added(exg_builder *b, const bags *g, exg_ref sizes)
 {
-    exg_dtype dtype = exg_lower_dtype(b, rows);
-    int64_t width = exg_lower_dims(b, rows).n[1];
-    exg_ref out = EMIT(b, full_default, INTS(b, g->count + g->rest, width), 0, DTYPE(dtype));
+    exg_dtype dtype = exg_lower_dtype(b, g->weight);
+    exg_dtype wide = dtype == EXG_DTYPE_F64 ? dtype : EXG_DTYPE_F32;
+    exg_ref into = g->rest ? g->into : g->of;
+    exg_argument by = exg_arg_none();
+    exg_ref out;
 
     if (exg_lower_given(&g->by)) {
-        exg_ref by = exg_lower_cast(b, exg_get_ref(&g->by), dtype);
-
-        rows = EMIT(b, mul_Tensor, rows, column(b, by));
+        by = exg_arg_ref(exg_lower_cast(b, exg_get_ref(&g->by), wide));
     }
     if (g->kept.id != EXG_NO_VALUE) {
-        rows = EMIT(b, where_ScalarOther, column(b, g->kept), rows, 0.);
+        into = EMIT(b, where_ScalarOther, g->kept, into, exg_arg_int(g->count));
     }
-    out = EMIT(b, index_add_default, out, 0, g->rest ? g->into : g->of, rows);
-    out = g->rest ? exg_lower_slice(b, out, 0, 0, g->count) : out;
+    out = EMIT(b, add_rows, g->weight, g->index, into, by, exg_arg_int(g->count));
     return g->mode == MODE_SUM
                ? out
                : EMIT(b, div_Tensor, out,
-                      column(b, exg_lower_cast(b, EMIT(b, clamp_min_default, sizes, 1), dtype)));
+                      column(b, exg_lower_cast(b, EMIT(b, clamp_min_default, sizes, 1), wide)));
 }
 
 /* output, offset2bag, bag_size, max_indices. `recorded`: how many bag sizes there are, -1
@@ -172,10 +196,9 @@ static void bag(exg_builder *b, const bags *g, int64_t recorded, exg_argument *r
     exg_dtype counted = exg_lower_dtype(b, g->offsets);
     bool untold =
         g->mode == MODE_SUM && g->ignored < 0 && (dtype == EXG_DTYPE_F32 || dtype == EXG_DTYPE_F16);
-    exg_ref rows = exg_lower_wide(b, EMIT(b, index_select_default, g->weight, 0, g->index));
     exg_ref sizes = g->mode == MODE_SUM ? full_of(b, g->count, 0, EXG_DTYPE_I64) : sizes_of(b, g);
     exg_ref at = sizes;
-    exg_ref out = g->mode == MODE_MAX ? greatest(b, g, rows, sizes, &at) : added(b, g, rows, sizes);
+    exg_ref out = g->mode == MODE_MAX ? greatest(b, g, sizes, &at) : added(b, g, sizes);
 
     results[0] = exg_arg_ref(exg_lower_cast(b, out, dtype));
     results[1] =

@@ -1,6 +1,9 @@
 /* fft.c - lowerings of fft.def. */
 #include "libexport/decompositions/complex.h"
+#include "libexport/operators/shape.h"
 
+#include <exg/operator_id_new.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -8,6 +11,38 @@
 #include "libexport/operators/rows.h"
 
 #define SELF exg_get_ref(&args[0])
+
+/* The transform of `n` numbers along argument 1, of which results or operands are the half. */
+static exg_status halved(exg_shape_call *call, int64_t from, int64_t to, exg_dtype dtype,
+                         exg_error *err)
+{
+    exg_dims out;
+    uint32_t dim;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), out.rank, &dim, err));
+    from = from < 0 ? EXG_END(out, out.rank - dim) : from;
+    if (out.rank == 0 || from < 1 || out.n[dim] != from) {
+        return EXG_SHAPE_FAIL(
+            err, "a Fourier transform of %" PRId64 " elements along a dim of others", from);
+    }
+    out.n[dim] = to < 0 ? from / 2 + 1 : to;
+    return exg_shape_result(call, 0, dtype, &out, err);
+}
+
+/* (self, dim, scale) */
+exg_status exg_shape_fft_from_real(exg_shape_call *call, exg_error *err)
+{
+    return halved(call, -1, -1, exg_complex_of(exg_shape_input(call, 0)->dtype), err);
+}
+
+/* (self, dim, size, scale) */
+exg_status exg_shape_fft_to_real(exg_shape_call *call, exg_error *err)
+{
+    int64_t n = exg_get_int(&call->args[2]);
+
+    return halved(call, n / 2 + 1, n, exg_real_of(exg_shape_input(call, 0)->dtype), err);
+}
 
 /* Dims to transform, the last one special to transforms from and to real numbers. */
 typedef struct signal {
@@ -26,11 +61,6 @@ static exg_ref as_complex(exg_builder *b, exg_ref x)
 static exg_ref conjugate(exg_builder *b, exg_ref x)
 {
     return EMIT(b, _conj_physical_default, x);
-}
-
-static exg_ref real_part(exg_builder *b, exg_ref x)
-{
-    return EMIT(b, real_default, x);
 }
 
 static exg_ref along(exg_builder *b, exg_ref x, uint32_t dim, bool inverse, double scale)
@@ -69,30 +99,40 @@ static exg_ref half_of(exg_builder *b, exg_ref x, const signal *s)
     return exg_lower_slice(b, x, s->dims[s->rank - 1], 0, s->sizes[s->rank - 1] / 2 + 1);
 }
 
+/* The first half along the last of the dims. */
+static exg_ref half_from_real(exg_builder *b, exg_ref x, const signal *s, bool inverse,
+                              double scale)
+{
+    int dim = (int)s->dims[s->rank - 1];
+    exg_dtype dtype = exg_lower_dtype(b, x);
+    exg_dtype real = exg_dtype_is_complex(dtype) ? dtype : exg_real_of(exg_complex_of(dtype));
+
+    if (real != EXG_DTYPE_F32 && real != EXG_DTYPE_F64) {
+        return half_of(b, along(b, as_complex(b, x), (uint32_t)dim, inverse, scale), s);
+    }
+    x = EMIT(b, fft_from_real, exg_lower_cast(b, x, real), dim, scale);
+    return inverse ? conjugate(b, x) : x;
+}
+
 /* Real to complex over all dims, half of the last one. */
 static exg_ref from_real(exg_builder *b, exg_ref x, const signal *s, bool inverse, bool onesided,
                          double scale)
 {
-    uint32_t last = s->dims[s->rank - 1];
+    double first = s->rank == 1 ? scale : 1;
 
-    x = along(b, as_complex(b, x), last, inverse, s->rank == 1 ? scale : 1);
-    x = onesided ? half_of(b, x, s) : x;
+    x = onesided ? half_from_real(b, x, s, inverse, first)
+                 : along(b, as_complex(b, x), s->dims[s->rank - 1], inverse, first);
     return over(b, x, s, s->rank - 1, inverse, scale);
 }
 
 /* Complex to real: what is missing of the last dim are conjugates of what is there. */
 static exg_ref to_real(exg_builder *b, exg_ref x, const signal *s, bool inverse, double scale)
 {
-    uint32_t last = s->dims[s->rank - 1];
-    int64_t n = s->sizes[s->rank - 1];
-    exg_ref parts[2];
+    int last = (int)s->dims[s->rank - 1];
 
-    x = over(b, x, s, s->rank - 1, inverse, 1);
-    parts[0] = exg_lower_slice(b, x, last, 0, n / 2 + 1);
-    parts[1] = exg_lower_slice(b, x, last, 1, n - n / 2 - 1);
-    parts[1] = conjugate(b, EMIT(b, flip_default, parts[1], INTS(b, (int64_t)last)));
-    x = n > 2 ? EMIT(b, cat_default, exg_arg_refs(b, parts, 2), (int)last) : parts[0];
-    return real_part(b, along(b, x, last, inverse, scale));
+    x = half_of(b, over(b, x, s, s->rank - 1, inverse, 1), s);
+    x = inverse ? x : conjugate(b, x);
+    return EMIT(b, fft_to_real, x, last, exg_arg_int(s->sizes[s->rank - 1]), scale);
 }
 
 /* ---- _fft_* ------------------------------------------------------------------------------- */

@@ -1,8 +1,12 @@
 /* pad.c - lowerings of pad.def: edges filled with numbers, or with what the tensor has. */
 #include "libexport/operators/lower.h"
+#include "libexport/operators/shape.h"
+#include <exg/operator_id_new.h>
 
 #include <string.h>
 
+#define EXG_ROWS "libexport/operators/index.def"
+#include "libexport/operators/rows.h"
 #define EXG_ROWS "libexport/operators/pad.def"
 #include "libexport/operators/rows.h"
 
@@ -10,69 +14,78 @@
 
 typedef enum pad_mode { PAD_REFLECT, PAD_REPLICATE, PAD_CIRCULAR } pad_mode;
 
-/* `count` places beyond x along `dim`, before it or behind. */
-static exg_ref edge(exg_builder *b, exg_ref x, uint32_t dim, int64_t count, bool is_before,
-                    pad_mode mode)
+/* May a dim of `size` be padded so? */
+static bool is_paddable(int64_t size, const int64_t *two, pad_mode mode)
 {
-    exg_dims dims = exg_lower_dims(b, x);
-    const int64_t size = dims.n[dim];
-
-    if (mode == PAD_REPLICATE) {
-        dims.n[dim] = count;
-        x = exg_lower_slice(b, x, dim, is_before ? 0 : size - 1, 1);
-        return EMIT(b, expand_default, x, INTS_OF(b, dims.n, dims.rank));
-    }
-    if (mode == PAD_CIRCULAR) {
-        return exg_lower_slice(b, x, dim, is_before ? size - count : 0, count);
-    }
-    x = exg_lower_slice(b, x, dim, is_before ? 1 : size - 1 - count, count);
-    return EMIT(b, flip_default, x, INTS(b, dim));
-}
-
-/* The same with x between. */
-static exg_ref with_edges(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, int64_t after,
-                          pad_mode mode)
-{
-    exg_ref parts[3];
-    uint32_t count = 0;
-
-    if (before > 0) {
-        parts[count++] = edge(b, x, dim, before, true, mode);
-    }
-    parts[count++] = x;
-    if (after > 0) {
-        parts[count++] = edge(b, x, dim, after, false, mode);
-    }
-    return count == 1 ? x : EMIT(b, cat_default, exg_arg_refs(b, parts, count), (int)dim);
-}
-
-/* x along `dim` from -before to its size + after, every place brought inside. */
-static exg_ref padded(exg_builder *b, exg_ref x, uint32_t dim, int64_t before, int64_t after,
-                      pad_mode mode)
-{
-    int64_t size = exg_lower_dims(b, x).n[dim];
     int64_t most = mode == PAD_REFLECT ? size - 1 : mode == PAD_CIRCULAR ? size : INT64_MAX;
 
-    if (mode == PAD_CIRCULAR && (before < 0 || after < 0)) { /* what is cut off does not return */
-        int64_t start = before < 0 ? -before : 0;
-        int64_t left = size - start + (after < 0 ? after : 0);
+    return size > 0 && size + two[0] + two[1] >= 0 && two[0] <= most && two[1] <= most;
+}
 
-        if (left > 0) {
-            return padded(b, exg_lower_slice(b, x, dim, start, left), dim, before < 0 ? 0 : before,
-                          after < 0 ? 0 : after, mode);
+/* (self, pad, mode) */
+exg_status exg_shape_edge_pad(exg_shape_call *call, exg_error *err)
+{
+    int64_t n[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&call->args[1], n, 2 * EXG_SHAPE_RANK_MAX) / 2;
+    int64_t mode = exg_get_int(&call->args[2]);
+    exg_dims in;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
+    for (uint32_t i = 0; i < count && i < in.rank; i++) {
+        if (n[2 * i] < 0 || n[2 * i + 1] < 0 || mode < PAD_REFLECT || mode > PAD_CIRCULAR ||
+            !is_paddable(EXG_END(in, i + 1), &n[2 * i], (pad_mode)mode)) {
+            return EXG_SHAPE_FAIL(err, "edges that the tensor has not");
         }
     }
-    if (before == 0 && after == 0) {
-        return x;
+    return exg_shape_constant_pad_nd(call, err);
+}
+
+/* x without what negative numbers of `n` cut off. */
+static exg_ref cut(exg_builder *b, exg_ref x, const int64_t *n, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        exg_dims dims = exg_lower_dims(b, x);
+        uint32_t dim = i < dims.rank ? dims.rank - 1 - i : 0;
+        int64_t before = n[2 * i] < 0 ? -n[2 * i] : 0;
+        int64_t after = n[2 * i + 1] < 0 ? -n[2 * i + 1] : 0;
+
+        if (before > 0 || after > 0) {
+            x = exg_lower_slice(b, x, dim, before, EXG_END(dims, i + 1) - before - after);
+        }
     }
-    if (size + before + after < 0 || size < 1 || before > most || after > most) {
-        exg_lower_refuse(b, "padding as large as the tensor, or larger");
-        return x;
+    return x;
+}
+
+/* x with every place beyond the last `count` dims brought inside: `n` has what comes before and
+ * behind, the last dim first. */
+static exg_ref padded(exg_builder *b, exg_ref x, const int64_t *n, uint32_t count, pad_mode mode)
+{
+    exg_dims dims = exg_lower_dims(b, x);
+    int64_t added[2 * EXG_SHAPE_RANK_MAX];
+    bool adds = false;
+
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t size = EXG_END(dims, i + 1);
+        int64_t *two = &added[2 * i];
+
+        for (uint32_t side = 0; side < 2; side++) {
+            two[side] = n[2 * i + side] > 0 ? n[2 * i + side] : 0;
+            /* what is cut off does not return */
+            size += mode == PAD_CIRCULAR && n[2 * i + side] < 0 ? n[2 * i + side] : 0;
+        }
+        if (mode == PAD_CIRCULAR && two[0] == 0 && two[1] == 0 && size >= 0) {
+            continue; /* only cut off */
+        }
+        if ((n[2 * i] != 0 || n[2 * i + 1] != 0) &&
+            !is_paddable(size, mode == PAD_CIRCULAR ? two : &n[2 * i], mode)) {
+            exg_lower_refuse(b, "padding as large as the tensor, or larger");
+            return x;
+        }
+        adds = adds || two[0] > 0 || two[1] > 0;
     }
-    x = with_edges(b, x, dim, before, after, mode);
-    return before >= 0 && after >= 0
-               ? x
-               : exg_lower_slice(b, x, dim, before < 0 ? -before : 0, size + before + after);
+    x = mode == PAD_CIRCULAR ? cut(b, x, n, count) : x;
+    x = adds ? EMIT(b, edge_pad, x, INTS_OF(b, added, 2 * count), (int)mode) : x;
+    return mode == PAD_CIRCULAR ? x : cut(b, x, n, count);
 }
 
 /* `pads` speaks of the last dim first. */
@@ -80,17 +93,16 @@ static exg_ref all_padded(exg_builder *b, exg_ref x, const exg_argument *pads, p
 {
     int64_t n[2 * EXG_SHAPE_RANK_MAX];
     uint32_t count = exg_get_ints(pads, n, 2 * EXG_SHAPE_RANK_MAX);
-    uint32_t rank = exg_lower_dims(b, x).rank;
     bool is_part = true; /* of the tensor, or all of it: no memory of its own */
 
-    if (count % 2 != 0 || count / 2 > rank) {
+    if (count % 2 != 0 || count / 2 > exg_lower_dims(b, x).rank) {
         exg_lower_refuse(b, "padding wants two numbers a dim");
         return x;
     }
-    for (uint32_t i = 0; i < count / 2; i++) {
-        x = padded(b, x, rank - 1 - i, n[2 * i], n[2 * i + 1], mode);
-        is_part = is_part && n[2 * i] <= 0 && n[2 * i + 1] <= 0;
+    for (uint32_t i = 0; i < count; i++) {
+        is_part = is_part && n[i] <= 0;
     }
+    x = padded(b, x, n, count / 2, mode);
     return is_part ? EMIT(b, clone_default, x) : x;
 }
 
@@ -171,7 +183,7 @@ static void pad_backward(exg_builder *b, const exg_argument *args, pad_mode mode
         uint32_t d = in.rank - 1 - k;
         exg_ref place = exg_lower_steps(b, in.n[d], EXG_DTYPE_I64, 0, 1);
 
-        g = exg_lower_added(b, g, d, in.n[d], padded(b, place, 0, n[2 * k], n[2 * k + 1], mode));
+        g = exg_lower_added(b, g, d, in.n[d], padded(b, place, &n[2 * k], 1, mode));
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, g, exg_lower_dtype(b, SELF)));
 }

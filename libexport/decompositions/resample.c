@@ -1,7 +1,9 @@
 /* resample.c - lowerings of resample.def: images at other sizes, one dim after the
  * other; pooling by way of the two-dimensional kernels. */
 #include "libexport/operators/lower.h"
+#include "libexport/operators/shape.h"
 
+#include <exg/operator_id_new.h>
 #include <math.h>
 #include <string.h>
 
@@ -9,6 +11,24 @@
 #include "libexport/operators/rows.h"
 
 #define SELF exg_get_ref(&args[0])
+
+/* (self (N, C, elements), places (N, terms, P), weights (N, terms, P)) -> (N, C, P) */
+exg_status exg_shape_weighted_gather(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+    exg_dims places;
+    exg_dims weights;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &places, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 2), &weights, err));
+    if (out.rank != 3 || places.rank != 3 || weights.rank != 3 || places.n[0] != out.n[0] ||
+        memcmp(places.n, weights.n, 3 * sizeof(places.n[0])) != 0) {
+        return EXG_SHAPE_FAIL(err, "places, weights and what is there do not fit");
+    }
+    out.n[2] = places.n[2];
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
 
 /* ---- upsampling --------------------------------------------------------------------------- */
 
@@ -263,12 +283,10 @@ static exg_ref bordered(exg_builder *b, const grid *g, exg_ref x, int64_t size)
     return g->padding == 0 ? x : EMIT(b, clamp_both, x, 0.0, (double)(size - 1));
 }
 
-/* The image at whole places, (N, C, places). */
-static exg_ref at_place(exg_builder *b, const grid *g, const exg_ref *at)
+/* The element at whole places, (N, places); *inside: where there is one. */
+static exg_ref place_of(exg_builder *b, const grid *g, const exg_ref *at, exg_ref *inside)
 {
     exg_ref place = EXG_NO_REF;
-    exg_ref inside = EXG_NO_REF;
-    exg_ref taken;
 
     for (uint32_t k = 0; k < g->count; k++) {
         int64_t size = g->in.n[2 + k];
@@ -278,8 +296,18 @@ static exg_ref at_place(exg_builder *b, const grid *g, const exg_ref *at)
 
         place = k == 0 ? whole
                        : EMIT(b, add_Tensor, EMIT(b, mul_Scalar, place, exg_arg_int(size)), whole);
-        inside = k == 0 ? is_in : EMIT(b, logical_and_default, inside, is_in);
+        *inside = k == 0 ? is_in : EMIT(b, logical_and_default, *inside, is_in);
     }
+    return place;
+}
+
+/* The image at whole places, (N, C, places). */
+static exg_ref at_place(exg_builder *b, const grid *g, const exg_ref *at)
+{
+    exg_ref inside = EXG_NO_REF;
+    exg_ref place = place_of(b, g, at, &inside);
+    exg_ref taken;
+
     place = EMIT(b, expand_default, EMIT(b, unsqueeze_default, place, 1),
                  INTS(b, g->in.n[0], g->in.n[1], g->places));
     taken = EMIT(b, gather_default, g->image, 2, place);
@@ -287,12 +315,37 @@ static exg_ref at_place(exg_builder *b, const grid *g, const exg_ref *at)
                     : taken;
 }
 
+#define TERMS_MAX 16
+
+/* What is added up for each place. */
+typedef struct terms {
+    exg_ref places[TERMS_MAX], weights[TERMS_MAX];
+    uint32_t count;
+} terms;
+
+static void add_term(exg_builder *b, const grid *g, terms *t, const exg_ref *at, exg_ref weight)
+{
+    exg_ref inside = EXG_NO_REF;
+    exg_ref place = place_of(b, g, at, &inside);
+
+    t->weights[t->count] = weight;
+    t->places[t->count++] =
+        g->zeros ? EMIT(b, where_ScalarOther, inside, place, exg_arg_int(-1)) : place;
+}
+
+static exg_ref added_up(exg_builder *b, const grid *g, const terms *t)
+{
+    return EMIT(b, weighted_gather, g->image,
+                EMIT(b, stack_default, exg_arg_refs(b, t->places, t->count), 1),
+                EMIT(b, stack_default, exg_arg_refs(b, t->weights, t->count), 1));
+}
+
 /* Of the two neighbours along every dim, as much as they are near. */
 static exg_ref linear(exg_builder *b, const grid *g)
 {
     exg_ref low[3];
     exg_ref part[3];
-    exg_ref sum = EXG_NO_REF;
+    terms t = {.count = 0};
 
     for (uint32_t k = 0; k < g->count; k++) {
         low[k] = EMIT(b, floor_default, g->at[k]);
@@ -301,7 +354,6 @@ static exg_ref linear(exg_builder *b, const grid *g)
     for (uint32_t corner = 0; corner < 1u << g->count; corner++) {
         exg_ref at[3];
         exg_ref weight = EXG_NO_REF;
-        exg_ref term;
 
         for (uint32_t k = 0; k < g->count; k++) {
             bool upper = (corner >> k & 1) != 0;
@@ -310,10 +362,9 @@ static exg_ref linear(exg_builder *b, const grid *g)
             at[k] = upper ? EMIT(b, add_Scalar, low[k], 1.0) : low[k];
             weight = k == 0 ? own : EMIT(b, mul_Tensor, weight, own);
         }
-        term = EMIT(b, mul_Tensor, at_place(b, g, at), EMIT(b, unsqueeze_default, weight, 1));
-        sum = corner == 0 ? term : EMIT(b, add_Tensor, sum, term);
+        add_term(b, g, &t, at, weight);
     }
-    return sum;
+    return added_up(b, g, &t);
 }
 
 /* Of four neighbours along both dims of an image; each of them comes to the border alone. */
@@ -321,7 +372,7 @@ static exg_ref bicubic(exg_builder *b, const grid *g)
 {
     exg_ref low[2];
     exg_ref weight[2][4];
-    exg_ref sum = EXG_NO_REF;
+    terms t = {.count = 0};
 
     for (uint32_t k = 0; k < 2; k++) {
         exg_ref part;
@@ -336,17 +387,14 @@ static exg_ref bicubic(exg_builder *b, const grid *g)
     }
     for (int i = 0; i < 16; i++) {
         exg_ref at[2];
-        exg_ref both = EMIT(b, mul_Tensor, weight[0][i / 4], weight[1][i % 4]);
-        exg_ref term;
 
         for (uint32_t k = 0; k < 2; k++) {
             at[k] = EMIT(b, add_Scalar, low[k], (double)((k == 0 ? i / 4 : i % 4) - 1));
             at[k] = bordered(b, g, at[k], g->in.n[2 + k]);
         }
-        term = EMIT(b, mul_Tensor, at_place(b, g, at), EMIT(b, unsqueeze_default, both, 1));
-        sum = i == 0 ? term : EMIT(b, add_Tensor, sum, term);
+        add_term(b, g, &t, at, EMIT(b, mul_Tensor, weight[0][i / 4], weight[1][i % 4]));
     }
-    return sum;
+    return added_up(b, g, &t);
 }
 
 /* (input (N, C, sizes), grid (N, places, coordinates, the last dim's first), interpolation:

@@ -1,6 +1,7 @@
-/* sorting.c - lowerings of sorting.def: what follows from sorting and comparing; scans that
- * keep the largest. */
+/* sorting.c - lowerings and shapes of sorting.def: what follows from sorting and comparing; scans
+ * that keep the largest. */
 #include "libexport/operators/lower.h"
+#include "libexport/operators/shape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -308,72 +309,34 @@ void exg_lower_scalar_isin(exg_builder *b, const exg_argument *args, exg_argumen
 
 /* ---- scans ------------------------------------------------------------------------------ */
 
-typedef exg_ref combine(exg_builder *b, exg_ref earlier, exg_ref later);
-
 /* Every element with all before it, in log2(n) steps of twice the reach. */
-static exg_ref scanned(exg_builder *b, exg_ref x, uint32_t dim, combine *with)
+void exg_lower_logcumsumexp(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
+    exg_ref x = exg_lower_wide(b, SELF);
     exg_dims in = exg_lower_dims(b, x);
+    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), in.rank);
     int64_t size = in.rank == 0 ? 1 : in.n[dim];
 
     for (int64_t reach = 1; reach < size; reach *= 2) {
+        exg_ref earlier = exg_lower_slice(b, x, dim, 0, size - reach);
+        exg_ref later = exg_lower_slice(b, x, dim, reach, size - reach);
         exg_ref parts[2] = {exg_lower_slice(b, x, dim, 0, reach),
-                            with(b, exg_lower_slice(b, x, dim, 0, size - reach),
-                                 exg_lower_slice(b, x, dim, reach, size - reach))};
+                            EMIT(b, logaddexp_default, earlier, later)};
 
         x = EMIT(b, cat_default, exg_arg_refs(b, parts, 2), (int)dim);
     }
-    return x;
-}
-
-static exg_ref later_of(exg_builder *b, exg_ref earlier, exg_ref later)
-{
-    return EMIT(b, maximum_default, earlier, later);
-}
-
-static exg_ref lesser_of(exg_builder *b, exg_ref earlier, exg_ref later)
-{
-    return EMIT(b, minimum_default, earlier, later);
-}
-
-static exg_ref log_sum(exg_builder *b, exg_ref earlier, exg_ref later)
-{
-    return EMIT(b, logaddexp_default, earlier, later);
-}
-
-void exg_lower_logcumsumexp(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), exg_lower_dims(b, SELF).rank);
-    exg_ref x = scanned(b, exg_lower_wide(b, SELF), dim, log_sum);
-
     x = exg_lower_cast(b, x, exg_lower_dtype(b, SELF));
     results[0] = exg_arg_ref(x.id == SELF.id ? EMIT(b, clone_default, x) : x);
 }
 
-/* values; indices of the latest element that is as large */
-static void running(exg_builder *b, const exg_argument *args, combine *with, exg_argument *results)
+/* (self, dim): values, places */
+exg_status exg_shape_cummax(exg_shape_call *call, exg_error *err)
 {
-    exg_dims in = exg_lower_dims(b, SELF);
-    uint32_t dim = exg_lower_dim(b, exg_get_int(&args[1]), in.rank);
-    exg_ref values = scanned(b, SELF, dim, with);
-    exg_ref place = exg_lower_steps(b, in.rank == 0 ? 1 : in.n[dim], EXG_DTYPE_I64, dim, in.rank);
-    exg_ref own = EMIT(b, eq_Tensor, SELF, values);
+    exg_dims out;
+    uint32_t dim;
 
-    if (exg_dtype_is_float(exg_lower_dtype(b, SELF))) {
-        own = EMIT(b, logical_or_default, own, EMIT(b, isnan_default, SELF));
-    }
-    place = in.rank == 0 ? EMIT(b, view_default, place, exg_arg_ints(b, NULL, 0)) : place;
-    place = EMIT(b, where_self, own, place, EMIT(b, zeros_like_default, place));
-    results[0] = exg_arg_ref(values.id == SELF.id ? EMIT(b, clone_default, values) : values);
-    results[1] = exg_arg_ref(scanned(b, place, dim, later_of));
-}
-
-void exg_lower_cummax(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    running(b, args, later_of, results);
-}
-
-void exg_lower_cummin(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    running(b, args, lesser_of, results);
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[1]), out.rank, &dim, err));
+    EXG_TRY(exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err));
+    return exg_shape_result(call, 1, EXG_DTYPE_I64, &out, err);
 }

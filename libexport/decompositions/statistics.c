@@ -1,6 +1,7 @@
 /* statistics.c - lowerings of statistics.def: norms, spreads, distances. */
 #include "libexport/decompositions/complex.h"
 
+#include <exg/operator_id_new.h>
 #include <math.h>
 
 #define EXG_ROWS "libexport/operators/statistics.def"
@@ -142,6 +143,21 @@ void exg_lower_aminmax(exg_builder *b, const exg_argument *args, exg_argument *r
 
 /* ---- norms ------------------------------------------------------------------------------ */
 
+/* In one pass where the last dim is among those that are summed over. */
+static exg_ref sum_of_squares(exg_builder *b, exg_ref x, exg_argument dims, exg_argument keepdim)
+{
+    uint32_t rank = exg_lower_dims(b, x).rank;
+    int64_t given[EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&dims, given, EXG_SHAPE_RANK_MAX);
+    bool has_last = rank == 0 || count == 0;
+
+    for (uint32_t i = 0; i < count && rank > 0; i++) {
+        has_last = has_last || exg_lower_dim(b, given[i], rank) == rank - 1;
+    }
+    return has_last ? EMIT(b, sum_squares, x, dims, keepdim)
+                    : EMIT(b, sum_dim_IntList, EMIT(b, square_default, x), dims, keepdim);
+}
+
 /* Of complex numbers that of their magnitudes. */
 static exg_ref norm_over(exg_builder *b, exg_ref x, double p, exg_argument dims,
                          exg_argument keepdim)
@@ -158,8 +174,7 @@ static exg_ref norm_over(exg_builder *b, exg_ref x, double p, exg_argument dims,
         return EMIT(b, sum_dim_IntList, size, dims, keepdim);
     }
     if (p == 2) {
-        return EMIT(b, sqrt_default,
-                    EMIT(b, sum_dim_IntList, EMIT(b, square_default, x), dims, keepdim));
+        return EMIT(b, sqrt_default, sum_of_squares(b, x, dims, keepdim));
     }
     if (p != 1) {
         size = EMIT(b, pow_Tensor_Scalar, size, p);
@@ -230,49 +245,6 @@ void exg_lower_pairwise_distance(exg_builder *b, const exg_argument *args, exg_a
 {
     dist(b, EMIT(b, add_Scalar, EMIT(b, sub_Tensor, args[0], args[1]), args[3]),
          exg_get_float(&args[2]), INTS(b, -1), args[4], results);
-}
-
-#define CDIST_ROWS_DIRECT 25 /* up to so many PyTorch takes differences */
-
-/* Of what cdist is of: does PyTorch compute it by a product of matrices? */
-static bool is_by_product(exg_builder *b, const exg_argument *args)
-{
-    int64_t mode = exg_is_none(&args[3]) ? 0 : exg_get_int(&args[3]);
-    exg_dims x = exg_lower_dims(b, SELF);
-    exg_dims y = exg_lower_dims(b, exg_get_ref(&args[1]));
-
-    return exg_get_float(&args[2]) == 2 && x.rank >= 2 && y.rank >= 2 && mode < 2 &&
-           (mode == 1 || EXG_END(x, 2) > CDIST_ROWS_DIRECT || EXG_END(y, 2) > CDIST_ROWS_DIRECT);
-}
-
-static exg_ref squares_of_rows(exg_builder *b, exg_ref x)
-{
-    return EMIT(b, sum_dim_IntList, EMIT(b, square_default, x), INTS(b, -1), exg_arg_bool(true));
-}
-
-/* (x1 [.., P, M], x2 [.., R, M], p, compute_mode) -> [.., P, R]; by |x|^2 + |y|^2 - 2 x y where
- * PyTorch does so. */
-void exg_lower_cdist(exg_builder *b, const exg_argument *args, exg_argument *results)
-{
-    exg_ref other = exg_get_ref(&args[1]);
-    exg_ref x;
-    exg_ref y;
-    exg_ref squares;
-
-    if (!is_by_product(b, args)) {
-        x = EMIT(b, sub_Tensor, EMIT(b, unsqueeze_default, SELF, -2),
-                 EMIT(b, unsqueeze_default, other, -3));
-        dist(b, x, exg_get_float(&args[2]), INTS(b, -1), exg_arg_bool(false), results);
-        return;
-    }
-    x = exg_lower_wide(b, SELF);
-    y = exg_lower_wide(b, other);
-    squares =
-        EMIT(b, matmul_default, EMIT(b, mul_Scalar, x, -2.0), EMIT(b, transpose_int, y, -2, -1));
-    squares = EMIT(b, add_Tensor, squares, squares_of_rows(b, x));
-    squares = EMIT(b, add_Tensor, squares, EMIT(b, transpose_int, squares_of_rows(b, y), -2, -1));
-    squares = EMIT(b, sqrt_default, EMIT(b, clamp_min_default, squares, 0));
-    results[0] = exg_arg_ref(exg_lower_cast(b, squares, exg_lower_dtype(b, SELF)));
 }
 
 /* (x1, x2, dim, eps): each divided by its length, no less than eps */

@@ -90,6 +90,13 @@ CASES = [
     ("cosh.default", t(5, 3)), ("atan.default", t(5, 3)), ("asin.default", torch.rand(5, 3).mul(0.9).requires_grad_()),
     ("acos.default", torch.rand(5, 3).mul(0.9).requires_grad_()), ("erf.default", t(5, 3)), ("erfc.default", t(5, 3)),
     ("log2.default", t(5, 3, low=0.2)), ("log10.default", t(5, 3, low=0.2)), ("exp2.default", t(5, 3)),
+    ("cummax.default", t(5, 3), 0), ("cummin.default", t(5, 3), 1),
+    ("cdist.default", t(5, 3), t(4, 3), 1.0), ("cdist.default", t(2, 5, 3), t(4, 3), 2.0),
+    ("embedding_bag.default", t(7, 3), index(7, 6), torch.tensor([0, 2, 5])),
+    ("embedding_bag.default", t(7, 3), index(7, 6), torch.tensor([0, 2, 2]), False, 0, False, t(6)),
+    ("grid_sampler_2d.default", t(2, 3, 4, 5), t(2, 3, 2, 2), 0, 0, False),
+    ("grid_sampler_2d.default", t(1, 2, 4, 5), t(1, 3, 2, 2), 0, 1, True),
+    ("reflection_pad2d.default", t(1, 2, 4, 5), [2, 1, 1, 0]), ("replication_pad1d.default", t(2, 3, 4), [1, 3]),
 ]
 
 

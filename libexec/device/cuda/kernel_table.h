@@ -83,6 +83,7 @@
     X(sort)                                                                                        \
     X(std)                                                                                         \
     X(sum)                                                                                         \
+    X(sum_squares)                                                                                 \
     X(topk)                                                                                        \
     X(tril)                                                                                        \
     X(triu)                                                                                        \

@@ -103,8 +103,9 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
     bool by_columns;
 
     EXG_TRY(compute_of(call, kind, &compute, err));
-    if ((strcmp(kind, "MEAN") == 0 || is_var) && compute > EXG_COMPUTE_F64) {
-        return exg_unsupported_dtype("mean or var", out, err);
+    if ((strcmp(kind, "MEAN") == 0 || strcmp(kind, "SUM_SQUARES") == 0 || is_var) &&
+        compute > EXG_COMPUTE_F64) {
+        return exg_unsupported_dtype("mean, var or a norm", out, err);
     }
     if (is_var) {
         params.correction = exg_call_is_none(call, 2) ? 1 : exg_call_float(call, 2);
@@ -141,6 +142,7 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
     EXG_CUDA_KERNEL(name, EXG_KERNEL_ANY_STRIDES)
 
 REDUCTION(sum, SUM);
+REDUCTION(sum_squares, SUM_SQUARES);
 REDUCTION(mean, MEAN);
 REDUCTION(prod, PROD);
 REDUCTION(amax, AMAX);

@@ -14,7 +14,12 @@ typedef struct convolution {
     bool scatters;         /* a transposed one, as convolution_transposed.c does it: */
     int64_t outs, images;  /* channels of a group, and groups, at a time */
     int64_t columns_bytes; /* in the workspace */
-    int64_t tile[3];       /* results of a plane at a time, where is_depthwise */
+    /* Or, of one channel a group, every stride-th result by itself, a convolution without one: */
+    struct convolution *phases;
+    int64_t phase_count;
+    const struct convolution *whole; /* of a phase, and its first result; NULL: it is none */
+    int64_t first[3];
+    int64_t tile[3]; /* results of a plane at a time, where is_depthwise */
     bool has_bias;
     exg_dtype dtype;
     uint32_t bytes;

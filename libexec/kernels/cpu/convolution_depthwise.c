@@ -161,6 +161,23 @@ static void find_taps(const convolution *c, int64_t *offsets)
     }
 }
 
+/* Where a result is, and how far apart those of its row are. */
+static int64_t result_of(const convolution *c, int64_t plane, int64_t z, int64_t y, int64_t x,
+                         int64_t *apart)
+{
+    const convolution *whole = c->whole;
+
+    *apart = 1;
+    if (whole == NULL) {
+        return plane * c->positions + (z * c->result[1] + y) * c->result[2] + x;
+    }
+    *apart = whole->stride[2];
+    z = c->first[0] + z * whole->stride[0];
+    y = c->first[1] + y * whole->stride[1];
+    return plane * whole->positions + (z * whole->result[1] + y) * whole->result[2] + c->first[2] +
+           x * whole->stride[2];
+}
+
 static void depthwise_tile(void *context, uint32_t task)
 {
     const depthwise_run *r = context;
@@ -189,10 +206,10 @@ static void depthwise_tile(void *context, uint32_t task)
         c->f32->windows(count, sums.f32, frame.f32, c->taps, r->offsets, weights.f32, (float)start);
     }
     for (int64_t y = 0; y < rows; y++) {
-        int64_t to =
-            plane * c->positions + (at[0] * c->result[1] + at[1] + y) * c->result[2] + at[2];
+        int64_t apart;
+        int64_t to = result_of(c, plane, at[0], at[1] + y, at[2], &apart);
 
-        c->convert->store[c->dtype]((uint32_t)columns, r->result + to * c->bytes, 1,
+        c->convert->store[c->dtype]((uint32_t)columns, r->result + to * c->bytes, apart,
                                     (char *)&sums + y * width * real_bytes(c));
     }
 }

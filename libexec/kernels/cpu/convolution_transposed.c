@@ -2,7 +2,8 @@
  *
  * Per image and group one product, columns (out * taps, plane) = weight transposed (out * taps, in)
  * times image (in, plane), of a few output channels at a time; a result is the sum of the columns
- * whose taps fall on it. Nothing is multiplied with the zeros between.
+ * whose taps fall on it. Nothing is multiplied with the zeros between. Of one channel a group every
+ * stride-th result is one of a convolution without a stride, by some of the taps, the last first.
  */
 #include "libexec/kernels/cpu/convolution.h"
 
@@ -45,11 +46,125 @@ static int64_t divisor(int64_t count, int64_t most)
     return d;
 }
 
+/* ---- one channel a group ------------------------------------------------------------------- */
+
+#define PHASES_MAX 64
+
+/* The taps of dimension d that fall on results first, first + stride, ...: every step-th from
+ * `tap` on, `count` of them. */
+typedef struct phase_taps {
+    int64_t tap, step, count;
+} phase_taps;
+
+static phase_taps taps_of(const convolution *c, int d, int64_t first)
+{
+    phase_taps t = {0, 1, 0};
+
+    for (int64_t k = 0; k < c->kernel[d]; k++) {
+        if ((first + c->padding[d] - k * c->dilation[d]) % c->stride[d] == 0) {
+            t.tap = t.count == 0 ? k : t.tap;
+            t.step = t.count == 1 ? k - t.tap : t.step;
+            t.count++;
+        }
+    }
+    return t;
+}
+
+/* Of results from first[0 ... 2] on; a dimension without taps has one that is outside. */
+static bool plan_phase(const convolution *c, const int64_t *first, convolution *phase)
+{
+    *phase = *c;
+    phase->whole = c;
+    phase->taps = phase->positions = 1;
+    for (int d = 0; d < 3; d++) {
+        phase_taps t = taps_of(c, d, first[d]);
+        int64_t last = t.tap + (t.count - 1) * t.step;
+
+        phase->first[d] = first[d];
+        phase->stride[d] = phase->gap[d] = 1;
+        phase->result[d] = exg_ceil_div(c->result[d] - first[d], c->stride[d]);
+        phase->kernel[d] = EXG_MAX(t.count, 1);
+        phase->dilation[d] = t.step * c->dilation[d] / c->stride[d];
+        phase->padding[d] = t.count == 0
+                                ? phase->result[d]
+                                : (last * c->dilation[d] - c->padding[d] - first[d]) / c->stride[d];
+        phase->taps *= phase->kernel[d];
+        phase->positions *= phase->result[d];
+    }
+    return phase->positions == 0 || exg_convolution_depthwise_plan(phase);
+}
+
+/* Whether that is its way; false, too, where there is no memory for it. */
+static bool plan_phases(exg_kernel_call *call, convolution *c)
+{
+    int64_t count = c->stride[0] * c->stride[1] * c->stride[2];
+    int64_t taps = 1;
+
+    if (c->in != 1 || c->groups == 1 || count > PHASES_MAX ||
+        (c->phases = EXG_NEW_ARRAY(call->arena, convolution, (size_t)count)) == NULL) {
+        return false;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        int64_t first[3] = {k / c->stride[2] / c->stride[1], k / c->stride[2] % c->stride[1],
+                            k % c->stride[2]};
+
+        if (!plan_phase(c, first, &c->phases[k])) {
+            return false;
+        }
+        taps = EXG_MAX(taps, c->phases[k].taps);
+    }
+    c->phase_count = count;
+    call->workspace_bytes = (uint64_t)(c->groups * c->out * taps * c->bytes);
+    return true;
+}
+
+/* The weights of a phase, zeros for taps that are none. */
+static void take_weights(const convolution *c, const convolution *phase, const char *weight,
+                         char *to)
+{
+    phase_taps t[3];
+
+    for (int d = 0; d < 3; d++) {
+        t[d] = taps_of(c, d, phase->first[d]);
+    }
+    for (int64_t filter = 0; filter < c->groups * c->out; filter++, weight += c->taps * c->bytes) {
+        for (int64_t k = phase->taps; k-- > 0; to += c->bytes) { /* the last first */
+            int64_t x = t[2].tap + k % phase->kernel[2] * t[2].step;
+            int64_t y = t[1].tap + k / phase->kernel[2] % phase->kernel[1] * t[1].step;
+            int64_t z = t[0].tap + k / phase->kernel[2] / phase->kernel[1] * t[0].step;
+
+            if (t[0].count * t[1].count * t[2].count == 0) {
+                memset(to, 0, c->bytes);
+            } else {
+                memcpy(to, weight + ((z * c->kernel[1] + y) * c->kernel[2] + x) * c->bytes,
+                       c->bytes);
+            }
+        }
+    }
+}
+
+static void run_phases(const exg_kernel_call *call, const convolution *c)
+{
+    for (int64_t k = 0; k < c->phase_count; k++) {
+        const convolution *phase = &c->phases[k];
+
+        if (phase->positions > 0) {
+            take_weights(c, phase, call->inputs[1].data, call->workspace);
+            exg_convolution_depthwise_run(call, phase, call->workspace);
+        }
+    }
+}
+
+/* ---- by columns ---------------------------------------------------------------------------- */
+
 exg_status exg_convolution_scatter_plan(exg_kernel_call *call, convolution *c, exg_error *err)
 {
     exg_gemm *g = &c->gemm;
     int64_t of_channel = c->taps * c->plane * exg_dtype_bytes(real_dtype(c));
 
+    if (plan_phases(call, c)) {
+        return EXG_OK;
+    }
     c->outs = divisor(c->out, COLUMNS_MAX / of_channel);
     c->images = c->outs < c->out ? 1 : divisor(c->groups, COLUMNS_MAX / of_channel / c->out);
     c->columns_bytes = exg_round_up(c->images * c->outs * of_channel, 64);
@@ -161,6 +276,10 @@ void exg_convolution_scatter_run(const exg_kernel_call *call, const convolution 
     const char *weight = call->inputs[1].data;
     scatter_run r = {.call = call, .c = c};
 
+    if (c->phase_count > 0) {
+        run_phases(call, c);
+        return;
+    }
     r.stretches = exg_ceil_div(c->result[2], STRETCH);
     r.units = c->images * c->outs * c->result[0] * c->result[1] * r.stretches;
     r.units_of_block = exg_items_per_block(

@@ -27,6 +27,7 @@ typedef struct index_params {
     int64_t before_count, after_count;
     int64_t run_length; /* elements that lie together on both sides */
     int64_t positions_of_block;
+    bool is_of_elements; /* one a position, which are one after the other in indices and values */
     bool accumulates;
     exg_combiner adder;
 } index_params;
@@ -121,6 +122,28 @@ static void plan_dims(exg_kernel_call *call, index_params *p, const exg_tensor *
     }
 }
 
+static bool is_row_major(const index_params *p, const int64_t *strides)
+{
+    int64_t apart = 1;
+
+    for (uint32_t k = p->position_rank; k-- > 0; apart *= p->position_sizes[k]) {
+        if (p->position_sizes[k] != 1 && strides[k] != apart) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_of_elements(const index_params *p)
+{
+    bool all = p->before_count == 1 && p->after_count == 1 && is_row_major(p, p->values_strides);
+
+    for (uint32_t n = 0; n < p->indexed_count; n++) {
+        all = all && is_row_major(p, p->indexed[n].strides);
+    }
+    return all;
+}
+
 static exg_status index_plan(exg_kernel_call *call, const exg_tensor *self, uint32_t index_count,
                              const exg_tensor *values, exg_error *err)
 {
@@ -132,6 +155,7 @@ static exg_status index_plan(exg_kernel_call *call, const exg_tensor *self, uint
     p->bytes = exg_dtype_bytes(self->dtype);
     EXG_TRY(broadcast_positions(call, p, index_count, self, err));
     plan_dims(call, p, self, index_count, values);
+    p->is_of_elements = is_of_elements(p);
     p->positions_of_block = exg_items_per_block(8 + p->after_count, EXG_GRAIN);
     call->params = p;
     return EXG_OK;
@@ -230,12 +254,83 @@ static void index_positions(const index_run_context *r, int64_t first, int64_t e
     }
 }
 
+#define STRETCH 256
+
+/* Adds what an index says of `count` positions from `first` on to their offsets; false where one
+ * is bad. */
+static bool add_offsets(const index_run_context *r, uint32_t n, int64_t first, int64_t count,
+                        int64_t *offsets)
+{
+    const index_params *p = r->p;
+    const void *data = r->call->inputs[p->indexed[n].input].data;
+    const int64_t size = p->indexed[n].size, stride = p->indexed[n].stride;
+    const bool is_wide = p->indexed[n].dtype == EXG_DTYPE_I64;
+    int bad = 0;
+
+    for (int64_t k = 0; k < count; k++) {
+        int64_t i =
+            is_wide ? ((const int64_t *)data)[first + k] : ((const int32_t *)data)[first + k];
+
+        i += i < 0 ? size : 0;
+        bad |= (i < 0) | (i >= size);
+        offsets[k] += i * stride;
+    }
+    return bad == 0;
+}
+
+#define TAKE(type)                                                                                 \
+    for (int64_t k = 0; k < count; k++) {                                                          \
+        ((type *)to)[k] = ((const type *)from)[offsets[k]];                                        \
+    }                                                                                              \
+    break
+
+static void take_elements(uint32_t bytes, int64_t count, void *to, const void *from,
+                          const int64_t *offsets)
+{
+    switch (bytes) {
+    case 1:
+        TAKE(uint8_t);
+    case 2:
+        TAKE(uint16_t);
+    case 4:
+        TAKE(uint32_t);
+    case 8:
+        TAKE(uint64_t);
+    default:
+        for (int64_t k = 0; k < count; k++) {
+            memcpy((char *)to + k * bytes, (const char *)from + offsets[k] * bytes, bytes);
+        }
+    }
+}
+
+/* Where is_of_elements: as index_positions, which takes stretches that have a bad index. */
+static void index_elements(const index_run_context *r, int64_t first, int64_t end)
+{
+    const index_params *p = r->p;
+
+    for (int64_t at = first; at < end; at += STRETCH) {
+        int64_t count = EXG_MIN(end - at, STRETCH);
+        int64_t offsets[STRETCH] = {0};
+        bool all_good = true;
+
+        for (uint32_t n = 0; n < p->indexed_count && all_good; n++) {
+            all_good = add_offsets(r, n, at, count, offsets);
+        }
+        if (all_good) {
+            take_elements(p->bytes, count, r->values + at * p->bytes, r->self, offsets);
+        } else {
+            index_positions(r, at, at + count);
+        }
+    }
+}
+
 static void index_block(void *context, uint32_t block)
 {
     const index_run_context *r = context;
     int64_t first = (int64_t)block * r->p->positions_of_block;
 
-    index_positions(r, first, EXG_MIN(first + r->p->positions_of_block, r->p->positions));
+    (r->p->is_of_elements && !r->puts ? index_elements : index_positions)(
+        r, first, EXG_MIN(first + r->p->positions_of_block, r->p->positions));
 }
 
 static exg_status index_prepare(exg_kernel_call *call, exg_error *err)

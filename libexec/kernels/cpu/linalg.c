@@ -115,12 +115,45 @@ static void set(const exg_tensor *t, int64_t at, double value)
     }
 }
 
+/* Real numbers from `at` on, to doubles and back. */
+static void take(const exg_tensor *t, int64_t at, int64_t count, double *to)
+{
+    if (is_narrow(t)) {
+        for (int64_t i = 0; i < count; i++) {
+            to[i] = (double)((const float *)t->data)[at + i];
+        }
+    } else {
+        memcpy(to, (const double *)t->data + at, (size_t)count * sizeof(*to));
+    }
+}
+
+static void give(const exg_tensor *t, int64_t at, int64_t count, const double *from)
+{
+    if (is_narrow(t)) {
+        for (int64_t i = 0; i < count; i++) {
+            ((float *)t->data)[at + i] = (float)from[i];
+        }
+    } else {
+        memcpy((double *)t->data + at, from, (size_t)count * sizeof(*from));
+    }
+}
+
 /* Matrix `index` (m, n) of a row-major tensor, as columns. */
 static void gather(const exg_tensor *t, int64_t index, int m, int n, double *columns)
 {
     int parts = parts_of(t);
     int64_t at = index * m * n * parts;
 
+    if (parts == 1 && is_narrow(t)) {
+        const float *from = (const float *)t->data + at;
+
+        for (int i = 0; i < m; i++) {
+            for (int j = 0; j < n; j++) {
+                columns[i + (int64_t)j * m] = (double)from[(int64_t)i * n + j];
+            }
+        }
+        return;
+    }
     for (int i = 0; i < m; i++) {
         for (int j = 0; j < n; j++) {
             for (int part = 0; part < parts; part++) {
@@ -135,6 +168,16 @@ static void scatter(const exg_tensor *t, int64_t index, int m, int n, const doub
     int parts = parts_of(t);
     int64_t at = index * m * n * parts;
 
+    if (parts == 1 && is_narrow(t)) {
+        float *to = (float *)t->data + at;
+
+        for (int i = 0; i < m; i++) {
+            for (int j = 0; j < n; j++) {
+                to[(int64_t)i * n + j] = (float)columns[i + (int64_t)j * m];
+            }
+        }
+        return;
+    }
     for (int i = 0; i < m; i++) {
         for (int j = 0; j < n; j++) {
             for (int part = 0; part < parts; part++) {
@@ -194,7 +237,7 @@ static bool may_converge(const linalg_params *p, const double *a, int m, int n)
  * threads ask at once; ranks that are threads take turns. */
 static pthread_mutex_t one_caller = PTHREAD_MUTEX_INITIALIZER;
 
-#define KERNEL(id, lapack)                                                                         \
+#define KERNEL(id, lapack, flags_)                                                                 \
     static exg_status id##_prepare(exg_kernel_call *call, exg_error *err)                          \
     {                                                                                              \
         return prepare(call, #id, lapack, err);                                                    \
@@ -217,7 +260,7 @@ static pthread_mutex_t one_caller = PTHREAD_MUTEX_INITIALIZER;
         .name = #id,                                                                               \
         .prepare = id##_prepare,                                                                   \
         .run = id##_run,                                                                           \
-        .flags = EXG_KERNEL_RAISES,                                                                \
+        .flags = EXG_KERNEL_RAISES | (flags_),                                                     \
     };
 
 /* ---- by LAPACK -------------------------------------------------------------------------- */
@@ -264,13 +307,54 @@ static void cholesky_factor(const exg_kernel_call *call, const linalg_params *p,
     put_info(call, 1, index, info);
 }
 
+#define SMALL 16 /* rows and columns that are done before LAPACK has begun */
+
+/* As dgetrf of finite numbers: P L U, pivots from 1, and the first of them that is 0. */
+static int small_lu(int m, int n, double *a, int32_t *pivots)
+{
+    int info = 0;
+
+    for (int j = 0; j < m && j < n; j++) {
+        double *column = a + (int64_t)j * m;
+        int best = j;
+
+        for (int i = j + 1; i < m; i++) {
+            best = fabs(column[i]) > fabs(column[best]) ? i : best;
+        }
+        pivots[j] = best + 1;
+        if (column[best] == 0) {
+            info = info == 0 ? j + 1 : info;
+            continue;
+        }
+        for (int k = 0; k < n && best != j; k++) {
+            double kept = a[j + (int64_t)k * m];
+
+            a[j + (int64_t)k * m] = a[best + (int64_t)k * m];
+            a[best + (int64_t)k * m] = kept;
+        }
+        for (int i = j + 1; i < m; i++) {
+            column[i] /= column[j];
+        }
+        for (int k = j + 1; k < n; k++) {
+            double *other = a + (int64_t)k * m;
+
+            for (int i = j + 1; i < m; i++) {
+                other[i] -= column[i] * other[j];
+            }
+        }
+    }
+    return info;
+}
+
 static void lu_factor(const exg_kernel_call *call, const linalg_params *p, int64_t index, double *a)
 {
     int32_t *pivots = (int32_t *)call->outputs[1].data + index * EXG_MIN(p->m, p->n);
     int info;
 
     gather(&call->inputs[0], index, p->m, p->n, a);
-    info = p->lapack->lu(p->m, p->n, a, pivots);
+    info = p->parts == 1 && p->m <= SMALL && p->n <= SMALL && may_converge(p, a, p->m, p->n)
+               ? small_lu(p->m, p->n, a, pivots)
+               : p->lapack->lu(p->m, p->n, a, pivots);
     scatter(&call->outputs[0], index, p->m, p->n, a);
     put_info(call, 2, index, info);
 }
@@ -322,15 +406,18 @@ static void eigh(const exg_kernel_call *call, const linalg_params *p, int64_t in
 {
     int64_t square = numbers(p, p->n, p->n);
     double *values = a + square;
+    bool vectors = !exg_tensor_is_absent(&call->outputs[1]);
     int info = 1;
 
     gather(&call->inputs[0], index, p->n, p->n, a);
     if (may_converge(p, a, p->n, p->n)) {
-        info = p->lapack->eigh(p->n, p->flag, a, values, values + p->n, ints_of(call));
+        info = p->lapack->eigh(p->n, p->flag, vectors, a, values, values + p->n, ints_of(call));
     }
     must_end(call, info, a, square + p->n);
     put_vector(&call->outputs[0], index, p->n, values);
-    scatter(&call->outputs[1], index, p->n, p->n, a);
+    if (vectors) {
+        scatter(&call->outputs[1], index, p->n, p->n, a);
+    }
 }
 
 static void eig(const exg_kernel_call *call, const linalg_params *p, int64_t index, double *a)
@@ -462,6 +549,29 @@ static number dot(const linalg_params *p, int first, int end, const double *x, c
     return sum;
 }
 
+/* A x = b of real numbers, all columns of b at once: x (n, count) begins as b. */
+static void solve_rows(const linalg_params *p, const double *a, double *x)
+{
+    const int64_t n = p->n;
+    const int64_t count = p->count;
+
+    for (int64_t step = 0; step < n; step++) {
+        int64_t k = p->flag ? n - 1 - step : step;
+        double *row = x + k * count;
+
+        for (int64_t c = 0; c < count && !p->check; c++) {
+            row[c] /= a[k + k * n];
+        }
+        for (int64_t i = p->flag ? 0 : k + 1; i < (p->flag ? k : n); i++) {
+            const double factor = -a[i + k * n];
+
+            for (int64_t c = 0; c < count; c++) {
+                x[i * count + c] += factor * row[c];
+            }
+        }
+    }
+}
+
 /* A x = b, column by column of b. */
 static void solve_triangular(const exg_kernel_call *call, const linalg_params *p, int64_t index,
                              double *a)
@@ -471,6 +581,14 @@ static void solve_triangular(const exg_kernel_call *call, const linalg_params *p
     bool unit = p->check;
 
     gather(&call->inputs[0], index, n, n, a);
+    if (p->parts == 1) {
+        int64_t count = (int64_t)n * p->count;
+
+        take(&call->inputs[1], index * count, count, solved);
+        solve_rows(p, a, solved);
+        give(&call->outputs[0], index * count, count, solved);
+        return;
+    }
     gather(&call->inputs[1], index, n, p->count, solved);
     for (int column = 0; column < p->count; column++) {
         double *x = solved + numbers(p, n, column);
@@ -586,17 +704,17 @@ static void matrix_exp(const exg_kernel_call *call, const linalg_params *p, int6
     scatter(&call->outputs[0], index, n, n, sum);
 }
 
-KERNEL(cholesky_factor, true)
-KERNEL(lu_factor, true)
-KERNEL(ldl_factor, true)
-KERNEL(ldl_solve, true)
-KERNEL(qr_factor, true)
-KERNEL(eigh, true)
-KERNEL(eig, true)
-KERNEL(svd_factor, true)
-KERNEL(solve_triangular, false)
-KERNEL(householder, false)
-KERNEL(matrix_exp, false)
+KERNEL(cholesky_factor, true, 0)
+KERNEL(lu_factor, true, 0)
+KERNEL(ldl_factor, true, 0)
+KERNEL(ldl_solve, true, 0)
+KERNEL(qr_factor, true, 0)
+KERNEL(eigh, true, EXG_KERNEL_LEAVES_UNUSED)
+KERNEL(eig, true, 0)
+KERNEL(svd_factor, true, 0)
+KERNEL(solve_triangular, false, 0)
+KERNEL(householder, false, 0)
+KERNEL(matrix_exp, false, 0)
 
 /* ---- pivots ---------------------------------------------------------------------------------- */
 

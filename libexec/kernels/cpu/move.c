@@ -10,8 +10,12 @@
 #define TILE      64   /* rows of a transposed task */
 #define ASKED_MAX 8192 /* bytes of the row after one that is read backwards */
 
+/* Of any alignment: some are several of a tensor's. */
+typedef uint16_t element2 __attribute__((aligned(1), may_alias));
+typedef uint32_t element4 __attribute__((aligned(1), may_alias));
+typedef uint64_t element8 __attribute__((aligned(1), may_alias));
 typedef struct element16 {
-    uint64_t halves[2];
+    element8 halves[2];
 } element16;
 
 static int64_t magnitude(int64_t x)
@@ -41,6 +45,16 @@ static void swap_dims(exg_move *m, uint32_t a, uint32_t b)
 
         arrays[k][a] = arrays[k][b];
         arrays[k][b] = kept;
+    }
+}
+
+/* Elements that are together on both sides move as one, of up to 16 bytes. */
+static void widen(exg_move *m)
+{
+    while (m->rank > 1 && m->dst_strides[m->rank - 1] == m->element_bytes &&
+           m->src_strides[m->rank - 1] == m->element_bytes && m->sizes[m->rank - 1] <= 16 &&
+           16 % (m->sizes[m->rank - 1] * m->element_bytes) == 0) {
+        m->element_bytes *= (uint32_t)m->sizes[--m->rank];
     }
 }
 
@@ -117,6 +131,7 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const in
         move->dst_strides[0] = element_bytes;
         move->src_strides[0] = element_bytes;
     }
+    widen(move);
     find_transpose(move);
     if (move->rank == 1 && numel > 2 * EXG_GRAIN) {
         /* a line long enough for several threads: rows of a fixed length, and a rest */
@@ -209,7 +224,7 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const in
         }                                                                                          \
     }
 
-typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint32_t four __attribute__((vector_size(16), aligned(1), may_alias));
 typedef int32_t pick_four __attribute__((vector_size(16)));
 
 #if defined(__clang__)
@@ -219,7 +234,7 @@ typedef int32_t pick_four __attribute__((vector_size(16)));
 #endif
 
 /* Four by four in registers. */
-static void turn_4(int64_t side, uint32_t *square, const char *src, int64_t src_stride)
+static void turn_4(int64_t side, element4 *square, const char *src, int64_t src_stride)
 {
     for (int64_t j = 0; j < side; j += 4) {
         const char *rows = src + j * src_stride;
@@ -242,7 +257,7 @@ static void turn_4(int64_t side, uint32_t *square, const char *src, int64_t src_
     }
 }
 
-typedef uint16_t eight __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint16_t eight __attribute__((vector_size(16), aligned(1), may_alias));
 typedef int16_t pick_eight __attribute__((vector_size(16)));
 
 #if defined(__clang__)
@@ -254,7 +269,7 @@ typedef int16_t pick_eight __attribute__((vector_size(16)));
 #define HIGH8(a, b) SHUFFLE8(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 
 /* Eight by eight: three times vectors are interleaved with those four further on. */
-static void turn_2(int64_t side, uint16_t *square, const char *src, int64_t src_stride)
+static void turn_2(int64_t side, element2 *square, const char *src, int64_t src_stride)
 {
     for (int64_t j = 0; j < side; j += 8) {
         for (int64_t i = 0; i < side; i += 8) {
@@ -280,13 +295,13 @@ static void turn_2(int64_t side, uint16_t *square, const char *src, int64_t src_
 }
 
 DEFINE_TURN(uint8_t, 1)
-DEFINE_TURN(uint64_t, 8)
+DEFINE_TURN(element8, 8)
 DEFINE_TURN(element16, 16)
 
 DEFINE_ROW(uint8_t, 1)
-DEFINE_ROW(uint16_t, 2)
-DEFINE_ROW(uint32_t, 4)
-DEFINE_ROW(uint64_t, 8)
+DEFINE_ROW(element2, 2)
+DEFINE_ROW(element4, 4)
+DEFINE_ROW(element8, 8)
 DEFINE_ROW(element16, 16)
 
 static void move_row(uint32_t bytes, char *dst, int64_t dst_stride, const char *src,

@@ -1,4 +1,4 @@
-/* reduce.c - sum, mean, prod, amax, amin, any, all, var, std over any dimensions.
+/* reduce.c - sum, sums of squares, mean, prod, amax, amin, any, all, var, std over any dimensions.
  *
  * The tensor is (outputs) by (terms): kept and reduced dimensions, each walked in
  * row-major order. Where the memory runs along the terms, each output is summed as a
@@ -20,7 +20,7 @@
 #define PIECES_MAX      (1 << 20) /* each has a state in the workspace */
 #define FLUSH           64        /* rows added in f32 before they go to double */
 
-typedef enum reduce_op { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, SQUARES } reduce_op;
+typedef enum reduce_op { SUM, SQUARES, MEAN, PROD, AMAX, AMIN, ANY, ALL, SPREAD } reduce_op;
 
 typedef union reduce_state {
     double f;
@@ -57,7 +57,7 @@ typedef struct reduce_run_context {
     const char *in;
     char *out;
     reduce_state *states;      /* [piece][output], or NULL with one piece */
-    const reduce_state *means; /* [output], of SQUARES */
+    const reduce_state *means; /* [output], of SPREAD */
     reduce_state *means_out;   /* where the first pass of var leaves them */
 } reduce_run_context;
 
@@ -113,8 +113,9 @@ static reduce_state combine(const reduce_params *p, reduce_op op, reduce_state a
 
     switch (op) {
     case SUM:
-    case MEAN:
     case SQUARES:
+    case MEAN:
+    case SPREAD:
         a.i = real ? a.i : (int64_t)((uint64_t)a.i + (uint64_t)b.i);
         if (real) {
             a.f += b.f;
@@ -145,19 +146,19 @@ static void finish_outputs(const reduce_run_context *r, int64_t output, int64_t 
                            reduce_state *s)
 {
     const reduce_params *p = r->p;
-    double by = r->op == SQUARES ? EXG_MAX((double)p->terms.count - p->correction, 0)
-                                 : (double)p->terms.count;
+    double by = r->op == SPREAD ? EXG_MAX((double)p->terms.count - p->correction, 0)
+                                : (double)p->terms.count;
     exg_compute compute = EXG_COMPUTE_I64;
     values v;
 
-    for (int64_t k = 0; k < count && (r->op == MEAN || r->op == SQUARES || r->means_out); k++) {
+    for (int64_t k = 0; k < count && (r->op == MEAN || r->op == SPREAD || r->means_out); k++) {
         s[k].f /= by;
     }
     if (r->means_out != NULL) {
         memcpy(r->means_out + output, s, (size_t)count * sizeof(*s));
         return;
     }
-    for (int64_t k = 0; k < count && r->op == SQUARES && p->is_std; k++) {
+    for (int64_t k = 0; k < count && r->op == SPREAD && p->is_std; k++) {
         s[k].f = sqrt(s[k].f);
     }
     exg_compute_of(p->out_dtype, &compute);
@@ -208,6 +209,7 @@ static reduce_state row_real(const reduce_run_context *r, const void *x, int64_t
         s.f = is_double ? p->f64->sum(count, x) : p->f32->sum(count, x);
         break;
     case SQUARES:
+    case SPREAD:
         s.f = is_double ? p->f64->sum_squares(count, x, mean, &ahead)
                         : p->f32->sum_squares(count, x, (float)mean, &ahead);
         break;
@@ -279,14 +281,18 @@ static int64_t locate(const dims *d, int64_t position, int64_t *index)
 
 #define FEW 16 /* terms of which a loop is over before a row's has begun */
 
-/* Sums of `count` dense lines of f32, a few terms each, one after the other. */
-static void sum_few(const float *x, int64_t terms, int64_t count, reduce_state *states)
+/* Sums of `count` dense lines of f32, or of their squares, a few terms each, one after the other.
+ */
+static void sum_few(const float *x, bool squares, int64_t terms, int64_t count,
+                    reduce_state *states)
 {
     for (int64_t k = 0; k < count; k++) {
         double sum = 0;
 
         for (int64_t i = 0; i < terms; i++) {
-            sum += (double)x[k * terms + i];
+            float term = x[k * terms + i];
+
+            sum += (double)(squares ? term * term : term);
         }
         states[k].f = sum;
     }
@@ -297,7 +303,7 @@ static bool is_few(const reduce_run_context *r)
 {
     const reduce_params *p = r->p;
 
-    return (r->op == SUM || r->op == MEAN) && p->in_dtype == EXG_DTYPE_F32 &&
+    return (r->op == SUM || r->op == SQUARES || r->op == MEAN) && p->in_dtype == EXG_DTYPE_F32 &&
            p->compute == EXG_COMPUTE_F32 && p->terms.count <= FEW && p->pieces == 1 &&
            p->terms.rank == 1 && p->terms.strides[0] == 1 && p->kept.rank == 1 &&
            p->kept.strides[0] == p->terms.count;
@@ -351,7 +357,7 @@ static bool is_extreme(const reduce_run_context *r)
 /* Terms go to parts first. */
 static bool has_parts(const reduce_run_context *r)
 {
-    return is_real(r->p) && (r->op == SUM || r->op == MEAN || is_extreme(r));
+    return is_real(r->p) && (r->op == SUM || r->op == SQUARES || r->op == MEAN || is_extreme(r));
 }
 
 /* What is in parts of f32 after `terms` terms is all that is to be stored. */
@@ -435,7 +441,7 @@ static void add_reals(const reduce_run_context *r, reduce_state *states, const v
         reduce_state v;
 
         v.f = is_double ? ((const double *)x)[k] : (double)((const float *)x)[k];
-        if (r->op == SQUARES) {
+        if (r->op == SPREAD) {
             v.f = (v.f - means[k].f) * (v.f - means[k].f);
         } else if (r->op == ANY || r->op == ALL) {
             v.i = v.f != 0;
@@ -487,6 +493,16 @@ static void start_columns(const reduce_run_context *r, columns *c, int64_t count
     c->rows_in_parts = 0;
 }
 
+static void square(const reduce_params *p, const void *x, int64_t count, values *to)
+{
+    for (int64_t k = 0; k < count && p->compute == EXG_COMPUTE_F64; k++) {
+        to->f64[k] = ((const double *)x)[k] * ((const double *)x)[k];
+    }
+    for (int64_t k = 0; k < count && p->compute == EXG_COMPUTE_F32; k++) {
+        to->f32[k] = ((const float *)x)[k] * ((const float *)x)[k];
+    }
+}
+
 /* Outputs [output, output + count) are along the last kept dimension. */
 static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t count,
                            int64_t first, int64_t end, columns *c)
@@ -494,7 +510,7 @@ static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t 
     const reduce_params *p = r->p;
     const reduce_state *means = r->means != NULL ? r->means + output : NULL;
     const int64_t step = p->kept.strides[p->kept.rank - 1];
-    const bool is_direct = step == 1 && is_memory_itself(p);
+    const bool is_direct = step == 1 && is_memory_itself(p) && r->op != SQUARES;
     int64_t index[EXG_RANK_MAX];
     const char *base = r->in + locate(&p->kept, output, index) * p->in_bytes;
     values to[TOGETHER];
@@ -514,7 +530,11 @@ static void reduce_columns(const reduce_run_context *r, int64_t output, int64_t 
             const int64_t row_bytes = p->terms.strides[p->terms.rank - 1] * p->in_bytes;
 
             for (int64_t k = 0; k < rows; k++) {
-                bring(p, at + k * row_bytes, count, step, &to[k], &scratch);
+                const void *x = bring(p, at + k * row_bytes, count, step, &to[k], &scratch);
+
+                if (r->op == SQUARES) {
+                    square(p, x, count, &to[k]);
+                }
             }
             add_columns(r, c, to, count, sizeof(values) / exg_compute_bytes(p->compute), rows,
                         means);
@@ -558,8 +578,8 @@ static void reduce_task(void *context, uint32_t block)
             states = c.states;
         } else if (is_few(r)) {
             count = EXG_MIN(end - output, COLUMNS);
-            sum_few((const float *)(const void *)r->in + output * p->terms.count, p->terms.count,
-                    count, states);
+            sum_few((const float *)(const void *)r->in + output * p->terms.count, r->op == SQUARES,
+                    p->terms.count, count, states);
         } else {
             states[0] = reduce_row(r, output, first_term, end_term);
         }
@@ -604,7 +624,7 @@ static void reduce_run(const exg_kernel_call *call)
         r.op = SUM;
         r.means_out = workspace;
         reduce_pass(call, &r);
-        r.op = SQUARES;
+        r.op = SPREAD;
         r.means_out = NULL;
         r.means = workspace;
     }
@@ -695,10 +715,10 @@ static exg_status choose_types(reduce_params *p, exg_error *err)
     if (p->op == ANY || p->op == ALL || p->op == AMAX || p->op == AMIN) {
         p->compute = p->loaded;
     }
-    if ((p->op == MEAN || p->op == SQUARES) && !is_real(p)) {
-        return exg_unsupported_dtype("mean or var", p->out_dtype, err);
+    if ((p->op == MEAN || p->op == SPREAD || p->op == SQUARES) && !is_real(p)) {
+        return exg_unsupported_dtype("mean, var or a norm", p->out_dtype, err);
     }
-    if (p->op == SQUARES) {
+    if (p->op == SPREAD) {
         p->compute = EXG_COMPUTE_F64;
     }
     return EXG_OK;
@@ -712,7 +732,7 @@ static exg_status plan(exg_kernel_call *call, reduce_op op, uint32_t mask, exg_e
         return EXG_OUT_OF_MEMORY(err);
     }
     p->op = op;
-    p->is_var = op == SQUARES;
+    p->is_var = op == SPREAD;
     p->in_dtype = call->inputs[0].dtype;
     p->out_dtype = call->outputs[0].dtype;
     p->in_bytes = exg_dtype_bytes(p->in_dtype);
@@ -753,17 +773,18 @@ static exg_status plan_dims(exg_kernel_call *call, reduce_op op, exg_error *err)
     };
 
 REDUCTION(sum, SUM)
+REDUCTION(sum_squares, SQUARES)
 REDUCTION(mean, MEAN)
 REDUCTION(prod, PROD)
 REDUCTION(amax, AMAX)
 REDUCTION(amin, AMIN)
 REDUCTION(any, ANY)
 REDUCTION(all, ALL)
-REDUCTION(var, SQUARES)
+REDUCTION(var, SPREAD)
 
 static exg_status std_prepare(exg_kernel_call *call, exg_error *err)
 {
-    EXG_TRY(plan_dims(call, SQUARES, err));
+    EXG_TRY(plan_dims(call, SPREAD, err));
     ((reduce_params *)call->params)->is_std = true;
     return EXG_OK;
 }

@@ -1,8 +1,8 @@
 /* reduce.cu - one output of a reduction a block, or a thread where there are few terms; of few
  * outputs, or of columns, blocks take parts of the terms (PARTS).
  *
- * IN, OUT: dtypes. One of SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR, STD. REAL: what is summed is
- * floating, else an integer. Sums are kept in double or int64, as the host keeps them.
+ * IN, OUT: dtypes. One of SUM, SUM_SQUARES, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR, STD. REAL: what
+ * is summed is floating, else an integer. Sums are kept in double or int64, as the host keeps them.
  */
 #include "libexec/kernels/cuda/block.h"
 #include "libexec/kernels/cuda/params.h"
@@ -43,6 +43,15 @@ typedef int64_t state;
 #define START      1
 #define TERM(x)    (state)((x) != 0)
 #define JOINED     a & b
+#elif defined(SUM_SQUARES)
+static inline state squared(state x)
+{
+    return x * x;
+}
+
+#define START      0
+#define TERM(x)    squared((state)(x))
+#define JOINED     a + b
 #else
 #define START      0
 #define TERM(x)    (state)(x)

@@ -271,6 +271,23 @@ typedef struct exg_scan_loops {
 
 EXG_LOOPS_DECLARE(exg_scan_loops, exg_loops_scan);
 
+/* The greatest so far, or the least, and its place: of equal ones the latest; NaN once there is
+ * one. y may be x. */
+typedef struct exg_running_loop {
+    /* element `at` of each of `lines` lines side by side; best and places are theirs */
+    void (*across)(int64_t lines, void *y, int64_t *where, const void *x, void *best,
+                   int64_t *places, int64_t at);
+    /* `count` elements of a dense line, from `at` on */
+    void (*along)(int64_t count, void *y, int64_t *where, const void *x, void *best, int64_t *place,
+                  int64_t at);
+} exg_running_loop;
+
+typedef struct exg_running_loops {
+    exg_running_loop of[EXG_COMPUTE_COUNT][2]; /* [1]: the least */
+} exg_running_loops;
+
+EXG_LOOPS_DECLARE(exg_running_loops, exg_loops_running);
+
 /* ---- pooling ----------------------------------------------------------------------------- */
 
 /* One tap of `count` windows, whose elements are `stride` apart from x on. */
@@ -286,27 +303,48 @@ EXG_LOOPS_DECLARE(exg_pool_loops, exg_loops_pool);
 
 /* ---- Fourier transforms -------------------------------------------------------------- */
 
-typedef struct exg_complex_double {
-    double re, im;
-} exg_complex_double;
+typedef enum exg_fft_type { EXG_FFT_F32, EXG_FFT_F64, EXG_FFT_TYPES } exg_fft_type;
 
 #define EXG_FFT_FACTORS 64
+#define EXG_FFT_RADIX   31 /* the greatest factor */
+#define EXG_FFT_LINES   16 /* side by side, at most */
 
 /* A transform of n values, a pass for each of its factors. */
 typedef struct exg_fft_passes {
     int64_t n, count;
     int64_t factors[EXG_FFT_FACTORS];
-    const exg_complex_double *w; /* e^(-2 pi i k / n) */
+    const void *w; /* e^(-2 pi i k / n), pairs of the type */
 } exg_fft_passes;
 
-/* Of one line, or of `lines` side by side: a value is the real part of each, then the imaginary
- * one. x and y have n values; gives the one that holds the result. */
+/* Of value k of line i the real part is at lines[i] + k * step numbers, the imaginary one `im`
+ * further on, 0: there is none. */
+typedef struct exg_fft_memory {
+    void *lines[EXG_FFT_LINES];
+    int64_t step, im;
+    int64_t apart; /* numbers from each line to the next where that is the same; 0: it is not */
+} exg_fft_memory;
+
+/* Of `lines` lines side by side, of which a value is the real part of each, then the imaginary
+ * ones: pairs of vectors. */
 typedef struct exg_fft_loops {
     uint32_t lines;
-    double *(*transform[2])(const exg_fft_passes *f, double *x, double *y);
+    /* imaginary parts times `sign`, 1 or -1 */
+    void (*load)(int64_t count, const exg_fft_memory *m, double sign, void *x);
+    void (*store)(int64_t count, const exg_fft_memory *m, double scale, double sign, const void *x);
+    /* x and y have n values; gives the one that holds the result. */
+    void *(*transform)(const exg_fft_passes *f, void *x, void *y);
+    /* Real numbers, two and two as complex ones: what `half` values were transformed to becomes
+     * half + 1 values of the transform, and the conjugates of the way back. `turns` are
+     * e^(-2 pi i k / (2 half)), pairs of the type. */
+    void (*from_half)(int64_t half, const void *turns, const void *z, void *y);
+    void (*to_half)(int64_t half, const void *turns, const void *y, void *z);
 } exg_fft_loops;
 
-EXG_LOOPS_DECLARE(exg_fft_loops, exg_loops_fft);
+typedef struct exg_fft_table {
+    const exg_fft_loops *of[EXG_FFT_TYPES][2]; /* [0]: of one line */
+} exg_fft_table;
+
+EXG_LOOPS_DECLARE(exg_fft_table, exg_loops_fft);
 
 /* ---- matrix products ---------------------------------------------------------------- */
 

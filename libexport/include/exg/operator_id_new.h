@@ -87,6 +87,13 @@ enum {
     EXG_NEW__wrapped_linear_prepack_default,
     EXG_NEW__wrapped_quantized_linear_prepacked_default,
     EXG_NEW_weight_product,
+    EXG_NEW_edge_pad,
+    EXG_NEW_sum_squares,
+    EXG_NEW_fft_from_real,
+    EXG_NEW_fft_to_real,
+    EXG_NEW_add_rows,
+    EXG_NEW_distances,
+    EXG_NEW_weighted_gather,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -186,6 +193,13 @@ enum {
     ((exg_operator_id)EXG_NEW__wrapped_linear_prepack_default)
 #define EXG_OP__wrapped_quantized_linear_prepacked_default                                         \
     ((exg_operator_id)EXG_NEW__wrapped_quantized_linear_prepacked_default)
-#define EXG_OP_weight_product ((exg_operator_id)EXG_NEW_weight_product)
+#define EXG_OP_weight_product  ((exg_operator_id)EXG_NEW_weight_product)
+#define EXG_OP_edge_pad        ((exg_operator_id)EXG_NEW_edge_pad)
+#define EXG_OP_sum_squares     ((exg_operator_id)EXG_NEW_sum_squares)
+#define EXG_OP_fft_from_real   ((exg_operator_id)EXG_NEW_fft_from_real)
+#define EXG_OP_fft_to_real     ((exg_operator_id)EXG_NEW_fft_to_real)
+#define EXG_OP_add_rows        ((exg_operator_id)EXG_NEW_add_rows)
+#define EXG_OP_distances       ((exg_operator_id)EXG_NEW_distances)
+#define EXG_OP_weighted_gather ((exg_operator_id)EXG_NEW_weighted_gather)
 
 #endif

@@ -375,6 +375,40 @@ static void index_takes_rows_of_any_width(void **state)
     }
 }
 
+/* One element a position, some from the end; a bad index leaves its place zero alone. */
+static void index_takes_single_elements(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
+        exg_argument args[] = {arg_tensor(), arg_tensor()};
+        kernel_case c = {.kernel = &exg_kernel_index,
+                         .args = args,
+                         .arg_count = 2,
+                         .input_count = 3,
+                         .output_count = 1};
+        double want[3 * 211];
+
+        c.inputs[0] = make_random(all_dtypes[k], 2, SIZES(40, 50), -9, 9);
+        c.inputs[1] = make_indices(2, SIZES(3, 211), -40, 40);
+        c.inputs[2] = make_indices(2, SIZES(3, 211), -50, 50);
+        c.inputs[2] = k % 2 == 0 ? c.inputs[2] : narrowed(c.inputs[2]);
+        c.outputs[0] = make_tensor(all_dtypes[k], 2, SIZES(3, 211));
+        for (int64_t i = 0; i < 3 * 211; i++) {
+            const int64_t row = (int64_t)get(&c.inputs[1], i);
+            const int64_t column = (int64_t)get(&c.inputs[2], i);
+
+            want[i] = get_at(&c.inputs[0], SIZES((row + 40) % 40, (column + 50) % 50));
+        }
+        expect_kernel(&c, 0, want, 0);
+        set(&c.inputs[1], 300, 40);
+        set(&c.inputs[2], 301, -51);
+        want[300] = want[301] = 0;
+        c.fault = EXG_FAULT_INDEX;
+        expect_kernel(&c, 0, want, 0);
+        free_tensors();
+    }
+}
+
 static void index_put_accumulates_equal_indices(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_none(), arg_tensor(), arg_bool(true)};
@@ -582,6 +616,121 @@ static void places_are_those_of_a_mask_in_order_and_as_many_as_were_counted(void
     }
 }
 
+/* Bags in their order or not, some places in none of them; more bags than have any. */
+static void rows_are_added_up_in_bags(void **state)
+{
+    static const int64_t sizes[][3] = {{3, 5, 1}, {40, 9, 33}, {700, 300, 64}, {9, 4, 1500}};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t s = 0; s < 4 * COUNT(sizes); s++) {
+            const int64_t count = sizes[s / 4][0], bags = sizes[s / 4][1], width = sizes[s / 4][2];
+            const bool is_sorted = s % 2 == 0, is_scaled = s / 2 % 2 == 1;
+            const exg_dtype wide = float_dtypes[d] == EXG_DTYPE_F64 ? EXG_DTYPE_F64 : EXG_DTYPE_F32;
+            exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(),
+                                   is_scaled ? arg_tensor() : arg_none(), arg_int(bags)};
+            kernel_case c = {.kernel = &exg_kernel_add_rows,
+                             .args = args,
+                             .arg_count = 5,
+                             .input_count = 4,
+                             .output_count = 1};
+            exg_tensor into = make_indices(1, SIZES(count), 0, bags + 2);
+            double *want = calloc((size_t)(bags * width), sizeof(double));
+
+            for (int64_t i = 0; i < count && is_sorted; i++) {
+                set(&into, i, (double)(i * bags / count + (i == count - 1 ? 1 : 0)));
+            }
+            c.inputs[0] = make_random(float_dtypes[d], 2, SIZES(50, width), -1, 1);
+            c.inputs[1] = make_indices(1, SIZES(count), 0, 50);
+            c.inputs[2] = s % 3 == 0 ? narrowed(into) : into;
+            c.inputs[3] = is_scaled ? make_random(wide, 1, SIZES(count), -1, 1) : absent_tensor();
+            for (int64_t i = 0; i < count * width; i++) {
+                const int64_t bag = (int64_t)get(&into, i / width);
+                const int64_t row = (int64_t)get(&c.inputs[1], i / width);
+
+                if (bag < bags) {
+                    want[bag * width + i % width] += get_at(&c.inputs[0], SIZES(row, i % width)) *
+                                                     (is_scaled ? get(&c.inputs[3], i / width) : 1);
+                }
+            }
+            c.outputs[0] = make_tensor(wide, 2, SIZES(bags, width));
+            expect_kernel(&c, 0, want, tolerance_of(wide, 40));
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
+static void a_row_outside_the_table_raises(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_none(), arg_int(2)};
+    kernel_case c = {.kernel = &exg_kernel_add_rows,
+                     .args = args,
+                     .arg_count = 5,
+                     .input_count = 4,
+                     .output_count = 1,
+                     .fault = EXG_FAULT_INDEX};
+
+    (void)state;
+    for (int64_t bad = -1; bad < 6; bad += 6) {
+        c.inputs[0] = make_random(EXG_DTYPE_F32, 2, SIZES(5, 3), -1, 1);
+        c.inputs[1] = make_tensor(EXG_DTYPE_I64, 1, SIZES(4));
+        set(&c.inputs[1], 2, (double)bad);
+        c.inputs[2] = make_tensor(EXG_DTYPE_I64, 1, SIZES(4));
+        c.inputs[3] = absent_tensor();
+        c.outputs[0] = make_tensor(EXG_DTYPE_F32, 2, SIZES(2, 3));
+        run_everywhere(&c);
+        free_tensors();
+    }
+}
+
+/* Place -1 has a zero, whatever element 0 is. */
+static void elements_at_places_are_weighed_and_added_up(void **state)
+{
+    static const int64_t sizes[][5] = {
+        {1, 1, 5, 1, 3}, {2, 3, 40, 4, 700}, {1, 2, 9, 16, 257}, {2, 2, 7, 5, 64}};
+
+    (void)state;
+    for (uint32_t d = 0; d < 2; d++) {
+        for (uint32_t s = 0; s < 3 * COUNT(sizes); s++) {
+            const int64_t *n = sizes[s / 3];
+            exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor()};
+            kernel_case c = {.kernel = &exg_kernel_weighted_gather,
+                             .args = args,
+                             .arg_count = 3,
+                             .input_count = 3,
+                             .output_count = 1};
+            double *want = calloc((size_t)(n[0] * n[1] * n[4]), sizeof(double));
+
+            c.inputs[0] = make_random(float_dtypes[d], 3, SIZES(n[0], n[1], n[2]), -1, 1);
+            if (s % 3 == 2) {
+                set(&c.inputs[0], 0, INFINITY);
+            }
+            c.inputs[1] = make_indices(3, SIZES(n[0], n[3], n[4]), s % 3 == 0 ? 0 : -1, n[2]);
+            c.inputs[2] = make_random(float_dtypes[d], 3, SIZES(n[0], n[3], n[4]), 0.1, 1);
+            for (int64_t i = 0; i < n[0] * n[1] * n[4]; i++) {
+                const int64_t batch = i / n[4] / n[1], k = i % n[4];
+
+                for (int64_t t = 0; t < n[3]; t++) {
+                    const int64_t place = (int64_t)get_at(&c.inputs[1], SIZES(batch, t, k));
+
+                    want[i] += place < 0
+                                   ? 0
+                                   : get_at(&c.inputs[0], SIZES(batch, i / n[4] % n[1], place)) *
+                                         get_at(&c.inputs[2], SIZES(batch, t, k));
+                }
+            }
+            c.outputs[0] = make_tensor(float_dtypes[d], 3, SIZES(n[0], n[1], n[4]));
+            expect_kernel(&c, 0, want, tolerance_of(float_dtypes[d], 40));
+            free(want);
+            set(&c.inputs[1], n[4] - 1, (double)n[2]);
+            c.fault = EXG_FAULT_INDEX;
+            run_everywhere(&c);
+            free_tensors();
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,7 +740,11 @@ int main(void)
         cmocka_unit_test(gather_and_scatter_go_element_by_element_along_each_dimension),
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
         cmocka_unit_test(index_takes_rows_of_any_width),
+        cmocka_unit_test(index_takes_single_elements),
         cmocka_unit_test(index_put_accumulates_equal_indices),
+        cmocka_unit_test(rows_are_added_up_in_bags),
+        cmocka_unit_test(a_row_outside_the_table_raises),
+        cmocka_unit_test(elements_at_places_are_weighed_and_added_up),
         cmocka_unit_test(places_are_those_of_a_mask_in_order_and_as_many_as_were_counted),
         cmocka_unit_test(checked_passes_what_it_is_given_and_raises_unless_all_holds),
         cmocka_unit_test(searchsorted_counts_the_edges_before_each_value),

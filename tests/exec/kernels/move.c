@@ -44,6 +44,36 @@ static void copy_makes_any_strides_contiguous(void **state)
     }
 }
 
+/* Pairs and fours that stay together, from wherever they begin. */
+static void copy_moves_what_is_together_as_one(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
+        for (int64_t together = 1; together <= 8; together *= 2) {
+            exg_argument args[] = {arg_tensor()};
+            kernel_case c = {.kernel = &exg_kernel_copy,
+                             .args = args,
+                             .arg_count = 1,
+                             .input_count = 1,
+                             .output_count = 1};
+            double *want;
+
+            c.inputs[0] = make_random(all_dtypes[k], 4, SIZES(2, 23, 70, together + 1), -9, 9);
+            c.inputs[0] = transposed(sliced(c.inputs[0], 3, 1, together, 1), 1, 2);
+            c.outputs[0] = make_tensor(all_dtypes[k], 4, SIZES(2, 70, 23, together));
+            want = values_of(&c.inputs[0]);
+            expect_kernel(&c, 0, want, 0);
+            free(want);
+            c.inputs[0] =
+                transposed(make_random(all_dtypes[k], 4, SIZES(2, 23, 70, together), -9, 9), 1, 2);
+            want = values_of(&c.inputs[0]);
+            expect_kernel(&c, 0, want, 0);
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
 static void copy_of_a_scalar_and_of_a_long_line(void **state)
 {
     (void)state;
@@ -225,6 +255,52 @@ static void padding_adds_and_crops_at_both_ends(void **state)
     }
 }
 
+/* A place beyond `size`, brought inside: reflected, the last one, or from the other side. */
+static int64_t inside(int64_t at, int64_t size, int mode)
+{
+    if (mode == 0) {
+        return at < 0 ? -at : at >= size ? 2 * size - 2 - at : at;
+    }
+    return mode == 1 ? (at < 0 ? 0 : at >= size ? size - 1 : at) : (at + size) % size;
+}
+
+static void edges_are_filled_with_what_the_tensor_has(void **state)
+{
+    static const int64_t pads[][6] = {
+        {2, 1, 0, 0, 0, 0}, {0, 0, 3, 1, 0, 0}, {1, 2, 1, 0, 2, 1}, {6, 6, 4, 4, 2, 2}};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(all_dtypes); k++) {
+        for (int p = 0; p < 3 * (int)COUNT(pads); p++) {
+            const int64_t *pad = pads[p / 3];
+            exg_argument args[] = {arg_tensor(), arg_ints(p / 3 == 0 ? 2 : 6, pad), arg_int(p % 3)};
+            kernel_case c = {.kernel = &exg_kernel_edge_pad,
+                             .args = args,
+                             .arg_count = 3,
+                             .input_count = 1,
+                             .output_count = 1};
+            const int64_t in[4] = {2, 3, 5, 7};
+            const int64_t n[4] = {2, 3 + pad[4] + pad[5], 5 + pad[2] + pad[3], 7 + pad[0] + pad[1]};
+            double *want;
+
+            c.inputs[0] = make_random(all_dtypes[k], 4, in, -9, 9);
+            c.outputs[0] = make_tensor(all_dtypes[k], 4, n);
+            want = values_of(&c.outputs[0]);
+            for (int64_t i = 0; i < n[0] * n[1] * n[2] * n[3]; i++) {
+                const int64_t at[4] = {i / n[3] / n[2] / n[1],
+                                       inside(i / n[3] / n[2] % n[1] - pad[4], 3, p % 3),
+                                       inside(i / n[3] % n[2] - pad[2], 5, p % 3),
+                                       inside(i % n[3] - pad[0], 7, p % 3)};
+
+                want[i] = get_at(&c.inputs[0], at);
+            }
+            expect_kernel(&c, 0, want, 0);
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
 /* ---- flip, roll, triangles ------------------------------------------------------------------- */
 
 static void flip_and_roll_permute_along_their_dimensions(void **state)
@@ -353,11 +429,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copy_makes_any_strides_contiguous),
+        cmocka_unit_test(copy_moves_what_is_together_as_one),
         cmocka_unit_test(copy_of_a_scalar_and_of_a_long_line),
         cmocka_unit_test(window_kernels_replace_their_window_and_nothing_else),
         cmocka_unit_test(a_window_outside_the_tensor_is_refused),
         cmocka_unit_test(cat_lays_tensors_one_after_the_other),
         cmocka_unit_test(padding_adds_and_crops_at_both_ends),
+        cmocka_unit_test(edges_are_filled_with_what_the_tensor_has),
         cmocka_unit_test(flip_and_roll_permute_along_their_dimensions),
         cmocka_unit_test(triangles_keep_their_side_of_any_diagonal),
         cmocka_unit_test(full_and_scalar_tensor_convert_their_number),

@@ -11,16 +11,17 @@ static const int64_t shapes[][3] = {{2, 5, 1},     {1, 3000, 1},  {3, 77, 4},  {
                                     {1, 70000, 3}, {2, 70, 1100}, {2, 64, 9},  {1, 63, 40},
                                     {1, 128, 33}};
 
-typedef enum operation { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, VAR, STD } operation;
+typedef enum operation { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, SQUARES, VAR, STD } operation;
 
-static const exg_kernel *const kernels[] = {&exg_kernel_sum,  &exg_kernel_mean, &exg_kernel_prod,
-                                            &exg_kernel_amax, &exg_kernel_amin, &exg_kernel_any,
-                                            &exg_kernel_all,  &exg_kernel_var,  &exg_kernel_std};
+static const exg_kernel *const kernels[] = {
+    &exg_kernel_sum, &exg_kernel_mean, &exg_kernel_prod,        &exg_kernel_amax, &exg_kernel_amin,
+    &exg_kernel_any, &exg_kernel_all,  &exg_kernel_sum_squares, &exg_kernel_var,  &exg_kernel_std};
 
 static double reduce(operation op, const double *x, int64_t count, int64_t stride,
                      double correction)
 {
     long double sum = 0;
+    long double of_squares = 0;
     double product = 1;
     double greatest = -INFINITY;
     double least = INFINITY;
@@ -32,6 +33,7 @@ static double reduce(operation op, const double *x, int64_t count, int64_t strid
         double v = x[i * stride];
 
         sum += (long double)v;
+        of_squares += (long double)v * (long double)v;
         product *= v;
         greatest = v > greatest || v != v ? v : greatest;
         least = v < least || v != v ? v : least;
@@ -58,6 +60,8 @@ static double reduce(operation op, const double *x, int64_t count, int64_t strid
         return any;
     case ALL:
         return all;
+    case SQUARES:
+        return (double)of_squares;
     case VAR:
         return (double)squares / fmax((double)count - correction, 0);
     case STD:
@@ -116,8 +120,9 @@ static void reductions_equal_plain_loops_over_any_dimension(void **state)
                 bool real = exg_dtype_is_float(real_dtypes[d]);
 
                 /* sums of long rows of halves overflow them */
-                if ((!real && (op == MEAN || op >= VAR)) ||
-                    (op == SUM && real_dtypes[d] == EXG_DTYPE_F16 && shapes[s][1] > 5000)) {
+                if ((!real && (op == MEAN || op >= SQUARES)) ||
+                    ((op == SUM || op == SQUARES) && real_dtypes[d] == EXG_DTYPE_F16 &&
+                     shapes[s][1] > 5000)) {
                     continue;
                 }
                 if (op == PROD && (shapes[s][1] > 300 || !real)) {
@@ -369,6 +374,141 @@ static void scans_run_along_their_dimension(void **state)
     }
 }
 
+/* The latest of equal ones, and NaN from the first one on. */
+static void find_running(const exg_tensor *x, const int64_t *n, bool is_min, double *values,
+                         double *places)
+{
+    for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
+        double v = get(x, i);
+        bool first = i / n[2] % n[1] == 0;
+        double before = first ? v : values[i - n[2]];
+
+        if (first || v != v || (is_min ? v <= before : v >= before)) {
+            values[i] = v;
+            places[i] = (double)(i / n[2] % n[1]);
+        } else {
+            values[i] = before;
+            places[i] = places[i - n[2]];
+        }
+    }
+}
+
+static void running_extremes_come_with_the_place_of_the_latest(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(real_dtypes); d++) {
+        for (uint32_t s = 0; s < 7; s++) {
+            for (int is_min = 0; is_min < 2; is_min++) {
+                const int64_t *n = shapes[s];
+                exg_argument args[] = {arg_tensor(), arg_int(-2)};
+                kernel_case c = {.kernel = is_min ? &exg_kernel_cummin : &exg_kernel_cummax,
+                                 .args = args,
+                                 .arg_count = 2,
+                                 .input_count = 1,
+                                 .output_count = 2};
+                double *values = calloc((size_t)(n[0] * n[1] * n[2]), sizeof(double));
+                double *places = calloc((size_t)(n[0] * n[1] * n[2]), sizeof(double));
+
+                c.inputs[0] = make_random(real_dtypes[d], 3, n, -3, 3);
+                for (int64_t i = 0; i < n[1] && i < 40; i += 3) { /* some that rise or fall */
+                    set(&c.inputs[0], i * n[2], is_min ? 1 : (double)(i / 6));
+                }
+                if (exg_dtype_is_float(real_dtypes[d]) && n[1] > 100) {
+                    set(&c.inputs[0], n[2], -0.0);
+                    set(&c.inputs[0], 60 * n[2] + n[2] - 1, is_min ? -INFINITY : INFINITY);
+                    set(&c.inputs[0], 90 * n[2], NAN);
+                    set(&c.inputs[0], 97 * n[2], NAN);
+                }
+                find_running(&c.inputs[0], n, is_min, values, places);
+                c.outputs[0] = make_tensor(real_dtypes[d], 3, n);
+                c.outputs[1] = make_tensor(EXG_DTYPE_I64, 3, n);
+                expect_kernel(&c, 0, values, 0);
+                expect_values(&c, 1, places, 0);
+                free(values);
+                free(places);
+                free_tensors();
+            }
+        }
+    }
+}
+
+static void no_extreme_runs_along_nothing(void **state)
+{
+    exg_argument args[] = {arg_tensor(), arg_int(1)};
+    kernel_case c = {.kernel = &exg_kernel_cummax,
+                     .args = args,
+                     .arg_count = 2,
+                     .input_count = 1,
+                     .output_count = 2};
+
+    (void)state;
+    for (int turned = 0; turned < 2; turned++) {
+        const int64_t *n = turned ? SIZES(3, 4, 0) : SIZES(3, 0, 4);
+
+        c.inputs[0] = make_tensor(EXG_DTYPE_F32, 3, n);
+        c.outputs[0] = make_tensor(EXG_DTYPE_F32, 3, n);
+        c.outputs[1] = make_tensor(EXG_DTYPE_I64, 3, n);
+        run_everywhere(&c);
+        free_tensors();
+    }
+}
+
+/* ---- distances -------------------- */
+
+static double apart(const exg_tensor *x, const exg_tensor *y, int64_t batch, int64_t i, int64_t j,
+                    double p)
+{
+    double sum = 0;
+
+    for (int64_t m = 0; m < x->sizes[2]; m++) {
+        double gap = fabs(get_at(x, SIZES(batch, i, m)) - get_at(y, SIZES(batch, j, m)));
+
+        sum = p == 0   ? sum + (gap != 0)
+              : p == 1 ? sum + gap
+              : p == 2 ? sum + gap * gap
+                       : (gap > sum || gap != gap ? gap : sum);
+    }
+    return p == 2 ? sqrt(sum) : sum;
+}
+
+static void distances_are_of_every_two_rows(void **state)
+{
+    static const int64_t sizes[][4] = {{1, 1, 1, 1},   {2, 5, 7, 3}, {1, 30, 300, 4},
+                                       {3, 9, 17, 40}, {1, 4, 3, 0}, {2, 0, 3, 4}};
+    static const double powers[] = {0, 1, 2, INFINITY};
+
+    (void)state;
+    for (uint32_t d = 0; d < 2; d++) {
+        for (uint32_t s = 0; s < 4 * COUNT(sizes); s++) {
+            const int64_t *n = sizes[s / 4];
+            const double p = powers[s % 4];
+            exg_argument args[] = {arg_tensor(), arg_tensor(), arg_float(p)};
+            kernel_case c = {.kernel = &exg_kernel_distances,
+                             .args = args,
+                             .arg_count = 3,
+                             .input_count = 2,
+                             .output_count = 1};
+            double *want = calloc((size_t)(n[0] * n[1] * n[2]) + 1, sizeof(double));
+
+            c.inputs[0] = make_random(float_dtypes[d], 3, SIZES(n[0], n[1], n[3]), -2, 2);
+            c.inputs[1] = make_random(float_dtypes[d], 3, SIZES(n[0], n[2], n[3]), -2, 2);
+            if (n[1] > 3 && n[3] > 1) {
+                set(&c.inputs[0], 1, get(&c.inputs[1], 1));
+                set(&c.inputs[0], n[3], NAN);
+                set(&c.inputs[0], 2 * n[3], -INFINITY);
+            }
+            for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
+                want[i] = apart(&c.inputs[0], &c.inputs[1], i / n[2] / n[1], i / n[2] % n[1],
+                                i % n[2], p);
+            }
+            c.outputs[0] = make_tensor(float_dtypes[d], 3, SIZES(n[0], n[1], n[2]));
+            expect_kernel(&c, 0, want, tolerance_of(float_dtypes[d], 8));
+            free(want);
+            free_tensors();
+        }
+    }
+}
+
 /* ---- sort -------------------- */
 
 static const double *compared; /* the line being sorted */
@@ -487,6 +627,9 @@ int main(void)
         cmocka_unit_test(extremes_come_with_the_place_of_the_first),
         cmocka_unit_test(argmax_without_a_dimension_is_flat_and_stops_at_nan),
         cmocka_unit_test(scans_run_along_their_dimension),
+        cmocka_unit_test(running_extremes_come_with_the_place_of_the_latest),
+        cmocka_unit_test(no_extreme_runs_along_nothing),
+        cmocka_unit_test(distances_are_of_every_two_rows),
         cmocka_unit_test(sort_is_stable_both_ways_and_topk_is_its_beginning),
     };
 
