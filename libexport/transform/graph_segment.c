@@ -742,9 +742,8 @@ static exg_status keep_state(const exg_flat_graph *flat, exg_program *p, exg_err
     return EXG_OK;
 }
 
-exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
-                                        bool multiplies_bytes, exg_program **functional,
-                                        exg_error *err)
+exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps, bool on_host,
+                                        exg_program **functional, exg_error *err)
 {
     const exg_operators *operators = segment->flat->operators;
     exg_program *pure = NULL;
@@ -757,7 +756,7 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
         status = keep_state(segment->flat, pure, err);
     }
     if (status == EXG_OK) {
-        status = exg_simplify_for(pure, operators, multiplies_bytes, functional, err);
+        status = exg_simplify_for(pure, operators, on_host, functional, err);
     }
     exg_program_destroy(pure);
     return status;

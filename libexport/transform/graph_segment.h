@@ -129,9 +129,8 @@ void exg_graph_segment_destroy(exg_graph_segment *segment); /* NULL is allowed *
 
 /* The segment ready to be planned: functional and simplified (simplify.h). With `keeps` what the
  * program may write from run to run is the session's here too, written in this segment or not. */
-exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps,
-                                        bool multiplies_bytes, exg_program **functional,
-                                        exg_error *err);
+exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps, bool on_host,
+                                        exg_program **functional, exg_error *err);
 
 /* Names the node, and the user's line it comes from, in the error just set. */
 exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node);

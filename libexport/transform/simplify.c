@@ -8,9 +8,11 @@
 #include "libexport/operators/lower.h"
 #include "libexport/transform/attention.h"
 #include "libexport/transform/fold.h"
+#include "libexport/transform/host_operators.h"
 #include "libexport/transform/quantized.h"
 #include "libexport/transform/rewrite.h"
 
+#include <exg/operator_id_new.h>
 #include <string.h>
 
 static void mark(void *user, exg_value_id *id)
@@ -104,15 +106,23 @@ exg_status exg_drop_dead(const exg_program *functional, const exg_operators *ope
 typedef exg_status pass(const exg_program *functional, const exg_operators *operators,
                         exg_program **out, exg_error *err);
 
+typedef enum where { ANYWHERE, ON_HOST, ON_DEVICE } where;
+
 /* What is done, in order, to programs that call an operator. */
 static const struct {
     exg_operator_id op;
     pass *run;
-    bool makes_bytes; /* products, convolutions of them */
+    where where;
 } passes[] = {
-    {EXG_OP__to_copy_default, exg_find_quantized, true}, /* before weights are folded into */
-    {EXG_OP_convolution_default, exg_fold, false},
-    {EXG_OP_bmm_default, exg_find_attention, false},
+    {EXG_OP__to_copy_default, exg_find_quantized, ON_HOST}, /* before weights are folded into */
+    {EXG_OP_convolution_default, exg_fold, ANYWHERE},
+    {EXG_OP_bmm_default, exg_find_attention, ANYWHERE},
+    {EXG_OP_cummax_default, exg_part_host_operators, ON_DEVICE},
+    {EXG_OP_cummin_default, exg_part_host_operators, ON_DEVICE},
+    {EXG_OP_edge_pad, exg_part_host_operators, ON_DEVICE},
+    {EXG_OP_add_rows, exg_part_host_operators, ON_DEVICE},
+    {EXG_OP_distances, exg_part_host_operators, ON_DEVICE},
+    {EXG_OP_weighted_gather, exg_part_host_operators, ON_DEVICE},
 };
 
 static bool calls(const exg_program *program, const exg_operators *operators, exg_operator_id op)
@@ -128,7 +138,7 @@ static bool calls(const exg_program *program, const exg_operators *operators, ex
 }
 
 exg_status exg_simplify_for(const exg_program *functional, const exg_operators *operators,
-                            bool multiplies_bytes, exg_program **out, exg_error *err)
+                            bool on_host, exg_program **out, exg_error *err)
 {
     const exg_program *program = functional;
     exg_program *made = NULL;
@@ -136,7 +146,7 @@ exg_status exg_simplify_for(const exg_program *functional, const exg_operators *
 
     *out = NULL;
     for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]) && status == EXG_OK; i++) {
-        if ((multiplies_bytes || !passes[i].makes_bytes) &&
+        if (passes[i].where != (on_host ? ON_DEVICE : ON_HOST) &&
             calls(program, operators, passes[i].op)) {
             exg_program *next = NULL;
 

@@ -4,10 +4,10 @@
 
 #include <exg/transform.h>
 
-/* exg_simplify; products and convolutions of bytes in place of dequantized ones only where
- * `multiplies_bytes`. */
+/* exg_simplify; `on_host`: with products and convolutions of bytes in place of dequantized ones;
+ * else with what the host alone has a kernel for written out (host_operators.h). */
 exg_status exg_simplify_for(const exg_program *functional, const exg_operators *operators,
-                            bool multiplies_bytes, exg_program **out, exg_error *err);
+                            bool on_host, exg_program **out, exg_error *err);
 
 /* Without the nodes that nothing uses. */
 exg_status exg_drop_dead(const exg_program *functional, const exg_operators *operators,
