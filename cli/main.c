@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct command_row {
@@ -242,6 +243,17 @@ static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
     return status;
 }
 
+/* mpirun ends all processes when the first one leaves: let that be the one that failed itself, not
+ * one that heard of it. */
+static void let_the_cause_speak(void)
+{
+    struct timespec left = {.tv_sec = 1};
+
+    (void)fflush(NULL);
+    while (cli_interrupted() == 0 && nanosleep(&left, &left) != 0) {
+    }
+}
+
 int main(int argc, char **argv)
 {
     bool json = has_word(argc, argv, "--json"); /* of faults before it too */
@@ -277,5 +289,8 @@ int main(int argc, char **argv)
         (void)raise(cli_interrupted());
     }
     cli_close_sources();
+    if (status == EXG_PEER && cli_process_count() > 1) {
+        let_the_cause_speak();
+    }
     return exg_status_exit_code(status);
 }

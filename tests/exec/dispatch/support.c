@@ -23,14 +23,15 @@ static const struct {
     const char *name, *kernel, *sharding, *derivative;
     uint64_t dtypes;
 } rows[] = {
-    /* a formula: of floats, of numbers, of bits */
-    {"aten.sin.default", "pointwise", "element by element", "of its own", REALS},
-    {"aten.add.Tensor", "pointwise", "element by element", "of its own", REALS},
-    {"aten.logical_and.default", "pointwise", "element by element", "by simpler operators", REALS},
+    /* a formula: of floats, of numbers, of bits; of complex ones by their parts */
+    {"aten.sin.default", "pointwise", "element by element", "of its own", REALS | COMPLEX},
+    {"aten.add.Tensor", "pointwise", "element by element", "of its own", REALS | COMPLEX},
+    {"aten.logical_and.default", "pointwise", "element by element", "by simpler operators",
+     REALS | COMPLEX},
     {"aten.bitwise_and.Tensor", "pointwise", "element by element", "by simpler operators",
      INTEGERS | D(B8)},
     /* a kernel, with letters or a rule */
-    {"aten.mm.default", "mm", "mk,kn->mn", "of its own", INTEGERS | FLOATS},
+    {"aten.mm.default", "mm", "mk,kn->mn", "of its own", INTEGERS | FLOATS | COMPLEX},
     {"aten._softmax.default", "softmax", "by a rule", "of its own", FLOATS},
     {"aten.embedding.default", "embedding", "by a rule", "of its own", REALS | COMPLEX},
     /* others */
