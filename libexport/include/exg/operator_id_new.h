@@ -87,6 +87,15 @@ enum {
     EXG_NEW__wrapped_linear_prepack_default,
     EXG_NEW__wrapped_quantized_linear_prepacked_default,
     EXG_NEW_weight_product,
+    EXG_NEW_dequantize_blocks,
+    EXG_NEW_linear_blocks,
+    EXG_NEW__sparse_softmax_int,
+    EXG_NEW__sparse_softmax_default,
+    EXG_NEW__sparse_log_softmax_int,
+    EXG_NEW__sparse_log_softmax_default,
+    EXG_NEW_sparse_mask_default,
+    EXG_NEW__indices_default,
+    EXG_NEW__values_default,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -186,6 +195,15 @@ enum {
     ((exg_operator_id)EXG_NEW__wrapped_linear_prepack_default)
 #define EXG_OP__wrapped_quantized_linear_prepacked_default                                         \
     ((exg_operator_id)EXG_NEW__wrapped_quantized_linear_prepacked_default)
-#define EXG_OP_weight_product ((exg_operator_id)EXG_NEW_weight_product)
+#define EXG_OP_weight_product    ((exg_operator_id)EXG_NEW_weight_product)
+#define EXG_OP_dequantize_blocks ((exg_operator_id)EXG_NEW_dequantize_blocks)
+#define EXG_OP_linear_blocks     ((exg_operator_id)EXG_NEW_linear_blocks)
+#define EXG_OP__sparse_softmax_int ((exg_operator_id)EXG_NEW__sparse_softmax_int)
+#define EXG_OP__sparse_softmax_default ((exg_operator_id)EXG_NEW__sparse_softmax_default)
+#define EXG_OP__sparse_log_softmax_int ((exg_operator_id)EXG_NEW__sparse_log_softmax_int)
+#define EXG_OP__sparse_log_softmax_default ((exg_operator_id)EXG_NEW__sparse_log_softmax_default)
+#define EXG_OP_sparse_mask_default ((exg_operator_id)EXG_NEW_sparse_mask_default)
+#define EXG_OP__indices_default ((exg_operator_id)EXG_NEW__indices_default)
+#define EXG_OP__values_default ((exg_operator_id)EXG_NEW__values_default)
 
 #endif
