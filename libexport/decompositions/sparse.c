@@ -3,6 +3,8 @@
 #include "libexport/operators/dtype_lowering.h"
 #include "libexport/operators/lower.h"
 
+#include <math.h>
+
 #define EXG_ROWS "libexport/operators/sparse.def"
 #include "libexport/operators/rows.h"
 
@@ -102,6 +104,113 @@ void exg_lower_sparse_sum_dim_dtype(exg_builder *b, const exg_argument *args, ex
 {
     results[0] = exg_arg_ref(EMIT(b, sum_dim_IntList, args[0], args[1], false, args[2]));
 }
+
+/* ---- which elements there are --------------------------------------------------------------- */
+
+/* True where the tensor has one; those of an input, and of most results, nobody knows. */
+static exg_ref there(exg_builder *b, exg_ref x)
+{
+    exg_dims dims = exg_lower_dims(b, x);
+    exg_ref rows[2];
+    exg_ref parts[2];
+    exg_ref one;
+
+    if (!exg_builder_parts(b, x, parts)) {
+        exg_lower_unsupported(b, "which elements a sparse tensor has that is not made of indices "
+                                 "and values in the program");
+        return EXG_NO_REF;
+    }
+    rows[0] = index_row(b, parts[0], 0);
+    rows[1] = index_row(b, parts[0], 1);
+    one = EMIT(b, full_default, exg_arg_ints(b, NULL, 0), true, DTYPE(EXG_DTYPE_B8));
+    return EMIT(b, index_put_default,
+                EMIT(b, full_default, INTS_OF(b, dims.n, dims.rank), false, DTYPE(EXG_DTYPE_B8)),
+                exg_arg_refs(b, rows, 2), one);
+}
+
+/* Among the elements that there are; the others stay 0. */
+static exg_ref softmax(exg_builder *b, const exg_argument *args, bool is_log, exg_dtype dtype)
+{
+    exg_ref mask = there(b, SELF);
+    exg_ref x = exg_lower_cast(b, SELF, dtype);
+    exg_ref least = exg_lower_number(b, -INFINITY, dtype);
+
+    x = EMIT(b, where_self, mask, x, least);
+    x = is_log ? EMIT(b, _log_softmax_default, x, args[1], false)
+               : EMIT(b, _softmax_default, x, args[1], false);
+    return EMIT(b, where_self, mask, x, exg_lower_number(b, 0, dtype));
+}
+
+/* (self, dim, dtype?) */
+void exg_lower_sparse_softmax(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[2], exg_lower_dtype(b, SELF));
+
+    results[0] = exg_arg_ref(softmax(b, args, false, dtype));
+}
+
+void exg_lower_sparse_log_softmax(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_dtype dtype = exg_dtype_argument(&args[2], exg_lower_dtype(b, SELF));
+
+    results[0] = exg_arg_ref(softmax(b, args, true, dtype));
+}
+
+/* (self, dim, half_to_float) */
+static exg_dtype wide_or_own(exg_builder *b, const exg_argument *args)
+{
+    return exg_get_bool(&args[2]) ? EXG_DTYPE_F32 : exg_lower_dtype(b, SELF);
+}
+
+void exg_lower_sparse_softmax_wide(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(softmax(b, args, false, wide_or_own(b, args)));
+}
+
+void exg_lower_sparse_log_softmax_wide(exg_builder *b, const exg_argument *args,
+                                       exg_argument *results)
+{
+    results[0] = exg_arg_ref(softmax(b, args, true, wide_or_own(b, args)));
+}
+
+/* (self, mask) */
+void exg_lower_sparse_mask(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref zero = exg_lower_number(b, 0, exg_lower_dtype(b, SELF));
+
+    results[0] = exg_arg_ref(EMIT(b, where_self, there(b, OTHER), SELF, zero));
+}
+
+/* As the tensor was made; what was coalesced since has others, as the record says. */
+static exg_ref part(exg_builder *b, exg_ref x, uint32_t which)
+{
+    const exg_tensor_meta *recorded = exg_lower_recorded(b, 0);
+    exg_ref parts[2];
+    exg_dims dims;
+
+    if (exg_builder_parts(b, x, parts)) {
+        dims = exg_lower_dims(b, parts[which]);
+        if (recorded == NULL || (recorded->rank == dims.rank &&
+                                 recorded->sizes[dims.rank - 1].value == dims.n[dims.rank - 1])) {
+            return parts[which];
+        }
+    }
+    exg_lower_unsupported(b, "how many elements a sparse tensor has once those of one place are "
+                             "added, or that is an input");
+    return EXG_NO_REF;
+}
+
+void exg_lower_sparse_indices(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(part(b, SELF, 0));
+}
+
+void exg_lower_sparse_values(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(part(b, SELF, 1));
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
 
 /* A sparse matrix of `rows` times `other`: each element of it, times a row of the other one, goes
  * to the row it lies in. */

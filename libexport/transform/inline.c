@@ -69,6 +69,11 @@ static bool has_effects(const char *target)
     return exg_higher_order_of(target) == EXG_HIGHER_ORDER_EFFECTS;
 }
 
+static bool has_out_dtype(const char *target)
+{
+    return exg_higher_order_of(target) == EXG_HIGHER_ORDER_OUT_DTYPE;
+}
+
 static bool splits_by_tensor(const char *target)
 {
     return strcmp(target, "torch.ops.aten.tensor_split.tensor_indices_or_sections") == 0;
@@ -79,7 +84,8 @@ static bool has_wrappers(const exg_graph *graph)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const char *target = graph->nodes[n].target;
 
-        if (is_wrapper(target) || has_effects(target) || splits_by_tensor(target)) {
+        if (is_wrapper(target) || has_effects(target) || has_out_dtype(target) ||
+            splits_by_tensor(target)) {
             return true;
         }
     }
@@ -417,6 +423,68 @@ static exg_status inline_effects(inliner *l, const exg_node *node, exg_value_id 
     return copy_node(l, &inner, map, mode);
 }
 
+/* ---- out_dtype ------------------------------------------------------------------------------ */
+
+static void promote(void *user, exg_value_id *id)
+{
+    casting *c = user;
+    const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : c->l->out->values[*id].tensor;
+
+    c->dtype = meta == NULL ? c->dtype : exg_promote_types(c->dtype, meta->dtype);
+}
+
+static void cast_all(void *user, exg_value_id *id)
+{
+    casting *c = user;
+    const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : c->l->out->values[*id].tensor;
+
+    if (c->status == EXG_OK && meta != NULL && meta->dtype != c->dtype) {
+        c->status = cast_value(c->l, id, c->dtype);
+    }
+}
+
+/* out_dtype(op, dtype, ...): all tensors and the dtype promoted, the operator, and a cast. */
+static exg_status inline_out_dtype(inliner *l, const exg_node *node, exg_value_id *map)
+{
+    casting c = {.l = l, .status = EXG_OK};
+    exg_named_argument *inputs;
+    exg_value value;
+    exg_value_id id;
+    exg_dtype dtype;
+    uint32_t count;
+
+    if (node->input_count < 3 || node->inputs[0].arg.kind != EXG_ARGUMENT_OPERATOR ||
+        node->inputs[1].arg.kind != EXG_ARGUMENT_SCALAR_TYPE || node->output_count != 1 ||
+        node->outputs[0].kind != EXG_ARGUMENT_TENSOR ||
+        l->out->values[map[node->outputs[0].as_tensor]].tensor == NULL) {
+        return mismatch(l, node);
+    }
+    count = node->input_count - 2;
+    dtype = c.dtype = node->inputs[1].arg.as_scalar_type;
+    inputs = exg_arena_memdup(l->arena, node->inputs + 2, count, sizeof(*inputs));
+    for (uint32_t i = 0; inputs != NULL && i < count; i++) {
+        EXG_TRY(mapped(l, &inputs[i].arg, map));
+        exg_argument_visit_values(&inputs[i].arg, promote, &c);
+    }
+    for (uint32_t i = 0; inputs != NULL && i < count; i++) {
+        exg_argument_visit_values(&inputs[i].arg, cast_all, &c);
+    }
+    EXG_TRY(c.status);
+    value = l->out->values[map[node->outputs[0].as_tensor]];
+    value.name = exg_arena_printf(l->arena, "%s_wide", value.name);
+    value.tensor = exg_arena_memdup(l->arena, value.tensor, 1, sizeof(*value.tensor));
+    if (inputs == NULL || value.name == NULL || value.tensor == NULL) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    value.tensor->dtype = c.dtype;
+    EXG_TRY(add_node(l, node->inputs[0].arg.as_string, inputs, count, &value, &id));
+    if (c.dtype != dtype) {
+        EXG_TRY(cast_value(l, &id, dtype));
+    }
+    map[node->outputs[0].as_tensor] = id;
+    return EXG_OK;
+}
+
 /* ---- numbers that a tensor holds --------------------------------------------------------- */
 
 /* Element `at` of a vector, or with -1 the only one of any tensor, as a number. */
@@ -496,6 +564,7 @@ static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id 
         EXG_TRY_IN(l->err,
                    is_wrapper(node->target)         ? inline_call(l, node, map, mode, depth)
                    : has_effects(node->target)      ? inline_effects(l, node, map, mode)
+                   : has_out_dtype(node->target)    ? inline_out_dtype(l, node, map)
                    : splits_by_tensor(node->target) ? inline_split(l, node, map, mode)
                                                     : copy_node(l, node, map, mode),
                    "nodes[%u]", n);

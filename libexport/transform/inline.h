@@ -9,9 +9,10 @@
 
 typedef enum exg_higher_order {
     EXG_HIGHER_ORDER_NOT,
-    EXG_HIGHER_ORDER_WRAPPER, /* wrap_with_set_grad_enabled, wrap_with_autocast, and others
-                                 that call a graph */
-    EXG_HIGHER_ORDER_EFFECTS, /* with_effects: calls an operator and hands a token on */
+    EXG_HIGHER_ORDER_WRAPPER,   /* wrap_with_set_grad_enabled, wrap_with_autocast, and others
+                                   that call a graph */
+    EXG_HIGHER_ORDER_EFFECTS,   /* with_effects: calls an operator and hands a token on */
+    EXG_HIGHER_ORDER_OUT_DTYPE, /* out_dtype: calls an operator on what is cast before */
     EXG_HIGHER_ORDER_COND,
     EXG_HIGHER_ORDER_WHILE_LOOP,
     EXG_HIGHER_ORDER_SCAN,

@@ -7,6 +7,7 @@
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
 #include "libexport/program/python.h"
+#include "libexport/transform/block_scaled.h"
 #include "libexport/verify/tree.h"
 
 #include <exg/formats.h>
@@ -364,6 +365,9 @@ exg_status exg_program_unwrap(const exg_program *program, exg_program **unwrappe
     }
     EXG_TRY(exg_weights_unwrap(program->weights, &u.weights, err));
     status = exg_program_copy(program, &u.program, err);
+    if (status == EXG_OK) {
+        status = exg_write_out_block_scaled(u.program, u.weights, err);
+    }
     if (status == EXG_OK) {
         status = unwrap_inputs(&u);
     }

@@ -8,6 +8,7 @@ import sys
 from run_interop import run_cases, torch
 from run_operators import agrees
 
+from torch._higher_order_ops.out_dtype import out_dtype
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 - defines operators
 
 A, Q = torch.ops.aten, torch.ops.quantized_decomposed
@@ -306,6 +307,21 @@ def weights():
 for cases in (observers, grids, four_bits, scaled, torchao, patterns, weights):
     torch.manual_seed(0)
     cases()
+
+
+# ---- out_dtype -----------------------------------------------------------------------------------------------------------------
+
+
+def wider():
+    """An operator whose result is of a wider dtype than what it takes."""
+    a, w = (torch.randint(-128, 128, shape, dtype=torch.int8) for shape in ((4, 5), (5, 7)))
+    for dtype in (torch.int32, torch.int64):
+        CASES[f"out_dtype of mm, {dtype}"] = lambda x, y, dtype=dtype: out_dtype(A.mm.default, dtype, x, y), (a, w)
+        CASES[f"out_dtype of mul, {dtype}"] = lambda x, y, dtype=dtype: out_dtype(A.mul.Tensor, dtype, x, y), (a, a.flip(0))
+    CASES["out_dtype of linear, mixed"] = lambda x, y: out_dtype(A.linear.default, torch.int32, x, y.t()), (a.int(), w)
+
+
+wider()
 
 
 def main():

@@ -44,6 +44,9 @@ CASES = {
     "integers": (lambda i, v: made(i, v.long()).to_dense(), PLACES, VALUES),
     "to_sparse": (lambda x, y: x.to_sparse() @ y, X, Y),
     "there and back": (lambda x: x.to_sparse().to_dense(), X),
+    "softmax": (lambda i, v: (torch.sparse.softmax(made(i, v), 1).to_dense(), torch.sparse.log_softmax(made(i, v), 0).to_dense()), PLACES, VALUES),
+    "mask": (lambda i, v, x: x.sparse_mask(made(i, v).coalesce()).to_dense(), PLACES, VALUES, X),
+    "parts": (lambda i, v: (made(i, v)._indices(), made(i, v)._values() * 2), PLACES, VALUES),
     "empty": (lambda i, v, y: made(i[:, :0], v[:0]) @ y, PLACES, VALUES, Y),
 }
 

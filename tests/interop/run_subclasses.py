@@ -106,7 +106,7 @@ def check(exg, config, dtype):
             inner[name] = value
     written = safetensors.torch.load_file(exg.convert(path, ".safetensors"))
     for name, value in inner.items():
-        if type(value) is torch.Tensor and value.is_contiguous() and not torch.equal(written[name].view(torch.uint8), value.view(torch.uint8)):
+        if type(value) is torch.Tensor and value.is_contiguous() and not torch.equal(written[name].reshape(-1).view(torch.uint8), value.reshape(-1).view(torch.uint8)):
             fail(f"{name} is another in safetensors")
 
 

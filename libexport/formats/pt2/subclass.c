@@ -1,5 +1,6 @@
 /* subclass.c - weights of tensor subclasses, which torch.export.save() pickles: their inner tensors
  * in their place, and back. Nothing of a pickle is run (saved_walk.h). */
+#include "libexport/formats/pt2/subclass.h"
 #include "libexport/base/arena.h"
 #include "libexport/base/require.h"
 #include "libexport/formats/pt2/zip.h"
@@ -10,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plain bytes of a storage, which stay as long as `made`. */
-static exg_status bytes_of(exg_weights *of, uint32_t storage, exg_weights *made, exg_source *source,
-                           exg_error *err)
+/* The plain bytes of a storage, which stay as long as `of` and `inner`. */
+static exg_status bytes_of(exg_weights *of, uint32_t storage, exg_weights *inner,
+                           exg_source *source, exg_error *err)
 {
     uint64_t length = of->storages[storage].length;
     uint32_t unused;
@@ -24,13 +25,21 @@ static exg_status bytes_of(exg_weights *of, uint32_t storage, exg_weights *made,
         if (bytes == NULL) {
             return EXG_OUT_OF_MEMORY(err);
         }
-        EXG_TRY(exg_weights_add_bytes(made, bytes, length, EXG_LITTLE_ENDIAN, &unused, err));
+        EXG_TRY(exg_weights_add_bytes(inner, bytes, length, EXG_LITTLE_ENDIAN, &unused, err));
         EXG_TRY(exg_storage_read(of, storage, 0, length, bytes, err));
         source->data = bytes;
     }
     source->length = length;
     source->budget = exg_default_budget(length);
     return EXG_OK;
+}
+
+/* Tensors, and the rest as metadata. */
+static exg_status read_pickle(const exg_source *source, exg_weights *inner, exg_error *err)
+{
+    return exg_checkpoint_sniff(source->data, source->length)
+               ? exg_checkpoint_read(source, inner, err)
+               : EXG_MALFORMED;
 }
 
 /* Adds the tensors of `inner`, whose names go on that of `weight`. */
@@ -64,18 +73,62 @@ static exg_status unwrap(exg_weights *of, const exg_weight *weight, exg_weights 
 {
     exg_weights *inner = NULL;
     exg_source source = {0};
-    exg_status status = bytes_of(of, weight->storage, made, &source, err);
+    exg_status status = exg_weights_create(exg_arena_allocator(of->arena), &inner, err);
 
     if (status == EXG_OK) {
-        status = exg_weights_create(exg_arena_allocator(of->arena), &inner, err);
+        status = bytes_of(of, weight->storage, inner, &source, err);
     }
     if (status == EXG_OK) {
-        status = exg_checkpoint_sniff(source.data, source.length)
-                     ? exg_checkpoint_read(&source, inner, err)
-                     : EXG_MALFORMED;
+        status = read_pickle(&source, inner, err);
         status = status == EXG_OK                              ? add_inner(made, weight, inner, err)
                  : status == EXG_NO_MEMORY || status == EXG_IO ? status
                                                                : exg_weights_add(made, weight, err);
+    }
+    exg_weights_release(inner);
+    return status;
+}
+
+/* The class is what the walk lists at the root. */
+static exg_status copy_attributes(const exg_weights *inner, exg_arena *arena, const char **type,
+                                  exg_string_map *made, exg_error *err)
+{
+    const exg_string_map *of = &inner->metadata;
+
+    for (uint32_t i = 0; *type == NULL && i < inner->skipped_count; i++) {
+        if (strcmp(inner->skipped[i].name, "(root)") == 0) {
+            *type = exg_arena_strdup(arena, inner->skipped[i].kind);
+        }
+    }
+    made->items = EXG_NEW_ARRAY(arena, exg_string_pair, of->count);
+    for (uint32_t i = 0; made->items != NULL && i < of->count; i++) {
+        exg_string_pair *pair = &made->items[made->count++];
+
+        pair->key = exg_arena_strdup(arena, of->items[i].key);
+        pair->value = exg_arena_strdup(arena, of->items[i].value);
+        if (pair->key == NULL || pair->value == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+    }
+    return made->items == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
+exg_status exg_weight_attributes(exg_weights *of, const exg_weight *weight, exg_arena *arena,
+                                 const char **type, exg_string_map *attributes, exg_error *err)
+{
+    exg_weights *inner = NULL;
+    exg_source source = {0};
+    exg_status status = exg_weights_create(exg_arena_allocator(of->arena), &inner, err);
+
+    *type = NULL;
+    *attributes = (exg_string_map){0};
+    if (status == EXG_OK) {
+        status = bytes_of(of, weight->storage, inner, &source, err);
+    }
+    if (status == EXG_OK) {
+        status = read_pickle(&source, inner, err);
+        status = status == EXG_OK ? copy_attributes(inner, arena, type, attributes, err)
+                 : status == EXG_NO_MEMORY || status == EXG_IO ? status
+                                                               : EXG_OK;
     }
     exg_weights_release(inner);
     return status;

@@ -94,6 +94,15 @@ enum {
     EXG_NEW_add_rows,
     EXG_NEW_distances,
     EXG_NEW_weighted_gather,
+    EXG_NEW_dequantize_blocks,
+    EXG_NEW_linear_blocks,
+    EXG_NEW__sparse_softmax_int,
+    EXG_NEW__sparse_softmax_default,
+    EXG_NEW__sparse_log_softmax_int,
+    EXG_NEW__sparse_log_softmax_default,
+    EXG_NEW_sparse_mask_default,
+    EXG_NEW__indices_default,
+    EXG_NEW__values_default,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -193,13 +202,22 @@ enum {
     ((exg_operator_id)EXG_NEW__wrapped_linear_prepack_default)
 #define EXG_OP__wrapped_quantized_linear_prepacked_default                                         \
     ((exg_operator_id)EXG_NEW__wrapped_quantized_linear_prepacked_default)
-#define EXG_OP_weight_product  ((exg_operator_id)EXG_NEW_weight_product)
-#define EXG_OP_edge_pad        ((exg_operator_id)EXG_NEW_edge_pad)
-#define EXG_OP_sum_squares     ((exg_operator_id)EXG_NEW_sum_squares)
-#define EXG_OP_fft_from_real   ((exg_operator_id)EXG_NEW_fft_from_real)
-#define EXG_OP_fft_to_real     ((exg_operator_id)EXG_NEW_fft_to_real)
-#define EXG_OP_add_rows        ((exg_operator_id)EXG_NEW_add_rows)
-#define EXG_OP_distances       ((exg_operator_id)EXG_NEW_distances)
-#define EXG_OP_weighted_gather ((exg_operator_id)EXG_NEW_weighted_gather)
+#define EXG_OP_weight_product              ((exg_operator_id)EXG_NEW_weight_product)
+#define EXG_OP_edge_pad                    ((exg_operator_id)EXG_NEW_edge_pad)
+#define EXG_OP_sum_squares                 ((exg_operator_id)EXG_NEW_sum_squares)
+#define EXG_OP_fft_from_real               ((exg_operator_id)EXG_NEW_fft_from_real)
+#define EXG_OP_fft_to_real                 ((exg_operator_id)EXG_NEW_fft_to_real)
+#define EXG_OP_add_rows                    ((exg_operator_id)EXG_NEW_add_rows)
+#define EXG_OP_distances                   ((exg_operator_id)EXG_NEW_distances)
+#define EXG_OP_weighted_gather             ((exg_operator_id)EXG_NEW_weighted_gather)
+#define EXG_OP_dequantize_blocks           ((exg_operator_id)EXG_NEW_dequantize_blocks)
+#define EXG_OP_linear_blocks               ((exg_operator_id)EXG_NEW_linear_blocks)
+#define EXG_OP__sparse_softmax_int         ((exg_operator_id)EXG_NEW__sparse_softmax_int)
+#define EXG_OP__sparse_softmax_default     ((exg_operator_id)EXG_NEW__sparse_softmax_default)
+#define EXG_OP__sparse_log_softmax_int     ((exg_operator_id)EXG_NEW__sparse_log_softmax_int)
+#define EXG_OP__sparse_log_softmax_default ((exg_operator_id)EXG_NEW__sparse_log_softmax_default)
+#define EXG_OP_sparse_mask_default         ((exg_operator_id)EXG_NEW_sparse_mask_default)
+#define EXG_OP__indices_default            ((exg_operator_id)EXG_NEW__indices_default)
+#define EXG_OP__values_default             ((exg_operator_id)EXG_NEW__values_default)
 
 #endif
