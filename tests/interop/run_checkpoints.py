@@ -232,7 +232,7 @@ class Checks:
         want = {"layers.0.weight": count(7, 6).float(), "layers.0.bias": count(13), "step": count().int(),
                 "empty": torch.zeros(0, 4), "experts": count(4, 3, 2).double()}  # fmt: skip
         cases = sorted(folder.iterdir())
-        assert len(cases) == 7, cases
+        assert len(cases) == 8, cases
         for case in cases:
             self.loads(case, want)
 
