@@ -1,5 +1,5 @@
-/* collectives.c - each is one or two exchanges, with packing where a chunk of a
- * dimension is no run of bytes. */
+/* collectives.c - each is one or two exchanges. A chunk of a dimension that is no run of bytes goes
+ * from where it lies to where it comes to lie: nothing is packed. */
 #include "libexec/comm/collectives.h"
 
 #include <string.h>
@@ -25,22 +25,6 @@ static around around_dim(const exg_tensor *t, uint32_t dim)
         }
     }
     return a;
-}
-
-static void pack(const uint8_t *from, around a, int64_t start, int64_t count, uint8_t *to)
-{
-    for (int64_t o = 0; o < a.outer && count * a.inner > 0; o++) {
-        memcpy(to + o * count * a.inner, from + (o * a.length + start) * a.inner,
-               (size_t)(count * a.inner));
-    }
-}
-
-static void unpack(const uint8_t *from, around a, int64_t start, int64_t count, uint8_t *to)
-{
-    for (int64_t o = 0; o < a.outer && count * a.inner > 0; o++) {
-        memcpy(to + (o * a.length + start) * a.inner, from + o * count * a.inner,
-               (size_t)(count * a.inner));
-    }
 }
 
 static uint64_t bytes_of(const exg_tensor *t)
@@ -255,98 +239,59 @@ exg_strip exg_collective_received(const exg_communicator *c, const exg_collectiv
 
 /* ---- where bytes are ------------------------------------------------------------------ */
 
-static void pack_spans(const exg_communicator *c, const exg_collective *what, const exg_segment *to)
+static exg_segment segment_of(exg_strip s, const void *data)
 {
-    cutting k = cutting_of(c, what, 0);
+    bool is_one = s.rows < 2 || s.run == s.pitch;
 
-    for (uint32_t r = 0; r < c->size; r++) {
-        span s = sent_to(c, what, &k, r);
-
-        pack(what->in->data, k.in, s.first, s.count, to[r].data);
-    }
+    return (exg_segment){.data = (uint8_t *)(uintptr_t)data + s.first,
+                         .bytes = exg_strip_bytes(&s),
+                         .run = is_one ? 0 : s.run,
+                         .pitch = is_one ? 0 : s.pitch};
 }
 
-static void unpack_spans(const exg_communicator *c, const exg_collective *what,
-                         const exg_segment *from)
+/* Lays segments end to end, but that of rank `apart`. */
+static void lay(exg_segment *segments, uint32_t count, uint32_t apart, void *first)
 {
-    cutting k = cutting_of(c, what, 0);
+    uint8_t *at = first;
 
-    for (uint32_t r = 0; r < c->size; r++) {
-        span s = come_from(c, what, &k, r);
-
-        unpack(from[r].data, k.out, s.first, s.count, what->out->data);
-    }
-}
-
-/* Is what is sent packed first? */
-static bool is_packed(const exg_communicator *c, const exg_collective *what)
-{
-    cutting k = cutting_of(c, what, 0);
-
-    return k.cut_in && k.in.outer != 1;
-}
-
-/* Is what comes in `out` as it comes? Else it is read: summed, or unpacked. */
-static bool is_direct(const exg_communicator *c, const exg_collective *what)
-{
-    cutting k = cutting_of(c, what, 0);
-
-    return k.cut_out && k.out.outer == 1;
-}
-
-/* Lays segments end to end, but that of rank `apart`; gives where they end. */
-static uint8_t *lay(exg_segment *segments, uint32_t count, uint32_t apart, uint8_t *at)
-{
     for (uint32_t r = 0; r < count; r++) {
-        segments[r].data = r == apart ? NULL : at;
+        segments[r] = (exg_segment){.data = r == apart ? NULL : at, .bytes = segments[r].bytes};
         at += r == apart ? 0 : segments[r].bytes;
     }
-    return at;
-}
-
-static uint64_t sum_of(const exg_segment *segments, uint32_t count, uint32_t apart)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t r = 0; r < count; r++) {
-        sum += r == apart ? 0 : segments[r].bytes;
-    }
-    return sum;
 }
 
 uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collective *what)
 {
     exg_segment send[EXG_RANKS_MAX];
     exg_segment receive[EXG_RANKS_MAX];
+    uint64_t sum = 0;
 
-    if (c->size > EXG_RANKS_MAX) { /* begin will say so */
+    if (c->size > EXG_RANKS_MAX || !exg_collective_reduces(what) ||
+        c->ops->lends) { /* begin will say so */
         return 0;
     }
     exg_collective_counts(c, what, 0, send, receive);
-    return (is_packed(c, what) ? sum_of(send, c->size, c->size) : 0) +
-           (is_direct(c, what) || c->ops->lends ? 0 : sum_of(receive, c->size, c->rank));
+    for (uint32_t r = 0; r < c->size; r++) {
+        sum += r == c->rank ? 0 : receive[r].bytes;
+    }
+    return sum;
 }
 
-/* Where all of a round comes from and goes to. */
+/* Where all of a round comes from and goes to: what is reduced comes into the workspace. */
 static void lay_round(const exg_communicator *c, const exg_collective *what, void *workspace,
                       exg_segment *send, exg_segment *receive)
 {
-    uint8_t *at = workspace;
     cutting k = cutting_of(c, what, 0);
 
     exg_collective_counts(c, what, 0, send, receive);
-    if (is_packed(c, what)) {
-        at = lay(send, c->size, c->size, at);
-        pack_spans(c, what, send);
-    } else {
-        for (uint32_t r = 0; r < c->size; r++) {
-            send[r].data = (uint8_t *)what->in->data + sent_to(c, what, &k, r).first * k.in.inner;
-        }
+    if (exg_collective_reduces(what)) {
+        lay(receive, c->size, c->rank, workspace);
     }
-    if (is_direct(c, what)) {
-        (void)lay(receive, c->size, c->size, what->out->data);
-    } else {
-        (void)lay(receive, c->size, c->rank, at);
+    for (uint32_t r = 0; r < c->size; r++) {
+        send[r] = segment_of(strip_of(k.in, sent_to(c, what, &k, r)), what->in->data);
+        if (!exg_collective_reduces(what)) {
+            receive[r] = segment_of(strip_of(k.out, come_from(c, what, &k, r)), what->out->data);
+        }
     }
 }
 
@@ -380,15 +325,7 @@ static void read_summands(void *context, const exg_segment *from)
             to += chunk_bytes(flat(what->in), r->c->size, i);
         }
     }
-    exg_reduce_segments(what->in->dtype, what->op, from, r->c->size,
-                        (int64_t)from[0].bytes / exg_dtype_bytes(what->in->dtype), to);
-}
-
-static void read_chunks(void *context, const exg_segment *from)
-{
-    const reading *r = context;
-
-    unpack_spans(r->c, r->what, from);
+    exg_reduce_segments(what->in->dtype, what->op, from, r->c->size, to);
 }
 
 /* The second round of an all-reduce: own chunk goes to all, theirs come. */
@@ -399,9 +336,9 @@ static exg_status share_sums(exg_communicator *c, const exg_collective *what, ui
     exg_segment receive[EXG_RANKS_MAX];
 
     exg_collective_counts(c, what, 1, send, receive);
-    (void)lay(receive, c->size, c->size, what->out->data);
+    lay(receive, c->size, c->size, what->out->data);
     for (uint32_t r = 0; r < c->size; r++) {
-        send[r].data = receive[c->rank].data;
+        send[r] = (exg_segment){.data = receive[c->rank].data, .bytes = send[r].bytes};
     }
     EXG_TRY(exg_exchange_begin(c, turn, send, receive, err));
     EXG_TRY(exg_exchange_finish(c, turn, NULL, NULL, err));
@@ -412,13 +349,9 @@ exg_status exg_collective_finish(exg_communicator *c, const exg_collective *what
                                  exg_error *err)
 {
     reading r = {c, what};
-    bool sums = what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
 
-    EXG_TRY(exg_exchange_finish(c, turn,
-                                sums                 ? read_summands
-                                : is_direct(c, what) ? NULL
-                                                     : read_chunks,
-                                &r, err));
+    EXG_TRY(
+        exg_exchange_finish(c, turn, exg_collective_reduces(what) ? read_summands : NULL, &r, err));
     return exg_collective_rounds(c, what) == 2 ? share_sums(c, what, turn + 1, err) : EXG_OK;
 }
 
@@ -449,8 +382,8 @@ exg_status exg_broadcast_bytes(exg_communicator *c, void *data, uint64_t bytes, 
         bool sends = c->rank == source && r != source;
         bool gets = c->rank != source && r == source;
 
-        send[r] = (exg_segment){data, sends ? bytes : 0};
-        receive[r] = (exg_segment){data, gets ? bytes : 0};
+        send[r] = (exg_segment){.data = data, .bytes = sends ? bytes : 0};
+        receive[r] = (exg_segment){.data = data, .bytes = gets ? bytes : 0};
     }
     return exg_exchange(c, send, receive, err);
 }

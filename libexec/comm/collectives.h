@@ -60,6 +60,12 @@ typedef struct exg_collective {
     uint32_t rank_count;
 } exg_collective;
 
+/* Is it an all-reduce or a reduce-scatter? */
+static inline bool exg_collective_reduces(const exg_collective *what)
+{
+    return what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
+}
+
 uint64_t exg_collective_workspace(const exg_communicator *c, const exg_collective *what);
 
 /* Begins one and returns; `in` and the workspace stay as they are until it is settled, `out`
@@ -108,6 +114,11 @@ void exg_collective_counts(const exg_communicator *c, const exg_collective *what
 typedef struct exg_strip {
     uint64_t first, rows, run, pitch;
 } exg_strip;
+
+static inline uint64_t exg_strip_bytes(const exg_strip *strip)
+{
+    return strip->rows * strip->run;
+}
 
 /* For memory that all can reach, or whose bytes go in one round: what of `in` goes to rank
  * `rank`, and where in `out` comes from it what that one sends; of reductions the part that is

@@ -1,7 +1,50 @@
 /* communicator.c - what every communicator does around its exchange. */
 #include "libexec/comm/communicator.h"
 
-#include <stddef.h>
+#include <string.h>
+
+/* ---- segments --------------------------------------------------------------------------- */
+
+static uint64_t run_of(const exg_segment *s)
+{
+    return s->run == 0 ? s->bytes : s->run;
+}
+
+uint8_t *exg_segment_at(const exg_segment *s, uint64_t byte)
+{
+    uint64_t run = run_of(s);
+    uint64_t first = byte < run ? 0 : byte / run * s->pitch;
+
+    return (uint8_t *)s->data + first + byte % run;
+}
+
+void exg_segment_copy(const exg_segment *to, const exg_segment *from)
+{
+    uint64_t run_to = run_of(to);
+    uint64_t run_from = run_of(from);
+    uint64_t left_to = run_to;
+    uint64_t left_from = run_from;
+    uint64_t at_to = 0;
+    uint64_t at_from = 0;
+
+    if (to->data == from->data) {
+        return;
+    }
+    for (uint64_t left = from->bytes; left > 0;) {
+        uint64_t bytes = left_to < left_from ? left_to : left_from;
+
+        memcpy((uint8_t *)to->data + at_to, (const uint8_t *)from->data + at_from, bytes);
+        left -= bytes;
+        left_to -= bytes;
+        left_from -= bytes;
+        at_to += bytes + (left_to == 0 ? to->pitch - run_to : 0);
+        at_from += bytes + (left_from == 0 ? from->pitch - run_from : 0);
+        left_to = left_to == 0 ? run_to : left_to;
+        left_from = left_from == 0 ? run_from : left_from;
+    }
+}
+
+/* ---- exchanges -------------------------------------------------------------------------- */
 
 uint64_t exg_exchange_turns(exg_communicator *c, uint32_t count)
 {
@@ -143,8 +186,8 @@ exg_status exg_exchange_each(exg_communicator *c, const void *to_each, void *fro
         return EXG_FAIL(err, LIMIT, "COM-004", "%u ranks; at most %d", c->size, EXG_RANKS_MAX);
     }
     for (uint32_t r = 0; r < c->size; r++) {
-        send[r] = (exg_segment){(uint8_t *)(uintptr_t)to_each + r * bytes, bytes};
-        receive[r] = (exg_segment){(uint8_t *)from_each + r * bytes, bytes};
+        send[r] = (exg_segment){.data = (uint8_t *)(uintptr_t)to_each + r * bytes, .bytes = bytes};
+        receive[r] = (exg_segment){.data = (uint8_t *)from_each + r * bytes, .bytes = bytes};
     }
     return exg_exchange(c, send, receive, err);
 }

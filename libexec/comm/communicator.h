@@ -24,11 +24,19 @@
 
 typedef struct exg_communicator exg_communicator;
 
-/* What goes to, or comes from, one rank. */
+/* What goes to, or comes from, one rank: runs of `run` bytes, each `pitch` bytes behind where the
+ * one before begins; in one where `run` is 0. An MPI_Type_vector. */
 typedef struct exg_segment {
     void *data;
-    uint64_t bytes;
+    uint64_t bytes; /* in all */
+    uint64_t run, pitch;
 } exg_segment;
+
+/* The bytes of one to the places of another, whose runs may be others; they do not overlap, or are
+ * the same. */
+void exg_segment_copy(const exg_segment *to, const exg_segment *from);
+/* Where byte `byte` of one lies, of more than that. */
+uint8_t *exg_segment_at(const exg_segment *segment, uint64_t byte);
 
 #define EXG_NO_COLOR UINT32_MAX
 

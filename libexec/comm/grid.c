@@ -179,8 +179,8 @@ static exg_status tell_all(exg_communicator *c, const void *own, void *all, uint
     exg_segment receive[EXG_RANKS_MAX];
 
     for (uint32_t r = 0; r < c->size; r++) {
-        send[r] = (exg_segment){(void *)(uintptr_t)own, bytes};
-        receive[r] = (exg_segment){(uint8_t *)all + r * bytes, bytes};
+        send[r] = (exg_segment){.data = (void *)(uintptr_t)own, .bytes = bytes};
+        receive[r] = (exg_segment){.data = (uint8_t *)all + r * bytes, .bytes = bytes};
     }
     return exg_exchange(c, send, receive, err);
 }

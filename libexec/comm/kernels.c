@@ -130,13 +130,12 @@ static exg_status check_ranks(const exg_kernel_call *call, const exg_collective 
 
 static exg_status prepare(exg_kernel_call *call, const exg_collective *what, exg_error *err)
 {
-    bool sums = what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
     flight *f;
 
     if (along(call) == NULL) {
         return EXG_FAIL(err, UNSUPPORTED, "COM-005", "a collective outside a mesh");
     }
-    if (sums && !exg_can_reduce(what->in->dtype, what->op)) {
+    if (exg_collective_reduces(what) && !exg_can_reduce(what->in->dtype, what->op)) {
         return EXG_FAIL(err, UNSUPPORTED, "COM-006", "a reduction '%s' of %s",
                         exg_reduce_op_name(what->op), exg_dtype_name(what->in->dtype));
     }

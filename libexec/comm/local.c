@@ -170,7 +170,7 @@ static exg_status until_taken(local *l, uint64_t turn, exg_error *err)
 /* Is what goes to rank `i` what goes to the one before? */
 static bool is_repeated(const exg_segment *send, uint32_t i)
 {
-    return i > 0 && send[i].data == send[i - 1].data && send[i].bytes == send[i - 1].bytes;
+    return i > 0 && memcmp(&send[i], &send[i - 1], sizeof(*send)) == 0;
 }
 
 /* Few bytes move into the place: then the sender's memory is not read. */
@@ -185,10 +185,10 @@ static void hold(place *p, exg_segment *to, const exg_segment *send, uint32_t si
     sum = 0;
     for (uint32_t i = 0; p->is_held && i < size; i++) {
         if (is_repeated(send, i)) {
-            to[i].data = to[i - 1].data;
+            to[i] = to[i - 1];
         } else if (send[i].bytes > 0) {
-            to[i].data = p->held + sum;
-            memcpy(to[i].data, send[i].data, send[i].bytes);
+            to[i] = (exg_segment){.data = p->held + sum, .bytes = send[i].bytes};
+            exg_segment_copy(&to[i], &send[i]);
             sum += send[i].bytes;
         }
     }
@@ -256,8 +256,8 @@ static exg_status local_finish(exg_communicator *self, uint64_t turn, exg_exchan
         sent = &theirs->segments[self->rank];
         if (reader != NULL) {
             l->lent[from] = *sent;
-        } else if (sent->bytes > 0 && sent->data != receive[from].data) {
-            memcpy(receive[from].data, sent->data, sent->bytes);
+        } else {
+            exg_segment_copy(&receive[from], sent);
         }
     }
     if (reader != NULL) {
@@ -314,8 +314,8 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
         status = EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t r = 0; status == EXG_OK && r < n; r++) {
-        send[r] = (exg_segment){&color, sizeof(color)};
-        receive[r] = (exg_segment){&colors[r], sizeof(color)};
+        send[r] = (exg_segment){.data = &color, .bytes = sizeof(color)};
+        receive[r] = (exg_segment){.data = &colors[r], .bytes = sizeof(color)};
     }
     if (status == EXG_OK) {
         status = exg_exchange(self, send, receive, err);
@@ -335,8 +335,9 @@ static exg_status local_split(exg_communicator *self, uint32_t color, exg_commun
         bool gives = color != EXG_NO_COLOR && first == self->rank && colors[r] == color;
         bool takes = color != EXG_NO_COLOR && first == r;
 
-        send[r] = (exg_segment){gives ? &made[members++] : NULL, gives ? sizeof(*out) : 0};
-        receive[r] = (exg_segment){out, takes ? sizeof(*out) : 0};
+        send[r] = (exg_segment){.data = gives ? &made[members++] : NULL,
+                                .bytes = gives ? sizeof(*out) : 0};
+        receive[r] = (exg_segment){.data = out, .bytes = takes ? sizeof(*out) : 0};
     }
     if (status == EXG_OK) {
         status = exg_exchange(self, send, receive, err);

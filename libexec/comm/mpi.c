@@ -54,11 +54,18 @@ static exg_status mpi_begin(exg_communicator *self, uint64_t turn, const exg_seg
                             const exg_segment *receive, exg_error *err)
 {
     mpi *m = (mpi *)self;
-    uint32_t peer = 0;
+    uint32_t peer = self->rank;
     exg_segment *parts = parts_of(m, turn);
+    const exg_segment *own = &send[self->rank];
 
+    if (own->bytes != receive[self->rank].bytes) {
+        return conclude(m, EXG_MPI_MISMATCH, peer, err);
+    }
+    if (receive[self->rank].data != NULL) {
+        exg_segment_copy(&receive[self->rank], own);
+    }
     memcpy(parts, receive, self->size * sizeof(*parts));
-    parts[self->rank] = send[self->rank];
+    parts[self->rank] = *own;
     return conclude(m, m->plugin->begin(m->group, turn, send, receive, self->deadline_ns, &peer),
                     peer, err);
 }

@@ -11,21 +11,22 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#define PART_BYTES (UINT64_C(1) << 30) /* of one message: MPI counts in int */
-#define TURNS      16384               /* tags of exchanges, in turn */
-#define ABORT_TAG  (TURNS + 1)
-#define SPINS      256 /* between looks at the clock and for an end called */
-#define STOP_NS    (UINT64_C(60) * 1000000000u) /* for the last rank to end too */
+#ifndef UNIT_BYTES /* of what is counted where bytes are too many for an int */
+#define UNIT_BYTES (UINT64_C(1) << 30)
+#endif
+#define TURNS     16384 /* tags of exchanges, in turn */
+#define ABORT_TAG (TURNS + 1)
+#define SPINS     256 /* between looks at the clock and for an end called */
+#define STOP_NS   (UINT64_C(60) * 1000000000u) /* for the last rank to end too */
 
 /* Of one exchange: its receives, then its sends. */
 typedef struct traffic {
     MPI_Request *requests;
-    int *peers;    /* by request */
-    int *expected; /* bytes of a receive; -1 of a send */
-    int receives, count, capacity;
+    int *peers;          /* by request */
+    MPI_Count *expected; /* bytes of a receive; -1 of a send */
+    int receives, count;
 } traffic;
 
 struct exg_mpi_group {
@@ -187,35 +188,70 @@ static exg_mpi_outcome start(uint64_t deadline_ns, exg_mpi_group **world, uint32
 
 /* ---- exchange -------------------------------------------------------------------------- */
 
-static uint64_t parts_of(uint64_t bytes)
+static void free_type(MPI_Datatype *type)
 {
-    return (bytes + PART_BYTES - 1) / PART_BYTES;
+    if (*type != MPI_DATATYPE_NULL) {
+        MPI_Type_free(type);
+    }
+}
+
+/* Runs of bytes, as an exg_segment says. MPI counts in int, so a run may have to be units of many
+ * bytes and what is left. */
+static bool make_type(const exg_segment *segment, MPI_Datatype *type)
+{
+    uint64_t run = segment->run == 0 ? segment->bytes : segment->run;
+    uint64_t rows = segment->bytes / run;
+    int lengths[2] = {(int)(run / UNIT_BYTES), (int)(run % UNIT_BYTES)};
+    MPI_Aint places[2] = {0, (MPI_Aint)(run - run % UNIT_BYTES)};
+    MPI_Datatype types[2] = {MPI_DATATYPE_NULL, MPI_BYTE};
+    MPI_Datatype whole = MPI_DATATYPE_NULL;
+    bool made = rows <= INT_MAX;
+
+    if (made && lengths[0] == 0) {
+        made = MPI_Type_create_hvector((int)rows, (int)run, (MPI_Aint)segment->pitch, MPI_BYTE,
+                                       type) == MPI_SUCCESS;
+    } else if (made) {
+        made = MPI_Type_contiguous((int)UNIT_BYTES, MPI_BYTE, &types[0]) == MPI_SUCCESS &&
+               MPI_Type_create_struct(2, lengths, places, types, &whole) == MPI_SUCCESS &&
+               MPI_Type_create_hvector((int)rows, 1, (MPI_Aint)segment->pitch, whole, type) ==
+                   MPI_SUCCESS;
+        free_type(&whole);
+        free_type(&types[0]);
+    }
+    return made && MPI_Type_commit(type) == MPI_SUCCESS;
 }
 
 static bool post(traffic *t, const exg_mpi_group *g, const exg_segment *segment, int peer,
                  bool sends, int tag)
 {
-    for (uint64_t at = 0; at < segment->bytes; at += PART_BYTES) {
-        uint64_t left = segment->bytes - at;
-        int bytes = (int)(left < PART_BYTES ? left : PART_BYTES);
-        char *data = (char *)segment->data + at;
+    bool is_plain = segment->run == 0 && segment->bytes < UNIT_BYTES;
+    int count = is_plain ? (int)segment->bytes : 1;
+    MPI_Datatype type = is_plain ? MPI_BYTE : MPI_DATATYPE_NULL;
+    MPI_Request *request = &t->requests[t->count];
+    int result;
 
-        t->peers[t->count] = peer;
-        t->expected[t->count] = sends ? -1 : bytes;
-        if ((sends ? MPI_Isend(data, bytes, MPI_BYTE, peer, tag, g->comm, &t->requests[t->count])
-                   : MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, g->comm,
-                               &t->requests[t->count])) != MPI_SUCCESS) {
-            return false;
-        }
-        t->count++;
+    if (segment->bytes == 0) {
+        return true;
     }
-    return true;
+    if (!is_plain && !make_type(segment, &type)) {
+        free_type(&type);
+        return false;
+    }
+    t->peers[t->count] = peer;
+    t->expected[t->count] = sends ? -1 : (MPI_Count)segment->bytes;
+    result = sends ? MPI_Isend(segment->data, count, type, peer, tag, g->comm, request)
+                   : MPI_Irecv(segment->data, count, type, peer, tag, g->comm, request);
+    if (!is_plain) {
+        free_type(&type); /* of what is under way it stays until that is done */
+    }
+    t->count += result == MPI_SUCCESS;
+    return result == MPI_SUCCESS;
 }
 
 static exg_mpi_outcome finish_request(const traffic *t, int index, const MPI_Status *status,
                                       int result, uint32_t *peer)
 {
-    int bytes = 0;
+    MPI_Count bytes = 0;
 
     *peer = (uint32_t)t->peers[index];
     if (result != MPI_SUCCESS) {
@@ -224,7 +260,7 @@ static exg_mpi_outcome finish_request(const traffic *t, int index, const MPI_Sta
         MPI_Error_class(result, &kind);
         return kind == MPI_ERR_TRUNCATE ? EXG_MPI_MISMATCH : EXG_MPI_FAILED;
     }
-    if (t->expected[index] >= 0 && MPI_Get_count(status, MPI_BYTE, &bytes) == MPI_SUCCESS &&
+    if (t->expected[index] >= 0 && MPI_Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS &&
         bytes != t->expected[index]) {
         return EXG_MPI_MISMATCH;
     }
@@ -312,40 +348,24 @@ static exg_mpi_outcome watched(exg_mpi_group *g, exg_mpi_outcome outcome)
     return outcome;
 }
 
-static bool reserve(traffic *t, uint64_t count)
+static bool reserve(traffic *t, int size)
 {
-    MPI_Request *requests;
-    int *words;
+    size_t count = 2 * (size_t)size; /* what comes and what goes, of each rank */
 
-    if (count <= (uint64_t)t->capacity) {
-        return true;
+    if (t->requests == NULL) {
+        t->requests = calloc(count, sizeof(*t->requests));
+        t->peers = calloc(count, sizeof(*t->peers));
+        t->expected = calloc(count, sizeof(*t->expected));
     }
-    requests = calloc((size_t)count, sizeof(*requests));
-    words = calloc(2 * (size_t)count, sizeof(*words));
-    if (requests == NULL || words == NULL || count > INT_MAX) {
-        free(requests);
-        free(words);
-        return false;
-    }
-    free(t->requests);
-    free(t->peers);
-    *t = (traffic){requests, words, words + count, 0, 0, (int)count};
-    return true;
+    return t->requests != NULL && t->peers != NULL && t->expected != NULL;
 }
 
 static exg_mpi_outcome post_all(exg_mpi_group *g, traffic *t, uint64_t turn,
                                 const exg_segment *send, const exg_segment *receive)
 {
-    uint64_t most = 0;
     int tag = (int)(turn % TURNS);
-    bool posted = true;
+    bool posted = reserve(t, g->size);
 
-    for (int r = 0; r < g->size; r++) {
-        most += parts_of(send[r].bytes) + parts_of(receive[r].bytes);
-    }
-    if (!reserve(t, most)) {
-        return EXG_MPI_FAILED;
-    }
     for (int i = 1; posted && i < g->size; i++) {
         int from = (g->rank + i) % g->size;
 
@@ -365,17 +385,8 @@ static exg_mpi_outcome begin(exg_mpi_group *g, uint64_t turn, const exg_segment 
 {
     traffic *t = &g->under_way[turn % EXG_EXCHANGES_MAX];
     exg_mpi_outcome outcome = watch(g, t, 0, t->count, deadline_ns, peer);
-    const exg_segment *from = &send[g->rank];
-    const exg_segment *to = &receive[g->rank];
 
     t->count = t->receives = 0;
-    if (outcome == EXG_MPI_DONE) {
-        *peer = (uint32_t)g->rank;
-        outcome = from->bytes == to->bytes ? EXG_MPI_DONE : EXG_MPI_MISMATCH;
-    }
-    if (outcome == EXG_MPI_DONE && to->bytes > 0 && to->data != NULL && to->data != from->data) {
-        memcpy(to->data, from->data, to->bytes);
-    }
     return watched(g, outcome == EXG_MPI_DONE ? post_all(g, t, turn, send, receive) : outcome);
 }
 
@@ -449,6 +460,7 @@ static void close_group(exg_mpi_group *g)
     for (int s = 0; s < EXG_EXCHANGES_MAX; s++) {
         free(g->under_way[s].requests);
         free(g->under_way[s].peers);
+        free(g->under_way[s].expected);
     }
     free(g);
 }

@@ -9,7 +9,7 @@
 #include "libexec/comm/communicator.h"
 #include "libexport/base/stop.h"
 
-#define EXG_MPI_PLUGIN_VERSION 5
+#define EXG_MPI_PLUGIN_VERSION 6
 #define EXG_MPI_PLUGIN_SYMBOL  "exg_mpi_plugin_table"
 #define EXG_MPI_PLUGIN_FILE    "libexg_mpi.so"
 
@@ -30,8 +30,8 @@ typedef struct exg_mpi_plugin {
      * come: MPI is not to be used then. */
     exg_mpi_outcome (*start)(uint64_t deadline_ns, exg_mpi_group **world, uint32_t *rank,
                              uint32_t *size);
-    /* Like those of exg_communicator_ops; a receive without memory from oneself is not
-     * filled. *peer: one that was waited for. */
+    /* Like those of exg_communicator_ops, but what a rank sends itself is left alone. *peer: one
+     * that was waited for. */
     exg_mpi_outcome (*begin)(exg_mpi_group *group, uint64_t turn, const exg_segment *send,
                              const exg_segment *receive, uint64_t deadline_ns, uint32_t *peer);
     exg_mpi_outcome (*finish)(exg_mpi_group *group, uint64_t turn, uint64_t deadline_ns,

@@ -155,27 +155,39 @@ bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op)
 }
 
 void exg_reduce_segments(exg_dtype dtype, exg_reduce_op op, const exg_segment *parts, uint32_t n,
-                         int64_t count, void *out)
+                         void *out)
 {
     bool by_bits = op >= EXG_REDUCE_BAND && dtype != EXG_DTYPE_B8;
     block_reduction *reduce = by_bits ? reduce_bits : reduction_of(dtype); /* can_reduce said yes */
-    int64_t step;
+    int64_t bytes = by_bits ? 1 : (int64_t)exg_dtype_bytes(dtype);
+    uint64_t run = parts[0].bytes;
+    exg_segment runs[EXG_RANKS_MAX];
 
-    count *= by_bits ? (int64_t)exg_dtype_bytes(dtype) : 1;
-    step = is_pair(op, n) ? count : BLOCK;
-    for (int64_t at = 0; at < count; at += step) {
-        reduce(op, parts, n, at, count - at < step ? count - at : step, out);
+    for (uint32_t r = 0; r < n; r++) {
+        run = parts[r].run != 0 && parts[r].run < run ? parts[r].run : run;
+    }
+    for (uint64_t first = 0; first < parts[0].bytes; first += run) {
+        int64_t count = (int64_t)run / bytes;
+        int64_t step = is_pair(op, n) ? count : BLOCK;
+
+        for (uint32_t r = 0; r < n; r++) {
+            runs[r].data = exg_segment_at(&parts[r], first);
+        }
+        for (int64_t at = 0; at < count; at += step) {
+            reduce(op, runs, n, at, count - at < step ? count - at : step, (char *)out + first);
+        }
     }
 }
 
 void exg_reduce_parts(exg_dtype dtype, exg_reduce_op op, const void *parts, uint32_t n,
                       int64_t count, void *out)
 {
-    int64_t stride = count * (int64_t)exg_dtype_bytes(dtype);
+    uint64_t bytes = (uint64_t)count * exg_dtype_bytes(dtype);
     exg_segment segments[EXG_RANKS_MAX];
 
     for (uint32_t r = 0; r < n; r++) {
-        segments[r].data = (uint8_t *)(uintptr_t)parts + (int64_t)r * stride;
+        segments[r] =
+            (exg_segment){.data = (uint8_t *)(uintptr_t)parts + r * bytes, .bytes = bytes};
     }
-    exg_reduce_segments(dtype, op, segments, n, count, out);
+    exg_reduce_segments(dtype, op, segments, n, out);
 }

@@ -11,9 +11,9 @@
 bool exg_can_reduce(exg_dtype dtype, exg_reduce_op op);
 
 /* out[i] = op over r of element i of parts[r], in the order of r; f16 and bf16 are added up
- * in f32. `out` may be one of the parts. */
+ * in f32. `out` may be one of the parts. All are equally long; runs, where they have some, too. */
 void exg_reduce_segments(exg_dtype dtype, exg_reduce_op op, const exg_segment *parts,
-                         uint32_t part_count, int64_t count, void *out);
+                         uint32_t part_count, void *out);
 
 /* The same of parts that lie one after another. */
 void exg_reduce_parts(exg_dtype dtype, exg_reduce_op op, const void *parts, uint32_t part_count,

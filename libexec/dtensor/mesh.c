@@ -362,8 +362,9 @@ exg_status exg_mesh_gather(exg_device_mesh *mesh, void *own, void *all, uint64_t
         return out_of_memory(mesh, err);
     }
     for (uint32_t r = 0; r < mesh->size; r++) {
-        segments[r] = (exg_segment){own, bytes};
-        segments[mesh->size + r] = (exg_segment){(uint8_t *)all + r * bytes, bytes};
+        segments[r] = (exg_segment){.data = own, .bytes = bytes};
+        segments[mesh->size + r] =
+            (exg_segment){.data = (uint8_t *)all + r * bytes, .bytes = bytes};
     }
     status = exg_exchange(mesh->communicator, segments, segments + mesh->size, err);
     free(segments);

@@ -119,14 +119,14 @@ static exg_status reduce_shares(const passage *p, reduction *r, exg_error *err)
             exg_tensor box = exg_box_tensor(&part, p->data.dtype, p->t->rank, at);
 
             exg_box_copy(&part, &p->data, start, &box, part.offset);
-            r->send[q] = (exg_segment){at, box_bytes(p, &part)};
+            r->send[q] = (exg_segment){.data = at, .bytes = box_bytes(p, &part)};
             at += r->send[q].bytes;
         }
     }
     parts = at;
     for (uint32_t q = 0; q < mesh->size; q++) {
         if (same_group(mesh, r->dims, me, q)) {
-            r->receive[q] = (exg_segment){at, box_bytes(p, &own)};
+            r->receive[q] = (exg_segment){.data = at, .bytes = box_bytes(p, &own)};
             at += r->receive[q].bytes;
         }
     }

@@ -294,7 +294,8 @@ static void compare_ahead(exg_weight_store *store, uint32_t storage)
 }
 
 /* A storage is compared with its checksum as a whole before any of it is used: here when all
- * of it is read or it is in the share, else by the rank in whose share it lies. */
+ * of it is read or it is in the share, else by the rank in whose share it lies. What is read in
+ * part is not kept in memory whole because of it. */
 static exg_status compare(exg_weight_store *store, const exg_plan_input *input, uint32_t storage,
                           exg_range range, exg_error *err)
 {
@@ -308,6 +309,9 @@ static exg_status compare(exg_weight_store *store, const exg_plan_input *input, 
     }
     EXG_TRY_IN(err, exg_storage_check_once(store->weights, storage, store->pool, err),
                "weights[\"%s\"]", input->target);
+    if (!is_whole && store->storages[storage].read.first == store->storages[storage].read.end) {
+        exg_storage_forget(store->weights, storage, 0, store->weights->storages[storage].length);
+    }
     return EXG_OK;
 }
 

@@ -214,43 +214,45 @@ exg_status exg_add_uneven_mean(exg_rule_call *call, uint32_t dim)
 
 /* ---- looking up ------------------------------------------------------------------------- */
 
-/* Indices into the whole of a dim become indices into the own part of it; *others: which are
- * another rank's, and read place 0 instead. What is no index of the whole stays none. */
-static exg_ref own_indices(const exg_emission *e, exg_ref index, int64_t length, exg_ref *others)
+/* *index, indices into the whole of dim `dim` of the first operand, become indices into the own
+ * part of it; *others: which are another rank's, and read place 0 instead. What is no index of the
+ * whole stays none. False, and zeros as the result: the rank has no part of the dim. */
+static bool own_indices(const exg_emission *e, uint32_t dim, exg_ref *index, exg_ref *others)
 {
     exg_builder *b = e->builder;
+    int64_t length = e->call->operands[0]->sizes[dim].value;
     int64_t offset;
     int64_t size = exg_own_chunk(e, length, &offset);
-    exg_ref below = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, index, 0),
-                         EMIT(b, lt_Scalar, index, offset));
-    exg_ref above = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, index, offset + size),
-                         EMIT(b, lt_Scalar, index, length));
+    exg_ref below;
+    exg_ref above;
 
-    *others = EMIT(b, logical_or_default, below, above);
-    return EMIT(b, masked_fill_Scalar, EMIT(b, sub_Scalar, index, offset), *others, 0);
-}
-
-/* What a rank with no part of the dim contributes. */
-static bool emit_nothing(const exg_emission *e, int64_t length)
-{
-    int64_t offset;
-
-    if (exg_own_chunk(e, length, &offset) > 0) {
+    if (size == 0) {
+        e->results[0] = exg_arg_ref(exg_emit_zeros(e));
         return false;
     }
-    e->results[0] = exg_arg_ref(exg_emit_zeros(e));
+    below = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, *index, 0),
+                 EMIT(b, lt_Scalar, *index, offset));
+    above = EMIT(b, logical_and_default, EMIT(b, ge_Scalar, *index, offset + size),
+                 EMIT(b, lt_Scalar, *index, length));
+    *others = EMIT(b, logical_or_default, below, above);
+    *index = EMIT(b, masked_fill_Scalar, EMIT(b, sub_Scalar, *index, offset), *others, 0);
     return true;
+}
+
+static uint32_t dim_argument(const exg_emission *e)
+{
+    int64_t at = exg_get_int(&e->args[1]);
+
+    return (uint32_t)(at < 0 ? at + e->call->operands[0]->rank : at);
 }
 
 static void emit_embedding(const exg_emission *e)
 {
     exg_builder *b = e->builder;
-    int64_t length = e->call->operands[0]->sizes[0].value;
+    exg_ref index = exg_get_ref(&e->args[1]);
     exg_ref others;
-    exg_ref index;
 
-    if (!emit_nothing(e, length)) {
-        index = own_indices(e, exg_get_ref(&e->args[1]), length, &others);
+    if (own_indices(e, 0, &index, &others)) {
         index = EMIT(b, embedding_default, e->args[0], index);
         e->results[0] = exg_arg_ref(
             EMIT(b, masked_fill_Scalar, index, EMIT(b, unsqueeze_default, others, -1), 0));
@@ -260,12 +262,10 @@ static void emit_embedding(const exg_emission *e)
 static void emit_add_rows(const exg_emission *e)
 {
     exg_builder *b = e->builder;
-    int64_t length = e->call->operands[0]->sizes[0].value;
+    exg_ref index = exg_get_ref(&e->args[1]);
     exg_ref others;
-    exg_ref index;
 
-    if (!emit_nothing(e, length)) {
-        index = own_indices(e, exg_get_ref(&e->args[1]), length, &others);
+    if (own_indices(e, 0, &index, &others)) {
         e->results[0] = exg_arg_ref(EMIT(
             b, add_rows, e->args[0], index,
             EMIT(b, masked_fill_Scalar, e->args[2], others, e->args[4]), e->args[3], e->args[4]));
@@ -275,14 +275,10 @@ static void emit_add_rows(const exg_emission *e)
 static void emit_gather(const exg_emission *e)
 {
     exg_builder *b = e->builder;
-    const exg_tensor_meta *self = e->call->operands[0];
-    int64_t at = exg_get_int(&e->args[1]);
-    int64_t length = self->sizes[at < 0 ? at + self->rank : at].value;
+    exg_ref index = exg_get_ref(&e->args[2]);
     exg_ref others;
-    exg_ref index;
 
-    if (!emit_nothing(e, length)) {
-        index = own_indices(e, exg_get_ref(&e->args[2]), length, &others);
+    if (own_indices(e, dim_argument(e), &index, &others)) {
         e->results[0] =
             exg_arg_ref(EMIT(b, masked_fill_Scalar,
                              EMIT(b, gather_default, e->args[0], e->args[1], index), others, 0));
@@ -292,23 +288,20 @@ static void emit_gather(const exg_emission *e)
 static void emit_index_select(const exg_emission *e)
 {
     exg_builder *b = e->builder;
-    const exg_tensor_meta *self = e->call->operands[0];
-    int64_t at = exg_get_int(&e->args[1]);
-    uint32_t dim = (uint32_t)(at < 0 ? at + self->rank : at);
-    int64_t length = self->sizes[dim].value;
+    uint32_t rank = e->call->operands[0]->rank;
+    uint32_t dim = dim_argument(e);
     int64_t shape[EXG_SHAPE_RANK_MAX];
+    exg_ref index = exg_get_ref(&e->args[2]);
     exg_ref others;
-    exg_ref index;
 
-    if (!emit_nothing(e, length)) {
-        for (uint32_t d = 0; d < self->rank; d++) {
+    if (own_indices(e, dim, &index, &others)) {
+        for (uint32_t d = 0; d < rank; d++) {
             shape[d] = d == dim ? e->call->results[0]->sizes[dim].value : 1;
         }
-        index = own_indices(e, exg_get_ref(&e->args[2]), length, &others);
         index = EMIT(b, index_select_default, e->args[0], e->args[1], index);
         e->results[0] =
             exg_arg_ref(EMIT(b, masked_fill_Scalar, index,
-                             EMIT(b, view_default, others, INTS_OF(b, shape, self->rank)), 0));
+                             EMIT(b, view_default, others, INTS_OF(b, shape, rank)), 0));
     }
 }
 

@@ -108,6 +108,18 @@ if(TARGET exg_mpi AND NOT EXG_SANITIZE AND NOT EXG_FUZZ) # MPI itself leaks
   set(EXG_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1)
   set_tests_properties(exec_mpi PROPERTIES TIMEOUT 120 ENVIRONMENT "${EXG_MPI_ENVIRONMENT}")
+  # Once more where 16 bytes are too many for one count, as 1 GiB is else.
+  add_library(exg_mpi_units MODULE ${PROJECT_SOURCE_DIR}/libexec/comm/mpi_plugin.c)
+  target_compile_definitions(exg_mpi_units PRIVATE "UNIT_BYTES=UINT64_C(16)")
+  target_link_libraries(exg_mpi_units PRIVATE exg_flags MPI::MPI_C)
+  target_include_directories(exg_mpi_units PRIVATE ${PROJECT_SOURCE_DIR}
+    ${PROJECT_SOURCE_DIR}/libexec/include ${PROJECT_SOURCE_DIR}/libexport/include)
+  set_target_properties(exg_mpi_units PROPERTIES OUTPUT_NAME exg_mpi C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/mpi_units)
+  add_dependencies(test_exec_mpi exg_mpi_units)
+  add_test(NAME exec_mpi_units COMMAND ${MPIEXEC_EXECUTABLE} -n 4 $<TARGET_FILE:test_exec_mpi>)
+  set_tests_properties(exec_mpi_units PROPERTIES TIMEOUT 120 ENVIRONMENT
+    "${EXG_MPI_ENVIRONMENT};LD_LIBRARY_PATH=${CMAKE_CURRENT_BINARY_DIR}/mpi_units")
 endif()
 exg_test(exec_checkpoint exec/dtensor/checkpoint.c THREADS LIBS tests_ranks exg::exec)
 exg_test(exec_strided exec/dtensor/strided.c exec/dtensor/pairs.c

@@ -38,7 +38,7 @@ static uint64_t sum_of(const exg_strip *strips, uint32_t count)
 static uint64_t lay_out(exg_cuda_collective *m)
 {
     uint32_t size = m->link->c->size;
-    bool sums = m->way == EXG_CUDA_EXCHANGE && exg_cuda_sums(m->what);
+    bool sums = m->way == EXG_CUDA_EXCHANGE && exg_collective_reduces(m->what);
 
     if (m->way == EXG_CUDA_SHARED || m->way == EXG_CUDA_ALL_REDUCE) {
         return 0;
@@ -50,8 +50,8 @@ static uint64_t lay_out(exg_cuda_collective *m)
 
 static exg_status compile(exg_cuda_collective *m, exg_error *err)
 {
-    bool sums =
-        exg_cuda_sums(m->what) && (m->way == EXG_CUDA_SHARED || m->way == EXG_CUDA_EXCHANGE);
+    bool sums = exg_collective_reduces(m->what) &&
+                (m->way == EXG_CUDA_SHARED || m->way == EXG_CUDA_EXCHANGE);
 
     if (m->packed_bytes > 0 || m->unpacks || m->way == EXG_CUDA_SHARED) {
         EXG_TRY(exg_cuda_compile_move(m, err));

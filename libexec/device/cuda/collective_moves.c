@@ -9,11 +9,6 @@
 
 #define TEXT "libexec/kernels/cuda/collective.cu"
 
-bool exg_cuda_sums(const exg_collective *what)
-{
-    return what->kind == EXG_ALL_REDUCE || what->kind == EXG_REDUCE_SCATTER;
-}
-
 exg_status exg_cuda_compile_move(exg_cuda_collective *m, exg_error *err)
 {
     static const char *const options[] = {"-DELEMENT=element_1", "-DELEMENT=element_2",

@@ -78,14 +78,6 @@ void exg_cuda_finish_collective(exg_accelerator *device, void *made);
 
 /* ---- collective_moves.c ------------------------------------------------------------------- */
 
-static inline uint64_t exg_strip_bytes(const exg_strip *strip)
-{
-    return strip->rows * strip->run;
-}
-
-/* Has it a sum, or another reduction? */
-bool exg_cuda_sums(const exg_collective *what);
-
 /* The kernels of moves and of sums, for the dtype of this collective. */
 exg_status exg_cuda_compile_move(exg_cuda_collective *made, exg_error *err);
 exg_status exg_cuda_compile_combine(exg_cuda_collective *made, exg_error *err);

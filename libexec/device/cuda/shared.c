@@ -23,8 +23,8 @@ exg_status exg_cuda_shared_begin(exg_cuda_collective *m, exg_error *err)
     for (uint32_t r = 0; r < c->size; r++) {
         m->outgoing[r] = (exg_cuda_message){(uint64_t)(uintptr_t)m->what->in->data, m->sent[r],
                                             m->asked->ready, m->asked->done};
-        send[r] = (exg_segment){&m->outgoing[r], sizeof(m->outgoing[r])};
-        receive[r] = (exg_segment){&m->incoming[r], sizeof(m->incoming[r])};
+        send[r] = (exg_segment){.data = &m->outgoing[r], .bytes = sizeof(m->outgoing[r])};
+        receive[r] = (exg_segment){.data = &m->incoming[r], .bytes = sizeof(m->incoming[r])};
     }
     return exg_exchange_begin(c, m->turn, send, receive, err);
 }
@@ -65,7 +65,7 @@ static exg_status read_all(const exg_cuda_collective *m, exg_error *err)
 static exg_status meet(const exg_cuda_collective *m, exg_error *err)
 {
     exg_communicator *c = m->link->c;
-    exg_segment none[EXG_RANKS_MAX] = {{NULL, 0}};
+    exg_segment none[EXG_RANKS_MAX] = {{.data = NULL}};
 
     EXG_TRY(exg_exchange_begin(c, m->turn + 1, none, none, err));
     EXG_TRY(exg_exchange_finish(c, m->turn + 1, NULL, NULL, err));

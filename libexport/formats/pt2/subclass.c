@@ -34,12 +34,28 @@ static exg_status bytes_of(exg_weights *of, uint32_t storage, exg_weights *inner
     return EXG_OK;
 }
 
-/* Tensors, and the rest as metadata. */
-static exg_status read_pickle(const exg_source *source, exg_weights *inner, exg_error *err)
+/* What is inside of the pickle of `weight`: tensors, and the rest as metadata, as long as `of`.
+ * NULL, where it cannot be read. */
+static exg_status open_pickle(exg_weights *of, const exg_weight *weight, exg_weights **inner,
+                              exg_error *err)
 {
-    return exg_checkpoint_sniff(source->data, source->length)
-               ? exg_checkpoint_read(source, inner, err)
-               : EXG_MALFORMED;
+    exg_source source = {0};
+    exg_status status;
+    bool is_unreadable = false;
+
+    EXG_TRY(exg_weights_create(exg_arena_allocator(of->arena), inner, err));
+    status = bytes_of(of, weight->storage, *inner, &source, err);
+    if (status == EXG_OK) {
+        status = exg_checkpoint_sniff(source.data, source.length)
+                     ? exg_checkpoint_read(&source, *inner, err)
+                     : EXG_MALFORMED;
+        is_unreadable = status != EXG_OK && status != EXG_NO_MEMORY && status != EXG_IO;
+    }
+    if (status != EXG_OK) {
+        exg_weights_release(*inner);
+        *inner = NULL;
+    }
+    return is_unreadable ? EXG_OK : status;
 }
 
 /* Adds the tensors of `inner`, whose names go on that of `weight`. */
@@ -67,23 +83,16 @@ static exg_status add_inner(exg_weights *made, const exg_weight *weight, exg_wei
     return exg_weights_retain_in(made, inner, err);
 }
 
-/* What is inside of one; what cannot be read stays a pickle. */
+/* The tensors of one; what cannot be read stays a pickle. */
 static exg_status unwrap(exg_weights *of, const exg_weight *weight, exg_weights *made,
                          exg_error *err)
 {
-    exg_weights *inner = NULL;
-    exg_source source = {0};
-    exg_status status = exg_weights_create(exg_arena_allocator(of->arena), &inner, err);
+    exg_weights *inner;
+    exg_status status;
 
-    if (status == EXG_OK) {
-        status = bytes_of(of, weight->storage, inner, &source, err);
-    }
-    if (status == EXG_OK) {
-        status = read_pickle(&source, inner, err);
-        status = status == EXG_OK                              ? add_inner(made, weight, inner, err)
-                 : status == EXG_NO_MEMORY || status == EXG_IO ? status
-                                                               : exg_weights_add(made, weight, err);
-    }
+    EXG_TRY(open_pickle(of, weight, &inner, err));
+    status =
+        inner == NULL ? exg_weights_add(made, weight, err) : add_inner(made, weight, inner, err);
     exg_weights_release(inner);
     return status;
 }
@@ -115,20 +124,14 @@ static exg_status copy_attributes(const exg_weights *inner, exg_arena *arena, co
 exg_status exg_weight_attributes(exg_weights *of, const exg_weight *weight, exg_arena *arena,
                                  const char **type, exg_string_map *attributes, exg_error *err)
 {
-    exg_weights *inner = NULL;
-    exg_source source = {0};
-    exg_status status = exg_weights_create(exg_arena_allocator(of->arena), &inner, err);
+    exg_weights *inner;
+    exg_status status = EXG_OK;
 
     *type = NULL;
     *attributes = (exg_string_map){0};
-    if (status == EXG_OK) {
-        status = bytes_of(of, weight->storage, inner, &source, err);
-    }
-    if (status == EXG_OK) {
-        status = read_pickle(&source, inner, err);
-        status = status == EXG_OK ? copy_attributes(inner, arena, type, attributes, err)
-                 : status == EXG_NO_MEMORY || status == EXG_IO ? status
-                                                               : EXG_OK;
+    EXG_TRY(open_pickle(of, weight, &inner, err));
+    if (inner != NULL) {
+        status = copy_attributes(inner, arena, type, attributes, err);
     }
     exg_weights_release(inner);
     return status;

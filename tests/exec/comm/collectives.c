@@ -550,8 +550,8 @@ static void exchange_uneven(void *context, uint32_t r)
 {
     uint8_t bytes[8] = {0};
     uint8_t got[8];
-    exg_segment send[2] = {{bytes, 4}, {bytes, 4}};
-    exg_segment receive[2] = {{got, 4}, {got + 4, 4}};
+    exg_segment send[2] = {{.data = bytes, .bytes = 4}, {.data = bytes, .bytes = 4}};
+    exg_segment receive[2] = {{.data = got, .bytes = 4}, {.data = got + 4, .bytes = 4}};
 
     (void)context;
     if (r == 1) {

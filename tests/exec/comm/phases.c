@@ -296,8 +296,8 @@ static void go_away(void *context, uint32_t r)
 
     (void)context;
     for (uint32_t k = 0; k < 3; k++) {
-        send[k] = (exg_segment){bytes[r], 5000};
-        receive[k] = (exg_segment){got[r][k], 5000};
+        send[k] = (exg_segment){.data = bytes[r], .bytes = 5000};
+        receive[k] = (exg_segment){.data = got[r][k], .bytes = 5000};
     }
     statuses[r] = exg_exchange_begin(comms[r], turn, send, receive, &errors[r]);
     if (r < 2) {
