@@ -64,6 +64,28 @@ static void it_refuses_what_contradicts_itself(void **state)
     assert_int_equal(faults, 0);
 }
 
+/* What is no member of an enum is named, and the enum. */
+static void it_names_what_is_no_member(void **state)
+{
+    static const struct {
+        const char *kind, *says;
+    } rows[] = {
+        {"as_memory_format", "\"none_such\" is no MemoryFormat"},
+        {"as_layout", "\"none_such\" is no Layout"},
+        {"as_scalar_type", "\"none_such\" is no ScalarType of the early schema"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char argument[64];
+        exg_error err;
+
+        snprintf(argument, sizeof(argument), "{\"%s\": \"none_such\"}", rows[i].kind);
+        assert_int_equal(try_text(early_json(SECOND, argument), NULL, &err), EXG_MALFORMED);
+        assert_string_equal(err.message, rows[i].says);
+    }
+}
+
 /* What is said of a branch and its tensor names each in its place. */
 static void it_names_a_branch_and_its_tensor(void **state)
 {
@@ -825,10 +847,11 @@ static void each_loss_is_counted(void **state)
     static exg_sym_int strides[] = {{.value = 1}, {.value = 1}};
     static exg_range_constraint ranges[2] = {{.symbol = "s0"}, {.symbol = "s1"}};
     static const char *texts[] = {"True", "True"};
+    static exg_named_tuple tuples[] = {{.type = "one.Pair"}, {.type = "two.Pair"}};
     exg_save_options strict = {.size = sizeof(strict), .strict = true};
 
     (void)state;
-    for (int change = 0; change < 8; change++) {
+    for (int change = 0; change < 9; change++) {
         exg_program *p = open_text(early_json("", ""));
         exg_tensor_meta *meta = p->graph->values[0].tensor;
         const char *lost[] = {"2 hints of symbols",
@@ -838,6 +861,7 @@ static void each_loss_is_counted(void **state)
                               "2 weights that share a storage",
                               "node names",
                               "the version of PyTorch",
+                              "2 named tuples",
                               "a token of assertions"};
         exg_weight items[3];
         exg_error err;
@@ -867,6 +891,10 @@ static void each_loss_is_counted(void **state)
             break;
         case 6:
             p->torch_version = "2.13";
+            break;
+        case 7:
+            p->named_tuples = tuples;
+            p->named_tuple_count = 2;
             break;
         default:
             p->signature.assertion_dep_token = "t";
@@ -1006,6 +1034,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_refuses_what_contradicts_itself),
         cmocka_unit_test(it_names_what_is_wrong_of_a_place),
+        cmocka_unit_test(it_names_what_is_no_member),
         cmocka_unit_test(it_wants_every_key),
         cmocka_unit_test(it_refuses_every_prefix),
         cmocka_unit_test(it_refuses_bytes_of_a_sparse_weight),

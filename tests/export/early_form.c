@@ -959,9 +959,18 @@ static void it_refuses_names_that_no_tensor_has(void **state)
 static void it_recalls_no_other_program(void **state)
 {
     exg_program *p = made_current(early_add);
+    exg_extra_file extra = {"notes.txt", 0};
     exg_program *again;
 
     (void)state;
+    p->extra_files = &extra; /* what lies beside it is no other program */
+    p->extra_file_count = 1;
+    assert_int_equal(exg_save(p, in_folder("d.pt2"), EXG_FORMAT_PT2, NULL, NULL), EXG_OK);
+    again = open_program(in_folder("d.pt2"));
+    assert_int_equal(again->origin, EXG_ORIGIN_EARLY);
+    assert_int_equal(again->extra_file_count, 1);
+    exg_program_destroy(again);
+    p->extra_file_count = 0;
     p->graph->nodes[0].target = "torch.ops.aten.sub.Tensor";
     assert_int_equal(exg_save(p, in_folder("d.pt2"), EXG_FORMAT_PT2, NULL, NULL), EXG_OK);
     exg_program_destroy(p);

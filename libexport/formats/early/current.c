@@ -212,9 +212,8 @@ static void take_files(exg_program *to, const exg_program *from)
     to->extra_file_count = from->extra_file_count;
 }
 
-/* Does the file say what the early program would be written as? */
-static exg_status says_the_same(const exg_program *given, const exg_program *early, bool *same,
-                                exg_error *err)
+/* MISMATCH: the file does not say what the early program would be written as. */
+static exg_status says_the_same(const exg_program *given, const exg_program *early, exg_error *err)
 {
     exg_program *current = NULL;
     exg_status status = exg_program_copy(early, &current, err);
@@ -231,8 +230,6 @@ static exg_status says_the_same(const exg_program *given, const exg_program *ear
         beside.name = given->name;
         take_files(&beside, given);
         status = exg_program_compare(given, &beside, false, err);
-        *same = status == EXG_OK;
-        status = status == EXG_MISMATCH ? EXG_OK : status;
     }
     exg_program_destroy(current);
     return status;
@@ -288,7 +285,7 @@ static exg_status recall_form(exg_json root, exg_program *program, exg_program *
         status = have_the_same(program->weights, early->weights, &same, err);
     }
     if (status == EXG_OK && same) {
-        status = says_the_same(program, early, &same, err);
+        status = says_the_same(program, early, err);
     }
     early->early_form = NULL;
     if (status == EXG_OK && same) {

@@ -363,6 +363,17 @@ static void arguments_of_factories(rank_context *c)
                "%s(%s): %s: %s", makers[r].key, makers[r].given, e.err.code, e.err.message);
         exg_object_clear(&result, true);
     }
+    for (int unnamed = 0; unnamed < 2; unnamed++) {
+        exg_named_object keywords[] = {{"alpha", of_int(1)}, {"other", of_int(1)}};
+        exg_object of_x = T(x), result = exg_object_none();
+
+        keywords[unnamed].name = NULL;
+        EXPECT(c,
+               exg_dispatch(e.d, "aten.add.Tensor", &of_x, 1, keywords, 2, &result, &e.err) ==
+                       EXG_USAGE &&
+                   result.kind == EXG_OBJECT_NONE,
+               "keyword %d without a name", unnamed);
+    }
     exg_dtensor_destroy(x);
     eager_end(&e);
 }
