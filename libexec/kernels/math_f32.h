@@ -205,9 +205,10 @@ static inline float exg_f32_log_parts(float x, float *exponent)
 /* The logarithm of what log_parts cannot take: 0, negatives, infinity, NaN. */
 static inline float exg_f32_log_edges(float x, float result)
 {
+    float edge = x == 0.0f ? -INFINITY : NAN;
+
     result = x > 3.40282347e38f ? x : result;
-    result = x == 0.0f ? -INFINITY : result;
-    return x < 0.0f ? NAN : x != x ? x : result;
+    return x > 0.0f ? result : edge;
 }
 
 static inline float exg_f32_log(float x)
@@ -316,7 +317,8 @@ static inline float exg_f32_normal_cdf(float x)
     return 0.5f + (p < -0.5f ? -0.5f : p);
 }
 
-/* sin, cos and tan: what is left of x after whole quarters of a turn, in double.
+/* sin, cos and tan: what is left of x after whole quarters of a turn, in double; of a sine or
+ * cosine that is near in f32, where products are fused.
  *
  * Near (|x| at most EXG_F32_NEAR) the quarters are taken off with pi / 2 in two parts,
  * the first of 33 bits, so that its products are exact. Far, x = m * 2^e with a 24-bit
@@ -379,13 +381,58 @@ static inline double exg_f64_cos_part(double s)
     return p * s + 1.0;
 }
 
+#ifdef __FMA__
+/* In f32: the quarters are taken off with pi / 2 in three parts, the first of which leaves no
+ * rounding. */
+static inline float exg_f32_sin_near(float x, int32_t *quarter)
+{
+    float magnitude = exg_f32_abs(x);
+    float t = exg_f32_fma(magnitude, 6.36619772e-1f, EXG_F32_ROUNDER);
+    float n = t - EXG_F32_ROUNDER;
+    float r = exg_f32_fma(n, -1.57079637f, magnitude);
+    float p = 2.71830413e-6f;
+    float q = -2.71800215e-7f;
+    float s;
+
+    r = exg_f32_fma(n, 4.37113883e-08f, r);
+    r = exg_f32_fma(n, 1.71512451e-15f, r);
+    s = r * r;
+    p = exg_f32_fma(p, s, -1.98393341e-4f);
+    q = exg_f32_fma(q, s, 2.47990400e-5f);
+    p = exg_f32_fma(p, s, 8.33332938e-3f);
+    q = exg_f32_fma(q, s, -1.38888811e-3f);
+    p = exg_f32_fma(p, s, -1.66666666e-1f);
+    q = exg_f32_fma(q, s, 4.16666666e-2f);
+    q = exg_f32_fma(q, s, -0.5f);
+    *quarter += exg_f32_bits(t);
+    return (*quarter & 1) != 0 ? exg_f32_fma(q, s, 1.0f) : exg_f32_fma(p * s, r, r);
+}
+#endif
+
+/* The sine of |x| and `ahead` quarters. */
+static inline float exg_f32_sin_ahead(float x, int32_t ahead, int far)
+{
+    int32_t quarter = ahead;
+    float f;
+
+#ifdef __FMA__
+    if (!far || exg_f32_abs(x) <= EXG_F32_NEAR / 4) { /* the same beside one that is far */
+        f = exg_f32_sin_near(x, &quarter);
+    } else
+#endif
+    {
+        double r = exg_f32_quarter(x, &quarter, far);
+        double s = r * r;
+
+        quarter += ahead;
+        f = (float)((quarter & 1) != 0 ? exg_f64_cos_part(s) : exg_f64_sin_part(r, s));
+    }
+    return (quarter & 2) != 0 ? -f : f;
+}
+
 static inline float exg_f32_sin(float x, int far)
 {
-    int32_t quarter;
-    double r = exg_f32_quarter(x, &quarter, far);
-    double s = r * r;
-    double y = (quarter & 1) != 0 ? exg_f64_cos_part(s) : exg_f64_sin_part(r, s);
-    float f = (float)((quarter & 2) != 0 ? -y : y);
+    float f = exg_f32_sin_ahead(x, 0, far);
 
     f = exg_f32_of_bits(exg_f32_bits(f) ^ (exg_f32_bits(x) & INT32_MIN));
     f = exg_f32_abs(x) < 2e-4f ? x : f;
@@ -394,11 +441,7 @@ static inline float exg_f32_sin(float x, int far)
 
 static inline float exg_f32_cos(float x, int far)
 {
-    int32_t quarter;
-    double r = exg_f32_quarter(x, &quarter, far);
-    double s = r * r;
-    double y = (quarter & 1) != 0 ? exg_f64_sin_part(r, s) : exg_f64_cos_part(s);
-    float f = (float)(((quarter + 1) & 2) != 0 ? -y : y);
+    float f = exg_f32_sin_ahead(x, 1, far);
 
     f = exg_f32_abs(x) < 2e-4f ? 1.0f : f;
     return exg_f32_abs(x) < INFINITY ? f : NAN;

@@ -8,17 +8,23 @@
 
 #include "libexec/kernels/math_f32.h"
 
+#ifdef __FMA__
+#define exg_f64_fma(a, b, c) __builtin_fma((a), (b), (c))
+#else
+#define exg_f64_fma(a, b, c) ((a) * (b) + (c))
+#endif
+
 #define EXG_F64_LN2_HIGH 0x1.62e42fee00000p-1 /* times a whole number of 12 bits it is exact */
 #define EXG_F64_LN2_LOW  0x1.a39ef35793c76p-33
 
 /* x less the nearest n times ln2; the low bits of *power are n. */
 static inline double exg_f64_exp_rest(double x, double *power)
 {
-    double t = x * 1.44269504088896340736 + EXG_F64_ROUNDER;
+    double t = exg_f64_fma(x, 1.44269504088896340736, EXG_F64_ROUNDER);
     double n = t - EXG_F64_ROUNDER;
 
     *power = t;
-    return (x - n * EXG_F64_LN2_HIGH) - n * EXG_F64_LN2_LOW;
+    return exg_f64_fma(n, -EXG_F64_LN2_LOW, exg_f64_fma(n, -EXG_F64_LN2_HIGH, x));
 }
 
 /* e^r - 1 for |r| <= ln2 / 2. */
@@ -26,18 +32,18 @@ static inline double exg_f64_exp_tail(double r)
 {
     double q = 1.0 / 6227020800.0;
 
-    q = q * r + 1.0 / 479001600.0;
-    q = q * r + 1.0 / 39916800.0;
-    q = q * r + 1.0 / 3628800.0;
-    q = q * r + 1.0 / 362880.0;
-    q = q * r + 1.0 / 40320.0;
-    q = q * r + 1.0 / 5040.0;
-    q = q * r + 1.0 / 720.0;
-    q = q * r + 1.0 / 120.0;
-    q = q * r + 1.0 / 24.0;
-    q = q * r + 1.0 / 6.0;
-    q = q * r + 0.5;
-    return q * r * r + r;
+    q = exg_f64_fma(q, r, 1.0 / 479001600.0);
+    q = exg_f64_fma(q, r, 1.0 / 39916800.0);
+    q = exg_f64_fma(q, r, 1.0 / 3628800.0);
+    q = exg_f64_fma(q, r, 1.0 / 362880.0);
+    q = exg_f64_fma(q, r, 1.0 / 40320.0);
+    q = exg_f64_fma(q, r, 1.0 / 5040.0);
+    q = exg_f64_fma(q, r, 1.0 / 720.0);
+    q = exg_f64_fma(q, r, 1.0 / 120.0);
+    q = exg_f64_fma(q, r, 1.0 / 24.0);
+    q = exg_f64_fma(q, r, 1.0 / 6.0);
+    q = exg_f64_fma(q, r, 0.5);
+    return exg_f64_fma(q * r, r, r);
 }
 
 /* 2^(low bits + less - 1023) */
@@ -54,7 +60,7 @@ static inline double exg_f64_exp(double x)
     double second = x < 0.0 ? 0x1p-512 : 0x1p+512;
     double first = exg_f64_power_shifted(power, x < 0.0 ? 1023 + 512 : 1023 - 512);
 
-    p = (p * first + first) * second;
+    p = exg_f64_fma(p, first, first) * second;
     p = x > 709.8 ? INFINITY : p;
     return x < -746.0 ? 0.0 : p;
 }
@@ -76,7 +82,7 @@ static inline double exg_f64_tanh(double x)
     twice = twice > 44.0 ? 44.0 : twice;
     p = exg_f64_exp_tail(exg_f64_exp_rest(twice, &power));
     power = exg_f64_power_shifted(power, 1023);
-    y = power * p + (power - 1.0);
+    y = exg_f64_fma(power, p, power - 1.0);
     return exg_f64_copysign(y / (y + 2.0), x);
 }
 
@@ -93,21 +99,22 @@ static inline double exg_f64_log(double x)
     double half = 0.5 * f * f;
     double r = 2.0 / 21.0;
     double result;
+    double edge;
 
-    r = r * z + 2.0 / 19.0;
-    r = r * z + 2.0 / 17.0;
-    r = r * z + 2.0 / 15.0;
-    r = r * z + 2.0 / 13.0;
-    r = r * z + 2.0 / 11.0;
-    r = r * z + 2.0 / 9.0;
-    r = r * z + 2.0 / 7.0;
-    r = r * z + 2.0 / 5.0;
-    r = r * z + 2.0 / 3.0;
+    r = exg_f64_fma(r, z, 2.0 / 19.0);
+    r = exg_f64_fma(r, z, 2.0 / 17.0);
+    r = exg_f64_fma(r, z, 2.0 / 15.0);
+    r = exg_f64_fma(r, z, 2.0 / 13.0);
+    r = exg_f64_fma(r, z, 2.0 / 11.0);
+    r = exg_f64_fma(r, z, 2.0 / 9.0);
+    r = exg_f64_fma(r, z, 2.0 / 7.0);
+    r = exg_f64_fma(r, z, 2.0 / 5.0);
+    r = exg_f64_fma(r, z, 2.0 / 3.0);
     e = x < 0x1p-1022 ? e - 54.0 : e;
     result = e * EXG_F64_LN2_HIGH - ((half - (s * (half + r * z) + e * EXG_F64_LN2_LOW)) - f);
+    edge = x == 0.0 ? -INFINITY : NAN;
     result = x > 0x1.fffffffffffffp1023 ? x : result;
-    result = x == 0.0 ? -INFINITY : result;
-    return x < 0.0 ? NAN : x != x ? x : result;
+    return x > 0.0 ? result : edge;
 }
 
 /* log(1 + e^x) */
