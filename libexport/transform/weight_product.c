@@ -336,43 +336,50 @@ static bool step_back(const exg_finder *f, const exg_node *node, exg_operator_id
     }
 }
 
-/* From w, whose dims are known, to q. */
+/* From the dims of a view's result to those of its operand; false: it is no view, or one that they
+ * cannot follow. */
+static bool follow_view(const exg_operator *op, const exg_node *node, const exg_tensor_meta *meta,
+                        axes *dims)
+{
+    axes before = *dims;
+    bool followed = op->id == EXG_OP_clone_default || op->id == EXG_OP_alias_default;
+
+    if (op->id == EXG_OP_permute_default) {
+        followed = permute(&before, &node->inputs[1].arg);
+    } else if (op->id == EXG_OP_view_default || op->id == EXG_OP_unsqueeze_default ||
+               op->id == EXG_OP_squeeze_dims) {
+        followed = regroup(&before, meta);
+    }
+    if (followed) {
+        *dims = before;
+    }
+    return followed;
+}
+
+/* From w, whose dims are known, to q, and on to what q is a view of. */
 static bool match_weight(const exg_finder *f, exg_value_id id, weight *w)
 {
+    w->q = EXG_NO_VALUE;
     for (uint32_t deep = 0; deep < DEEP; deep++) {
         const exg_node *node = f->makers[id];
         const exg_operator *op =
             node == NULL ? NULL : exg_operators_find(f->r.operators, node->target);
         exg_value_id from = exg_operand(node, 0);
         const exg_tensor_meta *meta = from == EXG_NO_VALUE ? NULL : exg_meta_of(f, from);
+        bool follows =
+            op != NULL && meta != NULL && numel(f, from) == numel(f, id) &&
+            (follow_view(op, node, meta, &w->dims) ||
+             (w->q == EXG_NO_VALUE &&
+              (op->id == EXG_OP__to_copy_default ||
+               (is_real(meta->dtype) && node->input_count > 1 && step_back(f, node, op->id, w)))));
 
-        if (op == NULL || meta == NULL || numel(f, from) != numel(f, id)) {
-            return false;
+        if (!follows || (!is_real(meta->dtype) && !is_stored(meta->dtype))) {
+            break;
         }
-        if (op->id == EXG_OP__to_copy_default && is_stored(meta->dtype)) {
-            w->q = from;
-            return true;
-        }
-        if (!is_real(meta->dtype)) {
-            return false;
-        }
-        if (op->id == EXG_OP_permute_default) {
-            if (!permute(&w->dims, &node->inputs[1].arg)) {
-                return false;
-            }
-        } else if (op->id == EXG_OP_view_default || op->id == EXG_OP_unsqueeze_default ||
-                   op->id == EXG_OP_squeeze_dims) {
-            if (!regroup(&w->dims, meta)) {
-                return false;
-            }
-        } else if (op->id != EXG_OP__to_copy_default && op->id != EXG_OP_clone_default &&
-                   op->id != EXG_OP_alias_default &&
-                   (node->input_count < 2 || !step_back(f, node, op->id, w))) {
-            return false;
-        }
+        w->q = is_stored(meta->dtype) ? from : EXG_NO_VALUE;
         id = from;
     }
-    return false;
+    return w->q != EXG_NO_VALUE;
 }
 
 /* How many groups of a row a factor tells apart; 0: it is not by groups. */

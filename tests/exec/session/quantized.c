@@ -235,6 +235,7 @@ typedef enum weight_form {
     BY_ROWS,          /* times one a row */
     BY_GROUPS,        /* in a view of groups */
     OF_COLUMNS,       /* mm by a weight that lies as it is multiplied, in groups of those */
+    TURNED,           /* bytes are, as torchao's Int8Tensor does it, before they are numbers */
     NIBBLES,          /* two a byte, their zero point 8 */
     NIBBLES_BY_GROUP, /* zero points and shifts too */
     NIBBLES_SIGNED,   /* by shifts of int8 */
@@ -297,6 +298,10 @@ static exg_ref dequantized_weight(exg_builder *b, weight_form kind)
         }
         return EMIT(b, view_default, w, INTS(b, COLUMNS, depth));
     }
+    if (kind == TURNED) {
+        w = EMIT(b, permute_default, input(b, "w", dtype, COLUMNS, depth), INTS(b, 1, 0));
+        return to_real(b, w);
+    }
     w = to_real(b, is_turned ? input(b, "w", dtype, depth, COLUMNS)
                              : input(b, "w", dtype, COLUMNS, depth));
     switch (kind) {
@@ -349,8 +354,8 @@ static void check_weight(weight_form kind, bool found, bool is_half, int64_t lea
     assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
     x = input(b, "x", EXG_DTYPE_F32, ROWS, 2 * GROUP);
     w = dequantized_weight(b, kind);
-    out =
-        exg_arg_ref(kind == OF_COLUMNS ? EMIT(b, mm_default, x, w) : EMIT(b, linear_default, x, w));
+    out = exg_arg_ref(kind == OF_COLUMNS || kind == TURNED ? EMIT(b, mm_default, x, w)
+                                                           : EMIT(b, linear_default, x, w));
     exg_builder_output(b, &out, EXG_OUTPUT_USER, NULL);
     assert_int_equal(exg_builder_finish(b, NULL), EXG_OK);
     assert_int_equal(exg_functionalize(program, operators, &pure, NULL), EXG_OK);
@@ -360,6 +365,7 @@ static void check_weight(weight_form kind, bool found, bool is_half, int64_t lea
     if (found) {
         assert_int_equal(calls_of(simple, "aten.linear") + calls_of(simple, "aten.mm"), 0);
         assert_int_equal(calls_of(simple, "_to_copy"), 0); /* nothing of the weight's size is */
+        assert_int_equal(calls_of(simple, "aten.clone"), kind == OF_COLUMNS ? 2 : 0);
         assert_int_equal(node->inputs[8].arg.kind, is_half ? EXG_ARGUMENT_INT : EXG_ARGUMENT_NONE);
         assert_true(!is_half || node->inputs[8].arg.as_int == least);
     }
@@ -376,6 +382,7 @@ static void weights_are_multiplied_as_they_are_stored(void **state)
     check_weight(BY_ROWS, true, false, 0);
     check_weight(BY_GROUPS, true, false, 0);
     check_weight(OF_COLUMNS, true, false, 0);
+    check_weight(TURNED, true, false, 0);
     check_weight(NIBBLES, true, true, 0);
     check_weight(NIBBLES_BY_GROUP, true, true, 0);
     check_weight(NIBBLES_SIGNED, true, true, -8);
