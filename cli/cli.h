@@ -236,8 +236,10 @@ exg_status cli_edit_weights(const cli_call *call, const char *path, exg_weights 
 exg_status cli_check_whole(const char *path, exg_error *err);
 
 /* The weights of --weights-from, as the options of convert change them, in the place of the
- * program's. What does not fit, or stays, is told. MISMATCH (WGT-FILL). */
-exg_status cli_fill_weights(const cli_call *call, exg_program *program, exg_error *err);
+ * program's; `takes_blocks`: of blocks of GGML the parts (exg_program_take_blocks()). What does not
+ * fit, or stays, is told. MISMATCH (WGT-FILL). */
+exg_status cli_fill_weights(const cli_call *call, exg_program *program, bool takes_blocks,
+                            exg_error *err);
 
 /* A line each, to where faults go. */
 void cli_note_mismatches(const exg_mismatches *mismatches);

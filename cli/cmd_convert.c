@@ -183,7 +183,7 @@ static exg_status change_weights(const cli_call *call, exg_program *program, exg
     exg_status status;
 
     if (call->weights_from != NULL) {
-        EXG_TRY(cli_fill_weights(call, program, err));
+        EXG_TRY(cli_fill_weights(call, program, false, err));
     }
     if (call->strip) {
         double splat;

@@ -168,7 +168,19 @@ static exg_status unwrap_giver(exg_weights **from, exg_error *err)
     return EXG_OK;
 }
 
-exg_status cli_fill_weights(const cli_call *call, exg_program *program, exg_error *err)
+/* Blocks of GGML that the program then takes as they are stored. */
+static exg_status take_blocks(exg_program *program, exg_weights **from, exg_error *err)
+{
+    exg_weights *rest;
+
+    EXG_TRY(exg_program_take_blocks(program, *from, &rest, err));
+    exg_weights_release(*from);
+    *from = rest;
+    return EXG_OK;
+}
+
+exg_status cli_fill_weights(const cli_call *call, exg_program *program, bool takes_blocks,
+                            exg_error *err)
 {
     exg_check_options options = {.size = sizeof(options), .threads = (uint32_t)call->threads};
     exg_weights *from;
@@ -187,6 +199,9 @@ exg_status cli_fill_weights(const cli_call *call, exg_program *program, exg_erro
     }
     if (status == EXG_OK) {
         status = cli_edit_weights(&edits, call->weights_from, &from, err);
+    }
+    if (status == EXG_OK && takes_blocks) {
+        status = take_blocks(program, &from, err);
     }
     if (status == EXG_OK) {
         status = fill(call, program->weights, from, &made, &mismatches, err);

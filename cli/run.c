@@ -557,8 +557,13 @@ exg_status cli_run_read(cli_run *run, exg_error *err)
 {
     const cli_call *call = run->call;
 
-    EXG_TRY(call->weights_from != NULL ? cli_fill_weights(call, run->program.program, err)
-                                       : EXG_OK);
+    if (call->weights_from != NULL) { /* in whose place a program has others, where it is changed */
+        EXG_TRY(cli_fill_weights(call, run->program.program, true, err));
+        EXG_TRY_IN(err,
+                   exg_verify(run->program.program, run->program.operators, &run->program.verified,
+                              NULL, err),
+                   "%s:", call->paths[0]);
+    }
     EXG_TRY(watch_nodes(run, err));
     return cli_inputs_read(call, &run->program, &run->inputs, err);
 }

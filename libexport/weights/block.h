@@ -4,6 +4,7 @@
 
 #include "libexport/base/element.h"
 
+#include <exg/types.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +26,26 @@ typedef struct exg_block {
 /* In capitals or not, with a shape behind it or not; NULL: blocks of this encoding are not known.
  */
 const exg_block *exg_block_named(const char *encoding);
+
+#define EXG_BLOCK_GROUPS_MAX 16
+
+/* A block taken apart: what of `offsets` its row of block_groups.def says. */
+typedef struct exg_block_split {
+    int8_t numbers[EXG_BLOCK_ELEMENTS_MAX];
+    float scales[EXG_BLOCK_GROUPS_MAX], offsets[EXG_BLOCK_GROUPS_MAX];
+} exg_block_split;
+
+/* A row of block_groups.def. */
+typedef struct exg_block_groups {
+    exg_block_decode_fn *decode;
+    void (*split)(const uint8_t *block, exg_block_split *s);
+    uint32_t group; /* elements */
+    int zero;
+    bool is_packed, has_offsets;
+    exg_dtype scale;
+} exg_block_groups;
+
+const exg_block_groups *exg_block_groups_of(const exg_block *block); /* NULL: it has none */
 
 #define EXG_BLOCK_RANK_MAX 64 /* as views have */
 

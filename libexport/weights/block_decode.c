@@ -4,74 +4,66 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
+
+/* ---- numbers, with a scale a group, and what is added ------------------------------------------
+ */
 
 /* Two numbers of 4 bits a byte: the lower halves are the first 16. */
-void exg_decode_q4_0(const uint8_t *block, float *out)
+static void split_halves(const uint8_t *packed, int8_t *numbers)
 {
-    float scale = exg_block_half(block);
-
     for (int i = 0; i < 16; i++) {
-        out[i] = scale * (float)((block[2 + i] & 15) - 8);
-        out[i + 16] = scale * (float)((block[2 + i] >> 4) - 8);
+        numbers[i] = (int8_t)(packed[i] & 15);
+        numbers[i + 16] = (int8_t)(packed[i] >> 4);
     }
 }
 
-void exg_decode_q4_1(const uint8_t *block, float *out)
+static void split_q4_0(const uint8_t *block, exg_block_split *s)
 {
-    float scale = exg_block_half(block);
-    float least = exg_block_half(block + 2);
+    s->scales[0] = exg_block_half(block);
+    split_halves(block + 2, s->numbers);
+}
 
-    for (int i = 0; i < 16; i++) {
-        out[i] = scale * (float)(block[4 + i] & 15) + least;
-        out[i + 16] = scale * (float)(block[4 + i] >> 4) + least;
-    }
+static void split_q4_1(const uint8_t *block, exg_block_split *s)
+{
+    s->scales[0] = exg_block_half(block);
+    s->offsets[0] = exg_block_half(block + 2);
+    split_halves(block + 4, s->numbers);
 }
 
 /* The fifth bit of each number is in a word before them. */
-static void decode_fives(const uint8_t *high, const uint8_t *low, int numbers[32])
+static void split_fives(const uint8_t *high, const uint8_t *low, int8_t *numbers)
 {
     uint32_t bits = exg_block_word(high, 4);
 
-    for (int i = 0; i < 16; i++) {
-        numbers[i] = (low[i] & 15) | (int)(bits >> i & 1) << 4;
-        numbers[i + 16] = (low[i] >> 4) | (int)(bits >> (i + 16) & 1) << 4;
+    split_halves(low, numbers);
+    for (int i = 0; i < 32; i++) {
+        numbers[i] = (int8_t)(numbers[i] | (int)(bits >> i & 1) << 4);
     }
 }
 
-void exg_decode_q5_0(const uint8_t *block, float *out)
+static void split_q5_0(const uint8_t *block, exg_block_split *s)
 {
-    float scale = exg_block_half(block);
-    int numbers[32];
-
-    decode_fives(block + 2, block + 6, numbers);
-    for (int i = 0; i < 32; i++) {
-        out[i] = scale * (float)(numbers[i] - 16);
-    }
+    s->scales[0] = exg_block_half(block);
+    split_fives(block + 2, block + 6, s->numbers);
 }
 
-void exg_decode_q5_1(const uint8_t *block, float *out)
+static void split_q5_1(const uint8_t *block, exg_block_split *s)
 {
-    float scale = exg_block_half(block);
-    float least = exg_block_half(block + 2);
-    int numbers[32];
-
-    decode_fives(block + 4, block + 8, numbers);
-    for (int i = 0; i < 32; i++) {
-        out[i] = scale * (float)numbers[i] + least;
-    }
+    s->scales[0] = exg_block_half(block);
+    s->offsets[0] = exg_block_half(block + 2);
+    split_fives(block + 4, block + 8, s->numbers);
 }
 
-void exg_decode_q8_0(const uint8_t *block, float *out)
+static void split_q8_0(const uint8_t *block, exg_block_split *s)
 {
-    float scale = exg_block_half(block);
-
-    for (int i = 0; i < 32; i++) {
-        out[i] = scale * (float)(int8_t)block[2 + i];
-    }
+    s->scales[0] = exg_block_half(block);
+    memcpy(s->numbers, block + 2, 32);
 }
 
 /* 8 parts of 32; `high` holds a fifth bit of each number, or is NULL. */
-static void decode_k(const uint8_t *block, const uint8_t *high, const uint8_t *low, float *out)
+static void split_k(const uint8_t *block, const uint8_t *high, const uint8_t *low,
+                    exg_block_split *to)
 {
     float scale = exg_block_half(block);
     float least = exg_block_half(block + 2);
@@ -81,27 +73,29 @@ static void decode_k(const uint8_t *block, const uint8_t *high, const uint8_t *l
         int m;
 
         exg_block_part_of_k(block + 4, part, &s, &m);
+        to->scales[part] = scale * (float)s;
+        to->offsets[part] = -(least * (float)m);
         for (int i = 0; i < 32; i++) {
             int number = low[part / 2 * 32 + i] >> (part % 2 * 4) & 15;
 
             number |= high == NULL ? 0 : (high[i] >> part & 1) << 4;
-            out[part * 32 + i] = scale * (float)s * (float)number - least * (float)m;
+            to->numbers[part * 32 + i] = (int8_t)number;
         }
     }
 }
 
-void exg_decode_q4_k(const uint8_t *block, float *out)
+static void split_q4_k(const uint8_t *block, exg_block_split *s)
 {
-    decode_k(block, NULL, block + 16, out);
+    split_k(block, NULL, block + 16, s);
 }
 
-void exg_decode_q5_k(const uint8_t *block, float *out)
+static void split_q5_k(const uint8_t *block, exg_block_split *s)
 {
-    decode_k(block, block + 16, block + 48, out);
+    split_k(block, block + 16, block + 48, s);
 }
 
 /* 128 bytes of lower halves, 64 of upper quarters, 16 scales, a scale of those. */
-void exg_decode_q6_k(const uint8_t *block, float *out)
+static void split_q6_k(const uint8_t *block, exg_block_split *s)
 {
     float scale = exg_block_half(block + 208);
 
@@ -110,9 +104,9 @@ void exg_decode_q6_k(const uint8_t *block, float *out)
         int within = i % 128;
         int low = block[group * 64 + within % 64] >> (within / 64 * 4) & 15;
         int high = block[128 + group * 32 + within % 32] >> (within / 32 * 2) & 3;
-        int number = (low | high << 4) - 32;
 
-        out[i] = scale * (float)(int8_t)block[192 + i / 16] * (float)number;
+        s->numbers[i] = (int8_t)(low | high << 4);
+        s->scales[i / 16] = scale * (float)(int8_t)block[192 + i / 16];
     }
 }
 
@@ -123,7 +117,7 @@ static int two_bits(const uint8_t *packed, int i)
 }
 
 /* 16 scales and leasts of 4 bits, 64 bytes of quarters. */
-void exg_decode_q2_k(const uint8_t *block, float *out)
+static void split_q2_k(const uint8_t *block, exg_block_split *s)
 {
     float scale = exg_block_half(block + 80);
     float least = exg_block_half(block + 82);
@@ -131,14 +125,15 @@ void exg_decode_q2_k(const uint8_t *block, float *out)
     for (int i = 0; i < 256; i++) {
         int part = block[i / 16];
 
-        out[i] = scale * (float)(part & 15) * (float)two_bits(block + 16, i) -
-                 least * (float)(part >> 4);
+        s->numbers[i] = (int8_t)two_bits(block + 16, i);
+        s->scales[i / 16] = scale * (float)(part & 15);
+        s->offsets[i / 16] = -(least * (float)(part >> 4));
     }
 }
 
 /* A third bit of each number in 32 bytes, 64 of quarters, 16 scales of 6 bits: the lower four of
  * them in 8 bytes, the upper two in 4. */
-void exg_decode_q3_k(const uint8_t *block, float *out)
+static void split_q3_k(const uint8_t *block, exg_block_split *s)
 {
     const uint8_t *packed = block + 96;
     float scale = exg_block_half(block + 108);
@@ -147,9 +142,9 @@ void exg_decode_q3_k(const uint8_t *block, float *out)
         int part = i / 16;
         int low = packed[part % 8] >> (part / 8 * 4) & 15;
         int high = packed[8 + part % 4] >> (part / 4 * 2) & 3;
-        int number = two_bits(block + 32, i) - (block[i % 32] >> (i / 32) & 1 ? 0 : 4);
 
-        out[i] = scale * (float)((low | high << 4) - 32) * (float)number;
+        s->numbers[i] = (int8_t)(two_bits(block + 32, i) | (block[i % 32] >> (i / 32) & 1 ? 4 : 0));
+        s->scales[part] = scale * (float)((low | high << 4) - 32);
     }
 }
 
@@ -220,12 +215,11 @@ static const int8_t not_linear[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
 /* The lower halves of `count` bytes, then the upper ones. */
-static void decode_listed(const uint8_t *packed, int count, const int8_t list[16], float scale,
-                          float *out)
+static void split_listed(const uint8_t *packed, int count, const int8_t list[16], int8_t *numbers)
 {
     for (int i = 0; i < count; i++) {
-        out[i] = scale * (float)list[packed[i] & 15];
-        out[i + count] = scale * (float)list[packed[i] >> 4];
+        numbers[i] = list[packed[i] & 15];
+        numbers[i + count] = list[packed[i] >> 4];
     }
 }
 
@@ -265,13 +259,14 @@ void exg_decode_f6_e3m2(const uint8_t *block, float *out)
     decode_sixes(block, 2, -2, out);
 }
 
-void exg_decode_iq4_nl(const uint8_t *block, float *out)
+static void split_iq4_nl(const uint8_t *block, exg_block_split *s)
 {
-    decode_listed(block + 2, 16, not_linear, exg_block_half(block), out);
+    s->scales[0] = exg_block_half(block);
+    split_listed(block + 2, 16, not_linear, s->numbers);
 }
 
 /* 8 scales of 6 bits: the upper two in 2 bytes, the lower four in 4. */
-void exg_decode_iq4_xs(const uint8_t *block, float *out)
+static void split_iq4_xs(const uint8_t *block, exg_block_split *s)
 {
     float scale = exg_block_half(block);
     uint32_t upper = exg_block_word(block + 2, 2);
@@ -280,8 +275,8 @@ void exg_decode_iq4_xs(const uint8_t *block, float *out)
         int low = block[4 + part / 2] >> (part % 2 * 4) & 15;
         int number = (low | (int)(upper >> (part * 2) & 3) << 4) - 32;
 
-        decode_listed(block + 8 + part * 16, 16, not_linear, scale * (float)number,
-                      out + part * 32);
+        s->scales[part] = scale * (float)number;
+        split_listed(block + 8 + part * 16, 16, not_linear, s->numbers + part * 32);
     }
 }
 
@@ -291,9 +286,10 @@ static float half_power(uint8_t x)
     return exg_f32_of_bits(x < 2 ? 0x00200000 << x : (x - 1) << 23);
 }
 
-void exg_decode_mxfp4(const uint8_t *block, float *out)
+static void split_mxfp4(const uint8_t *block, exg_block_split *s)
 {
-    decode_listed(block + 1, 16, e2m1, half_power(block[0]), out);
+    s->scales[0] = half_power(block[0]);
+    split_listed(block + 1, 16, e2m1, s->numbers);
 }
 
 /* A scale of float8_e4m3 without sign, halved; what would be NaN is 0. */
@@ -307,9 +303,45 @@ static float half_of_e4m3(uint8_t x)
                            : (1 + fraction / 8) * exg_f32_of_bits((exponent + 119) << 23);
 }
 
-void exg_decode_nvfp4(const uint8_t *block, float *out)
+static void split_nvfp4(const uint8_t *block, exg_block_split *s)
 {
     for (int part = 0; part < 4; part++) {
-        decode_listed(block + 4 + part * 8, 8, e2m1, half_of_e4m3(block[part]), out + part * 16);
+        s->scales[part] = half_of_e4m3(block[part]);
+        split_listed(block + 4 + part * 8, 8, e2m1, s->numbers + part * 16);
     }
+}
+
+/* ---- both together ----------------------------------------------------------------------------
+ */
+
+#define EXG_BLOCK_GROUPS(id, elements, group, zero, is_packed, has_offsets, scale)                 \
+    void exg_decode_##id(const uint8_t *block, float *out)                                         \
+    {                                                                                              \
+        exg_block_split s;                                                                         \
+                                                                                                   \
+        split_##id(block, &s);                                                                     \
+        for (int i = 0; i < (elements); i++) {                                                     \
+            float product = s.scales[i / (group)] * (float)(s.numbers[i] - (zero));                \
+                                                                                                   \
+            out[i] = (has_offsets) ? product + s.offsets[i / (group)] : product;                   \
+        }                                                                                          \
+    }
+#include "libexport/weights/block_groups.def"
+#undef EXG_BLOCK_GROUPS
+
+const exg_block_groups *exg_block_groups_of(const exg_block *block)
+{
+    static const exg_block_groups rows[] = {
+#define EXG_BLOCK_GROUPS(id, elements, group, zero, is_packed, has_offsets, scale)                 \
+    {exg_decode_##id, split_##id, group, zero, is_packed, has_offsets, EXG_DTYPE_##scale},
+#include "libexport/weights/block_groups.def"
+#undef EXG_BLOCK_GROUPS
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].decode == block->decode) {
+            return &rows[i];
+        }
+    }
+    return NULL;
 }

@@ -242,6 +242,89 @@ exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_we
     return exg_weights_add_storage(made, &added, storage, err);
 }
 
+/* ---- blocks taken apart -------------------------------------------------------------------- */
+
+typedef struct apart {
+    exg_weights *of;
+    exg_weight weight;
+    const exg_block *block;
+    const exg_block_groups *groups;
+    exg_block_part part;
+    uint32_t width; /* bytes of the part of a block */
+} apart;
+
+static void put_part(const apart *a, const exg_block_split *s, uint8_t *out)
+{
+    const float *values = a->part == EXG_BLOCK_SCALES ? s->scales : s->offsets;
+
+    if (a->part != EXG_BLOCK_NUMBERS) {
+        exg_elements_cast(EXG_DTYPE_F32, values, a->groups->scale, out,
+                          a->block->elements / a->groups->group);
+    } else if (a->groups->is_packed) {
+        for (uint32_t i = 0; i < a->width; i++) {
+            out[i] = (uint8_t)(s->numbers[2 * i] | s->numbers[2 * i + 1] << 4);
+        }
+    } else {
+        memcpy(out, s->numbers, a->width);
+    }
+}
+
+static exg_status read_parts(void *user, uint64_t first, uint64_t count, void *out, exg_error *err)
+{
+    const apart *a = user;
+    uint32_t bytes = a->block->bytes;
+    uint32_t step = PART_BYTES / bytes;
+    uint8_t part[PART_BYTES];
+    exg_block_split split;
+
+    for (uint64_t at = 0; at < count; at += step) {
+        uint64_t n = count - at < step ? count - at : step;
+
+        EXG_TRY(
+            exg_weight_read_range(a->of, &a->weight, (first + at) * bytes, n * bytes, part, err));
+        for (uint64_t b = 0; b < n; b++) {
+            a->groups->split(part + b * bytes, &split);
+            put_part(a, &split, (uint8_t *)out + (at + b) * a->width);
+        }
+    }
+    return EXG_OK;
+}
+
+static exg_status read_apart(void *user, uint64_t offset, uint64_t length, void *out,
+                             exg_error *err)
+{
+    return exg_read_whole_elements(((const apart *)user)->width, offset, length, out, read_parts,
+                                   user, err);
+}
+
+exg_status exg_weights_add_block_part(exg_weights *made, exg_weights *of, const exg_weight *weight,
+                                      exg_block_part part, uint32_t *storage, exg_error *err)
+{
+    static const char *const names[] = {"numbers", "scales", "offsets"};
+    const exg_block *block = exg_block_named(weight->encoding);
+    const exg_block_groups *groups = exg_block_groups_of(block);
+    exg_storage added = {.kind = EXG_STORAGE_MADE, .byte_order = exg_host_byte_order()};
+    const char *view = exg_weight_view_key(weight, made->arena);
+    const char *name =
+        view == NULL ? NULL : exg_arena_printf(made->arena, "%s of %s", names[part], view);
+    apart *a = EXG_NEW(made->arena, apart);
+
+    if (a == NULL || name == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    *a = (apart){of, *weight, block, groups, part, 0};
+    a->width = part != EXG_BLOCK_NUMBERS
+                   ? block->elements / groups->group * exg_dtype_bytes(groups->scale)
+                   : block->elements / (groups->is_packed ? 2 : 1);
+    EXG_TRY(exg_tensor_meta_bytes(weight->meta, &added.length, err));
+    if (!exg_mul_u64(added.length / block->bytes, a->width, &added.length) ||
+        added.length > INT64_MAX) {
+        return EXG_FAIL(err, LIMIT, "WGT-011", "the sizes multiply past 63 bits");
+    }
+    added.maker = (exg_storage_maker){read_apart, a, name};
+    return exg_weights_add_storage(made, &added, storage, err);
+}
+
 /* ---- several in one ----------------------------------------------------------------------- */
 
 typedef struct joined {

@@ -29,6 +29,19 @@ exg_status exg_weights_add_cast(exg_weights *made, exg_weights *of, const exg_we
                                 exg_element_type to, const char *name, uint32_t *storage,
                                 exg_error *err);
 
+/* What blocks that have groups (block_groups.def) hold, taken apart. */
+typedef enum exg_block_part {
+    EXG_BLOCK_NUMBERS, /* I8, or U8 of two a byte where they are packed */
+    EXG_BLOCK_SCALES,
+    EXG_BLOCK_OFFSETS,
+    EXG_BLOCK_PARTS
+} exg_block_part;
+
+/* A storage of a part of the blocks of `weight` (of `of`, which stays as long as `made`), whose
+ * encoding has groups. LIMIT. */
+exg_status exg_weights_add_block_part(exg_weights *made, exg_weights *of, const exg_weight *weight,
+                                      exg_block_part part, uint32_t *storage, exg_error *err);
+
 /* A storage of the elements of several weights of `made`, one after the other, which have one
  * dtype. `parts` and their metas stay as long as `made`. LIMIT. */
 exg_status exg_weights_add_joined(exg_weights *made, const exg_weight *parts, uint32_t count,

@@ -141,6 +141,7 @@ static void check_transform(void)
     NULLED(exg_bind_asked(NULL, NULL, 0, NULL, NULL, &err));
     NULLED(exg_program_part(NULL, NULL, NULL, 0, NULL, NULL, &err));
     NULLED(exg_program_unwrap(NULL, NULL, &err));
+    NULLED(exg_program_take_blocks(NULL, NULL, NULL, &err));
     NULLED(exg_weights_wrap(NULL, NULL, NULL, &err));
     NULLED(exg_missing_operators(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_specialize(NULL, NULL, NULL, &err));

@@ -60,6 +60,14 @@ def same(got, want):
             raise AssertionError(f"{name}: other bits")
 
 
+# Where blocks have scales in float16, or how many of one byte and from where to where: what is drawn there is a number.
+SCALES_OF_BLOCKS = {
+    "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2),
+    "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,), "MXFP4": {"count": 1, "least": 115, "most": 125},
+    "NVFP4": {"count": 4, "least": 1, "most": 60},
+}  # fmt: skip
+
+
 class Checks:
     def __init__(self, exg, folder):
         self.exg, self.folder, self.calls = exg, pathlib.Path(folder), 0
@@ -296,6 +304,63 @@ class Checks:
             same(self.load(folder / f"m-{i + 1:05}-of-00003.gguf"), {k: torch.from_numpy(v) for k, v in arrays.items()})
         (folder / "m-00002-of-00003.gguf").unlink()
         self.refused(folder / "m-00001-of-00003.gguf", "m-00002-of-00003.gguf")
+
+    def check_gguf_blocks_as_stored(self):
+        """A program takes blocks as they are stored: looked up, multiplied, one matrix for both, on one rank and on two."""
+
+        class Tied(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words = torch.nn.Embedding(48, 256)
+                self.down = torch.nn.Linear(256, 40)
+                self.up = torch.nn.Linear(256, 256, bias=False)
+
+            def forward(self, ids):
+                x = self.words(ids)
+                return x, self.down(x), torch.nn.functional.linear(torch.relu(self.up(x)), self.words.weight)
+
+        model, ids = Tied().eval(), torch.randint(0, 48, (3, 7))
+        program = self.path("tied.pt2")
+        dynamic = {"ids": {0: torch.export.Dim("rows", max=64), 1: torch.export.Dim("words", max=64)}}
+        torch.export.save(torch.export.export(model, (ids,), dynamic_shapes=dynamic), program)
+        given, wanted, path = (program.with_name(name) for name in ("in.safetensors", "want.safetensors", "w.gguf"))
+        safetensors.torch.save_file({"ids": ids}, given)
+        random = numpy.random.default_rng(5)
+        for name, halves in SCALES_OF_BLOCKS.items():
+            kind = gguf.GGMLQuantizationType[name]
+            elements, size = gguf.GGML_QUANT_SIZES[kind]
+            writer, state = gguf.GGUFWriter(path, "test"), {"down.bias": model.down.bias.detach()}
+            writer.add_tensor("down.bias", state["down.bias"].numpy())
+            for fqn, rows in (("words.weight", 48), ("down.weight", 40), ("up.weight", 256)):
+                blocks = random.integers(0, 256, (rows * 256 // elements, size), dtype="u1")
+                for at in halves if isinstance(halves, tuple) else ():
+                    blocks[:, at : at + 2] = (random.random(len(blocks)) * 0.02 - 0.01).astype("<f2").view("u1").reshape(-1, 2)
+                if not isinstance(halves, tuple):  # scales of one byte: so many of them, up to so much
+                    blocks[:, : halves["count"]] = random.integers(halves["least"], halves["most"], (len(blocks), halves["count"]))
+                packed = blocks.reshape(rows, -1)
+                writer.add_tensor(fqn, packed, raw_dtype=kind)
+                state[fqn] = torch.from_numpy(gguf.dequantize(packed, kind))
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            model.load_state_dict(state)
+            with torch.no_grad():
+                want = model(ids)
+            out = self.path("out.safetensors")
+            done = self.run("run", program, "--weights-from", path, "--input", given, "--output", out, "--profile", "--json")
+            assert done.returncode == 0, f"{name}: {done.stderr}"
+            got = safetensors.torch.load_file(out)
+            assert torch.equal(got["0"], want[0]), f"{name}: rows that are looked up"
+            for i in (1, 2):
+                error = (got[str(i)] - want[i]).abs().max() / want[i].abs().max()
+                assert error < 2e-5, f"{name}: output {i} is off by {error}"
+            assert done.stdout.count("weight_product") >= 3 and ".mm." not in done.stdout, f"{name}: {done.stdout}"
+            safetensors.torch.save_file({str(i): y.clone() for i, y in enumerate(want)}, wanted)
+            for place in ("data", "tensor"):
+                done = self.run("run", program, "--weights-from", path, "--input", given, "--mesh", "2", "--place", place,
+                                "--expect", wanted, "--rtol", "1e-3", "--atol", str(2e-5 * float(want[2].abs().max())))
+                assert done.returncode == 0, f"{name}, {place}: {done.stderr}"
 
     def check_gguf_types(self):
         """Our table against the library's (which counts Q8_1 otherwise than ggml itself: not ours)."""

@@ -103,6 +103,8 @@ enum {
     EXG_NEW_sparse_mask_default,
     EXG_NEW__indices_default,
     EXG_NEW__values_default,
+    EXG_NEW_dequantize_groups,
+    EXG_NEW_embedding_groups,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -219,5 +221,7 @@ enum {
 #define EXG_OP_sparse_mask_default         ((exg_operator_id)EXG_NEW_sparse_mask_default)
 #define EXG_OP__indices_default            ((exg_operator_id)EXG_NEW__indices_default)
 #define EXG_OP__values_default             ((exg_operator_id)EXG_NEW__values_default)
+#define EXG_OP_dequantize_groups           ((exg_operator_id)EXG_NEW_dequantize_groups)
+#define EXG_OP_embedding_groups            ((exg_operator_id)EXG_NEW_embedding_groups)
 
 #endif

@@ -84,6 +84,16 @@ bool exg_program_has_subclasses(const exg_program *program);
 EXG_NODISCARD exg_status exg_program_unwrap(const exg_program *program, exg_program **unwrapped,
                                             exg_error *err);
 
+/* Matrices among the parameters that `from` has in blocks of GGML (exg_weight.encoding: Q4_0, Q8_0,
+ * Q4_K, ...) under the same name are taken as they are stored: `w` becomes "w.qdata" (int8, or two
+ * numbers a byte), "w.scale" and, where the blocks have some, "w.offset", of which a node makes
+ * what the rest of the program takes; products with it read the numbers, and nothing of the
+ * weight's size is made. Bits are those of the cast to float32. Changes the program, which is to be
+ * verified again. *rest is `from` with such parts in the place of the blocks, to be filled in
+ * (exg_weights_fill()); the caller releases it. MALFORMED SIG-001, LIMIT WGT-011. Threads: one. */
+EXG_NODISCARD exg_status exg_program_take_blocks(exg_program *program, exg_weights *from,
+                                                 exg_weights **rest, exg_error *err);
+
 /* Is the program already parallel: does it call collectives of process groups itself
  * (torch.distributed._functional_collectives)? It says what one rank does, and is run by a session
  * on each (exg_session_options.device_mesh). */
