@@ -294,18 +294,19 @@ static void clean_up(exg_weights_saver *s, const file_set *set)
 
 /* ---- what was planned --------------------------------------------------------------------- */
 
-/* Names the save, so that another one does not go on with its files; where it has no name that
- * would hold in another process, by this process. */
+/* Names the save, so that another one does not go on with its files. */
 static exg_status name_save(exg_weights_saver *s, const file_set *set,
                             char plan[EXG_SAVE_PLAN_DIGITS])
 {
     exg_hasher *hasher = exg_hasher_create(EXG_CHECKSUM_XXH3_128);
     char digits[EXG_CHECKSUM_TEXT_MAX];
     exg_text text = EXG_TEXT_EMPTY;
-    bool known = hasher != NULL && exg_weights_identify(s->weights, hasher);
+    exg_status status = hasher == NULL
+                            ? EXG_OUT_OF_MEMORY(s->err)
+                            : exg_weights_identify_bytes(s->weights, s->pool, hasher, s->err);
 
-    exg_text_printf(&text, "%s %u %" PRIu64 " %d\n", set->sink->extension, set->count,
-                    s->options->align, known ? 0 : (int)getpid());
+    exg_text_printf(&text, "%s %u %" PRIu64 "\n", set->sink->extension, set->count,
+                    s->options->align);
     for (uint32_t i = 0; i < s->count; i++) {
         const exg_named_tensor *item = &s->tensors[i].item;
         const exg_weight *weight = s->tensors[i].weight;
@@ -323,16 +324,19 @@ static exg_status name_save(exg_weights_saver *s, const file_set *set,
         exg_text_json_string(&text, s->metadata->items[i].key);
         exg_text_json_string(&text, s->metadata->items[i].value);
     }
-    if (hasher == NULL || exg_text_string(&text) == NULL) {
-        exg_hasher_finish(hasher, digits);
-        exg_text_free(&text);
-        return EXG_OUT_OF_MEMORY(s->err);
+    status =
+        status == EXG_OK && exg_text_string(&text) == NULL ? EXG_OUT_OF_MEMORY(s->err) : status;
+    if (status == EXG_OK) {
+        exg_hasher_add(hasher, text.data, text.length);
     }
-    exg_hasher_add(hasher, text.data, text.length);
-    exg_hasher_finish(hasher, digits);
+    if (hasher != NULL) {
+        exg_hasher_finish(hasher, digits);
+    }
+    if (status == EXG_OK) {
+        memcpy(plan, digits, EXG_SAVE_PLAN_DIGITS);
+    }
     exg_text_free(&text);
-    memcpy(plan, digits, EXG_SAVE_PLAN_DIGITS);
-    return EXG_OK;
+    return status;
 }
 
 /* ---- saving ------------------------------------------------------------------------------------
@@ -572,7 +576,7 @@ static exg_status save_weights(exg_weights_saver *s, const exg_weights_sink *sin
  */
 
 /* It holds storages as they are, and is a sink of its own. */
-static exg_status save_container(exg_weights *weights, const char *path,
+static exg_status save_container(exg_weights *weights, const char *path, bool in_folder,
                                  const exg_weights_save_options *options, exg_error *err)
 {
     exg_save_options own = {.size = sizeof(own),
@@ -595,7 +599,7 @@ static exg_status save_container(exg_weights *weights, const char *path,
     if (options->file != NULL) {
         EXG_TRY(options->file(options->user, path, weights->count, bytes, err));
     }
-    return options->dry_run ? EXG_OK : exg_container_save(weights, path, &own, err);
+    return options->dry_run ? EXG_OK : exg_container_save(weights, path, in_folder, &own, err);
 }
 
 exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sink, const char *path,
@@ -610,7 +614,7 @@ exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sin
     EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, &options, given, err));
     EXG_TRY(EXG_CHECK_CHOICE(options.compression, EXG_COMPRESSION_ZSTD, "the compression", err));
     if (sink == NULL && exg_format_from_path(path) == EXG_FORMAT_EXG) {
-        return save_container(weights, path, &options, err);
+        return save_container(weights, path, journal != NULL, &options, err);
     }
     if (options.compression == EXG_COMPRESSION_ZSTD || options.deduplicate) {
         return exg_error_fix(

@@ -124,6 +124,10 @@ void exg_storage_make(exg_storage *storage, const exg_storage_maker *maker);
  * opened. */
 bool exg_weights_identify(exg_weights *weights, struct exg_hasher *hasher);
 
+/* The same, and where nothing is known the bytes of all storages, which are read. */
+exg_status exg_weights_identify_bytes(exg_weights *weights, exg_pool *pool,
+                                      struct exg_hasher *hasher, exg_error *err);
+
 /* The mapping goes to the weights, whose storages point into it; *mapping is empty
  * afterwards, on failure it stays with the caller. */
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err);

@@ -548,7 +548,7 @@ class Save:
 
         (self.folder / "rows.preset").write_text("(.*) \\1 shard 0\n")
         for name, folder, option, value in (("ranks", "ranks", "--for", "m.pt2"), ("step/.metadata", "step", "--for", "m.pt2"),
-                                            ("tp/m.{rank}.pt", "tp", "--preset", "rows.preset")):  # fmt: skip
+                                            ("tp/m.{rank}.pt", "tp", "--preset", "rows.preset"), ("te/m.{rank}.exg", "te", "--preset", "rows.preset")):  # fmt: skip
             words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", option, self.folder / value]
             self.call("convert", *words)
             part, want, stopped = self.folder / f"{folder}.part", contents(self.folder / folder), 0
