@@ -358,23 +358,6 @@ static void copy_stage(int stage, const char *without, const char *changed, cons
     }
 }
 
-/* DeepSpeed's own zero_to_fp32 takes none of those either. */
-static void it_names_tensor_parallel_ranks(void **state)
-{
-    exg_weights *weights;
-    exg_error err;
-    char from[200];
-
-    (void)state;
-    copy_stage(2, NULL, NULL, NULL, NULL);
-    snprintf(from, sizeof(from), "%s", in_folder("zero_pp_rank_1_mp_rank_00_optim_states.pt"));
-    assert_int_equal(rename(from, in_folder("zero_pp_rank_0_mp_rank_01_optim_states.pt")), 0);
-    assert_int_equal(open_folder(in_folder("."), &weights, &err), EXG_UNSUPPORTED);
-    assert_string_equal(err.code, "ZERO-TENSOR");
-    assert_non_null(strstr(err.fix, "--merge"));
-    empty_folder();
-}
-
 static void it_refuses_ranks_that_do_not_fit(void **state)
 {
     static const struct {
@@ -775,7 +758,6 @@ static void several_processes_go_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_processes_go_on),
         cmocka_unit_test(it_opens_a_folder_as_whole_tensors),
         cmocka_unit_test(it_copies_no_chunk_that_is_whole),
         cmocka_unit_test(it_refuses_what_is_not_whole),
@@ -786,10 +768,10 @@ int main(void)
         cmocka_unit_test(it_needs_the_folder),
         cmocka_unit_test(it_puts_the_ranks_of_zero_together),
         cmocka_unit_test(it_refuses_ranks_that_do_not_fit),
-        cmocka_unit_test(it_names_tensor_parallel_ranks),
         cmocka_unit_test(it_puts_chunks_together),
         cmocka_unit_test(it_writes_what_it_reads),
         cmocka_unit_test(several_processes_write),
+        cmocka_unit_test(several_processes_go_on),
         cmocka_unit_test(it_leaves_nothing_of_what_it_gives_up),
     };
 
