@@ -111,6 +111,7 @@ typedef struct file_set {
     const char *index; /* of several files of safetensors, or NULL */
     exg_map names;     /* of all, in the folder */
     bool staged;       /* none is in place before all are whole */
+    int lock;          /* the part of the first, of several files; or -1 */
     bool *fresh;       /* it is in place, and was not there before */
     exg_save_journal *journal;
     uint64_t number; /* that the journal has of the first */
@@ -377,11 +378,32 @@ static exg_status go_on(exg_weights_saver *s, file_set *set)
     return status;
 }
 
-static exg_status save_model(exg_weights_saver *s, file_set *set)
+/* Two saves at once would leave some files of each. The lock goes with the part, when that gets its
+ * name or is removed. */
+static exg_status lock_set(exg_weights_saver *s, file_set *set)
 {
-    if (set->sink->splits && !s->options->force) {
-        EXG_TRY(exg_model_beside(set->path, &set->names, s->err));
+    const char *part = set->count > 1 && s->journal == NULL ? part_of(s, &set->files[0]) : NULL;
+
+    if (part == NULL) {
+        return set->count > 1 && s->journal == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
     }
+    return exg_file_open_alone(part, &set->lock, s->err);
+}
+
+static void unlock_set(exg_weights_saver *s, file_set *set)
+{
+    const char *part = set->staged || set->lock < 0 ? NULL : part_of(s, &set->files[0]);
+
+    if (part != NULL) {
+        unlink(part);
+    }
+    if (set->lock >= 0) {
+        close(set->lock);
+    }
+}
+
+static exg_status save_files(exg_weights_saver *s, file_set *set)
+{
     for (uint32_t i = 0; i < set->count && set->count > 1; i++) {
         set->staged = set->staged || access(set->files[i].path, F_OK) == 0;
     }
@@ -390,6 +412,19 @@ static exg_status save_model(exg_weights_saver *s, file_set *set)
     return set->sink->splits && s->options->force
                ? exg_model_remove_beside(set->path, &set->names, s->err)
                : EXG_OK;
+}
+
+static exg_status save_model(exg_weights_saver *s, file_set *set)
+{
+    exg_status status;
+
+    if (set->sink->splits && !s->options->force) {
+        EXG_TRY(exg_model_beside(set->path, &set->names, s->err));
+    }
+    EXG_TRY(lock_set(s, set));
+    status = save_files(s, set);
+    unlock_set(s, set);
+    return status;
 }
 
 static exg_status check_names(exg_weights_saver *s)
@@ -478,7 +513,7 @@ static exg_status check_room(exg_weights_saver *s, const file_set *set)
 static exg_status plan_set(exg_weights_saver *s, const exg_weights_sink *sink, const char *path,
                            file_set *set)
 {
-    *set = (file_set){.sink = sink, .path = path};
+    *set = (file_set){.sink = sink, .path = path, .lock = -1};
     if (sink == NULL) {
         return exg_tensor_file_check_name(path, s->err);
     }
