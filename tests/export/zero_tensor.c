@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -25,10 +26,37 @@ static void it_puts_tensor_parallel_ranks_together(void **state)
     assert_same_tensors(ZERO "tensor3/global_step1", ZERO "tensor3.expected.safetensors");
 }
 
-/* The files of stage 2 in the test's folder, but those with `without` in their names; in those with
- * `changed` in theirs `from` becomes `to`. */
-static void copy_ranks(const char *without, const char *changed, const char *from, const char *to,
-                       size_t length)
+/* A file into the test's folder; in it `from` becomes `to`, where that is not NULL. */
+static void copy_file(const char *path, const char *name, const char *from, const char *to)
+{
+    static uint8_t data[65536];
+    size_t length = from == NULL ? 0 : strlen(from);
+    FILE *file = fopen(path, "rb");
+    size_t bytes;
+
+    assert_non_null(file);
+    bytes = fread(data, 1, sizeof(data), file);
+    fclose(file);
+    for (size_t at = 0; length > 0 && at + length <= bytes; at++) {
+        if (memcmp(data + at, from, length) == 0) {
+            memcpy(data + at, to, length);
+        }
+    }
+    for (size_t at = 0; length > 0 && at + 20 < bytes; at++) { /* no checksums */
+        if (memcmp(data + at, "PK\3\4", 4) == 0) {
+            memset(data + at + 14, 0, 4);
+        } else if (memcmp(data + at, "PK\1\2", 4) == 0) {
+            memset(data + at + 16, 0, 4);
+        } else if (memcmp(data + at, "PK\7\10", 4) == 0) {
+            memset(data + at + 4, 0, 4);
+        }
+    }
+    write_file(name, data, bytes);
+}
+
+/* The files of stage 2, but those with `without` in their names; in those with `changed` in theirs
+ * `from` becomes `to`. */
+static void copy_ranks(const char *without, const char *changed, const char *from, const char *to)
 {
     static const char *const names[] = {"mp_rank_00_model_states.pt",
                                         "mp_rank_01_model_states.pt",
@@ -39,35 +67,13 @@ static void copy_ranks(const char *without, const char *changed, const char *fro
 
     empty_folder();
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        static uint8_t data[65536];
+        bool changes = changed != NULL && strstr(names[i], changed) != NULL;
         char path[200];
-        size_t bytes;
-        FILE *file;
 
-        if (without != NULL && strstr(names[i], without) != NULL) {
-            continue;
+        if (without == NULL || strstr(names[i], without) == NULL) {
+            snprintf(path, sizeof(path), ZERO "tensor2/global_step1/%s", names[i]);
+            copy_file(path, names[i], changes ? from : NULL, to);
         }
-        snprintf(path, sizeof(path), ZERO "tensor2/global_step1/%s", names[i]);
-        file = fopen(path, "rb");
-        assert_non_null(file);
-        bytes = fread(data, 1, sizeof(data), file);
-        fclose(file);
-        for (size_t at = 0;
-             changed != NULL && strstr(names[i], changed) != NULL && at + length <= bytes; at++) {
-            if (memcmp(data + at, from, length) == 0) {
-                memcpy(data + at, to, length);
-            }
-        }
-        for (size_t at = 0; changed != NULL && at + 20 < bytes; at++) { /* no checksums */
-            if (memcmp(data + at, "PK\3\4", 4) == 0) {
-                memset(data + at + 14, 0, 4);
-            } else if (memcmp(data + at, "PK\1\2", 4) == 0) {
-                memset(data + at + 16, 0, 4);
-            } else if (memcmp(data + at, "PK\7\10", 4) == 0) {
-                memset(data + at + 4, 0, 4);
-            }
-        }
-        write_file(names[i], data, bytes);
     }
 }
 
@@ -111,6 +117,9 @@ static void it_refuses_what_it_cannot_put_together(void **state)
          "['qkv.weight']: ranks have more of it than is said"},
         {NULL, "model", "K\10K\4K\4", "K\10K\4K\5", EXG_MALFORMED, "ZERO-STATE",
          "['qkv.weight']: the parameters in it are not cut evenly"},
+        {NULL, "model", "G\077\311\231\231\231\231\231\232", "G\077\331\231\231\231\231\231\232",
+         EXG_MALFORMED, "ZERO-STATE", /* version 0.4 for 0.2 */
+         "['qkv.weight']: what ranks have of the parameters in it is not said"},
         {NULL, "model", "partition_dim", "partition_dix", EXG_UNSUPPORTED, "ZERO-TENSOR",
          "['qkv.weight']: the parameters in it have other dims than it"},
     };
@@ -121,8 +130,7 @@ static void it_refuses_what_it_cannot_put_together(void **state)
         exg_status status;
         exg_error err;
 
-        copy_ranks(rows[r].without, rows[r].changed, rows[r].from, rows[r].to,
-                   rows[r].from == NULL ? 0 : strlen(rows[r].from));
+        copy_ranks(rows[r].without, rows[r].changed, rows[r].from, rows[r].to);
         exg_error_clear(&err);
         status = exg_weights_open(in_folder("."), NULL, &weights, NULL, &err);
         exg_weights_release(weights);
@@ -196,11 +204,81 @@ static void patterns_are_those_of_python(void **state)
     assert_true(exg_name_pattern_fits(longest, longest));
 }
 
+/* All that the first has, the second has, too. */
+static void assert_among(exg_weights *some, const char *path)
+{
+    exg_weights *all = NULL;
+    uint8_t got[512];
+    uint8_t want[512];
+
+    assert_int_equal(exg_weights_open(path, NULL, &all, NULL, NULL), EXG_OK);
+    for (uint32_t i = 0; i < some->count; i++) {
+        const exg_weight *other = exg_weights_find(all, EXG_TABLE_STATE, some->items[i].fqn);
+        uint64_t bytes = 0;
+
+        assert_non_null(other);
+        assert_int_equal(some->items[i].meta->rank, other->meta->rank);
+        assert_int_equal(exg_tensor_meta_bytes(other->meta, &bytes, NULL), EXG_OK);
+        assert_int_equal(exg_weight_read(some, &some->items[i], got, bytes, NULL), EXG_OK);
+        assert_int_equal(exg_weight_read(all, other, want, bytes, NULL), EXG_OK);
+        assert_memory_equal(got, want, bytes);
+    }
+    exg_weights_release(all);
+}
+
+/* Stage 3 leaves parameters flat: here they have the shapes that the model says. */
+static void it_reads_what_ds_to_universal_makes(void **state)
+{
+    static const struct {
+        const char *from, *to;
+        exg_status status;
+        const char *code;
+        uint32_t rank;
+    } rows[] = {
+        {NULL, NULL, EXG_OK, "", 2},
+        {"body.weight", "body.weighx", EXG_OK, "", 1}, /* nobody says otherwise */
+        {"K\5K\5\206", "K\5K\4\206", EXG_MALFORMED, "ZERO-STATE", 0},
+    };
+    exg_weights *weights = NULL;
+
+    (void)state;
+    assert_same_tensors(ZERO "universal", ZERO "universal.expected.safetensors");
+    assert_same_tensors(ZERO "universal/global_step1", ZERO "universal.expected.safetensors");
+    assert_int_equal(exg_weights_open(ZERO "universal3", NULL, &weights, NULL, NULL), EXG_OK);
+    assert_int_equal(weights->count, 9);
+    assert_among(weights, ZERO "stage3.expected.safetensors");
+    exg_weights_release(weights);
+    assert_int_equal(mkdir(in_folder("zero"), 0777), 0);
+    assert_int_equal(mkdir(in_folder("zero/body.weight"), 0777), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        static const char model[] = "zero_pp_rank_0_mp_rank_00_model_states.pt";
+        exg_status status;
+        exg_error err;
+
+        copy_file(ZERO "universal3/zero/body.weight/fp32.pt", "zero/body.weight/fp32.pt", NULL,
+                  NULL);
+        copy_file(ZERO "universal3/zero_pp_rank_0_mp_rank_00_model_states.pt", model, rows[i].from,
+                  rows[i].to);
+        exg_error_clear(&err);
+        status = exg_weights_open(in_folder("."), NULL, &weights, NULL, &err);
+        if (status != rows[i].status || strcmp(err.code, rows[i].code) != 0) {
+            fail_msg("row %zu: %s %s %s", i, exg_status_name(status), err.code, err.message);
+        }
+        assert_true(status != EXG_OK || weights->items[0].meta->rank == rows[i].rank);
+        exg_weights_release(weights);
+    }
+    assert_int_equal(unlink(in_folder("zero/body.weight/fp32.pt")), 0);
+    assert_int_equal(rmdir(in_folder("zero/body.weight")), 0);
+    assert_int_equal(rmdir(in_folder("zero")), 0);
+    empty_folder();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_puts_tensor_parallel_ranks_together),
         cmocka_unit_test(it_refuses_what_it_cannot_put_together),
+        cmocka_unit_test(it_reads_what_ds_to_universal_makes),
         cmocka_unit_test(patterns_are_those_of_python),
     };
 

@@ -9,6 +9,7 @@
 #include "libexport/formats/pt2/chunks.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/formats/pt2/zero_tensor.h"
+#include "libexport/formats/pt2/zero_universal.h"
 #include "libexport/formats/weights_file.h"
 
 #include "libexport/base/checked.h"
@@ -135,10 +136,9 @@ static bool find_files(const char *folder, exg_arena *arena, rank_files *models,
     return good && models->count > 0 && optimizers->count > 0;
 }
 
-/* What the file `latest` names, in the folder; "" when there is none. */
-static const char *find_latest(const char *folder, exg_arena *arena)
+const char *exg_zero_tag(const char *folder, const char *name, exg_arena *arena)
 {
-    const char *path = exg_arena_printf(arena, "%s/latest", folder);
+    const char *path = exg_arena_printf(arena, "%s/%s", folder, name);
     FILE *file = path == NULL ? NULL : fopen(path, "rb");
     char tag[256] = "";
     size_t length;
@@ -166,7 +166,7 @@ static char *find_folder(const char *path, exg_arena *arena, rank_files *models,
         return exg_arena_printf(arena, "%s/", path);
     }
     *models = *optimizers = (rank_files){0};
-    latest = find_latest(path, arena);
+    latest = exg_zero_tag(path, "latest", arena);
     if (latest == NULL || latest[0] == '\0') {
         return NULL;
     }
@@ -181,7 +181,8 @@ bool exg_zero_is(const char *folder)
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     rank_files models = {0};
     rank_files optimizers = {0};
-    bool found = arena != NULL && find_folder(folder, arena, &models, &optimizers) != NULL;
+    bool found = arena != NULL && (find_folder(folder, arena, &models, &optimizers) != NULL ||
+                                   exg_universal_find(folder, arena) != NULL);
 
     exg_arena_destroy(arena);
     return found;
@@ -782,7 +783,8 @@ exg_status exg_zero_read(const char *path, uint64_t budget, exg_weights *weights
         return EXG_OUT_OF_MEMORY(err);
     }
     f.path = find_folder(path, f.arena, &f.models, &f.optimizers);
-    status = f.path == NULL ? EXG_OUT_OF_MEMORY(err) : read_folder(&f, budget);
+    status =
+        f.path == NULL ? exg_universal_read(path, budget, weights, err) : read_folder(&f, budget);
     for (uint32_t t = 0; f.of != NULL && t < f.count; t++) {
         exg_arena_destroy(f.ranks[t].arena);
         exg_weights_release(f.of[t]);

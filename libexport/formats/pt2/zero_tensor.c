@@ -227,6 +227,15 @@ static exg_status divide_sizes(const joiner *j, const char *name, const exg_pick
     return EXG_OK;
 }
 
+/* Since version 0.4 they may be cut unevenly. */
+static bool needs_widths(const joiner *j)
+{
+    const exg_pickle_value *version = exg_pickle_get(j->info, "universal_checkpoint_version");
+
+    return version != NULL && ((version->kind == EXG_PICKLE_FLOAT && version->as_float >= 0.4) ||
+                               (version->kind == EXG_PICKLE_INT && version->as_int > 0));
+}
+
 /* {"patterns": [...], "shape": ((4, 2, 2), -1), "partition_dim": 0} */
 static exg_status cut_inner(const joiner *j, const char *name, const exg_pickle_value *said,
                             const char *pattern, cut *c)
@@ -257,7 +266,8 @@ static exg_status cut_inner(const joiner *j, const char *name, const exg_pickle_
         return damaged(j, name, "the sizes of the parameters in it are not said");
     }
     EXG_TRY(begin_cut(j, name, (uint32_t)dim, inner > INNER_MAX ? UINT32_MAX : (uint32_t)inner, c));
-    return widths != NULL ? read_widths(j, name, widths, c) : divide_sizes(j, name, sizes, c);
+    return widths != NULL || needs_widths(j) ? read_widths(j, name, widths, c)
+                                             : divide_sizes(j, name, sizes, c);
 }
 
 /* `inner` stays 0 where all ranks have the same. */
