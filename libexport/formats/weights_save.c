@@ -524,6 +524,21 @@ static exg_status plan_set(exg_weights_saver *s, const exg_weights_sink *sink, c
     return name_files(s, set);
 }
 
+/* One file in the place of several that are read would take away what the others belong to. */
+static exg_status check_source(const exg_weights_saver *s, const file_set *set)
+{
+    struct stat st;
+
+    return set->count == 1 && stat(set->files[0].path, &st) == 0 &&
+                   exg_weights_read_part(s->weights, st.st_dev, st.st_ino)
+               ? exg_error_fix(s->err,
+                               EXG_FAIL(s->err, USAGE, "IO-SOURCE",
+                                        "%s is one of the files that the weights are read from",
+                                        set->files[0].path),
+                               "give another name")
+               : EXG_OK;
+}
+
 static exg_status report_files(const exg_weights_saver *s, const file_set *set)
 {
     for (uint32_t i = 0; s->options->file != NULL && i < set->count; i++) {
@@ -597,6 +612,7 @@ static exg_status save_weights(exg_weights_saver *s, const exg_weights_sink *sin
     EXG_TRY(collect(s));
     s->metadata = sink != NULL && sink->has_metadata ? &s->weights->metadata : NULL;
     EXG_TRY(plan_set(s, sink, path, &set));
+    EXG_TRY(check_source(s, &set));
     EXG_TRY(check_room(s, &set));
     EXG_TRY(report_files(s, &set));
     if (s->options->dry_run) {

@@ -63,10 +63,41 @@ static void one_save_at_a_time(void **state)
     }
 }
 
+/* A part of a model is not replaced by the whole, but all of its parts by others are. */
+static void it_keeps_what_it_reads(void **state)
+{
+    const exg_weights_save_options split = {.size = sizeof(split), .split = 20};
+    static const struct {
+        const char *out;
+        exg_status status;
+    } rows[] = {{FIRST, EXG_USAGE}, {"other.safetensors", EXG_OK}, {"m.safetensors", EXG_OK}};
+    exg_error err;
+
+    (void)state;
+    assert_int_equal(save(false, &err), EXG_OK);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_weights *weights = NULL;
+
+        exg_error_clear(&err);
+        assert_int_equal(
+            exg_weights_open(in_folder("m.safetensors.index.json"), NULL, &weights, NULL, &err),
+            EXG_OK);
+        assert_int_equal(exg_weights_save(weights, in_folder(rows[i].out),
+                                          strcmp(rows[i].out, "m.safetensors") == 0 ? &split : NULL,
+                                          &err),
+                         rows[i].status);
+        assert_string_equal(err.code, rows[i].status == EXG_OK ? "" : "IO-SOURCE");
+        exg_weights_release(weights);
+        assert_same_tensors(in_folder("m.safetensors.index.json"), SOURCE);
+    }
+    empty_folder();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_save_at_a_time),
+        cmocka_unit_test(it_keeps_what_it_reads),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
