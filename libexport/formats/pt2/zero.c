@@ -136,26 +136,6 @@ static bool find_files(const char *folder, exg_arena *arena, rank_files *models,
     return good && models->count > 0 && optimizers->count > 0;
 }
 
-const char *exg_zero_tag(const char *folder, const char *name, exg_arena *arena)
-{
-    const char *path = exg_arena_printf(arena, "%s/%s", folder, name);
-    FILE *file = path == NULL ? NULL : fopen(path, "rb");
-    char tag[256] = "";
-    size_t length;
-
-    if (file == NULL) {
-        return "";
-    }
-    length = fread(tag, 1, sizeof(tag) - 1, file);
-    fclose(file);
-    while (length > 0 &&
-           (tag[length - 1] == '\n' || tag[length - 1] == '\r' || tag[length - 1] == ' ')) {
-        length--;
-    }
-    tag[length] = '\0';
-    return exg_location_is_plain(tag) ? exg_arena_strdup(arena, tag) : "";
-}
-
 /* The folder with the files, and they; NULL: there is none. */
 static char *find_folder(const char *path, exg_arena *arena, rank_files *models,
                          rank_files *optimizers)
@@ -181,8 +161,9 @@ bool exg_zero_is(const char *folder)
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     rank_files models = {0};
     rank_files optimizers = {0};
+    uint64_t bytes = 0;
     bool found = arena != NULL && (find_folder(folder, arena, &models, &optimizers) != NULL ||
-                                   exg_universal_find(folder, arena) != NULL);
+                                   exg_universal_find(folder, arena, &bytes) != NULL);
 
     exg_arena_destroy(arena);
     return found;
@@ -776,6 +757,7 @@ static exg_status read_folder(folder *f, uint64_t budget)
 exg_status exg_zero_read(const char *path, uint64_t budget, exg_weights *weights, exg_error *err)
 {
     folder f = {.weights = weights, .err = err};
+    uint64_t bytes = 0;
     exg_status status;
 
     f.arena = exg_arena_create(exg_arena_allocator(weights->arena), EXG_ARENA_UNBOUNDED);
@@ -783,8 +765,14 @@ exg_status exg_zero_read(const char *path, uint64_t budget, exg_weights *weights
         return EXG_OUT_OF_MEMORY(err);
     }
     f.path = find_folder(path, f.arena, &f.models, &f.optimizers);
-    status =
-        f.path == NULL ? exg_universal_read(path, budget, weights, err) : read_folder(&f, budget);
+    if (f.path != NULL) {
+        status = read_folder(&f, budget);
+    } else if (exg_universal_find(path, f.arena, &bytes) == NULL) {
+        status = EXG_OUT_OF_MEMORY(err);
+    } else {
+        status = exg_universal_read(path, budget == 0 ? exg_default_budget(bytes) : budget, weights,
+                                    err);
+    }
     for (uint32_t t = 0; f.of != NULL && t < f.count; t++) {
         exg_arena_destroy(f.ranks[t].arena);
         exg_weights_release(f.of[t]);

@@ -4,7 +4,6 @@
 
 #include "libexport/base/files.h"
 #include "libexport/base/map.h"
-#include "libexport/formats/format.h"
 #include "libexport/formats/pt2/saved.h"
 #include "libexport/weights/storage.h"
 
@@ -84,6 +83,26 @@ static bool list(const char *folder, const char *pattern, const char *file, exg_
     return good;
 }
 
+const char *exg_zero_tag(const char *folder, const char *name, exg_arena *arena)
+{
+    const char *path = exg_arena_printf(arena, "%s/%s", folder, name);
+    FILE *file = path == NULL ? NULL : fopen(path, "rb");
+    char tag[256] = "";
+    size_t length;
+
+    if (file == NULL) {
+        return "";
+    }
+    length = fread(tag, 1, sizeof(tag) - 1, file);
+    fclose(file);
+    while (length > 0 &&
+           (tag[length - 1] == '\n' || tag[length - 1] == '\r' || tag[length - 1] == ' ')) {
+        length--;
+    }
+    tag[length] = '\0';
+    return exg_location_is_plain(tag) ? exg_arena_strdup(arena, tag) : "";
+}
+
 /* Names of parameters hold dots and are no paths. */
 static bool list_parameters(const char *folder, exg_arena *arena, names *found)
 {
@@ -92,13 +111,14 @@ static bool list_parameters(const char *folder, exg_arena *arena, names *found)
     return zero != NULL && list(zero, "*", "/fp32.pt", arena, found) && found->count > 0;
 }
 
-const char *exg_universal_find(const char *folder, exg_arena *arena)
+const char *exg_universal_find(const char *folder, exg_arena *arena, uint64_t *bytes)
 {
     const char *path = exg_arena_printf(arena, "%s/", folder);
     const char *latest;
-    names found;
+    names found = {0};
 
     if (path == NULL || list_parameters(path, arena, &found)) {
+        *bytes = found.bytes;
         return path;
     }
     latest = exg_zero_tag(folder, "latest_universal", arena);
@@ -106,7 +126,11 @@ const char *exg_universal_find(const char *folder, exg_arena *arena)
         return NULL;
     }
     path = exg_arena_printf(arena, "%s/%s/", folder, latest);
-    return path != NULL && list_parameters(path, arena, &found) ? path : NULL;
+    if (path == NULL || !list_parameters(path, arena, &found)) {
+        return NULL;
+    }
+    *bytes = found.bytes;
+    return path;
 }
 
 /* ---- files -----------------------------------------------------------------------------------
@@ -300,17 +324,17 @@ exg_status exg_universal_read(const char *folder, uint64_t budget, exg_weights *
     exg_arena *found = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED); /* names in the folder */
     reader r = {.weights = weights, .err = err};
     names parameters;
+    uint64_t bytes = 0;
     exg_status status;
 
     if (found == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    r.folder = exg_universal_find(folder, found);
+    r.folder = exg_universal_find(folder, found, &bytes);
     if (r.folder == NULL || !list_parameters(r.folder, found, &parameters)) {
         exg_arena_destroy(found);
         return EXG_OUT_OF_MEMORY(err);
     }
-    budget = budget == 0 ? exg_default_budget(parameters.bytes) : budget;
     r.inflate_left = budget;
     r.arena = exg_arena_create(allocator, budget);
     status = r.arena == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;

@@ -8,11 +8,12 @@
 #include <exg/weights.h>
 
 /* The folder with zero/ in it: `folder`, or the one in it that its file latest_universal names,
- * with a slash at its end, in the arena; NULL: there is none, or no memory. */
-const char *exg_universal_find(const char *folder, exg_arena *arena);
+ * with a slash at its end, in the arena, and how many bytes its parameters have; NULL: there is
+ * none, or no memory. */
+const char *exg_universal_find(const char *folder, exg_arena *arena, uint64_t *bytes);
 
-/* Its parameters; what the moments of the optimizer are is listed. `budget` bytes, or 0: by the
- * size of the files. MALFORMED (ZERO-STATE), IO. */
+/* Its parameters; that there are moments of the optimizer is listed. What pickles make takes
+ * `budget` bytes at most. MALFORMED (ZERO-STATE), IO. */
 exg_status exg_universal_read(const char *folder, uint64_t budget, exg_weights *weights,
                               exg_error *err);
 
