@@ -10,8 +10,8 @@
 #define SHARDS_MAX  1024  /* files of ranks */
 
 /* "4", "2x3" */
-static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape *mesh,
-                            exg_error *err)
+static exg_status read_mesh(const char *option, const char *text, unsigned long most,
+                            exg_mesh_shape *mesh, exg_error *err)
 {
     const char *at = text;
     unsigned long ranks = 1;
@@ -23,7 +23,7 @@ static exg_status read_mesh(const char *text, unsigned long most, exg_mesh_shape
         ranks *= n;
         if (*at < '0' || *at > '9' || n < 1 || n > most || ranks > most ||
             mesh->ndim == EXG_MESH_DIMS_MAX || (*end != '\0' && *end != 'x')) {
-            return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-008", "--mesh '%s'", text),
+            return exg_error_fix(err, EXG_FAIL(err, USAGE, "PLC-008", "%s '%s'", option, text),
                                  "write the ranks along each dim, 4 or 2x2, %lu in all at most",
                                  most);
         }
@@ -40,7 +40,7 @@ exg_status cli_mesh(const cli_call *call, exg_mesh_shape *mesh, exg_error *err)
 
     *mesh = (exg_mesh_shape){0};
     if (call->mesh != NULL) {
-        return read_mesh(call->mesh, runs ? CLI_THREADS_MAX : PLANNED_MAX, mesh, err);
+        return read_mesh("--mesh", call->mesh, runs ? CLI_THREADS_MAX : PLANNED_MAX, mesh, err);
     }
     *mesh = (exg_mesh_shape){1, {cli_process_count()}};
     return EXG_OK;
@@ -201,7 +201,7 @@ void cli_put_modes(exg_text *text, const cli_call *call, const exg_partition_sum
 {
     exg_mesh_shape mesh = {0};
 
-    (void)read_mesh(call->mesh == NULL ? "1" : call->mesh, PLANNED_MAX, &mesh, NULL);
+    (void)read_mesh("--mesh", call->mesh == NULL ? "1" : call->mesh, PLANNED_MAX, &mesh, NULL);
     for (uint32_t d = 0; d < mesh.ndim; d++) {
         exg_text_printf(text, "%s%s", d > 0 ? "," : "", exg_partition_mode_name(place->modes[d]));
     }
@@ -278,7 +278,7 @@ exg_status cli_session_options(const cli_call *call, exg_session_options *option
         return EXG_FAIL(err, USAGE, "CLI-001", "--timeout is a time above 0");
     }
     options->processes = cli_process_count() > 1;
-    EXG_TRY(call->shard != NULL ? read_mesh(call->shard, SHARDS_MAX, &options->mesh, err)
+    EXG_TRY(call->shard != NULL ? read_mesh("--shard", call->shard, SHARDS_MAX, &options->mesh, err)
                                 : cli_mesh(call, &options->mesh, err));
     placement->groups = EXG_NEW_ARRAY(placement->arena, exg_process_group, call->groups.count);
     if (placement->groups == NULL) {

@@ -236,7 +236,9 @@ static exg_status save_all(saver *s, const char *path, const char *joined,
     bool is_first = exg_device_mesh_rank(s->mesh) == 0;
     exg_weights_save_options own = *options;
     exg_ranks_save *save = NULL;
-    exg_status status = is_first ? exg_ranks_save_begin(path, &save, s->err) : EXG_OK;
+    exg_status status = !is_first         ? EXG_OK
+                        : options->resume ? exg_ranks_save_resume(path, &save, s->err)
+                                          : exg_ranks_save_begin(path, &save, s->err);
 
     own.threads = 1;
     own.split = 0;

@@ -229,7 +229,12 @@ static exg_status take_mode(exg_writer *writer, exg_error *err)
 {
     struct stat st;
 
-    return stat(writer->path, &st) != 0 || fchmod(writer->descriptor, st.st_mode & 0777) == 0
+    struct stat own;
+
+    return stat(writer->path, &st) != 0 ||
+                   (fstat(writer->descriptor, &own) == 0 && own.st_ino == st.st_ino &&
+                    own.st_dev == st.st_dev) ||
+                   fchmod(writer->descriptor, st.st_mode & 0777) == 0
                ? EXG_OK
                : refused(writer, "set the mode of a file beside", err);
 }
@@ -331,10 +336,14 @@ exg_status exg_writer_open_part(const char *path, const char *part, uint64_t kee
                                 exg_writer **writer, exg_error *err)
 {
     exg_status status;
+    struct stat st;
 
     EXG_TRY(create_writer(path, part, NULL, writer, err));
     (*writer)->kept = true;
     (*writer)->position = keep;
+    if (fstat((*writer)->descriptor, &st) == 0 && (uint64_t)st.st_size == keep) {
+        return EXG_OK; /* the times of a file that is whole stay, too */
+    }
     if (ftruncate((*writer)->descriptor, (off_t)keep) != 0) {
         status = refused(*writer, "cut", err);
         exg_writer_abort(*writer);
@@ -476,11 +485,32 @@ exg_status exg_writer_align(exg_writer *writer, uint64_t alignment, exg_error *e
     return EXG_OK;
 }
 
+/* Has an earlier try patched them? */
+static bool holds(const exg_writer *writer, uint64_t offset, const uint8_t *data, size_t length)
+{
+    uint8_t found[4096];
+    size_t at = 0;
+
+    while (at < length) {
+        size_t piece = length - at < sizeof(found) ? length - at : sizeof(found);
+        ssize_t got = pread(writer->descriptor, found, piece, (off_t)(offset + at));
+
+        if (got <= 0 || memcmp(found, data + at, (size_t)got) != 0) {
+            return false;
+        }
+        at += (size_t)got;
+    }
+    return true;
+}
+
 exg_status exg_writer_patch(exg_writer *writer, uint64_t offset, const void *data, size_t length,
                             exg_error *err)
 {
     assert(exg_range_inside(offset, length, writer->position));
     EXG_TRY(flush(writer, err));
+    if (writer->kept && holds(writer, offset, data, length)) {
+        return EXG_OK;
+    }
     if (writer->observe != NULL) {
         EXG_TRY(writer->observe(writer->observer, offset, data, length, err));
     }

@@ -219,6 +219,7 @@ static exg_status build_header(exg_weights_saver *s, exg_text *header, const exg
 {
     uint64_t alignment = s->options->align == 0 ? ALIGNMENT : s->options->align;
     const char *comma;
+    uint64_t padded;
     uint64_t at = 0;
 
     exg_text_puts(header, s->pairs.count > 0 ? "{\"__metadata__\":{" : "{");
@@ -231,17 +232,18 @@ static exg_status build_header(exg_weights_saver *s, exg_text *header, const exg
         comma = ",";
     }
     exg_text_putc(header, '}');
-    while ((header->length + 8) % alignment != 0 && !header->failed) {
+    padded = (header->length + 8 + alignment - 1) / alignment * alignment - 8;
+    if (padded > HEADER_BYTES_MAX) {
+        return exg_error_fix(
+            s->err,
+            EXG_FAIL(s->err, LIMIT, "STF-HEADER", "the header takes %" PRIu64 " bytes", padded),
+            "split the model, or align less");
+    }
+    while (header->length < padded && !header->failed) {
         exg_text_putc(header, ' ');
     }
     if (header->failed) {
         return EXG_OUT_OF_MEMORY(s->err);
-    }
-    if (header->length > HEADER_BYTES_MAX) {
-        return exg_error_fix(
-            s->err,
-            EXG_FAIL(s->err, LIMIT, "STF-HEADER", "the header takes %zu bytes", header->length),
-            "split the model, or align less");
     }
     return exg_safetensors_check(header->data, header->length, at, s->err); /* as it is read */
 }

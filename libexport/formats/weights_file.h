@@ -40,8 +40,9 @@ exg_weights_read_fn exg_dcp_read;
 exg_weights_sniff_fn exg_container_sniff; /* .exg of weights without a program */
 exg_weights_read_fn exg_container_read;
 
-/* The other way; of `options` what is about weights inside the file. */
-exg_status exg_container_save(exg_weights *weights, const char *path,
+/* The other way; of `options` what is about weights inside the file. `in_folder`: with resume it
+ * has its name before it is whole, and PATH.resume stays: both go with the folder. */
+exg_status exg_container_save(exg_weights *weights, const char *path, bool in_folder,
                               const exg_save_options *options, exg_error *err);
 
 /* Is it a folder that DeepSpeed saved with ZeRO, or one with such a folder that its file `latest`

@@ -31,6 +31,9 @@ typedef struct reader {
     const char **paths; /* of the files */
     const char *named;  /* whence they are known */
     uint32_t file_count;
+    bool *is_missing;                   /* a file each */
+    exg_name_list missing;              /* of the files, */
+    exg_error why;                      /* and why the first is */
     exg_map held;                       /* names that the files hold */
     exg_name_list unheld, extra, moved; /* tensors that do not fit */
 } reader;
@@ -93,14 +96,15 @@ static exg_status note_shard(reader *r, uint32_t file, uint32_t first, uint32_t 
     return EXG_OK;
 }
 
-/* Are the files there, all of them? Those that are not are told, with why the first is not. */
-static exg_status check_files(reader *r)
+/* Are the files there, all of them? */
+static exg_status look_for_files(reader *r)
 {
-    exg_name_list missing = EXG_NAME_LIST_EMPTY(2 * LISTED_BYTES);
-    exg_error first;
     exg_status status = EXG_OK;
 
-    exg_error_clear(&first);
+    r->is_missing = EXG_NEW_ARRAY(r->arena, bool, r->file_count);
+    if (r->is_missing == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
     for (uint32_t i = 0; i < r->file_count && status == EXG_OK; i++) {
         exg_error why;
 
@@ -108,26 +112,33 @@ static exg_status check_files(reader *r)
         status =
             exg_source_look_below(r->folder, r->paths[i], exg_weights_reading(r->weights), &why);
         if (status == EXG_IO) {
-            first = missing.count == 0 ? why : first;
-            exg_name_list_add(&missing, r->paths[i]);
+            r->why = r->missing.count == 0 ? why : r->why;
+            r->is_missing[i] = true;
+            exg_name_list_add(&r->missing, r->paths[i]);
             status = EXG_OK;
         } else if (status != EXG_OK && r->err != NULL) {
             *r->err = why;
         }
     }
-    if (status == EXG_OK && missing.count > 0) {
-        status =
-            exg_text_string(&missing.text) == NULL
-                ? EXG_OUT_OF_MEMORY(r->err)
-                : exg_error_fix(r->err,
-                                EXG_FAIL(r->err, IO, "IO-OPEN",
-                                         "%u of the %u files that %s cannot be opened: %s (%s)",
-                                         missing.count, r->file_count, r->named, missing.text.data,
-                                         first.message),
-                                "%s", first.fix);
-    }
-    exg_text_free(&missing.text);
     return status;
+}
+
+/* Those that are not, with why the first is not, behind what does not fit in the others. */
+static exg_status tell_missing(reader *r, const exg_text *misfits)
+{
+    bool fits = misfits->length == 0;
+    const char *names = exg_text_string(&r->missing.text);
+
+    return names == NULL
+               ? EXG_OUT_OF_MEMORY(r->err)
+               : exg_error_fix(r->err,
+                               EXG_FAIL(r->err, IO, "IO-OPEN",
+                                        "%u of the %u files that %s cannot be opened: %s%s%s%s%s",
+                                        r->missing.count, r->file_count, r->named, names,
+                                        fits ? " (" : "", fits ? r->why.message : "",
+                                        fits ? ")" : "; and in the others ",
+                                        fits ? "" : misfits->data),
+                               "%s", r->why.fix);
 }
 
 /* "2 tensors that no file holds: a, b" behind what was told before. */
@@ -140,7 +151,7 @@ static void tell(exg_text *text, const exg_name_list *of, const char *what)
     }
 }
 
-/* All that does not fit, in one message. */
+/* All that does not fit, in one message. Of files that are not there nothing is known. */
 static exg_status check_fit(reader *r, exg_json map)
 {
     exg_text text = EXG_TEXT_EMPTY;
@@ -152,7 +163,8 @@ static exg_status check_fit(reader *r, exg_json map)
 
     EXG_TRY(exg_json_object(map, &walk, r->err));
     while (exg_json_next_member(&walk, &key, &length, &element)) {
-        if (exg_map_find(&r->held, key) == EXG_MAP_NONE) {
+        if (exg_map_find(&r->held, key) == EXG_MAP_NONE &&
+            !r->is_missing[exg_map_find(&r->tensors, key)]) {
             exg_name_list_add(&r->unheld, key);
         }
     }
@@ -160,6 +172,7 @@ static exg_status check_fit(reader *r, exg_json map)
     tell(&text, &r->extra, "that the index does not name");
     tell(&text, &r->moved, "in another file than the index names");
     status = exg_text_string(&text) == NULL ? EXG_OUT_OF_MEMORY(r->err)
+             : r->missing.count > 0         ? tell_missing(r, &text)
              : text.length == 0
                  ? EXG_OK
                  : exg_error_fix(r->err,
@@ -173,12 +186,21 @@ static exg_status check_fit(reader *r, exg_json map)
 
 static exg_status read_shards(reader *r)
 {
-    EXG_TRY(check_files(r));
+    const exg_text none = EXG_TEXT_EMPTY;
+
     for (uint32_t i = 0; i < r->file_count; i++) {
         uint32_t first = r->weights->count;
         uint32_t skipped = r->weights->skipped_count;
+        exg_status status;
 
-        EXG_TRY_IN(r->err, read_shard(r, r->paths[i]), "%s", r->paths[i]);
+        if (r->is_missing[i]) {
+            continue;
+        }
+        status = read_shard(r, r->paths[i]);
+        if (status != EXG_OK) {
+            return r->missing.count > 0 ? tell_missing(r, &none)
+                                        : exg_error_within(r->err, status, "%s", r->paths[i]);
+        }
         EXG_TRY(note_shard(r, i, first, skipped));
     }
     return EXG_OK;
@@ -272,6 +294,7 @@ static exg_status read_index(reader *r, exg_json root)
     while (exg_json_next_member(&walk, &key, &length, &element)) {
         EXG_TRY_IN(r->err, read_entry(r, key, element), "weight_map['%s']", key);
     }
+    EXG_TRY(look_for_files(r));
     EXG_TRY(read_shards(r));
     return check_fit(r, map);
 }
@@ -280,6 +303,7 @@ exg_status exg_weights_index_read(const exg_source *source, exg_weights *weights
 {
     reader r = {.weights = weights,
                 .named = "the index names",
+                .missing = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
                 .unheld = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
                 .extra = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
                 .moved = EXG_NAME_LIST_EMPTY(LISTED_BYTES),
@@ -312,6 +336,7 @@ exg_status exg_weights_index_read(const exg_source *source, exg_weights *weights
     }
     exg_json_free(doc);
     status = exg_arena_settle(r.arena, status, err);
+    exg_text_free(&r.missing.text);
     exg_text_free(&r.unheld.text);
     exg_text_free(&r.extra.text);
     exg_text_free(&r.moved.text);
@@ -342,8 +367,13 @@ static exg_status name_parts(reader *r, const char *name)
 
 static exg_status read_parts(reader *r, const char *name)
 {
+    const exg_text none = EXG_TEXT_EMPTY;
+
     EXG_TRY(name_parts(r, name));
-    EXG_TRY(check_files(r));
+    EXG_TRY(look_for_files(r));
+    if (r->missing.count > 0) {
+        return tell_missing(r, &none);
+    }
     for (uint32_t i = 0; i < r->file_count; i++) {
         EXG_TRY_IN(r->err, read_shard(r, r->paths[i]), "%s", r->paths[i]);
     }
@@ -352,7 +382,10 @@ static exg_status read_parts(reader *r, const char *name)
 
 exg_status exg_weights_parts_read(const exg_source *source, exg_weights *weights, exg_error *err)
 {
-    reader r = {.weights = weights, .named = "the names of the parts tell of", .err = err};
+    reader r = {.weights = weights,
+                .named = "the names of the parts tell of",
+                .missing = EXG_NAME_LIST_EMPTY(2 * LISTED_BYTES),
+                .err = err};
     char *folder = exg_path_directory(source->path);
     exg_status status;
 
@@ -361,6 +394,7 @@ exg_status exg_weights_parts_read(const exg_source *source, exg_weights *weights
     status = folder == NULL || r.arena == NULL ? EXG_OUT_OF_MEMORY(err)
                                                : read_parts(&r, exg_path_name(source->path));
     status = r.arena == NULL ? status : exg_arena_settle(r.arena, status, err);
+    exg_text_free(&r.missing.text);
     exg_arena_destroy(r.arena);
     free(folder);
     return status;

@@ -28,7 +28,9 @@ typedef struct exg_ranks_save {
     bool has_metadata;         /* files of chunks, and .metadata; else safetensors */
     bool alone;                /* one rank has all */
     int lock;                  /* the folder `part`, open; or -1 */
-    exg_save_journal *journal; /* of a save that is gone on with; or NULL */
+    bool resumes;              /* what is written stays when it is stopped */
+    exg_map files;             /* then: their names */
+    exg_save_journal *journal; /* and what they are gone on with by, in this process; or NULL */
     exg_error *err;
 } folder;
 
@@ -101,33 +103,36 @@ static bool is_ours(const folder *f, const char *name)
            strspn(name + length, "0123456789") > 1;
 }
 
-/* Is it one of these files, or what an .exg is until it is whole? No link is. */
-static bool is_of(const folder *f, const exg_map *files, const char *name)
+typedef enum kept {
+    KEEP_NOTHING,
+    KEEP_FILES,    /* of f->files */
+    KEEP_JOURNALS, /* and what they are gone on with by */
+    KEEP_ALL       /* of other processes, too */
+} kept;
+
+/* Is it one of f->files, or its journal? No link is. */
+static bool is_kept(const folder *f, const char *name, kept what)
 {
-    static const char *const ends[] = {"", ".part", ".resume"};
+    static const char end[] = ".resume";
     size_t length = strlen(name);
     char whole[NAME_MAX + 1];
     struct stat st;
 
-    if (fstatat(f->lock, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) {
+    if (what == KEEP_NOTHING || fstatat(f->lock, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(st.st_mode)) {
         return false;
     }
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        size_t end = strlen(ends[i]);
-
-        if (length > end && length <= NAME_MAX && strcmp(name + length - end, ends[i]) == 0) {
-            snprintf(whole, sizeof(whole), "%.*s", (int)(length - end), name);
-            if (exg_map_find(files, whole) != EXG_MAP_NONE) {
-                return true;
-            }
-        }
+    if (what >= KEEP_JOURNALS && length > strlen(end) && length <= NAME_MAX &&
+        strcmp(name + length - strlen(end), end) == 0) {
+        length -= strlen(end);
     }
-    return false;
+    snprintf(whole, sizeof(whole), "%.*s", (int)length, name);
+    return what == KEEP_ALL || exg_map_find(&f->files, whole) != EXG_MAP_NONE;
 }
 
-/* Takes away what this save, or one that was stopped, has left, but `keep`, which may be NULL; what
- * else is there stays. */
-static void empty_part(const folder *f, const exg_map *keep)
+/* Takes away what this save, or one that was stopped, has left, but what is to be kept; what else
+ * is there stays. */
+static void empty_part(const folder *f, kept what)
 {
     int copy = dup(f->lock);
     DIR *there = copy < 0 ? NULL : fdopendir(copy);
@@ -141,16 +146,15 @@ static void empty_part(const folder *f, const exg_map *keep)
     while ((entry = readdir(there)) != NULL) {
         const char *name = entry->d_name + (entry->d_name[0] == '.');
 
-        if (is_ours(f, name) && (keep == NULL || !is_of(f, keep, entry->d_name))) {
+        if (is_ours(f, name) && !is_kept(f, entry->d_name, what)) {
             unlinkat(f->lock, entry->d_name, 0);
         }
     }
     closedir(there);
 }
 
-/* Makes FOLDER.part, or takes that of a save that was stopped, of which `keep` stays; locked until
- * it is closed. */
-static exg_status open_part(folder *f, const exg_map *keep)
+/* Makes FOLDER.part, or takes that of a save that was stopped; locked until it is closed. */
+static exg_status open_part(folder *f, kept what)
 {
     struct stat opened;
     struct stat there;
@@ -167,7 +171,7 @@ static exg_status open_part(folder *f, const exg_map *keep)
         opened.st_dev != there.st_dev) {
         return EXG_FAIL(f->err, IO, "IO-BUSY", "another save holds %s", f->part);
     }
-    empty_part(f, keep);
+    empty_part(f, what);
     return EXG_OK;
 }
 
@@ -258,30 +262,47 @@ static exg_status name_folder(folder *f, const char *path, exg_error *err)
 static exg_status begin(folder *f)
 {
     EXG_TRY(check_place(f));
-    return open_part(f, NULL);
+    return open_part(f, f->resumes ? KEEP_ALL : KEEP_NOTHING);
 }
 
-static void remove_part(const folder *f)
+static exg_status name_files(folder *f, const exg_rank_file *files, uint32_t count)
 {
-    empty_part(f, NULL);
-    rmdir(f->part);
+    exg_map_init(&f->files, f->arena);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *path = file_of(f, &files[i]);
+
+        if (path == NULL || !exg_map_put(&f->files, exg_path_name(path), i)) {
+            return EXG_OUT_OF_MEMORY(f->err);
+        }
+    }
+    return !f->has_metadata || exg_map_put(&f->files, EXG_DCP_METADATA, count)
+               ? EXG_OK
+               : EXG_OUT_OF_MEMORY(f->err);
 }
 
-/* What was written gets its name; or goes, but what can be gone on with. */
+/* What was written goes, but what can be gone on with. */
+static void give_up(const folder *f)
+{
+    if (!f->resumes) {
+        empty_part(f, KEEP_NOTHING);
+    }
+    exg_save_journal_close(f->journal, rmdir(f->part) == 0);
+}
+
+/* It gets its name. */
 static exg_status end(folder *f, exg_status status)
 {
-    bool resumes = f->journal != NULL;
-
-    if (status != EXG_OK && !resumes) {
-        empty_part(f, NULL);
+    if (status == EXG_OK && f->resumes) {
+        empty_part(f, KEEP_FILES);
+        exg_save_journal_close(f->journal, true);
+        f->journal = NULL;
     }
-    exg_save_journal_close(f->journal, status == EXG_OK || rmdir(f->part) == 0);
-    f->journal = NULL;
     if (status == EXG_OK && rename(f->part, f->path) != 0) {
         status = refused(f, "rename a folder to", f->path);
-        if (!resumes) {
-            remove_part(f);
-        }
+    }
+    if (status != EXG_OK) {
+        give_up(f);
+        f->journal = NULL;
     }
     return status;
 }
@@ -340,14 +361,15 @@ static exg_status want_metadata(const folder *f)
                                "name FOLDER/" EXG_DCP_METADATA);
 }
 
-exg_status exg_ranks_save_begin(const char *path, exg_ranks_save **save, exg_error *err)
+static exg_status begin_several(const char *path, bool resumes, exg_ranks_save **save,
+                                exg_error *err)
 {
-    EXG_REQUIRE(err, path, save);
     folder named;
     exg_status status;
 
     *save = NULL;
     EXG_TRY(name_folder(&named, path, err));
+    named.resumes = resumes;
     status = want_metadata(&named);
     status = status == EXG_OK ? begin(&named) : status;
     *save = status == EXG_OK ? EXG_NEW(named.arena, folder) : NULL;
@@ -360,24 +382,49 @@ exg_status exg_ranks_save_begin(const char *path, exg_ranks_save **save, exg_err
     return EXG_OK;
 }
 
+exg_status exg_ranks_save_begin(const char *path, exg_ranks_save **save, exg_error *err)
+{
+    EXG_REQUIRE(err, path, save);
+    return begin_several(path, false, save, err);
+}
+
+exg_status exg_ranks_save_resume(const char *path, exg_ranks_save **save, exg_error *err)
+{
+    EXG_REQUIRE(err, path, save);
+    return begin_several(path, true, save, err);
+}
+
+/* Each file has a plan of its own, so one journal does for every save to this place. */
+static exg_status open_journal(folder *f, const char *path)
+{
+    static const char plan[EXG_SAVE_PLAN_DIGITS + 1] = "00000000000000000000000000000000";
+
+    return path == NULL ? EXG_OUT_OF_MEMORY(f->err)
+                        : exg_save_journal_open(path, plan, f->arena, &f->journal, f->err);
+}
+
 exg_status exg_ranks_save_file(const exg_rank_file *file, const char *path,
                                const exg_weights_save_options *given, exg_error *err)
 {
     EXG_REQUIRE(err, file, path);
     EXG_REQUIRE(err, file->weights);
     exg_weights_save_options options = {0};
+    const char *whole = NULL;
     exg_status status;
     folder f;
 
     EXG_TRY(check_options(given, &options, err));
-    if (options.resume) {
-        return EXG_FAIL(err, USAGE, "OPT-002",
-                        "exg_weights_save_options.resume: files of several processes are not gone "
-                        "on with");
-    }
     EXG_TRY(name_folder(&f, path, err));
     status = want_metadata(&f);
+    if (status == EXG_OK && options.resume) { /* beside it: no other process writes there */
+        whole = file_of(&f, file);
+        status = open_journal(&f, whole);
+    }
     status = status == EXG_OK ? write_file(&f, file, &options) : status;
+    if (status != EXG_OK && whole != NULL && access(whole, F_OK) != 0) { /* nothing to go on with */
+        exg_save_journal_close(f.journal, true);
+        f.journal = NULL;
+    }
     destroy(&f);
     return status;
 }
@@ -390,7 +437,9 @@ exg_status exg_ranks_save_end(exg_ranks_save *save, const exg_rank_file *files, 
     exg_status status;
 
     f.err = err;
-    status = end(&f, write_metadata(&f, files, count));
+    status = name_files(&f, files, count);
+    status = status == EXG_OK ? write_metadata(&f, files, count) : status;
+    status = end(&f, status);
     destroy(&f);
     return status;
 }
@@ -406,7 +455,8 @@ exg_status exg_ranks_save_join(exg_ranks_save *save, const exg_rank_file *files,
     f.err = err;
     status = write_metadata(&f, files, count);
     status = status == EXG_OK ? join(&f, path, options) : status;
-    remove_part(&f);
+    f.resumes = f.resumes && status != EXG_OK; /* they go when they were put together */
+    give_up(&f);
     destroy(&f);
     return status;
 }
@@ -416,7 +466,7 @@ void exg_ranks_save_abort(exg_ranks_save *save)
     if (save != NULL) {
         folder f = *save;
 
-        remove_part(&f);
+        give_up(&f);
         destroy(&f);
     }
 }
@@ -451,23 +501,13 @@ static exg_status write_all(folder *f, const exg_rank_file *files, uint32_t coun
     return f->has_metadata && !options->dry_run ? write_metadata(f, files, count) : EXG_OK;
 }
 
-/* Each file has a plan of its own, so one journal does for every save to this folder. */
 static exg_status begin_again(folder *f, const exg_rank_file *files, uint32_t count)
 {
-    static const char plan[EXG_SAVE_PLAN_DIGITS + 1] = "00000000000000000000000000000000";
-    exg_map names;
-
-    exg_map_init(&names, f->arena);
-    for (uint32_t i = 0; i < count; i++) {
-        const char *path = file_of(f, &files[i]);
-
-        if (path == NULL || !exg_map_put(&names, exg_path_name(path), i)) {
-            return EXG_OUT_OF_MEMORY(f->err);
-        }
-    }
+    f->resumes = true;
+    EXG_TRY(name_files(f, files, count));
     EXG_TRY(check_place(f));
-    EXG_TRY(open_part(f, &names));
-    return exg_save_journal_open(f->path, plan, f->arena, &f->journal, f->err);
+    EXG_TRY(open_part(f, KEEP_JOURNALS));
+    return open_journal(f, f->path);
 }
 
 static exg_status save_all(folder *f, exg_weights *const *ranks, uint32_t count,

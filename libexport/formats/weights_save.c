@@ -111,6 +111,7 @@ typedef struct file_set {
     const char *index; /* of several files of safetensors, or NULL */
     exg_map names;     /* of all, in the folder */
     bool staged;       /* none is in place before all are whole */
+    int lock;          /* the part of the first, of several files; or -1 */
     bool *fresh;       /* it is in place, and was not there before */
     exg_save_journal *journal;
     uint64_t number; /* that the journal has of the first */
@@ -294,18 +295,19 @@ static void clean_up(exg_weights_saver *s, const file_set *set)
 
 /* ---- what was planned --------------------------------------------------------------------- */
 
-/* Names the save, so that another one does not go on with its files; where it has no name that
- * would hold in another process, by this process. */
+/* Names the save, so that another one does not go on with its files. */
 static exg_status name_save(exg_weights_saver *s, const file_set *set,
                             char plan[EXG_SAVE_PLAN_DIGITS])
 {
     exg_hasher *hasher = exg_hasher_create(EXG_CHECKSUM_XXH3_128);
     char digits[EXG_CHECKSUM_TEXT_MAX];
     exg_text text = EXG_TEXT_EMPTY;
-    bool known = hasher != NULL && exg_weights_identify(s->weights, hasher);
+    exg_status status = hasher == NULL
+                            ? EXG_OUT_OF_MEMORY(s->err)
+                            : exg_weights_identify_bytes(s->weights, s->pool, hasher, s->err);
 
-    exg_text_printf(&text, "%s %u %" PRIu64 " %d\n", set->sink->extension, set->count,
-                    s->options->align, known ? 0 : (int)getpid());
+    exg_text_printf(&text, "%s %u %" PRIu64 "\n", set->sink->extension, set->count,
+                    s->options->align);
     for (uint32_t i = 0; i < s->count; i++) {
         const exg_named_tensor *item = &s->tensors[i].item;
         const exg_weight *weight = s->tensors[i].weight;
@@ -323,16 +325,19 @@ static exg_status name_save(exg_weights_saver *s, const file_set *set,
         exg_text_json_string(&text, s->metadata->items[i].key);
         exg_text_json_string(&text, s->metadata->items[i].value);
     }
-    if (hasher == NULL || exg_text_string(&text) == NULL) {
-        exg_hasher_finish(hasher, digits);
-        exg_text_free(&text);
-        return EXG_OUT_OF_MEMORY(s->err);
+    status =
+        status == EXG_OK && exg_text_string(&text) == NULL ? EXG_OUT_OF_MEMORY(s->err) : status;
+    if (status == EXG_OK) {
+        exg_hasher_add(hasher, text.data, text.length);
     }
-    exg_hasher_add(hasher, text.data, text.length);
-    exg_hasher_finish(hasher, digits);
+    if (hasher != NULL) {
+        exg_hasher_finish(hasher, digits);
+    }
+    if (status == EXG_OK) {
+        memcpy(plan, digits, EXG_SAVE_PLAN_DIGITS);
+    }
     exg_text_free(&text);
-    memcpy(plan, digits, EXG_SAVE_PLAN_DIGITS);
-    return EXG_OK;
+    return status;
 }
 
 /* ---- saving ------------------------------------------------------------------------------------
@@ -373,11 +378,32 @@ static exg_status go_on(exg_weights_saver *s, file_set *set)
     return status;
 }
 
-static exg_status save_model(exg_weights_saver *s, file_set *set)
+/* Two saves at once would leave some files of each. The lock goes with the part, when that gets its
+ * name or is removed. */
+static exg_status lock_set(exg_weights_saver *s, file_set *set)
 {
-    if (set->sink->splits && !s->options->force) {
-        EXG_TRY(exg_model_beside(set->path, &set->names, s->err));
+    const char *part = set->count > 1 && s->journal == NULL ? part_of(s, &set->files[0]) : NULL;
+
+    if (part == NULL) {
+        return set->count > 1 && s->journal == NULL ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
     }
+    return exg_file_open_alone(part, &set->lock, s->err);
+}
+
+static void unlock_set(exg_weights_saver *s, file_set *set)
+{
+    const char *part = set->staged || set->lock < 0 ? NULL : part_of(s, &set->files[0]);
+
+    if (part != NULL) {
+        unlink(part);
+    }
+    if (set->lock >= 0) {
+        close(set->lock);
+    }
+}
+
+static exg_status save_files(exg_weights_saver *s, file_set *set)
+{
     for (uint32_t i = 0; i < set->count && set->count > 1; i++) {
         set->staged = set->staged || access(set->files[i].path, F_OK) == 0;
     }
@@ -386,6 +412,19 @@ static exg_status save_model(exg_weights_saver *s, file_set *set)
     return set->sink->splits && s->options->force
                ? exg_model_remove_beside(set->path, &set->names, s->err)
                : EXG_OK;
+}
+
+static exg_status save_model(exg_weights_saver *s, file_set *set)
+{
+    exg_status status;
+
+    if (set->sink->splits && !s->options->force) {
+        EXG_TRY(exg_model_beside(set->path, &set->names, s->err));
+    }
+    EXG_TRY(lock_set(s, set));
+    status = save_files(s, set);
+    unlock_set(s, set);
+    return status;
 }
 
 static exg_status check_names(exg_weights_saver *s)
@@ -474,7 +513,7 @@ static exg_status check_room(exg_weights_saver *s, const file_set *set)
 static exg_status plan_set(exg_weights_saver *s, const exg_weights_sink *sink, const char *path,
                            file_set *set)
 {
-    *set = (file_set){.sink = sink, .path = path};
+    *set = (file_set){.sink = sink, .path = path, .lock = -1};
     if (sink == NULL) {
         return exg_tensor_file_check_name(path, s->err);
     }
@@ -483,6 +522,21 @@ static exg_status plan_set(exg_weights_saver *s, const exg_weights_sink *sink, c
     EXG_TRY(check_bytes(s));
     EXG_TRY(cut(s, set));
     return name_files(s, set);
+}
+
+/* One file in the place of several that are read would take away what the others belong to. */
+static exg_status check_source(const exg_weights_saver *s, const file_set *set)
+{
+    struct stat st;
+
+    return set->count == 1 && stat(set->files[0].path, &st) == 0 &&
+                   exg_weights_read_part(s->weights, st.st_dev, st.st_ino)
+               ? exg_error_fix(s->err,
+                               EXG_FAIL(s->err, USAGE, "IO-SOURCE",
+                                        "%s is one of the files that the weights are read from",
+                                        set->files[0].path),
+                               "give another name")
+               : EXG_OK;
 }
 
 static exg_status report_files(const exg_weights_saver *s, const file_set *set)
@@ -558,6 +612,7 @@ static exg_status save_weights(exg_weights_saver *s, const exg_weights_sink *sin
     EXG_TRY(collect(s));
     s->metadata = sink != NULL && sink->has_metadata ? &s->weights->metadata : NULL;
     EXG_TRY(plan_set(s, sink, path, &set));
+    EXG_TRY(check_source(s, &set));
     EXG_TRY(check_room(s, &set));
     EXG_TRY(report_files(s, &set));
     if (s->options->dry_run) {
@@ -572,7 +627,7 @@ static exg_status save_weights(exg_weights_saver *s, const exg_weights_sink *sin
  */
 
 /* It holds storages as they are, and is a sink of its own. */
-static exg_status save_container(exg_weights *weights, const char *path,
+static exg_status save_container(exg_weights *weights, const char *path, bool in_folder,
                                  const exg_weights_save_options *options, exg_error *err)
 {
     exg_save_options own = {.size = sizeof(own),
@@ -595,7 +650,7 @@ static exg_status save_container(exg_weights *weights, const char *path,
     if (options->file != NULL) {
         EXG_TRY(options->file(options->user, path, weights->count, bytes, err));
     }
-    return options->dry_run ? EXG_OK : exg_container_save(weights, path, &own, err);
+    return options->dry_run ? EXG_OK : exg_container_save(weights, path, in_folder, &own, err);
 }
 
 exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sink, const char *path,
@@ -610,7 +665,7 @@ exg_status exg_weights_save_as(exg_weights *weights, const exg_weights_sink *sin
     EXG_TRY(EXG_READ_OPTIONS(exg_weights_save_options, &options, given, err));
     EXG_TRY(EXG_CHECK_CHOICE(options.compression, EXG_COMPRESSION_ZSTD, "the compression", err));
     if (sink == NULL && exg_format_from_path(path) == EXG_FORMAT_EXG) {
-        return save_container(weights, path, &options, err);
+        return save_container(weights, path, journal != NULL, &options, err);
     }
     if (options.compression == EXG_COMPRESSION_ZSTD || options.deduplicate) {
         return exg_error_fix(

@@ -130,6 +130,19 @@ static exg_status set_list(exg_name_rules *rules, int which, const char *what,
     return list->used == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
+char exg_name_missing_group(const regex_t *from, const char *to)
+{
+    for (const char *at = to; *at != '\0'; at++) {
+        if (at[0] == '\\' && at[1] != '\0') {
+            at++;
+            if (*at >= '0' && *at <= '9' && (size_t)(*at - '0') > from->re_nsub) {
+                return *at;
+            }
+        }
+    }
+    return '\0';
+}
+
 static exg_status compile(exg_name_rules *rules, exg_error *err)
 {
     const exg_string_map *renames = &rules->options->renames;
@@ -145,6 +158,7 @@ static exg_status compile(exg_name_rules *rules, exg_error *err)
         const char *text = renames->items[i].key;
         int fault = regcomp(&rules->expressions[i], text, REG_EXTENDED);
         char why[96];
+        char missing;
 
         if (fault != 0) {
             regerror(fault, &rules->expressions[i], why, sizeof(why));
@@ -155,6 +169,15 @@ static exg_status compile(exg_name_rules *rules, exg_error *err)
                                  "as it is");
         }
         rules->expression_count++;
+        missing = exg_name_missing_group(&rules->expressions[i], renames->items[i].value);
+        if (missing != '\0') {
+            return exg_error_fix(err,
+                                 EXG_FAIL(err, USAGE, "WGT-PATTERN",
+                                          "'%s' has no group \\%c, which '%s' names", text, missing,
+                                          renames->items[i].value),
+                                 "put what is meant in parentheses; a \\ before another \\ is "
+                                 "one that is meant as it is");
+        }
     }
     return EXG_OK;
 }

@@ -23,6 +23,9 @@ bool exg_name_rules_keep_metadata(const exg_name_rules *rules, const char *name)
 /* What it is called without prefixes: a part of `name`. */
 const char *exg_name_rules_strip(exg_name_rules *rules, const char *name);
 
+/* Are all groups that `to` names ("\\1") in `from`? 0, or the first that is not. */
+char exg_name_missing_group(const regex_t *from, const char *to);
+
 /* *renamed is `to` with the groups that `from` fits when it fits all of `name`, in the arena; else
  * NULL. NO_MEMORY. */
 exg_status exg_name_fit(const regex_t *from, const char *to, const char *name, exg_arena *arena,

@@ -7,6 +7,8 @@
  */
 #include "libexport/weights/preset.h"
 
+#include "libexport/weights/name_rules.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +208,9 @@ static exg_status read_rule(parser *p)
         return fault(p, "its first word is no regular expression");
     }
     preset->rules[preset->count++] = rule;
+    if (rule.to != NULL && exg_name_missing_group(&rule.from, rule.to) != '\0') {
+        return fault(p, "its second word names a group that the first has not");
+    }
     return EXG_OK;
 }
 

@@ -1,6 +1,8 @@
 /* sha256.c - the blocks of SHA-256, in C and in the instructions of x86. */
 #include "libexport/weights/message_digest.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -112,15 +114,25 @@ __attribute__((target("sha,sse4.1"))) static void blocks_x86(uint32_t *state,
     _mm_storeu_si128((__m128i *)(void *)(state + 4), _mm_alignr_epi8(efgh, abcd, 8));
 }
 
-static int has_instructions(void)
+/* Asked once: in a virtual machine the answer takes as long as thousands of bytes. */
+static bool has_instructions(void)
 {
-    unsigned a = 0;
-    unsigned b = 0;
-    unsigned c = 0;
-    unsigned d = 0;
+    static _Atomic int known; /* 1: no, 2: yes */
+    int has = atomic_load_explicit(&known, memory_order_relaxed);
 
-    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (b >> 29 & 1) != 0;
+    if (has == 0) {
+        unsigned a = 0;
+        unsigned b = 0;
+        unsigned c = 0;
+        unsigned d = 0;
+
+        has = __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+                      (b >> 29 & 1) != 0
+                  ? 2
+                  : 1;
+        atomic_store_explicit(&known, has, memory_order_relaxed);
+    }
+    return has == 2;
 }
 #endif
 

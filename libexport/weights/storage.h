@@ -124,6 +124,14 @@ void exg_storage_make(exg_storage *storage, const exg_storage_maker *maker);
  * opened. */
 bool exg_weights_identify(exg_weights *weights, struct exg_hasher *hasher);
 
+/* Are bytes read from the file of these numbers, and from others too? Of files that are open. */
+bool exg_weights_read_part(const exg_weights *weights, uint64_t device, uint64_t inode);
+
+/* The same as exg_weights_identify(), and where nothing is known the bytes of all storages, which
+ * are read. */
+exg_status exg_weights_identify_bytes(exg_weights *weights, exg_pool *pool,
+                                      struct exg_hasher *hasher, exg_error *err);
+
 /* The mapping goes to the weights, whose storages point into it; *mapping is empty
  * afterwards, on failure it stays with the caller. */
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err);

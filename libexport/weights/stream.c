@@ -157,6 +157,35 @@ exg_status exg_storage_stream(exg_weights *weights, uint32_t storage, exg_pool *
     return pass(weights, storage, pool, take, user, false, err);
 }
 
+static exg_status hash_bytes(void *user, const uint8_t *bytes, uint64_t length, exg_error *err)
+{
+    (void)err;
+    exg_hasher_add(user, bytes, (size_t)length);
+    return EXG_OK;
+}
+
+exg_status exg_weights_identify_bytes(exg_weights *weights, exg_pool *pool, exg_hasher *hasher,
+                                      exg_error *err)
+{
+    exg_hasher *places = exg_hasher_create(EXG_CHECKSUM_XXH3_128);
+    char digits[EXG_CHECKSUM_TEXT_MAX];
+    bool known;
+
+    if (places == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    known = exg_weights_identify(weights, places);
+    exg_hasher_finish(places, digits);
+    if (known) {
+        exg_hasher_add(hasher, digits, strlen(digits));
+        return EXG_OK;
+    }
+    for (uint32_t i = 0; i < weights->storage_count; i++) {
+        EXG_TRY(exg_storage_stream(weights, i, pool, hash_bytes, hasher, err));
+    }
+    return EXG_OK;
+}
+
 /* ---- checking one -------------------------------------------------------------------------- */
 
 typedef struct checker {

@@ -607,6 +607,30 @@ bool exg_weights_identify(exg_weights *weights, exg_hasher *hasher)
     return known && any;
 }
 
+static void count_files(const exg_weights *weights, uint64_t device, uint64_t inode, bool *it,
+                        bool *others)
+{
+    for (const mapped *m = weights->private_->mapped; m != NULL; m = m->next) {
+        const exg_file_identity *file = &m->mapping.identity;
+        bool same = file->device == device && file->inode == inode;
+
+        *it = *it || same;
+        *others = *others || (!same && file->inode != 0);
+    }
+    for (const retained *r = weights->private_->held; r != NULL; r = r->next) {
+        count_files(r->weights, device, inode, it, others);
+    }
+}
+
+bool exg_weights_read_part(const exg_weights *weights, uint64_t device, uint64_t inode)
+{
+    bool it = false;
+    bool others = false;
+
+    count_files(weights, device, inode, &it, &others);
+    return it && others;
+}
+
 exg_status exg_storage_locate(exg_weights *weights, uint32_t storage, exg_error *err)
 {
     const uint8_t *data;

@@ -192,6 +192,7 @@ static void check_weights(void)
     NULLED(exg_weights_merge(NULL, 1, NULL, NULL, &err));
     NULLED(exg_weights_save_ranks(NULL, 1, NULL, NULL, &err));
     NULLED(exg_ranks_save_begin(NULL, NULL, &err));
+    NULLED(exg_ranks_save_resume(NULL, NULL, &err));
     NULLED(exg_ranks_save_file(NULL, NULL, NULL, &err));
     NULLED(exg_ranks_save_end(NULL, NULL, 1, &err));
     NULLED(exg_ranks_save_join(NULL, NULL, 1, NULL, NULL, &err));

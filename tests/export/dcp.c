@@ -8,9 +8,11 @@
 #include "tests/export/exg_folder.h"
 #include "tests/export/same_tensors.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -356,23 +358,6 @@ static void copy_stage(int stage, const char *without, const char *changed, cons
     }
 }
 
-/* DeepSpeed's own zero_to_fp32 takes none of those either. */
-static void it_names_tensor_parallel_ranks(void **state)
-{
-    exg_weights *weights;
-    exg_error err;
-    char from[200];
-
-    (void)state;
-    copy_stage(2, NULL, NULL, NULL, NULL);
-    snprintf(from, sizeof(from), "%s", in_folder("zero_pp_rank_1_mp_rank_00_optim_states.pt"));
-    assert_int_equal(rename(from, in_folder("zero_pp_rank_0_mp_rank_01_optim_states.pt")), 0);
-    assert_int_equal(open_folder(in_folder("."), &weights, &err), EXG_UNSUPPORTED);
-    assert_string_equal(err.code, "ZERO-TENSOR");
-    assert_non_null(strstr(err.fix, "--merge"));
-    empty_folder();
-}
-
 static void it_refuses_ranks_that_do_not_fit(void **state)
 {
     static const struct {
@@ -680,6 +665,96 @@ static void it_leaves_nothing_of_what_it_gives_up(void **state)
     close_three(&t);
 }
 
+static void make_old(const char *path)
+{
+    assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[2]){{0, 0}, {0, 0}}, 0), 0);
+}
+
+static bool is_old(const char *path)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mtim.tv_sec == 0;
+}
+
+/* Saved up to `count` files, and given up. */
+static void save_some(const three *t, const char *path, size_t count)
+{
+    const exg_weights_save_options options = {.size = sizeof(options), .resume = true};
+    exg_ranks_save *save = NULL;
+    exg_error err;
+
+    assert_int_equal(exg_ranks_save_resume(path, &save, &err), EXG_OK);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(exg_ranks_save_file(&t->files[i], path, &options, &err), EXG_OK);
+    }
+    exg_ranks_save_abort(save);
+}
+
+/* What processes wrote of a save that was stopped is not written again, where it is the same. */
+static void several_processes_go_on(void **state)
+{
+    const exg_weights_save_options options = {.size = sizeof(options), .resume = true};
+    const exg_weights_save_options too_large = {
+        .size = sizeof(too_large), .resume = true, .align = 3};
+    char path[200];
+    three t = open_three();
+    three other = open_three();
+    exg_ranks_save *save = NULL;
+    exg_error err;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s", in_folder("r/.metadata"));
+    save_some(&t, path, 0); /* nothing to go on with */
+    assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+    for (int joins = 0; joins < 2; joins++) {
+        save_some(&t, path, 3);
+        assert_int_equal(access(in_folder("r"), F_OK), -1);
+        for (size_t i = 0; i < 3; i++) {
+            static const char *const names[] = {"r.part/__0_0.distcp", "r.part/__1_0.distcp",
+                                                "r.part/__1_1.distcp"};
+
+            make_old(in_folder(names[i]));
+        }
+        write_file("r.part/__9_0.distcp", "x", 1); /* of a save of more ranks */
+        assert_int_equal(truncate(in_folder("r.part/__1_1.distcp"), 100), 0);
+        exg_weights_release(t.files[1].weights); /* the same bytes of other storages; others */
+        t.files[1].weights = rows(other.of, joins, joins + 1);
+        assert_int_equal(exg_ranks_save_resume(path, &save, &err), EXG_OK);
+        for (size_t i = 0; i < 3; i++) {
+            assert_int_equal(exg_ranks_save_file(&t.files[i], path, &options, &err), EXG_OK);
+        }
+        assert_true(is_old(in_folder("r.part/__0_0.distcp")));
+        assert_int_equal(is_old(in_folder("r.part/__1_0.distcp")), joins == 1);
+        assert_false(is_old(in_folder("r.part/__1_1.distcp")));
+        if (joins == 0) {
+            exg_weights_release(t.files[1].weights);
+            t.files[1].weights = rows(t.of, 1, 2);
+            assert_int_equal(exg_ranks_save_file(&t.files[1], path, &options, &err), EXG_OK);
+            assert_int_equal(exg_ranks_save_end(save, t.files, 3, &err), EXG_OK);
+            assert_same_tensors(in_folder("r"), SOURCE);
+            clear_folder("r"); /* nothing else is in it */
+        } else {               /* what cannot be put together stays, too */
+            assert_int_equal(
+                exg_ranks_save_join(save, t.files, 3, in_folder("m.safetensors"), &too_large, &err),
+                EXG_USAGE);
+            assert_int_equal(access(in_folder("r.part/__1_0.distcp"), F_OK), 0);
+            make_old(in_folder("r.part/.metadata"));
+            assert_int_equal(exg_ranks_save_resume(path, &save, &err), EXG_OK);
+            assert_int_equal(
+                exg_ranks_save_join(save, t.files, 3, in_folder("m.safetensors"), &options, &err),
+                EXG_OK);
+            assert_same_tensors(in_folder("m.safetensors"), SOURCE);
+            assert_int_equal(access(in_folder("r.part"), F_OK), -1);
+            assert_int_equal(unlink(in_folder("m.safetensors")), 0);
+        }
+    }
+    assert_int_equal(empty_folder(), 0);
+    close_three(&t);
+    close_three(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -693,10 +768,10 @@ int main(void)
         cmocka_unit_test(it_needs_the_folder),
         cmocka_unit_test(it_puts_the_ranks_of_zero_together),
         cmocka_unit_test(it_refuses_ranks_that_do_not_fit),
-        cmocka_unit_test(it_names_tensor_parallel_ranks),
         cmocka_unit_test(it_puts_chunks_together),
         cmocka_unit_test(it_writes_what_it_reads),
         cmocka_unit_test(several_processes_write),
+        cmocka_unit_test(several_processes_go_on),
         cmocka_unit_test(it_leaves_nothing_of_what_it_gives_up),
     };
 

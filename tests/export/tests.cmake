@@ -54,6 +54,10 @@ foreach(name foreign packed)
 endforeach()
 exg_test(export_byte_source export/byte_source.c LIBS tests_folder exg::export)
 exg_test(export_dcp export/dcp.c export/same_tensors.c LIBS tests_folder exg::export)
+exg_test(export_weights_split export/weights_split.c export/same_tensors.c
+  LIBS tests_folder exg::export)
+exg_test(export_zero_tensor export/zero_tensor.c export/same_tensors.c
+  LIBS tests_folder exg::export)
 
 # Model files as they are passed on.
 exg_test(export_digest export/digest.c export/refusal.c LIBS tests_folder exg::export)

@@ -610,6 +610,7 @@ static void it_refuses_what_fits_nothing_or_not_at_all(void **state)
 {
     static const char *const none[] = {"nosuch*"};
     exg_string_pair regex = {"(", "x"};
+    exg_string_pair group = {"(.*)[.]weight", "\\1.\\2"};
     exg_string_pair unused = {"nosuch", "x"};
     exg_string_pair all = {"^.*$", "x"};
     exg_string_pair empty = {"^.*\\.step$", ""};
@@ -626,6 +627,7 @@ static void it_refuses_what_fits_nothing_or_not_at_all(void **state)
         {{.transposes = none, .transpose_count = 1}, "WGT-PATTERN"},
         {{.transposes = bias, .transpose_count = 1}, "WGT-PATTERN"}, /* of one dimension */
         {{.renames = {&regex, 1}}, "WGT-PATTERN"},
+        {{.renames = {&group, 1}}, "WGT-PATTERN"},
         {{.renames = {&unused, 1}}, "WGT-PATTERN"},
         {{.renames = {&all, 1}}, "WGT-NAME"},
         {{.renames = {&empty, 1}}, "WGT-NAME"},

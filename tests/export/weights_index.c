@@ -88,6 +88,18 @@ static void it_lists_all_that_does_not_fit(void **state)
         {"\"a\": \"1\", \"b\": \"2\", \"c\": \"dead\"",
          EXG_IO,
          {"1 of the 3 files", "a link to 'nowhere', where nothing is", ""}},
+        {"\"x\": \"1\", \"y\": \"2\", \"c\": \"3\"", /* a file, and names in others */
+         EXG_IO,
+         {"1 of the 3 files that the index names cannot be opened: 3; and in the others 2 tensors "
+          "that no file holds: x, y",
+          "; 2 tensors that the index does not name: a, b", ""}},
+        {"\"a\": \"3\", \"b\": \"2\", \"z\": \"1\"",
+         EXG_IO,
+         {"1 tensor that no file holds: z; 1 tensor in another file than the index names: a", "",
+          ""}},
+        {"\"a\": \"bad\", \"c\": \"3\"",
+         EXG_IO,
+         {"1 of the 2 files that the index names cannot be opened: 3 (", "", ""}},
         {"\"a\": \"1\", \"b\": \"2\"", EXG_OK, {"", "", ""}},
     };
     char second[sizeof(shard)];
@@ -97,6 +109,7 @@ static void it_lists_all_that_does_not_fit(void **state)
     second[10] = 'b';
     write_file("1", shard, sizeof(shard) - 1);
     write_file("2", second, sizeof(shard) - 1);
+    write_file("bad", shard, sizeof(shard) - 2);
     assert_int_equal(symlink("nowhere", in_folder("dead")), 0);
     for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
         exg_weights *weights = NULL;

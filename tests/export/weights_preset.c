@@ -177,6 +177,7 @@ static void it_refuses_presets_that_are_none_or_do_not_fit(void **state)
     } cases[] = {
         {"a", "WGT-PRESET", "line 1"},
         {"a b\n( c", "WGT-PRESET", "line 2"},
+        {"(a)b \\1\n(a) \\2", "WGT-PRESET", "line 2"},
         {"a b turn", "WGT-PRESET", "transpose"},
         {"a b ranks", "WGT-PRESET", "0 or 1"},
         {"a b ranks 2", "WGT-PRESET", "0 or 1"},

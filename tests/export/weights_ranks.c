@@ -3,6 +3,7 @@
 #include <exg/formats.h>
 #include <exg/weights_edit.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,57 +280,95 @@ static float norm_in(const char *path)
     return norm;
 }
 
-/* The first file is whole when the save stops. The tensor that is changed then has its old value
- * where that file is gone on with, which no save of files that change is meant to do. */
-static void a_series_that_was_stopped_goes_on(void **state)
+/* Says that the file was last written in 1970; was it written since? */
+static void make_old(const char *path)
 {
-    static const char *const names[] = {"m.00.pth", "m.01.pth"};
-    char root[] = "/tmp/exg-ranks-XXXXXX";
+    assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[2]){{0, 0}, {0, 0}}, 0), 0);
+}
+
+static bool is_old(const char *path)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mtim.tv_sec == 0;
+}
+
+typedef enum found {
+    AS_IT_WAS,
+    DAMAGED,
+    OTHER_JOURNAL,
+    OTHER_VALUES,
+    NOT_ASKED_FOR,
+    FOUND_COUNT
+} found;
+
+/* The first file is whole when the save stops: it is not written again, where it is the same. */
+static void go_on_with_series(const char *root, const char *end, found what)
+{
+    exg_weights *ranks[] = {rank_of_model(0, 9), rank_of_model(1, 5)};
     char path[64];
     char part[64];
     char file[96];
 
+    snprintf(path, sizeof(path), "%s/s/m.{rank}%s", root, end);
+    snprintf(part, sizeof(part), "%s/s.part", root);
+    save_until(ranks, path, 1, true, EXG_USAGE);
+    snprintf(file, sizeof(file), "%s/m.17%s", part, end); /* of a save of more ranks */
+    assert_int_equal(exg_file_write(file, "x", 1, NULL), EXG_OK);
+    snprintf(file, sizeof(file), "%s/m.01%s", part, end); /* no link is followed */
+    assert_int_equal(symlink("../outside", file), 0);
+    snprintf(file, sizeof(file), "%s/m.00%s", part, end);
+    if (what == DAMAGED) {
+        struct stat st;
+        FILE *opened = fopen(file, "r+b");
+
+        assert_non_null(opened);
+        assert_int_equal(fstat(fileno(opened), &st), 0);
+        for (long i = strcmp(end, ".exg") == 0 ? st.st_size / 2 : 0; i < st.st_size; i++) {
+            assert_int_equal(fseek(opened, i, SEEK_SET), 0);
+            assert_int_equal(fputc('X', opened), 'X');
+        }
+        fclose(opened);
+    }
+    make_old(file);
+    if (what == OTHER_JOURNAL) {
+        snprintf(file, sizeof(file), "%s/m.00.exg.resume", part);
+        assert_int_equal(truncate(file, 30), strcmp(end, ".exg") == 0 ? 0 : -1);
+        snprintf(file, sizeof(file), "%s/s.resume", root);
+        assert_int_equal(truncate(file, 44), 0);
+    }
+    if (what == OTHER_VALUES) {
+        exg_weights_release(ranks[0]);
+        ranks[0] = rank_of_model(0, 7);
+    }
+    save_until(ranks, path, 2, what != NOT_ASKED_FOR, EXG_OK);
+    assert_int_equal(access(part, F_OK), -1);
+    snprintf(file, sizeof(file), "%s/s.resume", root);
+    unlink(file);
+    for (int r = 0; r < 2; r++) {
+        snprintf(file, sizeof(file), "%s/s/m.0%d%s", root, r, end);
+        assert_int_equal(is_old(file), r == 0 && what == AS_IT_WAS);
+        assert_true(norm_in(file) == (r == 1 ? 5.0F : what == OTHER_VALUES ? 7.0F : 9.0F));
+        unlink(file);
+    }
+    snprintf(file, sizeof(file), "%s/s", root); /* nothing else was in it */
+    assert_int_equal(rmdir(file), 0);
+    exg_weights_release(ranks[0]);
+    exg_weights_release(ranks[1]);
+}
+
+static void a_series_that_was_stopped_goes_on(void **state)
+{
+    static const char *const ends[] = {".pth", ".safetensors", ".exg"};
+    char root[] = "/tmp/exg-ranks-XXXXXX";
+
     (void)state;
     assert_non_null(mkdtemp(root));
-    snprintf(path, sizeof(path), "%s/s/m.{rank}.pth", root);
-    snprintf(part, sizeof(part), "%s/s.part", root);
-    for (int i = 0; i < 4; i++) { /* as it was; damaged; another folder's journal; not asked for */
-        exg_weights *ranks[] = {rank_of_model(0, 9), rank_of_model(1, 5)};
-        FILE *opened;
-
-        save_until(ranks, path, 1, true, EXG_USAGE);
-        snprintf(file, sizeof(file), "%s/m.17.pth", part); /* of a save of more ranks */
-        assert_int_equal(exg_file_write(file, "x", 1, NULL), EXG_OK);
-        snprintf(file, sizeof(file), "%s/m.01.pth", part); /* no link is followed */
-        assert_int_equal(symlink("../outside", file), 0);
-        snprintf(file, sizeof(file), "%s/m.00.pth", part);
-        assert_int_equal(access(file, F_OK), 0);
-        if (i == 1) {
-            opened = fopen(file, "r+b");
-            assert_non_null(opened);
-            assert_int_equal(fputc('X', opened), 'X');
-            fclose(opened);
+    for (size_t e = 0; e < sizeof(ends) / sizeof(ends[0]); e++) {
+        for (found what = AS_IT_WAS; what < FOUND_COUNT; what++) {
+            go_on_with_series(root, ends[e], what);
         }
-        snprintf(file, sizeof(file), "%s/s.resume", root);
-        assert_int_equal(access(file, F_OK), 0);
-        assert_true(i != 2 || truncate(file, 44) == 0);
-        exg_weights_release(ranks[0]);
-        exg_weights_release(ranks[1]);
-        ranks[0] = rank_of_model(0, 7);
-        ranks[1] = rank_of_model(1, 6);
-        save_until(ranks, path, 2, i != 3, EXG_OK);
-        assert_int_equal(access(part, F_OK), -1);
-        assert_int_equal(access(file, F_OK), i == 3 ? 0 : -1);
-        unlink(file);
-        for (int r = 0; r < 2; r++) {
-            snprintf(file, sizeof(file), "%s/s/%s", root, names[r]);
-            assert_true(norm_in(file) == (r == 1 ? 6.0F : i == 0 ? 9.0F : 7.0F));
-            unlink(file);
-        }
-        snprintf(file, sizeof(file), "%s/s", root); /* nothing else was in it */
-        assert_int_equal(rmdir(file), 0);
-        exg_weights_release(ranks[0]);
-        exg_weights_release(ranks[1]);
     }
     assert_int_equal(rmdir(root), 0); /* and no "outside" */
 }

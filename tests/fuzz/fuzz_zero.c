@@ -1,54 +1,68 @@
 /* fuzz_zero.c - any bytes as one file of a folder of DeepSpeed, beside the others of
- * fixtures/weights/zero. The first byte says of which stage and which file. */
+ * fixtures/weights/zero. The first byte says of which folder and which file. */
 #include "libexport/formats/weights_file.h"
 #include "tests/fuzz/fuzz.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define FILES 4
+#define FILES   6
+#define FOLDERS 3
 
-static const char *const names[2][FILES] = {
+static const char *const folders[FOLDERS] = {"stage2/global_step2", "stage3/global_step2",
+                                             "tensor2/global_step1"};
+
+static const char *const names[FOLDERS][FILES] = {
     {"mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt",
      "zero_pp_rank_1_mp_rank_00_optim_states.pt", "zero_pp_rank_1_mp_rank_00_optim_states.pt"},
     {"zero_pp_rank_0_mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt",
-     "zero_pp_rank_1_mp_rank_00_optim_states.pt", "zero_pp_rank_1_mp_rank_00_model_states.pt"}};
+     "zero_pp_rank_1_mp_rank_00_optim_states.pt", "zero_pp_rank_1_mp_rank_00_model_states.pt"},
+    {"mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt",
+     "zero_pp_rank_0_mp_rank_00_optim_states.pt", "zero_pp_rank_0_mp_rank_01_optim_states.pt",
+     "zero_pp_rank_1_mp_rank_00_optim_states.pt", "zero_pp_rank_1_mp_rank_01_optim_states.pt"}};
 
 static char folder[64];
 
-static void remove_folder(void)
+static void empty_folder(void)
 {
-    for (size_t i = 0; i < FILES; i++) {
-        for (int stage = 0; stage < 2; stage++) {
+    for (size_t f = 0; f < FOLDERS; f++) {
+        for (size_t i = 0; i < FILES && names[f][i] != NULL; i++) {
             char path[200];
 
-            snprintf(path, sizeof(path), "%s/%s", folder, names[stage][i]);
+            snprintf(path, sizeof(path), "%s/%s", folder, names[f][i]);
             (void)unlink(path);
         }
     }
+}
+
+static void remove_folder(void)
+{
+    empty_folder();
     (void)rmdir(folder);
 }
 
-/* The files of a stage, but for one, which are linked, and the bytes in its place. */
-static void fill(int stage, int replaced, const uint8_t *data, size_t size)
+/* The files of a folder, but for one, which are linked, and the bytes in its place. */
+static void fill(int from, int replaced, const uint8_t *data, size_t size)
 {
     char here[1000];
+
+    empty_folder();
 
     if (getcwd(here, sizeof(here)) == NULL) {
         abort();
     }
-    for (int i = 0; i < FILES; i++) {
+    for (int i = 0; i < FILES && names[from][i] != NULL; i++) {
         char path[200];
         char target[1400];
 
-        snprintf(path, sizeof(path), "%s/%s", folder, names[stage][i]);
-        (void)unlink(path);
-        snprintf(target, sizeof(target), "%s/fixtures/weights/zero/stage%d/global_step2/%s", here,
-                 stage + 2, names[stage][i]);
-        if (strcmp(names[stage][i], names[stage][replaced]) != 0) {
-            if (symlink(target, path) != 0) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[from][i]);
+        snprintf(target, sizeof(target), "%s/fixtures/weights/zero/%s/%s", here, folders[from],
+                 names[from][i]);
+        if (strcmp(names[from][i], names[from][replaced]) != 0) {
+            if (symlink(target, path) != 0 && errno != EEXIST) {
                 abort();
             }
         } else {
@@ -89,7 +103,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0) {
         return 0;
     }
-    fill(data[0] & 1, data[0] >> 1 & 3, data + 1, size - 1);
+    if ((data[0] & 0x80) == 0) {
+        fill(data[0] & 1, data[0] >> 1 & 3, data + 1, size - 1);
+    } else {
+        fill(2, (data[0] & 0x7F) % FILES, data + 1, size - 1);
+    }
     exg_error_clear(&err);
     if (exg_weights_open(folder, &options, &weights, NULL, &err) != EXG_OK) {
         if (weights != NULL || err.code[0] == '\0') {

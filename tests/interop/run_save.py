@@ -499,6 +499,27 @@ class Save:
             where.rmdir()
         assert stopped >= 4, f"{stopped} of 7 were stopped while they wrote"
 
+    def several_at_once(self):
+        """Saves of other weights to the files of one model, all at once: one model or the other, and who cannot is told."""
+        for i in range(2):
+            self.source({f"t{k}": torch.full((1 << 18,), float(i)) for k in range(8)}, f"v{i}.safetensors")
+        for old in (False, True):
+            for _ in range(8):
+                where = self.folder / "at-once"
+                where.mkdir()
+                words = [where / "m.safetensors", "--split", "1M"]
+                if old:
+                    self.call("convert", self.folder / "v0.safetensors", *words)
+                children = [subprocess.Popen([self.exg, "convert", self.folder / f"v{i % 2}.safetensors", *words], stderr=subprocess.PIPE, text=True) for i in range(4)]
+                told = [child.communicate()[1] for child in children]
+                assert all(c.returncode == 0 or (c.returncode == 3 and "IO-BUSY" in t) for c, t in zip(children, told)), told
+                assert any(c.returncode == 0 for c in children)
+                files = set(json.loads((where / "m.safetensors.index.json").read_text())["weight_map"].values())
+                values = {x for f in files for t in safetensors.torch.load_file(where / f).values() for x in t.unique().tolist()}
+                assert len(files) == 8 and len(values) == 1, (old, files, values)
+                assert len(list(where.iterdir())) == 9, list(where.iterdir())
+                shutil.rmtree(where)
+
     def patch_killed(self):
         """kill -9 while a patch is made or applied: no OUT that is wrong, nothing left, and the same command again finishes."""
         draw = random.Random(7)
@@ -548,7 +569,7 @@ class Save:
 
         (self.folder / "rows.preset").write_text("(.*) \\1 shard 0\n")
         for name, folder, option, value in (("ranks", "ranks", "--for", "m.pt2"), ("step/.metadata", "step", "--for", "m.pt2"),
-                                            ("tp/m.{rank}.pt", "tp", "--preset", "rows.preset")):  # fmt: skip
+                                            ("tp/m.{rank}.pt", "tp", "--preset", "rows.preset"), ("te/m.{rank}.exg", "te", "--preset", "rows.preset")):  # fmt: skip
             words = [self.folder / "m.safetensors", self.folder / name, "--shard", "2", option, self.folder / value]
             self.call("convert", *words)
             part, want, stopped = self.folder / f"{folder}.part", contents(self.folder / folder), 0

@@ -6,7 +6,8 @@
  *
  * Collective: every rank of the mesh calls it with the same names in the same order. A fault of one
  * rank ends it on all with that rank's status, and its message says which rank it was; nothing that
- * was written stays. Ranks wait for the one that writes longest: a mesh with a timeout needs one
+ * was written stays, unless the save can be gone on with (exg_weights_save_options.resume). Ranks
+ * wait for the one that writes longest: a mesh with a timeout needs one
  * that is long enough for that. A rank that is no member of the mesh returns at once.
  * Threads: as DTensors.
  */
@@ -34,7 +35,9 @@ typedef struct exg_checkpoint_tensor {
  *                      `options` split it. Ranks write a distributed checkpoint beside it first,
  *                      which the first rank puts together and removes
  * Of several ranks that hold the same the first writes it. `options` may be NULL; a progress is
- * each rank's own, its files in the second form are the first rank's. USAGE DTN-014: a Partial,
+ * each rank's own, its files in the second form are the first rank's. With resume what ranks wrote
+ * stays when the save is stopped; the same call then goes on where tensors have the values that
+ * they had, which each rank finds out by reading its parts once more. USAGE DTN-014: a Partial,
  * which has no parts; DTN-011: of another mesh; STF-NAME: a name twice; IO-KIND: the folder is not
  * empty. IO. */
 EXG_NODISCARD exg_status exg_checkpoint_save(exg_device_mesh *mesh,

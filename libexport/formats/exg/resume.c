@@ -1,6 +1,6 @@
 /* resume.c - the journal of a save, and what of it can be believed.
  *
- *   'EXGRESUM' | 16 bytes that name program and options | records
+ *   'EXGRESUM' | 16 bytes that name program, bytes and options | records
  *   record: u64 XXH3-64 of what follows | u32 storage | u32 frames | u64 offset |
  *           u64 stored bytes | u64 hash low | u64 hash high | frames
  */
@@ -8,6 +8,8 @@
 
 #include "libexport/base/checked.h"
 #include "libexport/base/xxh3.h"
+#include "libexport/weights/checksum.h"
+#include "libexport/weights/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,11 +41,35 @@ struct exg_resume {
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
+/* What the bytes are: the source's checksums say it, or where one has none, where they come from.
+ */
+static exg_status add_source(exg_saver *s, XXH3_state_t *state)
+{
+    exg_hasher *hasher;
+    char digits[EXG_CHECKSUM_TEXT_MAX];
+    exg_status status;
+    uint32_t known = 0;
+
+    for (uint32_t i = 0; i < s->count; i++) {
+        known += exg_checksum_is_known(&s->weights->storages[s->source[i]].checksum);
+    }
+    if (known == s->count) {
+        return EXG_OK;
+    }
+    hasher = exg_hasher_create(EXG_CHECKSUM_XXH3_128);
+    if (hasher == NULL) {
+        return EXG_OUT_OF_MEMORY(s->err);
+    }
+    status = exg_weights_identify_bytes(s->weights, s->pool, hasher, s->err);
+    exg_hasher_finish(hasher, digits);
+    XXH3_128bits_update(state, digits, strlen(digits));
+    return status;
+}
+
 /* The metadata without its numbers, how it is laid out, and what the source says of its
  * bytes. */
-static header name_save(exg_saver *s, const exg_flat *flat, XXH3_state_t *state)
+static exg_status name_save(exg_saver *s, const exg_flat *flat, XXH3_state_t *state, header *made)
 {
-    header made;
     XXH128_hash_t hash;
 
     XXH3_128bits_reset(state);
@@ -60,18 +86,12 @@ static header name_save(exg_saver *s, const exg_flat *flat, XXH3_state_t *state)
             }
         }
     }
+    EXG_TRY(add_source(s, state));
     hash = XXH3_128bits_digest(state);
-    memcpy(made.magic, magic, sizeof(magic));
-    made.low = hash.low64;
-    made.high = hash.high64;
-    return made;
-}
-
-static bool has_checksum(const exg_saver *s, uint32_t index)
-{
-    exg_checksum_kind kind = s->weights->storages[s->source[index]].checksum.kind;
-
-    return kind != EXG_CHECKSUM_NONE && kind != EXG_CHECKSUM_UNKNOWN;
+    memcpy(made->magic, magic, sizeof(magic));
+    made->low = hash.low64;
+    made->high = hash.high64;
+    return EXG_OK;
 }
 
 /* ---- the journal ------------------------------------------------------------------------------
@@ -107,26 +127,26 @@ static uint64_t read_records(exg_resume *r, const exg_saver *s, XXH3_state_t *st
             hash_record(found, frames_of(found), state) != found->checksum) {
             break;
         }
-        if (has_checksum(s, found->storage)) {
-            r->records[found->storage] = found;
-        }
+        r->records[found->storage] = found;
         at += bytes;
     }
     return at;
 }
 
 /* What the journal of an earlier try says, if it is of this very save; else a new one. */
-static bool begin(exg_resume *r, exg_saver *s, const exg_flat *flat)
+static exg_status begin(exg_resume *r, exg_saver *s, const exg_flat *flat)
 {
     XXH3_state_t *state = XXH3_createState();
     header wanted;
     uint64_t end = sizeof(header);
+    exg_status status =
+        state == NULL ? EXG_OUT_OF_MEMORY(s->err) : name_save(s, flat, state, &wanted);
     bool good;
 
-    if (state == NULL) {
-        return false;
+    if (status != EXG_OK) {
+        XXH3_freeState(state);
+        return status;
     }
-    wanted = name_save(s, flat, state);
     if (exg_file_map(r->path, false, &r->mapping, NULL) == EXG_OK &&
         r->mapping.length >= sizeof(wanted) &&
         memcmp(r->mapping.data, &wanted, sizeof(wanted)) == 0) {
@@ -138,7 +158,9 @@ static bool begin(exg_resume *r, exg_saver *s, const exg_flat *flat)
                pwrite(r->descriptor, &wanted, sizeof(wanted), 0) == (ssize_t)sizeof(wanted);
     }
     XXH3_freeState(state);
-    return good && lseek(r->descriptor, (off_t)end, SEEK_SET) == (off_t)end;
+    return good && lseek(r->descriptor, (off_t)end, SEEK_SET) == (off_t)end
+               ? EXG_OK
+               : EXG_FAIL(s->err, IO, "IO-WRITE", "cannot write %s: %s", r->path, strerror(errno));
 }
 
 exg_status exg_resume_open(exg_saver *s, const char *path, const exg_flat *flat,
@@ -155,10 +177,7 @@ exg_status exg_resume_open(exg_saver *s, const char *path, const exg_flat *flat,
         return EXG_OUT_OF_MEMORY(s->err);
     }
     EXG_TRY(exg_file_open_alone(r->path, &r->descriptor, s->err));
-    if (!begin(r, s, flat)) {
-        return EXG_FAIL(s->err, IO, "IO-WRITE", "cannot write %s: %s", r->path, strerror(errno));
-    }
-    return EXG_OK;
+    return begin(r, s, flat);
 }
 
 void exg_resume_close(exg_resume *resume, bool done)

@@ -3,9 +3,9 @@
  * While a program is saved to PATH with options.resume, unfinished files are PATH.part and
  * PATH.part-00001, ..., and PATH.resume tells which storages they hold, after each one. A
  * later save of the same program with the same options believes that only as far as the
- * bytes in the files agree. Storages whose source has no checksum are written again:
- * nothing tells whether they are the same. PATH.resume is locked meanwhile: a second save to PATH
- * is refused (IO-BUSY).
+ * bytes in the files agree. That it is the same program its checksums tell, or the files that the
+ * bytes come from, or the bytes. PATH.resume is locked meanwhile: a second save to PATH is refused
+ * (IO-BUSY).
  */
 #ifndef EXG_LIBEXPORT_FORMATS_EXG_RESUME_H
 #define EXG_LIBEXPORT_FORMATS_EXG_RESUME_H

@@ -154,8 +154,9 @@ static exg_status open_output(exg_saver *s, const char *path, output *out)
         return exg_save_open(s->options, path, &out->writer, s->err);
     }
     EXG_TRY(exg_path_written(path, &written, s->err)); /* the part is renamed to it */
-    out->part = out->beside ? exg_arena_printf(s->arena, "%s.part-%05u", path, out->first)
-                            : exg_arena_printf(s->arena, "%s.part", written);
+    out->part = out->beside    ? exg_arena_printf(s->arena, "%s.part-%05u", path, out->first)
+                : s->in_folder ? exg_arena_strdup(s->arena, written)
+                               : exg_arena_printf(s->arena, "%s.part", written);
     free(written);
     if (out->part == NULL) {
         return EXG_OUT_OF_MEMORY(s->err);
@@ -292,7 +293,7 @@ static exg_status save(exg_saver *s, const char *path)
     EXG_TRY(exg_flat_encode(s->program, s->alone, s->map, s->stored, s->count, &flat, s->err));
     status = s->options->resume ? exg_resume_open(s, path, &flat, &s->resume) : EXG_OK;
     status = status == EXG_OK ? write_files(s, path, &flat) : status;
-    exg_resume_close(s->resume, status == EXG_OK);
+    exg_resume_close(s->resume, status == EXG_OK && !s->in_folder);
     exg_flat_free(&flat);
     return status;
 }
@@ -338,11 +339,12 @@ static void free_room(exg_saver *s)
     }
 }
 
-static exg_status save_program(const exg_program *program, bool alone, const char *path,
-                               const exg_save_options *options, exg_error *err)
+static exg_status save_program(const exg_program *program, bool alone, bool in_folder,
+                               const char *path, const exg_save_options *options, exg_error *err)
 {
     exg_saver s = {.program = program,
                    .alone = alone,
+                   .in_folder = in_folder,
                    .weights = program->weights,
                    .options = options,
                    .err = err};
@@ -369,11 +371,11 @@ exg_status exg_exg_save(const exg_program *const *programs, uint32_t count, cons
                         const exg_save_options *options, exg_error *err)
 {
     (void)count; /* one */
-    return save_program(programs[0], false, path, options, err);
+    return save_program(programs[0], false, false, path, options, err);
 }
 
 /* As those of a program that does nothing. */
-exg_status exg_container_save(exg_weights *weights, const char *path,
+exg_status exg_container_save(exg_weights *weights, const char *path, bool in_folder,
                               const exg_save_options *options, exg_error *err)
 {
     exg_program *program;
@@ -382,7 +384,7 @@ exg_status exg_container_save(exg_weights *weights, const char *path,
     EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, err));
     exg_weights_release(program->weights);
     program->weights = exg_weights_retain(weights);
-    status = save_program(program, true, path, options, err);
+    status = save_program(program, true, in_folder, path, options, err);
     exg_program_destroy(program);
     return status;
 }

@@ -21,7 +21,8 @@ typedef struct exg_resume exg_resume; /* resume.h */
 
 typedef struct exg_saver {
     const exg_program *program;
-    bool alone; /* of it the weights */
+    bool alone;     /* of it the weights */
+    bool in_folder; /* resumed: the file is called so from the beginning, and the journal stays */
     exg_weights *weights;
     const exg_save_options *options;
     exg_arena *arena;

@@ -316,21 +316,27 @@ static void add_metadata(exg_text *out, const writer *w)
     exg_pickle_end(out);
 }
 
+/* Is that there from an earlier try? Then the file stays, by which those who read it are named. */
+static bool holds(const char *path, const exg_text *text)
+{
+    exg_mapping there = {0};
+    bool same = exg_file_map(path, false, &there, NULL) == EXG_OK && there.length == text->length &&
+                memcmp(there.data, text->data, text->length) == 0;
+
+    exg_mapping_release(&there);
+    return same;
+}
+
 static exg_status save_metadata(const writer *w, const char *path)
 {
     exg_text text = EXG_TEXT_EMPTY;
-    exg_writer *file = NULL;
-    exg_status status;
+    exg_status status = EXG_OK;
 
     add_metadata(&text, w);
-    status = text.failed ? EXG_OUT_OF_MEMORY(w->err) : exg_writer_open(path, &file, w->err);
-    if (status == EXG_OK) {
-        status = exg_writer_write(file, text.data, text.length, w->err);
-        if (status == EXG_OK) {
-            status = exg_writer_commit(file, w->err);
-        } else {
-            exg_writer_abort(file);
-        }
+    if (text.failed) {
+        status = EXG_OUT_OF_MEMORY(w->err);
+    } else if (!holds(path, &text)) {
+        status = exg_file_write(path, text.data, text.length, w->err);
     }
     exg_text_free(&text);
     return status;

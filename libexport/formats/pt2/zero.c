@@ -3,10 +3,13 @@
  *
  * It opens as the whole parameters in float32, as DeepSpeed's own zero_to_fp32 gives them; buffers
  * and frozen parameters keep their dtype. Stages 1 and 2 cut a group of parameters, one after the
- * other, into a run a rank; stage 3 cuts every parameter so.
+ * other, into a run a rank; stage 3 cuts every parameter so. Of several tensor-parallel ranks each
+ * has parameters of its own, which zero_tensor.c puts together.
  */
 #include "libexport/formats/pt2/chunks.h"
 #include "libexport/formats/pt2/saved.h"
+#include "libexport/formats/pt2/zero_tensor.h"
+#include "libexport/formats/pt2/zero_universal.h"
 #include "libexport/formats/weights_file.h"
 
 #include "libexport/base/checked.h"
@@ -133,27 +136,6 @@ static bool find_files(const char *folder, exg_arena *arena, rank_files *models,
     return good && models->count > 0 && optimizers->count > 0;
 }
 
-/* What the file `latest` names, in the folder; "" when there is none. */
-static const char *find_latest(const char *folder, exg_arena *arena)
-{
-    const char *path = exg_arena_printf(arena, "%s/latest", folder);
-    FILE *file = path == NULL ? NULL : fopen(path, "rb");
-    char tag[256] = "";
-    size_t length;
-
-    if (file == NULL) {
-        return "";
-    }
-    length = fread(tag, 1, sizeof(tag) - 1, file);
-    fclose(file);
-    while (length > 0 &&
-           (tag[length - 1] == '\n' || tag[length - 1] == '\r' || tag[length - 1] == ' ')) {
-        length--;
-    }
-    tag[length] = '\0';
-    return exg_location_is_plain(tag) ? exg_arena_strdup(arena, tag) : "";
-}
-
 /* The folder with the files, and they; NULL: there is none. */
 static char *find_folder(const char *path, exg_arena *arena, rank_files *models,
                          rank_files *optimizers)
@@ -164,7 +146,7 @@ static char *find_folder(const char *path, exg_arena *arena, rank_files *models,
         return exg_arena_printf(arena, "%s/", path);
     }
     *models = *optimizers = (rank_files){0};
-    latest = find_latest(path, arena);
+    latest = exg_zero_tag(path, "latest", arena);
     if (latest == NULL || latest[0] == '\0') {
         return NULL;
     }
@@ -179,7 +161,9 @@ bool exg_zero_is(const char *folder)
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     rank_files models = {0};
     rank_files optimizers = {0};
-    bool found = arena != NULL && find_folder(folder, arena, &models, &optimizers) != NULL;
+    uint64_t bytes = 0;
+    bool found = arena != NULL && (find_folder(folder, arena, &models, &optimizers) != NULL ||
+                                   exg_universal_find(folder, arena, &bytes) != NULL);
 
     exg_arena_destroy(arena);
     return found;
@@ -334,23 +318,10 @@ static unsigned long tensor_rank(const rank_file *file)
     return at == NULL ? 0 : strtoul(at + strlen("mp_rank_"), NULL, 10);
 }
 
-static exg_status check_tensor_ranks(reader *r)
-{
-    for (uint32_t i = 1; i < r->optimizers.count; i++) {
-        if (tensor_rank(&r->optimizers.items[i]) != tensor_rank(&r->optimizers.items[0])) {
-            return EXG_FAIL(r->err, UNSUPPORTED, "ZERO-TENSOR",
-                            "the files are of several tensor-parallel ranks: %s, %s",
-                            r->optimizers.items[0].name, r->optimizers.items[i].name);
-        }
-    }
-    return EXG_OK;
-}
-
 static exg_status read_optimizers(reader *r)
 {
     int64_t world = 0;
 
-    EXG_TRY(check_tensor_ranks(r));
     for (uint32_t i = 0; i < r->optimizers.count; i++) {
         rank_file *file = &r->optimizers.items[i];
 
@@ -667,27 +638,145 @@ static uint64_t default_budget(const reader *r)
     return exg_default_budget(length);
 }
 
-exg_status exg_zero_read(const char *folder, uint64_t budget, exg_weights *weights, exg_error *err)
+static exg_status read_rank(reader *r, uint64_t budget)
 {
-    const exg_allocator *allocator = exg_arena_allocator(weights->arena);
-    exg_arena *found = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED); /* names in the folder */
-    reader r = {.weights = weights, .err = err};
+    budget = budget == 0 ? default_budget(r) : budget;
+    r->inflate_left = budget;
+    r->arena = exg_arena_create(exg_arena_allocator(r->weights->arena), budget);
+    if (r->arena == NULL) {
+        return EXG_OUT_OF_MEMORY(r->err);
+    }
+    exg_map_init(&r->names, r->arena);
+    return exg_arena_settle(r->arena, read_all(r), r->err);
+}
+
+/* ---- tensor-parallel ranks -------------------------------------------------------------------
+ */
+
+/* All of them; one that has no number is the first. */
+typedef struct folder {
+    char *path;
+    rank_files models, optimizers;
+    exg_weights *weights;
+    exg_arena *arena;
+    reader *ranks;
+    exg_weights **of; /* of each rank */
+    uint32_t count;
+    exg_error *err;
+} folder;
+
+static bool take_files(const folder *f, const rank_files *all, uint32_t rank, rank_files *taken)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (tensor_rank(&all->items[i]) == rank) {
+            if (!exg_arena_reserve(f->arena, &taken->items, taken->count, &taken->capacity,
+                                   sizeof(*taken->items))) {
+                return false;
+            }
+            taken->items[taken->count++] = all->items[i];
+        }
+    }
+    return true;
+}
+
+/* One more than the largest number of a file, and of each some files. */
+static exg_status count_ranks(folder *f)
+{
+    for (uint32_t i = 0; i < f->optimizers.count + f->models.count; i++) {
+        const rank_file *file = i < f->optimizers.count ? &f->optimizers.items[i]
+                                                        : &f->models.items[i - f->optimizers.count];
+        unsigned long rank = tensor_rank(file);
+
+        if (rank > f->optimizers.count) { /* then there are gaps */
+            return EXG_FAIL(f->err, IO, "ZERO-MISSING",
+                            "files of tensor-parallel ranks before %s are missing", file->name);
+        }
+        f->count = rank >= f->count ? (uint32_t)rank + 1 : f->count;
+    }
+    f->ranks = EXG_NEW_ARRAY(f->arena, reader, f->count);
+    f->of = EXG_NEW_ARRAY(f->arena, exg_weights *, f->count);
+    return f->ranks == NULL || f->of == NULL ? EXG_OUT_OF_MEMORY(f->err) : EXG_OK;
+}
+
+/* Where there is one, into the weights themselves. */
+static exg_status read_tensor_rank(folder *f, uint32_t rank, uint64_t budget)
+{
+    reader *r = &f->ranks[rank];
+
+    *r = (reader){.folder = f->path, .weights = f->weights, .err = f->err};
+    if (!take_files(f, &f->models, rank, &r->models) ||
+        !take_files(f, &f->optimizers, rank, &r->optimizers)) {
+        return EXG_OUT_OF_MEMORY(f->err);
+    }
+    if (r->models.count == 0 || r->optimizers.count == 0) {
+        return EXG_FAIL(f->err, IO, "ZERO-MISSING",
+                        "of tensor-parallel rank %u no files of the %s are there", rank,
+                        r->models.count == 0 ? "model" : "optimizer");
+    }
+    if (f->count > 1) {
+        EXG_TRY(exg_weights_create(exg_arena_allocator(f->arena), &f->of[rank], f->err));
+        exg_weights_read_files(f->of[rank], exg_weights_reading(f->weights));
+        r->weights = f->of[rank];
+    }
+    return read_rank(r, budget);
+}
+
+/* What is known of how parts go together: the model says it, or the optimizer. */
+static const exg_pickle_value *find_info(const reader *r)
+{
+    static const char key[] = "universal_checkpoint_info";
+    const exg_pickle_value *info = exg_pickle_get(r->models.items[0].saved.object, key);
+
+    return info != NULL ? info
+                        : exg_pickle_get(exg_pickle_get(r->optimizers.items[0].saved.object,
+                                                        "optimizer_state_dict"),
+                                         key);
+}
+
+static exg_status read_folder(folder *f, uint64_t budget)
+{
+    const rank_file *model;
+    int64_t ranks = 1;
+
+    EXG_TRY(count_ranks(f));
+    for (uint32_t t = 0; t < f->count; t++) {
+        EXG_TRY(read_tensor_rank(f, t, budget));
+    }
+    model = &f->ranks[0].models.items[0];
+    if (read_int(exg_pickle_get(model->saved.object, "mp_world_size"), &ranks) &&
+        ranks > f->count) {
+        return EXG_FAIL(f->err, IO, "ZERO-MISSING",
+                        "the model had %" PRId64 " tensor-parallel ranks, files are there of %u",
+                        ranks, f->count);
+    }
+    return f->count == 1
+               ? EXG_OK
+               : exg_zero_join(f->of, f->count, find_info(&f->ranks[0]), f->weights, f->err);
+}
+
+exg_status exg_zero_read(const char *path, uint64_t budget, exg_weights *weights, exg_error *err)
+{
+    folder f = {.weights = weights, .err = err};
+    uint64_t bytes = 0;
     exg_status status;
 
-    if (found == NULL) {
+    f.arena = exg_arena_create(exg_arena_allocator(weights->arena), EXG_ARENA_UNBOUNDED);
+    if (f.arena == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    r.folder = find_folder(folder, found, &r.models, &r.optimizers);
-    budget = budget == 0 ? default_budget(&r) : budget;
-    r.inflate_left = budget;
-    r.arena = exg_arena_create(allocator, budget);
-    if (r.folder == NULL || r.arena == NULL) {
+    f.path = find_folder(path, f.arena, &f.models, &f.optimizers);
+    if (f.path != NULL) {
+        status = read_folder(&f, budget);
+    } else if (exg_universal_find(path, f.arena, &bytes) == NULL) {
         status = EXG_OUT_OF_MEMORY(err);
     } else {
-        exg_map_init(&r.names, r.arena);
-        status = exg_arena_settle(r.arena, read_all(&r), err);
+        status = exg_universal_read(path, budget == 0 ? exg_default_budget(bytes) : budget, weights,
+                                    err);
     }
-    exg_arena_destroy(r.arena);
-    exg_arena_destroy(found);
+    for (uint32_t t = 0; f.of != NULL && t < f.count; t++) {
+        exg_arena_destroy(f.ranks[t].arena);
+        exg_weights_release(f.of[t]);
+    }
+    exg_arena_destroy(f.arena);
     return status;
 }

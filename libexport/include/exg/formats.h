@@ -267,13 +267,21 @@ typedef struct exg_rank_file {
 EXG_NODISCARD exg_status exg_ranks_save_begin(const char *path, exg_ranks_save **save,
                                               exg_error *err);
 
-/* In any process, between begin and end. `options`: no split, no resume. */
+/* Begins one whose files stay in FOLDER.part when it is stopped, or given up, and goes on with what
+ * such a save left there. All of its files are saved with resume. */
+EXG_NODISCARD exg_status exg_ranks_save_resume(const char *path, exg_ranks_save **save,
+                                               exg_error *err);
+
+/* In any process, between begin and end. `options`: no split. With resume only what is not there
+ * yet is written: the journal is beside the file until the end. IO (IO-BUSY: another process
+ * writes this file). */
 EXG_NODISCARD exg_status exg_ranks_save_file(const exg_rank_file *file, const char *path,
                                              const exg_weights_save_options *options,
                                              exg_error *err);
 
 /* `files` are those of all ranks; of their tensors names, dtypes and shapes are read, no bytes. The
- * folder gets its name. Frees `save`, also when this fails: then what was written is removed. */
+ * folder gets its name. Frees `save`, also when this fails: then what was written is removed,
+ * unless it can be gone on with. */
 EXG_NODISCARD exg_status exg_ranks_save_end(exg_ranks_save *save, const exg_rank_file *files,
                                             uint32_t count, exg_error *err);
 
@@ -285,7 +293,8 @@ EXG_NODISCARD exg_status exg_ranks_save_join(exg_ranks_save *save, const exg_ran
                                              const exg_weights_save_options *options,
                                              exg_error *err);
 
-/* Gives it up: what was written is removed. Frees `save`; NULL is allowed. */
+/* Gives it up: what was written is removed, unless it can be gone on with. Frees `save`; NULL is
+ * allowed. */
 void exg_ranks_save_abort(exg_ranks_save *save);
 
 typedef exg_status exg_model_number_fn(void *user, const char *key, int64_t value, exg_error *err);

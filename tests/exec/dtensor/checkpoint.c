@@ -7,6 +7,7 @@
 
 #include <exg/checkpoint.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,8 @@ typedef struct call {
     const char *path;
     uint64_t split;
     bool saves;
+    bool resumes;
+    bool stops;       /* on rank 1, before its file */
     uint32_t without; /* of loading: a name that the file has not, before it; TENSORS: none */
     bool partial;
     uint32_t dim; /* of which there are so many more than the file has */
@@ -125,11 +128,23 @@ static void check_whole(rank_context *c, const exg_dtensor *t, const shape *s, b
     free(whole.data);
 }
 
+static exg_status stop(void *user, const char *path, uint32_t tensors, uint64_t bytes,
+                       exg_error *err)
+{
+    (void)user;
+    (void)tensors;
+    (void)bytes;
+    return strstr(path, "__1_0") == NULL ? EXG_OK : EXG_FAIL(err, USAGE, "TST-001", "stopped");
+}
+
 static void on_rank(rank_context *c)
 {
     const call *k = c->user;
     exg_checkpoint_tensor tensors[TENSORS] = {{NULL, NULL}};
-    exg_weights_save_options save = {.size = sizeof(save), .split = k->split};
+    exg_weights_save_options save = {.size = sizeof(save),
+                                     .split = k->split,
+                                     .resume = k->resumes,
+                                     .file = k->stops ? stop : NULL};
     uint32_t missing = 0;
     exg_checkpoint_load_options load = {
         .size = sizeof(load), .partial = k->partial, .missing = &missing};
@@ -170,7 +185,8 @@ static void on_rank(rank_context *c)
     }
     if (k->code != NULL) {
         EXPECT(c, strcmp(err.code, k->code) == 0, "%s: %s", err.code, err.message);
-        EXPECT(c, (strncmp(err.where, "rank 0", 6) == 0) == (rank > 0), "%s", err.where);
+        EXPECT(c, k->stops || (strncmp(err.where, "rank 0", 6) == 0) == (rank > 0), "%s",
+               err.where);
     }
     for (uint32_t i = 0; i < TENSORS && status == EXG_OK && c->faults == 0 && !k->saves; i++) {
         check_whole(c, tensors[i].dtensor, &shapes[i], i != k->without);
@@ -266,6 +282,55 @@ static void a_mesh_saves_a_model(void **state)
     run((call){.lies = &layouts[1], .path = in_folder("m.safetensors.index.json")});
 }
 
+static bool is_old(const char *path)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mtim.tv_sec == 0;
+}
+
+static void make_old(const char *path)
+{
+    assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[2]){{0, 0}, {0, 0}}, 0), 0);
+}
+
+/* What a rank wrote is not written again. */
+static void what_was_stopped_goes_on(void **state)
+{
+    const layout *four = &layouts[0];
+    char path[300];
+    call stopped = {.lies = four,
+                    .path = path,
+                    .saves = true,
+                    .resumes = true,
+                    .stops = true,
+                    .without = TENSORS,
+                    .code = "TST-001"};
+    call goes_on = stopped;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/c/.metadata", folder);
+    goes_on.stops = false;
+    goes_on.code = NULL;
+    for (int resumes = 0; resumes < 2; resumes++) {
+        run(stopped);
+        assert_false(is_there(in_folder("c")));
+        make_old(in_folder("c.part/__0_0.distcp"));
+        goes_on.resumes = resumes == 1;
+        on_mesh(four->mesh, save_again, &goes_on);
+        assert_int_equal(is_old(in_folder("c/__0_0.distcp")), resumes);
+        assert_false(is_old(in_folder("c/__1_0.distcp")));
+        assert_false(is_there(in_folder("c/__0_0.distcp.resume")));
+        run((call){.lies = four, .path = in_folder("c")});
+        remove_all(in_folder("c"));
+    }
+    snprintf(path, sizeof(path), "%s/n.safetensors", folder);
+    run(goes_on);
+    assert_false(is_there(in_folder("n.safetensors.ranks.part")));
+    run((call){.lies = &layouts[1], .path = in_folder("n.safetensors")});
+}
+
 /* ---- faults -----------------------------------------------------------------------------------
  */
 
@@ -321,6 +386,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_mesh_saves_any_mesh_loads),
         cmocka_unit_test(a_mesh_saves_a_model),
+        cmocka_unit_test(what_was_stopped_goes_on),
         cmocka_unit_test(a_fault_of_one_rank_is_told_on_all),
         cmocka_unit_test(what_does_not_fit_changes_nothing),
     };
