@@ -130,6 +130,29 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     return status;
 }
 
+static void close_handles(exg_cuda_device *d)
+{
+    if (d->stream != NULL) {
+        (void)d->driver.stream_wait(d->stream);
+    }
+    exg_cuda_close_links(d);
+    if (d->turn != NULL) {
+        (void)d->driver.event_destroy(d->turn);
+    }
+    exg_cuda_drop_stages(d);
+    exg_cuda_blas_close(d);
+    exg_cuda_dnn_close(d);
+    for (uint32_t i = 0; i < d->block_count; i++) {
+        (void)d->driver.memory_free(d->blocks[i]);
+    }
+    for (uint32_t i = 0; i < d->module_count; i++) {
+        (void)d->driver.module_unload(d->modules[i].module);
+    }
+    if (d->stream != NULL) {
+        (void)d->driver.stream_destroy(d->stream);
+    }
+}
+
 /* The device's primary context stays for the life of the process, as PyTorch's does: making one
  * takes tenths of a second, and CUDA's libraries keep things of their own in it. */
 static void close_device(exg_accelerator *device)
@@ -141,26 +164,10 @@ static void close_device(exg_accelerator *device)
     }
     if (d->context != NULL) {
         (void)d->driver.context_set(d->context);
-        if (d->stream != NULL) {
-            (void)d->driver.stream_wait(d->stream);
+        if (!d->is_lost) { /* else all that its work may use stays with it */
+            close_handles(d);
         }
-        exg_cuda_close_links(d);
         exg_cuda_close_graphs(d);
-        if (d->turn != NULL) {
-            (void)d->driver.event_destroy(d->turn);
-        }
-        exg_cuda_drop_stages(d);
-        exg_cuda_blas_close(d);
-        exg_cuda_dnn_close(d);
-        for (uint32_t i = 0; i < d->block_count; i++) {
-            (void)d->driver.memory_free(d->blocks[i]);
-        }
-        for (uint32_t i = 0; i < d->module_count; i++) {
-            (void)d->driver.module_unload(d->modules[i].module);
-        }
-        if (d->stream != NULL) {
-            (void)d->driver.stream_destroy(d->stream);
-        }
         (void)d->driver.context_set(NULL);
     }
     free(d->modules);
@@ -251,9 +258,12 @@ static void release(exg_accelerator *device, void *address)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    if (address != NULL) {
-        (void)d->driver.context_set(d->context);
-        (void)d->driver.stream_wait(d->stream);
+    if (address == NULL) {
+        return;
+    }
+    (void)d->driver.context_set(d->context);
+    (void)exg_cuda_watch(d, NULL);
+    if (!d->is_lost) {
         (void)d->driver.memory_free((cuda_address)(uintptr_t)address);
         for (uint32_t i = 0; i < d->block_count; i++) {
             if (d->blocks[i] == (cuda_address)(uintptr_t)address) {
