@@ -28,6 +28,39 @@ static bool with_epilogue(const exg_kernel_call *call, const exg_cuda_product *p
     return true;
 }
 
+/* The addend where the result will be, which the library then adds the product to: it takes that
+ * with any algorithm, and of any strides. */
+static exg_status over_addend(exg_kernel_call *call, const exg_cuda_product *product, bool *taken,
+                              exg_error *err)
+{
+    const cuda_gemm_params *g = &product->of;
+    const exg_cuda_addend *addend = &product->addends[0];
+    const cuda_matrix *from = &addend->matrix;
+    const exg_piece piece = {.input = addend->at.index,
+                             .rank = 3,
+                             .sizes = {g->batch, g->m, g->n},
+                             .from_strides = {from->batch, from->row, from->column},
+                             .to_strides = {g->m * g->n, g->n, 1}};
+    exg_cuda_step *step = (exg_cuda_step *)(uintptr_t)call->params;
+    exg_cuda_launch **end = step->last;
+    exg_cuda_product rest = *product;
+
+    if (product->addend_count != 1 || addend->at.kind != EXG_CUDA_INPUT ||
+        addend->dtype != product->c_dtype) {
+        return EXG_OK;
+    }
+    rest.addends[0].at = product->c;
+    rest.addends[0].matrix = (cuda_matrix){g->m * g->n, g->n, 1};
+    EXG_TRY(exg_cuda_add_piece(call, &piece, product->c, err));
+    EXG_TRY(exg_cuda_blas_add(call, &rest, taken, err));
+    if (!*taken) {
+        *end = NULL;
+        step->last = end;
+    }
+    return EXG_OK;
+}
+
+/* All in one call; else without the epilogue; else without an addend of its own kind, too. */
 static exg_status by_library(exg_kernel_call *call, const exg_cuda_product *product, bool *taken,
                              exg_error *err)
 {
@@ -41,6 +74,9 @@ static exg_status by_library(exg_kernel_call *call, const exg_cuda_product *prod
         return EXG_OK;
     }
     EXG_TRY(exg_cuda_blas_add(call, product, taken, err));
+    if (!*taken) {
+        EXG_TRY(over_addend(call, product, taken, err));
+    }
     return *taken ? exg_cuda_add_epilogue(call, err) : EXG_OK;
 }
 
