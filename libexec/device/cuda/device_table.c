@@ -325,6 +325,51 @@ static exg_status follow(exg_accelerator *device, void *stream, bool after, exg_
                  : exg_cuda_follow(d, d->stream, d->turn, theirs, err);
 }
 
+static exg_status mark(exg_accelerator *device, void **made, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    const exg_cuda_driver *c = &d->driver;
+    cuda_event event = NULL;
+    exg_status status;
+
+    *made = NULL;
+    EXG_TRY(exg_cuda_enter(d, err));
+    EXG_TRY(
+        exg_cuda_check(c, c->event_create(&event, CUDA_EVENT_NO_TIMING), "making an event", err));
+    status = exg_cuda_check(c, c->event_record(event, d->stream), "recording an event", err);
+    if (status != EXG_OK) {
+        (void)c->event_destroy(event);
+        return status;
+    }
+    *made = event;
+    return EXG_OK;
+}
+
+static exg_status after(exg_accelerator *device, void *mark, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    EXG_TRY(exg_cuda_enter(d, err));
+    return exg_cuda_check(&d->driver, d->driver.stream_wait_event(d->stream, mark, 0),
+                          "waiting for an event", err);
+}
+
+static exg_status await(exg_accelerator *device, void *mark, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    EXG_TRY(exg_cuda_enter(d, err));
+    return exg_cuda_check(&d->driver, d->driver.event_wait(mark), "running on the device", err);
+}
+
+static void unmark(exg_accelerator *device, void *mark)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    (void)d->driver.context_set(d->context);
+    (void)d->driver.event_destroy(mark);
+}
+
 __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = {
     .version = EXG_DEVICE_TABLE_VERSION,
     .name = "cuda",
@@ -342,6 +387,10 @@ __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = 
     .launch = launch,
     .wait = wait_for,
     .follow = follow,
+    .mark = mark,
+    .after = after,
+    .await = await,
+    .unmark = unmark,
     .record = exg_cuda_record,
     .recorded = exg_cuda_recorded,
     .replay = exg_cuda_replay,
