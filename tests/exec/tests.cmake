@@ -259,6 +259,11 @@ exg_strict_test(exec_bound exec_bound)
 add_test(NAME exec_cuda_bound COMMAND test_exec_bound WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_bound PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_in_place exec/session/in_place.c exec/cuda/calls.c LIBS exg::exec)
+exg_strict_test(exec_in_place exec_in_place)
+add_test(NAME exec_cuda_in_place COMMAND test_exec_in_place WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_in_place PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 exg_strict_test(exec_segments exec_segments)
 exg_strict_test(exec_budget exec_budget)
 exg_strict_test(exec_random exec_random)
