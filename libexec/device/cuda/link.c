@@ -86,6 +86,10 @@ static exg_status decide(exg_cuda_link *link, const introduction *all, const cha
         alike += is_same_device(&all[r], &all[0]);
     }
     link->is_shared = alike == size && link->c->ops->lends;
+    if (alike == size && !link->is_shared) {
+        return EXG_FAIL(err, UNSUPPORTED, "DEV-011",
+                        "ranks are processes that share a device, and NCCL takes one each");
+    }
     for (uint32_t r = 0; r < size && !link->is_shared; r++) {
         if (all[r].version == 0) {
             return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "%s",

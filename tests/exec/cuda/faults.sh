@@ -33,6 +33,14 @@ while [ "$number" -lt 22 ]; do
   esac
   number=$((number + every))
 done
+# Processes that share a device go through the host, and say why.
+EXG_STANDIN_DEVICES=1 "$mpiexec" --oversubscribe -n 2 "$exg" run fixtures/lm.core.static.pt2 --device cuda --place tensor --stats \
+  >"$folder/out" 2>&1
+if ! grep -q "^collectives go through the host (ranks are processes that share a device" "$folder/out"; then
+  echo "processes that share a device:"
+  cat "$folder/out"
+  exit 1
+fi
 # NCCL's abort does not return; nor does it end anything.
 for how in blocks deaf; do
   export EXG_STANDIN_NCCL_ABORT=$how
