@@ -5,6 +5,9 @@
 #include "libexec/kernels/cpu/common.h"
 
 #define TILE        64 /* of gemm.cu */
+#define ROWS        64 /* of gemm_tiles.cu */
+#define COLUMNS     128
+#define MATRIX_UNIT 80 /* the compute capability from which on matrix.h is right */
 #define BATCHES_MAX 65535
 
 /* The product with the epilogue in it; false: it is not of that form. */
@@ -80,11 +83,47 @@ static exg_status by_library(exg_kernel_call *call, const exg_cuda_product *prod
     return *taken ? exg_cuda_add_epilogue(call, err) : EXG_OK;
 }
 
+/* Does a matrix unit take the operands? */
+static bool is_of_halves(const exg_kernel_call *call, const exg_cuda_product *product)
+{
+    const exg_cuda_device *device = (const exg_cuda_device *)call->device;
+
+    return device->capability >= MATRIX_UNIT && product->a_dtype == product->b_dtype &&
+           (product->a_dtype == EXG_DTYPE_BF16 || product->a_dtype == EXG_DTYPE_F16) &&
+           exg_dtype_is_float(product->c_dtype) && product->c_dtype != EXG_DTYPE_F64;
+}
+
+static exg_status add_gemm(exg_kernel_call *call, const exg_cuda_product *product,
+                           const cuda_gemm_params *params, exg_cuda_launch **launch, exg_error *err)
+{
+    const exg_cuda_addend *self = product->addend_count > 0 ? &product->addends[0] : NULL;
+    const char *has_self = self != NULL ? "-DHAS_SELF -DSELF=" : "";
+    const char *of_self = self != NULL ? exg_cuda_dtype(self->dtype) : "";
+
+    if (is_of_halves(call, product)) {
+        return EXG_CUDA_ADD(call, "gemm_tiles", "gemm_tiles", "iz iz iz o0 e", *params, launch, err,
+                            "-DX=%s -DRESULT=%s %s%s %s %s %s", exg_cuda_dtype(product->a_dtype),
+                            exg_cuda_dtype(product->c_dtype), has_self, of_self,
+                            product->a_dtype == EXG_DTYPE_F16 ? "-DHALF_IS_F16" : "",
+                            params->of_a.row == 1 ? "" : "-DA_BY_DEPTH",
+                            params->of_b.column == 1 ? "" : "-DB_BY_DEPTH");
+    }
+    return EXG_CUDA_ADD(call, "gemm", "gemm", "iz iz iz o0 e", *params, launch, err,
+                        "-DA=%s -DB=%s -DRESULT=%s %s%s %s", exg_cuda_dtype(product->a_dtype),
+                        exg_cuda_dtype(product->b_dtype), exg_cuda_dtype(product->c_dtype),
+                        has_self, of_self,
+                        !exg_dtype_is_float(product->c_dtype) ? "-DIS_INTEGER"
+                        : product->c_dtype == EXG_DTYPE_F64   ? "-DIS_DOUBLE"
+                                                              : "");
+}
+
 static exg_status by_kernel(exg_kernel_call *call, const exg_cuda_product *product, exg_error *err)
 {
     const exg_cuda_addend *self = product->addend_count > 0 ? &product->addends[0] : NULL;
     cuda_gemm_params params = product->of;
-    int64_t tiles = exg_ceil_div(params.m, TILE) * exg_ceil_div(params.n, TILE);
+    bool halves = is_of_halves(call, product);
+    int64_t tiles = exg_ceil_div(params.m, halves ? ROWS : TILE) *
+                    exg_ceil_div(params.n, halves ? COLUMNS : TILE);
     exg_cuda_launch *launch = NULL;
 
     if (tiles > INT32_MAX) {
@@ -94,14 +133,7 @@ static exg_status by_kernel(exg_kernel_call *call, const exg_cuda_product *produ
         params.of_self = self->matrix;
         params.beta = self->factor;
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "gemm", "gemm", "iz iz iz o0 e", params, &launch, err,
-                         "-DA=%s -DB=%s -DRESULT=%s %s%s %s", exg_cuda_dtype(product->a_dtype),
-                         exg_cuda_dtype(product->b_dtype), exg_cuda_dtype(product->c_dtype),
-                         self != NULL ? "-DHAS_SELF -DSELF=" : "",
-                         self != NULL ? exg_cuda_dtype(self->dtype) : "",
-                         !exg_dtype_is_float(product->c_dtype) ? "-DIS_INTEGER"
-                         : product->c_dtype == EXG_DTYPE_F64   ? "-DIS_DOUBLE"
-                                                               : ""));
+    EXG_TRY(add_gemm(call, product, &params, &launch, err));
     launch->slots[0] = product->a;
     launch->slots[1] = product->b;
     if (self != NULL) {

@@ -312,7 +312,8 @@ typedef struct exg_session_stats {
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */
     const char *collectives_through;
     /* What computes for the device beside kernels of ours, "cuBLASLt, no cuDNN" (exg_device_info);
-     * without cuBLASLt products use no tensor cores. The session's text; "" where nothing can. */
+     * without cuBLASLt products are kernels of ours, slower. The session's text; "" where nothing
+     * can. */
     const char *libraries;
 } exg_session_stats;
 

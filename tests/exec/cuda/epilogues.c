@@ -44,11 +44,12 @@ typedef struct trial {
     const char *calls; /* of libraries, and kernels after them */
 } trial;
 
-#define BLAS "cublasLtMatmul 5,3,4"
-#define DNN  "cudnnConvolutionBiasActivationForward 1 of 1 groups"
-#define GEMM "cuLaunchKernel gemm 1,1,1 256 s1\n"
-#define COPY "cuLaunchKernel copy 1,1,1 256 s1\n"
-#define LAST "cuLaunchKernel pointwise 1,1,1 256 s1\n"
+#define BLAS           "cublasLtMatmul 5,3,4"
+#define DNN            "cudnnConvolutionBiasActivationForward 1 of 1 groups"
+#define GEMM           "cuLaunchKernel gemm 1,1,1 256 s1\n"
+#define GEMM_OF_HALVES "cuLaunchKernel gemm_tiles 1,1,1 256 s1\n"
+#define COPY           "cuLaunchKernel copy 1,1,1 256 s1\n"
+#define LAST           "cuLaunchKernel pointwise 1,1,1 256 s1\n"
 
 static const trial trials[] = {
     {LINEAR, true, false, 0, NOTHING, false, EXG_DTYPE_F32, BLAS " bias\n"},
@@ -334,7 +335,8 @@ static void a_library_or_one_kernel_of_ours_does_what_follows(void **state)
         const char *own = of->product == CONVOLUTION ? "cuLaunchKernel convolution 1,1,1 256 s1\n"
                           : of->adds == 1 && of->then == SQUARE
                               ? GEMM LAST /* the sum is read twice */
-                              : GEMM;
+                          : exg_dtype_bytes(of->dtype) == 2 ? GEMM_OF_HALVES
+                                                            : GEMM;
 
         if (notes_calls && !is_compiled_only() &&
             strcmp(calls, by_libraries ? of->calls : own) != 0) {

@@ -53,6 +53,6 @@ stats()
     esac
 }
 
-stats "$driver" "libraries: no cuBLASLt, no cuDNN (products use no tensor cores"
+stats "$driver" "libraries: no cuBLASLt, no cuDNN (products are slow"
 stats "$driver:$libraries" "libraries: cuBLASLt, cuDNN"
 exit $failed
