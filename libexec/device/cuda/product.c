@@ -154,5 +154,6 @@ exg_status exg_cuda_add_product(exg_kernel_call *call, const exg_cuda_product *p
         return EXG_OK;
     }
     EXG_TRY(by_library(call, product, &taken, err));
+    call->finishes_apart = taken;
     return taken ? EXG_OK : by_kernel(call, product, err);
 }
