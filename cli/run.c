@@ -375,7 +375,7 @@ static void put_stats(exg_text *text, const exg_session_stats *s, const double *
         exg_text_printf(text, "libraries: %s%s\n", s->libraries,
                         strstr(s->libraries, "no cuBLASLt") == NULL
                             ? ""
-                            : " (products use no tensor cores: docs/devices.md says where it is "
+                            : " (products are slow: docs/devices.md says where it is "
                               "looked for)");
     }
 }

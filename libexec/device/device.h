@@ -23,7 +23,7 @@
 
 #include <exg/device.h>
 
-#define EXG_DEVICE_TABLE_VERSION 4
+#define EXG_DEVICE_TABLE_VERSION 5
 
 struct exg_communicator;
 struct exg_collective;
@@ -93,6 +93,15 @@ struct exg_device_table {
      * after all that the stream was asked for (`after`), or the other way round. NULL: the device
      * has no streams that others know. */
     exg_status (*follow)(exg_accelerator *device, void *stream, bool after, exg_error *err);
+
+    /* A mark comes after all that the device was asked for so far, as an event that others know
+     * (CUevent). after(): what is asked for from here on comes after the mark, which may be another
+     * device's of this table; await(): the host waits for it, whatever else is asked for meanwhile.
+     * NULL, all four: the device has none. */
+    exg_status (*mark)(exg_accelerator *device, void **mark, exg_error *err);
+    exg_status (*after)(exg_accelerator *device, void *mark, exg_error *err);
+    exg_status (*await)(exg_accelerator *device, void *mark, exg_error *err);
+    void (*unmark)(exg_accelerator *device, void *mark);
 
     /* What is asked for between record() and recorded() is kept instead of carried out, to be
      * asked for as one by replay(). NULL, all four: cannot. UNSUPPORTED: not this. */

@@ -58,6 +58,7 @@ typedef struct exg_kernel_call {
     /* What follows the kernel, done on parts of its result while they are near: a pointwise
      * program over the result's elements, which takes operand and result from there too. */
     bool takes_epilogue; /* said by prepare */
+    bool finishes_apart; /* likewise: but for sums, ReLU and GELU an epilogue is work of its own */
     const struct exg_pointwise *epilogue;
     const exg_tensor *epilogue_inputs;
     uint32_t epilogue_self; /* which of them is what the kernel itself gives */

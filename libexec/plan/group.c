@@ -391,12 +391,32 @@ static uint32_t product_of(const exg_planner *p, const group_step *s)
     return LOADS_MAX;
 }
 
+/* Would the last step leave the group to work of its own? Then more may join it first: the product
+ * of two linear layers, of which one has an activation, is done with that. */
+static bool is_apart(const exg_planner *p)
+{
+    const exg_plan *plan = p->plan;
+
+    if (plan->step_count == 0 || !plan->steps[plan->step_count - 1].call.finishes_apart) {
+        return false;
+    }
+    for (uint32_t at = 0; at < p->group.node_count; at++) {
+        const exg_node *node = &p->graph->nodes[p->group.nodes[at]];
+        exg_operator_id id = exg_operators_find(p->operators, node->target)->id;
+
+        if (id != EXG_OP_add_Tensor && id != EXG_OP_relu_default && id != EXG_OP_gelu_default) {
+            return true;
+        }
+    }
+    return false;
+}
+
 exg_status exg_planner_part(exg_planner *p)
 {
     const exg_group *g = &p->group;
     group_step s = {.stored_count = 1};
 
-    if (g->node_count == 0) {
+    if (g->node_count == 0 || is_apart(p)) {
         return EXG_OK;
     }
     for (uint32_t at = 0; at + 1 < g->node_count; at++) {

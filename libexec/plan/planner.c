@@ -89,19 +89,12 @@ static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_oper
     exg_value_id from = args[0].as_tensor;
     exg_value_id to = node->outputs[0].as_tensor;
     exg_location source;
-    exg_strided in = {0};
-    exg_strided out = {0};
     uint64_t bytes;
 
     EXG_TRY(exg_planner_need(p, from));
     source = p->locations[from];
     for (int attempt = 0;; attempt++) {
-        in.rank = source.view.rank;
-        in.offset = source.offset;
-        in.dtype = out.dtype = source.view.dtype;
-        memcpy(in.sizes, source.view.sizes, sizeof(in.sizes[0]) * in.rank);
-        memcpy(in.strides, source.view.strides, sizeof(in.strides[0]) * in.rank);
-        if (op->view(args, &in, &out, p->err) == EXG_OK) {
+        if (exg_planner_view(p, op, args, &source, &p->locations[to]) == EXG_OK) {
             break;
         }
         if (attempt > 0) {
@@ -109,13 +102,7 @@ static exg_status plan_view(exg_planner *p, const exg_node *node, const exg_oper
         }
         EXG_TRY(exg_planner_copy(p, &source, "contiguous", &source));
     }
-    p->locations[to] = source;
-    p->locations[to].offset = out.offset;
-    p->locations[to].view.dtype = out.dtype;
-    p->locations[to].view.rank = out.rank;
-    memcpy(p->locations[to].view.sizes, out.sizes, sizeof(out.sizes[0]) * out.rank);
-    memcpy(p->locations[to].view.strides, out.strides, sizeof(out.strides[0]) * out.rank);
-    EXG_TRY(exg_planner_extent(p, &p->locations[to].view, out.offset, &bytes));
+    EXG_TRY(exg_planner_extent(p, &p->locations[to].view, p->locations[to].offset, &bytes));
     if (bytes > p->plan->buffers[source.buffer].bytes) {
         return EXG_FAIL(p->err, MALFORMED, "PLN-002", "%s reaches outside its storage", op->target);
     }
@@ -154,14 +141,19 @@ static uint32_t operands_of(const exg_operator *op, const exg_argument *args, ex
 }
 
 /* May the step's first result take the memory of operand 0? */
-static uint32_t reusable(const exg_planner *p, const exg_kernel *kernel, exg_value_id operand,
-                         exg_value_id result)
+static uint32_t reusable(exg_planner *p, const exg_kernel *kernel, const exg_node *node,
+                         exg_value_id operand)
 {
+    exg_value_id result = node->outputs[0].as_tensor;
     const exg_location *location = &p->locations[operand];
     const exg_tensor_meta *meta = p->graph->values[result].tensor;
     const exg_buffer *buffer = &p->plan->buffers[location->buffer];
     int64_t numel = exg_tensor_numel(&location->view);
 
+    if ((kernel->flags & EXG_KERNEL_IN_PLACE) != 0 &&
+        exg_planner_is_window(p, (uint32_t)(node - p->graph->nodes), operand, result)) {
+        return location->buffer;
+    }
     if (p->no_reuse || (kernel->flags & EXG_KERNEL_IN_PLACE) == 0 || !buffer->writable ||
         buffer->is_folded != p->folds || p->buffer_uses[location->buffer] != 1 ||
         location->offset != 0 || !exg_tensor_is_contiguous(&location->view) ||
@@ -270,6 +262,9 @@ static exg_status plan_results(exg_planner *p, exg_step *step, const exg_node *n
                 continue;
             }
             EXG_TRY(exg_planner_result(p, value, at == 0 ? reuse : EXG_NO_BUFFER));
+            if (at == 0 && reuse != EXG_NO_BUFFER) { /* where operand 0 is */
+                p->locations[value].offset = step->inputs[0].offset;
+            }
             if (at == 0 && step->call.channels_last) {
                 set_channels_last(&p->locations[value].view);
             }
@@ -378,7 +373,7 @@ static exg_status plan_kernel(exg_planner *p, const exg_node *node, const exg_op
     if (k.count > 0 && k.values[0] != EXG_NO_VALUE && !k.channels_last &&
         k.bound[0].buffer == p->locations[k.values[0]].buffer && node->output_count > 0 &&
         node->outputs[0].kind == EXG_ARGUMENT_TENSOR) {
-        reuse = reusable(p, k.kernel, k.values[0], node->outputs[0].as_tensor);
+        reuse = reusable(p, k.kernel, node, k.values[0]);
     }
     set_operands(p, step, &k);
     EXG_TRY(plan_results(p, step, node, reuse));
@@ -395,6 +390,7 @@ static exg_status plan_node(exg_planner *p, uint32_t index)
     const exg_node *node = &p->graph->nodes[index];
     const exg_operator *op = exg_operators_find(p->operators, node->target);
     exg_argument args[EXG_ARGUMENTS_MAX];
+    bool kept;
 
     p->origin = node;
     if (op == NULL) {
@@ -406,6 +402,10 @@ static exg_status plan_node(exg_planner *p, uint32_t index)
     EXG_TRY(exg_operator_normalize(op, node, args, p->err));
     if (op->view != NULL) {
         return plan_view(p, node, op, args);
+    }
+    EXG_TRY(exg_planner_keep_window(p, node, op, args, &kept));
+    if (kept) {
+        return EXG_OK;
     }
     return plan_kernel(p, node, op, args);
 }

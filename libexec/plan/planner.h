@@ -66,6 +66,17 @@ bool exg_kernel_takes_strides(const exg_kernel *kernel, uint32_t i, bool channel
 /* Prepares the kernel; what the device's does not take the host's does. */
 exg_status exg_planner_prepare(exg_planner *p, exg_step *step);
 
+/* window.c: where the view is of what is at `source`. */
+exg_status exg_planner_view(exg_planner *p, const exg_operator *op, const exg_argument *args,
+                            const exg_location *source, exg_location *to);
+/* Is operand 0 of node `index`, which reads it last, a window that its result will replace? Then it
+ * may be computed there. */
+bool exg_planner_is_window(exg_planner *p, uint32_t index, exg_value_id operand,
+                           exg_value_id result);
+/* A node that replaces a window by what is there gives operand 0 as it is, and *kept is set. */
+exg_status exg_planner_keep_window(exg_planner *p, const exg_node *node, const exg_operator *op,
+                                   const exg_argument *args, bool *kept);
+
 /* group.c: adds a pointwise node to the open group, or opens one. */
 exg_status exg_planner_group(exg_planner *p, uint32_t node);
 /* Makes a step of the open group, if there is one. */

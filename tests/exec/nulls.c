@@ -232,6 +232,10 @@ static void check_session(void)
     NULLED(exg_session_run(NULL, NULL, 0, &err));
     NULLED(exg_session_launch(NULL, NULL, 0, &err));
     NULLED(exg_session_wait(NULL, &err));
+    NULLED(exg_session_fence(NULL, NULL, &err));
+    NULLED(exg_session_after(NULL, NULL, &err));
+    NULLED(exg_session_after_event(NULL, NULL, &err));
+    NULLED(exg_fence_wait(NULL, &err));
     NULLED(exg_session_bind_input(NULL, NULL, &err));
     NULLED(exg_session_bind_output(NULL, 0, NULL, &err));
     NULLED(exg_session_allocate(NULL, 0, NULL, &err));
@@ -452,6 +456,7 @@ static void nothing_is_let_go(void **state)
     exg_module_destroy(NULL);
     exg_plan_destroy(NULL);
     exg_session_destroy(NULL);
+    exg_fence_destroy(NULL);
 }
 
 int main(void)

@@ -1,6 +1,8 @@
 /* blas.c - a stand-in for libcublasLt: the entry points that the plugin uses. It is as particular
  * as the library says it is: sizes that do not fit, an algorithm chosen for another product or
  * for addresses that are better aligned, and memory that is not there are refused.
+ *
+ * EXG_STANDIN_BLAS_NO=EPILOGUES: no algorithm has one of these, as numbers that are added up.
  */
 #include "tests/standin/cuda.h"
 #include "tests/standin/log.h"
@@ -231,6 +233,13 @@ static bool is_epilogue(uint32_t e)
            (e & ~EPILOGUE_BIAS) == EPILOGUE_GELU;
 }
 
+static bool is_refused(uint32_t e)
+{
+    const char *refused = getenv("EXG_STANDIN_BLAS_NO");
+
+    return refused != NULL && (e & (uint32_t)strtoul(refused, NULL, 10)) != 0;
+}
+
 static double epilogue_of(uint32_t e, double x)
 {
     return (e & EPILOGUE_RELU) != 0 ? (x < 0 ? 0 : x)
@@ -267,7 +276,8 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const product *p, const layout 
     if (most < 1 || !makes_sense(p, a, b, c, d)) {
         return INVALID_VALUE;
     }
-    if (!is_epilogue(p->epilogue) || (p->epilogue != EPILOGUE_NONE && d->type == TYPE_F64) ||
+    if (!is_epilogue(p->epilogue) || is_refused(p->epilogue) ||
+        (p->epilogue != EPILOGUE_NONE && d->type == TYPE_F64) ||
         ((p->epilogue & EPILOGUE_BIAS) != 0 && p->bias == NULL)) {
         return NOT_SUPPORTED;
     }

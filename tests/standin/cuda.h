@@ -19,6 +19,9 @@ typedef int standin_meeting(void *op, void **state);
 typedef void standin_keeping(void *op, int by);
 
 int standin_meet(void *stream, standin_meeting *meet, standin_keeping *keep, void *op);
+/* What every stream was asked for, as far as it goes. */
+void standin_carry_on(void);
+
 uint32_t standin_stream_number(const void *stream);  /* from 1 on a device */
 bool standin_holds(const void *first, size_t bytes); /* inside one block of memory */
 int standin_device(void);                            /* that this thread has entered; -1: none */

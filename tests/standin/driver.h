@@ -67,6 +67,7 @@ typedef struct task {
     standin_meeting *meet;
     standin_keeping *keep;
     void *op, *state; /* of the meeting, and of this time that it is carried out */
+    bool is_launched; /* with a graph, which stays as long */
     const function *function;
     standin_work *work;
     uint32_t blocks[3], threads;

@@ -8,6 +8,8 @@
  * EXG_STANDIN_NCCL_VERSION: as ncclGetVersion tells it. EXG_STANDIN_NCCL=error:RANK:NUMBER,
  * or hang:RANK:NUMBER: what becomes of the rank's collective of this number, from 0; refuse: it is
  * not taken; start:RANK: a rank that never gets ready; init:RANK: one that fails at once.
+ * EXG_STANDIN_NCCL_ABORT: blocks: an abort ends what is under way and does not return; deaf: nor
+ * that.
  */
 #include "libexport/base/element.h"
 #include "tests/standin/cuda.h"
@@ -286,6 +288,7 @@ static void reclaim(comm *c)
     bool last;
 
     while (are_held(c, &last) && last) {
+        standin_carry_on(); /* as a device does by itself */
         (void)usleep(1000);
     }
 }
@@ -302,8 +305,13 @@ int ncclCommDestroy(comm *c)
 
 int ncclCommAbort(comm *c)
 {
+    const char *how = getenv("EXG_STANDIN_NCCL_ABORT");
+
     standin_log("ncclCommAbort %d", c->rank);
-    c->aborted = true;
+    c->aborted = how == NULL || strcmp(how, "deaf") != 0;
+    while (how != NULL) {
+        (void)pause();
+    }
     reclaim(c);
     (void)unlink(c->id.bytes); /* where not all came */
     return SUCCESS;

@@ -87,8 +87,19 @@ static bool carry_out_task(task *t)
     }
 }
 
+/* What was launched with a graph needs it no longer. */
+static void leave_graph(const task *t)
+{
+    if (t->is_launched && t->keep != NULL) {
+        t->keep(t->op, -1);
+    }
+}
+
 static void drop_tasks(stream *s)
 {
+    for (uint32_t i = s->done; i < s->asked.count; i++) {
+        leave_graph(&s->asked.items[i]);
+    }
     for (uint32_t i = 0; i < s->asked.count; i++) {
         free(s->asked.items[i].params);
     }
@@ -113,7 +124,9 @@ static int carry_out(stream *s, uint64_t place)
     memory_open();
     while (goes_on && s->dropped + s->done < place && fault == 0) {
         goes_on = carry_out_task(&s->asked.items[s->done]);
-        s->done += goes_on;
+        if (goes_on) {
+            leave_graph(&s->asked.items[s->done++]);
+        }
     }
     wrong = memory_close();
     if (wrong != NULL) {
@@ -159,6 +172,13 @@ int standin_meet(void *s, standin_meeting *meet, standin_keeping *keep, void *op
     }
     ask(s, &(task){.kind = TASK_MEET, .meet = meet, .keep = keep, .op = op});
     return 0;
+}
+
+void standin_carry_on(void)
+{
+    ALONE;
+
+    carry_out_others(NULL);
 }
 
 uint32_t standin_stream_number(const void *s)
@@ -457,6 +477,10 @@ int cuGraphLaunch(graph *exec, stream *s)
     for (uint32_t i = 0; i < exec->kept.count; i++) {
         task t = again(&exec->kept.items[i]);
 
+        t.is_launched = true;
+        if (t.keep != NULL) {
+            t.keep(t.op, 1);
+        }
         ask(s, &t);
     }
     return 0;

@@ -41,7 +41,7 @@ static void end(const exg_cuda_link *link, const exg_nccl_clique *clique)
         if (exg_nccl_settle(link, comm, results[r], "ncclCommFinalize", NULL) == EXG_OK) {
             (void)n->destroy(comm);
         } else {
-            (void)n->abort(comm);
+            exg_nccl_abort(link, comm);
         }
     }
 }

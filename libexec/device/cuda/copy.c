@@ -135,6 +135,9 @@ exg_status exg_cuda_copy_in(exg_accelerator *device, void *to, const void *from,
                               "copying to the device", err);
     }
     EXG_TRY(need_stages(d, err));
+    if (d->links != NULL) { /* as below: a stage may be waited for */
+        EXG_TRY(exg_cuda_watch(d, err));
+    }
     return stage_in(d, address, from, bytes, err);
 }
 

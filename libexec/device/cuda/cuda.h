@@ -58,6 +58,8 @@ typedef struct exg_cuda_device {
     exg_device_graph *recording;      /* not among them yet */
     exg_device_graph *abandoned;      /* no longer among them: work may still write their words */
     const exg_device_graph *replayed; /* since the last wait */
+    bool aborts_hang;                 /* of NCCL; the next is not waited for */
+    bool is_lost; /* work on it does not end: nobody waits for it, or frees what it may use */
 } exg_cuda_device;
 
 /* Makes the device the calling thread's (driver.c). */

@@ -130,6 +130,29 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
     return status;
 }
 
+static void close_handles(exg_cuda_device *d)
+{
+    if (d->stream != NULL) {
+        (void)d->driver.stream_wait(d->stream);
+    }
+    exg_cuda_close_links(d);
+    if (d->turn != NULL) {
+        (void)d->driver.event_destroy(d->turn);
+    }
+    exg_cuda_drop_stages(d);
+    exg_cuda_blas_close(d);
+    exg_cuda_dnn_close(d);
+    for (uint32_t i = 0; i < d->block_count; i++) {
+        (void)d->driver.memory_free(d->blocks[i]);
+    }
+    for (uint32_t i = 0; i < d->module_count; i++) {
+        (void)d->driver.module_unload(d->modules[i].module);
+    }
+    if (d->stream != NULL) {
+        (void)d->driver.stream_destroy(d->stream);
+    }
+}
+
 /* The device's primary context stays for the life of the process, as PyTorch's does: making one
  * takes tenths of a second, and CUDA's libraries keep things of their own in it. */
 static void close_device(exg_accelerator *device)
@@ -141,26 +164,10 @@ static void close_device(exg_accelerator *device)
     }
     if (d->context != NULL) {
         (void)d->driver.context_set(d->context);
-        if (d->stream != NULL) {
-            (void)d->driver.stream_wait(d->stream);
+        if (!d->is_lost) { /* else all that its work may use stays with it */
+            close_handles(d);
         }
-        exg_cuda_close_links(d);
         exg_cuda_close_graphs(d);
-        if (d->turn != NULL) {
-            (void)d->driver.event_destroy(d->turn);
-        }
-        exg_cuda_drop_stages(d);
-        exg_cuda_blas_close(d);
-        exg_cuda_dnn_close(d);
-        for (uint32_t i = 0; i < d->block_count; i++) {
-            (void)d->driver.memory_free(d->blocks[i]);
-        }
-        for (uint32_t i = 0; i < d->module_count; i++) {
-            (void)d->driver.module_unload(d->modules[i].module);
-        }
-        if (d->stream != NULL) {
-            (void)d->driver.stream_destroy(d->stream);
-        }
         (void)d->driver.context_set(NULL);
     }
     free(d->modules);
@@ -251,9 +258,12 @@ static void release(exg_accelerator *device, void *address)
 {
     exg_cuda_device *d = (exg_cuda_device *)device;
 
-    if (address != NULL) {
-        (void)d->driver.context_set(d->context);
-        (void)d->driver.stream_wait(d->stream);
+    if (address == NULL) {
+        return;
+    }
+    (void)d->driver.context_set(d->context);
+    (void)exg_cuda_watch(d, NULL);
+    if (!d->is_lost) {
         (void)d->driver.memory_free((cuda_address)(uintptr_t)address);
         for (uint32_t i = 0; i < d->block_count; i++) {
             if (d->blocks[i] == (cuda_address)(uintptr_t)address) {
@@ -315,6 +325,51 @@ static exg_status follow(exg_accelerator *device, void *stream, bool after, exg_
                  : exg_cuda_follow(d, d->stream, d->turn, theirs, err);
 }
 
+static exg_status mark(exg_accelerator *device, void **made, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    const exg_cuda_driver *c = &d->driver;
+    cuda_event event = NULL;
+    exg_status status;
+
+    *made = NULL;
+    EXG_TRY(exg_cuda_enter(d, err));
+    EXG_TRY(
+        exg_cuda_check(c, c->event_create(&event, CUDA_EVENT_NO_TIMING), "making an event", err));
+    status = exg_cuda_check(c, c->event_record(event, d->stream), "recording an event", err);
+    if (status != EXG_OK) {
+        (void)c->event_destroy(event);
+        return status;
+    }
+    *made = event;
+    return EXG_OK;
+}
+
+static exg_status after(exg_accelerator *device, void *mark, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    EXG_TRY(exg_cuda_enter(d, err));
+    return exg_cuda_check(&d->driver, d->driver.stream_wait_event(d->stream, mark, 0),
+                          "waiting for an event", err);
+}
+
+static exg_status await(exg_accelerator *device, void *mark, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    EXG_TRY(exg_cuda_enter(d, err));
+    return exg_cuda_check(&d->driver, d->driver.event_wait(mark), "running on the device", err);
+}
+
+static void unmark(exg_accelerator *device, void *mark)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+
+    (void)d->driver.context_set(d->context);
+    (void)d->driver.event_destroy(mark);
+}
+
 __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = {
     .version = EXG_DEVICE_TABLE_VERSION,
     .name = "cuda",
@@ -332,6 +387,10 @@ __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = 
     .launch = launch,
     .wait = wait_for,
     .follow = follow,
+    .mark = mark,
+    .after = after,
+    .await = await,
+    .unmark = unmark,
     .record = exg_cuda_record,
     .recorded = exg_cuda_recorded,
     .replay = exg_cuda_replay,

@@ -325,7 +325,7 @@ exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params
     if (dnn == NULL || !choose(dnn, dtype, has_bias, &p)) {
         return EXG_OK;
     }
-    *taken = true;
+    *taken = call->finishes_apart = true;
     call->workspace_bytes = EXG_MAX(call->workspace_bytes, (uint64_t)p.choice.memory);
     EXG_TRY(exg_cuda_step_add(call, ask, &p, sizeof(p), &launch, err));
     for (uint32_t i = 0; i < 3; i++) {

@@ -48,7 +48,7 @@ static void drop(const exg_cuda_device *d, exg_device_graph *g)
 static void destroy(const exg_cuda_device *d, exg_device_graph *g)
 {
     drop(d, g);
-    if (g->ended != 0) {
+    if (g->ended != 0 && !d->is_lost) {
         (void)d->driver.memory_free(g->ended);
     }
     free(g->collectives);

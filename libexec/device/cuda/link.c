@@ -38,8 +38,7 @@ static exg_status need_stream(exg_cuda_device *d, exg_error *err)
 
 void exg_cuda_close_links(exg_cuda_device *d)
 {
-    if (d->beside != NULL) {
-        (void)d->driver.stream_wait(d->beside);
+    if (d->beside != NULL) { /* and nothing is under way */
         (void)d->driver.stream_destroy(d->beside);
     }
     for (int i = 0; i < EXG_CUDA_ASKED; i++) {
@@ -87,6 +86,10 @@ static exg_status decide(exg_cuda_link *link, const introduction *all, const cha
         alike += is_same_device(&all[r], &all[0]);
     }
     link->is_shared = alike == size && link->c->ops->lends;
+    if (alike == size && !link->is_shared) {
+        return EXG_FAIL(err, UNSUPPORTED, "DEV-011",
+                        "ranks are processes that share a device, and NCCL takes one each");
+    }
     for (uint32_t r = 0; r < size && !link->is_shared; r++) {
         if (all[r].version == 0) {
             return EXG_FAIL(err, UNSUPPORTED, "DEV-011", "%s",
@@ -204,7 +207,7 @@ void exg_cuda_leave(exg_accelerator *device, exg_device_link *link)
 
     (void)exg_cuda_enter(d, NULL);
     (void)exg_cuda_watch(d, NULL);
-    (void)d->driver.stream_wait(d->beside);
+    (void)exg_cuda_watch_beside(d, NULL);
     exg_nccl_leave(l);
     while (*at != NULL && *at != l) {
         at = &(*at)->next;

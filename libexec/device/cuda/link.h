@@ -129,6 +129,14 @@ exg_status exg_nccl_finish(exg_cuda_collective *made, exg_error *err);
 /* A fault that NCCL found meanwhile. PEER COM-011. */
 exg_status exg_nccl_look(exg_cuda_link *link, exg_error *err);
 
+/* ---- abort.c ------------------------------------------------------------------------------ */
+
+/* Ends what is under way of a communicator, on all ranks, and the communicator: in a thread aside,
+ * which is waited for within a fourth of the deadline. */
+void exg_nccl_abort(const exg_cuda_link *link, nccl_comm comm);
+/* All links were given up. Waits for what was asked for, as long again; else the device is lost. */
+void exg_cuda_settle_streams(exg_cuda_device *device, uint64_t deadline_ns);
+
 /* ---- clique.c ----------------------------------------------------------------------------- */
 
 /* The ranks of one communicator that are of one process, as many; each leaves it. NULL: out of
@@ -143,6 +151,9 @@ void exg_nccl_clique_leave(exg_cuda_link *link);
 /* Until all that the device was asked for is done, or a collective is not: PEER, and then
  * none of its links is of use. */
 exg_status exg_cuda_watch(exg_cuda_device *device, exg_error *err);
+
+/* The same of the stream of collectives, and of those that no result waits for. */
+exg_status exg_cuda_watch_beside(exg_cuda_device *device, exg_error *err);
 
 const exg_collective *exg_cuda_stuck_at(exg_accelerator *device);
 

@@ -63,12 +63,12 @@ void exg_nccl_give_up(exg_cuda_link *link)
     if (link->clique == NULL) {
         return;
     }
+    exg_communicator_abort(link->c, EXG_PEER); /* first: NCCL's may take its time */
     exg_cuda_drop_graphs(link->device);
     if (link->comm != NULL) {
-        (void)link->nccl.abort(link->comm);
+        exg_nccl_abort(link, link->comm);
         link->comm = NULL;
     }
-    exg_communicator_abort(link->c, EXG_PEER);
 }
 
 static exg_status failed(const exg_cuda_link *link, nccl_result result, const char *what,

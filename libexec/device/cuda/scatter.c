@@ -141,6 +141,28 @@ SCATTER(scatter_prod, "-DPROD", true);
 SCATTER(scatter_amax, "-DAMAX", true);
 SCATTER(scatter_amin, "-DAMIN", true);
 
+/* ---- one place ----------------------------------------------------------------------------- */
+
+/* In one launch: a row of a cache. `slots`: of the indices, and of the source. */
+static exg_status add_put(exg_kernel_call *call, const char *slots, const cuda_index_params *index,
+                          const cuda_scatter_params *scatter, bool wraps, exg_error *err)
+{
+    cuda_put_params params = {.slice = scatter->slice,
+                              .count = index->count,
+                              .wraps = wraps,
+                              .out_inner = scatter->out_inner,
+                              .source_inner = scatter->source_inner};
+    exg_cuda_launch *launch = NULL;
+
+    memcpy(params.sizes, index->sizes, sizeof(params.sizes));
+    memcpy(params.strides, index->strides, sizeof(params.strides));
+    memcpy(params.is_narrow, index->is_narrow, sizeof(params.is_narrow));
+    EXG_TRY(EXG_CUDA_ADD(call, "scatter", "put", slots, params, &launch, err,
+                         "-DPUT -DELEMENT=element_%u", exg_dtype_bytes(call->outputs[0].dtype)));
+    exg_cuda_grid(launch, params.slice);
+    return EXG_OK;
+}
+
 /* ---- index_copy ---------------------------------------------------------------------------- */
 
 static exg_status index_copy_prepare(exg_kernel_call *call, exg_error *err)
@@ -166,6 +188,14 @@ static exg_status index_copy_prepare(exg_kernel_call *call, exg_error *err)
     params.source_item = exg_cuda_view(&item.of[1]);
     if (count == 0) {
         return EXG_OK;
+    }
+    if (count == 1 && params.slice > 0) {
+        const cuda_index_params one = {.count = 1,
+                                       .sizes = {around.size},
+                                       .strides = {around.inner},
+                                       .is_narrow = {index->dtype == EXG_DTYPE_I32}};
+
+        return add_put(call, "i1 iz iz iz iz iz i2 o0 f", &one, &params, false, err);
     }
     EXG_TRY(add_place(call, &place, err));
     return params.slice == 0 ? EXG_OK : add_scatter(call, &params, "i2", "", err);
@@ -227,6 +257,13 @@ static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
     index.numel = params.size;
     if (params.size == 0) {
         return EXG_OK;
+    }
+    if (params.size == 1 && params.slice > 0 && !exg_call_bool(call, 3)) {
+        char put[] = EXG_CUDA_NO_INDICES " i0 o0 f";
+
+        memcpy(put, slots + 3, strlen(EXG_CUDA_NO_INDICES));
+        memcpy(put + strlen(EXG_CUDA_NO_INDICES) + 1, source, 2);
+        return add_put(call, put, &index, &params, true, err);
     }
     EXG_TRY(EXG_CUDA_ADD(call, "index", "index_places", slots, index, &launch, err, "%s", ""));
     exg_cuda_grid(launch, params.size);

@@ -78,14 +78,15 @@ static void give_up(exg_cuda_device *d)
     for (exg_cuda_link *l = d->links; l != NULL; l = l->next) {
         exg_nccl_give_up(l);
     }
+    exg_cuda_settle_streams(d, d->links->c->deadline_ns);
 }
 
-static exg_status watch(exg_cuda_device *d, exg_error *err)
+static exg_status watch(exg_cuda_device *d, cuda_stream stream, exg_error *err)
 {
     watching w = {NULL, exg_now_ns()};
 
     for (uint64_t looks = 1;; looks++) {
-        cuda_result result = d->driver.stream_query(d->stream);
+        cuda_result result = d->driver.stream_query(stream);
 
         if (result != CUDA_NOT_READY) {
             return exg_cuda_check(&d->driver, result, "running on the device", err);
@@ -97,20 +98,33 @@ static exg_status watch(exg_cuda_device *d, exg_error *err)
     }
 }
 
-exg_status exg_cuda_watch(exg_cuda_device *d, exg_error *err)
+static exg_status watch_stream(exg_cuda_device *d, cuda_stream stream, exg_error *err)
 {
     exg_status status;
 
+    if (d->is_lost) {
+        return EXG_FAIL(err, PEER, "COM-003", "an earlier collective failed");
+    }
     if (d->links == NULL || d->recording != NULL) {
-        return exg_cuda_check(&d->driver, d->driver.stream_wait(d->stream), "running on the device",
+        return exg_cuda_check(&d->driver, d->driver.stream_wait(stream), "running on the device",
                               err);
     }
-    status = watch(d, err);
+    status = watch(d, stream, err);
     d->replayed = status == EXG_OK ? NULL : d->replayed;
     if (status == EXG_PEER) {
         give_up(d);
     }
     return status;
+}
+
+exg_status exg_cuda_watch(exg_cuda_device *d, exg_error *err)
+{
+    return watch_stream(d, d->stream, err);
+}
+
+exg_status exg_cuda_watch_beside(exg_cuda_device *d, exg_error *err)
+{
+    return watch_stream(d, d->beside, err);
 }
 
 const exg_collective *exg_cuda_stuck_at(exg_accelerator *device)

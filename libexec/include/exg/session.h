@@ -200,9 +200,41 @@ EXG_NODISCARD exg_status exg_session_bind_output(exg_session *session, uint32_t 
 EXG_NODISCARD exg_status exg_session_launch(exg_session *session, const exg_session_input *inputs,
                                             uint32_t input_count, exg_error *err);
 
-/* The fence: waits for all that was launched, and tells the faults of the data (MALFORMED RUN-001)
+/* Waits for all that was launched, and tells the faults of the data (MALFORMED RUN-001)
  * that were found since the last wait. */
 EXG_NODISCARD exg_status exg_session_wait(exg_session *session, exg_error *err);
+
+/* ---- fences -----------------------------------------------------------------------------------
+ */
+
+/* A place in what a session was asked for: it is over when all is done that was launched before.
+ * Threads: that of its session, but exg_fence_event(). */
+typedef struct exg_fence exg_fence;
+
+/* The fence after what was launched so far; of the host, and of a mesh, one that is over. The
+ * caller's, to be destroyed before the session. DEVICE, NO_MEMORY. */
+EXG_NODISCARD exg_status exg_session_fence(exg_session *session, exg_fence **fence, exg_error *err);
+void exg_fence_destroy(exg_fence *fence); /* NULL is allowed; does not wait */
+
+/* What the session is asked for from here on begins when the fence, of this session or another's,
+ * is over: so one takes, in the device's memory, what another gives. The host does not wait where
+ * both are on GPUs; else it does. DEVICE. */
+EXG_NODISCARD exg_status exg_session_after(exg_session *session, const exg_fence *fence,
+                                           exg_error *err);
+
+/* Waits until it is over. Faults of the data are exg_session_wait()'s to tell. DEVICE. */
+EXG_NODISCARD exg_status exg_fence_wait(const exg_fence *fence, exg_error *err);
+
+/* Of a session on "cuda" the event that was recorded (CUevent, cudaEvent_t), for streams of the
+ * caller's to wait for (cudaStreamWaitEvent); the fence's. NULL: it was over when it was made, or
+ * the device has no events. */
+void *exg_fence_event(const exg_fence *fence);
+
+/* The same as exg_session_after, of an event that the caller recorded on a stream of its own; it
+ * may go once this returns. USAGE DEV-015: the session is not on one GPU. DEVICE. */
+EXG_NODISCARD exg_status exg_session_after_event(exg_session *session, void *event, exg_error *err);
+
+/* ---- memory of the device -------------------------------------------------------------------- */
 
 /* Memory of the session's device, aligned to 256 bytes, unset; of one without a device the host's.
  * The caller frees it, before the session. NO_MEMORY, DEVICE; USAGE INP-015, on a mesh. */
@@ -280,7 +312,8 @@ typedef struct exg_session_stats {
      * (...)" with the reason; the session's text, "" where there is no mesh of devices. */
     const char *collectives_through;
     /* What computes for the device beside kernels of ours, "cuBLASLt, no cuDNN" (exg_device_info);
-     * without cuBLASLt products use no tensor cores. The session's text; "" where nothing can. */
+     * without cuBLASLt products are kernels of ours, slower. The session's text; "" where nothing
+     * can. */
     const char *libraries;
 } exg_session_stats;
 

@@ -2,10 +2,7 @@
  *
  * A, B, RESULT, SELF: dtypes; HAS_SELF. Strides are any: a matrix may be transposed.
  */
-#include "libexec/kernels/cuda/params.h"
-#include "libexec/kernels/cuda/tile.h"
-
-FINISHING(gemm_params, cuda_gemm_params);
+#include "libexec/kernels/cuda/gemm.h"
 
 /* Rows [row, row + TILE), columns [k, k + DEEP) of a, transposed; zero outside. */
 static inline void load_a(const cuda_gemm_params *p, strip *to, int64_t batch, int64_t row,
@@ -39,21 +36,6 @@ static inline void load_b(const cuda_gemm_params *p, strip *to, int64_t batch, i
     }
 }
 
-/* alpha * sum + beta * self */
-static inline real whole(const cuda_gemm_params *p, int64_t batch, int64_t row, int64_t column,
-                         real sum)
-{
-    real x = p->alpha == 1 ? sum : (real)p->alpha * sum;
-
-#ifdef HAS_SELF
-    const real self = (real)LOAD(SELF)(p->self, batch * p->of_self.batch + row * p->of_self.row +
-                                                    column * p->of_self.column);
-
-    x += p->beta == 1 ? self : (real)p->beta * self;
-#endif
-    return x;
-}
-
 KERNEL(gemm, gemm_params)
 {
     SHARED strip a[DEEP];
@@ -73,14 +55,8 @@ KERNEL(gemm, gemm_params)
             BARRIER();
         }
         for (int i = 0; i < EACH * EACH; i++) {
-            const int64_t y = row + THREAD / SIDE + i / EACH * SIDE;
-            const int64_t x = column + THREAD % SIDE + i % EACH * SIDE;
-            const int64_t at = (batch * p.of.m + y) * p.of.n + x;
-
-            if (y < p.of.m && x < p.of.n) {
-                STORE(RESULT)(p.of.c, at, whole(&p.of, batch, y, x, sums[i / EACH][i % EACH]));
-                FINISH(p, at);
-            }
+            put_sum(&p, batch, row + THREAD / SIDE + i / EACH * SIDE,
+                    column + THREAD % SIDE + i % EACH * SIDE, sums[i / EACH][i % EACH]);
         }
     }
 }

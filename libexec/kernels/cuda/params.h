@@ -253,6 +253,19 @@ typedef struct cuda_scatter_params {
     cuda_view source_item;             /* by item */
 } cuda_scatter_params;
 
+/* source to the one place in out that the first element of each index says. */
+typedef struct cuda_put_params {
+    const void *indices[CUDA_INDICES_MAX];
+    const void *source;
+    void *out, *fault;
+    int64_t slice;
+    int64_t sizes[CUDA_INDICES_MAX], strides[CUDA_INDICES_MAX]; /* of out, indexed dims */
+    int64_t is_narrow[CUDA_INDICES_MAX];                        /* int32 */
+    int64_t count;
+    int64_t wraps;                     /* an index below 0 counts from the end */
+    cuda_view out_inner, source_inner; /* their offsets, in the slice */
+} cuda_put_params;
+
 /* ---- products --------------------------------------------------------------------------- */
 
 typedef struct cuda_matrix {

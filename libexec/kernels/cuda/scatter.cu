@@ -2,6 +2,7 @@
  * order of their places, then say who writes and what. So the last wins and sums are
  * reproducible, as on the host.
  *
+ * PUT: one place, so nothing is to be brought in order.
  * INDEX: the dtype of an index. OUT: the dtype of what is combined, with one of ADD, PROD, AMAX,
  * AMIN; ELEMENT: of what is moved.
  */
@@ -10,7 +11,31 @@
 
 #define NOWHERE UINT64_MAX
 
-#if defined(INDEX)
+#if defined(PUT)
+KERNEL(put, cuda_put_params)
+{
+    FOR_EACH(w, p.slice) {
+        int64_t to = view_offset(&p.out_inner, w);
+        int is_inside = 1;
+
+        for (int64_t n = 0; n < p.count; n++) {
+            const int64_t given = p.is_narrow[n] ? (int64_t)*(const int32_t *)p.indices[n]
+                                                 : *(const int64_t *)p.indices[n];
+            const int64_t chosen = given < 0 && p.wraps ? given + p.sizes[n] : given;
+
+            if (chosen < 0 || chosen >= p.sizes[n]) {
+                raise_fault(p.fault, FAULT_INDEX, given, p.sizes[n]);
+                is_inside = 0;
+            }
+            to += chosen * p.strides[n];
+        }
+        if (is_inside) {
+            ((ELEMENT *)p.out)[to] =
+                ((const ELEMENT *)p.source)[view_offset(&p.source_inner, w)];
+        }
+    }
+}
+#elif defined(INDEX)
 KERNEL(place, cuda_place_params)
 {
     FOR_EACH(i, p.lines * p.size) {

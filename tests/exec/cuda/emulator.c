@@ -3,6 +3,7 @@
  * a write behind a block. */
 #include "libexec/device/cuda/driver.h"
 #include "libexec/kernels/cuda/params.h"
+#include "libexport/base/element.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -23,7 +24,8 @@
 static const char *const headers[] = {
     "libexport/base/element.h",      "libexec/kernels/convert.def", "libexec/kernels/cuda/common.h",
     "libexec/kernels/cuda/params.h", "libexec/kernels/math_f32.h",  "libexec/kernels/cuda/block.h",
-    "libexec/kernels/cuda/tile.h",   "libexec/kernels/cuda/row.h",
+    "libexec/kernels/cuda/tile.h",   "libexec/kernels/cuda/row.h",  "libexec/kernels/cuda/gemm.h",
+    "libexec/kernels/cuda/matrix.h",
 };
 #define HEADER_COUNT (sizeof(headers) / sizeof(headers[0]))
 
@@ -158,12 +160,16 @@ static void give_back(void *memory)
 
 #define SIZE 96 /* of the product: two tiles, one in part */
 
-/* A product of matrices of ones by gemm.cu: how many elements are not SIZE. */
-static int wrong_of_gemm(const char *planted, int without)
+/* A product of diagonal matrices by gemm.cu, or of bfloat16 by gemm_tiles.cu: how many elements
+ * are wrong. */
+static int wrong_of_gemm(bool of_halves, const char *planted, int without)
 {
     static const char *const options[] = {"-D__FMA__", "-DA=F32", "-DB=F32", "-DRESULT=F32"};
-    const char *file = "libexec/kernels/cuda/gemm.cu";
-    cuda_function function = kernel_of(file, "gemm", options, 4, planted, without);
+    static const char *const of_tiles[] = {"-D__FMA__", "-DX=BF16", "-DRESULT=F32", "-DA_BY_DEPTH"};
+    cuda_function function =
+        of_halves ? kernel_of("libexec/kernels/cuda/gemm_tiles.cu", "gemm_tiles", of_tiles, 4,
+                              planted, without)
+                  : kernel_of("libexec/kernels/cuda/gemm.cu", "gemm", options, 4, planted, without);
     float *ones = malloc(SIZE * SIZE * sizeof(float));
     void *a = device_memory(SIZE * SIZE * sizeof(float));
     void *c = device_memory(SIZE * SIZE * sizeof(float));
@@ -181,7 +187,13 @@ static int wrong_of_gemm(const char *planted, int without)
 
     assert_non_null(ones);
     for (int i = 0; i < SIZE * SIZE; i++) {
-        ones[i] = (float)(i % SIZE == i / SIZE) * (float)(i % SIZE + 1); /* a diagonal */
+        float x = (float)(i % SIZE == i / SIZE) * (float)(i % SIZE + 1); /* a diagonal */
+
+        if (of_halves) {
+            ((uint16_t *)ones)[i] = exg_f32_to_bf16(x);
+        } else {
+            ones[i] = x;
+        }
     }
     assert_int_equal(
         driver.copy_in((cuda_address)(uintptr_t)a, ones, SIZE * SIZE * sizeof(float), stream), 0);
@@ -231,9 +243,12 @@ static int wrong_of_norm(const char *planted, int without)
 static void every_barrier_of_gemm_and_of_blocks_is_missed_when_it_is_gone(void **state)
 {
     (void)state;
-    assert_int_equal(wrong_of_gemm(NULL, 0), 0);
-    assert_true(wrong_of_gemm("libexec/kernels/cuda/gemm.cu", 0) > 0);
-    assert_true(wrong_of_gemm("libexec/kernels/cuda/gemm.cu", 1) > 0);
+    assert_int_equal(wrong_of_gemm(false, NULL, 0), 0);
+    assert_true(wrong_of_gemm(false, "libexec/kernels/cuda/gemm.cu", 0) > 0);
+    assert_true(wrong_of_gemm(false, "libexec/kernels/cuda/gemm.cu", 1) > 0);
+    assert_int_equal(wrong_of_gemm(true, NULL, 0), 0);
+    assert_true(wrong_of_gemm(true, "libexec/kernels/cuda/gemm_tiles.cu", 0) > 0);
+    assert_true(wrong_of_gemm(true, "libexec/kernels/cuda/gemm_tiles.cu", 1) > 0);
     assert_int_equal(wrong_of_norm(NULL, 0), 0);
     assert_true(wrong_of_norm("libexec/kernels/cuda/block.h", 0) > 0);
     assert_true(wrong_of_norm("libexec/kernels/cuda/block.h", 1) > 0);

@@ -44,17 +44,19 @@ typedef struct trial {
     const char *calls; /* of libraries, and kernels after them */
 } trial;
 
-#define BLAS "cublasLtMatmul 5,3,4"
-#define DNN  "cudnnConvolutionBiasActivationForward 1 of 1 groups"
-#define GEMM "cuLaunchKernel gemm 1,1,1 256 s1\n"
-#define LAST "cuLaunchKernel pointwise 1,1,1 256 s1\n"
+#define BLAS           "cublasLtMatmul 5,3,4"
+#define DNN            "cudnnConvolutionBiasActivationForward 1 of 1 groups"
+#define GEMM           "cuLaunchKernel gemm 1,1,1 256 s1\n"
+#define GEMM_OF_HALVES "cuLaunchKernel gemm_tiles 1,1,1 256 s1\n"
+#define COPY           "cuLaunchKernel copy 1,1,1 256 s1\n"
+#define LAST           "cuLaunchKernel pointwise 1,1,1 256 s1\n"
 
 static const trial trials[] = {
     {LINEAR, true, false, 0, NOTHING, false, EXG_DTYPE_F32, BLAS " bias\n"},
     {LINEAR, true, false, 0, RELU, false, EXG_DTYPE_F32, BLAS " bias relu\n"},
     {LINEAR, false, false, 0, RELU, false, EXG_DTYPE_BF16, BLAS " relu\n"},
     /* it has no bias of f64 */
-    {LINEAR, true, false, 0, RELU, false, EXG_DTYPE_F64, GEMM},
+    {LINEAR, true, false, 0, RELU, false, EXG_DTYPE_F64, COPY BLAS " beta\n" LAST},
     {LINEAR, true, false, 1, NOTHING, false, EXG_DTYPE_BF16, BLAS " bias beta\n"},
     {LINEAR, true, false, 1, RELU, false, EXG_DTYPE_F16, BLAS " bias beta relu\n"},
     {LINEAR, true, false, 2, NOTHING, false, EXG_DTYPE_F32, BLAS " bias\n" LAST},
@@ -274,9 +276,8 @@ static bool is_compiled_only(void)
     return getenv("EXG_KERNEL_PREPARE_ONLY") != NULL;
 }
 
-static char *run(size_t number)
+static char *run(size_t number, const trial *of)
 {
-    const trial *of = &trials[number];
     exg_session_options options = {.size = sizeof(options), .device = "cuda"};
     bench s = {.of = of};
     exg_session *session;
@@ -329,12 +330,13 @@ static void a_library_or_one_kernel_of_ours_does_what_follows(void **state)
     (void)state;
     make_numbers();
     for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++) {
-        char *calls = run(i);
         const trial *of = &trials[i];
+        char *calls = run(i, of);
         const char *own = of->product == CONVOLUTION ? "cuLaunchKernel convolution 1,1,1 256 s1\n"
                           : of->adds == 1 && of->then == SQUARE
                               ? GEMM LAST /* the sum is read twice */
-                              : GEMM;
+                          : exg_dtype_bytes(of->dtype) == 2 ? GEMM_OF_HALVES
+                                                            : GEMM;
 
         if (notes_calls && !is_compiled_only() &&
             strcmp(calls, by_libraries ? of->calls : own) != 0) {
@@ -365,7 +367,7 @@ static void a_convolution_that_cannot_be_one_call_is_several(void **state)
                        "%scudnnAddTensor\n%scudnnConvolutionForward %d of 1 groups beta\n%s",
                        of->calls, of->adds ? "cudnnAddTensor beta\n" : "", of->then == RELU ? 6 : 1,
                        of->then == RELU ? "cudnnActivationForward\n" : "");
-        calls = run(i);
+        calls = run(i, of);
         if (strcmp(calls, want) != 0) {
             fail_msg("trial %zu: %s", i, calls);
         }
@@ -374,10 +376,45 @@ static void a_convolution_that_cannot_be_one_call_is_several(void **state)
     assert_int_equal(unsetenv("EXG_STANDIN_DNN_PARTS"), 0);
 }
 
+/* What no algorithm has is left to a kernel, and no more: the product stays the library's. */
+static void an_epilogue_that_no_algorithm_has_leaves_the_product_where_it_is(void **state)
+{
+    static const struct {
+        const char *refused;
+        trial of;
+    } refusals[] = {
+        {"2", {LINEAR, true, false, 0, RELU, false, EXG_DTYPE_F32, BLAS " bias\n" LAST}},
+        {"32", {LINEAR, true, false, 0, GELU, false, EXG_DTYPE_BF16, BLAS " bias\n" LAST}},
+        {"4", {LINEAR, true, false, 0, NOTHING, false, EXG_DTYPE_BF16, COPY BLAS " beta\n"}},
+        {"4", {LINEAR, true, false, 0, RELU, false, EXG_DTYPE_F16, COPY BLAS " beta\n" LAST}},
+        {"4", {LINEAR, true, false, 1, RELU, false, EXG_DTYPE_F32, COPY BLAS " beta\n" LAST}},
+        {"38", {LINEAR, true, false, 0, RELU, true, EXG_DTYPE_F32, COPY BLAS " beta\n" LAST}},
+        {"4", {MATRICES, false, true, 0, RELU, false, EXG_DTYPE_BF16, BLAS "\n" LAST}},
+    };
+
+    (void)state;
+    if (!has_libraries() || !is_standin()) {
+        skip();
+    }
+    make_numbers();
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        char *calls;
+
+        assert_int_equal(setenv("EXG_STANDIN_BLAS_NO", refusals[i].refused, 1), 0);
+        calls = run(i, &refusals[i].of);
+        if (strcmp(calls, refusals[i].of.calls) != 0) {
+            fail_msg("refusal %zu: %s", i, calls);
+        }
+        free(calls);
+    }
+    assert_int_equal(unsetenv("EXG_STANDIN_BLAS_NO"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_library_or_one_kernel_of_ours_does_what_follows),
+        cmocka_unit_test(an_epilogue_that_no_algorithm_has_leaves_the_product_where_it_is),
         cmocka_unit_test(a_convolution_that_cannot_be_one_call_is_several),
     };
 

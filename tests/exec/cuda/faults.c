@@ -182,6 +182,31 @@ static void each_collective_may_fail_in_each_run(void **state)
     }
 }
 
+/* NCCL's abort may not return, nor end what is under way: as for each collective of the first run,
+ * of one that is recorded, and of one that is asked for again. */
+static void an_abort_that_hangs_is_left_to_itself(void **state)
+{
+    static const char *const hows[] = {"blocks", "deaf"};
+    static const char *const plans[] = {"error:1:0", "hang:1:0", "refuse:1:%u", "hang:1:%u"};
+    uint32_t count;
+
+    (void)state;
+    assert_int_equal(setenv("EXG_STANDIN_DEVICES", "2", 1), 0);
+    count = count_collectives();
+    for (size_t how = 0; how < sizeof(hows) / sizeof(hows[0]); how++) {
+        assert_int_equal(setenv("EXG_STANDIN_NCCL_ABORT", hows[how], 1), 0);
+        for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+            char planned[32];
+
+            (void)snprintf(planned, sizeof(planned), plans[i], count - 1);
+            expect_fault("EXG_STANDIN_NCCL", planned, 2 * SMALL, EXG_PEER,
+                         strncmp(planned, "hang", 4) == 0 ? "COM-012" : "COM-011", "node '");
+        }
+    }
+    expect_fault("EXG_STANDIN_NCCL", "start:1", 2 * SMALL, EXG_PEER, "COM-001", "");
+    assert_int_equal(unsetenv("EXG_STANDIN_NCCL_ABORT"), 0);
+}
+
 static void a_start_that_fails_at_once_ends_it_for_all(void **state)
 {
     (void)state;
@@ -195,6 +220,7 @@ int main(void)
         cmocka_unit_test(a_collective_that_hangs_ends_the_run_in_time),
         cmocka_unit_test(a_rank_that_fails_by_itself_ends_the_run_on_all_ranks),
         cmocka_unit_test(each_collective_may_fail_in_each_run),
+        cmocka_unit_test(an_abort_that_hangs_is_left_to_itself),
         cmocka_unit_test(a_start_that_fails_at_once_ends_it_for_all),
         cmocka_unit_test(nccl_that_does_not_start_is_given_up_in_time),
     };

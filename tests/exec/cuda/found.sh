@@ -40,6 +40,26 @@ set -- /usr/local/cuda/lib64/libcublasLt.so.*
 [ -e "$1" ] || try elsewhere absent CUDA_HOME="$work/none" VIRTUAL_ENV=/nowhere PATH="$work/other/bin:" \
     CUDA_PATH="$(printf '%05000d' 0)"
 
+# A V100 has the compiler of CUDA 12 where that of 13, which knows it no longer, is there too.
+# compiler CARD MAJOR|none: which one is found for it
+mkdir -p "$work/compilers"
+cp -L "$driver/libcuda.so.1" "$driver/libnvrtc.so.13" "$work/compilers/"
+compiler()
+{
+    said=$(env LD_LIBRARY_PATH="$work/compilers" EXG_STANDIN_ARCHITECTURE="$1" "$exg" devices 2>&1 |
+        sed -n 's/.*libnvrtc\.so\.\([0-9]*\).*/\1/p')
+    if [ "${said:-none}" != "$2" ]; then
+        echo "FAILED: for sm_$1 the compiler is ${said:-none}, not $2"
+        failed=1
+    fi
+}
+
+compiler 90 13
+compiler 70 none
+cp -L "$driver/libnvrtc.so.13" "$work/compilers/libnvrtc.so.12"
+compiler 90 13
+compiler 70 12
+
 # What a run has of them it says.
 stats()
 {
@@ -53,6 +73,6 @@ stats()
     esac
 }
 
-stats "$driver" "libraries: no cuBLASLt, no cuDNN (products use no tensor cores"
+stats "$driver" "libraries: no cuBLASLt, no cuDNN (products are slow"
 stats "$driver:$libraries" "libraries: cuBLASLt, cuDNN"
 exit $failed

@@ -524,12 +524,15 @@ static void try_many(const char *devices, const trial *of, bool same_bits)
 static void many_ranks_meet_along_a_line(void **state)
 {
     static const trial largest = {EXG_ALL_REDUCE, F32, EXG_REDUCE_MAX, {1, 2, 9}, 0, 0, {0}};
+    static const trial sum = {EXG_ALL_REDUCE, F32, SUM, {1, 2, 9}, 0, 0, {0}};
 
     (void)state;
     if (!is_standin()) {
         skip();
     }
     try_many("1", &largest, true);
+    try_many("66", &largest, true); /* by NCCL, sent and received */
+    try_many("66", &sum, false);
 }
 
 /* ---- who can be joined ---------------------------------------------------------------------- */

@@ -409,6 +409,49 @@ static void index_takes_single_elements(void **state)
     }
 }
 
+/* A row of a cache, as a decoder writes it: by its place, from the end, outside. */
+static void one_row_goes_where_its_index_says(void **state)
+{
+    static const struct {
+        double index;
+        int row[2]; /* of index_copy, which counts from the start alone; of index_put. -1: none */
+    } rows[] = {{0, {0, 0}},   {6, {6, 6}},   {-1, {-1, 6}},
+                {-7, {-1, 0}}, {7, {-1, -1}}, {-8, {-1, -1}}};
+    exg_argument copy[] = {arg_tensor(), arg_int(1), arg_tensor(), arg_tensor()};
+    exg_argument put[] = {arg_tensor(), arg_none(), arg_tensor(), arg_bool(false)};
+
+    (void)state;
+    for (uint32_t k = 0; k < 2 * COUNT(rows) * COUNT(real_dtypes); k++) {
+        exg_dtype dtype = real_dtypes[k / 2 % COUNT(real_dtypes)];
+        uint32_t which = k / 2 / COUNT(real_dtypes);
+        bool puts = k % 2 == 1;
+        int row = rows[which].row[puts];
+        kernel_case c = {.kernel = puts ? &exg_kernel_index_put : &exg_kernel_index_copy,
+                         .args = puts ? put : copy,
+                         .arg_count = 4,
+                         .input_count = puts ? 4 : 3,
+                         .output_count = 1,
+                         .fault = row < 0 ? EXG_FAULT_INDEX : EXG_FAULT_NONE};
+        exg_tensor index = make_tensor(EXG_DTYPE_I64, 1, SIZES(1));
+        exg_tensor source = make_random(dtype, 3, SIZES(3, 1, 5), 1, 3);
+        double *want;
+
+        set(&index, 0, rows[which].index);
+        c.inputs[0] = make_random(dtype, 3, SIZES(3, 7, 5), 1, 3);
+        c.inputs[1] = puts ? absent_tensor() : which % 2 == 0 ? index : narrowed(index);
+        c.inputs[2] = puts ? which % 2 == 0 ? index : narrowed(index) : source;
+        c.inputs[3] = source;
+        c.outputs[0] = make_tensor(dtype, 3, SIZES(3, 7, 5));
+        want = values_of(&c.inputs[0]);
+        for (int i = 0; i < 15 && row >= 0; i++) {
+            want[(i / 5 * 7 + row) * 5 + i % 5] = get(&source, i);
+        }
+        expect_kernel(&c, 0, want, 0);
+        free(want);
+        free_tensors();
+    }
+}
+
 static void index_put_accumulates_equal_indices(void **state)
 {
     exg_argument args[] = {arg_tensor(), arg_none(), arg_tensor(), arg_bool(true)};
@@ -741,6 +784,7 @@ int main(void)
         cmocka_unit_test(index_and_index_put_follow_the_rules_of_advanced_indexing),
         cmocka_unit_test(index_takes_rows_of_any_width),
         cmocka_unit_test(index_takes_single_elements),
+        cmocka_unit_test(one_row_goes_where_its_index_says),
         cmocka_unit_test(index_put_accumulates_equal_indices),
         cmocka_unit_test(rows_are_added_up_in_bags),
         cmocka_unit_test(a_row_outside_the_table_raises),

@@ -353,6 +353,108 @@ static void runs_are_launched_and_waited_for(void **state)
     close_session(&m);
 }
 
+/* ---- fences ---------------------------------------------------------------------------------- */
+
+/* A run is over at its fence, without a wait for the session; and not before, where work is late.
+ */
+static void a_fence_is_over_with_the_runs_before_it(void **state)
+{
+    static float x[WIDTH];
+    float result[2 * WIDTH] = {-1};
+    exg_output_binding place = {sizeof(place), result, sizeof(result), false};
+    exg_session_input input = x_input(x, 0);
+    exg_fence *fence;
+    void *block;
+    made m;
+
+    (void)state;
+    open_session(&m);
+    expect_ok(exg_session_fence(m.session, &fence, &m.err), &m.err); /* nothing is to be done */
+    assert_null(exg_fence_event(fence));
+    expect_ok(exg_fence_wait(fence, &m.err), &m.err);
+    exg_fence_destroy(fence);
+    bind_cache(&m, take_cache(&m, 0, &block));
+    expect_ok(exg_session_bind_output(m.session, 0, &place, &m.err), &m.err);
+    expect_ok(exg_session_launch(m.session, &input, 1, &m.err), &m.err);
+    expect_ok(exg_session_fence(m.session, &fence, &m.err), &m.err);
+    assert_int_equal(exg_fence_event(fence) != NULL, is_cuda());
+    if (device != NULL && (!is_cuda() || is_standin())) {
+        assert_float_equal(result[0], -1, 0);
+    }
+    expect_ok(exg_session_after(m.session, fence, &m.err), &m.err);
+    expect_ok(exg_fence_wait(fence, &m.err), &m.err);
+    expect_result(result, 0);
+    exg_fence_destroy(fence);
+    expect_ok(exg_session_wait(m.session, &m.err), &m.err);
+    expect_cache(&m, block, 1);
+    exg_session_free(m.session, block);
+    close_session(&m);
+}
+
+/* Two sessions take turns with one cache; the device keeps the order, and the host none. Where they
+ * cannot share memory, what one gives is the host's, and the other one waits for it. */
+static void sessions_take_turns_by_fences(void **state)
+{
+    static float x[STEPS][WIDTH], result[STEPS][2 * WIDTH], passed[CACHE];
+    bool shares = device == NULL || is_cuda();
+    exg_output_binding place = {.size = sizeof(place), .bytes = sizeof(result[0])};
+    exg_output_binding on_host = {sizeof(on_host), passed, sizeof(passed), false};
+    exg_session_input inputs[2];
+    exg_fence *fences[STEPS];
+    void *block;
+    made both[2];
+
+    (void)state;
+    open_session(&both[0]);
+    open_session(&both[1]);
+    (void)take_cache(&both[0], 0, &block);
+    for (int i = 0; i < CACHE; i++) {
+        passed[i] = cache_after(0, i);
+    }
+    for (int s = 0; s < 2; s++) {
+        exg_session_input chosen = tensor_input("rows", rows, EXG_DTYPE_I64, 2, 0);
+
+        if (shares) {
+            bind_cache(&both[s], block);
+        } else {
+            expect_ok(exg_session_bind_input(both[s].session, &chosen, &both[s].err), &both[s].err);
+            expect_ok(exg_session_bind_output(both[s].session, 1, &on_host, &both[s].err),
+                      &both[s].err);
+        }
+    }
+    for (int step = 0; step < STEPS; step++) {
+        made *m = &both[step % 2];
+
+        if (step == 2) { /* both have planned */
+            keep_calls();
+        }
+        inputs[0] = x_input(x[step], step);
+        inputs[1] = tensor_input("cache", passed, F32, ROWS, WIDTH);
+        place.data = result[step];
+        expect_ok(exg_session_bind_output(m->session, 0, &place, &m->err), &m->err);
+        if (step > 0) {
+            expect_ok(exg_session_after(m->session, fences[step - 1], &m->err), &m->err);
+        }
+        expect_ok(exg_session_launch(m->session, inputs, shares ? 1 : 2, &m->err), &m->err);
+        expect_ok(exg_session_fence(m->session, &fences[step], &m->err), &m->err);
+    }
+    if (is_noted()) {
+        assert_int_equal(calls_of("cuStreamWaitEvent"), STEPS - 2);
+        assert_int_equal(calls_of("cuStreamSynchronize") + calls_of("cuEventSynchronize"), 0);
+    }
+    drop_calls();
+    for (int s = 1; s >= 0; s--) { /* the later one first */
+        expect_ok(exg_session_wait(both[s].session, &both[s].err), &both[s].err);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        expect_result(result[step], step);
+        exg_fence_destroy(fences[step]);
+    }
+    exg_session_free(both[0].session, block);
+    close_session(&both[1]);
+    close_session(&both[0]);
+}
+
 /* ---- a stream of the caller's ---------------------------------------------------------------- */
 
 static void a_run_keeps_the_order_of_a_stream(void **state)
@@ -394,6 +496,64 @@ static void a_run_keeps_the_order_of_a_stream(void **state)
     }
     free(calls);
     drop_calls();
+    expect_ok(exg_session_wait(m.session, &m.err), &m.err);
+    exg_session_free(m.session, block);
+    close_session(&m);
+    (void)dlclose(library);
+}
+
+/* An event of the caller's before the run, and the run's own, for a stream of the caller's. */
+static void a_run_keeps_the_order_of_events(void **state)
+{
+    int (*create)(void **stream, unsigned flags);
+    int (*create_event)(void **event, unsigned flags);
+    int (*record)(void *event, void *stream);
+    int (*follow)(void *stream, void *event, unsigned flags);
+    int (*copy_in)(uint64_t to, const void *from, size_t bytes, void *stream);
+    int (*copy_out)(void *to, uint64_t from, size_t bytes, void *stream);
+    int (*wait)(void *stream);
+    static float given[CACHE], got[CACHE];
+    static float x[WIDTH];
+    exg_session_input input = x_input(x, 0);
+    void *library, *block, *stream, *event;
+    exg_fence *fence;
+    made m;
+
+    (void)state;
+    open_session(&m);
+    if (!is_cuda()) {
+        assert_int_equal(exg_session_after_event(m.session, x, &m.err), EXG_USAGE);
+        assert_string_equal(m.err.code, "DEV-015");
+        close_session(&m);
+        return;
+    }
+    library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(library);
+    *(void **)&create = dlsym(library, "cuStreamCreate");
+    *(void **)&create_event = dlsym(library, "cuEventCreate");
+    *(void **)&record = dlsym(library, "cuEventRecord");
+    *(void **)&follow = dlsym(library, "cuStreamWaitEvent");
+    *(void **)&copy_in = dlsym(library, "cuMemcpyHtoDAsync_v2");
+    *(void **)&copy_out = dlsym(library, "cuMemcpyDtoHAsync_v2");
+    *(void **)&wait = dlsym(library, "cuStreamSynchronize");
+    bind_cache(&m, take_cache(&m, 0, &block)); /* which enters the device */
+    for (int i = 0; i < CACHE; i++) {
+        given[i] = cache_after(0, i) + 100;
+    }
+    assert_int_equal(create(&stream, 1) + create_event(&event, 2), 0);
+    assert_int_equal(copy_in((uint64_t)(uintptr_t)block, given, BYTES, stream), 0);
+    assert_int_equal(record(event, stream), 0);
+    expect_ok(exg_session_after_event(m.session, event, &m.err), &m.err);
+    expect_ok(exg_session_launch(m.session, &input, 1, &m.err), &m.err);
+    expect_ok(exg_session_fence(m.session, &fence, &m.err), &m.err);
+    assert_int_equal(follow(stream, exg_fence_event(fence), 0), 0);
+    assert_int_equal(setenv("EXG_STANDIN_AHEAD", "1", 1), 0);
+    assert_int_equal(copy_out(got, (uint64_t)(uintptr_t)block, BYTES, stream) + wait(stream), 0);
+    for (int i = 0; i < CACHE; i++) {
+        assert_float_equal(got[i], cache_after(1, i) + 100, 1e-3);
+    }
+    assert_int_equal(unsetenv("EXG_STANDIN_AHEAD"), 0);
+    exg_fence_destroy(fence);
     expect_ok(exg_session_wait(m.session, &m.err), &m.err);
     exg_session_free(m.session, block);
     close_session(&m);
@@ -554,7 +714,10 @@ int main(void)
         cmocka_unit_test(a_result_on_the_device_is_an_input_there),
         cmocka_unit_test(a_result_goes_to_memory_of_the_hosts),
         cmocka_unit_test(runs_are_launched_and_waited_for),
+        cmocka_unit_test(a_fence_is_over_with_the_runs_before_it),
+        cmocka_unit_test(sessions_take_turns_by_fences),
         cmocka_unit_test(a_run_keeps_the_order_of_a_stream),
+        cmocka_unit_test(a_run_keeps_the_order_of_events),
         cmocka_unit_test(memory_of_a_device_comes_from_a_pool_of_the_callers),
         cmocka_unit_test(what_cannot_be_bound_is_refused),
     };
