@@ -184,6 +184,7 @@ def main():
     for cores in (1, 2):
         beside(f"inspect --digest xxh3 on {cores}, beside XXH3", ">= 0.9", digest(cores), hashed("model.safetensors", cores))
     beside("inspect --digest xxh3 on 2, beside itself on 1", ">= 1.8", digest(2), digest(1))
+    beside("XXH3 on 2, beside itself on 1", "what bounds the line before", hashed("model.safetensors", 2), hashed("model.safetensors", 1))
     for name in ("out.safetensors", "half.safetensors"):
         os.remove(path(name))
     many()
