@@ -45,20 +45,38 @@ static exg_ref one_a_group(exg_builder *b, exg_ref x)
     return EMIT(b, unsqueeze_default, exg_lower_cast(b, x, EXG_DTYPE_F32), -1);
 }
 
+/* (.., columns) as (.., groups, columns of one). */
+static bool split_groups(const exg_dims *dims, const exg_dims *of_scale, exg_dims *split)
+{
+    uint32_t last = dims->rank - 1;
+
+    if (dims->rank != of_scale->rank || of_scale->n[last] < 1 ||
+        dims->n[last] % of_scale->n[last] != 0) {
+        return false;
+    }
+    *split = *dims;
+    split->n[last] = of_scale->n[last];
+    split->n[split->rank++] = dims->n[last] / of_scale->n[last];
+    return true;
+}
+
 static exg_ref dequantized(exg_builder *b, const groups *g)
 {
-    exg_ref x = g->is_packed ? two_a_byte(b, g->qdata) : g->qdata;
-    exg_dims dims = exg_lower_dims(b, x);
+    exg_dims dims = exg_lower_dims(b, g->qdata);
     exg_dims of_scale = exg_lower_dims(b, g->scale);
-    exg_dims split = dims;
+    exg_dims split;
+    exg_ref x = g->qdata;
 
-    if (dims.rank == 0 || dims.rank != of_scale.rank || dims.rank == EXG_SHAPE_RANK_MAX ||
-        of_scale.n[dims.rank - 1] < 1 || dims.n[dims.rank - 1] % of_scale.n[dims.rank - 1] != 0) {
+    if (dims.rank == 0 || dims.rank != of_scale.rank || dims.rank == EXG_SHAPE_RANK_MAX) {
+        exg_lower_refuse(b, "scales of other rows than the numbers");
+        return EXG_NO_REF;
+    }
+    x = g->is_packed ? two_a_byte(b, x) : x;
+    dims = exg_lower_dims(b, x); /* of none, where that is refused */
+    if (!split_groups(&dims, &of_scale, &split)) {
         exg_lower_refuse(b, "a last dim that is no number of whole groups");
         return EXG_NO_REF;
     }
-    split.n[dims.rank - 1] = of_scale.n[dims.rank - 1];
-    split.n[split.rank++] = dims.n[dims.rank - 1] / of_scale.n[dims.rank - 1];
     x = exg_lower_shaped(b, exg_lower_cast(b, x, EXG_DTYPE_F32), &split);
     x = g->zero == 0 ? x : EMIT(b, sub_Scalar, x, g->zero);
     x = EMIT(b, mul_Tensor, x, one_a_group(b, g->scale));
