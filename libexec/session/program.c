@@ -1,5 +1,6 @@
 /* program.c - the program as a session runs it, and whether it can. */
 #include "libexec/session/program.h"
+#include "libexport/transform/missing.h"
 
 #include <exg/transform.h>
 #include <stdlib.h>
@@ -16,22 +17,7 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
         for (char *c = missing; *c != '\0'; c++) {
             *c = *c == '\n' ? ';' : *c;
         }
-        status =
-            EXG_FAIL(err, UNSUPPORTED, "OPR-003", "operators that are not there yet: %s", missing);
-        if (strstr(missing, "torch._functorch.predispatch.") != NULL) {
-            (void)exg_error_fix(err, status,
-                                "of torch.vmap and torch.func, save "
-                                "program.run_decompositions(), which writes them out");
-        } else if (strstr(missing, "c10d_functional.") != NULL) {
-            (void)exg_error_fix(err, status,
-                                "what two ranks call alone does not run: write it as "
-                                "permute_tensor or all_to_all_single, which all ranks call");
-        } else if (strstr(missing, ", not a PyTorch operator") != NULL) {
-            (void)exg_error_fix(err, status,
-                                "save program.run_decompositions(), which writes out an operator "
-                                "that is made of PyTorch's; or give a library that has it: --ops "
-                                "FILE.so, exg_operators_register()");
-        }
+        status = exg_fail_missing(err, "operators that are not there yet: ", missing);
         free(missing);
     }
     return status;

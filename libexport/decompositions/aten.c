@@ -421,7 +421,7 @@ void exg_spell_std(exg_builder *b, const exg_argument *args, exg_argument *resul
     exg_ref x = exg_lower_wide(b, SELF);
 
     x = EMIT(b, sqrt_default, EMIT(b, var_correction, x, args[1], args[2], args[3]));
-    GIVES(IN_WIDE(SELF, x));
+    GIVES(exg_lower_cast(b, x, exg_real_of(exg_lower_dtype(b, SELF))));
 }
 
 void exg_spell_frac(exg_builder *b, const exg_argument *args, exg_argument *results)
@@ -483,15 +483,22 @@ void exg_spell_isfinite(exg_builder *b, const exg_argument *args, exg_argument *
 /* (self, end, weight): from the end that is nearer */
 void exg_spell_lerp(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    double weight =
-        args[2].kind == EXG_ARGUMENT_INT ? (double)exg_get_int(&args[2]) : exg_get_float(&args[2]);
+    exg_complex_number weight = args[2].kind == EXG_ARGUMENT_COMPLEX
+                                    ? args[2].as_complex
+                                    : (exg_complex_number){.real = exg_get_float(&args[2])};
+    bool is_near = hypot(weight.real, weight.imag) < 0.5; /* to self */
+    exg_argument rest = args[2];
     exg_ref self = exg_lower_wide(b, SELF);
     exg_ref end = exg_lower_wide(b, OTHER);
     exg_ref step = EMIT(b, sub_Tensor, end, self);
 
-    GIVES(IN_WIDE(SELF, fabs(weight) < 0.5
-                            ? EMIT(b, add_Tensor, self, EMIT(b, mul_Scalar, step, weight))
-                            : EMIT(b, sub_Tensor, end, EMIT(b, mul_Scalar, step, 1 - weight))));
+    if (args[2].kind == EXG_ARGUMENT_COMPLEX) {
+        rest.as_complex = (exg_complex_number){1 - weight.real, -weight.imag};
+    } else {
+        rest = exg_arg_float(1 - weight.real);
+    }
+    GIVES(IN_WIDE(SELF, is_near ? EMIT(b, add_Tensor, self, EMIT(b, mul_Scalar, step, args[2]))
+                                : EMIT(b, sub_Tensor, end, EMIT(b, mul_Scalar, step, rest))));
 }
 
 /* (self, other): 0 log 0 is 0 */

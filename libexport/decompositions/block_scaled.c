@@ -136,8 +136,7 @@ static exg_ref rounded(exg_builder *b, exg_ref x, const format *of)
 #define TILE_DOWN   4   /* 4 x 32 rows, side by side */
 #define TILE_ACROSS 4   /* and as many columns */
 
-/* Scales of `rows` by `columns` that lie in tiles, in plain order. */
-static exg_ref from_tiles(exg_builder *b, exg_ref scale, int64_t rows, int64_t columns)
+exg_ref exg_lower_from_tiles(exg_builder *b, exg_ref scale, int64_t rows, int64_t columns)
 {
     int64_t down = (rows + TILE_ROWS - 1) / TILE_ROWS;
     int64_t across = (columns + TILE_ACROSS - 1) / TILE_ACROSS;
@@ -165,7 +164,7 @@ static exg_ref scales_of(exg_builder *b, exg_ref scale, bool is_swizzled, const 
     }
     each.n[each.rank - 1] = 1;
     if (is_swizzled) {
-        scale = from_tiles(b, scale, rows, columns);
+        scale = exg_lower_from_tiles(b, scale, rows, columns);
     } else if (exg_lower_numel(b, scale) != rows * columns) {
         exg_lower_refuse(b, "other than one scale a block");
     }

@@ -397,6 +397,13 @@ void exg_lower_nan_to_num(exg_builder *b, const exg_argument *args, exg_argument
 {
     exg_dtype dtype = exg_lower_dtype(b, SELF);
 
+    if (exg_dtype_is_complex(dtype)) { /* of both parts */
+        exg_ref parts = EMIT(b, view_as_real_default, SELF);
+
+        parts = EMIT(b, nan_to_num_default, parts, args[1], args[2], args[3]);
+        results[0] = exg_arg_ref(EMIT(b, view_as_complex_default, parts));
+        return;
+    }
     if (!exg_dtype_is_float(dtype)) {
         results[0] = exg_arg_ref(EMIT(b, clone_default, SELF));
         return;

@@ -97,6 +97,10 @@ exg_ref exg_lower_along(exg_builder *b, exg_ref vector, uint32_t dim, uint32_t r
 /* An index that may count from the end of `size`, as int64. */
 exg_ref exg_lower_from_start(exg_builder *b, exg_ref index, int64_t size);
 
+/* Scales of `rows` by `columns` that lie in tiles of 128 by 4, as tensor cores read them, in plain
+ * order. */
+exg_ref exg_lower_from_tiles(exg_builder *b, exg_ref scale, int64_t rows, int64_t columns);
+
 /* Adaptive pooling's parts: part i of `in` elements in `out` parts begins at
  * floor(i in / out) and ends before ceil((i + 1) in / out). (out, 1) each. */
 void exg_lower_parts(exg_builder *b, int64_t in, int64_t out, exg_ref *start, exg_ref *end);

@@ -4,6 +4,7 @@
 #include "libexport/operators/lower.h"
 #include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/layout.h"
+#include "libexport/transform/missing.h"
 #include "libexport/transform/segment_builder.h"
 #include "libexport/transform/simplify.h"
 
@@ -335,7 +336,7 @@ static exg_status do_unknown(exg_segment_builder *m, const exg_node *node)
         EXG_TRY(resolve_node(m, node, &known));
         return exg_emit_auto_functionalized(&m->r, &known);
     }
-    return EXG_FAIL(m->err, UNSUPPORTED, "OPR-003", "no operator '%s'", exg_node_operator(node));
+    return exg_fail_missing(m->err, "no operator ", exg_node_operator(node));
 }
 
 static exg_status do_any(exg_segment_builder *m, const exg_node *node)

@@ -2,6 +2,7 @@
 #include "libexport/transform/rewrite.h"
 #include "libexport/base/own_fix.h"
 #include "libexport/operators/lower.h"
+#include "libexport/transform/missing.h"
 
 #include <exg/weights.h>
 #include <string.h>
@@ -98,7 +99,7 @@ exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_oper
 {
     *op = exg_operators_find(r->operators, node->target);
     if (*op == NULL) {
-        return EXG_FAIL(r->err, UNSUPPORTED, "OPR-003", "no operator '%s'", node->target);
+        return exg_fail_missing(r->err, "no operator ", node->target);
     }
     EXG_TRY(exg_operator_normalize(*op, node, args, r->err));
     exg_builder_set_origin(r->builder, &node->metadata);

@@ -152,13 +152,13 @@ static uint32_t example_of(const unmarker *u, const exg_node *node)
     return one ? u->examples[node->inputs[0].arg.as_tensor] : 0;
 }
 
-/* add_.Tensor, __iand__.Scalar; not __and__.Scalar. */
+/* add_.Tensor, __iand__.Scalar; not __and__.Scalar, nor what changes no element. */
 static bool writes(const char *target)
 {
     const char *dot = strrchr(target, '.');
 
-    return dot != NULL && dot - target > 2 && dot[-1] == '_' &&
-           (dot[-2] != '_' || strstr(target, ".__i") != NULL);
+    return strcmp(target, "torch.ops.aten.detach_.default") != 0 && dot != NULL &&
+           dot - target > 2 && dot[-1] == '_' && (dot[-2] != '_' || strstr(target, ".__i") != NULL);
 }
 
 /* The meta with dim `from` in the place of dim `to`. */

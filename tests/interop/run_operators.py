@@ -37,6 +37,10 @@ PLACES = torch.cat([EDGES, EDGES + 0.25, tensor(-inf, inf, nan)])
 AGREE = {}
 
 
+PAIRS = torch.complex(PLACES, PLACES.flip(0))
+AGREE["nan_to_num of complex numbers"] = lambda x: (torch.nan_to_num(x), torch.nan_to_num(x, 2.0, 3.0, -4.0), torch.nan_to_num(x.to(torch.complex128), posinf=5.0).to(x.dtype)), (PAIRS,)
+
+
 def searches():
     """What searchsorted and bucketize find on both sides, in both counts."""
     for right in (False, True):

@@ -94,6 +94,65 @@ def scaled():
             CASES[f"scaled_mm, {name}, {str(f8)[6:]} to {str(out)[6:]}{', bias' if bias is not None else ''}"] = (product, (x, w, s, t, *([] if bias is None else [bias])))
 
 
+def in_tiles(scale):
+    """Tiles of 128 rows and 4 columns, one after the other; in each, 32 rows of what four rows 32 apart have."""
+    scale = F.pad(scale, (0, -scale.shape[1] % 4, 0, -scale.shape[0] % 128))
+    return torch.cat([tile[row::32].flatten() for rows in scale.split(128) for tile in rows.split(4, 1) for row in range(32)])
+
+
+def scaled_by_block():
+    """Products whose scales PyTorch takes on GPUs alone: what they mean, computed in float32."""
+    f8, m, n, k = torch.float8_e4m3fn, 80, 208, 288
+
+    def whole(x, scale, block):
+        down = 1 if len(scale) == len(x) else block
+        return x.float() * scale.float().repeat_interleave(down, 0)[: len(x)].repeat_interleave(block, 1)[:, : x.shape[1]]
+
+    def product(a, b, sa, sb, block, *bias):
+        return whole(a, sa, block) @ whole(b, sb, block).t() + sum(bias)
+
+    def case(name, call, values, scales, block, *bias):
+        x, y = values
+        CASES[f"scaled_mm, {name}"] = (call, (x, y, *[given for given, _ in scales], *bias), (), False,
+                                       lambda *_: product(x, y, *[scale for _, scale in scales], block, *bias))
+
+    def powers(*sizes):
+        return torch.randint(120, 134, sizes, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+
+    def tiled(scale):
+        return in_tiles(scale.view(torch.uint8)), scale
+
+    def first(x, y, s, t, *bias):
+        if s.dtype is torch.uint8:
+            s, t = s.view(torch.float8_e8m0fnu), t.view(torch.float8_e8m0fnu)
+        return torch._scaled_mm(x, y.t(), s, t, bias=bias[0] if bias else None, out_dtype=torch.float32)
+
+    x, y = torch.randn(m, k).to(f8), torch.randn(n, k).to(f8)
+    mx = tiled(powers(m, k // 32)), tiled(powers(n, k // 32))
+    case("MX", first, (x, y), mx, 32)
+    case("MX, bias", first, (x, y), mx, 32, torch.randn(n))
+    by_row = {rows: torch.rand(rows, 3) for rows in (m, n)}
+    square = {rows: torch.rand(-(-rows // 128), 3) for rows in (m, n)}
+    for name, s, t in (("rows, squares", by_row[m], square[n]), ("rows", by_row[m], by_row[n]), ("squares, rows", square[m], by_row[n])):
+        case(f"blocks of {name}", first, (x, y), ((s, s), (t.t().contiguous(), t)), 128)
+
+    def second(a, b, tiles=0):
+        def call(x, y, s, t):
+            if tiles:
+                s, t = s.view(torch.float8_e8m0fnu), t.view(torch.float8_e8m0fnu)
+            else:  # columns lie one after the other
+                s, t = s.t(), t.t()
+            return A._scaled_mm_v2(x, y.t(), [s], [a], [tiles], [t], [b], [tiles], None, torch.float32)
+
+        return call
+
+    case("of the second form, MX", second(3, 3, 1), (x, y), mx, 32)
+    x, y = torch.randn(m, 256).to(f8), torch.randn(256, 256).to(f8)
+    s, t, whole_t = torch.rand(m, 2), torch.rand(256, 2), torch.rand(2, 2)
+    case("of the second form, blocks of rows", second(4, 4), (x, y), ((s.t().contiguous(), s), (t.t().contiguous(), t)), 128)
+    case("of the second form, blocks of squares", second(4, 5), (x, y), ((s.t().contiguous(), s), (F.pad(whole_t, (0, 2)), whole_t)), 128)
+
+
 # ---- torchao: its operators as their documentation has them ------------------------------------------------------------------------
 
 LIBRARY = torch.library.Library("torchao", "DEF")
@@ -304,7 +363,7 @@ def weights():
             CASES[f"weight only, {name}, {rows} rows, {str(dtype)[6:]}, constant"] = (lambda x, f=f, v=(w, *factors): f(x, *v), (x,), (), False, own)
 
 
-for cases in (observers, grids, four_bits, scaled, torchao, patterns, weights):
+for cases in (observers, grids, four_bits, scaled, scaled_by_block, torchao, patterns, weights):
     torch.manual_seed(0)
     cases()
 

@@ -138,6 +138,12 @@ FUNCTIONS = {
     "triangles": (lambda x: [x.tril(), x.triu(1), x.tril(-1), torch.tril(x > 0)], X),
     "all": (lambda m: [m.all(), m.all(1), m.all(0, keepdim=True), m.any((0, 1))], MASK),
     "deviations": (lambda x: [x.std(), x.std(1), x.var(0, keepdim=True), x.std(1, correction=0), *torch.var_mean(x, 1)], X),
+    "of complex numbers": (
+        lambda x, y: (lambda z, w: [z.std(0), z.std(), torch.std_mean(w, 1)[0], *(torch.lerp(z, w, weight).abs() for weight in (0.3, 0.3j, 0.9 - 0.2j))])(
+            torch.complex(x, x.flip(0)), torch.complex(y, y.flip(1))),
+        X,
+        Y,
+    ),
     "degrees": (lambda x: [torch.deg2rad(x), torch.rad2deg(x)], X),
     "index_copy": (lambda x, i, y: [x.index_copy(0, i, y), x.index_add(0, i, y), x.index_fill(1, i, 2.0)], X, ORDER, Y),
     "embedding": (lambda x, i: F.embedding(i, x), X, ORDER),
@@ -321,6 +327,7 @@ SYMBOLIC = {
         [(rows(3, 8),), (rows(9, 8),)],
     ),
     "vmap": (lambda x, y: torch.vmap(lambda a: F.gelu(a) @ y.mT)(x), ({0: B}, {0: N}), [(rows(3, 8), rows(4, 8)), (rows(9, 8), rows(5, 8))]),
+    "vmap that makes a tensor": (lambda x, y: torch.vmap(lambda a: a.clone().index_fill_(0, torch.tensor([0, 2]), 9.0).mul_(y.sum()))(x), ({0: B}, {0: N}), [(rows(4, 3), rows(4, 8)), (rows(9, 3), rows(5, 8))]),
     "counted": (counted, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
     "cut by data": (cut, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
     "places": (lambda x: [x.nonzero() * 2, torch.unique(x.round()), torch.masked_select(x, x > 0).sum()], ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),

@@ -6,6 +6,8 @@ import sys
 
 from run_interop import fail, run_cases, torch
 
+from torch.fx.experimental.proxy_tensor import make_fx
+
 
 def operator(name, compute, fake, mutates=()):
     made = torch.library.custom_op(f"exg_unknown::{name}", mutates_args=mutates)(compute)
@@ -87,5 +89,29 @@ def check(exg, call, *left_out):
             fail(f"exg run ended with {done.returncode}: {done.stderr.strip()}")
 
 
+def check_forward_mode(exg, function, *inputs):
+    """Derivatives forward: refused, with ways out of which one works."""
+    program = torch.export.export(Called(lambda m, x, y: function(x, *inputs)), (torch.rand(3, 3),))
+    path = exg.path(".pt2")
+    torch.export.save(program, path)
+    for words in (["run", path], ["convert", path, exg.path(".pt2"), "--stage", "decompose"]):
+        done = subprocess.run([exg.binary, *words], capture_output=True, text=True)
+        if done.returncode != 5 or "OPR-003" not in done.stderr or "make_fx(function)" not in done.stderr:
+            fail(f"exg {words[0]} ended with {done.returncode}: {done.stderr.strip()}")
+    x = torch.rand(3, 3)
+    traced = torch.export.export(make_fx(function)(x, *inputs), (x, *inputs))
+    path = exg.path(".pt2")
+    torch.export.save(traced, path)
+    outputs, _ = exg.run(path, dict(zip(traced.graph_signature.user_inputs, (x, *inputs))))
+    if not torch.allclose(outputs["0"], function(x, *inputs)):
+        fail(f"{outputs['0']}")
+
+
+FORWARD = {
+    "jvp": (lambda x, v: torch.func.jvp(lambda t: t.tanh() @ t, (x,), (v,))[1], torch.rand(3, 3)),
+    "jvp of jvp": (lambda x, v: torch.func.jvp(lambda y: torch.func.jvp(torch.sin, (y,), (v,))[1], (x,), (v,))[1], torch.rand(3, 3)),
+}
+
+
 if __name__ == "__main__":
-    sys.exit(run_cases(__doc__, ("unknown: ", check, CASES)))
+    sys.exit(run_cases(__doc__, ("unknown: ", check, CASES), ("forward: ", check_forward_mode, FORWARD)))
