@@ -1,6 +1,6 @@
 /* program.c - the program as a session runs it, and whether it can. */
 #include "libexec/session/program.h"
-#include "libexport/transform/missing.h"
+#include "libexport/transform/ways_out.h"
 
 #include <exg/transform.h>
 #include <stdlib.h>

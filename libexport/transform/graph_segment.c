@@ -4,9 +4,9 @@
 #include "libexport/operators/lower.h"
 #include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/layout.h"
-#include "libexport/transform/missing.h"
 #include "libexport/transform/segment_builder.h"
 #include "libexport/transform/simplify.h"
+#include "libexport/transform/ways_out.h"
 
 #include <exg/emit.h>
 #include <exg/module.h>

@@ -2,7 +2,7 @@
 #include "libexport/transform/rewrite.h"
 #include "libexport/base/own_fix.h"
 #include "libexport/operators/lower.h"
-#include "libexport/transform/missing.h"
+#include "libexport/transform/ways_out.h"
 
 #include <exg/weights.h>
 #include <string.h>

@@ -512,6 +512,7 @@ static void a_run_keeps_the_order_of_events(void **state)
     int (*copy_in)(uint64_t to, const void *from, size_t bytes, void *stream);
     int (*copy_out)(void *to, uint64_t from, size_t bytes, void *stream);
     int (*wait)(void *stream);
+    int (*destroy)(void *event);
     static float given[CACHE], got[CACHE];
     static float x[WIDTH];
     exg_session_input input = x_input(x, 0);
@@ -536,6 +537,7 @@ static void a_run_keeps_the_order_of_events(void **state)
     *(void **)&copy_in = dlsym(library, "cuMemcpyHtoDAsync_v2");
     *(void **)&copy_out = dlsym(library, "cuMemcpyDtoHAsync_v2");
     *(void **)&wait = dlsym(library, "cuStreamSynchronize");
+    *(void **)&destroy = dlsym(library, "cuEventDestroy_v2");
     bind_cache(&m, take_cache(&m, 0, &block)); /* which enters the device */
     for (int i = 0; i < CACHE; i++) {
         given[i] = cache_after(0, i) + 100;
@@ -555,6 +557,7 @@ static void a_run_keeps_the_order_of_events(void **state)
     assert_int_equal(unsetenv("EXG_STANDIN_AHEAD"), 0);
     exg_fence_destroy(fence);
     expect_ok(exg_session_wait(m.session, &m.err), &m.err);
+    assert_int_equal(destroy(event), 0);
     exg_session_free(m.session, block);
     close_session(&m);
     (void)dlclose(library);

@@ -1,6 +1,6 @@
-/* missing.h - operators that are not there, and what to do then. */
-#ifndef EXG_LIBEXPORT_TRANSFORM_MISSING_H
-#define EXG_LIBEXPORT_TRANSFORM_MISSING_H
+/* ways_out.h - what to do where an operator is not there. */
+#ifndef EXG_LIBEXPORT_TRANSFORM_WAYS_OUT_H
+#define EXG_LIBEXPORT_TRANSFORM_WAYS_OUT_H
 
 #include <exg/status.h>
 
