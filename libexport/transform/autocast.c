@@ -241,7 +241,7 @@ static bool has_product(const exg_graph *graph, const exg_node *node)
 }
 
 bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const exg_node *node,
-                        bool is_mistold, exg_dtype *dtype)
+                        exg_dtype *dtype)
 {
     seen s = {.mode = mode, .graph = graph, .result = result_of(graph, node)};
     bool is_recorded = covering(mode, s.result) != NULL;
@@ -270,7 +270,7 @@ bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const 
         return true;
     case RULE_PROMOTE:
         *dtype = s.is_wide ? EXG_DTYPE_F32 : s.by->dtype;
-        return !is_mistold; /* the operator finds the widest by itself */
+        return true;
     case RULE_RECORD:
         *dtype = is_recorded ? s.result->dtype : EXG_DTYPE_F32;
         return is_recorded;

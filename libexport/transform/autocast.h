@@ -19,9 +19,8 @@ exg_autocast exg_autocast_of(const exg_node *node, const exg_autocast *outer);
 bool exg_autocast_covers(const exg_autocast *mode, const exg_tensor_meta *meta);
 
 /* The dtype for what the modes cover among the node's arguments, values of `graph`;
- * false: they stay as they are. `is_mistold`: some of `graph` may have other dtypes than it says.
- */
+ * false: they stay as they are. */
 bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const exg_node *node,
-                        bool is_mistold, exg_dtype *dtype);
+                        exg_dtype *dtype);
 
 #endif

@@ -21,7 +21,6 @@ typedef struct inliner {
     exg_arena *arena;
     exg_graph *out;
     uint32_t node_capacity, value_capacity;
-    bool is_mistold; /* autocast gave another dtype than a record says: values may have others */
     exg_error *err;
 } inliner;
 
@@ -241,21 +240,9 @@ static void cast_covered(void *user, exg_value_id *id)
     casting *c = user;
     const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : c->l->out->values[*id].tensor;
 
-    if (c->status == EXG_OK && exg_autocast_covers(c->mode, meta) &&
-        (meta->dtype != c->dtype || c->l->is_mistold)) {
+    if (c->status == EXG_OK && exg_autocast_covers(c->mode, meta) && meta->dtype != c->dtype) {
         c->status = cast_value(c->l, id, c->dtype);
     }
-}
-
-/* Is float32 recorded of what is computed in 16 bits? */
-static bool is_mistold(const inliner *l, const exg_node *node, exg_dtype dtype)
-{
-    const exg_tensor_meta *meta =
-        node->output_count > 0 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR
-            ? l->out->values[node->outputs[0].as_tensor].tensor
-            : NULL;
-
-    return meta != NULL && meta->dtype == EXG_DTYPE_F32 && exg_dtype_bytes(dtype) == 2;
 }
 
 /* The arguments of a node that is not in the graph yet. */
@@ -263,8 +250,7 @@ static exg_status cast_inputs(inliner *l, const exg_node *node, const exg_autoca
 {
     casting c = {.l = l, .mode = mode, .status = EXG_OK};
 
-    if (exg_autocast_dtype(mode, l->out, node, l->is_mistold, &c.dtype)) {
-        l->is_mistold = l->is_mistold || is_mistold(l, node, c.dtype);
+    if (exg_autocast_dtype(mode, l->out, node, &c.dtype)) {
         for (uint32_t i = 0; i < node->input_count; i++) {
             exg_argument_visit_values(&node->inputs[i].arg, cast_covered, &c);
         }

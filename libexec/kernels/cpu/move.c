@@ -132,6 +132,7 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const in
         move->src_strides[0] = element_bytes;
     }
     widen(move);
+    numel = numel * element_bytes / move->element_bytes;
     find_transpose(move);
     if (move->rank == 1 && numel > 2 * EXG_GRAIN) {
         /* a line long enough for several threads: rows of a fixed length, and a rest */

@@ -30,6 +30,7 @@ typedef unsigned long long uint64_t;
 
 #define lgammaf_r(x, sign) ((void)(sign), lgammaf(x))
 #define lgamma_r(x, sign)  ((void)(sign), lgamma(x))
+#define __builtin_fma      fma
 #define __builtin_fmaf     fmaf
 
 #endif
