@@ -14,6 +14,14 @@
 
 /* ---- gamma --------------------------------------------------------------------------- */
 
+/* lgamma() writes its sign where all threads see it. */
+static double log_gamma(double x)
+{
+    int sign;
+
+    return lgamma_r(x, &sign);
+}
+
 /* B_2k / (2k)! */
 static const double bernoulli[] = {8.3333333333333333e-02, -1.3888888888888889e-03,
                                    3.3068783068783069e-05, -8.2671957671957672e-07,
@@ -99,7 +107,7 @@ double exg_special_polygamma(double n, double x)
 
         return PI * PI / (s * s) - exg_special_zeta(2, 1 - x);
     }
-    return (fmod(n, 2) != 0 ? 1 : -1) * exp(lgamma(n + 1)) * exg_special_zeta(n + 1, x);
+    return (fmod(n, 2) != 0 ? 1 : -1) * exp(log_gamma(n + 1)) * exg_special_zeta(n + 1, x);
 }
 
 /* x^a e^-x / gamma(a + 1) */
@@ -111,7 +119,7 @@ static double igamma_factor(double a, double x)
 
         return exp(a * (log1p(away) - away) - stirling) / sqrt(2 * PI * a);
     }
-    return exp(a * log(x) - x - lgamma(a + 1));
+    return exp(a * log(x) - x - log_gamma(a + 1));
 }
 
 static double igamma_series(double a, double x)
@@ -188,7 +196,7 @@ double exg_special_igammac(double a, double x)
         return igammac_fraction(a, x);
     }
     if (a < 1 && x <= 1.1) {
-        double log_power = a * log(x) - lgamma(a + 1); /* log(x^a / gamma(a + 1)) */
+        double log_power = a * log(x) - log_gamma(a + 1); /* log(x^a / gamma(a + 1)) */
         double term = 1;
         double sum = 0;
 
