@@ -556,12 +556,13 @@ static exg_status watch_nodes(cli_run *run, exg_error *err)
 exg_status cli_run_read(cli_run *run, exg_error *err)
 {
     const cli_call *call = run->call;
+    exg_program *program = run->program.program;
+    const exg_argument *inputs = program->graph->inputs;
 
-    if (call->weights_from != NULL) { /* in whose place a program has others, where it is changed */
-        EXG_TRY(cli_fill_weights(call, run->program.program, true, err));
+    EXG_TRY(call->weights_from != NULL ? cli_fill_weights(call, program, true, err) : EXG_OK);
+    if (program->graph->inputs != inputs) { /* parts of blocks have taken the place of some */
         EXG_TRY_IN(err,
-                   exg_verify(run->program.program, run->program.operators, &run->program.verified,
-                              NULL, err),
+                   exg_verify(program, run->program.operators, &run->program.verified, NULL, err),
                    "%s:", call->paths[0]);
     }
     EXG_TRY(watch_nodes(run, err));

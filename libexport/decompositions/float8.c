@@ -38,10 +38,10 @@ exg_dtype_lowering *exg_float8_lowering_of(exg_operator_id id)
 
 /* ---- scaled products ------------------------------------------------------------------------ */
 
-#define SQUARE                                                                                     \
-    128       /* a block of scales in float32: so many elements of a row, or of as many rows       \
-               */
-#define MX 32 /* of scales that are powers of two */
+/* Elements of a block of scales: in float32 so many of a row, or of as many rows; of scales that
+ * are powers of two. */
+#define SQUARE 128
+#define MX     32
 
 /* A number, or one a row or column. */
 static exg_ref factor(exg_builder *b, exg_ref scale)

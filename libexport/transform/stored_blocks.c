@@ -307,6 +307,11 @@ exg_status exg_program_take_blocks(exg_program *program, exg_weights *from, exg_
         exg_weights_release(t.rest);
         return status;
     }
+    if (t.input_count == graph->input_count) { /* none comes in blocks */
+        exg_weights_release(t.own);
+        *rest = t.rest;
+        return EXG_OK;
+    }
     graph->inputs = t.inputs;
     program->signature.inputs = t.specs;
     graph->input_count = program->signature.input_count = t.input_count;
