@@ -136,6 +136,10 @@ exg_status exg_weights_identify_bytes(exg_weights *weights, exg_pool *pool,
  * afterwards, on failure it stays with the caller. */
 exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, exg_error *err);
 
+/* exg_file_map_below(), of a file that stays as long as the weights. */
+exg_status exg_weights_map_below(exg_weights *weights, const char *folder, const char *name,
+                                 const uint8_t **data, uint64_t *length, exg_error *err);
+
 /* How files that these weights name are read. */
 void exg_weights_read_files(exg_weights *weights, exg_reading reading);
 exg_reading exg_weights_reading(const exg_weights *weights);

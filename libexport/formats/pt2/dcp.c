@@ -179,8 +179,7 @@ static exg_status add_window(reader *r, const char *path, exg_window *window)
 /* Maps the file, or adds it to those that are missing. */
 static exg_status open_file(reader *r, const char *path, exg_text *missing, uint32_t *missing_count)
 {
-    exg_mapping mapping;
-    chunk_file file;
+    chunk_file file = {0};
     exg_error why;
     exg_status status;
 
@@ -193,8 +192,7 @@ static exg_status open_file(reader *r, const char *path, exg_text *missing, uint
         return add_window(r, path, file.window);
     }
     if (status == EXG_OK) {
-        status =
-            exg_file_map_below(r->folder, path, exg_weights_reading(r->weights), &mapping, &why);
+        status = exg_weights_map_below(r->weights, r->folder, path, &file.data, &file.length, &why);
     }
     if (status == EXG_IO) {
         if (missing->length < LISTED_BYTES) {
@@ -207,12 +205,6 @@ static exg_status open_file(reader *r, const char *path, exg_text *missing, uint
         if (r->err != NULL) {
             *r->err = why;
         }
-        return status;
-    }
-    file = (chunk_file){mapping.data, mapping.length, NULL};
-    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
-    if (status != EXG_OK) {
-        exg_mapping_release(&mapping);
         return status;
     }
     return add_file(r, path, &file);

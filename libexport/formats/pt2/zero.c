@@ -173,20 +173,10 @@ bool exg_zero_is(const char *folder)
 
 static exg_status open_file(reader *r, rank_file *file)
 {
-    exg_mapping mapping;
     const uint8_t *data;
     uint64_t length;
-    exg_status status;
 
-    EXG_TRY(exg_file_map_below(r->folder, file->name, exg_weights_reading(r->weights), &mapping,
-                               r->err));
-    data = mapping.data;
-    length = mapping.length;
-    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
-    if (status != EXG_OK) {
-        exg_mapping_release(&mapping);
-        return status;
-    }
+    EXG_TRY(exg_weights_map_below(r->weights, r->folder, file->name, &data, &length, r->err));
     EXG_TRY(exg_saved_open(data, length, 0, false, r->arena, &r->inflate_left, r->weights,
                            &file->saved, r->err));
     if (file->saved.object == NULL || file->saved.object->kind != EXG_PICKLE_DICT) {

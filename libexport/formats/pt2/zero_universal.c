@@ -138,19 +138,10 @@ const char *exg_universal_find(const char *folder, exg_arena *arena, uint64_t *b
 
 static exg_status open_file(reader *r, const char *name, exg_saved *saved)
 {
-    exg_mapping mapping;
     const uint8_t *data;
     uint64_t length;
-    exg_status status;
 
-    EXG_TRY(exg_file_map_below(r->folder, name, exg_weights_reading(r->weights), &mapping, r->err));
-    data = mapping.data;
-    length = mapping.length;
-    status = exg_weights_own_mapping(r->weights, &mapping, r->err);
-    if (status != EXG_OK) {
-        exg_mapping_release(&mapping);
-        return status;
-    }
+    EXG_TRY(exg_weights_map_below(r->weights, r->folder, name, &data, &length, r->err));
     EXG_TRY(exg_saved_open(data, length, 0, false, r->arena, &r->inflate_left, r->weights, saved,
                            r->err));
     return exg_pickle_list_names(&saved->pickle, name, &r->listed, r->weights, r->err);
