@@ -17,14 +17,10 @@ exg_status exg_planner_view(exg_planner *p, const exg_operator *op, const exg_ar
     exg_strided in = {
         .rank = source->view.rank, .offset = source->offset, .dtype = source->view.dtype};
     exg_strided out = {.dtype = source->view.dtype};
-    exg_status status;
 
     memcpy(in.sizes, source->view.sizes, sizeof(in.sizes[0]) * in.rank);
     memcpy(in.strides, source->view.strides, sizeof(in.strides[0]) * in.rank);
-    status = op->view(args, &in, &out, p->err);
-    if (status != EXG_OK) {
-        return status;
-    }
+    EXG_TRY(op->view(args, &in, &out, p->err));
     *to = *source;
     to->offset = out.offset;
     to->view.dtype = out.dtype;
@@ -72,7 +68,20 @@ static bool is_same_place(const exg_location *a, const exg_location *b)
            exg_tensor_is_contiguous(&a->view) && exg_tensor_is_contiguous(&b->view);
 }
 
-/* Is `value` what the node puts in place of the window? Then it may be computed there. */
+/* As an operand of its own. */
+static bool reads(const exg_node *node, exg_value_id value)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        found = found || (node->inputs[i].arg.kind == EXG_ARGUMENT_TENSOR &&
+                          node->inputs[i].arg.as_tensor == value);
+    }
+    return found;
+}
+
+/* Is `value`, which the node reads, what it puts in place of the window? Then it may be computed
+ * there. */
 static bool replaces(exg_planner *p, const exg_node *node, exg_value_id value,
                      const exg_location *place)
 {
@@ -108,7 +117,8 @@ bool exg_planner_is_window(exg_planner *p, uint32_t index, exg_value_id operand,
         return false;
     }
     for (uint32_t n = index + 1; n < p->graph->node_count; n++) {
-        if (replaces(p, &p->graph->nodes[n], result, place)) {
+        if (reads(&p->graph->nodes[n], result) &&
+            replaces(p, &p->graph->nodes[n], result, place)) {
             return true;
         }
     }
