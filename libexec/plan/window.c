@@ -117,8 +117,7 @@ bool exg_planner_is_window(exg_planner *p, uint32_t index, exg_value_id operand,
         return false;
     }
     for (uint32_t n = index + 1; n < p->graph->node_count; n++) {
-        if (reads(&p->graph->nodes[n], result) &&
-            replaces(p, &p->graph->nodes[n], result, place)) {
+        if (reads(&p->graph->nodes[n], result) && replaces(p, &p->graph->nodes[n], result, place)) {
             return true;
         }
     }

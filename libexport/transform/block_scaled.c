@@ -3,8 +3,8 @@
  * a linear layer brings its input to blocks as well where the weight says how. */
 #include "libexport/transform/block_scaled.h"
 #include "libexport/base/arena.h"
-#include "libexport/base/map.h"
 #include "libexport/formats/pt2/subclass.h"
+#include "libexport/transform/input_parts.h"
 #include "libexport/weights/storage.h"
 
 #include <ctype.h>
@@ -36,11 +36,9 @@ typedef struct writing {
     exg_weights *inside;
     blocks **of;     /* by value: what it stands for; NULL: a plain tensor */
     bool *is_turned; /* beside: transposed */
-    exg_argument *inputs;
-    exg_input_spec *specs;
+    exg_input_parts inputs;
     exg_node *nodes;
-    uint32_t input_count, node_count;
-    exg_map names; /* of values */
+    uint32_t node_count;
     exg_error *err;
 } writing;
 
@@ -145,14 +143,12 @@ static const exg_weight *find(exg_weights *weights, const char *fqn)
 }
 
 /* The tensor inside as an input of the program. */
-static exg_status add_part(writing *w, const exg_input_spec *outer, const char *fqn, uint32_t part,
+static exg_status add_part(writing *w, uint32_t input, const char *fqn, uint32_t part,
                            exg_value_id *id)
 {
-    exg_graph *graph = w->program->graph;
     exg_arena *arena = w->program->arena;
     const char *path = exg_arena_printf(arena, "%s.%s", fqn, part_names[part]);
     const exg_weight *weight = path == NULL ? NULL : find(w->inside, path);
-    exg_value *value = &graph->values[graph->value_count];
 
     *id = EXG_NO_VALUE;
     if (path == NULL) {
@@ -161,20 +157,8 @@ static exg_status add_part(writing *w, const exg_input_spec *outer, const char *
     if (weight == NULL) {
         return part <= SCALE ? refuse(w->err, fqn, "without qdata and scale") : EXG_OK;
     }
-    *id = graph->value_count++;
-    value->name = exg_arena_printf(arena, "%s_%s", outer->arg.name, part_names[part]);
-    while (value->name != NULL && exg_map_find(&w->names, value->name) != EXG_MAP_NONE) {
-        value->name = exg_arena_printf(arena, "%s_", value->name);
-    }
-    value->tensor = exg_tensor_meta_copy(arena, weight->meta);
-    if (value->name == NULL || value->tensor == NULL || !exg_map_put(&w->names, value->name, *id)) {
-        return EXG_OUT_OF_MEMORY(w->err);
-    }
-    w->inputs[w->input_count] = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = *id};
-    w->specs[w->input_count] = *outer;
-    w->specs[w->input_count].target = path;
-    w->specs[w->input_count++].arg.name = value->name;
-    return EXG_OK;
+    return exg_input_parts_add(&w->inputs, input, part_names[part], path,
+                               exg_tensor_meta_copy(arena, weight->meta), id);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -358,27 +342,16 @@ static exg_status prepare(writing *w, bool **is_accessed)
 {
     exg_graph *graph = w->program->graph;
     exg_arena *arena = w->program->arena;
-    uint32_t values = graph->value_count + PARTS * graph->input_count;
-    exg_value *room = EXG_NEW_ARRAY(arena, exg_value, values);
+    uint32_t values;
 
+    EXG_TRY(exg_input_parts_begin(&w->inputs, w->program, PARTS, &values, w->err));
     *is_accessed = EXG_NEW_ARRAY(arena, bool, values);
     w->of = EXG_NEW_ARRAY(arena, blocks *, values);
     w->is_turned = EXG_NEW_ARRAY(arena, bool, values);
-    w->inputs = EXG_NEW_ARRAY(arena, exg_argument, PARTS * graph->input_count);
-    w->specs = EXG_NEW_ARRAY(arena, exg_input_spec, PARTS * graph->input_count);
     w->nodes = EXG_NEW_ARRAY(arena, exg_node, graph->input_count + graph->node_count);
-    exg_map_init(&w->names, arena);
-    if (room == NULL || *is_accessed == NULL || w->of == NULL || w->is_turned == NULL ||
-        w->inputs == NULL || w->specs == NULL || w->nodes == NULL) {
+    if (*is_accessed == NULL || w->of == NULL || w->is_turned == NULL || w->nodes == NULL) {
         return EXG_OUT_OF_MEMORY(w->err);
     }
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        room[v] = graph->values[v];
-        if (room[v].name != NULL && !exg_map_put(&w->names, room[v].name, v)) {
-            return EXG_OUT_OF_MEMORY(w->err);
-        }
-    }
-    graph->values = room;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
 
@@ -392,22 +365,19 @@ static exg_status prepare(writing *w, bool **is_accessed)
 
 static exg_status write_input(writing *w, uint32_t input, const bool *is_accessed)
 {
-    exg_graph *graph = w->program->graph;
-    const exg_input_spec *spec = &w->program->signature.inputs[input];
     const exg_weight *weight = whole_weight(w->program, input, is_accessed);
-    exg_value_id id = graph->inputs[input].as_tensor;
+    exg_value_id id = w->program->graph->inputs[input].as_tensor;
     blocks *made = NULL;
 
     if (weight != NULL) {
         EXG_TRY(describe(w, weight, &made));
     }
     if (made == NULL) {
-        w->inputs[w->input_count] = graph->inputs[input];
-        w->specs[w->input_count++] = *spec;
+        exg_input_parts_keep(&w->inputs, input);
         return EXG_OK;
     }
     for (uint32_t part = 0; part < PARTS; part++) {
-        EXG_TRY(add_part(w, spec, weight->fqn, part, &made->part[part]));
+        EXG_TRY(add_part(w, input, weight->fqn, part, &made->part[part]));
     }
     if (made->rounding != NULL) {
         w->of[id] = made;
@@ -436,9 +406,7 @@ exg_status exg_write_out_block_scaled(exg_program *program, exg_weights *inside,
     if (l.count > 0) {
         return refuse(err, l.fqn, "with quantized inputs, and a result of the program");
     }
-    graph->inputs = w.inputs;
-    program->signature.inputs = w.specs;
-    graph->input_count = program->signature.input_count = w.input_count;
+    exg_input_parts_end(&w.inputs);
     graph->nodes = w.nodes;
     graph->node_count = w.node_count;
     return EXG_OK;

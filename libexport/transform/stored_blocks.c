@@ -3,8 +3,8 @@
  * makes the weight (exg.dequantize_groups). What multiplies by it reads the numbers as they are
  * (weight_product.c), and rows are looked up in the parts (exg.embedding_groups). */
 #include "libexport/base/arena.h"
-#include "libexport/base/map.h"
 #include "libexport/base/require.h"
+#include "libexport/transform/input_parts.h"
 #include "libexport/weights/made_storage.h"
 #include "libexport/weights/storage.h"
 
@@ -27,13 +27,11 @@ typedef struct taking {
     exg_weights *from;
     exg_weights *own;  /* the program's from then on */
     exg_weights *rest; /* and what the file has, with the parts */
-    exg_map names;     /* of values */
     exg_map taken;     /* names of weights that are taken apart */
     stored *of;        /* by value */
-    exg_argument *inputs;
-    exg_input_spec *specs;
+    exg_input_parts inputs;
     exg_node *nodes;
-    uint32_t input_count, node_count;
+    uint32_t node_count;
     exg_error *err;
 } taking;
 
@@ -94,16 +92,6 @@ static exg_tensor_meta *meta_of_part(const taking *t, const stored *s, exg_block
     return meta;
 }
 
-static const char *free_name(taking *t, const char *of, const char *part)
-{
-    const char *name = exg_arena_printf(t->program->arena, "%s_%s", of, part);
-
-    while (name != NULL && exg_map_find(&t->names, name) != EXG_MAP_NONE) {
-        name = exg_arena_printf(t->program->arena, "%s_", name);
-    }
-    return name;
-}
-
 static exg_status add_weight(taking *t, exg_weights *to, const stored *s, exg_block_part part,
                              const exg_weight *as)
 {
@@ -115,32 +103,20 @@ static exg_status add_weight(taking *t, exg_weights *to, const stored *s, exg_bl
 
 static exg_status add_part(taking *t, uint32_t input, stored *s, exg_block_part part)
 {
-    exg_graph *graph = t->program->graph;
-    const exg_input_spec *spec = &t->program->signature.inputs[input];
-    exg_value_id id = graph->value_count;
-    exg_value *value = &graph->values[id];
-    exg_weight weight = {
-        .fqn = exg_arena_printf(t->program->arena, "%s.%s", spec->target, part_names[part]),
-        .table = EXG_TABLE_STATE,
-        .is_param = true,
-        .meta = meta_of_part(t, s, part)};
+    const char *fqn = t->program->signature.inputs[input].target;
+    exg_weight weight = {.fqn = exg_arena_printf(t->program->arena, "%s.%s", fqn, part_names[part]),
+                         .table = EXG_TABLE_STATE,
+                         .is_param = true,
+                         .meta = meta_of_part(t, s, part)};
 
-    value->name = free_name(t, spec->arg.name, part_names[part]);
-    value->tensor = weight.meta;
-    if (weight.fqn == NULL || weight.meta == NULL || value->name == NULL ||
-        !exg_map_put(&t->names, value->name, id)) {
+    if (weight.fqn == NULL) {
         return EXG_OUT_OF_MEMORY(t->err);
     }
-    graph->value_count++;
-    s->parts[part] = id;
-    t->inputs[t->input_count] = (exg_argument){.kind = EXG_ARGUMENT_TENSOR, .as_tensor = id};
-    t->specs[t->input_count] = *spec;
-    t->specs[t->input_count].target = weight.fqn;
-    t->specs[t->input_count++].arg.name = value->name;
+    EXG_TRY(exg_input_parts_add(&t->inputs, input, part_names[part], weight.fqn, weight.meta,
+                                &s->parts[part]));
     EXG_TRY(add_weight(t, t->own, s, part, &weight));
-    return exg_map_find(&t->taken, spec->target) == EXG_MAP_NONE
-               ? add_weight(t, t->rest, s, part, &weight)
-               : EXG_OK;
+    return exg_map_find(&t->taken, fqn) == EXG_MAP_NONE ? add_weight(t, t->rest, s, part, &weight)
+                                                        : EXG_OK;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -207,42 +183,26 @@ static exg_status write_node(taking *t, const exg_node *node)
 
 static exg_status prepare(taking *t)
 {
-    exg_graph *graph = t->program->graph;
+    const exg_graph *graph = t->program->graph;
     exg_arena *arena = t->program->arena;
-    uint32_t inputs = EXG_BLOCK_PARTS * graph->input_count;
-    exg_value *room = EXG_NEW_ARRAY(arena, exg_value, graph->value_count + inputs);
+    uint32_t values;
 
-    t->of = EXG_NEW_ARRAY(arena, stored, graph->value_count + inputs);
-    t->inputs = EXG_NEW_ARRAY(arena, exg_argument, inputs);
-    t->specs = EXG_NEW_ARRAY(arena, exg_input_spec, inputs);
+    EXG_TRY(exg_input_parts_begin(&t->inputs, t->program, EXG_BLOCK_PARTS, &values, t->err));
+    t->of = EXG_NEW_ARRAY(arena, stored, values);
     t->nodes = EXG_NEW_ARRAY(arena, exg_node, graph->input_count + graph->node_count);
-    exg_map_init(&t->names, arena);
     exg_map_init(&t->taken, arena);
-    if (room == NULL || t->of == NULL || t->inputs == NULL || t->specs == NULL ||
-        t->nodes == NULL) {
-        return EXG_OUT_OF_MEMORY(t->err);
-    }
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        room[v] = graph->values[v];
-        if (room[v].name != NULL && !exg_map_put(&t->names, room[v].name, v)) {
-            return EXG_OUT_OF_MEMORY(t->err);
-        }
-    }
-    graph->values = room;
-    return EXG_OK;
+    return t->of == NULL || t->nodes == NULL ? EXG_OUT_OF_MEMORY(t->err) : EXG_OK;
 }
 
 static exg_status take_input(taking *t, uint32_t i)
 {
     exg_graph *graph = t->program->graph;
-    const exg_input_spec *spec = &t->program->signature.inputs[i];
     const exg_block_groups *groups;
     const exg_weight *giver = giver_of(t, i, &groups);
     stored *s;
 
     if (giver == NULL) {
-        t->inputs[t->input_count] = graph->inputs[i];
-        t->specs[t->input_count++] = *spec;
+        exg_input_parts_keep(&t->inputs, i);
         return EXG_OK;
     }
     s = &t->of[graph->inputs[i].as_tensor];
@@ -253,7 +213,7 @@ static exg_status take_input(taking *t, uint32_t i)
             EXG_TRY(add_part(t, i, s, part));
         }
     }
-    if (!exg_map_put(&t->taken, spec->target, i)) {
+    if (!exg_map_put(&t->taken, t->program->signature.inputs[i].target, i)) {
         return EXG_OUT_OF_MEMORY(t->err);
     }
     return add_node(t, s, NULL, graph->inputs[i].as_tensor, NULL);
@@ -307,14 +267,12 @@ exg_status exg_program_take_blocks(exg_program *program, exg_weights *from, exg_
         exg_weights_release(t.rest);
         return status;
     }
-    if (t.input_count == graph->input_count) { /* none comes in blocks */
+    if (t.inputs.count == graph->input_count) { /* none comes in blocks */
         exg_weights_release(t.own);
         *rest = t.rest;
         return EXG_OK;
     }
-    graph->inputs = t.inputs;
-    program->signature.inputs = t.specs;
-    graph->input_count = program->signature.input_count = t.input_count;
+    exg_input_parts_end(&t.inputs);
     graph->nodes = t.nodes;
     graph->node_count = t.node_count;
     exg_weights_release(program->weights);
