@@ -14,6 +14,7 @@
 
 #include <exg/symint.h>
 #include <exg/text.h>
+#include <string.h>
 
 typedef struct exg_number {
     bool is_float;
@@ -198,6 +199,23 @@ exg_status exg_expressions_find(exg_expressions *expressions, const char *text,
 static inline double exg_number_real(exg_number n)
 {
     return n.is_float ? n.f : (double)n.i;
+}
+
+/* The expression of a value that is a number, or NULL: it has none. */
+static inline const char *exg_value_expression(const exg_value *value)
+{
+    return value->sym_int != NULL     ? value->sym_int->expr
+           : value->sym_bool != NULL  ? value->sym_bool->expr
+           : value->sym_float != NULL ? value->sym_float->expr
+                                      : NULL;
+}
+
+/* How PyTorch names a number with a point that is read from data. */
+#define EXG_REAL_SYMBOL "zuf"
+
+static inline bool exg_symbol_is_real(const char *name)
+{
+    return strncmp(name, EXG_REAL_SYMBOL, sizeof(EXG_REAL_SYMBOL) - 1) == 0;
 }
 
 #endif

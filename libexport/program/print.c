@@ -1,6 +1,7 @@
 /* print.c - whole programs and graphs as PyTorch prints them. */
 #include "libexport/program/print.h"
 #include "libexport/base/require.h"
+#include "libexport/program/expression.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static void put_ranges(exg_text *out, const exg_program *program)
     exg_text_putc(out, '{');
     for (uint32_t i = 0; i < program->range_constraint_count; i++) {
         const exg_range_constraint *range = &program->range_constraints[i];
-        bool real = strncmp(range->symbol, "zuf", 3) == 0;
+        bool real = exg_symbol_is_real(range->symbol);
 
         exg_text_printf(out, "%s%s: VR[", i == 0 ? "" : ", ", range->symbol);
         put_bound(out, range->has_min, range->min_val, real ? "-oo" : "-int_oo");

@@ -1,5 +1,6 @@
 /* print_argument.c - arguments and annotations as generated Python code. */
 #include "libexport/base/prefix.h"
+#include "libexport/program/expression.h"
 #include "libexport/program/model.h"
 #include "libexport/program/print.h"
 
@@ -230,10 +231,7 @@ static void print_size(exg_text *out, const exg_sym_int *size, exg_put_symbol *p
 
 void exg_print_annotation(exg_text *out, const exg_value *value, exg_put_symbol *put, void *user)
 {
-    const char *expr = value->sym_int != NULL     ? value->sym_int->expr
-                       : value->sym_float != NULL ? value->sym_float->expr
-                       : value->sym_bool != NULL  ? value->sym_bool->expr
-                                                  : NULL;
+    const char *expr = exg_value_expression(value);
 
     if (value->tensor != NULL) {
         const exg_tensor_meta *meta = value->tensor;

@@ -74,17 +74,6 @@ static void find_scalar_reads(exg_flat_graph *c)
     }
 }
 
-static bool any(const bool *flags, const exg_argument *values)
-{
-    bool found = values->kind == EXG_ARGUMENT_TENSOR && values->as_tensor != EXG_NO_VALUE &&
-                 flags[values->as_tensor];
-
-    for (uint32_t i = 0; values->kind == EXG_ARGUMENT_TENSORS && i < values->count; i++) {
-        found = found || (values->as_tensors[i] != EXG_NO_VALUE && flags[values->as_tensors[i]]);
-    }
-    return found;
-}
-
 /* What is in one storage with a written weight may be written with it. */
 static exg_status find_written_beside(exg_flat_graph *c, exg_arena *arena, exg_error *err)
 {
@@ -112,59 +101,82 @@ static exg_status find_written_beside(exg_flat_graph *c, exg_arena *arena, exg_e
 
 static void mark(void *user, exg_value_id *id)
 {
-    bool *flags = user;
+    exg_flat_graph *c = user;
 
     if (*id != EXG_NO_VALUE) {
-        flags[*id] = true;
+        c->is_written[c->bases[*id]] = true;
     }
 }
 
 /* What the schema says is written. */
-static void mark_written(const exg_operator *op, const exg_node *node, bool *written)
+static void mark_written(exg_flat_graph *c, const exg_operator *op, const exg_node *node)
 {
     for (uint32_t i = 0; op->schema->is_mutable && i < node->input_count; i++) {
         const exg_schema_argument *parameter = parameter_of(op, node, i);
 
         if (parameter != NULL && parameter->is_write) {
-            exg_argument_visit_values(&node->inputs[i].arg, mark, written);
+            exg_argument_visit_values(&node->inputs[i].arg, mark, c);
         }
     }
 }
 
-/* What a node writes, and through views what it is a view of. */
+typedef struct based {
+    exg_flat_graph *graph;
+    exg_value_id base;
+} based;
+
+static void set_base(void *user, exg_value_id *id)
+{
+    based *b = user;
+
+    if (*id != EXG_NO_VALUE) {
+        b->graph->bases[*id] = b->base;
+    }
+}
+
+/* What a node writes, through views too. */
+static void find_written_by(exg_flat_graph *c, const exg_node *node)
+{
+    const exg_operator *op = exg_operators_find(c->operators, node->target);
+    const exg_argument *self = node->input_count == 0 ? NULL : &node->inputs[0].arg;
+    based views = {.graph = c};
+
+    if (op == NULL) {
+        return;
+    }
+    mark_written(c, op, node);
+    if (self == NULL || self->kind != EXG_ARGUMENT_TENSOR) {
+        return;
+    }
+    views.base = c->bases[self->as_tensor];
+    if (op->schema->is_mutable && op->registered == NULL) {
+        c->is_written[views.base] = true;
+    }
+    if (op->schema->return_count > 0 && op->schema->returns[0].alias != 0 &&
+        node->output_count > 0) {
+        exg_argument_visit_values(&node->outputs[0], set_base, &views);
+    }
+}
+
 static exg_status find_written(exg_flat_graph *c, exg_arena *arena, exg_error *err)
 {
     const exg_graph *graph = &c->graph;
-    bool *written = EXG_NEW_ARRAY(arena, bool, graph->value_count);
 
-    if (written == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t n = graph->node_count; n-- > 0;) {
-        const exg_node *node = &graph->nodes[n];
-        const exg_operator *op = exg_operators_find(c->operators, node->target);
-        const exg_argument *self = node->input_count == 0 ? NULL : &node->inputs[0].arg;
-        const exg_argument *out = node->output_count == 0 ? NULL : &node->outputs[0];
-
-        if (op != NULL) {
-            mark_written(op, node, written);
-        }
-        if (op == NULL || self == NULL || self->kind != EXG_ARGUMENT_TENSOR) {
-            continue;
-        }
-        if ((op->schema->is_mutable && op->registered == NULL) ||
-            (op->schema->return_count > 0 && out != NULL && op->schema->returns[0].alias != 0 &&
-             any(written, out))) {
-            written[self->as_tensor] = true;
-        }
-    }
+    c->bases = EXG_NEW_ARRAY(arena, exg_value_id, graph->value_count);
+    c->is_written = EXG_NEW_ARRAY(arena, bool, graph->value_count);
     c->written = EXG_NEW_ARRAY(arena, bool, graph->input_count);
-    if (c->written == NULL) {
+    if (c->bases == NULL || c->is_written == NULL || c->written == NULL) {
         return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        c->bases[v] = v;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        find_written_by(c, &graph->nodes[n]);
     }
     for (uint32_t i = 0; i < graph->input_count; i++) {
-        c->written[i] =
-            graph->inputs[i].kind == EXG_ARGUMENT_TENSOR && written[graph->inputs[i].as_tensor];
+        c->written[i] = graph->inputs[i].kind == EXG_ARGUMENT_TENSOR &&
+                        c->is_written[graph->inputs[i].as_tensor];
     }
     return find_written_beside(c, arena, err);
 }

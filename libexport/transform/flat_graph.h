@@ -15,7 +15,9 @@ struct exg_flat_graph {
     exg_symbols symbols;     /* that the inputs have given numbers */
     exg_idle_search reads;   /* who reads a value last */
     bool *own;               /* by value id: a graph input */
-    bool *written;           /* by graph input: a node may write it, itself or through a view */
+    exg_value_id *bases;     /* by value id: the value that it is a view of, or itself */
+    bool *is_written;        /* by value id of a base: a node may write it, or a view of it */
+    bool *written;           /* by graph input: so, or by a weight in the same storage */
     bool *scalar_reads;      /* by value id: an element that kernels read, never a number */
 };
 

@@ -645,14 +645,9 @@ static exg_status describe_inputs(exg_flat_graph *c, const exg_symbols *symbols,
             exg_meta_contiguous(c->metas[i]);
         } else if (input->kind == EXG_ARGUMENT_TENSOR) {
             EXG_TRY(exg_input_meta(&c->flat, i, symbols, arena, &c->metas[i], err));
-        } else if (input->kind == EXG_ARGUMENT_SYM_INT && numbers == NULL) {
-            const exg_sym_int *size = graph->values[input->as_sym.value].sym_int;
-            int64_t value = size == NULL ? 0 : size->value;
-
-            if (size != NULL && size->expr != NULL) {
-                EXG_TRY(exg_symint_evaluate(size->expr, symbols, &value, err));
-            }
-            c->numbers[i] = exg_arg_int(value);
+        } else if (numbers == NULL &&
+                   (input->kind == EXG_ARGUMENT_SYM_INT || input->kind == EXG_ARGUMENT_SYM_FLOAT)) {
+            EXG_TRY(exg_input_number(&c->flat, i, symbols, &c->numbers[i], err));
         }
     }
     return EXG_OK;

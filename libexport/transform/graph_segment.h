@@ -144,6 +144,8 @@ bool exg_is_true(const exg_argument *number);
 const exg_weight *exg_input_weight(const exg_program *in, uint32_t i);
 
 /* A graph input as it is recorded, its symbols numbers. */
+exg_status exg_input_number(const exg_program *in, uint32_t i, const exg_symbols *symbols,
+                            exg_argument *number, exg_error *err); /* SYM_INT, SYM_FLOAT */
 exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *symbols,
                           exg_arena *arena, exg_tensor_meta **meta, exg_error *err);
 

@@ -3,6 +3,7 @@
 #include "libexport/base/map.h"
 #include "libexport/base/prefix.h"
 #include "libexport/operators/aten.h"
+#include "libexport/program/expression.h"
 #include "libexport/transform/flat_graph.h"
 
 #include <exg/operator_id_new.h>
@@ -31,14 +32,6 @@ typedef struct taker {
     exg_status status;
     exg_error *err;
 } taker;
-
-const char *exg_value_expression(const exg_value *value)
-{
-    return value->sym_int != NULL     ? value->sym_int->expr
-           : value->sym_bool != NULL  ? value->sym_bool->expr
-           : value->sym_float != NULL ? value->sym_float->expr
-                                      : NULL;
-}
 
 /* ---- which ---------------------------------------------------------------------------------- */
 
@@ -76,10 +69,11 @@ static void note_value(void *user, exg_value_id *id)
     taker *t = user;
     const exg_value *value = *id == EXG_NO_VALUE ? NULL : &t->kept->graph.values[*id];
     const exg_tensor_meta *meta = value == NULL ? NULL : value->tensor;
+    const char *text = value == NULL ? NULL : exg_value_expression(value);
     exg_error unread;
 
-    if (value != NULL && value->sym_int != NULL && value->sym_int->expr != NULL) {
-        exg_ignore(exg_symint_visit(value->sym_int->expr, note_symbol, t, &unread));
+    if (text != NULL) {
+        exg_ignore(exg_symint_visit(text, note_symbol, t, &unread));
     }
     for (uint32_t d = 0; meta != NULL && d < meta->rank; d++) {
         if (meta->sizes[d].expr != NULL) {
@@ -355,27 +349,36 @@ static exg_status take_result(taker *t, exg_value_id *id)
     return EXG_OK;
 }
 
+/* A symbol that the program has not. */
+static exg_status name_number(taker *t, const char *letters, const char **name)
+{
+    do {
+        *name = exg_arena_printf(t->arena, "%s%u", letters, 1000 + t->made_count++);
+    } while (*name != NULL && exg_map_find(&t->symbols, *name) != EXG_MAP_NONE);
+    return *name == NULL || !exg_map_put(&t->symbols, *name, OWN_SYMBOL) ? EXG_OUT_OF_MEMORY(t->err)
+                                                                         : EXG_OK;
+}
+
 /* A number; one that the program does not name gets a symbol. */
 static exg_status take_number(taker *t, const exg_argument *output)
 {
     exg_value *value = &t->kept->graph.values[output->as_sym.value];
+    const char *name;
 
-    if (value->sym_int == NULL) {
-        const char *name;
-
-        do {
-            name = exg_arena_printf(t->arena, "u%u", 1000 + t->made_count++);
-        } while (name != NULL && exg_map_find(&t->symbols, name) != EXG_MAP_NONE);
+    if (output->kind == EXG_ARGUMENT_SYM_INT && value->sym_int == NULL) {
+        EXG_TRY(name_number(t, "u", &name));
         value->sym_int = EXG_NEW(t->arena, exg_sym_int);
-        if (value->sym_int == NULL || name == NULL || !exg_map_put(&t->symbols, name, OWN_SYMBOL)) {
-            return EXG_OUT_OF_MEMORY(t->err);
+        if (value->sym_int != NULL) {
+            value->sym_int->expr = exg_arena_printf(t->arena, "Symbol('%s', integer=True)", name);
         }
-        value->sym_int->expr = exg_arena_printf(t->arena, "Symbol('%s', integer=True)", name);
-        if (value->sym_int->expr == NULL) {
-            return EXG_OUT_OF_MEMORY(t->err);
+    } else if (output->kind == EXG_ARGUMENT_SYM_FLOAT && value->sym_float == NULL) {
+        EXG_TRY(name_number(t, EXG_REAL_SYMBOL, &name));
+        value->sym_float = EXG_NEW(t->arena, exg_sym_float);
+        if (value->sym_float != NULL) {
+            value->sym_float->expr = exg_arena_printf(t->arena, "Symbol('%s')", name);
         }
     }
-    return add_input(t, output);
+    return exg_arena_is_dry(t->arena) ? EXG_OUT_OF_MEMORY(t->err) : add_input(t, output);
 }
 
 static exg_status take_results(taker *t, exg_argument *output)
@@ -391,11 +394,21 @@ static exg_status take_results(taker *t, exg_argument *output)
         }
         return EXG_OK;
     case EXG_ARGUMENT_SYM_INT:
+    case EXG_ARGUMENT_SYM_FLOAT:
         return output->as_sym.value == EXG_NO_VALUE ? EXG_OK : take_number(t, output);
     default:
-        return EXG_FAIL(t->err, UNSUPPORTED, "TRF-004",
-                        "a number that is no integer is read from the data");
+        return EXG_FAIL(t->err, UNSUPPORTED, "TRF-004", "a truth value is read from the data");
     }
+}
+
+/* A kept node works on copies, which others that write do not see. */
+static bool is_written_view(const exg_flat_graph *flat, const exg_operator *op,
+                            const exg_node *node)
+{
+    const exg_argument *self = node->input_count == 0 ? NULL : &node->inputs[0].arg;
+
+    return op->schema->return_count > 0 && op->schema->returns[0].alias != 0 && self != NULL &&
+           self->kind == EXG_ARGUMENT_TENSOR && flat->is_written[flat->bases[self->as_tensor]];
 }
 
 static exg_status take(taker *t, const exg_node *node)
@@ -406,9 +419,9 @@ static exg_status take(taker *t, const exg_node *node)
                            sizeof(*t->nodes))) {
         return EXG_OUT_OF_MEMORY(t->err);
     }
-    if (op != NULL && op->view != NULL && t->writes) {
+    if (op != NULL && is_written_view(t->flat, op, node)) {
         return EXG_FAIL(t->err, UNSUPPORTED, "TRF-004",
-                        "a view of a size in the data, where something is written in place");
+                        "a view of a size in the data, which is written in place");
     }
     t->node = &t->nodes[t->kept->node_count++];
     *t->node = *node;

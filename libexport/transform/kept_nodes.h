@@ -39,7 +39,4 @@ exg_status exg_node_forget_source(exg_arena *arena, exg_node *node, exg_error *e
 bool exg_kept_nodes_mark(const exg_program *program, const exg_operators *operators,
                          uint32_t source, exg_arena *arena, bool *whole);
 
-/* The expression of a value that is a number, or NULL: it has none. */
-const char *exg_value_expression(const exg_value *value);
-
 #endif

@@ -1,5 +1,6 @@
 /* sampler.c - draws numbers within the ranges of a program. */
 #include "libexport/transform/sampler.h"
+#include "libexport/program/expression.h"
 #include "libexport/transform/kept_nodes.h"
 #include "libexport/transform/size_fit.h"
 
@@ -11,33 +12,9 @@
 #define LEAST_SIZE 2 /* what 0 and 1 give is not what others do, as in torch.export */
 #define USUAL_SIZE 11
 #define USUAL_SPAN 64
-#define DATA_SPAN  8 /* of a number that the data decide: smaller than most sizes */
-
-static void add_symbol(void *user, const char *name, size_t length)
-{
-    exg_sampler *s = user;
-    exg_sampled symbol = {.least = 0, .most = INT64_MAX};
-
-    symbol.name = exg_arena_strndup(s->arena, name, length);
-    if (symbol.name == NULL || exg_map_find(&s->by_name, symbol.name) != EXG_MAP_NONE) {
-        return;
-    }
-    for (uint32_t i = 0; i < s->root->program->range_constraint_count; i++) {
-        const exg_range_constraint *range = &s->root->program->range_constraints[i];
-
-        if (strcmp(range->symbol, symbol.name) == 0) {
-            symbol.least = range->has_min && range->min_val > 0 ? range->min_val : 0;
-            symbol.most = range->has_max ? range->max_val : INT64_MAX;
-        }
-    }
-    if (symbol.least < LEAST_SIZE && symbol.most >= LEAST_SIZE) {
-        symbol.least = LEAST_SIZE;
-    }
-    if (exg_arena_reserve(s->arena, &s->symbols, s->count, &s->capacity, sizeof(*s->symbols)) &&
-        exg_map_put(&s->by_name, symbol.name, s->count)) {
-        s->symbols[s->count++] = symbol;
-    }
-}
+#define DATA_SPAN  8  /* of a number that the data decide: smaller than most sizes */
+#define LEAST_REAL 5  /* a number with a point: none that operators take for a special one */
+#define REAL_SPAN  59 /* both ways from 0 */
 
 static bool add_constant(exg_sampler *s, int64_t constant)
 {
@@ -52,6 +29,37 @@ static bool add_constant(exg_sampler *s, int64_t constant)
     }
     s->constants[s->constant_count++] = constant;
     return true;
+}
+
+static void add_symbol(void *user, const char *name, size_t length)
+{
+    exg_sampler *s = user;
+    exg_sampled symbol = {.least = 0, .most = INT64_MAX};
+
+    symbol.name = exg_arena_strndup(s->arena, name, length);
+    if (symbol.name == NULL || exg_map_find(&s->by_name, symbol.name) != EXG_MAP_NONE) {
+        return;
+    }
+    symbol.is_real = exg_symbol_is_real(symbol.name);
+    for (uint32_t i = 0; i < s->root->program->range_constraint_count; i++) {
+        const exg_range_constraint *range = &s->root->program->range_constraints[i];
+
+        if (strcmp(range->symbol, symbol.name) == 0 && !symbol.is_real) {
+            symbol.least = range->has_min && range->min_val > 0 ? range->min_val : 0;
+            symbol.most = range->has_max ? range->max_val : INT64_MAX;
+        }
+    }
+    if (symbol.is_real) {
+        symbol.most = LEAST_REAL + REAL_SPAN;
+        symbol.least = -symbol.most;
+        (void)add_constant(s, 1); /* edges at 0, 1 and 2 */
+    } else if (symbol.least < LEAST_SIZE && symbol.most >= LEAST_SIZE) {
+        symbol.least = LEAST_SIZE;
+    }
+    if (exg_arena_reserve(s->arena, &s->symbols, s->count, &s->capacity, sizeof(*s->symbols)) &&
+        exg_map_put(&s->by_name, symbol.name, s->count)) {
+        s->symbols[s->count++] = symbol;
+    }
 }
 
 /* Numbers of the text that are no part of a name. */
@@ -85,6 +93,7 @@ exg_status exg_sampler_begin(exg_sampler *s, const exg_verified *root, const exg
         .arena = arena, .root = root, .graph = graph, .kept = kept, .kept_count = kept_count};
     exg_map_init(&s->by_name, arena);
     EXG_TRY(exg_graph_visit_sizes(graph, add_symbols, s, err));
+    EXG_TRY(exg_graph_visit_reals(graph, add_symbols, s, err));
     return exg_arena_is_dry(arena) ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
@@ -95,6 +104,13 @@ static uint64_t mix(uint64_t x)
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
+}
+
+static int64_t draw_real(uint32_t sample, uint32_t attempt, uint32_t index)
+{
+    int64_t value = LEAST_REAL + (int64_t)(mix(mix(mix(sample) + attempt) + index) % REAL_SPAN);
+
+    return sample % 2 == 1 && attempt < 4 ? -value : value;
 }
 
 static int64_t draw(const exg_sampled *symbol, uint32_t sample, uint32_t attempt, uint32_t index)
@@ -124,9 +140,10 @@ exg_status exg_sampler_draw(const exg_sampler *s, uint32_t sample, uint32_t atte
     *symbols = (exg_symbols){0};
     for (uint32_t i = 0; i < s->count; i++) {
         const exg_sampled *symbol = &s->symbols[i];
+        int64_t value =
+            symbol->is_real ? draw_real(sample, attempt, i) : draw(symbol, sample, attempt, i);
 
-        EXG_TRY(exg_symbols_add(symbols, s->arena, symbol->name, strlen(symbol->name),
-                                draw(symbol, sample, attempt, i), err));
+        EXG_TRY(exg_symbols_add(symbols, s->arena, symbol->name, strlen(symbol->name), value, err));
     }
     return EXG_OK;
 }

@@ -11,6 +11,7 @@
 typedef struct exg_sampled {
     const char *name;
     int64_t least, most;
+    bool is_real; /* with a point in a run; whole numbers stand for it here */
 } exg_sampled;
 
 typedef struct exg_sampler {

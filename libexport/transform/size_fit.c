@@ -76,6 +76,18 @@ exg_status exg_graph_visit_sizes(const exg_graph *graph,
     return EXG_OK;
 }
 
+exg_status exg_graph_visit_reals(const exg_graph *graph,
+                                 exg_status (*visit)(void *user, const char *text, exg_error *err),
+                                 void *user, exg_error *err)
+{
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        const exg_sym_float *real = graph->values[v].sym_float;
+
+        EXG_TRY(real == NULL || real->expr == NULL ? EXG_OK : visit(user, real->expr, err));
+    }
+    return EXG_OK;
+}
+
 /* ---- one expression and a number ------------------------------------------------------------ */
 
 /* What is wanted, and what is tried for it. */
@@ -348,8 +360,9 @@ exg_status exg_size_fit_note(exg_size_fit *fit, const int64_t *values, const cha
 
 /* ---- numbers with a point ------------------------------------------------------------------- */
 
-exg_status exg_size_fit_add_real(exg_size_fit *fit, const char *text, exg_error *err)
+exg_status exg_size_fit_add_real(void *user, const char *text, exg_error *err)
 {
+    exg_size_fit *fit = user;
     exg_known_real real = {.text = exg_arena_strdup(fit->arena, text)};
     exg_status status = EXG_OK;
     exg_error unread;
@@ -410,12 +423,23 @@ static exg_status find_size(exg_size_fit *fit, const double *values, real_form f
     return fits ? exg_size_fit_find(fit, sizes, text, err) : EXG_OK;
 }
 
+/* -0.0 is 0 to an expression. */
+static bool are_equal(const double *a, const double *b, uint32_t count)
+{
+    bool equal = true;
+
+    for (uint32_t k = 0; equal && k < count; k++) {
+        equal = a[k] == b[k] || (isnan(a[k]) && isnan(b[k]));
+    }
+    return equal;
+}
+
 exg_status exg_size_fit_find_real(exg_size_fit *fit, const double *values, const char **text,
                                   exg_error *err)
 {
     *text = NULL;
     for (uint32_t i = 0; i < fit->real_count; i++) {
-        if (memcmp(values, fit->reals[i].values, fit->sample_count * sizeof(*values)) == 0) {
+        if (are_equal(values, fit->reals[i].values, fit->sample_count)) {
             *text = fit->reals[i].text;
             return EXG_OK;
         }

@@ -20,7 +20,7 @@ typedef struct exg_known_size {
     int64_t values[EXG_SAMPLES_MAX];
 } exg_known_size;
 
-/* A number with a point that the program computes from sizes. */
+/* A number with a point that the program reads, or computes. */
 typedef struct exg_known_real {
     const char *text;
     double values[EXG_SAMPLES_MAX];
@@ -51,8 +51,13 @@ exg_status exg_graph_visit_sizes(const exg_graph *graph,
                                  exg_status (*visit)(void *user, const char *text, exg_error *err),
                                  void *user, exg_error *err);
 
-/* A number with a point of the program. NO_MEMORY. */
-exg_status exg_size_fit_add_real(exg_size_fit *fit, const char *text, exg_error *err);
+/* The same for numbers with a point. */
+exg_status exg_graph_visit_reals(const exg_graph *graph,
+                                 exg_status (*visit)(void *user, const char *text, exg_error *err),
+                                 void *user, exg_error *err);
+
+/* A number with a point of the program, for an exg_size_fit. NO_MEMORY. */
+exg_status exg_size_fit_add_real(void *fit, const char *text, exg_error *err);
 
 /* The expression with these numbers: one of the program's, n / m or m / n of a size n and a small
  * m, or n / (n - 1) as of a variance; NULL: none was found. NO_MEMORY. */

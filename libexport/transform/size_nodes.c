@@ -309,7 +309,9 @@ static exg_status put_symbol(exg_size_nodes *s, const exg_term *symbol, computed
         return EXG_FAIL(s->err, UNSUPPORTED, "TRF-006", "no value tells the size '%.*s'",
                         (int)symbol->length, symbol->text);
     }
-    out->number.kind = EXG_ARGUMENT_SYM_INT;
+    out->number.kind = s->program->graph->values[root->id].sym_float == NULL
+                           ? EXG_ARGUMENT_SYM_INT
+                           : EXG_ARGUMENT_SYM_FLOAT;
     out->number.as_sym = (exg_sym_argument){.value = root->id};
     out->text = root->text;
     if (exg_map_find(&s->made, root->text) != EXG_MAP_NONE) {

@@ -206,6 +206,20 @@ exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *
     return EXG_OK;
 }
 
+exg_status exg_input_number(const exg_program *in, uint32_t i, const exg_symbols *symbols,
+                            exg_argument *number, exg_error *err)
+{
+    const exg_value *value = &in->graph->values[in->graph->inputs[i].as_sym.value];
+    const char *text = exg_value_expression(value);
+
+    if (in->graph->inputs[i].kind == EXG_ARGUMENT_SYM_FLOAT) {
+        *number = exg_arg_float(value->sym_float == NULL ? 0 : value->sym_float->value);
+        return text == NULL ? EXG_OK : exg_symfloat_evaluate(text, symbols, &number->as_float, err);
+    }
+    *number = exg_arg_int(value->sym_int == NULL ? 0 : value->sym_int->value);
+    return text == NULL ? EXG_OK : exg_symint_evaluate(text, symbols, &number->as_int, err);
+}
+
 static bool is_number(const specializer *s, const exg_sym_argument *sym)
 {
     return sym->value == EXG_NO_VALUE || s->numbers[sym->value].kind != EXG_ARGUMENT_NONE;
@@ -342,7 +356,7 @@ static exg_status copy_nodes(specializer *s)
     return EXG_OK;
 }
 
-/* A size among the inputs is a constant from here on, in graph and signature. */
+/* A number among the inputs is a constant from here on, in graph and signature. */
 static exg_status copy_inputs(specializer *s)
 {
     const exg_graph *in = s->in->graph;
@@ -359,23 +373,15 @@ static exg_status copy_inputs(specializer *s)
     out->input_count = in->input_count;
     for (uint32_t i = 0; i < in->input_count; i++) {
         exg_value_id id = in->inputs[i].as_sym.value;
-        int64_t value;
+        exg_argument_kind kind = in->inputs[i].kind;
 
-        if (in->inputs[i].kind != EXG_ARGUMENT_SYM_INT) {
+        if (kind != EXG_ARGUMENT_SYM_INT && kind != EXG_ARGUMENT_SYM_FLOAT) {
             continue;
         }
-        value = in->values[id].sym_int == NULL ? 0 : in->values[id].sym_int->value;
-        if (in->values[id].sym_int != NULL && in->values[id].sym_int->expr != NULL) {
-            const exg_expression *expr;
-
-            EXG_TRY(
-                exg_expressions_find(&s->expressions, in->values[id].sym_int->expr, &expr, s->err));
-            EXG_TRY(exg_expression_evaluate_int(expr, s->symbols, &value, s->err));
-        }
-        s->numbers[id] = exg_arg_int(value);
+        EXG_TRY(exg_input_number(s->in, i, s->symbols, &s->numbers[id], s->err));
         out->inputs[i] = s->numbers[id];
-        signature->inputs[i].arg.kind = EXG_ARGUMENT_INT;
-        signature->inputs[i].arg.as_int = value;
+        signature->inputs[i].arg.kind = s->numbers[id].kind;
+        signature->inputs[i].arg.as_int = s->numbers[id].as_int;
     }
     return EXG_OK;
 }

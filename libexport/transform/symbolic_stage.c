@@ -91,39 +91,47 @@ static exg_status make_samples(exg_symbolic *s)
     }
     EXG_TRY(make_edges(s, &sampler));
     exg_size_fit_begin(&s->fit, s->made[0]->arena, s->samples, s->count);
-    for (uint32_t v = 0; v < s->kept->graph.value_count; v++) {
-        const exg_sym_float *real = s->kept->graph.values[v].sym_float;
-
-        EXG_TRY(real == NULL || real->expr == NULL
-                    ? EXG_OK
-                    : exg_size_fit_add_real(&s->fit, real->expr, s->err));
-    }
+    EXG_TRY(exg_graph_visit_reals(&s->kept->graph, exg_size_fit_add_real, &s->fit, s->err));
     return exg_graph_visit_sizes(&s->kept->graph, exg_size_fit_add, &s->fit, s->err);
 }
 
 /* ---- inputs --------------------------------------------------------------------------------- */
 
+/* A copy of a value that is a number, in the result. */
+static exg_status copy_number(exg_symbolic *s, const exg_value *from, exg_value *out)
+{
+    exg_arena *arena = s->made[0]->arena;
+
+    *out = (exg_value){.name = exg_arena_strdup(arena, from->name)};
+    if (from->sym_float != NULL) {
+        out->sym_float = exg_arena_memdup(arena, from->sym_float, 1, sizeof(*from->sym_float));
+        if (out->sym_float != NULL) {
+            out->sym_float->expr = exg_arena_strdup(arena, out->sym_float->expr);
+        }
+    } else {
+        out->sym_int = exg_arena_memdup(arena, from->sym_int, 1, sizeof(*from->sym_int));
+        if (out->sym_int != NULL) {
+            out->sym_int->expr = exg_arena_strdup(arena, out->sym_int->expr);
+        }
+    }
+    return exg_arena_is_dry(arena) ? EXG_OUT_OF_MEMORY(s->err) : EXG_OK;
+}
+
 /* A number among the inputs is one again, and no constant. */
 static exg_status put_number_input(exg_symbolic *s, uint32_t i)
 {
-    exg_arena *arena = s->made[0]->arena;
     exg_value_id old = s->kept->graph.inputs[i].as_sym.value;
-    const exg_value *from = &s->kept->graph.values[old];
-    exg_value value = {.name = exg_arena_strdup(arena, from->name),
-                       .sym_int = exg_arena_memdup(arena, from->sym_int, 1, sizeof(exg_sym_int))};
+    exg_argument_kind kind = s->kept->graph.inputs[i].kind;
+    exg_value value;
     exg_value_id id;
 
-    if (value.name == NULL || value.sym_int == NULL) {
-        return EXG_OUT_OF_MEMORY(s->err);
-    }
-    value.sym_int->expr = exg_arena_strdup(arena, value.sym_int->expr);
+    EXG_TRY(copy_number(s, &s->kept->graph.values[old], &value));
     EXG_TRY(exg_size_nodes_value(&s->nodes, &value, &id));
     s->values[old] = id;
     if (i < s->kept->own_input_count) {
-        s->made[0]->graph->inputs[i] =
-            (exg_argument){.kind = EXG_ARGUMENT_SYM_INT, .as_sym = {.value = id}};
+        s->made[0]->graph->inputs[i] = (exg_argument){.kind = kind, .as_sym = {.value = id}};
         s->made[0]->signature.inputs[i].arg =
-            (exg_signature_argument){.kind = EXG_ARGUMENT_SYM_INT, .name = value.name};
+            (exg_signature_argument){.kind = kind, .name = value.name};
     }
     return EXG_OK;
 }
@@ -156,9 +164,7 @@ static exg_status read_value(exg_symbolic *s, exg_value_id old)
     exg_value_id id = s->values[old];
 
     if (from->tensor == NULL) {
-        return from->sym_int == NULL
-                   ? EXG_OK
-                   : exg_size_nodes_read_number(&s->nodes, id, from->sym_int->expr);
+        return exg_size_nodes_read_number(&s->nodes, id, exg_value_expression(from));
     }
     s->is_there[id] = true;
     return exg_size_nodes_read_tensor(&s->nodes, id, from->tensor);
@@ -176,7 +182,8 @@ static exg_status put_inputs(exg_symbolic *s)
 
         if (input->kind == EXG_ARGUMENT_TENSOR) {
             EXG_TRY(put_tensor_input(s, i));
-        } else if (input->kind == EXG_ARGUMENT_SYM_INT && input->as_sym.value != EXG_NO_VALUE) {
+        } else if ((input->kind == EXG_ARGUMENT_SYM_INT || input->kind == EXG_ARGUMENT_SYM_FLOAT) &&
+                   input->as_sym.value != EXG_NO_VALUE) {
             EXG_TRY(put_number_input(s, i));
         } else {
             continue;

@@ -258,7 +258,9 @@ static void check_hints(symbols *s)
  * name is. */
 static bool is_loadable(const char *name)
 {
-    size_t letters = strncmp(name, "zuf", 3) == 0 ? 3 : name[0] == 'u' ? 1 : 0;
+    size_t letters = exg_symbol_is_real(name) ? sizeof(EXG_REAL_SYMBOL) - 1
+                     : name[0] == 'u'         ? 1
+                                              : 0;
     size_t digits = strspn(name + letters, "0123456789_");
 
     return letters == 0 || (name[letters] != '_' && digits > 0 && name[letters + digits] == '\0');

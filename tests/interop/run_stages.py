@@ -25,7 +25,7 @@ LEFT = {
         "unfold.default bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar diagonal_scatter.default lstm.input "
         "linalg_cholesky.default linalg_det.default linalg_inv.default view_as_complex.default fft_fft.default fft_rfft.default "
         "fft_irfft.default _assert_scalar.default nonzero_numpy.default tensor_split.indices repeat_interleave.self_Tensor "
-        "sort.stable lerp.Tensor roll.default upsample_bicubic2d.vec gru.input stft.default"
+        "sort.stable lerp.Tensor lerp.Scalar pad.default cdist.default grid_sampler.default linalg_vector_norm.default roll.default upsample_bicubic2d.vec gru.input stft.default"
     ).split()
 }
 
@@ -396,6 +396,44 @@ SYMBOLIC |= {
         ({0: Dim("z")},),
         [(rows(5, 8),), (rows(1, 8),), (rows(0, 8),)],
     ),
+    "a real number of the data": (
+        lambda x, t: [torch.clamp(x, max=t.item()), x / t.item(), x.add(x, alpha=t.item()), F.gelu(x * (127.0 / x.abs().max().item())), t.item() * x.shape[0] * x],
+        ({0: B}, None),
+        [(rows(3, 8), torch.tensor(0.5)), (rows(9, 8), torch.tensor(-0.0)), (rows(1, 8), torch.tensor(1.0))],
+    ),
+    "real numbers that operators are written out by": (
+        lambda x, t: [
+            F.leaky_relu(x, t[0].item()),
+            F.softplus(x, t[1].item()),
+            F.elu(x, t[0].item()),
+            F.threshold(x, t[0].item(), t[1].item()),
+            x.abs() ** t[0].item(),
+            torch.addmm(x, x @ x.mT, x, alpha=t[1].item()),
+            torch.lerp(x, x * x, t[0].item()),
+        ],
+        None,
+        [(rows(3, 8), torch.tensor([0.5, 2.5])), (rows(3, 8), torch.tensor([2.0, 1.0])), (rows(3, 8), torch.tensor([0.0, 0.25]))],
+    ),
+    "a real number that fills": (
+        lambda x, t, m: [x.masked_fill(m, t.item()), torch.where(m, x, t.item()), torch.full((2, x.shape[0]), t.item()), x.clone().fill_(t.item())],
+        ({0: B}, None, {0: B}),
+        [(rows(3, 8), torch.tensor(1.5), rows(3, 8) > 0), (rows(9, 8), torch.tensor(float("inf")), rows(9, 8) > 0)],
+    ),
+    "a real number within a branch": (
+        lambda x, t: torch.cond(x.sum() > 0, lambda x: F.silu(x) / t.max().item(), lambda x: F.gelu(x) * (t.sum().item() + 1), (x,)),
+        ({0: B}, None),
+        [(rows(3, 8).abs(), torch.tensor([1.5, 2.0])), (-rows(9, 8).abs(), torch.tensor([1.5, 2.0]))],
+    ),
+    "a real number that is given, and asserted": (
+        lambda x, t: [(torch._check(t.sum().item() > -99), x * 2)[1], t.max().item() * 2, (t.max().item() ** 2 - 1) * x],
+        ({0: B}, None),
+        [(rows(4, 8), torch.tensor([1.5, 2.0])), (rows(8, 8), torch.tensor([0.25, -3.0]))],
+    ),
+    "a real number of integers": (
+        lambda x, n: [x * (n.item() / 3), x * (n.double().mean().item() + n.item()), F.softplus(x, n.item() / 3)],
+        ({0: B}, None),
+        [(rows(3, 8), torch.tensor(3)), (rows(9, 8), torch.tensor(7))],
+    ),
     "a list of sizes": (lambda x: torch.tensor([[x.shape[0], 1.5], [x.shape[0] / 2, True]]) * 2, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
 }
 
@@ -417,16 +455,37 @@ def export_custom(exg):
     return path
 
 
+def split_and_written(x, n):
+    sizes = n.tolist()
+    for size in sizes:
+        torch._check(size >= 0)
+    torch._check(sum(sizes) == x.shape[0])
+    copy = x.clone()
+    torch.split(copy, sizes)[1].add_(1)
+    return copy
+
+
+def written_between(x, i, j):
+    first, last = i.item(), j.item()
+    torch._check(first >= 0)
+    torch._check(last >= first)
+    torch._check(last <= x.shape[0])
+    copy = x.clone()
+    copy[first:last].add_(1)
+    return copy
+
+
 def check_refused(exg):
-    """A number of the data that is no integer has no place in a program of symbols."""
-    path = export(exg, lambda x: (torch._check(x.sum().item() > -99), x * 2)[1], (rows(3, 8),))
-    try:
-        exg.command("convert", path, exg.path(".pt2"), "--stage", "functionalize")
-    except Mismatch as error:
-        if "ended with 5: exg: TRF-004" not in str(error):
-            raise
-    else:
-        fail("is not refused")
+    """Views of sizes that the data decide, written through."""
+    for function, inputs in ((split_and_written, (torch.tensor([1, 2, 1]),)), (written_between, (torch.tensor(1), torch.tensor(3)))):
+        path = export(exg, function, (rows(4, 8), *inputs))
+        try:
+            exg.command("convert", path, exg.path(".pt2"), "--stage", "functionalize")
+        except Mismatch as error:
+            if "ended with 5: exg: TRF-004" not in str(error):
+                raise
+        else:
+            fail(f"{function.__name__} is not refused")
 
 
 def export(exg, function, inputs, sizes=None):
