@@ -130,7 +130,7 @@ bool exg_dims_equal(const int64_t *a, uint32_t a_rank, const int64_t *b, uint32_
 /* Of one dtype and the same sizes. */
 bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b);
 
-/* The elements of a view whose first one is at `from`, one by one, row-major. */
+/* The elements of a view whose first one is at `from`, row-major. */
 void exg_tensor_gather(const exg_tensor *view, const uint8_t *from, uint8_t *to);
 
 static inline void exg_raise_at(exg_fault_note *note, exg_fault fault, int64_t index, int64_t size)

@@ -55,17 +55,22 @@ bool exg_tensor_is_alike(const exg_tensor *a, const exg_tensor *b)
 void exg_tensor_gather(const exg_tensor *view, const uint8_t *from, uint8_t *to)
 {
     uint32_t item = exg_dtype_bytes(view->dtype);
+    uint32_t outer = view->rank; /* dims before those that lie in one piece */
     int64_t index[EXG_RANK_MAX] = {0};
     int64_t count = exg_tensor_numel(view);
+    int64_t piece = 1;
 
-    for (int64_t i = 0; i < count; i++) {
+    while (outer > 0 && (view->sizes[outer - 1] == 1 || view->strides[outer - 1] == piece)) {
+        piece *= view->sizes[--outer];
+    }
+    for (int64_t i = 0; i < count; i += piece) {
         int64_t offset = 0;
 
-        for (uint32_t d = 0; d < view->rank; d++) {
+        for (uint32_t d = 0; d < outer; d++) {
             offset += index[d] * view->strides[d];
         }
-        memcpy(to + (uint64_t)i * item, from + offset * item, item);
-        for (uint32_t d = view->rank; d-- > 0 && ++index[d] == view->sizes[d];) {
+        memcpy(to + i * item, from + offset * item, (size_t)(piece * item));
+        for (uint32_t d = outer; d-- > 0 && ++index[d] == view->sizes[d];) {
             index[d] = 0;
         }
     }
