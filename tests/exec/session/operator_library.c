@@ -88,6 +88,11 @@ static const struct {
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "a,b->ab")},
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "A->A")},
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor[] x) -> Tensor", KERNEL, .sharding = "a->a")},
+    {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "a->a,a")},
+    {"LIB-006", "is no sharding",
+     ITEM("t::f(Tensor x) -> (Tensor, Tensor)", KERNEL, .sharding = "ab->ab")},
+    {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor[]", KERNEL, .sharding = "a->a")},
+    {"LIB-006", "is no sharding", ITEM("t::f(Tensor(a!) x) -> ()", KERNEL, .sharding = "a->a")},
 };
 
 static exg_operator_library library_of(const exg_operator_definition *items, uint32_t count)
