@@ -11,6 +11,22 @@
 #define MARK       "{rank}"
 #define NAME_BYTES 4096
 
+/* Has a name of the call {rank} in it? One rank alone may have files of its own, too. */
+static bool names_ranks(const cli_call *call)
+{
+    const char *const names[] = {call->output, call->state_output, call->trace,       call->dump,
+                                 call->expect, call->state,        call->weights_from};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        found = found || (names[i] != NULL && strstr(names[i], MARK) != NULL);
+    }
+    for (uint32_t i = 0; i < call->inputs.count; i++) {
+        found = found || strstr(call->inputs.items[i], MARK) != NULL;
+    }
+    return found;
+}
+
 bool cli_is_parallel(const cli_call *call, const cli_program *p)
 {
     exg_mesh_shape mesh;
@@ -22,8 +38,8 @@ bool cli_is_parallel(const cli_call *call, const cli_program *p)
     for (uint32_t d = 0; d < mesh.ndim; d++) {
         ranks *= mesh.sizes[d];
     }
-    return call->rank_file != NULL ||
-           (ranks > 1 && exg_program_has_collectives(p->program, p->operators));
+    return call->rank_file != NULL || ((ranks > 1 || names_ranks(call)) &&
+                                       exg_program_has_collectives(p->program, p->operators));
 }
 
 exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err)

@@ -8,33 +8,109 @@
 
 /* ---- letters ---------------------------------------------------------------------- */
 
+/* Letters of one tensor after the other, a letter a dim, commas between them: "mk,kn". */
+typedef struct letters_of {
+    const char *text; /* of the tensor that is next */
+    uint32_t rank;
+} letters_of;
+
+static letters_of first_letters(const char *text)
+{
+    return (letters_of){text, (uint32_t)strcspn(text, ",-")};
+}
+
+static letters_of next_letters(letters_of l)
+{
+    return first_letters(l.text + l.rank + (l.text[l.rank] == ','));
+}
+
+/* The dim that `letter` stands for, or -1. */
+static int32_t dim_of(letters_of l, char letter)
+{
+    const char *found = memchr(l.text, letter, l.rank);
+
+    return found == NULL ? -1 : (int32_t)(found - l.text);
+}
+
+/* Has each tensor a dim a letter? One of a library says so of tensors of any rank. */
+static bool letters_fit(const exg_rule_call *call, const char *letters)
+{
+    letters_of l = first_letters(letters);
+
+    for (uint32_t i = 0; i < call->operand_count; i++, l = next_letters(l)) {
+        if (call->operands[i] != NULL && call->operands[i]->rank != l.rank) {
+            return false;
+        }
+    }
+    l = first_letters(strstr(letters, "->") + 2);
+    for (uint32_t r = 0; r < call->result_count; r++) {
+        if (call->results[r]->rank != l.rank) {
+            return false;
+        }
+        if (l.text[l.rank] == '\0') {
+            break; /* what an effect gives more has no letters */
+        }
+        l = next_letters(l);
+    }
+    return true;
+}
+
+/* Is it one size, wherever it stands? One of 1 may be broadcast, and is not split then. Without an
+ * operand that has it nothing is. */
+static bool is_one_size(const exg_rule_call *call, const char *letters, char letter)
+{
+    letters_of l = first_letters(letters);
+    int64_t size = -1;
+
+    for (uint32_t i = 0; i < call->operand_count; i++, l = next_letters(l)) {
+        int32_t dim = call->operands[i] == NULL ? -1 : dim_of(l, letter);
+        int64_t own = dim < 0 ? size : call->operands[i]->sizes[dim].value;
+
+        if (size >= 0 && own != size) {
+            return false;
+        }
+        size = own;
+    }
+    return size >= 0;
+}
+
 /* A letter in an output stays split; one only in inputs leaves partial sums. */
+static exg_status add_letter(exg_rule_call *call, const char *letters, char letter)
+{
+    exg_strategy *strategy = exg_strategy_add(call);
+    letters_of l = first_letters(letters);
+
+    if (strategy == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    for (uint32_t i = 0; i < call->operand_count; i++, l = next_letters(l)) {
+        int32_t dim = dim_of(l, letter);
+
+        if (dim >= 0) {
+            strategy->operands[i] = exg_shard(dim);
+        }
+    }
+    l = first_letters(strstr(letters, "->") + 2);
+    for (uint32_t r = 0; r < call->result_count; r++) {
+        int32_t dim = dim_of(l, letter);
+
+        strategy->results[r] = dim >= 0 ? exg_shard(dim) : exg_partial(EXG_REDUCE_SUM);
+        if (l.text[l.rank] == '\0') {
+            break;
+        }
+        l = next_letters(l);
+    }
+    return EXG_OK;
+}
+
 static exg_status letter_strategies(exg_rule_call *call, const char *letters)
 {
-    const char *outputs = strstr(letters, "->") + 2;
-
+    if (!letters_fit(call, letters)) {
+        return EXG_OK;
+    }
     for (char letter = 'a'; letter <= 'z'; letter++) {
-        exg_strategy *strategy;
-        const char *at = letters;
-        const char *in_output = strchr(outputs, letter);
-
-        if (memchr(letters, letter, (size_t)(outputs - letters)) == NULL) {
-            continue;
-        }
-        strategy = exg_strategy_add(call);
-        if (strategy == NULL) {
-            return EXG_OUT_OF_MEMORY(call->err);
-        }
-        strategy->results[0] = in_output != NULL ? exg_shard((int32_t)(in_output - outputs))
-                                                 : exg_partial(EXG_REDUCE_SUM);
-        for (uint32_t i = 0; i < call->operand_count; i++) {
-            size_t length = strcspn(at, ",-");
-            const char *found = memchr(at, letter, length);
-
-            if (found != NULL) {
-                strategy->operands[i] = exg_shard((int32_t)(found - at));
-            }
-            at += length + 1;
+        if (is_one_size(call, letters, letter)) {
+            EXG_TRY(add_letter(call, letters, letter));
         }
     }
     return EXG_OK;

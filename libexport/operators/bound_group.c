@@ -25,9 +25,10 @@ bool exg_operator_has_group(const exg_operator *op)
 {
     uint32_t count = op->schema->argument_count;
 
-    return exg_operator_parameter(op, "group_name") < count ||
-           (exg_operator_parameter(op, "ranks") < count &&
-            exg_operator_parameter(op, "group_size") < count);
+    return op->registered == NULL && /* a library's may call what it likes so */
+           (exg_operator_parameter(op, "group_name") < count ||
+            (exg_operator_parameter(op, "ranks") < count &&
+             exg_operator_parameter(op, "group_size") < count));
 }
 
 bool exg_operator_meets_ranks(const exg_operator *op)

@@ -747,6 +747,10 @@ exg_status exg_emit_all(exg_builder *b, exg_operator_id id, const exg_argument *
         exg_builder_fail(b, &err);
         return b->error.status;
     }
+    if (b->lowers && aten == NULL && exg_lower_numbers(b, &op, all)) {
+        args = all;
+        count = op->schema->argument_count;
+    }
     if (op->stream != EXG_NOT_DRAWN) { /* numbered anew in every graph, in its order */
         all[op->stream] = exg_arg_int(b->draw_count++);
         args = all;

@@ -236,6 +236,83 @@ void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument
     }
 }
 
+/* Of operators that multiply or divide: the one that takes the second operand as a number. */
+static const struct {
+    exg_operator_id id, by_number;
+} products[] = {
+#define ROW(id, by_number)                                                                         \
+    {                                                                                              \
+        EXG_OP_##id, EXG_OP_##by_number                                                            \
+    }
+    ROW(mul_Tensor, mul_Scalar),
+    ROW(mul__Tensor, mul__Scalar),
+    ROW(mul_out, mul_Scalar_out),
+    ROW(multiply_Tensor, multiply_Scalar),
+    ROW(multiply__Tensor, multiply__Scalar),
+    ROW(multiply_out, mul_Scalar_out),
+    ROW(div_Tensor, div_Scalar),
+    ROW(div__Tensor, div__Scalar),
+    ROW(div_out, div_Scalar_out),
+    ROW(div_Tensor_mode, div_Scalar_mode),
+    ROW(div__Tensor_mode, div__Scalar_mode),
+    ROW(div_out_mode, div_Scalar_mode_out),
+    ROW(divide_Tensor, divide_Scalar),
+    ROW(divide__Tensor, divide__Scalar),
+    ROW(divide_out, div_Scalar_out),
+    ROW(divide_Tensor_mode, divide_Scalar_mode),
+    ROW(divide__Tensor_mode, divide__Scalar_mode),
+    ROW(divide_out_mode, div_Scalar_mode_out),
+    ROW(true_divide_Tensor, true_divide_Scalar),
+    ROW(true_divide__Tensor, true_divide__Scalar),
+    ROW(true_divide_out, div_Scalar_out),
+    ROW(floor_divide_default, floor_divide_Scalar),
+    ROW(floor_divide__Tensor, floor_divide__Scalar),
+    ROW(floor_divide_out, floor_divide_Scalar_out),
+#undef ROW
+};
+
+exg_operator_id exg_lower_product_by_number(const exg_builder *b, exg_operator_id id,
+                                            const exg_argument *args)
+{
+    const exg_tensor_meta *meta = NULL;
+
+    if (args[0].kind == EXG_ARGUMENT_TENSOR) {
+        meta = exg_ref_meta(b, exg_get_ref(&args[0]));
+    }
+    for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); i++) {
+        if (products[i].id == id && meta != NULL &&
+            (meta->dtype == EXG_DTYPE_F16 || meta->dtype == EXG_DTYPE_BF16)) {
+            return products[i].by_number;
+        }
+    }
+    return EXG_OP_NONE;
+}
+
+bool exg_lower_numbers(exg_builder *b, const exg_operator **op, exg_argument *args)
+{
+    const exg_operator *of = *op;
+
+    for (uint32_t i = 0; i < of->schema->argument_count; i++) {
+        bool number = args[i].kind == EXG_ARGUMENT_INT || args[i].kind == EXG_ARGUMENT_FLOAT ||
+                      args[i].kind == EXG_ARGUMENT_BOOL || args[i].kind == EXG_ARGUMENT_COMPLEX;
+        exg_operator_id by_number = EXG_OP_NONE;
+
+        if (!number || of->schema->arguments[i].type.base != EXG_TYPE_TENSOR) {
+            continue;
+        }
+        if (i == 1 && args[i].kind != EXG_ARGUMENT_COMPLEX) {
+            by_number = exg_lower_product_by_number(b, of->id, args);
+        }
+        if (by_number != EXG_OP_NONE) {
+            *op = exg_operators_get(exg_builder_operators(b), by_number);
+        } else {
+            exg_lower_wrap_numbers(b, of, args, NULL, false);
+        }
+        return true;
+    }
+    return false;
+}
+
 exg_argument exg_lower_least(exg_dtype dtype)
 {
     uint32_t bits = 8 * exg_dtype_bytes(dtype);

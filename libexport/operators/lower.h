@@ -124,6 +124,17 @@ bool exg_operator_wraps_numbers(const exg_operator *op);
 void exg_lower_wrap_numbers(exg_builder *b, const exg_operator *op, exg_argument *args,
                             const exg_argument_kind *scalar_reads, bool is_product);
 
+/* The operator by a number, where the first operand has floats of 16 bits; else EXG_OP_NONE.
+ * Of those PyTorch multiplies and divides in float32 by the number as it is (float16 * 70000); it
+ * adds what the number becomes in their dtype. */
+exg_operator_id exg_lower_product_by_number(const exg_builder *b, exg_operator_id id,
+                                            const exg_argument *args);
+
+/* Kernels have tensors where the schema has: numbers that stand there, as a decomposition of a
+ * library may give them (x * 1.702), become tensors, or the operator the one by a number. false:
+ * there are none. */
+bool exg_lower_numbers(exg_builder *b, const exg_operator **op, exg_argument *args);
+
 /* What no number of the dtype is below; 0 of unsigned ones. */
 exg_argument exg_lower_least(exg_dtype dtype);
 

@@ -142,30 +142,44 @@ static uint32_t count_tensors(const exg_function_schema *schema, bool *has_list)
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyz." /* the last: a dim that stays whole */
 
-/* Letters for each tensor argument, commas between them, "->", letters of the one result. */
+/* How many parts with letters, commas between them, the first `length` bytes are; 0: other text. */
+static uint32_t count_parts(const char *text, size_t length)
+{
+    uint32_t count = 1;
+
+    for (size_t i = 0; i < length; i++) {
+        if (strchr(LETTERS ",", text[i]) == NULL) {
+            return 0;
+        }
+        count += text[i] == ',';
+    }
+    return count;
+}
+
+/* Letters for each tensor argument, commas between them, "->", letters of each result. */
 static exg_status check_sharding(const addition *a)
 {
     const char *text = a->definition.sharding;
     const char *arrow = text == NULL ? NULL : strstr(text, "->");
     bool has_list = false;
     uint32_t tensors = count_tensors(a->schema, &has_list);
-    uint32_t commas = 0;
+    uint32_t returns = a->schema->return_count;
 
     if (text == NULL) {
         return EXG_OK;
     }
-    for (const char *c = text; arrow != NULL && c < arrow; c++) {
-        commas += *c == ',';
+    for (uint32_t r = 0; r < returns; r++) {
+        has_list = has_list || a->schema->returns[r].type.is_list;
     }
-    if (arrow == NULL || strspn(text, LETTERS ",") != (size_t)(arrow - text) ||
-        strspn(arrow + 2, LETTERS) != strlen(arrow + 2) || has_list || commas + 1 != tensors ||
-        a->schema->return_count != 1 || a->schema->is_mutable || a->definition.length != NULL) {
+    if (arrow == NULL || count_parts(text, (size_t)(arrow - text)) != tensors ||
+        count_parts(arrow + 2, strlen(arrow + 2)) != returns || has_list || returns == 0 ||
+        a->schema->is_mutable || a->definition.length != NULL) {
         return exg_error_fix(
             a->err,
             EXG_FAIL(a->err, USAGE, "LIB-006", "%s: '%.80s' is no sharding of it", a->target, text),
-            "letters for the dims of each of its %u tensors, as \"mk,kn->mn\"; one "
-            "result, no list",
-            tensors);
+            "letters for the dims of each of its %u tensors and %u results, as \"mk,kn->mn\" or "
+            "\"bd,d->bd,b\"; no list, nothing that is written",
+            tensors, returns);
     }
     return EXG_OK;
 }

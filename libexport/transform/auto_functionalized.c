@@ -5,6 +5,8 @@
  * of, _all_bases, and says of each written argument `x` which view it is: _x_base_index alone (the
  * base itself), with _x_alias, with _x_slice_dim, _start and _end, or with _x_size, _x_stride and
  * _x_storage_offset. For a list, _x_length and the same for _x_0, _x_1, ... It gives the bases.
+ * Of what an out= operator writes, and does not read (torch.Tag.out), it says what it is like,
+ * _x_size, _x_stride, _x_dtype and _x_device, and gives the operator's results alone.
  * (torch/_higher_order_ops/auto_functionalize.py)
  */
 #include "libexport/transform/auto_functionalized.h"
@@ -114,6 +116,19 @@ static exg_status view_of_base(const call *c, const char *of, exg_argument *arg)
     return exg_builder_status(b);
 }
 
+/* A new tensor for an out= operator to write. */
+static exg_status make_out(const call *c, const char *of, exg_argument *arg)
+{
+    const exg_argument *size = find_part(c, of, "size"), *stride = find_part(c, of, "stride");
+    const exg_argument *dtype = find_part(c, of, "dtype");
+
+    if (size == NULL || stride == NULL || dtype == NULL) {
+        return malformed(c, "the base of an argument");
+    }
+    *arg = exg_arg_ref(EMIT(c->r->builder, empty_strided_default, *size, *stride, *dtype));
+    return exg_builder_status(c->r->builder);
+}
+
 static exg_status views_of_bases(const call *c, const char *of, exg_argument *arg)
 {
     const exg_argument *length = find_part(c, of, "length");
@@ -176,7 +191,9 @@ static exg_status find_argument(call *c, uint32_t p, exg_argument *arg)
 
     if (parameter->is_write && c->bases != NULL) {
         snprintf(of, sizeof(of), "_%s", parameter->name);
-        return parameter->type.is_list ? views_of_bases(c, of, arg) : view_of_base(c, of, arg);
+        return parameter->type.is_list             ? views_of_bases(c, of, arg)
+               : find_part(c, of, "dtype") != NULL ? make_out(c, of, arg)
+                                                   : view_of_base(c, of, arg);
     }
     if (given == NULL && !parameter->has_default) {
         return EXG_FAIL(c->r->err, MALFORMED, "NOD-004", "%s lacks its parameter '%s'",

@@ -5,65 +5,9 @@
 #include "libexport/operators/lower.h"
 #include "libexport/transform/graph_segment.h"
 #include "libexport/transform/layout.h"
-#include <exg/emit.h>
 
 #include <exg/transform.h>
 #include <string.h>
-
-/* Of operators that multiply or divide: the one that takes the second operand as a number. */
-static const struct {
-    exg_operator_id id, by_number;
-} products[] = {
-#define ROW(id, by_number)                                                                         \
-    {                                                                                              \
-        EXG_OP_##id, EXG_OP_##by_number                                                            \
-    }
-    ROW(mul_Tensor, mul_Scalar),
-    ROW(mul__Tensor, mul__Scalar),
-    ROW(mul_out, mul_Scalar_out),
-    ROW(multiply_Tensor, multiply_Scalar),
-    ROW(multiply__Tensor, multiply__Scalar),
-    ROW(multiply_out, mul_Scalar_out),
-    ROW(div_Tensor, div_Scalar),
-    ROW(div__Tensor, div__Scalar),
-    ROW(div_out, div_Scalar_out),
-    ROW(div_Tensor_mode, div_Scalar_mode),
-    ROW(div__Tensor_mode, div__Scalar_mode),
-    ROW(div_out_mode, div_Scalar_mode_out),
-    ROW(divide_Tensor, divide_Scalar),
-    ROW(divide__Tensor, divide__Scalar),
-    ROW(divide_out, div_Scalar_out),
-    ROW(divide_Tensor_mode, divide_Scalar_mode),
-    ROW(divide__Tensor_mode, divide__Scalar_mode),
-    ROW(divide_out_mode, div_Scalar_mode_out),
-    ROW(true_divide_Tensor, true_divide_Scalar),
-    ROW(true_divide__Tensor, true_divide__Scalar),
-    ROW(true_divide_out, div_Scalar_out),
-    ROW(floor_divide_default, floor_divide_Scalar),
-    ROW(floor_divide__Tensor, floor_divide__Scalar),
-    ROW(floor_divide_out, floor_divide_Scalar_out),
-#undef ROW
-};
-
-/* The operator by a number, where the first operand has floats of 16 bits; else EXG_OP_NONE.
- * Of those PyTorch multiplies and divides in float32 by the number as it is (float16 * 70000); it
- * adds what the number becomes in their dtype. */
-static exg_operator_id product_by_number(const exg_rewrite *r, exg_operator_id id,
-                                         const exg_argument *args)
-{
-    const exg_tensor_meta *meta = NULL;
-
-    if (args[0].kind == EXG_ARGUMENT_TENSOR) {
-        meta = exg_ref_meta(r->builder, exg_get_ref(&args[0]));
-    }
-    for (size_t i = 0; i < sizeof(products) / sizeof(products[0]); i++) {
-        if (products[i].id == id && meta != NULL &&
-            (meta->dtype == EXG_DTYPE_F16 || meta->dtype == EXG_DTYPE_BF16)) {
-            return products[i].by_number;
-        }
-    }
-    return EXG_OP_NONE;
-}
 
 /* PyTorch takes a number for the second tensor of a node, for the first only in what it exports. */
 static bool is_number(const exg_argument *arg)
@@ -75,7 +19,7 @@ static bool is_number(const exg_argument *arg)
 exg_status exg_decompose_node(exg_rewrite *r, const exg_node *node, const exg_operator *op,
                               exg_argument *args, const exg_argument_kind *scalar_reads)
 {
-    const exg_operator_id by_number = product_by_number(r, op->id, args);
+    const exg_operator_id by_number = exg_lower_product_by_number(r->builder, op->id, args);
     const bool is_product = by_number != EXG_OP_NONE;
 
     if (is_product && (args[1].kind == EXG_ARGUMENT_INT || args[1].kind == EXG_ARGUMENT_FLOAT)) {

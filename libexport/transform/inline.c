@@ -401,6 +401,7 @@ bool exg_effects_call(const exg_node *node, exg_node *call)
     }
     *call = *node;
     call->target = node->inputs[1].arg.as_string;
+    call->is_hop_single_tensor_return = EXG_UNSET;
     call->inputs += 2;
     call->input_count -= 2;
     call->outputs += 1;

@@ -1,8 +1,12 @@
 /* process_groups.c - names of process groups become lines of a rank's grid. */
 #include "libexport/transform/process_groups.h"
 #include "libexport/base/arena.h"
+#include "libexport/base/prefix.h"
 #include "libexport/base/require.h"
+#include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/idle.h"
+#include "libexport/transform/inline.h"
 
 #include <exg/operator_id_new.h>
 #include <exg/transform.h>
@@ -22,10 +26,10 @@ typedef struct binding {
     exg_error *err;
 } binding;
 
-/* One node, its arguments by position. */
+/* One call of a collective, its arguments by position. */
 typedef struct call {
     const exg_graph *graph;
-    exg_node *node;
+    exg_node *node; /* that calls it: itself, as auto_functionalized, or with_effects */
     const exg_operator *op;
     exg_argument args[EXG_ARGUMENTS_MAX];
     exg_bound_group group;
@@ -39,11 +43,15 @@ static const exg_argument *argument_of(const call *c, const char *name)
     return at == c->op->schema->argument_count ? NULL : &c->args[at];
 }
 
-static bool is_collective(const exg_operators *operators, const exg_node *node)
+/* The collective that the node calls, or NULL. */
+static const exg_operator *collective_of(const exg_operators *operators, const exg_node *node)
 {
-    const exg_operator *op = exg_operators_find(operators, node->target);
+    const char *called = exg_node_operator(node);
+    const exg_operator *op = exg_operators_find(operators, called);
+    bool is_old = op != NULL && exg_behind(op->target, OLD_PREFIX) != NULL;
 
-    return op != NULL && exg_operator_has_group(op);
+    return op != NULL && exg_operator_has_group(op) && (called == node->target || !is_old) ? op
+                                                                                           : NULL;
 }
 
 static exg_status other_size(const binding *b, const call *c, const char *what, int64_t number)
@@ -51,7 +59,7 @@ static exg_status other_size(const binding *b, const call *c, const char *what, 
     const exg_argument *name = argument_of(c, "group_name");
     exg_status status = EXG_FAIL(b->err, UNSUPPORTED, "COM-013",
                                  "%s is %s %" PRId64 ", and its group '%s' has %u rank%s here",
-                                 c->node->target, what, number, name == NULL ? "" : name->as_string,
+                                 c->op->target, what, number, name == NULL ? "" : name->as_string,
                                  c->group.size, c->group.size == 1 ? "" : "s");
 
     return exg_error_fix(b->err, status,
@@ -181,13 +189,51 @@ static exg_status renew(const binding *b, call *c)
     return EXG_OK;
 }
 
+/* The argument for the parameter at `at`; NULL: the node does not give it. */
+static exg_argument *given_argument(const call *c, uint32_t at)
+{
+    bool by_name = exg_is_auto_functionalized(c->node->target);
+    exg_node called = *c->node;
+
+    (void)exg_effects_call(c->node, &called);
+    for (uint32_t i = 0; i < called.input_count; i++) {
+        const exg_named_argument *input = &called.inputs[i];
+
+        if (strcmp(input->name, c->op->schema->arguments[at].name) == 0 ||
+            (input->name[0] == '\0' && i == at && !by_name)) {
+            return &called.inputs[i].arg;
+        }
+    }
+    return NULL;
+}
+
+/* auto_functionalized says of what is written only which view it is: nothing that is asked here. */
+static exg_status collect_arguments(const binding *b, call *c)
+{
+    for (uint32_t p = 0; p < c->op->schema->argument_count; p++) {
+        const exg_schema_argument *parameter = &c->op->schema->arguments[p];
+        const exg_argument *given = given_argument(c, p);
+
+        c->args[p] = given != NULL ? *given : parameter->default_value;
+        if (given == NULL && !parameter->has_default && !parameter->is_write) {
+            return EXG_FAIL(b->err, MALFORMED, "NOD-004", "%s lacks its parameter '%s'",
+                            c->op->target, parameter->name);
+        }
+        if (given != NULL && !exg_argument_fits(given, &parameter->type)) {
+            return EXG_FAIL(b->err, MALFORMED, "NOD-006", "%s does not fit parameter '%s' of %s",
+                            exg_argument_tag(given->kind), parameter->name, c->op->target);
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status bind_node(const binding *b, const exg_graph *graph, exg_node *node)
 {
-    call c = {.graph = graph, .node = node, .op = exg_operators_find(b->operators, node->target)};
+    call c = {.graph = graph, .node = node, .op = collective_of(b->operators, node)};
     exg_collective_node asked = {.graph = graph, .node = node};
     const exg_argument *name;
 
-    EXG_TRY(exg_operator_normalize(c.op, node, c.args, b->err));
+    EXG_TRY(collect_arguments(b, &c));
     name = argument_of(&c, "group_name");
     if (name != NULL) {
         asked.group_name = name->kind == EXG_ARGUMENT_STRING ? name->as_string : "";
@@ -201,12 +247,7 @@ static exg_status bind_node(const binding *b, const exg_graph *graph, exg_node *
     if (asked.group_name == NULL) {
         return renew(b, &c);
     }
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        if (strcmp(node->inputs[i].name, "group_name") == 0) {
-            EXG_TRY(bound_name(b, &c.group, &node->inputs[i].arg));
-        }
-    }
-    return EXG_OK;
+    return bound_name(b, &c.group, given_argument(&c, exg_operator_parameter(c.op, "group_name")));
 }
 
 static bool has_collectives(const exg_operators *operators, const exg_graph *graph)
@@ -214,7 +255,7 @@ static bool has_collectives(const exg_operators *operators, const exg_graph *gra
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
 
-        if (is_collective(operators, node)) {
+        if (collective_of(operators, node) != NULL) {
             return true;
         }
         for (uint32_t i = 0; i < node->input_count; i++) {
@@ -243,7 +284,7 @@ static exg_status bind_graph(const binding *b, exg_graph *graph)
                 EXG_TRY(bind_graph(b, node->inputs[i].arg.as_graph->graph));
             }
         }
-        if (is_collective(b->operators, node)) {
+        if (collective_of(b->operators, node) != NULL) {
             status = bind_node(b, graph, node);
         }
         if (status != EXG_OK) {

@@ -18,15 +18,23 @@ static bool string_is(exg_json value, const char *text)
            exg_json_string(value, &have, NULL, NULL) == EXG_OK && strcmp(have, text) == 0;
 }
 
-/* Keys of a dict: a JSON list in a string. UINT32_MAX: none can be read. */
+/* Keys of a dict: a JSON list in a string, of a defaultdict a list in an object. UINT32_MAX: none
+ * can be read. */
 static uint32_t count_keys(exg_verifier *v, exg_json context)
 {
     const char *text;
     size_t length;
     exg_json_doc *doc;
     uint32_t count = UINT32_MAX;
+    exg_json list;
     exg_status status;
 
+    if (exg_json_type_of(context) == EXG_JSON_OBJECT) {
+        return exg_json_find(context, "dict_context", &list) &&
+                       exg_json_type_of(list) == EXG_JSON_ARRAY
+                   ? exg_json_count(list)
+                   : UINT32_MAX;
+    }
     if (exg_json_type_of(context) != EXG_JSON_STRING ||
         exg_json_string(context, &text, &length, NULL) != EXG_OK) {
         return UINT32_MAX;
@@ -47,7 +55,8 @@ static void check_dict(tree *t, const char *type, exg_json context, uint32_t chi
 {
     uint32_t keys;
 
-    if (strcmp(type, "builtins.dict") != 0 && strcmp(type, "collections.OrderedDict") != 0) {
+    if (strcmp(type, "builtins.dict") != 0 && strcmp(type, "collections.OrderedDict") != 0 &&
+        strcmp(type, "collections.defaultdict") != 0) {
         return;
     }
     keys = count_keys(t->v, context);
@@ -104,19 +113,22 @@ static void check_imports(tree *t, exg_json context)
     const char *text;
     const char *module;
     size_t length;
-    exg_json_doc *doc;
-    exg_status status;
+    exg_json_doc *doc = NULL;
+    exg_json root = context;
 
-    if (exg_json_type_of(context) != EXG_JSON_STRING ||
-        exg_json_string(context, &text, &length, NULL) != EXG_OK) {
-        return;
+    if (exg_json_type_of(context) == EXG_JSON_STRING) { /* JSON again */
+        exg_status status = exg_json_string(context, &text, &length, NULL);
+
+        if (status == EXG_OK) {
+            status = exg_json_parse(text, length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, NULL);
+        }
+        t->v->failed = t->v->failed || status == EXG_NO_MEMORY;
+        if (status != EXG_OK) {
+            return;
+        }
+        root = exg_json_root(doc);
     }
-    status = exg_json_parse(text, length, EXG_NO_OFFSET, EXG_JSON_KEYS_NOW, &doc, NULL);
-    t->v->failed = t->v->failed || status == EXG_NO_MEMORY;
-    if (status != EXG_OK) {
-        return;
-    }
-    module = imported_in(exg_json_root(doc));
+    module = imported_in(root);
     if (module != NULL) {
         exg_found(t->v, "MCG-007", t->path, "'%s' is imported to read the tree", module);
     }

@@ -190,6 +190,25 @@ static void check_known(exg_verifier *v, exg_shapes *shapes, const exg_node *nod
               calls ? node->target : "", calls ? "' calls it)" : "");
 }
 
+/* Is the node said to give a bare value where its graph, or one of its branches, gives a tuple? */
+static bool takes_tuple_for_value(const exg_node *node)
+{
+    exg_higher_order kind = exg_higher_order_of(node->target);
+
+    if (node->is_hop_single_tensor_return != EXG_TRUE ||
+        (kind != EXG_HIGHER_ORDER_COND && kind != EXG_HIGHER_ORDER_WRAPPER)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const exg_argument *arg = &node->inputs[i].arg;
+
+        if (arg->kind == EXG_ARGUMENT_GRAPH && !arg->as_graph->graph->is_single_tensor_return) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
                        const exg_node *node, const exg_model_path *path)
 {
@@ -206,6 +225,8 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
         exg_found(v, "NOD-012", path, "%s is no higher-order operator", node->target);
     } else if (node->is_hop_single_tensor_return == EXG_TRUE && node->output_count != 1) {
         exg_found(v, "NOD-012", path, "one bare value in %u outputs", node->output_count);
+    } else if (takes_tuple_for_value(node)) {
+        exg_found(v, "NOD-012", path, "a bare value of a graph that gives a tuple");
     }
     if (!target->is_call) {
         exg_found(v, "NOD-014", path, "'%s' is no function", node->target);

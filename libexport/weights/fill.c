@@ -130,6 +130,32 @@ static exg_status compare(filler *f, const exg_weight *weight, const exg_weight 
     return status;
 }
 
+/* Is weight `i` its whole storage, row by row? */
+static bool is_whole(const filler *f, uint32_t i)
+{
+    const exg_weight *weight = &f->of->items[i];
+    uint64_t bytes = 0;
+
+    return weight->meta->storage_offset.value == 0 && exg_tensor_meta_is_packed(weight->meta) &&
+           exg_tensor_meta_bytes(weight->meta, &bytes, NULL) == EXG_OK &&
+           bytes == f->of->storages[weight->storage].length;
+}
+
+/* Has the file the bytes of weight `i` under another name, as checkpoints have tied weights once?
+ */
+static bool is_given_tied(const filler *f, uint32_t i)
+{
+    bool given = false;
+
+    for (uint32_t k = 0; !given && k < f->of->count; k++) {
+        const exg_weight *other = &f->of->items[k];
+
+        given = k != i && is_plain(other) && other->storage == f->of->items[i].storage &&
+                is_whole(f, k) && exg_map_find(&f->names, other->fqn) != EXG_MAP_NONE;
+    }
+    return given;
+}
+
 static exg_status find_givers(filler *f)
 {
     uint32_t taken = 0;
@@ -150,7 +176,7 @@ static exg_status find_givers(filler *f)
         if (at != EXG_MAP_NONE) {
             EXG_TRY(compare(f, weight, &f->from->items[at], &fits));
             taken++;
-        } else if (weight->table == EXG_TABLE_STATE) {
+        } else if (weight->table == EXG_TABLE_STATE && !is_given_tied(f, i)) {
             EXG_TRY(
                 note(f, f->partial ? EXG_MISMATCH_KEPT : EXG_MISMATCH_MISSING, weight->fqn, ""));
         }
@@ -210,17 +236,6 @@ static exg_status read_given(void *user, uint64_t offset, uint64_t length, void 
 
     return exg_read_whole_elements(exg_dtype_bytes(g->weight->meta->dtype), offset, length, out,
                                    read_given_elements, user, err);
-}
-
-/* Is weight `i` its whole storage, row by row? */
-static bool is_whole(const filler *f, uint32_t i)
-{
-    const exg_weight *weight = &f->of->items[i];
-    uint64_t bytes = 0;
-
-    return weight->meta->storage_offset.value == 0 && exg_tensor_meta_is_packed(weight->meta) &&
-           exg_tensor_meta_bytes(weight->meta, &bytes, NULL) == EXG_OK &&
-           bytes == f->of->storages[weight->storage].length;
 }
 
 static exg_status fill_whole(filler *f, uint32_t i)

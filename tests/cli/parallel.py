@@ -236,11 +236,10 @@ def check_order(case, work):
 def check_one_rank(cases, work):
     """In a group of one they are identities; of ranks alike, groups along either dim give the same."""
     alone = edited(cases["reductions"].file, work / "alone.pt2", lambda n: None)
-    name = FIXTURES / "reductions.0.inputs.safetensors"
-    for mesh in ([], ["--mesh", "1"], ["--mesh", "1x1"], ["--mesh", "2x1", "--group", "0=1"]):
-        done = exg("run", alone, "--input", name, *mesh)
+    for rank, *mesh in ("0",), ("{rank}",), ("{rank}", "--mesh", "1"), ("0", "--mesh", "1x1"), ("0", "--mesh", "2x1", "--group", "0=1"):
+        done = exg("run", alone, "--input", FIXTURES / f"reductions.{rank}.inputs.safetensors", *mesh)
         if done.returncode != 0 or "0: float32[3, 5]" not in done.stdout:
-            fail("alone", *mesh, done.stderr)
+            fail("alone", rank, *mesh, done.stderr)
     case = cases["moves2"]
     for dim in ("0", "1"):
         words = ["--mesh", "2x2", "--group", f"0={dim}", "--output", work / f"along{dim}.{{rank}}.safetensors"]

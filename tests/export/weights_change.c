@@ -230,6 +230,48 @@ static void it_fills_a_program_from_another_file(void **state)
     empty_folder();
 }
 
+/* As checkpoints have them: one of two names that share bytes. Without either both are told. */
+static void a_tied_weight_needs_one_name(void **state)
+{
+    for (int left_out = 0; left_out < 3; left_out++) {
+        exg_program *p = open_program("fixtures/tied.pt2");
+        exg_weights *from = NULL;
+        exg_weights *made = NULL;
+        exg_mismatches mismatches;
+        uint32_t kept = 0;
+
+        (void)state;
+        save_changed("fixtures/tied.pt2", "other.safetensors", 0x55);
+        assert_int_equal(exg_weights_open(in_folder("other.safetensors"), NULL, &from, NULL, NULL),
+                         EXG_OK);
+        for (uint32_t i = 0; i < from->count; i++) {
+            bool is_first = strcmp(from->items[i].fqn, "encode.weight") == 0;
+            bool is_second = strcmp(from->items[i].fqn, "decode.weight") == 0;
+
+            if ((!is_first || left_out == 1) && (!is_second || left_out == 0)) {
+                from->items[kept++] = from->items[i];
+            }
+        }
+        from->count = kept;
+        if (left_out == 2) {
+            assert_int_equal(exg_weights_fill(p->weights, from, false, &made, &mismatches, NULL),
+                             EXG_MISMATCH);
+            assert_int_equal(mismatches.count, 2);
+        } else {
+            assert_int_equal(exg_weights_fill(p->weights, from, false, &made, &mismatches, NULL),
+                             EXG_OK);
+            assert_same_weights(from, made);
+            from->items[0].fqn = left_out == 0 ? "encode.weight" : "decode.weight";
+            assert_same_weights(from, made);
+            exg_weights_release(made);
+        }
+        exg_mismatches_free(&mismatches);
+        exg_weights_release(from);
+        exg_program_destroy(p);
+    }
+    empty_folder();
+}
+
 /* Views that overlap: unchanged bytes fit, any other contradict each other. */
 static void it_fills_views_where_they_lie(void **state)
 {
@@ -339,6 +381,7 @@ int main(void)
         cmocka_unit_test(it_turns_byte_order_around_and_reads_the_same),
         cmocka_unit_test(it_turns_what_a_known_file_holds),
         cmocka_unit_test(it_fills_a_program_from_another_file),
+        cmocka_unit_test(a_tied_weight_needs_one_name),
         cmocka_unit_test(it_fills_views_where_they_lie),
         cmocka_unit_test(it_lists_every_mismatch),
         cmocka_unit_test(it_refuses_two_values_for_tied_weights),

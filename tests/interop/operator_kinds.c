@@ -1,4 +1,5 @@
 /* operator_kinds.c - operators with arguments of every kind, for run_operator_library.py. */
+#include <exg/emit.h>
 #include <exg/operator_library.h>
 
 #include <string.h>
@@ -97,6 +98,54 @@ static exg_status swap(exg_operator_call *call, exg_error *err)
     return EXG_OK;
 }
 
+/* Numbers where PyTorch's operators have tensors. */
+static void quick(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref gate = EMIT(b, sigmoid_default, EMIT(b, mul_Tensor, args[0], 1.702));
+
+    results[0] = exg_arg_ref(EMIT(b, add_Tensor, EMIT(b, mul_Tensor, args[0], gate), 1));
+}
+
+static exg_status stats_shape(exg_operator_call *call, exg_error *err)
+{
+    const exg_tensor *x = &call->inputs[0];
+
+    if (x->rank != 2) {
+        return EXG_OPERATOR_FAIL(err, UNSUPPORTED, "x has %u dims, not 2", x->rank);
+    }
+    call->outputs[0] = *x;
+    for (uint32_t o = 1; o < 3; o++) {
+        call->outputs[o].dtype = x->dtype;
+        call->outputs[o].rank = 1;
+        call->outputs[o].sizes[0] = x->sizes[o - 1];
+    }
+    return EXG_OK;
+}
+
+/* x * scale, and the sums of its rows and of its columns. */
+static exg_status stats(exg_operator_call *call, exg_error *err)
+{
+    const exg_tensor *x = &call->inputs[0], *scale = &call->inputs[1];
+    float *y = call->outputs[0].data, *rows = call->outputs[1].data,
+          *columns = call->outputs[2].data;
+    int64_t width = x->sizes[1], count = count_of(x);
+
+    (void)err;
+    memset(rows, 0, (size_t)x->sizes[0] * sizeof(float));
+    memset(columns, 0, (size_t)width * sizeof(float));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t column = i % width;
+
+        y[i] = ((const float *)x->data)[i];
+        if (!exg_tensor_is_absent(scale)) {
+            y[i] *= ((const float *)scale->data)[scale->sizes[0] == 1 ? 0 : column];
+        }
+        rows[i / width] += y[i];
+        columns[column] += y[i];
+    }
+    return EXG_OK;
+}
+
 static const exg_operator_definition operators[] = {
     {.size = sizeof(exg_operator_definition),
      .schema = "kinds::all(Tensor x, Scalar s=2, str mode=\"sum\", *, ScalarType? dtype=None, "
@@ -115,6 +164,17 @@ static const exg_operator_definition operators[] = {
      .schema = "kinds::swap(Tensor(a!) a, Tensor(b!) b) -> (Tensor, Tensor)",
      .shape = shape_as_input,
      .kernel = swap},
+    {.size = sizeof(exg_operator_definition),
+     .schema = "kinds::double.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
+     .kernel = twice_out},
+    {.size = sizeof(exg_operator_definition),
+     .schema = "kinds::quick(Tensor x) -> Tensor",
+     .decomposition = quick},
+    {.size = sizeof(exg_operator_definition),
+     .schema = "kinds::stats(Tensor x, Tensor? scale=None) -> (Tensor, Tensor, Tensor)",
+     .shape = stats_shape,
+     .kernel = stats,
+     .sharding = "bd,d->bd,b,d"},
 };
 
 const exg_operator_library *exg_operator_library_get(void);

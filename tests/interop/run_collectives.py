@@ -69,6 +69,18 @@ def written_in_place(rank, n):
     return Calls(calls), (numbers(rank, 2, 3), numbers(rank + 9, 2 * n, 3))
 
 
+def written_for_it(rank, n):
+    """What decomposing makes auto_functionalized_v2 of, which names the collective in it."""
+
+    def calls(x, y):
+        gathered, less = x.new_zeros(x.shape[0] * n, 3), x.new_zeros(2, 3)
+        ops.all_gather_into_tensor_out(x, n, "0", out=gathered)
+        ops.reduce_scatter_tensor_out(y, "sum", n, "0", out=less)
+        return ops.wait_tensor(gathered) + 1, ops.wait_tensor(less)
+
+    return Calls(calls), (numbers(rank, 2, 3), numbers(rank + 9, 2 * n, 3))
+
+
 def with_gradients(rank, n):
     def calls(x, y):
         return (fc.all_gather_tensor_autograd(x, 0, world()), fc.reduce_scatter_tensor_autograd(y, "sum", 0, world()),
@@ -226,7 +238,8 @@ CASES = {
     f"{name}, {n} ranks": (n, str(n), case)
     for n in (3,)
     for name, case in {
-        "as people call them": as_people_call_them, "written in place": written_in_place, "with gradients": with_gradients,
+        "as people call them": as_people_call_them, "written in place": written_in_place,
+        "written for it": written_for_it, "with gradients": with_gradients,
         "of any length": of_any_length, "in branches": in_branches, "in loops": in_loops, "of all dtypes": of_all_dtypes,
         "experts": experts, "tensor parallel by PyTorch": tensor_parallel_by_pytorch,
     }.items()

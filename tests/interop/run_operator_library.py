@@ -29,9 +29,9 @@ L = torch.ops.mylib
 KINDS = torch.library.Library("kinds", "DEF")
 
 
-def kinds(name, schema, fake=None):
+def kinds(name, schema, fake=None, tags=()):
     def add(function):
-        KINDS.define(name + schema)
+        KINDS.define(name + schema, tags=tags)
         KINDS.impl(name, function, "CompositeExplicitAutograd")
         if fake is not None:
             torch.library.register_fake(f"kinds::{name}")(fake)
@@ -64,6 +64,23 @@ def _(a, b):
     a.copy_(b)
     b.copy_(kept)
     return made
+
+
+@kinds("double.out", "(Tensor x, *, Tensor(a!) out) -> Tensor(a!)", lambda x, *, out: out, (torch.Tag.out,))
+def _(x, *, out):
+    return out.copy_(x * 2)
+
+
+@kinds("quick", "(Tensor x) -> Tensor", torch.empty_like)
+def _(x):
+    return x * torch.sigmoid(x * 1.702) + 1
+
+
+@kinds("stats", "(Tensor x, Tensor? scale=None) -> (Tensor, Tensor, Tensor)",
+       lambda x, scale=None: (torch.empty_like(x), x.new_empty(x.shape[0]), x.new_empty(x.shape[1])))
+def _(x, scale=None):
+    y = x * 1 if scale is None else x * scale
+    return y, y.sum(1), y.sum(0)
 
 
 K = torch.ops.kinds
@@ -109,6 +126,9 @@ CASES = {
     "on copies, or on none": lambda m, x: (
         on_copies(K.count_.default, x=x, more=None)[0], on_copies(K.count_.default, x=x[:3], more=m.total), m.total + 0),
     "on copies of two": lambda m, x: on_copies(K.swap.default, a=m.total[0], b=x[1]),
+    "writes what is made for it": lambda m, x: (K.double.out(x, out=torch.empty(6, 4)) + 1, write(K.double.out(x[:3], out=m.total), m.total + 1)),
+    "made of numbers": lambda m, x: (K.quick(x), K.quick(x.half()).float(), K.quick(x.bfloat16()).float()),
+    "several results, split": lambda m, x: (K.stats(x * 2, m.total[0]), K.stats(x)[2], K.stats((x + 1).t(), m.total[0, 2:3])),
     "a list of parts": lambda m, x: L.halves(x, [1, 2, 0, 3]),
     "writes a row": lambda m, x: (L.count_and_add(x, m.total[1], m.seen), m.total.view(2, 6)[1].clone(), m.total.t().sum(), m.seen + 1),
     "writes a column of an input": lambda m, x: write(L.scale_all([x[:, 1], m.total[0]], 3.0), (x * 2, m.total.sum())),

@@ -79,9 +79,10 @@ typedef struct exg_operator_definition {
     exg_operator_function *length;
     exg_lowering *decomposition; /* what it is made of, in the place of a kernel */
     exg_operator_derivative *derivative;
-    /* How it splits over ranks, a letter a dim: "bi,io->bo"; a letter of the result stays split,
-     * one only of arguments leaves partial sums, a point
-     * stays whole. NULL: every rank computes all of it. */
+    /* How it splits over ranks, a letter a dim: "bi,io->bo", of several results "bd,d->bd,b,d". A
+     * letter of a result stays split, one only of arguments leaves partial sums there, a point
+     * stays whole. A call of tensors of other ranks, or of several sizes for one letter, is not
+     * split. NULL: every rank computes all of it. */
     const char *sharding;
     void *user; /* in every call */
     /* The kernel does more than give results (it logs): every call is made, in every run, though

@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <exg/autograd.h>
 #include <exg/operator_library.h>
+#include <exg/signature.h>
+#include <exg/transform.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +90,11 @@ static const struct {
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "a,b->ab")},
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "A->A")},
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor[] x) -> Tensor", KERNEL, .sharding = "a->a")},
+    {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "a->a,a")},
+    {"LIB-006", "is no sharding",
+     ITEM("t::f(Tensor x) -> (Tensor, Tensor)", KERNEL, .sharding = "ab->ab")},
+    {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor[]", KERNEL, .sharding = "a->a")},
+    {"LIB-006", "is no sharding", ITEM("t::f(Tensor(a!) x) -> ()", KERNEL, .sharding = "a->a")},
 };
 
 static exg_operator_library library_of(const exg_operator_definition *items, uint32_t count)
@@ -245,6 +252,45 @@ static void programs_are_as_pytorchs(void **state)
 }
 
 /* Its operators are looked for where a program calls them, and nowhere else. */
+/* Without with_effects PyTorch finds no tokens to take out, and no flag of one. */
+static void a_stage_has_no_tokens(void **state)
+{
+    const fixture *f = fixture_among(programs, sizeof(programs) / sizeof(programs[0]),
+                                     "operator_library/effects.pt2");
+    exg_program *staged;
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    for (int stage = 0; stage < EXG_STAGE_COUNT; stage++) {
+        uint32_t tokens;
+
+        open_with_library(f, &l);
+        assert_int_equal(exg_signature_input_tokens(&l.program->signature, NULL, 0, &tokens, &err),
+                         EXG_OK);
+        assert_int_equal(tokens, 1);
+        assert_int_equal(exg_program_at_stage(&l.verified, NULL, (exg_stage)stage, &staged, &err),
+                         EXG_OK);
+        exg_program_destroy(l.program);
+        l.program = staged;
+        assert_int_equal(exg_signature_input_tokens(&staged->signature, NULL, 0, &tokens, &err),
+                         EXG_OK);
+        assert_int_equal(tokens, 0);
+        assert_int_equal(exg_signature_output_tokens(&staged->signature, NULL, 0, &tokens, &err),
+                         EXG_OK);
+        assert_int_equal(tokens, 0);
+        if (exg_verify(staged, l.operators, &l.verified, NULL, &err) != EXG_OK) {
+            fail_msg("%s: %s", err.code, err.message);
+        }
+        session = open_session(&l, NULL);
+        run_fixture(&l, session);
+        compare_with_expected(&l, session, f->program);
+        exg_session_destroy(session);
+        unload_fixture(&l);
+    }
+}
+
 static void torchvision_comes_by_itself(void **state)
 {
     static const fixture rows[] = {
@@ -562,6 +608,7 @@ int main(void)
         cmocka_unit_test(a_shorter_definition_is_taken),
         cmocka_unit_test(a_file_that_is_no_library_is_refused),
         cmocka_unit_test(programs_are_as_pytorchs),
+        cmocka_unit_test(a_stage_has_no_tokens),
         cmocka_unit_test(torchvision_comes_by_itself),
         cmocka_unit_test(a_wrong_record_is_found),
         cmocka_unit_test(a_fault_of_a_library_is_a_status),

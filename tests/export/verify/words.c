@@ -83,7 +83,7 @@ static void no_size_is_infinite(void **state)
 static void imports_are_told(void **state)
 {
     static const struct {
-        const char *type, *context; /* JSON in a string of JSON */
+        const char *type, *context; /* of a dict JSON in a string of JSON */
         bool imports;
     } rows[] = {
         {"collections.defaultdict", "{'default_factory_module': 'pathlib', 'dict_context': ['a']}",
@@ -113,18 +113,23 @@ static void imports_are_told(void **state)
         uint32_t times;
         const char *own = program->module_calls[0].in_spec;
 
+        bool in_string = strcmp(rows[r].type, "builtins.dict") == 0;
+
         for (const char *c = rows[r].context; *c != '\0'; c++) {
             length += (size_t)snprintf(context + length, sizeof(context) - length,
-                                       *c == '\'' ? "\\\"" : "%c", *c);
+                                       *c != '\''  ? "%c"
+                                       : in_string ? "\\\""
+                                                   : "\"",
+                                       *c);
         }
         (void)snprintf(
             spec, sizeof(spec),
             "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": "
             "[{\"type\": \"builtins.tuple\", \"context\": \"null\", \"children_spec\": "
-            "[{\"type\": \"%s\", \"context\": \"%s\", \"children_spec\": "
+            "[{\"type\": \"%s\", \"context\": %s%s%s, \"children_spec\": "
             "[{\"type\": null, \"context\": null, \"children_spec\": []}]}]}, "
             "{\"type\": \"builtins.dict\", \"context\": \"[]\", \"children_spec\": []}]}]",
-            rows[r].type, context);
+            rows[r].type, in_string ? "\"" : "", context, in_string ? "\"" : "");
         program->module_calls[0].in_spec = spec;
         times = count_findings(program, operators, "MCG-007");
         program->module_calls[0].in_spec = own;
@@ -132,6 +137,30 @@ static void imports_are_told(void **state)
             fail_msg("%s: told %u times", rows[r].context, times);
         }
     }
+    exg_program_destroy(program);
+}
+
+/* PyTorch calls what a branch gives, a tuple, and takes it for the tensor that the flag promises.
+ */
+static void a_bare_value_is_one_in_the_branches_too(void **state)
+{
+    exg_program *program = open_program("fixtures/branch.pt2");
+    exg_node *node = program->graph->nodes;
+
+    (void)state;
+    while (strcmp(node->target, "torch.ops.higher_order.cond") != 0) {
+        node++;
+    }
+    assert_int_equal(node->output_count, 1);
+    assert_int_equal(count_findings(program, operators, "NOD-012"), 0);
+    node->is_hop_single_tensor_return = EXG_TRUE;
+    assert_int_equal(count_findings(program, operators, "NOD-012"), 1);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
+            node->inputs[i].arg.as_graph->graph->is_single_tensor_return = true;
+        }
+    }
+    assert_int_equal(count_findings(program, operators, "NOD-012"), 0);
     exg_program_destroy(program);
 }
 
@@ -174,6 +203,7 @@ int main(void)
         cmocka_unit_test(devices_are_pytorchs),
         cmocka_unit_test(no_size_is_infinite),
         cmocka_unit_test(imports_are_told),
+        cmocka_unit_test(a_bare_value_is_one_in_the_branches_too),
         cmocka_unit_test(a_digest_that_is_none_is_named),
         cmocka_unit_test(the_error_is_the_first_finding),
     };
