@@ -330,6 +330,9 @@ exg_status cli_parallel_options(const cli_call *call, exg_session_options *optio
  * parallel, or one for each? */
 bool cli_is_parallel(const cli_call *call, const cli_program *p);
 
+/* Of a program that is placed: USAGE (CLI-009), {rank} stands in the name of a file. */
+exg_status cli_check_no_ranks(const cli_call *call, exg_error *err);
+
 /* `text` with the number for each {rank}, in `room` bytes. USAGE: CLI-004, a name that long. */
 exg_status cli_rank_name(const char *text, uint32_t rank, char *name, size_t room, exg_error *err);
 

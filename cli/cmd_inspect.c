@@ -242,11 +242,12 @@ static exg_status inspect_program(const cli_call *call, exg_error *err)
     } else if (status == EXG_OK) {
         status = exg_program_inspect(p.program, p.operators, &found, err);
         status = status == EXG_OK ? exg_input_paths(p.program, arena, &paths, err) : status;
-        status =
-            status == EXG_OK
-                ? show(&text, &(cli_inspection){call, &p, arena, found, p.program->weights, paths},
-                       err)
-                : status;
+        if (status == EXG_OK) {
+            const cli_inspection i = {call, &p, arena, found, p.program->weights, paths};
+
+            cli_note_filter(&i);
+            status = show(&text, &i, err);
+        }
         status = status == EXG_OK ? cli_deliver(call, &text, err) : status;
     }
     exg_inspection_free(found);

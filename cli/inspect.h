@@ -26,9 +26,10 @@ void cli_put_modules_json(exg_text *text, const cli_inspection *i);
 void cli_put_tables_json(exg_text *text, const cli_inspection *i); /* --tree, --list-weights */
 void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node);
 void cli_put_nodes_json(exg_text *text, const cli_inspection *i);
-void cli_put_weights(exg_text *text, const cli_inspection *i);  /* --list-weights */
-void cli_put_tree(exg_text *text, const cli_inspection *i);     /* --tree */
-void cli_put_dot(exg_text *text, const cli_inspection *i);      /* --dot */
+void cli_put_weights(exg_text *text, const cli_inspection *i); /* --list-weights */
+void cli_put_tree(exg_text *text, const cli_inspection *i);    /* --tree */
+void cli_note_filter(const cli_inspection *i);             /* a warning, where it fits nothing */
+void cli_put_dot(exg_text *text, const cli_inspection *i); /* --dot */
 void cli_put_explorer(exg_text *text, const cli_inspection *i); /* --model-explorer */
 exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err); /* --node */
 exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_error *err);

@@ -198,7 +198,7 @@ void cli_put_tables_json(exg_text *text, const cli_inspection *i)
     if (i->call->tree) {
         cli_put_modules_json(text, i);
     }
-    if (i->call->weights_list) {
+    if (i->call->weights_list || i->call->filter != NULL || i->call->sort != NULL) {
         put_weights(text, i);
     }
 }

@@ -124,6 +124,22 @@ const exg_weight **cli_weights_shown(const cli_inspection *i, uint32_t *count)
     return shown;
 }
 
+void cli_note_filter(const cli_inspection *i)
+{
+    exg_text text = EXG_TEXT_EMPTY;
+
+    for (uint32_t w = 0; w < i->weights->count; w++) {
+        if (passes(i->call->filter, i->weights->items[w].fqn)) {
+            return;
+        }
+    }
+    if (i->call->filter != NULL && i->weights->count > 0) {
+        exg_text_printf(&text, "warning: --filter '%s' fits no tensor\n", i->call->filter);
+        cli_note(&text);
+    }
+    exg_text_free(&text);
+}
+
 void cli_put_weights(exg_text *text, const cli_inspection *i)
 {
     uint32_t count = 0;

@@ -117,6 +117,32 @@ exg_status cli_rank_call(const cli_call *call, uint32_t number, exg_arena *arena
     return expand(arena, number, &own->paths[0], err);
 }
 
+exg_status cli_check_no_ranks(const cli_call *call, exg_error *err)
+{
+    const struct {
+        const char *option, *name;
+    } files[] = {{"--output", call->output}, {"--state-output", call->state_output},
+                 {"--dump", call->dump},     {"--expect", call->expect},
+                 {"--state", call->state},   {"--weights-from", call->weights_from}};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]) + call->inputs.count; i++) {
+        size_t input = i - sizeof(files) / sizeof(files[0]);
+        bool is_input = i >= sizeof(files) / sizeof(files[0]);
+        const char *name = is_input ? call->inputs.items[input] : files[i].name;
+
+        if (name != NULL && strstr(name, MARK) != NULL) {
+            return exg_error_fix(
+                err,
+                EXG_FAIL(err, USAGE, "CLI-009",
+                         "{rank} has no meaning in %s '%s': ranks of a program that is placed "
+                         "have the same inputs and results",
+                         is_input ? "--input" : files[i].option, name),
+                "leave {rank} out: rank 0 writes for all");
+        }
+    }
+    return EXG_OK;
+}
+
 /* Ranks write results of their own, so not to one file. */
 static exg_status check_written(const cli_ranks *all, exg_error *err)
 {

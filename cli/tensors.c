@@ -379,7 +379,7 @@ static exg_status show(exg_text *text, const cli_inspection *i, const char *form
     if (call->tree) {
         cli_put_tree(text, i);
     }
-    if (call->weights_list) {
+    if (call->weights_list || call->filter != NULL || call->sort != NULL) {
         cli_put_weights(text, i);
     }
     return EXG_OK;
@@ -400,6 +400,7 @@ exg_status cli_inspect_weights(const cli_call *call, exg_error *err)
     status = i.arena == NULL ? EXG_OUT_OF_MEMORY(err) : exg_weights_inspect(i.weights, &found, err);
     if (status == EXG_OK) {
         i.found = found;
+        cli_note_filter(&i);
         status = show(&text, &i, exg_weights_format_name(format), err);
     }
     if (status == EXG_OK) {

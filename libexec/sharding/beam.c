@@ -6,18 +6,15 @@
  * with the same placements only the cheapest can win, and of all ways the cheapest are gone
  * on with. Few values live between two nodes, so ways of different layers do not multiply.
  */
-#include "libexec/sharding/candidate.h"
-#include "libexec/sharding/partitioner.h"
+#include "libexec/sharding/beam.h"
 #include "libexport/operators/lower.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDTH_MAX  128
-#define WIDTH_MIN  4
-#define WORK       2e8 /* of comparing ways: nodes x values at once x pairs of ways */
-#define CANDIDATES 4   /* of ways to go on, for each that is gone on with */
+#define WIDTH_MIN 4
+#define WORK      2e8 /* of comparing ways: nodes x values at once x pairs of ways */
 
 #define OPERANDS_LOOKED_AT 64 /* of a node with more, any way to go on counts for nothing */
 
@@ -30,82 +27,14 @@
 #define NS_PER_VALUE  0.1  /* byte of a result */
 #define NS_PER_COPY   1e3  /* byte of another part of a weight that a rank has one of */
 
-/* Placements as bits. */
-typedef uint64_t forms;
-#define WHOLE        ((forms)1)
-#define SPLIT(dim)   ((forms)2 << (dim))
-#define SHARED(dim)  ((forms)2 << (EXG_SHAPE_RANK_MAX + (dim)))
-#define SHARED_ALL   (SUMMANDS(0) - SHARED(0))
-#define SUMMANDS(op) ((forms)1 << (40 + (int)(op)))
-#define NO_SLOT      UINT32_MAX
-
-typedef struct option {
-    uint32_t strategy;
-    double cost; /* of the node itself */
-} option;
-
-typedef struct stage {
-    exg_node_call n;
-    option *options;
-    uint32_t count;
-} stage;
-
-typedef struct way {
-    double cost;
-    double debt;    /* what summands that are at hand will cost at least */
-    forms *at_hand; /* by slot; 0: the slot is free */
-} way;
-
-typedef struct step {
-    uint16_t parent[WIDTH_MAX], option[WIDTH_MAX];
-} step;
-
-/* So many elements of a weight along one of its dims. */
-typedef struct weight_part {
-    struct weight_part *next;
-    exg_value_id id;
-    int8_t dim;
-    int64_t first, length;
-} weight_part;
-
-typedef struct beam {
-    exg_partitioner *p;
-    const exg_graph *graph;
-    exg_arena *arena;
-    stage *stages;
-    step *steps;
-    bool *is_weight;                    /* by value: a weight, or a view of one */
-    bool *is_made;                      /* by value: made of weights alone, once */
-    exg_value_id *base;                 /* by value: of a weight, whose view it is */
-    int8_t (*dims)[EXG_SHAPE_RANK_MAX]; /* by value: of a weight, the base's dims */
-    weight_part **parts;                /* by value: of a weight, those that are read apart */
-    uint32_t *products;                 /* by value: of a weight, the products that read it */
-    uint32_t *last;                     /* by value: the node that reads it last */
-    uint32_t *slot;                     /* by value */
-    bool *is_closed;                    /* by value: its slot is free again */
-    uint32_t *free_slots;
-    uint32_t free_count, slots;
-    double *bytes; /* by value */
-    exg_candidate candidates[CANDIDATES * WIDTH_MAX];
-    uint32_t *trial; /* as p->chosen */
-    bool splits;     /* weights must be split */
-    double moves_count;
-    uint32_t width; /* ways that are gone on with */
-    way ways[2][WIDTH_MAX];
-    uint32_t count;
-} beam;
+typedef exg_beam beam;
+typedef exg_beam_stage stage;
+typedef exg_beam_way way;
+typedef exg_form_bits forms;
 
 static const exg_tensor_meta *meta_of(const beam *b, exg_value_id id)
 {
     return b->graph->values[id].tensor;
-}
-
-static forms bit_of(exg_placement p)
-{
-    return p.kind == EXG_REPLICATE ? WHOLE
-           : exg_sharers(p) > 1    ? SHARED(p.dim)
-           : p.kind == EXG_SHARD   ? SPLIT(p.dim)
-                                   : SUMMANDS(p.op);
 }
 
 /* ---- which strategies a node may take ------------------------------------------------------ */
@@ -183,13 +112,6 @@ static exg_tensor_meta *own_part(const beam *b, const exg_tensor_meta *meta, exg
     return own;
 }
 
-static double moved(const beam *b, double bytes, double messages)
-{
-    const exg_link *link = &b->p->costs->links[b->p->mesh_dim];
-
-    return messages * link->message_ns + b->moves_count * bytes * link->ns_per_byte;
-}
-
 /* The moves inside a strategy that is emitted otherwise than the operator. */
 static double inner_cost(const beam *b, const exg_strategy *s)
 {
@@ -197,8 +119,9 @@ static double inner_cost(const beam *b, const exg_strategy *s)
         exg_move_bytes(exg_partial(EXG_REDUCE_SUM), exg_replicate(), s->reduced_bytes, b->p->n);
     double gathered = exg_move_bytes(exg_shard(0), exg_replicate(), s->reduced_bytes, b->p->n);
 
-    return moved(b, s->reduces * reduced + s->gathers * gathered + s->halo_bytes + s->beside_bytes,
-                 s->reduces + s->gathers + s->halos) +
+    return exg_beam_moved(
+               b, s->reduces * reduced + s->gathers * gathered + s->halo_bytes + s->beside_bytes,
+               s->reduces + s->gathers + s->halos) +
            s->touched_bytes * b->p->costs->ns_per_touched;
 }
 
@@ -229,7 +152,7 @@ static exg_status cost_of(const beam *b, const stage *at, const exg_strategy *s,
     if (reads_weights(b, at)) {
         *cost = 0;                                                /* before the first run */
     } else if (exg_is_exchange(call->op->id) && result != NULL) { /* along another mesh dim */
-        *cost += moved(b, exg_meta_bytes(metas[0]) + exg_meta_bytes(result), 1);
+        *cost += exg_beam_moved(b, exg_meta_bytes(metas[0]) + exg_meta_bytes(result), 1);
     } else {
         *cost += exg_predict_work(b->p->costs, call->op, metas, call->operand_count, result);
     }
@@ -255,7 +178,7 @@ static exg_status take_options(beam *b, uint32_t index)
     bool asked = b->splits && is_product(call->op->id); /* that weights are split */
     bool splits = false;
 
-    at->options = EXG_NEW_ARRAY(b->arena, option, call->strategy_count);
+    at->options = EXG_NEW_ARRAY(b->arena, exg_beam_option, call->strategy_count);
     if (at->options == NULL) {
         return EXG_OUT_OF_MEMORY(b->p->r.err);
     }
@@ -287,7 +210,7 @@ static exg_value_id part_of_weight(beam *b, const stage *at, exg_value_id out)
     const exg_tensor_meta *meta = meta_of(b, in);
     uint32_t dim = exg_rule_dim(exg_get_int(&at->n.args[1]), meta->rank);
     int64_t first = at->n.args[2].kind == EXG_ARGUMENT_NONE ? 0 : exg_get_int(&at->n.args[2]);
-    weight_part *p;
+    exg_beam_weight_part *p;
 
     b->dims[out][dim] = b->dims[in][dim];
     first += first < 0 ? meta->sizes[dim].value : 0;
@@ -297,10 +220,10 @@ static exg_value_id part_of_weight(beam *b, const stage *at, exg_value_id out)
             return p->id;
         }
     }
-    p = EXG_NEW(b->arena, weight_part);
+    p = EXG_NEW(b->arena, exg_beam_weight_part);
     if (p != NULL) { /* otherwise it is all of it: no less is true */
-        *p = (weight_part){b->parts[b->base[in]], out, b->dims[in][dim], first,
-                           meta_of(b, out)->sizes[dim].value};
+        *p = (exg_beam_weight_part){b->parts[b->base[in]], out, b->dims[in][dim], first,
+                                    meta_of(b, out)->sizes[dim].value};
         b->parts[b->base[in]] = p;
     }
     return p != NULL ? out : b->base[in];
@@ -379,12 +302,12 @@ static void count_slots(beam *b)
         for (uint32_t o = 0; o < at->n.call.operand_count; o++) {
             exg_value_id id = at->n.operands[o];
 
-            if (id != EXG_NO_VALUE && !b->is_weight[id] && b->slot[id] == NO_SLOT) {
+            if (id != EXG_NO_VALUE && !b->is_weight[id] && b->slot[id] == EXG_NO_SLOT) {
                 open_slot(b, id); /* what comes in, when it is read first */
             }
         }
         for (uint32_t r = 0; r < at->n.call.result_count; r++) {
-            if (!b->is_weight[at->n.results[r]] && b->last[at->n.results[r]] != NO_SLOT) {
+            if (!b->is_weight[at->n.results[r]] && b->last[at->n.results[r]] != EXG_NO_SLOT) {
                 open_slot(b, at->n.results[r]);
             }
         }
@@ -392,7 +315,7 @@ static void count_slots(beam *b)
             exg_value_id id = at->n.operands[o];
 
             if (id != EXG_NO_VALUE && !b->is_weight[id] && b->last[id] == i &&
-                b->slot[id] != NO_SLOT && !b->is_closed[id]) {
+                b->slot[id] != EXG_NO_SLOT && !b->is_closed[id]) {
                 b->is_closed[id] = true;
                 b->free_slots[b->free_count++] = b->slot[id];
             }
@@ -406,11 +329,11 @@ static void count_slots(beam *b)
  * get equal ones. */
 static forms parts_at_hand(const beam *b, forms at_hand, exg_value_id id)
 {
-    forms parts = at_hand & (SHARED(0) - 1);
+    forms parts = at_hand & (EXG_FORM_SHARED(0) - 1);
 
-    for (uint32_t d = 0; (at_hand & SHARED_ALL) != 0 && d < meta_of(b, id)->rank; d++) {
-        if ((at_hand & SHARED(d)) != 0 && meta_of(b, id)->sizes[d].value % b->p->n == 0) {
-            parts |= SPLIT(d);
+    for (uint32_t d = 0; (at_hand & EXG_FORM_SHARED_ALL) != 0 && d < meta_of(b, id)->rank; d++) {
+        if ((at_hand & EXG_FORM_SHARED(d)) != 0 && meta_of(b, id)->sizes[d].value % b->p->n == 0) {
+            parts |= EXG_FORM_SPLIT(d);
         }
     }
     return parts;
@@ -420,33 +343,35 @@ static forms parts_at_hand(const beam *b, forms at_hand, exg_value_id id)
 static double to_have(const beam *b, forms *at_hand, exg_placement want, exg_value_id id)
 {
     double least = EXG_COST_IMPOSSIBLE;
+    double bytes;
     forms parts;
 
-    if ((*at_hand & (WHOLE | bit_of(want))) != 0) {
+    if ((*at_hand & (EXG_FORM_WHOLE | exg_form_of(want))) != 0) {
         return 0; /* the whole is cut, or made summands, on the spot */
     }
     if (want.kind == EXG_PARTIAL || exg_sharers(want) > 1) {
         return to_have(b, at_hand, exg_replicate(), id);
     }
+    bytes = exg_bytes_to_lie_so(meta_of(b, id), want, b->bytes[id], b->p->n);
     parts = parts_at_hand(b, *at_hand, id);
-    if ((parts & bit_of(want)) != 0) {
+    if ((parts & exg_form_of(want)) != 0) {
         least = 0;
     } else if (parts != 0) { /* a part is a part, whatever the dim */
         int32_t other = want.kind == EXG_SHARD ? want.dim + 1 : 0;
 
-        least = moved(b, exg_move_bytes(exg_shard(other), want, b->bytes[id], b->p->n), 1);
+        least = exg_beam_moved(b, exg_move_bytes(exg_shard(other), want, bytes, b->p->n), 1);
     }
-    if (*at_hand >= SUMMANDS(0)) {
+    if (*at_hand >= EXG_FORM_SUMMANDS(0)) {
         double cost =
-            moved(b, exg_move_bytes(exg_partial(EXG_REDUCE_SUM), want, b->bytes[id], b->p->n), 1);
+            exg_beam_moved(b, exg_move_bytes(exg_partial(EXG_REDUCE_SUM), want, bytes, b->p->n), 1);
 
         least = cost < least ? cost : least;
     }
     if (least >= EXG_COST_IMPOSSIBLE &&
-        (*at_hand & SHARED_ALL) != 0) { /* from all that have them */
-        least = moved(b, b->bytes[id] * b->p->n, 1);
+        (*at_hand & EXG_FORM_SHARED_ALL) != 0) { /* from all that have them */
+        least = exg_beam_moved(b, b->bytes[id] * b->p->n, 1);
     }
-    *at_hand = want.kind == EXG_REPLICATE ? WHOLE : *at_hand | bit_of(want);
+    *at_hand = want.kind == EXG_REPLICATE ? EXG_FORM_WHOLE : *at_hand | exg_form_of(want);
     return least;
 }
 
@@ -455,7 +380,7 @@ static double to_hold(const beam *b, forms *held, exg_value_id id, exg_placement
 {
     exg_value_id base = b->base[id];
     int8_t dim = want.kind == EXG_SHARD ? b->dims[id][want.dim] : -1;
-    forms part = dim < 0 ? WHOLE : SPLIT(dim);
+    forms part = dim < 0 ? EXG_FORM_WHOLE : EXG_FORM_SPLIT(dim);
     bool other = *held != 0 && (*held & part) == 0;
 
     *held |= part;
@@ -466,7 +391,7 @@ static forms *hand_of(const beam *b, const way *w, exg_value_id id)
 {
     exg_value_id of = b->is_weight[id] ? b->base[id] : id;
 
-    return b->slot[of] == NO_SLOT ? NULL : &w->at_hand[b->slot[of]];
+    return b->slot[of] == EXG_NO_SLOT ? NULL : &w->at_hand[b->slot[of]];
 }
 
 /* As an input is before anybody reads it. */
@@ -474,7 +399,7 @@ static forms brought(const beam *b, exg_value_id id)
 {
     const exg_forms *f = &b->p->forms[id];
 
-    return f->count > 0 ? bit_of(f->items[0].placement) : WHOLE;
+    return f->count > 0 ? exg_form_of(f->items[0].placement) : EXG_FORM_WHOLE;
 }
 
 /* Goes on from `w` in place: what its operands then cost. */
@@ -490,7 +415,7 @@ static double go_on(const beam *b, const stage *at, const exg_strategy *s, way *
             continue;
         }
         if (b->is_weight[id]) {
-            cost += b->slot[b->base[id]] != NO_SLOT && is_matrix(b, at, i)
+            cost += b->slot[b->base[id]] != EXG_NO_SLOT && is_matrix(b, at, i)
                         ? to_hold(b, hand, id, s->operands[i])
                         : 0;
             continue;
@@ -513,24 +438,14 @@ static void take_results(const beam *b, uint32_t index, const exg_strategy *s, w
         }
     }
     for (uint32_t r = 0; r < at->n.call.result_count; r++) {
-        forms *hand = b->is_weight[at->n.results[r]] || b->last[at->n.results[r]] == NO_SLOT
+        forms *hand = b->is_weight[at->n.results[r]] || b->last[at->n.results[r]] == EXG_NO_SLOT
                           ? NULL
                           : hand_of(b, w, at->n.results[r]);
 
         if (hand != NULL) {
-            *hand = bit_of(s->results[r]);
+            *hand = exg_form_of(s->results[r]);
         }
     }
-}
-
-/* Summands are added one day, and a way that puts it off is no cheaper: the least that this costs
- * of a value of `bytes` in this form. */
-static double debt_of(const beam *b, forms form, double bytes)
-{
-    return form == 0 || (form & (SUMMANDS(0) - 1)) != 0
-               ? 0
-               : moved(b, exg_move_bytes(exg_partial(EXG_REDUCE_SUM), exg_shard(0), bytes, b->p->n),
-                       1);
 }
 
 /* What it would cost to go on from `w` so, which is left as it was, and what is put off then. */
@@ -556,18 +471,18 @@ static double cost_on(const beam *b, uint32_t index, const exg_strategy *s, way 
         forms *hand = id == EXG_NO_VALUE ? NULL : hand_of(b, w, id);
 
         if (hand != NULL) {
-            double left = b->last[id] == index ? 0 : debt_of(b, *hand, b->bytes[id]);
+            double left = b->last[id] == index ? 0 : exg_beam_debt(b, id, *hand);
 
-            *debt += b->is_weight[id] ? 0 : left - debt_of(b, before[i], b->bytes[id]);
+            *debt += b->is_weight[id] ? 0 : left - exg_beam_debt(b, id, before[i]);
             *hand = before[i];
         }
     }
     for (uint32_t r = 0; r < at->n.call.result_count; r++) {
         exg_value_id id = at->n.results[r];
 
-        *debt += b->is_weight[id] || b->last[id] == NO_SLOT
+        *debt += b->is_weight[id] || b->last[id] == EXG_NO_SLOT
                      ? 0
-                     : debt_of(b, bit_of(s->results[r]), b->bytes[id]);
+                     : exg_beam_debt(b, id, exg_form_of(s->results[r]));
     }
     return cost;
 }
@@ -579,7 +494,8 @@ static bool is_beaten(const beam *b, const way *ways, uint32_t count, const way 
         bool has = true;
 
         for (uint32_t s = 0; has && s < b->slots; s++) {
-            has = (w->at_hand[s] & ~ways[i].at_hand[s]) == 0 || ways[i].at_hand[s] == WHOLE;
+            has =
+                (w->at_hand[s] & ~ways[i].at_hand[s]) == 0 || ways[i].at_hand[s] == EXG_FORM_WHOLE;
         }
         if (has) {
             return true;
@@ -605,7 +521,7 @@ static void do_step(beam *b, uint32_t index)
 
             to[0].debt = from[w].debt;
             c.cost += cost_on(b, index, s, &to[0], &c.debt);
-            found = exg_candidate_keep(b->candidates, found, CANDIDATES * b->width, c);
+            found = exg_candidate_keep(b->candidates, found, EXG_BEAM_CANDIDATES * b->width, c);
         }
     }
     qsort(b->candidates, found, sizeof(*b->candidates), exg_candidate_order);
@@ -644,7 +560,7 @@ static double choose_way(beam *b, uint32_t *chosen)
                                   ? graph->outputs[o].as_tensor
                                   : EXG_NO_VALUE;
 
-            if (id != EXG_NO_VALUE && !b->is_weight[id] && b->slot[id] != NO_SLOT &&
+            if (id != EXG_NO_VALUE && !b->is_weight[id] && b->slot[id] != EXG_NO_SLOT &&
                 ways[w].at_hand[b->slot[id]] != 0) {
                 ways[w].cost += to_have(b, &ways[w].at_hand[b->slot[id]], exg_replicate(), id);
             }
@@ -653,7 +569,7 @@ static double choose_way(beam *b, uint32_t *chosen)
     }
     cost = ways[best].cost;
     for (uint32_t i = graph->node_count; i-- > 0;) {
-        const step *taken = &b->steps[i];
+        const exg_beam_step *taken = &b->steps[i];
 
         chosen[i] = b->stages[i].options[taken->option[best]].strategy;
         best = taken->parent[best];
@@ -669,7 +585,7 @@ static double go_through(beam *b, exg_value_id tied, uint32_t dim, uint32_t *cho
     b->ways[0][0].cost = b->ways[0][0].debt = 0;
     b->count = 1;
     if (tied != EXG_NO_VALUE) {
-        b->ways[0][0].at_hand[b->slot[tied]] = SPLIT(dim);
+        b->ways[0][0].at_hand[b->slot[tied]] = EXG_FORM_SPLIT(dim);
     }
     for (uint32_t i = 0; i < b->graph->node_count; i++) {
         do_step(b, i);
@@ -684,7 +600,7 @@ static exg_value_id tied_weight(const beam *b)
     exg_value_id tied = EXG_NO_VALUE;
 
     for (uint32_t v = 0; v < b->graph->value_count; v++) {
-        if (b->is_weight[v] && b->products[v] > 1 && b->slot[v] != NO_SLOT &&
+        if (b->is_weight[v] && b->products[v] > 1 && b->slot[v] != EXG_NO_SLOT &&
             (tied == EXG_NO_VALUE ||
              exg_meta_bytes(meta_of(b, v)) > exg_meta_bytes(meta_of(b, tied)))) {
             tied = v;
@@ -701,12 +617,12 @@ static bool make_room(beam *b)
     uint32_t nodes = b->graph->node_count;
 
     b->stages = EXG_NEW_ARRAY(b->arena, stage, nodes);
-    b->steps = EXG_NEW_ARRAY(b->arena, step, nodes);
+    b->steps = EXG_NEW_ARRAY(b->arena, exg_beam_step, nodes);
     b->is_weight = EXG_NEW_ARRAY(b->arena, bool, values);
     b->is_made = EXG_NEW_ARRAY(b->arena, bool, values);
     b->base = EXG_NEW_ARRAY(b->arena, exg_value_id, values);
     b->dims = exg_arena_alloc(b->arena, values * sizeof(*b->dims) + 1, 1);
-    b->parts = EXG_NEW_ARRAY(b->arena, weight_part *, values);
+    b->parts = EXG_NEW_ARRAY(b->arena, exg_beam_weight_part *, values);
     b->products = EXG_NEW_ARRAY(b->arena, uint32_t, values);
     b->last = EXG_NEW_ARRAY(b->arena, uint32_t, values);
     b->slot = EXG_NEW_ARRAY(b->arena, uint32_t, values);
@@ -715,10 +631,11 @@ static bool make_room(beam *b)
     b->p->chosen = EXG_NEW_ARRAY(b->arena, uint32_t, nodes);
     b->trial = EXG_NEW_ARRAY(b->arena, uint32_t, nodes);
     b->bytes = EXG_NEW_ARRAY(b->arena, double, values);
+    b->taken = EXG_NEW_ARRAY(b->arena, forms, values);
     return b->stages != NULL && b->steps != NULL && b->is_weight != NULL && b->is_made != NULL &&
            b->base != NULL && b->dims != NULL && b->parts != NULL && b->products != NULL &&
            b->last != NULL && b->slot != NULL && b->is_closed != NULL && b->free_slots != NULL &&
-           b->p->chosen != NULL && b->trial != NULL && b->bytes != NULL;
+           b->p->chosen != NULL && b->trial != NULL && b->bytes != NULL && b->taken != NULL;
 }
 
 static void take_values(beam *b)
@@ -729,7 +646,7 @@ static void take_values(beam *b)
         b->is_made[v] = b->p->forms[v].is_weight;
         b->base[v] = v;
         b->bytes[v] = meta_of(b, v) == NULL ? 0 : exg_meta_bytes(meta_of(b, v));
-        b->last[v] = b->slot[v] = NO_SLOT;
+        b->last[v] = b->slot[v] = EXG_NO_SLOT;
         for (int8_t d = 0; d < EXG_SHAPE_RANK_MAX; d++) {
             b->dims[v][d] = d;
         }
@@ -743,7 +660,9 @@ static void choose_width(beam *b)
     double pairs = WORK / ((double)(b->graph->node_count + 1) * (double)(b->slots + 1));
     double width = sqrt(pairs);
 
-    b->width = width > WIDTH_MAX ? WIDTH_MAX : width < WIDTH_MIN ? WIDTH_MIN : (uint32_t)width;
+    b->width = width > EXG_BEAM_WIDTH_MAX ? EXG_BEAM_WIDTH_MAX
+               : width < WIDTH_MIN        ? WIDTH_MIN
+                                          : (uint32_t)width;
 }
 
 /* Room for the ways. */
@@ -780,6 +699,7 @@ exg_status exg_choose_together(exg_partitioner *p)
             b.last[b.graph->outputs[o].as_tensor] = b.graph->node_count;
         }
     }
+    exg_beam_find_takers(&b);
     count_slots(&b);
     choose_width(&b);
     if (!open_ways(&b)) {

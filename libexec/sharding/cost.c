@@ -32,6 +32,19 @@ double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32
     return exg_placement_is_shard(to) ? bytes * others : 2 * bytes * others;
 }
 
+double exg_bytes_to_lie_so(const exg_tensor_meta *meta, exg_placement to, double bytes,
+                           uint32_t mesh_size)
+{
+    int64_t offset;
+    int64_t largest;
+
+    if (to.kind != EXG_SHARD || exg_sharers(to) > 1 || meta->sizes[to.dim].value == 0) {
+        return bytes;
+    }
+    exg_chunk(meta->sizes[to.dim].value, mesh_size, 0, &offset, &largest);
+    return bytes * (double)largest * (double)mesh_size / (double)meta->sizes[to.dim].value;
+}
+
 double exg_move_cost(const exg_link *link, exg_placement from, exg_placement to, double bytes,
                      uint32_t mesh_size)
 {

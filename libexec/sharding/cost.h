@@ -10,6 +10,12 @@
 /* Bytes that a rank receives when a tensor of `bytes` moves between placements. */
 double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32_t mesh_size);
 
+/* What to count there as the `bytes` of a tensor that comes to lie in parts: where they are not
+ * equal, the rank with the largest is waited for. All of it, where it is no more than one rank's.
+ */
+double exg_bytes_to_lie_so(const exg_tensor_meta *meta, exg_placement to, double bytes,
+                           uint32_t mesh_size);
+
 /* Time of that move, ns; EXG_COST_IMPOSSIBLE when there is no way. */
 double exg_move_cost(const exg_link *link, exg_placement from, exg_placement to, double bytes,
                      uint32_t mesh_size);

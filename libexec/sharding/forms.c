@@ -43,7 +43,8 @@ static double cost_of_move(const partitioner *p, const exg_tensor_meta *meta, ex
     if (exg_sharers(from) > 1 && !goes_on && !exg_same_place(from, to)) {
         to = exg_replicate(); /* by way of the whole */
     }
-    return exg_link_cost(p, goes_on ? exg_shard(from.dim) : from, to, exg_meta_bytes(meta));
+    return exg_link_cost(p, goes_on ? exg_shard(from.dim) : from, to,
+                         exg_bytes_to_lie_so(meta, to, exg_meta_bytes(meta), p->n));
 }
 
 const form *exg_cheapest_form(const partitioner *p, exg_value_id id, exg_placement want,

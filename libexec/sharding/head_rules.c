@@ -34,38 +34,78 @@ static own_heads find_own(const exg_emission *e)
     return own;
 }
 
-/* A rank's own of the heads that it has of keys or values; where queries of one head are on
- * several ranks, with others beside them, each is repeated first. */
-static exg_argument take_own(const exg_emission *e, const own_heads *own, const exg_argument *arg)
+/* Queries [from, to) of a rank's own, which see heads [first, last) of the keys that it has, all of
+ * them, or one. */
+typedef struct piece {
+    int64_t from, to, first, last;
+} piece;
+
+#define PIECES_MAX 3
+
+/* The rest of one head's queries, those of whole heads, and the beginning of the next one's: heads
+ * of keys are read where they are, and none is repeated. */
+static uint32_t cut_own(const own_heads *own, piece pieces[PIECES_MAX])
 {
-    exg_builder *b = e->builder;
-    exg_ref x = exg_get_ref(arg);
-    int64_t from = own->first - own->skipped * own->each;
+    int64_t begin = own->first - own->skipped * own->each;
+    int64_t end = begin + own->count;
+    uint32_t count = 0;
 
-    if (own->count % own->each == 0 || own->each % own->count == 0) {
-        int64_t first = from / own->each;
-        int64_t last = (from + own->count - 1) / own->each;
+    for (int64_t at = begin; at < end;) {
+        int64_t head = at / own->each;
+        int64_t whole = end / own->each * own->each;
+        int64_t next = (head + 1) * own->each;
 
-        return exg_arg_ref(
-            EMIT(b, slice_Tensor, x, own->dim, exg_arg_int(first), exg_arg_int(last + 1), 1));
+        next = at % own->each == 0 && whole > at ? whole : next < end ? next : end;
+        pieces[count++] =
+            (piece){at - begin, next - begin, head, (next + own->each - 1) / own->each};
+        at = next;
     }
-    x = EMIT(b, repeat_interleave_self_int, x, exg_arg_int(own->each), own->dim);
-    return exg_arg_ref(
-        EMIT(b, slice_Tensor, x, own->dim, exg_arg_int(from), exg_arg_int(from + own->count), 1));
+    if (count == 0) { /* a rank without queries */
+        pieces[count++] = (piece){0, 0, 0, 1};
+    }
+    return count;
+}
+
+static exg_argument take(const exg_emission *e, const exg_argument *arg, uint32_t dim,
+                         int64_t first, int64_t last)
+{
+    return exg_arg_ref(EMIT(e->builder, slice_Tensor, exg_get_ref(arg), dim, exg_arg_int(first),
+                            exg_arg_int(last), 1));
 }
 
 static void emit_own_heads(const exg_emission *e)
 {
     const exg_function_schema *schema = e->call->op->schema;
     own_heads own = find_own(e);
+    exg_placement mask = e->strategy->operands[3];
     exg_argument args[EXG_ARGUMENTS_MAX];
+    exg_ref parts[EXG_RESULTS_MAX][PIECES_MAX];
+    piece pieces[PIECES_MAX];
+    uint32_t count = cut_own(&own, pieces);
 
     for (uint32_t i = 0; i < schema->argument_count; i++) {
         args[i] = e->args[i];
     }
-    args[1] = take_own(e, &own, &e->args[1]);
-    args[2] = take_own(e, &own, &e->args[2]);
-    exg_emit_all(e->builder, e->call->op->id, args, schema->argument_count, e->results);
+    for (uint32_t p = 0; p < count; p++) {
+        const piece *at = &pieces[p];
+
+        if (count > 1) {
+            args[0] = take(e, &e->args[0], own.dim, at->from, at->to);
+        }
+        args[1] = take(e, &e->args[1], own.dim, at->first, at->last);
+        args[2] = take(e, &e->args[2], own.dim, at->first, at->last);
+        if (count > 1 && mask.kind == EXG_SHARD) {
+            args[3] = take(e, &e->args[3], (uint32_t)mask.dim, at->from, at->to);
+        }
+        exg_emit_all(e->builder, e->call->op->id, args, schema->argument_count, e->results);
+        for (uint32_t r = 0; count > 1 && r < e->call->result_count; r++) {
+            parts[r][p] = exg_get_ref(&e->results[r]);
+        }
+    }
+    for (uint32_t r = 0; count > 1 && r < e->call->result_count; r++) {
+        e->results[r] = exg_arg_ref(
+            EMIT(e->builder, cat_default, exg_arg_refs(e->builder, parts[r], count), own.dim));
+    }
 }
 
 /* Keys and values of `groups` heads, along dim d, that more of the queries see. */
@@ -77,7 +117,8 @@ static exg_status add_own_heads(exg_rule_call *call, uint32_t d, exg_placement k
     uint32_t missing = mask == NULL ? 0 : rank - mask->rank;
     exg_strategy *strategy;
 
-    if (!call->emits || queries == 0 || queries % call->mesh_size != 0) {
+    if (!call->emits || queries == 0 ||
+        (keys.kind == EXG_SHARD && queries % call->mesh_size != 0)) {
         return EXG_OK;
     }
     strategy = exg_strategy_add_emitted(call, emit_own_heads);

@@ -26,7 +26,7 @@ static char *place_text(const exg_partitioner *p, exg_placement place, char *tex
 void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, exg_placement to)
 {
     const exg_value *value = &p->r.in->graph->values[id];
-    double bytes = exg_meta_bytes(value->tensor);
+    double bytes = exg_bytes_to_lie_so(value->tensor, to, exg_meta_bytes(value->tensor), p->n);
     double moved = exg_move_bytes(from, to, bytes, p->n);
     double ns = exg_move_cost(&p->costs->links[p->mesh_dim], from, to, bytes, p->n);
     char a[EXG_PLACEMENT_TEXT];

@@ -312,6 +312,32 @@ exg_status exg_file_map_part(const char *directory, const char *location, exg_re
     return status;
 }
 
+exg_status exg_file_length_below(const char *directory, const char *location, exg_reading reading,
+                                 uint64_t *length, exg_error *err)
+{
+    exg_byte_source source = {0};
+    struct stat st;
+    int descriptor;
+    exg_status status = EXG_OK;
+
+    if (reading.open_source != NULL) {
+        EXG_TRY(open_part(directory, location, reading, &source, err));
+    }
+    *length = source.length;
+    if (source.read == NULL && source.data == NULL) {
+        EXG_TRY(exg_file_open_below(directory, location, reading.follow_links, &descriptor, err));
+        if (fstat(descriptor, &st) != 0) {
+            status = EXG_FAIL(err, IO, "IO-STAT", "cannot tell the length of '%s'", location);
+        }
+        *length = status == EXG_OK ? (uint64_t)st.st_size : 0;
+        close(descriptor);
+    }
+    if (source.close != NULL) {
+        source.close(source.user);
+    }
+    return status;
+}
+
 void exg_mapping_release(exg_mapping *mapping)
 {
     if (mapping->base != NULL) {

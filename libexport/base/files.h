@@ -96,6 +96,10 @@ exg_status exg_file_map_part(const char *directory, const char *location, exg_re
                              uint64_t offset, uint64_t length, exg_mapping *mapping,
                              exg_error *err);
 
+/* How many bytes it has. */
+exg_status exg_file_length_below(const char *directory, const char *location, exg_reading reading,
+                                 uint64_t *length, exg_error *err);
+
 /* The name behind the last slash of `path`, in it. */
 const char *exg_path_name(const char *path);
 

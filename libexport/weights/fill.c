@@ -25,6 +25,7 @@ typedef struct filler {
     const exg_weight **givers; /* of each weight of `of`, or NULL */
     uint32_t *heads, *nexts;   /* storage -> its first weight with a giver -> the next, or NONE */
     bool partial;
+    uint32_t given; /* how many */
     exg_error *err;
 } filler;
 
@@ -181,6 +182,7 @@ static exg_status find_givers(filler *f)
                 note(f, f->partial ? EXG_MISMATCH_KEPT : EXG_MISMATCH_MISSING, weight->fqn, ""));
         }
         f->givers[i] = fits ? &f->from->items[at] : NULL;
+        f->given += fits;
     }
     if (taken == f->names.count) {
         return EXG_OK;
@@ -393,6 +395,11 @@ static exg_status fill(filler *f)
     if (f->mismatches->fault_count > 0) {
         return EXG_FAIL(f->err, MISMATCH, "WGT-FILL", "%u weights do not fit",
                         f->mismatches->fault_count);
+    }
+    if (f->partial && f->given == 0 &&
+        f->of->count > 0) { /* partial as it may be, it is none of these files */
+        return EXG_FAIL(f->err, MISMATCH, "WGT-FILL", "none of %u weights is in the file",
+                        f->of->count);
     }
     return exg_weights_retain_in(f->made, f->from, f->err);
 }

@@ -48,7 +48,9 @@ static const char *const other_names[] = {"optimizer",
                                           "last_optimizer_state",
                                           "lr_scheduler",
                                           "lr_schedulers",
+                                          "lr_scheduler_state_dict",
                                           "scheduler",
+                                          "scheduler_state",
                                           "scheduler_state_dict",
                                           "scaler",
                                           "scaler_state_dict",
@@ -58,7 +60,11 @@ static const char *const other_names[] = {"optimizer",
                                           "native_amp_scaling",
                                           "loops",
                                           "callbacks",
+                                          "rng",
                                           "rng_state",
+                                          "cpu_rng_state",
+                                          "numpy_rng_state",
+                                          "python_rng_state",
                                           "random_rng_state",
                                           "np_rng_state",
                                           "torch_rng_state",
@@ -98,25 +104,36 @@ static const char *find_root(const char *name, const char *const *roots, size_t 
 
 #define FIND_ROOT(name, roots) find_root((name), (roots), sizeof(roots) / sizeof((roots)[0]))
 
-/* The one name of a model that all tensors lie below that are of no other part, or NULL. */
-static const char *find_model(const exg_weights *of)
+/* A number that training notes beside the model: best_acc1. */
+static bool is_record(const exg_weight *weight)
+{
+    return strchr(weight->fqn, '.') == NULL && weight->meta != NULL && weight->meta->rank == 0;
+}
+
+/* The one name of a model that all tensors lie below that are of no other part, or NULL. *beside is
+ * a tensor that lies elsewhere, where otherwise there would be one. */
+static const char *find_model(const exg_weights *of, const char **beside)
 {
     const char *root = NULL;
+
+    *beside = NULL;
 
     for (uint32_t i = 0; i < of->count; i++) {
         const char *name = of->items[i].fqn;
         const char *found;
 
-        if (FIND_ROOT(name, other_names) != NULL) {
+        if (FIND_ROOT(name, other_names) != NULL || is_record(&of->items[i])) {
             continue;
         }
         found = FIND_ROOT(name, model_names);
         if (found == NULL || (root != NULL && found != root)) {
-            return NULL;
+            *beside = *beside == NULL ? name : *beside;
+        } else {
+            root = found;
         }
-        root = found;
     }
-    return root;
+    *beside = root == NULL ? NULL : *beside;
+    return *beside == NULL ? root : NULL;
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -193,7 +210,14 @@ exg_status exg_name_rules_open(const exg_weights *of, const exg_weights_edit_opt
     }
     made->options = options;
     made->arena = arena;
-    made->root = options->model_only ? find_model(of) : NULL;
+    if (options->model_only) {
+        const char *beside;
+
+        made->root = find_model(of, &beside);
+        if (beside != NULL && options->kept != NULL) {
+            options->kept(options->user, beside, "it is beside the model, or a part of it");
+        }
+    }
     EXG_TRY(set_list(made, SELECT, "pattern", options->select, options->select_count, err));
     EXG_TRY(set_list(made, EXCLUDE, "pattern", options->exclude, options->exclude_count, err));
     EXG_TRY(set_list(made, PREFIXES, "prefix", options->prefixes, options->prefix_count, err));
@@ -237,6 +261,11 @@ bool exg_name_rules_keep(exg_name_rules *rules, const char *name)
 
     return (selected || rules->lists[SELECT].count == 0) && !excluded &&
            exg_name_rules_keep_metadata(rules, name);
+}
+
+bool exg_name_rules_is_beside(const exg_name_rules *rules, const char *name)
+{
+    return rules->root != NULL && !is_below(name, rules->root);
 }
 
 bool exg_name_rules_transpose(exg_name_rules *rules, const char *name)

@@ -20,6 +20,9 @@ void exg_name_rules_close(exg_name_rules *rules); /* NULL is allowed */
 bool exg_name_rules_keep(exg_name_rules *rules, const char *name);
 bool exg_name_rules_keep_metadata(const exg_name_rules *rules, const char *name);
 
+/* Is it a number that training noted beside the model? */
+bool exg_name_rules_is_beside(const exg_name_rules *rules, const char *name);
+
 /* What it is called without prefixes: a part of `name`. */
 const char *exg_name_rules_strip(exg_name_rules *rules, const char *name);
 

@@ -155,6 +155,25 @@ refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -K
 grep -q "rank 1 did not arrive" "$work/err" || fault "the rank that stopped is not named"
 grep -q "where: rank [02], \\(node '\|where all\)" "$work/err" || fault "the place that waits is not named"
 
+# Weights that are cut short on one rank's disk: each rank that speaks names that rank and the file.
+mkdir "$work/whole" "$work/cut"
+"$exg" convert fixtures/lm.core.static.pt2 "$work/whole/m.exg" --weights external > /dev/null
+cp "$work/whole"/* "$work/cut"
+for file in "$work/cut"/*.weights; do
+    head -c 700000 "$file" > "$work/short" && mv "$work/short" "$file"
+done
+timeout 60 "$mpiexec" -n 3 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; d=whole; [ "$rank" = 1 ] && d=cut; exec "$1" run "$2/$d/m.exg" --input fixtures/lm.inputs.safetensors --place tensor --timeout 10' \
+    sh "$exg" "$work" > "$work/out" 2> "$work/err"
+[ $? -eq 4 ] || fault "weights that are cut short on one rank: $(cat "$work/err")"
+grep -q "IO-RANGE: .*\.weights has 700000 bytes" "$work/err" && grep -q "where: rank 1\.weights" "$work/err" || fault "the rank whose weights are cut short, or their file, is not named"
+
+# A rank that cannot write what it gives, and one that comes late, but in time.
+timeout 60 "$mpiexec" -n 2 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; f=$2; [ "$rank" = 1 ] && f=/proc; exec "$1" run fixtures/parallel/moves2.pt2 --input "fixtures/parallel/moves2.{rank}.inputs.safetensors" --output "$f/o.{rank}.npz"' \
+    sh "$exg" "$work" > "$work/out" 2> "$work/err"
+[ $? -eq 3 ] && grep -q "rank 1: exg: IO-WRITE: .*/proc/o\.1\.npz" "$work/err" || fault "a rank that cannot write: $(cat "$work/err")"
+timeout 60 "$mpiexec" -n 2 sh -c 'rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ "$rank" = 1 ] && sleep 1; exec "$1" run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --place tensor --timeout 20' \
+    sh "$exg" > "$work/out" 2> "$work/err" && grep -q "as expected" "$work/out" || fault "a rank that comes late: $(cat "$work/err")"
+
 # A bench is one of all processes: as many runs on each, programs that are already parallel too.
 timeout 60 "$mpiexec" -n 3 "$exg" bench fixtures/mlp.pt2 --place tensor --with place=data --duration 0.05 --warm-up 0.02 > "$work/out" 2>&1 ||
     fault "bench: $(cat "$work/out")"

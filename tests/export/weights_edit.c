@@ -116,10 +116,18 @@ static void it_takes_the_model_of_a_training_checkpoint(void **state)
     assert_names(weights, "in.weight out.weight out.bias again");
 }
 
+static void hear_kept(void *user, const char *name, const char *why)
+{
+    char *heard = user;
+
+    strcat(strcat(strcat(heard, name), ": "), why);
+}
+
 /* "model" is a name of the model only where all of it lies below. */
 static void names_that_only_look_like_a_checkpoint_stay(void **state)
 {
     exg_weights *weights = NULL;
+    char heard[200] = "";
     exg_error err;
 
     (void)state;
@@ -127,8 +135,25 @@ static void names_that_only_look_like_a_checkpoint_stay(void **state)
     assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
     add(weights, "model.embed", EXG_DTYPE_F32, numbers, 1, 6, 1);
     add(weights, "lm_head", EXG_DTYPE_F32, numbers, 1, 6, 1);
-    assert_names(edited(weights, (exg_weights_edit_options){.model_only = true}),
-                 "model.embed lm_head");
+    assert_names(
+        edited(weights,
+               (exg_weights_edit_options){.model_only = true, .kept = hear_kept, .user = heard}),
+        "model.embed lm_head");
+    assert_string_equal(heard, "lm_head: it is beside the model, or a part of it");
+}
+
+/* As PyTorch's example for ImageNet saves it: "best_acc1" is a tensor beside "state_dict". */
+static void a_number_beside_the_model_stays_behind(void **state)
+{
+    exg_weights *weights = NULL;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_weights_create(NULL, &weights, &err), EXG_OK);
+    add(weights, "state_dict.fc", EXG_DTYPE_F32, numbers, 1, 6, 1);
+    add(weights, "best_acc1", EXG_DTYPE_F32, numbers, 0, 1, 1);
+    assert_names(edited(weights, (exg_weights_edit_options){.model_only = true}), "fc");
 }
 
 static void it_renames_by_prefix_then_by_expressions(void **state)
@@ -609,6 +634,7 @@ static void it_joins_what_has_no_name_twice(void **state)
 static void it_refuses_what_fits_nothing_or_not_at_all(void **state)
 {
     static const char *const none[] = {"nosuch*"};
+    static const char *const every[] = {"*"};
     exg_string_pair regex = {"(", "x"};
     exg_string_pair group = {"(.*)[.]weight", "\\1.\\2"};
     exg_string_pair unused = {"nosuch", "x"};
@@ -623,6 +649,8 @@ static void it_refuses_what_fits_nothing_or_not_at_all(void **state)
     } cases[] = {
         {{.select = none, .select_count = 1}, "WGT-PATTERN"},
         {{.exclude = none, .exclude_count = 1}, "WGT-PATTERN"},
+        {{.exclude = every, .exclude_count = 1}, "WGT-PATTERN"},
+        {{.select = bias, .select_count = 1, .exclude = bias, .exclude_count = 1}, "WGT-PATTERN"},
         {{.prefixes = none, .prefix_count = 1}, "WGT-PATTERN"},
         {{.transposes = none, .transpose_count = 1}, "WGT-PATTERN"},
         {{.transposes = bias, .transpose_count = 1}, "WGT-PATTERN"}, /* of one dimension */
@@ -659,6 +687,7 @@ int main(void)
         cmocka_unit_test(it_takes_the_tensors_that_patterns_fit),
         cmocka_unit_test(it_takes_the_model_of_a_training_checkpoint),
         cmocka_unit_test(names_that_only_look_like_a_checkpoint_stay),
+        cmocka_unit_test(a_number_beside_the_model_stays_behind),
         cmocka_unit_test(it_renames_by_prefix_then_by_expressions),
         cmocka_unit_test(it_sets_and_removes_metadata),
         cmocka_unit_test(it_swaps_the_last_two_dimensions),

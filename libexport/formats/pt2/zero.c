@@ -4,17 +4,16 @@
  * It opens as the whole parameters in float32, as DeepSpeed's own zero_to_fp32 gives them; buffers
  * and frozen parameters keep their dtype. Stages 1 and 2 cut a group of parameters, one after the
  * other, into a run a rank; stage 3 cuts every parameter so. Of several tensor-parallel ranks each
- * has parameters of its own, which zero_tensor.c puts together.
+ * has parameters of its own, which zero_tensor.c puts together. In a folder that ds_to_universal
+ * made parameters are whole (zero_universal.c), and what else belongs to a model is as it was.
  */
-#include "libexport/formats/pt2/chunks.h"
-#include "libexport/formats/pt2/saved.h"
+#include "libexport/formats/pt2/zero_rank.h"
 #include "libexport/formats/pt2/zero_tensor.h"
 #include "libexport/formats/pt2/zero_universal.h"
 #include "libexport/formats/weights_file.h"
 
 #include "libexport/base/checked.h"
 #include "libexport/base/files.h"
-#include "libexport/formats/name_list.h"
 #include "libexport/weights/storage.h"
 
 #include <dirent.h>
@@ -24,40 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#define LISTED_BYTES 240 /* of names in a message */
-
-/* What one rank saved. */
-typedef struct rank_file {
-    char *name;
-    uint64_t length;
-    exg_saved saved;
-    exg_weight *groups; /* flat tensors of its part of the parameters */
-    uint64_t *lengths;  /* their elements */
-    uint32_t group_count;
-} rank_file;
-
-typedef struct rank_files {
-    rank_file *items; /* in order of the ranks */
-    uint32_t count, capacity;
-} rank_files;
-
-typedef struct reader {
-    char *folder;
-    exg_weights *weights;
-    exg_arena *arena;
-    rank_files models;
-    rank_files optimizers;
-    exg_map names; /* that are listed */
-    int64_t stage;
-    uint64_t inflate_left;
-    exg_error *err;
-} reader;
-
-static exg_status damaged(reader *r, const char *what)
-{
-    return EXG_FAIL(r->err, MALFORMED, "ZERO-STATE", "%s", what);
-}
 
 /* ---- the folder -------------------------------------------------------------------------- */
 
@@ -89,12 +54,12 @@ static int compare_names(const char *a, const char *b)
 
 static int by_rank(const void *a, const void *b)
 {
-    return compare_names(((const rank_file *)a)->name, ((const rank_file *)b)->name);
+    return compare_names(((const exg_zero_file *)a)->name, ((const exg_zero_file *)b)->name);
 }
 
-static bool add_name(exg_arena *arena, rank_files *files, const char *folder, const char *name)
+static bool add_name(exg_arena *arena, exg_zero_files *files, const char *folder, const char *name)
 {
-    rank_file file = {.name = exg_arena_strdup(arena, name)};
+    exg_zero_file file = {.name = exg_arena_strdup(arena, name)};
     const char *path = exg_arena_printf(arena, "%s/%s", folder, name);
     struct stat st;
 
@@ -109,9 +74,10 @@ static bool add_name(exg_arena *arena, rank_files *files, const char *folder, co
     return true;
 }
 
-/* Files of both kinds in a folder; false: there is no such folder, or no memory. */
-static bool find_files(const char *folder, exg_arena *arena, rank_files *models,
-                       rank_files *optimizers)
+/* Files of both kinds in a folder; false: there is no such folder, none of the model, or no memory.
+ */
+static bool find_files(const char *folder, exg_arena *arena, exg_zero_files *models,
+                       exg_zero_files *optimizers)
 {
     DIR *directory = opendir(folder[0] == '\0' ? "." : folder);
     const struct dirent *entry;
@@ -128,30 +94,30 @@ static bool find_files(const char *folder, exg_arena *arena, rank_files *models,
         closedir(directory);
     }
     if (models->count > 0) {
-        qsort(models->items, models->count, sizeof(rank_file), by_rank);
+        qsort(models->items, models->count, sizeof(exg_zero_file), by_rank);
     }
     if (optimizers->count > 0) {
-        qsort(optimizers->items, optimizers->count, sizeof(rank_file), by_rank);
+        qsort(optimizers->items, optimizers->count, sizeof(exg_zero_file), by_rank);
     }
-    return good && models->count > 0 && optimizers->count > 0;
+    return good && models->count > 0;
 }
 
 /* The folder with the files, and they; NULL: there is none. */
-static char *find_folder(const char *path, exg_arena *arena, rank_files *models,
-                         rank_files *optimizers)
+static char *find_folder(const char *path, exg_arena *arena, exg_zero_files *models,
+                         exg_zero_files *optimizers)
 {
     const char *latest;
 
-    if (find_files(path, arena, models, optimizers)) {
+    if (find_files(path, arena, models, optimizers) && optimizers->count > 0) {
         return exg_arena_printf(arena, "%s/", path);
     }
-    *models = *optimizers = (rank_files){0};
+    *models = *optimizers = (exg_zero_files){0};
     latest = exg_zero_tag(path, "latest", arena);
     if (latest == NULL || latest[0] == '\0') {
         return NULL;
     }
     path = exg_arena_printf(arena, "%s/%s", path, latest);
-    return path != NULL && find_files(path, arena, models, optimizers)
+    return path != NULL && find_files(path, arena, models, optimizers) && optimizers->count > 0
                ? exg_arena_printf(arena, "%s/", path)
                : NULL;
 }
@@ -159,8 +125,8 @@ static char *find_folder(const char *path, exg_arena *arena, rank_files *models,
 bool exg_zero_is(const char *folder)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    rank_files models = {0};
-    rank_files optimizers = {0};
+    exg_zero_files models = {0};
+    exg_zero_files optimizers = {0};
     uint64_t bytes = 0;
     bool found = arena != NULL && (find_folder(folder, arena, &models, &optimizers) != NULL ||
                                    exg_universal_find(folder, arena, &bytes) != NULL);
@@ -171,7 +137,7 @@ bool exg_zero_is(const char *folder)
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-static exg_status open_file(reader *r, rank_file *file)
+static exg_status open_file(exg_zero_rank *r, exg_zero_file *file)
 {
     const uint8_t *data;
     uint64_t length;
@@ -180,7 +146,7 @@ static exg_status open_file(reader *r, rank_file *file)
     EXG_TRY(exg_saved_open(data, length, 0, false, r->arena, &r->inflate_left, r->weights,
                            &file->saved, r->err));
     if (file->saved.object == NULL || file->saved.object->kind != EXG_PICKLE_DICT) {
-        return damaged(r, "the file holds no dict");
+        return exg_zero_damaged(r, "the file holds no dict");
     }
     return exg_pickle_list_names(&file->saved.pickle, file->name, &r->names, r->weights, r->err);
 }
@@ -219,10 +185,10 @@ static bool read_count(const exg_pickle_value *value, int64_t *count)
 }
 
 /* The flat tensors of a rank. */
-static exg_status read_groups(reader *r, rank_file *file, const exg_pickle_value *groups)
+static exg_status read_groups(exg_zero_rank *r, exg_zero_file *file, const exg_pickle_value *groups)
 {
     if (groups == NULL || groups->kind != EXG_PICKLE_LIST) {
-        return damaged(r, "the optimizer has no parts of parameters in float32");
+        return exg_zero_damaged(r, "the optimizer has no parts of parameters in float32");
     }
     file->group_count = groups->as_items.count;
     file->groups = EXG_NEW_ARRAY(r->arena, exg_weight, file->group_count);
@@ -236,7 +202,7 @@ static exg_status read_groups(reader *r, rank_file *file, const exg_pickle_value
 
         if (value->kind != EXG_PICKLE_TENSOR || value->as_tensor->sizes->count != 1 ||
             value->as_tensor->dtype != EXG_DTYPE_F32) {
-            return damaged(r, "a part of parameters is no flat tensor in float32");
+            return exg_zero_damaged(r, "a part of parameters is no flat tensor in float32");
         }
         EXG_TRY(exg_saved_meta(&file->saved, value->as_tensor, r->weights->arena, &weight->meta,
                                &weight->storage, r->err));
@@ -245,42 +211,7 @@ static exg_status read_groups(reader *r, rank_file *file, const exg_pickle_value
     return EXG_OK;
 }
 
-/* Names of ranks that saved nothing, as the first file is called. */
-static exg_status tell_missing(reader *r, int64_t world)
-{
-    static const char mark[] = "pp_rank_";
-    exg_name_list list = EXG_NAME_LIST_EMPTY(LISTED_BYTES);
-    const char *first = r->optimizers.items[0].name;
-    const char *at = strstr(first, mark);
-    exg_status status;
-
-    for (int64_t rank = 0; at != NULL && rank < world && list.count < 1000; rank++) {
-        const char *tail = at + strlen(mark);
-        bool there = false;
-        const char *name;
-
-        tail += strspn(tail, "0123456789");
-        name = exg_arena_printf(r->arena, "%.*s%" PRId64 "%s", (int)(at - first + 8), first, rank,
-                                tail);
-        for (uint32_t i = 0; name != NULL && i < r->optimizers.count; i++) {
-            there = there || strcmp(r->optimizers.items[i].name, name) == 0;
-        }
-        if (name != NULL && !there) {
-            exg_name_list_add(&list, name);
-        }
-    }
-    status = exg_error_fix(
-        r->err,
-        EXG_FAIL(r->err, IO, "ZERO-MISSING",
-                 "%" PRId64 " ranks saved files of the optimizer, %u are there%s%s", world,
-                 r->optimizers.count, list.count > 0 ? "; missing: " : "",
-                 exg_text_string(&list.text) == NULL ? "" : exg_text_string(&list.text)),
-        "put the files of every rank into the folder");
-    exg_text_free(&list.text);
-    return status;
-}
-
-static exg_status read_optimizer(reader *r, rank_file *file, int64_t *world)
+static exg_status read_optimizer(exg_zero_rank *r, exg_zero_file *file, int64_t *world)
 {
     const exg_pickle_value *state;
     int64_t stage = 0;
@@ -289,10 +220,11 @@ static exg_status read_optimizer(reader *r, rank_file *file, int64_t *world)
     state = exg_pickle_get(file->saved.object, "optimizer_state_dict");
     if (!read_int(exg_pickle_get(state, "zero_stage"), &stage) ||
         !read_count(exg_pickle_get(state, "partition_count"), world)) {
-        return damaged(r, "the optimizer is none of ZeRO's");
+        return exg_zero_damaged(r, "the optimizer is none of ZeRO's");
     }
     if (stage < 1 || stage > 3 || (r->stage != 0 && r->stage != stage)) {
-        return damaged(r, "the stage of ZeRO is none from 1 to 3, or not that of other ranks");
+        return exg_zero_damaged(
+            r, "the stage of ZeRO is none from 1 to 3, or not that of other ranks");
     }
     r->stage = stage;
     return read_groups(
@@ -301,52 +233,34 @@ static exg_status read_optimizer(reader *r, rank_file *file, int64_t *world)
 }
 
 /* Which tensor-parallel rank it is of: "zero_pp_rank_0_mp_rank_01_optim_states.pt". */
-static unsigned long tensor_rank(const rank_file *file)
+static unsigned long tensor_rank(const exg_zero_file *file)
 {
     const char *at = strstr(file->name, "mp_rank_");
 
     return at == NULL ? 0 : strtoul(at + strlen("mp_rank_"), NULL, 10);
 }
 
-static exg_status read_optimizers(reader *r)
+static exg_status read_optimizers(exg_zero_rank *r)
 {
     int64_t world = 0;
 
     for (uint32_t i = 0; i < r->optimizers.count; i++) {
-        rank_file *file = &r->optimizers.items[i];
+        exg_zero_file *file = &r->optimizers.items[i];
 
         EXG_TRY_IN(r->err, read_optimizer(r, file, &world), "%s:", file->name);
         if (file->group_count != r->optimizers.items[0].group_count) {
-            return damaged(r, "ranks have other groups of parameters than each other");
+            return exg_zero_damaged(r, "ranks have other groups of parameters than each other");
         }
     }
-    return world == r->optimizers.count ? EXG_OK : tell_missing(r, world);
+    return world == r->optimizers.count
+               ? EXG_OK
+               : exg_zero_tell_missing(r, &r->optimizers, "optimizer", world);
 }
 
 /* ---- parameters -------------------------------------------------------------------------- */
 
-/* A run of elements of a flat tensor, at its place in a parameter. */
-static exg_status add_piece(reader *r, exg_chunk_tensor *tensor, const exg_weight *from,
-                            uint64_t first, uint64_t count, uint64_t place)
-{
-    exg_chunk_part *part = &tensor->parts[tensor->count++];
-    exg_tensor_meta *meta = exg_arena_memdup(r->weights->arena, from->meta, 1, sizeof(*from->meta));
-
-    if (meta == NULL || (meta->sizes = EXG_NEW_ARRAY(r->weights->arena, exg_sym_int, 1)) == NULL) {
-        return EXG_OUT_OF_MEMORY(r->err);
-    }
-    meta->sizes[0] = exg_sym_int_of((int64_t)count);
-    meta->storage_offset = exg_sym_int_of(from->meta->storage_offset.value +
-                                          (int64_t)first * from->meta->strides[0].value);
-    part->offsets[0] = (int64_t)place;
-    part->sizes[0] = (int64_t)count;
-    part->weight = *from;
-    part->weight.meta = meta;
-    return EXG_OK;
-}
-
 /* Of elements [first, first + count) of a rank's groups from `group` on, one after the other. */
-static exg_status add_run(reader *r, exg_chunk_tensor *tensor, const rank_file *file,
+static exg_status add_run(exg_zero_rank *r, exg_chunk_tensor *tensor, const exg_zero_file *file,
                           uint32_t group, uint32_t group_end, uint64_t first, uint64_t count,
                           uint64_t *place)
 {
@@ -359,7 +273,7 @@ static exg_status add_run(reader *r, exg_chunk_tensor *tensor, const rank_file *
             continue;
         }
         taken = there - first < count ? there - first : count;
-        EXG_TRY(add_piece(r, tensor, &file->groups[g], first, taken, *place));
+        EXG_TRY(exg_zero_add_piece(r, tensor, &file->groups[g], first, taken, *place));
         *place += taken;
         count -= taken;
         first = 0;
@@ -367,41 +281,12 @@ static exg_status add_run(reader *r, exg_chunk_tensor *tensor, const rank_file *
     return EXG_OK;
 }
 
-/* The sizes of a parameter, and how many elements that makes. */
-static exg_status read_shape(reader *r, const exg_pickle_value *shape, exg_tensor_meta *meta,
-                             uint64_t *elements)
-{
-    *elements = 1;
-    if (shape->kind != EXG_PICKLE_TUPLE) {
-        return damaged(r, "a parameter has no shape");
-    }
-    *meta = (exg_tensor_meta){.dtype = EXG_DTYPE_F32,
-                              .layout = EXG_LAYOUT_STRIDED,
-                              .requires_grad = true,
-                              .rank = shape->as_items.count,
-                              .device = {"cpu", -1}};
-    meta->sizes = EXG_NEW_ARRAY(r->arena, exg_sym_int, meta->rank);
-    if (meta->sizes == NULL) {
-        return exg_arena_fault(r->arena, r->err);
-    }
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        const exg_pickle_value *size = shape->as_items.items[d];
-
-        if (size->kind != EXG_PICKLE_INT || size->as_int < 0 ||
-            !exg_mul_u64(*elements, (uint64_t)size->as_int, elements) || *elements > INT64_MAX) {
-            return damaged(r, "a parameter has no shape");
-        }
-        meta->sizes[d] = exg_sym_int_of(size->as_int);
-    }
-    return EXG_OK;
-}
-
 /* A parameter of the runs of all ranks. In stage 3 `first` is where each rank's run begins, in the
  * others where the parameter does in the group of all ranks together. */
-static exg_status add_parameter(reader *r, const exg_pickle_value *key,
+static exg_status add_parameter(exg_zero_rank *r, const exg_pickle_value *key,
                                 const exg_pickle_value *shape, uint32_t group, uint64_t *first)
 {
-    const rank_files *ranks = &r->optimizers;
+    const exg_zero_files *ranks = &r->optimizers;
     bool is_cut = r->stage == 3;
     uint32_t groups = ranks->items[0].group_count;
     exg_chunk_tensor *tensor;
@@ -412,16 +297,16 @@ static exg_status add_parameter(reader *r, const exg_pickle_value *key,
     uint64_t before = 0; /* elements of the group in ranks before */
 
     if (!exg_pickle_is_name(key)) {
-        return damaged(r, "a parameter has no name");
+        return exg_zero_damaged(r, "a parameter has no name");
     }
-    EXG_TRY(read_shape(r, shape, &meta, &elements));
+    EXG_TRY(exg_zero_read_shape(r, shape, &meta, &elements));
     EXG_TRY(exg_chunk_tensor_create(r->weights, 1, ranks->count * (is_cut ? groups : 1), &tensor,
                                     r->err));
     tensor->sizes[0] = (int64_t)elements;
     tensor->count = 0;
     share = (elements + ranks->count - 1) / ranks->count;
     for (uint32_t i = 0; i < ranks->count && place < elements; i++) {
-        const rank_file *file = &ranks->items[i];
+        const exg_zero_file *file = &ranks->items[i];
         uint64_t left = elements - place;
 
         if (is_cut) {
@@ -441,9 +326,9 @@ static exg_status add_parameter(reader *r, const exg_pickle_value *key,
 
 /* Do the parameters take all elements of the ranks? In stages 1 and 2 a group is padded to twice
  * the number of ranks. */
-static bool is_used_up(const reader *r, uint32_t group, uint64_t used)
+static bool is_used_up(const exg_zero_rank *r, uint32_t group, uint64_t used)
 {
-    const rank_files *ranks = &r->optimizers;
+    const exg_zero_files *ranks = &r->optimizers;
     uint64_t step = r->stage == 3 ? 1 : 2 * (uint64_t)ranks->count;
     uint64_t there = 0;
 
@@ -459,20 +344,20 @@ static bool is_used_up(const reader *r, uint32_t group, uint64_t used)
     return (used + step - 1) / step == (there + step - 1) / step;
 }
 
-static exg_status add_parameters(reader *r, const exg_pickle_value *shapes)
+static exg_status add_parameters(exg_zero_rank *r, const exg_pickle_value *shapes)
 {
     uint32_t groups = r->optimizers.items[0].group_count;
     uint64_t first = 0;
 
     if (shapes == NULL || shapes->kind != EXG_PICKLE_LIST ||
         (r->stage < 3 && shapes->as_items.count > groups)) {
-        return damaged(r, "the shapes of parameters are missing, or in other groups");
+        return exg_zero_damaged(r, "the shapes of parameters are missing, or in other groups");
     }
     for (uint32_t g = 0; g < shapes->as_items.count; g++) {
         const exg_pickle_value *group = shapes->as_items.items[g];
 
         if (group->kind != EXG_PICKLE_DICT) {
-            return damaged(r, "the shapes of a group are no dict");
+            return exg_zero_damaged(r, "the shapes of a group are no dict");
         }
         first = r->stage == 3 ? first : 0;
         for (uint32_t i = 0; i + 1 < group->as_items.count; i += 2) {
@@ -480,142 +365,40 @@ static exg_status add_parameters(reader *r, const exg_pickle_value *shapes)
                                   &first));
         }
         if (r->stage < 3 && !is_used_up(r, g, first)) {
-            return damaged(r, "the parts of the ranks hold other parameters than the model");
+            return exg_zero_damaged(r,
+                                    "the parts of the ranks hold other parameters than the model");
         }
     }
     return r->stage < 3 || is_used_up(r, 0, first)
                ? EXG_OK
-               : damaged(r, "the parts of the ranks hold other parameters than the model");
+               : exg_zero_damaged(r, "the parts of the ranks hold other parameters than the model");
 }
 
-/* ---- what every rank has ----------------------------------------------------------------- */
+/* ---- a rank --------------------------------------------------------------------------------
+ */
 
-static exg_status add_whole(reader *r, rank_file *file, const char *name,
-                            const exg_pickle_value *value)
+static exg_status read_all(exg_zero_rank *r)
 {
-    exg_weight weight = {.fqn = name};
-
-    if (value == NULL || value->kind != EXG_PICKLE_TENSOR) {
-        return EXG_FAIL(r->err, MALFORMED, "ZERO-STATE", "['%s'] is no tensor", name);
-    }
-    EXG_TRY(exg_saved_meta(&file->saved, value->as_tensor, r->arena, &weight.meta, &weight.storage,
-                           r->err));
-    return exg_weights_add(r->weights, &weight, r->err);
-}
-
-static exg_status add_buffers(reader *r, rank_file *file)
-{
-    const exg_pickle_value *names = exg_pickle_get(file->saved.object, "buffer_names");
-    const exg_pickle_value *module = exg_pickle_get(file->saved.object, "module");
-
-    if (names == NULL || names->kind != EXG_PICKLE_LIST) {
-        return damaged(r, "the names of buffers are missing");
-    }
-    for (uint32_t i = 0; i < names->as_items.count; i++) {
-        const exg_pickle_value *name = names->as_items.items[i];
-        const exg_pickle_value *value =
-            exg_pickle_is_name(name) ? exg_pickle_get(module, name->as_text.data) : NULL;
-
-        if (value != NULL) { /* else it is not persistent */
-            EXG_TRY(add_whole(r, file, name->as_text.data, value));
-        }
-    }
-    return EXG_OK;
-}
-
-/* Frozen parameters: whole in stages 1 and 2, a fragment a rank in stage 3. */
-static exg_status add_frozen(reader *r, const exg_pickle_value *key, const exg_pickle_value *shape)
-{
-    exg_chunk_tensor *tensor;
-    exg_tensor_meta meta;
-    uint64_t elements = 0;
-    uint64_t place = 0;
-
-    if (!exg_pickle_is_name(key)) {
-        return damaged(r, "a frozen parameter has no name");
-    }
-    EXG_TRY(read_shape(r, shape, &meta, &elements));
-    meta.requires_grad = false;
-    EXG_TRY(exg_chunk_tensor_create(r->weights, 1, r->models.count, &tensor, r->err));
-    tensor->sizes[0] = (int64_t)elements;
-    tensor->count = 0;
-    for (uint32_t i = 0; i < r->models.count && place < elements; i++) {
-        rank_file *file = &r->models.items[i];
-        const exg_pickle_value *value = exg_pickle_get(
-            exg_pickle_get(file->saved.object, "frozen_param_fragments"), key->as_text.data);
-        exg_weight weight = {0};
-        uint64_t there;
-
-        if (value == NULL || value->kind != EXG_PICKLE_TENSOR) {
-            return damaged(r, "a fragment of a frozen parameter is missing");
-        }
-        if (r->stage < 3) {
-            return add_whole(r, file, key->as_text.data, value);
-        }
-        EXG_TRY(exg_saved_meta(&file->saved, value->as_tensor, r->weights->arena, &weight.meta,
-                               &weight.storage, r->err));
-        if (weight.meta->rank != 1) {
-            return damaged(r, "a fragment of a frozen parameter is not flat");
-        }
-        meta.dtype = weight.meta->dtype;
-        there = (uint64_t)weight.meta->sizes[0].value;
-        there = there < elements - place ? there : elements - place;
-        EXG_TRY(add_piece(r, tensor, &weight, 0, there, place));
-        place += there;
-    }
-    return exg_chunk_tensor_add(tensor, key->as_text.data, &meta, r->err);
-}
-
-/* {"head.weight": "embedding.weight"}: another name of the same. */
-static exg_status add_shared(reader *r, const exg_pickle_value *shared)
-{
-    uint32_t count = shared == NULL || shared->kind != EXG_PICKLE_DICT ? 0 : shared->as_items.count;
-
-    for (uint32_t i = 0; i + 1 < count; i += 2) {
-        const exg_pickle_value *key = shared->as_items.items[i];
-        const exg_pickle_value *of = shared->as_items.items[i + 1];
-        const exg_weight *found =
-            exg_pickle_is_name(key) && exg_pickle_is_name(of)
-                ? exg_weights_find(r->weights, EXG_TABLE_STATE, of->as_text.data)
-                : NULL;
-        exg_weight weight;
-
-        if (found != NULL) {
-            weight = *found;
-            weight.fqn = key->as_text.data;
-            EXG_TRY(exg_weights_add(r->weights, &weight, r->err));
-        }
-    }
-    return EXG_OK;
-}
-
-static exg_status read_all(reader *r)
-{
-    rank_file *model = &r->models.items[0];
-    const exg_pickle_value *frozen;
+    exg_zero_file *model = &r->models.items[0];
 
     for (uint32_t i = 0; i < r->models.count; i++) {
         EXG_TRY_IN(r->err, open_file(r, &r->models.items[i]), "%s:", r->models.items[i].name);
     }
-    EXG_TRY(read_optimizers(r));
-    EXG_TRY_IN(r->err, add_buffers(r, model), "%s:", model->name);
-    frozen = exg_pickle_get(model->saved.object, "frozen_param_shapes");
-    for (uint32_t i = 0;
-         frozen != NULL && frozen->kind == EXG_PICKLE_DICT && i + 1 < frozen->as_items.count;
-         i += 2) {
-        EXG_TRY_IN(r->err, add_frozen(r, frozen->as_items.items[i], frozen->as_items.items[i + 1]),
-                   "%s:", model->name);
+    if (r->optimizers.count == 0) {
+        return exg_zero_add_model(r);
     }
+    EXG_TRY(read_optimizers(r));
+    EXG_TRY(exg_zero_add_model(r));
     EXG_TRY_IN(r->err, add_parameters(r, exg_pickle_get(model->saved.object, "param_shapes")),
                "%s:", model->name);
-    EXG_TRY(add_shared(r, exg_pickle_get(model->saved.object, "shared_params")));
+    EXG_TRY(exg_zero_add_shared(r));
     return exg_weights_skip(
         r->weights, "(optimizer)",
         "the optimizer's state, in pieces, and the model's copy of less precision", r->err);
 }
 
 /* What the pickles may take: of all files together, as of one. */
-static uint64_t default_budget(const reader *r)
+static uint64_t default_budget(const exg_zero_rank *r)
 {
     uint64_t length = 0;
 
@@ -628,7 +411,7 @@ static uint64_t default_budget(const reader *r)
     return exg_default_budget(length);
 }
 
-static exg_status read_rank(reader *r, uint64_t budget)
+static exg_status read_rank(exg_zero_rank *r, uint64_t budget)
 {
     budget = budget == 0 ? default_budget(r) : budget;
     r->inflate_left = budget;
@@ -645,17 +428,18 @@ static exg_status read_rank(reader *r, uint64_t budget)
 
 /* All of them; one that has no number is the first. */
 typedef struct folder {
-    char *path;
-    rank_files models, optimizers;
+    const char *path;
+    exg_zero_files models, optimizers;
     exg_weights *weights;
     exg_arena *arena;
-    reader *ranks;
+    exg_zero_rank *ranks;
     exg_weights **of; /* of each rank */
     uint32_t count;
     exg_error *err;
 } folder;
 
-static bool take_files(const folder *f, const rank_files *all, uint32_t rank, rank_files *taken)
+static bool take_files(const folder *f, const exg_zero_files *all, uint32_t rank,
+                       exg_zero_files *taken)
 {
     for (uint32_t i = 0; i < all->count; i++) {
         if (tensor_rank(&all->items[i]) == rank) {
@@ -673,17 +457,18 @@ static bool take_files(const folder *f, const rank_files *all, uint32_t rank, ra
 static exg_status count_ranks(folder *f)
 {
     for (uint32_t i = 0; i < f->optimizers.count + f->models.count; i++) {
-        const rank_file *file = i < f->optimizers.count ? &f->optimizers.items[i]
-                                                        : &f->models.items[i - f->optimizers.count];
+        const exg_zero_file *file = i < f->optimizers.count
+                                        ? &f->optimizers.items[i]
+                                        : &f->models.items[i - f->optimizers.count];
         unsigned long rank = tensor_rank(file);
 
-        if (rank > f->optimizers.count) { /* then there are gaps */
+        if (rank > f->optimizers.count + f->models.count) { /* then there are gaps */
             return EXG_FAIL(f->err, IO, "ZERO-MISSING",
                             "files of tensor-parallel ranks before %s are missing", file->name);
         }
         f->count = rank >= f->count ? (uint32_t)rank + 1 : f->count;
     }
-    f->ranks = EXG_NEW_ARRAY(f->arena, reader, f->count);
+    f->ranks = EXG_NEW_ARRAY(f->arena, exg_zero_rank, f->count);
     f->of = EXG_NEW_ARRAY(f->arena, exg_weights *, f->count);
     return f->ranks == NULL || f->of == NULL ? EXG_OUT_OF_MEMORY(f->err) : EXG_OK;
 }
@@ -691,14 +476,14 @@ static exg_status count_ranks(folder *f)
 /* Where there is one, into the weights themselves. */
 static exg_status read_tensor_rank(folder *f, uint32_t rank, uint64_t budget)
 {
-    reader *r = &f->ranks[rank];
+    exg_zero_rank *r = &f->ranks[rank];
 
-    *r = (reader){.folder = f->path, .weights = f->weights, .err = f->err};
+    *r = (exg_zero_rank){.folder = f->path, .weights = f->weights, .err = f->err};
     if (!take_files(f, &f->models, rank, &r->models) ||
         !take_files(f, &f->optimizers, rank, &r->optimizers)) {
         return EXG_OUT_OF_MEMORY(f->err);
     }
-    if (r->models.count == 0 || r->optimizers.count == 0) {
+    if (r->models.count == 0 || (r->optimizers.count == 0 && f->optimizers.count > 0)) {
         return EXG_FAIL(f->err, IO, "ZERO-MISSING",
                         "of tensor-parallel rank %u no files of the %s are there", rank,
                         r->models.count == 0 ? "model" : "optimizer");
@@ -712,20 +497,21 @@ static exg_status read_tensor_rank(folder *f, uint32_t rank, uint64_t budget)
 }
 
 /* What is known of how parts go together: the model says it, or the optimizer. */
-static const exg_pickle_value *find_info(const reader *r)
+static const exg_pickle_value *find_info(const exg_zero_rank *r)
 {
     static const char key[] = "universal_checkpoint_info";
     const exg_pickle_value *info = exg_pickle_get(r->models.items[0].saved.object, key);
 
-    return info != NULL ? info
-                        : exg_pickle_get(exg_pickle_get(r->optimizers.items[0].saved.object,
-                                                        "optimizer_state_dict"),
-                                         key);
+    return info != NULL || r->optimizers.count == 0
+               ? info
+               : exg_pickle_get(
+                     exg_pickle_get(r->optimizers.items[0].saved.object, "optimizer_state_dict"),
+                     key);
 }
 
 static exg_status read_folder(folder *f, uint64_t budget)
 {
-    const rank_file *model;
+    const exg_zero_file *model;
     int64_t ranks = 1;
 
     EXG_TRY(count_ranks(f));
@@ -744,6 +530,23 @@ static exg_status read_folder(folder *f, uint64_t budget)
                : exg_zero_join(f->of, f->count, find_info(&f->ranks[0]), f->weights, f->err);
 }
 
+/* What ds_to_universal makes: the files of the model are as they were, and need not be there. */
+static exg_status read_universal(folder *f, uint64_t budget)
+{
+    exg_zero_rank *first;
+
+    if (!find_files(f->path, f->arena, &f->models, &f->optimizers)) {
+        return exg_universal_read(f->path, NULL, budget, f->weights, f->err);
+    }
+    f->optimizers.count = 0;
+    EXG_TRY(read_folder(f, budget));
+    first = &f->ranks[0];
+    first->weights = f->weights;
+    EXG_TRY(exg_universal_read(f->path, first->models.items[0].saved.object, budget, f->weights,
+                               f->err));
+    return exg_zero_add_shared(first);
+}
+
 exg_status exg_zero_read(const char *path, uint64_t budget, exg_weights *weights, exg_error *err)
 {
     folder f = {.weights = weights, .err = err};
@@ -757,11 +560,10 @@ exg_status exg_zero_read(const char *path, uint64_t budget, exg_weights *weights
     f.path = find_folder(path, f.arena, &f.models, &f.optimizers);
     if (f.path != NULL) {
         status = read_folder(&f, budget);
-    } else if (exg_universal_find(path, f.arena, &bytes) == NULL) {
+    } else if ((f.path = exg_universal_find(path, f.arena, &bytes)) == NULL) {
         status = EXG_OUT_OF_MEMORY(err);
     } else {
-        status = exg_universal_read(path, budget == 0 ? exg_default_budget(bytes) : budget, weights,
-                                    err);
+        status = read_universal(&f, budget == 0 ? exg_default_budget(bytes) : budget);
     }
     for (uint32_t t = 0; f.of != NULL && t < f.count; t++) {
         exg_arena_destroy(f.ranks[t].arena);

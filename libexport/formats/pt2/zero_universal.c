@@ -1,5 +1,6 @@
 /* zero_universal.c - what ds_to_universal makes: a folder a parameter. Those of stage 3 lie flat,
- * and the model says their shapes. */
+ * and the model says their shapes. Of other tensors of the model there are copies in float32, which
+ * are not read where the model's own are there. */
 #include "libexport/formats/pt2/zero_universal.h"
 
 #include "libexport/base/files.h"
@@ -26,8 +27,8 @@ typedef struct reader {
     const char *folder;
     exg_weights *weights;
     exg_arena *arena;
-    exg_map listed; /* names that are listed */
-    exg_saved model;
+    exg_map listed;                /* names that are listed */
+    const exg_pickle_value *model; /* what its first file says; NULL: there is none */
     uint64_t inflate_left;
     exg_error *err;
 } reader;
@@ -150,8 +151,7 @@ static exg_status open_file(reader *r, const char *name, exg_saved *saved)
 /* The shape that the model says of a parameter of stage 3; NULL: none. */
 static const exg_pickle_items *find_shape(const reader *r, const char *name)
 {
-    const exg_pickle_value *shapes =
-        r->model.object == NULL ? NULL : exg_pickle_get(r->model.object, "param_shapes");
+    const exg_pickle_value *shapes = exg_pickle_get(r->model, "param_shapes");
     const exg_pickle_value *shape = NULL;
 
     for (uint32_t g = 0; shapes != NULL && shapes->kind == EXG_PICKLE_LIST && shape == NULL &&
@@ -223,106 +223,40 @@ static exg_status add_parameter(reader *r, const char *name)
     return exg_weights_add(r->weights, &weight, r->err);
 }
 
-static bool has(const reader *r, const exg_pickle_value *name)
+/* Does the model have it by itself, or as another name of a parameter? */
+static bool is_of_model(const reader *r, const char *name)
 {
-    return exg_weights_find(r->weights, EXG_TABLE_STATE, name->as_text.data) != NULL;
-}
+    const exg_pickle_value *of = exg_pickle_get(exg_pickle_get(r->model, "shared_params"), name);
 
-/* A list or dict of the model; else one of nothing. */
-static const exg_pickle_items *items_of(const reader *r, const char *key, exg_pickle_kind kind)
-{
-    static const exg_pickle_items none;
-    const exg_pickle_value *value =
-        r->model.object == NULL ? NULL : exg_pickle_get(r->model.object, key);
-
-    return value != NULL && value->kind == kind ? &value->as_items : &none;
-}
-
-static exg_status add_buffers(reader *r)
-{
-    const exg_pickle_items *buffers = items_of(r, "buffer_names", EXG_PICKLE_LIST);
-
-    for (uint32_t i = 0; i < buffers->count; i++) {
-        const exg_pickle_value *name = buffers->items[i];
-        const exg_pickle_value *value =
-            exg_pickle_is_name(name) && !has(r, name)
-                ? exg_pickle_get(exg_pickle_get(r->model.object, "module"), name->as_text.data)
-                : NULL;
-        exg_weight weight = {0};
-
-        if (value != NULL && value->kind == EXG_PICKLE_TENSOR) {
-            weight.fqn = name->as_text.data;
-            EXG_TRY(exg_saved_meta(&r->model, value->as_tensor, r->arena, &weight.meta,
-                                   &weight.storage, r->err));
-            EXG_TRY(exg_weights_add(r->weights, &weight, r->err));
-        }
-    }
-    return EXG_OK;
-}
-
-/* What is not among the parameters: buffers, and other names of theirs. Frozen ones of stage 3 are
- * in pieces. */
-static exg_status add_others(reader *r)
-{
-    const exg_pickle_items *shared = items_of(r, "shared_params", EXG_PICKLE_DICT);
-    const exg_pickle_items *frozen = items_of(r, "frozen_param_shapes", EXG_PICKLE_DICT);
-
-    EXG_TRY(add_buffers(r));
-    for (uint32_t i = 0; i + 1 < shared->count; i += 2) {
-        const exg_pickle_value *name = shared->items[i];
-        const exg_pickle_value *of = shared->items[i + 1];
-
-        if (exg_pickle_is_name(name) && exg_pickle_is_name(of) && !has(r, name) && has(r, of)) {
-            exg_weight weight = *exg_weights_find(r->weights, EXG_TABLE_STATE, of->as_text.data);
-
-            weight.fqn = name->as_text.data;
-            EXG_TRY(exg_weights_add(r->weights, &weight, r->err));
-        }
-    }
-    for (uint32_t i = 0; i + 1 < frozen->count; i += 2) {
-        if (exg_pickle_is_name(frozen->items[i]) && !has(r, frozen->items[i])) {
-            EXG_TRY(exg_weights_skip(r->weights, frozen->items[i]->as_text.data,
-                                     "a frozen parameter, in the files of the model", r->err));
-        }
-    }
-    return EXG_OK;
+    return exg_weights_find(r->weights, EXG_TABLE_STATE, name) != NULL || of != NULL;
 }
 
 static exg_status read_all(reader *r, const names *parameters)
 {
-    names models;
-
-    if (!list(r->folder, "*_model_states.pt", "", r->arena, &models)) {
-        return exg_arena_fault(r->arena, r->err);
-    }
-    if (models.count > 0) {
-        EXG_TRY_IN(r->err, open_file(r, models.items[0], &r->model), "%s:", models.items[0]);
-    }
     for (uint32_t i = 0; i < parameters->count; i++) {
-        EXG_TRY_IN(r->err, add_parameter(r, parameters->items[i]),
-                   "zero/%s/fp32.pt:", parameters->items[i]);
+        if (!is_of_model(r, parameters->items[i])) {
+            EXG_TRY_IN(r->err, add_parameter(r, parameters->items[i]),
+                       "zero/%s/fp32.pt:", parameters->items[i]);
+        }
     }
-    EXG_TRY(add_others(r));
     return exg_weights_skip(r->weights, "(optimizer)",
                             "the moments of the optimizer, and the model's copy of less precision",
                             r->err);
 }
 
-exg_status exg_universal_read(const char *folder, uint64_t budget, exg_weights *weights,
-                              exg_error *err)
+exg_status exg_universal_read(const char *folder, const exg_pickle_value *model, uint64_t budget,
+                              exg_weights *weights, exg_error *err)
 {
     const exg_allocator *allocator = exg_arena_allocator(weights->arena);
     exg_arena *found = exg_arena_create(allocator, EXG_ARENA_UNBOUNDED); /* names in the folder */
-    reader r = {.weights = weights, .err = err};
+    reader r = {.folder = folder, .weights = weights, .model = model, .err = err};
     names parameters;
-    uint64_t bytes = 0;
     exg_status status;
 
     if (found == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    r.folder = exg_universal_find(folder, found, &bytes);
-    if (r.folder == NULL || !list_parameters(r.folder, found, &parameters)) {
+    if (!list_parameters(folder, found, &parameters)) {
         exg_arena_destroy(found);
         return EXG_OUT_OF_MEMORY(err);
     }

@@ -3,7 +3,7 @@
 #ifndef EXG_LIBEXPORT_FORMATS_PT2_ZERO_UNIVERSAL_H
 #define EXG_LIBEXPORT_FORMATS_PT2_ZERO_UNIVERSAL_H
 
-#include "libexport/base/arena.h"
+#include "libexport/formats/pt2/pickle.h"
 
 #include <exg/weights.h>
 
@@ -12,10 +12,12 @@
  * none, or no memory. */
 const char *exg_universal_find(const char *folder, exg_arena *arena, uint64_t *bytes);
 
-/* Its parameters; that there are moments of the optimizer is listed. What pickles make takes
- * `budget` bytes at most. MALFORMED (ZERO-STATE), IO. */
-exg_status exg_universal_read(const char *folder, uint64_t budget, exg_weights *weights,
-                              exg_error *err);
+/* Its parameters (`folder` is what exg_universal_find() gave), but for those that the weights have
+ * already and other names of theirs; that there are moments of the optimizer is listed. `model` is
+ * what the first of the model's files says; NULL: there is none. What pickles make takes `budget`
+ * bytes at most. MALFORMED (ZERO-STATE), IO. */
+exg_status exg_universal_read(const char *folder, const exg_pickle_value *model, uint64_t budget,
+                              exg_weights *weights, exg_error *err);
 
 /* What the file `name` in a folder says, as DeepSpeed's `latest`; "" when there is none, NULL: no
  * memory. */

@@ -275,7 +275,8 @@ void exg_mismatches_free(exg_mismatches *mismatches); /* NULL, all zeros are all
 
 /* The tensors of `from` under the same names, which must have the same shapes and dtypes.
  * Of the state dict all must be there, unless `partial`, where the others stay; constants may.
- * `mismatches` is filled in any case. MISMATCH (WGT-FILL) when one of them is a fault. */
+ * `mismatches` is filled in any case. MISMATCH (WGT-FILL) when one of them is a fault, or none of
+ * several weights is there. */
 EXG_NODISCARD exg_status exg_weights_fill(exg_weights *of, exg_weights *from, bool partial,
                                           exg_weights **made, exg_mismatches *mismatches,
                                           exg_error *err);

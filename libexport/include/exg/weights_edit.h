@@ -27,8 +27,8 @@ typedef struct exg_weights_edit_options {
 
     /* Of a training checkpoint the model alone: without what lies below the names that
      * checkpoints give to the state of optimizers, schedulers and the like; and where all that is
-     * left lies below one name that they give to the model ("state_dict", "model", ...),
-     * without it. */
+     * left, but for single numbers, lies below one name that they give to the model ("state_dict",
+     * "model", ...), without it and them. Where more lies beside it kept() is told of one. */
     bool model_only;
 
     /* Tensors of one kind of model as those of another: the text of a preset (docs/weights.md), of
@@ -86,8 +86,9 @@ typedef struct exg_weights_edit_options {
     uint32_t shard_count, shard;
 } exg_weights_edit_options;
 
-/* USAGE: WGT-PATTERN (an expression that is none, a pattern that fits no tensor), WGT-DTYPE (a
- * dtype that is none or not floating), WGT-NAME (two tensors get one name, or an empty one). */
+/* USAGE: WGT-PATTERN (an expression that is none, a pattern that fits no tensor; none is left),
+ * WGT-DTYPE (a dtype that is none or not floating), WGT-NAME (two tensors get one name, or an empty
+ * one). */
 EXG_NODISCARD exg_status exg_weights_edit(exg_weights *of, const exg_weights_edit_options *options,
                                           exg_weights **made, exg_error *err);
 

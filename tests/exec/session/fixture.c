@@ -37,6 +37,7 @@ const fixture fixtures[] = {
     ROW("mutate.core", "inplace", 1e-5, 1e-5),
     ROW("many", "many", 1e-5, 1e-5),
     ROW("grouped", "grouped", 1e-4, 1e-5),
+    ROW("cached", "cached", 1e-4, 1e-5),
     ROW("joined", "joined", 1e-4, 1e-5),
     ROW("parts", "parts", 1e-4, 1e-5),
     ROW("branch", "branch", 1e-4, 1e-5),

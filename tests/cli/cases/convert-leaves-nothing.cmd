@@ -1,0 +1,1 @@
+exg convert fixtures/weights/nested.pt $T/out.safetensors --exclude '*'

@@ -1,0 +1,1 @@
+exg inspect fixtures/weights/nested.pt --filter 'nope*' --tree
