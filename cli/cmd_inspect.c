@@ -162,7 +162,7 @@ static exg_status put_graph(exg_text *text, const cli_inspection *i, exg_error *
 
     if (i->call->json) {
         cli_json_begin(text);
-        cli_put_nodes_json(text, i);
+        cli_put_nodes_json(text, i->p->program->graph);
         cli_json_end(text);
         return EXG_OK;
     }
