@@ -133,11 +133,9 @@ static exg_diff_options diff_options(const cli_call *call)
 
 static void put_side(exg_text *json, const char *key, const cli_call *call, const cli_program *p)
 {
-    const cli_inspection i = {.call = call, .p = p};
-
     exg_json_member_open(json, key, '{');
     exg_json_member_text(json, "file", call->paths[0]);
-    cli_put_nodes_json(json, &i);
+    cli_put_nodes_json(json, p->program->graph);
     exg_json_put_close(json, '}');
 }
 

@@ -111,13 +111,25 @@ static void put_archive(exg_text *text, const cli_program *p)
     }
 }
 
+/* Which releases of PyTorch lay an archive out so (docs/pt2.md). */
+static const char *layout_of(const exg_file_info *info)
+{
+    switch (info->generation[0]) {
+    case 'B':
+        return " in the layout of PyTorch 2.2 to 2.7";
+    case 'C':
+        return " in the layout of PyTorch 2.8";
+    default:
+        return "";
+    }
+}
+
 static void put_summary(exg_text *text, const cli_inspection *i)
 {
     const exg_program *program = i->p->program;
 
     exg_text_plain(text, i->call->paths[0], false);
-    exg_text_printf(text, ": %s%s%s, ", exg_format_name(i->p->info->format),
-                    i->p->info->generation[0] ? " generation " : "", i->p->info->generation);
+    exg_text_printf(text, ": %s%s, ", exg_format_name(i->p->info->format), layout_of(i->p->info));
     exg_text_bytes(text, i->p->info->file_bytes);
     exg_text_puts(text, "\nwritten by PyTorch ");
     exg_text_plain(text, program->torch_version == NULL ? "(unknown)" : program->torch_version,
@@ -162,7 +174,7 @@ static exg_status put_graph(exg_text *text, const cli_inspection *i, exg_error *
 
     if (i->call->json) {
         cli_json_begin(text);
-        cli_put_nodes_json(text, i);
+        cli_put_nodes_json(text, i->p->program->graph);
         cli_json_end(text);
         return EXG_OK;
     }

@@ -114,7 +114,7 @@ static void put_row(lister *l, const char *target, const char *schema, bool writ
         exg_text_printf(text, "\n  sharding    %s\n  derivative  %s\n", support->sharding,
                         support->derivative);
     } else {
-        exg_text_printf(text, "%-52s %-28s %-24s %s\n", name_of(target), or_none(support->kernel),
+        exg_text_printf(text, "%-52s %-28s %-25s %s\n", name_of(target), or_none(support->kernel),
                         support->sharding, support->derivative);
     }
 }
@@ -188,7 +188,7 @@ static exg_status list(lister *l)
         cli_json_begin(&l->text);
         exg_json_member_open(&l->text, "operators", '[');
     } else if (!l->details) {
-        exg_text_printf(&l->text, "%-52s %-28s %-24s %s\n", "operator", "kernel", "sharding",
+        exg_text_printf(&l->text, "%-52s %-28s %-25s %s\n", "operator", "kernel", "sharding",
                         "derivative");
     }
     status = status == EXG_OK ? visit(l, true) : status;

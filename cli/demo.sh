@@ -42,15 +42,15 @@ row() { # name, file, options
     else
         verdict="DIFFERS"
     fi
-    median="$(echo "$line" | sed -n 's/.*median \([0-9]*\) ns.*/\1/p')"
+    median="$(echo "$line" | sed -n 's/.*median \([^,]*\),.*/\1/p')"
     moved="$(echo "$line" | sed -n 's/^moved \([0-9]*\) bytes.*/\1/p')"
     bytes="$(wc -c <"$file")"
-    printf '%-34s %10s %12s %12s   %s\n' "$name" "$bytes" "$((${median:-0} / 1000))" "${moved:-0}" "$verdict"
-    [ "$verdict" = "as PyTorch" ]
+    printf '%-34s %10s %12s %12s   %s\n' "$name" "$bytes" "$median" "$moved" "$verdict"
+    [ "$verdict" = "as PyTorch" ] && [ -n "$median" ] && [ -n "$moved" ]
 }
 
 echo "== run"
-printf '%-34s %10s %12s %12s   %s\n' "" "file bytes" "median us" "moved bytes" "outputs"
+printf '%-34s %10s %12s %12s   %s\n' "" "file bytes" "median" "moved bytes" "outputs"
 row "one rank, .pt2" "$model"
 row "one rank, .exg" "$work/lm.exg"
 row "one rank, .exg with zstd" "$work/lm.zstd.exg"

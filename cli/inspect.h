@@ -25,7 +25,9 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i);
 void cli_put_modules_json(exg_text *text, const cli_inspection *i);
 void cli_put_tables_json(exg_text *text, const cli_inspection *i); /* --tree, --list-weights */
 void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node);
-void cli_put_nodes_json(exg_text *text, const cli_inspection *i);
+void cli_put_nodes_json(exg_text *text, const exg_graph *graph);
+void cli_put_results_json(exg_text *text, const exg_graph *graph,
+                          exg_argument *arg);                  /* its values, an object each */
 void cli_put_weights(exg_text *text, const cli_inspection *i); /* --list-weights */
 void cli_put_tree(exg_text *text, const cli_inspection *i);    /* --tree */
 void cli_note_filter(const cli_inspection *i);             /* a warning, where it fits nothing */

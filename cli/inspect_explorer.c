@@ -1,14 +1,26 @@
 /* inspect_explorer.c - a program's graph as Model Explorer reads it: a collection of graphs, whose
- * nodes have the module they are in as a namespace, edges by output, and attributes. Form:
+ * nodes have the module they are in as a namespace, edges by output, and attributes. The program's
+ * graph is the first; a graph that a node runs, as a branch or the body of a loop, is a graph of
+ * its own, which the viewer opens from the node. Form:
  * https://github.com/google-ai-edge/model-explorer, custom_graph.ts. */
 #include "cli/inspect.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+/* A graph to be written, and its name: "model/while_loop/while_loop_body_graph_0". */
+typedef struct explorer_graph {
+    const exg_graph *graph;
+    const char *id;
+} explorer_graph;
+
 typedef struct explorer {
     exg_text *text;
-    const exg_program *program;
+    exg_arena *arena;
+    explorer_graph *graphs; /* inner ones are put at the end as their nodes are written */
+    uint32_t graph_count, graph_capacity;
+    const exg_graph *graph;  /* in hand, */
+    const char *id;          /* and its name */
     uint32_t *maker, *place; /* by value: the node that gives it, and as which output */
     bool *is_weight;         /* by value */
     uint32_t node, output, inputs;
@@ -86,7 +98,7 @@ static void put_weight(void *user, exg_value_id *id)
     const explorer *e = user;
 
     if (*id != EXG_NO_VALUE && e->maker[*id] == UINT32_MAX && e->is_weight[*id]) {
-        put_shape(e->text, e->program->graph->values[*id].name, &e->program->graph->values[*id]);
+        put_shape(e->text, e->graph->values[*id].name, &e->graph->values[*id]);
     }
 }
 
@@ -102,8 +114,8 @@ static void put_output(void *user, exg_value_id *id)
     exg_json_put_open(e->text, '{');
     exg_json_member_text(e->text, "id", number);
     exg_json_member_open(e->text, "attrs", '[');
-    put_pair(e->text, "name", e->program->graph->values[*id].name);
-    put_shape(e->text, "tensor_shape", &e->program->graph->values[*id]);
+    put_pair(e->text, "name", e->graph->values[*id].name);
+    put_shape(e->text, "tensor_shape", &e->graph->values[*id]);
     exg_json_put_close(e->text, ']');
     exg_json_put_close(e->text, '}');
 }
@@ -142,6 +154,38 @@ static void visit_outputs(explorer *e, const exg_node *node,
     }
 }
 
+/* Graphs that the node runs: their names here, the graphs themselves later. */
+static void put_inner_graphs(explorer *e, const exg_node *node)
+{
+    bool has_any = false;
+
+    for (uint32_t a = 0; a < node->input_count; a++) {
+        const exg_argument *arg = &node->inputs[a].arg;
+        const char *id;
+
+        if (arg->kind != EXG_ARGUMENT_GRAPH) {
+            continue;
+        }
+        id = node->name == NULL
+                 ? exg_arena_printf(e->arena, "%s/n%u/%s", e->id, e->node, arg->as_graph->name)
+                 : exg_arena_printf(e->arena, "%s/%s/%s", e->id, node->name, arg->as_graph->name);
+        if (id == NULL || !exg_arena_reserve(e->arena, &e->graphs, e->graph_count,
+                                             &e->graph_capacity, sizeof(*e->graphs))) {
+            e->text->failed = true;
+            break;
+        }
+        e->graphs[e->graph_count++] = (explorer_graph){arg->as_graph->graph, id};
+        if (!has_any) {
+            exg_json_member_open(e->text, "subgraphIds", '[');
+            has_any = true;
+        }
+        exg_json_put_text(e->text, id);
+    }
+    if (has_any) {
+        exg_json_put_close(e->text, ']');
+    }
+}
+
 static void put_node(explorer *e, const exg_node *node)
 {
     exg_source_line source;
@@ -154,6 +198,7 @@ static void put_node(explorer *e, const exg_node *node)
                          strncmp(node->target, "torch.ops.", 10) == 0 ? node->target + 10
                                                                       : node->target);
     put_namespace(e->text, node);
+    put_inner_graphs(e, node);
     exg_json_member_open(e->text, "attrs", '[');
     put_pair(e->text, "name", node->name == NULL ? "" : node->name);
     if (exg_node_source_line(node, &source)) {
@@ -178,7 +223,7 @@ static void put_input(explorer *e, exg_value_id value)
     snprintf(id, sizeof(id), "v%u", value);
     exg_json_put_open(e->text, '{');
     exg_json_member_text(e->text, "id", id);
-    exg_json_member_text(e->text, "label", e->program->graph->values[value].name);
+    exg_json_member_text(e->text, "label", e->graph->values[value].name);
     exg_json_member_text(e->text, "namespace", "");
     exg_json_member_open(e->text, "outputsMetadata", '[');
     e->output = 0;
@@ -189,7 +234,7 @@ static void put_input(explorer *e, exg_value_id value)
 
 static void put_result(explorer *e, uint32_t index)
 {
-    exg_argument copy = e->program->graph->outputs[index];
+    exg_argument copy = e->graph->outputs[index];
     char id[24];
 
     snprintf(id, sizeof(id), "o%u", index);
@@ -207,16 +252,12 @@ static void put_result(explorer *e, uint32_t index)
 
 static void put_nodes(explorer *e)
 {
-    const exg_graph *graph = e->program->graph;
+    const exg_graph *graph = e->graph;
 
-    for (uint32_t k = 0; k < graph->input_count && k < e->program->signature.input_count; k++) {
-        if (graph->inputs[k].kind == EXG_ARGUMENT_TENSOR) {
-            exg_value_id value = graph->inputs[k].as_tensor;
-
-            e->is_weight[value] = e->program->signature.inputs[k].kind != EXG_INPUT_USER;
-            if (!e->is_weight[value]) {
-                put_input(e, value);
-            }
+    for (uint32_t k = 0; k < graph->input_count; k++) {
+        if (graph->inputs[k].kind == EXG_ARGUMENT_TENSOR &&
+            !e->is_weight[graph->inputs[k].as_tensor]) {
+            put_input(e, graph->inputs[k].as_tensor);
         }
     }
     for (e->node = 0; e->node < graph->node_count; e->node++) {
@@ -228,29 +269,51 @@ static void put_nodes(explorer *e)
     }
 }
 
+static bool put_graph(explorer *e, const explorer_graph *graph, const exg_signature *signature)
+{
+    const uint32_t count = graph->graph->value_count;
+
+    e->graph = graph->graph;
+    e->id = graph->id;
+    e->maker = EXG_NEW_ARRAY(e->arena, uint32_t, count);
+    e->place = EXG_NEW_ARRAY(e->arena, uint32_t, count);
+    e->is_weight = EXG_NEW_ARRAY(e->arena, bool, count);
+    if (e->maker == NULL || e->place == NULL || e->is_weight == NULL) {
+        return false;
+    }
+    memset(e->maker, 0xff, count * sizeof(*e->maker));
+    for (uint32_t k = 0;
+         signature != NULL && k < e->graph->input_count && k < signature->input_count; k++) {
+        if (e->graph->inputs[k].kind == EXG_ARGUMENT_TENSOR) {
+            e->is_weight[e->graph->inputs[k].as_tensor] =
+                signature->inputs[k].kind != EXG_INPUT_USER;
+        }
+    }
+    exg_json_put_open(e->text, '{');
+    exg_json_member_text(e->text, "id", e->id);
+    exg_json_member_open(e->text, "nodes", '[');
+    put_nodes(e);
+    exg_json_put_close(e->text, ']');
+    exg_json_put_close(e->text, '}');
+    return true;
+}
+
 void cli_put_explorer(exg_text *text, const cli_inspection *i)
 {
     const exg_program *program = i->p->program;
-    const uint32_t count = program->graph->value_count;
-    explorer e = {.text = text, .program = program};
+    explorer_graph graph = {program->graph, program->name == NULL ? "model" : program->name};
+    explorer e = {.text = text, .arena = i->arena};
 
-    e.maker = EXG_NEW_ARRAY(i->arena, uint32_t, count);
-    e.place = EXG_NEW_ARRAY(i->arena, uint32_t, count);
-    e.is_weight = EXG_NEW_ARRAY(i->arena, bool, count);
-    if (e.maker == NULL || e.place == NULL || e.is_weight == NULL) {
-        text->failed = true;
-        return;
-    }
-    memset(e.maker, 0xff, count * sizeof(*e.maker));
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "label", i->call->paths[0]);
+    exg_json_member_text(text, "graphSorting",
+                         "name_asc"); /* the program's graph, then its parts */
     exg_json_member_open(text, "graphs", '[');
-    exg_json_put_open(text, '{');
-    exg_json_member_text(text, "id", program->name == NULL ? "model" : program->name);
-    exg_json_member_open(text, "nodes", '[');
-    put_nodes(&e);
-    exg_json_put_close(text, ']');
-    exg_json_put_close(text, '}');
+    text->failed |= !put_graph(&e, &graph, &program->signature);
+    for (uint32_t g = 0; g < e.graph_count && !text->failed; g++) {
+        graph = e.graphs[g];
+        text->failed |= !put_graph(&e, &graph, NULL);
+    }
     exg_json_put_close(text, ']');
     exg_json_put_close(text, '}');
     exg_text_putc(text, '\n');

@@ -244,10 +244,16 @@ static void put_result(void *user, exg_value_id *id)
     }
 }
 
+void cli_put_results_json(exg_text *text, const exg_graph *graph, exg_argument *arg)
+{
+    result_list list = {text, graph};
+
+    exg_argument_visit_values(arg, put_result, &list);
+}
+
 void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *node)
 {
     exg_module_frame module = exg_node_module(node);
-    result_list list = {text, graph};
     exg_source_line source;
 
     (void)exg_node_source_line(node, &source);
@@ -266,7 +272,7 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
     for (uint32_t o = 0; o < node->output_count; o++) {
         exg_argument copy = node->outputs[o];
 
-        exg_argument_visit_values(&copy, put_result, &list);
+        cli_put_results_json(text, graph, &copy);
     }
     exg_json_put_close(text, ']');
     put_text_member(text, "module", module.path, module.path_length);
@@ -275,10 +281,8 @@ void cli_put_node_json(exg_text *text, const exg_graph *graph, const exg_node *n
     exg_json_put_close(text, '}');
 }
 
-void cli_put_nodes_json(exg_text *text, const cli_inspection *i)
+void cli_put_nodes_json(exg_text *text, const exg_graph *graph)
 {
-    const exg_graph *graph = i->p->program->graph;
-
     exg_json_member_open(text, "nodes", '[');
     for (uint32_t n = 0; n < graph->node_count; n++) {
         cli_put_node_json(text, graph, &graph->nodes[n]);

@@ -49,6 +49,73 @@ static void put_alive(exg_text *text, const cli_inspection *i)
     exg_json_put_close(text, ']');
 }
 
+/* A graph that node `node` of graph `graph` runs; graph 0 is the program's. */
+typedef struct inner_graph {
+    const exg_graph_argument *inner;
+    uint32_t graph, node;
+} inner_graph;
+
+typedef struct inner_graphs {
+    inner_graph *items;
+    uint32_t count, capacity;
+} inner_graphs;
+
+static void find_inner(exg_text *text, exg_arena *arena, inner_graphs *found,
+                       const exg_graph *graph, uint32_t index)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        for (uint32_t a = 0; a < graph->nodes[n].input_count; a++) {
+            const exg_argument *arg = &graph->nodes[n].inputs[a].arg;
+
+            if (arg->kind != EXG_ARGUMENT_GRAPH) {
+                continue;
+            }
+            if (!exg_arena_reserve(arena, &found->items, found->count, &found->capacity,
+                                   sizeof(*found->items))) {
+                text->failed = true;
+                return;
+            }
+            found->items[found->count++] = (inner_graph){arg->as_graph, index, n};
+        }
+    }
+}
+
+static void put_ends(exg_text *text, const char *key, const exg_graph *graph,
+                     const exg_argument *ends, uint32_t count)
+{
+    exg_json_member_open(text, key, '[');
+    for (uint32_t k = 0; k < count; k++) {
+        exg_argument copy = ends[k];
+
+        cli_put_results_json(text, graph, &copy);
+    }
+    exg_json_put_close(text, ']');
+}
+
+/* Branches and bodies of loops, those of one graph before those inside of them. */
+static void put_inner(exg_text *text, const cli_inspection *i)
+{
+    inner_graphs found = {0};
+
+    find_inner(text, i->arena, &found, i->p->program->graph, 0);
+    exg_json_member_open(text, "graphs", '[');
+    for (uint32_t g = 0; g < found.count && !text->failed; g++) {
+        const inner_graph here = found.items[g];
+        const exg_graph *graph = here.inner->graph;
+
+        exg_json_put_open(text, '{');
+        exg_json_member_uint(text, "graph", here.graph);
+        exg_json_member_uint(text, "node", here.node);
+        exg_json_member_text(text, "name", here.inner->name == NULL ? "" : here.inner->name);
+        put_ends(text, "inputs", graph, graph->inputs, graph->input_count);
+        cli_put_nodes_json(text, graph);
+        put_ends(text, "outputs", graph, graph->outputs, graph->output_count);
+        exg_json_put_close(text, '}');
+        find_inner(text, i->arena, &found, graph, g + 1);
+    }
+    exg_json_put_close(text, ']');
+}
+
 static exg_status put_annotations(exg_text *text, const cli_inspection *i, exg_error *err)
 {
     exg_annotations *read;
@@ -83,7 +150,8 @@ exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_err
         exg_json_member_open(&json, "summary", '{');
         cli_put_summary_json(&json, i);
         exg_json_put_close(&json, '}');
-        cli_put_nodes_json(&json, i);
+        cli_put_nodes_json(&json, i->p->program->graph);
+        put_inner(&json, i);
         put_alive(&json, i);
         status = i->call->annotate == NULL ? EXG_OK : put_annotations(&json, i, err);
         cli_json_diagnostics(&json, "diagnostics", &found);

@@ -11,20 +11,37 @@
 #define MARK       "{rank}"
 #define NAME_BYTES 4096
 
-/* Has a name of the call {rank} in it? One rank alone may have files of its own, too. */
-static bool names_ranks(const cli_call *call)
+/* The option whose file has {rank} in its name, which is *name; NULL: none. */
+static const char *find_rank_name(const cli_call *call, const char **name)
 {
-    const char *const names[] = {call->output, call->state_output, call->trace,       call->dump,
-                                 call->expect, call->state,        call->weights_from};
-    bool found = false;
+    const struct {
+        const char *option, *name;
+    } files[] = {{"--output", call->output}, {"--state-output", call->state_output},
+                 {"--dump", call->dump},     {"--expect", call->expect},
+                 {"--state", call->state},   {"--weights-from", call->weights_from}};
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        found = found || (names[i] != NULL && strstr(names[i], MARK) != NULL);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (files[i].name != NULL && strstr(files[i].name, MARK) != NULL) {
+            *name = files[i].name;
+            return files[i].option;
+        }
     }
     for (uint32_t i = 0; i < call->inputs.count; i++) {
-        found = found || strstr(call->inputs.items[i], MARK) != NULL;
+        if (strstr(call->inputs.items[i], MARK) != NULL) {
+            *name = call->inputs.items[i];
+            return "--input";
+        }
     }
-    return found;
+    return NULL;
+}
+
+/* One rank alone may have files of its own, too. */
+static bool names_ranks(const cli_call *call)
+{
+    const char *name = NULL;
+
+    return find_rank_name(call, &name) != NULL ||
+           (call->trace != NULL && strstr(call->trace, MARK) != NULL);
 }
 
 bool cli_is_parallel(const cli_call *call, const cli_program *p)
@@ -119,28 +136,18 @@ exg_status cli_rank_call(const cli_call *call, uint32_t number, exg_arena *arena
 
 exg_status cli_check_no_ranks(const cli_call *call, exg_error *err)
 {
-    const struct {
-        const char *option, *name;
-    } files[] = {{"--output", call->output}, {"--state-output", call->state_output},
-                 {"--dump", call->dump},     {"--expect", call->expect},
-                 {"--state", call->state},   {"--weights-from", call->weights_from}};
+    const char *name = NULL;
+    const char *option = find_rank_name(call, &name);
 
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]) + call->inputs.count; i++) {
-        size_t input = i - sizeof(files) / sizeof(files[0]);
-        bool is_input = i >= sizeof(files) / sizeof(files[0]);
-        const char *name = is_input ? call->inputs.items[input] : files[i].name;
-
-        if (name != NULL && strstr(name, MARK) != NULL) {
-            return exg_error_fix(
-                err,
-                EXG_FAIL(err, USAGE, "CLI-009",
-                         "{rank} has no meaning in %s '%s': ranks of a program that is placed "
-                         "have the same inputs and results",
-                         is_input ? "--input" : files[i].option, name),
-                "leave {rank} out: rank 0 writes for all");
-        }
-    }
-    return EXG_OK;
+    return option == NULL
+               ? EXG_OK
+               : exg_error_fix(
+                     err,
+                     EXG_FAIL(err, USAGE, "CLI-009",
+                              "{rank} has no meaning in %s '%s': ranks of a program that is "
+                              "placed have the same inputs and results",
+                              option, name),
+                     "leave {rank} out: rank 0 writes for all");
 }
 
 /* Ranks write results of their own, so not to one file. */

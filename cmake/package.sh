@@ -16,7 +16,7 @@ if [ $# -ne 2 ]; then
     sed -n '3,8s/^# *//p' "$0" >&2
     exit 2
 fi
-mkdir -p "$out"
+mkdir -p "$out" build
 out=$(cd "$out" && pwd)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
 export SOURCE_DATE_EPOCH

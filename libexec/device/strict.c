@@ -92,7 +92,7 @@ static exg_status describe(uint32_t index, exg_device_info *info, exg_error *err
 {
     (void)index;
     (void)err;
-    (void)snprintf(info->name, sizeof(info->name), "the host, with a device's manners");
+    (void)snprintf(info->name, sizeof(info->name), "the host, with the rules of a device");
     return EXG_OK;
 }
 

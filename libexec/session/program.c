@@ -17,7 +17,7 @@ static exg_status check_operators(const exg_verified *verified, exg_error *err)
         for (char *c = missing; *c != '\0'; c++) {
             *c = *c == '\n' ? ';' : *c;
         }
-        status = exg_fail_missing(err, "operators that are not there yet: ", missing);
+        status = exg_fail_missing(err, "operators without a kernel: ", missing);
         free(missing);
     }
     return status;

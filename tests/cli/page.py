@@ -13,6 +13,8 @@ DRAWN = {
     "fixtures/mlp.pt2": (7, 4, ["x: float32[3, 8]", "- up", "aten.linear.default", "p_up_weight float32[16, 8]", "output 0: linear_1"]),
     # closed: an input, five nodes and four modules of the top, an output
     "fixtures/lm.train-ir.dynamic.pt2": (10, None, ["+ blocks", "+ head", "b_cos float32[256, 16]"]),
+    # a body in a loop, and branches in that
+    "fixtures/loops.pt2": (65, None, ["- higher_order.while_loop", "- while_loop_body_graph_0", "- higher_order.cond", "- true_graph_0", "output 0: mul"]),
 }
 
 

@@ -5,6 +5,8 @@ set_tests_properties(cli PROPERTIES TIMEOUT 600)
 if(EXG_SANITIZE)
   set_tests_properties(cli PROPERTIES ENVIRONMENT EXG_ONE_IN=3)
 endif()
+add_test(NAME cli_demo COMMAND sh ${PROJECT_SOURCE_DIR}/cli/demo.sh) # what the README begins with
+set_tests_properties(cli_demo PROPERTIES ENVIRONMENT EXG=$<TARGET_FILE:exg>)
 add_test(NAME cli_pages COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/cli/pages.sh $<TARGET_FILE:exg>)
 find_program(PYTHON3 python3)
 if(PYTHON3)

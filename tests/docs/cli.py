@@ -32,7 +32,7 @@ def command(help_text):
         lines += ["| option | meaning | where |", "|---|---|---|"]
     for line in options.strip("\n").split("\n") if options.strip("\n") else []:
         name, rest = re.fullmatch(r"  (--\S+(?: \S+)?)  +(\S.*)", line).groups()
-        meaning, where = re.fullmatch(r"(.*?)(?: \[(.*)\])?", rest).groups()
+        meaning, where = re.fullmatch(r"(.*?)(?: \[([a-z!-].*)\])?", rest).groups()
         lines.append(f"| `{cell(name)}` | {cell(meaning)} | {cell(where or '')} |")
     return lines + [""] * (lines[-1] != "") + ["```sh", *(line.strip() for line in examples.strip("\n").split("\n")), "```", ""]
 

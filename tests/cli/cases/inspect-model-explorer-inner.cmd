@@ -1,0 +1,1 @@
+exg inspect fixtures/loops.pt2 --model-explorer | python3 -c 'import json, sys; print(*[g["id"] + " " + " ".join(i for n in g["nodes"] for i in n.get("subgraphIds", [])) for g in json.load(sys.stdin)["graphs"]], sep="\n")'
