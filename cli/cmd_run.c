@@ -56,9 +56,7 @@ exg_status cmd_run(const cli_call *call, exg_error *err)
         cli_run_close(&run);
         return cli_run_ranks(call, err);
     }
-    if (!exg_program_has_collectives(run.program.program, run.program.operators)) {
-        status = cli_check_no_ranks(call, err);
-    }
+    status = cli_check_no_ranks(call, err);
     if (status == EXG_OK && call->trace != NULL) { /* each process may have one */
         status = cli_rank_name(call->trace, cli_process_rank(), trace, sizeof(trace), err);
         own.trace = call->is_quiet && strcmp(trace, call->trace) == 0 ? NULL : trace;
