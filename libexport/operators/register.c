@@ -331,6 +331,29 @@ static exg_status add_operator(const addition *a)
 /* ---- entry
  * ----------------------------------------------------------------------------------------- */
 
+/* Has each parameter a name of its own, and a default of its type? */
+static exg_status check_parameters(const exg_function_schema *schema, exg_error *err)
+{
+    for (uint32_t p = 0; p < schema->argument_count; p++) {
+        const exg_schema_argument *parameter = &schema->arguments[p];
+        bool is_twice = false;
+
+        for (uint32_t before = 0; before < p; before++) {
+            is_twice = is_twice || strcmp(schema->arguments[before].name, parameter->name) == 0;
+        }
+        if (is_twice || (parameter->has_default &&
+                         !exg_argument_fits(&parameter->default_value, &parameter->type))) {
+            return exg_error_fix(
+                err,
+                EXG_FAIL(err, MALFORMED, "LIB-003", "schema '%.200s': %s '%s'", schema->text,
+                         is_twice ? "two parameters are called" : "the default does not fit",
+                         parameter->name),
+                "write it as PyTorch does: \"mylib::scale(Tensor x, float factor=2.0) -> Tensor\"");
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status read_definition(addition *a, const void *item)
 {
     exg_arena *arena = a->operators->arena;
@@ -356,6 +379,7 @@ static exg_status read_definition(addition *a, const void *item)
                a->err == NULL ? 1 : sizeof(message));
         return EXG_FAIL(a->err, MALFORMED, "LIB-003", "%s", message);
     }
+    EXG_TRY(check_parameters(schema, a->err));
     a->schema = schema;
     a->target = exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema->name_space, schema->name,
                                  schema->overload[0] == '\0' ? "default" : schema->overload);

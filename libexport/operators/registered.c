@@ -276,7 +276,9 @@ exg_status exg_shape_registered(exg_shape_call *call, exg_error *err)
     }
     if (of.output_count > 0 && registered->definition.shape(&of, &told) != EXG_OK) {
         told.message[sizeof(told.message) - 1] = '\0';
-        return EXG_SHAPE_FAIL(err, "%s", told.message);
+        return EXG_SHAPE_FAIL(err, "%s",
+                              told.message[0] != '\0' ? told.message
+                                                      : "its shape function does not say why");
     }
     if (is_list && of.output_count > EXG_RESULTS_MAX) {
         return bad_shape(call, "a list of more than 16 tensors", err);

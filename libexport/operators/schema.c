@@ -151,37 +151,19 @@ static exg_status read_number(reader *r, exg_argument *value)
     return EXG_OK;
 }
 
-/* [], [0], [-2, -1], [0, 1]: lists of ints are all that occurs. */
-static exg_status read_list(reader *r, exg_argument *value)
-{
-    int64_t items[8];
-    uint32_t count = 0;
-
-    while (!exg_scan_take(&r->scan, "]")) {
-        if (count == 8 || (count > 0 && !exg_scan_take(&r->scan, ","))) {
-            return expected(r, "',' or ']'");
-        }
-        (void)exg_scan_next(&r->scan);
-        items[count++] = strtoll(r->scan.at, (char **)&r->scan.at, 10);
-    }
-    value->kind = EXG_ARGUMENT_INTS;
-    value->count = count;
-    value->as_ints = exg_arena_memdup(r->arena, items, count, sizeof(items[0]));
-    return value->as_ints == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
-}
-
-/* In quotes; a backslash keeps the character after it. */
+/* In quotes of either kind; a backslash keeps the character after it. */
 static exg_status read_string(reader *r, exg_argument *value)
 {
+    const char quote = *r->scan.at;
     const char *end = r->scan.at + 1;
     char *text;
     size_t length = 0;
 
-    while (*end != '"' && *end != '\0') {
+    while (*end != quote && *end != '\0') {
         end += *end == '\\' && end[1] != '\0' ? 2 : 1;
     }
     if (*end == '\0') {
-        return expected(r, "'\"'");
+        return expected(r, quote == '"' ? "'\"'" : "\"'\"");
     }
     text = exg_arena_strndup(r->arena, r->scan.at + 1, (size_t)(end - r->scan.at - 1));
     if (text == NULL) {
@@ -195,6 +177,97 @@ static exg_status read_string(reader *r, exg_argument *value)
     *value = exg_arg_string(text);
     r->scan.at = end + 1;
     return EXG_OK;
+}
+
+static bool is_quote(char c)
+{
+    return c == '"' || c == '\'';
+}
+
+/* True, False, a number or a string. */
+static exg_status read_one(reader *r, exg_argument *value)
+{
+    if (exg_scan_take(&r->scan, "True")) {
+        *value = exg_arg_bool(true);
+    } else if (exg_scan_take(&r->scan, "False")) {
+        *value = exg_arg_bool(false);
+    } else if (is_quote(*r->scan.at)) {
+        return read_string(r, value);
+    } else {
+        return read_number(r, value);
+    }
+    return EXG_OK;
+}
+
+#define LIST_MAX 64
+
+/* What was read, as the list that the type has; without a kind if they are of another. */
+static bool set_list(reader *r, const exg_argument *items, exg_type_base base, exg_argument *list)
+{
+    uint32_t n = list->count;
+
+    list->kind = base == EXG_TYPE_FLOAT    ? EXG_ARGUMENT_FLOATS
+                 : base == EXG_TYPE_BOOL   ? EXG_ARGUMENT_BOOLS
+                 : base == EXG_TYPE_STRING ? EXG_ARGUMENT_STRINGS
+                                           : EXG_ARGUMENT_INTS;
+    list->as_ints = EXG_NEW_ARRAY(r->arena, int64_t, n + 1); /* no item is larger */
+    for (uint32_t i = 0; list->as_ints != NULL && i < n; i++) {
+        exg_argument_kind kind = items[i].kind;
+
+        if (list->kind == EXG_ARGUMENT_FLOATS && kind == EXG_ARGUMENT_FLOAT) {
+            list->as_floats[i] = items[i].as_float;
+        } else if (list->kind == EXG_ARGUMENT_FLOATS && kind == EXG_ARGUMENT_INT) {
+            list->as_floats[i] = (double)items[i].as_int;
+        } else if (list->kind == EXG_ARGUMENT_BOOLS && kind == EXG_ARGUMENT_BOOL) {
+            list->as_bools[i] = items[i].as_bool;
+        } else if (list->kind == EXG_ARGUMENT_STRINGS && kind == EXG_ARGUMENT_STRING) {
+            list->as_strings[i] = items[i].as_string;
+        } else if (list->kind == EXG_ARGUMENT_INTS && kind == EXG_ARGUMENT_INT) {
+            list->as_ints[i] = items[i].as_int;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* [], [-2, -1], [1.5, 2], [True, False], ["a"] */
+static exg_status read_list(reader *r, exg_type_base base, exg_argument *value)
+{
+    exg_argument items[LIST_MAX];
+    uint32_t count = 0;
+
+    while (!exg_scan_take(&r->scan, "]")) {
+        if (count == LIST_MAX || (count > 0 && !exg_scan_take(&r->scan, ","))) {
+            return expected(r, "',' or ']'");
+        }
+        (void)exg_scan_next(&r->scan);
+        EXG_TRY(read_one(r, &items[count]));
+        count++;
+    }
+    *value = (exg_argument){.count = count};
+    if (!set_list(r, items, base, value)) {
+        return expected(r, "items of the list's type");
+    }
+    return value->as_ints == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
+}
+
+/* Device device="cuda:1" */
+static exg_status read_device(reader *r, exg_argument *value)
+{
+    exg_argument text;
+    char *colon;
+
+    EXG_TRY(read_string(r, &text));
+    colon = strchr(text.as_string, ':');
+    *value = (exg_argument){.kind = EXG_ARGUMENT_DEVICE,
+                            .as_device = {.type = text.as_string, .index = -1}};
+    if (colon != NULL) {
+        value->as_device.index = strtoll(colon + 1, NULL, 10);
+        value->as_device.type =
+            exg_arena_strndup(r->arena, text.as_string, (size_t)(colon - text.as_string));
+    }
+    return value->as_device.type == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
 }
 
 /* ScalarType output_dtype=float32 */
@@ -214,14 +287,13 @@ static exg_status read_default(reader *r, exg_schema_argument *arg)
     arg->has_default = true;
     if (exg_scan_take(&r->scan, "None")) {
         *value = exg_arg_none();
-    } else if (exg_scan_take(&r->scan, "True")) {
-        *value = exg_arg_bool(true);
-    } else if (exg_scan_take(&r->scan, "False")) {
-        *value = exg_arg_bool(false);
     } else if (exg_scan_take(&r->scan, "[")) {
-        return read_list(r, value);
-    } else if (*r->scan.at == '"') {
-        return read_string(r, value);
+        return read_list(r, arg->type.base, value);
+    } else if (arg->type.base == EXG_TYPE_DEVICE && is_quote(*r->scan.at)) {
+        return read_device(r, value);
+    } else if (exg_scan_take(&r->scan, "strided")) {
+        value->kind = EXG_ARGUMENT_LAYOUT;
+        value->as_layout = EXG_LAYOUT_STRIDED;
     } else if (exg_scan_take(&r->scan, "contiguous_format")) {
         value->kind = EXG_ARGUMENT_MEMORY_FORMAT;
         value->as_memory_format = EXG_MEMORY_FORMAT_CONTIGUOUS;
@@ -231,11 +303,12 @@ static exg_status read_default(reader *r, exg_schema_argument *arg)
                *r->scan.at > '9') {
         return read_dtype(r, value);
     } else {
-        EXG_TRY(read_number(r, value));
+        EXG_TRY(read_one(r, value));
         if (arg->type.base == EXG_TYPE_FLOAT && value->kind == EXG_ARGUMENT_INT) {
             *value = exg_arg_float((double)value->as_int);
         }
-        if (arg->type.base == EXG_TYPE_SCALAR_TYPE) { /* ScalarType? dtype=4: c10's long */
+        if (arg->type.base == EXG_TYPE_SCALAR_TYPE &&
+            value->kind == EXG_ARGUMENT_INT) { /* ScalarType? dtype=4: c10's long */
             *value = exg_arg_dtype(EXG_DTYPE_I64);
         }
     }

@@ -1,4 +1,5 @@
 /* call_rules.c - module calls and the trees of their arguments (MCG). */
+#include "libexport/base/map.h"
 #include "libexport/verify/tree.h"
 #include "libexport/verify/verifier.h"
 
@@ -18,22 +19,44 @@ static bool string_is(exg_json value, const char *text)
            exg_json_string(value, &have, NULL, NULL) == EXG_OK && strcmp(have, text) == 0;
 }
 
+/* Keys of a list; PyTorch makes one of two alike. UINT32_MAX: it is no list. */
+static uint32_t count_list(exg_verifier *v, exg_json list, bool *twice)
+{
+    exg_map texts;
+    exg_json item;
+    exg_json_walk each;
+    uint32_t count = 0;
+
+    if (exg_json_type_of(list) != EXG_JSON_ARRAY || exg_json_array(list, &each, NULL) != EXG_OK) {
+        return UINT32_MAX;
+    }
+    exg_map_init(&texts, v->arena);
+    while (exg_json_next(&each, &item)) {
+        const char *text;
+        bool is_text = exg_json_type_of(item) == EXG_JSON_STRING &&
+                       exg_json_string(item, &text, NULL, NULL) == EXG_OK;
+
+        count++;
+        *twice = *twice || (is_text && exg_map_find(&texts, text) != EXG_MAP_NONE);
+        v->failed = v->failed || (is_text && !exg_map_put(&texts, text, 0));
+    }
+    return count;
+}
+
 /* Keys of a dict: a JSON list in a string, of a defaultdict a list in an object. UINT32_MAX: none
  * can be read. */
-static uint32_t count_keys(exg_verifier *v, exg_json context)
+static uint32_t count_keys(exg_verifier *v, exg_json context, bool *twice)
 {
     const char *text;
     size_t length;
     exg_json_doc *doc;
-    uint32_t count = UINT32_MAX;
+    uint32_t count;
     exg_json list;
     exg_status status;
 
     if (exg_json_type_of(context) == EXG_JSON_OBJECT) {
-        return exg_json_find(context, "dict_context", &list) &&
-                       exg_json_type_of(list) == EXG_JSON_ARRAY
-                   ? exg_json_count(list)
-                   : UINT32_MAX;
+        return exg_json_find(context, "dict_context", &list) ? count_list(v, list, twice)
+                                                             : UINT32_MAX;
     }
     if (exg_json_type_of(context) != EXG_JSON_STRING ||
         exg_json_string(context, &text, &length, NULL) != EXG_OK) {
@@ -44,25 +67,26 @@ static uint32_t count_keys(exg_verifier *v, exg_json context)
     if (status != EXG_OK) {
         return UINT32_MAX;
     }
-    if (exg_json_type_of(exg_json_root(doc)) == EXG_JSON_ARRAY) {
-        count = exg_json_count(exg_json_root(doc));
-    }
+    count = count_list(v, exg_json_root(doc), twice);
     exg_json_free(doc);
     return count;
 }
 
 static void check_dict(tree *t, const char *type, exg_json context, uint32_t children)
 {
+    bool twice = false;
     uint32_t keys;
 
     if (strcmp(type, "builtins.dict") != 0 && strcmp(type, "collections.OrderedDict") != 0 &&
         strcmp(type, "collections.defaultdict") != 0) {
         return;
     }
-    keys = count_keys(t->v, context);
+    keys = count_keys(t->v, context, &twice);
     if (keys != children) {
         exg_found(t->v, "MCG-006", t->path, "a dict of %u children has %u keys", children,
                   keys == UINT32_MAX ? 0 : keys);
+    } else if (twice) {
+        exg_found(t->v, "MCG-006", t->path, "a dict has one of its keys twice");
     }
 }
 

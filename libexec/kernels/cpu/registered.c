@@ -4,6 +4,7 @@
 #include "libexport/operators/registered.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A tensor that the function writes: input `from` is output `to`. */
@@ -139,6 +140,10 @@ static void registered_run(const exg_kernel_call *call)
     if (status != EXG_OK) {
         p->error->status = (uint32_t)status < EXG_STATUS_COUNT ? status : EXG_UNSUPPORTED;
         p->error->message[sizeof(p->error->message) - 1] = '\0';
+        if (p->error->message[0] == '\0') {
+            (void)snprintf(p->error->message, sizeof(p->error->message),
+                           "fails with status %d, and does not say why", (int)status);
+        }
         exg_raise(call, EXG_FAULT_REGISTERED);
     }
 }

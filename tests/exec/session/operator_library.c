@@ -39,6 +39,13 @@ static exg_status failing(exg_operator_call *call, exg_error *err)
     return EXG_OPERATOR_FAIL(err, USAGE, "%u inputs are too many", call->input_count);
 }
 
+static exg_status silent(exg_operator_call *call, exg_error *err)
+{
+    (void)call;
+    (void)err;
+    return EXG_IO;
+}
+
 static exg_status minus_one(exg_operator_call *call, exg_error *err)
 {
     (void)err;
@@ -67,6 +74,11 @@ static const struct {
     {"LIB-003", "expected '::'", ITEM("scale(Tensor x) -> Tensor", KERNEL)},
     {"LIB-003", "a known type", ITEM("t::f(Tensr x) -> Tensor", KERNEL)},
     {"LIB-003", "without a schema", ITEM(NULL, KERNEL)},
+    {"LIB-003", "two parameters are called 'x'", ITEM("t::f(Tensor x, int x) -> Tensor", KERNEL)},
+    {"LIB-003", "the default does not fit 'n'",
+     ITEM("t::f(Tensor x, int n=\"q\") -> Tensor", KERNEL)},
+    {"LIB-003", "the default does not fit 'b'",
+     ITEM("t::f(Tensor x, bool b=[True]) -> Tensor", KERNEL)},
     {"LIB-004", "torch.ops.aten.add.Tensor",
      ITEM("aten::add.Tensor(Tensor self, Tensor other) -> Tensor", KERNEL)},
     {"LIB-005", "no kernel and no decomposition", ITEM("t::f(Tensor x) -> Tensor", .shape = alike)},
@@ -410,7 +422,9 @@ static void a_fault_of_a_library_is_a_status(void **state)
         const char *code, *says;
     } rows[] = {
         {alike, failing, EXG_USAGE, "LIB-008", "1 inputs are too many"},
+        {alike, silent, EXG_IO, "LIB-008", "fails with status 3, and does not say why"},
         {failing, nothing, EXG_MALFORMED, "NOD-017", "1 inputs are too many"},
+        {silent, nothing, EXG_MALFORMED, "NOD-017", "does not say why"},
         {no_dtype, nothing, EXG_UNSUPPORTED, "LIB-007", "gives no dtype"},
         {negative, nothing, EXG_UNSUPPORTED, "LIB-007", "gives a negative size"},
         {deep, nothing, EXG_UNSUPPORTED, "LIB-007", "gives a rank above 16"},

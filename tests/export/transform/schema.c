@@ -293,10 +293,39 @@ static int end(void **state)
     return 0;
 }
 
+/* As torch.library.infer_schema writes them. */
+static void defaults_of_every_type(void **state)
+{
+    exg_function_schema schema =
+        parse("t::f(Tensor x, float[] f=[1.5, 2], bool[2] b=[True, False], str[] s=[\"a\", 'b'], "
+              "Device d=\"cuda:1\", Device? e='cpu', Layout l=strided, int[] none=[], "
+              "int[] i=[-3, 4]) -> Tensor");
+    const exg_schema_argument *a = schema.arguments + 1;
+
+    (void)state;
+    assert_int_equal(a[0].default_value.kind, EXG_ARGUMENT_FLOATS);
+    assert_true(a[0].default_value.as_floats[0] == 1.5 && a[0].default_value.as_floats[1] == 2);
+    assert_int_equal(a[1].default_value.kind, EXG_ARGUMENT_BOOLS);
+    assert_true(a[1].default_value.as_bools[0] && !a[1].default_value.as_bools[1]);
+    assert_int_equal(a[2].default_value.kind, EXG_ARGUMENT_STRINGS);
+    assert_string_equal(a[2].default_value.as_strings[1], "b");
+    assert_string_equal(a[3].default_value.as_device.type, "cuda");
+    assert_int_equal(a[3].default_value.as_device.index, 1);
+    assert_string_equal(a[4].default_value.as_device.type, "cpu");
+    assert_int_equal(a[4].default_value.as_device.index, -1);
+    assert_int_equal(a[5].default_value.as_layout, EXG_LAYOUT_STRIDED);
+    assert_int_equal(a[6].default_value.count, 0);
+    assert_int_equal(a[7].default_value.as_ints[0], -3);
+    for (uint32_t p = 0; p < 8; p++) {
+        assert_true(exg_argument_fits(&a[p].default_value, &a[p].type));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_pytorch_are_read_whole),
+        cmocka_unit_test(defaults_of_every_type),
         cmocka_unit_test(dunder_names_are_in_place_when_they_write),
         cmocka_unit_test(out_variants_are_known_by_their_arguments),
         cmocka_unit_test(types_defaults_and_marks_are_kept),

@@ -85,7 +85,13 @@ static void imports_are_told(void **state)
     static const struct {
         const char *type, *context; /* of a dict JSON in a string of JSON */
         bool imports;
+        bool counts_otherwise; /* than the one child */
     } rows[] = {
+        {"builtins.dict", "['a', 'b']", false, true},
+        {"builtins.dict", "['a']", false, false},
+        {"collections.OrderedDict", "[7]", false, false},
+        {"collections.defaultdict", "{'default_factory_module': 'builtins', 'dict_context': []}",
+         false, true},
         {"collections.defaultdict", "{'default_factory_module': 'pathlib', 'dict_context': ['a']}",
          true},
         {"collections.defaultdict", "{'default_factory_module': 'builtins', 'dict_context': ['a']}",
@@ -101,7 +107,7 @@ static void imports_are_told(void **state)
         {"collections.defaultdict",
          "{'default_factory_module': 'builtins', 'keys': [{'__enum__': true, "
          "'fqn': 'signal:Signals', 'name': 'SIGINT'}]}",
-         false},
+         false, true},
     };
     exg_program *program = open_program("fixtures/mlp.pt2");
 
@@ -110,10 +116,10 @@ static void imports_are_told(void **state)
         char spec[1024];
         char context[256];
         size_t length = 0;
-        uint32_t times;
+        uint32_t times, counted;
         const char *own = program->module_calls[0].in_spec;
 
-        bool in_string = strcmp(rows[r].type, "builtins.dict") == 0;
+        bool in_string = strcmp(rows[r].type, "collections.defaultdict") != 0;
 
         for (const char *c = rows[r].context; *c != '\0'; c++) {
             length += (size_t)snprintf(context + length, sizeof(context) - length,
@@ -132,9 +138,13 @@ static void imports_are_told(void **state)
             rows[r].type, in_string ? "\"" : "", context, in_string ? "\"" : "");
         program->module_calls[0].in_spec = spec;
         times = count_findings(program, operators, "MCG-007");
+        counted = count_findings(program, operators, "MCG-006");
         program->module_calls[0].in_spec = own;
         if ((times > 0) != rows[r].imports) {
             fail_msg("%s: told %u times", rows[r].context, times);
+        }
+        if ((counted > 0) != rows[r].counts_otherwise) {
+            fail_msg("%s: its keys are told %u times", rows[r].context, counted);
         }
     }
     exg_program_destroy(program);
