@@ -4,6 +4,8 @@
  */
 #include "libexec/sharding/beam.h"
 
+#include <math.h>
+
 exg_form_bits exg_form_of(exg_placement p)
 {
     return p.kind == EXG_REPLICATE ? EXG_FORM_WHOLE
@@ -52,6 +54,9 @@ void exg_beam_find_takers(exg_beam *b)
                 exg_form_bits taken = taken_by(b, at, o);
 
                 b->taken[id] = b->taken[id] == 0 ? taken : b->taken[id] & taken;
+                b->least[id] = at->n.call.op->view != NULL
+                                   ? fmin(b->bytes[id], b->least[at->n.results[0]])
+                                   : b->bytes[id];
             } else if (id != EXG_NO_VALUE) {
                 b->taken[id] = 0;
             }
@@ -66,14 +71,14 @@ void exg_beam_find_takers(exg_beam *b)
 static double least_bytes(const exg_beam *b, exg_value_id id)
 {
     const exg_tensor_meta *meta = b->graph->values[id].tensor;
-    double least = exg_move_bytes(exg_shard(0), exg_replicate(), b->bytes[id], b->p->n);
+    double least = exg_move_bytes(exg_shard(0), exg_replicate(), b->least[id], b->p->n);
 
     for (uint32_t d = 0; d < meta->rank; d++) {
         if ((b->taken[id] & EXG_FORM_SPLIT(d)) != 0) {
             exg_placement to = exg_shard((int32_t)d);
             double bytes =
                 exg_move_bytes(exg_shard(to.dim + 1), to,
-                               exg_bytes_to_lie_so(meta, to, b->bytes[id], b->p->n), b->p->n);
+                               exg_bytes_to_lie_so(meta, to, b->least[id], b->p->n), b->p->n);
 
             least = bytes < least ? bytes : least;
         }
