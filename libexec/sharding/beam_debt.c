@@ -41,6 +41,25 @@ static exg_form_bits taken_by(const exg_beam *b, const exg_beam_stage *at, uint3
     return taken;
 }
 
+/* From parts to what is taken for the fewest bytes. */
+static double least_bytes(const exg_beam *b, exg_value_id id)
+{
+    const exg_tensor_meta *meta = b->graph->values[id].tensor;
+    double least = exg_move_bytes(exg_shard(0), exg_replicate(), b->bytes[id], b->p->n);
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        if ((b->taken[id] & EXG_FORM_SPLIT(d)) != 0) {
+            exg_placement to = exg_shard((int32_t)d);
+            double bytes =
+                exg_move_bytes(exg_shard(to.dim + 1), to,
+                               exg_bytes_to_lie_so(meta, to, b->bytes[id], b->p->n), b->p->n);
+
+            least = bytes < least ? bytes : least;
+        }
+    }
+    return least;
+}
+
 /* Of values that one node reads. */
 void exg_beam_find_takers(exg_beam *b)
 {
@@ -54,11 +73,13 @@ void exg_beam_find_takers(exg_beam *b)
                 exg_form_bits taken = taken_by(b, at, o);
 
                 b->taken[id] = b->taken[id] == 0 ? taken : b->taken[id] & taken;
-                b->least[id] = at->n.call.op->view != NULL
-                                   ? fmin(b->bytes[id], b->least[at->n.results[0]])
-                                   : b->bytes[id];
+                b->owed[id] = b->taken[id] == 0 ? 0 : least_bytes(b, id);
+                if (at->n.call.op->view != NULL) { /* or behind the view */
+                    b->owed[id] = fmin(b->owed[id], b->owed[at->n.results[0]]);
+                }
             } else if (id != EXG_NO_VALUE) {
                 b->taken[id] = 0;
+                b->owed[id] = 0;
             }
         }
     }
@@ -67,31 +88,12 @@ void exg_beam_find_takers(exg_beam *b)
 /* ---- what is owed -----------------------------------------------------------------------------
  */
 
-/* From parts to what is taken for the fewest bytes. */
-static double least_bytes(const exg_beam *b, exg_value_id id)
-{
-    const exg_tensor_meta *meta = b->graph->values[id].tensor;
-    double least = exg_move_bytes(exg_shard(0), exg_replicate(), b->least[id], b->p->n);
-
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        if ((b->taken[id] & EXG_FORM_SPLIT(d)) != 0) {
-            exg_placement to = exg_shard((int32_t)d);
-            double bytes =
-                exg_move_bytes(exg_shard(to.dim + 1), to,
-                               exg_bytes_to_lie_so(meta, to, b->least[id], b->p->n), b->p->n);
-
-            least = bytes < least ? bytes : least;
-        }
-    }
-    return least;
-}
-
 double exg_beam_debt(const exg_beam *b, exg_value_id id, exg_form_bits at_hand)
 {
     bool in_parts = at_hand != 0 && at_hand < EXG_FORM_SHARED(0) && at_hand != EXG_FORM_WHOLE;
 
     if (in_parts && b->taken[id] != 0 && (b->taken[id] & at_hand) == 0) {
-        return exg_beam_moved(b, least_bytes(b, id), 1);
+        return b->owed[id] > 0 ? exg_beam_moved(b, b->owed[id], 1) : 0;
     }
     return at_hand == 0 || (at_hand & (EXG_FORM_SUMMANDS(0) - 1)) != 0
                ? 0
