@@ -632,10 +632,12 @@ static bool make_room(beam *b)
     b->trial = EXG_NEW_ARRAY(b->arena, uint32_t, nodes);
     b->bytes = EXG_NEW_ARRAY(b->arena, double, values);
     b->taken = EXG_NEW_ARRAY(b->arena, forms, values);
+    b->owed = EXG_NEW_ARRAY(b->arena, double, values);
     return b->stages != NULL && b->steps != NULL && b->is_weight != NULL && b->is_made != NULL &&
            b->base != NULL && b->dims != NULL && b->parts != NULL && b->products != NULL &&
            b->last != NULL && b->slot != NULL && b->is_closed != NULL && b->free_slots != NULL &&
-           b->p->chosen != NULL && b->trial != NULL && b->bytes != NULL && b->taken != NULL;
+           b->p->chosen != NULL && b->trial != NULL && b->bytes != NULL && b->taken != NULL &&
+           b->owed != NULL;
 }
 
 static void take_values(beam *b)

@@ -66,6 +66,7 @@ typedef struct exg_beam {
     uint32_t free_count, slots;
     double *bytes;        /* by value */
     exg_form_bits *taken; /* by value: in which the node that reads it takes it; 0: nobody knows */
+    double *owed; /* by value: bytes that are moved at least where it takes it in no such form */
     exg_candidate candidates[EXG_BEAM_CANDIDATES * EXG_BEAM_WIDTH_MAX];
     uint32_t *trial; /* as p->chosen */
     bool splits;     /* weights must be split */

@@ -4,6 +4,8 @@
  */
 #include "libexec/sharding/beam.h"
 
+#include <math.h>
+
 exg_form_bits exg_form_of(exg_placement p)
 {
     return p.kind == EXG_REPLICATE ? EXG_FORM_WHOLE
@@ -39,29 +41,6 @@ static exg_form_bits taken_by(const exg_beam *b, const exg_beam_stage *at, uint3
     return taken;
 }
 
-/* Of values that one node reads. */
-void exg_beam_find_takers(exg_beam *b)
-{
-    for (uint32_t i = b->graph->node_count; i-- > 0;) {
-        const exg_beam_stage *at = &b->stages[i];
-
-        for (uint32_t o = 0; o < at->n.call.operand_count; o++) {
-            exg_value_id id = at->n.operands[o];
-
-            if (id != EXG_NO_VALUE && b->last[id] == i) {
-                exg_form_bits taken = taken_by(b, at, o);
-
-                b->taken[id] = b->taken[id] == 0 ? taken : b->taken[id] & taken;
-            } else if (id != EXG_NO_VALUE) {
-                b->taken[id] = 0;
-            }
-        }
-    }
-}
-
-/* ---- what is owed -----------------------------------------------------------------------------
- */
-
 /* From parts to what is taken for the fewest bytes. */
 static double least_bytes(const exg_beam *b, exg_value_id id)
 {
@@ -81,12 +60,40 @@ static double least_bytes(const exg_beam *b, exg_value_id id)
     return least;
 }
 
+/* Of values that one node reads. */
+void exg_beam_find_takers(exg_beam *b)
+{
+    for (uint32_t i = b->graph->node_count; i-- > 0;) {
+        const exg_beam_stage *at = &b->stages[i];
+
+        for (uint32_t o = 0; o < at->n.call.operand_count; o++) {
+            exg_value_id id = at->n.operands[o];
+
+            if (id != EXG_NO_VALUE && b->last[id] == i) {
+                exg_form_bits taken = taken_by(b, at, o);
+
+                b->taken[id] = b->taken[id] == 0 ? taken : b->taken[id] & taken;
+                b->owed[id] = b->taken[id] == 0 ? 0 : least_bytes(b, id);
+                if (at->n.call.op->view != NULL) { /* or behind the view */
+                    b->owed[id] = fmin(b->owed[id], b->owed[at->n.results[0]]);
+                }
+            } else if (id != EXG_NO_VALUE) {
+                b->taken[id] = 0;
+                b->owed[id] = 0;
+            }
+        }
+    }
+}
+
+/* ---- what is owed -----------------------------------------------------------------------------
+ */
+
 double exg_beam_debt(const exg_beam *b, exg_value_id id, exg_form_bits at_hand)
 {
     bool in_parts = at_hand != 0 && at_hand < EXG_FORM_SHARED(0) && at_hand != EXG_FORM_WHOLE;
 
     if (in_parts && b->taken[id] != 0 && (b->taken[id] & at_hand) == 0) {
-        return exg_beam_moved(b, least_bytes(b, id), 1);
+        return b->owed[id] > 0 ? exg_beam_moved(b, b->owed[id], 1) : 0;
     }
     return at_hand == 0 || (at_hand & (EXG_FORM_SUMMANDS(0) - 1)) != 0
                ? 0
