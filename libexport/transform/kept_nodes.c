@@ -3,6 +3,7 @@
 #include "libexport/base/map.h"
 #include "libexport/base/prefix.h"
 #include "libexport/operators/aten.h"
+#include "libexport/operators/registered.h"
 #include "libexport/program/expression.h"
 #include "libexport/transform/flat_graph.h"
 
@@ -17,7 +18,7 @@ typedef struct taker {
     exg_kept_nodes *kept;
     const exg_flat_graph *flat;
     exg_arena *arena;
-    const exg_operators *operators;
+    const exg_operators *operators, *libraries;
     bool writes;       /* some node may write what it is given */
     const bool *whole; /* by node: it stays as it is; NULL: none */
     exg_map symbols;   /* that values have so far */
@@ -150,9 +151,14 @@ static bool reads_element(const exg_flat_graph *flat, const exg_operator *op, co
     return id != EXG_NO_VALUE && flat->reads.last_use[id] != 0 && !flat->scalar_reads[id];
 }
 
-/* An operator that is not PyTorch's, where none writes what it takes. */
+/* An operator that is not PyTorch's, which writes nothing: a library says so, or the program. */
 static bool is_unknown(const taker *t, const exg_node *node)
 {
+    const exg_operator *own = exg_operators_find(t->libraries, node->target);
+
+    if (own != NULL && own->registered != NULL && !own->schema->is_mutable) {
+        return own->registered->definition.effect || !exg_node_is_idle(&t->flat->reads, node);
+    }
     return t->flat->reads.is_functional && !exg_node_is_idle(&t->flat->reads, node) &&
            exg_behind(node->target, "torch.ops.higher_order.") == NULL &&
            exg_behind(node->target, "torch.ops.") != NULL;
@@ -634,11 +640,16 @@ static exg_status take_all(taker *t)
 }
 
 exg_status exg_kept_nodes_take(const exg_program *program, const exg_operators *operators,
-                               const bool *whole, exg_arena *arena, exg_kept_nodes **kept,
-                               exg_error *err)
+                               const exg_operators *libraries, const bool *whole, exg_arena *arena,
+                               exg_kept_nodes **kept, exg_error *err)
 {
     exg_kept_nodes *k = EXG_NEW(arena, exg_kept_nodes);
-    taker t = {.kept = k, .arena = arena, .operators = operators, .whole = whole, .err = err};
+    taker t = {.kept = k,
+               .arena = arena,
+               .operators = operators,
+               .libraries = libraries,
+               .whole = whole,
+               .err = err};
     exg_flat_graph *flat;
 
     *kept = k;

@@ -21,13 +21,14 @@ typedef struct exg_kept_nodes {
     uint32_t *outputs;     /* by value id, of what kept nodes read; EXG_NO_VALUE: no output */
 } exg_kept_nodes;
 
-/* In `arena`, over the texts of the program. Modes and wrappers are inlined. `whole` (NULL: none):
+/* In `arena`, over the texts of the program. Modes and wrappers are inlined. `libraries`: the same
+ * operators or more; what a library says of its own counts. `whole` (NULL: none):
  * nodes of the flat graph, by number, that stay as they are. What is left says in its metadata
  * which of them it is, and so do the nodes that are made of it. MALFORMED GRF-010, LIMIT,
  * NO_MEMORY. */
 exg_status exg_kept_nodes_take(const exg_program *program, const exg_operators *operators,
-                               const bool *whole, exg_arena *arena, exg_kept_nodes **kept,
-                               exg_error *err);
+                               const exg_operators *libraries, const bool *whole, exg_arena *arena,
+                               exg_kept_nodes **kept, exg_error *err);
 
 /* Which node of the flat graph it was made of, UINT32_MAX: it does not say; and the metadata
  * without that. */

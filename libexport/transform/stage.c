@@ -252,7 +252,7 @@ exg_status exg_program_at_stage(const exg_verified *verified, const exg_symbols 
     *out = NULL;
     EXG_TRY(exg_operators_create_aten(&operators, err));
     in.operators = operators;
-    status = symbols == NULL ? exg_stage_of_symbols(&in, stage, &made, err)
+    status = symbols == NULL ? exg_stage_of_symbols(&in, verified->operators, stage, &made, err)
                              : exg_stage_of_numbers(&in, symbols, stage, &made, err);
     status = status == EXG_OK ? check_operators(made->graph, verified->operators, err) : status;
     status = status == EXG_OK ? drop_tokens(made, err) : status;

@@ -10,8 +10,8 @@ exg_status exg_stage_of_numbers(const exg_verified *verified, const exg_symbols 
                                 exg_stage stage, exg_program **out, exg_error *err);
 
 /* symbolic_stage.c: with its symbols, and with its branches, loops and reads of data, whose graphs
- * are after the stage too. UNSUPPORTED TRF-004, TRF-006. */
-exg_status exg_stage_of_symbols(const exg_verified *verified, exg_stage stage, exg_program **out,
-                                exg_error *err);
+ * are after the stage too. `libraries`: as in kept_nodes.h. UNSUPPORTED TRF-004, TRF-006. */
+exg_status exg_stage_of_symbols(const exg_verified *verified, const exg_operators *libraries,
+                                exg_stage stage, exg_program **out, exg_error *err);
 
 #endif

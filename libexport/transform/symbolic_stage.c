@@ -604,8 +604,8 @@ static exg_status put_together(exg_symbolic *s)
 
 static exg_status make(exg_symbolic *s, const bool *whole)
 {
-    EXG_TRY(exg_kept_nodes_take(s->verified->program, s->verified->operators, whole, s->arena,
-                                &s->kept, s->err));
+    EXG_TRY(exg_kept_nodes_take(s->verified->program, s->verified->operators, s->libraries, whole,
+                                s->arena, &s->kept, s->err));
     EXG_TRY(make_samples(s));
     return put_together(s);
 }
@@ -641,6 +641,7 @@ static exg_status make_all(exg_symbolic *s, const exg_symbolic *outer)
         *s = (exg_symbolic){.verified = s->verified,
                             .root = s->root,
                             .hints = outer->hints,
+                            .libraries = outer->libraries,
                             .stage = outer->stage,
                             .depth = s->depth,
                             .arena = s->arena,
@@ -655,6 +656,7 @@ static exg_status stage_of(const exg_verified *verified, const exg_symbolic *out
     exg_symbolic s = {.verified = verified,
                       .root = outer->root,
                       .hints = outer->hints,
+                      .libraries = outer->libraries,
                       .stage = outer->stage,
                       .depth = depth,
                       .culprit = UINT32_MAX,
@@ -673,13 +675,14 @@ static exg_status stage_of(const exg_verified *verified, const exg_symbolic *out
     return status;
 }
 
-exg_status exg_stage_of_symbols(const exg_verified *verified, exg_stage stage, exg_program **out,
-                                exg_error *err)
+exg_status exg_stage_of_symbols(const exg_verified *verified, const exg_operators *libraries,
+                                exg_stage stage, exg_program **out, exg_error *err)
 {
     exg_arena *arena =
         exg_arena_create(exg_arena_allocator(verified->program->arena), EXG_ARENA_UNBOUNDED);
     exg_symbols hints;
-    const exg_symbolic whole = {.root = verified, .hints = &hints, .stage = stage};
+    const exg_symbolic whole = {
+        .root = verified, .hints = &hints, .libraries = libraries, .stage = stage};
     exg_status status;
 
     *out = NULL;

@@ -9,6 +9,7 @@
 typedef struct exg_symbolic {
     const exg_verified *verified, *root; /* the program, and the one that it is a branch of */
     const exg_symbols *hints;
+    const exg_operators *libraries; /* the operators that are not PyTorch's are there too */
     exg_stage stage;
     uint32_t depth;
     exg_arena *arena; /* of this call */

@@ -263,7 +263,6 @@ static void programs_are_as_pytorchs(void **state)
     }
 }
 
-/* Its operators are looked for where a program calls them, and nowhere else. */
 /* Without with_effects PyTorch finds no tokens to take out, and no flag of one. */
 static void a_stage_has_no_tokens(void **state)
 {
@@ -303,6 +302,7 @@ static void a_stage_has_no_tokens(void **state)
     }
 }
 
+/* Its operators are looked for where a program calls them, and nowhere else. */
 static void torchvision_comes_by_itself(void **state)
 {
     static const fixture rows[] = {
@@ -499,21 +499,28 @@ static void expect_progress(void)
     exg_session_progress(watched, NULL);
 }
 
-static void an_effect_is_had_in_every_run(void **state)
+/* `stage` EXG_STAGE_COUNT: as it is saved. */
+static void expect_effects(const exg_operator_library *library, exg_stage stage)
 {
-    const exg_operator_definition items[] = {
-        ITEM("mylib::watch(Tensor x, str what) -> ()", .kernel = count_effect, .effect = true)};
-    exg_operator_library library = library_of(items, 1);
+    exg_program *staged;
     exg_session *session;
     exg_error err;
     loaded l;
 
-    (void)state;
     load_fixture(fixture_among(programs, sizeof(programs) / sizeof(programs[0]),
                                "operator_library/watched.pt2"),
                  &l);
-    assert_int_equal(exg_operators_register(l.operators, &library, &err), EXG_OK);
+    assert_int_equal(exg_operators_register(l.operators, library, &err), EXG_OK);
     assert_int_equal(exg_verify(l.program, l.operators, &l.verified, NULL, &err), EXG_OK);
+    if (stage != EXG_STAGE_COUNT) {
+        if (exg_program_at_stage(&l.verified, NULL, stage, &staged, &err) != EXG_OK) {
+            fail_msg("%s: %s", err.code, err.message);
+        }
+        exg_program_destroy(l.program);
+        l.program = staged;
+        assert_int_equal(exg_verify(staged, l.operators, &l.verified, NULL, &err), EXG_OK);
+    }
+    effects = 0;
     watched = session = open_session(&l, NULL);
     for (uint32_t runs = 1; runs <= 3; runs++) {
         run_fixture(&l, session);
@@ -522,6 +529,18 @@ static void an_effect_is_had_in_every_run(void **state)
     }
     exg_session_destroy(session);
     unload_fixture(&l);
+}
+
+static void an_effect_is_had_in_every_run(void **state)
+{
+    const exg_operator_definition items[] = {
+        ITEM("mylib::watch(Tensor x, str what) -> ()", .kernel = count_effect, .effect = true)};
+    exg_operator_library library = library_of(items, 1);
+
+    (void)state;
+    for (int stage = 0; stage <= EXG_STAGE_COUNT; stage++) {
+        expect_effects(&library, (exg_stage)stage);
+    }
 }
 
 /* ---- eager ----------------------------------------------------------------------------------- */
