@@ -179,8 +179,8 @@ exg_stage exg_stage_from_name(const char *name); /* COUNT: it is none */
  * branches, loops and reads of data stay, their graphs after the stage too; else sizes are those of
  * `symbols`. It shares the weights of its source, which must stay until it is destroyed; any thread
  * may ask. UNSUPPORTED TRF-004: with `symbols`, it has branches or loops, or sizes in its data;
- * without, it reads a number from its data that is no integer. TRF-006: without, the stage makes
- * other nodes for other sizes, of what cannot stay as it is. The caller destroys *out. */
+ * without, something is written through a view of a size in its data. TRF-006: without, the stage
+ * makes other nodes for other sizes, of what cannot stay as it is. The caller destroys *out. */
 EXG_NODISCARD exg_status exg_program_at_stage(const exg_verified *verified,
                                               const exg_symbols *symbols, exg_stage stage,
                                               exg_program **out, exg_error *err);

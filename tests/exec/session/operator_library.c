@@ -268,7 +268,7 @@ static void a_stage_has_no_tokens(void **state)
 {
     const fixture *f = fixture_among(programs, sizeof(programs) / sizeof(programs[0]),
                                      "operator_library/effects.pt2");
-    exg_program *staged;
+    exg_program *source, *staged;
     exg_session *session;
     exg_error err;
     loaded l;
@@ -283,7 +283,7 @@ static void a_stage_has_no_tokens(void **state)
         assert_int_equal(tokens, 1);
         assert_int_equal(exg_program_at_stage(&l.verified, NULL, (exg_stage)stage, &staged, &err),
                          EXG_OK);
-        exg_program_destroy(l.program);
+        source = l.program; /* stays as long */
         l.program = staged;
         assert_int_equal(exg_signature_input_tokens(&staged->signature, NULL, 0, &tokens, &err),
                          EXG_OK);
@@ -299,6 +299,7 @@ static void a_stage_has_no_tokens(void **state)
         compare_with_expected(&l, session, f->program);
         exg_session_destroy(session);
         unload_fixture(&l);
+        exg_program_destroy(source);
     }
 }
 
@@ -502,7 +503,7 @@ static void expect_progress(void)
 /* `stage` EXG_STAGE_COUNT: as it is saved. */
 static void expect_effects(const exg_operator_library *library, exg_stage stage)
 {
-    exg_program *staged;
+    exg_program *source = NULL, *staged;
     exg_session *session;
     exg_error err;
     loaded l;
@@ -516,7 +517,7 @@ static void expect_effects(const exg_operator_library *library, exg_stage stage)
         if (exg_program_at_stage(&l.verified, NULL, stage, &staged, &err) != EXG_OK) {
             fail_msg("%s: %s", err.code, err.message);
         }
-        exg_program_destroy(l.program);
+        source = l.program; /* stays as long */
         l.program = staged;
         assert_int_equal(exg_verify(staged, l.operators, &l.verified, NULL, &err), EXG_OK);
     }
@@ -529,6 +530,7 @@ static void expect_effects(const exg_operator_library *library, exg_stage stage)
     }
     exg_session_destroy(session);
     unload_fixture(&l);
+    exg_program_destroy(source);
 }
 
 static void an_effect_is_had_in_every_run(void **state)
