@@ -113,10 +113,10 @@ struct exg_text;
 void cli_put_needs(struct exg_text *text, const char *needs, char letter);
 
 bool cli_find_code(const char *code, const char **claim, const char **fix); /* what it means */
-bool cli_is_code(const char *word);                    /* of a fault: "VAL-004" */
-bool cli_is_tensors(const char *path);                 /* named as weights are written */
-bool cli_names_ranks(const char *path);                /* {rank} is in the name of the file */
-bool cli_writes_weights(const cli_call *call);         /* of convert: OUT has no program */
+bool cli_is_code(const char *word);            /* of a fault ("VAL-004"), or no file and no path */
+bool cli_is_tensors(const char *path);         /* named as weights are written */
+bool cli_names_ranks(const char *path);        /* {rank} is in the name of the file */
+bool cli_writes_weights(const cli_call *call); /* of convert: OUT has no program */
 void cli_print_error(const exg_error *err, bool json); /* to stderr */
 void cli_help(FILE *out);
 bool cli_command_help(FILE *out, const char *command);

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include <string.h>
+#include <strings.h>
 
 typedef struct code_row {
     const char *code, *severity, *keeper, *claim, *fix;
@@ -184,7 +185,7 @@ exg_status cli_list_codes(const cli_call *call, exg_error *err)
 
 static exg_status no_code(const char *code, exg_error *err)
 {
-    const exg_status status = EXG_FAIL(err, USAGE, "CLI-007", "no code '%s'", code);
+    const exg_status status = EXG_FAIL(err, USAGE, "CLI-007", "no code and no file '%s'", code);
     cli_nearest nearest;
     code_row row;
 
@@ -200,19 +201,21 @@ static exg_status no_code(const char *code, exg_error *err)
 
 exg_status cli_explain_code(const cli_call *call, const char *code, exg_error *err)
 {
-    const struct example *example = example_of(code);
-    const char *cause = cause_of(code);
+    const struct example *example;
+    const char *cause;
     exg_text text = EXG_TEXT_EMPTY;
     code_row row;
     uint32_t i = 0;
     bool known = code_at(0, &row);
 
-    while (known && strcmp(row.code, code) != 0) {
+    while (known && strcasecmp(row.code, code) != 0) {
         known = code_at(++i, &row);
     }
     if (!known) {
         return no_code(code, err);
     }
+    example = example_of(row.code);
+    cause = cause_of(row.code);
     if (call->json) {
         cli_json_begin(&text);
         put_json(&text, &row);

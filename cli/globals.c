@@ -100,7 +100,8 @@ uint32_t cli_width(FILE *out)
 
 /* ---- nearly the same ------------------------------------------------------------------------- */
 
-#define WORD_MAX 64
+#define WORD_MAX  64
+#define BEGINNING 5 /* letters that may be the beginning of a name: "--prefix" */
 
 static uint32_t least(uint32_t a, uint32_t b)
 {
@@ -140,7 +141,9 @@ void cli_nearest_begin(cli_nearest *nearest, const char *word)
 void cli_nearest_offer(cli_nearest *nearest, const char *name)
 {
     if (strlen(nearest->word) <= WORD_MAX && strlen(name) <= WORD_MAX) {
-        uint32_t apart = distance(nearest->word, name);
+        size_t length = strlen(nearest->word);
+        bool begins = length >= BEGINNING && strncmp(nearest->word, name, length) == 0;
+        uint32_t apart = begins ? 1 : distance(nearest->word, name);
 
         if (apart < nearest->distance) {
             nearest->distance = apart;

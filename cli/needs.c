@@ -3,19 +3,16 @@
 
 #include <exg/transform.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- facts ------------------------------------------------------------------------------ */
 
 bool cli_is_code(const char *word)
 {
-    static const char signs[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"; /* also of "PT2-004" */
-    static const char capitals[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    size_t letters = strspn(word, capitals) == 0 ? 0 : strspn(word, signs);
-    const char *tail = word + letters + (word[letters] == '-');
-    size_t digits = strspn(tail, "0123456789");
-    size_t length = digits > 0 ? digits : strspn(tail, capitals);
+    const char *claim, *fix;
 
-    return letters >= 2 && word[letters] == '-' && length > 0 && tail[length] == '\0';
+    return cli_find_code(word, &claim, &fix) ||
+           (strcmp(word, "-") != 0 && strpbrk(word, "./") == NULL && access(word, F_OK) != 0);
 }
 
 bool cli_is_tensors(const char *path)

@@ -1,1 +1,1 @@
-exg verfy x; exg run fixtures/mlp.pt2 --mehs 2; exg inspect fixtures/mlp.pt2 --node linaer; exg run fixtures/mlp.pt2 --fill zeros --dump $T/x.npz --nodes rellu; exg explain VAL-04; exg operators aten.linaer.default; exg frobnicate
+exg verfy x; exg run fixtures/mlp.pt2 --mehs 2; exg inspect fixtures/mlp.pt2 --node linaer; exg run fixtures/mlp.pt2 --fill zeros --dump $T/x.npz --nodes rellu; exg explain VAL-04; exg operators aten.linaer.default; exg explain val-004; exg explain nosuch; exg run fixtures/mlp.pt2 --prefix a; exg frobnicate
