@@ -54,7 +54,8 @@ static void check_state(exg_verifier *v, const exg_input_spec *spec, const exg_m
         }
         break;
     case EXG_INPUT_BUFFER:
-        if (spec->persistent != EXG_FALSE && state == NULL && constant == NULL) {
+        if (spec->persistent != EXG_FALSE && state == NULL &&
+            (constant == NULL || spec->persistent == EXG_TRUE)) {
             exg_found(v, "SIG-006", path, "buffer '%s' is not in the state dict", target);
         }
         if (spec->persistent == EXG_FALSE && (state != NULL || constant == NULL)) {
