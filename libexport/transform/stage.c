@@ -168,58 +168,19 @@ static exg_status describe(exg_program *made, const exg_program *from, bool has_
 /* ---- tokens -----------------------------------------------------------------------------------
  */
 
-static void renumber(void *user, exg_value_id *id)
-{
-    const exg_value_id *numbers = user;
-
-    *id = *id == EXG_NO_VALUE ? EXG_NO_VALUE : numbers[*id];
-}
-
-/* Leaves out the values that are called EXG_NO_VALUE in `numbers`, which get their new ones. */
-static void drop_values(exg_graph *graph, exg_value_id *numbers)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t v = 0; v < graph->value_count; v++) {
-        if (numbers[v] != EXG_NO_VALUE) {
-            graph->values[kept] = graph->values[v];
-            numbers[v] = kept++;
-        }
-    }
-    graph->value_count = kept;
-    for (uint32_t k = 0; k < graph->node_count; k++) {
-        exg_node *node = &graph->nodes[k];
-
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            exg_argument_visit_values(&node->inputs[i].arg, renumber, numbers);
-        }
-        for (uint32_t o = 0; o < node->output_count; o++) {
-            exg_argument_visit_values(&node->outputs[o], renumber, numbers);
-        }
-    }
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        exg_argument_visit_values(&graph->inputs[i], renumber, numbers);
-    }
-    for (uint32_t o = 0; o < graph->output_count; o++) {
-        exg_argument_visit_values(&graph->outputs[o], renumber, numbers);
-    }
-}
-
 /* Nodes stand in their order, so no token orders them: each would come in and go out as it is, and
  * PyTorch looks for it in with_effects. */
-static exg_status drop_tokens(exg_program *made, exg_error *err)
+static void drop_tokens(exg_program *made)
 {
     exg_graph *graph = made->graph;
     exg_signature *signature = &made->signature;
-    exg_value_id *numbers = EXG_NEW_ARRAY(made->arena, exg_value_id, graph->value_count + 1);
     uint32_t inputs = 0, outputs = 0;
 
-    if (numbers == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
     for (uint32_t i = 0; i < signature->input_count; i++) {
         if (signature->inputs[i].kind == EXG_INPUT_TOKEN) {
-            numbers[graph->inputs[i].as_tensor] = EXG_NO_VALUE;
+            exg_value *token = &graph->values[graph->inputs[i].as_tensor];
+
+            *token = (exg_value){.name = token->name}; /* which nothing reads */
         } else {
             graph->inputs[inputs] = graph->inputs[i];
             signature->inputs[inputs++] = signature->inputs[i];
@@ -231,12 +192,8 @@ static exg_status drop_tokens(exg_program *made, exg_error *err)
             signature->outputs[outputs++] = signature->outputs[o];
         }
     }
-    if (inputs < signature->input_count) {
-        graph->input_count = signature->input_count = inputs;
-        graph->output_count = signature->output_count = outputs;
-        drop_values(graph, numbers);
-    }
-    return EXG_OK;
+    graph->input_count = signature->input_count = inputs;
+    graph->output_count = signature->output_count = outputs;
 }
 
 exg_status exg_program_at_stage(const exg_verified *verified, const exg_symbols *symbols,
@@ -255,9 +212,10 @@ exg_status exg_program_at_stage(const exg_verified *verified, const exg_symbols 
     status = symbols == NULL ? exg_stage_of_symbols(&in, verified->operators, stage, &made, err)
                              : exg_stage_of_numbers(&in, symbols, stage, &made, err);
     status = status == EXG_OK ? check_operators(made->graph, verified->operators, err) : status;
-    status = status == EXG_OK ? drop_tokens(made, err) : status;
-    status =
-        status == EXG_OK ? describe(made, verified->program, symbols == NULL, stage, err) : status;
+    if (status == EXG_OK) {
+        drop_tokens(made);
+        status = describe(made, verified->program, symbols == NULL, stage, err);
+    }
     exg_operators_destroy(operators);
     if (status != EXG_OK) {
         exg_program_destroy(made);
