@@ -82,15 +82,18 @@ static void leave_out_defaults(exg_node *node, const exg_function_schema *schema
     }
 }
 
-/* The node's words are those of the table that stays. */
+/* The node's words are those of the table that stays; what with_effects called by position alone is
+ * named, as PyTorch asks of an operator. */
 static void adopt_words(exg_node *node, const exg_operator *op)
 {
     node->target = op->target;
     for (uint32_t i = 0; i < node->input_count; i++) {
+        bool is_named = node->inputs[i].name[0] != '\0';
+
         for (uint32_t p = 0; p < op->schema->argument_count; p++) {
             const char *name = op->schema->arguments[p].name;
 
-            if (strcmp(node->inputs[i].name, name) == 0) {
+            if (is_named ? strcmp(node->inputs[i].name, name) == 0 : p == i) {
                 node->inputs[i].name = name;
             }
         }

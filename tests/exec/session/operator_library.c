@@ -263,7 +263,8 @@ static void programs_are_as_pytorchs(void **state)
     }
 }
 
-/* Without with_effects PyTorch finds no tokens to take out, and no flag of one. */
+/* Without with_effects PyTorch finds no tokens to take out, no flag of one, and no argument without
+ * a name. */
 static void a_stage_has_no_tokens(void **state)
 {
     const fixture *f = fixture_among(programs, sizeof(programs) / sizeof(programs[0]),
@@ -291,6 +292,13 @@ static void a_stage_has_no_tokens(void **state)
         assert_int_equal(exg_signature_output_tokens(&staged->signature, NULL, 0, &tokens, &err),
                          EXG_OK);
         assert_int_equal(tokens, 0);
+        for (uint32_t n = 0; n < staged->graph->node_count; n++) {
+            const exg_node *node = &staged->graph->nodes[n];
+
+            for (uint32_t i = 0; i < node->input_count; i++) {
+                assert_string_not_equal(node->inputs[i].name, "");
+            }
+        }
         if (exg_verify(staged, l.operators, &l.verified, NULL, &err) != EXG_OK) {
             fail_msg("%s: %s", err.code, err.message);
         }
