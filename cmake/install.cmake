@@ -33,7 +33,7 @@ endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/exg-export.pc ${PROJECT_BINARY_DIR}/exg-exec.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
-# The command writes its own pages and completions; not where it cannot be run.
+# The command writes its own pages and completions; not where it cannot be run, nor by a sanitizer.
 set(pages ${PROJECT_BINARY_DIR}/pages)
 set(folders ${pages}/man1 ${pages}/bash ${pages}/zsh ${pages}/fish)
 set(written ${pages}/man1/exg.1 ${pages}/bash/exg ${pages}/zsh/_exg ${pages}/fish/exg.fish)
@@ -47,7 +47,7 @@ foreach(command ${commands})
   list(APPEND written ${pages}/man1/exg-${command}.1)
   list(APPEND write COMMAND exg help ${command} --man > ${pages}/man1/exg-${command}.1)
 endforeach()
-if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+if(NOT EXG_SANITIZE AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR))
   file(MAKE_DIRECTORY ${folders})
   set(manual ${written})
   list(FILTER manual INCLUDE REGEX "[.]1$")
