@@ -5,7 +5,7 @@
  * division by zero gives 0 and sets the loop's `bad`. `far` and `wide` are constants of the
  * loop: whether operands may be beyond EXG_F32_NEAR, and quotients wide (math_f32.h).
  */
-#include "libexec/kernels/math_f64.h"
+#include "libexec/kernels/gamma.h"
 #include "libexec/kernels/special.h"
 
 #ifndef EXG_LIBEXEC_KERNELS_FORMULA_H
@@ -39,16 +39,17 @@ static inline double exg_f64_fmod(double a, double b, int wide)
         floored = whole == 0 ? copysign##c((type)0, a / b) : floored;                              \
         floored = b == 0 ? a / b : floored;                                                        \
         return wide == EXG_F32_WIDE_ASKED ? rest : floored;                                        \
-    }                                                                                              \
-    static inline type exg_lgamma_##suffix(type a)                                                 \
-    {                                                                                              \
-        int sign; /* not the global one */                                                         \
-                                                                                                   \
-        return lgamma##c##_r(a, &sign);                                                            \
     }
 
 EXG_DEFINE_FLOAT(float, f32, f)
 EXG_DEFINE_FLOAT(double, f64, )
+
+static inline double exg_f64_lgamma(double x)
+{
+    int sign; /* not the global one */
+
+    return lgamma_r(x, &sign);
+}
 
 #define EXG_DEFINE_INT(type, utype, suffix)                                                        \
     static inline type exg_div_trunc_##suffix(type a, type b, int *bad)                            \
@@ -201,7 +202,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define FLOOR(x)        floorf(x)
 #define FMOD(x, y)      exg_f32_fmod(x, y, wide)
 #define HYPOT(x, y)     hypotf(x, y)
-#define LGAMMA(x)       exg_lgamma_f32(x)
+#define LGAMMA(x)       exg_f32_lgamma(x)
 #define LOG(x)          exg_f32_log(x)
 #define LOG10(x)        exg_f32_log10(x)
 #define LOG1P(x)        exg_f32_log1p(x)
@@ -244,7 +245,7 @@ EXG_DEFINE_INT(int64_t, uint64_t, i64)
 #define FLOOR(x)        floor(x)
 #define FMOD(x, y)      exg_f64_fmod(x, y, wide)
 #define HYPOT(x, y)     hypot(x, y)
-#define LGAMMA(x)       exg_lgamma_f64(x)
+#define LGAMMA(x)       exg_f64_lgamma(x)
 #define LOG(x)          exg_f64_log(x)
 #define LOG10(x)        log10(x)
 #define LOG1P(x)        log1p(x)

@@ -29,37 +29,6 @@ static const double bernoulli[] = {8.3333333333333333e-02, -1.3888888888888889e-
                                    1.3382536530684679e-11, -3.3896802963225829e-13,
                                    8.5860620562778446e-15, -2.1748686985580619e-16};
 
-double exg_special_digamma(double x)
-{
-    /* B_2k / 2k */
-    static const double tail[] = {1 / 12.,  -1 / 120.,     1 / 252., -1 / 240.,
-                                  1 / 132., -691 / 32760., 1 / 12.};
-    double sum = 0;
-    double power = 1;
-
-    if (x == 0) {
-        return copysign(INFINITY, -x);
-    }
-    if (x < 0) {
-        double whole;
-        double rest = modf(x, &whole);
-
-        return rest == 0 ? NAN : exg_special_digamma(1 - x) - PI / tan(PI * rest);
-    }
-    for (; x < 12; x++) {
-        sum -= 1 / x;
-    }
-    if (isinf(x)) {
-        return x;
-    }
-    sum += log(x) - 0.5 / x;
-    for (int k = 0; k < 7; k++) {
-        power /= x * x;
-        sum -= tail[k] * power;
-    }
-    return sum;
-}
-
 /* Euler and Maclaurin's sum, begun where q is past 12 + x. */
 double exg_special_zeta(double x, double q)
 {

@@ -6,8 +6,9 @@
 #ifndef EXG_LIBEXEC_KERNELS_SPECIAL_H
 #define EXG_LIBEXEC_KERNELS_SPECIAL_H
 
-/* gamma and its kin */
-double exg_special_digamma(double x);
+#include "libexec/kernels/gamma.h"
+
+/* gamma's kin, but for digamma, which gamma.h has */
 double exg_special_polygamma(double n, double x); /* n: 0, 1, ... */
 double exg_special_zeta(double x, double q);      /* Hurwitz */
 double exg_special_igamma(double a, double x);    /* lower, regularized */

@@ -28,9 +28,8 @@ typedef unsigned long long uint64_t;
 #define NAN      __int_as_float(0x7fffffff)
 #define INFINITY __int_as_float(0x7f800000)
 
-#define lgammaf_r(x, sign) ((void)(sign), lgammaf(x))
-#define lgamma_r(x, sign)  ((void)(sign), lgamma(x))
-#define __builtin_fma      fma
-#define __builtin_fmaf     fmaf
+#define lgamma_r(x, sign) ((void)(sign), lgamma(x))
+#define __builtin_fma     fma
+#define __builtin_fmaf    fmaf
 
 #endif

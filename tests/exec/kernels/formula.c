@@ -152,6 +152,7 @@ CLAIM(cosh, cosh_default, cosh)
 CLAIM(asinh, asinh_default, asinh)
 CLAIM(acosh, acosh_default, acosh)
 CLAIM(atanh, atanh_default, atanh)
+CLAIM(lgamma, lgamma_default, lgamma)
 
 static double gelu(double x)
 {
@@ -518,6 +519,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(asinh_is_within_2_5_ulp_of_the_true_value),
         cmocka_unit_test(acosh_is_within_2_5_ulp_of_the_true_value),
         cmocka_unit_test(atanh_is_within_2_5_ulp_of_the_true_value),
+        cmocka_unit_test(lgamma_is_within_2_5_ulp_of_the_true_value),
         cmocka_unit_test(gelu_is_within_4_ulp_of_its_argument),
         cmocka_unit_test(logistic_formulas_are_within_4_5_ulp_of_the_true_value),
         cmocka_unit_test(narrow_formulas_are_within_a_bf16_of_the_true_value),
