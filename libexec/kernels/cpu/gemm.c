@@ -4,6 +4,7 @@
  *            dtype; a task is a tile of C over the whole depth. A is packed before
  *            when several tasks would pack it again, and so is B.
  *   stream, dot, axpy: of few rows (gemm_rows.c)
+ *   turned   b is read where it is, a packed (gemm_turned.c)
  *   bytes    pairs of int8 or uint8 at a time (gemm_bytes.c)
  *   integer  a row of the result at a time (gemm_integer.c)
  *
@@ -291,12 +292,14 @@ exg_status exg_gemm_plan(exg_gemm *g, exg_kernel_call *call, exg_error *err)
     }
     call->takes_epilogue = true;
     swap_if_column(g);
-    g->loops = loops_of(g);
-    choose_path(g);
+    if (!exg_gemm_turned_plan(g)) {
+        g->loops = loops_of(g);
+        choose_path(g);
+    }
     plan_start(g);
     g->packed_bytes = (g->packed_bytes + 63) & ~UINT64_C(63);
     g->has_result = exg_dtype_bytes(g->c_dtype) != exg_gemm_real_bytes(g);
-    g->is_near = has_near_sums(g);
+    g->is_near = g->path == EXG_GEMM_TURNED || has_near_sums(g);
     g->result_offset = g->packed_bytes;
     call->workspace_bytes += g->packed_bytes;
     if (g->has_result && !g->is_near) {
@@ -606,6 +609,8 @@ void exg_gemm_run(const exg_gemm *g, const exg_kernel_call *call, void *workspac
         set_zero(&r);
     } else if (g->path == EXG_GEMM_TILES) {
         run_tiles(&r, pool);
+    } else if (g->path == EXG_GEMM_TURNED) {
+        exg_gemm_turned_run(&r);
     } else {
         exg_gemm_rows_run(&r);
     }

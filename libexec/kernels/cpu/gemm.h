@@ -45,6 +45,7 @@ typedef struct exg_gemm {
         EXG_GEMM_STREAM,
         EXG_GEMM_DOT,
         EXG_GEMM_AXPY,
+        EXG_GEMM_TURNED,
         EXG_GEMM_BYTES,
         EXG_GEMM_INTEGER
     } path;
@@ -116,6 +117,11 @@ void exg_gemm_finish(const exg_gemm_work *r, int64_t batch, int64_t i, int64_t r
 /* gemm_rows.c: false if it is not of few rows. */
 bool exg_gemm_rows_plan(exg_gemm *gemm);
 void exg_gemm_rows_run(exg_gemm_work *r);
+
+/* gemm_turned.c: false if it is not of bf16 by a larger matrix that is dense along the depth, on a
+ * machine whose loops turn sums. */
+bool exg_gemm_turned_plan(exg_gemm *gemm);
+void exg_gemm_turned_run(exg_gemm_work *r);
 
 /* A matrix that is b of many products, as their tiles read it: panel after panel of a
  * depth of the loops' after the other, in its own dtype. */

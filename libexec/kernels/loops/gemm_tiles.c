@@ -441,6 +441,15 @@ static prefetch part_of(const char *panel, int64_t i, int64_t m, int64_t tiles)
     return (prefetch){panel + i / (2 * SIDE) * tiles * lines * ROW_BYTES, lines};
 }
 
+/* A part of the rows of A that are read where they are after these, for columns from j on of n. */
+static prefetch part_of_rows(const char *rows, int64_t j, int64_t n, int64_t tiles)
+{
+    const int64_t turns = (n + B_COLUMNS - 1) / B_COLUMNS;
+    const int64_t lines = (2 * SIDE + turns - 1) / turns;
+
+    return (prefetch){rows + j / B_COLUMNS * tiles * lines * ROW_BYTES, lines};
+}
+
 /* c (m, n) = or += a block of panels; c's and start's elements are of four bytes. A is panels
  * (a_stride 0), or whole tiles of rows so many bytes apart; `next` is read after the last panel, or
  * NULL where panels are near. */
@@ -464,8 +473,9 @@ static void block_of(const tile_sums *with, int64_t m, int64_t n, int64_t tiles,
             const char *from = adds ? to : start != NULL ? start + j * 4 : NULL;
             const int64_t from_stride = adds ? c_stride : 0;
             const rows_of_a rows = rows_at(a, a_stride, i, tiles);
-            const prefetch ahead =
-                next != NULL ? part_of(after, i, m, tiles) : (prefetch){panel, 0};
+            const prefetch ahead = next == NULL    ? (prefetch){panel, 0}
+                                   : a_stride != 0 ? part_of_rows(next, j, n, tiles)
+                                                   : part_of(after, i, m, tiles);
 
             if (is_low) {
                 with->low(tiles, rows, panel, to, c_stride, from, from_stride, ahead);
@@ -503,6 +513,27 @@ static void block_bytes(int64_t m, int64_t n, int64_t depth, const void *a, bool
              c_stride * 4, adds, NULL, NULL);
 }
 
+static void turn_sums(int64_t rows, int64_t columns, const float *from, int64_t from_stride,
+                      float *to, int64_t to_stride)
+{
+    __m512i r[SIDE];
+
+    for (int64_t i = 0; i < rows; i += SIDE) {
+        const __mmask16 some = (__mmask16)first_of(rows - i);
+
+        for (int64_t j = 0; j < columns; j += SIDE) {
+            UNROLL for (int k = 0; k < SIDE; k++)
+            {
+                r[k] = _mm512_loadu_si512(from + (i + k) * from_stride + j);
+            }
+            turn(r);
+            for (int64_t k = 0; k < least(columns - j, SIDE); k++) {
+                _mm512_mask_storeu_epi32(to + (j + k) * to_stride + i, some, r[k]);
+            }
+        }
+    }
+}
+
 const exg_gemm_loops exg_loops_gemm_pairs_amx = {
     .real_bytes = sizeof(float),
     .panel_bytes = sizeof(uint16_t),
@@ -519,6 +550,7 @@ const exg_gemm_loops exg_loops_gemm_pairs_amx = {
     .pack = pack_pairs,
     .pack_rows = pack_rows,
     .block = block_pairs,
+    .turn = turn_sums,
 };
 
 const exg_gemm_bytes_loops exg_loops_gemm_bytes_amx = {

@@ -380,11 +380,16 @@ typedef struct exg_gemm_loops {
     void (*pack_rows)(int64_t depth, void *panel, const void *const *rows);
     /* c (m, n) = or += a block of A times a packed one of B; row stride of c in elements. A is
      * packed (a_stride 0), or rows dense along the depth, where they are.
-     * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the
-     * panel that will be read after these, which are far, or NULL: they are near. */
+     * Where it does not add, each row begins with `start`, n reals or NULL. `next`: the panel that
+     * will be read after these, which are far, or NULL: they are near; where A's rows are read in
+     * place, those that will be, which follow one another. */
     void (*block)(int64_t m, int64_t n, int64_t depth, const void *a, int64_t a_stride,
                   const void *b, void *c, int64_t c_stride, bool adds, const void *start,
                   const void *next);
+    /* `to` (columns, rows) = what is in `from` (rows, columns), whole tiles there, transposed;
+     * strides in elements. NULL: products are not turned. */
+    void (*turn)(int64_t rows, int64_t columns, const float *from, int64_t from_stride, float *to,
+                 int64_t to_stride);
     /* block() of f32 with b in bf16, for few rows. */
     void (*block_bf16)(int64_t m, int64_t n, int64_t depth, const void *a, const void *b, float *c,
                        int64_t c_stride, bool adds);

@@ -10,7 +10,8 @@ static const int64_t shapes[][3] = {
     {1, 1, 1},    {3, 5, 7},      {1, 70, 50},   {1, 300, 600},  {50, 100, 1},   {16, 16, 16},
     {13, 51, 31}, {9, 257, 97},   {70, 300, 49}, {130, 30, 200}, {5, 0, 3},      {0, 3, 4},
     {4, 1, 9},    {12, 60, 50},   {2, 130, 9},   {9, 515, 49},   {20, 1100, 35}, {30, 270, 64},
-    {21, 9, 32},  {26, 300, 144}, {37, 130, 99}, {1, 0, 3},      {270, 40, 70},
+    {21, 9, 32},  {26, 300, 144}, {37, 130, 99}, {1, 0, 3},      {270, 40, 70},  {2, 32, 16},
+    {3, 64, 50},  {40, 96, 300},  {300, 32, 45}, {66, 1024, 40},
 };
 
 /* want (batch, m, n) = alpha * a * b + beta * self; self broadcasts, or is absent. */
@@ -130,6 +131,15 @@ static void addmm_scales_and_adds_any_broadcast_of_self(void **state)
                 expect_addmm(float_dtypes[d], shapes[s][0], shapes[s][1], shapes[s][2], f);
             }
         }
+    }
+}
+
+/* By tiles where b is: in parts of the depth. */
+static void few_rows_of_bf16_by_a_deep_matrix(void **state)
+{
+    (void)state;
+    for (uint32_t f = 0; f < 12; f++) {
+        expect_addmm(EXG_DTYPE_BF16, 3 + 60 * (f % 2), 8224, 20 + 30 * (f / 2 % 2), f);
     }
 }
 
@@ -391,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mm_and_bmm_equal_the_triple_loop_in_every_layout),
         cmocka_unit_test(addmm_scales_and_adds_any_broadcast_of_self),
+        cmocka_unit_test(few_rows_of_bf16_by_a_deep_matrix),
         cmocka_unit_test(one_row_by_a_matrix_past_the_caches),
         cmocka_unit_test(what_is_not_finite_stays_in_its_row_and_column),
         cmocka_unit_test(linear_takes_all_leading_dimensions_as_rows),
