@@ -130,6 +130,12 @@ enum {
     EXG_NEW_unique_size,
     EXG_NEW_unique_sized,
     EXG_NEW__unique_out,
+    EXG_NEW_indices_default,
+    EXG_NEW_values_default,
+    EXG_NEW__nnz_default,
+    EXG_NEW_sparse_dim_default,
+    EXG_NEW_dense_dim_default,
+    EXG_NEW_is_coalesced_default,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -275,5 +281,11 @@ enum {
 #define EXG_OP_unique_size                ((exg_operator_id)EXG_NEW_unique_size)
 #define EXG_OP_unique_sized               ((exg_operator_id)EXG_NEW_unique_sized)
 #define EXG_OP__unique_out                ((exg_operator_id)EXG_NEW__unique_out)
+#define EXG_OP_indices_default            ((exg_operator_id)EXG_NEW_indices_default)
+#define EXG_OP_values_default             ((exg_operator_id)EXG_NEW_values_default)
+#define EXG_OP__nnz_default               ((exg_operator_id)EXG_NEW__nnz_default)
+#define EXG_OP_sparse_dim_default         ((exg_operator_id)EXG_NEW_sparse_dim_default)
+#define EXG_OP_dense_dim_default          ((exg_operator_id)EXG_NEW_dense_dim_default)
+#define EXG_OP_is_coalesced_default       ((exg_operator_id)EXG_NEW_is_coalesced_default)
 
 #endif
