@@ -117,10 +117,9 @@ static exg_status halves_shape(exg_operator_call *call, exg_error *err)
 {
     const exg_argument *sizes = &call->args[1];
 
-    if (sizes->count > EXG_RESULTS_MAX || call->inputs[0].rank == 0) {
-        return EXG_OPERATOR_FAIL(err, UNSUPPORTED, "more than %d parts", EXG_RESULTS_MAX);
+    if (call->inputs[0].rank == 0 || !exg_operator_lengthen(call, sizes->count)) {
+        return EXG_OPERATOR_FAIL(err, UNSUPPORTED, "%u parts of x", sizes->count);
     }
-    call->output_count = sizes->count;
     for (uint32_t i = 0; i < sizes->count; i++) {
         call->outputs[i] = call->inputs[0];
         call->outputs[i].sizes[0] = sizes->as_ints[i];

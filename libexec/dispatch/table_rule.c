@@ -113,7 +113,7 @@ static exg_status add_strided(const search *s, uint32_t m, exg_rule_call *strate
         for (uint32_t i = 0; i < strategies->operand_count; i++) {
             made->operands[i] = as_strided(strategy->operands[i], strided);
         }
-        for (uint32_t k = 0; k < EXG_RESULTS_MAX; k++) {
+        for (uint32_t k = 0; k < strategies->result_count; k++) {
             made->results[k] = as_strided(strategy->results[k], strided);
         }
     }
@@ -260,7 +260,7 @@ static double strategy_cost(const search *s, uint32_t m, const exg_rule_call *st
                 CHANGE_NS + move_cost(s, m, strategies->operands[i], from, strategy->operands[i]);
         }
     }
-    for (uint32_t r = 0; r < s->result_count && r < EXG_RESULTS_MAX; r++) {
+    for (uint32_t r = 0; r < s->result_count; r++) {
         if (strategies->results[r] != NULL && strategy->results[r].kind == EXG_PARTIAL) {
             cost += exg_move_cost(&s->costs->links[m], strategy->results[r], exg_shard(0),
                                   bytes_of(strategies->results[r]), strategies->mesh_size);
@@ -311,7 +311,7 @@ static exg_status add_choice(search *s, const choice *from, uint32_t m,
     for (uint32_t i = 0; i < s->call->operand_count; i++) {
         made.operands[i][m] = strategy->operands[i];
     }
-    for (uint32_t r = 0; r < s->result_count && r < EXG_RESULTS_MAX; r++) {
+    for (uint32_t r = 0; r < s->result_count; r++) {
         made.results[r][m] = strategy->results[r];
     }
     *count += *count < CHOICES_MAX;

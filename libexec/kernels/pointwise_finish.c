@@ -88,6 +88,27 @@ static void move_stores_last(exg_pointwise *p)
     memcpy(&p->instructions[kept], stores, store_count * sizeof(stores[0]));
 }
 
+/* An operand that is stored as it is is copied first, where another result may be on it. */
+static void copy_what_is_stored(exg_pointwise *p)
+{
+    uint32_t stores = 0;
+
+    for (uint8_t k = 0; k < p->instruction_count; k++) {
+        stores += p->instructions[k].kind == EXG_INSTRUCTION_STORE;
+    }
+    for (uint8_t k = 0; stores > 1 && k < p->instruction_count; k++) {
+        const uint8_t value = p->instructions[k].target;
+
+        for (uint8_t l = 0; p->instructions[k].kind == EXG_INSTRUCTION_STORE && l < k; l++) {
+            exg_instruction *load = &p->instructions[l];
+
+            if (load->kind == EXG_INSTRUCTION_LOAD && load->target == value) {
+                load->is_direct = false;
+            }
+        }
+    }
+}
+
 /* Brings what is the same for every tile to the front. Rounding happens in place,
  * so an invariant value that is rounded later stays where it is. */
 static void move_invariants_first(exg_pointwise *p)
@@ -458,6 +479,7 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     describe_operands(p, &bytes, &widest);
     drop_copies(p);
     move_stores_last(p);
+    copy_what_is_stored(p);
     move_invariants_first(p);
     make_chains(p);
     find_lifetimes(p, true);

@@ -38,7 +38,7 @@ static exg_status leading(exg_rule_call *call, uint32_t own)
             strategy->operands[i] =
                 call->operands[i] == NULL ? exg_replicate() : exg_shard((int32_t)d);
         }
-        for (uint32_t r = 0; alike && r < call->result_count && r < EXG_RESULTS_MAX; r++) {
+        for (uint32_t r = 0; alike && r < call->result_count; r++) {
             strategy->results[r] = exg_shard((int32_t)d);
         }
     }

@@ -42,6 +42,24 @@ static exg_status collect_operands(exg_partitioner *p, const exg_operator *op, e
     return EXG_OK;
 }
 
+static exg_status collect_results(exg_partitioner *p, const exg_node *node, exg_node_call *n)
+{
+    uint32_t count = exg_node_result_count(node);
+
+    n->results = EXG_NEW_ARRAY(p->scratch, exg_value_id, count);
+    n->result_metas = EXG_NEW_ARRAY(p->scratch, const exg_tensor_meta *, count);
+    if (n->results == NULL || n->result_metas == NULL) {
+        return EXG_OUT_OF_MEMORY(p->r.err);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        n->results[i] = exg_node_result(node, NULL, i);
+        n->result_metas[i] = meta_of(p, n->results[i]);
+    }
+    n->call.results = n->result_metas;
+    n->call.result_count = count;
+    return EXG_OK;
+}
+
 exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n)
 {
     const exg_node *node = &p->r.in->graph->nodes[index];
@@ -57,7 +75,6 @@ exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n
     }
     n->call = (exg_rule_call){.op = op,
                               .args = n->args,
-                              .results = n->result_metas,
                               .mesh_size = p->n,
                               .emits = true,
                               .arena = p->scratch,
@@ -65,10 +82,7 @@ exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n
     EXG_TRY(exg_operator_normalize(op, node, n->args, p->r.err));
     EXG_TRY(collect_operands(p, op, n));
     n->call.operands = n->metas;
-    n->call.result_count = exg_node_results(node, NULL, n->results);
-    for (uint32_t i = 0; i < n->call.result_count; i++) {
-        n->result_metas[i] = meta_of(p, n->results[i]);
-    }
+    EXG_TRY(collect_results(p, node, n));
     EXG_TRY(exg_rule_strategies(&n->call));
     return p->parts == NULL ? EXG_OK : exg_add_shared_parts(&n->call, p->parts[index]);
 }
@@ -105,22 +119,32 @@ bool exg_node_call_is_weight(const exg_partitioner *p, const exg_node_call *n)
            p->forms[n->operands[0]].is_weight;
 }
 
-uint32_t exg_node_results(const exg_node *node, const exg_argument *made, exg_value_id *ids)
+/* Of one output. */
+static uint32_t count_tensors(const exg_argument *output)
+{
+    return output->kind == EXG_ARGUMENT_TENSORS  ? output->count
+           : output->kind == EXG_ARGUMENT_TENSOR ? 1
+                                                 : 0;
+}
+
+uint32_t exg_node_result_count(const exg_node *node)
 {
     uint32_t count = 0;
 
     for (uint32_t o = 0; o < node->output_count; o++) {
-        const exg_argument *output = &node->outputs[o];
-        const exg_argument *from = made == NULL ? output : &made[o];
-
-        if (output->kind == EXG_ARGUMENT_TENSOR && count < EXG_RESULTS_MAX) {
-            ids[count++] = exg_get_ref(from).id;
-        }
-        for (uint32_t t = 0;
-             output->kind == EXG_ARGUMENT_TENSORS && t < output->count && count < EXG_RESULTS_MAX;
-             t++) {
-            ids[count++] = exg_lower_item(from, t).id;
-        }
+        count += count_tensors(&node->outputs[o]);
     }
     return count;
+}
+
+exg_value_id exg_node_result(const exg_node *node, const exg_argument *made, uint32_t index)
+{
+    uint32_t o = 0;
+
+    while (index >= count_tensors(&node->outputs[o])) {
+        index -= count_tensors(&node->outputs[o++]);
+    }
+    made = made == NULL ? node->outputs : made;
+    return node->outputs[o].kind == EXG_ARGUMENT_TENSOR ? exg_get_ref(&made[o]).id
+                                                        : exg_lower_item(&made[o], index).id;
 }

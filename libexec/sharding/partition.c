@@ -377,7 +377,6 @@ static exg_status place_node(partitioner *p, uint32_t index)
     const exg_node *node = &p->r.in->graph->nodes[index];
     const exg_strategy *strategy;
     exg_argument results[EXG_RESULTS_MAX];
-    exg_value_id made[EXG_RESULTS_MAX];
     exg_node_call n;
     exg_ref *refs;
     double work = 0;
@@ -394,9 +393,8 @@ static exg_status place_node(partitioner *p, uint32_t index)
     }
     EXG_TRY(exg_node_call_replace(&n, p->r.out->arena, refs));
     EXG_TRY(emit_strategy(p, node, &n.call, strategy, n.args, results));
-    (void)exg_node_results(node, results, made);
     for (uint32_t i = 0; i < n.call.result_count; i++) {
-        exg_ref ref = {made[i]};
+        exg_ref ref = {exg_node_result(node, results, i)};
 
         EXG_TRY(check_result(p, n.results[i], strategy->results[i], ref));
         exg_add_form(p, n.results[i], strategy->results[i], ref);
@@ -405,7 +403,7 @@ static exg_status place_node(partitioner *p, uint32_t index)
         EXG_TRY(constrain(p, n.results[i], exg_pattern_of_result(p, index, n.results[i])));
     }
     if (n.call.result_count > 0) {
-        work = time_of(p, &n, refs, (exg_ref){made[0]});
+        work = time_of(p, &n, refs, (exg_ref){exg_node_result(node, results, 0)});
     }
     exg_report_node(p, node->name, node->target, strategy, n.call.operand_count,
                     n.call.result_count, work);

@@ -86,8 +86,8 @@ typedef struct exg_node_call {
     exg_argument *args;
     exg_value_id *operands; /* EXG_NO_VALUE: absent */
     const exg_tensor_meta **metas;
-    exg_value_id results[EXG_RESULTS_MAX];
-    const exg_tensor_meta *result_metas[EXG_RESULTS_MAX];
+    exg_value_id *results;
+    const exg_tensor_meta **result_metas;
 } exg_node_call;
 
 /* forms.c: forms and moves. */
@@ -112,9 +112,10 @@ exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n
 exg_status exg_node_call_replace(exg_node_call *n, exg_arena *arena, const exg_ref *refs);
 /* Is its result a view of a weight? */
 bool exg_node_call_is_weight(const exg_partitioner *p, const exg_node_call *n);
-/* The tensors of a node's outputs, those of a list one by one; with `made`, what was emitted for
- * them. */
-uint32_t exg_node_results(const exg_node *node, const exg_argument *made, exg_value_id *ids);
+/* The tensors of a node's outputs, those of a list one by one: how many, and the one at `index`;
+ * with `made`, what was emitted for it. */
+uint32_t exg_node_result_count(const exg_node *node);
+exg_value_id exg_node_result(const exg_node *node, const exg_argument *made, uint32_t index);
 
 /* beam.c: sets p->chosen: weights are split wherever they can be, and few bytes are moved. */
 exg_status exg_choose_together(exg_partitioner *p);

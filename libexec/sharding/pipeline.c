@@ -57,10 +57,9 @@ static bool is_free(const batch *b, exg_value_id id)
 
 static bool is_free_node(const batch *b, uint32_t n)
 {
-    exg_value_id ids[EXG_RESULTS_MAX];
-    uint32_t count = exg_node_results(&b->r.in->graph->nodes[n], NULL, ids);
+    const exg_node *node = &b->r.in->graph->nodes[n];
 
-    return count > 0 && b->free[ids[0]];
+    return exg_node_result_count(node) > 0 && b->free[exg_node_result(node, NULL, 0)];
 }
 
 static void latest_stage(void *user, exg_value_id *id)
@@ -115,12 +114,12 @@ static void find_stages(batch *b, const exg_operators *operators, const uint32_t
     for (uint32_t n = 0; n < graph->node_count; n++) {
         visit v = {b, given[n] == EXG_NO_STAGE ? 0 : given[n] & ~EXG_STAGE_FREE, false};
         bool free = find_free(b, operators, &graph->nodes[n], given[n]);
-        exg_value_id ids[EXG_RESULTS_MAX];
-        uint32_t count = exg_node_results(&graph->nodes[n], NULL, ids);
 
-        for (uint32_t i = 0; i < count; i++) {
-            b->made[ids[i]] = n;
-            b->free[ids[i]] = free;
+        for (uint32_t i = 0; i < exg_node_result_count(&graph->nodes[n]); i++) {
+            exg_value_id id = exg_node_result(&graph->nodes[n], NULL, i);
+
+            b->made[id] = n;
+            b->free[id] = free;
         }
         visit_operands(&graph->nodes[n], latest_stage, &v);
         b->of[n] = v.stage;
@@ -264,10 +263,10 @@ static bool is_own(const pipeline *p, uint32_t owner)
 
 static bool is_added(const batch *b, uint32_t n)
 {
-    exg_value_id ids[EXG_RESULTS_MAX];
-    uint32_t count = exg_node_results(&b->r.in->graph->nodes[n], NULL, ids);
+    const exg_node *node = &b->r.in->graph->nodes[n];
 
-    return count > 0 && b->r.refs[ids[0]].id != EXG_NO_VALUE;
+    return exg_node_result_count(node) > 0 &&
+           b->r.refs[exg_node_result(node, NULL, 0)].id != EXG_NO_VALUE;
 }
 
 /* The stage's nodes, and of what every stage computes for itself all that they, or results that

@@ -287,7 +287,7 @@ static bool cuts_what_is_there(const exg_rule_call *call, const exg_strategy *st
             return false;
         }
     }
-    for (uint32_t r = 0; r < call->result_count && r < EXG_RESULTS_MAX; r++) {
+    for (uint32_t r = 0; r < call->result_count; r++) {
         if (!has_dim(call->results[r], strategy->results[r])) {
             return false;
         }

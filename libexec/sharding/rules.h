@@ -22,7 +22,7 @@ struct exg_emission;
 typedef void exg_emit_strategy(const struct exg_emission *emission);
 
 typedef struct exg_strategy {
-    exg_placement results[EXG_RESULTS_MAX];
+    exg_placement *results;  /* one a result tensor, and EXG_RESULTS_MAX at least */
     exg_placement *operands; /* one a tensor operand, absent ones included */
     exg_emit_strategy *emit; /* NULL: the operator itself */
     uint32_t reduces;        /* all-reduces that this emits, */

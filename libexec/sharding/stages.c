@@ -50,12 +50,12 @@ static void read_value(void *user, exg_value_id *id)
     r->constant_bytes += r->varies[*id] ? 0 : exg_meta_bytes(r->graph->values[*id].tensor);
 }
 
-static double result_bytes(const exg_graph *graph, const exg_value_id *ids, uint32_t count)
+static double result_bytes(const exg_graph *graph, const exg_node *node)
 {
     double bytes = 0;
 
-    for (uint32_t i = 0; i < count; i++) {
-        bytes += exg_meta_bytes(graph->values[ids[i]].tensor);
+    for (uint32_t i = 0; i < exg_node_result_count(node); i++) {
+        bytes += exg_meta_bytes(graph->values[exg_node_result(node, NULL, i)].tensor);
     }
     return bytes;
 }
@@ -83,11 +83,10 @@ static exg_status look_at_nodes(survey *s, exg_error *err)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
         const exg_operator *op = exg_operators_find(s->operators, node->target);
-        exg_value_id ids[EXG_RESULTS_MAX];
-        uint32_t count = exg_node_results(node, NULL, ids);
+        uint32_t count = exg_node_result_count(node);
         reading r = {graph, metas, s->varies, s->free, cost, .all_free = true};
         bool stays = op == NULL || exg_is_exchange(op->id) || op->stream != EXG_NOT_DRAWN;
-        double bytes = result_bytes(graph, ids, count);
+        double bytes = result_bytes(graph, node);
         double ns;
 
         for (uint32_t i = 0; i < node->input_count; i++) {
@@ -95,16 +94,19 @@ static exg_status look_at_nodes(survey *s, exg_error *err)
         }
         ns = op == NULL || count == 0
                  ? 0
-                 : exg_predict_work(s->costs, op, metas, r.count, graph->values[ids[0]].tensor);
+                 : exg_predict_work(s->costs, op, metas, r.count,
+                                    graph->values[exg_node_result(node, NULL, 0)].tensor);
         r.any_varies = r.any_varies || stays;
         s->ns[n] = r.any_varies ? ns : 0;
         for (uint32_t i = 0; i < count; i++) {
-            s->varies[ids[i]] = r.any_varies;
-            cost[ids[i]] = r.any_varies ? r.below + ns : 0;
-            s->free[ids[i]] = !stays && r.all_free &&
-                              (!r.any_varies || (r.constant_bytes <= bytes &&
-                                                 r.below + ns <= s->link->message_ns +
-                                                                     bytes * s->link->ns_per_byte));
+            exg_value_id id = exg_node_result(node, NULL, i);
+
+            s->varies[id] = r.any_varies;
+            cost[id] = r.any_varies ? r.below + ns : 0;
+            s->free[id] = !stays && r.all_free &&
+                          (!r.any_varies ||
+                           (r.constant_bytes <= bytes &&
+                            r.below + ns <= s->link->message_ns + bytes * s->link->ns_per_byte));
         }
     }
     return EXG_OK;
@@ -185,16 +187,14 @@ static exg_status find_crossings(survey *s, exg_error *err)
         }
     }
     for (uint32_t n = 0; n < s->nodes; n++) {
-        exg_value_id ids[EXG_RESULTS_MAX];
-        uint32_t count = exg_node_results(&graph->nodes[n], NULL, ids);
+        for (uint32_t i = 0; i < exg_node_result_count(&graph->nodes[n]); i++) {
+            exg_value_id id = exg_node_result(&graph->nodes[n], NULL, i);
+            double bytes = exg_meta_bytes(graph->values[id].tensor);
 
-        for (uint32_t i = 0; i < count; i++) {
-            double bytes = exg_meta_bytes(graph->values[ids[i]].tensor);
-
-            if (!s->free[ids[i]] && c.last[ids[i]] > n) {
+            if (!s->free[id] && c.last[id] > n) {
                 s->bytes[n + 1] += bytes; /* from there on, */
-                if (c.last[ids[i]] < s->nodes) {
-                    s->bytes[c.last[ids[i]] + 1] -= bytes; /* to there */
+                if (c.last[id] < s->nodes) {
+                    s->bytes[c.last[id] + 1] -= bytes; /* to there */
                 }
             }
         }
@@ -367,11 +367,13 @@ static exg_status place_constants(const survey *s, exg_stages *stages, exg_error
     }
     for (uint32_t n = s->nodes; n-- > 0;) {
         const exg_node *node = &graph->nodes[n];
-        exg_value_id ids[EXG_RESULTS_MAX];
-        uint32_t count = exg_node_results(node, NULL, ids);
 
-        if (count > 0 && !s->varies[ids[0]] && f.first[ids[0]] != EXG_NO_STAGE) {
-            stages->of_nodes[n] = f.first[ids[0]];
+        if (exg_node_result_count(node) > 0) {
+            exg_value_id id = exg_node_result(node, NULL, 0);
+
+            if (!s->varies[id] && f.first[id] != EXG_NO_STAGE) {
+                stages->of_nodes[n] = f.first[id];
+            }
         }
         f.stage = stages->of_nodes[n];
         for (uint32_t i = 0; i < node->input_count; i++) {
@@ -415,10 +417,10 @@ exg_status exg_stages_find(const exg_program *functional, const exg_operators *o
     }
     EXG_TRY(place_constants(&s, stages, err));
     for (uint32_t n = 0; n < nodes; n++) {
-        exg_value_id ids[EXG_RESULTS_MAX];
-        bool results = exg_node_results(&functional->graph->nodes[n], NULL, ids) > 0;
+        const exg_node *node = &functional->graph->nodes[n];
+        bool free = exg_node_result_count(node) > 0 && s.free[exg_node_result(node, NULL, 0)];
 
-        stages->of_nodes[n] |= results && s.free[ids[0]] ? EXG_STAGE_FREE : 0;
+        stages->of_nodes[n] |= free ? EXG_STAGE_FREE : 0;
     }
     return EXG_OK;
 }

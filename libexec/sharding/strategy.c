@@ -10,6 +10,7 @@
 
 exg_strategy *exg_strategy_add(exg_rule_call *call)
 {
+    uint32_t results = call->result_count < EXG_RESULTS_MAX ? EXG_RESULTS_MAX : call->result_count;
     exg_strategy *strategy;
 
     if (call->strategy_count == call->strategy_capacity) {
@@ -28,7 +29,8 @@ exg_strategy *exg_strategy_add(exg_rule_call *call)
     strategy = &call->strategies[call->strategy_count];
     memset(strategy, 0, sizeof(*strategy)); /* all replicated */
     strategy->operands = EXG_NEW_ARRAY(call->arena, exg_placement, call->operand_count);
-    if (strategy->operands == NULL) {
+    strategy->results = EXG_NEW_ARRAY(call->arena, exg_placement, results);
+    if (strategy->operands == NULL || strategy->results == NULL) {
         return NULL;
     }
     call->strategy_count++;
@@ -43,7 +45,7 @@ exg_status exg_strategy_add_split(exg_rule_call *call, const int32_t *results,
     if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
-    for (uint32_t r = 0; r < call->result_count && r < EXG_RESULTS_MAX; r++) {
+    for (uint32_t r = 0; r < call->result_count; r++) {
         if (results[r] >= 0) {
             strategy->results[r] = exg_shard(results[r]);
         }

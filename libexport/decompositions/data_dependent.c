@@ -265,19 +265,34 @@ void exg_lower_unique2_size(exg_builder *b, const exg_argument *args, exg_argume
     results[0] = count_of(b, begins(b, exg_get_ref(&sorted[0])));
 }
 
-void exg_lower_unique2_sized(exg_builder *b, const exg_argument *args, exg_argument *results)
+static void unique(exg_builder *b, const exg_argument *args, exg_argument size, exg_ref results[3])
 {
     exg_dims in = exg_lower_dims(b, SELF);
     exg_argument sorted[2] = {exg_arg_none(), exg_arg_none()};
-    exg_ref made[3];
     exg_ref inverse;
 
     (void)EMIT_ALL(b, sort_default, sorted, exg_lower_flat(b, SELF), 0);
-    runs(b, exg_get_ref(&sorted[0]), begins(b, exg_get_ref(&sorted[0])), args[4], made);
-    inverse = EMIT(b, scatter_src, made[1], 0, exg_get_ref(&sorted[1]), made[1]);
+    runs(b, exg_get_ref(&sorted[0]), begins(b, exg_get_ref(&sorted[0])), size, results);
+    inverse = EMIT(b, scatter_src, results[1], 0, exg_get_ref(&sorted[1]), results[1]);
+    results[1] = exg_get_bool(&args[2]) ? exg_lower_shaped(b, inverse, &in) : nothing(b);
+}
+
+void exg_lower_unique_sized(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref made[3];
+
+    unique(b, args, args[3], made);
     results[0] = exg_arg_ref(made[0]);
-    results[1] =
-        exg_arg_ref(exg_get_bool(&args[2]) ? exg_lower_shaped(b, inverse, &in) : nothing(b));
+    results[1] = exg_arg_ref(made[1]);
+}
+
+void exg_lower_unique2_sized(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref made[3];
+
+    unique(b, args, args[4], made);
+    results[0] = exg_arg_ref(made[0]);
+    results[1] = exg_arg_ref(made[1]);
     results[2] = exg_arg_ref(exg_get_bool(&args[3]) ? made[2] : nothing(b));
 }
 

@@ -75,6 +75,24 @@ static void each(exg_builder *b, exg_operator_id id, exg_operator_id as, const e
 #include "libexport/operators/foreach.def"
 #undef EXG_EACH
 
+/* (self, ord, dtype?): what the norm is a root of */
+void exg_lower_foreach_powsum(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    exg_ref *made = exg_lower_new_refs(b, args[0].count);
+
+    for (uint32_t k = 0; made != NULL && k < args[0].count; k++) {
+        exg_ref x = exg_lower_item(&args[0], k), wide;
+        exg_dtype dtype = exg_is_none(&args[2]) ? exg_lower_dtype(b, x) : args[2].as_scalar_type;
+
+        wide = exg_lower_wide(b, exg_is_none(&args[2]) ? x : exg_lower_cast(b, x, dtype));
+        wide = EMIT(b, pow_Tensor_Scalar, EMIT(b, abs_default, wide), args[1]);
+        made[k] = exg_lower_cast(b, EMIT(b, sum_default, wide), dtype);
+    }
+    if (made != NULL) {
+        results[0] = exg_arg_refs(b, made, args[0].count);
+    }
+}
+
 /* (self, ord, dtype?) */
 void exg_lower_foreach_norm(exg_builder *b, const exg_argument *args, exg_argument *results)
 {

@@ -107,6 +107,16 @@ void exg_lower_sparse_sum_dim_dtype(exg_builder *b, const exg_argument *args, ex
 
 /* ---- which elements there are --------------------------------------------------------------- */
 
+static void refuse(exg_builder *b, const char *what)
+{
+    exg_error err;
+
+    (void)exg_error_fix(&err, EXG_FAIL(&err, UNSUPPORTED, "OPR-002", "%s", what),
+                        "give indices and values as inputs of their own, make the sparse tensor of "
+                        "them in the model, and read them there");
+    exg_builder_fail(b, &err);
+}
+
 /* True where the tensor has one; those of an input, and of most results, nobody knows. */
 static exg_ref there(exg_builder *b, exg_ref x)
 {
@@ -116,8 +126,8 @@ static exg_ref there(exg_builder *b, exg_ref x)
     exg_ref one;
 
     if (!exg_builder_parts(b, x, parts)) {
-        exg_lower_unsupported(b, "which elements a sparse tensor has that is not made of indices "
-                                 "and values in the program");
+        refuse(b, "which elements a sparse tensor has that is not made of indices and values in "
+                  "the program");
         return EXG_NO_REF;
     }
     rows[0] = index_row(b, parts[0], 0);
@@ -195,9 +205,18 @@ static exg_ref part(exg_builder *b, exg_ref x, uint32_t which)
             return parts[which];
         }
     }
-    exg_lower_unsupported(b, "how many elements a sparse tensor has once those of one place are "
-                             "added, or that is an input");
+    refuse(b, "how many elements a sparse tensor has once those of one place are added, or that "
+              "is an input");
     return EXG_NO_REF;
+}
+
+/* indices() and values() are of coalesced tensors alone. */
+void exg_lower_sparse_coalesced(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    (void)args;
+    (void)results;
+    refuse(b, "indices() and values() of a sparse tensor: PyTorch exports them with no elements, "
+              "and what follows for none");
 }
 
 void exg_lower_sparse_indices(exg_builder *b, const exg_argument *args, exg_argument *results)

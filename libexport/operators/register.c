@@ -68,7 +68,8 @@ static exg_status check_kernel(const addition *a)
 
     for (uint32_t r = 0; r < schema->return_count; r++) {
         if (schema->returns[r].type.base != EXG_TYPE_TENSOR) {
-            return refuse(a, "returns what is no tensor", "return a tensor of one element");
+            return refuse(a, "returns what is no tensor",
+                          "return a tensor of one element, in its schema in Python too");
         }
     }
     if (aliases_unwritten(schema)) {
@@ -77,11 +78,8 @@ static exg_status check_kernel(const addition *a)
     }
     if (has_list && count > 1) {
         return refuse(a, "gives a list of tensors beside other results",
-                      "return the list alone, or give a decomposition");
-    }
-    if (count > EXG_RESULTS_MAX || schema->argument_count >= EXG_ARGUMENTS_MAX) {
-        return refuse(a, "has more than 31 arguments, or 16 results",
-                      "take or return a list of tensors");
+                      "return the list alone, in its schema in Python too, or give a "
+                      "decomposition");
     }
     if (a->definition.length != NULL && (schema->is_mutable || has_list || a->definition.effect)) {
         return refuse(a, "has a result whose size lies in the data, and writes, or gives a list",
@@ -107,6 +105,14 @@ static bool returns_own(const exg_function_schema *schema)
 static exg_status check_functions(const addition *a)
 {
     const exg_operator_definition *d = &a->definition;
+    bool has_list;
+
+    if (count_results(a, &has_list) > EXG_RESULTS_MAX ||
+        a->schema->return_count > EXG_RESULTS_MAX ||
+        a->schema->argument_count >= EXG_ARGUMENTS_MAX) {
+        return refuse(a, "has more than 31 arguments, or 16 results",
+                      "take or return a list of tensors");
+    }
 
     if ((d->kernel == NULL) == (d->decomposition == NULL)) {
         return refuse(a,

@@ -252,13 +252,83 @@ static exg_status add_length(exg_shape_call *call, exg_error *err)
     return add_result(call, &number, false, 0, err);
 }
 
+/* What `lengthen` has of the call: so many outputs there is room for. */
+typedef struct outputs {
+    exg_arena *arena;
+    uint32_t room;
+    bool is_full;
+} outputs;
+
+static exg_tensor *new_outputs(exg_arena *arena, uint32_t room)
+{
+    exg_tensor *made = EXG_NEW_ARRAY(arena, exg_tensor, room + 1);
+
+    for (uint32_t r = 0; made != NULL && r < room; r++) {
+        made[r].dtype = EXG_DTYPE_COUNT;
+    }
+    return made;
+}
+
+static bool lengthen(exg_operator_call *of, uint32_t count)
+{
+    outputs *o = of->arena;
+    exg_tensor *made = count <= o->room ? of->outputs : new_outputs(o->arena, count);
+
+    if (made == NULL) {
+        o->is_full = true;
+        return false;
+    }
+    o->room = count <= o->room ? o->room : count;
+    of->outputs = made;
+    of->output_count = count;
+    return true;
+}
+
+/* A list that is longer than there is room for, and was not asked for, comes to nothing worse than
+ * a fault up to this. */
+#define STRAY_OUTPUTS 256
+
+/* The library's shape function, which fills of->outputs. */
+static exg_status ask_shape(const exg_shape_call *call, exg_operator_call *of, bool is_list,
+                            exg_error *err)
+{
+    uint32_t own = of->output_count;
+    exg_error told = {.status = EXG_OK};
+    outputs o = {.arena = call->arena, .room = EXG_RESULTS_MAX};
+    exg_status status;
+
+    of->outputs = new_outputs(call->arena, is_list ? STRAY_OUTPUTS : EXG_RESULTS_MAX);
+    if (of->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    of->lengthen = is_list ? lengthen : NULL;
+    of->arena = &o;
+    status = call->op->registered->definition.shape(of, &told);
+    if (o.is_full) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    if (status != EXG_OK) {
+        told.message[sizeof(told.message) - 1] = '\0';
+        return EXG_SHAPE_FAIL(err, "%s",
+                              told.message[0] != '\0' ? told.message
+                                                      : "its shape function does not say why");
+    }
+    if (is_list && of->output_count > o.room) {
+        return exg_error_fix(err, bad_shape(call, "a longer list than it asked room for", err),
+                             "call exg_operator_lengthen() before more than %d are filled",
+                             EXG_RESULTS_MAX);
+    }
+    if (!is_list && of->output_count != own) {
+        return bad_shape(call, "another number of outputs than its schema", err);
+    }
+    return EXG_OK;
+}
+
 exg_status exg_shape_registered(exg_shape_call *call, exg_error *err)
 {
     const exg_registered *registered = call->op->registered;
     const exg_function_schema *schema = registered->schema;
-    exg_tensor outputs[EXG_RESULTS_MAX];
     exg_operator_call of;
-    exg_error told = {.status = EXG_OK};
     bool is_list = false;
 
     if (registered->form == EXG_REGISTERED_LENGTH) {
@@ -266,22 +336,12 @@ exg_status exg_shape_registered(exg_shape_call *call, exg_error *err)
     }
     EXG_TRY(exg_registered_call(registered, call->args, call->arena, &of, err));
     EXG_TRY(find_inputs(call, &of, err));
-    for (uint32_t r = 0; r < EXG_RESULTS_MAX; r++) {
-        outputs[r] = (exg_tensor){.dtype = EXG_DTYPE_COUNT};
-    }
-    of.outputs = outputs;
     for (uint32_t r = 0; r < schema->return_count; r++) {
         of.output_count += !exg_registered_returns_argument(schema, r);
         is_list = is_list || schema->returns[r].type.is_list;
     }
-    if (of.output_count > 0 && registered->definition.shape(&of, &told) != EXG_OK) {
-        told.message[sizeof(told.message) - 1] = '\0';
-        return EXG_SHAPE_FAIL(err, "%s",
-                              told.message[0] != '\0' ? told.message
-                                                      : "its shape function does not say why");
-    }
-    if (is_list && of.output_count > EXG_RESULTS_MAX) {
-        return bad_shape(call, "a list of more than 16 tensors", err);
+    if (of.output_count > 0) {
+        EXG_TRY(ask_shape(call, &of, is_list, err));
     }
     if (is_list) {
         EXG_TRY(make_room(call, of.output_count, err));
@@ -289,7 +349,7 @@ exg_status exg_shape_registered(exg_shape_call *call, exg_error *err)
     for (uint32_t r = 0; r < of.output_count; r++) {
         bool optional = !is_list && call->op->schema->returns[r].type.is_optional;
 
-        EXG_TRY(add_result(call, &outputs[r], optional, r, err));
+        EXG_TRY(add_result(call, &of.outputs[r], optional, r, err));
     }
     return registered->form == EXG_REGISTERED_FUNCTIONAL
                ? add_written(call, &of, of.output_count, err)

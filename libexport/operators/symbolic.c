@@ -392,6 +392,10 @@ exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *arg
         *result = exg_arg_int(graph->values[args[0].as_tensor].tensor->rank);
         return EXG_OK;
     }
+    if (op->id == EXG_OP__nnz_default || op->id == EXG_OP_sparse_dim_default ||
+        op->id == EXG_OP_dense_dim_default || op->id == EXG_OP_is_coalesced_default) {
+        return EXG_OK;
+    }
     switch (op->id) {
     case EXG_OP_sym_size_int:
         meta = graph->values[args[0].as_tensor].tensor;

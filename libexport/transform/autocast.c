@@ -82,6 +82,7 @@ typedef struct seen {
     const exg_graph *graph;
     const exg_autocast *by; /* NULL: none is covered */
     const exg_tensor_meta *result;
+    const bool *narrow;
     bool is_wide;    /* one is float32 */
     bool has_result; /* one has the result's dtype */
 } seen;
@@ -94,7 +95,8 @@ static void see(void *user, exg_value_id *id)
 
     if (by != NULL) {
         s->by = by;
-        s->is_wide = s->is_wide || meta->dtype == EXG_DTYPE_F32;
+        s->is_wide =
+            s->is_wide || (meta->dtype == EXG_DTYPE_F32 && (s->narrow == NULL || !s->narrow[*id]));
         s->has_result = s->has_result || (s->result != NULL && s->result->dtype == meta->dtype);
     }
 }
@@ -207,7 +209,7 @@ static bool is_constant_pad(const exg_node *node)
 }
 
 /* Does what it is made of hold a product that autocast lowers? */
-static bool has_product(const exg_graph *graph, const exg_node *node)
+static bool has_product(const exg_graph *graph, const exg_node *node, const bool *narrow)
 {
     const char *name = node->target + sizeof(ATEN) - 1;
     const exg_argument *first = &node->inputs[0].arg;
@@ -224,12 +226,13 @@ static bool has_product(const exg_graph *graph, const exg_node *node)
     }
     if (exg_behind(name, "gru") != NULL || exg_behind(name, "lstm_cell.") != NULL) {
         /* products, and a sum with the state that goes on in its own dtype */
-        const exg_tensor_meta *state =
-            second->kind == EXG_ARGUMENT_TENSOR    ? graph->values[second->as_tensor].tensor
-            : second->kind == EXG_ARGUMENT_TENSORS ? listed(graph, second, second->count - 1)
-                                                   : NULL;
+        exg_value_id id = second->kind == EXG_ARGUMENT_TENSOR ? second->as_tensor
+                          : second->kind == EXG_ARGUMENT_TENSORS && second->count > 0
+                              ? second->as_tensors[second->count - 1]
+                              : EXG_NO_VALUE;
+        const exg_tensor_meta *state = id == EXG_NO_VALUE ? NULL : graph->values[id].tensor;
 
-        return state != NULL && state->dtype != EXG_DTYPE_F32;
+        return state != NULL && (state->dtype != EXG_DTYPE_F32 || (narrow != NULL && narrow[id]));
     }
     if (first->kind == EXG_ARGUMENT_TENSORS) { /* of a chain */
         return first->count > 1;
@@ -240,10 +243,16 @@ static bool has_product(const exg_graph *graph, const exg_node *node)
     return true;
 }
 
-bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const exg_node *node,
-                        exg_dtype *dtype)
+/* Does the operator itself give the widest dtype of its arguments, whatever they are? */
+static bool finds_widest(const char *target)
 {
-    seen s = {.mode = mode, .graph = graph, .result = result_of(graph, node)};
+    return exg_behind(target, ATEN "cat.") != NULL || exg_behind(target, ATEN "stack.") != NULL;
+}
+
+bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const exg_node *node,
+                        const bool *narrow, exg_dtype *dtype)
+{
+    seen s = {.mode = mode, .graph = graph, .result = result_of(graph, node), .narrow = narrow};
     bool is_recorded = covering(mode, s.result) != NULL;
 
     if (mode == NULL || strncmp(node->target, ATEN, sizeof(ATEN) - 1) != 0) {
@@ -257,8 +266,14 @@ bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const 
     }
     switch (rule_of(node->target, s.by->device)) {
     case RULE_PRODUCT:
-        *dtype = has_product(graph, node) || !is_recorded ? s.by->dtype : s.result->dtype;
-        return is_recorded || has_product(graph, node);
+        if (has_product(graph, node, narrow)) {
+            *dtype = s.by->dtype;
+            return true;
+        }
+        *dtype = narrow != NULL && !s.is_wide ? s.by->dtype
+                 : is_recorded                ? s.result->dtype
+                                              : EXG_DTYPE_F32;
+        return is_recorded;
     case RULE_LOWER:
         *dtype = s.by->dtype;
         return true;
@@ -270,7 +285,7 @@ bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const 
         return true;
     case RULE_PROMOTE:
         *dtype = s.is_wide ? EXG_DTYPE_F32 : s.by->dtype;
-        return true;
+        return narrow == NULL || !finds_widest(node->target);
     case RULE_RECORD:
         *dtype = is_recorded ? s.result->dtype : EXG_DTYPE_F32;
         return is_recorded;
@@ -280,4 +295,46 @@ bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const 
     default:
         return false;
     }
+}
+
+/* ---- what the records do not say ------------------------------------------------------------- */
+
+typedef struct widths {
+    const exg_graph *graph;
+    const bool *narrow;
+    bool any, all; /* floats of 16 bits */
+} widths;
+
+static void see_width(void *user, exg_value_id *id)
+{
+    widths *w = user;
+    const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : w->graph->values[*id].tensor;
+
+    if (meta != NULL && exg_dtype_is_float(meta->dtype)) {
+        bool is_narrow = exg_dtype_bytes(meta->dtype) == 2 || w->narrow[*id];
+
+        w->any = w->any || is_narrow;
+        w->all = w->all && is_narrow;
+    }
+}
+
+bool exg_autocast_narrows(const exg_graph *graph, const exg_node *node, const bool *narrow,
+                          exg_dtype dtype)
+{
+    const exg_tensor_meta *result = result_of(graph, node);
+    widths w = {.graph = graph, .narrow = narrow, .all = true};
+
+    if (result == NULL || result->dtype != EXG_DTYPE_F32) {
+        return false;
+    }
+    if (dtype != EXG_DTYPE_COUNT || narrow == NULL) {
+        return dtype != EXG_DTYPE_COUNT && exg_dtype_bytes(dtype) == 2;
+    }
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i].arg.kind == EXG_ARGUMENT_SCALAR_TYPE) {
+            return false; /* it says which */
+        }
+        exg_argument_visit_values(&node->inputs[i].arg, see_width, &w);
+    }
+    return w.any && w.all && rule_of(node->target, "cpu") != RULE_NEVER;
 }

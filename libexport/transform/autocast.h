@@ -19,8 +19,14 @@ exg_autocast exg_autocast_of(const exg_node *node, const exg_autocast *outer);
 bool exg_autocast_covers(const exg_autocast *mode, const exg_tensor_meta *meta);
 
 /* The dtype for what the modes cover among the node's arguments, values of `graph`;
- * false: they stay as they are. */
+ * false: they stay as they are. `narrow`: NULL where the graph's records hold, else some values may
+ * have other dtypes, and these, by value, have 16 bits, as far as can be told. */
 bool exg_autocast_dtype(const exg_autocast *mode, const exg_graph *graph, const exg_node *node,
-                        exg_dtype *dtype);
+                        const bool *narrow, exg_dtype *dtype);
+
+/* Does the node, whose arguments were converted to `dtype` (EXG_DTYPE_COUNT: they were not), give
+ * 16 bits where float32 is recorded? `narrow` as above, or NULL. */
+bool exg_autocast_narrows(const exg_graph *graph, const exg_node *node, const bool *narrow,
+                          exg_dtype dtype);
 
 #endif

@@ -21,6 +21,9 @@ typedef struct inliner {
     exg_arena *arena;
     exg_graph *out;
     uint32_t node_capacity, value_capacity;
+    /* By value: computed in 16 bits, and recorded as float32. NULL: there is none yet. */
+    bool *narrow;
+    uint32_t narrow_capacity;
     exg_error *err;
 } inliner;
 
@@ -122,6 +125,24 @@ static exg_node *new_node(inliner *l)
     return &nodes[l->out->node_count++];
 }
 
+/* Room in `narrow` for every value that there is room for. */
+static bool make_narrow(inliner *l)
+{
+    uint32_t capacity =
+        l->value_capacity > l->out->value_count ? l->value_capacity : l->out->value_count;
+    bool *narrow = EXG_NEW_ARRAY(l->arena, bool, capacity);
+
+    if (narrow == NULL) {
+        return false;
+    }
+    if (l->narrow != NULL) {
+        memcpy(narrow, l->narrow, l->narrow_capacity * sizeof(*narrow));
+    }
+    l->narrow = narrow;
+    l->narrow_capacity = capacity;
+    return true;
+}
+
 static exg_value_id new_value(inliner *l, const exg_value *value)
 {
     exg_value *values =
@@ -131,6 +152,9 @@ static exg_value_id new_value(inliner *l, const exg_value *value)
         return EXG_NO_VALUE;
     }
     l->out->values = values;
+    if (l->narrow != NULL && l->narrow_capacity <= l->out->value_count && !make_narrow(l)) {
+        return EXG_NO_VALUE;
+    }
     values[l->out->value_count] = *value;
     return l->out->value_count++;
 }
@@ -240,20 +264,49 @@ static void cast_covered(void *user, exg_value_id *id)
     casting *c = user;
     const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : c->l->out->values[*id].tensor;
 
-    if (c->status == EXG_OK && exg_autocast_covers(c->mode, meta) && meta->dtype != c->dtype) {
+    if (c->status == EXG_OK && exg_autocast_covers(c->mode, meta) &&
+        (meta->dtype != c->dtype || c->l->narrow != NULL)) {
         c->status = cast_value(c->l, id, c->dtype);
     }
 }
 
+/* Values that are said to be wider than they are. */
+static void note_narrow(void *user, exg_value_id *id)
+{
+    const inliner *l = user;
+    const exg_tensor_meta *meta = *id == EXG_NO_VALUE ? NULL : l->out->values[*id].tensor;
+
+    if (meta != NULL && meta->dtype == EXG_DTYPE_F32) {
+        l->narrow[*id] = true;
+    }
+}
+
+/* From the first of them on. */
+static exg_status note_narrowed(inliner *l, exg_node *node, exg_dtype dtype)
+{
+    if (!exg_autocast_narrows(l->out, node, l->narrow, dtype)) {
+        return EXG_OK;
+    }
+    if (l->narrow == NULL && !make_narrow(l)) {
+        return EXG_OUT_OF_MEMORY(l->err);
+    }
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        exg_argument_visit_values(&node->outputs[o], note_narrow, l);
+    }
+    return EXG_OK;
+}
+
 /* The arguments of a node that is not in the graph yet. */
-static exg_status cast_inputs(inliner *l, const exg_node *node, const exg_autocast *mode)
+static exg_status cast_inputs(inliner *l, exg_node *node, const exg_autocast *mode)
 {
     casting c = {.l = l, .mode = mode, .status = EXG_OK};
+    bool casts = exg_autocast_dtype(mode, l->out, node, l->narrow, &c.dtype);
 
-    if (exg_autocast_dtype(mode, l->out, node, &c.dtype)) {
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            exg_argument_visit_values(&node->inputs[i].arg, cast_covered, &c);
-        }
+    if (mode != NULL || l->narrow != NULL) {
+        EXG_TRY(note_narrowed(l, node, casts ? c.dtype : EXG_DTYPE_COUNT));
+    }
+    for (uint32_t i = 0; casts && i < node->input_count; i++) {
+        exg_argument_visit_values(&node->inputs[i].arg, cast_covered, &c);
     }
     return c.status;
 }

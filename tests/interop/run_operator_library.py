@@ -118,6 +118,7 @@ CASES = {
     "arguments left out": lambda m, x: K.all(x),
     "arguments of every kind": lambda m, x: K.all(
         x, 3, "mean", dtype=torch.float64, device="cpu", a=[x.shape[0], 5], f=[1.5, 2], flag=True, more=[x * 2, x]),
+    "numbers that are no sizes": lambda m, x: K.all(x, 2, a=[2**41, -(2**40)] * 10),
     "an empty list": lambda m, x: K.all(x, 0.5, more=[]),
     "writes what may be absent": lambda m, x: (K.count_(x), K.count_(x[:3], m.total), K.count_(x[1:2], more=m.total[:1])),
     "writes two": lambda m, x: (K.swap(m.total[0], x[1]), m.total + 0, K.swap(x[2:4], m.total[1:])),
@@ -130,6 +131,9 @@ CASES = {
     "made of numbers": lambda m, x: (K.quick(x), K.quick(x.half()).float(), K.quick(x.bfloat16()).float()),
     "several results, split": lambda m, x: (K.stats(x * 2, m.total[0]), K.stats(x)[2], K.stats((x + 1).t(), m.total[0, 2:3])),
     "a list of parts": lambda m, x: L.halves(x, [1, 2, 0, 3]),
+    "a list of many parts": lambda m, x: L.halves(torch.cat([x, x, x, x]), [1] * 20 + [0, 3, 1]),
+    "writes a list of many": lambda m, x: write(L.scale_all([row[i : i + 2] for row in (*x, *m.total) for i in (0, 2)], 3.0), (x * 2, m.total.sum())),
+    "on copies of many": lambda m, x: on_copies(L.scale_all.default, xs=[x + i for i in range(20)], factor=2.0),
     "writes a row": lambda m, x: (L.count_and_add(x, m.total[1], m.seen), m.total.view(2, 6)[1].clone(), m.total.t().sum(), m.seen + 1),
     "writes a column of an input": lambda m, x: write(L.scale_all([x[:, 1], m.total[0]], 3.0), (x * 2, m.total.sum())),
     "writes a view of what was written": lambda m, x: write(

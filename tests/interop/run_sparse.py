@@ -1,9 +1,10 @@
 """Sparse COO tensors: inputs (given dense), tensors made of indices and values, and their products, also with sizes and numbers of
 elements that are open. PyTorch saves no other sparse layout, and no sparse weight. See README.md beside this file."""
 
+import subprocess
 import sys
 
-from run_interop import run_cases, same, torch
+from run_interop import fail, run_cases, same, torch
 from torch.utils import _pytree as pytree
 
 X = torch.tensor([[0.0, 2, 0], [3, 0, 4.0]])
@@ -47,7 +48,24 @@ CASES = {
     "softmax": (lambda i, v: (torch.sparse.softmax(made(i, v), 1).to_dense(), torch.sparse.log_softmax(made(i, v), 0).to_dense()), PLACES, VALUES),
     "mask": (lambda i, v, x: x.sparse_mask(made(i, v).coalesce()).to_dense(), PLACES, VALUES, X),
     "parts": (lambda i, v: (made(i, v)._indices(), made(i, v)._values() * 2), PLACES, VALUES),
+    "how many, as the exporter says": (
+        lambda i, v, x: (made(i, v)._nnz() * v, x._nnz() + x.to_dense(), made(i, v).coalesce()._nnz() - v), PLACES, VALUES, X.to_sparse()),
+    "of what kind": (
+        lambda i, v, x: (v * 2 if made(i, v).is_coalesced() else v, x.sparse_dim() * x.to_dense() + x.dense_dim()), PLACES, VALUES, X.to_sparse()),
+    "sums of an input": (lambda x: (x.sum(), torch.sparse.sum(x), x.sum(1).to_dense(), x.any(), x.norm()), X.to_sparse()),
+    "element by element": (lambda x: ((-x).relu().to_dense(), (x / 2).abs().sqrt().to_dense(), (x * x + x).to_dense()), X.to_sparse()),
+    "other shapes": (lambda x: (x.t().to_dense(), x[0].to_dense(), torch.cat([x, x]).to_dense(), x.unsqueeze(0).to_dense()), X.to_sparse()),
     "empty": (lambda i, v, y: made(i[:, :0], v[:0]) @ y, PLACES, VALUES, Y),
+}
+
+
+# What is not recorded, and what to do.
+REFUSED = {
+    "indices": (lambda x: x.indices(), "indices() and values()", X.to_sparse()),
+    "values of what was coalesced": (lambda i, v: made(i, v).coalesce().values() * 2, "indices() and values()", PLACES, VALUES),
+    "parts of an input": (lambda x: (x._indices(), x._values()), "how many elements", X.to_sparse()),
+    "mask of an input": (lambda x, y: y.sparse_mask(x).to_dense(), "which elements", X.to_sparse(), X),
+    "softmax of an input": (lambda x: torch.sparse.softmax(x, 1).to_dense(), "which elements", X.to_sparse()),
 }
 
 
@@ -77,6 +95,15 @@ def check(exg, function, *inputs):
     compare(exg, path, inputs)
 
 
+def check_refused(exg, function, says, *inputs):
+    path = exg.path(".pt2")
+    torch.export.save(torch.export.export(Function(function), inputs), path)
+    exg.command("verify", path)
+    done = subprocess.run([exg.binary, "plan", path], capture_output=True, text=True)
+    if done.returncode != 5 or f"OPR-002: {says}" not in done.stderr or "fix: give indices and values as inputs" not in done.stderr:
+        fail(f"it ends with {done.returncode}: {done.stderr}")
+
+
 def check_open(exg, function, shapes, *calls):
     path = exg.path(".pt2")
     torch.export.save(torch.export.export(Function(function), calls[0], dynamic_shapes=(shapes,)), path)
@@ -92,4 +119,4 @@ def check_plan(exg):
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(__doc__, ("", check, CASES), ("open: ", check_open, OPEN), ("", check_plan, {"memory": ()})))
+    sys.exit(run_cases(__doc__, ("", check, CASES), ("open: ", check_open, OPEN), ("refused: ", check_refused, REFUSED), ("", check_plan, {"memory": ()})))

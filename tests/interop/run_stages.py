@@ -331,6 +331,21 @@ SYMBOLIC = {
     "counted": (counted, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
     "cut by data": (cut, ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
     "places": (lambda x: [x.nonzero() * 2, torch.unique(x.round()), torch.masked_select(x, x > 0).sum()], ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
+    "unique": (
+        lambda x: [*torch.ops.aten._unique(x.round(), True, True), torch.ops.aten._unique(x.long())[0], *torch._unique2(x.round(), True, True, True)],
+        ({0: B},),
+        [(rows(3, 8),), (rows(9, 8) * 3,)],
+    ),
+    "unique rows, and one after another": (
+        lambda x: [
+            *torch.unique(x.round().clamp(0, 1)[:, :2], dim=0, return_inverse=True, return_counts=True),
+            *torch.unique_consecutive(x.round().clamp(0, 1), return_inverse=True, return_counts=True),
+            *torch.unique_consecutive(x.round().clamp(0, 1)[:, :1], dim=0, return_counts=True),
+            x.bool().unique(),
+        ],
+        ({0: B},),
+        [(rows(3, 8),), (rows(9, 8) * 3,)],
+    ),
     "written": (written, ({0: Dim.DYNAMIC},), [(rows(3, 8),), (rows(9, 8),)]),
     "written by a mask": (lambda x: x.clone().masked_fill_(x > 0, 1).index_put_((x < -1,), torch.tensor(3.0)), ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),
     "statistics": (Statistics(), ({0: B},), [(rows(3, 8),), (rows(9, 8),)]),

@@ -177,12 +177,16 @@ def check_detector(exg, name, strict, options):
 
 HEADS = {"ssdlite320_mobilenet_v3_large": 4, "retinanet_resnet50_fpn": 2, "fcos_resnet50_fpn": 10, "fasterrcnn_mobilenet_v3_large_320_fpn": 20}
 SMALL = {"min_size": 96, "max_size": 128, "score_thresh": 0.001, "detections_per_img": 20, "topk_candidates": 40}
+REGIONS = {"min_size": 96, "max_size": 128, "box_score_thresh": 0.05, "box_detections_per_img": 8, "rpn_pre_nms_top_n_test": 60, "rpn_post_nms_top_n_test": 30}
+# PyTorch does not export Mask R-CNN and Keypoint R-CNN: it asks how many boxes there are.
 DETECTORS = {
     "SSDlite, MobileNet": ("ssdlite320_mobilenet_v3_large", False, {"score_thresh": 0.001, "detections_per_img": 20, "topk_candidates": 40}),
     "RetinaNet, ResNet-50": ("retinanet_resnet50_fpn", False, SMALL),
     "FCOS, ResNet-50": ("fcos_resnet50_fpn", False, SMALL),
     "Faster R-CNN, MobileNet": ("fasterrcnn_mobilenet_v3_large_320_fpn", True, {
         "box_score_thresh": 0.05, "box_detections_per_img": 20, "rpn_pre_nms_top_n_test": 60, "rpn_post_nms_top_n_test": 30}),
+    "SSD, VGG": ("ssd300_vgg16", False, {"score_thresh": 0.001, "detections_per_img": 20, "topk_candidates": 40}),
+    "Faster R-CNN, ResNet-50": ("fasterrcnn_resnet50_fpn_v2", True, REGIONS),
 }
 
 if __name__ == "__main__":

@@ -105,6 +105,37 @@ enum {
     EXG_NEW__values_default,
     EXG_NEW_dequantize_groups,
     EXG_NEW_embedding_groups,
+    EXG_NEW__fused_adam_default,
+    EXG_NEW__fused_adam_tensor_lr,
+    EXG_NEW__fused_adam__default,
+    EXG_NEW__fused_adam__tensor_lr,
+    EXG_NEW__fused_adamw_default,
+    EXG_NEW__fused_adamw_tensor_lr,
+    EXG_NEW__fused_adamw__default,
+    EXG_NEW__fused_adamw__tensor_lr,
+    EXG_NEW__fused_sgd_default,
+    EXG_NEW__fused_sgd_tensor_lr,
+    EXG_NEW__fused_sgd__default,
+    EXG_NEW__fused_sgd__tensor_lr,
+    EXG_NEW__fused_adagrad_default,
+    EXG_NEW__fused_adagrad_tensor_lr,
+    EXG_NEW__fused_adagrad__default,
+    EXG_NEW__fused_adagrad__tensor_lr,
+    EXG_NEW__amp_foreach_non_finite_check_and_unscale_default,
+    EXG_NEW__amp_foreach_non_finite_check_and_unscale__default,
+    EXG_NEW__amp_update_scale_default,
+    EXG_NEW__amp_update_scale__default,
+    EXG_NEW__foreach_powsum_Scalar,
+    EXG_NEW__unique_default,
+    EXG_NEW_unique_size,
+    EXG_NEW_unique_sized,
+    EXG_NEW__unique_out,
+    EXG_NEW_indices_default,
+    EXG_NEW_values_default,
+    EXG_NEW__nnz_default,
+    EXG_NEW_sparse_dim_default,
+    EXG_NEW_dense_dim_default,
+    EXG_NEW_is_coalesced_default,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -223,5 +254,38 @@ enum {
 #define EXG_OP__values_default             ((exg_operator_id)EXG_NEW__values_default)
 #define EXG_OP_dequantize_groups           ((exg_operator_id)EXG_NEW_dequantize_groups)
 #define EXG_OP_embedding_groups            ((exg_operator_id)EXG_NEW_embedding_groups)
+#define EXG_OP__fused_adam_default         ((exg_operator_id)EXG_NEW__fused_adam_default)
+#define EXG_OP__fused_adam_tensor_lr       ((exg_operator_id)EXG_NEW__fused_adam_tensor_lr)
+#define EXG_OP__fused_adam__default        ((exg_operator_id)EXG_NEW__fused_adam__default)
+#define EXG_OP__fused_adam__tensor_lr      ((exg_operator_id)EXG_NEW__fused_adam__tensor_lr)
+#define EXG_OP__fused_adamw_default        ((exg_operator_id)EXG_NEW__fused_adamw_default)
+#define EXG_OP__fused_adamw_tensor_lr      ((exg_operator_id)EXG_NEW__fused_adamw_tensor_lr)
+#define EXG_OP__fused_adamw__default       ((exg_operator_id)EXG_NEW__fused_adamw__default)
+#define EXG_OP__fused_adamw__tensor_lr     ((exg_operator_id)EXG_NEW__fused_adamw__tensor_lr)
+#define EXG_OP__fused_sgd_default          ((exg_operator_id)EXG_NEW__fused_sgd_default)
+#define EXG_OP__fused_sgd_tensor_lr        ((exg_operator_id)EXG_NEW__fused_sgd_tensor_lr)
+#define EXG_OP__fused_sgd__default         ((exg_operator_id)EXG_NEW__fused_sgd__default)
+#define EXG_OP__fused_sgd__tensor_lr       ((exg_operator_id)EXG_NEW__fused_sgd__tensor_lr)
+#define EXG_OP__fused_adagrad_default      ((exg_operator_id)EXG_NEW__fused_adagrad_default)
+#define EXG_OP__fused_adagrad_tensor_lr    ((exg_operator_id)EXG_NEW__fused_adagrad_tensor_lr)
+#define EXG_OP__fused_adagrad__default     ((exg_operator_id)EXG_NEW__fused_adagrad__default)
+#define EXG_OP__fused_adagrad__tensor_lr   ((exg_operator_id)EXG_NEW__fused_adagrad__tensor_lr)
+#define EXG_OP__amp_foreach_non_finite_check_and_unscale_default                                   \
+    ((exg_operator_id)EXG_NEW__amp_foreach_non_finite_check_and_unscale_default)
+#define EXG_OP__amp_foreach_non_finite_check_and_unscale__default                                  \
+    ((exg_operator_id)EXG_NEW__amp_foreach_non_finite_check_and_unscale__default)
+#define EXG_OP__amp_update_scale_default  ((exg_operator_id)EXG_NEW__amp_update_scale_default)
+#define EXG_OP__amp_update_scale__default ((exg_operator_id)EXG_NEW__amp_update_scale__default)
+#define EXG_OP__foreach_powsum_Scalar     ((exg_operator_id)EXG_NEW__foreach_powsum_Scalar)
+#define EXG_OP__unique_default            ((exg_operator_id)EXG_NEW__unique_default)
+#define EXG_OP_unique_size                ((exg_operator_id)EXG_NEW_unique_size)
+#define EXG_OP_unique_sized               ((exg_operator_id)EXG_NEW_unique_sized)
+#define EXG_OP__unique_out                ((exg_operator_id)EXG_NEW__unique_out)
+#define EXG_OP_indices_default            ((exg_operator_id)EXG_NEW_indices_default)
+#define EXG_OP_values_default             ((exg_operator_id)EXG_NEW_values_default)
+#define EXG_OP__nnz_default               ((exg_operator_id)EXG_NEW__nnz_default)
+#define EXG_OP_sparse_dim_default         ((exg_operator_id)EXG_NEW_sparse_dim_default)
+#define EXG_OP_dense_dim_default          ((exg_operator_id)EXG_NEW_dense_dim_default)
+#define EXG_OP_is_coalesced_default       ((exg_operator_id)EXG_NEW_is_coalesced_default)
 
 #endif

@@ -22,6 +22,7 @@
 #include <exg/operators.h>
 #include <exg/tensor.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #ifdef __cplusplus
@@ -49,6 +50,9 @@ typedef struct exg_operator_call {
     void (*parallel)(const struct exg_operator_call *call,
                      void (*work)(void *context, uint32_t block), void *context, uint32_t count);
     void *pool; /* of `parallel` */
+    /* In `shape`, of an operator that gives a list: exg_operator_lengthen(). */
+    bool (*lengthen)(struct exg_operator_call *call, uint32_t count);
+    void *arena; /* of `lengthen` */
 } exg_operator_call;
 
 /* EXG_OK, or a status other than that, with what is wrong in `err`: EXG_OPERATOR_FAIL. */
@@ -68,7 +72,8 @@ typedef struct exg_operator_definition {
      * the new values, and they are written where it stood. */
     const char *schema;
     /* Dtype, rank and sizes of each output, of inputs without data. An output list's length is the
-     * call's output_count, 1 at first and EXG_RESULTS_MAX at most. */
+     * call's output_count, 1 at first; exg_operator_lengthen() makes it another. There is room for
+     * EXG_RESULTS_MAX before, of which output_count may be set as it is. */
     exg_operator_function *shape;
     /* Computes the outputs, which have memory; on a device the host does, between copies. Results
      * depend on the arguments alone: what is the same in every run is computed once, and calls that
@@ -153,6 +158,19 @@ static inline bool exg_operator_is_none(const exg_operator_call *call, uint32_t 
 
     return arg->kind == EXG_ARGUMENT_NONE ||
            (arg->kind == EXG_ARGUMENT_OPTIONAL_TENSOR && arg->as_tensor == EXG_NO_VALUE);
+}
+
+/* In `shape`: the list of outputs is `count` long, and call->outputs, which may be elsewhere now,
+ * has room for all, unset. False: there is no memory, no list, or an older exg, which has room for
+ * EXG_RESULTS_MAX; the function is to fail then, and what it says is not looked at without memory.
+ */
+static inline bool exg_operator_lengthen(exg_operator_call *call, uint32_t count)
+{
+    if (call->size > offsetof(exg_operator_call, lengthen)) {
+        return call->lengthen != NULL && call->lengthen(call, count);
+    }
+    call->output_count = count <= EXG_RESULTS_MAX ? count : call->output_count;
+    return call->output_count == count;
 }
 
 /* Fills `err` (may be NULL) and gives `status`. */

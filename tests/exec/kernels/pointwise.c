@@ -216,6 +216,39 @@ static void an_output_may_lie_on_an_input(void **state)
     free_tensors();
 }
 
+/* Two results, of which one is an operand as it is and the other takes its place. */
+static void what_is_stored_as_it_was_may_be_written_over(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_BF16, EXG_DTYPE_F16,
+                                       EXG_DTYPE_I64};
+    const int64_t sizes[] = {3, 200};
+
+    (void)state;
+    for (size_t d = 0; d < sizeof(dtypes) / sizeof(dtypes[0]); d++) {
+        const exg_dtype compute = exg_dtype_bytes(dtypes[d]) == 8 ? dtypes[d] : EXG_DTYPE_F32;
+        exg_tensor a = make_tensor(dtypes[d], 2, sizes), b = make_tensor(dtypes[d], 2, sizes);
+        exg_tensor out = make_tensor(dtypes[d], 2, sizes);
+        uint32_t regs[2];
+        program g;
+
+        for (int64_t i = 0; i < 600; i++) {
+            set(&a, i, (double)(i % 7));
+            set(&b, i, (double)(i % 100));
+        }
+        begin(&g, 2, sizes);
+        regs[0] = load(&g, a);
+        regs[1] = load(&g, b);
+        store(&g, b, apply(&g, EXG_OP_neg_default, compute, dtypes[d], 1, regs, 0, NULL));
+        store(&g, out, regs[1]);
+        finish_and_run(&g, 2);
+        for (int64_t i = 0; i < 600; i++) {
+            assert_true(get(&b, i) == (double)-(i % 7));
+            assert_true(get(&out, i) == (double)(i % 100));
+        }
+    }
+    free_tensors();
+}
+
 /* ---- dtypes -------------------------------------------------------------------------------- */
 
 static void a_fused_chain_rounds_like_its_nodes_alone(void **state)
@@ -698,6 +731,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operands_of_any_strides_and_broadcasts_are_read_right),
         cmocka_unit_test(an_output_may_lie_on_an_input),
+        cmocka_unit_test(what_is_stored_as_it_was_may_be_written_over),
         cmocka_unit_test(a_fused_chain_rounds_like_its_nodes_alone),
         cmocka_unit_test(every_cast_gives_what_a_c_conversion_gives),
         cmocka_unit_test(f16_rounds_to_nearest_even_over_all_halves),

@@ -67,6 +67,9 @@ static void decomposed(exg_builder *b, const exg_argument *args, exg_argument *r
     }
 #define KERNEL .shape = alike, .kernel = nothing
 
+#define FOUR      "Tensor, Tensor, Tensor, Tensor"
+#define SEVENTEEN FOUR ", " FOUR ", " FOUR ", " FOUR ", Tensor"
+
 static const struct {
     const char *code, *says;
     exg_operator_definition item;
@@ -88,6 +91,14 @@ static const struct {
     {"LIB-005", "which says shape",
      ITEM("t::f(Tensor x) -> Tensor", .decomposition = decomposed, .shape = alike)},
     {"LIB-005", "what is no tensor", ITEM("t::f(Tensor x) -> int", KERNEL)},
+    {"LIB-005", "16 results",
+     ITEM("t::f(Tensor x) -> (" SEVENTEEN ")", .decomposition = decomposed)},
+    {"LIB-005", "31 arguments",
+     ITEM(
+         "t::f(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j, int k, int l, "
+         "int m, int n, int o, int p, int q, int r, int s, int t, int u, int v, int w, int x, "
+         "int y, int z, int aa, int bb, int cc, int dd, int ee, int ff, int gg) -> Tensor",
+         .decomposition = decomposed)},
     {"LIB-005", "a view of an argument", ITEM("t::f(Tensor(a) x) -> Tensor(a)", KERNEL)},
     {"LIB-005", "beside other results", ITEM("t::f(Tensor x) -> (Tensor, Tensor[])", KERNEL)},
     {"LIB-005", "beside other results", ITEM("t::f(Tensor(a!)[] x) -> Tensor", KERNEL)},
@@ -388,7 +399,12 @@ static exg_status run_one(const exg_operator_definition *item, const char *targe
     meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, 1);
     argument = exg_arg_ref(exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET));
     (void)exg_emit_all(b, exg_operators_find(operators, target)->id, &argument, 1, &y);
-    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    for (uint32_t i = 0; i < (y.kind == EXG_ARGUMENT_TENSORS ? y.count : 1); i++) {
+        exg_argument one =
+            y.kind == EXG_ARGUMENT_TENSORS ? exg_arg_ref((exg_ref){y.as_tensors[i]}) : y;
+
+        exg_builder_output(b, &one, EXG_OUTPUT_USER, NULL);
+    }
     exg_builder_call(b);
     status = exg_builder_finish(b, err);
     status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
@@ -421,6 +437,81 @@ static exg_status deep(exg_operator_call *call, exg_error *err)
     call->outputs[0] = call->inputs[0];
     call->outputs[0].rank = 17;
     return EXG_OK;
+}
+
+static exg_status fill(exg_operator_call *call, uint32_t count)
+{
+    for (uint32_t o = 0; o < count; o++) {
+        call->outputs[o] = call->inputs[0];
+    }
+    return EXG_OK;
+}
+
+static exg_status one_more(exg_operator_call *call, exg_error *err)
+{
+    (void)err;
+    call->output_count++;
+    return fill(call, 1);
+}
+
+static exg_status unasked(exg_operator_call *call, exg_error *err)
+{
+    (void)err;
+    call->output_count = 20;
+    return fill(call, 20);
+}
+
+static exg_status less_than_asked(exg_operator_call *call, exg_error *err)
+{
+    if (!exg_operator_lengthen(call, 300) || !exg_operator_lengthen(call, 20)) {
+        return EXG_OPERATOR_FAIL(err, UNSUPPORTED, "no room");
+    }
+    return fill(call, 20);
+}
+
+static exg_status only_if_listed(exg_operator_call *call, exg_error *err)
+{
+    return exg_operator_lengthen(call, 1) ? EXG_OK
+                                          : EXG_OPERATOR_FAIL(err, UNSUPPORTED, "not a list");
+}
+
+/* The outputs are those that the shape function gave, and no others. */
+static exg_status twenty(exg_operator_call *call, exg_error *err)
+{
+    if (call->output_count != 20) {
+        return EXG_OPERATOR_FAIL(err, USAGE, "%u outputs", call->output_count);
+    }
+    for (uint32_t o = 0; o < call->output_count; o++) {
+        memcpy(call->outputs[o].data, call->inputs[0].data, 2 * sizeof(float));
+    }
+    return EXG_OK;
+}
+
+static void a_list_is_as_long_as_it_is_said(void **state)
+{
+    static const struct {
+        const char *schema;
+        exg_operator_function *shape;
+        exg_status status;
+        const char *code, *says;
+    } rows[] = {
+        {"t::f(Tensor x) -> Tensor[]", less_than_asked, EXG_OK, "", ""},
+        {"t::f(Tensor x) -> Tensor[]", unasked, EXG_UNSUPPORTED, "LIB-007", "asked room for"},
+        {"t::f(Tensor x) -> Tensor", one_more, EXG_UNSUPPORTED, "LIB-007", "than its schema"},
+        {"t::f(Tensor x) -> Tensor", only_if_listed, EXG_MALFORMED, "NOD-017", "not a list"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const exg_operator_definition item =
+            ITEM(rows[i].schema, .shape = rows[i].shape, .kernel = twenty);
+        exg_error err;
+
+        exg_error_clear(&err);
+        assert_int_equal(run_one(&item, "torch.ops.t.f.default", &err), rows[i].status);
+        assert_string_equal(err.code, rows[i].code);
+        assert_non_null(strstr(err.message, rows[i].says));
+    }
 }
 
 static void a_fault_of_a_library_is_a_status(void **state)
@@ -654,6 +745,7 @@ int main(void)
         cmocka_unit_test(a_stage_has_no_tokens),
         cmocka_unit_test(torchvision_comes_by_itself),
         cmocka_unit_test(a_wrong_record_is_found),
+        cmocka_unit_test(a_list_is_as_long_as_it_is_said),
         cmocka_unit_test(a_fault_of_a_library_is_a_status),
         cmocka_unit_test(a_negative_length_is_a_status),
         cmocka_unit_test(an_effect_is_had_in_every_run),
