@@ -565,21 +565,32 @@ exg_status exg_rule_cat(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Dims before those that are padded. */
-exg_status exg_rule_edge_pad(exg_rule_call *call)
+/* Dims that nothing is put before or behind. */
+static exg_status add_unpadded(exg_rule_call *call)
 {
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX];
     uint32_t rank = call->operands[0]->rank;
-    uint32_t padded = exg_get_ints(&call->args[1], (int64_t[1]){0}, 1) / 2;
+    uint32_t padded = exg_get_ints(&call->args[1], pads, 2 * EXG_SHAPE_RANK_MAX) / 2;
 
-    for (uint32_t d = 0; d + padded < rank; d++) {
-        SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+    for (uint32_t d = 0; d < rank; d++) {
+        const int64_t *two = &pads[2 * (rank - 1 - d)];
+
+        if (d + padded < rank || (two[0] == 0 && two[1] == 0)) {
+            SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+        }
     }
     return EXG_OK;
 }
 
+exg_status exg_rule_edge_pad(exg_rule_call *call)
+{
+    EXG_TRY(add_unpadded(call));
+    return exg_add_edges(call);
+}
+
 exg_status exg_rule_pad(exg_rule_call *call)
 {
-    EXG_TRY(exg_rule_edge_pad(call));
+    EXG_TRY(add_unpadded(call));
     return exg_add_padded(call);
 }
 
