@@ -377,6 +377,21 @@ static void edges_stay_where_they_lie(void **state)
     }
 }
 
+/* Every rank has some of what is reduced, though not of the other dims. */
+static void the_largest_is_that_of_each_part(void **state)
+{
+    (void)state;
+    for (uint32_t least = 0; least < 2; least++) {
+        exg_ref x;
+
+        begin();
+        x = input((int64_t[]){1, 2, 20}, 3);
+        output(exg_arg_ref(least == 1 ? EMIT(t.b, amin_default, x, INTS(t.b, 2, 0))
+                                      : EMIT(t.b, amax_default, x, INTS(t.b, 2, 0))));
+        check("the largest", (int32_t[]){2}, false, 0);
+    }
+}
+
 /* Where every result is of as many elements. */
 static void adaptive_averages_stay_in_parts(void **state)
 {
@@ -506,6 +521,7 @@ int main(void)
         cmocka_unit_test(rows_are_looked_up_where_they_lie),
         cmocka_unit_test(padding_stays_where_it_lies),
         cmocka_unit_test(edges_stay_where_they_lie),
+        cmocka_unit_test(the_largest_is_that_of_each_part),
         cmocka_unit_test(averages_see_beyond_their_part),
         cmocka_unit_test(attention_goes_around_in_blocks),
         cmocka_unit_test(the_largest_of_parts_are_those_of_the_whole),
