@@ -14,8 +14,10 @@ typedef struct report {
     exg_diagnostics found; /* of all programs */
     uint32_t capacity;
     uint32_t programs;
-    bool weights;            /* of a file of weights */
-    bool unopened;           /* it is no file that can be looked into */
+    bool weights;  /* of a file of weights */
+    bool unopened; /* it is no file that can be looked into */
+    bool unread;   /* no fault of the file: */
+    exg_error fault;
     uint32_t allowed;        /* findings left out */
     uint32_t allowed_errors; /* of which close the gate */
 } report;
@@ -178,6 +180,40 @@ static void put_sarif_result(exg_text *text, const report *r, const code_list *c
     exg_json_put_close(text, '}');
 }
 
+/* What kept files from being looked at is no result, but how the run ended (3.20, 3.58). */
+static void put_sarif_invocation(exg_text *text, const report *reports, uint32_t count)
+{
+    bool any = false;
+
+    for (uint32_t r = 0; r < count; r++) {
+        if (!reports[r].unread) {
+            continue;
+        }
+        if (!any) {
+            exg_json_member_open(text, "invocations", '[');
+            exg_json_put_open(text, '{');
+            exg_json_member_bool(text, "executionSuccessful", false);
+            exg_json_member_open(text, "toolExecutionNotifications", '[');
+        }
+        any = true;
+        exg_json_put_open(text, '{');
+        exg_json_member_open(text, "descriptor", '{');
+        exg_json_member_text(text, "id", reports[r].fault.code);
+        exg_json_put_close(text, '}');
+        exg_json_member_text(text, "level", "error");
+        put_message(text, "message", reports[r].fault.message);
+        open_location(text, "locations", reports[r].path);
+        exg_json_put_close(text, '}');
+        close_location(text);
+        exg_json_put_close(text, '}');
+    }
+    if (any) {
+        exg_json_put_close(text, ']');
+        exg_json_put_close(text, '}');
+        exg_json_put_close(text, ']');
+    }
+}
+
 static void put_sarif(exg_text *text, const report *reports, uint32_t count, const code_list *codes)
 {
     exg_json_put_open(text, '{');
@@ -194,6 +230,7 @@ static void put_sarif(exg_text *text, const report *reports, uint32_t count, con
     exg_json_put_close(text, ']');
     exg_json_put_close(text, '}');
     exg_json_put_close(text, '}');
+    put_sarif_invocation(text, reports, count);
     exg_json_member_open(text, "results", '[');
     for (uint32_t r = 0; r < count; r++) {
         for (uint32_t i = 0; i < reports[r].found.count; i++) {
@@ -606,6 +643,10 @@ static exg_status verify_files(const cli_call *call, report *reports, exg_error 
 
         exg_error_clear(&fault);
         status = verify_file(call, call->files.items[i], &reports[i], &fault);
+        if (status != EXG_OK && reports[i].found.error_count == 0) {
+            reports[i].unread = true;
+            reports[i].fault = fault;
+        }
         status = status == EXG_OK ? verdict(&reports[i], &fault) : status;
         if (status != EXG_OK && first == EXG_OK) {
             first = status;
@@ -614,7 +655,7 @@ static exg_status verify_files(const cli_call *call, report *reports, exg_error 
             cli_print_error(&fault, call->json);
         }
     }
-    if (count > 1 || first == EXG_OK || reports[0].found.count > 0) {
+    if (count > 1 || first == EXG_OK || reports[0].found.count > 0 || call->sarif) {
         printed = print_reports(call, reports, count, first == EXG_OK ? err : NULL);
     }
     return first != EXG_OK ? first : printed;

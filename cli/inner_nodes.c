@@ -4,6 +4,7 @@
  * "scan/scan_combine_graph_0/add@2" when its node has run the third time. */
 #include "cli/inner_nodes.h"
 #include "cli/cli.h"
+#include "cli/vmap_nodes.h"
 
 #include <exg/memory.h>
 #include <exg/operator_library.h>
@@ -138,7 +139,8 @@ typedef struct inserter {
     exg_node *nodes;  /* and what becomes of its nodes */
     uint32_t count, capacity;
     const char *path;
-    uint32_t before, nesting;
+    const char *const *called; /* by value: what is shown of torch.vmap */
+    uint32_t before;
     bool repeats;
     exg_status status;
 } inserter;
@@ -180,15 +182,17 @@ static void watch_value(void *user, exg_value_id *id)
     inserter *in = user;
     const exg_value *value = *id == EXG_NO_VALUE ? NULL : &in->graph->values[*id];
     const char *path;
+    bool is_shown;
 
     if (value == NULL || value->tensor == NULL || value->tensor->layout != EXG_LAYOUT_STRIDED ||
-        in->nesting > 0 || in->status != EXG_OK) {
+        in->status != EXG_OK) {
         return;
     }
-    path = exg_arena_printf(in->arena, "%s%s", in->path, value->name);
+    is_shown = in->called != NULL && in->called[*id] != NULL;
+    path = is_shown ? in->called[*id] : exg_arena_printf(in->arena, "%s%s", in->path, value->name);
     if (path == NULL) {
         in->status = EXG_OUT_OF_MEMORY(in->err);
-    } else if (in->is_wanted(in->user, path)) {
+    } else if (is_shown || in->is_wanted(in->user, path)) {
         in->status = put_watch(in, *id, path);
     }
 }
@@ -233,39 +237,34 @@ static exg_status go_into(inserter *in, const exg_node *node, const char *path, 
     return EXG_OK;
 }
 
-void cli_count_nesting(const exg_node *node, bool is_before, uint32_t *nesting)
-{
-    if (is_before) {
-        *nesting += strstr(node->target, "_vmap_increment_nesting") != NULL;
-    } else if (*nesting > 0) {
-        *nesting -= strstr(node->target, "_vmap_decrement_nesting") != NULL;
-    }
-}
-
 /* Inner graphs first: what is in hand is of one graph at a time. */
 static exg_status insert_into(inserter *in, exg_graph *graph, const char *path, bool repeats,
                               uint32_t depth)
 {
+    uint32_t vmaps = 0;
+
     if (depth > DEPTH_MAX) {
         return EXG_FAIL(in->err, LIMIT, "GRF-010", "graphs in graphs, more than %d", DEPTH_MAX);
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        EXG_TRY(go_into(in, &graph->nodes[n], path, repeats, depth));
+        vmaps = cli_vmap_depth(&graph->nodes[n], vmaps);
+        EXG_TRY(go_into(in, &graph->nodes[n], path, repeats || vmaps > 0, depth));
     }
+    EXG_TRY(
+        cli_vmap_nodes_show(in->arena, graph, path, in->is_wanted, in->user, &in->called, in->err));
     in->graph = graph;
     in->path = path;
     in->repeats = repeats;
     in->nodes = NULL;
-    in->count = in->capacity = in->nesting = 0;
+    in->count = in->capacity = vmaps = 0;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         exg_node *node = &graph->nodes[n];
 
         EXG_TRY(put_node(in, node));
-        cli_count_nesting(node, true, &in->nesting);
-        for (uint32_t o = 0; o < node->output_count; o++) {
+        vmaps = cli_vmap_depth(node, vmaps);
+        for (uint32_t o = 0; vmaps == 0 && o < node->output_count; o++) {
             exg_argument_visit_values(&node->outputs[o], watch_value, in);
         }
-        cli_count_nesting(node, false, &in->nesting);
         EXG_TRY(in->status);
     }
     graph->nodes = in->nodes;
@@ -310,9 +309,9 @@ void cli_inner_nodes_free(cli_inner_nodes *inner)
     free(inner);
 }
 
-exg_status cli_inner_nodes_watch(const cli_call *call, const exg_node *node, cli_program *p,
-                                 cli_path_fn *is_wanted, void *user, uint32_t before,
-                                 cli_inner_nodes **inner, exg_error *err)
+exg_status cli_inner_nodes_watch(const cli_call *call, const exg_node *node, bool repeats,
+                                 cli_program *p, cli_path_fn *is_wanted, void *user,
+                                 uint32_t before, cli_inner_nodes **inner, exg_error *err)
 {
     inserter in = {.arena = p->program->arena,
                    .is_wanted = is_wanted,
@@ -324,7 +323,7 @@ exg_status cli_inner_nodes_watch(const cli_call *call, const exg_node *node, cli
         EXG_TRY(create(call, inner, err));
     }
     in.inner = *inner;
-    return go_into(&in, node, "", false, 0);
+    return go_into(&in, node, "", repeats, 0);
 }
 
 exg_status cli_inner_nodes_register(cli_inner_nodes *inner, exg_operators *operators,

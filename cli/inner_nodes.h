@@ -10,11 +10,12 @@
 typedef bool cli_path_fn(void *user, const char *path);
 
 /* In the inner graphs of `node`, one of the root's, every tensor that is wanted is watched from now
- * on; `before` values of the root come before them. Changes p->program, which is to be verified
- * again, and makes *inner where it is NULL. */
-exg_status cli_inner_nodes_watch(const cli_call *call, const exg_node *node, cli_program *p,
-                                 cli_path_fn *is_wanted, void *user, uint32_t before,
-                                 cli_inner_nodes **inner, exg_error *err);
+ * on; `before` values of the root come before them. The node `repeats` for each example inside of
+ * torch.vmap. Changes p->program, which is to be verified again, and makes *inner where it is
+ * NULL. */
+exg_status cli_inner_nodes_watch(const cli_call *call, const exg_node *node, bool repeats,
+                                 cli_program *p, cli_path_fn *is_wanted, void *user,
+                                 uint32_t before, cli_inner_nodes **inner, exg_error *err);
 
 /* Before that: what watches is one of the operators. */
 exg_status cli_inner_nodes_register(cli_inner_nodes *inner, exg_operators *operators,
@@ -37,9 +38,5 @@ bool cli_is_of_path(const char *name, const char *path); /* the path, or "path@3
  * arena; NULL: out of memory. */
 char *cli_inner_path(exg_arena *arena, const char *path, const exg_node *node,
                      const exg_graph_argument *graph);
-
-/* Values between the two calls of torch.vmap have a batch that nobody sees: to be called before and
- * after each node's results are looked at. */
-void cli_count_nesting(const exg_node *node, bool is_before, uint32_t *nesting);
 
 #endif

@@ -2,6 +2,7 @@
  * values names them. */
 #include "cli/cli.h"
 #include "cli/inner_nodes.h"
+#include "cli/vmap_nodes.h"
 
 #include <exg/module.h>
 #include <exg/transform.h>
@@ -15,10 +16,11 @@ typedef struct chooser {
     const cli_call *call;
     bool by_patterns;
     const exg_tensor_file *wanted; /* or NULL */
-    uint32_t nesting;              /* of vmap: what is in there has a batch that nobody sees */
     const exg_graph *graph;
-    bool *fits; /* by pattern: some node */
+    const char *const *called; /* by value: what is shown of torch.vmap */
+    bool *fits;                /* by pattern: some node */
     exg_value_id *ids;
+    const char **names;
     uint32_t count;
 } chooser;
 
@@ -52,9 +54,11 @@ static void choose(void *user, exg_value_id *id)
 {
     chooser *c = user;
     const exg_value *value = *id == EXG_NO_VALUE ? NULL : &c->graph->values[*id];
+    const char *shown = value == NULL || c->called == NULL ? NULL : c->called[*id];
 
-    if (value != NULL && value->tensor != NULL && c->nesting == 0 &&
-        value->tensor->layout == EXG_LAYOUT_STRIDED && is_wanted(c, value->name)) {
+    if (value != NULL && value->tensor != NULL && value->tensor->layout == EXG_LAYOUT_STRIDED &&
+        (shown != NULL || is_wanted(c, value->name))) {
+        c->names[c->count] = shown == NULL ? value->name : shown;
         c->ids[c->count++] = *id;
     }
 }
@@ -107,18 +111,20 @@ static exg_status watch(chooser *c, cli_program *p, cli_nodes *nodes, exg_error 
         nodes->first += kind == EXG_OUTPUT_USER || kind == EXG_OUTPUT_LOSS;
     }
     EXG_TRY(exg_program_part(p->program, p->operators, c->ids, c->count, &options, &part, err));
+    nodes->names = EXG_NEW_ARRAY(part->arena, const char *, c->count);
+    for (uint32_t i = 0; nodes->names != NULL && i < c->count; i++) {
+        nodes->names[i] = exg_arena_strdup(part->arena, c->names[i]);
+        if (nodes->names[i] == NULL) {
+            nodes->names = NULL;
+        }
+    }
     exg_program_destroy(p->program);
     p->program = part;
-    EXG_TRY(exg_verify(p->program, p->operators, &p->verified, NULL, err));
-    nodes->names = EXG_NEW_ARRAY(part->arena, const char *, c->count);
     if (nodes->names == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    for (uint32_t i = 0; i < c->count; i++) { /* the copy has the numbers of the whole */
-        nodes->names[i] = part->graph->values[c->ids[i]].name;
-    }
     nodes->count = c->count;
-    return EXG_OK;
+    return exg_verify(p->program, p->operators, &p->verified, NULL, err);
 }
 
 static bool has_graphs(const exg_node *node)
@@ -131,42 +137,58 @@ static bool has_graphs(const exg_node *node)
     return false;
 }
 
+/* Of the root's graph in order; what is in inner graphs is watched. */
+static exg_status choose_all(chooser *c, cli_program *p, cli_nodes *nodes, exg_error *err)
+{
+    uint32_t depth = 0; /* of torch.vmap */
+
+    for (uint32_t n = 0; n < c->graph->node_count; n++) {
+        const exg_node *node = &c->graph->nodes[n];
+
+        depth = cli_vmap_depth(node, depth);
+        if (has_graphs(node)) {
+            EXG_TRY(cli_inner_nodes_watch(c->call, node, depth > 0, p, is_wanted, c, c->count,
+                                          &nodes->inner, err));
+        }
+        for (uint32_t o = 0; depth == 0 && o < node->output_count; o++) {
+            exg_argument_visit_values(&node->outputs[o], choose, c);
+        }
+    }
+    return check_patterns(c, err);
+}
+
+static exg_status choose_and_watch(chooser *c, cli_program *p, cli_nodes *nodes, exg_error *err)
+{
+    EXG_TRY(cli_vmap_nodes_show(p->program->arena, p->program->graph, "", is_wanted, c, &c->called,
+                                err));
+    c->ids = calloc(c->graph->value_count + 1, sizeof(*c->ids));
+    c->names = calloc(c->graph->value_count + 1, sizeof(*c->names));
+    if (c->ids == NULL || c->names == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    EXG_TRY(choose_all(c, p, nodes, err));
+    if (cli_inner_nodes_count(nodes->inner) == 0) {
+        cli_inner_nodes_free(nodes->inner);
+        nodes->inner = NULL;
+    } else {
+        EXG_TRY(watch_inner(p, nodes, err));
+    }
+    return c->count > 0 ? watch(c, p, nodes, err) : EXG_OK;
+}
+
 exg_status cli_nodes_watch(const cli_call *call, bool by_patterns, const exg_tensor_file *wanted,
                            cli_program *p, cli_nodes *nodes, exg_error *err)
 {
     chooser c = {.call = call, .by_patterns = by_patterns, .wanted = wanted};
-    exg_status status = EXG_OK;
+    exg_status status;
 
     *nodes = (cli_nodes){0};
     EXG_TRY(cli_unwrap(call, p, err));
     c.graph = p->program->graph;
-    c.ids = calloc(c.graph->value_count + 1, sizeof(*c.ids));
     c.fits = calloc(call->nodes.count + 1, sizeof(*c.fits));
-    if (c.ids == NULL || c.fits == NULL) {
-        status = EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t n = 0; status == EXG_OK && n < c.graph->node_count; n++) {
-        const exg_node *node = &c.graph->nodes[n];
-
-        cli_count_nesting(node, true, &c.nesting);
-        status =
-            has_graphs(node) && c.nesting == 0
-                ? cli_inner_nodes_watch(call, node, p, is_wanted, &c, c.count, &nodes->inner, err)
-                : EXG_OK;
-        for (uint32_t o = 0; o < node->output_count; o++) {
-            exg_argument_visit_values(&node->outputs[o], choose, &c);
-        }
-        cli_count_nesting(node, false, &c.nesting);
-    }
-    status = status == EXG_OK ? check_patterns(&c, err) : status;
-    if (cli_inner_nodes_count(nodes->inner) == 0) {
-        cli_inner_nodes_free(nodes->inner);
-        nodes->inner = NULL;
-    } else if (status == EXG_OK) {
-        status = watch_inner(p, nodes, err);
-    }
-    status = status == EXG_OK && c.count > 0 ? watch(&c, p, nodes, err) : status;
+    status = c.fits == NULL ? EXG_OUT_OF_MEMORY(err) : choose_and_watch(&c, p, nodes, err);
     free(c.ids);
+    free(c.names);
     free(c.fits);
     return status;
 }

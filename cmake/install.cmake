@@ -20,7 +20,7 @@ set(EXG_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/exg)
 file(RELATIVE_PATH EXG_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 include(CMakePackageConfigHelpers)
 configure_package_config_file(cmake/exgConfig.cmake.in ${PROJECT_BINARY_DIR}/exgConfig.cmake
-  INSTALL_DESTINATION ${EXG_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
+  INSTALL_DESTINATION ${EXG_CMAKE_DIR} PATH_VARS CMAKE_INSTALL_DATADIR NO_SET_AND_CHECK_MACRO)
 configure_file(cmake/exg-export.pc.in exg-export.pc @ONLY)
 configure_file(cmake/exg-exec.pc.in exg-exec.pc @ONLY)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/exgConfigVersion.cmake
@@ -32,6 +32,10 @@ foreach(set exgTargets exgStaticTargets)
 endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/exg-export.pc ${PROJECT_BINARY_DIR}/exg-exec.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+# For module load, where people install under a prefix of their own; of no package.
+configure_file(cmake/modulefile.in modulefile @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/modulefile RENAME ${PROJECT_VERSION} COMPONENT modulefile
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/exg/modulefiles/exg)
 
 # The command writes its own pages and completions; not where it cannot be run, nor by a sanitizer.
 set(pages ${PROJECT_BINARY_DIR}/pages)

@@ -1,7 +1,10 @@
 # package.cmake - the packages that cpack makes, one a component of the installation (package.sh).
 #
 # The Debian packages: libexg1 (the number is EXG_ABI), libexg-dev, exg, and one for each plugin,
-# which brings what the plugin is linked with.
+# which brings what the plugin is linked with. They use Debian's libraries, libstdc++ too, and Depends
+# says which (SHLIBDEPS): simdjson's own package needs it, and so does apt, so every Debian has it, and
+# a copy inside would not see security updates. Tarball and wheel, which go anywhere, have theirs
+# inside (EXG_STATIC, EXG_BUNDLED).
 set(CPACK_PACKAGE_NAME exg)
 set(CPACK_PACKAGE_VENDOR exg)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "opens, verifies, converts and runs programs saved by torch.export")

@@ -85,6 +85,8 @@ tar)
     DESTDIR=$build/tree cmake --install "$build" --prefix "/$name" --component tools --strip >> "$build.log"
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
         -C "$build/tree" -cf - "$name" | zstd -q -19 -f -o "$out/$name.tar.zst"
+    bytes=$(stat -c %s "$build/tree/$name/bin/exg")
+    [ "$bytes" -lt 10000000 ] || echo "warning: the command is $bytes bytes, and README.md says 10 MB" >&2
     ;;
 wheel)
     need_packages dpkg-dev python3-venv python3-dev

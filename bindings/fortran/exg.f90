@@ -41,9 +41,9 @@ module exg
   end type c_error
 
   interface
-    integer(c_int) function c_open(path, threads, model, err) bind(c, name="exg_fortran_open")
+    integer(c_int) function c_open(path, threads, device, model, err) bind(c, name="exg_fortran_open")
       import :: c_int, c_char, c_ptr, c_error
-      character(kind=c_char), intent(in) :: path(*)
+      character(kind=c_char), intent(in) :: path(*), device(*)
       integer(c_int), value :: threads
       type(c_ptr), intent(out) :: model
       type(c_error), intent(out) :: err
@@ -118,18 +118,23 @@ contains
   end subroutine told
 
   ! Opens a .pt2, .exg or early .json file, verifies it and makes it ready to run. threads: 0, or left out: one a core.
-  subroutine exg_open(model, path, fault, threads)
+  ! device: "cuda" or "cuda:1", as exg run --device takes it; left out: the host. Arrays stay the host's.
+  subroutine exg_open(model, path, fault, threads, device)
     type(exg_model), intent(inout) :: model
     character(len=*), intent(in) :: path
     type(exg_fault), intent(out), optional :: fault
     integer, intent(in), optional :: threads
+    character(len=*), intent(in), optional :: device
+    character(len=:), allocatable :: kind
     type(c_error) :: err
     integer(c_int) :: status, count
 
     call exg_close(model)
     count = 0
     if (present(threads)) count = int(threads, c_int)
-    status = c_open(trim(path) // c_null_char, count, model%handle, err)
+    kind = ""
+    if (present(device)) kind = trim(device)
+    status = c_open(trim(path) // c_null_char, count, kind // c_null_char, model%handle, err)
     call told(status, err, fault)
   end subroutine exg_open
 

@@ -1,4 +1,5 @@
 /* mpi.c - ranks as processes: a communicator over the MPI plugin, loaded when asked for. */
+#include "libexec/comm/attendance.h"
 #include "libexec/comm/mpi_plugin.h"
 
 #include <dlfcn.h>
@@ -196,17 +197,24 @@ exg_status exg_mpi_create(uint32_t size, uint64_t deadline_ns, exg_communicator 
                           exg_error *err)
 {
     const exg_mpi_plugin *plugin;
+    exg_attendance *attendance;
     exg_mpi_group *group;
     exg_mpi_outcome outcome;
+    char missing[256] = "";
     uint32_t rank = 0;
     uint32_t found = 0;
 
     *world = NULL;
     EXG_TRY(load(&plugin, err));
+    attendance = exg_attendance_begin();
     outcome = plugin->start(deadline_ns, &group, &rank, &found);
     if (outcome == EXG_MPI_LATE) {
-        return EXG_FAIL(err, PEER, "COM-001", "not all ranks started within %.1f s",
-                        (double)deadline_ns * 1e-9);
+        exg_attendance_tell(attendance, missing, sizeof(missing));
+    }
+    exg_attendance_end(attendance);
+    if (outcome == EXG_MPI_LATE) {
+        return EXG_FAIL(err, PEER, "COM-001", "not all ranks started within %.1f s%s%s",
+                        (double)deadline_ns * 1e-9, missing[0] == '\0' ? "" : ": ", missing);
     }
     if (outcome != EXG_MPI_DONE) {
         return EXG_FAIL(err, PEER, "COM-007", "MPI does not start");

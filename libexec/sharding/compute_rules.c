@@ -260,6 +260,7 @@ static int32_t kept_dim(const exg_rule_call *call, const bool *in_set, uint32_t 
     return to;
 }
 
+/* An empty chunk has no largest element: of a dim that is shorter than the mesh no summands. */
 static exg_status reduction_strategies(exg_rule_call *call, exg_reduce_op op, bool linear,
                                        bool passes)
 {
@@ -269,10 +270,11 @@ static exg_status reduction_strategies(exg_rule_call *call, exg_reduce_op op, bo
     EXG_TRY(exg_dim_set(&call->args[1], in->rank, in_set, call->err));
     for (uint32_t d = 0; d < in->rank; d++) {
         int32_t to = kept_dim(call, in_set, d);
+        bool has_empty = !exg_all_have(call, in->sizes[d].value, 1);
 
         if (to >= 0) {
             SPLIT(LIST(to, to), LIST((int32_t)d));
-        } else if (linear) {
+        } else if (linear && !(has_empty && (op == EXG_REDUCE_MAX || op == EXG_REDUCE_MIN))) {
             EXG_TRY(exg_strategy_add_one(call, exg_partial(op), exg_shard((int32_t)d)));
         }
     }
@@ -309,35 +311,14 @@ exg_status exg_rule_mean(exg_rule_call *call)
     return reduction_strategies(call, EXG_REDUCE_AVG, even, true);
 }
 
-/* An empty chunk has no largest element, so only full chunks leave summands. */
-static bool every_rank_has_some(const exg_rule_call *call)
-{
-    const exg_tensor_meta *in = call->operands[0];
-
-    for (uint32_t d = 0; d < in->rank; d++) {
-        int64_t offset;
-        int64_t size;
-
-        exg_chunk(in->sizes[d].value, call->mesh_size, call->mesh_size - 1, &offset, &size);
-        if (size == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 exg_status exg_rule_amax(exg_rule_call *call)
 {
-    bool some = every_rank_has_some(call);
-
-    return reduction_strategies(call, EXG_REDUCE_MAX, some, true);
+    return reduction_strategies(call, EXG_REDUCE_MAX, true, true);
 }
 
 exg_status exg_rule_amin(exg_rule_call *call)
 {
-    bool some = every_rank_has_some(call);
-
-    return reduction_strategies(call, EXG_REDUCE_MIN, some, true);
+    return reduction_strategies(call, EXG_REDUCE_MIN, true, true);
 }
 
 /* No way to combine parts: only dims that are not reduced. dim None or absent: all. */
@@ -565,21 +546,32 @@ exg_status exg_rule_cat(exg_rule_call *call)
     return EXG_OK;
 }
 
-/* Dims before those that are padded. */
-exg_status exg_rule_edge_pad(exg_rule_call *call)
+/* Dims that nothing is put before or behind. */
+static exg_status add_unpadded(exg_rule_call *call)
 {
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX];
     uint32_t rank = call->operands[0]->rank;
-    uint32_t padded = exg_get_ints(&call->args[1], (int64_t[1]){0}, 1) / 2;
+    uint32_t padded = exg_get_ints(&call->args[1], pads, 2 * EXG_SHAPE_RANK_MAX) / 2;
 
-    for (uint32_t d = 0; d + padded < rank; d++) {
-        SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+    for (uint32_t d = 0; d < rank; d++) {
+        const int64_t *two = &pads[2 * (rank - 1 - d)];
+
+        if (d + padded < rank || (two[0] == 0 && two[1] == 0)) {
+            SPLIT(LIST((int32_t)d), LIST((int32_t)d));
+        }
     }
     return EXG_OK;
 }
 
+exg_status exg_rule_edge_pad(exg_rule_call *call)
+{
+    EXG_TRY(add_unpadded(call));
+    return exg_add_edges(call);
+}
+
 exg_status exg_rule_pad(exg_rule_call *call)
 {
-    EXG_TRY(exg_rule_edge_pad(call));
+    EXG_TRY(add_unpadded(call));
     return exg_add_padded(call);
 }
 

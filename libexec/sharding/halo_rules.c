@@ -7,6 +7,7 @@
 #include "libexport/operators/shape.h"
 
 #include <exg/emit.h>
+#include <exg/operator_id_new.h>
 #include <math.h>
 #include <string.h>
 
@@ -373,10 +374,11 @@ exg_status exg_add_padded(exg_rule_call *call)
     uint32_t count = exg_get_ints(&call->args[1], pads, 2 * EXG_SHAPE_RANK_MAX);
 
     for (uint32_t d = in->rank - count / 2; call->emits && d < in->rank; d++) {
-        int64_t moved = pads[2 * (in->rank - 1 - d)];
+        const int64_t *two = &pads[2 * (in->rank - 1 - d)];
+        int64_t moved = two[0];
         exg_strategy *strategy;
 
-        if (!exg_is_real(in->dtype) || in->sizes[d].value == 0 ||
+        if (!exg_is_real(in->dtype) || (two[0] == 0 && two[1] == 0) || in->sizes[d].value == 0 ||
             call->results[0]->sizes[d].value == 0) {
             continue;
         }
@@ -387,6 +389,124 @@ exg_status exg_add_padded(exg_rule_call *call)
         strategy->operands[0] = strategy->results[0] = exg_shard((int32_t)d);
         strategy->halos = 1;
         strategy->halo_bytes = (double)(moved < 0 ? -moved : moved) * exg_bytes_without(in, d);
+    }
+    return EXG_OK;
+}
+
+/* ---- edges of what the tensor has ----------------------------------------------------------- */
+
+typedef enum edge_mode { EDGE_REFLECT, EDGE_REPLICATE, EDGE_CIRCULAR } edge_mode;
+
+/* What comes before a dim, or behind it, and the elements of the tensor that it is made of. */
+typedef struct edge {
+    int64_t length, first, count;
+} edge;
+
+static void edges_of(const exg_rule_call *call, uint32_t dim, edge_mode mode, edge two[2])
+{
+    const exg_tensor_meta *in = call->operands[0];
+    int64_t size = in->sizes[dim].value;
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX];
+    int64_t before, after;
+
+    (void)exg_get_ints(&call->args[1], pads, 2 * EXG_SHAPE_RANK_MAX);
+    before = pads[2 * (in->rank - 1 - dim)];
+    after = pads[2 * (in->rank - 1 - dim) + 1];
+    two[0] = mode == EDGE_REFLECT     ? (edge){before, 1, before}
+             : mode == EDGE_REPLICATE ? (edge){before, 0, 1}
+                                      : (edge){before, size - before, before};
+    two[1] = mode == EDGE_REFLECT     ? (edge){after, size - 1 - after, after}
+             : mode == EDGE_REPLICATE ? (edge){after, size - 1, 1}
+                                      : (edge){after, 0, after};
+}
+
+/* The edge, on every rank: each has one part that reads the same elements. */
+static exg_ref emit_edge(const exg_emission *e, uint32_t dim, edge_mode mode, const edge *of)
+{
+    const exg_tensor_meta *in = e->call->operands[0];
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+    exg_ref x = EMIT(e->builder, exg_window, e->args[0], dim, exg_arg_int(in->sizes[dim].value),
+                     exg_arg_int(e->call->mesh_size), 0, exg_arg_int(-of->first),
+                     exg_arg_int(of->count), 0, exg_arg_int(of->count), e->mesh_dim);
+
+    for (uint32_t d = 0; d < in->rank; d++) {
+        sizes[d] = d == dim ? of->length : -1;
+    }
+    return mode == EDGE_REFLECT ? EMIT(e->builder, flip_default, x, INTS(e->builder, dim))
+           : mode == EDGE_REPLICATE
+               ? EMIT(e->builder, expand_default, x, INTS_OF(e->builder, sizes, in->rank))
+               : x;
+}
+
+/* The rank's own elements, and of the edges what is in its part; then the other dims. */
+static void emit_edges(const exg_emission *e)
+{
+    exg_builder *b = e->builder;
+    uint32_t dim = (uint32_t)e->strategy->operands[0].dim;
+    uint32_t behind = e->call->operands[0]->rank - 1 - dim;
+    edge_mode mode = (edge_mode)exg_get_int(&e->args[2]);
+    int64_t pads[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = exg_get_ints(&e->args[1], pads, 2 * EXG_SHAPE_RANK_MAX);
+    sliding s = padding_of(e->call, dim, pads);
+    exg_ref ends[2], pieces[3];
+    uint32_t piece_count = 0;
+    int64_t offset;
+    own_halo own;
+    edge two[2];
+
+    edges_of(e->call, dim, mode, two);
+    for (uint32_t side = 0; side < 2; side++) { /* all ranks, whether they need it or not */
+        ends[side] = two[side].length > 0 ? emit_edge(e, dim, mode, &two[side]) : EXG_NO_REF;
+    }
+    own = see_halo(e, &s);
+    if (own.parts == 0) {
+        e->results[0] = exg_arg_ref(exg_emit_zeros(e));
+        return;
+    }
+    (void)exg_own_chunk(e, s.parts, &offset);
+    if (own.before > 0) {
+        pieces[piece_count++] = EMIT(b, slice_Tensor, ends[0], dim, exg_arg_int(offset),
+                                     exg_arg_int(offset + own.before), 1);
+    }
+    if (own.before + own.after < own.parts) {
+        pieces[piece_count++] = own.x;
+    }
+    if (own.after > 0) {
+        int64_t from = offset + own.parts - own.after - two[0].length - s.size;
+
+        pieces[piece_count++] = EMIT(b, slice_Tensor, ends[1], dim, exg_arg_int(from),
+                                     exg_arg_int(from + own.after), 1);
+    }
+    own.x = piece_count == 1 ? pieces[0]
+                             : EMIT(b, cat_default, exg_arg_refs(b, pieces, piece_count), dim);
+    pads[2 * behind] = pads[2 * behind + 1] = 0;
+    e->results[0] =
+        exg_arg_ref(EMIT(b, edge_pad, own.x, INTS_OF(b, pads, count), exg_arg_int(mode)));
+}
+
+exg_status exg_add_edges(exg_rule_call *call)
+{
+    const exg_tensor_meta *in = call->operands[0];
+    edge_mode mode = (edge_mode)exg_get_int(&call->args[2]);
+    uint32_t padded = exg_get_ints(&call->args[1], (int64_t[1]){0}, 1) / 2;
+
+    for (uint32_t d = in->rank - padded; call->emits && d < in->rank; d++) {
+        exg_strategy *strategy;
+        edge two[2];
+
+        edges_of(call, d, mode, two);
+        if (two[0].length == 0 && two[1].length == 0) {
+            continue;
+        }
+        strategy = exg_strategy_add_emitted(call, emit_edges);
+        if (strategy == NULL) {
+            return EXG_OUT_OF_MEMORY(call->err);
+        }
+        strategy->operands[0] = strategy->results[0] = exg_shard((int32_t)d);
+        strategy->halos = 1u + (two[0].length > 0 ? 1 : 0) + (two[1].length > 0 ? 1 : 0);
+        strategy->halo_bytes = (double)(two[0].length + (two[0].length > 0 ? two[0].count : 0) +
+                                        (two[1].length > 0 ? two[1].count : 0)) *
+                               exg_bytes_without(in, d);
     }
     return EXG_OK;
 }

@@ -153,7 +153,10 @@ static double bytes_moved(const prediction *p, const exg_node *node, exg_operato
     case EXG_OP_exg_reduce_scatter: /* its part from each other rank */
         return out * (n - 1);
     case EXG_OP_exg_window: /* with a period it is a block of another rank's */
-        return node->inputs[7].arg.as_int != 0 ? out : out > in ? out - in : 0;
+        return node->inputs[7].arg.as_int != 0   ? out
+               : node->inputs[4].arg.as_int == 0 ? out * others /* all ranks see the same */
+               : out > in                        ? out - in
+                                                 : 0;
     default:
         return in * others;
     }

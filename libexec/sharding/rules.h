@@ -130,6 +130,7 @@ exg_status exg_add_lookup(exg_rule_call *call, uint32_t dim);
 exg_status exg_add_ring_attention(exg_rule_call *call); /* keys and values in parts too */
 exg_status exg_add_halo(exg_rule_call *call);
 exg_status exg_add_padded(exg_rule_call *call);
+exg_status exg_add_edges(exg_rule_call *call);
 exg_status exg_add_largest(exg_rule_call *call, uint32_t dim);
 
 /* ---- emission.c: for rules that emit ----------------------------------------------------- */

@@ -33,7 +33,8 @@ exg_status exg_shape_edge_pad(exg_shape_call *call, exg_error *err)
     EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &in, err));
     for (uint32_t i = 0; i < count && i < in.rank; i++) {
         if (n[2 * i] < 0 || n[2 * i + 1] < 0 || mode < PAD_REFLECT || mode > PAD_CIRCULAR ||
-            !is_paddable(EXG_END(in, i + 1), &n[2 * i], (pad_mode)mode)) {
+            (n[2 * i] + n[2 * i + 1] > 0 &&
+             !is_paddable(EXG_END(in, i + 1), &n[2 * i], (pad_mode)mode))) {
             return EXG_SHAPE_FAIL(err, "edges that the tensor has not");
         }
     }

@@ -5,7 +5,7 @@
 #
 # Installs BUILD into a directory of its own and, with nothing of the source tree on the path,
 # compiles every public header alone as C11 and C++, and examples/run.c by pkg-config and by
-# find_package; both run PROGRAM. A library of operators is built as its CMakeLists.txt says, and the
+# find_package; both run PROGRAM, as the module of Fortran does. A library of operators is built as its CMakeLists.txt says, and the
 # command that is installed runs programs with it, and with the one that comes along.
 set -eu
 cmake=$1 cc=$2 cxx=$3 build=$4 program=$5
@@ -46,11 +46,38 @@ if command -v gfortran > /dev/null; then
     gfortran $(pkg-config --cflags exg-exec) $fortran/exg_fortran.c $fortran/exg.f90 "$root/examples/first.f90" \
         $(pkg-config --libs exg-exec) -o by_fortran
     LD_LIBRARY_PATH=$(dirname "$pc") ./by_fortran "$program"
+    mkdir fortran
+    cat > fortran/CMakeLists.txt <<END
+cmake_minimum_required(VERSION 3.16)
+project(installed C Fortran)
+find_package(exg REQUIRED COMPONENTS fortran)
+add_executable(by_target $root/examples/first.f90)
+target_link_libraries(by_target PRIVATE exg::fortran)
+END
+    "$cmake" -S fortran -B fortran/made -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$cc" >> made.log
+    "$cmake" --build fortran/made >> made.log
+    fortran/made/by_target "$program"
 fi
 
 "$cmake" -S "$root/examples/operators" -B mylib -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_C_COMPILER="$cc" >> made.log
 "$cmake" --build mylib >> made.log
+
+# The module file finds the prefix from where it lies; its language is Tcl.
+if command -v tclsh > /dev/null; then
+    module=$(find prefix/share/exg/modulefiles/exg -type f)
+    cat > module.tcl <<'END'
+foreach command {module-whatis conflict} { proc $command args {} }
+proc prepend-path {name value} { puts "$name $value" }
+set ModulesCurrentModulefile [lindex $argv 0]
+source $ModulesCurrentModulefile
+END
+    tclsh module.tcl "$module" > paths
+    grep -qx "PATH $work/prefix/bin" paths
+    grep -qx "PKG_CONFIG_PATH $pc" paths
+    grep -qx "LD_LIBRARY_PATH $(dirname "$pc")" paths
+    grep -qx "CMAKE_PREFIX_PATH $work/prefix" paths
+fi
 
 # expected PROGRAM WORD...: the answers are PyTorch's.
 expected()

@@ -64,8 +64,20 @@ program test_fortran
   call expect("INP-003")
   call exg_input(model, "x", x, fault)
   call exg_input(model, "none", x, fault)
-  call exg_run(model, fault)
   call expect("INP-001")
+  call exg_run(model, fault)
+  call expect("")
+
+  call exg_open(model, path, fault, device="none")
+  call expect("DEV-001")
+  call exg_open(model, path, fault, device="strict")
+  call expect("")
+  call exg_input(model, "x", x, fault)
+  call exg_run(model, fault)
+  y = 0
+  call exg_output(model, 1, y, fault)
+  call expect("")
+  if (any(abs(y - want) > 1e-5)) error stop "another answer of a device"
   call exg_close(model)
   call exg_close(model)
   print "(a)", "right"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads SARIF from standard input and asks for what version 2.1.0 of the format requires:
 the log (3.13), runs (3.14), the tool (3.18, 3.19), results (3.27), locations (3.28, 3.29, 3.33),
-regions (3.30), rules (3.49). Prints how many results there are, by level."""
+regions (3.30), rules (3.49), invocations (3.20) and their notifications (3.58). Prints how many results there are, by level."""
 import collections
 import json
 import re
@@ -40,4 +40,11 @@ for run in log["runs"]:
         for location in result["locations"] + result.get("relatedLocations", []):
             check_location(location)
         levels[result["level"]] += 1
+    for invocation in run.get("invocations", []):
+        assert isinstance(invocation["executionSuccessful"], bool)
+        for notification in invocation["toolExecutionNotifications"]:
+            assert notification["message"]["text"] and notification["level"] in LEVELS and notification["descriptor"]["id"]
+            for location in notification["locations"]:
+                check_location(location)
+            levels["notification"] += 1
 print(", ".join(f"{n} {level}" for level, n in sorted(levels.items())) or "no results")

@@ -151,6 +151,19 @@ refused 2 ARC-012 'f='"$work"'/damaged; [ $rank = 0 ] && f=fixtures/lm.core.stat
 
 # A rank that never starts, and one that stops on its way, within --timeout.
 refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
+named() # WHO: where Open MPI or Slurm says who is of a job
+{
+    [ -z "${open_mpi}" ] || grep -q "started within [0-9.]* s: $1" "$work/err" || fault "not told: $1: $(cat "$work/err")"
+}
+open_mpi=$("$mpiexec" -n 1 sh -c 'echo "$OMPI_COMM_WORLD_LOCAL_SIZE"')
+named 'rank 1 did not start (node '
+refused 4 COM-001 '[ $rank = 3 ] && exec sleep 50; [ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; [ $rank = 2 ] && sleep 1; exec '"$exg"' run fixtures/mlp.pt2 --timeout 4'
+named 'rank 1 is stopped, rank 3 did not start (node '
+# The same where two of the three are of this node, as is said to them.
+refused 3 COM-001 '[ $rank = 2 ] && exec sleep 50; export OMPI_COMM_WORLD_LOCAL_SIZE=2; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
+named 'the 2 of node '
+refused 3 COM-001 '[ $rank = 1 ] && exec sleep 50; export OMPI_COMM_WORLD_LOCAL_SIZE=2; [ $rank = 2 ] && exec sleep 50; exec '"$exg"' run fixtures/mlp.pt2 --timeout 2'
+named 'local rank 1 did not start (node '
 refused 3 COM-001 '[ $rank = 1 ] && { (sleep 1; kill -STOP $$; sleep 20; kill -KILL $$) & }; exec '"$exg"' run fixtures/mlp.pt2 --place data --repeat 100000000 --timeout 2'
 grep -q "rank 1 did not arrive" "$work/err" || fault "the rank that stopped is not named"
 grep -q "where: rank [02], \\(node '\|where all\)" "$work/err" || fault "the place that waits is not named"

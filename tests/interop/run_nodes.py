@@ -8,6 +8,8 @@ import sys
 
 import safetensors.torch
 import torch
+from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.while_loop import while_loop_stack_output_op as while_loop_stack_output
 from run_interop import Mismatch, fail, run_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -92,6 +94,57 @@ class Regions(torch.nn.Module):
 
         _, y = torch.ops.higher_order.while_loop(lambda i, y: i < 4, body, (torch.tensor(0), x), ())
         return region(y) + region(y + 1)
+
+
+class Hinted(torch.nn.Module):
+    """A graph with hints, and a loop that keeps what its turns give."""
+
+    def forward(self, x):
+        _, layers = while_loop_stack_output(lambda i, y: i < 3, lambda i, y: (i + 1, y.sin() * 2), (torch.tensor(0), x), ())
+        return layers + hints_wrapper(lambda y: (y.cos() + 1) * 2, (x,), {}, hints={"a": 1})
+
+
+class Examples(torch.nn.Module):
+    """torch.vmap in itself, in a mode, with a branch in it; a write to an example after it was read."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        def write(y):
+            z = y * 2
+            y.add_(1)
+            return z.chunk(2)[1] + y[:2], torch.ones(2)
+
+        own = x + 1
+        written, same = torch.vmap(write, in_dims=1)(own.t())
+        pairs = torch.vmap(lambda a: torch.vmap(lambda b: torch.dot(a, b) * 2)(x) + a.sum())(x)
+        with torch.no_grad():
+            plain = torch.vmap(lambda y: self.a(y).sin() * 2)(own)
+        return written + same, pairs, plain
+
+
+class Forked(torch.nn.Module):
+    """A branch inside of torch.vmap."""
+
+    def forward(self, x):
+        return torch.vmap(lambda y: torch.cond(y.sum() > 0, lambda z: z.sin() * 2, lambda z: z.cos(), (y,)) + 1)(x)
+
+
+def forks(exg):
+    """Nodes of a branch inside of torch.vmap give each example that takes it, in their order."""
+    program, dump = exg.path(".pt2"), exg.path(".safetensors")
+    x = torch.tensor([[1.0, 2], [-1, -2], [3, 0]])
+    torch.export.save(torch.export.export(Forked(), (x,), strict=True), program)
+    exg.command("run", program, "--expect", record(exg, program))
+    exg.command("run", program, "--dump", dump)
+    dumped = safetensors.torch.load_file(dump)
+    found = {name.split("/", 1)[1]: value for name, value in dumped.items() if "/" in name}
+    expected = {"true_graph_0/sin@0": x[0].sin(), "true_graph_0/mul@0": x[0].sin() * 2, "true_graph_0/sin@1": x[2].sin(),
+                "true_graph_0/mul@1": x[2].sin() * 2, "false_graph_0/cos@0": x[1].cos()}  # fmt: skip
+    if set(found) != set(expected) or any(not torch.allclose(found[name], value) for name, value in expected.items()):
+        fail(f"{found}")
 
 
 def inner(exg, model, strict):
@@ -195,5 +248,5 @@ PROGRAMS = {
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True)}), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
+    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True), "hints": (Hinted, True), "examples": (Examples, False)}), ("nodes: ", forks, {"a branch in vmap": ()}), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
                        ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)})))

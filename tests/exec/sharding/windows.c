@@ -7,6 +7,7 @@
 
 #include <exg/emit.h>
 #include <exg/exec.h>
+#include <exg/operator_id_new.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -351,6 +352,46 @@ static void padding_stays_where_it_lies(void **state)
     }
 }
 
+/* By reflection, by the last element, by the other end: in parts that an edge lies in, or all of,
+ * or neither. The other dim is padded too, in parts of which it is not. */
+static void edges_stay_where_they_lie(void **state)
+{
+    static const int64_t rows[][3] = {{17, 1, 2}, {17, 3, 0}, {17, 0, 4}, {17, 16, 16},
+                                      {5, 4, 1},  {5, 1, 4},  {2, 1, 1},  {17, 9, 3}};
+
+    (void)state;
+    for (size_t i = 0; i < 3 * sizeof(rows) / sizeof(rows[0]); i++) {
+        const int64_t *row = rows[i / 3];
+        bool columns = i % 2 == 1;
+        exg_ref x;
+        char what[40];
+
+        begin();
+        x = input(columns ? (int64_t[]){1, 6, row[0]} : (int64_t[]){1, row[0], 6}, 3);
+        output(exg_arg_ref(
+            EMIT(t.b, edge_pad, x,
+                 columns ? INTS(t.b, row[1], row[2], 2, 1) : INTS(t.b, 1, 2, row[1], row[2]),
+                 exg_arg_int((int64_t)(i % 3)))));
+        snprintf(what, sizeof(what), "edges %zu of %s", i, columns ? "columns" : "rows");
+        check(what, (int32_t[]){columns ? 2 : 1}, i / 3 < 3, -1);
+    }
+}
+
+/* Every rank has some of what is reduced, though not of the other dims. */
+static void the_largest_is_that_of_each_part(void **state)
+{
+    (void)state;
+    for (uint32_t least = 0; least < 2; least++) {
+        exg_ref x;
+
+        begin();
+        x = input((int64_t[]){1, 2, 20}, 3);
+        output(exg_arg_ref(least == 1 ? EMIT(t.b, amin_default, x, INTS(t.b, 2, 0))
+                                      : EMIT(t.b, amax_default, x, INTS(t.b, 2, 0))));
+        check("the largest", (int32_t[]){2}, false, 0);
+    }
+}
+
 /* Where every result is of as many elements. */
 static void adaptive_averages_stay_in_parts(void **state)
 {
@@ -479,6 +520,8 @@ int main(void)
         cmocka_unit_test(adaptive_averages_stay_in_parts),
         cmocka_unit_test(rows_are_looked_up_where_they_lie),
         cmocka_unit_test(padding_stays_where_it_lies),
+        cmocka_unit_test(edges_stay_where_they_lie),
+        cmocka_unit_test(the_largest_is_that_of_each_part),
         cmocka_unit_test(averages_see_beyond_their_part),
         cmocka_unit_test(attention_goes_around_in_blocks),
         cmocka_unit_test(the_largest_of_parts_are_those_of_the_whole),

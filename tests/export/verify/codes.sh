@@ -1,6 +1,6 @@
 #!/bin/sh
 # codes.sh - every fault code in the source has a row in rule.def or fault.def, every row of
-# fault.def is in the source, and no code has two rows.
+# fault.def is in the source, no code has two rows, and each says what to do.
 #
 #   codes.sh ROOT
 set -u
@@ -19,6 +19,7 @@ sort "$work/rules" "$work/faults" > "$work/rows"
 {
     uniq -d "$work/rows" | sed 's/^/two rows: /'
     sort -u "$work/rows" | comm -23 "$work/used" - | sed 's/^/no row in rule.def or fault.def: /'
+    sed -n 's/^EXG_[A-Z]*(\("[^"]*"\).*, "")$/no fix: \1/p' libexport/verify/rule.def libexport/base/fault.def
     comm -13 "$work/used" "$work/faults" | sed 's/^/a row of fault.def that nothing uses: /'
 } > "$work/found"
 cat "$work/found"
