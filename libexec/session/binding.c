@@ -6,10 +6,7 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#define ALIGNMENT 256
 
 /* The one device; NULL: the host. */
 static exg_status device_of(const exg_session *s, exg_accelerator **device, exg_error *err)
@@ -19,9 +16,11 @@ static exg_status device_of(const exg_session *s, exg_accelerator **device, exg_
     *device = e->devices == NULL ? NULL : e->devices[0];
     return e->grids == NULL || e->is_spmd
                ? EXG_OK
-               : EXG_FAIL(err, USAGE, "INP-015",
-                          "the session is on a mesh: its ranks have a memory "
-                          "each");
+               : exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "INP-015",
+                                        "the session is on a mesh: its ranks have a memory each"),
+                               "say whose: exg_session_bind_rank_input(), "
+                               "exg_session_bind_rank_output()");
 }
 
 /* ---- inputs ------------------------------------------------------------------------------- */
@@ -152,15 +151,25 @@ exg_status exg_session_bind_output(exg_session *session, uint32_t index,
 
 exg_status exg_session_follow(const exg_session *s, bool after, exg_error *err)
 {
-    exg_accelerator *device = s->context.devices == NULL ? NULL : s->context.devices[0];
-    void *stream = s->context.options.stream;
+    const exg_session_context *e = &s->context;
+    void *const *streams = e->options.rank_streams != NULL ? e->options.rank_streams
+                           : e->options.stream == NULL     ? NULL
+                                                           : &e->options.stream;
 
-    if (stream == NULL) {
+    if (streams == NULL) {
         return EXG_OK;
     }
-    return device == NULL || device->table->follow == NULL || s->context.rank_count > 1
-               ? EXG_FAIL(err, USAGE, "DEV-015", "the session's device takes no stream")
-               : device->table->follow(device, stream, after, err);
+    if (e->devices == NULL || e->devices[0]->table->follow == NULL ||
+        (e->rank_count > 1 && e->options.rank_streams == NULL)) {
+        return EXG_FAIL(err, USAGE, "DEV-015", "the session's device takes no stream%s",
+                        e->rank_count > 1 ? " for all ranks" : "");
+    }
+    for (uint32_t r = 0; r < e->rank_count; r++) {
+        if (streams[r] != NULL) {
+            EXG_TRY(e->devices[r]->table->follow(e->devices[r], streams[r], after, err));
+        }
+    }
+    return EXG_OK;
 }
 
 const char *exg_session_libraries(exg_session *s)
@@ -173,66 +182,4 @@ const char *exg_session_libraries(exg_session *s)
             device->table->describe(device->index, &s->device, NULL)); /* says nothing then */
     }
     return s->device.libraries;
-}
-
-/* ---- memory --------------------------------------------------------------------------------- */
-
-exg_status exg_session_allocate(exg_session *session, uint64_t bytes, void **memory, exg_error *err)
-{
-    EXG_REQUIRE(err, session, memory);
-    exg_accelerator *device;
-
-    *memory = NULL;
-    EXG_TRY(device_of(session, &device, err));
-    if (device != NULL) {
-        return device->table->allocate(device, bytes, memory, err);
-    }
-    if (bytes <= SIZE_MAX - ALIGNMENT) {
-        *memory = aligned_alloc(ALIGNMENT, ((size_t)bytes / ALIGNMENT + 1) * ALIGNMENT);
-    }
-    return *memory == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-}
-
-void exg_session_free(exg_session *session, void *memory)
-{
-    exg_accelerator *device;
-
-    if (session == NULL || device_of(session, &device, NULL) != EXG_OK) {
-        return;
-    }
-    if (device == NULL) {
-        free(memory);
-    } else {
-        device->table->release(device, memory);
-    }
-}
-
-static exg_status copy(const exg_session *session, void *to, const void *from, uint64_t bytes,
-                       bool in, exg_error *err)
-{
-    exg_accelerator *device;
-
-    EXG_TRY(device_of(session, &device, err));
-    if (device == NULL) {
-        if (bytes > 0) {
-            memcpy(to, from, (size_t)bytes);
-        }
-        return EXG_OK;
-    }
-    EXG_TRY((in ? device->table->copy_in : device->table->copy_out)(device, to, from, bytes, err));
-    return device->table->wait(device, err);
-}
-
-exg_status exg_session_copy_in(exg_session *session, void *to, const void *from, uint64_t bytes,
-                               exg_error *err)
-{
-    EXG_REQUIRE(err, session, EXG_IF_ANY(bytes, to), EXG_IF_ANY(bytes, from));
-    return copy(session, to, from, bytes, true, err);
-}
-
-exg_status exg_session_copy_out(exg_session *session, void *to, const void *from, uint64_t bytes,
-                                exg_error *err)
-{
-    EXG_REQUIRE(err, session, EXG_IF_ANY(bytes, to), EXG_IF_ANY(bytes, from));
-    return copy(session, to, from, bytes, false, err);
 }

@@ -21,7 +21,8 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
         options[d].mode = b->partition.modes[d];
     }
     status = exg_partition_noting(functional, e->operators, options, &goal, &e->mesh, rank,
-                                  b->named_inputs, pattern, &b->choices, &local, &placed,
+                                  b->named_inputs, pattern, &b->choices,
+                                  b->parts.inputs == NULL ? NULL : &b->parts, &local, &placed,
                                   first ? &b->report : NULL, err);
     b->partition = first && status == EXG_OK ? placed : b->partition;
     status = status == EXG_OK

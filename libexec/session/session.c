@@ -49,10 +49,9 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     s->context.there = s->there;
     s->context.bound = s->places;
     s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
-    s->outputs = EXG_NEW_ARRAY(s->arena, exg_session_output, graph->output_count);
     if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->given_bytes == NULL ||
         s->there == NULL || s->bound == NULL || s->all == NULL || s->places == NULL ||
-        s->last_sizes == NULL || s->outputs == NULL) {
+        s->last_sizes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     exg_map_init(&s->inputs, s->arena);
@@ -126,6 +125,12 @@ static exg_status create_parts(exg_session *s, exg_error *err)
 {
     EXG_TRY(create_tables(s, err));
     EXG_TRY(exg_session_context_open(&s->context, s->arena, err));
+    s->output_room = s->verified.program->graph->output_count;
+    s->outputs =
+        EXG_NEW_ARRAY(s->arena, exg_session_output, (size_t)s->output_room * s->context.rank_count);
+    if (s->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     EXG_TRY(create_memory(s, err));
     return s->context.options.processes
                ? exg_agreement_take(&s->verified, &s->context, &s->agreement, err)
@@ -275,10 +280,16 @@ static bool is_aligned(const exg_tensor *tensor)
     return (uintptr_t)tensor->data % (exg_dtype_is_complex(tensor->dtype) ? bytes / 2 : bytes) == 0;
 }
 
-static exg_status check_input_layout(const exg_session_input *inputs, uint32_t count,
-                                     exg_error *err)
+static exg_status check_input_layout(const exg_session *s, const exg_session_input *inputs,
+                                     uint32_t count, exg_error *err)
 {
     for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = exg_map_find(&s->inputs, inputs[i].name);
+
+        if (inputs[i].tensor.data == NULL && at != EXG_MAP_NONE &&
+            exg_ranks_have(&s->context, at)) {
+            continue;
+        }
         if (!inputs[i].is_number && !exg_tensor_is_contiguous(&inputs[i].tensor)) {
             return EXG_FAIL(err, USAGE, "INP-008", "input '%s' is not row-major", inputs[i].name);
         }
@@ -469,7 +480,11 @@ static void collect_outputs(exg_session *s)
     for (uint32_t o = 0; o < last->segment->output_count; o++) {
         if (exg_is_user_output(
                 exg_executable_plan(last)->outputs[last->segment->first_output + o].kind)) {
-            s->outputs[s->output_count++] = exg_executable_output(last, o);
+            for (uint32_t r = 0; r < s->context.rank_count; r++) {
+                s->outputs[r * s->output_room + s->output_count] =
+                    exg_executable_output(last, r, o);
+            }
+            s->output_count++;
         }
     }
 }
@@ -547,12 +562,12 @@ static exg_status take_inputs(exg_session *s, const exg_session_input *inputs, u
                               exg_error *err)
 {
     EXG_TRY(check_inputs(inputs, count, err));
-    EXG_TRY(check_input_layout(inputs, count, err));
+    EXG_TRY(check_input_layout(s, inputs, count, err));
     EXG_TRY(select_plan(s, inputs, count, err));
     for (uint32_t i = 0; i < count; i++) {
         EXG_TRY(set_aside(s, i, &inputs[i], err));
     }
-    return EXG_OK;
+    return exg_session_take_rank_inputs(s, err);
 }
 
 static exg_status run(exg_session *session, const exg_session_input *inputs, uint32_t input_count,
@@ -634,6 +649,16 @@ uint32_t exg_session_output_count(const exg_session *session)
 const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index)
 {
     return index < session->output_count ? &session->outputs[index] : NULL;
+}
+
+const exg_session_output *exg_session_rank_output_at(const exg_session *session, uint32_t rank,
+                                                     uint32_t index)
+{
+    uint32_t at = rank - session->context.first_rank;
+
+    return at < session->context.rank_count && index < session->output_count
+               ? &session->outputs[at * session->output_room + index]
+               : NULL;
 }
 
 uint32_t exg_session_state_count(const exg_session *session)

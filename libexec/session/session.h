@@ -14,7 +14,7 @@ struct exg_session {
     exg_program *made; /* of the caller's, for this session; NULL: that one runs */
     exg_session_context context;
     exg_graph_executor executor;
-    exg_session_output *outputs;
+    exg_session_output *outputs; /* by rank here and user output */
     uint32_t output_count;
     exg_session_stats stats; /* lent, with what it points to */
     exg_device_info device;  /* the first rank's; of zeros: the host, or not asked for yet */
@@ -31,6 +31,7 @@ struct exg_session {
     uint32_t bound_count;       /* as many, */
     exg_session_input *all;     /* and those of a run */
     exg_output_binding *places; /* by user output */
+    uint32_t output_room;       /* of a rank in `outputs` */
     bool owes;                  /* a run was asked for and not waited for */
     int64_t *last_sizes;        /* of the last inputs: the plan is known without binding */
     uint32_t last_count;
@@ -47,6 +48,9 @@ exg_status exg_session_all_inputs(exg_session *session, const exg_session_input 
 /* An input in a result of the last run is copied first, on the device. */
 exg_status exg_session_set_aside_there(exg_session *session, uint32_t index,
                                        const exg_session_input *input, exg_error *err);
+
+/* What ranks have in memory of their own, on the way into a run. (rank_binding.c) */
+exg_status exg_session_take_rank_inputs(exg_session *session, exg_error *err);
 
 /* What computes for the session's device; "" of the host. */
 const char *exg_session_libraries(exg_session *session);

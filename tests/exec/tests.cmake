@@ -274,6 +274,12 @@ exg_strict_test(exec_bound exec_bound)
 add_test(NAME exec_cuda_bound COMMAND test_exec_bound WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_bound PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_rank_bound exec/session/rank_bound.c exec/cuda/calls.c LIBS exg::exec)
+exg_strict_test(exec_rank_bound exec_rank_bound)
+add_test(NAME exec_cuda_rank_bound COMMAND test_exec_rank_bound
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_rank_bound PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=4;${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_in_place exec/session/in_place.c exec/cuda/calls.c LIBS exg::exec)
 exg_strict_test(exec_in_place exec_in_place)
 add_test(NAME exec_cuda_in_place COMMAND test_exec_in_place WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -319,7 +319,7 @@ static void ranks_cut_alike_issue_the_same(void **state)
                                  EXG_OK);
                 assert_int_equal(exg_partition_noting(program, operators, placing.options,
                                                       &placing.goal, &mesh, r, UINT32_MAX, cuts[r],
-                                                      NULL, &local, &summary, NULL, NULL),
+                                                      NULL, NULL, &local, &summary, NULL, NULL),
                                  EXG_OK);
                 assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL),
                                  EXG_OK);
