@@ -33,6 +33,51 @@ static exg_status find_written(exg_planner *p)
     return EXG_OK;
 }
 
+/* Fills p->taken_from: outputs that are to be in the memory of a user input, and can be. */
+static exg_status find_taken(exg_planner *p)
+{
+    const exg_graph *graph = p->graph;
+    bool *is_taken = EXG_NEW_ARRAY(p->scratch, bool, graph->input_count);
+
+    p->taken_from = EXG_NEW_ARRAY(p->arena, uint32_t, graph->output_count);
+    if (is_taken == NULL || p->taken_from == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        uint32_t i = p->in_place == NULL || p->outputs_apart ? EXG_NO_INPUT : p->in_place[o];
+        exg_tensor from;
+        exg_tensor to;
+
+        p->taken_from[o] = EXG_NO_INPUT;
+        if (i >= graph->input_count || is_taken[i] ||
+            graph->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
+            graph->inputs[i].kind != EXG_ARGUMENT_TENSOR ||
+            p->program->signature.inputs[i].kind != EXG_INPUT_USER ||
+            exg_map_find(&p->written[true], p->program->signature.inputs[i].arg.name) !=
+                EXG_MAP_NONE) {
+            continue;
+        }
+        EXG_TRY(exg_planner_view_of(p, graph->values[graph->inputs[i].as_tensor].tensor, &from));
+        EXG_TRY(exg_planner_view_of(p, graph->values[graph->outputs[o].as_tensor].tensor, &to));
+        if (exg_tensor_is_alike(&from, &to) && exg_tensor_is_contiguous(&from) &&
+            graph->values[graph->inputs[i].as_tensor].tensor->storage_offset.value == 0) {
+            p->taken_from[o] = i;
+            is_taken[i] = true;
+        }
+    }
+    return EXG_OK;
+}
+
+static bool is_taken(const exg_planner *p, uint32_t input)
+{
+    bool found = false;
+
+    for (uint32_t o = 0; o < p->graph->output_count; o++) {
+        found = found || p->taken_from[o] == input;
+    }
+    return found;
+}
+
 /* Is input `i`, called `name`, written? */
 static bool is_written(exg_planner *p, uint32_t i, const char *name)
 {
@@ -69,6 +114,7 @@ static exg_status plan_input(exg_planner *p, uint32_t i)
         location->offset = 0;
         buffer.writable = true;
     }
+    buffer.writable = buffer.writable || is_taken(p, i);
     EXG_TRY(exg_planner_extent(p, &location->view, location->offset, &buffer.bytes));
     EXG_TRY(exg_planner_add_buffer(p, &buffer, &location->buffer));
     input->buffer = location->buffer;
@@ -482,6 +528,7 @@ static exg_status plan_all(exg_planner *p)
 {
     EXG_TRY(prepare_tables(p));
     EXG_TRY(find_written(p));
+    EXG_TRY(find_taken(p));
     for (uint32_t i = 0; i < p->graph->input_count; i++) {
         EXG_TRY_IN(p->err, plan_input(p, i), "graph.inputs[%u]", i);
     }
@@ -519,12 +566,13 @@ exg_status exg_plan_create(const exg_program *functional, const exg_operators *o
     EXG_TRY(EXG_READ_OPTIONS(exg_plan_options, &own, options, err));
     EXG_TRY(EXG_CHECK_CHOICE(own.overlap, EXG_OVERLAP_OFF, "exg_plan_options.overlap", err));
     EXG_TRY(exg_check_specialized(functional, err));
-    return exg_plan_rank(functional, operators, &own, NULL, NULL, plan, err);
+    return exg_plan_rank(functional, operators, &own, NULL, NULL, NULL, plan, err);
 }
 
 static exg_status plan_program(const exg_program *functional, const exg_operators *operators,
                                const exg_plan_options *options, const struct exg_grid *grid,
-                               struct exg_accelerator *device, exg_plan **plan, exg_error *err)
+                               struct exg_accelerator *device, const uint32_t *in_place,
+                               exg_plan **plan, exg_error *err)
 {
     exg_arena *arena =
         exg_arena_create(exg_arena_allocator(functional->arena), EXG_ARENA_UNBOUNDED);
@@ -534,6 +582,7 @@ static exg_status plan_program(const exg_program *functional, const exg_operator
                      .arena = arena,
                      .scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED),
                      .device = device,
+                     .in_place = in_place,
                      .err = err};
     exg_status status;
 
@@ -564,7 +613,8 @@ static exg_status plan_program(const exg_program *functional, const exg_operator
 
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
                          const exg_plan_options *options, const struct exg_grid *grid,
-                         struct exg_accelerator *device, exg_plan **plan, exg_error *err)
+                         struct exg_accelerator *device, const uint32_t *in_place, exg_plan **plan,
+                         exg_error *err)
 {
     exg_program *found = NULL;
     exg_status status = EXG_OK;
@@ -575,7 +625,7 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     }
     if (status == EXG_OK) {
         status = plan_program(found == NULL ? functional : found, operators, options, grid, device,
-                              plan, err);
+                              in_place, plan, err);
     }
     exg_program_destroy(found);
     return status;

@@ -31,10 +31,12 @@ typedef struct exg_planner {
     uint32_t *buffer_uses;   /* by buffer: uses to come of the values in it */
     uint32_t *group_of;      /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
-    exg_map written[2];     /* of state, and of user inputs: those that outputs write, by name */
-    bool *constant;         /* by value id: the same in every run */
-    bool folds;             /* steps being added are folded */
-    const exg_node *origin; /* steps being added come from it; NULL: from no node */
+    exg_map written[2];       /* of state, and of user inputs: those that outputs write, by name */
+    const uint32_t *in_place; /* as exg_plan_rank() is given it */
+    uint32_t *taken_from;     /* by graph output: the user input whose memory it takes */
+    bool *constant;           /* by value id: the same in every run */
+    bool folds;               /* steps being added are folded */
+    const exg_node *origin;   /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
     struct exg_accelerator *device; /* NULL: the host */

@@ -58,6 +58,8 @@ typedef struct exg_session_context {
     uint64_t runs;                       /* so far */
     const bool *there;                   /* by input of the program: its data is on the device */
     const exg_output_binding *bound;     /* by user output */
+    const uint32_t *in_place;            /* by user output: the input of the program whose memory it
+                                            is bound to on every rank, or EXG_NO_INPUT */
     /* On a mesh, by rank here and input, or user output, of the program; NULL: no rank has any. */
     exg_rank_input *rank_inputs;
     exg_output_binding *rank_places;

@@ -78,7 +78,8 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
     exg_status status;
 
     if (grid == NULL || e->is_spmd) { /* nothing is placed */
-        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, grid, device, &plan, err));
+        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, grid, device, b->in_place, &plan,
+                              err));
         status = check_memory(e, plan, err);
         if (status != EXG_OK) {
             exg_plan_destroy(plan);
@@ -169,6 +170,26 @@ static exg_status take_parts(const exg_session_context *e, exg_executable *b, ex
                                                                            : EXG_OK;
 }
 
+/* Outputs of the last segment that are bound to the memory of inputs. */
+static exg_status find_in_place(const exg_session_context *e, exg_executable *b,
+                                const exg_program *functional, exg_error *err)
+{
+    uint32_t count = functional->graph->output_count;
+    uint32_t user = 0;
+
+    b->in_place = EXG_NEW_ARRAY(b->arena, uint32_t, count);
+    if (b->in_place == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t o = 0; o < count; o++) {
+        bool is_user = o >= b->segment->first_output &&
+                       exg_is_user_output(functional->signature.outputs[o].kind);
+
+        b->in_place[o] = is_user ? e->in_place[user++] : EXG_NO_INPUT;
+    }
+    return EXG_OK;
+}
+
 static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_part,
                              exg_error *err)
 {
@@ -190,6 +211,9 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
         exg_graph_segment_functional(b->segment, is_part, e->devices == NULL, &functional, err);
     b->bytes = functional == NULL ? 0 : exg_arena_used(functional->arena);
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
+    if (status == EXG_OK && !is_part && b->segment->graph_break == EXG_GRAPH_BREAK_END) {
+        status = find_in_place(e, b, functional, err);
+    }
     exg_program_destroy(b->segment->program); /* planned: not needed any more */
     b->segment->program = NULL;
     status = status == EXG_OK && !is_part && b->segment->depth == 0

@@ -24,6 +24,7 @@ typedef struct exg_executable {
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
+    uint32_t *in_place;    /* by graph output: the input whose memory it is in; NULL: of none */
     exg_partition_summary partition;
     exg_choices choices;   /* of all ranks */
     exg_local_parts parts; /* likewise; inputs NULL: all is whole */

@@ -25,9 +25,9 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
                                   b->parts.inputs == NULL ? NULL : &b->parts, &local, &placed,
                                   first ? &b->report : NULL, err);
     b->partition = first && status == EXG_OK ? placed : b->partition;
-    status = status == EXG_OK
-                 ? exg_plan_rank(local, e->operators, &e->plan, grid, device, plan, err)
-                 : status;
+    status = status == EXG_OK ? exg_plan_rank(local, e->operators, &e->plan, grid, device,
+                                              b->in_place, plan, err)
+                              : status;
     exg_program_destroy(local);
     if (status == EXG_OK) { /* the plan has weights whole; nodes cut the rank's part out */
         (*plan)->summary.weight_bytes = placed.weight_bytes;

@@ -46,13 +46,20 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     s->bound = EXG_NEW_ARRAY(s->arena, exg_session_input, graph->input_count);
     s->all = EXG_NEW_ARRAY(s->arena, exg_session_input, 2 * (size_t)graph->input_count);
     s->places = EXG_NEW_ARRAY(s->arena, exg_output_binding, graph->output_count);
+    s->in_place = EXG_NEW_ARRAY(s->arena, uint32_t, graph->output_count);
     s->context.there = s->there;
+    s->context.in_place = s->in_place;
+    s->were_in_place = EXG_NEW_ARRAY(s->arena, uint32_t, graph->output_count);
+    s->of_rank = EXG_NEW_ARRAY(s->arena, const exg_session_input *, graph->input_count);
     s->context.bound = s->places;
     s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
     if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->given_bytes == NULL ||
-        s->there == NULL || s->bound == NULL || s->all == NULL || s->places == NULL ||
-        s->last_sizes == NULL) {
+        s->there == NULL || s->in_place == NULL || s->were_in_place == NULL || s->of_rank == NULL ||
+        s->bound == NULL || s->all == NULL || s->places == NULL || s->last_sizes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        s->in_place[o] = EXG_NO_INPUT;
     }
     exg_map_init(&s->inputs, s->arena);
     exg_map_init(&s->constants, s->arena);
@@ -406,20 +413,25 @@ static exg_status bind_and_select(exg_session *s, uint32_t count, exg_arena *are
     int64_t *key;
 
     EXG_TRY(exg_bind_inputs(&s->verified, s->bindings, count, &bind, arena, &symbols, err));
-    key = EXG_NEW_ARRAY(arena, int64_t, symbols.count);
+    key = EXG_NEW_ARRAY(arena, int64_t, symbols.count + s->in_place_count);
     if (key == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < symbols.count; i++) {
         key[i] = symbols.items[i].value;
     }
-    return exg_graph_executor_select(&s->executor, key, symbols.count, &symbols, NULL, NULL, err);
+    for (uint32_t o = 0; o < s->in_place_count; o++) {
+        key[symbols.count + o] = s->in_place[o];
+    }
+    return exg_graph_executor_select(&s->executor, key, symbols.count + s->in_place_count, &symbols,
+                                     NULL, NULL, err);
 }
 
 static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
                               exg_error *err)
 {
     uint32_t bound = 0;
+    bool moved;
     exg_arena *arena;
     exg_status status;
 
@@ -440,7 +452,8 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
     }
     EXG_TRY(check_inputs(inputs, count, err));
     EXG_TRY(check_constants(s, inputs, count, err));
-    if (same_as_last(s, inputs, count)) {
+    moved = exg_session_find_in_place(s, inputs, count);
+    if (same_as_last(s, inputs, count) && !moved) {
         return EXG_OK;
     }
     s->executor.current = NULL;
@@ -516,7 +529,8 @@ static exg_status agree(const exg_session *s, const exg_session_input *inputs, u
     return !e->options.processes || e->options.plan_only || e->grids == NULL
                ? status
                : exg_agreement_reach(&s->agreement, &e->grids[0], b == NULL ? NULL : b->key,
-                                     b == NULL ? 0 : b->key_count, inputs, count, status, err);
+                                     b == NULL ? 0 : b->key_count - s->in_place_count, inputs,
+                                     count, status, err);
 }
 
 static exg_status run_routine(exg_session *s, exg_error *err)

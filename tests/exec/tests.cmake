@@ -280,6 +280,11 @@ add_test(NAME exec_cuda_rank_bound COMMAND test_exec_rank_bound
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_rank_bound PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=4;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_caches exec/session/caches.c exec/cuda/calls.c LIBS exg::exec)
+exg_strict_test(exec_caches exec_caches)
+add_test(NAME exec_cuda_caches COMMAND test_exec_caches WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_caches PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=2;${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_in_place exec/session/in_place.c exec/cuda/calls.c LIBS exg::exec)
 exg_strict_test(exec_in_place exec_in_place)
 add_test(NAME exec_cuda_in_place COMMAND test_exec_in_place WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

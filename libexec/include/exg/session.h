@@ -192,7 +192,9 @@ typedef struct exg_output_binding {
 
 /* From the next run on; `binding` NULL: on the host, in the session's own memory, as before. `data`
  * may be the memory of an input, which is written when all that reads it is done: so a cache is
- * brought up to date in place. (Two outputs that are inputs themselves cannot change places so.) It
+ * brought up to date in place. Where the input is as large, and used where it lies, the result is
+ * made there: of a cache only the rows that change are written, and a run that fails may leave some
+ * of them. (Two outputs that are inputs themselves cannot change places so.) It
  * stays as long as it is bound. An output on the device is row-major too; exg_session_output_at()
  * tells its address. USAGE RUN-014: no such output, or, when it runs, a result that is larger;
  * INP-015, on a mesh, whose ranks have a memory each. */
