@@ -2,6 +2,7 @@
  * views become views, pointwise neighbours one step, the rest one step each.
  */
 #include "libexec/plan/planner.h"
+#include "libexec/device/device.h"
 #include "libexec/plan/emit.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
@@ -611,6 +612,8 @@ static exg_status plan_program(const exg_program *functional, const exg_operator
     return EXG_OK;
 }
 
+extern const exg_kernel exg_kernel_weight_product;
+
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
                          const exg_plan_options *options, const struct exg_grid *grid,
                          struct exg_accelerator *device, const uint32_t *in_place, exg_plan **plan,
@@ -620,7 +623,8 @@ exg_status exg_plan_rank(const exg_program *functional, const exg_operators *ope
     exg_status status = EXG_OK;
 
     *plan = NULL;
-    if (device == NULL) { /* what the host multiplies as it is stored */
+    if (device == NULL || device->table->kernel_of(&exg_kernel_weight_product) != NULL) {
+        /* what is multiplied as it is stored */
         status = exg_find_weight_products(functional, operators, &found, err);
     }
     if (status == EXG_OK) {

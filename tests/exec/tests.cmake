@@ -18,7 +18,7 @@ endforeach()
 # most. With sanitizers, whose compiler takes its time over each text, those of few texts.
 set(families draw index move norm recurrent)
 if(NOT EXG_SANITIZE)
-  list(APPEND families attention convolution matmul pointwise reduce)
+  list(APPEND families attention convolution matmul pointwise reduce weight_product)
 endif()
 foreach(family ${families})
   set(one_of 1)
@@ -26,7 +26,7 @@ foreach(family ${families})
     set(one_of 8)
   elseif(family STREQUAL "convolution")
     set(one_of 2)
-  elseif(family STREQUAL "matmul")
+  elseif(family MATCHES "matmul|weight_product")
     set(one_of 6)
   endif()
   add_test(NAME exec_cuda_${family} COMMAND test_exec_kernels_${family}
@@ -285,6 +285,14 @@ exg_strict_test(exec_caches exec_caches)
 add_test(NAME exec_cuda_caches COMMAND test_exec_caches WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_caches PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=2;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_weight_codes exec/session/weight_codes.c exec/cuda/calls.c LIBS exg::exec m)
+add_test(NAME exec_weight_codes_strict COMMAND test_exec_weight_codes
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_weight_codes_strict PROPERTIES ENVIRONMENT EXG_TEST_DEVICE=strict)
+add_test(NAME exec_cuda_weight_codes COMMAND test_exec_weight_codes
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_weight_codes PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_in_place exec/session/in_place.c exec/cuda/calls.c LIBS exg::exec)
 exg_strict_test(exec_in_place exec_in_place)
 add_test(NAME exec_cuda_in_place COMMAND test_exec_in_place WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -121,6 +121,7 @@ typedef enum exg_cuda_slot_kind {
     EXG_CUDA_WORKSPACE,
     EXG_CUDA_FAULT,
     EXG_CUDA_RANDOM,
+    EXG_CUDA_PACKED,  /* what the kernel's packer made */
     EXG_CUDA_EPILOGUE /* an operand of what follows the kernel */
 } exg_cuda_slot_kind;
 

@@ -87,7 +87,9 @@
     X(topk)                                                                                        \
     X(tril)                                                                                        \
     X(triu)                                                                                        \
-    X(var)
+    X(var)                                                                                         \
+    X(weight_pack)                                                                                 \
+    X(weight_product)
 
 #define EXG_CUDA_DECLARE(name) extern const exg_kernel exg_cuda_##name;
 EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)

@@ -112,6 +112,8 @@ static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
         return call->fault;
     case EXG_CUDA_RANDOM:
         return (void *)(uintptr_t)call->random;
+    case EXG_CUDA_PACKED:
+        return call->packed->data;
     case EXG_CUDA_EPILOGUE:
         return call->epilogue_inputs[slot->index].data;
     }

@@ -5,11 +5,31 @@
 #include "libexec/kernels/cuda/params.h"
 #include "libexec/kernels/cuda/tile.h"
 
-FINISHING(gemm_params, cuda_gemm_params);
+/* The second operand: a matrix of B, or with WEIGHT_BITS a weight (weight.h). */
+#ifdef WEIGHT_BITS
+#include "libexec/kernels/cuda/weight.h"
+#define GEMM_PARAMS cuda_weight_params
+
+static inline float second(const GEMM_PARAMS *p, int64_t batch, int64_t k, int64_t column)
+{
+    (void)batch;
+    return weight_at(p, column, k);
+}
+#elif defined(B)
+#define GEMM_PARAMS cuda_gemm_params
+
+static inline COMPUTE(B) second(const GEMM_PARAMS *p, int64_t batch, int64_t k, int64_t column)
+{
+    return LOAD(B)(p->b, batch * p->of_b.batch + k * p->of_b.row + column * p->of_b.column);
+}
+#else
+#define GEMM_PARAMS cuda_gemm_params
+#endif
+
+FINISHING(gemm_params, GEMM_PARAMS);
 
 /* alpha * sum + beta * self */
-static inline real whole(const cuda_gemm_params *p, int64_t batch, int64_t row, int64_t column,
-                         real sum)
+static inline real whole(const GEMM_PARAMS *p, int64_t batch, int64_t row, int64_t column, real sum)
 {
     real x = p->alpha == 1 ? sum : (real)p->alpha * sum;
 
