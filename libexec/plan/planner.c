@@ -7,6 +7,7 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/program/uses.h"
+#include "libexport/transform/gathered_product.h"
 #include "libexport/transform/weight_product.h"
 
 #include <string.h>
@@ -612,25 +613,45 @@ static exg_status plan_program(const exg_program *functional, const exg_operator
     return EXG_OK;
 }
 
+extern const exg_kernel exg_kernel_gathered_product;
 extern const exg_kernel exg_kernel_weight_product;
+
+typedef exg_status find_patterns(const exg_program *functional, const exg_operators *operators,
+                                 exg_program **out, exg_error *err);
+
+/* What `kernel` carries out, where the device has it; *functional is what was made, if it was. */
+static exg_status find(find_patterns *patterns, const exg_kernel *kernel,
+                       const exg_program **functional, const exg_operators *operators,
+                       const struct exg_accelerator *device, exg_program **made, exg_error *err)
+{
+    if (device != NULL && device->table->kernel_of(kernel) == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(patterns(*functional, operators, made, err));
+    *functional = *made == NULL ? *functional : *made;
+    return EXG_OK;
+}
 
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
                          const exg_plan_options *options, const struct exg_grid *grid,
                          struct exg_accelerator *device, const uint32_t *in_place, exg_plan **plan,
                          exg_error *err)
 {
+    exg_program *gathered = NULL;
     exg_program *found = NULL;
-    exg_status status = EXG_OK;
+    exg_status status;
 
     *plan = NULL;
-    if (device == NULL || device->table->kernel_of(&exg_kernel_weight_product) != NULL) {
-        /* what is multiplied as it is stored */
-        status = exg_find_weight_products(functional, operators, &found, err);
+    status = find(exg_find_gathered_products, &exg_kernel_gathered_product, &functional, operators,
+                  device, &gathered, err);
+    if (status == EXG_OK) { /* what is multiplied as it is stored */
+        status = find(exg_find_weight_products, &exg_kernel_weight_product, &functional, operators,
+                      device, &found, err);
     }
     if (status == EXG_OK) {
-        status = plan_program(found == NULL ? functional : found, operators, options, grid, device,
-                              in_place, plan, err);
+        status = plan_program(functional, operators, options, grid, device, in_place, plan, err);
     }
+    exg_program_destroy(gathered);
     exg_program_destroy(found);
     return status;
 }

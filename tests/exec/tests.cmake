@@ -285,6 +285,12 @@ exg_strict_test(exec_caches exec_caches)
 add_test(NAME exec_cuda_caches COMMAND test_exec_caches WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_caches PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=2;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_experts exec/session/experts.c exec/cuda/calls.c LIBS exg::exec m)
+add_test(NAME exec_experts_strict COMMAND test_exec_experts WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_experts_strict PROPERTIES ENVIRONMENT EXG_TEST_DEVICE=strict)
+add_test(NAME exec_cuda_experts COMMAND test_exec_experts WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_experts PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 exg_test(exec_weight_codes exec/session/weight_codes.c exec/cuda/calls.c LIBS exg::exec m)
 add_test(NAME exec_weight_codes_strict COMMAND test_exec_weight_codes
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

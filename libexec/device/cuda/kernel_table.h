@@ -50,6 +50,7 @@
     X(flip)                                                                                        \
     X(full)                                                                                        \
     X(gather)                                                                                      \
+    X(gathered_product)                                                                            \
     X(index)                                                                                       \
     X(index_copy)                                                                                  \
     X(index_put)                                                                                   \

@@ -45,11 +45,12 @@ KERNEL(gemm, gemm_params)
     const int64_t column = BLOCK_X % tiles * TILE;
 
     for (int64_t batch = BLOCK_Y; batch < p.of.batch; batch += 65535) {
+        const int64_t matrix = matrix_at(&p.of, batch);
         real sums[EACH][EACH] = {{0}};
 
-        for (int64_t k = 0; k < p.of.k; k += DEEP) {
+        for (int64_t k = matrix < 0 ? p.of.k : 0; k < p.of.k; k += DEEP) {
             load_a(&p.of, a, batch, row, k);
-            load_b(&p.of, b, batch, k, column);
+            load_b(&p.of, b, matrix, k, column);
             BARRIER();
             add_products(a, b, sums);
             BARRIER();

@@ -28,6 +28,25 @@ static inline COMPUTE(B) second(const GEMM_PARAMS *p, int64_t batch, int64_t k, 
 
 FINISHING(gemm_params, GEMM_PARAMS);
 
+/* The matrix of b that is multiplied by: with GATHERED, the dtype of the index, the one that it
+ * says; -1: there is no such one, which is a fault. */
+static inline int64_t matrix_at(const GEMM_PARAMS *p, int64_t batch)
+{
+#ifdef GATHERED
+    const int64_t given = (int64_t)LOAD(GATHERED)(p->index, batch * p->index_stride);
+    const int64_t at = p->wraps && given < 0 ? given + p->matrices : given;
+
+    if (at < 0 || at >= p->matrices) {
+        raise_fault(p->fault, FAULT_INDEX, given, p->matrices);
+        return -1;
+    }
+    return at;
+#else
+    (void)p;
+    return batch;
+#endif
+}
+
 /* alpha * sum + beta * self */
 static inline real whole(const GEMM_PARAMS *p, int64_t batch, int64_t row, int64_t column, real sum)
 {

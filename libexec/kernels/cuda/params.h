@@ -274,11 +274,12 @@ typedef struct cuda_matrix {
 
 /* c (batch, m, n), dense, = alpha * a * b + beta * self */
 typedef struct cuda_gemm_params {
-    const void *a, *b, *self;
-    void *c;
+    const void *a, *b, *self, *index; /* which matrix of b each of the batch is multiplied by */
+    void *c, *fault;
     int64_t batch, m, n, k;
     cuda_matrix of_a, of_b, of_self;
     double alpha, beta;
+    int64_t matrices, index_stride, wraps; /* of b */
 } cuda_gemm_params;
 
 /* The same of one batch by a weight of bytes or half bytes, (n, k), whose elements mean

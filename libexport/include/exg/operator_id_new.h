@@ -105,6 +105,7 @@ enum {
     EXG_NEW__values_default,
     EXG_NEW_dequantize_groups,
     EXG_NEW_embedding_groups,
+    EXG_NEW_gathered_product,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -223,5 +224,6 @@ enum {
 #define EXG_OP__values_default             ((exg_operator_id)EXG_NEW__values_default)
 #define EXG_OP_dequantize_groups           ((exg_operator_id)EXG_NEW_dequantize_groups)
 #define EXG_OP_embedding_groups            ((exg_operator_id)EXG_NEW_embedding_groups)
+#define EXG_OP_gathered_product            ((exg_operator_id)EXG_NEW_gathered_product)
 
 #endif
