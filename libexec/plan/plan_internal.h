@@ -56,6 +56,7 @@ typedef struct exg_step {
     uint32_t fused;              /* nodes inside */
     bool is_folded;              /* depends on weights alone: runs once, before the first run */
     bool on_host;                /* the plan is of a device that has no such kernel */
+    bool is_paired;              /* with the next one, as one launch of the device */
     bool has_packed; /* inputs[input_count] is call.packed, a begun collective's workspace too */
     uint32_t epilogue_count; /* inputs after these are call.epilogue_inputs */
 } exg_step;

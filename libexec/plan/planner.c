@@ -550,6 +550,7 @@ static exg_status plan_all(exg_planner *p)
     if (p->overlaps) {
         EXG_TRY(exg_planner_overlap(p));
     }
+    exg_planner_pair(p);
     p->plan->summary.node_count = p->graph->node_count;
     p->plan->summary.step_count = p->plan->step_count - p->plan->folded_count;
     for (uint32_t s = p->plan->folded_count; s < p->plan->step_count; s++) {

@@ -62,6 +62,9 @@ exg_status exg_planner_order(exg_planner *p);
  * cost least. */
 exg_status exg_planner_overlap(exg_planner *p);
 
+/* pairs.c: steps that the device can ask for as one come to stand beside each other. */
+void exg_planner_pair(exg_planner *p);
+
 /* Is operand `i` handed over with whatever strides it has? */
 bool exg_kernel_takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last);
 

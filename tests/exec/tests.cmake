@@ -285,6 +285,10 @@ exg_strict_test(exec_caches exec_caches)
 add_test(NAME exec_cuda_caches COMMAND test_exec_caches WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_caches PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=2;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_pairs exec/session/pairs.c exec/cuda/calls.c LIBS exg::exec)
+add_test(NAME exec_cuda_pairs COMMAND test_exec_pairs WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_pairs PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
 exg_test(exec_experts exec/session/experts.c exec/cuda/calls.c LIBS exg::exec m)
 add_test(NAME exec_experts_strict COMMAND test_exec_experts WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_experts_strict PROPERTIES ENVIRONMENT EXG_TEST_DEVICE=strict)
