@@ -280,6 +280,12 @@ add_test(NAME exec_cuda_rank_bound COMMAND test_exec_rank_bound
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_rank_bound PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=4;${EXG_STANDIN_ENVIRONMENT}")
+if(EXG_MPI_ENVIRONMENT)
+  add_test(NAME exec_rank_bound_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4
+    $<TARGET_FILE:test_exec_rank_bound> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_rank_bound_mpi PROPERTIES
+    ENVIRONMENT "EXG_TEST_PROCESSES=1;${EXG_MPI_ENVIRONMENT}")
+endif()
 exg_test(exec_caches exec/session/caches.c exec/cuda/calls.c LIBS exg::exec)
 exg_strict_test(exec_caches exec_caches)
 add_test(NAME exec_cuda_caches COMMAND test_exec_caches WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

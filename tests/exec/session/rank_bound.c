@@ -25,12 +25,24 @@
 
 static const char *device; /* NULL: the host */
 
+/* By mpirun, of four, rather than threads. */
+static bool are_processes(void)
+{
+    return getenv("EXG_TEST_PROCESSES") != NULL;
+}
+
+static exg_mesh_shape line(void)
+{
+    return (exg_mesh_shape){1, {are_processes() ? 4 : 3}};
+}
+
 typedef struct made {
     exg_operators *operators;
     exg_program *program;
     exg_session *session;
     exg_mesh_shape mesh;
-    uint32_t ranks;
+    uint32_t ranks;      /* of the mesh, */
+    uint32_t first, end; /* and those that run here */
     exg_partition_pattern patterns[2];
     exg_error err;
 } made;
@@ -73,6 +85,7 @@ static void open_session(made *m, bool writes, exg_mesh_shape mesh, const exg_pl
                                    .device = device,
                                    .mesh = mesh,
                                    .local_parts = parts,
+                                   .processes = are_processes(),
                                    .thread_count = 1};
     exg_partition_options placing[2] = {{0}};
     exg_verified verified;
@@ -93,6 +106,8 @@ static void open_session(made *m, bool writes, exg_mesh_shape mesh, const exg_pl
     make_program(m, writes);
     expect_ok(exg_verify(m->program, m->operators, &verified, NULL, &m->err), &m->err);
     expect_ok(exg_session_create(&verified, &options, &m->session, &m->err), &m->err);
+    m->first = exg_session_first_rank(m->session);
+    m->end = m->first + exg_session_rank_count(m->session);
 }
 
 static void close_session(made *m)
@@ -206,7 +221,7 @@ static void bind_caches(made *m, const exg_placement *places, uint32_t output, b
     exg_session_input whole = tensor_input("cache", NULL, ROWS, WIDTH);
 
     expect_ok(exg_session_bind_input(m->session, &whole, &m->err), &m->err);
-    for (uint32_t r = 0; r < m->ranks; r++) {
+    for (uint32_t r = m->first; r < m->end; r++) {
         exg_output_binding place = {.size = sizeof(place), .on_device = true};
         exg_session_input part;
 
@@ -231,7 +246,7 @@ static void expect_results(const made *m, int step)
 {
     const exg_placement *places = exg_session_output_placements(m->session, 0);
 
-    for (uint32_t r = 0; r < m->ranks; r++) {
+    for (uint32_t r = m->first; r < m->end; r++) {
         const exg_tensor *got = &exg_session_rank_output_at(m->session, r, 0)->tensor;
         int64_t offset = 0;
         int64_t size = WIDTH;
@@ -268,7 +283,7 @@ static uint64_t bytes_of(const char *kind)
 
 static bool is_noted(void)
 {
-    return device != NULL && strcmp(device, "cuda") == 0 && is_standin();
+    return device != NULL && strcmp(device, "cuda") == 0 && is_standin() && !are_processes();
 }
 
 /* ---- in place -------------------------------------------------------------------------------- */
@@ -291,7 +306,7 @@ static void step_in_place(bool writes, exg_mesh_shape mesh, const exg_placement 
         }
         expect_ok(exg_session_run(m.session, &input, 1, &m.err), &m.err);
         expect_results(&m, step);
-        for (uint32_t r = 0; r < m.ranks && !writes; r++) {
+        for (uint32_t r = m.first; r < m.end && !writes; r++) {
             assert_ptr_equal(exg_session_rank_output_at(m.session, r, 1)->tensor.data,
                              boxes[r].data);
         }
@@ -310,7 +325,7 @@ static void step_in_place(bool writes, exg_mesh_shape mesh, const exg_placement 
     } else {
         assert_null(exg_session_input_placements(m.session, "cache"));
     }
-    for (uint32_t r = 0; r < m.ranks; r++) {
+    for (uint32_t r = m.first; r < m.end; r++) {
         copy_cache(&m, &boxes[r], STEPS, false);
         exg_session_free(m.session, boxes[r].data);
     }
@@ -319,13 +334,12 @@ static void step_in_place(bool writes, exg_mesh_shape mesh, const exg_placement 
 
 static void ranks_have_their_parts(void **state)
 {
-    const exg_mesh_shape line = {1, {3}};
     const exg_mesh_shape grid = {2, {2, 2}};
 
     (void)state;
     for (int writes = 0; writes < 2; writes++) {
         for (int32_t dim = 0; dim < 2; dim++) {
-            step_in_place(writes, line, (exg_placement[]){exg_shard(dim)}, true);
+            step_in_place(writes, line(), (exg_placement[]){exg_shard(dim)}, true);
             step_in_place(writes, grid, (exg_placement[]){exg_shard(dim), exg_shard(1 - dim)},
                           true);
             step_in_place(writes, grid, (exg_placement[]){exg_shard(dim), exg_shard(dim)}, true);
@@ -336,12 +350,11 @@ static void ranks_have_their_parts(void **state)
 
 static void ranks_have_all_of_it(void **state)
 {
-    const exg_mesh_shape line = {1, {3}};
 
     (void)state;
-    step_in_place(false, line, (exg_placement[]){exg_shard(0)}, false);
-    step_in_place(true, line, (exg_placement[]){exg_shard(0)}, false);
-    step_in_place(false, line, (exg_placement[]){exg_replicate()}, false);
+    step_in_place(false, line(), (exg_placement[]){exg_shard(0)}, false);
+    step_in_place(true, line(), (exg_placement[]){exg_shard(0)}, false);
+    step_in_place(false, line(), (exg_placement[]){exg_replicate()}, false);
 }
 
 /* ---- from run to run ------------------------------------------------------------------------- */
@@ -357,9 +370,9 @@ static void a_part_that_stays_is_an_input_there(void **state)
     made m;
 
     (void)state;
-    open_session(&m, false, (exg_mesh_shape){1, {3}}, places, true);
+    open_session(&m, false, line(), places, true);
     bind_caches(&m, places, 2, boxes);
-    for (uint32_t r = 0; r < m.ranks; r++) {
+    for (uint32_t r = m.first; r < m.end; r++) {
         first[r] = boxes[r].data;
         expect_ok(exg_session_bind_rank_output(m.session, r, 1, &stays, &m.err), &m.err);
     }
@@ -368,7 +381,7 @@ static void a_part_that_stays_is_an_input_there(void **state)
 
         expect_ok(exg_session_run(m.session, &input, 1, &m.err), &m.err);
         expect_results(&m, step);
-        for (uint32_t r = 0; r < m.ranks; r++) {
+        for (uint32_t r = m.first; r < m.end; r++) {
             exg_session_input part = {.name = "cache", .on_device = true};
 
             part.tensor = exg_session_rank_output_at(m.session, r, 1)->tensor;
@@ -376,7 +389,7 @@ static void a_part_that_stays_is_an_input_there(void **state)
             expect_ok(exg_session_bind_rank_input(m.session, r, &part, &m.err), &m.err);
         }
     }
-    for (uint32_t r = 0; r < m.ranks; r++) {
+    for (uint32_t r = m.first; r < m.end; r++) {
         copy_cache(&m, &boxes[r], STEPS, false);
         exg_session_free(m.session, first[r]);
     }
@@ -478,7 +491,7 @@ static void what_is_not_a_ranks_is_refused(void **state)
     assert_null(exg_session_rank_output_at(m.session, 0, 2));
     assert_null(exg_session_input_placements(m.session, "catch"));
     assert_null(exg_session_output_placements(m.session, 2));
-    for (uint32_t r = 0; r < m.ranks; r++) {
+    for (uint32_t r = m.first; r < m.end; r++) {
         exg_session_free(m.session, boxes[r].data);
     }
     close_session(&m);
@@ -493,7 +506,18 @@ int main(void)
         cmocka_unit_test(each_rank_keeps_the_order_of_a_stream),
         cmocka_unit_test(what_is_not_a_ranks_is_refused),
     };
+    const struct CMUnitTest by_processes[] = {
+        cmocka_unit_test(ranks_have_their_parts),
+        cmocka_unit_test(ranks_have_all_of_it),
+        cmocka_unit_test(a_part_that_stays_is_an_input_there),
+    };
 
     device = getenv("EXG_TEST_DEVICE");
+    if (are_processes()) {
+        int failed = cmocka_run_group_tests(by_processes, NULL, NULL);
+
+        exg_mpi_finish();
+        return failed;
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
