@@ -78,7 +78,8 @@ exg_status exg_planner_view(exg_planner *p, const exg_operator *op, const exg_ar
  * may be computed there. */
 bool exg_planner_is_window(exg_planner *p, uint32_t index, exg_value_id operand,
                            exg_value_id result);
-/* A node that replaces a window by what is there gives operand 0 as it is, and *kept is set. */
+/* A node that replaces a window by what is there, or joins what is side by side there, gives that
+ * as it is, and *kept is set. */
 exg_status exg_planner_keep_window(exg_planner *p, const exg_node *node, const exg_operator *op,
                                    const exg_argument *args, bool *kept);
 

@@ -239,12 +239,125 @@ static void a_step_that_reads_anothers_result_is_not(void **state)
     close_session(&m);
 }
 
+/* ---- results that are joined ----------------------------------------------------------------- */
+
+static int64_t joined_dim;
+static bool reads_part; /* somebody else reads a part */
+
+/* (-x, x * y), x turned, side by side */
+static exg_ref build_joined(exg_builder *b, exg_ref x, exg_ref y, exg_ref rows)
+{
+    exg_ref parts[2], whole;
+
+    (void)rows;
+    x = EMIT(b, permute_default, x, INTS(b, 1, 0));
+    parts[0] = EMIT(b, neg_default, x);
+    parts[1] = EMIT(b, mul_Tensor, x, y);
+    whole = EMIT(b, cat_default, exg_arg_refs(b, parts, 2), joined_dim);
+    whole = EMIT(b, flip_default, whole, INTS(b, 0, 1));
+    if (reads_part) {
+        whole = EMIT(b, cat_default, exg_arg_refs(b, (exg_ref[]){whole, parts[0]}, 2), joined_dim);
+    }
+    return whole;
+}
+
+static float joined_at(int64_t i, int64_t j)
+{
+    const int64_t rows = joined_dim == 0 ? 2 * N : N;
+    const int64_t columns = joined_dim == 0 ? N : 2 * N;
+    bool is_second;
+
+    if (i >= rows || j >= columns) { /* what is read once more */
+        return -given[(j % N) * N + i % N];
+    }
+    i = rows - 1 - i;
+    j = columns - 1 - j;
+    is_second = i >= N || j >= N;
+    i %= N;
+    j %= N;
+    return given[j * N + i] * (is_second ? other[i * N + j] : -1);
+}
+
+static uint32_t steps_of(const exg_session *session, const char *kernel)
+{
+    const exg_plan *plan = exg_session_plan(session);
+    uint32_t count = 0;
+
+    for (uint32_t s = 0; s < plan->step_count; s++) {
+        count += strcmp(plan->steps[s].kernel->name, kernel) == 0;
+    }
+    return count;
+}
+
+static void results_are_written_where_they_are_joined(void **state)
+{
+    const char *device = getenv("EXG_TEST_DEVICE");
+    const bool joins = device != NULL && strcmp(device, "cuda") == 0;
+
+    (void)state;
+    for (int trial = 0; trial < 6; trial++) {
+        const float *got;
+        int64_t columns;
+        made m;
+
+        joined_dim = trial % 3 - 1; /* -1, 0, 1 */
+        reads_part = trial >= 3;
+        open_session(&m, build_joined);
+        got = run(&m, 0);
+        joined_dim = joined_dim == 0 ? 0 : 1;
+        columns = joined_dim == 0 ? N : (reads_part ? 3 : 2) * N;
+        for (int64_t i = 0; i < (reads_part ? 3 : 2) * N * N; i++) {
+            assert_float_equal(got[i], joined_at(i / columns, i % columns), 0);
+        }
+        assert_int_equal(steps_of(m.session, "cat"), joins ? (reads_part ? 2 : 0) : 1 + reads_part);
+        close_session(&m);
+    }
+}
+
+static bool swaps;
+
+/* The halves of a product, as they are or the other way round. */
+static exg_ref build_halves(exg_builder *b, exg_ref x, exg_ref y, exg_ref rows)
+{
+    exg_ref product = EMIT(b, mm_default, x, y);
+    exg_ref halves[2];
+
+    (void)rows;
+    halves[swaps] = EMIT(b, slice_Tensor, product, 0, 0, N / 2, 1);
+    halves[!swaps] = EMIT(b, slice_Tensor, product, 0, N / 2, N, 1);
+    return EMIT(b, mm_default, EMIT(b, cat_default, exg_arg_refs(b, halves, 2), 0), y);
+}
+
+static void parts_that_are_side_by_side_are_the_whole(void **state)
+{
+    (void)state;
+    for (int trial = 0; trial < 2; trial++) {
+        float product[N * N], halves[N * N], want[N * N];
+        const float *got;
+        made m;
+
+        swaps = trial == 1;
+        open_session(&m, build_halves);
+        got = run(&m, 0);
+        multiply(given, other, product);
+        for (int i = 0; i < N * N; i++) {
+            halves[i] = product[swaps ? (i + N * N / 2) % (N * N) : i];
+        }
+        multiply(halves, other, want);
+        assert_memory_equal(got, want, sizeof(want)); /* whole numbers */
+        assert_int_equal(steps_of(m.session, "cat"), swaps);
+        close_session(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_that_are_apart_are_one_launch),
         cmocka_unit_test(steps_that_write_one_value_are_not),
         cmocka_unit_test(a_step_that_reads_anothers_result_is_not),
+        cmocka_unit_test(results_are_written_where_they_are_joined),
+        cmocka_unit_test(parts_that_are_side_by_side_are_the_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
