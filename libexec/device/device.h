@@ -23,7 +23,7 @@
 
 #include <exg/device.h>
 
-#define EXG_DEVICE_TABLE_VERSION 5
+#define EXG_DEVICE_TABLE_VERSION 6
 
 struct exg_communicator;
 struct exg_collective;
@@ -85,6 +85,13 @@ struct exg_device_table {
      * call->inputs there are, with those that packed and epilogue_inputs point to. */
     exg_status (*launch)(exg_accelerator *device, const exg_kernel *kernel,
                          const exg_kernel_call *call, uint32_t operands, exg_error *err);
+
+    /* Two calls, prepared, whose results are where operand 0 is if their kernels take that, and of
+     * which neither reads or writes what the other one writes: could they
+     * be asked for as one? And asks for them so. NULL, both: never. */
+    bool (*pairs)(exg_accelerator *device, const exg_kernel_call *a, const exg_kernel_call *b);
+    exg_status (*launch_pair)(exg_accelerator *device, const exg_kernel_call *a,
+                              const exg_kernel_call *b, exg_error *err);
 
     /* Until all is done. DEVICE DEV-... a fault of what ran: the device is then of no use. */
     exg_status (*wait)(exg_accelerator *device, exg_error *err);

@@ -131,8 +131,8 @@ exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
 
     *rank = NULL;
     if (status == EXG_OK) {
-        status =
-            exg_plan_rank(m.program, call->operators, &options, NULL, call->device, &plan, err);
+        status = exg_plan_rank(m.program, call->operators, &options, NULL, call->device, NULL,
+                               &plan, err);
     }
     exg_program_destroy(m.program);
     EXG_TRY(status);

@@ -326,8 +326,16 @@ bool exg_device_frame_can_replay(const exg_device_frame *frame)
 
 static exg_status ask_for_steps(exg_device_frame *frame, exg_error *err)
 {
+    const exg_device_table *table = frame->device->table;
+    const exg_step *steps = frame->plan->steps;
+
     for (uint32_t s = frame->plan->folded_count; s < frame->plan->step_count; s++) {
-        EXG_TRY(exg_device_frame_step(frame, s, err));
+        if (steps[s].is_paired) {
+            EXG_TRY(table->launch_pair(frame->device, &steps[s].call, &steps[s + 1].call, err));
+            s++;
+        } else {
+            EXG_TRY(exg_device_frame_step(frame, s, err));
+        }
     }
     return EXG_OK;
 }

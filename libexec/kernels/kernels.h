@@ -52,6 +52,7 @@
     X(flip)                                                                                        \
     X(full)                                                                                        \
     X(gather)                                                                                      \
+    X(gathered_product)                                                                            \
     X(householder)                                                                                 \
     X(index)                                                                                       \
     X(index_copy)                                                                                  \

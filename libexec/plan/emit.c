@@ -203,3 +203,17 @@ bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer)
 
     return b->kind == EXG_BUFFER_INPUT ? is_weight(&p->plan->inputs[b->index]) : b->is_folded;
 }
+
+void exg_planner_part_of(const exg_planner *p, const exg_argument *list, uint32_t at, int64_t dim,
+                         const exg_tensor *whole, exg_location *part)
+{
+    const uint32_t d = (uint32_t)(dim < 0 ? dim + whole->rank : dim);
+
+    part->offset = 0;
+    for (uint32_t i = 0; i < at; i++) {
+        part->offset +=
+            p->graph->values[list->as_tensors[i]].tensor->sizes[d].value * whole->strides[d];
+    }
+    part->view = *whole;
+    part->view.sizes[d] = p->graph->values[list->as_tensors[at]].tensor->sizes[d].value;
+}

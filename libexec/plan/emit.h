@@ -40,4 +40,9 @@ exg_status exg_planner_copy(exg_planner *p, const exg_location *from, const char
 /* Has the buffer the same bytes in every run? */
 bool exg_planner_is_fixed(const exg_planner *p, uint32_t buffer);
 
+/* Where operand `at` of a list that is joined along `dim` begins in the whole, whose sizes are
+ * `whole`, row-major. */
+void exg_planner_part_of(const exg_planner *p, const exg_argument *list, uint32_t at, int64_t dim,
+                         const exg_tensor *whole, exg_location *part);
+
 #endif

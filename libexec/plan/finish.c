@@ -43,10 +43,26 @@ static exg_status plan_result(exg_planner *p, uint32_t o)
     return EXG_OK;
 }
 
-static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec)
+static bool is_mutation(exg_output_kind kind)
 {
+    return kind == EXG_OUTPUT_BUFFER_MUTATION || kind == EXG_OUTPUT_PARAMETER_MUTATION ||
+           kind == EXG_OUTPUT_USER_INPUT_MUTATION;
+}
+
+/* Does it end in the memory of an input? */
+static bool is_written_back(const exg_planner *p, uint32_t o)
+{
+    return is_mutation(p->program->signature.outputs[o].kind) || p->taken_from[o] != EXG_NO_INPUT;
+}
+
+/* That input. */
+static exg_plan_input *input_of(exg_planner *p, uint32_t o)
+{
+    const exg_output_spec *spec = &p->program->signature.outputs[o];
     uint32_t i =
-        exg_map_find(&p->written[spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION], spec->target);
+        is_mutation(spec->kind)
+            ? exg_map_find(&p->written[spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION], spec->target)
+            : p->taken_from[o];
 
     return i < p->plan->input_count ? &p->plan->inputs[i] : NULL;
 }
@@ -56,7 +72,7 @@ static exg_plan_input *mutated_input(exg_planner *p, const exg_output_spec *spec
 static exg_status set_aside(exg_planner *p, uint32_t o)
 {
     exg_plan_output *output = &p->plan->outputs[o];
-    const exg_plan_input *input = mutated_input(p, &p->program->signature.outputs[o]);
+    const exg_plan_input *input = input_of(p, o);
     const exg_buffer *buffer;
 
     if (input == NULL) {
@@ -82,7 +98,7 @@ static exg_status write_back(exg_planner *p, uint32_t o)
 {
     extern const exg_kernel exg_kernel_copy;
     exg_plan_output *output = &p->plan->outputs[o];
-    const exg_plan_input *input = mutated_input(p, &p->program->signature.outputs[o]);
+    const exg_plan_input *input = input_of(p, o);
     exg_location to = output->location;
     exg_step *step;
 
@@ -98,12 +114,6 @@ static exg_status write_back(exg_planner *p, uint32_t o)
     EXG_TRY(exg_planner_prepare(p, step));
     output->location = to;
     return EXG_OK;
-}
-
-static bool is_mutation(exg_output_kind kind)
-{
-    return kind == EXG_OUTPUT_BUFFER_MUTATION || kind == EXG_OUTPUT_PARAMETER_MUTATION ||
-           kind == EXG_OUTPUT_USER_INPUT_MUTATION;
 }
 
 exg_status exg_planner_outputs(exg_planner *p)
@@ -122,17 +132,17 @@ exg_status exg_planner_outputs(exg_planner *p)
         }
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {
-        if (graph->outputs[o].kind == EXG_ARGUMENT_TENSOR && !is_mutation(specs[o].kind)) {
+        if (graph->outputs[o].kind == EXG_ARGUMENT_TENSOR && !is_written_back(p, o)) {
             EXG_TRY_IN(p->err, plan_result(p, o), "graph.outputs[%u]", o);
         }
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {
-        if (is_mutation(specs[o].kind)) {
+        if (is_written_back(p, o)) {
             EXG_TRY_IN(p->err, set_aside(p, o), "graph.outputs[%u]", o);
         }
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {
-        if (is_mutation(specs[o].kind)) {
+        if (is_written_back(p, o)) {
             EXG_TRY_IN(p->err, write_back(p, o), "graph.outputs[%u]", o);
         }
     }

@@ -335,11 +335,103 @@ static uint32_t reusable(const exg_planner *p, exg_value_id value, const bool *t
     return LOADS_MAX;
 }
 
+/* ---- results side by side -------------------------------------------------------------------- */
+
+#define JOINED_AHEAD 8 /* nodes that are looked at for one that joins results */
+
+/* Of which of the list is the value? Of none: its count. */
+static uint32_t place_in(const exg_argument *list, exg_value_id value)
+{
+    uint32_t at = 0;
+
+    while (at < list->count && list->as_tensors[at] != value) {
+        at++;
+    }
+    return at;
+}
+
+/* Does the list hold all results of the group, once each, and does nobody else read them? */
+static bool holds_results(const exg_planner *p, const group_step *s, const exg_argument *list,
+                          uint32_t rank)
+{
+    bool holds = list->count == s->stored_count && s->stored_count > 1;
+
+    for (uint32_t at = 0; holds && at < p->group.node_count; at++) {
+        exg_value_id value = result_of(p, at);
+
+        holds = !s->stored[at] || (place_in(list, value) < list->count && rank == p->group.rank &&
+                                   p->graph->values[value].tensor->rank == rank &&
+                                   p->value_uses[value] - inner_uses(p, value) == 1);
+    }
+    return holds;
+}
+
+/* The node that joins all results: a device writes them where they belong in its. NULL: none. */
+static const exg_node *find_joining(exg_planner *p, const group_step *s, exg_argument *args)
+{
+    const exg_graph *graph = p->graph;
+    const uint32_t last = p->group.nodes[p->group.node_count - 1];
+
+    if (p->device == NULL || p->folds || p->no_reuse || s->product < LOADS_MAX ||
+        exg_planner_kernel(p, &exg_kernel_pointwise) == &exg_kernel_pointwise) {
+        return NULL;
+    }
+    for (uint32_t n = last + 1; n < graph->node_count && n <= last + JOINED_AHEAD; n++) {
+        const exg_operator *op = exg_operators_find(p->operators, graph->nodes[n].target);
+
+        if (op != NULL && op->id == EXG_OP_cat_default &&
+            !exg_planner_is_constant(p, &graph->nodes[n]) &&
+            exg_operator_normalize(op, &graph->nodes[n], args, p->err) == EXG_OK &&
+            holds_results(p, s, &args[0],
+                          graph->values[graph->nodes[n].outputs[0].as_tensor].tensor->rank)) {
+            return &graph->nodes[n];
+        }
+    }
+    return NULL;
+}
+
+/* All results in a block as large as what they are joined to. */
+static exg_status place_joined(exg_planner *p, const group_step *s, exg_step *step,
+                               const exg_node *joining, const exg_argument *args)
+{
+    exg_tensor whole;
+    uint32_t buffer;
+    uint32_t output = 0;
+    uint64_t bytes;
+
+    EXG_TRY(exg_planner_view_of(p, p->graph->values[joining->outputs[0].as_tensor].tensor, &whole));
+    exg_tensor_set_contiguous(&whole);
+    EXG_TRY(exg_planner_extent(p, &whole, 0, &bytes));
+    EXG_TRY(exg_planner_buffer(p, bytes, &buffer));
+    for (uint32_t at = 0; at < p->group.node_count; at++) {
+        exg_value_id value = result_of(p, at);
+        exg_location *location = &p->locations[value];
+        exg_location result;
+
+        if (!s->stored[at]) {
+            continue;
+        }
+        location->buffer = buffer;
+        exg_planner_part_of(p, &args[0], place_in(&args[0], value), exg_get_int(&args[1]), &whole,
+                            location);
+        p->buffer_uses[buffer] += p->value_uses[value];
+        result = *location;
+        result.view = in_order(&location->view, s->order);
+        exg_planner_output(p, step, output++, &result);
+    }
+    return EXG_OK;
+}
+
 static exg_status place_results(exg_planner *p, const group_step *s, exg_step *step)
 {
+    exg_argument args[EXG_ARGUMENTS_MAX];
+    const exg_node *joining = find_joining(p, s, args);
     bool taken[LOADS_MAX] = {false};
     uint32_t output = 0;
 
+    if (joining != NULL) {
+        return place_joined(p, s, step, joining, args);
+    }
     for (uint32_t at = 0; at < p->group.node_count; at++) {
         exg_value_id value = result_of(p, at);
         exg_location result;

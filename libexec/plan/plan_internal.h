@@ -56,6 +56,7 @@ typedef struct exg_step {
     uint32_t fused;              /* nodes inside */
     bool is_folded;              /* depends on weights alone: runs once, before the first run */
     bool on_host;                /* the plan is of a device that has no such kernel */
+    bool is_paired;              /* with the next one, as one launch of the device */
     bool has_packed; /* inputs[input_count] is call.packed, a begun collective's workspace too */
     uint32_t epilogue_count; /* inputs after these are call.epilogue_inputs */
 } exg_step;
@@ -102,11 +103,16 @@ struct exg_plan {
     exg_plan_summary summary;
 };
 
+#define EXG_NO_INPUT UINT32_MAX
+
 /* exg_plan_create for one rank of a mesh: collectives go through `grid` (NULL: none), steps
- * run on `device` (NULL: the host), which must be open as long as the plan is. */
+ * run on `device` (NULL: the host), which must be open as long as the plan is. `in_place` (NULL: of
+ * none): by graph output the graph input whose memory it is to be in, or EXG_NO_INPUT; where they
+ * are not alike it is elsewhere all the same. */
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
                          const exg_plan_options *options, const struct exg_grid *grid,
-                         struct exg_accelerator *device, exg_plan **plan, exg_error *err);
+                         struct exg_accelerator *device, const uint32_t *in_place, exg_plan **plan,
+                         exg_error *err);
 
 /* Does such a plan part collectives into a beginning and an end? */
 bool exg_plan_overlaps(const exg_plan_options *options, const struct exg_grid *grid,

@@ -2,10 +2,12 @@
  * views become views, pointwise neighbours one step, the rest one step each.
  */
 #include "libexec/plan/planner.h"
+#include "libexec/device/device.h"
 #include "libexec/plan/emit.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/program/uses.h"
+#include "libexport/transform/gathered_product.h"
 #include "libexport/transform/weight_product.h"
 
 #include <string.h>
@@ -31,6 +33,51 @@ static exg_status find_written(exg_planner *p)
         }
     }
     return EXG_OK;
+}
+
+/* Fills p->taken_from: outputs that are to be in the memory of a user input, and can be. */
+static exg_status find_taken(exg_planner *p)
+{
+    const exg_graph *graph = p->graph;
+    bool *is_taken = EXG_NEW_ARRAY(p->scratch, bool, graph->input_count);
+
+    p->taken_from = EXG_NEW_ARRAY(p->arena, uint32_t, graph->output_count);
+    if (is_taken == NULL || p->taken_from == NULL) {
+        return EXG_OUT_OF_MEMORY(p->err);
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        uint32_t i = p->in_place == NULL || p->outputs_apart ? EXG_NO_INPUT : p->in_place[o];
+        exg_tensor from;
+        exg_tensor to;
+
+        p->taken_from[o] = EXG_NO_INPUT;
+        if (i >= graph->input_count || is_taken[i] ||
+            graph->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
+            graph->inputs[i].kind != EXG_ARGUMENT_TENSOR ||
+            p->program->signature.inputs[i].kind != EXG_INPUT_USER ||
+            exg_map_find(&p->written[true], p->program->signature.inputs[i].arg.name) !=
+                EXG_MAP_NONE) {
+            continue;
+        }
+        EXG_TRY(exg_planner_view_of(p, graph->values[graph->inputs[i].as_tensor].tensor, &from));
+        EXG_TRY(exg_planner_view_of(p, graph->values[graph->outputs[o].as_tensor].tensor, &to));
+        if (exg_tensor_is_alike(&from, &to) && exg_tensor_is_contiguous(&from) &&
+            graph->values[graph->inputs[i].as_tensor].tensor->storage_offset.value == 0) {
+            p->taken_from[o] = i;
+            is_taken[i] = true;
+        }
+    }
+    return EXG_OK;
+}
+
+static bool is_taken(const exg_planner *p, uint32_t input)
+{
+    bool found = false;
+
+    for (uint32_t o = 0; o < p->graph->output_count; o++) {
+        found = found || p->taken_from[o] == input;
+    }
+    return found;
 }
 
 /* Is input `i`, called `name`, written? */
@@ -69,6 +116,7 @@ static exg_status plan_input(exg_planner *p, uint32_t i)
         location->offset = 0;
         buffer.writable = true;
     }
+    buffer.writable = buffer.writable || is_taken(p, i);
     EXG_TRY(exg_planner_extent(p, &location->view, location->offset, &buffer.bytes));
     EXG_TRY(exg_planner_add_buffer(p, &buffer, &location->buffer));
     input->buffer = location->buffer;
@@ -482,6 +530,7 @@ static exg_status plan_all(exg_planner *p)
 {
     EXG_TRY(prepare_tables(p));
     EXG_TRY(find_written(p));
+    EXG_TRY(find_taken(p));
     for (uint32_t i = 0; i < p->graph->input_count; i++) {
         EXG_TRY_IN(p->err, plan_input(p, i), "graph.inputs[%u]", i);
     }
@@ -501,6 +550,7 @@ static exg_status plan_all(exg_planner *p)
     if (p->overlaps) {
         EXG_TRY(exg_planner_overlap(p));
     }
+    exg_planner_pair(p);
     p->plan->summary.node_count = p->graph->node_count;
     p->plan->summary.step_count = p->plan->step_count - p->plan->folded_count;
     for (uint32_t s = p->plan->folded_count; s < p->plan->step_count; s++) {
@@ -519,12 +569,13 @@ exg_status exg_plan_create(const exg_program *functional, const exg_operators *o
     EXG_TRY(EXG_READ_OPTIONS(exg_plan_options, &own, options, err));
     EXG_TRY(EXG_CHECK_CHOICE(own.overlap, EXG_OVERLAP_OFF, "exg_plan_options.overlap", err));
     EXG_TRY(exg_check_specialized(functional, err));
-    return exg_plan_rank(functional, operators, &own, NULL, NULL, plan, err);
+    return exg_plan_rank(functional, operators, &own, NULL, NULL, NULL, plan, err);
 }
 
 static exg_status plan_program(const exg_program *functional, const exg_operators *operators,
                                const exg_plan_options *options, const struct exg_grid *grid,
-                               struct exg_accelerator *device, exg_plan **plan, exg_error *err)
+                               struct exg_accelerator *device, const uint32_t *in_place,
+                               exg_plan **plan, exg_error *err)
 {
     exg_arena *arena =
         exg_arena_create(exg_arena_allocator(functional->arena), EXG_ARENA_UNBOUNDED);
@@ -534,6 +585,7 @@ static exg_status plan_program(const exg_program *functional, const exg_operator
                      .arena = arena,
                      .scratch = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED),
                      .device = device,
+                     .in_place = in_place,
                      .err = err};
     exg_status status;
 
@@ -562,21 +614,45 @@ static exg_status plan_program(const exg_program *functional, const exg_operator
     return EXG_OK;
 }
 
+extern const exg_kernel exg_kernel_gathered_product;
+extern const exg_kernel exg_kernel_weight_product;
+
+typedef exg_status find_patterns(const exg_program *functional, const exg_operators *operators,
+                                 exg_program **out, exg_error *err);
+
+/* What `kernel` carries out, where the device has it; *functional is what was made, if it was. */
+static exg_status find(find_patterns *patterns, const exg_kernel *kernel,
+                       const exg_program **functional, const exg_operators *operators,
+                       const struct exg_accelerator *device, exg_program **made, exg_error *err)
+{
+    if (device != NULL && device->table->kernel_of(kernel) == NULL) {
+        return EXG_OK;
+    }
+    EXG_TRY(patterns(*functional, operators, made, err));
+    *functional = *made == NULL ? *functional : *made;
+    return EXG_OK;
+}
+
 exg_status exg_plan_rank(const exg_program *functional, const exg_operators *operators,
                          const exg_plan_options *options, const struct exg_grid *grid,
-                         struct exg_accelerator *device, exg_plan **plan, exg_error *err)
+                         struct exg_accelerator *device, const uint32_t *in_place, exg_plan **plan,
+                         exg_error *err)
 {
+    exg_program *gathered = NULL;
     exg_program *found = NULL;
-    exg_status status = EXG_OK;
+    exg_status status;
 
     *plan = NULL;
-    if (device == NULL) { /* what the host multiplies as it is stored */
-        status = exg_find_weight_products(functional, operators, &found, err);
+    status = find(exg_find_gathered_products, &exg_kernel_gathered_product, &functional, operators,
+                  device, &gathered, err);
+    if (status == EXG_OK) { /* what is multiplied as it is stored */
+        status = find(exg_find_weight_products, &exg_kernel_weight_product, &functional, operators,
+                      device, &found, err);
     }
     if (status == EXG_OK) {
-        status = plan_program(found == NULL ? functional : found, operators, options, grid, device,
-                              plan, err);
+        status = plan_program(functional, operators, options, grid, device, in_place, plan, err);
     }
+    exg_program_destroy(gathered);
     exg_program_destroy(found);
     return status;
 }

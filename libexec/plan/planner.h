@@ -31,10 +31,12 @@ typedef struct exg_planner {
     uint32_t *buffer_uses;   /* by buffer: uses to come of the values in it */
     uint32_t *group_of;      /* by value id: 1 + index into group.nodes, of the open group */
     exg_group group;
-    exg_map written[2];     /* of state, and of user inputs: those that outputs write, by name */
-    bool *constant;         /* by value id: the same in every run */
-    bool folds;             /* steps being added are folded */
-    const exg_node *origin; /* steps being added come from it; NULL: from no node */
+    exg_map written[2];       /* of state, and of user inputs: those that outputs write, by name */
+    const uint32_t *in_place; /* as exg_plan_rank() is given it */
+    uint32_t *taken_from;     /* by graph output: the user input whose memory it takes */
+    bool *constant;           /* by value id: the same in every run */
+    bool folds;               /* steps being added are folded */
+    const exg_node *origin;   /* steps being added come from it; NULL: from no node */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
     struct exg_accelerator *device; /* NULL: the host */
@@ -60,6 +62,9 @@ exg_status exg_planner_order(exg_planner *p);
  * cost least. */
 exg_status exg_planner_overlap(exg_planner *p);
 
+/* pairs.c: steps that the device can ask for as one come to stand beside each other. */
+void exg_planner_pair(exg_planner *p);
+
 /* Is operand `i` handed over with whatever strides it has? */
 bool exg_kernel_takes_strides(const exg_kernel *kernel, uint32_t i, bool channels_last);
 
@@ -73,7 +78,8 @@ exg_status exg_planner_view(exg_planner *p, const exg_operator *op, const exg_ar
  * may be computed there. */
 bool exg_planner_is_window(exg_planner *p, uint32_t index, exg_value_id operand,
                            exg_value_id result);
-/* A node that replaces a window by what is there gives operand 0 as it is, and *kept is set. */
+/* A node that replaces a window by what is there, or joins what is side by side there, gives that
+ * as it is, and *kept is set. */
 exg_status exg_planner_keep_window(exg_planner *p, const exg_node *node, const exg_operator *op,
                                    const exg_argument *args, bool *kept);
 

@@ -124,6 +124,59 @@ bool exg_planner_is_window(exg_planner *p, uint32_t index, exg_value_id operand,
     return false;
 }
 
+/* Are all parts of the whole in one block, each where it belongs? */
+static exg_status find_joined(exg_planner *p, const exg_argument *args, exg_location *to, bool *is)
+{
+    const exg_argument *list = &args[0];
+    const exg_location *first;
+
+    *is = list->count > 1;
+    for (uint32_t i = 0; i < list->count; i++) {
+        EXG_TRY(exg_planner_need(p, list->as_tensors[i]));
+        *is = *is && p->graph->values[list->as_tensors[i]].tensor->rank == to->view.rank;
+    }
+    if (!*is) {
+        return EXG_OK;
+    }
+    first = &p->locations[list->as_tensors[0]];
+    *is = p->plan->buffers[first->buffer].kind == EXG_BUFFER_ARENA &&
+          p->plan->buffers[first->buffer].is_folded == p->folds;
+    for (uint32_t i = 0; *is && i < list->count; i++) {
+        const exg_location *at = &p->locations[list->as_tensors[i]];
+        exg_location part = *at;
+
+        exg_planner_part_of(p, list, i, exg_get_int(&args[1]), &to->view, &part);
+        *is = at->buffer == first->buffer && at->offset == part.offset &&
+              at->view.dtype == part.view.dtype &&
+              exg_dims_equal(at->view.sizes, at->view.rank, part.view.sizes, part.view.rank) &&
+              memcmp(at->view.strides, part.view.strides,
+                     part.view.rank * sizeof(part.view.strides[0])) == 0;
+    }
+    to->buffer = first->buffer;
+    return EXG_OK;
+}
+
+static exg_status keep_joined(exg_planner *p, const exg_node *node, const exg_argument *args,
+                              bool *kept)
+{
+    exg_value_id value = node->outputs[0].as_tensor;
+    exg_location to = {.offset = 0};
+
+    EXG_TRY(exg_planner_view_of(p, p->graph->values[value].tensor, &to.view));
+    exg_tensor_set_contiguous(&to.view);
+    EXG_TRY(find_joined(p, args, &to, kept));
+    if (!*kept) {
+        return EXG_OK;
+    }
+    p->locations[value] = to;
+    p->buffer_uses[to.buffer] += p->value_uses[value];
+    for (uint32_t i = 0; i < args[0].count; i++) {
+        exg_planner_used(p, args[0].as_tensors[i]);
+    }
+    p->plan->summary.view_count++;
+    return EXG_OK;
+}
+
 exg_status exg_planner_keep_window(exg_planner *p, const exg_node *node, const exg_operator *op,
                                    const exg_argument *args, bool *kept)
 {
@@ -132,6 +185,9 @@ exg_status exg_planner_keep_window(exg_planner *p, const exg_node *node, const e
     exg_location window;
 
     *kept = false;
+    if (op->id == EXG_OP_cat_default) {
+        return keep_joined(p, node, args, kept);
+    }
     if (op->id != EXG_OP_select_scatter_default && op->id != EXG_OP_slice_scatter_default) {
         return EXG_OK;
     }

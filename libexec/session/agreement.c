@@ -101,9 +101,9 @@ exg_status exg_agreement_take(const exg_verified *verified, const exg_session_co
                            err));
     EXG_TRY(
         digest_placement(&context->partitioning, context->mesh.ndim, &agreement->placement, err));
-    exg_text_printf(&text, "%" PRIu64 " %u %d %d %d %d %d\n", options->loop_limit,
+    exg_text_printf(&text, "%" PRIu64 " %u %d %d %d %d %d %d\n", options->loop_limit,
                     options->plan_limit, plan->no_fusion, plan->no_reuse, plan->overlap,
-                    options->no_check, options->ignore_guards);
+                    options->no_check, options->ignore_guards, options->local_parts);
     return digest_text(&text, &agreement->options, err);
 }
 
@@ -116,8 +116,9 @@ static uint64_t digest_inputs(const exg_session_input *inputs, uint32_t count)
         const exg_tensor *t = &inputs[i].tensor;
         uint64_t words[2] = {
             XXH3_64bits(inputs[i].name, strlen(inputs[i].name)),
-            inputs[i].is_number
-                ? XXH3_64bits(&inputs[i].number, sizeof(inputs[i].number))
+            inputs[i].is_number ? XXH3_64bits(&inputs[i].number, sizeof(inputs[i].number))
+            : t->data == NULL /* ranks have it in memory of their own */
+                ? 0
                 : XXH3_64bits(t->data, (size_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype))};
 
         sum += XXH3_64bits(words, sizeof(words));

@@ -6,10 +6,7 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#define ALIGNMENT 256
 
 /* The one device; NULL: the host. */
 static exg_status device_of(const exg_session *s, exg_accelerator **device, exg_error *err)
@@ -19,9 +16,11 @@ static exg_status device_of(const exg_session *s, exg_accelerator **device, exg_
     *device = e->devices == NULL ? NULL : e->devices[0];
     return e->grids == NULL || e->is_spmd
                ? EXG_OK
-               : EXG_FAIL(err, USAGE, "INP-015",
-                          "the session is on a mesh: its ranks have a memory "
-                          "each");
+               : exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "INP-015",
+                                        "the session is on a mesh: its ranks have a memory each"),
+                               "say whose: exg_session_bind_rank_input(), "
+                               "exg_session_bind_rank_output()");
 }
 
 /* ---- inputs ------------------------------------------------------------------------------- */
@@ -148,19 +147,132 @@ exg_status exg_session_bind_output(exg_session *session, uint32_t index,
     return EXG_OK;
 }
 
+/* ---- outputs in the memory of inputs --------------------------------------------------------- */
+
+#define ALIGNMENT 256 /* of what a device uses where it lies */
+
+/* What is given of an input, and a rank's place of an output: is it the same memory, that nothing
+ * else of the run is in? */
+static bool is_same_memory(const exg_session *s, uint32_t rank, const exg_session_input *input,
+                           const exg_output_binding *place)
+{
+    exg_accelerator *device = s->context.devices == NULL ? NULL : s->context.devices[rank];
+    const void *data = input->tensor.data;
+    uint64_t bytes =
+        (uint64_t)exg_tensor_numel(&input->tensor) * exg_dtype_bytes(input->tensor.dtype);
+
+    return place->data != NULL && place->data == data && !input->is_number &&
+           place->bytes >= bytes &&
+           (device == NULL ||
+            (input->on_device && place->on_device && (uintptr_t)data % ALIGNMENT == 0)) &&
+           !exg_scratch_holds(exg_weight_store_scratch(s->context.store), device, data, bytes);
+}
+
+static bool overlap(const exg_tensor *a, const exg_tensor *b)
+{
+    uintptr_t first = (uintptr_t)a->data;
+    uintptr_t second = (uintptr_t)b->data;
+
+    return first < second + (uint64_t)exg_tensor_numel(b) * exg_dtype_bytes(b->dtype) &&
+           second < first + (uint64_t)exg_tensor_numel(a) * exg_dtype_bytes(a->dtype);
+}
+
+/* The one of `inputs` whose memory the place is, if no other one is in it. */
+static uint32_t input_at(const exg_session *s, uint32_t rank, const exg_output_binding *place,
+                         const exg_session_input *const *inputs, uint32_t count)
+{
+    uint32_t found = EXG_NO_INPUT;
+
+    for (uint32_t i = 0; place->data != NULL && i < count && found == EXG_NO_INPUT; i++) {
+        found = inputs[i] != NULL && is_same_memory(s, rank, inputs[i], place) ? i : found;
+    }
+    for (uint32_t i = 0; found != EXG_NO_INPUT && i < count; i++) {
+        if (i != found && inputs[i] != NULL && !inputs[i]->is_number &&
+            overlap(&inputs[i]->tensor, &inputs[found]->tensor)) {
+            return EXG_NO_INPUT;
+        }
+    }
+    return found;
+}
+
+/* By input of the program, what a rank has of it. */
+static void inputs_of(const exg_session *s, uint32_t rank, const exg_session_input *given,
+                      uint32_t count, const exg_session_input **inputs)
+{
+    const exg_session_context *e = &s->context;
+    uint32_t all = s->verified.program->graph->input_count;
+
+    memset(inputs, 0, all * sizeof(*inputs));
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = exg_map_find(&s->inputs, given[i].name);
+
+        if (at != EXG_MAP_NONE && given[i].tensor.data != NULL) {
+            inputs[at] = &given[i];
+        }
+    }
+    for (uint32_t i = 0; e->rank_inputs != NULL && i < all; i++) {
+        if (e->rank_inputs[rank * all + i].input.name != NULL) {
+            inputs[i] = &e->rank_inputs[rank * all + i].input;
+        }
+    }
+}
+
+static void find_of_rank(exg_session *s, uint32_t rank, const exg_session_input *given,
+                         uint32_t count)
+{
+    const exg_session_context *e = &s->context;
+    uint32_t outputs = s->verified.program->graph->output_count;
+    const exg_output_binding *places =
+        e->rank_places != NULL ? &e->rank_places[rank * outputs] : s->places;
+
+    inputs_of(s, rank, given, count, s->of_rank);
+    for (uint32_t o = 0; o < outputs; o++) {
+        uint32_t at =
+            input_at(s, rank, &places[o], s->of_rank, s->verified.program->graph->input_count);
+
+        s->in_place[o] = rank == 0 || s->in_place[o] == at ? at : EXG_NO_INPUT;
+    }
+}
+
+bool exg_session_find_in_place(exg_session *s, const exg_session_input *inputs, uint32_t count)
+{
+    uint32_t outputs = s->verified.program->graph->output_count;
+    uint32_t words = 0;
+
+    memcpy(s->were_in_place, s->in_place, outputs * sizeof(*s->in_place));
+    for (uint32_t r = 0; r < s->context.rank_count; r++) {
+        find_of_rank(s, r, inputs, count);
+    }
+    for (uint32_t o = 0; o < outputs; o++) {
+        words = s->in_place[o] != EXG_NO_INPUT ? outputs : words;
+    }
+    s->in_place_count = words;
+    return memcmp(s->were_in_place, s->in_place, outputs * sizeof(*s->in_place)) != 0;
+}
+
 /* ---- the caller's stream -------------------------------------------------------------------- */
 
 exg_status exg_session_follow(const exg_session *s, bool after, exg_error *err)
 {
-    exg_accelerator *device = s->context.devices == NULL ? NULL : s->context.devices[0];
-    void *stream = s->context.options.stream;
+    const exg_session_context *e = &s->context;
+    void *const *streams = e->options.rank_streams != NULL ? e->options.rank_streams
+                           : e->options.stream == NULL     ? NULL
+                                                           : &e->options.stream;
 
-    if (stream == NULL) {
+    if (streams == NULL) {
         return EXG_OK;
     }
-    return device == NULL || device->table->follow == NULL || s->context.rank_count > 1
-               ? EXG_FAIL(err, USAGE, "DEV-015", "the session's device takes no stream")
-               : device->table->follow(device, stream, after, err);
+    if (e->devices == NULL || e->devices[0]->table->follow == NULL ||
+        (e->rank_count > 1 && e->options.rank_streams == NULL)) {
+        return EXG_FAIL(err, USAGE, "DEV-015", "the session's device takes no stream%s",
+                        e->rank_count > 1 ? " for all ranks" : "");
+    }
+    for (uint32_t r = 0; r < e->rank_count; r++) {
+        if (streams[r] != NULL) {
+            EXG_TRY(e->devices[r]->table->follow(e->devices[r], streams[r], after, err));
+        }
+    }
+    return EXG_OK;
 }
 
 const char *exg_session_libraries(exg_session *s)
@@ -173,66 +285,4 @@ const char *exg_session_libraries(exg_session *s)
             device->table->describe(device->index, &s->device, NULL)); /* says nothing then */
     }
     return s->device.libraries;
-}
-
-/* ---- memory --------------------------------------------------------------------------------- */
-
-exg_status exg_session_allocate(exg_session *session, uint64_t bytes, void **memory, exg_error *err)
-{
-    EXG_REQUIRE(err, session, memory);
-    exg_accelerator *device;
-
-    *memory = NULL;
-    EXG_TRY(device_of(session, &device, err));
-    if (device != NULL) {
-        return device->table->allocate(device, bytes, memory, err);
-    }
-    if (bytes <= SIZE_MAX - ALIGNMENT) {
-        *memory = aligned_alloc(ALIGNMENT, ((size_t)bytes / ALIGNMENT + 1) * ALIGNMENT);
-    }
-    return *memory == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
-}
-
-void exg_session_free(exg_session *session, void *memory)
-{
-    exg_accelerator *device;
-
-    if (session == NULL || device_of(session, &device, NULL) != EXG_OK) {
-        return;
-    }
-    if (device == NULL) {
-        free(memory);
-    } else {
-        device->table->release(device, memory);
-    }
-}
-
-static exg_status copy(const exg_session *session, void *to, const void *from, uint64_t bytes,
-                       bool in, exg_error *err)
-{
-    exg_accelerator *device;
-
-    EXG_TRY(device_of(session, &device, err));
-    if (device == NULL) {
-        if (bytes > 0) {
-            memcpy(to, from, (size_t)bytes);
-        }
-        return EXG_OK;
-    }
-    EXG_TRY((in ? device->table->copy_in : device->table->copy_out)(device, to, from, bytes, err));
-    return device->table->wait(device, err);
-}
-
-exg_status exg_session_copy_in(exg_session *session, void *to, const void *from, uint64_t bytes,
-                               exg_error *err)
-{
-    EXG_REQUIRE(err, session, EXG_IF_ANY(bytes, to), EXG_IF_ANY(bytes, from));
-    return copy(session, to, from, bytes, true, err);
-}
-
-exg_status exg_session_copy_out(exg_session *session, void *to, const void *from, uint64_t bytes,
-                                exg_error *err)
-{
-    EXG_REQUIRE(err, session, EXG_IF_ANY(bytes, to), EXG_IF_ANY(bytes, from));
-    return copy(session, to, from, bytes, false, err);
 }

@@ -17,6 +17,12 @@ typedef struct exg_outcome {
     exg_error error;
 } exg_outcome;
 
+/* What a rank of a mesh has of an input, in memory of its own. */
+typedef struct exg_rank_input {
+    exg_session_input input; /* name NULL: nothing */
+    void *data;              /* of this run: there, or set aside */
+} exg_rank_input;
+
 typedef struct exg_session_context {
     const exg_operators *operators;
     exg_session_options options; /* without its parts, which are read into these: */
@@ -52,8 +58,13 @@ typedef struct exg_session_context {
     uint64_t runs;                       /* so far */
     const bool *there;                   /* by input of the program: its data is on the device */
     const exg_output_binding *bound;     /* by user output */
-    bool launches;                       /* the run is asked for, not waited for */
-    uint64_t segments;                   /* that this run carried out */
+    const uint32_t *in_place;            /* by user output: the input of the program whose memory it
+                                            is bound to on every rank, or EXG_NO_INPUT */
+    /* On a mesh, by rank here and input, or user output, of the program; NULL: no rank has any. */
+    exg_rank_input *rank_inputs;
+    exg_output_binding *rank_places;
+    bool launches;     /* the run is asked for, not waited for */
+    uint64_t segments; /* that this run carried out */
     uint32_t plan_count;
     uint32_t explored;  /* segments that were planned ahead of any run */
     exg_text unchecked; /* a line a place after which nothing was */

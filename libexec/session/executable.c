@@ -78,7 +78,8 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
     exg_status status;
 
     if (grid == NULL || e->is_spmd) { /* nothing is placed */
-        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, grid, device, &plan, err));
+        EXG_TRY(exg_plan_rank(functional, e->operators, &e->plan, grid, device, b->in_place, &plan,
+                              err));
         status = check_memory(e, plan, err);
         if (status != EXG_OK) {
             exg_plan_destroy(plan);
@@ -94,16 +95,34 @@ static exg_status make_rank(exg_session_context *e, exg_executable *b, bool is_p
                                                            b->level, &b->executors[r], err);
 }
 
+static const exg_rank_input *rank_input(const exg_session_context *context, uint32_t rank,
+                                        uint32_t input)
+{
+    return &context->rank_inputs[rank * context->program->graph->input_count + input];
+}
+
+bool exg_ranks_have(const exg_session_context *context, uint32_t input)
+{
+    bool any = false;
+
+    for (uint32_t r = 0; context->rank_inputs != NULL && r < context->rank_count; r++) {
+        any = any || rank_input(context, r, input)->input.name != NULL;
+    }
+    return any;
+}
+
 /* Ranks that write one caller's tensor would disturb each other: each gets a copy of
  * its own. */
-static exg_status take_copies(exg_scratch *scratch, exg_executable *b, exg_error *err)
+static exg_status take_copies(const exg_session_context *context, exg_executable *b, exg_error *err)
 {
+    exg_scratch *scratch = exg_weight_store_scratch(context->store);
     const exg_plan *plan = exg_executable_plan(b);
 
     for (uint32_t i = 0; b->copies != NULL && i < plan->input_count * b->rank_count; i++) {
         uint32_t p = i / b->rank_count;
 
-        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].mutated) {
+        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].mutated &&
+            (p >= b->named_inputs || !exg_ranks_have(context, p))) {
             EXG_TRY(exg_scratch_block(
                 scratch, (exg_scratch_key){EXG_SCRATCH_COPY, b->level, i % b->rank_count, p}, NULL,
                 input_bytes(plan, p), &b->copies[i], err));
@@ -121,7 +140,7 @@ exg_status exg_executable_settle(const exg_session_context *context, exg_executa
     for (uint32_t r = 0; r < executable->rank_count; r++) {
         EXG_TRY(exg_plan_executor_settle(executable->executors[r], err));
     }
-    return take_copies(scratch, executable, err);
+    return take_copies(context, executable, err);
 }
 
 static exg_status create_tables(exg_executable *b, exg_error *err)
@@ -136,6 +155,41 @@ static exg_status create_tables(exg_executable *b, exg_error *err)
                                                                           : EXG_OK;
 }
 
+/* Where inputs, and outputs of the last segment, are in parts. */
+static exg_status take_parts(const exg_session_context *e, exg_executable *b, exg_error *err)
+{
+    const exg_graph *graph = b->segment->program->graph;
+    bool is_end = b->segment->graph_break == EXG_GRAPH_BREAK_END;
+    uint32_t ndim = e->mesh.ndim;
+
+    b->parts.ndim = ndim;
+    b->parts.inputs = EXG_NEW_ARRAY(b->arena, exg_placement, (size_t)graph->input_count * ndim);
+    b->parts.outputs =
+        is_end ? EXG_NEW_ARRAY(b->arena, exg_placement, (size_t)graph->output_count * ndim) : NULL;
+    return b->parts.inputs == NULL || (is_end && b->parts.outputs == NULL) ? EXG_OUT_OF_MEMORY(err)
+                                                                           : EXG_OK;
+}
+
+/* Outputs of the last segment that are bound to the memory of inputs. */
+static exg_status find_in_place(const exg_session_context *e, exg_executable *b,
+                                const exg_program *functional, exg_error *err)
+{
+    uint32_t count = functional->graph->output_count;
+    uint32_t user = 0;
+
+    b->in_place = EXG_NEW_ARRAY(b->arena, uint32_t, count);
+    if (b->in_place == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t o = 0; o < count; o++) {
+        bool is_user = o >= b->segment->first_output &&
+                       exg_is_user_output(functional->signature.outputs[o].kind);
+
+        b->in_place[o] = is_user ? e->in_place[user++] : EXG_NO_INPUT;
+    }
+    return EXG_OK;
+}
+
 static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_part,
                              exg_error *err)
 {
@@ -148,12 +202,18 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
         return EXG_OUT_OF_MEMORY(err);
     }
     b->choices.arena = b->arena;
+    if (e->options.local_parts && e->grids != NULL && !e->is_spmd && !is_part) {
+        EXG_TRY(take_parts(e, b, err));
+    }
     b->named_inputs =
         is_part ? 0 : b->segment->program->graph->input_count - b->segment->input_count;
     status =
         exg_graph_segment_functional(b->segment, is_part, e->devices == NULL, &functional, err);
     b->bytes = functional == NULL ? 0 : exg_arena_used(functional->arena);
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
+    if (status == EXG_OK && !is_part && b->segment->graph_break == EXG_GRAPH_BREAK_END) {
+        status = find_in_place(e, b, functional, err);
+    }
     exg_program_destroy(b->segment->program); /* planned: not needed any more */
     b->segment->program = NULL;
     status = status == EXG_OK && !is_part && b->segment->depth == 0
@@ -267,6 +327,61 @@ void exg_executable_set_input(exg_executable *executable, uint32_t input, void *
     executable->callers[input] = data;
 }
 
+void exg_executable_expect_rank_inputs(const exg_session_context *context, exg_executable *b,
+                                       uint32_t input)
+{
+    for (uint32_t r = 0; r < b->rank_count; r++) {
+        const exg_rank_input *own = rank_input(context, r, input);
+
+        exg_plan_executor_expect_input(b->executors[r], input, own->data, own->input.on_device);
+    }
+}
+
+/* Is it what the rank's plan takes? */
+static exg_status check_rank_input(const exg_session_context *context, const exg_plan *plan,
+                                   uint32_t rank, uint32_t input, exg_error *err)
+{
+    const exg_tensor *takes = &plan->inputs[input].tensor;
+    const exg_session_input *own = &rank_input(context, rank, input)->input;
+
+    if (own->name == NULL) {
+        return EXG_FAIL(err, USAGE, "INP-015", "input '%s' is in the memory of other ranks alone",
+                        plan->inputs[input].name);
+    }
+    if (own->tensor.dtype != takes->dtype) {
+        return EXG_FAIL(err, USAGE, "INP-003", "its part of input '%s' is %s; it takes %s",
+                        own->name, exg_dtype_name(own->tensor.dtype), exg_dtype_name(takes->dtype));
+    }
+    if (own->tensor.rank != takes->rank) {
+        return EXG_FAIL(err, USAGE, "INP-004", "its part of input '%s' has %u dims; it takes %u",
+                        own->name, own->tensor.rank, takes->rank);
+    }
+    for (uint32_t d = 0; d < takes->rank; d++) {
+        if (own->tensor.sizes[d] != takes->sizes[d]) {
+            return EXG_FAIL(err, USAGE, "INP-004",
+                            "its part of input '%s' has %" PRId64 " in dim %u; it takes %" PRId64,
+                            own->name, own->tensor.sizes[d], d, takes->sizes[d]);
+        }
+    }
+    return EXG_OK;
+}
+
+exg_status exg_executable_set_rank_inputs(const exg_session_context *context, exg_executable *b,
+                                          uint32_t input, exg_error *err)
+{
+    for (uint32_t r = 0; r < b->rank_count; r++) {
+        const exg_rank_input *own = rank_input(context, r, input);
+
+        EXG_TRY_IN(
+            err, check_rank_input(context, exg_plan_executor_plan(b->executors[r]), r, input, err),
+            "rank %u", context->first_rank + r);
+        exg_plan_executor_set_input(b->executors[r], input, own->data,
+                                    own->input.on_device && context->devices != NULL);
+    }
+    b->callers[input] = NULL;
+    return EXG_OK;
+}
+
 void *exg_executable_output_address(const exg_executable *executable, uint32_t index,
                                     uint32_t place)
 {
@@ -350,30 +465,26 @@ static exg_status run_process(exg_session_context *e, exg_executable *b, exg_err
     return exg_grid_agree(&e->grids[0], NULL, 0, status, err);
 }
 
-exg_session_output exg_executable_output(const exg_executable *executable, uint32_t index)
+exg_session_output exg_executable_output(const exg_executable *executable, uint32_t rank,
+                                         uint32_t index)
 {
+    const exg_plan_executor *executor = executable->executors[rank];
     const exg_plan_output *from =
-        &exg_executable_plan(executable)->outputs[executable->segment->first_output + index];
+        &exg_plan_executor_plan(executor)->outputs[executable->segment->first_output + index];
     exg_session_output output = {.constant = from->constant};
 
     if (from->constant.kind == EXG_ARGUMENT_TENSOR) {
         output.tensor = from->location.view;
-        output.tensor.data = exg_plan_executor_output(executable->executors[0],
-                                                      executable->segment->first_output + index);
+        output.tensor.data =
+            exg_plan_executor_output(executor, executable->segment->first_output + index);
     }
     return output;
 }
 
-bool exg_is_user_output(exg_output_kind kind)
-{
-    return kind == EXG_OUTPUT_USER || kind == EXG_OUTPUT_LOSS ||
-           kind == EXG_OUTPUT_GRADIENT_TO_PARAMETER || kind == EXG_OUTPUT_GRADIENT_TO_USER_INPUT;
-}
-
-static exg_status bind_output(exg_executable *b, uint32_t o, uint32_t index,
+static exg_status bind_output(exg_plan_executor *executor, uint32_t o, uint32_t index,
                               const exg_output_binding *binding, exg_error *err)
 {
-    const exg_plan_output *output = &exg_executable_plan(b)->outputs[o];
+    const exg_plan_output *output = &exg_plan_executor_plan(executor)->outputs[o];
     exg_result_place place = {binding->data, binding->on_device};
     uint64_t bytes;
 
@@ -386,7 +497,7 @@ static exg_status bind_output(exg_executable *b, uint32_t o, uint32_t index,
                         "output %u takes %" PRIu64 " bytes; it is bound to %" PRIu64, index, bytes,
                         binding->bytes);
     }
-    exg_plan_executor_bind_output(b->executors[0], o, &place);
+    exg_plan_executor_bind_output(executor, o, &place);
     return EXG_OK;
 }
 
@@ -398,10 +509,21 @@ exg_status exg_executable_bind_outputs(const exg_session_context *context, exg_e
     for (uint32_t o = 0; o < b->segment->output_count; o++) {
         uint32_t at = b->segment->first_output + o;
 
-        if (exg_is_user_output(exg_executable_plan(b)->outputs[at].kind)) {
-            EXG_TRY(bind_output(b, at, index, &context->bound[index], err));
-            index++;
+        if (!exg_is_user_output(exg_executable_plan(b)->outputs[at].kind)) {
+            continue;
         }
+        if (context->rank_places == NULL) {
+            EXG_TRY(bind_output(b->executors[0], at, index, &context->bound[index], err));
+        }
+        for (uint32_t r = 0; context->rank_places != NULL && r < b->rank_count; r++) {
+            uint32_t stride = context->program->graph->output_count;
+
+            EXG_TRY_IN(err,
+                       bind_output(b->executors[r], at, index,
+                                   &context->rank_places[r * stride + index], err),
+                       "rank %u", context->first_rank + r);
+        }
+        index++;
     }
     return EXG_OK;
 }
@@ -519,7 +641,7 @@ exg_status exg_executable_read_scalar(exg_session_context *context,
                                       const exg_executable *executable, uint32_t index,
                                       exg_argument *number, exg_error *err)
 {
-    exg_session_output held = exg_executable_output(executable, index);
+    exg_session_output held = exg_executable_output(executable, 0, index);
     uint32_t bytes = exg_dtype_bytes(held.tensor.dtype);
 
     if (exg_tensor_numel(&held.tensor) != 1) {

@@ -24,8 +24,10 @@ typedef struct exg_executable {
     void **callers; /* by graph input: the caller's data of this run */
     void **copies;  /* on a mesh, by graph input and rank: of an input that the program writes */
     uint32_t named_inputs; /* the first of the graph: the whole program's, by its names */
+    uint32_t *in_place;    /* by graph output: the input whose memory it is in; NULL: of none */
     exg_partition_summary partition;
-    exg_choices choices; /* of all ranks */
+    exg_choices choices;   /* of all ranks */
+    exg_local_parts parts; /* likewise; inputs NULL: all is whole */
     char *report;
     struct exg_loop_run *loop; /* of a segment that ends at one */
 } exg_executable;
@@ -53,10 +55,20 @@ exg_status exg_executable_settle(const exg_session_context *context, exg_executa
                                  exg_error *err);
 void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data, bool there);
 
+/* Do ranks have the input of the program in memory of their own? */
+bool exg_ranks_have(const exg_session_context *context, uint32_t input);
+
+/* The same of an input that the ranks have in memory of their own (context->rank_inputs). USAGE
+ * INP-003, INP-004, INP-015: a rank has none, or not its part. */
+void exg_executable_expect_rank_inputs(const exg_session_context *context,
+                                       exg_executable *executable, uint32_t input);
+exg_status exg_executable_set_rank_inputs(const exg_session_context *context,
+                                          exg_executable *executable, uint32_t input,
+                                          exg_error *err);
+
 /* Of the last segment: user outputs go where the context says. USAGE RUN-014. */
 exg_status exg_executable_bind_outputs(const exg_session_context *context,
                                        exg_executable *executable, exg_error *err);
-bool exg_is_user_output(exg_output_kind kind);
 
 /* The address of an output of the segment in memory `place`, and a later segment or a loop that
  * takes it as its input there. */
@@ -72,9 +84,10 @@ exg_status exg_executable_run(exg_session_context *context, exg_executable *exec
 exg_status exg_executable_finish(const exg_session_context *context,
                                  const exg_executable *executable, exg_error *err);
 
-/* Output `index` of the segment, as rank 0 has it; on a device, without data of what the
- * next segment reads there. */
-exg_session_output exg_executable_output(const exg_executable *executable, uint32_t index);
+/* Output `index` of the segment, as `rank` (of those here) has it; on a device, without data of
+ * what the next segment reads there. */
+exg_session_output exg_executable_output(const exg_executable *executable, uint32_t rank,
+                                         uint32_t index);
 
 /* The one element of tensor output `index`, on which the next segment depends: as coordinate 0 of
  * the mesh has it, on every process. PEER. */

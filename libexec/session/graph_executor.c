@@ -371,7 +371,8 @@ exg_status exg_graph_executor_explore(exg_graph_executor *executor, exg_error *e
 
 /* ---- running ----------------------------------------------------------------------------- */
 
-static void set_inputs(exg_graph_executor *r, exg_executable *b, void *const *data)
+static exg_status set_inputs(exg_graph_executor *r, exg_executable *b, void *const *data,
+                             exg_error *err)
 {
     const exg_plan *plan = exg_executable_plan(b);
     const exg_graph_segment *s = b->segment;
@@ -382,7 +383,9 @@ static void set_inputs(exg_graph_executor *r, exg_executable *b, void *const *da
         if (plan->inputs[p].kind != EXG_INPUT_USER || plan->inputs[p].buffer == EXG_NO_BUFFER) {
             continue;
         }
-        if (!r->is_part) {
+        if (!r->is_part && exg_ranks_have(r->context, p)) {
+            EXG_TRY(exg_executable_set_rank_inputs(r->context, b, p, err));
+        } else if (!r->is_part) {
             exg_executable_set_input(b, p, data[p], r->context->there[p]);
         }
         for (uint32_t at = 0; r->is_part && at < places; at++) {
@@ -398,6 +401,7 @@ static void set_inputs(exg_graph_executor *r, exg_executable *b, void *const *da
             from->of_loop ? exg_loop_result_address(maker->loop, from->index, i % places)
                           : exg_executable_output_address(maker, from->index, i % places));
     }
+    return EXG_OK;
 }
 
 /* What is used where the caller has it takes no room. */
@@ -407,7 +411,12 @@ static void expect_inputs(const exg_graph_executor *r, exg_executable *b, void *
     uint32_t own = plan->input_count - b->segment->input_count;
 
     for (uint32_t p = 0; !r->is_part && p < own; p++) {
-        if (plan->inputs[p].kind == EXG_INPUT_USER && plan->inputs[p].buffer != EXG_NO_BUFFER) {
+        if (plan->inputs[p].kind != EXG_INPUT_USER || plan->inputs[p].buffer == EXG_NO_BUFFER) {
+            continue;
+        }
+        if (exg_ranks_have(r->context, p)) {
+            exg_executable_expect_rank_inputs(r->context, b, p);
+        } else {
             exg_executable_expect_input(b, p, data[p], r->context->there[p]);
         }
     }
@@ -450,7 +459,7 @@ exg_status exg_graph_executor_run(exg_graph_executor *executor, void *const *dat
         EXG_TRY(step_on(executor, b, depth, err));
         expect_inputs(executor, b, data);
         EXG_TRY(exg_executable_settle(executor->context, b, err));
-        set_inputs(executor, b, data);
+        EXG_TRY(set_inputs(executor, b, data, err));
         if (!executor->is_part && b->segment->graph_break == EXG_GRAPH_BREAK_END) {
             EXG_TRY(exg_executable_bind_outputs(executor->context, b, err));
         }

@@ -302,7 +302,7 @@ static exg_status go_on(exg_loop_run *l, bool *goes_on, exg_error *err)
 
     EXG_TRY(select_plan(l, &l->condition, err));
     EXG_TRY(exg_graph_executor_run(&l->condition, l->data, err));
-    held = exg_executable_output(l->condition.last, 0);
+    held = exg_executable_output(l->condition.last, 0, 0);
     number = held.constant;
     if (held.constant.kind == EXG_ARGUMENT_TENSOR) {
         EXG_TRY(exg_executable_read_scalar(l->context, l->condition.last, 0, &number, err));

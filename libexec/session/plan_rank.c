@@ -21,12 +21,13 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
         options[d].mode = b->partition.modes[d];
     }
     status = exg_partition_noting(functional, e->operators, options, &goal, &e->mesh, rank,
-                                  b->named_inputs, pattern, &b->choices, &local, &placed,
+                                  b->named_inputs, pattern, &b->choices,
+                                  b->parts.inputs == NULL ? NULL : &b->parts, &local, &placed,
                                   first ? &b->report : NULL, err);
     b->partition = first && status == EXG_OK ? placed : b->partition;
-    status = status == EXG_OK
-                 ? exg_plan_rank(local, e->operators, &e->plan, grid, device, plan, err)
-                 : status;
+    status = status == EXG_OK ? exg_plan_rank(local, e->operators, &e->plan, grid, device,
+                                              b->in_place, plan, err)
+                              : status;
     exg_program_destroy(local);
     if (status == EXG_OK) { /* the plan has weights whole; nodes cut the rank's part out */
         (*plan)->summary.weight_bytes = placed.weight_bytes;

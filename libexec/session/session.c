@@ -46,14 +46,20 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     s->bound = EXG_NEW_ARRAY(s->arena, exg_session_input, graph->input_count);
     s->all = EXG_NEW_ARRAY(s->arena, exg_session_input, 2 * (size_t)graph->input_count);
     s->places = EXG_NEW_ARRAY(s->arena, exg_output_binding, graph->output_count);
+    s->in_place = EXG_NEW_ARRAY(s->arena, uint32_t, graph->output_count);
     s->context.there = s->there;
+    s->context.in_place = s->in_place;
+    s->were_in_place = EXG_NEW_ARRAY(s->arena, uint32_t, graph->output_count);
+    s->of_rank = EXG_NEW_ARRAY(s->arena, const exg_session_input *, graph->input_count);
     s->context.bound = s->places;
     s->last_sizes = EXG_NEW_ARRAY(s->arena, int64_t, graph->input_count * SIGNATURE_WORDS);
-    s->outputs = EXG_NEW_ARRAY(s->arena, exg_session_output, graph->output_count);
     if (s->bindings == NULL || s->data == NULL || s->given == NULL || s->given_bytes == NULL ||
-        s->there == NULL || s->bound == NULL || s->all == NULL || s->places == NULL ||
-        s->last_sizes == NULL || s->outputs == NULL) {
+        s->there == NULL || s->in_place == NULL || s->were_in_place == NULL || s->of_rank == NULL ||
+        s->bound == NULL || s->all == NULL || s->places == NULL || s->last_sizes == NULL) {
         return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t o = 0; o < graph->output_count; o++) {
+        s->in_place[o] = EXG_NO_INPUT;
     }
     exg_map_init(&s->inputs, s->arena);
     exg_map_init(&s->constants, s->arena);
@@ -126,6 +132,12 @@ static exg_status create_parts(exg_session *s, exg_error *err)
 {
     EXG_TRY(create_tables(s, err));
     EXG_TRY(exg_session_context_open(&s->context, s->arena, err));
+    s->output_room = s->verified.program->graph->output_count;
+    s->outputs =
+        EXG_NEW_ARRAY(s->arena, exg_session_output, (size_t)s->output_room * s->context.rank_count);
+    if (s->outputs == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     EXG_TRY(create_memory(s, err));
     return s->context.options.processes
                ? exg_agreement_take(&s->verified, &s->context, &s->agreement, err)
@@ -275,10 +287,16 @@ static bool is_aligned(const exg_tensor *tensor)
     return (uintptr_t)tensor->data % (exg_dtype_is_complex(tensor->dtype) ? bytes / 2 : bytes) == 0;
 }
 
-static exg_status check_input_layout(const exg_session_input *inputs, uint32_t count,
-                                     exg_error *err)
+static exg_status check_input_layout(const exg_session *s, const exg_session_input *inputs,
+                                     uint32_t count, exg_error *err)
 {
     for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = exg_map_find(&s->inputs, inputs[i].name);
+
+        if (inputs[i].tensor.data == NULL && at != EXG_MAP_NONE &&
+            exg_ranks_have(&s->context, at)) {
+            continue;
+        }
         if (!inputs[i].is_number && !exg_tensor_is_contiguous(&inputs[i].tensor)) {
             return EXG_FAIL(err, USAGE, "INP-008", "input '%s' is not row-major", inputs[i].name);
         }
@@ -395,20 +413,25 @@ static exg_status bind_and_select(exg_session *s, uint32_t count, exg_arena *are
     int64_t *key;
 
     EXG_TRY(exg_bind_inputs(&s->verified, s->bindings, count, &bind, arena, &symbols, err));
-    key = EXG_NEW_ARRAY(arena, int64_t, symbols.count);
+    key = EXG_NEW_ARRAY(arena, int64_t, symbols.count + s->in_place_count);
     if (key == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; i < symbols.count; i++) {
         key[i] = symbols.items[i].value;
     }
-    return exg_graph_executor_select(&s->executor, key, symbols.count, &symbols, NULL, NULL, err);
+    for (uint32_t o = 0; o < s->in_place_count; o++) {
+        key[symbols.count + o] = s->in_place[o];
+    }
+    return exg_graph_executor_select(&s->executor, key, symbols.count + s->in_place_count, &symbols,
+                                     NULL, NULL, err);
 }
 
 static exg_status select_plan(exg_session *s, const exg_session_input *inputs, uint32_t count,
                               exg_error *err)
 {
     uint32_t bound = 0;
+    bool moved;
     exg_arena *arena;
     exg_status status;
 
@@ -429,7 +452,8 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
     }
     EXG_TRY(check_inputs(inputs, count, err));
     EXG_TRY(check_constants(s, inputs, count, err));
-    if (same_as_last(s, inputs, count)) {
+    moved = exg_session_find_in_place(s, inputs, count);
+    if (same_as_last(s, inputs, count) && !moved) {
         return EXG_OK;
     }
     s->executor.current = NULL;
@@ -469,7 +493,11 @@ static void collect_outputs(exg_session *s)
     for (uint32_t o = 0; o < last->segment->output_count; o++) {
         if (exg_is_user_output(
                 exg_executable_plan(last)->outputs[last->segment->first_output + o].kind)) {
-            s->outputs[s->output_count++] = exg_executable_output(last, o);
+            for (uint32_t r = 0; r < s->context.rank_count; r++) {
+                s->outputs[r * s->output_room + s->output_count] =
+                    exg_executable_output(last, r, o);
+            }
+            s->output_count++;
         }
     }
 }
@@ -501,7 +529,8 @@ static exg_status agree(const exg_session *s, const exg_session_input *inputs, u
     return !e->options.processes || e->options.plan_only || e->grids == NULL
                ? status
                : exg_agreement_reach(&s->agreement, &e->grids[0], b == NULL ? NULL : b->key,
-                                     b == NULL ? 0 : b->key_count, inputs, count, status, err);
+                                     b == NULL ? 0 : b->key_count - s->in_place_count, inputs,
+                                     count, status, err);
 }
 
 static exg_status run_routine(exg_session *s, exg_error *err)
@@ -547,12 +576,12 @@ static exg_status take_inputs(exg_session *s, const exg_session_input *inputs, u
                               exg_error *err)
 {
     EXG_TRY(check_inputs(inputs, count, err));
-    EXG_TRY(check_input_layout(inputs, count, err));
+    EXG_TRY(check_input_layout(s, inputs, count, err));
     EXG_TRY(select_plan(s, inputs, count, err));
     for (uint32_t i = 0; i < count; i++) {
         EXG_TRY(set_aside(s, i, &inputs[i], err));
     }
-    return EXG_OK;
+    return exg_session_take_rank_inputs(s, err);
 }
 
 static exg_status run(exg_session *session, const exg_session_input *inputs, uint32_t input_count,
@@ -634,6 +663,16 @@ uint32_t exg_session_output_count(const exg_session *session)
 const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index)
 {
     return index < session->output_count ? &session->outputs[index] : NULL;
+}
+
+const exg_session_output *exg_session_rank_output_at(const exg_session *session, uint32_t rank,
+                                                     uint32_t index)
+{
+    uint32_t at = rank - session->context.first_rank;
+
+    return at < session->context.rank_count && index < session->output_count
+               ? &session->outputs[at * session->output_room + index]
+               : NULL;
 }
 
 uint32_t exg_session_state_count(const exg_session *session)

@@ -412,27 +412,62 @@ static exg_status place_node(partitioner *p, uint32_t index)
 
 /* ---- inputs, outputs ----------------------------------------------------------------- */
 
-static exg_status split_input(partitioner *p, exg_value_id id, const char *name,
+/* A user's input of which the rank is given its own part, rather than the whole. */
+static bool is_given_in_part(const partitioner *p, uint32_t input)
+{
+    return p->local != NULL && input < p->named_inputs &&
+           p->r.in->signature.inputs[input].kind == EXG_INPUT_USER;
+}
+
+/* The input is the rank's part itself. */
+static exg_status take_part(partitioner *p, uint32_t input, const exg_tensor_meta *meta,
+                            exg_ref whole, exg_placement placement)
+{
+    int64_t sizes[EXG_SHAPE_RANK_MAX];
+    exg_tensor_meta *part = EXG_NEW_ARRAY(p->r.out->arena, exg_tensor_meta, 1);
+
+    if (part == NULL) {
+        return EXG_OUT_OF_MEMORY(p->r.err);
+    }
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        sizes[d] =
+            (int32_t)d == placement.dim ? exg_own_size(p, meta, placement) : meta->sizes[d].value;
+    }
+    p->uneven = p->uneven || !exg_splits_evenly(p, meta, placement);
+    *part = exg_builder_meta(p->r.builder, meta->dtype, sizes, meta->rank);
+    p->r.out->graph->values[whole.id].tensor = part;
+    p->local->inputs[input * p->local->ndim + p->mesh_dim] = placement;
+    return exg_builder_status(p->r.builder);
+}
+
+static exg_status split_input(partitioner *p, uint32_t input, const char *name,
                               exg_placement placement)
 {
+    exg_value_id id = p->r.in->graph->inputs[input].as_tensor;
     const exg_tensor_meta *meta = meta_of(p, id);
-    exg_ref whole = p->forms[id].items[0].ref;
-    int32_t dim;
+    exg_ref ref = p->forms[id].items[0].ref;
 
     EXG_TRY(settle_placement(p, meta, name, &placement));
     if (placement.kind == EXG_REPLICATE) {
         return EXG_OK;
     }
-    dim = placement.dim;
+    placement = exg_shard(placement.dim);
+    if (is_given_in_part(p, input)) {
+        EXG_TRY(take_part(p, input, meta, ref, placement));
+    } else {
+        ref = exg_cut_chunk(p, ref, meta, placement);
+    }
     p->forms[id].count = 0;
-    exg_add_form(p, id, exg_shard(dim), exg_cut_chunk(p, whole, meta, exg_shard(dim)));
+    exg_add_form(p, id, placement, ref);
     return exg_builder_status(p->r.builder);
 }
 
 /* User inputs by row or by position; matrices of weights by row. Of fewer rows than ranks some
  * ranks have one, and others none. */
-static exg_status split_by_mode(partitioner *p, exg_value_id id, const exg_input_spec *spec)
+static exg_status split_by_mode(partitioner *p, uint32_t input)
 {
+    const exg_input_spec *spec = &p->r.in->signature.inputs[input];
+    exg_value_id id = p->r.in->graph->inputs[input].as_tensor;
     const exg_tensor_meta *meta = meta_of(p, id);
     bool by_position = p->mode == EXG_PARTITION_SEQUENCE || p->mode == EXG_PARTITION_CONTEXT;
     int32_t dim = by_position ? 1 : 0;
@@ -441,14 +476,14 @@ static exg_status split_by_mode(partitioner *p, exg_value_id id, const exg_input
     if (spec->kind == EXG_INPUT_USER) {
         bool splits = by_position || p->mode == EXG_PARTITION_DATA || p->mode == EXG_PARTITION_FSDP;
 
-        return splits && fits ? split_input(p, id, spec->arg.name, exg_shard(dim)) : EXG_OK;
+        return splits && fits ? split_input(p, input, spec->arg.name, exg_shard(dim)) : EXG_OK;
     }
     if (p->mode == EXG_PARTITION_EXPERT && exg_is_of_experts(spec, meta, p->uses[id])) {
-        return split_input(p, id, spec->target, exg_shard(0));
+        return split_input(p, input, spec->target, exg_shard(0));
     }
     if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
         meta->rank > 1) {
-        EXG_TRY(split_input(p, id, spec->target, exg_shard(0)));
+        EXG_TRY(split_input(p, input, spec->target, exg_shard(0)));
         p->forms[id].in_pieces = true;
     }
     return EXG_OK;
@@ -468,14 +503,14 @@ static exg_status place_inputs(partitioner *p)
         }
         exg_add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
-        EXG_TRY(split_by_mode(p, id, spec));
+        EXG_TRY(split_by_mode(p, i));
         for (uint32_t t = 0; p->mode == EXG_PARTITION_PATTERNS && t < p->options->pattern_count;
              t++) {
             const exg_partition_pattern *pattern = &p->options->patterns[t];
 
             if ((i < p->named_inputs || spec->kind != EXG_INPUT_USER) &&
                 exg_pattern_of_input(pattern, spec, p->uses[id])) {
-                EXG_TRY(split_input(p, id, exg_partition_input_name(spec), pattern->placement));
+                EXG_TRY(split_input(p, i, exg_partition_input_name(spec), pattern->placement));
                 break;
             }
         }
@@ -511,6 +546,40 @@ static exg_ref output_as_it_lies(const partitioner *p, exg_value_id id, exg_plac
     return found->ref;
 }
 
+/* Where output `o` stays in parts: what the program writes lies as the input does, results as they
+ * come to lie; summands are added up. */
+static exg_placement place_of_part(const partitioner *p, uint32_t o)
+{
+    const exg_signature *signature = &p->r.in->signature;
+    const exg_output_spec *spec = &signature->outputs[o];
+    const exg_value_id id = p->r.in->graph->outputs[o].as_tensor;
+    exg_placement lies = exg_replicate();
+    bool is_whole = has_form(p, id, lies);
+
+    if (p->local == NULL) {
+        return lies;
+    }
+    for (uint32_t i = 0; spec->kind == EXG_OUTPUT_USER_INPUT_MUTATION && i < signature->input_count;
+         i++) {
+        if (signature->inputs[i].arg.name != NULL &&
+            strcmp(signature->inputs[i].arg.name, spec->target) == 0) {
+            return p->local->inputs[i * p->local->ndim + p->mesh_dim];
+        }
+    }
+    if (p->local->outputs == NULL || !exg_is_user_output(spec->kind)) {
+        return lies;
+    }
+    for (uint32_t i = 0; i < p->forms[id].count && !is_whole; i++) {
+        const exg_placement at = p->forms[id].items[i].placement;
+
+        if (at.kind == EXG_SHARD && exg_sharers(at) == 1 && lies.kind == EXG_REPLICATE) {
+            lies = at;
+        }
+    }
+    p->local->outputs[o * p->local->ndim + p->mesh_dim] = lies;
+    return lies;
+}
+
 static exg_status place_outputs(partitioner *p)
 {
     const exg_graph *graph = p->r.in->graph;
@@ -528,7 +597,7 @@ static exg_status place_outputs(partitioner *p)
                        "graph.outputs[%u]", o);
             p->why = "outputs are whole";
             count_output(p, &p->forms[arg.as_tensor]);
-            EXG_TRY_IN(p->r.err, exg_in_form(p, arg.as_tensor, exg_replicate(), &ref),
+            EXG_TRY_IN(p->r.err, exg_in_form(p, arg.as_tensor, place_of_part(p, o), &ref),
                        "graph.outputs[%u]", o);
             arg = exg_arg_ref(ref);
         }
@@ -615,6 +684,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
                      .pattern = along->pattern,
                      .named_inputs = along->named_inputs,
                      .outputs = along->outputs,
+                     .local = along->parts,
                      .stages = &along->stages};
     exg_status status;
 

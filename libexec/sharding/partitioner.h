@@ -73,6 +73,7 @@ typedef struct exg_partitioner {
     exg_readers *readers;   /* by value; NULL: no pattern speaks of modules */
     exg_use *uses;          /* by value */
     exg_placement *outputs; /* NULL: they are made whole */
+    const exg_local_parts *local;
     struct exg_stage_notes *stages;
     uint32_t *chosen; /* by node: the strategy; NULL: none is chosen */
     uint32_t *parts;  /* by node: into how many what it makes may be split, several ranks having
@@ -149,16 +150,17 @@ exg_status exg_stage_note(exg_stage_notes *notes, const exg_rewrite *r, uint32_t
 /* One mesh dim: which, how many ranks along it, which of them. */
 typedef struct exg_partitioned_dim {
     uint32_t dim, size, place;
-    const exg_program *whole;   /* as it was before any dim was placed along */
-    uint32_t named_inputs;      /* the first that patterns of inputs speak of */
-    exg_decisions *decisions;   /* by earlier mesh dim; NULL: neither followed nor noted */
-    uint32_t followed;          /* the first so many are followed, those of the others noted */
-    bool uneven;                /* out */
-    exg_shard_pattern *pattern; /* out; may be NULL */
-    exg_choices *choices;       /* in and out; may be NULL */
-    uint32_t before;            /* the first of the ranks alike along the dims before */
-    exg_placement *outputs;     /* out: as they come to lie; NULL: they are made whole */
-    exg_stage_notes stages;     /* in and out */
+    const exg_program *whole;     /* as it was before any dim was placed along */
+    uint32_t named_inputs;        /* the first that patterns of inputs speak of */
+    exg_decisions *decisions;     /* by earlier mesh dim; NULL: neither followed nor noted */
+    uint32_t followed;            /* the first so many are followed, those of the others noted */
+    bool uneven;                  /* out */
+    exg_shard_pattern *pattern;   /* out; may be NULL */
+    exg_choices *choices;         /* in and out; may be NULL */
+    uint32_t before;              /* the first of the ranks alike along the dims before */
+    exg_placement *outputs;       /* out: as they come to lie; NULL: they are made whole */
+    const exg_local_parts *parts; /* what it holds is out; NULL: all is whole */
+    exg_stage_notes stages;       /* in and out */
 } exg_partitioned_dim;
 
 /* place.c: places `functional` along one mesh dim, in a mode that is not AUTO. */

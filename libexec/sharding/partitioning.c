@@ -134,7 +134,7 @@ exg_status exg_partition(const exg_program *functional, const exg_operators *ope
         return EXG_OUT_OF_MEMORY(err);
     }
     status = exg_partition_noting(functional, operators, placing.options, &placing.goal, mesh, rank,
-                                  UINT32_MAX, NULL, NULL, local, sum, report, err);
+                                  UINT32_MAX, NULL, NULL, NULL, local, sum, report, err);
     sum->size = sizeof(*sum);
     if (status == EXG_OK && summary != NULL) {
         *summary = sum;
@@ -195,8 +195,9 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
                                 const exg_partition_options *options,
                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
                                 uint32_t rank, uint32_t named_inputs, exg_shard_pattern *pattern,
-                                exg_choices *choices, exg_program **local,
-                                exg_partition_summary *summary, char **report, exg_error *err)
+                                exg_choices *choices, const exg_local_parts *parts,
+                                exg_program **local, exg_partition_summary *summary, char **report,
+                                exg_error *err)
 {
     exg_placer t = {.functional = functional,
                     .operators = operators,
@@ -204,7 +205,8 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
                     .rank = rank,
                     .named_inputs = named_inputs,
                     .pattern = pattern,
-                    .choices = choices};
+                    .choices = choices,
+                    .parts = parts};
     exg_text text = EXG_TEXT_EMPTY;
     bool by_cost[EXG_MESH_DIMS_MAX] = {false};
     exg_program *apart = NULL;

@@ -90,6 +90,7 @@ exg_status exg_placer_place_dim(const exg_placer *t, uint32_t d, const exg_progr
         .pattern = t->pattern == NULL ? NULL : &t->pattern[d],
         .choices = t->choices,
         .before = t->rank - t->rank % (exg_mesh_shape_stride(t->mesh, d) * t->mesh->sizes[d]),
+        .parts = exg_placer_pipeline(t) < t->mesh->ndim ? NULL : t->parts,
         .stages = *stages,
     };
     exg_partition_summary part;

@@ -13,12 +13,13 @@ typedef struct exg_placer {
     const exg_mesh_shape *mesh;
     exg_partition_goal goal;
     uint32_t rank;
-    uint32_t named_inputs;      /* that patterns speak of */
-    exg_decided *decided;       /* by mesh dim; NULL: not noted */
-    uint32_t followed;          /* of moves along the first so many dims they stand */
-    exg_shard_pattern *pattern; /* by mesh dim; NULL: not noted */
-    exg_choices *choices;       /* NULL: not noted */
-    const uint32_t *stages;     /* by node of `functional`; NULL: it is no pipeline */
+    uint32_t named_inputs;        /* that patterns speak of */
+    exg_decided *decided;         /* by mesh dim; NULL: not noted */
+    uint32_t followed;            /* of moves along the first so many dims they stand */
+    exg_shard_pattern *pattern;   /* by mesh dim; NULL: not noted */
+    exg_choices *choices;         /* NULL: not noted */
+    const exg_local_parts *parts; /* NULL: all is whole */
+    const uint32_t *stages;       /* by node of `functional`; NULL: it is no pipeline */
     const exg_stages *cut;
     exg_arena *stage_arena;
     uint32_t *placed_stages; /* out: by node of what is placed */

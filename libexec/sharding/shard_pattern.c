@@ -30,3 +30,9 @@ bool exg_equal_shards(const exg_shard_pattern *pattern, uint32_t n, uint32_t a, 
     }
     return equal;
 }
+
+bool exg_is_user_output(exg_output_kind kind)
+{
+    return kind == EXG_OUTPUT_USER || kind == EXG_OUTPUT_LOSS ||
+           kind == EXG_OUTPUT_GRADIENT_TO_PARAMETER || kind == EXG_OUTPUT_GRADIENT_TO_USER_INPUT;
+}

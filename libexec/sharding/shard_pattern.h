@@ -51,14 +51,27 @@ typedef struct exg_choices {
     exg_choice by_dim[EXG_MESH_DIMS_MAX][2]; /* of the first rank's, and the last others' */
 } exg_choices;
 
+/* Is it handed to the caller? */
+bool exg_is_user_output(exg_output_kind kind);
+
+/* Where a rank has its own parts of user inputs, and user outputs stay in parts: how they lie, by
+ * input or output of the graph and, of each, by mesh dim. In a pipeline all are whole. */
+typedef struct exg_local_parts {
+    exg_placement *inputs;
+    exg_placement *outputs; /* NULL: they are made whole */
+    uint32_t ndim;
+} exg_local_parts;
+
 /* exg_partition (partitioning.c) of a program that may be a piece of another: patterns of inputs
  * speak of the first `named_inputs`, and may match nothing. And by mesh dim what its ranks differ
- * by; `pattern` may be NULL, and `choices`, which are of this program and these options. */
+ * by; `pattern` may be NULL, and `choices`, which are of this program and these options. `parts`
+ * NULL: inputs and outputs are whole on every rank. */
 exg_status exg_partition_noting(const exg_program *functional, const exg_operators *operators,
                                 const exg_partition_options *options,
                                 const exg_partition_goal *goal, const exg_mesh_shape *mesh,
                                 uint32_t rank, uint32_t named_inputs, exg_shard_pattern *pattern,
-                                exg_choices *choices, exg_program **local,
-                                exg_partition_summary *summary, char **report, exg_error *err);
+                                exg_choices *choices, const exg_local_parts *parts,
+                                exg_program **local, exg_partition_summary *summary, char **report,
+                                exg_error *err);
 
 #endif

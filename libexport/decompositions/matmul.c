@@ -140,6 +140,22 @@ exg_status exg_shape_weight_product(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_dtype_argument(&call->args[10], EXG_DTYPE_F32), &in, err);
 }
 
+/* (b, m, k) by b of the matrices (g, k, n) */
+exg_status exg_shape_gathered_product(exg_shape_call *call, exg_error *err)
+{
+    exg_dims in;
+    exg_dims matrices;
+    exg_dims index;
+
+    EXG_TRY(dims_at(call, 0, 3, &in, err));
+    EXG_TRY(dims_at(call, 1, 3, &matrices, err));
+    EXG_TRY(dims_at(call, 2, 1, &index, err));
+    EXG_TRY(same_size(in.n[2], matrices.n[1], "inner sizes of a product", err));
+    EXG_TRY(same_size(in.n[0], index.n[0], "indices of matrices", err));
+    in.n[2] = matrices.n[2];
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &in, err);
+}
+
 exg_status exg_shape_bmm(exg_shape_call *call, exg_error *err)
 {
     exg_dims out;

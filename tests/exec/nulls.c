@@ -238,6 +238,9 @@ static void check_session(void)
     NULLED(exg_fence_wait(NULL, &err));
     NULLED(exg_session_bind_input(NULL, NULL, &err));
     NULLED(exg_session_bind_output(NULL, 0, NULL, &err));
+    NULLED(exg_session_bind_rank_input(NULL, 0, NULL, &err));
+    NULLED(exg_session_bind_rank_output(NULL, 0, 0, NULL, &err));
+    NULLED(exg_session_rank_allocate(NULL, 0, 0, NULL, &err));
     NULLED(exg_session_allocate(NULL, 0, NULL, &err));
     NULLED(exg_session_copy_in(NULL, NULL, NULL, 0, &err));
     NULLED(exg_session_copy_out(NULL, NULL, NULL, 0, &err));

@@ -18,7 +18,7 @@ endforeach()
 # most. With sanitizers, whose compiler takes its time over each text, those of few texts.
 set(families draw index move norm recurrent)
 if(NOT EXG_SANITIZE)
-  list(APPEND families attention convolution matmul pointwise reduce)
+  list(APPEND families attention convolution matmul pointwise reduce weight_product)
 endif()
 foreach(family ${families})
   set(one_of 1)
@@ -26,7 +26,7 @@ foreach(family ${families})
     set(one_of 8)
   elseif(family STREQUAL "convolution")
     set(one_of 2)
-  elseif(family STREQUAL "matmul")
+  elseif(family MATCHES "matmul|weight_product")
     set(one_of 6)
   endif()
   add_test(NAME exec_cuda_${family} COMMAND test_exec_kernels_${family}
@@ -273,6 +273,41 @@ exg_test(exec_bound exec/session/bound.c exec/cuda/calls.c LIBS exg::exec)
 exg_strict_test(exec_bound exec_bound)
 add_test(NAME exec_cuda_bound COMMAND test_exec_bound WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(exec_cuda_bound PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_rank_bound exec/session/rank_bound.c exec/cuda/calls.c LIBS exg::exec)
+exg_strict_test(exec_rank_bound exec_rank_bound)
+add_test(NAME exec_cuda_rank_bound COMMAND test_exec_rank_bound
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_rank_bound PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=4;${EXG_STANDIN_ENVIRONMENT}")
+if(EXG_MPI_ENVIRONMENT)
+  add_test(NAME exec_rank_bound_mpi COMMAND ${MPIEXEC_EXECUTABLE} -n 4
+    $<TARGET_FILE:test_exec_rank_bound> WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(exec_rank_bound_mpi PROPERTIES
+    ENVIRONMENT "EXG_TEST_PROCESSES=1;${EXG_MPI_ENVIRONMENT}")
+endif()
+exg_test(exec_caches exec/session/caches.c exec/cuda/calls.c LIBS exg::exec)
+exg_strict_test(exec_caches exec_caches)
+add_test(NAME exec_cuda_caches COMMAND test_exec_caches WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_caches PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;EXG_STANDIN_DEVICES=2;${EXG_STANDIN_ENVIRONMENT}")
+exg_test(exec_pairs exec/session/pairs.c exec/cuda/calls.c LIBS exg::exec)
+add_test(NAME exec_cuda_pairs COMMAND test_exec_pairs WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_pairs PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+exg_test(exec_experts exec/session/experts.c exec/cuda/calls.c LIBS exg::exec m)
+add_test(NAME exec_experts_strict COMMAND test_exec_experts WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_experts_strict PROPERTIES ENVIRONMENT EXG_TEST_DEVICE=strict)
+add_test(NAME exec_cuda_experts COMMAND test_exec_experts WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_experts PROPERTIES
+  ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT_LIBRARIES}")
+exg_test(exec_weight_codes exec/session/weight_codes.c exec/cuda/calls.c LIBS exg::exec m)
+add_test(NAME exec_weight_codes_strict COMMAND test_exec_weight_codes
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_weight_codes_strict PROPERTIES ENVIRONMENT EXG_TEST_DEVICE=strict)
+add_test(NAME exec_cuda_weight_codes COMMAND test_exec_weight_codes
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_weight_codes PROPERTIES
   ENVIRONMENT "EXG_TEST_DEVICE=cuda;${EXG_STANDIN_ENVIRONMENT}")
 exg_test(exec_in_place exec/session/in_place.c exec/cuda/calls.c LIBS exg::exec)
 exg_strict_test(exec_in_place exec_in_place)

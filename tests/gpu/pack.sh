@@ -35,7 +35,7 @@ for architecture in ${ARCHITECTURES-90}; do
     export XDG_CACHE_HOME="$work/gpu/cache" LD_LIBRARY_PATH="$work/driver"
     export EXG_STANDIN_ARCHITECTURE="$architecture"
     mkdir -p "$XDG_CACHE_HOME"
-    for family in attention convolution draw index matmul move norm pointwise recurrent reduce; do
+    for family in attention convolution draw index matmul move norm pointwise recurrent reduce weight_product; do
         EXG_KERNEL_DEVICE=cuda EXG_KERNEL_PREPARE_ONLY=1 EXG_KERNEL_ONE_OF="${ONE_OF:-64}" \
             "$build/tests/test_exec_kernels_$family" > /dev/null 2>&1 || :
     done

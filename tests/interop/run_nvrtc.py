@@ -11,7 +11,7 @@ import time
 
 PACKAGE = "nvidia-cuda-nvrtc"
 FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm", "pointwise",
-            "recurrent", "reduce"]
+            "recurrent", "reduce", "weight_product"]
 TESTS = {family: [f"test_exec_kernels_{family}"] for family in FAMILIES}
 TESTS["epilogues"] = ["test_exec_cuda_epilogues"]
 TESTS["collectives"] = ["test_exec_cuda_links", "ranks_on_one_device*"]

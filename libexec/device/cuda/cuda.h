@@ -16,6 +16,9 @@
 typedef struct exg_cuda_module {
     uint64_t key[2];
     cuda_module module;
+    cuda_function function; /* that was asked for first */
+    char *text, *options;   /* what it was compiled of; NULL: it was not kept */
+    char entry[32];
 } exg_cuda_module;
 
 /* A collective that was asked for: what it works with is there when `ready` is over. */
@@ -108,6 +111,11 @@ void exg_cuda_close_graphs(exg_cuda_device *device);
 exg_status exg_cuda_compile(exg_cuda_device *device, const char *text, const char *options,
                             const char *entry, cuda_function *function, exg_error *err);
 
+/* The kernel that does what two launches of `function` do (PAIRED of common.h); false: there is
+ * none. */
+bool exg_cuda_compile_paired(exg_cuda_device *device, cuda_function function,
+                             cuda_function *paired);
+
 /* Compiled code by content key. Found: malloc'ed. A directory that cannot be used, or a file
  * that is not whole, is as if there were none. */
 bool exg_cuda_cache_find(const uint64_t key[2], void **code, size_t *bytes);
@@ -121,6 +129,7 @@ typedef enum exg_cuda_slot_kind {
     EXG_CUDA_WORKSPACE,
     EXG_CUDA_FAULT,
     EXG_CUDA_RANDOM,
+    EXG_CUDA_PACKED,  /* what the kernel's packer made */
     EXG_CUDA_EPILOGUE /* an operand of what follows the kernel */
 } exg_cuda_slot_kind;
 
@@ -143,6 +152,8 @@ struct exg_cuda_launch {
     cuda_function function; /* of a kernel, with its grid */
     uint32_t blocks[3];
     uint32_t threads;
+    bool is_each;         /* threads go round over items: more blocks do no harm */
+    cuda_function paired; /* with the call after it; NULL: they are asked for one by one */
     bool is_copy_of_self; /* not asked for where the result is in operand 0's memory */
     uint32_t params_bytes;
     uint32_t slot_count;
@@ -168,6 +179,11 @@ exg_status exg_cuda_step_add(exg_kernel_call *call, exg_cuda_ask *ask, const voi
 exg_status exg_cuda_step_add_kernel(exg_kernel_call *call, const char *text, const char *options,
                                     const char *entry, const void *params, size_t params_bytes,
                                     exg_cuda_launch **launch, exg_error *err);
+
+/* device.h's pairs() and launch_pair(). */
+bool exg_cuda_pairs(exg_accelerator *device, const exg_kernel_call *a, const exg_kernel_call *b);
+exg_status exg_cuda_launch_pair(exg_accelerator *device, const exg_kernel_call *a,
+                                const exg_kernel_call *b, exg_error *err);
 
 /* The run() of every kernel of this device. */
 void exg_cuda_step_run(const exg_kernel_call *call);

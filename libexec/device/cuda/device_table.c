@@ -147,6 +147,8 @@ static void close_handles(exg_cuda_device *d)
     }
     for (uint32_t i = 0; i < d->module_count; i++) {
         (void)d->driver.module_unload(d->modules[i].module);
+        free(d->modules[i].text);
+        free(d->modules[i].options);
     }
     if (d->stream != NULL) {
         (void)d->driver.stream_destroy(d->stream);
@@ -385,6 +387,8 @@ __attribute__((visibility("default"))) const exg_device_table exg_device_cuda = 
     .copy_out = exg_cuda_copy_out,
     .copy = exg_cuda_copy_within,
     .launch = launch,
+    .pairs = exg_cuda_pairs,
+    .launch_pair = exg_cuda_launch_pair,
     .wait = wait_for,
     .follow = follow,
     .mark = mark,

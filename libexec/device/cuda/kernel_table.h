@@ -50,6 +50,7 @@
     X(flip)                                                                                        \
     X(full)                                                                                        \
     X(gather)                                                                                      \
+    X(gathered_product)                                                                            \
     X(index)                                                                                       \
     X(index_copy)                                                                                  \
     X(index_put)                                                                                   \
@@ -87,7 +88,9 @@
     X(topk)                                                                                        \
     X(tril)                                                                                        \
     X(triu)                                                                                        \
-    X(var)
+    X(var)                                                                                         \
+    X(weight_pack)                                                                                 \
+    X(weight_product)
 
 #define EXG_CUDA_DECLARE(name) extern const exg_kernel exg_cuda_##name;
 EXG_CUDA_KERNELS(EXG_CUDA_DECLARE)

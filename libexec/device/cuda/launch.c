@@ -87,6 +87,7 @@ void exg_cuda_grid(exg_cuda_launch *launch, int64_t count)
     int64_t blocks = (count + THREADS - 1) / THREADS;
 
     launch->threads = THREADS;
+    launch->is_each = true;
     launch->blocks[0] = (uint32_t)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
 }
 
@@ -112,17 +113,16 @@ static void *address_of(const exg_kernel_call *call, const exg_cuda_slot *slot)
         return call->fault;
     case EXG_CUDA_RANDOM:
         return (void *)(uintptr_t)call->random;
+    case EXG_CUDA_PACKED:
+        return call->packed->data;
     case EXG_CUDA_EPILOGUE:
         return call->epilogue_inputs[slot->index].data;
     }
     return NULL;
 }
 
-static exg_status ask_one(exg_cuda_device *device, const exg_cuda_launch *l,
-                          const exg_kernel_call *call)
+static void write_params(const exg_cuda_launch *l, const exg_kernel_call *call, char *params)
 {
-    _Alignas(16) char params[EXG_CUDA_PARAMS_MAX];
-
     memcpy(params, l->params, l->params_bytes);
     for (uint32_t s = 0; s < l->slot_count; s++) {
         void *address = address_of(call, &l->slots[s]);
@@ -131,6 +131,14 @@ static exg_status ask_one(exg_cuda_device *device, const exg_cuda_launch *l,
 
         memcpy(params + at, &address, sizeof(address));
     }
+}
+
+static exg_status ask_one(exg_cuda_device *device, const exg_cuda_launch *l,
+                          const exg_kernel_call *call)
+{
+    _Alignas(16) char params[EXG_CUDA_PARAMS_MAX];
+
+    write_params(l, call, params);
     return l->ask(device, l, params, &device->err);
 }
 
@@ -145,4 +153,55 @@ void exg_cuda_step_run(const exg_kernel_call *call)
             device->status = ask_one(device, l, call);
         }
     }
+}
+
+/* ---- two at once ----------------------------------------------------------------------------- */
+
+/* The call's one launch of a kernel, of a result that is where operand 0 is; NULL: it has others.
+ */
+static exg_cuda_launch *only_launch(const exg_kernel_call *call)
+{
+    const exg_cuda_step *step = call->params;
+    exg_cuda_launch *l = step == NULL ? NULL : step->first;
+    bool is_one;
+
+    l = l != NULL && l->is_copy_of_self ? l->next : l;
+    is_one = l != NULL && l->next == NULL && l->ask == ask_kernel && l->is_each &&
+             !l->is_copy_of_self && l->blocks[2] == 1 &&
+             2 * l->params_bytes <= EXG_CUDA_PARAMS_MAX && l->params_bytes % 8 == 0;
+
+    return is_one ? l : NULL;
+}
+
+bool exg_cuda_pairs(exg_accelerator *device, const exg_kernel_call *a, const exg_kernel_call *b)
+{
+    exg_cuda_launch *first = only_launch(a);
+    const exg_cuda_launch *second = only_launch(b);
+
+    if (first == NULL || second == NULL || first->function != second->function ||
+        first->params_bytes != second->params_bytes || first->blocks[1] != second->blocks[1] ||
+        first->threads != second->threads) {
+        return false;
+    }
+    return first->paired != NULL ||
+           exg_cuda_compile_paired((exg_cuda_device *)device, first->function, &first->paired);
+}
+
+exg_status exg_cuda_launch_pair(exg_accelerator *device, const exg_kernel_call *a,
+                                const exg_kernel_call *b, exg_error *err)
+{
+    exg_cuda_device *d = (exg_cuda_device *)device;
+    const exg_cuda_launch *first = only_launch(a);
+    const exg_cuda_launch *second = only_launch(b);
+    _Alignas(16) char params[EXG_CUDA_PARAMS_MAX];
+    exg_cuda_launch both = *first;
+
+    write_params(first, a, params);
+    write_params(second, b, params + first->params_bytes);
+    both.function = first->paired;
+    both.params_bytes = 2 * first->params_bytes;
+    both.blocks[0] = first->blocks[0] > second->blocks[0] ? first->blocks[0] : second->blocks[0];
+    both.blocks[2] = 2;
+    EXG_TRY(exg_cuda_enter(d, err));
+    return ask_kernel(d, &both, params, err);
 }

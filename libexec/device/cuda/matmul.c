@@ -107,6 +107,38 @@ static exg_status baddbmm_prepare(exg_kernel_call *call, exg_error *err)
     return product(call, 1, 2, 0, exg_call_float(call, 3), exg_call_float(call, 4), err);
 }
 
+/* (batch, m, k) by as many of the matrices (g, k, n), where those are. */
+static exg_status gathered_product_prepare(exg_kernel_call *call, exg_error *err)
+{
+    const exg_tensor *x = &call->inputs[0];
+    const exg_tensor *y = &call->inputs[1];
+    const exg_tensor *index = &call->inputs[2];
+    exg_cuda_product product = {.of = {.batch = x->sizes[0],
+                                       .m = x->sizes[1],
+                                       .k = x->sizes[2],
+                                       .n = y->sizes[2],
+                                       .of_a = matrix_of(x),
+                                       .of_b = matrix_of(y),
+                                       .alpha = 1,
+                                       .matrices = y->sizes[0],
+                                       .index_stride = index->strides[0],
+                                       .wraps = exg_call_bool(call, 3)},
+                                .a_dtype = x->dtype,
+                                .b_dtype = y->dtype,
+                                .c_dtype = call->outputs[0].dtype,
+                                .a = {EXG_CUDA_INPUT, 0, 0},
+                                .b = {EXG_CUDA_INPUT, 1, 0},
+                                .c = {EXG_CUDA_OUTPUT, 0, 0},
+                                .index = index};
+
+    EXG_TRY(check(product.a_dtype, product.b_dtype, product.c_dtype, err));
+    EXG_TRY(exg_require_index("gathered_product", index->dtype, err));
+    call->takes_epilogue = true;
+    EXG_TRY(exg_cuda_step_begin(call, err));
+    return exg_cuda_add_product(call, &product, err);
+}
+
+EXG_CUDA_KERNEL(gathered_product, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
 EXG_CUDA_KERNEL(mm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
 EXG_CUDA_KERNEL(bmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);
 EXG_CUDA_KERNEL(addmm, EXG_KERNEL_ANY_STRIDES | EXG_KERNEL_SEES_EPILOGUE);

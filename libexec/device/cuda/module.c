@@ -9,7 +9,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define OPTIONS_MAX 32
+#define OPTIONS_MAX   32
+#define OPTIONS_BYTES 600
 
 const char *exg_cuda_text_find(const char *name)
 {
@@ -175,6 +176,7 @@ static exg_status load(exg_cuda_device *d, const uint64_t key[2], const void *co
         d->module_capacity = capacity;
     }
     *module = &d->modules[d->module_count];
+    **module = (exg_cuda_module){.text = NULL};
     (*module)->key[0] = key[0];
     (*module)->key[1] = key[1];
     EXG_TRY(exg_cuda_check(&d->driver, d->driver.module_load(&(*module)->module, code),
@@ -205,6 +207,18 @@ static exg_status make(exg_cuda_device *d, const uint64_t key[2], const char *te
     return status;
 }
 
+/* To compile it otherwise: of the first kernel that was asked for, mostly the only one. */
+static void keep_source(exg_cuda_module *module, cuda_function function, const char *text,
+                        const char *options, const char *entry)
+{
+    if (module->function == NULL) {
+        module->function = function;
+        module->text = strdup(text);
+        module->options = strdup(options);
+        (void)snprintf(module->entry, sizeof(module->entry), "%s", entry);
+    }
+}
+
 exg_status exg_cuda_compile(exg_cuda_device *device, const char *text, const char *options,
                             const char *entry, cuda_function *function, exg_error *err)
 {
@@ -223,7 +237,30 @@ exg_status exg_cuda_compile(exg_cuda_device *device, const char *text, const cha
     if (module == NULL) {
         EXG_TRY(make(device, key, text, options, entry, &module, err));
     }
-    return exg_cuda_check(&device->driver,
-                          device->driver.module_function(function, module->module, entry),
-                          "finding a kernel", err);
+    if (module->function != NULL && strcmp(module->entry, entry) == 0) {
+        *function = module->function;
+        return EXG_OK;
+    }
+    EXG_TRY(exg_cuda_check(&device->driver,
+                           device->driver.module_function(function, module->module, entry),
+                           "finding a kernel", err));
+    keep_source(module, *function, text, options, entry);
+    return EXG_OK;
+}
+
+bool exg_cuda_compile_paired(exg_cuda_device *device, cuda_function function, cuda_function *paired)
+{
+    const exg_cuda_module *module = NULL;
+    char options[OPTIONS_BYTES];
+    int length;
+
+    for (uint32_t i = 0; i < device->module_count && module == NULL; i++) {
+        module = device->modules[i].function == function ? &device->modules[i] : NULL;
+    }
+    if (module == NULL || module->text == NULL || module->options == NULL) {
+        return false;
+    }
+    length = snprintf(options, sizeof(options), "%s -DPAIRED", module->options);
+    return length > 0 && length < OPTIONS_BYTES &&
+           exg_cuda_compile(device, module->text, options, module->entry, paired, NULL) == EXG_OK;
 }

@@ -99,19 +99,22 @@ static exg_status add_gemm(exg_kernel_call *call, const exg_cuda_product *produc
     const exg_cuda_addend *self = product->addend_count > 0 ? &product->addends[0] : NULL;
     const char *has_self = self != NULL ? "-DHAS_SELF -DSELF=" : "";
     const char *of_self = self != NULL ? exg_cuda_dtype(self->dtype) : "";
+    const char *is_gathered = product->index != NULL ? "-DGATHERED=" : "";
+    const char *of_index = product->index != NULL ? exg_cuda_dtype(product->index->dtype) : "";
 
     if (is_of_halves(call, product)) {
-        return EXG_CUDA_ADD(call, "gemm_tiles", "gemm_tiles", "iz iz iz o0 e", *params, launch, err,
-                            "-DX=%s -DRESULT=%s %s%s %s %s %s", exg_cuda_dtype(product->a_dtype),
-                            exg_cuda_dtype(product->c_dtype), has_self, of_self,
+        return EXG_CUDA_ADD(call, "gemm_tiles", "gemm_tiles", "iz iz iz iz o0 f e", *params, launch,
+                            err, "-DX=%s -DRESULT=%s %s%s %s%s %s %s %s",
+                            exg_cuda_dtype(product->a_dtype), exg_cuda_dtype(product->c_dtype),
+                            has_self, of_self, is_gathered, of_index,
                             product->a_dtype == EXG_DTYPE_F16 ? "-DHALF_IS_F16" : "",
                             params->of_a.row == 1 ? "" : "-DA_BY_DEPTH",
                             params->of_b.column == 1 ? "" : "-DB_BY_DEPTH");
     }
-    return EXG_CUDA_ADD(call, "gemm", "gemm", "iz iz iz o0 e", *params, launch, err,
-                        "-DA=%s -DB=%s -DRESULT=%s %s%s %s", exg_cuda_dtype(product->a_dtype),
+    return EXG_CUDA_ADD(call, "gemm", "gemm", "iz iz iz iz o0 f e", *params, launch, err,
+                        "-DA=%s -DB=%s -DRESULT=%s %s%s %s%s %s", exg_cuda_dtype(product->a_dtype),
                         exg_cuda_dtype(product->b_dtype), exg_cuda_dtype(product->c_dtype),
-                        has_self, of_self,
+                        has_self, of_self, is_gathered, of_index,
                         !exg_dtype_is_float(product->c_dtype) ? "-DIS_INTEGER"
                         : product->c_dtype == EXG_DTYPE_F64   ? "-DIS_DOUBLE"
                                                               : "");
@@ -139,7 +142,10 @@ static exg_status by_kernel(exg_kernel_call *call, const exg_cuda_product *produ
     if (self != NULL) {
         launch->slots[2] = self->at;
     }
-    launch->slots[3] = product->c;
+    if (product->index != NULL) {
+        launch->slots[3] = (exg_cuda_slot){EXG_CUDA_INPUT, 2, 0};
+    }
+    launch->slots[4] = product->c;
     launch->blocks[0] = (uint32_t)tiles;
     launch->blocks[1] = (uint32_t)EXG_MIN(params.batch, BATCHES_MAX);
     return EXG_OK;
@@ -148,12 +154,14 @@ static exg_status by_kernel(exg_kernel_call *call, const exg_cuda_product *produ
 exg_status exg_cuda_add_product(exg_kernel_call *call, const exg_cuda_product *product,
                                 exg_error *err)
 {
-    bool taken;
+    bool taken = false;
 
     if (product->of.batch * product->of.m * product->of.n == 0) {
         return EXG_OK;
     }
-    EXG_TRY(by_library(call, product, &taken, err));
+    if (product->index == NULL) {
+        EXG_TRY(by_library(call, product, &taken, err));
+    }
     call->finishes_apart = taken;
     return taken ? EXG_OK : by_kernel(call, product, err);
 }

@@ -18,6 +18,7 @@ typedef struct exg_cuda_product {
     cuda_gemm_params of; /* sizes, layouts of a and b, alpha */
     exg_dtype a_dtype, b_dtype, c_dtype;
     exg_cuda_slot a, b, c;
+    const exg_tensor *index; /* of matrices of b (operand 2); NULL: each has its own */
     exg_cuda_addend addends[2];
     uint32_t addend_count;
     exg_cuda_activation activation;

@@ -111,6 +111,13 @@ typedef struct exg_session_options {
      * own, or one that is already parallel. */
     bool has_plan_rank;
     uint32_t plan_rank;
+    /* On a mesh: of a user input that is split a rank is given its own part, as DTensor.from_local
+     * has it, and of a user output it keeps its own part (summands are added up). Else inputs and
+     * outputs are whole on every rank. exg_session_input_placements() says what the parts are. In a
+     * pipeline all is whole. */
+    bool local_parts;
+    /* On a mesh, on "cuda": `stream` of each rank that runs here (NULL: none); read in each run. */
+    void *const *rank_streams;
 } exg_session_options;
 
 /* Loads `verified`, which must stay as long as the session. UNSUPPORTED lists
@@ -185,12 +192,36 @@ typedef struct exg_output_binding {
 
 /* From the next run on; `binding` NULL: on the host, in the session's own memory, as before. `data`
  * may be the memory of an input, which is written when all that reads it is done: so a cache is
- * brought up to date in place. (Two outputs that are inputs themselves cannot change places so.) It
+ * brought up to date in place. Where the input is as large, and used where it lies, the result is
+ * made there: of a cache only the rows that change are written, and a run that fails may leave some
+ * of them. (Two outputs that are inputs themselves cannot change places so.) It
  * stays as long as it is bound. An output on the device is row-major too; exg_session_output_at()
  * tells its address. USAGE RUN-014: no such output, or, when it runs, a result that is larger;
- * INP-015, on a mesh: several devices. */
+ * INP-015, on a mesh, whose ranks have a memory each. */
 EXG_NODISCARD exg_status exg_session_bind_output(exg_session *session, uint32_t index,
                                                  const exg_output_binding *binding, exg_error *err);
+
+/* On a mesh each rank may have an input, and an output, in memory of its own: its device's
+ * (`on_device`), or the host's. `rank` is one that runs here, of processes this one. All ranks that
+ * run here have such an input, or none: the whole one is described by exg_session_bind_input(), or
+ * in the run, by a tensor without data. With options.local_parts `input` is the rank's part of the
+ * whole. What the program writes to it is written there. As the two above; USAGE INP-003, INP-004,
+ * when it runs: it is not what the rank takes; INP-015, INP-016. Without a mesh, and where each
+ * rank has a session, the same as the two above. */
+EXG_NODISCARD exg_status exg_session_bind_rank_input(exg_session *session, uint32_t rank,
+                                                     const exg_session_input *input,
+                                                     exg_error *err);
+EXG_NODISCARD exg_status exg_session_bind_rank_output(exg_session *session, uint32_t rank,
+                                                      uint32_t index,
+                                                      const exg_output_binding *binding,
+                                                      exg_error *err);
+
+/* With options.local_parts: how the ranks' parts of a user input lie, by mesh dim, once
+ * exg_session_prepare() or a run has made the plan; and of user output `index`, as the last run (of
+ * a program without breaks the plan) has it: what exg_dtensor_from_local() takes. NULL: whole on
+ * every rank, or no such. Lent until there is another plan. */
+const exg_placement *exg_session_input_placements(const exg_session *session, const char *name);
+const exg_placement *exg_session_output_placements(const exg_session *session, uint32_t index);
 
 /* The same as exg_session_run, but of a device the run is only asked for, and goes on beside what
  * the caller does. Inputs stay as they are, and results are not looked at, before
@@ -236,11 +267,16 @@ EXG_NODISCARD exg_status exg_session_after_event(exg_session *session, void *eve
 
 /* ---- memory of the device -------------------------------------------------------------------- */
 
-/* Memory of the session's device, aligned to 256 bytes, unset; of one without a device the host's.
- * The caller frees it, before the session. NO_MEMORY, DEVICE; USAGE INP-015, on a mesh. */
+/* Memory of the session's device, on a mesh of the first rank's here, aligned to 256 bytes, unset;
+ * of a session without a device the host's. The caller frees it, before the session. NO_MEMORY,
+ * DEVICE. */
 EXG_NODISCARD exg_status exg_session_allocate(exg_session *session, uint64_t bytes, void **memory,
                                               exg_error *err);
 void exg_session_free(exg_session *session, void *memory); /* NULL is allowed */
+
+/* The same of the device of a rank that runs here. USAGE INP-016. */
+EXG_NODISCARD exg_status exg_session_rank_allocate(exg_session *session, uint32_t rank,
+                                                   uint64_t bytes, void **memory, exg_error *err);
 
 /* Copies bytes from the host to such memory, or the other way; done when it returns. DEVICE. */
 EXG_NODISCARD exg_status exg_session_copy_in(exg_session *session, void *to, const void *from,
@@ -276,6 +312,10 @@ typedef struct exg_session_output {
 
 uint32_t exg_session_output_count(const exg_session *session);
 const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index);
+
+/* The same as a rank that runs here has it; NULL: there is none. */
+const exg_session_output *exg_session_rank_output_at(const exg_session *session, uint32_t rank,
+                                                     uint32_t index);
 
 /* What the program writes: buffers and parameters by FQN, as they are now; data is NULL when
  * a device does not give them any more. Names and data are the session's, and change with runs.

@@ -51,8 +51,22 @@ static inline float exg_f16_to_f32(uint16_t half)
 #else
 #define BOUNDS
 #endif
+/* PAIRED: two launches as one, of which each block of the third dimension is one. */
+#ifdef PAIRED
+#define KERNEL(name, params)                                                                       \
+    typedef struct name##_pair {                                                                   \
+        params of[2];                                                                              \
+    } name##_pair;                                                                                 \
+    static inline void name##_one(const params &p);                                                \
+    extern "C" __global__ void BOUNDS name(const __grid_constant__ name##_pair both)               \
+    {                                                                                              \
+        name##_one(both.of[BLOCK_Z]);                                                              \
+    }                                                                                              \
+    static inline void name##_one(const params &p)
+#else
 #define KERNEL(name, params)                                                                       \
     extern "C" __global__ void BOUNDS name(const __grid_constant__ params p)
+#endif
 #define SHARED                 __shared__
 #define BARRIER()              __syncthreads()
 #define THREAD                 ((int)threadIdx.x)
@@ -102,9 +116,14 @@ void exg_shared_range(char **first, char **end)
     void name(const void *bytes);                                                                  \
     void name(const void *bytes)                                                                   \
     {                                                                                              \
-        name##_of(*(const params *)bytes);                                                         \
+        name##_of(((const params *)bytes)[PAIR]);                                                  \
     }                                                                                              \
     static void name##_of(const params p)
+#ifdef PAIRED
+#define PAIR BLOCK_Z
+#else
+#define PAIR 0
+#endif
 #define SHARED    static __attribute__((section("exg_shared")))
 #define BARRIER() exg_emulated->barrier()
 #define THREAD    (exg_emulated->thread)

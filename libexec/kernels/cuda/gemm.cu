@@ -1,11 +1,12 @@
 /* gemm.cu - c = alpha * a * b + beta * self, in tiles (tile.h).
  *
- * A, B, RESULT, SELF: dtypes; HAS_SELF. Strides are any: a matrix may be transposed.
+ * A, B, RESULT, SELF: dtypes; HAS_SELF; or a weight for B (gemm.h). Strides are any: a matrix may
+ * be transposed.
  */
 #include "libexec/kernels/cuda/gemm.h"
 
 /* Rows [row, row + TILE), columns [k, k + DEEP) of a, transposed; zero outside. */
-static inline void load_a(const cuda_gemm_params *p, strip *to, int64_t batch, int64_t row,
+static inline void load_a(const GEMM_PARAMS *p, strip *to, int64_t batch, int64_t row,
                           int64_t k)
 {
     for (int i = THREAD; i < TILE * DEEP; i += THREADS) {
@@ -21,7 +22,7 @@ static inline void load_a(const cuda_gemm_params *p, strip *to, int64_t batch, i
     }
 }
 
-static inline void load_b(const cuda_gemm_params *p, strip *to, int64_t batch, int64_t k,
+static inline void load_b(const GEMM_PARAMS *p, strip *to, int64_t batch, int64_t k,
                           int64_t column)
 {
     for (int i = THREAD; i < TILE * DEEP; i += THREADS) {
@@ -30,8 +31,7 @@ static inline void load_b(const cuda_gemm_params *p, strip *to, int64_t batch, i
         const int c = by_column ? i / DEEP : i % TILE;
 
         to[d][c] = column + c < p->n && k + d < p->k
-                       ? (real)LOAD(B)(p->b, batch * p->of_b.batch + (k + d) * p->of_b.row +
-                                                 (column + c) * p->of_b.column)
+                       ? (real)second(p, batch, k + d, column + c)
                        : 0;
     }
 }
@@ -45,11 +45,12 @@ KERNEL(gemm, gemm_params)
     const int64_t column = BLOCK_X % tiles * TILE;
 
     for (int64_t batch = BLOCK_Y; batch < p.of.batch; batch += 65535) {
+        const int64_t matrix = matrix_at(&p.of, batch);
         real sums[EACH][EACH] = {{0}};
 
-        for (int64_t k = 0; k < p.of.k; k += DEEP) {
+        for (int64_t k = matrix < 0 ? p.of.k : 0; k < p.of.k; k += DEEP) {
             load_a(&p.of, a, batch, row, k);
-            load_b(&p.of, b, batch, k, column);
+            load_b(&p.of, b, matrix, k, column);
             BARRIER();
             add_products(a, b, sums);
             BARRIER();

@@ -274,12 +274,34 @@ typedef struct cuda_matrix {
 
 /* c (batch, m, n), dense, = alpha * a * b + beta * self */
 typedef struct cuda_gemm_params {
-    const void *a, *b, *self;
-    void *c;
+    const void *a, *b, *self, *index; /* which matrix of b each of the batch is multiplied by */
+    void *c, *fault;
     int64_t batch, m, n, k;
     cuda_matrix of_a, of_b, of_self;
     double alpha, beta;
+    int64_t matrices, index_stride, wraps; /* of b */
 } cuda_gemm_params;
+
+/* The same of one batch by a weight of bytes or half bytes, (n, k), whose elements mean
+ * (code + low - zero) * scale * factor + offset, with a zero, scale and offset a row and group. */
+typedef struct cuda_weight_params {
+    const void *a, *b, *self, *scale, *zero, *offset;
+    void *c;
+    int64_t batch, m, n, k;
+    cuda_matrix of_a, of_b, of_self;
+    cuda_matrix of_scale, of_zero, of_offset; /* column: from group to group */
+    int64_t row_bytes;                        /* of b */
+    int64_t group;                            /* elements */
+    double alpha, beta;
+    float factor, low;
+} cuda_weight_params;
+
+/* Half bytes of codes, two a byte, the first in its lower half; `row_bytes` a row. */
+typedef struct cuda_weight_pack_params {
+    const void *in;
+    void *out;
+    int64_t rows, k, row_bytes, least;
+} cuda_weight_pack_params;
 
 /* One step of a recurrent layer (cell.h): h of rows of units to out, and to last where that is
  * there; the cells of an LSTM are replaced. */

@@ -136,6 +136,7 @@ enum {
     EXG_NEW_sparse_dim_default,
     EXG_NEW_dense_dim_default,
     EXG_NEW_is_coalesced_default,
+    EXG_NEW_gathered_product,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -287,5 +288,6 @@ enum {
 #define EXG_OP_sparse_dim_default         ((exg_operator_id)EXG_NEW_sparse_dim_default)
 #define EXG_OP_dense_dim_default          ((exg_operator_id)EXG_NEW_dense_dim_default)
 #define EXG_OP_is_coalesced_default       ((exg_operator_id)EXG_NEW_is_coalesced_default)
+#define EXG_OP_gathered_product           ((exg_operator_id)EXG_NEW_gathered_product)
 
 #endif

@@ -452,7 +452,6 @@ static void what_has_no_row_is_left_to_the_host(void **state)
         "row_order",
         "solve_triangular",
         "svd_factor",
-        "weight_product",
         "weighted_gather",
     };
     static const exg_kernel *const all[] = {

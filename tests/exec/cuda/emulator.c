@@ -22,9 +22,11 @@
 #define THREADS 256
 
 static const char *const headers[] = {
-    "libexport/base/element.h",      "libexec/kernels/convert.def", "libexec/kernels/cuda/common.h",
-    "libexec/kernels/cuda/params.h", "libexec/kernels/math_f32.h",  "libexec/kernels/cuda/block.h",
-    "libexec/kernels/cuda/tile.h",   "libexec/kernels/cuda/row.h",  "libexec/kernels/cuda/gemm.h",
+    "libexport/base/element.h",      "libexec/kernels/convert.def",
+    "libexec/kernels/cuda/common.h", "libexec/kernels/cuda/params.h",
+    "libexec/kernels/math_f32.h",    "libexec/kernels/cuda/block.h",
+    "libexec/kernels/cuda/tile.h",   "libexec/kernels/cuda/row.h",
+    "libexec/kernels/cuda/gemm.h",   "libexec/kernels/cuda/half_tiles.h",
     "libexec/kernels/cuda/matrix.h",
 };
 #define HEADER_COUNT (sizeof(headers) / sizeof(headers[0]))

@@ -344,7 +344,8 @@ static exg_status try_to_run(const exg_device_table *on, exg_program *program,
                      EXG_OK);
     assert_int_equal(exg_graph_segment_functional(segment, false, false, &functional, err), EXG_OK);
     assert_int_equal(on->open(0, &device, err), EXG_OK);
-    assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, &plan, err), EXG_OK);
+    assert_int_equal(exg_plan_rank(functional, operators, NULL, NULL, device, NULL, &plan, err),
+                     EXG_OK);
     assert_int_equal(exg_weight_store_create(program->weights, NULL, &memory, err), EXG_OK);
     while (plan->inputs[input].kind != EXG_INPUT_USER) {
         input++;

@@ -54,7 +54,7 @@ static void expect_the_same_there(const exg_kernel *kernel, exg_kernel_call *cal
     const exg_tensor *there = &call->outputs[0];
     exg_fault_note fault = {0};
 
-    if (!on_device() || !run_on_device(kernel, call, &fault)) {
+    if (!on_device() || !run_on_device(kernel, call, false, &fault)) {
         return;
     }
     assert_int_equal(fault.fault, EXG_FAULT_NONE);
@@ -197,7 +197,7 @@ static void what_a_distribution_does_not_take_is_a_fault(void **state)
         in[1] = make_random(EXG_DTYPE_F32, 1, SIZES(NUMEL), 0, 1);
         set(&in[0], NUMEL - 1, -1);
         run_here(d->kernel, call, EXG_FAULT_PARAMETER);
-        if (on_device() && run_on_device(d->kernel, &call, &fault)) {
+        if (on_device() && run_on_device(d->kernel, &call, false, &fault)) {
             assert_int_equal(fault.fault, EXG_FAULT_PARAMETER);
         }
     }

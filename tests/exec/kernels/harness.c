@@ -494,7 +494,7 @@ static bool run_there(kernel_case *c)
         return false;
     }
     place_operands(c, inputs, outputs);
-    if (c->packs || c->channels_last || !run_on_device(c->kernel, &call, &fault)) {
+    if (c->channels_last || !run_on_device(c->kernel, &call, c->packs, &fault)) {
         run_once(c, 0); /* the host's sets and threads are those of the run without a device */
         return true;
     }

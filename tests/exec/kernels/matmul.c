@@ -94,6 +94,60 @@ static void mm_and_bmm_equal_the_triple_loop_in_every_layout(void **state)
     }
 }
 
+#define MATRICES 4
+
+/* Products by matrices that an index picks; `wrong`: one that is none, whose result is zero. */
+static void expect_gathered(exg_dtype dtype, exg_dtype index_dtype, const int64_t *shape,
+                            int layout, bool wrong)
+{
+    static const int64_t picked[] = {2, 0, 2, -1, 3, 1};
+    const int64_t batch = COUNT(picked);
+    const int64_t m = shape[0];
+    const int64_t k = shape[1];
+    const int64_t n = shape[2];
+    exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor(), arg_bool(true)};
+    kernel_case c = {.kernel = &exg_kernel_gathered_product,
+                     .args = args,
+                     .arg_count = 4,
+                     .input_count = 3,
+                     .output_count = 1,
+                     .fault = wrong ? EXG_FAULT_INDEX : EXG_FAULT_NONE};
+    exg_tensor gathered = make_tensor(dtype, 3, SIZES(batch, k, n));
+    exg_tensor none = absent_tensor();
+    double *want;
+
+    c.inputs[0] = laid_out(dtype, 3, SIZES(batch, m, k), layout % 3);
+    c.inputs[1] = laid_out(dtype, 3, SIZES(MATRICES, k, n), layout / 3);
+    c.inputs[2] = make_tensor(index_dtype, 1, SIZES(batch));
+    c.outputs[0] = make_tensor(dtype, 3, SIZES(batch, m, n));
+    for (int64_t i = 0; i < batch * k * n; i++) {
+        const int64_t at = picked[i / (k * n)];
+        const int64_t from[3] = {at < 0 ? at + MATRICES : at, i / n % k, i % n};
+
+        set(&gathered, i, wrong && at == 3 ? 0 : get_at(&c.inputs[1], from));
+    }
+    for (int64_t i = 0; i < batch; i++) {
+        set(&c.inputs[2], i, wrong && picked[i] == 3 ? MATRICES : (double)picked[i]);
+    }
+    want = product(&c.inputs[0], &gathered, &none, 0, 1, batch, m, k, n);
+    expect_kernel(&c, 0, want, tolerance(dtype, k));
+    free(want);
+    free_tensors();
+}
+
+static void an_index_picks_matrices(void **state)
+{
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(float_dtypes); d++) {
+        for (uint32_t s = 0; s < COUNT(shapes); s++) {
+            if (shapes[s][0] * shapes[s][1] * shapes[s][2] > 0) {
+                expect_gathered(float_dtypes[d], s % 2 == 0 ? EXG_DTYPE_I64 : EXG_DTYPE_I32,
+                                shapes[s], (int)(s + d) % 9, (s + d) % 4 == 0);
+            }
+        }
+    }
+}
+
 /* With the f-th combination of factors, shape of self and layout of b. */
 static void expect_addmm(exg_dtype dtype, int64_t m, int64_t k, int64_t n, uint32_t f)
 {
@@ -400,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mm_and_bmm_equal_the_triple_loop_in_every_layout),
+        cmocka_unit_test(an_index_picks_matrices),
         cmocka_unit_test(addmm_scales_and_adds_any_broadcast_of_self),
         cmocka_unit_test(few_rows_of_bf16_by_a_deep_matrix),
         cmocka_unit_test(one_row_by_a_matrix_past_the_caches),

@@ -132,12 +132,32 @@ static bool is_sampled(const exg_kernel *kernel)
     return every == NULL || counts[k].calls++ % strtol(every, NULL, 10) == 0;
 }
 
-bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, exg_fault_note *fault)
+/* What the packer makes of operands that are there; by now `packed` has no data. */
+static void pack_there(const exg_kernel *packer, const exg_kernel_call *call, exg_tensor *packed)
+{
+    exg_kernel_call c = *call;
+    exg_error err;
+
+    *packed = (exg_tensor){.dtype = EXG_DTYPE_U8, .rank = 1};
+    c.outputs = packed;
+    c.output_count = 1;
+    c.packed = NULL;
+    c.params = NULL;
+    exg_error_clear(&err);
+    expect_ok(packer->prepare(&c, &err), &err);
+    assert_true(exg_tensor_numel(packed) > 0);
+    packed->data = allocate((uint64_t)exg_tensor_numel(packed), NULL);
+    expect_ok(device->table->launch(device, packer, &c, c.input_count, &err), &err);
+}
+
+bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, bool packs,
+                   exg_fault_note *fault)
 {
     exg_kernel_call c = *call;
     exg_tensor inputs[OPERANDS];
     exg_tensor outputs[OPERANDS];
     moved blocks[BLOCKS_MAX];
+    exg_tensor packed = {0};
     uint32_t count = 0;
     const exg_kernel *own;
     exg_error err;
@@ -145,7 +165,7 @@ bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, exg_fa
 
     open_device();
     own = device->table->kernel_of(kernel);
-    if (own == NULL) {
+    if (own == NULL || (packs && own->packer == NULL)) {
         print_message("%s: the host's\n", kernel->name);
         return false;
     }
@@ -162,6 +182,7 @@ bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, exg_fa
     c.inputs = inputs;
     c.outputs = outputs;
     c.device = device;
+    c.packed = packs ? &packed : NULL;
     c.arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
     exg_error_clear(&err);
     status = own->prepare(&c, &err);
@@ -181,7 +202,11 @@ bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, exg_fa
     for (uint32_t i = 0; i < c.output_count; i++) {
         move(&outputs[i], true, blocks, &count);
     }
+    if (packs) {
+        pack_there(own->packer, &c, &packed);
+    }
     run_there(own, &c, fault, blocks, count);
+    device->table->release(device, packed.data);
     for (uint32_t k = 0; k < count; k++) {
         device->table->release(device, blocks[k].there);
     }

@@ -12,7 +12,9 @@
 bool on_device(void);
 
 /* Runs a call whose operands lie in tensors of the harness and whose prepare() did not run (of
- * a pointwise program: is finished). False: the device leaves this call to the host. */
-bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, exg_fault_note *fault);
+ * a pointwise program: is finished). `packs`: by what the kernel's packer makes there. False: the
+ * device leaves this call to the host. */
+bool run_on_device(const exg_kernel *kernel, const exg_kernel_call *call, bool packs,
+                   exg_fault_note *fault);
 
 #endif

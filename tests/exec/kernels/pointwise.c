@@ -79,7 +79,7 @@ static void finish_and_run(program *g, uint32_t threads)
         assert_int_equal(exg_pool_create(threads, &pool, NULL), EXG_OK);
     }
     g->call.pool = pool;
-    if (!on_device() || !run_on_device(&exg_kernel_pointwise, &g->call, g->call.fault)) {
+    if (!on_device() || !run_on_device(&exg_kernel_pointwise, &g->call, false, g->call.fault)) {
         exg_kernel_pointwise.run(&g->call);
     }
     exg_pool_destroy(pool);

@@ -704,7 +704,7 @@ static void what_cannot_be_bound_is_refused(void **state)
     exg_session_free(m.session, block);
     close_session(&m);
     expect_ok(open_with(&m, &mesh), &m.err);
-    expect_refused(&m, exg_session_allocate(m.session, 4, &block, &m.err), "INP-015");
+    expect_refused(&m, exg_session_bind_output(m.session, 0, &place, &m.err), "INP-015");
     exg_session_free(m.session, NULL);
     close_session(&m);
 }

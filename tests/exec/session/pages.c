@@ -113,7 +113,7 @@ static void bind(const exg_program *program, const exg_operators *operators,
         exg_partition(functional, operators, &place, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
             EXG_OK ||
         exg_paper_grid(&mesh, rank, false, &grid, &err) != EXG_OK ||
-        exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
+        exg_plan_rank(local, operators, NULL, &grid, NULL, NULL, &plan, &err) != EXG_OK ||
         exg_weight_store_create(program->weights, NULL, &store, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }

@@ -425,8 +425,8 @@ static void collectives_are_parted_where_it_pays(void **state)
         char *text;
 
         assert_int_equal(exg_paper_grid(&mesh, 0, rows[i].lends, &grid, NULL), EXG_OK);
-        assert_int_equal(exg_plan_rank(local, l.operators, &options, &grid, NULL, &plan, NULL),
-                         EXG_OK);
+        assert_int_equal(
+            exg_plan_rank(local, l.operators, &options, &grid, NULL, NULL, &plan, NULL), EXG_OK);
         assert_int_equal(exg_plan_print(plan, &text, NULL), EXG_OK);
         assert_true(strstr(text, " all_gather ") != NULL);
         assert_int_equal(strstr(text, " begin ") != NULL, rows[i].parted);

@@ -205,7 +205,7 @@ static void issues_of(const made *from, uint32_t rank, exg_arena *arena,
     assert_int_equal(exg_paper_grid(&mesh, rank, false, &grid, NULL), EXG_OK);
     if (exg_partition(program, operators, &options, NULL, &mesh, rank, &local, NULL, NULL, &err) !=
             EXG_OK ||
-        exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
+        exg_plan_rank(local, operators, NULL, &grid, NULL, NULL, &plan, &err) != EXG_OK ||
         exg_collective_trace_of(plan, arena, traces, &err) != EXG_OK) {
         fail_msg("%s: %s", err.code, err.message);
     }
@@ -319,10 +319,10 @@ static void ranks_cut_alike_issue_the_same(void **state)
                                  EXG_OK);
                 assert_int_equal(exg_partition_noting(program, operators, placing.options,
                                                       &placing.goal, &mesh, r, UINT32_MAX, cuts[r],
-                                                      NULL, &local, &summary, NULL, NULL),
+                                                      NULL, NULL, &local, &summary, NULL, NULL),
                                  EXG_OK);
-                assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, NULL),
-                                 EXG_OK);
+                assert_int_equal(
+                    exg_plan_rank(local, operators, NULL, &grid, NULL, NULL, &plan, NULL), EXG_OK);
                 assert_int_equal(exg_collective_trace_of(plan, arena, &traces[r], NULL), EXG_OK);
                 exg_plan_destroy(plan);
                 exg_program_destroy(local);
@@ -412,7 +412,7 @@ static void a_rank_reads_its_own_bytes_of_a_weight(void **state)
         assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
         if (exg_partition(program, operators, &options, NULL, &mesh, r, &local, NULL, NULL, &err) !=
                 EXG_OK ||
-            exg_plan_rank(local, operators, NULL, &grid, NULL, &plan, &err) != EXG_OK ||
+            exg_plan_rank(local, operators, NULL, &grid, NULL, NULL, &plan, &err) != EXG_OK ||
             exg_weight_store_create(program->weights, NULL, &memory, &err) != EXG_OK ||
             exg_plan_executor_create(plan, memory, NULL, &grid, NULL, 0, 0, &rank, &err) !=
                 EXG_OK) {
