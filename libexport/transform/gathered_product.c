@@ -2,6 +2,8 @@
  * are:
  *
  *   bmm(x, w[i]),   w (g, k, n), i (b): also of several dims, and of w turned
+ *   the same of one row by several at once: w (g, n, k), i (b, parts), the picks as one matrix of
+ *   parts * n columns
  *
  * As it stands a matrix is copied for each that is multiplied by it: one an expert and token.
  */
@@ -12,10 +14,11 @@
 #include <exg/emit.h>
 #include <exg/operator_id_new.h>
 
-#define DEEP 6 /* views between the index and the product */
+#define DEEP 8 /* views between the index and the product */
 
 typedef struct gathered {
     exg_value_id from, index; /* matrices (g, ..); which ones */
+    int64_t parts;            /* that are side by side in a matrix of the product */
     bool is_turned;           /* each is multiplied transposed */
     bool wraps;               /* negative indices count from the last */
 } gathered;
@@ -33,16 +36,34 @@ static bool keeps_matrix(const exg_finder *f, exg_value_id from, exg_value_id to
            a->sizes[a->rank - 2].value == b->sizes[b->rank - 2].value;
 }
 
-/* Does the permutation change the last two dims alone? */
-static bool turns(const exg_argument *dims, uint32_t rank)
+/* A view that makes dims `at` and `at + 1` of (b, .., .., ..) one: how many there are of the first;
+ * 1: it is another. */
+static int64_t joined_at(const exg_finder *f, exg_value_id from, exg_value_id to, uint32_t at)
+{
+    const exg_tensor_meta *a = exg_meta_of(f, from);
+    const exg_tensor_meta *b = exg_meta_of(f, to);
+    int64_t of_a;
+    int64_t of_b;
+    bool is_so = a->rank == 4 && b->rank == 3 && exg_tensor_meta_numel(a, &of_a) &&
+                 exg_tensor_meta_numel(b, &of_b) && of_a == of_b && of_a > 0;
+
+    for (uint32_t d = 0; is_so && d < 3; d++) {
+        is_so = d == at || a->sizes[d < at ? d : d + 1].value == b->sizes[d].value;
+    }
+    return is_so ? a->sizes[at].value : 1;
+}
+
+/* Does the permutation bring the last dim before the `over` that come before it, and no more? */
+static bool turns(const exg_argument *dims, uint32_t rank, uint32_t over)
 {
     int64_t order[EXG_SHAPE_RANK_MAX];
-    bool is_so = rank > 2 && exg_get_ints(dims, order, EXG_SHAPE_RANK_MAX) == rank;
+    bool is_so = rank > over + 1 && exg_get_ints(dims, order, EXG_SHAPE_RANK_MAX) == rank;
 
     for (uint32_t d = 0; is_so && d < rank; d++) {
         const int64_t from = order[d] < 0 ? order[d] + rank : order[d];
+        const uint32_t last = rank - 1 - over;
 
-        is_so = from == (int64_t)(d < rank - 2 ? d : rank - 2 + (rank - 1 - d));
+        is_so = from == (int64_t)(d < last ? d : d == last ? rank - 1 : d - 1);
     }
     return is_so;
 }
@@ -71,7 +92,9 @@ static bool match_index(const exg_finder *f, const exg_node *node, exg_operator_
 /* From the product's matrices back over views. */
 static bool match_gathered(const exg_finder *f, exg_value_id id, gathered *g)
 {
-    *g = (gathered){.from = EXG_NO_VALUE};
+    bool are_columns = false; /* parts stand side by side, to be turned yet */
+
+    *g = (gathered){.from = EXG_NO_VALUE, .parts = 1};
     for (uint32_t deep = 0; deep < DEEP; deep++) {
         const exg_node *node = f->makers[id];
         const exg_operator *op =
@@ -82,11 +105,16 @@ static bool match_gathered(const exg_finder *f, exg_value_id id, gathered *g)
             return false;
         }
         if (op->id == EXG_OP_index_Tensor || op->id == EXG_OP_index_select_default) {
-            return match_index(f, node, op->id, g);
+            return !are_columns && match_index(f, node, op->id, g);
         }
         if (op->id == EXG_OP_permute_default &&
-            turns(&node->inputs[1].arg, exg_meta_of(f, id)->rank)) {
+            turns(&node->inputs[1].arg, exg_meta_of(f, id)->rank, are_columns ? 2 : 1)) {
             g->is_turned = !g->is_turned;
+            are_columns = false;
+        } else if (op->id == EXG_OP_view_default && g->parts == 1 &&
+                   joined_at(f, from, id, g->is_turned ? 1 : 2) > 1) {
+            g->parts = joined_at(f, from, id, g->is_turned ? 1 : 2);
+            are_columns = !g->is_turned;
         } else if ((op->id != EXG_OP_view_default && op->id != EXG_OP_clone_default &&
                     op->id != EXG_OP_expand_default && op->id != EXG_OP_unsqueeze_default &&
                     op->id != EXG_OP_squeeze_dims && op->id != EXG_OP_alias_default) ||
@@ -98,13 +126,27 @@ static bool match_gathered(const exg_finder *f, exg_value_id id, gathered *g)
     return false;
 }
 
+/* Of one row by parts of a matrix: a row for each. */
+static exg_ref rows_for_parts(exg_builder *b, exg_ref self, const exg_tensor_meta *meta,
+                              int64_t parts)
+{
+    const int64_t batch = meta->sizes[0].value;
+    const int64_t depth = meta->sizes[2].value;
+
+    return EMIT(b, reshape_default, EMIT(b, expand_default, self, INTS(b, batch, parts, depth)),
+                INTS(b, batch * parts, 1, depth));
+}
+
 static exg_status write(exg_finder *f, const exg_node *node, const exg_operator *op, bool *written)
 {
     exg_builder *b = f->r.builder;
-    gathered g;
+    const exg_value_id self = exg_operand(node, 0);
     exg_ref matrices;
+    exg_ref made;
+    gathered g;
 
-    *written = op->id == EXG_OP_bmm_default && match_gathered(f, exg_operand(node, 1), &g);
+    *written = op->id == EXG_OP_bmm_default && match_gathered(f, exg_operand(node, 1), &g) &&
+               (g.parts == 1 || exg_meta_of(f, self)->sizes[1].value == 1);
     if (!*written) {
         return EXG_OK;
     }
@@ -112,10 +154,16 @@ static exg_status write(exg_finder *f, const exg_node *node, const exg_operator 
     if (g.is_turned) {
         matrices = EMIT(b, permute_default, matrices, INTS(b, 0, 2, 1));
     }
-    return exg_finder_set(f, node,
-                          EMIT(b, gathered_product, f->r.refs[exg_operand(node, 0)], matrices,
-                               EMIT(b, reshape_default, f->r.refs[g.index], INTS(b, -1)),
-                               exg_arg_bool(g.wraps)));
+    made = f->r.refs[self];
+    if (g.parts > 1) {
+        made = rows_for_parts(b, made, exg_meta_of(f, self), g.parts);
+    }
+    made = EMIT(b, gathered_product, made, matrices,
+                EMIT(b, reshape_default, f->r.refs[g.index], INTS(b, -1)), exg_arg_bool(g.wraps));
+    if (g.parts > 1) {
+        made = EMIT(b, reshape_default, made, INTS(b, exg_meta_of(f, self)->sizes[0].value, 1, -1));
+    }
+    return exg_finder_set(f, node, made);
 }
 
 /* Is there a product of batches, and an index? */

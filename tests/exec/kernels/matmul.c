@@ -100,7 +100,8 @@ static void mm_and_bmm_equal_the_triple_loop_in_every_layout(void **state)
 static void expect_gathered(exg_dtype dtype, exg_dtype index_dtype, const int64_t *shape,
                             int layout, bool wrong)
 {
-    static const int64_t picked[] = {2, 0, 2, -1, 3, 1};
+    static const int64_t picked[] = {2, 0, 2, -1, 3,  1, 2, 2, 0, 2, 2,
+                                     2, 2, 1, 2,  -2, 2, 2, 2, 0, 2}; /* some of one, and more */
     const int64_t batch = COUNT(picked);
     const int64_t m = shape[0];
     const int64_t k = shape[1];

@@ -26,15 +26,42 @@ typedef enum form {
     SELECTED, /* index_select of one index a row */
     INDEXED,  /* w[i], i (tokens, chosen) */
     TURNED,   /* w[i] of matrices that are multiplied transposed */
+    BESIDE,   /* one row of a token by the matrices of all its experts, as einsum writes it */
+    STACKED,  /* the same, put one above the other before they are turned */
     OTHERS,   /* along another dim: they are gathered */
     FORMS
 } form;
 
-static const char *const names[] = {"selected", "indexed", "turned", "others"};
+static const char *const names[] = {"selected", "indexed", "turned", "beside", "stacked", "others"};
+
+static bool has_one_row(form f)
+{
+    return f == BESIDE || f == STACKED;
+}
+
+static bool turns(form f)
+{
+    return f == TURNED || has_one_row(f);
+}
+
+/* The matrices of i as one product of each wants them. */
+static exg_ref arranged(exg_builder *b, form f, exg_ref own)
+{
+    if (f == BESIDE) {
+        own = EMIT(b, permute_default, own, INTS(b, 0, 3, 1, 2));
+        return EMIT(b, reshape_default, own, INTS(b, TOKENS, DEPTH, CHOSEN * COLUMNS));
+    }
+    if (f == STACKED) {
+        own = EMIT(b, reshape_default, own, INTS(b, TOKENS, CHOSEN * COLUMNS, DEPTH));
+        return EMIT(b, permute_default, own, INTS(b, 0, 2, 1));
+    }
+    own = f == TURNED ? EMIT(b, permute_default, own, INTS(b, 0, 1, 3, 2)) : own;
+    return EMIT(b, reshape_default, own, INTS(b, TOKENS * CHOSEN, DEPTH, COLUMNS));
+}
 
 static exg_program *make_program(const exg_operators *operators, form f, const float *w)
 {
-    const bool is_turned = f == TURNED;
+    const bool is_turned = turns(f);
     exg_program *program;
     exg_builder *b;
     exg_tensor_meta meta;
@@ -61,10 +88,10 @@ static exg_program *make_program(const exg_operators *operators, form f, const f
         own = f == OTHERS ? EMIT(b, permute_default, own, INTS(b, 1, 0, 2)) : own;
     } else {
         own = EMIT(b, index_Tensor, own, exg_arg_refs(b, &i, 1));
-        own = is_turned ? EMIT(b, permute_default, own, INTS(b, 0, 1, 3, 2)) : own;
-        own = EMIT(b, reshape_default, own, INTS(b, TOKENS * CHOSEN, DEPTH, COLUMNS));
+        own = arranged(b, f, own);
     }
-    x = EMIT(b, view_default, x, INTS(b, TOKENS * CHOSEN, 1, DEPTH));
+    x = has_one_row(f) ? EMIT(b, slice_Tensor, x, 1, 0, 1)
+                       : EMIT(b, view_default, x, INTS(b, TOKENS * CHOSEN, 1, DEPTH));
     y = exg_arg_ref(EMIT(b, relu_default, EMIT(b, bmm_default, x, own)));
     exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
     expect_ok(exg_builder_finish(b, &err), &err);
@@ -73,9 +100,9 @@ static exg_program *make_program(const exg_operators *operators, form f, const f
 
 static float weight_at(form f, const float *w, int64_t expert, int64_t k, int64_t j)
 {
-    return f == OTHERS   ? w[(k * EXPERTS + expert) * COLUMNS + j]
-           : f == TURNED ? w[(expert * COLUMNS + j) * DEPTH + k]
-                         : w[(expert * DEPTH + k) * COLUMNS + j];
+    return f == OTHERS ? w[(k * EXPERTS + expert) * COLUMNS + j]
+           : turns(f)  ? w[(expert * COLUMNS + j) * DEPTH + k]
+                       : w[(expert * DEPTH + k) * COLUMNS + j];
 }
 
 static void expect_plan(const exg_session *session, form f)
@@ -126,10 +153,11 @@ static void check(const exg_operators *operators, form f)
         expect_ok(exg_session_run(session, inputs, 2, &err), &err);
         got = exg_session_output_at(session, 0)->tensor.data;
         for (int i = 0; i < RESULTS; i++) {
+            const int row = has_one_row(f) ? i / COLUMNS / CHOSEN * CHOSEN : i / COLUMNS;
             double want = 0;
 
             for (int k = 0; k < DEPTH; k++) {
-                want += (double)x[i / COLUMNS * DEPTH + k] *
+                want += (double)x[row * DEPTH + k] *
                         (double)weight_at(f, w, chosen[i / COLUMNS], k, i % COLUMNS);
             }
             want = want > 0 ? want : 0;
