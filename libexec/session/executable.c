@@ -156,9 +156,10 @@ static exg_status create_tables(exg_executable *b, exg_error *err)
 }
 
 /* Where inputs, and outputs of the last segment, are in parts. */
-static exg_status take_parts(const exg_session_context *e, exg_executable *b, exg_error *err)
+static exg_status take_parts(const exg_session_context *e, exg_executable *b,
+                             const exg_program *functional, exg_error *err)
 {
-    const exg_graph *graph = b->segment->program->graph;
+    const exg_graph *graph = functional->graph;
     bool is_end = b->segment->graph_break == EXG_GRAPH_BREAK_END;
     uint32_t ndim = e->mesh.ndim;
 
@@ -170,11 +171,12 @@ static exg_status take_parts(const exg_session_context *e, exg_executable *b, ex
                                                                            : EXG_OK;
 }
 
-/* Outputs of the last segment that are bound to the memory of inputs. */
+/* Outputs of the program's last segment that are bound to the memory of inputs. */
 static exg_status find_in_place(const exg_session_context *e, exg_executable *b,
                                 const exg_program *functional, exg_error *err)
 {
     uint32_t count = functional->graph->output_count;
+    uint32_t first = b->segment->first_output;
     uint32_t user = 0;
 
     b->in_place = EXG_NEW_ARRAY(b->arena, uint32_t, count);
@@ -182,7 +184,7 @@ static exg_status find_in_place(const exg_session_context *e, exg_executable *b,
         return EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t o = 0; o < count; o++) {
-        bool is_user = o >= b->segment->first_output &&
+        bool is_user = o >= first && o < first + b->segment->output_count &&
                        exg_is_user_output(functional->signature.outputs[o].kind);
 
         b->in_place[o] = is_user ? e->in_place[user++] : EXG_NO_INPUT;
@@ -202,15 +204,15 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
         return EXG_OUT_OF_MEMORY(err);
     }
     b->choices.arena = b->arena;
-    if (e->options.local_parts && e->grids != NULL && !e->is_spmd && !is_part) {
-        EXG_TRY(take_parts(e, b, err));
-    }
     b->named_inputs =
         is_part ? 0 : b->segment->program->graph->input_count - b->segment->input_count;
     status =
         exg_graph_segment_functional(b->segment, is_part, e->devices == NULL, &functional, err);
     b->bytes = functional == NULL ? 0 : exg_arena_used(functional->arena);
     b->work = functional == NULL ? 0 : exg_work_of(functional, e->operators);
+    if (status == EXG_OK && e->options.local_parts && e->grids != NULL && !e->is_spmd && !is_part) {
+        status = take_parts(e, b, functional, err);
+    }
     if (status == EXG_OK && !is_part && b->segment->graph_break == EXG_GRAPH_BREAK_END) {
         status = find_in_place(e, b, functional, err);
     }
