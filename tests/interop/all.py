@@ -15,7 +15,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 # Those that take longest begin first, or one processor waits for them in the end.
 FIRST = ["run_collectives", "run_model", "run_nvrtc", "run_numbers", "run_random", "run_save", "run_stages", "run_tensor"]
 # Tables of many programs, a minute or more each: with --all.
-LONG = ["run_export_tests", "run_reports", "run_stages"]
+LONG = ["run_export_tests", "run_optimizers", "run_reports", "run_stages"]
 # Those that have an --all of their own: more rows, or more of each.
 FULLER = ["run_aliases", "run_stages"]
 
