@@ -23,15 +23,20 @@ typedef struct gathered {
     bool wraps;               /* negative indices count from the last */
 } gathered;
 
+static bool are_as_many(const exg_tensor_meta *a, const exg_tensor_meta *b)
+{
+    int64_t of_a;
+    int64_t of_b;
+
+    return exg_tensor_meta_numel(a, &of_a) && exg_tensor_meta_numel(b, &of_b) && of_a == of_b;
+}
+
 static bool keeps_matrix(const exg_finder *f, exg_value_id from, exg_value_id to)
 {
     const exg_tensor_meta *a = exg_meta_of(f, from);
     const exg_tensor_meta *b = exg_meta_of(f, to);
-    int64_t of_a;
-    int64_t of_b;
 
-    return a->rank > 2 && b->rank > 2 && exg_tensor_meta_numel(a, &of_a) &&
-           exg_tensor_meta_numel(b, &of_b) && of_a == of_b &&
+    return a->rank > 2 && b->rank > 2 && are_as_many(a, b) &&
            a->sizes[a->rank - 1].value == b->sizes[b->rank - 1].value &&
            a->sizes[a->rank - 2].value == b->sizes[b->rank - 2].value;
 }
@@ -42,10 +47,7 @@ static int64_t joined_at(const exg_finder *f, exg_value_id from, exg_value_id to
 {
     const exg_tensor_meta *a = exg_meta_of(f, from);
     const exg_tensor_meta *b = exg_meta_of(f, to);
-    int64_t of_a;
-    int64_t of_b;
-    bool is_so = a->rank == 4 && b->rank == 3 && exg_tensor_meta_numel(a, &of_a) &&
-                 exg_tensor_meta_numel(b, &of_b) && of_a == of_b && of_a > 0;
+    bool is_so = a->rank == 4 && b->rank == 3 && are_as_many(a, b);
 
     for (uint32_t d = 0; is_so && d < 3; d++) {
         is_so = d == at || a->sizes[d < at ? d : d + 1].value == b->sizes[d].value;
@@ -100,9 +102,13 @@ static bool match_gathered(const exg_finder *f, exg_value_id id, gathered *g)
         const exg_operator *op =
             node == NULL ? NULL : exg_operators_find(f->r.operators, node->target);
         const exg_value_id from = exg_operand(node, 0);
+        int64_t parts = 1;
 
         if (op == NULL || from == EXG_NO_VALUE) {
             return false;
+        }
+        if (op->id == EXG_OP_view_default && g->parts == 1) {
+            parts = joined_at(f, from, id, g->is_turned ? 1 : 2);
         }
         if (op->id == EXG_OP_index_Tensor || op->id == EXG_OP_index_select_default) {
             return !are_columns && match_index(f, node, op->id, g);
@@ -111,9 +117,8 @@ static bool match_gathered(const exg_finder *f, exg_value_id id, gathered *g)
             turns(&node->inputs[1].arg, exg_meta_of(f, id)->rank, are_columns ? 2 : 1)) {
             g->is_turned = !g->is_turned;
             are_columns = false;
-        } else if (op->id == EXG_OP_view_default && g->parts == 1 &&
-                   joined_at(f, from, id, g->is_turned ? 1 : 2) > 1) {
-            g->parts = joined_at(f, from, id, g->is_turned ? 1 : 2);
+        } else if (parts > 1) {
+            g->parts = parts;
             are_columns = !g->is_turned;
         } else if ((op->id != EXG_OP_view_default && op->id != EXG_OP_clone_default &&
                     op->id != EXG_OP_expand_default && op->id != EXG_OP_unsqueeze_default &&
@@ -124,6 +129,18 @@ static bool match_gathered(const exg_finder *f, exg_value_id id, gathered *g)
         id = from;
     }
     return false;
+}
+
+/* Is there an index for each product, or part of one, and is each matrix as deep as rows of self
+ * are long? Views of as many elements need not keep that. */
+static bool fits(const exg_tensor_meta *self, const gathered *g, const exg_tensor_meta *from,
+                 const exg_tensor_meta *index)
+{
+    int64_t picks;
+
+    return exg_tensor_meta_numel(index, &picks) && picks == self->sizes[0].value * g->parts &&
+           from->sizes[g->is_turned ? 2 : 1].value == self->sizes[2].value &&
+           (g->parts == 1 || self->sizes[1].value == 1);
 }
 
 /* Of one row by parts of a matrix: a row for each. */
@@ -146,7 +163,7 @@ static exg_status write(exg_finder *f, const exg_node *node, const exg_operator 
     gathered g;
 
     *written = op->id == EXG_OP_bmm_default && match_gathered(f, exg_operand(node, 1), &g) &&
-               (g.parts == 1 || exg_meta_of(f, self)->sizes[1].value == 1);
+               fits(exg_meta_of(f, self), &g, exg_meta_of(f, g.from), exg_meta_of(f, g.index));
     if (!*written) {
         return EXG_OK;
     }

@@ -186,10 +186,60 @@ static void experts_are_read_where_they_are(void **state)
     exg_operators_destroy(operators);
 }
 
+/* As many elements, none, are no pick for each product. */
+static void views_of_nothing_are_no_picks(void **state)
+{
+    exg_session_options options = {.size = sizeof(options), .device = getenv("EXG_TEST_DEVICE")};
+    float x[TOKENS * DEPTH] = {0}, w = 0;
+    int64_t chosen[CHOSEN] = {1, 0};
+    exg_session_input inputs[2] = {{.name = "x"}, {.name = "i"}};
+    exg_operators *operators;
+    exg_program *program;
+    exg_builder *b;
+    exg_tensor_meta meta;
+    exg_ref row, i, own;
+    exg_argument y;
+    exg_session *session;
+    exg_verified verified;
+    exg_error err;
+
+    (void)state;
+    exg_error_clear(&err);
+    assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
+    assert_int_equal(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &program, NULL), EXG_OK);
+    assert_int_equal(exg_builder_create(operators, program, &b, NULL), EXG_OK);
+    meta = exg_builder_meta(b, F32, (int64_t[]){TOKENS, 1, DEPTH}, 3);
+    row = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    meta = exg_builder_meta(b, EXG_DTYPE_I64, (int64_t[]){CHOSEN}, 1);
+    i = exg_builder_input(b, "i", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
+    meta = exg_builder_meta(b, F32, (int64_t[]){EXPERTS, DEPTH, 0}, 3);
+    own = exg_builder_weight(b, "w", &meta, EXG_INPUT_PARAMETER, &w);
+    own = EMIT(b, index_Tensor, own, exg_arg_refs(b, &i, 1));
+    own = EMIT(b, reshape_default, own, INTS(b, TOKENS, DEPTH, 0));
+    y = exg_arg_ref(EMIT(b, bmm_default, row, own));
+    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
+    expect_ok(exg_builder_finish(b, &err), &err);
+    expect_ok(exg_verify(program, operators, &verified, NULL, &err), &err);
+    expect_ok(exg_session_create(&verified, &options, &session, &err), &err);
+    inputs[0].tensor =
+        (exg_tensor){.data = x, .dtype = F32, .rank = 3, .sizes = {TOKENS, 1, DEPTH}};
+    inputs[1].tensor =
+        (exg_tensor){.data = chosen, .dtype = EXG_DTYPE_I64, .rank = 1, .sizes = {CHOSEN}};
+    exg_tensor_set_contiguous(&inputs[0].tensor);
+    exg_tensor_set_contiguous(&inputs[1].tensor);
+    expect_ok(exg_session_run(session, inputs, 2, &err), &err);
+    assert_int_equal(exg_session_output_at(session, 0)->tensor.sizes[0], TOKENS);
+    assert_int_equal(exg_session_output_at(session, 0)->tensor.sizes[2], 0);
+    exg_session_destroy(session);
+    exg_program_destroy(program);
+    exg_operators_destroy(operators);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_are_read_where_they_are),
+        cmocka_unit_test(views_of_nothing_are_no_picks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
