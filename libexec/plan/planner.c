@@ -35,14 +35,15 @@ static exg_status find_written(exg_planner *p)
     return EXG_OK;
 }
 
-/* Fills p->taken_from: outputs that are to be in the memory of a user input, and can be. */
+/* Fills p->taken_from and is_taken: outputs that are to be in the memory of a user input, and can
+ * be. */
 static exg_status find_taken(exg_planner *p)
 {
     const exg_graph *graph = p->graph;
-    bool *is_taken = EXG_NEW_ARRAY(p->scratch, bool, graph->input_count);
 
+    p->is_taken = EXG_NEW_ARRAY(p->arena, bool, graph->input_count);
     p->taken_from = EXG_NEW_ARRAY(p->arena, uint32_t, graph->output_count);
-    if (is_taken == NULL || p->taken_from == NULL) {
+    if (p->is_taken == NULL || p->taken_from == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
     for (uint32_t o = 0; o < graph->output_count; o++) {
@@ -51,7 +52,7 @@ static exg_status find_taken(exg_planner *p)
         exg_tensor to;
 
         p->taken_from[o] = EXG_NO_INPUT;
-        if (i >= graph->input_count || is_taken[i] ||
+        if (i >= graph->input_count || p->is_taken[i] ||
             graph->outputs[o].kind != EXG_ARGUMENT_TENSOR ||
             graph->inputs[i].kind != EXG_ARGUMENT_TENSOR ||
             p->program->signature.inputs[i].kind != EXG_INPUT_USER ||
@@ -64,20 +65,10 @@ static exg_status find_taken(exg_planner *p)
         if (exg_tensor_is_alike(&from, &to) && exg_tensor_is_contiguous(&from) &&
             graph->values[graph->inputs[i].as_tensor].tensor->storage_offset.value == 0) {
             p->taken_from[o] = i;
-            is_taken[i] = true;
+            p->is_taken[i] = true;
         }
     }
     return EXG_OK;
-}
-
-static bool is_taken(const exg_planner *p, uint32_t input)
-{
-    bool found = false;
-
-    for (uint32_t o = 0; o < p->graph->output_count; o++) {
-        found = found || p->taken_from[o] == input;
-    }
-    return found;
 }
 
 /* Is input `i`, called `name`, written? */
@@ -116,7 +107,7 @@ static exg_status plan_input(exg_planner *p, uint32_t i)
         location->offset = 0;
         buffer.writable = true;
     }
-    buffer.writable = buffer.writable || is_taken(p, i);
+    buffer.writable = buffer.writable || p->is_taken[i];
     EXG_TRY(exg_planner_extent(p, &location->view, location->offset, &buffer.bytes));
     EXG_TRY(exg_planner_add_buffer(p, &buffer, &location->buffer));
     input->buffer = location->buffer;

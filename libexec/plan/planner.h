@@ -34,6 +34,7 @@ typedef struct exg_planner {
     exg_map written[2];       /* of state, and of user inputs: those that outputs write, by name */
     const uint32_t *in_place; /* as exg_plan_rank() is given it */
     uint32_t *taken_from;     /* by graph output: the user input whose memory it takes */
+    bool *is_taken;           /* by graph input: it is such a one */
     bool *constant;           /* by value id: the same in every run */
     bool folds;               /* steps being added are folded */
     const exg_node *origin;   /* steps being added come from it; NULL: from no node */

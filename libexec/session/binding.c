@@ -234,11 +234,25 @@ static void find_of_rank(exg_session *s, uint32_t rank, const exg_session_input 
     }
 }
 
+/* Is any output in memory of the caller's? */
+static bool has_places(const exg_session *s)
+{
+    bool any = s->context.rank_places != NULL;
+
+    for (uint32_t o = 0; !any && o < s->verified.program->graph->output_count; o++) {
+        any = s->places[o].data != NULL;
+    }
+    return any;
+}
+
 bool exg_session_find_in_place(exg_session *s, const exg_session_input *inputs, uint32_t count)
 {
     uint32_t outputs = s->verified.program->graph->output_count;
     uint32_t words = 0;
 
+    if (s->in_place_count == 0 && !has_places(s)) { /* mostly, and before every run */
+        return false;
+    }
     memcpy(s->were_in_place, s->in_place, outputs * sizeof(*s->in_place));
     for (uint32_t r = 0; r < s->context.rank_count; r++) {
         find_of_rank(s, r, inputs, count);

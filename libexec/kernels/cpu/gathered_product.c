@@ -21,11 +21,6 @@ typedef struct gathered_params {
     bool wraps;
 } gathered_params;
 
-static exg_matrix matrix_of(const exg_tensor *t)
-{
-    return (exg_matrix){t->dtype, 0, t->strides[1], t->strides[2], 0};
-}
-
 /* Where so many bytes of the workspace are. */
 static uint64_t room_for(exg_kernel_call *call, int64_t bytes)
 {
@@ -48,7 +43,7 @@ static exg_status plan_rows(exg_kernel_call *call, gathered_params *p, exg_error
                          .m = ROWS,
                          .k = call->inputs[0].sizes[2],
                          .n = call->inputs[1].sizes[2],
-                         .b = matrix_of(&call->inputs[1]),
+                         .b = exg_matrix_of(&call->inputs[1]),
                          .c_dtype = g->c_dtype,
                          .alpha = 1};
     p->rows.a = (exg_matrix){call->inputs[0].dtype, 0, p->rows.k, 1, 0};
@@ -77,8 +72,8 @@ static exg_status gathered_product_prepare(exg_kernel_call *call, exg_error *err
                          .m = self->sizes[1],
                          .k = self->sizes[2],
                          .n = mat2->sizes[2],
-                         .a = matrix_of(self),
-                         .b = matrix_of(mat2),
+                         .a = exg_matrix_of(self),
+                         .b = exg_matrix_of(mat2),
                          .c_dtype = call->outputs[0].dtype,
                          .alpha = 1};
     p->self_bytes = self->strides[0] * bytes;

@@ -11,6 +11,17 @@ typedef struct exg_matrix {
     int64_t count; /* matrices there are: batch b takes b % count. 0: one each */
 } exg_matrix;
 
+/* The last two dimensions, and the one before as batch. */
+static inline exg_matrix exg_matrix_of(const exg_tensor *t)
+{
+    exg_matrix m = {.dtype = t->dtype};
+
+    m.row = t->strides[t->rank - 2];
+    m.column = t->strides[t->rank - 1];
+    m.batch = t->rank > 2 ? t->strides[t->rank - 3] : 0;
+    return m;
+}
+
 static inline const char *exg_matrix_at(const char *base, const exg_matrix *m, int64_t batch,
                                         int64_t row, int64_t column)
 {

@@ -1,17 +1,6 @@
 /* matmul.c - mm, bmm, addmm, baddbmm, linear: operands as matrices of gemm.h. */
 #include "libexec/kernels/cpu/gemm.h"
 
-/* The last two dimensions, and the one before as batch. */
-static exg_matrix matrix_of(const exg_tensor *t)
-{
-    exg_matrix m = {.dtype = t->dtype};
-
-    m.row = t->strides[t->rank - 2];
-    m.column = t->strides[t->rank - 1];
-    m.batch = t->rank > 2 ? t->strides[t->rank - 3] : 0;
-    return m;
-}
-
 /* A tensor that broadcasts to (batch, m, n). */
 static exg_matrix broadcast_matrix(const exg_tensor *t)
 {
@@ -38,8 +27,8 @@ static exg_status prepare(exg_kernel_call *call, const exg_tensor *a, const exg_
     g->m = a->sizes[a->rank - 2];
     g->k = a->sizes[a->rank - 1];
     g->n = b->sizes[b->rank - 1];
-    g->a = matrix_of(a);
-    g->b = matrix_of(b);
+    g->a = exg_matrix_of(a);
+    g->b = exg_matrix_of(b);
     g->b_is_packed = call->packed != NULL;
     g->c_dtype = call->outputs[0].dtype;
     g->alpha = alpha;
@@ -86,7 +75,7 @@ static void addmm_run(const exg_kernel_call *call)
     static exg_status packer##_prepare(exg_kernel_call *call, exg_error *err)                      \
     {                                                                                              \
         const exg_tensor *b = &call->inputs[operand];                                              \
-        exg_matrix matrix = matrix_of(b);                                                          \
+        exg_matrix matrix = exg_matrix_of(b);                                                      \
                                                                                                    \
         return exg_gemm_packing_plan(call, &matrix, call->inputs[operand - 1].sizes[0],            \
                                      b->sizes[1], b->sizes[0], err);                               \

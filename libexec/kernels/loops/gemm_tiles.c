@@ -431,23 +431,14 @@ static rows_of_a rows_at(const char *a, int64_t stride, int64_t i, int64_t tiles
     return (rows_of_a){a + i * stride, SIDE * stride, stride, ROW_BYTES};
 }
 
-/* A part of the panel of B that is read after this one, for rows from i on of m: in their turns
- * they ask for all of it. */
-static prefetch part_of(const char *panel, int64_t i, int64_t m, int64_t tiles)
+/* A part of what is read after this, a panel of B or rows of A where they are, for rows (columns)
+ * from i on of m: in their turns they ask for all of it. */
+static prefetch part_of(const char *after, int64_t i, int64_t m, int64_t tiles)
 {
     const int64_t turns = (m + 2 * SIDE - 1) / (2 * SIDE);
     const int64_t lines = (2 * SIDE + turns - 1) / turns;
 
-    return (prefetch){panel + i / (2 * SIDE) * tiles * lines * ROW_BYTES, lines};
-}
-
-/* A part of the rows of A that are read where they are after these, for columns from j on of n. */
-static prefetch part_of_rows(const char *rows, int64_t j, int64_t n, int64_t tiles)
-{
-    const int64_t turns = (n + B_COLUMNS - 1) / B_COLUMNS;
-    const int64_t lines = (2 * SIDE + turns - 1) / turns;
-
-    return (prefetch){rows + j / B_COLUMNS * tiles * lines * ROW_BYTES, lines};
+    return (prefetch){after + i / (2 * SIDE) * tiles * lines * ROW_BYTES, lines};
 }
 
 /* c (m, n) = or += a block of panels; c's and start's elements are of four bytes. A is panels
@@ -474,7 +465,7 @@ static void block_of(const tile_sums *with, int64_t m, int64_t n, int64_t tiles,
             const int64_t from_stride = adds ? c_stride : 0;
             const rows_of_a rows = rows_at(a, a_stride, i, tiles);
             const prefetch ahead = next == NULL    ? (prefetch){panel, 0}
-                                   : a_stride != 0 ? part_of_rows(next, j, n, tiles)
+                                   : a_stride != 0 ? part_of(next, j, n, tiles)
                                                    : part_of(after, i, m, tiles);
 
             if (is_low) {
