@@ -17,7 +17,14 @@ FIRST = ["run_collectives", "run_model", "run_nvrtc", "run_numbers", "run_random
 # Tables of many programs, a minute or more each: with --all.
 LONG = ["run_export_tests", "run_optimizers", "run_reports", "run_stages"]
 # Those that have an --all of their own: more rows, or more of each.
-FULLER = ["run_aliases", "run_stages"]
+FULLER = ["run_aliases", "run_collectives", "run_stages"]
+
+
+def load_all():
+    """What PyTorch loads when a program is first exported: once here, or every test spends a second on it."""
+    torch.set_num_threads(1)  # or tests at once get in each other's way
+    for strict in (False, True):
+        torch.export.export(torch.nn.ReLU(), (torch.ones(2),), strict=strict).run_decompositions()
 
 
 def main():
@@ -26,7 +33,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--all", action="store_true", help=f"also {', '.join(LONG)}; all of {', '.join(FULLER)}")
     options = parser.parse_args()
-    torch.set_num_threads(1)  # or tests at once get in each other's way
+    load_all()
     waiting = [path for path in FOLDER.glob("run_*.py") if options.all or path.stem not in LONG]
     waiting.sort(key=lambda path: (path.stem not in FIRST, path.stem))
     running, failed, faults = {}, [], []

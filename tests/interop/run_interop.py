@@ -110,19 +110,22 @@ class Report:
         return 1 if self.failed or not self.passed else 0
 
 
-def run_cases(description, *tables):
+def run_cases(description, *tables, more=()):
     """The main() of a test of named cases. Of a table: what stands before its names, what is called with an Exg and a case's
-    values, and the cases by name."""
+    values, and the cases by name. Those named in `more` run with --all."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--exg", required=True, help="the exg binary")
     parser.add_argument("--only", default="", help="cases whose name begins so")
+    if more:
+        parser.add_argument("--all", action="store_true", help="every case")
     options = parser.parse_args()
+    left_out = () if not more or options.all or options.only else more
     report = Report()
     with tempfile.TemporaryDirectory(prefix="exg-cases-") as folder:
         exg = Exg(options.exg, folder)
         for title, check, cases in tables:
             for name, case in cases.items():
-                if name.startswith(options.only):
+                if name.startswith(options.only) and name not in left_out:
                     report.check(title + name, lambda: check(exg, *case))
     return report.end()
 

@@ -104,7 +104,7 @@ def float8(exg, dtype):
 def check(exg, function):
     for strict in (False, True):
         program = torch.export.export(Function(function), (torch.rand(6),), dynamic_shapes=({0: AUTO},), strict=strict)
-        for saved in (program, program.run_decompositions()):
+        for saved in (program,) if strict else (program, program.run_decompositions()):
             path = exg.path(".pt2")
             torch.export.save(saved, path)
             if "NOD-001" in exg.command("verify", path):
