@@ -238,6 +238,8 @@ typedef struct exg_row_bf16_loops {
     void (*shift)(int64_t count, uint16_t *y, const uint16_t *x, float first, float second,
                   bool is_past_caches);
     void (*widen)(int64_t count, float *y, const uint16_t *x);
+    /* y += each of the rows, in their own order */
+    void (*add_rows)(int64_t count, float *y, const uint16_t *x, int64_t stride, int64_t rows);
     void (*normalize)(int64_t count, uint16_t *y, const uint16_t *x, float mean, float factor,
                       const float *weight, const float *bias, bool is_past_caches);
 } exg_row_bf16_loops;

@@ -15,7 +15,7 @@ typedef double exg_double8 __attribute__((vector_size(64), aligned(8), may_alias
 /* The lanes of a stretch in double, halved again and again: of 32, lane k takes k + 16,
  * k + 8, ... in this order whatever the width of vectors. */
 #define EXG_LANE_TOTAL(name, count, REAL8)                                                         \
-    static double name(const void *lanes)                                                          \
+    static inline __attribute__((always_inline)) double name(const void *lanes)                    \
     {                                                                                              \
         exg_double8 sums[(count) / 8];                                                             \
                                                                                                    \
