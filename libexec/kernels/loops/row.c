@@ -11,6 +11,23 @@
 EXG_LANE_TOTAL(row_f32_lane_total, 32, exg_float8)
 EXG_LANE_TOTAL(row_f64_lane_total, 16, exg_double8)
 
+#ifdef __AVX512F__
+/* The first `count` elements, or as many as there is room for, and zeros. */
+static inline exg_vf32 row_f32_first_of(const float *x, int64_t count)
+{
+    const uint32_t mask = count <= 0 ? 0 : count >= 16 ? 0xffff : (1U << count) - 1;
+
+    return (exg_vf32)_mm512_maskz_loadu_ps((__mmask16)mask, x);
+}
+
+static inline exg_vf64 row_f64_first_of(const double *x, int64_t count)
+{
+    const uint32_t mask = count <= 0 ? 0 : count >= 8 ? 0xff : (1U << count) - 1;
+
+    return (exg_vf64)_mm512_maskz_loadu_pd((__mmask8)mask, x);
+}
+#endif
+
 /* e^(x - shift) of whole vectors, or of `count`; shift is not below x. */
 static inline __attribute__((always_inline)) void row_f32_exp_lanes(int count, float *e,
                                                                     const float *x, float shift)

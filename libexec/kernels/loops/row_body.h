@@ -8,6 +8,21 @@ static inline void ROW(clear)(VECTOR *lanes)
     }
 }
 
+/* Adds what is left of a row, less than all lanes take. */
+static inline __attribute__((always_inline)) void ROW(add_rest)(VECTOR *lanes, const REAL *x,
+                                                                int64_t count)
+{
+#ifdef __AVX512F__ /* an element at a time would wait for the store of all lanes */
+    for (int k = 0; k < VECTORS; k++, count -= LANES / VECTORS) {
+        lanes[k] += ROW(first_of)(x + k * (LANES / VECTORS), count);
+    }
+#else
+    for (int k = 0; k < count; k++) {
+        ((REAL *)lanes)[k] += x[k];
+    }
+#endif
+}
+
 static double ROW(sum)(int64_t count, const REAL *x)
 {
     double total = 0;
@@ -23,8 +38,8 @@ static double ROW(sum)(int64_t count, const REAL *x)
                 lanes[k] += *(const VECTOR *)(x + i + k * (LANES / VECTORS));
             }
         }
-        for (int k = 0; i < end; i++, k++) {
-            ((REAL *)lanes)[k] += x[i];
+        if (i < end) {
+            ROW(add_rest)(lanes, x + i, end - i);
         }
         total += ROW(lane_total)(lanes);
     }
