@@ -107,24 +107,26 @@ static void copy_element(char *dst, const char *src, uint32_t bytes)
 }
 
 /* One row along the last dimension: elements of self and src are some bytes apart, those of the
- * index some elements. */
+ * index some elements. Loops take a copy: what they write might be this otherwise. */
 typedef struct scatter_line {
     char *self, *src;
-    int64_t index, count;
+    const char *index;
+    int64_t count, dim_size;
     int64_t self_step, src_step, index_step;
+    int64_t dim_step; /* from one index to the next in self, bytes */
+    exg_dtype index_dtype;
 } scatter_line;
 
 /* Where in self element j belongs; NULL: the index was bad. */
 static inline char *place_of(const scatter_run *r, const scatter_line *l, int64_t j)
 {
-    const scatter_params *p = r->p;
-    int64_t i = exg_index_at(r->index, p->index_dtype, l->index + j * l->index_step);
+    int64_t i = exg_index_at(l->index, l->index_dtype, j * l->index_step);
 
-    if (i < 0 || i >= p->dim_size) {
-        exg_raise_index(r->call, i, p->dim_size);
+    if (i < 0 || i >= l->dim_size) {
+        exg_raise_index(r->call, i, l->dim_size);
         return NULL;
     }
-    return l->self + j * l->self_step + i * p->dim_stride * p->bytes;
+    return l->self + j * l->self_step + i * l->dim_step;
 }
 
 /* Gathers along the dimension of the index, all dense: most are so. */
@@ -143,7 +145,7 @@ static inline char *place_of(const scatter_run *r, const scatter_line *l, int64_
 static bool gather_line(const scatter_run *r, const scatter_line *l)
 {
     const scatter_params *p = r->p;
-    const int64_t *index = (const int64_t *)(const void *)r->index + l->index;
+    const int64_t *index = (const int64_t *)(const void *)l->index;
     const void *from = l->self;
     void *to = l->src;
 
@@ -163,16 +165,40 @@ static bool gather_line(const scatter_run *r, const scatter_line *l)
     }
 }
 
+#define SCATTER_LINE(type)                                                                         \
+    for (int64_t j = 0; j < l.count; j++) {                                                        \
+        char *self = place_of(r, &l, j);                                                           \
+                                                                                                   \
+        if (self != NULL) {                                                                        \
+            *(type *)(void *)self = *(const type *)(const void *)(l.src + j * l.src_step);         \
+        }                                                                                          \
+    }                                                                                              \
+    return true
+
+static bool scatter_line_of(const scatter_run *r, const scatter_line l)
+{
+    switch (r->p->bytes) {
+    case 2:
+        SCATTER_LINE(uint16_t);
+    case 4:
+        SCATTER_LINE(uint32_t);
+    case 8:
+        SCATTER_LINE(uint64_t);
+    default:
+        return false;
+    }
+}
+
 static void move_line(const scatter_run *r, const scatter_line *l)
 {
     const scatter_params *p = r->p;
 
-    if (gather_line(r, l)) {
+    if (p->kind == GATHER ? gather_line(r, l) : scatter_line_of(r, *l)) {
         return;
     }
     for (int64_t j = 0; j < l->count; j++) {
         char *self = place_of(r, l, j);
-        char *src = l->src == NULL ? (char *)(uintptr_t)p->element : l->src + j * l->src_step;
+        char *src = l->src + j * l->src_step;
 
         if (p->kind == GATHER && self == NULL) {
             memset(src, 0, p->bytes);
@@ -186,9 +212,9 @@ static void move_line(const scatter_run *r, const scatter_line *l)
 
 /* Dtype and kind are told outside of the loops. */
 #define COMBINE_LINE(type, kind)                                                                   \
-    for (int64_t j = 0; j < l->count; j++) {                                                       \
-        type *a = (type *)(void *)place_of(r, l, j);                                               \
-        const type *b = (const type *)(const void *)(l->src + j * l->src_step);                    \
+    for (int64_t j = 0; j < l.count; j++) {                                                        \
+        type *a = (type *)(void *)place_of(r, &l, j);                                              \
+        const type *b = (const type *)(const void *)(l.src + j * l.src_step);                      \
                                                                                                    \
         if (a != NULL) {                                                                           \
             *a = EXG_COMBINE_##kind(*a, *b);                                                       \
@@ -209,7 +235,7 @@ static void move_line(const scatter_run *r, const scatter_line *l)
     }                                                                                              \
     break
 
-static void combine_line(const scatter_run *r, const scatter_line *l)
+static void combine_line(const scatter_run *r, const scatter_line l)
 {
     switch ((int)r->p->dtype) {
     case EXG_DTYPE_F32:
@@ -221,11 +247,11 @@ static void combine_line(const scatter_run *r, const scatter_line *l)
     case EXG_DTYPE_I64:
         COMBINE_LINE_OF(int64_t);
     default:
-        for (int64_t j = 0; j < l->count; j++) {
-            char *self = place_of(r, l, j);
+        for (int64_t j = 0; j < l.count; j++) {
+            char *self = place_of(r, &l, j);
 
             if (self != NULL) {
-                exg_combine(&r->p->combiner, self, l->src + j * l->src_step, 1);
+                exg_combine(&r->p->combiner, self, l.src + j * l.src_step, 1);
             }
         }
     }
@@ -239,16 +265,20 @@ static void scatter_row(const scatter_run *r, int64_t index_offset, int64_t self
     uint32_t last = p->rank - 1;
     scatter_line l = {
         .self = r->self + self_offset * p->bytes,
-        .src = r->src == NULL ? NULL : r->src + src_offset * p->bytes,
-        .index = index_offset,
+        /* the value, which is not written */
+        .src = r->src == NULL ? (char *)(uintptr_t)p->element : r->src + src_offset * p->bytes,
+        .index = r->index + index_offset * exg_dtype_bytes(p->index_dtype),
         .count = p->index_sizes[last],
+        .dim_size = p->dim_size,
         .self_step = p->dim == last ? 0 : p->self_strides[last] * p->bytes,
-        .src_step = p->src_strides[last] * p->bytes,
+        .src_step = r->src == NULL ? 0 : p->src_strides[last] * p->bytes,
         .index_step = p->index_strides[last],
+        .dim_step = p->dim_stride * p->bytes,
+        .index_dtype = p->index_dtype,
     };
 
     if (p->kind == SCATTER_COMBINE) {
-        combine_line(r, &l);
+        combine_line(r, l);
     } else {
         move_line(r, &l);
     }
