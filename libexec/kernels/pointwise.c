@@ -491,7 +491,8 @@ exg_status exg_pointwise_apply(exg_pointwise *p, uint32_t operator_id, exg_dtype
     }
     i = add_instruction(p, EXG_INSTRUCTION_FORMULA);
     i->formula = loop_of(formula, type);
-    i->takes_flow = type == EXG_COMPUTE_F32 || type == EXG_COMPUTE_BF16;
+    i->takes_flow = type == EXG_COMPUTE_F32 || type == EXG_COMPUTE_BF16 ||
+                    strchr(text_of(formula, type), '(') == NULL; /* see loops/pointwise.c */
     memcpy(i->scalars, scalar_bits, sizeof(scalar_bits));
     i->formula_id = (uint16_t)formula;
     i->scalar_count = (uint8_t)scalar_count;

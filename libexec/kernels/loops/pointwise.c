@@ -18,16 +18,23 @@ static int reaches_far(uint32_t count, const float *x)
 }
 
 /* A part that has been computed, from `element` on, as the flow asks. */
-static inline __attribute__((always_inline)) void put(void *to, const void *part, uint32_t element,
-                                                      const exg_flow *flow)
+static inline __attribute__((always_inline)) void put(void *to, const void *part, uint32_t bytes,
+                                                      uint32_t element, const exg_flow *flow)
 {
     if (flow != NULL) {
         exg_flow_ask(flow, element, EXG_FLOW_PART);
     }
-    for (uint32_t k = 0; k < EXG_FLOW_PART * sizeof(float); k += EXG_VECTOR_BYTES) {
+    for (uint32_t k = 0; k < bytes; k += EXG_VECTOR_BYTES) {
         exg_flow_put((char *)to + k, *(const exg_vbytes *)((const char *)part + k),
                      flow != NULL && flow->is_past_caches);
     }
+}
+
+/* The same for loops that have no room for it. */
+static __attribute__((noinline)) void put_apart(void *to, const void *part, uint32_t bytes,
+                                                uint32_t element, const exg_flow *flow)
+{
+    put(to, part, bytes, element, flow);
 }
 
 #define ABREAST 4 /* vectors that are read before any is written, so that steps of all mix */
@@ -98,6 +105,9 @@ static inline __attribute__((always_inline)) void by_vectors(uint32_t count, flo
 /* Formulas of f32 that take other ways by what operands are have those words in them. */
 #define HAS(formula, word) (sizeof(C) == 4 && __builtin_strstr(#formula, word) != NULL)
 
+/* What calls nothing waits for memory; pointwise.c asks the same. */
+#define IS_LIGHT(formula) (__builtin_strchr(#formula, '(') == NULL)
+
 /* Some quotient is wide. */
 #define FIND_WIDE(found, formula, first_type)                                                      \
     do {                                                                                           \
@@ -117,24 +127,39 @@ static inline __attribute__((always_inline)) void by_vectors(uint32_t count, flo
         int is_wide = 0;                                                                           \
                                                                                                    \
         FIND_WIDE(is_wide, formula, first_type);                                                   \
-        if (FLOWS && in_vectors[EXG_FORMULA_##id] != NULL) {                                       \
+        if (IN_VECTORS(id) != NULL) {                                                              \
             if (flow != NULL && flow->is_past_caches) {                                            \
-                by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, true);              \
+                by_vectors(count, out, a_, IN_VECTORS(id), flow, true);                            \
             } else {                                                                               \
-                by_vectors(count, out, a_, in_vectors[EXG_FORMULA_##id], flow, false);             \
+                by_vectors(count, out, a_, IN_VECTORS(id), flow, false);                           \
             }                                                                                      \
         } else if (is_wide != 0 || (HAS(formula, "far)") && reaches_far(count, a_))) {             \
             LOOP_OVER(out, 0, count, out_type, first_type, formula, 1);                            \
-        } else {                                                                                   \
+        } else if (HAS_PARTS) {                                                                    \
             uint32_t k = 0;                                                                        \
                                                                                                    \
-            for (; FLOWS && k + EXG_FLOW_PART <= count; k += EXG_FLOW_PART) {                      \
+            for (; k + EXG_FLOW_PART <= count; k += EXG_FLOW_PART) {                               \
                 _Alignas(EXG_VECTOR_BYTES) out_type part[EXG_FLOW_PART];                           \
                                                                                                    \
                 LOOP_OVER(part, k, EXG_FLOW_PART, out_type, first_type, formula, 0);               \
-                put((out_type *)out + k, part, k, flow);                                           \
+                put((out_type *)out + k, part, sizeof(part), k, flow);                             \
             }                                                                                      \
             LOOP_OVER((out_type *)out + k, k, count - k, out_type, first_type, formula, 0);        \
+        } else {                                                                                   \
+            const bool flows = IS_LIGHT(formula) && flow != NULL;                                  \
+            const uint32_t many = flows ? EXG_FLOW_PART : count;                                   \
+                                                                                                   \
+            for (uint32_t k = 0; k < count; k += many) {                                           \
+                _Alignas(EXG_VECTOR_BYTES) out_type part[EXG_FLOW_PART];                           \
+                const uint32_t here = many < count - k ? many : count - k;                         \
+                const bool is_part = flows && here == EXG_FLOW_PART;                               \
+                out_type *const to = is_part ? part : (out_type *)out + k;                         \
+                                                                                                   \
+                LOOP_OVER(to, k, here, out_type, first_type, formula, 0);                          \
+                if (is_part) {                                                                     \
+                    put_apart((out_type *)out + k, part, sizeof(part), k, flow);                   \
+                }                                                                                  \
+            }                                                                                      \
         }                                                                                          \
         *bad_out |= bad;                                                                           \
     }
@@ -152,12 +177,15 @@ static inline __attribute__((always_inline)) void by_vectors(uint32_t count, flo
 
 #define EXG_FORMULA_F32
 #include "libexec/kernels/formula.h"
-#define NAME(id) f32_##id
-#define FLOWS    1
+#define NAME(id)       f32_##id
+#define IN_VECTORS(id) in_vectors[EXG_FORMULA_##id]
+#define HAS_PARTS      1 /* a loop of their own, unrolled */
 #include "libexport/operators/pointwise.def"
 #undef NAME
-#undef FLOWS
-#define FLOWS 0
+#undef IN_VECTORS
+#undef HAS_PARTS
+#define HAS_PARTS      0
+#define IN_VECTORS(id) ((exg_vf32(*)(exg_vf32))NULL)
 
 #define EXG_FORMULA_F64
 #include "libexec/kernels/formula.h"
