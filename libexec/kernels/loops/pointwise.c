@@ -105,8 +105,9 @@ static inline __attribute__((always_inline)) void by_vectors(uint32_t count, flo
 /* Formulas of f32 that take other ways by what operands are have those words in them. */
 #define HAS(formula, word) (sizeof(C) == 4 && __builtin_strstr(#formula, word) != NULL)
 
-/* What calls nothing waits for memory; pointwise.c asks the same. */
-#define IS_LIGHT(formula) (__builtin_strchr(#formula, '(') == NULL)
+/* What calls nothing waits for memory; pointwise.c asks the same. Old processors do without: it is
+ * much text for them. */
+#define IS_LIGHT(formula) (EXG_VECTOR_BYTES > 16 && __builtin_strchr(#formula, '(') == NULL)
 
 /* Some quotient is wide. */
 #define FIND_WIDE(found, formula, first_type)                                                      \
