@@ -631,6 +631,16 @@ static exg_status report(const comparison *c, exg_error *err)
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
+/* Where a fault is begins with the side, unless it is the file that the side is read from. */
+static exg_status of_side(const cli_call *call, const char *name, exg_status status, exg_error *err)
+{
+    const char *path = call->paths[0];
+
+    return status == EXG_OK || strncmp(err->where, path, strlen(path)) == 0
+               ? status
+               : exg_error_within(err, status, "%s", name);
+}
+
 /* A and B on one core or one mesh. */
 static exg_status run_pair(comparison *c, exg_error *err)
 {
@@ -639,11 +649,12 @@ static exg_status run_pair(comparison *c, exg_error *err)
 
     of->a.call = c->a_call;
     of->b.call = c->b_call;
-    EXG_TRY_IN(err, run_side(&of->a, &c->inputs, has_precision, of->b.recorded, err), "A");
-    if (of->b.recorded == NULL) {
-        EXG_TRY_IN(err, run_side(&of->b, &c->inputs, has_precision, NULL, err), "B");
-    }
-    return EXG_OK;
+    EXG_TRY(of_side(&of->a.call, "A",
+                    run_side(&of->a, &c->inputs, has_precision, of->b.recorded, err), err));
+    return of->b.recorded != NULL
+               ? EXG_OK
+               : of_side(&of->b.call, "B", run_side(&of->b, &c->inputs, has_precision, NULL, err),
+                         err);
 }
 
 static exg_status take_rank(cli_ranks *ranks, uint32_t at, side *s, exg_error *err)
@@ -660,9 +671,9 @@ static exg_status take_rank(cli_ranks *ranks, uint32_t at, side *s, exg_error *e
 /* Programs that are already parallel, or one for each rank. */
 static exg_status run_ranks(comparison *c, exg_error *err)
 {
-    EXG_TRY_IN(err, cli_ranks_run(&c->a_call, &c->a_ranks, err), "A");
+    EXG_TRY(of_side(&c->a_call, "A", cli_ranks_run(&c->a_call, &c->a_ranks, err), err));
     if (c->pairs[0].b.recorded == NULL) {
-        EXG_TRY_IN(err, cli_ranks_run(&c->b_call, &c->b_ranks, err), "B");
+        EXG_TRY(of_side(&c->b_call, "B", cli_ranks_run(&c->b_call, &c->b_ranks, err), err));
         if (cli_ranks_count(c->b_ranks) != c->pair_count) {
             return EXG_FAIL(err, USAGE, "CLI-013", "A has %u ranks, B %u", c->pair_count,
                             cli_ranks_count(c->b_ranks));
