@@ -248,7 +248,7 @@ static exg_status read_rows(annotating *a, exg_json root)
     if (a->made->count == 0) {
         return foreign(a, "it says nothing of nodes");
     }
-    if (a->found < a->made->count - a->found) { /* a few are nodes that nodes are made of */
+    if (a->found < a->made->count / 4 + 1) { /* many may be nodes that nodes are made of */
         return exg_error_fix(a->err,
                              EXG_FAIL(a->err, MISMATCH, "ANN-002",
                                       "of %u rows of %s %u are of nodes of this program",
