@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PATH_ROOM 4096
+#define PATH_ROOM  4096
+#define ALONE_TOLD 5
 
 extern char **environ;
 
@@ -218,32 +219,60 @@ static exg_named_tensor as_named(const exg_tensor *tensor)
         .dtype = tensor->dtype, .rank = tensor->rank, .shape = tensor->sizes, .data = tensor->data};
 }
 
+/* An output's numbers; a number is a tensor without dims. false: it is a word, or nothing. */
+static bool numbers_of(const exg_session_output *output, exg_tensor *numbers)
+{
+    const exg_argument *constant = &output->constant;
+
+    *numbers = (exg_tensor){.rank = 0};
+    switch (constant->kind) {
+    case EXG_ARGUMENT_TENSOR:
+        *numbers = output->tensor;
+        return true;
+    case EXG_ARGUMENT_INT:
+        numbers->dtype = EXG_DTYPE_I64;
+        numbers->data = (void *)(uintptr_t)&constant->as_int;
+        return true;
+    case EXG_ARGUMENT_FLOAT:
+        numbers->dtype = EXG_DTYPE_F64;
+        numbers->data = (void *)(uintptr_t)&constant->as_float;
+        return true;
+    case EXG_ARGUMENT_BOOL:
+        numbers->dtype = EXG_DTYPE_B8;
+        numbers->data = (void *)(uintptr_t)&constant->as_bool;
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* What B has under a name of A's: a node's, or the position of an output. */
 static bool find_other(const side *b, const char *name, uint32_t output, bool is_output,
                        exg_named_tensor *found)
 {
     const exg_named_tensor *recorded =
         b->recorded == NULL ? NULL : exg_tensor_file_find(b->recorded, name);
-    const exg_session_output *other = NULL;
+    exg_tensor numbers;
 
     if (b->recorded != NULL) {
         *found = recorded == NULL ? (exg_named_tensor){0} : *recorded;
         return recorded != NULL;
     }
-    if (is_output && output < cli_own_outputs(&b->nodes, b->session)) {
-        other = cli_own_output(&b->nodes, b->session, output);
+    if (is_output) {
+        if (output >= cli_own_outputs(&b->nodes, b->session) ||
+            !numbers_of(cli_own_output(&b->nodes, b->session, output), &numbers)) {
+            return false;
+        }
+        *found = as_named(&numbers);
+        return true;
     }
-    for (uint32_t i = 0; !is_output && i < b->value_count; i++) {
+    for (uint32_t i = 0; i < b->value_count; i++) {
         if (strcmp(b->values[i].name, name) == 0) {
             *found = as_named(&b->values[i].tensor);
             return true;
         }
     }
-    if (other == NULL || other->constant.kind != EXG_ARGUMENT_TENSOR) {
-        return false;
-    }
-    *found = as_named(&other->tensor);
-    return true;
+    return false;
 }
 
 /* What a node of A is called in B. Inner graphs are matched by their names. */
@@ -277,17 +306,24 @@ static exg_status compare_pair(comparison *c, const pair *of, exg_error *err)
         }
     }
     for (uint32_t i = 0; i < own; i++) {
-        const exg_session_output *got = cli_own_output(&a->nodes, a->session, i);
         const char *name = exg_arena_printf(c->inputs.arena, "%u", i);
+        exg_tensor got;
         exg_named_tensor other;
+        bool has_other;
         row *r;
 
         EXG_TRY(name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
+        if (!numbers_of(cli_own_output(&a->nodes, a->session, i), &got)) {
+            continue; /* the program says it, no run */
+        }
+        has_other = find_other(&of->b, name, i, true, &other);
+        if (!has_other && of->b.recorded != NULL) {
+            continue; /* it may have the node whose value this is */
+        }
         r = add_row(c, of, name, a->value_count + i);
-        r->is_compared = got->constant.kind == EXG_ARGUMENT_TENSOR &&
-                         find_other(&of->b, r->name, i, true, &other);
-        if (r->is_compared) {
-            r->gap = cli_find_gap(&got->tensor, &other, rtol, atol);
+        r->is_compared = has_other;
+        if (has_other) {
+            r->gap = cli_find_gap(&got, &other, rtol, atol);
         }
     }
     return EXG_OK;
@@ -448,16 +484,21 @@ static void put_place(exg_text *text, const exg_node *node)
     }
 }
 
+static void put_name(exg_text *text, const comparison *c, const row *r)
+{
+    if (c->a_ranks != NULL) {
+        exg_text_printf(text, "rank %u, ", (uint32_t)(r->of - c->pairs));
+    }
+    exg_text_puts(text, r->place >= r->of->a.value_count ? "output " : "");
+    exg_text_plain(text, r->name, false);
+}
+
 static void put_first(exg_text *text, const comparison *c, const row *r, const char *title)
 {
     const exg_node *node = cli_node_of(r->of->a.program.program, r->name, NULL, NULL);
 
     exg_text_printf(text, "%s: ", title);
-    if (c->a_ranks != NULL) {
-        exg_text_printf(text, "rank %u, ", (uint32_t)(r->of - c->pairs));
-    }
-    exg_text_puts(text, node == NULL ? "output " : "");
-    exg_text_plain(text, r->name, false);
+    put_name(text, c, r);
     exg_text_puts(text, "\n");
     if (node != NULL) {
         exg_text place = EXG_TEXT_EMPTY;
@@ -474,12 +515,36 @@ static void put_first(exg_text *text, const comparison *c, const row *r, const c
     }
 }
 
+/* Values that A alone has, by name: the first, and how many more. */
+static void put_alone(exg_text *text, const comparison *c, const tally *t)
+{
+    uint32_t told = 0;
+
+    for (uint32_t i = 0; i < c->count && told < ALONE_TOLD; i++) {
+        const row *r = &c->rows[i];
+
+        if (!r->is_compared) {
+            exg_text_puts(text, told++ == 0 ? "not in B: " : c->a_ranks != NULL ? "; " : ", ");
+            put_name(text, c, r);
+        }
+    }
+    if (told > 0) {
+        const uint32_t more = c->count - t->compared - told;
+
+        if (more > 0) {
+            exg_text_printf(text, ", and %u more", more);
+        }
+        exg_text_putc(text, '\n');
+    }
+}
+
 static void put_report(exg_text *text, const comparison *c, const tally *t)
 {
     cli_put_made(text, c->call, &c->inputs);
     exg_text_printf(text, "%u of %u values compared: %u equal, %u within the tolerance, %u not\n",
                     t->compared, c->count, t->compared - t->different, t->different - t->wrong,
                     t->wrong);
+    put_alone(text, c, t);
     if (t->first_wrong != NULL) {
         put_first(text, c, t->first_wrong, "first beyond the tolerance");
     } else if (t->first_different != NULL) {
@@ -566,6 +631,16 @@ static exg_status report(const comparison *c, exg_error *err)
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
+/* Where a fault is begins with the side, unless it is the file that the side is read from. */
+static exg_status of_side(const cli_call *call, const char *name, exg_status status, exg_error *err)
+{
+    const char *path = call->paths[0];
+
+    return status == EXG_OK || strncmp(err->where, path, strlen(path)) == 0
+               ? status
+               : exg_error_within(err, status, "%s", name);
+}
+
 /* A and B on one core or one mesh. */
 static exg_status run_pair(comparison *c, exg_error *err)
 {
@@ -574,11 +649,12 @@ static exg_status run_pair(comparison *c, exg_error *err)
 
     of->a.call = c->a_call;
     of->b.call = c->b_call;
-    EXG_TRY_IN(err, run_side(&of->a, &c->inputs, has_precision, of->b.recorded, err), "A");
-    if (of->b.recorded == NULL) {
-        EXG_TRY_IN(err, run_side(&of->b, &c->inputs, has_precision, NULL, err), "B");
-    }
-    return EXG_OK;
+    EXG_TRY(of_side(&of->a.call, "A",
+                    run_side(&of->a, &c->inputs, has_precision, of->b.recorded, err), err));
+    return of->b.recorded != NULL
+               ? EXG_OK
+               : of_side(&of->b.call, "B", run_side(&of->b, &c->inputs, has_precision, NULL, err),
+                         err);
 }
 
 static exg_status take_rank(cli_ranks *ranks, uint32_t at, side *s, exg_error *err)
@@ -595,9 +671,9 @@ static exg_status take_rank(cli_ranks *ranks, uint32_t at, side *s, exg_error *e
 /* Programs that are already parallel, or one for each rank. */
 static exg_status run_ranks(comparison *c, exg_error *err)
 {
-    EXG_TRY_IN(err, cli_ranks_run(&c->a_call, &c->a_ranks, err), "A");
+    EXG_TRY(of_side(&c->a_call, "A", cli_ranks_run(&c->a_call, &c->a_ranks, err), err));
     if (c->pairs[0].b.recorded == NULL) {
-        EXG_TRY_IN(err, cli_ranks_run(&c->b_call, &c->b_ranks, err), "B");
+        EXG_TRY(of_side(&c->b_call, "B", cli_ranks_run(&c->b_call, &c->b_ranks, err), err));
         if (cli_ranks_count(c->b_ranks) != c->pair_count) {
             return EXG_FAIL(err, USAGE, "CLI-013", "A has %u ranks, B %u", c->pair_count,
                             cli_ranks_count(c->b_ranks));

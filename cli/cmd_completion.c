@@ -2,10 +2,18 @@
 #include "cli/table.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Of an option's value, by the word that stands for it in the table: "a|b" are its values. */
 typedef enum value_kind { VALUE_NONE, VALUE_CHOICE, VALUE_FILE, VALUE_OTHER } value_kind;
+
+/* What an option's value can be: its kind, and words with blanks between, "" where none is known.
+ */
+typedef struct value {
+    value_kind kind;
+    char words[128];
+} value;
 
 static bool is_choice(const char *argument)
 {
@@ -44,6 +52,31 @@ static void put_choices(exg_text *text, const char *argument)
     }
 }
 
+static value value_of(const char *option, const char *argument)
+{
+    static const struct {
+        const char *option, *words;
+    } rows[] = {
+#define EXG_VALUES(option, words) {option, words},
+#include "cli/value.def"
+#undef EXG_VALUES
+    };
+    value v = {.kind = kind_of(argument)};
+
+    if (v.kind == VALUE_CHOICE) {
+        for (size_t i = 0; argument[i] != '\0' && i + 1 < sizeof(v.words); i++) {
+            v.words[i] = argument[i] == '|' ? ' ' : argument[i];
+        }
+    }
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        if (strcmp(rows[r].option, option) == 0) {
+            snprintf(v.words, sizeof(v.words), "%s", rows[r].words);
+            v.kind = VALUE_CHOICE;
+        }
+    }
+    return v;
+}
+
 /* In single quotes of the shell; a backslash before each of `special`. */
 static void put_quoted(exg_text *text, const char *words, const char *quote, const char *special)
 {
@@ -60,41 +93,51 @@ static void put_quoted(exg_text *text, const char *words, const char *quote, con
 }
 
 /* Options of every command, by their full names. */
-static const char *const globals[] = {
-#define EXG_GLOBAL(short, name, argument, help) name,
+static const struct {
+    const char *name, *argument;
+} globals[] = {
+#define EXG_GLOBAL(short, name, argument, help) {name, argument},
 #include "cli/global.def"
 #undef EXG_GLOBAL
 };
 
-static void put_globals(exg_text *text, const char *before, const char *after)
+static void put_globals(exg_text *text)
 {
     for (size_t g = 0; g < sizeof(globals) / sizeof(globals[0]); g++) {
-        if (globals[g][0] != '\0') {
-            exg_text_printf(text, "%s%s%s", before, globals[g], after);
+        if (globals[g].name[0] != '\0') {
+            exg_text_printf(text, "%s ", globals[g].name);
         }
     }
 }
 
 /* ---- bash ---------------------------------------------------------------------------------- */
 
+static void put_bash_value(exg_text *text, const char *option, const char *argument)
+{
+    const value v = value_of(option, argument);
+
+    if (v.kind == VALUE_NONE) {
+        return;
+    }
+    exg_text_printf(text, "    %s) ", option);
+    if (v.kind == VALUE_CHOICE) {
+        exg_text_printf(text, "COMPREPLY=($(compgen -W '%s' -- \"$cur\")); ", v.words);
+    } else if (v.kind == VALUE_FILE) {
+        exg_text_puts(text, "COMPREPLY=($(compgen -f -- \"$cur\")); ");
+    }
+    exg_text_puts(text, "return ;;\n");
+}
+
 static void put_bash_values(exg_text *text)
 {
     exg_text_puts(text, "    case $prev in\n");
     for (const cli_option_row *o = cli_options; o->name != NULL; o++) {
-        const value_kind kind = kind_of(o->argument);
-
-        if (kind == VALUE_NONE) {
-            continue;
+        put_bash_value(text, o->name, o->argument);
+    }
+    for (size_t g = 0; g < sizeof(globals) / sizeof(globals[0]); g++) {
+        if (globals[g].name[0] != '\0') {
+            put_bash_value(text, globals[g].name, globals[g].argument);
         }
-        exg_text_printf(text, "    %s) ", o->name);
-        if (kind == VALUE_CHOICE) {
-            exg_text_puts(text, "COMPREPLY=($(compgen -W '");
-            put_choices(text, o->argument);
-            exg_text_puts(text, "' -- \"$cur\")); ");
-        } else if (kind == VALUE_FILE) {
-            exg_text_puts(text, "COMPREPLY=($(compgen -f -- \"$cur\")); ");
-        }
-        exg_text_puts(text, "return ;;\n");
     }
     exg_text_puts(text, "    esac\n");
 }
@@ -128,7 +171,7 @@ static void put_bash(exg_text *text)
                 exg_text_printf(text, "%s ", o->name);
             }
         }
-        put_globals(text, "", " ");
+        put_globals(text);
         exg_text_puts(text, "'\n");
         if (is_choice(c->arguments)) {
             exg_text_puts(text, "        case $cur in -*) ;; *) words='");
@@ -145,20 +188,32 @@ static void put_bash(exg_text *text)
 
 /* ---- zsh ----------------------------------------------------------------------------------- */
 
-static void put_zsh_value(exg_text *text, const char *argument)
+static void put_zsh_value(exg_text *text, const char *option, const char *argument)
 {
-    const value_kind kind = kind_of(argument);
+    const value v = value_of(option, argument);
 
-    if (kind == VALUE_NONE) {
+    if (v.kind == VALUE_NONE) {
         return;
     }
     exg_text_puts(text, ":value:");
-    if (kind == VALUE_CHOICE) {
+    if (v.kind == VALUE_CHOICE) {
         exg_text_putc(text, '(');
-        put_choices(text, argument);
+        put_quoted(text, v.words, "", ":");
         exg_text_putc(text, ')');
-    } else if (kind == VALUE_FILE) {
+    } else if (v.kind == VALUE_FILE) {
         exg_text_puts(text, "_files");
+    }
+}
+
+static void put_zsh_globals(exg_text *text)
+{
+    for (size_t g = 0; g < sizeof(globals) / sizeof(globals[0]); g++) {
+        if (globals[g].name[0] != '\0') {
+            exg_text_printf(text, "            '%s%s", globals[g].name,
+                            globals[g].argument[0] == '\0' ? "" : "=");
+            put_zsh_value(text, globals[g].name, globals[g].argument);
+            exg_text_puts(text, "' \\\n");
+        }
     }
 }
 
@@ -190,11 +245,11 @@ static void put_zsh(exg_text *text)
                                 o->argument == NULL ? "" : "=");
                 put_quoted(text, o->help, quote, special);
                 exg_text_putc(text, ']');
-                put_zsh_value(text, o->argument);
+                put_zsh_value(text, o->name, o->argument);
                 exg_text_puts(text, "' \\\n");
             }
         }
-        put_globals(text, "            '", "' \\\n");
+        put_zsh_globals(text);
         exg_text_puts(text, "            '(-)-h[options and examples]'");
         if (is_choice(c->arguments)) {
             exg_text_puts(text, " ':word:(");
@@ -220,6 +275,16 @@ static void put_fish_commands_of(exg_text *text, const cli_option_row *option)
     }
 }
 
+static void put_fish_value(exg_text *text, const char *option, const char *argument)
+{
+    const value v = value_of(option, argument);
+
+    exg_text_puts(text, v.kind == VALUE_NONE ? "" : v.kind == VALUE_FILE ? " -r -F" : " -x");
+    if (v.kind == VALUE_CHOICE) {
+        exg_text_printf(text, " -a '%s'", v.words);
+    }
+}
+
 static void put_fish(exg_text *text)
 {
     static const char quote[] = "\\'";
@@ -238,24 +303,17 @@ static void put_fish(exg_text *text)
         }
     }
     for (size_t g = 0; g < sizeof(globals) / sizeof(globals[0]); g++) {
-        if (globals[g][0] != '\0') {
-            exg_text_printf(text, "complete -c exg -l %s\n", globals[g] + 2);
+        if (globals[g].name[0] != '\0') {
+            exg_text_printf(text, "complete -c exg -l %s", globals[g].name + 2);
+            put_fish_value(text, globals[g].name, globals[g].argument);
+            exg_text_putc(text, '\n');
         }
     }
     for (const cli_option_row *o = cli_options; o->name != NULL; o++) {
-        const value_kind kind = kind_of(o->argument);
-
         exg_text_puts(text, "complete -c exg -n '__fish_seen_subcommand_from");
         put_fish_commands_of(text, o);
-        exg_text_printf(text, "' -l %s%s", o->name + 2,
-                        kind == VALUE_NONE   ? ""
-                        : kind == VALUE_FILE ? " -r -F"
-                                             : " -x");
-        if (kind == VALUE_CHOICE) {
-            exg_text_puts(text, " -a '");
-            put_choices(text, o->argument);
-            exg_text_putc(text, '\'');
-        }
+        exg_text_printf(text, "' -l %s", o->name + 2);
+        put_fish_value(text, o->name, o->argument);
         exg_text_puts(text, " -d '");
         put_quoted(text, o->help, quote, "\\");
         exg_text_puts(text, "'\n");

@@ -212,6 +212,23 @@ static exg_status reduce_outputs(reducer *r)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+/* What nodes become that are cut. */
+static bool is_constant(const exg_node *node)
+{
+    return strcmp(node->target, "torch.ops.aten.full.default") == 0;
+}
+
+/* Nodes that compute. */
+static uint32_t count_nodes(const exg_program *program)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < program->graph->node_count; n++) {
+        count += !is_constant(&program->graph->nodes[n]);
+    }
+    return count;
+}
+
 /* What each node gives, where that is one tensor; in order. NULL: out of memory. */
 static exg_value_id *list_nodes(const exg_program *program, uint32_t *count)
 {
@@ -222,7 +239,7 @@ static exg_value_id *list_nodes(const exg_program *program, uint32_t *count)
         const exg_node *node = &program->graph->nodes[n];
 
         if (node->output_count == 1 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR &&
-            strcmp(node->target, "torch.ops.aten.full.default") != 0) {
+            !is_constant(node)) {
             ids[(*count)++] = node->outputs[0].as_tensor;
         }
     }
@@ -369,7 +386,7 @@ static void end(reducer *r)
 
 static exg_status report(const reducer *r, uint32_t before)
 {
-    const uint32_t nodes = r->program->graph->node_count;
+    const uint32_t nodes = count_nodes(r->program);
     const int code = WIFEXITED(r->state) ? WEXITSTATUS(r->state) : 128 + WTERMSIG(r->state);
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
@@ -409,7 +426,7 @@ exg_status cmd_reduce(const cli_call *call, exg_error *err)
     status = status == EXG_OK ? reduce(&r) : status;
     status =
         status == EXG_OK ? exg_save(r.program, call->paths[1], r.format, &options, err) : status;
-    status = status == EXG_OK ? report(&r, p.program->graph->node_count) : status;
+    status = status == EXG_OK ? report(&r, count_nodes(p.program)) : status;
     end(&r);
     cli_close(&p);
     return status;

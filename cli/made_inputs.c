@@ -216,6 +216,22 @@ static exg_status take_sizes(const cli_call *call, const exg_program *program, e
 
 /* ---- --fill --------------------------------------------------------------------------------- */
 
+static exg_status no_fill(const char *word, exg_error *err)
+{
+    static const char *const known[] = {"random", "zeros", "ones", "range:LO:HI"};
+    const exg_status status = EXG_FAIL(err, USAGE, "CLI-001", "--fill '%s'", word);
+    cli_nearest nearest;
+
+    cli_nearest_begin(&nearest, word);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        cli_nearest_offer(&nearest, known[i]);
+    }
+    return exg_error_fix(
+        err, status, "%s%s%s--fill takes random, zeros, ones, range:LO:HI, or a file",
+        nearest.name == NULL ? "" : "did you mean ", nearest.name == NULL ? "" : nearest.name,
+        nearest.name == NULL ? "" : "? ");
+}
+
 static exg_status read_recipe(const char *word, recipe *made, exg_error *err)
 {
     char *colon;
@@ -231,7 +247,7 @@ static exg_status read_recipe(const char *word, recipe *made, exg_error *err)
     }
     if (strncmp(word, "range:", 6) != 0) {
         *made = (recipe){.kind = RECIPE_FILE, .path = word};
-        return EXG_OK;
+        return strpbrk(word, "./") != NULL || access(word, F_OK) == 0 ? EXG_OK : no_fill(word, err);
     }
     made->kind = RECIPE_RANGE;
     made->low = exg_text_to_double(word + 6, &colon);

@@ -5,9 +5,15 @@
 #include <math.h>
 #include <string.h>
 
+double cli_plain(double x)
+{
+    return isnan(x) ? fabs(x) : x;
+}
+
 double cli_number_at(const exg_tensor *t, int64_t i)
 {
-    return exg_element_value(t->dtype, (const char *)t->data + i * exg_dtype_bytes(t->dtype));
+    return cli_plain(
+        exg_element_value(t->dtype, (const char *)t->data + i * exg_dtype_bytes(t->dtype)));
 }
 
 static void put_form(exg_text *text, exg_dtype dtype, uint32_t rank, const int64_t *sizes)

@@ -11,7 +11,10 @@
 /* A complex tensor as its parts, one after the other; any other as it is. */
 exg_tensor cli_parts_of(const exg_tensor *tensor);
 
-/* Element `i` of a row-major tensor; complex numbers by their real part. */
+/* A number for people: a NaN has no sign. */
+double cli_plain(double x);
+
+/* Element `i` of a row-major tensor, as cli_plain(); complex numbers by their real part. */
 double cli_number_at(const exg_tensor *tensor, int64_t i);
 
 #define CLI_RTOL_OF_DTYPE (-1.0) /* what suits the dtype */

@@ -93,7 +93,7 @@ static void put_statistics(exg_text *text, const exg_tensor *t)
     summary s = summarize(t);
 
     exg_text_printf(text, "  min %.6g  max %.6g  mean %.6g  first", s.low, s.high,
-                    s.sum / (double)numel);
+                    cli_plain(s.sum / (double)numel));
     for (int64_t i = 0; i < numel && i < FIRST_COUNT; i++) {
         exg_text_printf(text, " %.6g", cli_number_at(t, i));
     }

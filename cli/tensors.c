@@ -1,5 +1,6 @@
 /* tensors.c - files of tensors: opened, and what inspect shows of weights. */
 #include "cli/inspect.h"
+#include "cli/outputs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -38,8 +39,8 @@ static bool has_numbers(const exg_weight *weight)
 
 static void put_statistics(exg_text *text, const exg_weight_statistics *s)
 {
-    exg_text_printf(text, "  min %.6g max %.6g mean %.6g deviation %.6g", s->min, s->max, s->mean,
-                    s->deviation);
+    exg_text_printf(text, "  min %.6g max %.6g mean %.6g deviation %.6g", cli_plain(s->min),
+                    cli_plain(s->max), cli_plain(s->mean), cli_plain(s->deviation));
     if (s->nan > 0) {
         exg_text_printf(text, " NaN %" PRIu64, s->nan);
     }

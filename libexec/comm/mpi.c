@@ -221,9 +221,10 @@ exg_status exg_mpi_create(uint32_t size, uint64_t deadline_ns, exg_communicator 
     }
     if (found != size) {
         plugin->close(group);
-        return exg_error_fix(
-            err, EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u processes", size, found),
-            "start as many: mpirun -n %u", size);
+        return exg_error_fix(err,
+                             EXG_FAIL(err, USAGE, "DTN-001", "a mesh of %u ranks, %u process%s",
+                                      size, found, found == 1 ? "" : "es"),
+                             "start as many: mpirun -n %u", size);
     }
     return adopt(plugin, group, rank, found, deadline_ns, world, err);
 }

@@ -20,7 +20,9 @@ static exg_status load(const char *name, const char *file, const char *symbol,
         return exg_error_fix(err,
                              EXG_FAIL(err, DEVICE, "DEV-002", "device %s: %s", name,
                                       why == NULL ? "the library has no such table" : why),
-                             "build and install %s beside the other libraries", file);
+                             "install exg-plugin-%s, or build and install %s beside the other "
+                             "libraries",
+                             name, file);
     }
     if ((*table)->version != EXG_DEVICE_TABLE_VERSION) {
         return EXG_FAIL(err, DEVICE, "DEV-002", "%s is of version %u, not %d", file,

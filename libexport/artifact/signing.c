@@ -488,7 +488,7 @@ static exg_status compare_resource(comparison *c, exg_json resource, exg_error *
     } else {
         c->seen[index] = true;
         if (memcmp(wanted, c->manifest->items[index].sha256, sizeof(wanted)) != 0) {
-            exg_name_list_add(&c->changed, name);
+            exg_name_list_add(&c->changed, strcmp(name, ".") == 0 ? "the file" : name);
         }
     }
     return EXG_OK;

@@ -40,18 +40,18 @@ static exg_status put_node(parter *p, const exg_node *node)
     return EXG_OK;
 }
 
-/* What a program writes in place is another tensor after that. */
-static bool writes(const parter *p)
+/* The last node that may write in place, which makes what is above it another tensor; 0: none. */
+static uint32_t last_write(const parter *p)
 {
+    uint32_t last = 0;
+
     for (uint32_t n = 0; n < p->program->graph->node_count; n++) {
         const exg_operator *op =
             exg_operators_find(p->operators, p->program->graph->nodes[n].target);
 
-        if (op == NULL || op->schema->is_mutable) {
-            return true;
-        }
+        last = op == NULL || op->schema->is_mutable ? n : last;
     }
-    return false;
+    return last;
 }
 
 /* A copy of the value as it is there. */
@@ -199,7 +199,7 @@ static exg_status make_nodes(parter *p)
 {
     exg_graph *graph = p->program->graph;
     bool *known = EXG_NEW_ARRAY(p->program->arena, bool, graph->value_count);
-    const bool copies = writes(p);
+    const uint32_t written = last_write(p);
 
     if (known == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
@@ -214,7 +214,7 @@ static exg_status make_nodes(parter *p)
         EXG_TRY(makes_constant(p, node) ? put_constant(p, node, known) : put_node(p, node));
         for (uint32_t o = 0; o < node->output_count; o++) {
             exg_argument_visit_values(&node->outputs[o], note_known, known);
-            if (copies) {
+            if (n < written) {
                 exg_argument_visit_values(&node->outputs[o], copy_given, &c);
             }
         }

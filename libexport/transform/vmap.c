@@ -53,6 +53,16 @@ bool exg_is_vmap_mark(const char *target)
     return mark_of(target) != MARK_NOT;
 }
 
+bool exg_vmap_mark_fits(const char *target, uint32_t *open)
+{
+    const mark is = mark_of(target);
+    const bool fits = is <= MARK_BEGIN || *open > 0;
+
+    *open += is == MARK_BEGIN;
+    *open -= is == MARK_END && *open > 0;
+    return fits;
+}
+
 /* Where a value comes from, while a call is read. */
 typedef enum place {
     PLACE_OUTSIDE,
@@ -91,6 +101,13 @@ static exg_status refuse(unmarker *u, const exg_node *node, const char *what)
 static exg_status malformed(unmarker *u, const exg_node *node)
 {
     return EXG_FAIL(u->err, MALFORMED, "GRF-010", "'%s' of torch.vmap has other arguments",
+                    node->name == NULL ? node->target : node->name);
+}
+
+static exg_status alone(unmarker *u, const exg_node *node)
+{
+    return EXG_FAIL(u->err, MALFORMED, "GRF-013",
+                    "'%s' is in no call of torch.vmap that begins and ends in this graph",
                     node->name == NULL ? node->target : node->name);
 }
 
@@ -690,7 +707,9 @@ exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *
 
         if (is == MARK_BEGIN && unit > 0) {
             EXG_TRY_IN(err, unmark_call(&u, node, unit), "nodes[%u]", n);
-        } else if (is != MARK_NOT && (is != MARK_IDLE || !makes_nothing(node))) {
+        } else if (is != MARK_NOT && is != MARK_IDLE) {
+            return alone(&u, node);
+        } else if (is == MARK_IDLE && !makes_nothing(node)) {
             return malformed(&u, node);
         } else if (reads(&u, node, PLACE_MAP)) {
             return refuse(&u, node, "is read after the call");

@@ -10,6 +10,10 @@
 /* Is the target one of the marks? */
 bool exg_is_vmap_mark(const char *target);
 
+/* Nodes of a graph in their order: `*open`, 0 at first, counts the calls that are open. false: the
+ * mark ends a call, or takes an example, where none is. */
+bool exg_vmap_mark_fits(const char *target, uint32_t *open);
+
 /* The graph with a map in the place of each call; calls within calls stay in the map's graph.
  * Arrays that do not change are shared with `graph`, the rest is in `arena`. MALFORMED
  * (GRF-010), UNSUPPORTED (OPR-003). */

@@ -398,6 +398,33 @@ static bool check_graph(exg_verifier *v, const exg_node *node, uint32_t at,
     return casts && v->found->count == found;
 }
 
+/* Marks of torch.vmap: each in a call that begins and ends in this graph. */
+static void check_marks(exg_verifier *v, const exg_graph *graph, const exg_model_path *path)
+{
+    uint32_t open = 0;
+    const exg_node *last = NULL;
+    exg_model_path here = {.within = path, .part = "nodes"};
+
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
+
+        if (!exg_is_vmap_mark(node->target)) {
+            continue;
+        }
+        here.index = n;
+        here.node = last = node;
+        if (!exg_vmap_mark_fits(node->target, &open)) {
+            exg_found(v, "GRF-013", &here, "'%s' is in no call of torch.vmap",
+                      node->name == NULL ? node->target : node->name);
+            return; /* the others have the same cause */
+        }
+    }
+    if (open > 0) {
+        exg_found(v, "GRF-013", &here, "no call of torch.vmap ends after '%s'",
+                  last->name == NULL ? last->target : last->name);
+    }
+}
+
 void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_model_path *path)
 {
     exg_shapes shapes;
@@ -435,6 +462,7 @@ void exg_verify_nodes(exg_verifier *v, const exg_graph *graph, const exg_model_p
         }
     }
     check_names(v, graph, path);
+    check_marks(v, graph, path);
     /* PyTorch traces branches and loops without autocast, so records within them say less. */
     if (casts && graph == v->program->graph && v->graphs_sound) {
         check_casts(v, graph, path);

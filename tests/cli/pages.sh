@@ -5,6 +5,7 @@
 # it completes, where they are installed. Pages of the manual go through groff, with all warnings.
 set -u
 exg=$1
+program=$(cd "$(dirname "$0")/../.." && pwd)/fixtures/lm.core.static.pt2
 work=$(mktemp -d "${TMPDIR:-/tmp}/exg-pages.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -40,6 +41,27 @@ expect "" exg verify model.pt2 --so
 expect "file name size" exg inspect model.pt2 --sort ""
 expect "size" exg inspect --sort = si
 expect "name" exg inspect --json --sort n
+expect "tensor" exg run --place te
+expect "functionalize" exg explain --stage fun
+expect "zeros" exg run --fill z
+expect "bf16" exg convert --dtype b
+expect "always" exg inspect --color al
+# Words that stand beside others are words that commands take.
+for option in --place --stage --fill --dtype; do
+    COMP_WORDS=(exg run $option "")
+    COMP_CWORD=3
+    _exg
+    for word in "${COMPREPLY[@]}"; do
+        case $option in
+        --place) set -- plan "$program" --mesh 2 ;;
+        --stage) set -- explain "$program" ;;
+        --fill) set -- run "$program" && word=${word/%:/:0:1} ;;
+        --dtype) set -- convert "$program" w.gguf ;;
+        esac
+        "$exg" "$@" $option "$word" > out 2>&1
+        ! grep -q CLI- out || fail "$option $word: $(head -n 1 out)"
+    done
+done
 expect "bash zsh fish" exg completion ""
 expect "model.pt2" exg run mod
 expect "two words.pt2" exg run tw

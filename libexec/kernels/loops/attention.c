@@ -33,7 +33,7 @@ INLINE float widen_one(const exg_dtype dtype, const char *at)
 
 INLINE reals widen(const exg_dtype dtype, const char *at)
 {
-    reals v;
+    reals v = {0};
 
     if (dtype == EXG_DTYPE_F32) {
         return *(const reals *)(const void *)at;

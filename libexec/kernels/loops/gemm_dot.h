@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) void GEMM(lanes_sums)(const int cou
 /* A vector of b's elements from memory of their dtype. */
 static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memory, exg_dtype dtype)
 {
-    VECTOR v;
+    VECTOR v = {0};
 
     if (dtype == DTYPE) {
         return *(const VECTOR *)memory;

@@ -83,12 +83,12 @@ static void marks_of_vmap_that_do_not_match_are_refused(void **state)
         uint32_t at;
         const char *target, *code;
     } rows[] = {
-        {4, MARK("lazy_load_decompositions"), "GRF-010"}, /* an example without a call */
+        {4, MARK("lazy_load_decompositions"), "GRF-013"}, /* an example without a call */
         {5, MARK("lazy_load_decompositions"), "GRF-010"}, /* makes a value */
         {5, MARK("_remove_batch_dim"), "GRF-010"},
         {8, MARK("_add_batch_dim"), "GRF-010"},
         {8, "torch.ops.aten.alias.default", "GRF-010"},  /* one example as an output */
-        {9, MARK("_vmap_increment_nesting"), "GRF-010"}, /* calls that do not end */
+        {9, MARK("_vmap_increment_nesting"), "GRF-013"}, /* calls that do not end */
         {30, MARK("lazy_load_decompositions"), "GRF-010"},
         {51, "torch.ops.aten.alias.default", "GRF-010"},
     };

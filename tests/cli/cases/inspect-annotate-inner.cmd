@@ -1,0 +1,1 @@
+for program in autocast branch convbn.core; do exg plan fixtures/$program.pt2 --mesh 2 --place tensor --json > $T/plan.json; exg inspect fixtures/$program.pt2 --html $T/x.html --annotate $T/plan.json; exg run fixtures/$program.pt2 --profile --json > $T/run.json; exg inspect fixtures/$program.pt2 --html $T/x.html --annotate $T/run.json; done; rm $T/*
