@@ -191,6 +191,32 @@ static exg_ref whole_of_strided(partitioner *p, exg_ref whole, exg_placement s,
     return EMIT(b, reshape_default, all, INTS_OF(b, sizes, meta->rank));
 }
 
+/* The same of runs that are not equal: each is a tensor of its own. */
+static exg_ref whole_of_runs(partitioner *p, exg_ref whole, exg_placement s, int64_t length)
+{
+    exg_builder *b = p->r.builder;
+    exg_ref *runs = EXG_NEW_ARRAY(p->scratch, exg_ref, (uint32_t)s.split_factor);
+    uint32_t count = 0;
+
+    for (uint32_t r = 0; runs != NULL && r < (uint32_t)s.split_factor; r++) {
+        int64_t first;
+        int64_t run;
+        int64_t offset;
+        int64_t own;
+        exg_ref piece;
+
+        exg_chunk(length, (uint32_t)s.split_factor, r, &first, &run);
+        if (run > 0) {
+            own_chunk(p, run, exg_shard(s.dim), &offset, &own);
+            piece = EMIT(b, slice_Tensor, whole, s.dim, exg_arg_int(first + offset),
+                         exg_arg_int(first + offset + own), 1);
+            runs[count++] = EMIT(b, exg_all_gather, piece, s.dim, exg_arg_int(run), p->mesh_dim);
+        }
+    }
+    p->uneven = true;
+    return runs == NULL ? whole : EMIT(b, cat_default, exg_arg_refs(b, runs, count), s.dim);
+}
+
 static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
                          const exg_tensor_meta *meta)
 {
@@ -203,7 +229,10 @@ static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
                                     : as_summand(p, from->ref, meta, to.op);
     }
     if (is_strided(s)) {
-        return whole_of_strided(p, from->ref, s, meta);
+        int64_t length = meta->sizes[s.dim].value;
+
+        return length % s.split_factor == 0 ? whole_of_strided(p, from->ref, s, meta)
+                                            : whole_of_runs(p, from->ref, s, length);
     }
     if (exg_sharers(s) > 1) {
         return to.kind == EXG_REPLICATE ? whole_of_shared(p, from->ref, meta, s)

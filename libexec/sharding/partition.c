@@ -10,7 +10,6 @@
 #include "libexport/operators/lower.h"
 #include <exg/emit.h>
 
-#include <inttypes.h>
 #include <string.h>
 
 typedef exg_partitioner partitioner;
@@ -202,8 +201,10 @@ static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *
 
 /* ---- what patterns say --------------------------------------------------------------- */
 
+#define RUNS_MAX 256 /* that are not equal: each is gathered by itself */
+
 /* Whole, or along a dim that is there, counted from the first; of a weight in pieces too, one of
- * each of so many equal runs. */
+ * each of so many runs. */
 static exg_status settle_placement(partitioner *p, const exg_tensor_meta *meta, const char *name,
                                    bool is_weight, exg_placement *placement)
 {
@@ -213,8 +214,8 @@ static exg_status settle_placement(partitioner *p, const exg_tensor_meta *meta, 
     if (placement->kind == EXG_REPLICATE) {
         return EXG_OK;
     }
-    if (!exg_placement_is_shard(*placement) || (runs != 1 && !is_weight) || dim < 0 ||
-        dim >= (int32_t)meta->rank) {
+    if (!exg_placement_is_shard(*placement) || runs < 1 || (runs > 1 && !is_weight) || dim < 0 ||
+        dim >= (int32_t)meta->rank || (runs > RUNS_MAX && meta->sizes[dim].value % runs != 0)) {
         char text[EXG_PLACEMENT_TEXT];
 
         return exg_error_fix(p->r.err,
@@ -224,15 +225,6 @@ static exg_status settle_placement(partitioner *p, const exg_tensor_meta *meta, 
                              is_weight ? "write R, S(dim) or _S(dim, split factor) of a dim that "
                                          "is there"
                                        : "write R, or S(dim) of a dim that is there");
-    }
-    if (runs < 1 || meta->sizes[dim].value % runs != 0) {
-        return exg_error_fix(p->r.err,
-                             EXG_FAIL(p->r.err, USAGE, "PLC-004",
-                                      "'%s' has %" PRId64
-                                      " elements along dim %d, which are no %d equal runs",
-                                      name, meta->sizes[dim].value, dim, runs),
-                             "write S(dim): of runs that are not equal a strided shard is no part "
-                             "of what other ranks have");
     }
     *placement = runs == 1 ? exg_shard(dim) : exg_strided_shard(dim, runs);
     return EXG_OK;

@@ -68,14 +68,13 @@ static void describe(draw *d, const char *name, exg_placement placement)
              exg_placement_print(placement, text));
 }
 
-/* Along one of its dims; of a weight in strided shards too, where there are as many equal runs. */
+/* Along one of its dims; of a weight in strided shards too. */
 static exg_placement draw_shard(draw *d, const exg_tensor_meta *meta, bool is_user)
 {
     int32_t dim = (int32_t)below(d, meta->rank);
     int32_t runs = is_user ? 1 : 1 + (int32_t)below(d, 4);
 
-    return runs > 1 && meta->sizes[dim].value % runs == 0 ? exg_strided_shard(dim, runs)
-                                                          : exg_shard(dim);
+    return runs > 1 ? exg_strided_shard(dim, runs) : exg_shard(dim);
 }
 
 static void draw_patterns(draw *d, const exg_program *program, uint32_t dim)
