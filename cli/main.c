@@ -215,6 +215,18 @@ static exg_status keep_quiet(cli_call *call, exg_error *err)
                              : EXG_FAIL(err, IO, "CLI-003", "cannot open /dev/null to write to");
 }
 
+/* What writes files and knows nothing of ranks: the first process does it for all. */
+static bool is_left_to_first(const char *command)
+{
+    static const char *const writers[] = {"convert", "repack", "patch", "store", "reduce"};
+    bool is_left = false;
+
+    for (size_t i = 0; cli_process_rank() > 0 && i < sizeof(writers) / sizeof(writers[0]); i++) {
+        is_left = is_left || strcmp(command, writers[i]) == 0;
+    }
+    return is_left;
+}
+
 /* A buffer that was lost on the way is told by ferror() alone. */
 static bool wrote_all(void)
 {
@@ -238,7 +250,9 @@ static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
     status = status == EXG_OK ? choose_isa(&call, err) : status;
-    status = status == EXG_OK ? find_command(argv[1])->run(&call, err) : status;
+    if (status == EXG_OK && !is_left_to_first(argv[1])) {
+        status = find_command(argv[1])->run(&call, err);
+    }
     free(room);
     return status;
 }

@@ -149,10 +149,10 @@ static exg_status cost_of(const beam *b, const stage *at, const exg_strategy *s,
     if (result != NULL && call->op->view == NULL) {
         *cost += NS_PER_VALUE * exg_meta_bytes(result);
     }
-    if (reads_weights(b, at)) {
-        *cost = 0;                                                /* before the first run */
-    } else if (exg_is_exchange(call->op->id) && result != NULL) { /* along another mesh dim */
+    if (exg_is_exchange(call->op->id) && result != NULL) { /* along another mesh dim, every run */
         *cost += exg_beam_moved(b, exg_meta_bytes(metas[0]) + exg_meta_bytes(result), 1);
+    } else if (reads_weights(b, at)) {
+        *cost = 0; /* before the first run */
     } else {
         *cost += exg_predict_work(b->p->costs, call->op, metas, call->operand_count, result);
     }

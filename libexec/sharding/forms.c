@@ -35,12 +35,18 @@ static bool is_parted(const partitioner *p, const exg_tensor_meta *meta, exg_pla
     return exg_sharers(from) > 1 && meta->sizes[from.dim].value % (int64_t)p->n == 0;
 }
 
+/* Pieces from all over a dim go on by way of the whole. */
+static bool is_strided(exg_placement p)
+{
+    return p.kind == EXG_STRIDED_SHARD;
+}
+
 static double cost_of_move(const partitioner *p, const exg_tensor_meta *meta, exg_placement from,
                            exg_placement to)
 {
     bool goes_on = is_parted(p, meta, from) && !exg_same_place(from, to);
 
-    if (exg_sharers(from) > 1 && !goes_on && !exg_same_place(from, to)) {
+    if ((exg_sharers(from) > 1 || is_strided(from)) && !goes_on && !exg_same_place(from, to)) {
         to = exg_replicate(); /* by way of the whole */
     }
     return exg_link_cost(p, goes_on ? exg_shard(from.dim) : from, to,
@@ -157,6 +163,60 @@ static exg_ref as_summand(partitioner *p, exg_ref whole, const exg_tensor_meta *
                 DTYPE(meta->dtype));
 }
 
+/* The rank's piece of each run, gathered run by run: the dim is parted into runs, and each of those
+ * split, so that ranks along another mesh dim who have some of the runs gather those alone. */
+static exg_ref whole_of_strided(partitioner *p, exg_ref whole, exg_placement s,
+                                const exg_tensor_meta *meta)
+{
+    exg_builder *b = p->r.builder;
+    int64_t run = meta->sizes[s.dim].value / s.split_factor;
+    int64_t sizes[EXG_SHAPE_RANK_MAX + 1];
+    int64_t offset;
+    int64_t own;
+    exg_ref all;
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        sizes[d + ((int32_t)d > s.dim)] = meta->sizes[d].value;
+    }
+    sizes[s.dim] = s.split_factor;
+    sizes[s.dim + 1] = run;
+    own_chunk(p, run, exg_shard(s.dim + 1), &offset, &own);
+    p->uneven = p->uneven || run % (int64_t)p->n != 0;
+    all = EMIT(b, reshape_default, whole, INTS_OF(b, sizes, meta->rank + 1));
+    all = EMIT(b, slice_Tensor, all, s.dim + 1, exg_arg_int(offset), exg_arg_int(offset + own), 1);
+    all = EMIT(b, exg_all_gather, all, s.dim + 1, exg_arg_int(run), p->mesh_dim);
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        sizes[d] = meta->sizes[d].value;
+    }
+    return EMIT(b, reshape_default, all, INTS_OF(b, sizes, meta->rank));
+}
+
+/* The same of runs that are not equal: each is a tensor of its own. */
+static exg_ref whole_of_runs(partitioner *p, exg_ref whole, exg_placement s, int64_t length)
+{
+    exg_builder *b = p->r.builder;
+    exg_ref *runs = EXG_NEW_ARRAY(p->scratch, exg_ref, (uint32_t)s.split_factor);
+    uint32_t count = 0;
+
+    for (uint32_t r = 0; runs != NULL && r < (uint32_t)s.split_factor; r++) {
+        int64_t first;
+        int64_t run;
+        int64_t offset;
+        int64_t own;
+        exg_ref piece;
+
+        exg_chunk(length, (uint32_t)s.split_factor, r, &first, &run);
+        if (run > 0) {
+            own_chunk(p, run, exg_shard(s.dim), &offset, &own);
+            piece = EMIT(b, slice_Tensor, whole, s.dim, exg_arg_int(first + offset),
+                         exg_arg_int(first + offset + own), 1);
+            runs[count++] = EMIT(b, exg_all_gather, piece, s.dim, exg_arg_int(run), p->mesh_dim);
+        }
+    }
+    p->uneven = true;
+    return runs == NULL ? whole : EMIT(b, cat_default, exg_arg_refs(b, runs, count), s.dim);
+}
+
 static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
                          const exg_tensor_meta *meta)
 {
@@ -167,6 +227,12 @@ static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
     if (s.kind == EXG_REPLICATE) {
         return to.kind == EXG_SHARD ? exg_cut_chunk(p, from->ref, meta, to)
                                     : as_summand(p, from->ref, meta, to.op);
+    }
+    if (is_strided(s)) {
+        int64_t length = meta->sizes[s.dim].value;
+
+        return length % s.split_factor == 0 ? whole_of_strided(p, from->ref, s, meta)
+                                            : whole_of_runs(p, from->ref, s, length);
     }
     if (exg_sharers(s) > 1) {
         return to.kind == EXG_REPLICATE ? whole_of_shared(p, from->ref, meta, s)
@@ -187,14 +253,23 @@ static exg_ref emit_move(partitioner *p, const form *from, exg_placement to,
     return EMIT(b, exg_all_reduce, from->ref, op, p->mesh_dim);
 }
 
-/* Where a value goes first on its way there: itself, but for parts that ranks share. */
+/* Where a value goes first on its way there: itself, but for parts that ranks share, and pieces. */
 static exg_placement on_the_way(const partitioner *p, const exg_tensor_meta *meta,
                                 exg_placement from, exg_placement to)
 {
-    if (exg_sharers(from) == 1) {
+    if (exg_sharers(from) == 1 && !is_strided(from)) {
         return to;
     }
     return is_parted(p, meta, from) ? exg_shard(from.dim) : exg_replicate();
+}
+
+/* Of a weight in pieces that is split along a later mesh dim, too, each of those parts is a run:
+ * any piece of it is as good as another. */
+static bool gathered_in_runs(const partitioner *p, exg_value_id id, exg_placement from,
+                             exg_placement to)
+{
+    return p->forms[id].has_whole && p->behind > 1 && from.kind == EXG_SHARD &&
+           to.kind == EXG_REPLICATE && meta_of(p, id)->sizes[from.dim].value % p->behind == 0;
 }
 
 /* The value in the wanted form, moved there if need be. */
@@ -231,7 +306,11 @@ exg_status exg_in_form(partitioner *p, exg_value_id id, exg_placement want, exg_
         exg_report_move(p, id, source->placement, want);
         p->why = why;
     }
-    *ref = emit_move(p, source, want, meta_of(p, id));
+    *ref = gathered_in_runs(p, id, source->placement, want)
+               ? whole_of_strided(p, p->forms[id].whole,
+                                  exg_strided_shard(source->placement.dim, (int32_t)p->behind),
+                                  meta_of(p, id))
+               : emit_move(p, source, want, meta_of(p, id));
     if (!p->forms[id].in_pieces) {
         exg_add_form(p, id, want, *ref);
     }

@@ -201,25 +201,32 @@ static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *
 
 /* ---- what patterns say --------------------------------------------------------------- */
 
-/* Whole, or along a dim that is there, counted from the first. */
+#define RUNS_MAX 256 /* that are not equal: each is gathered by itself */
+
+/* Whole, or along a dim that is there, counted from the first; of a weight in pieces too, one of
+ * each of so many runs. */
 static exg_status settle_placement(partitioner *p, const exg_tensor_meta *meta, const char *name,
-                                   exg_placement *placement)
+                                   bool is_weight, exg_placement *placement)
 {
     int32_t dim = placement->dim + (placement->dim < 0 ? (int32_t)meta->rank : 0);
+    int32_t runs = placement->kind == EXG_STRIDED_SHARD ? placement->split_factor : 1;
 
     if (placement->kind == EXG_REPLICATE) {
         return EXG_OK;
     }
-    if (placement->kind != EXG_SHARD || dim < 0 || dim >= (int32_t)meta->rank) {
+    if (!exg_placement_is_shard(*placement) || runs < 1 || (runs > 1 && !is_weight) || dim < 0 ||
+        dim >= (int32_t)meta->rank || (runs > RUNS_MAX && meta->sizes[dim].value % runs != 0)) {
         char text[EXG_PLACEMENT_TEXT];
 
         return exg_error_fix(p->r.err,
                              EXG_FAIL(p->r.err, USAGE, "PLC-004",
                                       "'%s' of rank %u cannot be placed as %s", name, meta->rank,
                                       exg_placement_print(*placement, text)),
-                             "write R, or S(dim) of a dim that is there");
+                             is_weight ? "write R, S(dim) or _S(dim, split factor) of a dim that "
+                                         "is there"
+                                       : "write R, or S(dim) of a dim that is there");
     }
-    *placement = exg_shard(dim);
+    *placement = runs == 1 ? exg_shard(dim) : exg_strided_shard(dim, runs);
     return EXG_OK;
 }
 
@@ -233,7 +240,7 @@ static exg_status constrain(partitioner *p, exg_value_id id, const exg_partition
         return EXG_OK;
     }
     placement = pattern->placement;
-    EXG_TRY(settle_placement(p, meta_of(p, id), pattern->pattern, &placement));
+    EXG_TRY(settle_placement(p, meta_of(p, id), pattern->pattern, false, &placement));
     p->why = "the placement says so";
     EXG_TRY(exg_in_form(p, id, placement, &ref));
     p->forms[id].count = 0;
@@ -372,6 +379,41 @@ static exg_status move_operands(partitioner *p, const exg_node_call *n,
     return EXG_OK;
 }
 
+/* A view of a weight in pieces is one of the whole, of which pieces are read. */
+static exg_status view_whole(partitioner *p, exg_node_call *n)
+{
+    const forms *of = exg_node_call_is_weight(p, n) ? &p->forms[n->operands[0]] : NULL;
+    exg_argument results[EXG_RESULTS_MAX];
+
+    if (of == NULL || !of->has_whole || n->call.operand_count != 1 || n->call.result_count != 1) {
+        return EXG_OK;
+    }
+    EXG_TRY(exg_node_call_replace(n, p->r.out->arena, &of->whole));
+    EXG_TRY(exg_emit_all(p->r.builder, n->call.op->id, n->args, n->call.op->schema->argument_count,
+                         results));
+    p->forms[n->results[0]].has_whole = true;
+    p->forms[n->results[0]].whole = exg_get_ref(&results[0]);
+    return exg_builder_status(p->r.builder);
+}
+
+/* Some of a weight in pieces is cut into pieces of its own, where it is none of those that are
+ * there: the weight need not be made whole for it. */
+static bool is_cut_anew(const partitioner *p, const exg_node_call *n, const exg_strategy *strategy)
+{
+    return n->call.op->id == EXG_OP_slice_Tensor && p->forms[n->results[0]].has_whole &&
+           !has_form(p, n->operands[0], strategy->operands[0]) &&
+           n->call.results[0]->sizes[0].value > 1;
+}
+
+static void cut_anew(partitioner *p, const exg_node_call *n)
+{
+    forms *f = &p->forms[n->results[0]];
+
+    exg_add_form(p, n->results[0], exg_shard(0),
+                 exg_cut_chunk(p, f->whole, n->call.results[0], exg_shard(0)));
+    f->is_weight = f->in_pieces = true;
+}
+
 static exg_status place_node(partitioner *p, uint32_t index)
 {
     const exg_node *node = &p->r.in->graph->nodes[index];
@@ -387,10 +429,15 @@ static exg_status place_node(partitioner *p, uint32_t index)
     strategy = p->chosen != NULL ? &n.call.strategies[p->chosen[index]]
                                  : choose_strategy(p, &n.call, n.operands);
     EXG_TRY(follow_decisions(p, &n.call, &strategy));
-    EXG_TRY(move_operands(p, &n, strategy, &refs));
     for (uint32_t i = 0; i < n.call.op->schema->argument_count; i++) {
         EXG_TRY(exg_argument_copy(p->r.out->arena, &n.args[i], p->r.err));
     }
+    EXG_TRY(view_whole(p, &n));
+    if (is_cut_anew(p, &n, strategy)) {
+        cut_anew(p, &n);
+        return exg_builder_status(p->r.builder);
+    }
+    EXG_TRY(move_operands(p, &n, strategy, &refs));
     EXG_TRY(exg_node_call_replace(&n, p->r.out->arena, refs));
     EXG_TRY(emit_strategy(p, node, &n.call, strategy, n.args, results));
     for (uint32_t i = 0; i < n.call.result_count; i++) {
@@ -447,13 +494,14 @@ static exg_status split_input(partitioner *p, uint32_t input, const char *name,
     const exg_tensor_meta *meta = meta_of(p, id);
     exg_ref ref = p->forms[id].items[0].ref;
 
-    EXG_TRY(settle_placement(p, meta, name, &placement));
+    EXG_TRY(settle_placement(p, meta, name, p->forms[id].is_weight, &placement));
     if (placement.kind == EXG_REPLICATE) {
         return EXG_OK;
     }
-    placement = exg_shard(placement.dim);
     if (is_given_in_part(p, input)) {
         EXG_TRY(take_part(p, input, meta, ref, placement));
+    } else if (placement.kind == EXG_STRIDED_SHARD) {
+        p->forms[id].in_pieces = true;
     } else {
         ref = exg_cut_chunk(p, ref, meta, placement);
     }
@@ -483,6 +531,8 @@ static exg_status split_by_mode(partitioner *p, uint32_t input)
     }
     if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
         meta->rank > 1) {
+        p->forms[id].has_whole = p->behind > 1;
+        p->forms[id].whole = p->forms[id].items[0].ref;
         EXG_TRY(split_input(p, input, spec->target, exg_shard(0)));
         p->forms[id].in_pieces = true;
     }
@@ -527,7 +577,7 @@ static void count_output(partitioner *p, const forms *f)
         if (f->items[i].placement.kind == EXG_REPLICATE) {
             return;
         }
-        shards = shards || f->items[i].placement.kind == EXG_SHARD;
+        shards = shards || exg_placement_is_shard(f->items[i].placement);
     }
     p->summary.sharded_count += shards;
     p->summary.partial_count += !shards;
@@ -663,6 +713,17 @@ static exg_status place_rest(partitioner *p)
     return exg_stage_note(p->stages, &p->r, from, p->r.in->graph->node_count);
 }
 
+/* Is any weight held in pieces? */
+static bool holds_pieces(const partitioner *p)
+{
+    bool holds = false;
+
+    for (uint32_t v = 0; p->forms != NULL && v < p->r.in->graph->value_count; v++) {
+        holds = holds || p->forms[v].in_pieces;
+    }
+    return holds;
+}
+
 exg_status exg_partition_along(const exg_program *functional, const exg_operators *operators,
                                const exg_partition_options *options, const exg_partition_goal *goal,
                                exg_partitioned_dim *along, exg_text *report,
@@ -674,6 +735,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
                      .mode = options->mode,
                      .mesh_dim = along->dim,
                      .n = along->size,
+                     .behind = along->behind,
                      .rank = along->place,
                      .report = report,
                      .json = goal->json,
@@ -707,7 +769,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
     status = status == EXG_OK ? place_rest(&p) : status;
     *summary = p.summary;
     summary->modes[along->dim] = options->mode;
-    if (p.n > 1 && summary->split_count == 0) {
+    if (p.n > 1 && summary->split_count == 0 && !holds_pieces(&p)) {
         summary->unsplit[along->dim] = exg_why_unsplit(options->mode);
     }
     along->uneven = p.uneven;

@@ -16,7 +16,7 @@
 
 typedef struct exg_form {
     exg_placement placement;
-    exg_ref ref;
+    exg_ref ref; /* of a strided shard the whole */
 } exg_form;
 
 typedef struct exg_forms {
@@ -24,6 +24,8 @@ typedef struct exg_forms {
     uint32_t count;
     bool is_weight; /* a weight, or a view of one */
     bool in_pieces; /* made of weights kept in pieces: whole only while it is read */
+    bool has_whole;
+    exg_ref whole; /* of which a rank reads pieces */
 } exg_forms;
 
 /* How the operands of the moves along one mesh dim are placed along a later one, move by move.
@@ -56,6 +58,7 @@ typedef struct exg_partitioner {
     const exg_costs *costs;
     exg_partition_mode mode;
     uint32_t mesh_dim, n, rank; /* along that dim */
+    int64_t behind;             /* ranks along the dims that split weights once more */
     exg_forms *forms;           /* by old value id */
     exg_partition_summary summary;
     exg_text *report; /* NULL: none wanted */
@@ -150,6 +153,7 @@ exg_status exg_stage_note(exg_stage_notes *notes, const exg_rewrite *r, uint32_t
 /* One mesh dim: which, how many ranks along it, which of them. */
 typedef struct exg_partitioned_dim {
     uint32_t dim, size, place;
+    int64_t behind;               /* ranks along later dims that split weights, multiplied */
     const exg_program *whole;     /* as it was before any dim was placed along */
     uint32_t named_inputs;        /* the first that patterns of inputs speak of */
     exg_decisions *decisions;     /* by earlier mesh dim; NULL: neither followed nor noted */

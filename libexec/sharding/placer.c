@@ -75,6 +75,22 @@ static uint32_t last_dim(const exg_mesh_shape *mesh)
     return last;
 }
 
+/* Ranks along the dims behind `d` that split weights once more. */
+static int64_t ranks_behind(const exg_placer *t, uint32_t d)
+{
+    int64_t ranks = 1;
+
+    for (uint32_t k = d + 1; k < t->mesh->ndim; k++) {
+        exg_partition_mode mode = t->options[k].mode;
+
+        ranks *= mode == EXG_PARTITION_TENSOR || mode == EXG_PARTITION_EXPERT ||
+                         mode == EXG_PARTITION_PATTERNS
+                     ? t->mesh->sizes[k]
+                     : 1;
+    }
+    return ranks;
+}
+
 exg_status exg_placer_place_dim(const exg_placer *t, uint32_t d, const exg_program *whole,
                                 exg_text *report, exg_partition_summary *sum, bool *uneven,
                                 exg_stage_notes *stages, exg_program **made, exg_error *err)
@@ -83,6 +99,7 @@ exg_status exg_placer_place_dim(const exg_placer *t, uint32_t d, const exg_progr
         .dim = d,
         .whole = t->functional,
         .size = t->mesh->sizes[d],
+        .behind = ranks_behind(t, d),
         .place = exg_mesh_shape_coordinate(t->mesh, t->rank, d),
         .named_inputs = t->named_inputs,
         .decisions = t->decided == NULL ? NULL : t->decided[d],

@@ -97,6 +97,11 @@ differs()
     grep -q "COM-009: rank [0-9]* has not the same as rank [0-9]*: $what\$" "$work/err" || fault "not told that it is the $what: $*"
 }
 
+# What writes files is done once, by the first process.
+timeout 60 "$mpiexec" -n 3 "$exg" convert fixtures/lm.core.dynamic.pt2 "$work/ranks.exg" 2> "$work/err" || fault "convert: $(cat "$work/err")"
+"$exg" convert fixtures/lm.core.dynamic.pt2 "$work/alone.exg"
+cmp -s "$work/ranks.exg" "$work/alone.exg" || fault "convert by processes writes another file"
+
 # the same inputs, but for the last byte; the same weights without checksums, but for one
 cp fixtures/mlp.inputs.safetensors "$work/other.inputs"
 printf '\001' | dd of="$work/other.inputs" bs=1 seek=$(($(wc -c < "$work/other.inputs") - 1)) conv=notrunc 2> /dev/null

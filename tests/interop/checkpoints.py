@@ -286,6 +286,24 @@ def save_fsdp(rank, world, folder):
     torch.distributed.destroy_process_group()
 
 
+def save_fsdp_tensor(rank, world, folder):
+    """FSDP2 around tensor parallelism, as torchtitan has it: strided shards, of runs that are not equal too."""
+    import torch.distributed.checkpoint
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}.store", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    mesh = torch.distributed.init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("data", "tensor"))
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 6), torch.nn.Linear(6, 7))
+    parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "1": RowwiseParallel(), "2": ColwiseParallel()})
+    fully_shard(model, mesh=mesh["data"])
+    state = model.state_dict()
+    assert any("Strided" in str(value.placements) for value in state.values())
+    torch.distributed.checkpoint.save(state, checkpoint_id=str(folder))
+    torch.distributed.destroy_process_group()
+
+
 def load_sharded(rank, world, folder, dim, want):
     """Is every tensor of the folder that of `want`, loaded into parts along a dim, and into whole ones?"""
     import torch.distributed.checkpoint

@@ -184,6 +184,25 @@ class Checks:
     def check_distributed_fsdp(self):
         self.distributed(checkpoints.save_fsdp, 2)
 
+    def check_distributed_strided(self):
+        """And a program takes those weights, placed as PyTorch had them."""
+        folder, program = self.distributed(checkpoints.save_fsdp_tensor, 4), self.path("m.pt2")
+        torch.manual_seed(0)
+        model, x = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 6), torch.nn.Linear(6, 7)), torch.randn(3, 8)
+        files = [self.path(f"{name}.safetensors") for name in ("in", "out")]
+        for file, value in zip(files, (x, model(x).detach())):
+            safetensors.torch.save_file({"input" if file is files[0] else "0": value}, file)
+        for weight in model.parameters():
+            torch.nn.init.zeros_(weight)
+        torch.export.save(torch.export.export(model, (x,)), program)
+        place = self.path("place.json")
+        strided = ["_StridedShard(dim=0, sf=2)", "Shard(dim=0)"]
+        place.write_text(json.dumps({"weights": {"[02].*": strided, "1.weight": ["Shard(dim=0)", "Shard(dim=1)"]}}))
+        for words in (place, "fsdp,tensor"):
+            done = self.run("run", program, "--weights-from", folder, "--input", files[0], "--expect", files[1],
+                            "--mesh", "2x2", "--place", words)  # fmt: skip
+            assert done.returncode == 0, done.stderr + done.stdout
+
     # ---- distributed checkpoints that exg writes ------------------------------------------------------
 
     def loads(self, folder, want):

@@ -16,6 +16,8 @@ F = nn.functional
 
 RANKS = (2, 3, 4, 5, 6, 8, 16, 64)
 RUN_RANKS = (2, 3, 4, 6, 8)
+PIECES = ((2, 2), (2, 4), (4, 2))
+IN_PIECES = ("gqa", "kv2", "kv3", "joined", "stacked", "grouped", "vit", "conv")
 
 
 class RMSNorm(nn.Module):
@@ -529,6 +531,17 @@ def as_if_apart(exg, name, path, there, ranks, table):
         fail(f"tensor moves {found[0]} bytes and holds {found[1]}, of products apart {other[0]} and {other[1]}")
 
 
+def pieces_of_parts(exg, path, data, tensor, table, name):
+    """fsdp around tensor: a rank holds a piece of its own part of each weight, and what it gathers is that part, not the whole."""
+    mesh = f"{data}x{tensor}"
+    found, whole = plan(exg, path, mesh, "fsdp,tensor"), plan(exg, path, mesh, "data,tensor")
+    moved, weights = whole[0] + whole[1] * (data - 1) / data, whole[1] / data
+    if table:
+        print(f"{name:10} {mesh:>3} {'fsdp':10} {found[0]:9} {found[1]:9}\n{name:10} {mesh:>3} {'by hand':10} {moved:9.0f} {weights:9.0f}")
+    if found[0] > moved * 1.01 or found[1] > weights * 1.08:  # vectors are whole
+        fail(f"fsdp,tensor moves {found[0]} bytes and holds {found[1]}, by hand {moved:.0f} and {weights:.0f}")
+
+
 def check(exg, report, name, table):
     torch.manual_seed(0)
     module, inputs, by_hand, *apart = KINDS[name]()
@@ -551,6 +564,8 @@ def check(exg, report, name, table):
         torch.export.save(torch.export.export(other, inputs), there)
         for ranks in RANKS:
             report.check(f"{name} as if apart over {ranks}", lambda: as_if_apart(exg, name, path, there, ranks, table))
+    for data, tensor in PIECES if name in IN_PIECES else ():
+        report.check(f"{name} in pieces over {data}x{tensor}", lambda: pieces_of_parts(exg, path, data, tensor, table, name))
     for ranks in RUN_RANKS:
         report.check(f"{name} run over {ranks}", lambda: agrees(exg, path, inputs, expected, ranks))
 

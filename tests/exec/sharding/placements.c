@@ -59,11 +59,22 @@ static void draw_mesh(draw *d)
     } while (d->mesh.ndim < 3 && RANKS_MAX / ranks >= 2 && below(d, 3) > 0);
 }
 
-static void describe(draw *d, const char *name, int32_t dim)
+static void describe(draw *d, const char *name, exg_placement placement)
 {
     size_t used = strlen(d->text);
+    char text[EXG_PLACEMENT_TEXT];
 
-    snprintf(d->text + used, sizeof(d->text) - used, " %s:S(%d)", name, dim);
+    snprintf(d->text + used, sizeof(d->text) - used, " %s:%s", name,
+             exg_placement_print(placement, text));
+}
+
+/* Along one of its dims; of a weight in strided shards too. */
+static exg_placement draw_shard(draw *d, const exg_tensor_meta *meta, bool is_user)
+{
+    int32_t dim = (int32_t)below(d, meta->rank);
+    int32_t runs = is_user ? 1 : 1 + (int32_t)below(d, 4);
+
+    return runs > 1 ? exg_strided_shard(dim, runs) : exg_shard(dim);
 }
 
 static void draw_patterns(draw *d, const exg_program *program, uint32_t dim)
@@ -85,9 +96,9 @@ static void draw_patterns(draw *d, const exg_program *program, uint32_t dim)
             continue;
         }
         patterns[count] =
-            (exg_partition_pattern){name, exg_shard((int32_t)below(d, meta->rank)),
+            (exg_partition_pattern){name, draw_shard(d, meta, is_user),
                                     is_user ? EXG_PARTITION_INPUTS : EXG_PARTITION_WEIGHTS, NULL};
-        describe(d, name, patterns[count].placement.dim);
+        describe(d, name, patterns[count].placement);
         count++;
     }
     d->place[dim].patterns = patterns;

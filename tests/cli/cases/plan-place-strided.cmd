@@ -1,0 +1,1 @@
+echo '{"weights": {"up.*": ["_StridedShard(dim=0, split_factor=2)", "S(0)"], "down.weight": ["S(0)", "S(1)"]}}' > $T/place.json; exg plan fixtures/mlp.pt2 --mesh 3x2 --place $T/place.json --check | grep -v '^ *[0-9]'; exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --mesh 3x2 --place $T/place.json | tail -1
