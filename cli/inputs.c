@@ -115,11 +115,48 @@ static exg_status read_sample(exg_weights *weights, const exg_sample_input *samp
     return exg_weight_read(weights, &as_weight, *block, bytes, err);
 }
 
+/* The file's sample inputs are a call of the program: as many as it takes, and each keyword that of
+ * its argument, with which a path begins. */
+static exg_status check_samples(const exg_program *program, cli_inputs *inputs, exg_error *err)
+{
+    const char **paths;
+    uint32_t leaf = 0;
+
+    EXG_TRY(exg_input_paths(program, inputs->arena, &paths, err));
+    for (uint32_t i = 0; i < program->signature.input_count; i++) {
+        const char *keyword = NULL;
+        size_t length = 0;
+
+        if (program->signature.inputs[i].kind != EXG_INPUT_USER) {
+            continue;
+        }
+        if (leaf < program->sample_input_count) {
+            keyword = program->sample_inputs[leaf].keyword;
+            length = keyword == NULL ? 0 : strlen(keyword);
+        }
+        if (keyword != NULL && paths[i] != NULL &&
+            (strncmp(paths[i], keyword, length) != 0 || strchr(".", paths[i][length]) == NULL)) {
+            return EXG_FAIL(err, USAGE, "INP-001",
+                            "the file's sample inputs give '%s' where the program takes '%s'",
+                            keyword, paths[i]);
+        }
+        leaf++;
+    }
+    return leaf == program->sample_input_count
+               ? EXG_OK
+               : EXG_FAIL(err, USAGE, "INP-001", "%u sample inputs in the file for %u inputs",
+                          program->sample_input_count, leaf);
+}
+
 static exg_status read_samples(const cli_program *p, cli_inputs *inputs, exg_error *err)
 {
     const exg_program *program = p->program;
     exg_weights *weights = p->samples != NULL ? p->samples : program->weights;
 
+    if (check_samples(program, inputs, err) != EXG_OK) {
+        return exg_error_fix(err, err->status,
+                             "give inputs of your own: --input, or --fill random");
+    }
     for (uint32_t leaf = 0; leaf < program->sample_input_count; leaf++) {
         const exg_sample_input *sample = &program->sample_inputs[leaf];
         exg_argument_kind kind;

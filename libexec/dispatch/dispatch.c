@@ -7,6 +7,7 @@
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 #include "libexport/operators/registered.h"
+#include "libexport/transform/overlap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,8 +105,8 @@ static exg_status wrap_plains(exg_call *call)
 
 /* ---- calls --------------------------------- */
 
-/* Do two local tensors share bytes without being the same view? */
-static bool overlap(const exg_tensor *a, const exg_tensor *b)
+/* Are two local tensors in one piece of memory? */
+static bool reach_one(const exg_tensor *a, const exg_tensor *b)
 {
     const exg_tensor *both[2] = {a, b};
     const uint8_t *end[2];
@@ -122,11 +123,14 @@ static bool overlap(const exg_tensor *a, const exg_tensor *b)
         end[i] =
             (const uint8_t *)both[i]->data + (last + 1) * (int64_t)exg_dtype_bytes(both[i]->dtype);
     }
-    if (end[0] <= (const uint8_t *)b->data || end[1] <= (const uint8_t *)a->data) {
-        return false;
-    }
-    return a->data != b->data || !exg_tensor_is_alike(a, b) ||
-           !exg_dims_equal(a->strides, a->rank, b->strides, b->rank);
+    return end[0] > (const uint8_t *)b->data && end[1] > (const uint8_t *)a->data;
+}
+
+/* Do two local tensors share bytes without being the same view? */
+static bool overlap(const exg_tensor *a, const exg_tensor *b)
+{
+    return reach_one(a, b) && (a->data != b->data || !exg_tensor_is_alike(a, b) ||
+                               !exg_dims_equal(a->strides, a->rank, b->strides, b->rank));
 }
 
 /* Does one plan compute the value and write it? The same on every rank. */
@@ -219,11 +223,79 @@ static exg_status run_aside(exg_call *call, exg_object *result)
     return status;
 }
 
+/* Elements of a tensor, `offset` of them behind a place. */
+static exg_strided strided_of(const exg_tensor *t, int64_t offset)
+{
+    exg_strided s = {.dtype = t->dtype, .rank = t->rank, .offset = offset};
+
+    memcpy(s.sizes, t->sizes, t->rank * sizeof(s.sizes[0]));
+    memcpy(s.strides, t->strides, t->rank * sizeof(s.strides[0]));
+    return s;
+}
+
+/* Do two local tensors share an element? */
+static bool share(const exg_tensor *a, const exg_tensor *b)
+{
+    int64_t bytes = (const uint8_t *)b->data - (const uint8_t *)a->data;
+    int64_t width = (int64_t)exg_dtype_bytes(a->dtype);
+    exg_strided of_a, of_b;
+
+    if (!reach_one(a, b) || a->dtype != b->dtype || bytes % width != 0) {
+        return reach_one(a, b);
+    }
+    of_a = strided_of(a, bytes < 0 ? -bytes / width : 0);
+    of_b = strided_of(b, bytes < 0 ? 0 : bytes / width);
+    return exg_share_elements(&of_a, &of_b);
+}
+
+static bool is_split(const exg_dtensor *t)
+{
+    bool split = false;
+
+    for (uint32_t m = 0; m < t->mesh->ndim; m++) {
+        split = split || t->placements[m].kind != EXG_REPLICATE;
+    }
+    return split;
+}
+
+/* What a library's kernel writes is no other tensor's, as in programs (FUN-004). A rank whose part
+ * is empty finds nothing: the others tell it. */
+static exg_status check_apart(const exg_call *call)
+{
+    const exg_function_schema *schema = call->op->schema;
+
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        const exg_operand_slot *a = &call->operands[i];
+        bool is_written = schema->arguments[a->position].is_write;
+
+        for (uint32_t j = 0; is_written && j < call->operand_count; j++) {
+            const exg_operand_slot *b = &call->operands[j];
+
+            if (i != j && a->object->kind == EXG_OBJECT_DTENSOR &&
+                b->object->kind == EXG_OBJECT_DTENSOR &&
+                share(&a->object->dtensor->local, &b->object->dtensor->local)) {
+                if (call->mesh->communicator != NULL && is_split(a->object->dtensor)) {
+                    exg_communicator_abort(call->mesh->communicator, EXG_UNSUPPORTED);
+                }
+                return EXG_FAIL(call->err, UNSUPPORTED, "FUN-004",
+                                "%s writes tensor %u of '%s', which shares elements with tensor "
+                                "%u of '%s'",
+                                call->op_entry->key, a->item, schema->arguments[a->position].name,
+                                b->item, schema->arguments[b->position].name);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status run_call(exg_call *call, exg_object *result)
 {
     const exg_operator *functional = exg_computed_by(call->d->operators, call->op);
 
     exg_log_call(call);
+    if (call->op->registered != NULL && call->op->schema->is_mutable) {
+        EXG_TRY(check_apart(call));
+    }
     if (functional != call->op) {
         if (call->operand_count == 0 || call->operands[0].object->kind != EXG_OBJECT_DTENSOR) {
             return EXG_FAIL(call->err, USAGE, "DSP-001", "%s writes no DTensor",

@@ -85,13 +85,14 @@ static uint64_t room_of(const exg_dtensor *t)
 static exg_status fill_view(const exg_call *call, exg_entry *entry, const exg_op_schema *target)
 {
     const exg_operator *op = call->op;
-    exg_local_result *result = &entry->results[0];
+    exg_local_result *result = EXG_NEW(entry->arena, exg_local_result);
     exg_meta_call *metas = EXG_NEW(call->d->scratch, exg_meta_call);
     exg_strided in = {0}, out = {0};
 
-    if (metas == NULL) {
+    if (result == NULL || metas == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
+    entry->results = result;
     EXG_TRY(exg_op_schema_meta_args(target, call->d->scratch, metas, call->err));
     for (entry->copies = false;; entry->copies = true) {
         const exg_tensor *local = &entry->operands[0].local;
@@ -144,12 +145,13 @@ static exg_status fill_plan(const exg_call *call, exg_entry *entry, const exg_op
         local.number_dtype = entry->operands[i].is_tensor ? tensors[i].dtype : local.number_dtype;
     }
     entry->shared_device = exg_shared_device_share(call->mesh->shared_device);
-    status = exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err);
+    status = exg_local_plan(&local, entry->arena, &entry->rank, &entry->results,
+                            &entry->result_count, call->err);
     if (status == EXG_NO_MEMORY && entry->shared_device != NULL &&
         exg_shared_device_empty_cache(entry->shared_device)) {
         exg_error_clear(call->err);
-        status =
-            exg_local_plan(&local, &entry->rank, entry->results, &entry->result_count, call->err);
+        status = exg_local_plan(&local, entry->arena, &entry->rank, &entry->results,
+                                &entry->result_count, call->err);
     }
     EXG_TRY(status);
     entry->draws = op->stream != EXG_NOT_DRAWN;
@@ -268,9 +270,7 @@ static exg_status decide(const exg_call *given, exg_entry *entry)
 
     exg_arena_reset(scratch);
     schema = EXG_NEW(scratch, exg_op_schema);
-    entry->results = EXG_NEW_ARRAY(scratch, exg_local_result, EXG_RESULTS_MAX);
-
-    if (schema == NULL || entry->results == NULL) {
+    if (schema == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
     EXG_TRY(exg_call_schema(call, schema, scratch));
@@ -284,10 +284,7 @@ static exg_status decide(const exg_call *given, exg_entry *entry)
     } else {
         EXG_TRY(fill_plan(call, entry, target));
     }
-    EXG_TRY(sharding == NULL ? guess_specs(call, entry) : fill_specs(call, entry, sharding));
-    entry->results = exg_arena_memdup(entry->arena, entry->results, entry->result_count,
-                                      sizeof(*entry->results));
-    return entry->results == NULL ? EXG_OUT_OF_MEMORY(call->err) : EXG_OK;
+    return sharding == NULL ? guess_specs(call, entry) : fill_specs(call, entry, sharding);
 }
 
 exg_status exg_entry_create(const exg_call *call, const void *user, exg_entry **entry)
@@ -536,13 +533,19 @@ static bool is_of_a_part(const exg_call *call, const exg_entry *entry)
 
 exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *result)
 {
-    exg_dtensor *results[EXG_RESULTS_MAX] = {NULL};
+    exg_dtensor *few[EXG_RESULTS_MAX] = {NULL};
+    exg_dtensor **results = few;
     exg_status status;
 
     if (entry->kind == EXG_ENTRY_GRAPH) {
         return exg_graph_run(call, entry, result);
     }
-    if (entry->kind == EXG_ENTRY_VIEW) {
+    if (entry->result_count > EXG_RESULTS_MAX) {
+        results = calloc(entry->result_count, sizeof(*results));
+    }
+    if (results == NULL) {
+        status = EXG_OUT_OF_MEMORY(call->err);
+    } else if (entry->kind == EXG_ENTRY_VIEW) {
         status = run_view(call, entry, results);
     } else if (call->mesh->communicator == NULL) {
         status = make_outside(call, entry, results);
@@ -556,13 +559,14 @@ exg_status exg_entry_run(const exg_call *call, exg_entry *entry, exg_object *res
     }
     if (status == EXG_OK && entry->in_place) {
         *result = *call->operands[0].object;
-        return EXG_OK;
-    }
-    if (status == EXG_OK) {
+    } else if (status == EXG_OK) {
         status = hand_over(call, entry, results, result);
     }
-    for (uint32_t r = 0; status != EXG_OK && r < entry->result_count; r++) {
+    for (uint32_t r = 0; status != EXG_OK && results != NULL && r < entry->result_count; r++) {
         exg_dtensor_destroy(results[r]);
+    }
+    if (results != few) {
+        free(results);
     }
     return status;
 }

@@ -9,11 +9,12 @@
 
 typedef struct maker {
     const exg_local_call *call;
+    exg_arena *arena; /* of the results */
     exg_program *program;
     exg_builder *b;
     exg_ref refs[EXG_CALL_OPERANDS_MAX]; /* by operand */
     exg_argument args[EXG_ARGUMENTS_MAX];
-    exg_argument made[16]; /* by return */
+    exg_argument made[EXG_RESULTS_MAX]; /* by return */
 } maker;
 
 static exg_ref add_tensor(maker *m, const exg_tensor *tensor, uint32_t number)
@@ -59,45 +60,55 @@ static void write_back(maker *m)
     exg_builder_output(m->b, &out, EXG_OUTPUT_USER_INPUT_MUTATION, "x0");
 }
 
-static exg_status add_results(maker *m, exg_local_result *results, uint32_t *count, exg_error *err)
+static void add_result(maker *m, exg_ref ref, exg_local_result *result)
 {
-    *count = 0;
+    const exg_tensor_meta *meta = exg_ref_meta(m->b, ref);
+    exg_argument out = exg_arg_ref(ref);
+
+    result->absent = meta == NULL;
+    if (meta == NULL) {
+        return;
+    }
+    result->local = (exg_tensor){.dtype = meta->dtype, .rank = meta->rank};
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        result->local.sizes[d] = meta->sizes[d].value;
+    }
+    exg_tensor_set_contiguous(&result->local);
+    exg_builder_output(m->b, &out, EXG_OUTPUT_USER, NULL);
+}
+
+static exg_status add_results(maker *m, exg_local_result **results, uint32_t *count, exg_error *err)
+{
+    uint32_t room = 1;
+
+    for (uint32_t r = 0; r < m->call->op->schema->return_count; r++) {
+        room += m->made[r].kind == EXG_ARGUMENT_TENSORS ? m->made[r].count : 1;
+    }
+    *results = EXG_NEW_ARRAY(m->arena, exg_local_result, room);
+    if (*results == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
     for (uint32_t r = 0; r < m->call->op->schema->return_count; r++) {
         const exg_argument *made = &m->made[r];
-        uint32_t items = made->kind == EXG_ARGUMENT_TENSORS ? made->count : 1;
 
-        for (uint32_t i = 0; i < items; i++) {
-            exg_ref ref = made->kind == EXG_ARGUMENT_TENSORS ? (exg_ref){made->as_tensors[i]}
-                                                             : exg_get_ref(made);
-            const exg_tensor_meta *meta = exg_ref_meta(m->b, ref);
-            exg_argument out = exg_arg_ref(ref);
-            exg_local_result *result = &results[*count];
-
-            if (*count == EXG_RESULTS_MAX) {
-                return EXG_FAIL(err, LIMIT, "DSP-001", "%s gives more than %d tensors",
-                                m->call->op->target, EXG_RESULTS_MAX);
-            }
-            *result = (exg_local_result){.absent = meta == NULL};
-            ++*count;
-            if (meta == NULL) {
-                continue;
-            }
-            result->local = (exg_tensor){.dtype = meta->dtype, .rank = meta->rank};
-            for (uint32_t d = 0; d < meta->rank; d++) {
-                result->local.sizes[d] = meta->sizes[d].value;
-            }
-            exg_tensor_set_contiguous(&result->local);
-            exg_builder_output(m->b, &out, EXG_OUTPUT_USER, NULL);
+        if (made->kind != EXG_ARGUMENT_TENSORS) {
+            add_result(m, exg_get_ref(made), &(*results)[(*count)++]);
+            continue;
+        }
+        for (uint32_t i = 0; i < made->count; i++) {
+            add_result(m, (exg_ref){made->as_tensors[i]}, &(*results)[(*count)++]);
         }
     }
     return EXG_OK;
 }
 
-static exg_status make_program(maker *m, exg_local_result *results, uint32_t *count, exg_error *err)
+static exg_status make_program(maker *m, exg_local_result **results, uint32_t *count,
+                               exg_error *err)
 {
     const exg_operator *op = m->call->op;
     exg_status status = EXG_OK;
 
+    *count = 0;
     EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, &m->program, err));
     status = exg_builder_create(m->call->operators, m->program, &m->b, err);
     if (status != EXG_OK) {
@@ -108,7 +119,6 @@ static exg_status make_program(maker *m, exg_local_result *results, uint32_t *co
                        m->refs, m->args);
     (void)exg_emit_all(m->b, op->id, m->args, op->schema->argument_count, m->made);
     if (m->call->in_place) {
-        *count = 0;
         write_back(m);
     } else if (exg_builder_status(m->b) == EXG_OK) {
         status = add_results(m, results, count, err);
@@ -120,11 +130,11 @@ static exg_status make_program(maker *m, exg_local_result *results, uint32_t *co
     return exg_builder_finish(m->b, err);
 }
 
-exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
-                          exg_local_result *results, uint32_t *count, exg_error *err)
+exg_status exg_local_plan(const exg_local_call *call, exg_arena *arena, exg_plan_executor **rank,
+                          exg_local_result **results, uint32_t *count, exg_error *err)
 {
     exg_plan_options options = {.size = sizeof(options), .outputs_apart = true};
-    maker m = {.call = call};
+    maker m = {.call = call, .arena = arena};
     exg_plan *plan = NULL;
     uint32_t output = 0;
     exg_status status = make_program(&m, results, count, err);
@@ -143,11 +153,13 @@ exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
         plan->outputs[o].is_forwarded = true;
     }
     for (uint32_t r = 0; r < *count; r++) {
-        if (!results[r].absent) {
+        exg_local_result *result = &(*results)[r];
+
+        if (!result->absent) {
             const exg_location *at = &plan->outputs[output].location;
 
-            results[r].bytes = exg_plan_output_bytes(plan, output++);
-            results[r].byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->view.dtype);
+            result->bytes = exg_plan_output_bytes(plan, output++);
+            result->byte_offset = at->offset * (int64_t)exg_dtype_bytes(at->view.dtype);
         }
     }
     EXG_TRY(

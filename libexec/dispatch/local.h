@@ -40,9 +40,9 @@ typedef struct exg_local_call {
 } exg_local_call;
 
 /* The plan bound to memory, operands being inputs and results outputs in their order (absent
- * ones and numbers left out). Fills `results` by what the kernels give; *count of them, at most
- * EXG_RESULTS_MAX; in place there is none. */
-exg_status exg_local_plan(const exg_local_call *call, exg_plan_executor **rank,
-                          exg_local_result *results, uint32_t *count, exg_error *err);
+ * ones and numbers left out). *results, of `arena`, are what the kernels give, *count of them; in
+ * place there is none. */
+exg_status exg_local_plan(const exg_local_call *call, exg_arena *arena, exg_plan_executor **rank,
+                          exg_local_result **results, uint32_t *count, exg_error *err);
 
 #endif

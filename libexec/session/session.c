@@ -65,8 +65,10 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     exg_map_init(&s->constants, s->arena);
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_input_spec *spec = &s->verified.program->signature.inputs[i];
-        bool is_fixed = spec->arg.kind == EXG_ARGUMENT_INT ||
-                        spec->arg.kind == EXG_ARGUMENT_FLOAT || spec->arg.kind == EXG_ARGUMENT_BOOL;
+        bool is_fixed =
+            spec->arg.kind == EXG_ARGUMENT_INT || spec->arg.kind == EXG_ARGUMENT_FLOAT ||
+            spec->arg.kind == EXG_ARGUMENT_BOOL || spec->arg.kind == EXG_ARGUMENT_STRING ||
+            spec->arg.kind == EXG_ARGUMENT_NONE;
 
         if (spec->kind == EXG_INPUT_USER && spec->arg.name != NULL &&
             !exg_map_put(is_fixed ? &s->constants : &s->inputs, spec->arg.name, i)) {
@@ -328,6 +330,9 @@ static bool is_constant(const exg_signature_argument *constant, const exg_sessio
                                                         : (double)constant->as_bool;
     int64_t whole = 0;
 
+    if (constant->kind == EXG_ARGUMENT_STRING || constant->kind == EXG_ARGUMENT_NONE) {
+        return false; /* no tensor is one */
+    }
     if (input->is_number) {
         return constant->kind == EXG_ARGUMENT_INT ? input->number == constant->as_int
                                                   : (double)input->number == value;
@@ -363,6 +368,10 @@ static exg_status check_constants(const exg_session *s, const exg_session_input 
             snprintf(text, sizeof(text), "%" PRId64, constant->as_int);
         } else if (constant->kind == EXG_ARGUMENT_FLOAT) {
             snprintf(text, sizeof(text), "%.17g", constant->as_float);
+        } else if (constant->kind == EXG_ARGUMENT_STRING) {
+            snprintf(text, sizeof(text), "'%.32s'", constant->as_string);
+        } else if (constant->kind == EXG_ARGUMENT_NONE) {
+            snprintf(text, sizeof(text), "None");
         } else {
             snprintf(text, sizeof(text), "%s", constant->as_bool ? "true" : "false");
         }

@@ -11,7 +11,9 @@
  */
 #include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
+#include "libexport/operators/registered.h"
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/overlap.h"
 #include "libexport/transform/weight_ranges.h"
 #include <exg/emit.h>
 
@@ -400,6 +402,116 @@ static exg_status bind_inputs(functionalizer *f)
     return EXG_OK;
 }
 
+/* ---- calls of libraries ------------------------------------------------------------ */
+
+/* A tensor that a call is given, and where its elements are in its base. */
+typedef struct operand {
+    uint32_t parameter, item; /* of the parameter's list */
+    uint32_t base;
+    bool is_written;
+    bool is_placed; /* `places` is known */
+    exg_strided places;
+} operand;
+
+/* Where the elements are, as PyTorch has them; not of a view that the strides of its base do not
+ * allow. */
+static bool find_places(functionalizer *f, uint32_t at, exg_strided *places)
+{
+    uint32_t count = 0;
+
+    for (; f->tensors[at].parent != NO_TENSOR; at = f->tensors[at].parent) {
+        f->path[count++] = at;
+    }
+    if (exg_strided_of(f->r.in->graph->values[at].tensor, places, NULL) != EXG_OK) {
+        return false;
+    }
+    places->dtype = f->r.in->graph->values[at].tensor->dtype;
+    while (count > 0) {
+        const tensor *t = &f->tensors[f->path[--count]];
+        exg_strided view = {.dtype = places->dtype};
+
+        if (t->view->view(t->args, places, &view, NULL) != EXG_OK) {
+            return false;
+        }
+        *places = view;
+    }
+    return true;
+}
+
+static void add_operand(functionalizer *f, exg_value_id id, bool is_written, operand *o)
+{
+    uint32_t at = f->named[id];
+
+    o->is_written = is_written;
+    o->base = f->tensors[at].base;
+    o->is_placed = f->tensors[at].known && find_places(f, at, &o->places);
+}
+
+/* The tensors that a node is given; their number. */
+static exg_status find_operands(functionalizer *f, const exg_function_schema *schema,
+                                const exg_argument *args, operand **operands, uint32_t *count)
+{
+    uint32_t room = schema->argument_count + 1;
+
+    for (uint32_t a = 0; a < schema->argument_count; a++) {
+        room += args[a].count;
+    }
+    *operands = EXG_NEW_ARRAY(f->r.out->arena, operand, room);
+    if (*operands == NULL) {
+        return EXG_OUT_OF_MEMORY(f->r.err);
+    }
+    for (uint32_t a = 0; a < schema->argument_count; a++) {
+        bool is_list =
+            args[a].kind == EXG_ARGUMENT_TENSORS || args[a].kind == EXG_ARGUMENT_OPTIONAL_TENSORS;
+
+        for (uint32_t i = 0; i < (is_list ? args[a].count : 1); i++) {
+            exg_value_id id = is_list ? args[a].as_tensors[i] : exg_get_ref(&args[a]).id;
+
+            if (schema->arguments[a].type.base == EXG_TYPE_TENSOR && id != EXG_NO_VALUE) {
+                (*operands)[*count] = (operand){.parameter = a, .item = i};
+                add_operand(f, id, schema->arguments[a].is_write, &(*operands)[(*count)++]);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
+static bool share(const operand *a, const operand *b)
+{
+    return a == b ? a->is_placed && exg_shares_elements_itself(&a->places)
+                  : a->base == b->base && (!a->is_placed || !b->is_placed ||
+                                           exg_share_elements(&a->places, &b->places));
+}
+
+/* A library's kernel has each tensor for itself, without gaps, where PyTorch's has views of what
+ * it is given: what it writes to one is not in another that shares its elements. */
+static exg_status check_apart(functionalizer *f, const exg_node *node, const exg_operator *op)
+{
+    const exg_function_schema *schema = op->registered->schema;
+    exg_argument args[EXG_ARGUMENTS_MAX];
+    uint32_t count = 0;
+    operand *operands;
+
+    EXG_TRY(exg_operator_normalize(op, node, args, f->r.err));
+    EXG_TRY(find_operands(f, schema, args, &operands, &count));
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; operands[i].is_written && j < count; j++) {
+            const operand *a = &operands[i], *b = &operands[j];
+
+            if (share(a, b)) {
+                return EXG_FAIL(f->r.err, UNSUPPORTED, "FUN-004",
+                                "%s writes tensor %u of '%s', which shares elements with %s %u of "
+                                "'%s'",
+                                op->registered->target, a->item,
+                                schema->arguments[a->parameter].name,
+                                a == b ? "itself, tensor" : "tensor", b->item,
+                                schema->arguments[b->parameter].name);
+            }
+        }
+    }
+    return EXG_OK;
+}
+
 /* ---- nodes ------------------------------------------------------------------------- */
 
 static exg_value_id old_first_input(const exg_node *node)
@@ -447,6 +559,9 @@ static exg_status functionalize_node(functionalizer *f, const exg_node *node)
     const exg_operator *op;
 
     EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
+    if (op->registered != NULL && op->registered->schema->is_mutable) {
+        EXG_TRY(check_apart(f, node, op));
+    }
     if (op->functional != EXG_OP_NONE) {
         return write_in_place(f, node, op, args);
     }

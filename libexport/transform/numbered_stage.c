@@ -22,17 +22,42 @@ typedef struct relayer {
     exg_error *err;
 } relayer;
 
-static bool lies_by_rows(const exg_tensor_meta *meta)
+static bool lies_by_rows(const exg_strided *s)
 {
     int64_t expected = 1;
 
-    for (uint32_t d = meta->rank; d-- > 0;) {
-        if (meta->sizes[d].value != 1 && meta->strides[d].value != expected) {
+    for (uint32_t d = s->rank; d-- > 0;) {
+        if (s->sizes[d] != 1 && s->strides[d] != expected) {
             return false;
         }
-        expected *= meta->sizes[d].value;
+        expected *= s->sizes[d];
     }
     return true;
+}
+
+/* Is the view of a tensor that lies row by row, whatever is recorded of it, one that does? */
+static bool views_by_rows(const relayer *r, const exg_node *node, const exg_operator *op)
+{
+    const exg_argument *viewed = &node->inputs[0].arg;
+    exg_argument args[EXG_ARGUMENTS_MAX];
+    const exg_tensor_meta *meta;
+    exg_strided in, out = {0};
+    int64_t stride = 1;
+
+    if (viewed->kind != EXG_ARGUMENT_TENSOR ||
+        exg_operator_normalize(op, node, args, NULL) != EXG_OK) {
+        return false;
+    }
+    meta = r->program->graph->values[viewed->as_tensor].tensor;
+    if (exg_strided_of(meta, &in, NULL) != EXG_OK) {
+        return false;
+    }
+    in.dtype = out.dtype = meta->dtype;
+    for (uint32_t d = in.rank; d-- > 0;) {
+        in.strides[d] = stride;
+        stride *= in.sizes[d] > 0 ? in.sizes[d] : 1;
+    }
+    return op->view(args, &in, &out, NULL) == EXG_OK && lies_by_rows(&out);
 }
 
 static bool reads_by_rows(const relayer *r, const exg_node *node)
@@ -58,7 +83,6 @@ static bool reads_by_rows(const relayer *r, const exg_node *node)
 static bool gives_by_rows(const relayer *r, const exg_node *node, const exg_operator *op)
 {
     const exg_aten *aten = exg_operators_aten(r->operators, op->id);
-    exg_value_id id = op->view == NULL ? EXG_NO_VALUE : node->outputs[0].as_tensor;
 
     switch (op->id) {
     case EXG_OP_mm_default:
@@ -73,7 +97,7 @@ static bool gives_by_rows(const relayer *r, const exg_node *node, const exg_oper
         return false;
     default:
         return reads_by_rows(r, node) &&
-               (op->view != NULL ? lies_by_rows(r->program->graph->values[id].tensor)
+               (op->view != NULL ? views_by_rows(r, node, op)
                                  : aten->stays || op->pointwise != EXG_POINTWISE_NOT);
     }
 }
@@ -151,23 +175,42 @@ static exg_status relay_node(relayer *r, exg_node *node)
     return put_node(r, node);
 }
 
-static exg_status relay(exg_program *program, const exg_operators *operators, exg_error *err)
+/* What a caller gives lies as it did when the program was exported; what a run gives its inputs
+ * lies row by row. */
+static exg_status relay_inputs(relayer *r, const exg_program *source, const exg_symbols *symbols)
+{
+    exg_graph *graph = r->program->graph;
+
+    for (uint32_t i = 0; i < graph->input_count && i < source->graph->input_count; i++) {
+        exg_value *value;
+        exg_strided places;
+
+        if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
+            continue;
+        }
+        value = &graph->values[graph->inputs[i].as_tensor];
+        if (source->signature.inputs[i].kind == EXG_INPUT_USER &&
+            source->graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            EXG_TRY(exg_input_meta(source, i, symbols, r->program->arena, &value->tensor, r->err));
+        }
+        EXG_TRY(exg_strided_of(value->tensor, &places, r->err));
+        r->row_major[graph->inputs[i].as_tensor] = lies_by_rows(&places);
+    }
+    return EXG_OK;
+}
+
+static exg_status relay(exg_program *program, const exg_verified *verified,
+                        const exg_symbols *symbols, exg_error *err)
 {
     exg_graph *graph = program->graph;
-    relayer r = {.program = program, .operators = operators, .err = err};
+    relayer r = {.program = program, .operators = verified->operators, .err = err};
 
     r.value_capacity = graph->value_count; /* it moves before it grows */
     r.row_major = EXG_NEW_ARRAY(program->arena, bool, graph->value_count);
     if (r.row_major == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        if (graph->inputs[i].kind == EXG_ARGUMENT_TENSOR) {
-            exg_value_id id = graph->inputs[i].as_tensor;
-
-            r.row_major[id] = lies_by_rows(graph->values[id].tensor);
-        }
-    }
+    EXG_TRY(relay_inputs(&r, verified->program, symbols));
     for (uint32_t n = 0; n < graph->node_count; n++) {
         EXG_TRY(relay_node(&r, &graph->nodes[n]));
     }
@@ -277,7 +320,7 @@ static exg_status make(const exg_verified *verified, const exg_symbols *symbols,
         EXG_TRY(replace(made, status, next));
     }
     if (stage >= EXG_STAGE_FUNCTIONALIZE || !writes(*made, verified->operators)) {
-        EXG_TRY(relay(*made, verified->operators, err));
+        EXG_TRY(relay(*made, verified, symbols, err));
     }
     return put_checks(*made, (*made)->graph->output_count - own_count - check_count, own_count,
                       err);

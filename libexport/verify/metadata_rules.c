@@ -3,11 +3,15 @@
  */
 #include "libexport/base/prefix.h"
 #include "libexport/formats/json.h"
+#include "libexport/formats/pt2/samples.h"
 #include "libexport/formats/weights_file.h"
 #include "libexport/program/python.h"
+#include "libexport/verify/tree.h"
 #include "libexport/verify/verifier.h"
 
+#include <exg/symint.h>
 #include <exg/text.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- nodes ---------------------------------------------------------------------------- */
@@ -88,69 +92,184 @@ static void check_extra_file(exg_verifier *v, const exg_extra_file *extra)
         !exg_text_is_utf8((const char *)data, weights->storages[extra->storage].length)) {
         exg_found(v, "ARC-019", path, "the extra file %s is no text in UTF-8", extra->name);
     }
-    if (exg_behind(extra->name, "data/sample_inputs/") != NULL &&
-        extra->storage < weights->storage_count && weights->storages[extra->storage].length > 0 &&
-        exg_storage_map(weights, extra->storage, &data, NULL) == EXG_OK && data != NULL &&
-        !exg_checkpoint_sniff(data, weights->storages[extra->storage].length)) {
-        exg_found(v, "ARC-020", path,
-                  "the record %s is no file of torch.save, so PyTorch does not "
-                  "load the program",
-                  extra->name);
-    }
 }
 
 /* ---- sample inputs ------------------------------------------------------------------------ */
 
-static bool fits(const exg_graph *graph, const exg_argument *input, const exg_sample_input *sample)
-{
-    const exg_tensor_meta *meta;
+/* What sample inputs give. */
+typedef struct sampled {
+    exg_verifier *v;
+    exg_symbols symbols;
+    uint32_t count; /* of the inputs of the user */
+} sampled;
 
-    if (input->kind != EXG_ARGUMENT_TENSOR) {
-        return input->kind == sample->kind ||
-               (input->kind == EXG_ARGUMENT_SYM_INT && sample->kind == EXG_ARGUMENT_INT);
+/* Is the number outside the range of the symbol? */
+static bool is_outside(const exg_verifier *v, const char *symbol, size_t length, int64_t value)
+{
+    bool outside = false;
+
+    for (uint32_t i = 0; v->graphs_sound && i < v->program->range_constraint_count; i++) {
+        const exg_range_constraint *range = &v->program->range_constraints[i];
+
+        outside = outside ||
+                  (strlen(range->symbol) == length && memcmp(range->symbol, symbol, length) == 0 &&
+                   ((range->has_min && value < range->min_val) ||
+                    (range->has_max && value > range->max_val)));
     }
-    meta = graph->values[input->as_tensor].tensor;
-    if (meta == NULL || sample->kind != EXG_ARGUMENT_TENSOR || sample->meta == NULL ||
-        meta->dtype != sample->meta->dtype || meta->rank != sample->meta->rank) {
-        return false;
-    }
-    for (uint32_t d = 0; d < meta->rank; d++) {
-        if (meta->sizes[d].expr == NULL && sample->meta->sizes[d].expr == NULL &&
-            meta->sizes[d].value != sample->meta->sizes[d].value) {
-            return false;
-        }
-    }
-    return true;
+    return outside;
 }
 
-static void check_samples(exg_verifier *v)
+/* Is the size of a dim another than the program has there? A symbol by itself gets its number from
+ * the first dim that is it. */
+static bool is_other_size(sampled *s, const exg_sym_int *size, int64_t value)
 {
-    const exg_program *p = v->program;
-    uint32_t next = 0;
+    int64_t wanted = size->value;
+    const char *name;
+    size_t length;
 
-    for (uint32_t i = 0; i < p->signature.input_count && p->sample_input_count > 0; i++) {
+    if (size->expr == NULL ||
+        exg_symint_evaluate(size->expr, &s->symbols, &wanted, NULL) == EXG_OK) {
+        return wanted != value;
+    }
+    if (!exg_symint_lone_symbol(size->expr, &name, &length)) {
+        return false;
+    }
+    s->v->failed |= exg_symbols_add(&s->symbols, s->v->arena, name, length, value, NULL) != EXG_OK;
+    return is_outside(s->v, name, length, value);
+}
+
+static void check_tensor(sampled *s, const exg_tensor_meta *meta, const exg_sample_input *sample,
+                         const exg_model_path *path, const char *input)
+{
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        const exg_sym_int *size = &meta->sizes[d];
+
+        if (sample->meta->sizes[d].expr == NULL &&
+            is_other_size(s, size, sample->meta->sizes[d].value)) {
+            exg_found(s->v, "ARC-020", path,
+                      "it does not fit the input '%s': size %" PRId64 " in dim %u", input,
+                      sample->meta->sizes[d].value, d);
+            return;
+        }
+    }
+}
+
+static bool is_alike(const exg_argument *input, const exg_sample_input *sample)
+{
+    return input->kind == EXG_ARGUMENT_TENSOR
+               ? sample->kind == EXG_ARGUMENT_TENSOR && sample->meta != NULL
+               : input->kind == sample->kind ||
+                     (input->kind == EXG_ARGUMENT_SYM_INT && sample->kind == EXG_ARGUMENT_INT);
+}
+
+static void check_sample(sampled *s, uint32_t i, uint32_t leaf)
+{
+    const exg_program *p = s->v->program;
+    const exg_model_path *path = EXG_AT_INDEX(NULL, "sample_inputs", leaf);
+    const exg_argument *input = &p->graph->inputs[i];
+    const exg_sample_input *sample = &p->sample_inputs[leaf];
+    const char *name = p->signature.inputs[i].arg.name;
+    const exg_tensor_meta *meta =
+        input->kind == EXG_ARGUMENT_TENSOR ? p->graph->values[input->as_tensor].tensor : NULL;
+
+    if (!is_alike(input, sample) || (meta == NULL && input->kind == EXG_ARGUMENT_TENSOR)) {
+        exg_found(s->v, "ARC-020", path, "it does not fit the input '%s'", name);
+    } else if (meta != NULL &&
+               (meta->dtype != sample->meta->dtype || meta->rank != sample->meta->rank)) {
+        exg_found(s->v, "ARC-020", path,
+                  "it does not fit the input '%s': %s of %u dims, not %s of %u", name,
+                  exg_dtype_name(sample->meta->dtype), sample->meta->rank,
+                  exg_dtype_name(meta->dtype), meta->rank);
+    } else if (meta != NULL) {
+        check_tensor(s, meta, sample, path, name);
+    }
+}
+
+/* A keyword is that of the argument whose leaf it is. */
+static void check_keyword(void *user, const exg_tree_step *step, uint32_t leaf)
+{
+    sampled *s = user;
+    const exg_program *p = s->v->program;
+    const char *keyword = leaf < p->sample_input_count ? p->sample_inputs[leaf].keyword : NULL;
+
+    while (step != NULL && step->outer != NULL) {
+        step = step->outer;
+    }
+    if (keyword != NULL && step != NULL && step->key != NULL &&
+        strcmp(step->key, EXG_TREE_UNKNOWN) != 0 && strcmp(step->key, keyword) != 0) {
+        exg_found(s->v, "ARC-020", EXG_AT_INDEX(NULL, "sample_inputs", leaf),
+                  "it is given by the keyword '%s', where the call has '%s'", keyword, step->key);
+    }
+}
+
+static void check_samples(sampled *s)
+{
+    const exg_program *p = s->v->program;
+    const exg_module_call *root = p->module_call_count > 0 ? &p->module_calls[0] : NULL;
+
+    for (uint32_t i = 0; i < p->signature.input_count; i++) {
         if (p->signature.inputs[i].kind != EXG_INPUT_USER) {
             continue;
         }
-        if (next < p->sample_input_count &&
-            !fits(p->graph, &p->graph->inputs[i], &p->sample_inputs[next])) {
-            exg_found(v, "ARC-020", EXG_AT_INDEX(NULL, "sample_inputs", next),
-                      "it does not fit the input '%s'", p->signature.inputs[i].arg.name);
+        if (s->count < p->sample_input_count) {
+            check_sample(s, i, s->count);
         }
-        next++;
+        s->count++;
     }
-    if (p->sample_input_count > 0 && next != p->sample_input_count) {
-        exg_found(v, "ARC-020", EXG_AT(NULL, "sample_inputs"), "%u sample inputs for %u inputs",
-                  p->sample_input_count, next);
+    if (p->sample_input_count > 0 && s->count != p->sample_input_count) {
+        exg_found(s->v, "ARC-020", EXG_AT(NULL, "sample_inputs"), "%u sample inputs for %u inputs",
+                  p->sample_input_count, s->count);
+    } else if (p->sample_input_count > 0 && root != NULL && root->in_spec != NULL) {
+        s->v->failed |=
+            exg_tree_leaves(p, root->in_spec, root->forward_arg_names,
+                            root->forward_arg_names == NULL ? 0 : root->forward_arg_name_count,
+                            check_keyword, s) == EXG_NO_MEMORY;
+    }
+}
+
+/* The record that sample inputs are from, where none were read. */
+static void check_record(const sampled *s, const exg_extra_file *extra)
+{
+    exg_verifier *v = s->v;
+    exg_weights *weights = v->program->weights;
+    const exg_model_path *path = EXG_AT_KEY(NULL, "extra_files", extra->name);
+    const uint8_t *data = NULL;
+    uint64_t length;
+
+    if (exg_behind(extra->name, "data/sample_inputs/") == NULL ||
+        extra->storage >= weights->storage_count || weights->storages[extra->storage].length == 0 ||
+        exg_storage_map(weights, extra->storage, &data, NULL) != EXG_OK || data == NULL) {
+        return;
+    }
+    length = weights->storages[extra->storage].length;
+    if (!exg_checkpoint_sniff(data, length)) {
+        exg_found(v, "ARC-020", path,
+                  "the record %s is no file of torch.save, so PyTorch does not "
+                  "load the program",
+                  extra->name);
+    } else if (v->program->sample_input_count == 0 && s->count > 0) {
+        exg_samples_form form = exg_samples_form_of(data, length);
+
+        if (form == EXG_SAMPLES_OTHER) {
+            exg_found(v, "ARC-020", path,
+                      "the record %s holds no call: (arguments, {keyword: argument})", extra->name);
+        } else if (form == EXG_SAMPLES_NONE) {
+            exg_found(v, "ARC-020", path, "0 sample inputs for %u inputs", s->count);
+        }
     }
 }
 
 void exg_verify_archive(exg_verifier *v)
 {
+    sampled s = {.v = v};
+
     for (uint32_t i = 0; i < v->program->extra_file_count; i++) {
         check_extra_file(v, &v->program->extra_files[i]);
     }
     if (v->inputs_paired) {
-        check_samples(v);
+        check_samples(&s);
+    }
+    for (uint32_t i = 0; i < v->program->extra_file_count; i++) {
+        check_record(&s, &v->program->extra_files[i]);
     }
 }

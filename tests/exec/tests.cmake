@@ -324,6 +324,8 @@ exg_strict_test(exec_attention exec_attention)
 # One operator on DTensors, now.
 exg_test(exec_operator_library exec/session/operator_library.c exec/session/fixture.c
   ${PROJECT_SOURCE_DIR}/examples/operators/mylib.c THREADS LIBS tests_eager tests_ranks exg::exec)
+exg_test(exec_shared_writes exec/session/shared_writes.c
+  ${PROJECT_SOURCE_DIR}/examples/operators/mylib.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch exec/dispatch/dispatch.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_context exec/dispatch/context.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_autograd exec/dispatch/autograd.c THREADS LIBS tests_eager tests_ranks exg::exec)

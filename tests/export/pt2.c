@@ -1,6 +1,7 @@
 /* pt2.c - opening archives: what they say is in the program, and each broken rule of
  * the format (docs/pt2.md section 4) is refused under its own name.
  */
+#include "libexport/formats/pt2/samples.h"
 #include "tests/export/maker.h"
 
 #include <exg/weights.h>
@@ -239,6 +240,40 @@ static void it_reads_example_inputs_of_protocol_4(void **state)
         assert_true(values[i] == (float)i);
     }
     exg_program_destroy(p);
+}
+
+static exg_samples_form form_of_record(const char *program)
+{
+    exg_program *p = open_file(program, NULL);
+    exg_samples_form form = EXG_SAMPLES_UNREAD;
+    const uint8_t *data;
+
+    for (uint32_t i = 0; i < p->extra_file_count; i++) {
+        uint32_t storage = p->extra_files[i].storage;
+
+        if (strncmp(p->extra_files[i].name, "data/sample_inputs/", 19) == 0) {
+            assert_int_equal(exg_storage_map(p->weights, storage, &data, NULL), EXG_OK);
+            form = exg_samples_form_of(data, p->weights->storages[storage].length);
+        }
+    }
+    exg_program_destroy(p);
+    return form;
+}
+
+static void it_tells_calls_from_other_records(void **state)
+{
+    static const uint8_t no_pickle[] = "nothing";
+    static uint8_t state_dict[65536];
+    FILE *file = fopen("fixtures/weights/no_crc.pt", "rb");
+    size_t length;
+
+    assert_non_null(file);
+    length = fread(state_dict, 1, sizeof(state_dict), file);
+    assert_int_equal(fclose(file), 0);
+    (void)state;
+    assert_int_equal(form_of_record("tests/export/data/protocol4.pt2"), EXG_SAMPLES_CALL);
+    assert_int_equal(exg_samples_form_of(state_dict, length), EXG_SAMPLES_OTHER);
+    assert_int_equal(exg_samples_form_of(no_pickle, sizeof(no_pickle)), EXG_SAMPLES_UNREAD);
 }
 
 static void it_checks_all_bytes_when_asked(void **state)
@@ -731,6 +766,7 @@ int main(void)
         cmocka_unit_test(it_reads_every_kind_of_argument),
         cmocka_unit_test(it_reads_symbols_and_ranges),
         cmocka_unit_test(it_reads_example_inputs_of_protocol_4),
+        cmocka_unit_test(it_tells_calls_from_other_records),
         cmocka_unit_test(it_checks_all_bytes_when_asked),
         cmocka_unit_test(it_keeps_records_it_does_not_know),
         cmocka_unit_test(it_chooses_a_program_by_name),

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import safetensors.torch
-from run_interop import FIXTURES, fail, pytree, run_cases, torch
+from run_interop import FIXTURES, Mismatch, fail, pytree, run_cases, torch
 from torch._higher_order_ops.auto_functionalize import auto_functionalized as on_copies
 from torch._higher_order_ops.map import map as map_of
 from torch._higher_order_ops.scan import scan
@@ -142,6 +142,35 @@ CASES = {
 }
 
 
+# What shares elements with what is written: PyTorch's kernel writes through, one of a library has each tensor for itself.
+SHARED = {
+    "views that overlap, in a list": lambda m, x: write(L.scale_all([x[0:3], x[2:5]], 2.0), x + 0),
+    "a tensor twice, in a list": lambda m, x: write(L.scale_all([x, x], 2.0), x + 0),
+    "a row and a column": lambda m, x: write(L.scale_all([m.total[1], m.total[:, 1]], 2.0), m.total + 0),
+    "what a list has, and what it is a view of": lambda m, x: write(L.scale_all([m.total.t()[1:], m.total], 2.0), m.total + 0),
+    "two arguments": lambda m, x: (K.swap(x[0:2], x[1:3]), x + 0),
+    "a tensor that is read": lambda m, x: (K.count_(x[0:2], x[1:3]), x + 0),
+    "one that is read whole": lambda m, x: (K.count_(x, x), x + 0),
+    "what it writes for out=": lambda m, x: (K.twice.out(x[:3], out=x[2:5]) + 1, x + 0),
+    "one broadcast": lambda m, x: write(L.scale_all([x[0].expand(3, 4)], 2.0), x + 0),
+    "one unfolded": lambda m, x: write(L.scale_all([m.total.view(-1).unfold(0, 4, 3)], 2.0), m.total + 0),
+    "bytes of it": lambda m, x: write(L.scale_all([m.total[0], m.total.view(torch.int32)[:, :2].view(torch.float32)], 2.0), m.total + 0),
+}
+
+# They do not, though they are views of one tensor.
+APART = {
+    "every other row": lambda m, x: write(L.scale_all([x[::2], x[1::2]], 2.0), x + 0),
+    "every other element": lambda m, x: write(L.scale_all([m.total.view(-1)[::3], m.total.view(-1)[1::3]], 2.0), m.total + 0),
+    "above and below the diagonal": lambda m, x: write(L.scale_all([x.diagonal(1), x.diagonal(-1), x.diagonal()], 2.0), x + 0),
+    "halves, turned": lambda m, x: (K.swap(x.t()[:2], x.t()[2:]), x + 0),
+    "parts as channels lie last": lambda m, x: write(
+        y := (x.reshape(1, 2, 3, 4) * 1).contiguous(memory_format=torch.channels_last),
+        L.scale_all([*y.permute(0, 2, 3, 1).view(12, 2).split(6)], 2.0), y + 0),
+    "windows side by side": lambda m, x: write(L.scale_all([m.total.view(-1).unfold(0, 4, 4), x], 2.0), m.total + 0),
+    "nothing of it": lambda m, x: (K.count_(x[3:3], x[3:3]), K.count_(x[2:3], x[3:4]), x + 0),
+}
+
+
 # PyTorch leaves no operator that gives what it was given when it decomposes.
 AS_EXPORTED = {
     "gives what it wrote": lambda m, x: (K.twice.out(x[:3], out=m.total) + 1, m.total.sum()),
@@ -191,6 +220,22 @@ def check(exg, call, decomposed):
                     fail(f"{pathlib.Path(file).suffix} {options} '{name}': {got.flatten()[:4]}, not {value.flatten()[:4]}")
 
 
+def refuse(exg, call):
+    path = exg.path(".pt2")
+    torch.export.save(torch.export.export(Called(call), (torch.ones(6, 4),)), path)
+    given = exg.path(".safetensors")
+    safetensors.torch.save_file({"x": torch.ones(6, 4)}, given)
+    try:
+        exg.command("run", path, *libraries(exg), "--input", given)
+    except Mismatch as refusal:
+        if "FUN-004" not in str(refusal):
+            raise
+    else:
+        fail("it runs")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(__doc__, ("as exported, ", check, {name: (case, False) for name, case in (CASES | AS_EXPORTED).items()}),
+                       ("apart, ", check, {name: (case, False) for name, case in APART.items()}),
+                       ("shared, ", refuse, {name: (case,) for name, case in SHARED.items()}),
                        ("decomposed, ", check, {name: (case, True) for name, case in CASES.items()})))

@@ -570,7 +570,12 @@ def _(exg):
     runs(exg, forward, call)
     path, given = saved(exg, export(Function(forward), call)), exg.path(".safetensors")
     safetensors.torch.save_file({"x": call[0], "n": torch.tensor(4)}, given)
-    return refused(exg, path, "fixed to 3", code=2, more=("--input", given))
+    refused(exg, path, "fixed to 3", code=2, more=("--input", given))
+    path = saved(exg, export(Function(lambda x, mode, mask: x if mode == "mean" and mask is None else x + 1), (call[0], "mean", None)))
+    safetensors.torch.save_file({"x": call[0], "mask": torch.ones(2)}, given)
+    refused(exg, path, "'mask' is fixed to None", code=2, more=("--input", given))
+    safetensors.torch.save_file({"x": call[0], "mode": torch.ones(2)}, given)
+    return refused(exg, path, "'mode' is fixed to 'mean'", code=2, more=("--input", given))
 
 
 @row("56", "pytorch/pytorch#95408: scan and associative_scan")

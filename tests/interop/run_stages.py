@@ -115,6 +115,9 @@ ODD = torch.tensor([float("nan"), float("inf"), -float("inf"), 1.5, -2.5])
 FUNCTIONS = {
     "attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True), SQUARE[None], SQUARE[None]),
     "attention with a mask": (lambda q, k, m: F.scaled_dot_product_attention(q, k, k, attn_mask=m), SQUARE, SQUARE, SQUARE > 0),
+    "heads of attention joined again": (
+        lambda v: F.scaled_dot_product_attention(v * 0, v * 0, v, attn_mask=torch.zeros(8, 8, dtype=v.dtype)).transpose(1, 2).reshape(2, 8, 16),
+        torch.arange(256.0).reshape(2, 8, 4, 4).remainder(5).bfloat16().transpose(1, 2)),
     "softmax attention": (lambda q, k: torch.softmax(q @ k.mT * 0.5, -1) @ k, SQUARE[None], SQUARE[None]),
     "rms_norm": (lambda x, w: F.rms_norm(x, (5,), w, 1e-5), X, Y[0]),
     "index_put": (lambda x, i, y: torch.ops.aten.index_put(x, [None, i], y[:, :3]), X, ORDER, Y),

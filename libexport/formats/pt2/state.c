@@ -2,6 +2,7 @@
  * example inputs of all. Form: docs/pt2.md sections 2.5 and 2.6.
  */
 #include "libexport/formats/pt2/archive.h"
+#include "libexport/formats/pt2/samples.h"
 #include "libexport/formats/pt2/saved.h"
 
 #include <stdlib.h>
@@ -151,14 +152,21 @@ static bool flatten(leaves *found, const char *keyword, const exg_pickle_value *
     return true;
 }
 
-/* (args, kwargs): positional leaves, then those of each keyword. */
+/* (args, kwargs) */
+static bool is_call(const exg_pickle_value *value)
+{
+    const exg_pickle_items *pair = &value->as_items;
+
+    return value->kind == EXG_PICKLE_TUPLE && pair->count == 2 &&
+           pair->items[0]->kind == EXG_PICKLE_TUPLE && pair->items[1]->kind == EXG_PICKLE_DICT;
+}
+
+/* Positional leaves, then those of each keyword. */
 static bool flatten_call(leaves *found, const exg_pickle_value *call)
 {
     const exg_pickle_items *pair = &call->as_items;
 
-    if (call->kind != EXG_PICKLE_TUPLE || pair->count != 2 ||
-        pair->items[0]->kind != EXG_PICKLE_TUPLE || pair->items[1]->kind != EXG_PICKLE_DICT ||
-        !flatten(found, NULL, pair->items[0], DEPTH_MAX)) {
+    if (!is_call(call) || !flatten(found, NULL, pair->items[0], DEPTH_MAX)) {
         return false;
     }
     for (uint32_t i = 0; i < pair->items[1]->as_items.count; i += 2) {
@@ -253,4 +261,36 @@ exg_status exg_samples_read(exg_archive *archive, const char *name, exg_program 
         return exg_error_within(err, status, "%s", exg_archive_name(archive, entry));
     }
     return EXG_OK;
+}
+
+static exg_samples_form form_of(const exg_pickle_value *value)
+{
+    leaves found = {malloc(LEAVES_MAX * sizeof(leaf)), 0};
+    exg_samples_form form = !is_call(value) ? EXG_SAMPLES_OTHER
+                            : found.items == NULL || !flatten_call(&found, value)
+                                ? EXG_SAMPLES_UNREAD
+                            : found.count == 0 ? EXG_SAMPLES_NONE
+                                               : EXG_SAMPLES_CALL;
+
+    free(found.items);
+    return form;
+}
+
+exg_samples_form exg_samples_form_of(const uint8_t *data, uint64_t length)
+{
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    uint64_t inflate_left = length; /* torch.save deflates nothing */
+    exg_samples_form form = EXG_SAMPLES_UNREAD;
+    exg_weights *weights = NULL;
+    exg_saved file;
+
+    if (arena != NULL && exg_weights_create(NULL, &weights, NULL) == EXG_OK &&
+        exg_saved_open(data, length, 0, true, arena, &inflate_left, weights, &file, NULL) ==
+            EXG_OK &&
+        file.object != NULL) {
+        form = form_of(file.object);
+    }
+    exg_weights_release(weights);
+    exg_arena_destroy(arena);
+    return form;
 }

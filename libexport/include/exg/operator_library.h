@@ -69,7 +69,8 @@ typedef struct exg_operator_definition {
     size_t size; /* sizeof(exg_operator_definition), the same for all of a library */
     /* PyTorch's text: "mylib::scale(Tensor x, float factor=2.0) -> Tensor". What it writes is
      * marked, "mylib::add_(Tensor(a!) x, Tensor y) -> ()": such an operator becomes one that gives
-     * the new values, and they are written where it stood. */
+     * the new values, and they are written where it stood. A call that writes a tensor which shares
+     * elements with another one of the call, or with itself, is refused (FUN-004). */
     const char *schema;
     /* Dtype, rank and sizes of each output, of inputs without data. An output list's length is the
      * call's output_count, 1 at first; exg_operator_lengthen() makes it another. There is room for

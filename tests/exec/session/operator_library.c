@@ -648,6 +648,22 @@ static void an_effect_is_had_in_every_run(void **state)
 
 static exg_operators *registered;
 
+/* A list longer than a call has results otherwise. */
+static void call_for_many(eager *e, exg_dtensor *z)
+{
+    int64_t sizes[40] = {1, [38] = 1};
+    exg_object args[2] = {T(z), of_ints(sizes, 40)};
+    exg_object parts = call(e, "mylib.halves.default", args, 2);
+
+    EXPECT(e->c, parts.kind == EXG_OBJECT_LIST && parts.count == 40, "a list of 40");
+    if (parts.kind == EXG_OBJECT_LIST && parts.count == 40) {
+        expect_values(e, parts.items[0].dtensor, "R", (const double[]){0, 1}, 2, "the first part");
+        expect_values(e, parts.items[38].dtensor, "R", (const double[]){2, 3}, 2, "the 39th part");
+        expect_values(e, parts.items[39].dtensor, "R", (const double[]){0}, 0, "the last part");
+    }
+    exg_object_clear(&parts, true);
+}
+
 /* Lists, writes to what is whole and to what is split; what is as long as the data say is refused.
  */
 static void call_more(eager *e, exg_dtensor *z)
@@ -715,6 +731,7 @@ static void call_eagerly(rank_context *c)
     expect_values(&e, y, "S(0)", (const double[]){0, 0.7310586, 1.7615942, 2.8577224}, 4, "swish");
     exg_dtensor_destroy(y);
     call_more(&e, z);
+    call_for_many(&e, z);
     exg_dtensor_destroy(x);
     exg_dtensor_destroy(w);
     exg_dtensor_destroy(z);
