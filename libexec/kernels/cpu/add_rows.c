@@ -12,7 +12,6 @@
 #define AHEAD     16   /* rows asked for before they are added */
 #define ASKED_MAX 1024 /* bytes of one */
 #define COLUMNS   1024 /* of a row at a time */
-#define TOGETHER  32   /* rows of a bag that are added up before they are added to it */
 #define BLOCKS    8
 
 typedef struct add_rows_params {
@@ -60,73 +59,36 @@ static exg_status add_rows_prepare(exg_kernel_call *call, exg_error *err)
     return EXG_OK;
 }
 
-/* to += factor * row, or the row, of a dtype that f32 carries. */
+/* to += factor * row, or the row; as it is in memory. */
 static void add_row(const add_rows_params *p, char *to, const char *row, const void *factor)
-{
-    float wide[COLUMNS];
-
-    for (int64_t first = 0; first < p->width; first += COLUMNS) {
-        int64_t count = EXG_MIN(p->width - first, COLUMNS);
-
-        p->convert->load[p->dtype]((uint32_t)count, wide, row + first * p->bytes, 1);
-        if (factor != NULL) {
-            p->f32->scale(count, wide, wide, *(const float *)factor, false);
-        }
-        p->f32->add(count, (float *)(void *)to + first, wide);
-    }
-}
-
-/* Rows of f32 or f64 that go into one bag. */
-typedef struct bag_rows {
-    int64_t bag, count;
-    int64_t offsets[TOGETHER]; /* in the table, elements */
-    union {
-        float f32[TOGETHER];
-        double f64[TOGETHER];
-    } factors;
-} bag_rows;
-
-/* Adds them up, and to the bag. */
-static void add_up(const add_rows_params *p, const char *table, char *out, bag_rows *rows)
 {
     union {
         float f32[COLUMNS];
         double f64[COLUMNS];
-    } sums;
-    char *to = out + rows->bag * p->width * p->wide_bytes;
+    } wide;
 
-    for (int64_t first = 0; first < p->width && rows->count > 0; first += COLUMNS) {
+    for (int64_t first = 0; first < p->width; first += COLUMNS) {
         int64_t count = EXG_MIN(p->width - first, COLUMNS);
-        const void *x = table + first * p->bytes;
+        const void *x = row + first * p->bytes;
         void *y = to + first * p->wide_bytes;
 
-        if (p->is_double) {
-            p->f64->windows(count, sums.f64, x, rows->count, rows->offsets, rows->factors.f64, 0);
-            p->f64->add(count, y, sums.f64);
-        } else {
-            p->f32->windows(count, sums.f32, x, rows->count, rows->offsets, rows->factors.f32, 0);
-            p->f32->add(count, y, sums.f32);
+        if (!exg_compute_is_storage(p->dtype)) {
+            p->convert->load[p->dtype]((uint32_t)count, &wide, x, 1);
+            x = &wide;
         }
-    }
-    rows->count = 0;
-}
-
-/* One more, of the bag or the first of another. */
-static void take(const add_rows_params *p, const char *table, char *out, bag_rows *rows,
-                 int64_t bag, int64_t row, const void *factor)
-{
-    int64_t k;
-
-    if (bag != rows->bag || rows->count == TOGETHER) {
-        add_up(p, table, out, rows);
-        rows->bag = bag;
-    }
-    k = rows->count++;
-    rows->offsets[k] = row * p->width;
-    if (p->is_double) {
-        rows->factors.f64[k] = factor != NULL ? *(const double *)factor : 1;
-    } else {
-        rows->factors.f32[k] = factor != NULL ? *(const float *)factor : 1;
+        if (p->is_double) {
+            if (factor != NULL) {
+                p->f64->scale(count, wide.f64, x, *(const double *)factor, false);
+                x = &wide;
+            }
+            p->f64->add(count, y, x);
+        } else {
+            if (factor != NULL) {
+                p->f32->scale(count, wide.f32, x, *(const float *)factor, false);
+                x = &wide;
+            }
+            p->f32->add(count, y, x);
+        }
     }
 }
 
@@ -177,9 +139,6 @@ static void add_rows_block(void *context, uint32_t block)
     const add_rows_params *p = call->params;
     const exg_tensor *index = &call->inputs[1];
     const exg_tensor *by = &call->inputs[3];
-    const char *table = call->inputs[0].data;
-    const char *factors = exg_tensor_is_absent(by) ? NULL : by->data;
-    const bool is_wide = exg_compute_is_storage(p->dtype);
     const int64_t row_bytes = p->width * p->bytes;
     const int64_t out_bytes = p->width * p->wide_bytes;
     int64_t first = (int64_t)block * p->bags_of_block;
@@ -187,12 +146,9 @@ static void add_rows_block(void *context, uint32_t block)
     int64_t at = r->is_sorted && block > 0 ? place_of(r, first) : 0;
     int64_t last = r->is_sorted && end < p->bags ? place_of(r, end) : p->count;
     char *out = call->outputs[0].data;
-    bag_rows rows;
 
-    rows.bag = rows.count = 0;
     memset(out + first * out_bytes, 0, (size_t)((end - first) * out_bytes));
     for (; at < last; at++) {
-        const char *factor = factors == NULL ? NULL : factors + at * p->wide_bytes;
         int64_t bag = bag_at(call, at);
         int64_t i = exg_index_at(index->data, index->dtype, at);
 
@@ -204,17 +160,14 @@ static void add_rows_block(void *context, uint32_t block)
             continue;
         }
         if (at + AHEAD < p->count) { /* rows are anywhere: no processor foresees them */
-            exg_ask(table + (size_t)exg_index_at(index->data, index->dtype, at + AHEAD) *
-                                (size_t)row_bytes,
+            exg_ask((const char *)call->inputs[0].data +
+                        (size_t)exg_index_at(index->data, index->dtype, at + AHEAD) *
+                            (size_t)row_bytes,
                     EXG_MIN(row_bytes, ASKED_MAX));
         }
-        if (is_wide) {
-            take(p, table, out, &rows, bag, i, factor);
-        } else {
-            add_row(p, out + bag * out_bytes, table + i * row_bytes, factor);
-        }
+        add_row(p, out + bag * out_bytes, (const char *)call->inputs[0].data + i * row_bytes,
+                exg_tensor_is_absent(by) ? NULL : (const char *)by->data + at * p->wide_bytes);
     }
-    add_up(p, table, out, &rows);
 }
 
 static void add_rows_run(const exg_kernel_call *call)
