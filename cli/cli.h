@@ -61,7 +61,7 @@ enum {
 #undef EXG_WHOLE_OPTION
 };
 
-#define EXG_COMMAND(name, letter, arguments, summary, examples)                                    \
+#define EXG_COMMAND(name, letter, processes, arguments, summary, examples)                         \
     exg_status cmd_##name(const cli_call *call, exg_error *err);
 #include "cli/command.def"
 #undef EXG_COMMAND

@@ -219,33 +219,6 @@ static exg_named_tensor as_named(const exg_tensor *tensor)
         .dtype = tensor->dtype, .rank = tensor->rank, .shape = tensor->sizes, .data = tensor->data};
 }
 
-/* An output's numbers; a number is a tensor without dims. false: it is a word, or nothing. */
-static bool numbers_of(const exg_session_output *output, exg_tensor *numbers)
-{
-    const exg_argument *constant = &output->constant;
-
-    *numbers = (exg_tensor){.rank = 0};
-    switch (constant->kind) {
-    case EXG_ARGUMENT_TENSOR:
-        *numbers = output->tensor;
-        return true;
-    case EXG_ARGUMENT_INT:
-        numbers->dtype = EXG_DTYPE_I64;
-        numbers->data = (void *)(uintptr_t)&constant->as_int;
-        return true;
-    case EXG_ARGUMENT_FLOAT:
-        numbers->dtype = EXG_DTYPE_F64;
-        numbers->data = (void *)(uintptr_t)&constant->as_float;
-        return true;
-    case EXG_ARGUMENT_BOOL:
-        numbers->dtype = EXG_DTYPE_B8;
-        numbers->data = (void *)(uintptr_t)&constant->as_bool;
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* What B has under a name of A's: a node's, or the position of an output. */
 static bool find_other(const side *b, const char *name, uint32_t output, bool is_output,
                        exg_named_tensor *found)
@@ -260,7 +233,7 @@ static bool find_other(const side *b, const char *name, uint32_t output, bool is
     }
     if (is_output) {
         if (output >= cli_own_outputs(&b->nodes, b->session) ||
-            !numbers_of(cli_own_output(&b->nodes, b->session, output), &numbers)) {
+            !cli_output_tensor(cli_own_output(&b->nodes, b->session, output), &numbers)) {
             return false;
         }
         *found = as_named(&numbers);
@@ -313,7 +286,7 @@ static exg_status compare_pair(comparison *c, const pair *of, exg_error *err)
         row *r;
 
         EXG_TRY(name == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK);
-        if (!numbers_of(cli_own_output(&a->nodes, a->session, i), &got)) {
+        if (!cli_output_tensor(cli_own_output(&a->nodes, a->session, i), &got)) {
             continue; /* the program says it, no run */
         }
         has_other = find_other(&of->b, name, i, true, &other);

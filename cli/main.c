@@ -8,13 +8,17 @@
 #include <time.h>
 #include <unistd.h>
 
+typedef enum processes { ALL, FIRST } processes; /* of mpirun, that run a command */
+
 typedef struct command_row {
     const char *name;
+    processes processes;
     exg_status (*run)(const cli_call *call, exg_error *err);
 } command_row;
 
 static const command_row rows[] = {
-#define EXG_COMMAND(name, letter, arguments, summary, examples) {#name, cmd_##name},
+#define EXG_COMMAND(name, letter, processes, arguments, summary, examples)                         \
+    {#name, processes, cmd_##name},
 #include "cli/command.def"
 #undef EXG_COMMAND
 };
@@ -215,18 +219,6 @@ static exg_status keep_quiet(cli_call *call, exg_error *err)
                              : EXG_FAIL(err, IO, "CLI-003", "cannot open /dev/null to write to");
 }
 
-/* What writes files and knows nothing of ranks: the first process does it for all. */
-static bool is_left_to_first(const char *command)
-{
-    static const char *const writers[] = {"convert", "repack", "patch", "store", "reduce"};
-    bool is_left = false;
-
-    for (size_t i = 0; cli_process_rank() > 0 && i < sizeof(writers) / sizeof(writers[0]); i++) {
-        is_left = is_left || strcmp(command, writers[i]) == 0;
-    }
-    return is_left;
-}
-
 /* A buffer that was lost on the way is told by ferror() alone. */
 static bool wrote_all(void)
 {
@@ -243,6 +235,7 @@ static exg_status choose_isa(const cli_call *call, exg_error *err)
 
 static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 {
+    const command_row *command = find_command(argv[1]);
     cli_call call = {.command = argv[1], .json = json, .out = stdout};
     const char **room = calloc((size_t)argc * CLI_LISTS, sizeof(*room));
     exg_status status =
@@ -250,8 +243,8 @@ static exg_status run_command(int argc, char **argv, bool json, exg_error *err)
 
     status = status == EXG_OK ? keep_quiet(&call, err) : status;
     status = status == EXG_OK ? choose_isa(&call, err) : status;
-    if (status == EXG_OK && !is_left_to_first(argv[1])) {
-        status = find_command(argv[1])->run(&call, err);
+    if (status == EXG_OK && (command->processes == ALL || cli_process_rank() == 0)) {
+        status = command->run(&call, err);
     }
     free(room);
     return status;

@@ -75,6 +75,32 @@ double cli_atol_of(const exg_tensor *tensor)
     return fmax(1e-5, 1e-6 * largest);
 }
 
+bool cli_output_tensor(const exg_session_output *output, exg_tensor *tensor)
+{
+    const exg_argument *constant = &output->constant;
+
+    *tensor = (exg_tensor){0};
+    switch (constant->kind) {
+    case EXG_ARGUMENT_TENSOR:
+        *tensor = output->tensor;
+        return true;
+    case EXG_ARGUMENT_INT:
+        tensor->dtype = EXG_DTYPE_I64;
+        tensor->data = (void *)(uintptr_t)&constant->as_int;
+        return true;
+    case EXG_ARGUMENT_FLOAT:
+        tensor->dtype = EXG_DTYPE_F64;
+        tensor->data = (void *)(uintptr_t)&constant->as_float;
+        return true;
+    case EXG_ARGUMENT_BOOL:
+        tensor->dtype = EXG_DTYPE_B8;
+        tensor->data = (void *)(uintptr_t)&constant->as_bool;
+        return true;
+    default:
+        return false;
+    }
+}
+
 exg_tensor cli_parts_of(const exg_tensor *tensor)
 {
     exg_tensor parts = *tensor;

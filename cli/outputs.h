@@ -8,6 +8,10 @@
 #include <exg/tensor.h>
 #include <exg/text.h>
 
+/* An output as a tensor: a number is one of rank 0, whose memory is the output's. false: it is
+ * neither. */
+bool cli_output_tensor(const exg_session_output *output, exg_tensor *tensor);
+
 /* A complex tensor as its parts, one after the other; any other as it is. */
 exg_tensor cli_parts_of(const exg_tensor *tensor);
 

@@ -18,33 +18,6 @@ static exg_named_tensor named(const char *name, const exg_tensor *t)
                               .bytes = (uint64_t)exg_tensor_numel(t) * exg_dtype_bytes(t->dtype)};
 }
 
-/* An output as a tensor: a number is one of rank 0. false: it is neither. */
-static bool output_tensor(const exg_session_output *output, exg_tensor *tensor)
-{
-    const exg_argument *constant = &output->constant;
-
-    *tensor = (exg_tensor){0};
-    switch (constant->kind) {
-    case EXG_ARGUMENT_TENSOR:
-        *tensor = output->tensor;
-        return true;
-    case EXG_ARGUMENT_INT:
-        tensor->dtype = EXG_DTYPE_I64;
-        tensor->data = (void *)(uintptr_t)&constant->as_int;
-        return true;
-    case EXG_ARGUMENT_FLOAT:
-        tensor->dtype = EXG_DTYPE_F64;
-        tensor->data = (void *)(uintptr_t)&constant->as_float;
-        return true;
-    case EXG_ARGUMENT_BOOL:
-        tensor->dtype = EXG_DTYPE_B8;
-        tensor->data = (void *)(uintptr_t)&constant->as_bool;
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* By position. */
 static exg_status write_outputs(const char *path, exg_session *session, const cli_nodes *nodes,
                                 exg_error *err)
@@ -60,7 +33,7 @@ static exg_status write_outputs(const char *path, exg_session *session, const cl
         status = EXG_OUT_OF_MEMORY(err);
     }
     for (uint32_t i = 0; status == EXG_OK && i < count; i++) {
-        if (output_tensor(cli_own_output(nodes, session, i), &tensors[at])) {
+        if (cli_output_tensor(cli_own_output(nodes, session, i), &tensors[at])) {
             snprintf(numbers[at], sizeof(numbers[at]), "%u", i);
             named_tensors[at] = named(numbers[at], &tensors[at]);
             at++;
@@ -158,7 +131,7 @@ static bool find_result(const comparison *c, const char *name, exg_tensor *tenso
     for (uint32_t i = 0; i < cli_own_outputs(c->nodes, c->session); i++) {
         snprintf(number, sizeof(number), "%u", i);
         if (strcmp(name, number) == 0) {
-            return output_tensor(cli_own_output(c->nodes, c->session, i), tensor);
+            return cli_output_tensor(cli_own_output(c->nodes, c->session, i), tensor);
         }
     }
     for (uint32_t i = 0; strncmp(name, "buffer:", 7) == 0 && i < state_count; i++) {

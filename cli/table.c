@@ -4,7 +4,7 @@
 #include <string.h>
 
 const cli_command_row cli_commands[] = {
-#define EXG_COMMAND(name, letter, arguments, summary, examples)                                    \
+#define EXG_COMMAND(name, letter, processes, arguments, summary, examples)                         \
     {#name, letter, arguments, summary, examples},
 #include "cli/command.def"
 #undef EXG_COMMAND

@@ -324,7 +324,7 @@ exg_strict_test(exec_attention exec_attention)
 # One operator on DTensors, now.
 exg_test(exec_operator_library exec/session/operator_library.c exec/session/fixture.c
   ${PROJECT_SOURCE_DIR}/examples/operators/mylib.c THREADS LIBS tests_eager tests_ranks exg::exec)
-exg_test(exec_shared_writes exec/session/shared_writes.c
+exg_test(exec_shared_writes exec/session/shared_writes.c exec/session/fixture.c
   ${PROJECT_SOURCE_DIR}/examples/operators/mylib.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_dispatch exec/dispatch/dispatch.c THREADS LIBS tests_eager tests_ranks exg::exec)
 exg_test(exec_context exec/dispatch/context.c THREADS LIBS tests_eager tests_ranks exg::exec)

@@ -280,15 +280,6 @@ static void widen(int64_t count, float *y, const uint16_t *x)
     }
 }
 
-static float widened(uint16_t x)
-{
-    const uint32_t bits_of = (uint32_t)x << 16;
-    float y;
-
-    memcpy(&y, &bits_of, sizeof(y));
-    return y;
-}
-
 /* Four rows at a time, added to each element in their order. */
 static void add_rows(int64_t count, float *y, const uint16_t *x, int64_t stride, int64_t rows)
 {
@@ -299,7 +290,8 @@ static void add_rows(int64_t count, float *y, const uint16_t *x, int64_t stride,
 
         EXG_INDEPENDENT
         for (int64_t i = 0; i < count; i++) {
-            y[i] = y[i] + widened(a[i]) + widened(b[i]) + widened(c[i]) + widened(d[i]);
+            y[i] = y[i] + exg_bf16_to_f32(a[i]) + exg_bf16_to_f32(b[i]) + exg_bf16_to_f32(c[i]) +
+                   exg_bf16_to_f32(d[i]);
         }
     }
     for (; r < rows; r++) {
@@ -307,7 +299,7 @@ static void add_rows(int64_t count, float *y, const uint16_t *x, int64_t stride,
 
         EXG_INDEPENDENT
         for (int64_t i = 0; i < count; i++) {
-            y[i] += widened(a[i]);
+            y[i] += exg_bf16_to_f32(a[i]);
         }
     }
 }

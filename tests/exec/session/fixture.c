@@ -290,3 +290,16 @@ exg_session_input floats(const char *name, float *data, int64_t rows, int64_t co
     exg_tensor_set_contiguous(&input.tensor);
     return input;
 }
+
+exg_status run_built(exg_program *program, const exg_operators *operators,
+                     const exg_session_input *in, exg_error *err)
+{
+    exg_session *session = NULL;
+    exg_verified verified;
+    exg_status status = exg_verify(program, operators, &verified, NULL, err);
+
+    status = status == EXG_OK ? exg_session_create(&verified, NULL, &session, err) : status;
+    status = status == EXG_OK ? exg_session_run(session, in, 1, err) : status;
+    exg_session_destroy(session);
+    return status;
+}

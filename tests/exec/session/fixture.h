@@ -50,4 +50,8 @@ void compare_with_expected(const loaded *l, const exg_session *session, const ch
 /* An input of a test's own, (rows, columns). */
 exg_session_input floats(const char *name, float *data, int64_t rows, int64_t columns);
 
+/* Verifies the program and runs it once on one input. */
+exg_status run_built(exg_program *program, const exg_operators *operators,
+                     const exg_session_input *in, exg_error *err);
+
 #endif

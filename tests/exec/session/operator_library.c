@@ -386,8 +386,6 @@ static exg_status run_one(const exg_operator_definition *item, const char *targe
     exg_operators *operators;
     exg_program *program;
     exg_builder *b;
-    exg_session *session = NULL;
-    exg_verified verified;
     exg_tensor_meta meta;
     exg_argument argument, y;
     exg_status status;
@@ -407,10 +405,7 @@ static exg_status run_one(const exg_operator_definition *item, const char *targe
     }
     exg_builder_call(b);
     status = exg_builder_finish(b, err);
-    status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
-    status = status == EXG_OK ? exg_session_create(&verified, NULL, &session, err) : status;
-    status = status == EXG_OK ? exg_session_run(session, &in, 1, err) : status;
-    exg_session_destroy(session);
+    status = status == EXG_OK ? run_built(program, operators, &in, err) : status;
     exg_program_destroy(program);
     exg_operators_destroy(operators);
     return status;

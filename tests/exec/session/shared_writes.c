@@ -2,6 +2,7 @@
  * tensors: refused, in programs and as eager calls; what lies side by side is written. mylib is
  * examples/operators/mylib.c. */
 #include "tests/exec/dispatch/eager.h"
+#include "tests/exec/session/fixture.h"
 
 #include <exg/emit.h>
 #include <exg/operator_library.h>
@@ -35,8 +36,6 @@ static exg_status write_windows(const int64_t *starts, int64_t length, exg_error
     exg_operators *operators = create_operators();
     exg_program *program;
     exg_builder *b;
-    exg_session *session = NULL;
-    exg_verified verified;
     exg_tensor_meta meta;
     exg_argument args[2], x;
     exg_ref windows[2];
@@ -59,10 +58,7 @@ static exg_status write_windows(const int64_t *starts, int64_t length, exg_error
     exg_builder_output(b, &x, EXG_OUTPUT_USER, NULL);
     exg_builder_call(b);
     status = exg_builder_finish(b, err);
-    status = status == EXG_OK ? exg_verify(program, operators, &verified, NULL, err) : status;
-    status = status == EXG_OK ? exg_session_create(&verified, NULL, &session, err) : status;
-    status = status == EXG_OK ? exg_session_run(session, &in, 1, err) : status;
-    exg_session_destroy(session);
+    status = status == EXG_OK ? run_built(program, operators, &in, err) : status;
     exg_program_destroy(program);
     exg_operators_destroy(operators);
     return status;
