@@ -303,9 +303,10 @@ static void deal_flows(exg_pointwise *p)
     }
 }
 
-/* Gives each value a tile buffer; a buffer is taken again once its value is dead,
- * by the instruction that reads it last if the widths are the same. */
-static bool assign_buffers(exg_pointwise *p)
+/* Gives each value a buffer for a tile of so many elements; a buffer is taken again once its value
+ * is dead, by the instruction that reads it last if the widths are the same. Gives the bytes of
+ * all. */
+static uint32_t assign_buffers(exg_pointwise *p, uint32_t tile)
 {
     struct {
         uint32_t offset;
@@ -315,10 +316,7 @@ static bool assign_buffers(exg_pointwise *p)
     uint32_t count = 0;
     uint32_t used = 0;
 
-    p->tile_most = 2 * EXG_TILE;
-    for (uint8_t v = 0; v < p->value_count; v++) {
-        p->tile_most = exg_compute_bytes(p->values[v].compute) > 2 ? EXG_TILE : p->tile_most;
-    }
+    p->tile_most = tile;
     for (uint8_t k = 0; k < p->instruction_count; k++) {
         const exg_instruction *i = &p->instructions[k];
         exg_tile_value *v = &p->values[i->target];
@@ -346,7 +344,19 @@ static bool assign_buffers(exg_pointwise *p)
         buffers[b].owner = i->target;
         v->offset = buffers[b].offset;
     }
-    return used <= EXG_TILE_BYTES_MAX;
+    return used;
+}
+
+/* Gives the values tile buffers: tiles are as large as the first cache lets them be, for each costs
+ * something of its own. */
+static bool choose_tile(exg_pointwise *p)
+{
+    uint32_t tile = EXG_TILE_MOST;
+
+    while (tile > EXG_TILE && assign_buffers(p, tile) > EXG_TILE_BYTES_NEAR) {
+        tile /= 2;
+    }
+    return assign_buffers(p, tile) <= EXG_TILE_BYTES_MAX;
 }
 
 /* Merges neighbouring dimensions that every operand walks alike. */
@@ -440,7 +450,7 @@ static void cut(exg_pointwise *p, uint64_t bytes, uint32_t widest)
         int64_t tiles_of_row = (row + tile - 1) / tile;
 
         tile = (row + tiles_of_row - 1) / tiles_of_row;
-        tile = (tile + 31) & ~INT64_C(31);
+        tile = (tile + 63) & ~INT64_C(63); /* parts of chains are whole */
         tile = tile > p->tile_most ? p->tile_most : tile;
         block = row >= block ? block : block / row * row;
     }
@@ -485,9 +495,9 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     find_lifetimes(p, true);
     find_direct_stores(p);
     deal_flows(p);
-    if (!assign_buffers(p)) {
+    if (!choose_tile(p)) {
         find_lifetimes(p, false);
-        if (!assign_buffers(p)) {
+        if (!choose_tile(p)) {
             return exg_pointwise_full(err);
         }
     }

@@ -7,9 +7,9 @@
 #include "libexec/kernels/compute.h"
 #include "libexec/kernels/pointwise.h"
 
-#define EXG_TILE                                                                                   \
-    512                          /* elements that go through all instructions at once; twice as    \
-                                  * many of two bytes */
+#define EXG_TILE            512  /* elements that go through all instructions at once, at least */
+#define EXG_TILE_MOST       2048 /* where few values are alive */
+#define EXG_TILE_BYTES_NEAR 28672 /* of all tile buffers that leave the first cache some room */
 #define EXG_TILE_ASKED      2048 /* bytes of the widest operand, when they come from memory */
 #define EXG_INSTRUCTION_MAX 96
 #define EXG_VALUE_MAX       72 /* tiles computed, conversions among them */

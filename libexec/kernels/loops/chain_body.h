@@ -70,26 +70,32 @@ static inline void leave_vectors(void)
 static void run(uint32_t count, void *out, const void *a, const exg_chain_step *steps,
                 uint32_t step_count, const exg_flow *flow);
 
+static inline const element *copy_of(element *copy, const element *from, size_t count)
+{
+    memcpy(copy, from, count * sizeof(element));
+    memset(copy + count, 0, (PART - count) * sizeof(element));
+    return copy;
+}
+
 /* Fewer elements than a part, on copies that have room for one. */
 static void run_rest(size_t count, size_t start, element *out, const element *a,
                      const exg_chain_step *steps, uint32_t step_count)
 {
-    const size_t bytes = count * sizeof(element);
-    element copies[2 * EXG_CHAIN_MAX + 1][PART] = {{0}};
+    element copies[2 * EXG_CHAIN_MAX + 1][PART];
     element *copy = copies[0];
     exg_chain_step copied[EXG_CHAIN_MAX];
 
-    memcpy(copies[0], a + start, bytes);
+    copy_of(copies[0], a + start, count);
     for (uint32_t k = 0; k < step_count; k++) {
         const element *const b = steps[k].b;
         const element *const c = steps[k].c;
 
         copied[k] = steps[k];
-        copied[k].b = b == a ? copies[0] : memcpy(copy += PART, b + start, bytes);
-        copied[k].c = c == a ? copies[0] : memcpy(copy += PART, c + start, bytes);
+        copied[k].b = b == a ? copies[0] : copy_of(copy += PART, b + start, count);
+        copied[k].c = c == a ? copies[0] : copy_of(copy += PART, c + start, count);
     }
     run(PART, copies[0], copies[0], copied, step_count, NULL);
-    memcpy(out + start, copies[0], bytes);
+    memcpy(out + start, copies[0], count * sizeof(element));
 }
 
 static void run(uint32_t count, void *out, const void *a, const exg_chain_step *steps,
