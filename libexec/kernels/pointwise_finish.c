@@ -488,6 +488,7 @@ exg_status exg_pointwise_finish(exg_pointwise *p, exg_kernel_call *call, exg_err
     coalesce(p);
     describe_operands(p, &bytes, &widest);
     drop_copies(p);
+    exg_pointwise_make_bytes(p);
     move_stores_last(p);
     copy_what_is_stored(p);
     move_invariants_first(p);

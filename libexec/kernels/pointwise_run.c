@@ -113,7 +113,7 @@ static void load(const run *r, const exg_instruction *i, tile *t, char *buffers)
 static void store_past_caches(const run *r, const exg_instruction *i, const tile *t)
 {
     const void *values = t->values[i->target];
-    _Alignas(64) char narrow[EXG_TILE_MOST * 8];
+    _Alignas(64) char narrow[EXG_TILE_BYTES_NEAR];
 
     if (!exg_value_is_storage(r->p, i)) {
         i->store(t->count, narrow, 1, values);

@@ -132,6 +132,21 @@ def roundings():
     yield "pow, complex", (power, (z, w))
 
 
+def bytes_alone():
+    """Programs of uint8 and bool alone, which run on bytes, and others that begin so."""
+    u8 = lambda *shape: torch.randint(0, 256, shape, dtype=torch.uint8)
+    b8 = lambda *shape: torch.randint(0, 2, shape, dtype=torch.bool)
+    yield "bytes, wrapped", (lambda x, y: ((x + y) * 3 - x, torch.add(x, y, alpha=7) + torch.sub(x, y, alpha=2), -x, x.square(), ~y), (u8(70, 33), u8(33)))
+    yield "bytes, compared", (lambda x, y: ((x < y) & (y < 200) | ~(x == y), (x == -1) | (x > 254)), (u8(7, 1000), u8(7, 1)))
+    yield "bytes, bounded", (lambda x, y: (x.clamp(3, 200), x.clamp(min=5), torch.maximum(x, y), torch.where(x > y, x, y).t()), (u8(64, 129), u8(64, 129)))
+    yield "bytes, truth", (lambda x, y: (x | y, x ^ y, ~x, x & y, x + y, x * y, torch.where(x, y, ~y), torch.logical_not(x)), (b8(64, 129), b8(129)))
+    yield "bytes, masked", (lambda x, m: (x.masked_fill(m, 9), (x & m.to(torch.uint8)) + 1, m.to(torch.uint8) * x), (u8(40, 65), b8(65)))
+    yield "bytes, apart", (lambda x, y: (x[:, ::3] + y[:, ::3], x.t() * 2, x[::2] ^ y[1::2]), (u8(20, 300), u8(20, 300)))
+    yield "bytes, and what is wider", (lambda x: ((x >= x.mean(dtype=torch.float32)) & (x != 0), (x + 1).int() + 300), (u8(500),))
+    yield "bytes, many", (lambda x, y: (x + y, x), (u8(1 << 20), u8(1 << 20)))
+
+
+AGREE.update(bytes_alone())
 AGREE.update(searches())
 AGREE.update(members())
 AGREE.update(roundings())

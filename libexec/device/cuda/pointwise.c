@@ -33,6 +33,7 @@ static const struct {
     [EXG_COMPUTE_F32] = {"float", "F32"},   [EXG_COMPUTE_F64] = {"double", "F64"},
     [EXG_COMPUTE_I32] = {"int32_t", "I32"}, [EXG_COMPUTE_I64] = {"int64_t", "I64"},
     [EXG_COMPUTE_BF16] = {"float", "F32"}, /* rounded */
+    [EXG_COMPUTE_U8] = {"uint8_t", "I32"}, /* wraps */
 };
 
 /* The compute type a formula is evaluated in: its result's, or of BOOL its operands'. */
@@ -41,7 +42,9 @@ static exg_compute compute_of(const exg_pointwise *p, const exg_instruction *i)
     exg_compute compute = formulas[i->formula_id].result == BOOL ? p->values[i->sources[0]].compute
                                                                  : p->values[i->target].compute;
 
-    return compute == EXG_COMPUTE_BF16 ? EXG_COMPUTE_F32 : compute;
+    return compute == EXG_COMPUTE_BF16 ? EXG_COMPUTE_F32
+           : compute == EXG_COMPUTE_U8 ? EXG_COMPUTE_I32
+                                       : compute;
 }
 
 /* ---- text ------------------------------------------------------------------------------ */

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* One dtype: storage type, compute type, and the two ways as expressions in x. */
-#define DTYPE(id, storage, compute, widen, narrow)                                                 \
+/* One way of a dtype: storage type, compute type, and an expression in x. */
+#define LOAD(id, storage, compute, widen)                                                          \
     static void load_##id(uint32_t count, void *values, const void *memory, int64_t stride)        \
     {                                                                                              \
         const storage *from = memory;                                                              \
@@ -37,7 +37,9 @@
                 to[i] = (compute)(widen);                                                          \
             }                                                                                      \
         }                                                                                          \
-    }                                                                                              \
+    }
+
+#define STORE(id, storage, compute, narrow)                                                        \
     static void store_##id(uint32_t count, void *memory, int64_t stride, const void *values)       \
     {                                                                                              \
         storage *to = memory;                                                                      \
@@ -56,6 +58,10 @@
             }                                                                                      \
         }                                                                                          \
     }
+
+#define DTYPE(id, storage, compute, widen, narrow)                                                 \
+    LOAD(id, storage, compute, widen)                                                              \
+    STORE(id, storage, compute, narrow)
 
 #define ROUND(id, storage, compute, narrow, widen)                                                 \
     static void round_##id(uint32_t count, void *values)                                           \
@@ -77,6 +83,8 @@
 #undef EXG_CONVERT
 
 DTYPE(halves, uint16_t, uint16_t, x, x)
+DTYPE(bytes, uint8_t, uint8_t, x, x)
+LOAD(truths, uint8_t, uint8_t, x != 0)
 
 #if defined(__AVX512F__)
 #define F16_AT_ONCE 16
@@ -275,6 +283,9 @@ const exg_convert_loops EXG_ISA_NAME(exg_loops_convert) = {
               ROUND_ROW(F8E8M0FNU)},
     .load_as_is = load_halves,
     .store_as_is = store_halves,
+    .load_bytes = load_bytes,
+    .load_truths = load_truths,
+    .store_bytes = store_bytes,
     .convert = {{f32_to_f32, f64_to_f32, i32_to_f32, i64_to_f32, bf16_to_f32},
                 {f32_to_f64, f64_to_f64, i32_to_f64, i64_to_f64},
                 {f32_to_i32, f64_to_i32, i32_to_i32, i64_to_i32},

@@ -2,7 +2,7 @@
  *
  * A compute type holds the values of several dtypes: f32 those of f32, f16, bf16
  * and f8; i32 those of bool, u8, i8, i16, u16, i32; i64 those of u32, u64, i64. Some formulas
- * take bf16 as it is (narrow.def).
+ * take bf16 as it is (narrow.def), some u8 and bool (bytes.def).
  */
 #ifndef EXG_LIBEXEC_KERNELS_LOOPS_LOOPS_H
 #define EXG_LIBEXEC_KERNELS_LOOPS_LOOPS_H
@@ -27,6 +27,7 @@ typedef enum exg_compute {
     EXG_COMPUTE_I32,
     EXG_COMPUTE_I64,
     EXG_COMPUTE_BF16,
+    EXG_COMPUTE_U8,
     EXG_COMPUTE_COUNT
 } exg_compute;
 
@@ -34,6 +35,7 @@ static inline uint32_t exg_compute_bytes(exg_compute compute)
 {
     return compute == EXG_COMPUTE_F64 || compute == EXG_COMPUTE_I64 ? 8
            : compute == EXG_COMPUTE_BF16                            ? 2
+           : compute == EXG_COMPUTE_U8                              ? 1
                                                                     : 4;
 }
 
@@ -71,11 +73,13 @@ typedef struct exg_pointwise_loops {
 
 EXG_LOOPS_DECLARE(exg_pointwise_loops, exg_loops_pointwise);
 
-typedef struct exg_narrow_loops {
+typedef struct exg_formula_loops {
     exg_formula_loop *of[EXG_FORMULA_COUNT]; /* NULL: none */
-} exg_narrow_loops;
+} exg_formula_loops;
 
-EXG_LOOPS_DECLARE(exg_narrow_loops, exg_loops_narrow);
+EXG_LOOPS_DECLARE(exg_formula_loops, exg_loops_narrow);
+/* Scalars are int32_t; what compares writes bytes, and where reads its condition as such. */
+EXG_LOOPS_DECLARE(exg_formula_loops, exg_loops_bytes);
 
 /* A formula of narrow.def whose first operand is what the step before it gives. */
 typedef struct exg_chain_step {
@@ -118,6 +122,9 @@ typedef struct exg_convert_loops {
     exg_round_loop *round[EXG_DTYPE_COUNT]; /* NULL: the compute type is exact */
     exg_load_loop *load_as_is;              /* elements of two bytes */
     exg_store_loop *store_as_is;
+    exg_load_loop *load_bytes;
+    exg_load_loop *load_truths; /* bytes as 0 or 1 */
+    exg_store_loop *store_bytes;
     /* [to][from]; of bf16 those from f32, which rounds, and to f32 alone */
     exg_convert_loop *convert[EXG_COMPUTE_COUNT][EXG_COMPUTE_COUNT];
     exg_convert_loop *truth[EXG_COMPUTE_COUNT]; /* to int32_t 0 or 1 */

@@ -88,6 +88,6 @@
 
 #define EXG_NARROW(id, function) [EXG_FORMULA_##id] = loop_##id,
 #define EXG_NARROW_FORMULA(id)   [EXG_FORMULA_##id] = loop_##id,
-const exg_narrow_loops EXG_ISA_NAME(exg_loops_narrow) = {{
+const exg_formula_loops EXG_ISA_NAME(exg_loops_narrow) = {{
 #include "libexec/kernels/narrow.def"
 }};

@@ -200,7 +200,7 @@ static void logistic_formulas_are_within_4_5_ulp_of_the_true_value(void **state)
     check(EXG_FORMULA_mish_default, mish, false, true, 4.5, "mish");
 }
 
-static const exg_narrow_loops *const narrow[] = {
+static const exg_formula_loops *const narrow[] = {
     &exg_loops_narrow_generic,
 #ifdef EXG_HAVE_X86_64_LOOPS
     &exg_loops_narrow_v3,
@@ -319,6 +319,75 @@ static void formulas_of_bf16_are_those_of_f32_rounded(void **state)
             }
         }
     }
+}
+
+static const exg_formula_loops *const bytes[] = {
+    &exg_loops_bytes_generic,
+#ifdef EXG_HAVE_X86_64_LOOPS
+    &exg_loops_bytes_v3,
+#endif
+#ifdef EXG_HAVE_V4_LOOPS
+    &exg_loops_bytes_v4,
+#endif
+};
+
+/* What formulas of bytes give of all pairs is what those of int32 do, rounded to uint8; of 0 and 1
+ * it is 0 or 1 where bytes.def says so. */
+static void formulas_of_bytes_are_those_of_int32_rounded(void **state)
+{
+    static const struct {
+        exg_formula formula;
+        bool is_of_truth;
+    } rows[] = {
+#define EXG_BYTES(id)       {EXG_FORMULA_##id, false},
+#define EXG_BYTES_TRUTH(id) {EXG_FORMULA_##id, true},
+#include "libexec/kernels/bytes.def"
+    };
+    static const int32_t numbers[][EXG_POINTWISE_SCALARS] = {
+        {1, 1, 1, 1}, {3, 200, 0, 0}, {255, 1, 0, 0}, {0, 1, 0, 0}};
+    enum { PAIRS = 65536 };
+    int32_t *const wide = malloc(4 * PAIRS * sizeof(int32_t));
+    uint8_t *const near = malloc(4 * PAIRS);
+    int bad = 0;
+
+    (void)state;
+    assert_true(wide != NULL && near != NULL);
+    for (uint32_t k = 0; k < PAIRS; k++) {
+        const uint8_t operands[] = {(uint8_t)(k >> 8), (uint8_t)k, (uint8_t)(k * 77 >> 3)};
+
+        for (uint32_t o = 0; o < 3; o++) {
+            near[o * PAIRS + k] = operands[o];
+            wide[o * PAIRS + k] = operands[o];
+        }
+    }
+    for (uint32_t at = 0; at < COUNT(rows) * COUNT(tables) * COUNT(numbers); at++) {
+        const uint32_t isa = at / COUNT(numbers) % COUNT(tables);
+        const exg_formula formula = rows[at / COUNT(tables) / COUNT(numbers)].formula;
+        const bool is_of_truth = rows[at / COUNT(tables) / COUNT(numbers)].is_of_truth;
+        uint64_t scalars[EXG_POINTWISE_SCALARS] = {0};
+
+        if ((int)isa > (int)exg_isa_current()) {
+            continue;
+        }
+        memcpy(scalars, numbers[at % COUNT(numbers)], sizeof(numbers[0]));
+        bytes[isa]->of[formula](PAIRS - 1, near + 3 * PAIRS, near, near + PAIRS, near + 2 * PAIRS,
+                                scalars, NULL, &bad);
+        tables[isa]->of[EXG_COMPUTE_I32][formula](PAIRS - 1, wide + 3 * PAIRS, wide, wide + PAIRS,
+                                                  wide + 2 * PAIRS, scalars, NULL, &bad);
+        for (uint32_t k = 0; k < PAIRS - 1; k++) {
+            const int32_t want = wide[3 * PAIRS + k];
+            const bool is_bits = wide[k] < 2 && wide[PAIRS + k] < 2 && wide[2 * PAIRS + k] < 2 &&
+                                 numbers[at % COUNT(numbers)][0] < 2;
+
+            if (near[3 * PAIRS + k] != (uint8_t)want ||
+                (is_of_truth && is_bits && (want < 0 || want > 1))) {
+                fail_msg("formula %d of %d, %d, %d gives %d, not %d", (int)formula, wide[k],
+                         wide[PAIRS + k], wide[2 * PAIRS + k], near[3 * PAIRS + k], want);
+            }
+        }
+    }
+    free(wide);
+    free(near);
 }
 
 /* So that it does not depend on how a tensor is spread either. */
@@ -524,6 +593,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(logistic_formulas_are_within_4_5_ulp_of_the_true_value),
         cmocka_unit_test(narrow_formulas_are_within_a_bf16_of_the_true_value),
         cmocka_unit_test(formulas_of_bf16_are_those_of_f32_rounded),
+        cmocka_unit_test(formulas_of_bytes_are_those_of_int32_rounded),
         cmocka_unit_test(a_result_does_not_depend_on_what_lies_beside_it),
         cmocka_unit_test(tanh_and_erf_keep_the_sign_of_zero_and_do_not_pass_one),
         cmocka_unit_test(pow_is_within_2_5_ulp_and_has_the_edges_of_c),
