@@ -300,6 +300,24 @@ static exg_ref by_weights(const derivation *x)
     return S(masked_fill_Scalar, taken, S(lt_Scalar, A(1), exg_arg_int(0)), 0);
 }
 
+/* Of resample: each gradient to the elements it came from, term by term. */
+static exg_ref sampled_back(const derivation *x)
+{
+    const exg_dims own = dims_of(x, 0);
+    const exg_dims places = dims_of(x, 1);
+    const uint32_t dim = exg_lower_dim(x->b, exg_get_int(&V(3)), own.rank);
+    exg_ref sum = zeros_as(x, 0);
+
+    for (int64_t t = 0; t < places.n[0]; t++) {
+        exg_ref at = exg_lower_flat(x->b, exg_lower_slice(x->b, A(1), 0, t, 1));
+        exg_ref weight = exg_lower_flat(x->b, exg_lower_slice(x->b, A(2), 0, t, 1));
+
+        weight = exg_lower_along(x->b, weight, dim, own.rank);
+        sum = S(index_add_default, sum, V(3), at, S(mul_Tensor, G, weight));
+    }
+    return sum;
+}
+
 static exg_argument only(exg_builder *b, uint32_t which)
 {
     exg_argument mask = {.kind = EXG_ARGUMENT_BOOLS, .count = 3};

@@ -78,6 +78,7 @@
     X(qr_factor)                                                                                   \
     X(recurrent)                                                                                   \
     X(registered)                                                                                  \
+    X(resample)                                                                                    \
     X(rms_norm)                                                                                    \
     X(roll)                                                                                        \
     X(row_order)                                                                                   \

@@ -442,6 +442,32 @@ exg_status exg_rule_weighted_gather(exg_rule_call *call)
     return EXG_OK;
 }
 
+/* (self, terms count, terms count, dim) -> self with count at dim: terms are summed */
+exg_status exg_rule_resample(exg_rule_call *call)
+{
+    const uint32_t rank = call->operands[0]->rank;
+    const uint32_t dim = exg_rule_dim(exg_get_int(&call->args[3]), rank);
+    exg_strategy *strategy;
+
+    for (uint32_t d = 0; d < rank; d++) {
+        const int32_t split = (int32_t)d;
+
+        if (d == dim) {
+            SPLIT(LIST(split), LIST(-1, 1, 1));
+        } else {
+            SPLIT(LIST(split), LIST(split, -1, -1));
+        }
+    }
+    strategy = exg_strategy_add(call);
+    if (strategy == NULL) {
+        return EXG_OUT_OF_MEMORY(call->err);
+    }
+    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
+    strategy->operands[1] = exg_shard(0);
+    strategy->operands[2] = exg_shard(0);
+    return EXG_OK;
+}
+
 exg_status exg_rule_index_select(exg_rule_call *call)
 {
     uint32_t dim = exg_rule_dim(exg_get_int(&call->args[1]), call->operands[0]->rank);

@@ -534,6 +534,26 @@ void exg_spell_logaddexp(exg_builder *b, const exg_argument *args, exg_argument 
     GIVES(IN_WIDE(SELF, EMIT(b, where_self, is_infinite(b, most), most, y)));
 }
 
+/* (self, places (terms, count), weights (terms, count), dim) */
+void exg_spell_resample(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    const exg_ref weights = exg_get_ref(&args[2]);
+    const uint32_t rank = exg_lower_dims(b, SELF).rank;
+    const uint32_t dim = exg_lower_dim(b, exg_get_int(&args[3]), rank);
+    const int64_t terms = exg_lower_dims(b, OTHER).n[0];
+    exg_ref sum = EXG_NO_REF;
+
+    for (int64_t t = 0; t < terms; t++) {
+        exg_ref taken = EMIT(b, index_select_default, SELF, exg_arg_int(dim),
+                             exg_lower_flat(b, exg_lower_slice(b, OTHER, 0, t, 1)));
+        exg_ref weight = exg_lower_flat(b, exg_lower_slice(b, weights, 0, t, 1));
+
+        taken = EMIT(b, mul_Tensor, taken, exg_lower_along(b, weight, dim, rank));
+        sum = t == 0 ? taken : EMIT(b, add_Tensor, sum, taken);
+    }
+    GIVES(sum);
+}
+
 /* x along `dim`, the last `shift` of it first. */
 static exg_ref rolled(exg_builder *b, exg_ref x, uint32_t dim, int64_t shift)
 {

@@ -2,6 +2,7 @@
  * the windows lie, with its place; windows put back; grids of three dims. */
 #include "libexport/operators/lower.h"
 
+#include <exg/operator_id_new.h>
 #include <math.h>
 #include <string.h>
 
@@ -419,19 +420,32 @@ static const filter linear_filter = {1, triangle, triangles};
 static const filter cubic_filter = {2, cubic, cubics};
 static const filter lanczos_filter = {3, lanczos, lanczoses};
 
-/* How much element j counts for output i: the filter as wide as the scale, around where i lies;
- * (out, in), rows that sum to 1. */
-static exg_ref filter_weights(exg_builder *b, const filter *f, int64_t in, int64_t out,
-                              double scale, exg_dtype dtype)
-{
-    double unit = scale > 1 ? scale : 1;
-    exg_ref i = exg_lower_steps(b, out, dtype, 0, 2);
-    exg_ref j = exg_lower_steps(b, in, dtype, 1, 2);
-    exg_ref centre = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 0.5), scale);
-    exg_ref away = EMIT(b, sub_Tensor, EMIT(b, add_Scalar, j, 0.5), centre);
-    exg_ref w = f->weights(b, EMIT(b, mul_Scalar, EMIT(b, abs_default, away), 1 / unit));
+#define TERMS_MAX 128 /* of a sum that is not made as a product of matrices */
 
-    return EMIT(b, div_Tensor, w, EMIT(b, sum_dim_IntList, w, INTS(b, 1), exg_arg_bool(true)));
+/* The elements that may count for each output, and how much they do: the filter as wide as the
+ * scale, around where the output lies; (terms, out), columns that sum to 1. */
+static exg_ref filter_weights(exg_builder *b, const filter *f, int64_t in, int64_t out,
+                              double scale, exg_dtype dtype, int64_t terms, exg_ref *at)
+{
+    const double unit = scale > 1 ? scale : 1;
+    const double reach = f->reach * unit;
+    exg_ref i = exg_lower_steps(b, out, dtype, 1, 2);
+    exg_ref j = exg_lower_steps(b, terms, dtype, 0, 2);
+    exg_ref centre = EMIT(b, mul_Scalar, EMIT(b, add_Scalar, i, 0.5), scale);
+    exg_ref away;
+    exg_ref w;
+
+    if (terms < in) {
+        exg_ref first = EMIT(b, floor_default, EMIT(b, sub_Scalar, centre, reach + 0.5));
+
+        j = EMIT(b, add_Tensor, j, EMIT(b, clamp_both, first, 0.0, (double)(in - terms)));
+    }
+    away = EMIT(b, sub_Tensor, EMIT(b, add_Scalar, j, 0.5), centre);
+    w = f->weights(b, EMIT(b, mul_Scalar, EMIT(b, abs_default, away), 1 / unit));
+    /* what does not count may be infinite */
+    centre = EMIT(b, clamp_both, EMIT(b, floor_default, centre), 0.0, (double)(in - 1));
+    *at = EMIT(b, where_self, EMIT(b, eq_Scalar, w, 0.0), centre, j);
+    return EMIT(b, div_Tensor, w, EMIT(b, sum_dim_IntList, w, INTS(b, 0), exg_arg_bool(true)));
 }
 
 #define WEIGHTS_MAX 0x1p26 /* looked at one by one */
@@ -473,18 +487,18 @@ static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out,
 static exg_ref smoothed_along(exg_builder *b, const filter *f, exg_ref x, uint32_t dim, int64_t out,
                               double scale, bool of_bytes)
 {
-    int64_t in = exg_lower_dims(b, x).n[dim];
-    exg_ref w = filter_weights(b, f, in, out, scale, exg_lower_dtype(b, x));
+    const int64_t in = exg_lower_dims(b, x).n[dim];
+    const double wide = ceil(2 * f->reach * (scale > 1 ? scale : 1)) + 2;
+    const bool is_sum = wide <= TERMS_MAX && wide < (double)in;
+    exg_ref at = EXG_NO_REF;
+    exg_ref w = filter_weights(b, f, in, out, scale, exg_lower_dtype(b, x),
+                               is_sum ? (int64_t)wide : in, &at);
     double parts = of_bytes ? parts_of(b, f, in, out, scale) : 1;
 
-    if (of_bytes) { /* halves away from 0 */
-        exg_ref whole = EMIT(b, mul_Scalar, EMIT(b, abs_default, w), parts);
-
-        whole = EMIT(b, floor_default, EMIT(b, add_Scalar, whole, 0.5));
-        w = EMIT(b, copysign_Tensor, whole, w);
-    }
-    x = dim == 3 ? EMIT(b, matmul_default, x, exg_lower_swapped(b, w, 0, 1))
-                 : EMIT(b, matmul_default, w, x);
+    w = of_bytes ? exg_lower_whole_parts(b, w, parts) : w;
+    x = is_sum     ? EMIT(b, resample, x, exg_lower_cast(b, at, EXG_DTYPE_I64), w, (int)dim)
+        : dim == 3 ? EMIT(b, matmul_default, x, w)
+                   : EMIT(b, matmul_default, exg_lower_swapped(b, w, 0, 1), x);
     if (of_bytes) { /* sums of whole numbers, exact in float64 */
         x = EMIT(b, floor_default, EMIT(b, add_Scalar, EMIT(b, mul_Scalar, x, 1 / parts), 0.5));
         x = EMIT(b, clamp_default, x, 0., 255.);

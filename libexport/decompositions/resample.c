@@ -30,6 +30,26 @@ exg_status exg_shape_weighted_gather(exg_shape_call *call, exg_error *err)
     return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
 }
 
+/* (self, places (terms, count), weights (terms, count), dim) -> self with count at dim */
+exg_status exg_shape_resample(exg_shape_call *call, exg_error *err)
+{
+    exg_dims out;
+    exg_dims places;
+    exg_dims weights;
+    uint32_t dim;
+
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 0), &out, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 1), &places, err));
+    EXG_TRY(exg_dims_of(exg_shape_input(call, 2), &weights, err));
+    EXG_TRY(exg_wrap_dim(exg_get_int(&call->args[3]), out.rank, &dim, err));
+    if (out.rank == 0 || places.rank != 2 || weights.rank != 2 || places.n[0] < 1 ||
+        memcmp(places.n, weights.n, 2 * sizeof(places.n[0])) != 0) {
+        return EXG_SHAPE_FAIL(err, "places, weights and what is there do not fit");
+    }
+    out.n[dim] = places.n[1];
+    return exg_shape_result(call, 0, exg_shape_input(call, 0)->dtype, &out, err);
+}
+
 /* ---- upsampling --------------------------------------------------------------------------- */
 
 typedef struct sampling {
@@ -132,8 +152,21 @@ static exg_ref wide_image(exg_builder *b, exg_ref x)
 
 #define WEIGHTS_MAX ((int64_t)1 << 26) /* looked at one by one */
 
-/* As many parts as let the greatest weight of two neighbours stay below 2^15. */
-static double parts_of(exg_builder *b, const sampling *s)
+/* How much the elements around `away` elements before an output count. */
+static double weight_of(double away, uint32_t terms)
+{
+    const double a = -0.75;
+
+    away = fabs(away);
+    return terms == 2 ? fmax(1 - away, 0)
+           : away < 1 ? ((a + 2) * away - (a + 3)) * away * away + 1
+           : away < 2 ? ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
+                      : 0;
+}
+
+/* As many parts as let the greatest weight stay below 2^15; what would lie outside counts at the
+ * border. */
+static double parts_of(exg_builder *b, const sampling *s, uint32_t terms)
 {
     double most = 0;
     double parts = 1;
@@ -144,10 +177,19 @@ static double parts_of(exg_builder *b, const sampling *s)
     }
     for (int64_t i = 0; i < s->out; i++) {
         double at = s->align_corners ? (double)i * s->scale : ((double)i + 0.5) * s->scale - 0.5;
-        double part = at - floor(at);
+        double low = 0;
+        double high = 0;
 
-        part = at <= 0 || at >= (double)(s->in - 1) ? 1 : part;
-        most = fmax(most, fmax(part, 1 - part));
+        at = terms == 2 ? fmax(at, 0) : at;
+        for (int32_t k = 1 - (int32_t)terms / 2; k <= (int32_t)terms / 2; k++) {
+            const double place = floor(at) + k;
+            const double weight = weight_of(at - place, terms);
+
+            low += place <= 0 ? weight : 0;
+            high += place >= (double)(s->in - 1) ? weight : 0;
+            most = fmax(most, place > 0 && place < (double)(s->in - 1) ? weight : 0);
+        }
+        most = fmax(most, fmax(low, high));
     }
     while (0.5 + most * 2 * parts < 0x1p15 && parts < 0x1p22) {
         parts *= 2;
@@ -155,16 +197,50 @@ static double parts_of(exg_builder *b, const sampling *s)
     return parts;
 }
 
-static exg_ref whole_parts(exg_builder *b, exg_ref weight, const sampling *s, bool of_bytes)
+/* The weights of what lies outside are the border's. */
+static exg_ref at_border(exg_builder *b, exg_ref weights, exg_ref places, double border, bool low)
 {
-    double parts = of_bytes ? parts_of(b, s) : 1;
+    const exg_argument keep = exg_arg_bool(true);
+    exg_ref outside = low ? EMIT(b, lt_Scalar, places, border) : EMIT(b, gt_Scalar, places, border);
+    exg_ref over = EMIT(b, mul_Tensor, weights, outside);
 
-    weight = of_bytes ? EMIT(b, round_default, EMIT(b, mul_Scalar, weight, parts)) : weight;
-    return of_bytes ? EMIT(b, mul_Scalar, weight, 1 / parts) : weight;
+    over = EMIT(b, sum_dim_IntList, over, INTS(b, 0), keep);
+    over = EMIT(b, mul_Tensor, over, EMIT(b, eq_Scalar, places, border));
+    return EMIT(b, add_Tensor, EMIT(b, masked_fill_Scalar, weights, outside, 0), over);
 }
 
-static exg_ref whole_bytes(exg_builder *b, exg_ref x, bool of_bytes)
+exg_ref exg_lower_whole_parts(exg_builder *b, exg_ref weights, double parts)
 {
+    exg_ref whole = EMIT(b, mul_Scalar, EMIT(b, abs_default, weights), parts);
+
+    whole = EMIT(b, floor_default, EMIT(b, add_Scalar, whole, 0.5));
+    return EMIT(b, copysign_Tensor, whole, weights);
+}
+
+/* What places and weights are computed in. */
+static exg_dtype dtype_of_weights(exg_builder *b, exg_ref x, bool of_bytes)
+{
+    return of_bytes ? EXG_DTYPE_F64 : exg_lower_dtype(b, x);
+}
+
+/* The sums of elements at whole places, times weights: of `terms` each. */
+static exg_ref sampled(exg_builder *b, exg_ref x, uint32_t dim, const sampling *s,
+                       const exg_ref *places, const exg_ref *weights, uint32_t terms, bool of_bytes)
+{
+    exg_ref at = EMIT(b, stack_default, exg_arg_refs(b, places, terms), 0);
+    exg_ref by = EMIT(b, stack_default, exg_arg_refs(b, weights, terms), 0);
+    const double parts = of_bytes ? parts_of(b, s, terms) : 1;
+
+    if (of_bytes) {
+        by = at_border(b, by, at, 0, true);
+        by = at_border(b, by, at, (double)(s->in - 1), false);
+    }
+    at = exg_lower_cast(b, EMIT(b, clamp_both, at, 0.0, (double)(s->in - 1)), EXG_DTYPE_I64);
+    if (of_bytes) {
+        by = EMIT(b, mul_Scalar, exg_lower_whole_parts(b, by, parts), 1 / parts);
+        by = exg_lower_cast(b, by, exg_lower_dtype(b, x));
+    }
+    x = EMIT(b, resample, x, at, by, (int)dim);
     x = of_bytes ? EMIT(b, floor_default, EMIT(b, add_Scalar, x, 0.5)) : x;
     return of_bytes ? EMIT(b, clamp_both, x, 0., 255.) : x;
 }
@@ -173,21 +249,17 @@ void exg_lower_upsample_linear(exg_builder *b, const exg_argument *args, exg_arg
 {
     sampling s[3];
     uint32_t count = samplings(b, args, 3, exg_get_bool(&args[2]), s);
-    uint32_t rank = exg_lower_dims(b, SELF).rank;
     bool of_bytes = exg_lower_dtype(b, SELF) == EXG_DTYPE_U8;
     exg_ref x = wide_image(b, SELF);
 
     for (uint32_t i = count; i-- > 0;) {
-        exg_ref at = source(b, &s[i], exg_lower_dtype(b, x), true);
+        exg_ref at = source(b, &s[i], dtype_of_weights(b, x, of_bytes), true);
         exg_ref below = EMIT(b, floor_default, at);
-        exg_ref part = whole_parts(b, EMIT(b, sub_Tensor, at, below), &s[i], of_bytes);
-        exg_ref low = picked(b, x, 2 + i, below, &s[i]);
-        exg_ref high = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, 1.0), &s[i]);
+        exg_ref part = EMIT(b, sub_Tensor, at, below);
+        const exg_ref places[] = {below, EMIT(b, add_Scalar, below, 1.0)};
+        const exg_ref weights[] = {EMIT(b, rsub_Scalar, part, 1.0), part};
 
-        part = exg_lower_along(b, part, 2 + i, rank);
-        x = EMIT(b, add_Tensor, EMIT(b, mul_Tensor, low, EMIT(b, rsub_Scalar, part, 1.0)),
-                 EMIT(b, mul_Tensor, high, part));
-        x = whole_bytes(b, x, of_bytes);
+        x = sampled(b, x, 2 + i, &s[i], places, weights, 2, of_bytes);
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_lower_dtype(b, SELF)));
 }
@@ -211,27 +283,24 @@ void exg_lower_upsample_cubic(exg_builder *b, const exg_argument *args, exg_argu
 {
     sampling s[3];
     uint32_t count = samplings(b, args, 3, exg_get_bool(&args[2]), s);
-    uint32_t rank = exg_lower_dims(b, SELF).rank;
     bool of_bytes = exg_lower_dtype(b, SELF) == EXG_DTYPE_U8;
     exg_ref x = wide_image(b, SELF);
 
     for (uint32_t i = count; i-- > 0;) {
-        exg_ref at = source(b, &s[i], exg_lower_dtype(b, x), false);
+        exg_ref at = source(b, &s[i], dtype_of_weights(b, x, of_bytes), false);
         exg_ref below = EMIT(b, floor_default, at);
         exg_ref part = EMIT(b, sub_Tensor, at, below);
-        exg_ref sum = EXG_NO_REF;
+        exg_ref places[4];
+        exg_ref weights[4];
 
         for (int k = -1; k <= 2; k++) {
             exg_ref t = k <= 0 ? EMIT(b, add_Scalar, part, (double)-k)
                                : EMIT(b, rsub_Scalar, part, (double)k);
-            exg_ref weight =
-                whole_parts(b, exg_lower_cubic(b, t, k == 0 || k == 1), &s[i], of_bytes);
-            exg_ref taken = picked(b, x, 2 + i, EMIT(b, add_Scalar, below, (double)k), &s[i]);
-            exg_ref term = EMIT(b, mul_Tensor, taken, exg_lower_along(b, weight, 2 + i, rank));
 
-            sum = k == -1 ? term : EMIT(b, add_Tensor, sum, term);
+            places[k + 1] = EMIT(b, add_Scalar, below, (double)k);
+            weights[k + 1] = exg_lower_cubic(b, t, k == 0 || k == 1);
         }
-        x = whole_bytes(b, sum, of_bytes);
+        x = sampled(b, x, 2 + i, &s[i], places, weights, 4, of_bytes);
     }
     results[0] = exg_arg_ref(exg_lower_cast(b, x, exg_lower_dtype(b, SELF)));
 }

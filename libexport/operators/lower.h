@@ -94,6 +94,9 @@ exg_ref exg_lower_steps(exg_builder *b, int64_t count, exg_dtype dtype, uint32_t
 /* A vector along `dim` of a tensor of `rank`, ones elsewhere. */
 exg_ref exg_lower_along(exg_builder *b, exg_ref vector, uint32_t dim, uint32_t rank);
 
+/* Weights in whole parts of so many, halves away from 0, as PyTorch weighs bytes. */
+exg_ref exg_lower_whole_parts(exg_builder *b, exg_ref weights, double parts);
+
 /* An index that may count from the end of `size`, as int64. */
 exg_ref exg_lower_from_start(exg_builder *b, exg_ref index, int64_t size);
 

@@ -157,6 +157,8 @@ static void part_weighted_gather(exg_builder *b, const exg_argument *args, exg_a
     results[0] = exg_arg_ref(sum);
 }
 
+exg_lowering exg_spell_resample;
+
 /* ---- all ---------------------------------------------------------------------------------------
  */
 
@@ -164,9 +166,10 @@ static const struct {
     exg_operator_id op;
     void (*write)(exg_builder *b, const exg_argument *args, exg_argument *results);
 } rows[] = {
-    {EXG_OP_cummax_default, part_cummax}, {EXG_OP_cummin_default, part_cummin},
-    {EXG_OP_edge_pad, part_edge_pad},     {EXG_OP_add_rows, part_add_rows},
-    {EXG_OP_distances, part_distances},   {EXG_OP_weighted_gather, part_weighted_gather},
+    {EXG_OP_cummax_default, part_cummax},  {EXG_OP_cummin_default, part_cummin},
+    {EXG_OP_edge_pad, part_edge_pad},      {EXG_OP_add_rows, part_add_rows},
+    {EXG_OP_distances, part_distances},    {EXG_OP_weighted_gather, part_weighted_gather},
+    {EXG_OP_resample, exg_spell_resample},
 };
 
 static exg_status part(exg_finder *f, const exg_node *node, const exg_operator *op, bool *written)

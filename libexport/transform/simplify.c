@@ -123,6 +123,7 @@ static const struct {
     {EXG_OP_add_rows, exg_part_host_operators, ON_DEVICE},
     {EXG_OP_distances, exg_part_host_operators, ON_DEVICE},
     {EXG_OP_weighted_gather, exg_part_host_operators, ON_DEVICE},
+    {EXG_OP_resample, exg_part_host_operators, ON_DEVICE},
 };
 
 static bool calls(const exg_program *program, const exg_operators *operators, exg_operator_id op)

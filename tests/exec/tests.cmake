@@ -4,7 +4,7 @@
 exg_test(exec_pool exec/kernels/pool.c THREADS LIBS exg::export)
 exg_test(exec_tensor exec/kernels/tensor.c LIBS exg::exec)
 exg_shared(harness exg::exec exec/kernels/harness.c exec/kernels/on_device.c standin/amx.c)
-set(families attention chain convolution draw fft index matmul move norm pointwise recurrent reduce weight_product)
+set(families attention chain convolution draw fft index matmul move norm pointwise recurrent reduce resample weight_product)
 if(NOT EXG_SANITIZE) # of the accuracy of what pointwise runs too
   list(APPEND families formula)
 endif()

@@ -170,6 +170,17 @@ def images():
             return F.interpolate(x, scale_factor=(1.7, 0.9), mode=m, antialias=True)
 
         yield f"interpolate, antialias, {mode}, by factors", (scaled, (image,))
+    larger = torch.randint(0, 256, (1, 2, 90, 97), dtype=torch.uint8)
+    for mode, size, corners in itertools.product(("bilinear", "bicubic"), ((7, 9), (33, 130), (90, 97), (150, 260), (1, 1)), (False, True)):
+
+        def between(x, m=mode, s=size, c=corners):
+            return F.interpolate(x, s, mode=m, align_corners=c)
+
+        yield f"interpolate, {mode}, {size}, {corners}", (between, (larger,))
+        yield f"interpolate, {mode}, {size}, {corners}, floats", (between, (torch.randn(2, 3, 20, 45),))
+    infinite = torch.randn(1, 1, 40, 40)
+    infinite[0, 0, 3, 3] = inf
+    yield "interpolate, antialias, beside what is infinite", (lambda x: F.interpolate(x, (13, 13), mode="bilinear", antialias=True).isfinite(), (infinite,))
 
 
 AGREE.update(images())

@@ -137,6 +137,7 @@ enum {
     EXG_NEW_dense_dim_default,
     EXG_NEW_is_coalesced_default,
     EXG_NEW_gathered_product,
+    EXG_NEW_resample,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -289,5 +290,6 @@ enum {
 #define EXG_OP_dense_dim_default          ((exg_operator_id)EXG_NEW_dense_dim_default)
 #define EXG_OP_is_coalesced_default       ((exg_operator_id)EXG_NEW_is_coalesced_default)
 #define EXG_OP_gathered_product           ((exg_operator_id)EXG_NEW_gathered_product)
+#define EXG_OP_resample                   ((exg_operator_id)EXG_NEW_resample)
 
 #endif

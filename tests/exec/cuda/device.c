@@ -423,8 +423,8 @@ static void too_little_memory_says_what_is_free_and_leaves_nothing_taken(void **
     table->close(device);
 }
 
-/* As rows.h says. Of these add_rows, cummax, cummin, distances, edge_pad and weighted_gather are
- * written out before (host_operators.h). */
+/* As rows.h says. Of these add_rows, cummax, cummin, distances, edge_pad, resample and
+ * weighted_gather are written out before (host_operators.h). */
 static void what_has_no_row_is_left_to_the_host(void **state)
 {
     static const char *const hosts[] = {
@@ -449,6 +449,7 @@ static void what_has_no_row_is_left_to_the_host(void **state)
         "pivots_order",
         "qr_factor",
         "registered",
+        "resample",
         "row_order",
         "solve_triangular",
         "svd_factor",

@@ -727,53 +727,6 @@ static void a_row_outside_the_table_raises(void **state)
     }
 }
 
-/* Place -1 has a zero, whatever element 0 is. */
-static void elements_at_places_are_weighed_and_added_up(void **state)
-{
-    static const int64_t sizes[][5] = {
-        {1, 1, 5, 1, 3}, {2, 3, 40, 4, 700}, {1, 2, 9, 16, 257}, {2, 2, 7, 5, 64}};
-
-    (void)state;
-    for (uint32_t d = 0; d < 2; d++) {
-        for (uint32_t s = 0; s < 3 * COUNT(sizes); s++) {
-            const int64_t *n = sizes[s / 3];
-            exg_argument args[] = {arg_tensor(), arg_tensor(), arg_tensor()};
-            kernel_case c = {.kernel = &exg_kernel_weighted_gather,
-                             .args = args,
-                             .arg_count = 3,
-                             .input_count = 3,
-                             .output_count = 1};
-            double *want = calloc((size_t)(n[0] * n[1] * n[4]), sizeof(double));
-
-            c.inputs[0] = make_random(float_dtypes[d], 3, SIZES(n[0], n[1], n[2]), -1, 1);
-            if (s % 3 == 2) {
-                set(&c.inputs[0], 0, INFINITY);
-            }
-            c.inputs[1] = make_indices(3, SIZES(n[0], n[3], n[4]), s % 3 == 0 ? 0 : -1, n[2]);
-            c.inputs[2] = make_random(float_dtypes[d], 3, SIZES(n[0], n[3], n[4]), 0.1, 1);
-            for (int64_t i = 0; i < n[0] * n[1] * n[4]; i++) {
-                const int64_t batch = i / n[4] / n[1], k = i % n[4];
-
-                for (int64_t t = 0; t < n[3]; t++) {
-                    const int64_t place = (int64_t)get_at(&c.inputs[1], SIZES(batch, t, k));
-
-                    want[i] += place < 0
-                                   ? 0
-                                   : get_at(&c.inputs[0], SIZES(batch, i / n[4] % n[1], place)) *
-                                         get_at(&c.inputs[2], SIZES(batch, t, k));
-                }
-            }
-            c.outputs[0] = make_tensor(float_dtypes[d], 3, SIZES(n[0], n[1], n[4]));
-            expect_kernel(&c, 0, want, tolerance_of(float_dtypes[d], 40));
-            free(want);
-            set(&c.inputs[1], n[4] - 1, (double)n[2]);
-            c.fault = EXG_FAULT_INDEX;
-            run_everywhere(&c);
-            free_tensors();
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -788,7 +741,6 @@ int main(void)
         cmocka_unit_test(index_put_accumulates_equal_indices),
         cmocka_unit_test(rows_are_added_up_in_bags),
         cmocka_unit_test(a_row_outside_the_table_raises),
-        cmocka_unit_test(elements_at_places_are_weighed_and_added_up),
         cmocka_unit_test(places_are_those_of_a_mask_in_order_and_as_many_as_were_counted),
         cmocka_unit_test(checked_passes_what_it_is_given_and_raises_unless_all_holds),
         cmocka_unit_test(searchsorted_counts_the_edges_before_each_value),
