@@ -7,11 +7,13 @@
  * index outside the table raises INDEX.
  */
 #include "libexec/kernels/cpu/common.h"
+#include "libexec/kernels/loops/weighted.h"
 #include "libexec/kernels/stream.h"
 
-#define AHEAD     16   /* rows asked for before they are added */
+#define AHEAD     8    /* rows asked for before they are added */
 #define ASKED_MAX 1024 /* bytes of one */
 #define COLUMNS   1024 /* of a row at a time */
+#define TOGETHER  32   /* rows that are added at once */
 #define BLOCKS    8
 
 typedef struct add_rows_params {
@@ -22,8 +24,18 @@ typedef struct add_rows_params {
     uint32_t bytes, wide_bytes;
     const exg_convert_loops *convert;
     const exg_row_f32_loops *f32;
-    const exg_row_f64_loops *f64;
+    const exg_weighted_loops *weighted;
 } add_rows_params;
+
+/* Rows of one bag that wait to be added to it, and what they are multiplied with. */
+typedef struct waiting {
+    const void *rows[1 + TOGETHER]; /* the first: what the bag has */
+    union {
+        float f32[1 + TOGETHER];
+        double f64[1 + TOGETHER];
+    } factors;
+    int64_t count;
+} waiting;
 
 /* (table, index, into, by?, bags) */
 static exg_status add_rows_prepare(exg_kernel_call *call, exg_error *err)
@@ -54,41 +66,53 @@ static exg_status add_rows_prepare(exg_kernel_call *call, exg_error *err)
     p->bags_of_block = EXG_MAX(1, exg_ceil_div(p->bags, blocks));
     p->convert = EXG_LOOPS(exg_loops_convert);
     p->f32 = EXG_LOOPS(exg_loops_row_f32);
-    p->f64 = EXG_LOOPS(exg_loops_row_f64);
+    p->weighted = EXG_LOOPS(exg_loops_weighted);
     call->params = p;
     return EXG_OK;
 }
 
-/* to += factor * row, or the row; as it is in memory. */
-static void add_row(const add_rows_params *p, char *to, const char *row, const void *factor)
+/* to += factor * row, or the row, of floats narrower than f32. */
+static void add_row(const add_rows_params *p, float *to, const char *row, const float *factor)
 {
-    union {
-        float f32[COLUMNS];
-        double f64[COLUMNS];
-    } wide;
+    float wide[COLUMNS];
 
     for (int64_t first = 0; first < p->width; first += COLUMNS) {
         int64_t count = EXG_MIN(p->width - first, COLUMNS);
-        const void *x = row + first * p->bytes;
-        void *y = to + first * p->wide_bytes;
 
-        if (!exg_compute_is_storage(p->dtype)) {
-            p->convert->load[p->dtype]((uint32_t)count, &wide, x, 1);
-            x = &wide;
+        p->convert->load[p->dtype]((uint32_t)count, wide, row + first * p->bytes, 1);
+        if (factor != NULL) {
+            p->f32->scale(count, wide, wide, *factor, false);
         }
-        if (p->is_double) {
-            if (factor != NULL) {
-                p->f64->scale(count, wide.f64, x, *(const double *)factor, false);
-                x = &wide;
-            }
-            p->f64->add(count, y, x);
-        } else {
-            if (factor != NULL) {
-                p->f32->scale(count, wide.f32, x, *(const float *)factor, false);
-                x = &wide;
-            }
-            p->f32->add(count, y, x);
-        }
+        p->f32->add(count, to + first, wide);
+    }
+}
+
+static void add_waiting(const add_rows_params *p, char *to, waiting *w)
+{
+    w->rows[0] = to;
+    if (w->count == 0) {
+        return;
+    }
+    if (p->is_double) {
+        w->factors.f64[0] = 1;
+        p->weighted->rows_f64(p->width, (double *)(void *)to, 1 + w->count, w->rows,
+                              w->factors.f64);
+    } else {
+        w->factors.f32[0] = 1;
+        p->weighted->rows_f32(p->width, (float *)(void *)to, 1 + w->count, w->rows, w->factors.f32);
+    }
+    w->count = 0;
+}
+
+static void wait(const add_rows_params *p, waiting *w, const char *row, const void *factor)
+{
+    const int64_t at = 1 + w->count++;
+
+    w->rows[at] = row;
+    if (p->is_double) {
+        w->factors.f64[at] = factor == NULL ? 1 : *(const double *)factor;
+    } else {
+        w->factors.f32[at] = factor == NULL ? 1 : *(const float *)factor;
     }
 }
 
@@ -146,11 +170,16 @@ static void add_rows_block(void *context, uint32_t block)
     int64_t at = r->is_sorted && block > 0 ? place_of(r, first) : 0;
     int64_t last = r->is_sorted && end < p->bags ? place_of(r, end) : p->count;
     char *out = call->outputs[0].data;
+    int64_t bag_of_waiting = first;
+    waiting w;
 
+    w.count = 0;
     memset(out + first * out_bytes, 0, (size_t)((end - first) * out_bytes));
     for (; at < last; at++) {
         int64_t bag = bag_at(call, at);
         int64_t i = exg_index_at(index->data, index->dtype, at);
+        const char *row;
+        const void *factor;
 
         if (i < 0 || i >= p->size) {
             exg_raise_index(call, i, p->size);
@@ -165,9 +194,19 @@ static void add_rows_block(void *context, uint32_t block)
                             (size_t)row_bytes,
                     EXG_MIN(row_bytes, ASKED_MAX));
         }
-        add_row(p, out + bag * out_bytes, (const char *)call->inputs[0].data + i * row_bytes,
-                exg_tensor_is_absent(by) ? NULL : (const char *)by->data + at * p->wide_bytes);
+        row = (const char *)call->inputs[0].data + i * row_bytes;
+        factor = exg_tensor_is_absent(by) ? NULL : (const char *)by->data + at * p->wide_bytes;
+        if (!exg_compute_is_storage(p->dtype)) {
+            add_row(p, (float *)(void *)(out + bag * out_bytes), row, factor);
+            continue;
+        }
+        if (bag != bag_of_waiting || w.count == TOGETHER) {
+            add_waiting(p, out + bag_of_waiting * out_bytes, &w);
+            bag_of_waiting = bag;
+        }
+        wait(p, &w, row, factor);
     }
+    add_waiting(p, out + bag_of_waiting * out_bytes, &w);
 }
 
 static void add_rows_run(const exg_kernel_call *call)
