@@ -8,7 +8,7 @@
  * from the image a tap and channel at a time. 1-d and 2-d are 3-d with sizes of 1. A
  * transposed convolution takes weights brought into the order above first. Those with a stride
  * have a file of their own, convolution_transposed.c, only integers are read with zeros in
- * between; and so have groups of one channel each, convolution_depthwise.c.
+ * between; and so have groups of few channels, convolution_windows.c.
  */
 #include "libexec/kernels/cpu/convolution.h"
 
@@ -192,6 +192,4 @@ void exg_convolution_read(const exg_kernel_call *call, convolution *c)
     c->bytes = exg_dtype_bytes(c->dtype);
     c->has_bias = call->input_count > 2 && !exg_tensor_is_absent(&call->inputs[2]);
     c->convert = EXG_LOOPS(exg_loops_convert);
-    c->f32 = EXG_LOOPS(exg_loops_row_f32);
-    c->f64 = EXG_LOOPS(exg_loops_row_f64);
 }

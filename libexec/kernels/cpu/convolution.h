@@ -10,7 +10,7 @@ typedef struct convolution {
     int64_t stride[3], padding[3], dilation[3];
     int64_t gap[3]; /* 1, or of a transposed one the stride: every gap-th place is real */
     int64_t taps, positions, plane;
-    bool transposed, is_depthwise;
+    bool transposed, by_windows, is_depthwise; /* the latter: of bytes */
     bool scatters;         /* a transposed one, as convolution_transposed.c does it: */
     int64_t outs, images;  /* channels of a group, and groups, at a time */
     int64_t columns_bytes; /* in the workspace */
@@ -19,7 +19,7 @@ typedef struct convolution {
     int64_t phase_count;
     const struct convolution *whole; /* of a phase, and its first result; NULL: it is none */
     int64_t first[3];
-    int64_t tile[3]; /* results of a plane at a time, where is_depthwise */
+    int64_t tile[3]; /* results of a plane at a time, where by_windows */
     bool has_bias;
     exg_dtype dtype;
     uint32_t bytes;
@@ -28,8 +28,6 @@ typedef struct convolution {
     exg_move weight_move; /* transposed: to (groups * out, in, taps) in the workspace */
     uint64_t weight_bytes;
     const exg_convert_loops *convert;
-    const exg_row_f32_loops *f32;
-    const exg_row_f64_loops *f64;
 } convolution;
 
 /* The coordinate along dimension d that result coordinate o and tap k read, or -1. */
@@ -53,12 +51,12 @@ bool exg_convolution_scatters(const convolution *c);
 exg_status exg_convolution_scatter_plan(exg_kernel_call *call, convolution *c, exg_error *err);
 void exg_convolution_scatter_run(const exg_kernel_call *call, const convolution *c);
 
-/* convolution_depthwise.c: one channel a group, floats; weights as below. */
-#define EXG_DEPTHWISE_TAPS 256
+/* convolution_windows.c: few channels a group, floats; weights as below. */
+#define EXG_WINDOW_TAPS 256 /* of all channels */
 
-bool exg_convolution_depthwise_plan(convolution *c); /* whether that is its way */
-void exg_convolution_depthwise_run(const exg_kernel_call *call, const convolution *c,
-                                   const void *weight);
+bool exg_convolution_windows_plan(convolution *c); /* whether that is its way */
+void exg_convolution_windows_run(const exg_kernel_call *call, const convolution *c,
+                                 const void *weight);
 
 /* convolution_integer.c: weights (groups * out, in, taps). */
 bool exg_convolution_integer_suits(exg_dtype dtype);

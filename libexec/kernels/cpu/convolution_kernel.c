@@ -95,8 +95,8 @@ static exg_status convolution_prepare(exg_kernel_call *call, exg_error *err)
     if (c->transposed) {
         turn_transposed(call, c);
     }
-    c->is_depthwise = exg_convolution_depthwise_plan(c);
-    return c->is_depthwise || exg_dtype_is_integral(dtype) ? EXG_OK : plan_gemm(call, c, err);
+    c->by_windows = exg_convolution_windows_plan(c);
+    return c->by_windows || exg_dtype_is_integral(dtype) ? EXG_OK : plan_gemm(call, c, err);
 }
 
 static void convolution_run(const exg_kernel_call *call)
@@ -122,8 +122,8 @@ static void convolution_run(const exg_kernel_call *call)
     }
     if (exg_dtype_is_integral(c->dtype)) {
         exg_convolution_integer_run(call, c, weight);
-    } else if (c->is_depthwise) {
-        exg_convolution_depthwise_run(call, c, weight);
+    } else if (c->by_windows) {
+        exg_convolution_windows_run(call, c, weight);
     } else {
         exg_gemm_run(&c->gemm, call, (char *)call->workspace + c->weight_bytes,
                      call->outputs[0].data, weight, call->inputs[0].data, bias);

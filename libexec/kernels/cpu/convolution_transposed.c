@@ -91,7 +91,7 @@ static bool plan_phase(const convolution *c, const int64_t *first, convolution *
         phase->taps *= phase->kernel[d];
         phase->positions *= phase->result[d];
     }
-    return phase->positions == 0 || exg_convolution_depthwise_plan(phase);
+    return phase->positions == 0 || exg_convolution_windows_plan(phase);
 }
 
 /* Whether that is its way; false, too, where there is no memory for it. */
@@ -150,7 +150,7 @@ static void run_phases(const exg_kernel_call *call, const convolution *c)
 
         if (phase->positions > 0) {
             take_weights(c, phase, call->inputs[1].data, call->workspace);
-            exg_convolution_depthwise_run(call, phase, call->workspace);
+            exg_convolution_windows_run(call, phase, call->workspace);
         }
     }
 }

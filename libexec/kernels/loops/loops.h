@@ -170,10 +170,6 @@ typedef struct exg_row_f32_loops {
     void (*normalize)(int64_t count, float *y, const float *x, float mean, float factor,
                       const float *weight, const float *bias, bool is_past_caches);
     void (*add)(int64_t count, float *y, const float *x); /* y += x */
-    /* y[i] = start + weights[0] * x[i + offsets[0]] + ...; both have room for 64 floats, or as
-     * many bytes, more */
-    void (*windows)(int64_t count, float *y, const float *x, int64_t taps, const int64_t *offsets,
-                    const float *weights, float start);
     void (*max_of)(int64_t count, float *y, const float *x);
     void (*min_of)(int64_t count, float *y, const float *x);
     /* add, max_of and min_of of `rows` rows in their order, `stride` elements apart */
@@ -202,8 +198,6 @@ typedef struct exg_row_f64_loops {
     void (*normalize)(int64_t count, double *y, const double *x, double mean, double factor,
                       const double *weight, const double *bias, bool is_past_caches);
     void (*add)(int64_t count, double *y, const double *x);
-    void (*windows)(int64_t count, double *y, const double *x, int64_t taps, const int64_t *offsets,
-                    const double *weights, double start);
     void (*max_of)(int64_t count, double *y, const double *x);
     void (*min_of)(int64_t count, double *y, const double *x);
     /* add, max_of and min_of of `rows` rows in their order, `stride` elements apart */

@@ -153,7 +153,7 @@ const exg_row_integer_loops EXG_ISA_NAME(exg_loops_row_integer) = {INTEGER_TABLE
         .min = R(min), .peak = R(peak), .exp = R(exp), .exp_sum = R(exp_sum), .scale = R(scale),   \
         .shift = R(shift), .exp_across = R(exp_across), .scale_across = R(scale_across),           \
         .shift_across = R(shift_across), .normalize = R(normalize), .add = R(add),                 \
-        .windows = R(windows), .max_of = R(max_of), .min_of = R(min_of), .add_rows = R(add_rows),  \
+        .max_of = R(max_of), .min_of = R(min_of), .add_rows = R(add_rows),                         \
         .max_rows = R(max_rows), .min_rows = R(min_rows),                                          \
     }
 #define F32(name) row_f32_##name

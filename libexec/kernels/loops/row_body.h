@@ -342,44 +342,6 @@ static void ROW(add)(int64_t count, REAL *y, const REAL *x)
     }
 }
 
-/* Of `vectors` vectors, in registers. */
-static inline __attribute__((always_inline)) void ROW(windows_of)(int vectors, REAL *y,
-                                                                  const REAL *x, int64_t taps,
-                                                                  const int64_t *offsets,
-                                                                  const REAL *weights, REAL start)
-{
-    VECTOR sums[4];
-
-    EXG_UNROLL for (int k = 0; k < vectors; k++)
-    {
-        sums[k] = start + (VECTOR){0};
-    }
-    for (int64_t t = 0; t < taps; t++) {
-        EXG_UNROLL for (int k = 0; k < vectors; k++)
-        {
-            sums[k] += weights[t] * ((const VECTOR *)(x + offsets[t]))[k];
-        }
-    }
-    EXG_UNROLL for (int k = 0; k < vectors; k++)
-    {
-        ((VECTOR *)y)[k] = sums[k];
-    }
-}
-
-static void ROW(windows)(int64_t count, REAL *y, const REAL *x, int64_t taps,
-                         const int64_t *offsets, const REAL *weights, REAL start)
-{
-    const int64_t width = EXG_VECTOR_BYTES / (int)sizeof(REAL);
-    int64_t i = 0;
-
-    for (; i + 3 * width < count; i += 4 * width) {
-        ROW(windows_of)(4, y + i, x + i, taps, offsets, weights, start);
-    }
-    for (; i < count; i += 2 * width) {
-        ROW(windows_of)(2, y + i, x + i, taps, offsets, weights, start);
-    }
-}
-
 static void ROW(max_of)(int64_t count, REAL *y, const REAL *x)
 {
     EXG_INDEPENDENT
