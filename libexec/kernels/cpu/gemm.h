@@ -56,6 +56,7 @@ typedef struct exg_gemm {
         EXG_GEMM_STREAM,
         EXG_GEMM_DOT,
         EXG_GEMM_AXPY,
+        EXG_GEMM_NARROW,
         EXG_GEMM_TURNED,
         EXG_GEMM_BYTES,
         EXG_GEMM_INTEGER

@@ -1,8 +1,9 @@
-/* gemm_rows.c - matrix products of few rows, which read b where it is.
+/* gemm_rows.c - matrix products of few rows or columns, which read what is long where it is.
  *
  *   stream   up to 128 rows, b dense along n
  *   dot      both operands dense along k: no packing, memory speed
  *   axpy     one row, b dense along n; slices of the depth where b is far
+ *   narrow   dot with few columns, by many rows of A
  *
  * How they are cut depends on sizes alone.
  */
@@ -10,6 +11,8 @@
 
 #define DOT_ROWS_MAX       40
 #define DOT_ROWS_WIDENED   24    /* where b is widened for every few of them */
+#define NARROW_MAX         4     /* columns: more of a vector of them are none */
+#define NARROW_ROWS        512   /* of a task */
 #define DOT_ELEMENTS       65536 /* of b in a task */
 #define STREAM_ROWS_MAX    128
 #define STREAM_ROWS_FEW    16   /* where rows of b fall on the same sets of a cache */
@@ -77,6 +80,12 @@ static void plan_stream(exg_gemm *g)
         (uint64_t)(g->batch * exg_round_up(g->m, g->rows_of_tile) * g->k) * g->loops->real_bytes;
 }
 
+static bool has_few_columns(const exg_gemm *g)
+{
+    return g->n <= NARROW_MAX && g->b.row == 1 && g->a.column == 1 && g->pack_a == NULL &&
+           exg_dtype_bytes(g->b.dtype) == g->loops->real_bytes;
+}
+
 bool exg_gemm_rows_plan(exg_gemm *g)
 {
     bool a_is_dense = g->a.column == 1 || g->k == 1;
@@ -88,6 +97,13 @@ bool exg_gemm_rows_plan(exg_gemm *g)
         g->path = EXG_GEMM_AXPY;
     } else if (g->b.column == 1 && b_is_real && g->m <= stream_rows_max(g)) {
         g->path = EXG_GEMM_STREAM;
+    } else if (has_few_columns(g)) {
+        g->path = EXG_GEMM_NARROW;
+        g->columns_of_tile = g->n;
+        g->column_tiles = 1;
+        g->rows_of_tile = EXG_MIN(EXG_MAX(DOT_ELEMENTS / EXG_MAX(g->k, 1), 8), NARROW_ROWS);
+        g->row_tiles = exg_ceil_div(g->m, g->rows_of_tile);
+        return true;
     } else {
         return false;
     }
@@ -184,6 +200,34 @@ static void dot_block(void *context, uint32_t block)
     exg_gemm_finish(r, batch, 0, g->m, j, columns, c, g->n);
 }
 
+/* Rows of A are columns of b's transpose times A's; the sums are turned as they leave. */
+static void narrow_block(void *context, uint32_t block)
+{
+    const exg_gemm_work *r = context;
+    const exg_gemm *g = r->g;
+    const int64_t batch = block / g->row_tiles;
+    const int64_t row = block % g->row_tiles * g->rows_of_tile;
+    const int64_t rows = EXG_MIN(g->m - row, g->rows_of_tile);
+    void *const c = exg_gemm_result_at(r, batch, row, 0);
+    union {
+        float f32[NARROW_MAX * NARROW_ROWS];
+        double f64[NARROW_MAX * NARROW_ROWS];
+    } sums;
+
+    g->loops->dot(g->n, rows, g->k, exg_matrix_at(r->b, &g->b, batch, 0, 0), g->b.column,
+                  exg_matrix_at(r->a, &g->a, batch, row, 0), g->a.dtype, g->a.row, &sums, rows);
+    for (int64_t i = 0; i < rows * g->n; i++) {
+        const int64_t from = i % g->n * rows + i / g->n;
+
+        if (g->compute == EXG_COMPUTE_F64) {
+            ((double *)c)[i] = sums.f64[from];
+        } else {
+            ((float *)c)[i] = sums.f32[from];
+        }
+    }
+    exg_gemm_finish(r, batch, row, rows, 0, g->n, c, g->n);
+}
+
 /* ---- one row --------------------------------------------------------------------------- */
 
 /* Where columns from j of a slice are: of the only one, in the result. */
@@ -246,6 +290,10 @@ void exg_gemm_rows_run(exg_gemm_work *r)
     if (g->path == EXG_GEMM_STREAM) {
         exg_pool_run(pool, stream_pack, r, (uint32_t)g->batch);
         exg_pool_run(pool, stream_block, r, tiles);
+        return;
+    }
+    if (g->path == EXG_GEMM_NARROW) {
+        exg_pool_run(pool, narrow_block, r, (uint32_t)(g->batch * g->row_tiles));
         return;
     }
     bring_a(r);
