@@ -11,11 +11,12 @@
 #include "libexec/kernels/cpu/convolution.h"
 #include "libexec/kernels/loops/windows.h"
 
-#define FRAME 12288 /* floats */
-#define SUMS  4096
-#define SLACK 64 /* of both, for whole vectors */
-#define LEAST 16 /* columns of a tile, where there are as many */
-#define GROUP 16 /* channels of a group: of more a product of matrices is faster */
+#define FRAME   12288 /* floats */
+#define SUMS    4096
+#define SLACK   64 /* of both, for whole vectors */
+#define COLUMNS 16 /* that loops over planes may write, a vector */
+#define LEAST   16 /* columns of a tile, where there are as many */
+#define GROUP   16 /* channels of a group: of more a product of matrices is faster */
 
 typedef struct windows_run {
     const convolution *c;
@@ -67,12 +68,30 @@ static int64_t filters_at_once(const convolution *c)
     return c->out < EXG_WINDOWS_FILTERS ? 1 : EXG_WINDOWS_FILTERS;
 }
 
+/* Which of the loops over planes suits; -1: none. */
+static int plane_of(const convolution *c)
+{
+    const int64_t index = (c->kernel[1] - 3) / 2;
+    const bool is_one = c->in == 1 && c->out == 1 && c->kernel[0] == 1 && c->stride[1] == 1 &&
+                        c->dilation[1] == 1 && c->dtype != EXG_DTYPE_F64;
+
+    return is_one && c->kernel[1] >= 3 && c->kernel[1] % 2 == 1 && index < EXG_WINDOWS_PLANES
+               ? (int)index
+               : -1;
+}
+
+/* From a row of sums to the next, in numbers. */
+static int64_t row_pitch(const convolution *c)
+{
+    return plane_of(c) < 0 ? frame_size(c, 2) : exg_round_up(c->tile[2], COLUMNS);
+}
+
 static bool tile_fits(const convolution *c)
 {
     int64_t narrow = real_bytes(c) / (int64_t)sizeof(float);
 
     return frame_numbers(c) <= FRAME / narrow &&
-           c->tile[1] * frame_size(c, 2) <= SUMS / narrow / filters_at_once(c);
+           c->tile[1] * row_pitch(c) <= SUMS / narrow / filters_at_once(c);
 }
 
 bool exg_convolution_windows_plan(convolution *c)
@@ -238,7 +257,11 @@ static void windows_tile(void *context, uint32_t task)
 
         filters = c->out - filter < EXG_WINDOWS_FILTERS ? 1 : EXG_WINDOWS_FILTERS;
         load_weights(r, group % c->groups * c->out + filter, filters, starts, &weights);
-        if (c->dtype == EXG_DTYPE_F64) {
+        if (plane_of(c) >= 0) {
+            r->loops->planes_f32[plane_of(c)](rows, columns, sums.f32, row_pitch(c), frame.f32,
+                                              width, c->kernel[2], r->offsets, weights.f32,
+                                              (float)starts[0]);
+        } else if (c->dtype == EXG_DTYPE_F64) {
             r->loops->f64[filters > 1](count, sums.f64, pitch, frame.f64, c->in * c->taps,
                                        r->offsets, weights.f64, starts);
         } else {
@@ -248,7 +271,7 @@ static void windows_tile(void *context, uint32_t task)
         for (int64_t y = 0; y < filters * rows; y++) {
             const int64_t plane = group * c->out + filter + y / rows;
             const char *from =
-                (char *)&sums + (y / rows * pitch + y % rows * width) * real_bytes(c);
+                (char *)&sums + (y / rows * pitch + y % rows * row_pitch(c)) * real_bytes(c);
             int64_t apart;
             int64_t to = result_of(c, plane, at[0], at[1] + y % rows, at[2], &apart);
 
