@@ -133,50 +133,24 @@ static double strategy_cost(const partitioner *p, const exg_rule_call *call,
     return sum + inner_cost(p, strategy);
 }
 
-static exg_status note_decision(partitioner *p, exg_decisions *decisions, exg_placement operand)
-{
-    if (decisions->count == decisions->capacity) {
-        uint32_t capacity = decisions->capacity == 0 ? 16 : 2 * decisions->capacity;
-        exg_placement *operands = EXG_NEW_ARRAY(decisions->arena, exg_placement, capacity);
-
-        if (operands == NULL) {
-            return EXG_OUT_OF_MEMORY(p->r.err);
-        }
-        if (decisions->count > 0) {
-            memcpy(operands, decisions->operands, decisions->count * sizeof(*operands));
-        }
-        decisions->operands = operands;
-        decisions->capacity = capacity;
-    }
-    decisions->operands[decisions->count++] = operand;
-    return EXG_OK;
-}
-
-/* A move along an earlier mesh dim: what the ranks that meet there have decided of it stands. */
+/* A move along an earlier mesh dim: its operand is placed as the ranks that meet there decided. */
 static exg_status follow_decisions(partitioner *p, const exg_rule_call *call,
                                    const exg_strategy **strategy)
 {
-    uint32_t dim;
-    exg_decisions *decisions;
+    exg_placement operand = (*strategy)->operands[0];
 
     if (p->decisions == NULL || !exg_is_exchange(call->op->id)) {
         return EXG_OK;
     }
-    dim = (uint32_t)exg_get_int(&call->args[call->op->schema->argument_count - 1]);
-    decisions = &p->decisions[dim];
-    if (dim >= p->followed) {
-        return note_decision(p, decisions, (*strategy)->operands[0]);
-    }
-    for (uint32_t r = 0; p->taken[dim] < decisions->count && r < call->strategy_count; r++) {
-        if (exg_placement_equal(call->strategies[r].operands[0],
-                                decisions->operands[p->taken[dim]])) {
+    EXG_TRY(exg_follow_decision(
+        p, (uint32_t)exg_get_int(&call->args[call->op->schema->argument_count - 1]), &operand));
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
+        if (exg_placement_equal(call->strategies[r].operands[0], operand)) {
             *strategy = &call->strategies[r];
-            p->taken[dim]++;
             return EXG_OK;
         }
     }
-    return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-003",
-                    "ranks along mesh dim %u do not come to the same moves", dim);
+    return exg_no_such_move(p);
 }
 
 static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *call,
@@ -379,41 +353,6 @@ static exg_status move_operands(partitioner *p, const exg_node_call *n,
     return EXG_OK;
 }
 
-/* A view of a weight in pieces is one of the whole, of which pieces are read. */
-static exg_status view_whole(partitioner *p, exg_node_call *n)
-{
-    const forms *of = exg_node_call_is_weight(p, n) ? &p->forms[n->operands[0]] : NULL;
-    exg_argument results[EXG_RESULTS_MAX];
-
-    if (of == NULL || !of->has_whole || n->call.operand_count != 1 || n->call.result_count != 1) {
-        return EXG_OK;
-    }
-    EXG_TRY(exg_node_call_replace(n, p->r.out->arena, &of->whole));
-    EXG_TRY(exg_emit_all(p->r.builder, n->call.op->id, n->args, n->call.op->schema->argument_count,
-                         results));
-    p->forms[n->results[0]].has_whole = true;
-    p->forms[n->results[0]].whole = exg_get_ref(&results[0]);
-    return exg_builder_status(p->r.builder);
-}
-
-/* Some of a weight in pieces is cut into pieces of its own, where it is none of those that are
- * there: the weight need not be made whole for it. */
-static bool is_cut_anew(const partitioner *p, const exg_node_call *n, const exg_strategy *strategy)
-{
-    return n->call.op->id == EXG_OP_slice_Tensor && p->forms[n->results[0]].has_whole &&
-           !has_form(p, n->operands[0], strategy->operands[0]) &&
-           n->call.results[0]->sizes[0].value > 1;
-}
-
-static void cut_anew(partitioner *p, const exg_node_call *n)
-{
-    forms *f = &p->forms[n->results[0]];
-
-    exg_add_form(p, n->results[0], exg_shard(0),
-                 exg_cut_chunk(p, f->whole, n->call.results[0], exg_shard(0)));
-    f->is_weight = f->in_pieces = true;
-}
-
 static exg_status place_node(partitioner *p, uint32_t index)
 {
     const exg_node *node = &p->r.in->graph->nodes[index];
@@ -421,8 +360,13 @@ static exg_status place_node(partitioner *p, uint32_t index)
     exg_argument results[EXG_RESULTS_MAX];
     exg_node_call n;
     exg_ref *refs;
+    bool is_placed;
     double work = 0;
 
+    if (p->is_left_out[index]) {
+        exg_take_gathered(p, index);
+        return EXG_OK;
+    }
     EXG_TRY(exg_node_call_of(p, index, &n));
     exg_builder_set_origin(p->r.builder, &node->metadata);
     p->why = "of all ways to split the weights the one that moves least";
@@ -432,9 +376,8 @@ static exg_status place_node(partitioner *p, uint32_t index)
     for (uint32_t i = 0; i < n.call.op->schema->argument_count; i++) {
         EXG_TRY(exg_argument_copy(p->r.out->arena, &n.args[i], p->r.err));
     }
-    EXG_TRY(view_whole(p, &n));
-    if (is_cut_anew(p, &n, strategy)) {
-        cut_anew(p, &n);
+    EXG_TRY(exg_view_pieces(p, &n, strategy, &is_placed));
+    if (is_placed) {
         return exg_builder_status(p->r.builder);
     }
     EXG_TRY(move_operands(p, &n, strategy, &refs));
@@ -531,7 +474,7 @@ static exg_status split_by_mode(partitioner *p, uint32_t input)
     }
     if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
         meta->rank > 1) {
-        p->forms[id].has_whole = p->behind > 1;
+        p->forms[id].has_whole = true;
         p->forms[id].whole = p->forms[id].items[0].ref;
         EXG_TRY(split_input(p, input, spec->target, exg_shard(0)));
         p->forms[id].in_pieces = true;
@@ -662,7 +605,9 @@ static exg_status choose_nodes(partitioner *p, const exg_partitioned_dim *along)
 {
     uint32_t nodes = p->r.in->graph->node_count;
     exg_choice *known =
-        along->choices == NULL ? NULL : &along->choices->by_dim[along->dim][along->before > 0];
+        along->choices == NULL
+            ? NULL
+            : &along->choices->by_dim[along->dim][along->before > 0][p->decisions != NULL];
 
     if (known != NULL && known->of_nodes != NULL && known->mode == p->mode &&
         known->before == along->before && known->count == nodes) {
@@ -735,15 +680,18 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
                      .mode = options->mode,
                      .mesh_dim = along->dim,
                      .n = along->size,
-                     .behind = along->behind,
                      .rank = along->place,
+                     .mesh = along->mesh,
+                     .mesh_rank = along->rank,
+                     .in_pieces = along->in_pieces,
                      .report = report,
                      .json = goal->json,
                      .overlaps = goal->overlaps,
                      .moves = EXG_TEXT_EMPTY,
                      .decisions = along->decisions,
                      .followed = along->followed,
-                     .pattern = along->pattern,
+                     .pattern = along->patterns == NULL ? NULL : &along->patterns[along->dim],
+                     .patterns = along->patterns,
                      .named_inputs = along->named_inputs,
                      .outputs = along->outputs,
                      .local = along->parts,
@@ -759,6 +707,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
     p.uses = p.forms == NULL ? NULL : exg_find_uses(functional, operators, p.scratch);
     status = p.uses == NULL ? EXG_OUT_OF_MEMORY(err) : exg_find_readers(&p);
     status = status == EXG_OK ? place_inputs(&p) : status;
+    status = status == EXG_OK ? exg_find_pieces(&p) : status;
     if (status == EXG_OK && p.n > 1 &&
         (p.mode == EXG_PARTITION_TENSOR || p.mode == EXG_PARTITION_EXPERT ||
          p.mode == EXG_PARTITION_CONTEXT)) {
