@@ -378,6 +378,8 @@ static exg_status place_node(partitioner *p, uint32_t index)
     }
     EXG_TRY(exg_view_pieces(p, &n, strategy, &is_placed));
     if (is_placed) {
+        exg_report_node(p, node->name, node->target, strategy, n.call.operand_count,
+                        n.call.result_count, 0);
         return exg_builder_status(p->r.builder);
     }
     EXG_TRY(move_operands(p, &n, strategy, &refs));
