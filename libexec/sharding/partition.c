@@ -378,8 +378,10 @@ static exg_status place_node(partitioner *p, uint32_t index)
     }
     EXG_TRY(exg_view_pieces(p, &n, strategy, &is_placed));
     if (is_placed) {
-        exg_report_node(p, node->name, node->target, strategy, n.call.operand_count,
-                        n.call.result_count, 0);
+        exg_placement *lies = &p->forms[n.results[0]].items[0].placement;
+
+        exg_report_node(p, node->name, node->target,
+                        &(exg_strategy){.results = lies, .operands = lies}, 1, 1, 0);
         return exg_builder_status(p->r.builder);
     }
     EXG_TRY(move_operands(p, &n, strategy, &refs));
@@ -432,6 +434,41 @@ static exg_status take_part(partitioner *p, uint32_t input, const exg_tensor_met
     return exg_builder_status(p->r.builder);
 }
 
+/* The placement that a mesh dim's patterns give the input; NULL: none speaks of it. */
+static const exg_partition_pattern *pattern_of(const partitioner *p,
+                                               const exg_partition_options *options, uint32_t input)
+{
+    const exg_input_spec *spec = &p->r.in->signature.inputs[input];
+    exg_use use = p->uses[p->r.in->graph->inputs[input].as_tensor];
+    bool is_named = input < p->named_inputs || spec->kind != EXG_INPUT_USER;
+
+    for (uint32_t t = 0;
+         is_named && options->mode == EXG_PARTITION_PATTERNS && t < options->pattern_count; t++) {
+        if (exg_pattern_of_input(&options->patterns[t], spec, use)) {
+            return &options->patterns[t];
+        }
+    }
+    return NULL;
+}
+
+/* The earlier mesh dims along which patterns split the same dim of it: nothing but that part of it
+ * is read there, and of that a part here. */
+static uint32_t split_before(const partitioner *p, uint32_t input, exg_placement placement)
+{
+    int32_t rank = (int32_t)meta_of(p, p->r.in->graph->inputs[input].as_tensor)->rank;
+    uint32_t before = 0;
+
+    for (uint32_t d = 0; p->placing != NULL && d < p->mesh_dim; d++) {
+        const exg_partition_pattern *other = pattern_of(p, &p->placing[d], input);
+
+        if (other != NULL && other->placement.kind == EXG_SHARD && placement.kind == EXG_SHARD &&
+            (other->placement.dim + rank) % rank == placement.dim) {
+            before |= 1U << d;
+        }
+    }
+    return before;
+}
+
 static exg_status split_input(partitioner *p, uint32_t input, const char *name,
                               exg_placement placement)
 {
@@ -450,6 +487,9 @@ static exg_status split_input(partitioner *p, uint32_t input, const char *name,
     } else {
         ref = exg_cut_chunk(p, ref, meta, placement);
     }
+    p->forms[id].split_before = is_given_in_part(p, input) ? 0 : split_before(p, input, placement);
+    p->forms[id].has_whole = p->forms[id].split_before != 0;
+    p->forms[id].whole = p->forms[id].items[0].ref;
     p->forms[id].count = 0;
     exg_add_form(p, id, placement, ref);
     return exg_builder_status(p->r.builder);
@@ -476,10 +516,8 @@ static exg_status split_by_mode(partitioner *p, uint32_t input)
     }
     if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
         meta->rank > 1) {
-        p->forms[id].has_whole = true;
-        p->forms[id].whole = p->forms[id].items[0].ref;
         EXG_TRY(split_input(p, input, spec->target, exg_shard(0)));
-        p->forms[id].in_pieces = true;
+        p->forms[id].in_pieces = p->forms[id].has_whole = true;
     }
     return EXG_OK;
 }
@@ -492,6 +530,7 @@ static exg_status place_inputs(partitioner *p)
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_input_spec *spec = &p->r.in->signature.inputs[i];
         exg_value_id id = graph->inputs[i].as_tensor;
+        const exg_partition_pattern *pattern;
 
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
             continue;
@@ -499,15 +538,9 @@ static exg_status place_inputs(partitioner *p)
         exg_add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
         EXG_TRY(split_by_mode(p, i));
-        for (uint32_t t = 0; p->mode == EXG_PARTITION_PATTERNS && t < p->options->pattern_count;
-             t++) {
-            const exg_partition_pattern *pattern = &p->options->patterns[t];
-
-            if ((i < p->named_inputs || spec->kind != EXG_INPUT_USER) &&
-                exg_pattern_of_input(pattern, spec, p->uses[id])) {
-                EXG_TRY(split_input(p, i, exg_partition_input_name(spec), pattern->placement));
-                break;
-            }
+        pattern = pattern_of(p, p->options, i);
+        if (pattern != NULL) {
+            EXG_TRY(split_input(p, i, exg_partition_input_name(spec), pattern->placement));
         }
     }
     return EXG_OK;
@@ -686,6 +719,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
                      .mesh = along->mesh,
                      .mesh_rank = along->rank,
                      .in_pieces = along->in_pieces,
+                     .placing = along->placing,
                      .report = report,
                      .json = goal->json,
                      .overlaps = goal->overlaps,

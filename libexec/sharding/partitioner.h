@@ -25,7 +25,8 @@ typedef struct exg_forms {
     bool is_weight; /* a weight, or a view of one */
     bool in_pieces; /* made of weights kept in pieces: whole only while it is read */
     bool has_whole;
-    exg_ref whole; /* of which a rank reads pieces */
+    uint32_t split_before; /* bit by earlier mesh dim: along it the same dim is split, too */
+    exg_ref whole;         /* of which a rank reads pieces */
     const struct exg_gathered
         *gathered; /* NULL: forms are as they say; otherwise this is to come */
 } exg_forms;
@@ -65,7 +66,8 @@ typedef struct exg_readers {
 typedef struct exg_partitioner {
     exg_rewrite r;
     const exg_partition_options *options;
-    const exg_graph *whole; /* as it was before any mesh dim was placed along */
+    const exg_partition_options *placing; /* by mesh dim */
+    const exg_graph *whole;               /* as it was before any mesh dim was placed along */
     const exg_costs *costs;
     exg_partition_mode mode;
     uint32_t mesh_dim, n, rank; /* along that dim */
@@ -187,11 +189,12 @@ exg_status exg_stage_note(exg_stage_notes *notes, const exg_rewrite *r, uint32_t
 /* One mesh dim: which, how many ranks along it, which of them. */
 typedef struct exg_partitioned_dim {
     uint32_t dim, size, place;
-    const exg_mesh_shape *mesh;   /* NULL: there is no other dim */
-    uint32_t rank;                /* of the mesh */
-    uint32_t in_pieces;           /* bit by mesh dim, where the mode is FSDP */
-    const exg_program *whole;     /* as it was before any dim was placed along */
-    uint32_t named_inputs;        /* the first that patterns of inputs speak of */
+    const exg_mesh_shape *mesh;           /* NULL: there is no other dim */
+    uint32_t rank;                        /* of the mesh */
+    uint32_t in_pieces;                   /* bit by mesh dim, where the mode is FSDP */
+    const exg_partition_options *placing; /* by mesh dim; NULL: there is no other dim */
+    const exg_program *whole;             /* as it was before any dim was placed along */
+    uint32_t named_inputs;                /* the first that patterns of inputs speak of */
     exg_decisions *decisions;     /* by earlier mesh dim; NULL: neither followed nor noted */
     uint32_t followed;            /* the first so many are followed, those of the others noted */
     bool uneven;                  /* out */

@@ -190,11 +190,14 @@ static bool is_slice(const exg_node_call *n)
  * pieces are to be gathered first, along a dim that the view may not have. */
 static exg_status view_whole(exg_partitioner *p, exg_node_call *n)
 {
-    const exg_forms *of = exg_node_call_is_weight(p, n) ? &p->forms[n->operands[0]] : NULL;
+    const exg_forms *of = n->call.op->view != NULL && n->operands[0] != EXG_NO_VALUE
+                              ? &p->forms[n->operands[0]]
+                              : NULL;
     exg_argument results[EXG_RESULTS_MAX];
 
-    if (of == NULL || !of->has_whole || (of->gathered != NULL && !is_slice(n)) ||
-        n->call.operand_count != 1 || n->call.result_count != 1) {
+    if (of == NULL || !of->has_whole || (!of->in_pieces && !is_slice(n)) ||
+        (of->gathered != NULL && !is_slice(n)) || n->call.operand_count != 1 ||
+        n->call.result_count != 1) {
         return EXG_OK;
     }
     EXG_TRY(exg_node_call_replace(n, p->r.out->arena, &of->whole));
@@ -217,12 +220,16 @@ static bool is_cut_anew(const exg_partitioner *p, const exg_node_call *n,
     if (!p->forms[n->results[0]].has_whole) {
         return false;
     }
+    if (of->split_before != 0) {
+        *placement = of->items[0].placement;
+        return true;
+    }
     for (uint32_t i = 0; i < of->count; i++) {
         is_there = is_there || exg_same_place(of->items[i].placement, strategy->operands[0]);
     }
     *placement = is_there ? strategy->results[0] : exg_shard(0);
     return is_there ? placement->kind == EXG_SHARD
-                    : is_slice(n) && n->call.results[0]->sizes[0].value > 1;
+                    : of->in_pieces && is_slice(n) && n->call.results[0]->sizes[0].value > 1;
 }
 
 static void cut_anew(exg_partitioner *p, const exg_node_call *n, exg_placement placement)
@@ -231,8 +238,13 @@ static void cut_anew(exg_partitioner *p, const exg_node_call *n, exg_placement p
 
     exg_add_form(p, n->results[0], placement,
                  exg_cut_chunk(p, f->whole, n->call.results[0], placement));
-    f->is_weight = f->in_pieces = true;
+    f->is_weight = p->forms[n->operands[0]].is_weight;
+    f->in_pieces = p->forms[n->operands[0]].in_pieces;
     f->gathered = p->forms[n->operands[0]].gathered;
+    if (is_slice(n) &&
+        exg_get_int(&n->args[1]) != placement.dim) { /* the part along that dim comes behind it */
+        f->split_before = p->forms[n->operands[0]].split_before;
+    }
 }
 
 exg_status exg_view_pieces(exg_partitioner *p, exg_node_call *n, const exg_strategy *strategy,

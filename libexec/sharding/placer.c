@@ -96,6 +96,7 @@ exg_status exg_placer_place_dim(const exg_placer *t, uint32_t d, const exg_progr
         .mesh = t->mesh,
         .rank = t->rank,
         .in_pieces = dims_in_pieces(t),
+        .placing = t->options,
         .place = exg_mesh_shape_coordinate(t->mesh, t->rank, d),
         .named_inputs = t->named_inputs,
         .decisions = t->decided == NULL ? NULL : t->decided[d],
