@@ -137,11 +137,12 @@ static double strategy_cost(const partitioner *p, const exg_rule_call *call,
 static exg_status follow_decisions(partitioner *p, const exg_rule_call *call,
                                    const exg_strategy **strategy)
 {
-    exg_placement operand = (*strategy)->operands[0];
+    exg_placement operand;
 
     if (p->decisions == NULL || !exg_is_exchange(call->op->id)) {
         return EXG_OK;
     }
+    operand = (*strategy)->operands[0];
     EXG_TRY(exg_follow_decision(
         p, (uint32_t)exg_get_int(&call->args[call->op->schema->argument_count - 1]), &operand));
     for (uint32_t r = 0; r < call->strategy_count; r++) {
