@@ -86,8 +86,8 @@ static bool splits_weights(const beam *b, const stage *at, const exg_strategy *s
 
 static bool is_view_of_weight(const beam *b, const stage *at)
 {
-    return at->n.call.op->view != NULL && at->n.operands[0] != EXG_NO_VALUE &&
-           b->is_weight[at->n.operands[0]];
+    return at->n.call.operand_count > 0 && at->n.call.op->view != NULL &&
+           at->n.operands[0] != EXG_NO_VALUE && b->is_weight[at->n.operands[0]];
 }
 
 /* ---- what a node costs --------------------------------------------------------------------- */
@@ -159,6 +159,9 @@ static exg_status cost_of(const beam *b, const stage *at, const exg_strategy *s,
     for (uint32_t i = 0; i < call->operand_count; i++) {
         if (metas[i] != NULL && b->is_weight[at->n.operands[i]]) {
             *cost += b->splits ? NS_PER_WEIGHT * exg_meta_bytes(metas[i]) : 0;
+        }
+        if (metas[i] != NULL && b->is_gathered[at->n.operands[i]]) {
+            *cost += exg_beam_moved(b, exg_meta_bytes(metas[i]), 1);
         }
     }
     return EXG_OK;
@@ -246,6 +249,16 @@ static void note_view(beam *b, const stage *at)
         }
     }
     b->base[out] = call->op->id == EXG_OP_slice_Tensor ? part_of_weight(b, at, out) : b->base[in];
+    b->is_gathered[out] = b->is_gathered[in];
+}
+
+/* A weight of which ranks hold pieces is that weight to all that read it. */
+static void note_gathered(beam *b, const exg_gathered *g, exg_value_id out)
+{
+    b->is_weight[out] = b->is_weight[g->of];
+    b->is_made[out] = b->is_gathered[out] = true;
+    b->base[out] = b->base[g->of];
+    memcpy(b->dims[out], b->dims[g->of], sizeof(b->dims[out]));
 }
 
 static exg_status take_node(beam *b, uint32_t index)
@@ -258,7 +271,9 @@ static exg_status take_node(beam *b, uint32_t index)
     for (uint32_t r = 0; r < call->result_count; r++) {
         b->is_made[at->n.results[r]] = reads_weights(b, at);
     }
-    if (is_view_of_weight(b, at)) {
+    if (b->p->gathered[index] != NULL) {
+        note_gathered(b, b->p->gathered[index], exg_result_of(&b->graph->nodes[index]));
+    } else if (is_view_of_weight(b, at)) {
         note_view(b, at);
     }
     for (uint32_t i = 0; i < call->operand_count; i++) {
@@ -397,7 +412,7 @@ static forms *hand_of(const beam *b, const way *w, exg_value_id id)
 /* As an input is before anybody reads it. */
 static forms brought(const beam *b, exg_value_id id)
 {
-    const exg_forms *f = &b->p->forms[id];
+    const exg_forms *f = &b->p->forms[b->base[id]];
 
     return f->count > 0 ? exg_form_of(f->items[0].placement) : EXG_FORM_WHOLE;
 }
@@ -620,6 +635,7 @@ static bool make_room(beam *b)
     b->steps = EXG_NEW_ARRAY(b->arena, exg_beam_step, nodes);
     b->is_weight = EXG_NEW_ARRAY(b->arena, bool, values);
     b->is_made = EXG_NEW_ARRAY(b->arena, bool, values);
+    b->is_gathered = EXG_NEW_ARRAY(b->arena, bool, values);
     b->base = EXG_NEW_ARRAY(b->arena, exg_value_id, values);
     b->dims = exg_arena_alloc(b->arena, values * sizeof(*b->dims) + 1, 1);
     b->parts = EXG_NEW_ARRAY(b->arena, exg_beam_weight_part *, values);
@@ -634,10 +650,10 @@ static bool make_room(beam *b)
     b->taken = EXG_NEW_ARRAY(b->arena, forms, values);
     b->owed = EXG_NEW_ARRAY(b->arena, double, values);
     return b->stages != NULL && b->steps != NULL && b->is_weight != NULL && b->is_made != NULL &&
-           b->base != NULL && b->dims != NULL && b->parts != NULL && b->products != NULL &&
-           b->last != NULL && b->slot != NULL && b->is_closed != NULL && b->free_slots != NULL &&
-           b->p->chosen != NULL && b->trial != NULL && b->bytes != NULL && b->taken != NULL &&
-           b->owed != NULL;
+           b->is_gathered != NULL && b->base != NULL && b->dims != NULL && b->parts != NULL &&
+           b->products != NULL && b->last != NULL && b->slot != NULL && b->is_closed != NULL &&
+           b->free_slots != NULL && b->p->chosen != NULL && b->trial != NULL && b->bytes != NULL &&
+           b->taken != NULL && b->owed != NULL;
 }
 
 static void take_values(beam *b)

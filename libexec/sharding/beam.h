@@ -55,6 +55,7 @@ typedef struct exg_beam {
     exg_beam_step *steps;
     bool *is_weight;                    /* by value: a weight, or a view of one */
     bool *is_made;                      /* by value: made of weights alone, once */
+    bool *is_gathered;                  /* by value: of pieces, every time that it is read */
     exg_value_id *base;                 /* by value: of a weight, whose view it is */
     int8_t (*dims)[EXG_SHAPE_RANK_MAX]; /* by value: of a weight, the base's dims */
     exg_beam_weight_part **parts;       /* by value: of a weight, those that are read apart */

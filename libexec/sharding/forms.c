@@ -1,6 +1,7 @@
 /* forms.c - the forms in which a value is at hand while a mesh dim is placed along, and the moves
  * that make new ones.
  */
+#include "libexec/comm/grid.h"
 #include "libexec/sharding/partitioner.h"
 
 #include <exg/emit.h>
@@ -263,13 +264,58 @@ static exg_placement on_the_way(const partitioner *p, const exg_tensor_meta *met
     return is_parted(p, meta, from) ? exg_shard(from.dim) : exg_replicate();
 }
 
-/* Of a weight in pieces that is split along a later mesh dim, too, each of those parts is a run:
- * any piece of it is as good as another. */
-static bool gathered_in_runs(const partitioner *p, exg_value_id id, exg_placement from,
-                             exg_placement to)
+/* A rank's piece of `x`, gathered; `is_uneven`: ranks elsewhere have an x of another length. */
+static exg_ref gather_pieces(partitioner *p, const exg_gathered *g, exg_ref x, bool is_uneven)
 {
-    return p->forms[id].has_whole && p->behind > 1 && from.kind == EXG_SHARD &&
-           to.kind == EXG_REPLICATE && meta_of(p, id)->sizes[from.dim].value % p->behind == 0;
+    const exg_gathered *cuts[EXG_MESH_DIMS_MAX];
+    int64_t lengths[EXG_MESH_DIMS_MAX];
+    uint32_t count = 0;
+
+    for (; g != NULL && count < EXG_MESH_DIMS_MAX; g = g->inner) {
+        int64_t offset;
+        int64_t own;
+
+        cuts[count] = g;
+        lengths[count] = exg_ref_meta(p->r.builder, x)->sizes[g->dim].value;
+        exg_chunk(lengths[count], p->mesh->sizes[g->mesh_dim],
+                  exg_mesh_shape_coordinate(p->mesh, p->mesh_rank, g->mesh_dim), &offset, &own);
+        if (p->patterns != NULL) {
+            exg_shard_pattern_note(&p->patterns[g->mesh_dim], lengths[count]);
+            p->patterns[g->mesh_dim].by_rank = p->patterns[g->mesh_dim].by_rank || is_uneven;
+        }
+        x = EMIT(p->r.builder, slice_Tensor, x, g->dim, exg_arg_int(offset),
+                 exg_arg_int(offset + own), 1);
+        count++;
+    }
+    while (count-- > 0) {
+        x = EMIT(p->r.builder, exg_all_gather, x, cuts[count]->dim, exg_arg_int(lengths[count]),
+                 cuts[count]->mesh_dim);
+    }
+    return x;
+}
+
+/* Of what is still to be gathered: the rank's part of the weight is, and nothing else; or what the
+ * ranks that meet there have decided. */
+static exg_status gather_form(partitioner *p, exg_value_id id, exg_placement want, form *from)
+{
+    const exg_gathered *g = p->forms[id].gathered;
+    const exg_tensor_meta *meta = meta_of(p, id);
+    exg_placement as = from->placement;
+
+    if (as.kind == EXG_REPLICATE && want.kind == EXG_SHARD) {
+        as = want;
+    }
+    for (const exg_gathered *at = g; at != NULL; at = at->inner) {
+        EXG_TRY(exg_follow_decision(p, at->mesh_dim, &as));
+    }
+    if (!exg_same_place(from->placement, as)) {
+        if (from->placement.kind != EXG_REPLICATE || as.kind != EXG_SHARD) {
+            return exg_no_such_move(p);
+        }
+        *from = (form){as, exg_cut_chunk(p, from->ref, meta, as)};
+    }
+    from->ref = gather_pieces(p, g, from->ref, !exg_splits_evenly(p, meta, as));
+    return EXG_OK;
 }
 
 /* The value in the wanted form, moved there if need be. */
@@ -278,6 +324,7 @@ exg_status exg_in_form(partitioner *p, exg_value_id id, exg_placement want, exg_
     double cost;
     const form *source = exg_cheapest_form(p, id, want, &cost);
     exg_placement way;
+    form from;
 
     if ((want.kind == EXG_PARTIAL || exg_sharers(want) > 1) &&
         cost >= EXG_COST_IMPOSSIBLE) { /* only from the whole */
@@ -289,7 +336,7 @@ exg_status exg_in_form(partitioner *p, exg_value_id id, exg_placement want, exg_
                         "no way to move '%s' to where it is needed",
                         p->r.in->graph->values[id].name);
     }
-    if (exg_same_place(source->placement, want)) {
+    if (exg_same_place(source->placement, want) && p->forms[id].gathered == NULL) {
         *ref = source->ref;
         return EXG_OK;
     }
@@ -306,12 +353,13 @@ exg_status exg_in_form(partitioner *p, exg_value_id id, exg_placement want, exg_
         exg_report_move(p, id, source->placement, want);
         p->why = why;
     }
-    *ref = gathered_in_runs(p, id, source->placement, want)
-               ? whole_of_strided(p, p->forms[id].whole,
-                                  exg_strided_shard(source->placement.dim, (int32_t)p->behind),
-                                  meta_of(p, id))
-               : emit_move(p, source, want, meta_of(p, id));
-    if (!p->forms[id].in_pieces) {
+    from = *source;
+    if (p->forms[id].gathered != NULL) {
+        EXG_TRY(gather_form(p, id, want, &from));
+    }
+    *ref =
+        exg_same_place(from.placement, want) ? from.ref : emit_move(p, &from, want, meta_of(p, id));
+    if (!p->forms[id].in_pieces && p->forms[id].gathered == NULL) {
         exg_add_form(p, id, want, *ref);
     }
     return exg_builder_status(p->r.builder);

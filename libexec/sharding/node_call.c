@@ -79,6 +79,9 @@ exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n
                               .emits = true,
                               .arena = p->scratch,
                               .err = p->r.err};
+    if (p->is_left_out[index]) {
+        return exg_strategy_add(&n->call) == NULL ? EXG_OUT_OF_MEMORY(p->r.err) : EXG_OK;
+    }
     EXG_TRY(exg_operator_normalize(op, node, n->args, p->r.err));
     EXG_TRY(collect_operands(p, op, n));
     n->call.operands = n->metas;

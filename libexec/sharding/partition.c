@@ -133,50 +133,25 @@ static double strategy_cost(const partitioner *p, const exg_rule_call *call,
     return sum + inner_cost(p, strategy);
 }
 
-static exg_status note_decision(partitioner *p, exg_decisions *decisions, exg_placement operand)
-{
-    if (decisions->count == decisions->capacity) {
-        uint32_t capacity = decisions->capacity == 0 ? 16 : 2 * decisions->capacity;
-        exg_placement *operands = EXG_NEW_ARRAY(decisions->arena, exg_placement, capacity);
-
-        if (operands == NULL) {
-            return EXG_OUT_OF_MEMORY(p->r.err);
-        }
-        if (decisions->count > 0) {
-            memcpy(operands, decisions->operands, decisions->count * sizeof(*operands));
-        }
-        decisions->operands = operands;
-        decisions->capacity = capacity;
-    }
-    decisions->operands[decisions->count++] = operand;
-    return EXG_OK;
-}
-
-/* A move along an earlier mesh dim: what the ranks that meet there have decided of it stands. */
+/* A move along an earlier mesh dim: its operand is placed as the ranks that meet there decided. */
 static exg_status follow_decisions(partitioner *p, const exg_rule_call *call,
                                    const exg_strategy **strategy)
 {
-    uint32_t dim;
-    exg_decisions *decisions;
+    exg_placement operand;
 
     if (p->decisions == NULL || !exg_is_exchange(call->op->id)) {
         return EXG_OK;
     }
-    dim = (uint32_t)exg_get_int(&call->args[call->op->schema->argument_count - 1]);
-    decisions = &p->decisions[dim];
-    if (dim >= p->followed) {
-        return note_decision(p, decisions, (*strategy)->operands[0]);
-    }
-    for (uint32_t r = 0; p->taken[dim] < decisions->count && r < call->strategy_count; r++) {
-        if (exg_placement_equal(call->strategies[r].operands[0],
-                                decisions->operands[p->taken[dim]])) {
+    operand = (*strategy)->operands[0];
+    EXG_TRY(exg_follow_decision(
+        p, (uint32_t)exg_get_int(&call->args[call->op->schema->argument_count - 1]), &operand));
+    for (uint32_t r = 0; r < call->strategy_count; r++) {
+        if (exg_placement_equal(call->strategies[r].operands[0], operand)) {
             *strategy = &call->strategies[r];
-            p->taken[dim]++;
             return EXG_OK;
         }
     }
-    return EXG_FAIL(p->r.err, UNSUPPORTED, "PLC-003",
-                    "ranks along mesh dim %u do not come to the same moves", dim);
+    return exg_no_such_move(p);
 }
 
 static const exg_strategy *choose_strategy(partitioner *p, const exg_rule_call *call,
@@ -379,41 +354,6 @@ static exg_status move_operands(partitioner *p, const exg_node_call *n,
     return EXG_OK;
 }
 
-/* A view of a weight in pieces is one of the whole, of which pieces are read. */
-static exg_status view_whole(partitioner *p, exg_node_call *n)
-{
-    const forms *of = exg_node_call_is_weight(p, n) ? &p->forms[n->operands[0]] : NULL;
-    exg_argument results[EXG_RESULTS_MAX];
-
-    if (of == NULL || !of->has_whole || n->call.operand_count != 1 || n->call.result_count != 1) {
-        return EXG_OK;
-    }
-    EXG_TRY(exg_node_call_replace(n, p->r.out->arena, &of->whole));
-    EXG_TRY(exg_emit_all(p->r.builder, n->call.op->id, n->args, n->call.op->schema->argument_count,
-                         results));
-    p->forms[n->results[0]].has_whole = true;
-    p->forms[n->results[0]].whole = exg_get_ref(&results[0]);
-    return exg_builder_status(p->r.builder);
-}
-
-/* Some of a weight in pieces is cut into pieces of its own, where it is none of those that are
- * there: the weight need not be made whole for it. */
-static bool is_cut_anew(const partitioner *p, const exg_node_call *n, const exg_strategy *strategy)
-{
-    return n->call.op->id == EXG_OP_slice_Tensor && p->forms[n->results[0]].has_whole &&
-           !has_form(p, n->operands[0], strategy->operands[0]) &&
-           n->call.results[0]->sizes[0].value > 1;
-}
-
-static void cut_anew(partitioner *p, const exg_node_call *n)
-{
-    forms *f = &p->forms[n->results[0]];
-
-    exg_add_form(p, n->results[0], exg_shard(0),
-                 exg_cut_chunk(p, f->whole, n->call.results[0], exg_shard(0)));
-    f->is_weight = f->in_pieces = true;
-}
-
 static exg_status place_node(partitioner *p, uint32_t index)
 {
     const exg_node *node = &p->r.in->graph->nodes[index];
@@ -421,8 +361,13 @@ static exg_status place_node(partitioner *p, uint32_t index)
     exg_argument results[EXG_RESULTS_MAX];
     exg_node_call n;
     exg_ref *refs;
+    bool is_placed;
     double work = 0;
 
+    if (p->is_left_out[index]) {
+        exg_take_gathered(p, index);
+        return EXG_OK;
+    }
     EXG_TRY(exg_node_call_of(p, index, &n));
     exg_builder_set_origin(p->r.builder, &node->metadata);
     p->why = "of all ways to split the weights the one that moves least";
@@ -432,9 +377,12 @@ static exg_status place_node(partitioner *p, uint32_t index)
     for (uint32_t i = 0; i < n.call.op->schema->argument_count; i++) {
         EXG_TRY(exg_argument_copy(p->r.out->arena, &n.args[i], p->r.err));
     }
-    EXG_TRY(view_whole(p, &n));
-    if (is_cut_anew(p, &n, strategy)) {
-        cut_anew(p, &n);
+    EXG_TRY(exg_view_pieces(p, &n, strategy, &is_placed));
+    if (is_placed) {
+        exg_placement *lies = &p->forms[n.results[0]].items[0].placement;
+
+        exg_report_node(p, node->name, node->target,
+                        &(exg_strategy){.results = lies, .operands = lies}, 1, 1, 0);
         return exg_builder_status(p->r.builder);
     }
     EXG_TRY(move_operands(p, &n, strategy, &refs));
@@ -487,6 +435,41 @@ static exg_status take_part(partitioner *p, uint32_t input, const exg_tensor_met
     return exg_builder_status(p->r.builder);
 }
 
+/* The placement that a mesh dim's patterns give the input; NULL: none speaks of it. */
+static const exg_partition_pattern *pattern_of(const partitioner *p,
+                                               const exg_partition_options *options, uint32_t input)
+{
+    const exg_input_spec *spec = &p->r.in->signature.inputs[input];
+    exg_use use = p->uses[p->r.in->graph->inputs[input].as_tensor];
+    bool is_named = input < p->named_inputs || spec->kind != EXG_INPUT_USER;
+
+    for (uint32_t t = 0;
+         is_named && options->mode == EXG_PARTITION_PATTERNS && t < options->pattern_count; t++) {
+        if (exg_pattern_of_input(&options->patterns[t], spec, use)) {
+            return &options->patterns[t];
+        }
+    }
+    return NULL;
+}
+
+/* The earlier mesh dims along which patterns split the same dim of it: nothing but that part of it
+ * is read there, and of that a part here. */
+static uint32_t split_before(const partitioner *p, uint32_t input, exg_placement placement)
+{
+    int32_t rank = (int32_t)meta_of(p, p->r.in->graph->inputs[input].as_tensor)->rank;
+    uint32_t before = 0;
+
+    for (uint32_t d = 0; p->placing != NULL && d < p->mesh_dim; d++) {
+        const exg_partition_pattern *other = pattern_of(p, &p->placing[d], input);
+
+        if (other != NULL && other->placement.kind == EXG_SHARD && placement.kind == EXG_SHARD &&
+            (other->placement.dim + rank) % rank == placement.dim) {
+            before |= 1U << d;
+        }
+    }
+    return before;
+}
+
 static exg_status split_input(partitioner *p, uint32_t input, const char *name,
                               exg_placement placement)
 {
@@ -505,6 +488,9 @@ static exg_status split_input(partitioner *p, uint32_t input, const char *name,
     } else {
         ref = exg_cut_chunk(p, ref, meta, placement);
     }
+    p->forms[id].split_before = is_given_in_part(p, input) ? 0 : split_before(p, input, placement);
+    p->forms[id].has_whole = p->forms[id].split_before != 0;
+    p->forms[id].whole = p->forms[id].items[0].ref;
     p->forms[id].count = 0;
     exg_add_form(p, id, placement, ref);
     return exg_builder_status(p->r.builder);
@@ -531,10 +517,8 @@ static exg_status split_by_mode(partitioner *p, uint32_t input)
     }
     if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
         meta->rank > 1) {
-        p->forms[id].has_whole = p->behind > 1;
-        p->forms[id].whole = p->forms[id].items[0].ref;
         EXG_TRY(split_input(p, input, spec->target, exg_shard(0)));
-        p->forms[id].in_pieces = true;
+        p->forms[id].in_pieces = p->forms[id].has_whole = true;
     }
     return EXG_OK;
 }
@@ -547,6 +531,7 @@ static exg_status place_inputs(partitioner *p)
     for (uint32_t i = 0; i < graph->input_count; i++) {
         const exg_input_spec *spec = &p->r.in->signature.inputs[i];
         exg_value_id id = graph->inputs[i].as_tensor;
+        const exg_partition_pattern *pattern;
 
         if (graph->inputs[i].kind != EXG_ARGUMENT_TENSOR) {
             continue;
@@ -554,15 +539,9 @@ static exg_status place_inputs(partitioner *p)
         exg_add_form(p, id, exg_replicate(), p->r.refs[id]);
         p->forms[id].is_weight = spec->kind != EXG_INPUT_USER;
         EXG_TRY(split_by_mode(p, i));
-        for (uint32_t t = 0; p->mode == EXG_PARTITION_PATTERNS && t < p->options->pattern_count;
-             t++) {
-            const exg_partition_pattern *pattern = &p->options->patterns[t];
-
-            if ((i < p->named_inputs || spec->kind != EXG_INPUT_USER) &&
-                exg_pattern_of_input(pattern, spec, p->uses[id])) {
-                EXG_TRY(split_input(p, i, exg_partition_input_name(spec), pattern->placement));
-                break;
-            }
+        pattern = pattern_of(p, p->options, i);
+        if (pattern != NULL) {
+            EXG_TRY(split_input(p, i, exg_partition_input_name(spec), pattern->placement));
         }
     }
     return EXG_OK;
@@ -662,7 +641,9 @@ static exg_status choose_nodes(partitioner *p, const exg_partitioned_dim *along)
 {
     uint32_t nodes = p->r.in->graph->node_count;
     exg_choice *known =
-        along->choices == NULL ? NULL : &along->choices->by_dim[along->dim][along->before > 0];
+        along->choices == NULL
+            ? NULL
+            : &along->choices->by_dim[along->dim][along->before > 0][p->decisions != NULL];
 
     if (known != NULL && known->of_nodes != NULL && known->mode == p->mode &&
         known->before == along->before && known->count == nodes) {
@@ -735,15 +716,19 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
                      .mode = options->mode,
                      .mesh_dim = along->dim,
                      .n = along->size,
-                     .behind = along->behind,
                      .rank = along->place,
+                     .mesh = along->mesh,
+                     .mesh_rank = along->rank,
+                     .in_pieces = along->in_pieces,
+                     .placing = along->placing,
                      .report = report,
                      .json = goal->json,
                      .overlaps = goal->overlaps,
                      .moves = EXG_TEXT_EMPTY,
                      .decisions = along->decisions,
                      .followed = along->followed,
-                     .pattern = along->pattern,
+                     .pattern = along->patterns == NULL ? NULL : &along->patterns[along->dim],
+                     .patterns = along->patterns,
                      .named_inputs = along->named_inputs,
                      .outputs = along->outputs,
                      .local = along->parts,
@@ -759,6 +744,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
     p.uses = p.forms == NULL ? NULL : exg_find_uses(functional, operators, p.scratch);
     status = p.uses == NULL ? EXG_OUT_OF_MEMORY(err) : exg_find_readers(&p);
     status = status == EXG_OK ? place_inputs(&p) : status;
+    status = status == EXG_OK ? exg_find_pieces(&p) : status;
     if (status == EXG_OK && p.n > 1 &&
         (p.mode == EXG_PARTITION_TENSOR || p.mode == EXG_PARTITION_EXPERT ||
          p.mode == EXG_PARTITION_CONTEXT)) {

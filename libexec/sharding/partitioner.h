@@ -25,8 +25,20 @@ typedef struct exg_forms {
     bool is_weight; /* a weight, or a view of one */
     bool in_pieces; /* made of weights kept in pieces: whole only while it is read */
     bool has_whole;
-    exg_ref whole; /* of which a rank reads pieces */
+    uint32_t split_before; /* bit by earlier mesh dim: along it the same dim is split, too */
+    exg_ref whole;         /* of which a rank reads pieces */
+    const struct exg_gathered
+        *gathered; /* NULL: forms are as they say; otherwise this is to come */
 } exg_forms;
+
+/* What ranks along an earlier mesh dim hold in pieces, as one of them reads it: `of`, a weight or a
+ * view of one, is cut along `dim`, and gathered. */
+typedef struct exg_gathered {
+    exg_value_id of;
+    int64_t dim;
+    uint32_t mesh_dim;
+    const struct exg_gathered *inner; /* of each piece, gathered first; NULL: none */
+} exg_gathered;
 
 /* How the operands of the moves along one mesh dim are placed along a later one, move by move.
  * Ranks that meet in such a move may have other sizes, and programs, than each other; they place
@@ -54,12 +66,16 @@ typedef struct exg_readers {
 typedef struct exg_partitioner {
     exg_rewrite r;
     const exg_partition_options *options;
-    const exg_graph *whole; /* as it was before any mesh dim was placed along */
+    const exg_partition_options *placing; /* by mesh dim */
+    const exg_graph *whole;               /* as it was before any mesh dim was placed along */
     const exg_costs *costs;
     exg_partition_mode mode;
     uint32_t mesh_dim, n, rank; /* along that dim */
-    int64_t behind;             /* ranks along the dims that split weights once more */
-    exg_forms *forms;           /* by old value id */
+    const exg_mesh_shape *mesh; /* NULL: there is no other dim */
+    uint32_t mesh_rank;
+    uint32_t
+        in_pieces;    /* bit by mesh dim: along it ranks have pieces of weights, and gather them */
+    exg_forms *forms; /* by old value id */
     exg_partition_summary summary;
     exg_text *report; /* NULL: none wanted */
     bool json;
@@ -71,7 +87,8 @@ typedef struct exg_partitioner {
     exg_decisions *decisions;          /* by earlier mesh dim */
     uint32_t followed;                 /* earlier dims whose decisions are followed */
     uint32_t taken[EXG_MESH_DIMS_MAX]; /* decisions, of each */
-    exg_shard_pattern *pattern;        /* NULL: not noted */
+    exg_shard_pattern *pattern;        /* of this dim; NULL: not noted */
+    exg_shard_pattern *patterns;       /* by mesh dim */
     uint32_t named_inputs;
     exg_readers *readers;   /* by value; NULL: no pattern speaks of modules */
     exg_use *uses;          /* by value */
@@ -81,6 +98,8 @@ typedef struct exg_partitioner {
     uint32_t *chosen; /* by node: the strategy; NULL: none is chosen */
     uint32_t *parts;  /* by node: into how many what it makes may be split, several ranks having
                        * each; 0: no fewer than ranks; NULL: of no node */
+    const exg_gathered **gathered; /* by node: a gather of pieces; NULL: it is none */
+    bool *is_left_out; /* by node: a gather of pieces, and what only such gathers read */
     exg_arena *scratch;
 } exg_partitioner;
 
@@ -93,6 +112,11 @@ typedef struct exg_node_call {
     exg_value_id *results;
     const exg_tensor_meta **result_metas;
 } exg_node_call;
+
+/* decisions.c: a move along an earlier mesh dim, `mesh_dim`: what the ranks that meet there have
+ * decided of its operand stands; where nothing is followed, *operand is noted. PLC-003. */
+exg_status exg_follow_decision(exg_partitioner *p, uint32_t mesh_dim, exg_placement *operand);
+exg_status exg_no_such_move(const exg_partitioner *p);
 
 /* forms.c: forms and moves. */
 void exg_add_form(exg_partitioner *p, exg_value_id id, exg_placement placement, exg_ref ref);
@@ -110,7 +134,11 @@ int64_t exg_own_size(const exg_partitioner *p, const exg_tensor_meta *meta, exg_
 /* The value in the wanted form, moved there if need be. PLC-002. */
 exg_status exg_in_form(exg_partitioner *p, exg_value_id id, exg_placement want, exg_ref *ref);
 
-/* node_call.c: of node `index`, in the partitioner's scratch; `n` stays where it is. */
+/* pieces.c: sets p->gathered and p->is_left_out: such a gather is emitted where it is read. */
+exg_status exg_find_pieces(exg_partitioner *p);
+
+/* node_call.c: of node `index`, in the partitioner's scratch; `n` stays where it is. One that is
+ * left out reads and gives nothing. */
 exg_status exg_node_call_of(exg_partitioner *p, uint32_t index, exg_node_call *n);
 /* Puts the moved operands back into the arguments. */
 exg_status exg_node_call_replace(exg_node_call *n, exg_arena *arena, const exg_ref *refs);
@@ -120,6 +148,14 @@ bool exg_node_call_is_weight(const exg_partitioner *p, const exg_node_call *n);
  * with `made`, what was emitted for it. */
 uint32_t exg_node_result_count(const exg_node *node);
 exg_value_id exg_node_result(const exg_node *node, const exg_argument *made, uint32_t index);
+
+/* pieces.c, too: where such a gather, at node `index`, is placed: what reads it finds what it is
+ * of.
+ */
+void exg_take_gathered(exg_partitioner *p, uint32_t index);
+/* *is_placed: the node is a view of a weight in pieces, which is cut into pieces itself. */
+exg_status exg_view_pieces(exg_partitioner *p, exg_node_call *n, const exg_strategy *strategy,
+                           bool *is_placed);
 
 /* beam.c: sets p->chosen: weights are split wherever they can be, and few bytes are moved. */
 exg_status exg_choose_together(exg_partitioner *p);
@@ -153,13 +189,16 @@ exg_status exg_stage_note(exg_stage_notes *notes, const exg_rewrite *r, uint32_t
 /* One mesh dim: which, how many ranks along it, which of them. */
 typedef struct exg_partitioned_dim {
     uint32_t dim, size, place;
-    int64_t behind;               /* ranks along later dims that split weights, multiplied */
-    const exg_program *whole;     /* as it was before any dim was placed along */
-    uint32_t named_inputs;        /* the first that patterns of inputs speak of */
+    const exg_mesh_shape *mesh;           /* NULL: there is no other dim */
+    uint32_t rank;                        /* of the mesh */
+    uint32_t in_pieces;                   /* bit by mesh dim, where the mode is FSDP */
+    const exg_partition_options *placing; /* by mesh dim; NULL: there is no other dim */
+    const exg_program *whole;             /* as it was before any dim was placed along */
+    uint32_t named_inputs;                /* the first that patterns of inputs speak of */
     exg_decisions *decisions;     /* by earlier mesh dim; NULL: neither followed nor noted */
     uint32_t followed;            /* the first so many are followed, those of the others noted */
     bool uneven;                  /* out */
-    exg_shard_pattern *pattern;   /* out; may be NULL */
+    exg_shard_pattern *patterns;  /* out, by mesh dim; may be NULL */
     exg_choices *choices;         /* in and out; may be NULL */
     uint32_t before;              /* the first of the ranks alike along the dims before */
     exg_placement *outputs;       /* out: as they come to lie; NULL: they are made whole */

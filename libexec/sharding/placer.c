@@ -75,20 +75,14 @@ static uint32_t last_dim(const exg_mesh_shape *mesh)
     return last;
 }
 
-/* Ranks along the dims behind `d` that split weights once more. */
-static int64_t ranks_behind(const exg_placer *t, uint32_t d)
+static uint32_t dims_in_pieces(const exg_placer *t)
 {
-    int64_t ranks = 1;
+    uint32_t dims = 0;
 
-    for (uint32_t k = d + 1; k < t->mesh->ndim; k++) {
-        exg_partition_mode mode = t->options[k].mode;
-
-        ranks *= mode == EXG_PARTITION_TENSOR || mode == EXG_PARTITION_EXPERT ||
-                         mode == EXG_PARTITION_PATTERNS
-                     ? t->mesh->sizes[k]
-                     : 1;
+    for (uint32_t d = 0; d < t->mesh->ndim; d++) {
+        dims |= (uint32_t)(t->options[d].mode == EXG_PARTITION_FSDP) << d;
     }
-    return ranks;
+    return dims;
 }
 
 exg_status exg_placer_place_dim(const exg_placer *t, uint32_t d, const exg_program *whole,
@@ -99,12 +93,15 @@ exg_status exg_placer_place_dim(const exg_placer *t, uint32_t d, const exg_progr
         .dim = d,
         .whole = t->functional,
         .size = t->mesh->sizes[d],
-        .behind = ranks_behind(t, d),
+        .mesh = t->mesh,
+        .rank = t->rank,
+        .in_pieces = dims_in_pieces(t),
+        .placing = t->options,
         .place = exg_mesh_shape_coordinate(t->mesh, t->rank, d),
         .named_inputs = t->named_inputs,
         .decisions = t->decided == NULL ? NULL : t->decided[d],
         .followed = t->followed,
-        .pattern = t->pattern == NULL ? NULL : &t->pattern[d],
+        .patterns = t->pattern,
         .choices = t->choices,
         .before = t->rank - t->rank % (exg_mesh_shape_stride(t->mesh, d) * t->mesh->sizes[d]),
         .parts = exg_placer_pipeline(t) < t->mesh->ndim ? NULL : t->parts,
@@ -113,8 +110,8 @@ exg_status exg_placer_place_dim(const exg_placer *t, uint32_t d, const exg_progr
     exg_partition_summary part;
     exg_status status;
 
-    if (along.pattern != NULL) {
-        *along.pattern = (exg_shard_pattern){0};
+    if (t->pattern != NULL) {
+        t->pattern[d] = (exg_shard_pattern){0};
     }
     if (report != NULL) {
         open_report(report, t, d, t->options[d].mode);

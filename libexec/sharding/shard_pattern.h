@@ -48,7 +48,9 @@ typedef struct exg_choice {
 
 typedef struct exg_choices {
     struct exg_arena *arena;
-    exg_choice by_dim[EXG_MESH_DIMS_MAX][2]; /* of the first rank's, and the last others' */
+    /* Of the first rank's, and the last others'; as they are by themselves, and where what other
+     * ranks have decided is followed. */
+    exg_choice by_dim[EXG_MESH_DIMS_MAX][2][2];
 } exg_choices;
 
 /* Is it handed to the caller? */

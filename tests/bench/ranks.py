@@ -1,10 +1,11 @@
 """ranks.py - what a rank of mpirun holds and reads: peak memory beside its weights and values as `exg plan` counts them, bytes from
 a cold disk beside those of its ranges. Printed, never asserted. Linux, with mpirun, and PyTorch to make the program.
 
-    python3 tests/bench/ranks.py --exg build/release/cli/exg [--ranks 4] [--place tensor,fsdp] [--layers 8 --width 1024 --words 32000]
+    python3 tests/bench/ranks.py --exg build/release/cli/exg [--ranks 4] [--place tensor,fsdp] [--layers 8 --width 1024 --words 32000] [--split 200M]
 
 Memory is the largest a rank had, less what exg and MPI have with a program of a few bytes. Each rank reads the one file; what one
-has brought from the disk another does not bring again, so read bytes are of all ranks together.
+has brought from the disk another does not bring again, so read bytes are of all ranks together. With --split weights are beside the
+program, as safetensors of at most that size with an index.
 """
 
 import argparse
@@ -63,11 +64,12 @@ def watch(report, command):
     return os.waitstatus_to_exitcode(status)
 
 
-def run(exg, program, ranks, place, folder):
+def run(exg, program, ranks, place, folder, weights=()):
     report = f"{folder}/used"
-    drop(program)
+    for path in (program, *pathlib.Path(folder).glob("*.safetensors")):
+        drop(path)
     subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), sys.executable, __file__, "--watch", report, exg,
-                    "run", program, "--place", place, "--threads", "1", "--output", f"{folder}/out.safetensors"],
+                    "run", program, *weights, "--place", place, "--threads", "1", "--output", f"{folder}/out.safetensors"],
                    check=True, stdout=subprocess.DEVNULL)
     return [json.loads(pathlib.Path(f"{report}.{rank}").read_text()) for rank in range(ranks)]
 
@@ -88,17 +90,22 @@ def main():
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--words", type=int, default=32000)
+    parser.add_argument("--split", help="size of a file of weights")
     options = parser.parse_args()
     exg = os.path.abspath(options.exg)
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         program = f"{folder}/model.pt2"
         make(program, options.layers, options.width, options.words)
+        beside = []
+        if options.split:
+            subprocess.run([exg, "convert", program, f"{folder}/model.safetensors", "--split", options.split], check=True, stdout=subprocess.DEVNULL)
+            beside = ["--weights-from", f"{folder}/model.safetensors.index.json"]
         idle = run(exg, str(FIXTURES / "mlp.pt2"), options.ranks, "tensor", folder)
         print(f"{os.path.getsize(program) / 1e6:.0f} MB over {options.ranks} ranks; MB a rank")
         print("place      weights  values    peak  peak/(weights + values)   read  read/weights")
         for place in options.place.split(","):
             weights, values = planned(exg, program, options.ranks, place)
-            used = run(exg, program, options.ranks, place, folder)
+            used = run(exg, program, options.ranks, place, folder, beside)
             peak = max(own[0] - none[0] for own, none in zip(used, idle))
             read = sum(own[1] for own in used) / options.ranks
             print(f"{place:9} {weights / 1e6:8.1f} {values / 1e6:7.1f} {peak / 1e6:7.1f} {peak / (weights + values):24.3f} {read / 1e6:6.1f} {read / weights:13.3f}", flush=True)

@@ -188,6 +188,32 @@ static void decisions_are_alike_where_sizes_are_not(void **state)
     free(d);
 }
 
+/* Two mesh dims split the same dim of both weights: a rank reads a quarter of each, and moves
+ * nothing of them; of the input it has the part of a part that it computes by. */
+static void a_part_of_a_part_is_cut_from_what_is_whole(void **state)
+{
+    const uint64_t matrices = (16 * 8 + 4 * 16) * sizeof(float);
+    const uint64_t biases = (16 + 4) * sizeof(float);
+    exg_partition_pattern rows[] = {{"*.weight", exg_shard(0), EXG_PARTITION_WEIGHTS, NULL}};
+    exg_session_options options = {
+        .size = sizeof(options), .thread_count = 1, .mesh = {2, {2, 2}, {NULL}}};
+    exg_partition_options place[2];
+    exg_session *session;
+    loaded l;
+
+    (void)state;
+    place[0] = place[1] = (exg_partition_options){sizeof(*place), EXG_PARTITION_PATTERNS, rows, 1};
+    options.partition = place;
+    load_fixture(fixture_named("mlp.pt2"), &l);
+    session = open_session(&l, &options);
+    run_fixture(&l, session);
+    compare_with_expected(&l, session, "S(0), S(0)");
+    assert_in_range(exg_session_statistics(session)->partition->weight_bytes, matrices / 4,
+                    matrices / 4 + biases);
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
 static void random_placements_are_taken_and_right(void **state)
 {
     const char *asked = getenv("EXG_PLACEMENTS");
@@ -220,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_are_alike_where_sizes_are_not),
+        cmocka_unit_test(a_part_of_a_part_is_cut_from_what_is_whole),
         cmocka_unit_test(random_placements_are_taken_and_right),
     };
 
