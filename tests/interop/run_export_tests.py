@@ -2,8 +2,8 @@
 PyTorch; what is refused with the sentence that says so. Last the examples that torch.export's own documentation is made of. See
 README.md beside this file."""
 
-import dataclasses
 import collections
+import dataclasses
 import functools
 import math
 import sys
@@ -353,9 +353,11 @@ def _(exg):
     return refused(exg, a, "DIF-001: 4 differences", code=1, command="diff", more=(made(5),))
 
 
+Pair = collections.namedtuple("Pair", "x y")
+
+
 @row("15", "sample inputs that hold objects of Python")
 def _(exg):
-    Pair = collections.namedtuple("Pair", "x y")
     torch.utils._pytree._register_namedtuple(Pair, serialized_type_name="exg_rows.Pair")
     path = saved(exg, export(Function(lambda pair: pair.x + pair.y), (Pair(torch.rand(3), torch.rand(3)),)))
     refused(exg, path, "INP-002", "--input FILE.safetensors", code=2)
