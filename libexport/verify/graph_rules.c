@@ -223,6 +223,23 @@ static bool can_be_counted(const exg_tensor_meta *meta)
     return true;
 }
 
+/* The offset with every stride gone its whole size is less than 2^63 likewise. */
+static bool can_be_reached(const exg_tensor_meta *meta)
+{
+    int64_t reach = meta->storage_offset.expr == NULL ? meta->storage_offset.value : 0;
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        int64_t span = 0;
+
+        if (meta->sizes[d].expr == NULL && meta->strides[d].expr == NULL &&
+            (!exg_mul_i64(meta->strides[d].value, meta->sizes[d].value, &span) ||
+             !exg_add_i64(reach, span, &reach))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* c10::DeviceType; extensions rename privateuseone, mostly to "npu". */
 static bool is_device_type(const char *type)
 {
@@ -252,6 +269,9 @@ static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
                   name_of(s, id));
     } else if (!can_be_counted(meta)) {
         exg_found(s->v, "SYM-010", path, "'%s' has more elements than 2^63", name_of(s, id));
+    } else if (!can_be_reached(meta)) {
+        exg_found(s->v, "SYM-010", path, "'%s' has strides that reach past 2^63 elements",
+                  name_of(s, id));
     }
     if (meta->layout == EXG_LAYOUT_UNKNOWN && s->v->tells_all) {
         exg_found(s->v, "VAL-014", path, "'%s' has a layout that is none", name_of(s, id));
