@@ -361,7 +361,7 @@ def _(exg):
     torch.utils._pytree._register_namedtuple(Pair, serialized_type_name="exg_rows.Pair")
     path = saved(exg, export(Function(lambda pair: pair.x + pair.y), (Pair(torch.rand(3), torch.rand(3)),)))
     refused(exg, path, "INP-002", "--input FILE.safetensors", code=2)
-    return "is told of", refused(exg, path, "ARC-020", "objects that only Python reads", code=0, command="verify")[1]
+    return "is told of", refused(exg, path, "ARC-020", "objects that only PyTorch reads", code=0, command="verify")[1]
 
 
 # ---- the examples of the documentation ----------------------------------------------------------

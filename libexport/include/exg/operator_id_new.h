@@ -142,6 +142,10 @@ enum {
     EXG_NEW_unbind_copy_int_out,
     EXG_NEW_unsafe_split_Tensor_out,
     EXG_NEW_unsafe_split_with_sizes_out,
+    EXG_NEW_sparse_coo_tensor_size,
+    EXG_NEW__sparse_coo_tensor_with_dims_default,
+    EXG_NEW__sparse_sparse_matmul_default,
+    EXG_NEW__sparse_broadcast_to_default,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
 
@@ -299,5 +303,11 @@ enum {
 #define EXG_OP_unbind_copy_int_out         ((exg_operator_id)EXG_NEW_unbind_copy_int_out)
 #define EXG_OP_unsafe_split_Tensor_out     ((exg_operator_id)EXG_NEW_unsafe_split_Tensor_out)
 #define EXG_OP_unsafe_split_with_sizes_out ((exg_operator_id)EXG_NEW_unsafe_split_with_sizes_out)
+#define EXG_OP_sparse_coo_tensor_size      ((exg_operator_id)EXG_NEW_sparse_coo_tensor_size)
+#define EXG_OP__sparse_coo_tensor_with_dims_default                                                \
+    ((exg_operator_id)EXG_NEW__sparse_coo_tensor_with_dims_default)
+#define EXG_OP__sparse_sparse_matmul_default                                                       \
+    ((exg_operator_id)EXG_NEW__sparse_sparse_matmul_default)
+#define EXG_OP__sparse_broadcast_to_default ((exg_operator_id)EXG_NEW__sparse_broadcast_to_default)
 
 #endif
