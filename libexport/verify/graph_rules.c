@@ -272,6 +272,9 @@ static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
     if (negative) {
         exg_found(s->v, "WGT-011", path, "'%s' has a negative size, stride or offset",
                   name_of(s, id));
+    } else if (meta->requires_grad && exg_dtype_is_integral(meta->dtype)) {
+        exg_found(s->v, "WGT-011", path, "'%s' of %s requires a gradient", name_of(s, id),
+                  exg_dtype_name(meta->dtype));
     } else if (!is_empty(meta) && !can_be_counted(meta)) {
         exg_found(s->v, "SYM-010", path, "'%s' has more elements than 2^63", name_of(s, id));
     } else if (!is_empty(meta) && !can_be_reached(meta)) {
