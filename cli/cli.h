@@ -178,6 +178,7 @@ typedef struct cli_inputs {
     uint32_t block_count, block_capacity;
     cli_made *made; /* after --shape, --size, --fill */
     uint32_t made_count;
+    bool are_samples;        /* the archive's own */
     struct exg_arena *arena; /* the arrays */
 } cli_inputs;
 
@@ -185,6 +186,10 @@ typedef struct cli_inputs {
 exg_status cli_inputs_read(const cli_call *call, cli_program *p, cli_inputs *inputs,
                            exg_error *err);
 void cli_inputs_free(cli_inputs *inputs);
+
+/* The status of what was called with them: where the archive's own do not fit, the error says so.
+ */
+exg_status cli_inputs_told(const cli_inputs *inputs, exg_status status, exg_error *err);
 
 /* The same, with names and bytes of their own. */
 exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error *err);

@@ -67,7 +67,8 @@ static exg_status run_once(lane *l, exg_error *err)
 {
     const uint64_t start = cli_now_ns();
 
-    EXG_TRY(exg_session_run(l->session, l->inputs.items, l->inputs.count, err));
+    EXG_TRY(cli_inputs_told(
+        &l->inputs, exg_session_run(l->session, l->inputs.items, l->inputs.count, err), err));
     return note_time(l, (double)(cli_now_ns() - start), err);
 }
 

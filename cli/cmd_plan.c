@@ -363,8 +363,10 @@ static exg_status plan(const cli_call *call, const cli_program *p, const cli_inp
         status = cli_rank_options(call, p, cli_process_rank(), &options, &placement, err);
     }
     status = status == EXG_OK ? exg_session_create(&p->verified, &options, &session, err) : status;
-    status =
-        status == EXG_OK ? exg_session_prepare(session, inputs->items, inputs->count, err) : status;
+    status = status == EXG_OK
+                 ? cli_inputs_told(
+                       inputs, exg_session_prepare(session, inputs->items, inputs->count, err), err)
+                 : status;
     if (status == EXG_OK) {
         cli_note_unsplit(session);
     }

@@ -297,6 +297,7 @@ static exg_status read_inputs(const cli_call *call, cli_program *p, cli_inputs *
                                       "no inputs: the file has no sample inputs that can be read"),
                              "give --input FILE.safetensors, or --fill random");
     }
+    inputs->are_samples = true;
     return read_samples(p, inputs, err);
 }
 
@@ -304,6 +305,22 @@ exg_status cli_inputs_read(const cli_call *call, cli_program *p, cli_inputs *inp
 {
     EXG_TRY(read_inputs(call, p, inputs, err));
     return call->precision == NULL ? EXG_OK : cli_inputs_cast(p, inputs, err);
+}
+
+exg_status cli_inputs_told(const cli_inputs *inputs, exg_status status, exg_error *err)
+{
+    char fix[sizeof(err->fix)];
+
+    if (status == EXG_OK || !inputs->are_samples || strncmp(err->code, "INP-", 4) != 0 ||
+        strcmp(err->code, "INP-011") == 0) { /* a guard that cannot be read is no fault of theirs */
+        return status;
+    }
+    memcpy(fix, err->fix, sizeof(fix));
+    status = exg_error_within(err, status, "sample_inputs");
+    return exg_error_fix(err, status,
+                         "%s; these are the file's own sample inputs: --input gives others, or "
+                         "--fill random",
+                         fix);
 }
 
 exg_status cli_inputs_copy(const cli_inputs *inputs, cli_inputs *copy, exg_error *err)

@@ -71,7 +71,9 @@ static exg_status plan_rank(const cli_call *call, uint32_t number, exg_arena *ar
     options.plan_only = true;
     EXG_TRY(cli_rank_options(&rank->call, &rank->program, number, &options, &rank->placement, err));
     EXG_TRY(exg_session_create(&rank->program.verified, &options, &rank->session, err));
-    return exg_session_prepare(rank->session, rank->inputs.items, rank->inputs.count, err);
+    return cli_inputs_told(
+        &rank->inputs,
+        exg_session_prepare(rank->session, rank->inputs.items, rank->inputs.count, err), err);
 }
 
 static exg_status compare(const planned *ranks, uint32_t count, exg_arena *arena, exg_error *err)

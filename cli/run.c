@@ -99,7 +99,8 @@ static exg_status read_state(const cli_call *call, exg_session *session, const c
     exg_tensor tensor;
     exg_status status;
 
-    EXG_TRY(exg_session_prepare(session, inputs->items, inputs->count, err));
+    EXG_TRY(cli_inputs_told(inputs, exg_session_prepare(session, inputs->items, inputs->count, err),
+                            err));
     EXG_TRY_IN(err, cli_open_tensors(call->state, &file, err), "%s:", call->state);
     if (file->count == 1 && file->items[0].name[0] == '\0' &&
         exg_session_state_count(session) == 1) {

@@ -71,5 +71,5 @@ exg_status cli_session_run(exg_session *session, const cli_inputs *inputs, bool 
         (void)pthread_cond_destroy(&w.ends);
         (void)pthread_mutex_destroy(&w.lock);
     }
-    return status;
+    return cli_inputs_told(inputs, status, err);
 }

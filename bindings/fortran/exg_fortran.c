@@ -125,20 +125,6 @@ exg_status exg_fortran_open(const char *path, int threads, const char *device, e
     return status;
 }
 
-/* Else it would stand among the inputs of every later run. */
-static exg_status check_name(const exg_fortran *model, const char *name, exg_error *err)
-{
-    const exg_signature *signature = &model->program->signature;
-
-    for (uint32_t i = 0; i < signature->input_count; i++) {
-        if (signature->inputs[i].arg.name != NULL &&
-            strcmp(signature->inputs[i].arg.name, name) == 0) {
-            return EXG_OK;
-        }
-    }
-    return EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'", name);
-}
-
 static exg_status add_input(exg_fortran *model, const char *name, exg_session_input **input,
                             exg_error *err)
 {
@@ -174,7 +160,7 @@ exg_status exg_fortran_input(exg_fortran *model, const char *name, CFI_cdesc_t *
     if (model == NULL) {
         return EXG_FAIL(err, USAGE, "ARG-001", "the model is not open");
     }
-    EXG_TRY(check_name(model, name, err));
+    EXG_TRY(exg_session_find_input(model->session, name, &name, err));
     EXG_TRY(tensor_of(array, name, &from, err));
     EXG_TRY(add_input(model, name, &input, err));
     to = from;

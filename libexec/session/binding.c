@@ -30,17 +30,15 @@ exg_status exg_session_bind_input(exg_session *session, const exg_session_input 
 {
     EXG_REQUIRE(err, session, input);
     uint32_t at = 0;
+    const char *name;
 
-    if (input->name == NULL || (exg_map_find(&session->inputs, input->name) == EXG_MAP_NONE &&
-                                exg_map_find(&session->constants, input->name) == EXG_MAP_NONE)) {
-        return EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'",
-                        input->name == NULL ? "" : input->name);
-    }
-    while (at < session->bound_count && strcmp(session->bound[at].name, input->name) != 0) {
+    EXG_TRY(exg_session_find_input(session, input->name, &name, err));
+    while (at < session->bound_count && strcmp(session->bound[at].name, name) != 0) {
         at++;
     }
     session->bound_count += at == session->bound_count;
     session->bound[at] = *input;
+    session->bound[at].name = name;
     return EXG_OK;
 }
 
@@ -84,8 +82,9 @@ exg_status exg_session_all_inputs(exg_session *s, const exg_session_input **inpu
 {
     uint32_t given = *count;
 
+    exg_session_name_inputs(s, inputs, given);
     if (s->bound_count > 0 && given <= s->verified.program->graph->input_count) {
-        if (given > 0) {
+        if (given > 0 && *inputs != s->all) {
             memcpy(s->all, *inputs, given * sizeof(*s->all));
         }
         for (uint32_t b = 0; b < s->bound_count; b++) {

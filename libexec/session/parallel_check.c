@@ -90,6 +90,21 @@ static exg_status compare_digests(const comparison *c, exg_mesh_line line)
     return EXG_OK;
 }
 
+/* A group that is not given is all ranks, which have one name for it. */
+static exg_status compare_unnamed(const comparison *c)
+{
+    for (uint32_t r = 1; r < c->count; r++) {
+        const exg_process_groups *first = &c->sessions[0]->context.groups;
+        const exg_process_groups *other = &c->sessions[r]->context.groups;
+
+        if (first->unnamed_digest != other->unnamed_digest) {
+            return EXG_FAIL(c->err, PEER, "COM-009",
+                            "ranks 0 and %u have not the same names of groups without --group", r);
+        }
+    }
+    return EXG_OK;
+}
+
 static exg_status check_sessions(const comparison *c)
 {
     for (uint32_t r = 0; r < c->count; r++) {
@@ -119,7 +134,10 @@ static exg_status compare(comparison *c)
     for (uint32_t r = 0; r < c->count; r++) {
         EXG_TRY(take_trace(c, r));
     }
-    status = exg_collective_traces_meet(c->traces, c->mesh, c->lines, c->line_count, c->err);
+    status = compare_unnamed(c);
+    status = status == EXG_OK
+                 ? exg_collective_traces_meet(c->traces, c->mesh, c->lines, c->line_count, c->err)
+                 : status;
     for (exg_mesh_line line = 1; status == EXG_OK && line >> c->mesh->ndim == 0; line++) {
         status = compare_digests(c, line);
     }

@@ -139,6 +139,7 @@ static exg_status without_name(exg_process_groups *g, const char *name, exg_erro
                              FIX);
     }
     g->unnamed = name;
+    g->unnamed_digest = XXH3_64bits_withSeed(name, strlen(name), g->unnamed_digest);
     return EXG_OK;
 }
 
@@ -266,9 +267,12 @@ exg_status exg_process_groups_meet(exg_process_groups *groups, exg_device_mesh *
                                    exg_status status, exg_grid *grid, exg_error *err)
 {
     const exg_grid all = {.dims = {mesh->communicator}, .ndim = 1, .rank = groups->rank};
-    const exg_common same = {"groups", status == EXG_OK ? digest_of_groups(groups) : 0};
+    /* A group that is not given is all ranks: they have one name for it. */
+    const exg_common same[] = {
+        {"groups", status == EXG_OK ? digest_of_groups(groups) : 0},
+        {"names of groups without --group", status == EXG_OK ? groups->unnamed_digest : 0}};
 
-    EXG_TRY(exg_grid_agree(&all, &same, 1, status, err));
+    EXG_TRY(exg_grid_agree(&all, same, 2, status, err));
     EXG_TRY(share_used(groups, mesh, err));
     EXG_TRY(exg_process_groups_check_used(groups, err));
     EXG_TRY(exg_split_grid(&groups->mesh, mesh->communicator, groups->lines, groups->line_count,

@@ -19,8 +19,9 @@ typedef struct exg_process_groups {
     uint64_t digests[EXG_GRID_LINES_MAX]; /* of what is asked of a line, in its order */
     const exg_process_group *named;       /* the caller's */
     uint32_t named_count;
-    bool *used;          /* by named: the program has it */
-    const char *unnamed; /* a group of the program that is not among them; NULL: none */
+    bool *used;              /* by named: the program has it */
+    const char *unnamed;     /* a group of the program that is not among them; NULL: none */
+    uint64_t unnamed_digest; /* of the names of all such, in the order of their calls */
 } exg_process_groups;
 
 /* Reads the groups of the options, with `used` of as many: USAGE COM-014. */

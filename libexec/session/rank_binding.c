@@ -71,23 +71,26 @@ exg_status exg_session_bind_rank_input(exg_session *session, uint32_t rank,
                                        const exg_session_input *input, exg_error *err)
 {
     EXG_REQUIRE(err, session, input);
-    uint32_t index =
-        input->name == NULL ? EXG_MAP_NONE : exg_map_find(&session->inputs, input->name);
     exg_rank_input *own;
+    const char *name;
+    uint32_t index;
     uint32_t at;
 
     EXG_TRY(find_rank(session, rank, &at, err));
     if (!is_placed(session)) {
         return exg_session_bind_input(session, input, err);
     }
+    EXG_TRY(exg_session_find_input(session, input->name, &name, err));
+    index = exg_map_find(&session->inputs, name);
     if (index == EXG_MAP_NONE) {
-        return EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'",
-                        input->name == NULL ? "" : input->name);
+        return EXG_FAIL(err, USAGE, "INP-016", "input '%s' is a number: all ranks have it alike",
+                        name);
     }
     EXG_TRY_IN(err, check_input(session, at, index, input, err), "rank %u", rank);
     EXG_TRY(create_tables(session, err));
     own = &session->context.rank_inputs[at * session->verified.program->graph->input_count + index];
     own->input = *input;
+    own->input.name = name;
     return EXG_OK;
 }
 
@@ -163,7 +166,10 @@ exg_status exg_session_take_rank_inputs(exg_session *session, exg_error *err)
 const exg_placement *exg_session_input_placements(const exg_session *session, const char *name)
 {
     const exg_executable *first = session->executor.current;
-    uint32_t at = name == NULL ? EXG_MAP_NONE : exg_map_find(&session->inputs, name);
+    const char *placeholder;
+    uint32_t at = exg_session_find_input(session, name, &placeholder, NULL) == EXG_OK
+                      ? exg_map_find(&session->inputs, placeholder)
+                      : EXG_MAP_NONE;
 
     return first == NULL || first->parts.inputs == NULL || at == EXG_MAP_NONE
                ? NULL

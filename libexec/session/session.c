@@ -61,21 +61,7 @@ static exg_status create_tables(exg_session *s, exg_error *err)
     for (uint32_t o = 0; o < graph->output_count; o++) {
         s->in_place[o] = EXG_NO_INPUT;
     }
-    exg_map_init(&s->inputs, s->arena);
-    exg_map_init(&s->constants, s->arena);
-    for (uint32_t i = 0; i < graph->input_count; i++) {
-        const exg_input_spec *spec = &s->verified.program->signature.inputs[i];
-        bool is_fixed =
-            spec->arg.kind == EXG_ARGUMENT_INT || spec->arg.kind == EXG_ARGUMENT_FLOAT ||
-            spec->arg.kind == EXG_ARGUMENT_BOOL || spec->arg.kind == EXG_ARGUMENT_STRING ||
-            spec->arg.kind == EXG_ARGUMENT_NONE;
-
-        if (spec->kind == EXG_INPUT_USER && spec->arg.name != NULL &&
-            !exg_map_put(is_fixed ? &s->constants : &s->inputs, spec->arg.name, i)) {
-            return EXG_OUT_OF_MEMORY(err);
-        }
-    }
-    return EXG_OK;
+    return exg_session_map_names(s, err);
 }
 
 /* Processes keep the same plans, so none lets go of one by itself. */
@@ -447,9 +433,10 @@ static exg_status select_plan(exg_session *s, const exg_session_input *inputs, u
     if (count > s->verified.program->graph->input_count) {
         uint32_t i = 0;
 
-        while (i + 1 < count && inputs[i].name != NULL &&
-               (exg_map_find(&s->inputs, inputs[i].name) != EXG_MAP_NONE ||
-                constant_of(s, inputs[i].name) != NULL)) {
+        const char *placeholder;
+
+        while (i + 1 < count &&
+               exg_session_find_input(s, inputs[i].name, &placeholder, NULL) == EXG_OK) {
             i++;
         }
         return exg_error_fix(err,
@@ -517,6 +504,7 @@ exg_status exg_session_prepare(exg_session *session, const exg_session_input *in
     EXG_REQUIRE(err, session, EXG_IF_ANY(input_count, inputs));
     const exg_session_options *options = &session->context.options;
 
+    exg_session_name_inputs(session, &inputs, input_count);
     EXG_TRY(select_plan(session, inputs, input_count, err));
     exg_text_free(&session->context.unchecked);
     session->context.explored = 0;

@@ -23,6 +23,7 @@ struct exg_session {
     exg_input_binding *bindings; /* by graph input */
     exg_map inputs;              /* the user's, by name: which graph input */
     exg_map constants;           /* those that export fixed, likewise */
+    exg_map paths;               /* both, by their path in the call */
     void **data;                 /* by graph input: of this run */
     void **given;                /* by input of this run */
     uint64_t *given_bytes;
@@ -43,6 +44,13 @@ struct exg_session {
     uint64_t run_ns;
     exg_agreement agreement; /* of processes */
 };
+
+/* Maps the inputs by what they are called. (input_names.c) */
+exg_status exg_session_map_names(exg_session *session, exg_error *err);
+
+/* Inputs that are called by paths by their placeholders' names; more than the program has stay. */
+void exg_session_name_inputs(exg_session *session, const exg_session_input **inputs,
+                             uint32_t count);
 
 /* Bound inputs and those of a run, which come before them; one that is in the memory of the
  * device's has to be. USAGE INP-015. (binding.c) */

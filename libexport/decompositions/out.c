@@ -24,35 +24,63 @@ static void refuse(exg_builder *b, exg_operator_id id, bool sizes)
     exg_builder_fail(b, &err);
 }
 
+/* `made` copied into `out`: a tensor, or EXG_NO_REF after a fault. */
+static exg_ref write_one(exg_builder *b, exg_operator_id id, bool alike, exg_ref made, exg_ref out)
+{
+    const exg_dims have = exg_lower_dims(b, out);
+    const exg_dims want = exg_lower_dims(b, made);
+
+    if (alike && exg_lower_dtype(b, out) != exg_lower_dtype(b, made)) {
+        refuse(b, id, false);
+        return EXG_NO_REF;
+    }
+    if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
+        refuse(b, id, true);
+        return EXG_NO_REF;
+    }
+    return EMIT(b, copy__default, out, made);
+}
+
+/* A list of results is written into a list of tensors, and nothing is given back. */
+static void write_list(exg_builder *b, exg_operator_id id, const exg_argument *made,
+                       const exg_argument *out)
+{
+    if (out->count != made->count) {
+        const exg_operator *op = exg_operators_get(exg_builder_operators(b), id);
+        exg_error err;
+
+        (void)EXG_FAIL(&err, MALFORMED, "OPR-007", "%s: out= has %u tensors for %u results",
+                       op->target, out->count, made->count);
+        exg_builder_fail(b, &err);
+        return;
+    }
+    for (uint32_t i = 0; i < made->count && exg_builder_status(b) == EXG_OK; i++) {
+        (void)write_one(b, id, false, exg_lower_item(made, i), exg_lower_item(out, i));
+    }
+}
+
 static void write_out(exg_builder *b, exg_operator_id id, exg_operator_id as, bool alike,
                       const exg_argument *args, exg_argument *results)
 {
     const exg_operators *operators = exg_builder_operators(b);
     const exg_function_schema *schema = exg_operators_get(operators, as)->schema;
+    const exg_argument *outs = &args[schema->argument_count];
     exg_argument made[EXG_RESULTS_MAX];
 
     if (exg_emit_all(b, as, args, schema->argument_count, made) != EXG_OK) {
         return;
     }
+    if (schema->returns[0].type.is_list) {
+        write_list(b, id, &made[0], &outs[0]);
+        return;
+    }
     for (uint32_t r = 0; r < exg_operators_get(operators, id)->schema->return_count; r++) {
-        exg_ref out = exg_get_ref(&args[schema->argument_count + r]);
-        exg_dims have = exg_lower_dims(b, out);
-        exg_dims want;
-
         if (made[r].kind != EXG_ARGUMENT_TENSOR) {
             exg_lower_refuse(b, "it gives no tensor for out=");
             return;
         }
-        want = exg_lower_dims(b, exg_get_ref(&made[r]));
-        if (alike && exg_lower_dtype(b, out) != exg_lower_dtype(b, exg_get_ref(&made[r]))) {
-            refuse(b, id, false);
-            return;
-        }
-        if (want.rank != have.rank || memcmp(want.n, have.n, want.rank * sizeof(want.n[0])) != 0) {
-            refuse(b, id, true);
-            return;
-        }
-        results[r] = exg_arg_ref(EMIT(b, copy__default, out, made[r]));
+        results[r] =
+            exg_arg_ref(write_one(b, id, alike, exg_get_ref(&made[r]), exg_get_ref(&outs[r])));
     }
 }
 

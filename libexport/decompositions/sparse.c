@@ -56,6 +56,31 @@ void exg_lower_sparse_coo_tensor_dims(exg_builder *b, const exg_argument *args,
         exg_arg_ref(sparse(b, exg_get_ref(&args[3]), exg_get_ref(&args[4]), args[2], &args[5]));
 }
 
+/* One without elements: zeros. */
+static void empty(exg_builder *b, exg_argument size, const exg_argument *dtype,
+                  exg_argument *results)
+{
+    results[0] = exg_arg_ref(
+        EMIT(b, full_default, size, 0, DTYPE(exg_dtype_argument(dtype, EXG_DTYPE_F32))));
+}
+
+/* (size, dtype?, ...) */
+void exg_lower_sparse_empty(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    empty(b, args[0], &args[1], results);
+}
+
+/* (sparse_dim, dense_dim, size, dtype?, ...) */
+void exg_lower_sparse_empty_dims(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    empty(b, args[2], &args[3], results);
+}
+
+void exg_lower_sparse_broadcast_to(exg_builder *b, const exg_argument *args, exg_argument *results)
+{
+    results[0] = exg_arg_ref(EMIT(b, clone_default, EMIT(b, expand_default, SELF, args[1])));
+}
+
 void exg_lower_to_dense(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_dtype dtype = exg_dtype_argument(&args[1], exg_lower_dtype(b, SELF));

@@ -450,31 +450,44 @@ void exg_lower_round_decimals(exg_builder *b, const exg_argument *args, exg_argu
     results[0] = exg_arg_ref(x);
 }
 
-/* Both in float64. */
+/* Both in float64, or complex128 where one is complex. */
+static exg_dtype power_dtype(const exg_builder *b, exg_ref tensor, bool other_is_complex)
+{
+    return other_is_complex || exg_dtype_is_complex(exg_lower_dtype(b, tensor)) ? EXG_DTYPE_C128
+                                                                                : EXG_DTYPE_F64;
+}
+
 void exg_lower_float_power(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
     exg_ref y = exg_get_ref(&args[1]);
-    exg_dtype dtype = exg_dtype_is_complex(exg_lower_dtype(b, SELF)) ||
-                              exg_dtype_is_complex(exg_lower_dtype(b, y))
-                          ? EXG_DTYPE_C128
-                          : EXG_DTYPE_F64;
+    exg_dtype dtype = power_dtype(b, SELF, exg_dtype_is_complex(exg_lower_dtype(b, y)));
 
     results[0] = exg_arg_ref(
         EMIT(b, pow_Tensor_Tensor, exg_lower_cast(b, SELF, dtype), exg_lower_cast(b, y, dtype)));
 }
 
+/* A number as one of float64, which does not compute in integers. */
+static exg_argument wide_number(const exg_argument *number)
+{
+    return number->kind == EXG_ARGUMENT_COMPLEX ? *number : exg_arg_float(exg_get_float(number));
+}
+
 void exg_lower_float_power_scalar(exg_builder *b, const exg_argument *args, exg_argument *results)
 {
-    results[0] = exg_arg_ref(EMIT(b, pow_Tensor_Scalar, exg_lower_cast(b, SELF, EXG_DTYPE_F64),
-                                  exg_arg_float(exg_get_float(&args[1]))));
+    exg_dtype dtype = power_dtype(b, SELF, args[1].kind == EXG_ARGUMENT_COMPLEX);
+
+    results[0] = exg_arg_ref(
+        EMIT(b, pow_Tensor_Scalar, exg_lower_cast(b, SELF, dtype), wide_number(&args[1])));
 }
 
 void exg_lower_float_power_of_scalar(exg_builder *b, const exg_argument *args,
                                      exg_argument *results)
 {
-    exg_ref y = exg_lower_cast(b, exg_get_ref(&args[1]), EXG_DTYPE_F64);
+    exg_ref y = exg_get_ref(&args[1]);
+    exg_dtype dtype = power_dtype(b, y, args[0].kind == EXG_ARGUMENT_COMPLEX);
 
-    results[0] = exg_arg_ref(EMIT(b, pow_Scalar, exg_get_float(&args[0]), y));
+    results[0] =
+        exg_arg_ref(EMIT(b, pow_Scalar, wide_number(&args[0]), exg_lower_cast(b, y, dtype)));
 }
 
 /* self * 2^other: of whole exponents exact until the result is rounded to self's dtype, so in

@@ -89,6 +89,7 @@ exg_status exg_schema_out(exg_text *text, const char *id, const exg_function_sch
 {
     const char *open = strchr(of->text, '(');
     bool several = of->return_count > 1;
+    bool list = of->return_count == 1 && of->returns[0].type.is_list;
 
     EXG_TRY(put_name(text, id, of, "", err));
     put_plain(text, open + 1, closing(open));
@@ -98,7 +99,7 @@ exg_status exg_schema_out(exg_text *text, const char *id, const exg_function_sch
     for (uint32_t i = 0; i < of->return_count; i++) {
         exg_text_puts(text, ", ");
         put_written(text, i);
-        exg_text_putc(text, ' ');
+        exg_text_puts(text, list ? "[] " : " ");
         if (of->returns[i].name[0] != '\0') {
             exg_text_puts(text, of->returns[i].name);
         } else if (several) {
@@ -107,6 +108,10 @@ exg_status exg_schema_out(exg_text *text, const char *id, const exg_function_sch
         } else {
             exg_text_puts(text, "out");
         }
+    }
+    if (list) {
+        exg_text_puts(text, ") -> ()");
+        return EXG_OK;
     }
     exg_text_puts(text, several ? ") -> (" : ") -> ");
     for (uint32_t i = 0; i < of->return_count; i++) {

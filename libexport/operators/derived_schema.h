@@ -14,7 +14,8 @@ typedef exg_status exg_schema_form(exg_text *text, const char *id, const exg_fun
                                    exg_error *err);
 
 exg_schema_form exg_schema_inplace; /* name_: writes argument 0, and gives it unless it is a list */
-exg_schema_form exg_schema_out;     /* one tensor a result, of its name, else out, or out0, out1 */
+exg_schema_form exg_schema_out;     /* one tensor a result, of its name, else out, or out0, out1; a
+                                       list for a list, and then it gives nothing */
 exg_schema_form exg_schema_copy;    /* name_copy: aliases nothing */
 
 #endif

@@ -6,9 +6,11 @@
 #include <exg/operator_id_new.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define EXG_ROWS "libexport/operators/symbolic.def"
 #include "libexport/operators/rows.h"
+#include "libexport/operators/symbolic.h"
 
 static bool is_float(const exg_argument *arg)
 {
@@ -378,6 +380,24 @@ static bool is_contiguous(const exg_tensor_meta *meta, exg_memory_format format)
         expected *= meta->sizes[d].value;
     }
     return true;
+}
+
+exg_status exg_operator_operands(const exg_operator *op, const exg_node *node, exg_argument *args,
+                                 uint32_t *count, exg_error *err)
+{
+    const bool is_of_python = strncmp(op->target, "torch.ops.", 10) != 0;
+
+    *count = is_of_python ? node->input_count : op->schema->argument_count;
+    if (*count > EXG_SYMBOLIC_ARGUMENTS_MAX) {
+        return EXG_FAIL(err, MALFORMED, "NOD-015", "%s with %u operands", op->target, *count);
+    }
+    if (!is_of_python) {
+        return exg_operator_normalize(op, node, args, err);
+    }
+    for (uint32_t i = 0; i < *count; i++) {
+        args[i] = node->inputs[i].arg;
+    }
+    return EXG_OK;
 }
 
 exg_status exg_operator_evaluate(const exg_operator *op, const exg_argument *args, uint32_t count,

@@ -1,5 +1,7 @@
 /* bind.c - numbers for symbols, from the inputs a caller brings or from the hints
  * of the example inputs. */
+#include "libexport/transform/bind.h"
+
 #include "libexport/base/arena.h"
 #include "libexport/base/checked.h"
 #include "libexport/base/options.h"
@@ -189,6 +191,17 @@ static void list_user_inputs(const exg_program *program, char *names, size_t len
     }
 }
 
+exg_status exg_fail_no_input(const exg_program *program, const char *name, exg_error *err)
+{
+    char names[160];
+
+    list_user_inputs(program, names, sizeof(names));
+    return exg_error_fix(
+        err,
+        EXG_FAIL(err, USAGE, "INP-001", "the program has no input '%s'", name == NULL ? "" : name),
+        "its inputs are: %s", names);
+}
+
 /* The names of what the program asks for. */
 static bool map_inputs(const exg_program *program, exg_arena *arena, exg_map *inputs)
 {
@@ -207,11 +220,8 @@ static exg_status check_given(binder *b)
 {
     exg_arena *scratch = b->expressions.arena;
     given *g = &b->given;
-    char names[160];
-    exg_status status;
     exg_map inputs;
 
-    list_user_inputs(b->program, names, sizeof(names));
     exg_map_init(&g->names, scratch);
     if (!map_inputs(b->program, scratch, &inputs)) {
         return EXG_OUT_OF_MEMORY(b->err);
@@ -220,9 +230,7 @@ static exg_status check_given(binder *b)
         const char *name = g->bindings[i].name;
 
         if (name == NULL || exg_map_find(&inputs, name) == EXG_MAP_NONE) {
-            status = EXG_FAIL(b->err, USAGE, "INP-001", "the program has no input '%s'",
-                              name == NULL ? "" : name);
-            return exg_error_fix(b->err, status, "its inputs are: %s", names);
+            return exg_fail_no_input(b->program, name, b->err);
         }
         if (find_binding(g, name) != NULL) {
             return exg_error_fix(

@@ -2,6 +2,7 @@
  * is needed that only the run can know. */
 #include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
+#include "libexport/operators/symbolic.h"
 #include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/layout.h"
 #include "libexport/transform/segment_builder.h"
@@ -185,22 +186,12 @@ static exg_status evaluate(exg_segment_builder *m, const exg_node *node, const e
 {
     exg_argument args[EXG_SYMBOLIC_ARGUMENTS_MAX];
     exg_argument result;
-    uint32_t count = node->input_count;
+    uint32_t count;
     exg_status status;
     exg_node known;
 
-    if (count > EXG_SYMBOLIC_ARGUMENTS_MAX ||
-        op->schema->argument_count > EXG_SYMBOLIC_ARGUMENTS_MAX) {
-        return EXG_FAIL(m->err, MALFORMED, "NOD-015", "%s with %u operands", op->target, count);
-    }
     EXG_TRY(resolve_node(m, node, &known));
-    for (uint32_t i = 0; i < count; i++) {
-        args[i] = known.inputs[i].arg;
-    }
-    if (op->schema->return_count == 0) { /* assertions have options */
-        EXG_TRY(exg_operator_normalize(op, &known, args, m->err));
-        count = op->schema->argument_count;
-    }
+    EXG_TRY(exg_operator_operands(op, &known, args, &count, m->err));
     for (uint32_t i = 0; i < count; i++) {
         if (args[i].kind == EXG_ARGUMENT_TENSOR) {
             args[i].as_tensor = m->r.refs[args[i].as_tensor].id;

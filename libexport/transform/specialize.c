@@ -6,6 +6,7 @@
  */
 #include "libexport/base/arena.h"
 #include "libexport/base/require.h"
+#include "libexport/operators/symbolic.h"
 #include "libexport/program/expression.h"
 #include "libexport/transform/graph_segment.h"
 
@@ -297,13 +298,12 @@ static exg_status evaluate_node(specializer *s, const exg_operator *op, const ex
 {
     exg_argument args[EXG_SYMBOLIC_ARGUMENTS_MAX];
     exg_argument result;
-    uint32_t count = node->input_count;
+    exg_argument given[EXG_SYMBOLIC_ARGUMENTS_MAX];
+    uint32_t count;
 
-    if (count > EXG_SYMBOLIC_ARGUMENTS_MAX) {
-        return EXG_FAIL(s->err, MALFORMED, "NOD-015", "%s with %u operands", op->target, count);
-    }
+    EXG_TRY(exg_operator_operands(op, node, given, &count, s->err));
     for (uint32_t i = 0; i < count; i++) {
-        EXG_TRY(resolve(s, &node->inputs[i].arg, &args[i]));
+        EXG_TRY(resolve(s, &given[i], &args[i]));
     }
     EXG_TRY(exg_operator_evaluate(op, args, count, s->out->graph, &result, s->err));
     if (op->schema->return_count == 0 ||

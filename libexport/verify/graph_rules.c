@@ -205,18 +205,40 @@ static bool is_negative(const exg_sym_int *number)
     return number->expr == NULL && number->value < 0;
 }
 
+static bool is_empty(const exg_tensor_meta *meta)
+{
+    bool empty = false;
+
+    for (uint32_t d = 0; d < meta->rank; d++) {
+        empty = empty || (meta->sizes[d].expr == NULL && meta->sizes[d].value == 0);
+    }
+    return empty;
+}
+
 /* The elements are less than 2^63, as far as sizes are numbers. */
 static bool can_be_counted(const exg_tensor_meta *meta)
 {
     int64_t numel = 1;
 
     for (uint32_t d = 0; d < meta->rank; d++) {
-        if (meta->sizes[d].expr == NULL && meta->sizes[d].value == 0) {
-            return true;
+        if (meta->sizes[d].expr == NULL && !exg_mul_i64(numel, meta->sizes[d].value, &numel)) {
+            return false;
         }
     }
+    return true;
+}
+
+/* The offset with every stride gone its whole size is less than 2^63 likewise. */
+static bool can_be_reached(const exg_tensor_meta *meta)
+{
+    int64_t reach = meta->storage_offset.expr == NULL ? meta->storage_offset.value : 0;
+
     for (uint32_t d = 0; d < meta->rank; d++) {
-        if (meta->sizes[d].expr == NULL && !exg_mul_i64(numel, meta->sizes[d].value, &numel)) {
+        int64_t span = 0;
+
+        if (meta->sizes[d].expr == NULL && meta->strides[d].expr == NULL &&
+            (!exg_mul_i64(meta->strides[d].value, meta->sizes[d].value, &span) ||
+             !exg_add_i64(reach, span, &reach))) {
             return false;
         }
     }
@@ -250,8 +272,14 @@ static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
     if (negative) {
         exg_found(s->v, "WGT-011", path, "'%s' has a negative size, stride or offset",
                   name_of(s, id));
-    } else if (!can_be_counted(meta)) {
+    } else if (meta->requires_grad && exg_dtype_is_integral(meta->dtype)) {
+        exg_found(s->v, "WGT-011", path, "'%s' of %s requires a gradient", name_of(s, id),
+                  exg_dtype_name(meta->dtype));
+    } else if (!is_empty(meta) && !can_be_counted(meta)) {
         exg_found(s->v, "SYM-010", path, "'%s' has more elements than 2^63", name_of(s, id));
+    } else if (!is_empty(meta) && !can_be_reached(meta)) {
+        exg_found(s->v, "SYM-010", path, "'%s' has strides that reach past 2^63 elements",
+                  name_of(s, id));
     }
     if (meta->layout == EXG_LAYOUT_UNKNOWN && s->v->tells_all) {
         exg_found(s->v, "VAL-014", path, "'%s' has a layout that is none", name_of(s, id));

@@ -253,6 +253,11 @@ static void check_record(const sampled *s, const exg_extra_file *extra)
         if (form == EXG_SAMPLES_OTHER) {
             exg_found(v, "ARC-020", path,
                       "the record %s holds no call: (arguments, {keyword: argument})", extra->name);
+        } else if (form == EXG_SAMPLES_UNREAD) {
+            exg_found(v, "ARC-020", path,
+                      "the record %s holds objects that only PyTorch reads: there are no sample "
+                      "inputs to run",
+                      extra->name);
         } else if (form == EXG_SAMPLES_NONE) {
             exg_found(v, "ARC-020", path, "0 sample inputs for %u inputs", s->count);
         }

@@ -236,6 +236,7 @@ static void check_session(void)
     NULLED(exg_session_after(NULL, NULL, &err));
     NULLED(exg_session_after_event(NULL, NULL, &err));
     NULLED(exg_fence_wait(NULL, &err));
+    NULLED(exg_session_find_input(NULL, NULL, NULL, &err));
     NULLED(exg_session_bind_input(NULL, NULL, &err));
     NULLED(exg_session_bind_output(NULL, 0, NULL, &err));
     NULLED(exg_session_bind_rank_input(NULL, 0, NULL, &err));

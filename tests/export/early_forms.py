@@ -71,11 +71,12 @@ class Writer:
 
     def meta(self, dtype=None, sizes=None, strides=None, offset=0):
         is_value = dtype is None
+        dtype = self.random.choice(list(DTYPES)) if is_value else dtype
         sizes = self.some(3, lambda: self.random.choice([0, 1, 5, "s0", "2*s0 + 1"])) if is_value else sizes
         return {
-            "dtype": self.pick(DTYPES) if is_value else self.enum(tuple(DTYPES), list(DTYPES).index(dtype)),
+            "dtype": self.enum(tuple(DTYPES), list(DTYPES).index(dtype)),
             "sizes": [self.sym_int(size) for size in sizes],
-            "requires_grad": is_value and self.chance(0.5),
+            "requires_grad": is_value and dtype.strip("0123456789") not in ("u", "i", "b") and self.chance(0.5),
             "device": self.device(),
             "strides": [self.sym_int(stride) for stride in ([1] * len(sizes) if is_value else strides)],
             "storage_offset": self.sym_int(offset),

@@ -4,7 +4,7 @@ effects, and files that are no saved programs."""
 import zipfile
 
 from rows import Function, Rows, fail, not_made, refused, runs, saved, torch, without
-from run_interop import safetensors
+from run_interop import safetensors, same
 from torch import nn
 from torch.export import Dim, export
 from torch.nn import functional as F
@@ -391,6 +391,19 @@ def _(exg):
 
 
 # ---- files that are no saved programs -----------------------------------------------------------
+
+
+@row("big", "pytorch/pytorch#135991, #167623: records with sizes of 64 bits, as those past 4 GB have")
+def _(exg):
+    source, path, x = saved(exg, export(nn.Linear(6, 4), (torch.rand(3, 6),))), exg.path(".pt2"), torch.rand(3, 6)
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as made:
+        for name in old.namelist():
+            with made.open(name, "w", force_zip64=True) as record:
+                record.write(old.read(name))
+    want = {"0": torch.export.load(path).module()(x).detach()}
+    exg.command("verify", path, "--data")
+    same(exg.run(path, {"input": x})[0], want)
+    same(exg.run(exg.convert(path, ".exg"), {"input": x})[0], want)
 
 
 @row("edge", "pytorch/executorch#2988, #5265: ExecuTorch's edge dialect")

@@ -12,6 +12,7 @@ FUNCTIONS = {
     "conjugate": lambda x, y: x.conj() * y.mH.mT,
     "functions": lambda x, y: torch.exp(x) + torch.sin(y) + torch.sqrt(x) + torch.log(y) + torch.tanh(x),
     "power": lambda x, y: x**2 + torch.pow(x, y),
+    "power in float64": lambda x, y: (x.float_power(2.0) + x.float_power(1 - 1j) + torch.float_power(2.0, y) + torch.float_power(1j, x.real) + y.imag.float_power(2j)).to(x.dtype),
     "parts": lambda x, y: x.real * y.imag + x.angle() + x.abs(),
     "polar": lambda x, y: torch.polar(x.abs(), y.angle()),
     "product": lambda x, y: x @ y.mT,

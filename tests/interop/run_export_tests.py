@@ -2,6 +2,7 @@
 PyTorch; what is refused with the sentence that says so. Last the examples that torch.export's own documentation is made of. See
 README.md beside this file."""
 
+import collections
 import dataclasses
 import functools
 import math
@@ -350,6 +351,17 @@ def _(exg):
     a, b = made(4), made(4)
     exg.command("diff", a, b)
     return refused(exg, a, "DIF-001: 4 differences", code=1, command="diff", more=(made(5),))
+
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+@row("15", "sample inputs that hold objects of Python")
+def _(exg):
+    torch.utils._pytree._register_namedtuple(Pair, serialized_type_name="exg_rows.Pair")
+    path = saved(exg, export(Function(lambda pair: pair.x + pair.y), (Pair(torch.rand(3), torch.rand(3)),)))
+    refused(exg, path, "INP-002", "--input FILE.safetensors", code=2)
+    return "is told of", refused(exg, path, "ARC-020", "objects that only PyTorch reads", code=0, command="verify")[1]
 
 
 # ---- the examples of the documentation ----------------------------------------------------------

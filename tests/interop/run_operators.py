@@ -530,6 +530,34 @@ def tangents():
 
 AGREE.update(tangents())
 
+
+def lists_for_out():
+    """Pieces written into tensors that are given, views of one another too."""
+    x, A = torch.randn(2, 3), torch.ops.aten
+
+    def rows(x, write):
+        whole = x.new_zeros(x.shape)
+        write(x, [whole[0], whole[1]])
+        return whole * 2
+
+    def given(write, *sizes):
+        def function(x):
+            out = [x.new_zeros(size) for size in sizes]
+            write(x, out)
+            return tuple(out)
+
+        return function
+
+    yield "out= of a list, unbind_copy", (given(lambda x, out: torch.unbind_copy(x, out=out), 3, 3), (x,))
+    yield "out= of a list, rows of one", (lambda x: rows(x, lambda x, out: torch.unbind_copy(x, 0, out=out)), (x,))
+    yield "out= of a list, split_copy", (given(lambda x, out: torch.split_copy(x, 2, 1, out=out), (2, 2), (2, 1)), (x,))
+    yield "out= of a list, split_with_sizes_copy", (given(lambda x, out: torch.split_with_sizes_copy(x, [1, 2], -1, out=out), (2, 1), (2, 2)), (x,))
+    yield "out= of a list, unsafe_split", (given(lambda x, out: A.unsafe_split.Tensor_out(x, 2, 1, out=out), (2, 2), (2, 1)), (x,))
+    yield "out= of a list, unsafe_split_with_sizes", (given(lambda x, out: A.unsafe_split_with_sizes.out(x, [2, 1], 1, out=out), (2, 2), (2, 1)), (x,))
+
+
+AGREE.update(lists_for_out())
+
 # ---- refused: name -> (function, inputs that run, inputs that PyTorch refuses) --------------------
 
 OFFSETS = tensor(0, 2, 4, dtype=torch.int64)

@@ -102,6 +102,32 @@ def runs(exg, folder):
         raise AssertionError(f"no ValueError of {wrong}")
 
 
+class Nested(torch.nn.Module):
+    def forward(self, cache, *more, scale, mode="sum"):
+        return cache["layers"][0]["keys"] * scale + cache["layers"][1]["keys"], more[0][1] - more[1]
+
+
+def paths(exg, folder):
+    """Inputs by the arguments of the call, as inspect and the command call them."""
+    a, b, c, d = (torch.randn(2, 3) for _ in range(4))
+    args, scale = ({"layers": [{"keys": a}, {"keys": b}]}, (torch.zeros(1), c), d), torch.tensor(2.0)
+    torch.export.save(torch.export.export(Nested(), args, {"scale": scale, "mode": "mean"}), folder / "nested.pt2")
+    opened = exg.open(folder / "nested.pt2")
+    want = Nested()(*args, scale=scale)
+    session = opened.session(threads=1)
+    rest = {"more_0": [torch.zeros(1), c], "more_1": d, "scale": scale}
+    flat = {"cache.layers.0.keys": a, "cache.layers.1.keys": b}
+    for given in ({"cache": args[0], **rest}, {**flat, **rest}, {"cache": {"layers": {"0.keys": a, 1: {"keys": b}}}, **rest}, {"cache_layers_0_keys": a, "cache.layers.1": {"keys": b}, **rest}):
+        for got, wanted in zip(session(**given), want):
+            torch.testing.assert_close(got.torch(), wanted)
+    session.bind_input("cache.layers.0.keys", a)
+    torch.testing.assert_close(session(**{"cache.layers.1.keys": b}, **rest)[0].torch(), want[0])
+    said = raises(exg, "INP-001", lambda: session(**flat, **rest, **{"cache.layers.2.keys": b}))
+    assert "cache.layers.2.keys" in str(said), said
+    said = raises(exg, "INP-002", lambda: opened.session(threads=1)(**flat, scale=scale))
+    assert "is not given" in str(said), said
+
+
 def shares_memory(exg, folder):
     opened = exg.open(folder / "gated.pt2")
     session = opened.session(threads=1)
@@ -274,7 +300,7 @@ def main():
         sys.path.insert(0, str(folder / "site"))
         exg = importlib.import_module("exg")
         assert pathlib.Path(exg.__file__).is_relative_to(folder)
-        for test in (runs, binds, shares_memory, dtypes, weights, faults, threads):
+        for test in (runs, paths, binds, shares_memory, dtypes, weights, faults, threads):
             test(exg, folder)
             print(f"{test.__name__}: right")
         on_gpu(folder, build / "tests/standin")

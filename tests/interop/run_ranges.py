@@ -6,14 +6,14 @@ import subprocess
 import sys
 import zipfile
 
-from run_interop import Mismatch, fail, run_cases, safetensors, torch
+from run_interop import Mismatch, fail, run_cases, safetensors, same, torch
 
 SIZES = (1, 2, 3, 7, 8)
 
 
 class Sized(torch.nn.Module):
     def forward(self, x):
-        return x * 2
+        return x * 2 + x.shape[0]
 
 
 def bound(**bounds):
@@ -28,7 +28,15 @@ def layout(number):
     return lambda model: model["graph_module"]["graph"]["tensor_values"]["x"].update(layout=number)
 
 
+def reversed_arguments(model):
+    """PyTorch goes by their names."""
+    for node in model["graph_module"]["graph"]["nodes"]:
+        if node["target"].startswith("torch.ops.aten."):
+            node["inputs"].reverse()
+
+
 CASES = {
+    "arguments in another order": (reversed_arguments,),
     "a lower bound with a point": (bound(min_val=2.0),),
     "a lower bound that is no whole number": (bound(min_val=2.5),),
     "an upper bound that is no whole number": (bound(max_val=7.9),),
@@ -83,6 +91,8 @@ def check(exg, change):
         x = torch.ones(size, 4)
         if runs(lambda: module(x)) != runs(lambda: exg.run(path, {"x": x})):
             fail(f"{size} rows")
+        if runs(lambda: module(x)):
+            same(exg.run(path, {"x": x})[0], {"0": module(x)})
 
 
 HALF = torch.export.Dim("half", min=2, max=10)

@@ -25,6 +25,17 @@ def _placements(place, mesh_dims, arena):
     return options
 
 
+def _leaves(name, value):
+    """What is given by name: a tensor or number, or the leaves of a dict, list or tuple by their paths."""
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, (list, tuple)):
+        inner = enumerate(value)
+    else:
+        return [(name, value)]
+    return [leaf for key, item in inner for leaf in _leaves(f"{name}.{key}", item)]
+
+
 class Session:
     """Made by Program.session(). One call at a time; what the program writes (buffers, a cache) lasts from call to call."""
 
@@ -60,12 +71,12 @@ class Session:
         self._placed: Dict[int, Tuple[Any, Borrowed]] = {}
 
     def __call__(self, *positional: Any, **named: Any) -> Tuple[Any, ...]:
-        """Runs the program. Inputs are taken in order or by name, tensors of torch, numpy or jax without a copy; a number stands for a
-        symbolic size. Gives all outputs, in order: an exg.Tensor each, which is the caller's, or a constant."""
+        """Runs the program. Inputs are taken in order or by name, that of the placeholder or the argument's, and a dict or list for one that
+        nests; tensors of torch, numpy or jax without a copy; a number stands for a symbolic size. Gives all outputs, in order: an exg.Tensor each, which is the caller's, or a constant."""
         if len(positional) > len(self._names):
             raise TypeError(f"{len(positional)} inputs are given, and the program has {len(self._names)}: {', '.join(self._names)}")
         given = dict(zip(self._names, positional))
-        for name, value in named.items():
+        for name, value in (leaf for argument in named.items() for leaf in _leaves(*argument)):
             if name in given:
                 raise TypeError(f"input {name!r} is given twice")
             given[name] = value

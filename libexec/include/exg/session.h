@@ -142,10 +142,11 @@ EXG_NODISCARD exg_status exg_module_session(struct exg_module *m,
 
 void exg_session_destroy(exg_session *session); /* NULL is allowed */
 
-/* One user input, by the name of its placeholder. Tensors are row-major, aligned for their
- * elements; the data is borrowed during the run, and written when the program writes the input. One
- * that is in a result of the last run is copied first; what the program writes to it is lost. A
- * symbolic integer may be given as `number` or as a 0-d int64 tensor. */
+/* One user input, by the name of its placeholder, or by the argument of the call and what nests in
+ * it ("cache.layers.0.keys": exg_input_paths()). Tensors are row-major, aligned for their elements;
+ * the data is borrowed during the run, and written when the program writes the input. One that is
+ * in a result of the last run is copied first; what the program writes to it is lost. A symbolic
+ * integer may be given as `number` or as a 0-d int64 tensor. */
 typedef struct exg_session_input {
     const char *name;
     exg_tensor tensor;
@@ -174,6 +175,11 @@ typedef struct exg_session_input {
  * by them. */
 EXG_NODISCARD exg_status exg_session_run(exg_session *session, const exg_session_input *inputs,
                                          uint32_t input_count, exg_error *err);
+
+/* The placeholder's name of the input, or of the constant that export made of one, which is called
+ * `name`; lent while the session lives. USAGE INP-001, with the inputs that there are. */
+EXG_NODISCARD exg_status exg_session_find_input(const exg_session *session, const char *name,
+                                                const char **placeholder, exg_error *err);
 
 /* ---- memory of the caller's, as ONNX Runtime's IOBinding ------------------------------------- */
 

@@ -137,6 +137,15 @@ enum {
     EXG_NEW_dense_dim_default,
     EXG_NEW_is_coalesced_default,
     EXG_NEW_gathered_product,
+    EXG_NEW_split_copy_Tensor_out,
+    EXG_NEW_split_with_sizes_copy_out,
+    EXG_NEW_unbind_copy_int_out,
+    EXG_NEW_unsafe_split_Tensor_out,
+    EXG_NEW_unsafe_split_with_sizes_out,
+    EXG_NEW_sparse_coo_tensor_size,
+    EXG_NEW__sparse_coo_tensor_with_dims_default,
+    EXG_NEW__sparse_sparse_matmul_default,
+    EXG_NEW__sparse_broadcast_to_default,
     EXG_NEW_resample,
     EXG_OPERATOR_COUNT /* one more than the last */
 };
@@ -276,20 +285,31 @@ enum {
     ((exg_operator_id)EXG_NEW__amp_foreach_non_finite_check_and_unscale_default)
 #define EXG_OP__amp_foreach_non_finite_check_and_unscale__default                                  \
     ((exg_operator_id)EXG_NEW__amp_foreach_non_finite_check_and_unscale__default)
-#define EXG_OP__amp_update_scale_default  ((exg_operator_id)EXG_NEW__amp_update_scale_default)
-#define EXG_OP__amp_update_scale__default ((exg_operator_id)EXG_NEW__amp_update_scale__default)
-#define EXG_OP__foreach_powsum_Scalar     ((exg_operator_id)EXG_NEW__foreach_powsum_Scalar)
-#define EXG_OP__unique_default            ((exg_operator_id)EXG_NEW__unique_default)
-#define EXG_OP_unique_size                ((exg_operator_id)EXG_NEW_unique_size)
-#define EXG_OP_unique_sized               ((exg_operator_id)EXG_NEW_unique_sized)
-#define EXG_OP__unique_out                ((exg_operator_id)EXG_NEW__unique_out)
-#define EXG_OP_indices_default            ((exg_operator_id)EXG_NEW_indices_default)
-#define EXG_OP_values_default             ((exg_operator_id)EXG_NEW_values_default)
-#define EXG_OP__nnz_default               ((exg_operator_id)EXG_NEW__nnz_default)
-#define EXG_OP_sparse_dim_default         ((exg_operator_id)EXG_NEW_sparse_dim_default)
-#define EXG_OP_dense_dim_default          ((exg_operator_id)EXG_NEW_dense_dim_default)
-#define EXG_OP_is_coalesced_default       ((exg_operator_id)EXG_NEW_is_coalesced_default)
-#define EXG_OP_gathered_product           ((exg_operator_id)EXG_NEW_gathered_product)
-#define EXG_OP_resample                   ((exg_operator_id)EXG_NEW_resample)
+#define EXG_OP__amp_update_scale_default   ((exg_operator_id)EXG_NEW__amp_update_scale_default)
+#define EXG_OP__amp_update_scale__default  ((exg_operator_id)EXG_NEW__amp_update_scale__default)
+#define EXG_OP__foreach_powsum_Scalar      ((exg_operator_id)EXG_NEW__foreach_powsum_Scalar)
+#define EXG_OP__unique_default             ((exg_operator_id)EXG_NEW__unique_default)
+#define EXG_OP_unique_size                 ((exg_operator_id)EXG_NEW_unique_size)
+#define EXG_OP_unique_sized                ((exg_operator_id)EXG_NEW_unique_sized)
+#define EXG_OP__unique_out                 ((exg_operator_id)EXG_NEW__unique_out)
+#define EXG_OP_indices_default             ((exg_operator_id)EXG_NEW_indices_default)
+#define EXG_OP_values_default              ((exg_operator_id)EXG_NEW_values_default)
+#define EXG_OP__nnz_default                ((exg_operator_id)EXG_NEW__nnz_default)
+#define EXG_OP_sparse_dim_default          ((exg_operator_id)EXG_NEW_sparse_dim_default)
+#define EXG_OP_dense_dim_default           ((exg_operator_id)EXG_NEW_dense_dim_default)
+#define EXG_OP_is_coalesced_default        ((exg_operator_id)EXG_NEW_is_coalesced_default)
+#define EXG_OP_gathered_product            ((exg_operator_id)EXG_NEW_gathered_product)
+#define EXG_OP_split_copy_Tensor_out       ((exg_operator_id)EXG_NEW_split_copy_Tensor_out)
+#define EXG_OP_split_with_sizes_copy_out   ((exg_operator_id)EXG_NEW_split_with_sizes_copy_out)
+#define EXG_OP_unbind_copy_int_out         ((exg_operator_id)EXG_NEW_unbind_copy_int_out)
+#define EXG_OP_unsafe_split_Tensor_out     ((exg_operator_id)EXG_NEW_unsafe_split_Tensor_out)
+#define EXG_OP_unsafe_split_with_sizes_out ((exg_operator_id)EXG_NEW_unsafe_split_with_sizes_out)
+#define EXG_OP_sparse_coo_tensor_size      ((exg_operator_id)EXG_NEW_sparse_coo_tensor_size)
+#define EXG_OP__sparse_coo_tensor_with_dims_default                                                \
+    ((exg_operator_id)EXG_NEW__sparse_coo_tensor_with_dims_default)
+#define EXG_OP__sparse_sparse_matmul_default                                                       \
+    ((exg_operator_id)EXG_NEW__sparse_sparse_matmul_default)
+#define EXG_OP__sparse_broadcast_to_default ((exg_operator_id)EXG_NEW__sparse_broadcast_to_default)
+#define EXG_OP_resample                     ((exg_operator_id)EXG_NEW_resample)
 
 #endif

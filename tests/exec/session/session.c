@@ -653,6 +653,42 @@ static void inputs_that_cannot_be_are_refused(void **state)
     unload_fixture(&l);
 }
 
+static void inputs_are_known_by_their_paths(void **state)
+{
+    static const char *path = "images.0.pixels";
+    float x[24] = {0};
+    exg_session_input inputs[2] = {{.name = path}, {.name = "x"}};
+    exg_session_input none = {.name = "images.0"};
+    const char *name;
+    exg_session *session;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(fixture_named("mlp.pt2"), &l);
+    l.program->module_calls[0].forward_arg_names = &path;
+    session = open_session(&l, NULL);
+    inputs[0].tensor = (exg_tensor){.data = x, .dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {3, 8}};
+    exg_tensor_set_contiguous(&inputs[0].tensor);
+    inputs[1].tensor = none.tensor = inputs[0].tensor;
+    assert_int_equal(exg_session_find_input(session, path, &name, &err), EXG_OK);
+    assert_string_equal(name, "x");
+    assert_int_equal(exg_session_run(session, inputs, 1, &err), EXG_OK);
+    assert_int_equal(exg_session_prepare(session, inputs, 1, &err), EXG_OK);
+    assert_int_equal(exg_session_run(session, inputs, 2, &err), EXG_USAGE);
+    assert_string_equal(err.code, "INP-010"); /* it is given by both names */
+    assert_int_equal(exg_session_run(session, &none, 1, &err), EXG_USAGE);
+    assert_string_equal(err.code, "INP-001");
+    assert_int_equal(exg_session_bind_input(session, &none, &err), EXG_USAGE);
+    assert_string_equal(err.code, "INP-001");
+    assert_string_equal(err.fix, "its inputs are: x");
+    assert_int_equal(exg_session_bind_input(session, inputs, &err), EXG_OK);
+    assert_int_equal(exg_session_run(session, NULL, 0, &err), EXG_OK);
+    assert_int_equal(exg_session_run(session, inputs, 1, &err), EXG_OK);
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
 static void a_session_wants_a_verified_program(void **state)
 {
     const exg_verified none = {0};
@@ -672,6 +708,7 @@ int main(void)
         cmocka_unit_test(options_without_a_size_are_refused),
         cmocka_unit_test(options_of_parts_that_cannot_be_are_refused),
         cmocka_unit_test(inputs_that_cannot_be_are_refused),
+        cmocka_unit_test(inputs_are_known_by_their_paths),
         cmocka_unit_test(parts_of_an_older_caller_are_understood),
         cmocka_unit_test(meshes_that_cannot_be_are_refused),
         cmocka_unit_test(reuse_of_memory_changes_no_bit),

@@ -239,7 +239,7 @@ static void rows_have_the_schemas_of_pytorch(void **state)
         }
     }
     fclose(file);
-    assert_int_equal(found, 2135);
+    assert_int_equal(found, 2144);
     assert_int_equal(other, OTHERS);
     exg_operators_destroy(operators);
 }

@@ -1,0 +1,1 @@
+exg run fixtures/bad/ARC-020.pt2
