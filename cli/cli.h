@@ -96,7 +96,7 @@ typedef enum cli_color {
 /* What turns a colour on in what is printed there; "" where there is none. */
 const char *cli_paint(FILE *out, cli_color color);
 
-/* Columns of a terminal; 0: it is none. */
+/* Columns of a terminal, by COLUMNS where that is set; 0: it is none. */
 uint32_t cli_width(FILE *out);
 
 /* Of names that are offered the one that a mistyped word may have meant; NULL: none is near. */
@@ -251,6 +251,10 @@ void cli_note_mismatches(const exg_mismatches *mismatches);
 
 /* Is OUT standard output, in the format that is behind the "-": "-.safetensors"? */
 bool cli_is_stream(const char *path);
+/* "-" stands for FILE and OUT alone: USAGE CLI-004 where it is what an option names. */
+exg_status cli_check_dash(const char *option, const char *path, exg_error *err);
+/* Standard input is read once, by one process: USAGE CLI-013 where it is FILE. */
+exg_status cli_check_apart(const cli_call *call, exg_error *err);
 
 /* What write() writes as the one file OUT, to standard output. USAGE: CLI-009; CLI-015, a terminal;
  * CLI-016, several files. IO. */

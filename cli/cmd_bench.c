@@ -347,6 +347,7 @@ static exg_status open_side(const bench *b, side *s, exg_error *err)
         return EXG_OUT_OF_MEMORY(err);
     }
     if (s->call.exg != NULL) {
+        EXG_TRY(cli_check_apart(&s->call, err));
         return cli_turns_start(&s->call, &s->turns, err);
     }
     if (b->is_parallel) {

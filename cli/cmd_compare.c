@@ -177,6 +177,7 @@ static exg_status run_apart(comparison *c, bool is_parallel, exg_error *err)
     uint32_t count = 0;
     exg_status status = EXG_OK;
 
+    EXG_TRY(cli_check_apart(&call, err));
     call.json = call.has_rtol = call.has_atol = false;
     words = cli_words_of(&call, "run", 'R', 8);
     if (words == NULL || mkdtemp(folder) == NULL) {

@@ -384,8 +384,26 @@ static void end(reducer *r)
     exg_program_destroy(r->program);
 }
 
+/* Nodes in graphs that nodes run, which stay whole. */
+static uint32_t count_inner(const exg_program *program)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < program->graph->node_count; n++) {
+        const exg_node *node = &program->graph->nodes[n];
+
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            count += node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH
+                         ? node->inputs[i].arg.as_graph->graph->node_count
+                         : 0;
+        }
+    }
+    return count;
+}
+
 static exg_status report(const reducer *r, uint32_t before)
 {
+    const uint32_t inner = count_inner(r->program);
     const uint32_t nodes = count_nodes(r->program);
     const int code = WIFEXITED(r->state) ? WEXITSTATUS(r->state) : 128 + WTERMSIG(r->state);
     exg_text text = EXG_TEXT_EMPTY;
@@ -406,6 +424,11 @@ static exg_status report(const reducer *r, uint32_t before)
         exg_text_printf(&text, " of %u, the command ends with %d; ", before, code);
         exg_text_count(&text, r->tries, "run");
         exg_text_puts(&text, " of it\n");
+        if (inner > 0) {
+            exg_text_puts(&text, "as they were: ");
+            exg_text_count(&text, inner, "node");
+            exg_text_puts(&text, " in graphs of branches and loops\n");
+        }
     }
     status = cli_put(r->call->out, &text, r->err);
     exg_text_free(&text);

@@ -93,9 +93,18 @@ const char *cli_paint(FILE *out, cli_color color)
 
 uint32_t cli_width(FILE *out)
 {
+    const char *columns =
+        getenv("COLUMNS"); /* of terminals that do not say it, or say it wrongly */
     struct winsize size = {0};
+    long set = columns == NULL ? 0 : strtol(columns, NULL, 10);
 
-    return isatty(fileno(out)) != 0 && ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    if (isatty(fileno(out)) == 0) {
+        return 0;
+    }
+    if (set > 0 && set < 100000) {
+        return (uint32_t)set;
+    }
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 /* ---- nearly the same ------------------------------------------------------------------------- */

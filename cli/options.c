@@ -214,7 +214,8 @@ static bool writes_stream(const cli_call *call)
     return strcmp(command_of(call->command)->arguments, "FILE OUT") == 0;
 }
 
-/* What is written replaces neither what is read, nor what else is written. */
+/* What is written replaces neither what is read, nor what else is written; "-" is a stream where
+ * there is one. */
 static exg_status check_written(const cli_call *call, exg_error *err)
 {
     const struct {
@@ -237,6 +238,15 @@ static exg_status check_written(const cli_call *call, exg_error *err)
                  {"--calibrate", call->calibrate}};
     const size_t first_written = 6;
 
+    for (uint32_t i = 0; i < call->inputs.count; i++) {
+        EXG_TRY(cli_check_dash("--input", call->inputs.items[i], err));
+    }
+    EXG_TRY(cli_check_dash("--state", call->state, err));
+    for (size_t f = 2; f < COUNT(files); f++) {
+        if (files[f].path != call->weights_from && (f != first_written || !writes_stream(call))) {
+            EXG_TRY(cli_check_dash(files[f].name, files[f].path, err));
+        }
+    }
     for (size_t w = first_written; w < COUNT(files); w++) {
         for (size_t f = 0; files[w].path != NULL && f < w; f++) {
             if (files[f].path != NULL &&
@@ -478,10 +488,15 @@ static void put_wrapped(exg_text *text, const char *words, uint32_t indent, uint
 {
     uint32_t column = indent;
 
+    if (width > 0 && width <= indent + 20) { /* too narrow for two columns */
+        indent = 6;
+        column = indent;
+        exg_text_printf(text, "\n%*s", (int)indent, "");
+    }
     while (*words != '\0') {
         const size_t length = strcspn(words, " ");
 
-        if (width > 0 && column > indent && column + length + 1 > width && width > indent + 20) {
+        if (width > 0 && column > indent && column + length + 1 > width) {
             exg_text_printf(text, "\n%*s", (int)indent, "");
             column = indent;
         } else if (column > indent) {

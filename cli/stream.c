@@ -1,5 +1,6 @@
 /* stream.c - standard output in the place of OUT: "-.safetensors". Formats are not written from
- * their beginning to their end, so there is a file first, in the folder for temporary files. */
+ * their beginning to their end, so there is a file first, in the folder for temporary files. And
+ * where "-" stands for nothing. */
 #include "cli/cli.h"
 
 #include <dirent.h>
@@ -10,6 +11,33 @@
 bool cli_is_stream(const char *path)
 {
     return strncmp(path, "-.", 2) == 0;
+}
+
+static bool is_dash(const char *path)
+{
+    return path != NULL && (strcmp(path, "-") == 0 || cli_is_stream(path));
+}
+
+exg_status cli_check_dash(const char *option, const char *path, exg_error *err)
+{
+    return is_dash(path)
+               ? exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "CLI-004", "%s '%s' is no file, and no stream",
+                                        option, path),
+                               "name a file; - is for FILE, and for OUT of convert and "
+                               "repack")
+               : EXG_OK;
+}
+
+exg_status cli_check_apart(const cli_call *call, exg_error *err)
+{
+    return is_dash(call->paths[0])
+               ? exg_error_fix(err,
+                               EXG_FAIL(err, USAGE, "CLI-013",
+                                        "B is run in a process of its own, and standard input is "
+                                        "read once"),
+                               "name a file")
+               : EXG_OK;
 }
 
 /* Of a file that is open, which may have lost its name. */

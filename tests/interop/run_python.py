@@ -86,6 +86,11 @@ def runs(exg, folder):
     assert session(grad, scale=torch.tensor(1.0))[0].shape == (2, 8)
     # over ranks
     torch.testing.assert_close(opened.session(mesh=2, place="data")(x, scale=torch.tensor(1.0))[0].torch(), module(x, scale=torch.tensor(1.0))[0])
+    plan = folder / "placements.json"
+    plan.write_text('{"inputs": {"x": "S(0)"}}')
+    for place in (plan, str(plan), [plan]):
+        placed = opened.session(mesh=2, place=place)
+        torch.testing.assert_close(placed(x, scale=torch.tensor(1.0))[0].torch(), module(x, scale=torch.tensor(1.0))[0])
     raises(exg, "INP-004", lambda: session(torch.randn(3, 5), scale=torch.tensor(1.0)))
     raises(exg, "INP-003", lambda: session(torch.randn(3, 6, dtype=torch.float64), scale=torch.tensor(1.0)))
     for wrong in (lambda: session("x"), lambda: session(x, x, x), lambda: session(x, x=x), lambda: session([1.0], scale=2.5)):
@@ -94,7 +99,7 @@ def runs(exg, folder):
         except TypeError:
             continue
         raise AssertionError("no TypeError")
-    for wrong in (dict(place="data"), dict(mesh=2, place="data,tensor"), dict(mesh=(2, 2), place="data")):
+    for wrong in (dict(place="data"), dict(mesh=2, place="data,tensor"), dict(mesh=(2, 2), place="data"), dict(mesh=2, place="datum")):
         try:
             opened.session(**wrong)
         except ValueError:

@@ -16,12 +16,14 @@ def _placements(place, mesh_dims, arena):
         raise ValueError(f"{len(words)} placements for a mesh of {mesh_dims} dims: give one for each")
     modes = {text_of(lib.exg_partition_mode_name(m)): m for m in range(lib.EXG_PARTITION_PATTERNS)}
     options = ffi.new("exg_partition_options[]", len(words))
-    for option, word in zip(options, words):
+    for dim, (option, word) in enumerate(zip(options, words)):
         option.size = ffi.sizeof("exg_partition_options")
         if word in modes:
             option.mode = modes[word]
+        elif os.path.exists(word):
+            call(lib.exg_partition_options_open, path_of(word), dim, mesh_dims, arena, ffi.addressof(option))
         else:
-            call(lib.exg_partition_options_open, path_of(word), arena, ffi.addressof(option))
+            raise ValueError(f"no placement {str(word)!r}: give {', '.join(modes)}, or a file of placements")
     return options
 
 

@@ -14,6 +14,7 @@
 #define LINE    64 /* bytes */
 #define UNROLL  _Pragma("GCC unroll 32")
 #define INLINE  static inline __attribute__((always_inline))
+#define RARE    static __attribute__((noinline)) /* laid out once, not once a tile */
 
 #define HALVES     EXG_WEIGHT_BLOCK       /* half bytes of a block */
 #define HALF_BYTES (EXG_WEIGHT_BLOCK / 2) /* it takes */
@@ -165,6 +166,11 @@ typedef struct tile_sums {
     float rest[ROWS][COLUMNS]; /* of what is less than a vector */
 } tile_sums;
 
+RARE float shift_of(const exg_weight *w, int64_t j, const float *sums)
+{
+    return exg_weight_shift(w, j, sums);
+}
+
 INLINE void put_tile(const exg_weight *w, const int rows, const int columns, int64_t j,
                      const exg_weight_rows *x, const tile_sums *sums, float *c, int64_t c_stride)
 {
@@ -174,7 +180,7 @@ INLINE void put_tile(const exg_weight *w, const int rows, const int columns, int
         {
             c[r * c_stride + i] =
                 sum_lanes(sums->lanes[r][i]) + sums->rest[r][i] +
-                (w->shifts == NULL ? 0 : exg_weight_shift(w, j + i, x->sums + r * w->groups));
+                (w->shifts == NULL ? 0 : shift_of(w, j + i, x->sums + r * w->groups));
         }
     }
 }
@@ -204,19 +210,23 @@ INLINE void add_bytes(const exg_weight_form form, const bool adds, const exg_wei
     }
 }
 
-/* The last elements of a group, less than a vector. */
-static void add_rest(const exg_weight_form form, const exg_weight *w, const int rows,
-                     const int columns, const char *bytes, int64_t count, const float *x,
-                     int64_t x_stride, int64_t place, float (*rest)[COLUMNS])
+/* The last elements of groups, less than a vector of each. */
+RARE void add_rests(const exg_weight_form form, const exg_weight *w, const int rows,
+                    const int columns, int64_t j, const exg_weight_rows *x, float (*rest)[COLUMNS])
 {
-    for (int i = 0; i < columns; i++) {
-        float scale = w->scales == NULL ? 1 : w->scales[place + i * w->groups];
+    const int64_t size = w->depth / w->groups;
 
-        for (int64_t k = 0; k < count; k++) {
-            float y = (widen_byte(form, (uint8_t)bytes[i * w->stride + k]) + w->low) * scale;
+    for (int64_t g = 0; g < w->groups; g++) {
+        for (int i = 0; i < columns; i++) {
+            const uint8_t *bytes = (const uint8_t *)w->bytes + (j + i) * w->stride;
+            float scale = exg_weight_scale(w, j + i, g);
 
-            for (int r = 0; r < rows; r++) {
-                rest[r][i] += x[r * x_stride + k] * y;
+            for (int64_t k = g * size + size / LANES * LANES; k < (g + 1) * size; k++) {
+                float y = (widen_byte(form, bytes[k]) + w->low) * scale;
+
+                for (int r = 0; r < rows; r++) {
+                    rest[r][i] += x->data[r * x->stride + k] * y;
+                }
             }
         }
     }
@@ -255,10 +265,6 @@ INLINE void group_of_bytes(const exg_weight_form form, const bool adds, const ex
     }
     for (; k + LANES <= size; k += LANES) {
         add_bytes(form, adds, w, rows, columns, bytes + k, row + k, x->stride, group);
-    }
-    if (k < size) {
-        add_rest(form, w, rows, columns, bytes + k, size - k, row + k, x->stride, j * w->groups + g,
-                 sums->rest);
     }
     UNROLL for (int i = 0; i < columns; i++)
     {
@@ -341,6 +347,9 @@ INLINE void tile(const exg_weight_form form, const bool adds, const exg_weight *
     } else {
         for (int64_t g = 0; g < w->groups; g++) {
             group_of_bytes(form, adds, w, rows, columns, j, g, x, &sums);
+        }
+        if (w->depth / w->groups % LANES != 0) {
+            add_rests(form, w, rows, columns, j, x, sums.rest);
         }
     }
     put_tile(w, rows, columns, j, x, &sums, c, c_stride);

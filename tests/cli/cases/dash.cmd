@@ -1,0 +1,1 @@
+for o in --output --dump --trace --state-output --expect --state --input; do exg run fixtures/mlp.pt2 --fill ones $o -; done 2>&1 | grep -v fix; exg inspect fixtures/mlp.pt2 --html - 2>&1; exg compare - --with isa=generic --fill ones < fixtures/mlp.pt2 2>&1; exg bench - --with exg=exg --fill ones < fixtures/mlp.pt2 2>&1; ls ./- 2> /dev/null
