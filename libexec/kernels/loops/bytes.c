@@ -21,11 +21,16 @@
         UNUSED(a, b, c, s, t, u, v);                                                               \
         (void)bad;                                                                                 \
         return (uint8_t)(int_formula);                                                             \
+    }                                                                                              \
+    static inline __attribute__((always_inline)) bool multiplies_##id(void)                        \
+    {                                                                                              \
+        return __builtin_strstr(#int_formula, "s * ") != NULL;                                     \
     }
 #include "libexport/operators/pointwise.def"
 #undef EXG_POINTWISE
 
-/* Over all elements, with the first scalar as it is given: most often it is 1. */
+/* Over all elements, with the first scalar as it is given: what is multiplied by it most often is
+ * multiplied by 1. */
 #define FOR_EACH(id, first)                                                                        \
     do {                                                                                           \
         EXG_INDEPENDENT                                                                            \
@@ -45,7 +50,7 @@
         uint8_t *const out = out_;                                                                 \
                                                                                                    \
         (void)flow, (void)bad;                                                                     \
-        if (s == 1) {                                                                              \
+        if (multiplies_##id() && s == 1) {                                                         \
             FOR_EACH(id, 1);                                                                       \
         } else {                                                                                   \
             FOR_EACH(id, s);                                                                       \

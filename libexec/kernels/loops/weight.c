@@ -8,8 +8,12 @@
 
 #include <string.h>
 
-#define LANES   EXG_VF32
-#define ROWS    4
+#define LANES EXG_VF32
+#ifdef EXG_COMPACT
+#define ROWS 2
+#else
+#define ROWS 4
+#endif
 #define COLUMNS 4
 #define LINE    64 /* bytes */
 #define UNROLL  _Pragma("GCC unroll 32")
