@@ -240,13 +240,41 @@ static exg_status read_given(void *user, uint64_t offset, uint64_t length, void 
                                    read_given_elements, user, err);
 }
 
+/* Bytes that lie in memory as they are wanted, or in a mapped file, stay where they are. What has
+ * a checksum is read by way of its own storage, which compares it. */
+static exg_status find_in_place(filler *f, const exg_weight *from, const uint8_t **data)
+{
+    const exg_storage *storage = &f->from->storages[from->storage];
+
+    *data = NULL;
+    if (!exg_tensor_meta_is_packed(from->meta) || storage->checksum.kind != EXG_CHECKSUM_NONE) {
+        return EXG_OK;
+    }
+    EXG_TRY_IN(f->err, exg_storage_plain_bytes(f->from, from->storage, data, f->err),
+               "storages[%u]", from->storage);
+    *data = *data == NULL ? NULL
+                          : *data + (uint64_t)from->meta->storage_offset.value *
+                                        exg_dtype_bytes(from->meta->dtype);
+    return EXG_OK;
+}
+
 static exg_status fill_whole(filler *f, uint32_t i)
 {
     const exg_weight *weight = &f->of->items[i];
     exg_storage *storage = &f->made->storages[weight->storage];
     exg_storage_maker maker = {read_given, NULL, "given"};
-    giver *g = EXG_NEW(f->made->arena, giver);
+    const uint8_t *data;
+    giver *g;
 
+    EXG_TRY(find_in_place(f, f->givers[i], &data));
+    if (data != NULL) {
+        *storage = (exg_storage){.kind = EXG_STORAGE_MEMORY,
+                                 .byte_order = f->from->storages[f->givers[i]->storage].byte_order,
+                                 .length = storage->length,
+                                 .data = data};
+        return EXG_OK;
+    }
+    g = EXG_NEW(f->made->arena, giver);
     if (g == NULL) {
         return EXG_OUT_OF_MEMORY(f->err);
     }

@@ -200,6 +200,25 @@ static void save_changed(const char *fixture, const char *name, uint8_t flip)
     exg_weights_release(weights);
 }
 
+/* What is given as it is wanted stays where it is: no process has a copy of it. */
+static void assert_in_place(exg_weights *from, exg_weights *made)
+{
+    for (uint32_t i = 0; i < made->count; i++) {
+        const uint8_t *there = NULL;
+        const uint8_t *here = NULL;
+        uint32_t k = 0;
+
+        while (strcmp(from->items[k].fqn, made->items[i].fqn) != 0) {
+            k++;
+        }
+        assert_int_equal(exg_storage_map(from, from->items[k].storage, &there, NULL), EXG_OK);
+        assert_int_equal(exg_storage_map(made, made->items[i].storage, &here, NULL), EXG_OK);
+        assert_non_null(here);
+        assert_ptr_equal(here, there + from->items[k].meta->storage_offset.value *
+                                           exg_dtype_bytes(from->items[k].meta->dtype));
+    }
+}
+
 static void it_fills_a_program_from_another_file(void **state)
 {
     static const char *const fixtures[] = {"fixtures/mlp.pt2", "fixtures/tied.pt2",
@@ -219,6 +238,9 @@ static void it_fills_a_program_from_another_file(void **state)
                          EXG_OK);
         assert_int_equal(mismatches.count, 0);
         assert_same_weights(from, made);
+        if (i == 0) { /* each a storage of its own */
+            assert_in_place(from, made);
+        }
         take(p, made);
         save_program(p, "filled.exg", NULL);
         exg_program_destroy(p);
