@@ -609,12 +609,28 @@ static exg_placement place_of_part(const partitioner *p, uint32_t o)
     return lies;
 }
 
+/* The node that makes the value; as many as there are where none does. */
+static uint32_t maker_of(const exg_graph *graph, exg_value_id id)
+{
+    for (uint32_t n = graph->node_count; n-- > 0;) {
+        for (uint32_t i = 0; i < exg_node_result_count(&graph->nodes[n]); i++) {
+            if (exg_node_result(&graph->nodes[n], NULL, i) == id) {
+                return n;
+            }
+        }
+    }
+    return graph->node_count;
+}
+
+/* What brings an output together is of the stage of what makes it, on every rank: on some nothing
+ * that it reads may be of a stage. */
 static exg_status place_outputs(partitioner *p)
 {
     const exg_graph *graph = p->r.in->graph;
 
     for (uint32_t o = 0; o < graph->output_count; o++) {
         const exg_output_spec *spec = &p->r.in->signature.outputs[o];
+        const uint32_t from = p->r.out->graph->node_count;
         exg_argument arg = graph->outputs[o];
 
         if (arg.kind == EXG_ARGUMENT_TENSOR && p->outputs != NULL) {
@@ -631,6 +647,10 @@ static exg_status place_outputs(partitioner *p)
             arg = exg_arg_ref(ref);
         }
         exg_builder_output(p->r.builder, &arg, spec->kind, exg_rewrite_text(&p->r, spec->target));
+        if (p->r.out->graph->node_count > from) {
+            EXG_TRY(exg_stage_note(p->stages, &p->r, from,
+                                   maker_of(graph, graph->outputs[o].as_tensor)));
+        }
     }
     exg_report_node(p, "output", "", &(exg_strategy){0}, 0, 0, 0);
     return exg_builder_status(p->r.builder);
@@ -684,14 +704,6 @@ static exg_status place_nodes(partitioner *p)
         status = exg_stage_note(p->stages, &p->r, from, i);
     }
     return status;
-}
-
-static exg_status place_rest(partitioner *p)
-{
-    uint32_t from = p->r.out->graph->node_count;
-
-    EXG_TRY(place_outputs(p));
-    return exg_stage_note(p->stages, &p->r, from, p->r.in->graph->node_count);
 }
 
 /* Is any weight held in pieces? */
@@ -752,7 +764,7 @@ exg_status exg_partition_along(const exg_program *functional, const exg_operator
         status = status == EXG_OK ? choose_nodes(&p, along) : status;
     }
     status = status == EXG_OK ? place_nodes(&p) : status;
-    status = status == EXG_OK ? place_rest(&p) : status;
+    status = status == EXG_OK ? place_outputs(&p) : status;
     *summary = p.summary;
     summary->modes[along->dim] = options->mode;
     if (p.n > 1 && summary->split_count == 0 && !holds_pieces(&p)) {
