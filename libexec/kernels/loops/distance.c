@@ -18,7 +18,7 @@
     DISTANCE(name##_count, type, sum + (gap != 0 ? 1 : 0))                                         \
     DISTANCE(name##_sum, type, sum + size)                                                         \
     DISTANCE(name##_squares, type, sum + (double)(gap * gap))                                      \
-    DISTANCE(name##_greatest, type, (size > sum) | (size != size) ? size : sum)
+    DISTANCE(name##_greatest, type, ((size > sum) | (size != size)) ? size : sum)
 
 #define ROW(name)                                                                                  \
     {                                                                                              \

@@ -15,10 +15,12 @@
 #define UNROLL     _Pragma("GCC unroll 8")
 #define INLINE     static inline __attribute__((always_inline))
 
+typedef uint16_t words __attribute__((vector_size(64)));
+
 static __m512i table_from(float low)
 {
     union {
-        uint16_t words[32];
+        uint16_t items[32];
         __m512i vector;
     } table;
 
@@ -28,7 +30,7 @@ static __m512i table_from(float low)
             uint32_t bits;
         } value = {low + (float)(i % 16)};
 
-        table.words[i] = (uint16_t)(value.bits >> 16);
+        table.items[i] = (uint16_t)(value.bits >> 16);
     }
     return table.vector;
 }
@@ -59,8 +61,9 @@ INLINE void add_block(const exg_weight *w, const int rows, const int columns, in
         UNROLL for (int i = 0; i < columns; i++)
         {
             __m512i halves = _mm512_loadu_si512(bytes + i * w->stride);
+            const __m512i shifted = (__m512i)((words)halves >> (4 * step));
 
-            y[i] = _mm512_permutexvar_epi16(_mm512_srli_epi16(halves, 4 * step), table);
+            y[i] = _mm512_permutexvar_epi16(shifted, table);
         }
         UNROLL for (int r = 0; r < rows; r++)
         {
