@@ -352,11 +352,13 @@ static uint32_t assign_buffers(exg_pointwise *p, uint32_t tile)
 static bool choose_tile(exg_pointwise *p)
 {
     uint32_t tile = EXG_TILE_MOST;
+    uint32_t bytes = assign_buffers(p, tile);
 
-    while (tile > EXG_TILE && assign_buffers(p, tile) > EXG_TILE_BYTES_NEAR) {
+    while (tile > EXG_TILE && bytes > EXG_TILE_BYTES_NEAR) {
         tile /= 2;
+        bytes = assign_buffers(p, tile);
     }
-    return assign_buffers(p, tile) <= EXG_TILE_BYTES_MAX;
+    return bytes <= EXG_TILE_BYTES_MAX;
 }
 
 /* Merges neighbouring dimensions that every operand walks alike. */

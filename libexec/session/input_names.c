@@ -3,16 +3,11 @@
  */
 #include "libexec/session/session.h"
 #include "libexport/base/require.h"
+#include "libexport/program/constant.h"
 #include "libexport/transform/bind.h"
 
 #include <exg/transform.h>
 #include <string.h>
-
-static bool is_constant(exg_argument_kind kind)
-{
-    return kind == EXG_ARGUMENT_INT || kind == EXG_ARGUMENT_FLOAT || kind == EXG_ARGUMENT_BOOL ||
-           kind == EXG_ARGUMENT_STRING || kind == EXG_ARGUMENT_NONE;
-}
 
 exg_status exg_session_map_names(exg_session *s, exg_error *err)
 {
@@ -29,8 +24,8 @@ exg_status exg_session_map_names(exg_session *s, exg_error *err)
         if (spec->kind != EXG_INPUT_USER || spec->arg.name == NULL) {
             continue;
         }
-        if (!exg_map_put(is_constant(spec->arg.kind) ? &s->constants : &s->inputs, spec->arg.name,
-                         i) ||
+        if (!exg_map_put(exg_is_constant(spec->arg.kind) ? &s->constants : &s->inputs,
+                         spec->arg.name, i) ||
             (paths[i] != NULL && !exg_map_put(&s->paths, paths[i], i))) {
             return EXG_OUT_OF_MEMORY(err);
         }
@@ -38,13 +33,18 @@ exg_status exg_session_map_names(exg_session *s, exg_error *err)
     return EXG_OK;
 }
 
+static bool has_placeholder(const exg_session *s, const char *name)
+{
+    return exg_map_find(&s->inputs, name) != EXG_MAP_NONE ||
+           exg_map_find(&s->constants, name) != EXG_MAP_NONE;
+}
+
 /* The placeholder's name of what is called so; `name` itself where nothing is. */
 static const char *name_of(const exg_session *s, const char *name)
 {
     uint32_t at;
 
-    if (name == NULL || exg_map_find(&s->inputs, name) != EXG_MAP_NONE ||
-        exg_map_find(&s->constants, name) != EXG_MAP_NONE) {
+    if (name == NULL || has_placeholder(s, name)) {
         return name;
     }
     at = exg_map_find(&s->paths, name);
@@ -57,8 +57,7 @@ exg_status exg_session_find_input(const exg_session *session, const char *name,
     EXG_REQUIRE(err, session, placeholder);
 
     *placeholder = name_of(session, name);
-    return *placeholder != NULL && (exg_map_find(&session->inputs, *placeholder) != EXG_MAP_NONE ||
-                                    exg_map_find(&session->constants, *placeholder) != EXG_MAP_NONE)
+    return *placeholder != NULL && has_placeholder(session, *placeholder)
                ? EXG_OK
                : exg_fail_no_input(session->verified.program, name, err);
 }

@@ -392,22 +392,28 @@ exg_status exg_rule_embedding(exg_rule_call *call)
     return exg_add_lookup(call, 0);
 }
 
-/* Columns of the table and of the result; places, each into any of the bags. */
-exg_status exg_rule_add_rows(exg_rule_call *call)
+/* The result is summands where operands are split along these dims; -1: whole. */
+static exg_status add_summands(exg_rule_call *call, const int32_t *dims)
 {
-    exg_strategy *strategy;
+    exg_strategy *strategy = exg_strategy_add(call);
 
-    SPLIT(LIST(1), LIST(1, -1, -1, -1));
-    strategy = exg_strategy_add(call);
     if (strategy == NULL) {
         return EXG_OUT_OF_MEMORY(call->err);
     }
     strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
-    for (uint32_t i = 1; i < 4; i++) {
-        if (call->operands[i] != NULL) {
-            strategy->operands[i] = exg_shard(0);
+    for (uint32_t i = 0; i < call->operand_count; i++) {
+        if (dims[i] >= 0 && call->operands[i] != NULL) {
+            strategy->operands[i] = exg_shard(dims[i]);
         }
     }
+    return EXG_OK;
+}
+
+/* Columns of the table and of the result; places, each into any of the bags. */
+exg_status exg_rule_add_rows(exg_rule_call *call)
+{
+    SPLIT(LIST(1), LIST(1, -1, -1, -1));
+    EXG_TRY(add_summands(call, (const int32_t[]){-1, 0, 0, 0}));
     return exg_add_lookup(call, 0);
 }
 
@@ -427,19 +433,10 @@ exg_status exg_rule_distances(exg_rule_call *call)
 /* (n c elements, n t p, n t p) -> n c p: terms are summed, elements may be needed by any place */
 exg_status exg_rule_weighted_gather(exg_rule_call *call)
 {
-    exg_strategy *strategy;
-
     SPLIT(LIST(0), LIST(0, 0, 0));
     SPLIT(LIST(1), LIST(1, -1, -1));
     SPLIT(LIST(2), LIST(-1, 2, 2));
-    strategy = exg_strategy_add(call);
-    if (strategy == NULL) {
-        return EXG_OUT_OF_MEMORY(call->err);
-    }
-    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
-    strategy->operands[1] = exg_shard(1);
-    strategy->operands[2] = exg_shard(1);
-    return EXG_OK;
+    return add_summands(call, (const int32_t[]){-1, 1, 1});
 }
 
 /* (self, terms count, terms count, dim) -> self with count at dim: terms are summed */
@@ -447,7 +444,6 @@ exg_status exg_rule_resample(exg_rule_call *call)
 {
     const uint32_t rank = call->operands[0]->rank;
     const uint32_t dim = exg_rule_dim(exg_get_int(&call->args[3]), rank);
-    exg_strategy *strategy;
 
     for (uint32_t d = 0; d < rank; d++) {
         const int32_t split = (int32_t)d;
@@ -458,14 +454,7 @@ exg_status exg_rule_resample(exg_rule_call *call)
             SPLIT(LIST(split), LIST(split, -1, -1));
         }
     }
-    strategy = exg_strategy_add(call);
-    if (strategy == NULL) {
-        return EXG_OUT_OF_MEMORY(call->err);
-    }
-    strategy->results[0] = exg_partial(EXG_REDUCE_SUM);
-    strategy->operands[1] = exg_shard(0);
-    strategy->operands[2] = exg_shard(0);
-    return EXG_OK;
+    return add_summands(call, (const int32_t[]){-1, 0, 0});
 }
 
 exg_status exg_rule_index_select(exg_rule_call *call)

@@ -647,7 +647,7 @@ static exg_status place_outputs(partitioner *p)
             arg = exg_arg_ref(ref);
         }
         exg_builder_output(p->r.builder, &arg, spec->kind, exg_rewrite_text(&p->r, spec->target));
-        if (p->r.out->graph->node_count > from) {
+        if (p->stages->of != NULL && p->r.out->graph->node_count > from) {
             EXG_TRY(exg_stage_note(p->stages, &p->r, from,
                                    maker_of(graph, graph->outputs[o].as_tensor)));
         }

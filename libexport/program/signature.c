@@ -1,5 +1,6 @@
 /* signature.c - the graph signature (seed 004): views, checks, renaming. */
 #include "libexport/base/require.h"
+#include "libexport/program/constant.h"
 #include <exg/signature.h>
 
 #include <string.h>
@@ -47,13 +48,6 @@ int exg_output_kind_number(exg_output_kind kind)
 
 /* ---- what an argument is -------------------------------------------------------------------- */
 
-static bool is_constant(const exg_signature_argument *arg)
-{
-    return arg->kind == EXG_ARGUMENT_NONE || arg->kind == EXG_ARGUMENT_INT ||
-           arg->kind == EXG_ARGUMENT_FLOAT || arg->kind == EXG_ARGUMENT_STRING ||
-           arg->kind == EXG_ARGUMENT_BOOL;
-}
-
 /* Tokens are tensors to the graph, but not to the signature. */
 static bool is_tensor(const exg_signature_argument *arg)
 {
@@ -62,7 +56,7 @@ static bool is_tensor(const exg_signature_argument *arg)
 
 static bool has_kind(const exg_signature_argument *arg)
 {
-    return is_constant(arg) || arg->kind == EXG_ARGUMENT_TENSOR ||
+    return exg_is_constant(arg->kind) || arg->kind == EXG_ARGUMENT_TENSOR ||
            arg->kind == EXG_ARGUMENT_SYM_INT || arg->kind == EXG_ARGUMENT_SYM_FLOAT ||
            arg->kind == EXG_ARGUMENT_SYM_BOOL || arg->kind == EXG_ARGUMENT_CUSTOM_OBJ;
 }
@@ -73,7 +67,7 @@ static exg_status check_argument(const exg_signature_argument *arg, exg_error *e
         return EXG_FAIL(err, MALFORMED, "SIG-026", "%s is not an argument of a signature",
                         exg_argument_tag(arg->kind));
     }
-    if (!is_constant(arg) && arg->name == NULL) {
+    if (!exg_is_constant(arg->kind) && arg->name == NULL) {
         return EXG_FAIL(err, MALFORMED, "SIG-026", "an argument of a signature has no name");
     }
     return EXG_OK;
@@ -397,7 +391,7 @@ exg_status exg_signature_backward(const exg_signature *signature, bool *exists,
 
 static bool is_called(const exg_signature_argument *arg, const char *name)
 {
-    return !is_constant(arg) && arg->name != NULL && strcmp(arg->name, name) == 0;
+    return !exg_is_constant(arg->kind) && arg->name != NULL && strcmp(arg->name, name) == 0;
 }
 
 static bool target_is_input(exg_output_kind kind)

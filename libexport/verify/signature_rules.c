@@ -1,4 +1,5 @@
 /* signature_rules.c - the signature against graph and weights (SIG). */
+#include "libexport/program/constant.h"
 #include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
 
@@ -15,12 +16,6 @@ static const char *value_name(const exg_graph *graph, const exg_argument *arg)
     exg_value_id id = arg->kind == EXG_ARGUMENT_TENSOR ? arg->as_tensor : arg->as_sym.value;
 
     return id == EXG_NO_VALUE ? NULL : graph->values[id].name;
-}
-
-static bool is_constant(exg_argument_kind kind)
-{
-    return kind == EXG_ARGUMENT_NONE || kind == EXG_ARGUMENT_INT || kind == EXG_ARGUMENT_FLOAT ||
-           kind == EXG_ARGUMENT_BOOL || kind == EXG_ARGUMENT_STRING;
 }
 
 static bool same_constant(const exg_argument *arg, const exg_signature_argument *spec)
@@ -89,7 +84,7 @@ static void check_input(exg_verifier *v, uint32_t i)
     if (input->kind == EXG_ARGUMENT_SYM_INT && input->as_sym.value == EXG_NO_VALUE) {
         return; /* GRF-001 */
     }
-    if (is_constant(spec->arg.kind)) {
+    if (exg_is_constant(spec->arg.kind)) {
         if (input->kind != spec->arg.kind || !same_constant(input, &spec->arg)) {
             exg_found(v, "SIG-004", path, "the graph input is another constant");
         } else if (spec->arg.name == NULL || spec->arg.name[0] == '\0') {
@@ -233,15 +228,15 @@ static bool check_output(exg_verifier *v, const exg_output_spec *spec, const exg
                  output->kind == EXG_ARGUMENT_SYM_BOOL || output->kind == EXG_ARGUMENT_SYM_FLOAT;
     const char *name = named ? value_name(v->program->graph, output) : NULL;
 
-    if (!named && !is_constant(output->kind)) {
+    if (!named && !exg_is_constant(output->kind)) {
         return false; /* GRF-003 */
     }
-    if (named && !same(name, spec->arg.name) && !is_constant(spec->arg.kind)) {
+    if (named && !same(name, spec->arg.name) && !exg_is_constant(spec->arg.kind)) {
         exg_found(v, naming_rule(spec->kind), path, "it names '%s', the graph output is '%s'",
                   spec->arg.name == NULL ? "" : spec->arg.name, name == NULL ? "" : name);
         return false;
     }
-    if (named != !is_constant(spec->arg.kind) ||
+    if (named != !exg_is_constant(spec->arg.kind) ||
         (rank_of(spec->kind) != 2 && output->kind != EXG_ARGUMENT_TENSOR)) {
         exg_found(v, naming_rule(spec->kind), path, "the graph output is %s",
                   exg_argument_tag(output->kind));

@@ -140,6 +140,7 @@ static void along_block(void *context, uint32_t block)
     const int64_t count = EXG_MIN(p->count - first, p->tile);
     const int64_t row = block / p->tiles * ROWS;
     const int64_t end = EXG_MIN(row + ROWS, p->self.outer);
+    float copy[SPAN_MAX] = {0};
     tile t;
 
     fill_tile(call, first, count, &t);
@@ -150,19 +151,12 @@ static void along_block(void *context, uint32_t block)
                           t.places, t.weights.f64, p->tile);
         } else {
             const float *x = (const float *)call->inputs[0].data + r * p->self.size;
-            float *y = (float *)call->outputs[0].data + r * p->count + first;
-            float copy[SPAN_MAX] = {0};
 
             if (p->self.size < p->loops->span) {
-                memcpy(copy, x, (size_t)p->self.size * sizeof(*x));
-                x = copy;
+                x = memcpy(copy, x, (size_t)p->self.size * sizeof(*x));
             }
-            if (p->loops->span > 0) {
-                p->loops->near_f32(count, y, x, t.bases, p->terms, t.places, t.weights.f32,
-                                   p->tile);
-            } else {
-                p->loops->f32(count, y, x, p->terms, t.places, t.weights.f32, p->tile);
-            }
+            p->loops->near_f32(count, (float *)call->outputs[0].data + r * p->count + first, x,
+                               t.bases, p->terms, t.places, t.weights.f32, p->tile);
         }
     }
 }

@@ -74,8 +74,6 @@ static inline reals picked(window w, const int32_t *places, int32_t base)
 #endif
 
 #ifdef LANES
-#define NEAR_F32 near_f32
-
 static void near_f32(int64_t count, float *y, const float *x, const int32_t *bases, int64_t terms,
                      const int32_t *places, const float *weights, int64_t stride)
 {
@@ -99,9 +97,15 @@ static void near_f32(int64_t count, float *y, const float *x, const int32_t *bas
     f32(count - whole, y + whole, x, terms, places + whole, weights + whole, stride);
 }
 #else
-#define LANES    0
-#define SPAN     0
-#define NEAR_F32 NULL
+#define LANES 0
+#define SPAN  0
+
+static void near_f32(int64_t count, float *y, const float *x, const int32_t *bases, int64_t terms,
+                     const int32_t *places, const float *weights, int64_t stride)
+{
+    (void)bases;
+    f32(count, y, x, terms, places, weights, stride);
+}
 #endif
 
 /* ---- rows -------------------------------------------------------------------------------------
@@ -150,7 +154,7 @@ const exg_weighted_loops EXG_ISA_NAME(exg_loops_weighted) = {
     .f64 = f64,
     .lanes = LANES,
     .span = SPAN,
-    .near_f32 = NEAR_F32,
+    .near_f32 = near_f32,
     .rows_f32 = rows_f32,
     .rows_f64 = rows_f64,
 };

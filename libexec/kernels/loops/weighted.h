@@ -13,7 +13,7 @@ typedef struct exg_weighted_loops {
     void (*f64)(int64_t count, double *y, const double *x, int64_t terms, const int32_t *places,
                 const double *weights, int64_t stride);
     /* As f32, where most groups of `lanes` outputs read `span` elements in a row, from x[bases[0]],
-     * x[bases[1]] and so on; -1: they do not. 0: there is no such loop. */
+     * x[bases[1]] and so on; -1: they do not. 0: bases are not read. */
     int64_t lanes, span;
     void (*near_f32)(int64_t count, float *y, const float *x, const int32_t *bases, int64_t terms,
                      const int32_t *places, const float *weights, int64_t stride);

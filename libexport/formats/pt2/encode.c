@@ -1,5 +1,6 @@
 /* encode.c - model.def as JSON: docs/pt2.md 1.2 to 1.7. */
 #include "libexport/formats/pt2/encode.h"
+#include "libexport/program/constant.h"
 
 #include <string.h>
 
@@ -186,13 +187,6 @@ static exg_status put_bounds(const exg_encoder *e, const exg_range_constraint *r
 
 /* ---- signature: the unions of spec.def ----------------------------------------------------- */
 
-static bool is_constant(const exg_signature_argument *arg)
-{
-    return arg->kind != EXG_ARGUMENT_CUSTOM_OBJ &&
-           (arg->kind == EXG_ARGUMENT_NONE ||
-            exg_signature_constant(arg).type != EXG_MODEL_NOTHING);
-}
-
 /* A constant in its union: an Argument, which ConstantValue is a part of. */
 static exg_status put_constant(const exg_encoder *e, const exg_signature_argument *arg)
 {
@@ -224,7 +218,7 @@ static exg_status put_user_arg(const exg_encoder *e, const exg_signature_argumen
         return EXG_FAIL(e->err, UNSUPPORTED, "PT2-001",
                         "a .pt2 signature cannot hold the symbolic bool '%s'", arg->name);
     }
-    if (is_constant(arg)) {
+    if (exg_is_constant(arg->kind)) {
         return put_constant(e, arg);
     }
     exg_json_put_open(e->out, '{');
@@ -307,7 +301,7 @@ static exg_status put_constant_input(const exg_encoder *e, const exg_signature_a
 
 static exg_status put_input_spec(const exg_encoder *e, const exg_input_spec *spec)
 {
-    if (spec->kind == EXG_INPUT_USER && is_constant(&spec->arg)) {
+    if (spec->kind == EXG_INPUT_USER && exg_is_constant(spec->arg.kind)) {
         EXG_TRY(put_constant_input(e, &spec->arg));
     } else {
         EXG_TRY(put_spec(e, &input_rows[spec->kind], &spec->arg, spec->target));
