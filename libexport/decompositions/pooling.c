@@ -450,17 +450,16 @@ static exg_ref filter_weights(exg_builder *b, const filter *f, int64_t in, int64
 
 #define WEIGHTS_MAX 0x1p26 /* looked at one by one */
 
-/* As many parts, a power of two, as let the greatest of these weights stay below 2^15. */
+/* The parts of the weights of bytes. */
 static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out, double scale)
 {
     double unit = scale > 1 ? scale : 1;
     double reach = f->reach * unit;
     double most = 0;
-    double parts = 1;
 
     if ((double)out * (1 + fmin((double)in, 2 * reach + 2)) > WEIGHTS_MAX) {
         exg_lower_unsupported(b, "an image of bytes smoothed to so large a one");
-        return parts;
+        return 1;
     }
     for (int64_t i = 0; i < out; i++) {
         double centre = ((double)i + 0.5) * scale;
@@ -477,10 +476,7 @@ static double parts_of(exg_builder *b, const filter *f, int64_t in, int64_t out,
         }
         most = sum > 0 ? fmax(most, greatest / sum) : most;
     }
-    while (0.5 + most * 2 * parts < 0x1p15 && parts < 0x1p22) {
-        parts *= 2;
-    }
-    return parts;
+    return exg_lower_part_count(most);
 }
 
 /* Bytes are weighed in whole parts, and are bytes again after every dim. */

@@ -164,16 +164,14 @@ static double weight_of(double away, uint32_t terms)
                       : 0;
 }
 
-/* As many parts as let the greatest weight stay below 2^15; what would lie outside counts at the
- * border. */
+/* The parts of the weights of bytes; what would lie outside counts at the border. */
 static double parts_of(exg_builder *b, const sampling *s, uint32_t terms)
 {
     double most = 0;
-    double parts = 1;
 
     if (s->out > WEIGHTS_MAX) {
         exg_lower_unsupported(b, "an image of bytes brought to so large a size");
-        return parts;
+        return 1;
     }
     for (int64_t i = 0; i < s->out; i++) {
         double at = s->align_corners ? (double)i * s->scale : ((double)i + 0.5) * s->scale - 0.5;
@@ -191,10 +189,7 @@ static double parts_of(exg_builder *b, const sampling *s, uint32_t terms)
         }
         most = fmax(most, fmax(low, high));
     }
-    while (0.5 + most * 2 * parts < 0x1p15 && parts < 0x1p22) {
-        parts *= 2;
-    }
-    return parts;
+    return exg_lower_part_count(most);
 }
 
 /* The weights of what lies outside are the border's. */
@@ -207,6 +202,16 @@ static exg_ref at_border(exg_builder *b, exg_ref weights, exg_ref places, double
     over = EMIT(b, sum_dim_IntList, over, INTS(b, 0), keep);
     over = EMIT(b, mul_Tensor, over, EMIT(b, eq_Scalar, places, border));
     return EMIT(b, add_Tensor, EMIT(b, masked_fill_Scalar, weights, outside, 0), over);
+}
+
+double exg_lower_part_count(double greatest)
+{
+    double parts = 1;
+
+    while (0.5 + greatest * 2 * parts < 0x1p15 && parts < 0x1p22) {
+        parts *= 2;
+    }
+    return parts;
 }
 
 exg_ref exg_lower_whole_parts(exg_builder *b, exg_ref weights, double parts)

@@ -96,6 +96,8 @@ exg_ref exg_lower_along(exg_builder *b, exg_ref vector, uint32_t dim, uint32_t r
 
 /* Weights in whole parts of so many, halves away from 0, as PyTorch weighs bytes. */
 exg_ref exg_lower_whole_parts(exg_builder *b, exg_ref weights, double parts);
+/* As many, a power of two, as let the greatest of the weights stay below 2^15. */
+double exg_lower_part_count(double greatest);
 
 /* An index that may count from the end of `size`, as int64. */
 exg_ref exg_lower_from_start(exg_builder *b, exg_ref index, int64_t size);
