@@ -35,7 +35,9 @@ bool exg_is_identifier(const char *name)
 
 /* ---- names that are taken ------------------------------------------------------------------- */
 
-/* Keywords, and what the code that PyTorch makes of a graph calls by name. */
+/* The last TAKEN_NAMES of them are no keywords: the code that PyTorch makes of a graph calls them
+ * by name. */
+#define TAKEN_NAMES 4
 static const char *const words[] = {
 #define EXG_PYTHON_NAME(text)
 #define EXG_PYTHON_KEYWORD(text) text,
@@ -105,6 +107,12 @@ bool exg_put_module_names(exg_map *taken)
            put_all(taken, graph_module_names, COUNT(graph_module_names));
 }
 
+bool exg_is_python_name(const char *name)
+{
+    return name[0] != '\0' && exg_is_identifier(name) &&
+           !is_among(words, COUNT(words) - TAKEN_NAMES, name, strlen(name));
+}
+
 bool exg_is_module_path(const char *name)
 {
     if (strcmp(name, "self") == 0) {
@@ -113,7 +121,7 @@ bool exg_is_module_path(const char *name)
     for (const char *part = name;; part++) {
         size_t length = strcspn(part, ".");
 
-        if (is_among(words, COUNT(words) - 4, part, length) ||
+        if (is_among(words, COUNT(words) - TAKEN_NAMES, part, length) ||
             is_among(module_names, COUNT(module_names), part, length) ||
             (part == name &&
              is_among(graph_module_names, COUNT(graph_module_names), part, length))) {

@@ -10,6 +10,9 @@
 /* Letters, digits and underscores, no digit first; "" is allowed, names none. */
 bool exg_is_identifier(const char *name);
 
+/* Can an argument of a function be called so: an identifier that is no keyword? */
+bool exg_is_python_name(const char *name);
+
 /* A leaf of a tree of arguments (libexport/verify/tree.h), as PyTorch writes it. */
 #define EXG_TREE_LEAF "{\"type\": null, \"context\": null, \"children_spec\": []}"
 

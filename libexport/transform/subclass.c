@@ -3,6 +3,8 @@
  * export.access_subclass_inner_tensor(p, "qdata") of the parameter `w` is the parameter `w.qdata`;
  * of what such a node gives, the tensor further in. What is inside of a parameter, its pickle
  * tells; of a user input, what the program asks for. */
+#include "libexport/transform/subclass.h"
+
 #include "libexport/base/arena.h"
 #include "libexport/base/map.h"
 #include "libexport/base/require.h"
@@ -41,11 +43,13 @@ typedef struct unwrapping {
     exg_error *err;
 } unwrapping;
 
-static bool is_access(const exg_node *node)
+bool exg_node_accesses_subclass(const exg_node *node)
 {
     return strcmp(node->target, EXG_ACCESS_SUBCLASS) == 0 && node->input_count == 2 &&
            node->output_count == 1 && node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR &&
+           strcmp(node->inputs[0].name, "src_subclass_tensor") == 0 &&
            node->inputs[1].arg.kind == EXG_ARGUMENT_STRING &&
+           strcmp(node->inputs[1].name, "attr") == 0 &&
            node->outputs[0].kind == EXG_ARGUMENT_TENSOR;
 }
 
@@ -193,7 +197,7 @@ static exg_status unwrap_nodes(unwrapping *u)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         exg_node *node = &graph->nodes[n];
 
-        if (is_access(node)) {
+        if (exg_node_accesses_subclass(node)) {
             exg_value_id of = node->inputs[0].arg.as_tensor;
 
             if (u->path[of] == NULL) {
@@ -236,7 +240,7 @@ static exg_status prepare(unwrapping *u)
         return EXG_OUT_OF_MEMORY(u->err);
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (is_access(&graph->nodes[n])) {
+        if (exg_node_accesses_subclass(&graph->nodes[n])) {
             u->is_accessed[graph->nodes[n].inputs[0].arg.as_tensor] = true;
             room++;
         }
@@ -345,7 +349,7 @@ bool exg_program_has_subclasses(const exg_program *program)
         }
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (is_access(&graph->nodes[n])) {
+        if (exg_node_accesses_subclass(&graph->nodes[n])) {
             return true;
         }
     }

@@ -98,12 +98,6 @@ static exg_status refuse(unmarker *u, const exg_node *node, const char *what)
                          "save program.run_decompositions(), which writes torch.vmap out");
 }
 
-static exg_status malformed(unmarker *u, const exg_node *node)
-{
-    return EXG_FAIL(u->err, MALFORMED, "GRF-010", "'%s' of torch.vmap has other arguments",
-                    node->name == NULL ? node->target : node->name);
-}
-
 static exg_status alone(unmarker *u, const exg_node *node)
 {
     return EXG_FAIL(u->err, MALFORMED, "GRF-013",
@@ -264,7 +258,8 @@ static exg_status add_movedim(unmarker *u, const exg_node *from, exg_value_id se
 
 /* Of a mark that takes the batch away from a tensor or gives it one: the tensor, and the dim of the
  * batch. */
-static bool tensor_and_dim(const unmarker *u, const exg_node *node, exg_value_id *id, uint32_t *dim)
+static bool tensor_and_dim(const exg_graph *graph, const exg_node *node, exg_value_id *id,
+                           uint32_t *dim)
 {
     const bool adds = mark_of(node->target) == MARK_ADD;
     const uint32_t at = adds ? 1 : 3;
@@ -279,8 +274,8 @@ static bool tensor_and_dim(const unmarker *u, const exg_node *node, exg_value_id
         return false;
     }
     *id = node->inputs[0].arg.as_tensor;
-    meta = u->out->values[*id].tensor;
-    made = u->out->values[node->outputs[0].as_tensor].tensor;
+    meta = graph->values[*id].tensor;
+    made = graph->values[node->outputs[0].as_tensor].tensor;
     said = node->inputs[at].arg.as_int;
     if (meta == NULL || made == NULL || meta->dtype != made->dtype ||
         (adds ? made->rank + 1 != meta->rank : made->rank != meta->rank + 1)) {
@@ -294,16 +289,47 @@ static bool tensor_and_dim(const unmarker *u, const exg_node *node, exg_value_id
     return true;
 }
 
-/* ---- one call ---------------------------------------------------------------------------- */
+static bool makes_nothing(const exg_node *node)
+{
+    for (uint32_t o = 0; o < node->output_count; o++) {
+        if (node->outputs[o].kind != EXG_ARGUMENT_NONE) {
+            return false;
+        }
+    }
+    return true;
+}
 
-static exg_status add_batch(unmarker *u, call *c, const exg_node *node)
+static bool is_size(const exg_argument *arg)
+{
+    return arg->kind == EXG_ARGUMENT_INT || arg->kind == EXG_ARGUMENT_SYM_INT;
+}
+
+bool exg_vmap_mark_is_sound(const exg_graph *graph, const exg_node *node)
 {
     exg_value_id id;
     uint32_t dim;
 
-    if (!tensor_and_dim(u, node, &id, &dim)) {
-        return malformed(u, node);
+    switch (mark_of(node->target)) {
+    case MARK_ADD:
+        return tensor_and_dim(graph, node, &id, &dim);
+    case MARK_REMOVE:
+        return tensor_and_dim(graph, node, &id, &dim) && is_size(&node->inputs[2].arg);
+    case MARK_BEGIN:
+        return makes_nothing(node) && node->input_count == 2 && is_size(&node->inputs[0].arg) &&
+               node->inputs[1].arg.kind == EXG_ARGUMENT_STRING;
+    default:
+        return makes_nothing(node);
     }
+}
+
+/* ---- one call ---------------------------------------------------------------------------- */
+
+static exg_status add_batch(unmarker *u, call *c, const exg_node *node)
+{
+    exg_value_id id = EXG_NO_VALUE;
+    uint32_t dim = 0;
+
+    (void)tensor_and_dim(u->out, node, &id, &dim);
     if (u->places[id] != PLACE_OUTSIDE) {
         return refuse(u, node, "takes what this call computes");
     }
@@ -334,9 +360,6 @@ static exg_status repeat(unmarker *u, const exg_node *node, exg_value_id id, uin
     };
     exg_value_id one = new_value(u, node->outputs[0].as_tensor, "once", 0, 0);
 
-    if (batch->kind != EXG_ARGUMENT_INT && batch->kind != EXG_ARGUMENT_SYM_INT) {
-        return malformed(u, node);
-    }
     if (sizes == NULL || one == EXG_NO_VALUE) {
         return EXG_OUT_OF_MEMORY(u->err);
     }
@@ -357,12 +380,10 @@ static exg_status repeat(unmarker *u, const exg_node *node, exg_value_id id, uin
 
 static exg_status remove_batch(unmarker *u, call *c, const exg_node *node)
 {
-    exg_value_id id;
-    uint32_t dim;
+    exg_value_id id = EXG_NO_VALUE;
+    uint32_t dim = 0;
 
-    if (!tensor_and_dim(u, node, &id, &dim)) {
-        return malformed(u, node);
-    }
+    (void)tensor_and_dim(u->out, node, &id, &dim);
     if (u->places[id] == PLACE_AFTER) {
         return refuse(u, node, "reads the result of the call");
     }
@@ -396,16 +417,6 @@ static uint32_t unit_of(const exg_node *nodes, uint32_t count)
 }
 
 /* A mark that only says something makes no value. */
-static bool makes_nothing(const exg_node *node)
-{
-    for (uint32_t o = 0; o < node->output_count; o++) {
-        if (node->outputs[o].kind != EXG_ARGUMENT_NONE) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Into the map, or before it. */
 static exg_status sort_unit(unmarker *u, call *c, const exg_node *nodes, uint32_t count)
 {
@@ -540,11 +551,9 @@ static exg_status add_map(unmarker *u, const call *c, exg_value_id *results)
     for (uint32_t r = 0; r < c->removed_count; r++) {
         exg_value_id whole = c->removed[r]->outputs[0].as_tensor;
         exg_value_id id;
-        uint32_t dim;
+        uint32_t dim = 0;
 
-        if (!tensor_and_dim(u, c->removed[r], &id, &dim)) {
-            return malformed(u, c->removed[r]);
-        }
+        (void)tensor_and_dim(u->out, c->removed[r], &id, &dim);
         results[count++] = dim == 0 ? whole : new_value(u, whole, "first", dim, 0);
     }
     for (uint32_t e = 0; e < c->example_count; e++) {
@@ -611,11 +620,8 @@ static exg_status finish_call(unmarker *u, const call *c)
 
 static exg_status begin_call(unmarker *u, const exg_node *first, uint32_t count, call *c)
 {
-    const exg_argument *random = first->input_count < 2 ? NULL : &first->inputs[1].arg;
-
     *c = (call){.first = first,
-                .all_differ = random != NULL && random->kind == EXG_ARGUMENT_STRING &&
-                              strcmp(random->as_string, "different") == 0,
+                .all_differ = strcmp(first->inputs[1].arg.as_string, "different") == 0,
                 .nodes = EXG_NEW_ARRAY(u->arena, exg_node, count),
                 .removed = EXG_NEW_ARRAY(u->arena, const exg_node *, count),
                 .batches = EXG_NEW_ARRAY(u->arena, exg_value_id, count),
@@ -633,17 +639,11 @@ static exg_status unmark_call(unmarker *u, const exg_node *first, uint32_t count
     call c;
 
     EXG_TRY(begin_call(u, first, count, &c));
-    if (!makes_nothing(first) || !makes_nothing(&first[count - 1])) {
-        return malformed(u, first);
-    }
     for (uint32_t n = 1; n + 1 < count;) {
         uint32_t unit = unit_of(&first[n], count - n);
 
         switch (mark_of(first[n].target)) {
         case MARK_IDLE:
-            if (!makes_nothing(&first[n])) {
-                return malformed(u, &first[n]);
-            }
             break;
         case MARK_ADD:
             EXG_TRY(add_batch(u, &c, &first[n]));
@@ -661,14 +661,20 @@ static exg_status unmark_call(unmarker *u, const exg_node *first, uint32_t count
 
 /* ---- graphs ------------------------------------------------------------------------------ */
 
-static bool has_marks(const exg_graph *graph)
+static exg_status look_for_marks(const exg_graph *graph, bool *found, exg_error *err)
 {
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (exg_is_vmap_mark(graph->nodes[n].target)) {
-            return true;
+        const exg_node *node = &graph->nodes[n];
+
+        if (exg_is_vmap_mark(node->target)) {
+            *found = true;
+            if (!exg_vmap_mark_is_sound(graph, node)) {
+                return EXG_FAIL(err, MALFORMED, "GRF-010", "'%s' of torch.vmap has other arguments",
+                                node->name == NULL ? node->target : node->name);
+            }
         }
     }
-    return false;
+    return EXG_OK;
 }
 
 /* Room for all that takes the place of a mark: four nodes and four values. */
@@ -695,8 +701,11 @@ exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *
     unmarker u = {.arena = arena, .out = out, .err = err};
     search left = {NULL, PLACE_MAP, false};
 
+    bool found = false;
+
     *out = *graph;
-    if (!has_marks(graph)) {
+    EXG_TRY(look_for_marks(graph, &found, err));
+    if (!found) {
         return EXG_OK;
     }
     EXG_TRY(start(&u, graph));
@@ -709,8 +718,6 @@ exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *
             EXG_TRY_IN(err, unmark_call(&u, node, unit), "nodes[%u]", n);
         } else if (is != MARK_NOT && is != MARK_IDLE) {
             return alone(&u, node);
-        } else if (is == MARK_IDLE && !makes_nothing(node)) {
-            return malformed(&u, node);
         } else if (reads(&u, node, PLACE_MAP)) {
             return refuse(&u, node, "is read after the call");
         } else if (is == MARK_NOT) {

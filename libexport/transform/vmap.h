@@ -10,6 +10,9 @@
 /* Is the target one of the marks? */
 bool exg_is_vmap_mark(const char *target);
 
+/* Has the mark, a node of `graph` whose values are known, the arguments and results of its kind? */
+bool exg_vmap_mark_is_sound(const exg_graph *graph, const exg_node *node);
+
 /* Nodes of a graph in their order: `*open`, 0 at first, counts the calls that are open. false: the
  * mark ends a call, or takes an example, where none is. */
 bool exg_vmap_mark_fits(const char *target, uint32_t *open);

@@ -1,5 +1,6 @@
 /* call_rules.c - module calls and the trees of their arguments (MCG). */
 #include "libexport/base/map.h"
+#include "libexport/program/python.h"
 #include "libexport/verify/tree.h"
 #include "libexport/verify/verifier.h"
 
@@ -219,6 +220,52 @@ static bool is_call(exg_json node)
            exg_json_find(kwargs, "type", &type) && string_is(type, "builtins.dict");
 }
 
+/* Arguments of a call: those of its tuple and of its dict. */
+static uint32_t count_arguments(exg_json call)
+{
+    exg_json children;
+    exg_json child;
+    exg_json_walk each;
+    uint32_t count = 0;
+
+    if (exg_json_find(call, "children_spec", &children) &&
+        exg_json_array(children, &each, NULL) == EXG_OK) {
+        while (exg_json_next(&each, &child)) {
+            exg_tree_node node;
+
+            count += exg_tree_node_read(child, &node) ? exg_json_count(node.children) : 0;
+        }
+    }
+    return count;
+}
+
+/* What PyTorch calls the arguments of the module that it makes. */
+static void check_forward_names(exg_verifier *v, exg_json call)
+{
+    const exg_module_call *root = &v->program->module_calls[0];
+    const exg_model_path *path =
+        EXG_AT(EXG_AT_INDEX(NULL, "module_call_graph", 0), "signature.forward_arg_names");
+    exg_map names;
+
+    exg_map_init(&names, v->arena);
+    for (uint32_t i = 0; i < root->forward_arg_name_count; i++) {
+        const char *name = root->forward_arg_names[i];
+        bool is_twice = exg_map_find(&names, name) != EXG_MAP_NONE;
+
+        if (!exg_is_python_name(name) || is_twice) {
+            exg_found(v, "MCG-008", path,
+                      is_twice ? "two arguments are called '%s'" : "no argument can be called '%s'",
+                      name);
+            return;
+        }
+        v->failed = v->failed || !exg_map_put(&names, name, i);
+    }
+    if (root->forward_arg_names != NULL && root->forward_arg_name_count != count_arguments(call)) {
+        exg_found(v, "MCG-008", path, "%u names for the %u arguments of the call",
+                  root->forward_arg_name_count, count_arguments(call));
+    }
+}
+
 /* Reads the tree of `text`; `leaves` is what it must have (UINT32_MAX: any number). */
 static void check_tree(exg_verifier *v, const char *text, const char *code, bool of_call,
                        uint32_t leaves, const exg_model_path *path)
@@ -243,6 +290,8 @@ static void check_tree(exg_verifier *v, const char *text, const char *code, bool
                       ? "; a result that is a tensor subclass was taken apart, and PyTorch cannot "
                         "call it either: give the tensors inside of it"
                       : "");
+    } else if (of_call && v->tells_all) {
+        check_forward_names(v, node);
     }
     exg_json_free(doc);
 }

@@ -149,6 +149,34 @@ static void use_subgraph(scope *s, const exg_graph_argument *arg, const exg_mode
     exg_verify_graph(s->v, arg->graph, s->graph, EXG_AT(path, "as_graph.graph"));
 }
 
+static bool is_device_type(const char *type)
+{
+    static const char *const types[] = {
+        "cpu", "cuda",   "mkldnn", "opengl", "opencl", "ideep", "hip",          "fpga",
+        "ort", "maia",   "xla",    "mps",    "meta",   "hpu",   "ve",           "lazy",
+        "ipu", "vulkan", "metal",  "xpu",    "mtia",   "npu",   "privateuseone"};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (strcmp(types[i], type) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the value called `name` lies, or what an argument asks for (""). */
+static void check_device(scope *s, const exg_device *device, const char *name,
+                         const exg_model_path *path)
+{
+    if (s->v->tells_all && !s->device_told && device->type != NULL &&
+        (!is_device_type(device->type) || device->index < -1)) {
+        s->device_told = true; /* of one, where all are on it */
+        exg_found(s->v, "VAL-013", path, "%s%s%sa device of type '%s'%s",
+                  name[0] == '\0' ? "" : "'", name, name[0] == '\0' ? "" : "' is on ", device->type,
+                  device->index < -1 ? " with an index below 0" : "");
+    }
+}
+
 static void use_argument(scope *s, const exg_argument *arg, const exg_model_path *path)
 {
     switch (arg->kind) {
@@ -192,6 +220,9 @@ static void use_argument(scope *s, const exg_argument *arg, const exg_model_path
         if (arg->as_layout == EXG_LAYOUT_UNKNOWN) {
             exg_found(s->v, "VAL-014", path, "a layout that is none");
         }
+        break;
+    case EXG_ARGUMENT_DEVICE:
+        check_device(s, &arg->as_device, "", path);
         break;
     default:
         break;
@@ -246,21 +277,6 @@ static bool can_be_reached(const exg_tensor_meta *meta)
 }
 
 /* c10::DeviceType; extensions rename privateuseone, mostly to "npu". */
-static bool is_device_type(const char *type)
-{
-    static const char *const types[] = {
-        "cpu", "cuda",   "mkldnn", "opengl", "opencl", "ideep", "hip",          "fpga",
-        "ort", "maia",   "xla",    "mps",    "meta",   "hpu",   "ve",           "lazy",
-        "ipu", "vulkan", "metal",  "xpu",    "mtia",   "npu",   "privateuseone"};
-
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        if (strcmp(types[i], type) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
 {
     const exg_tensor_meta *meta = s->graph->values[id].tensor;
@@ -284,14 +300,7 @@ static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
     if (meta->layout == EXG_LAYOUT_UNKNOWN && s->v->tells_all) {
         exg_found(s->v, "VAL-014", path, "'%s' has a layout that is none", name_of(s, id));
     }
-    if (s->v->tells_all && !s->device_told && meta->device.type != NULL &&
-        (!is_device_type(meta->device.type) || meta->device.index < -1)) {
-        s->device_told = true; /* of one, where all are on it */
-        exg_found(s->v, "VAL-013", path,
-                  meta->device.index < -1 ? "'%s' is on a device of type '%s' with an index below 0"
-                                          : "'%s' is on a device of type '%s'",
-                  name_of(s, id), meta->device.type);
-    }
+    check_device(s, &meta->device, name_of(s, id), path);
 }
 
 static void check_tables(scope *s)

@@ -1,7 +1,9 @@
 /* node_rules.c - nodes against the schemas of their operators (NOD). */
 #include "libexport/operators/namespace.h"
+#include "libexport/program/python.h"
 #include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/inline.h"
+#include "libexport/transform/subclass.h"
 #include "libexport/transform/vmap.h"
 #include "libexport/verify/lookup.h"
 #include "libexport/verify/verifier.h"
@@ -112,21 +114,51 @@ static void check_order(exg_verifier *v, const exg_node *node, const exg_model_p
     }
 }
 
-/* How arguments were passed: told, since no reader here minds. */
-static void check_kinds(exg_verifier *v, const exg_operator *op, const exg_node *node,
-                        const exg_model_path *path)
+/* The input of this name, or input_count. */
+static uint32_t input_named(const exg_node *node, const char *name)
 {
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        const exg_named_argument *input = &node->inputs[i];
+    uint32_t i = 0;
 
-        for (uint32_t a = 0; input->kind == EXG_KIND_POSITIONAL && input->name[0] != '\0' &&
-                             a < op->schema->argument_count;
-             a++) {
-            if (op->schema->arguments[a].keyword_only &&
-                strcmp(op->schema->arguments[a].name, input->name) == 0) {
-                exg_found(v, "NOD-005", EXG_AT_INDEX(path, "inputs", i),
-                          "'%s' of %s is passed by position", input->name, op->target);
-            }
+    while (i < node->input_count && strcmp(node->inputs[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Where the file does not say, PyTorch decides; and what Python has for a word of its own can be
+ * no keyword. */
+static bool is_by_position(const exg_named_argument *input, const exg_schema_argument *parameter)
+{
+    return input->kind == EXG_KIND_POSITIONAL || !exg_is_python_name(parameter->name) ||
+           (input->kind == EXG_KIND_UNKNOWN && !parameter->has_default && !parameter->keyword_only);
+}
+
+/* How arguments are passed, of which PyTorch makes its call: told, since no reader here minds. */
+static void check_passing(exg_verifier *v, const exg_operator *op, const exg_node *node,
+                          const exg_model_path *path)
+{
+    const exg_schema_argument *missed = NULL; /* the first that is not passed by position */
+    uint32_t nameless = input_named(node, "");
+
+    if (nameless < node->input_count) {
+        exg_found(v, "NOD-024", EXG_AT_INDEX(path, "inputs", nameless),
+                  "an argument of %s has no name", op->target);
+        return;
+    }
+    for (uint32_t a = 0; a < op->schema->argument_count; a++) {
+        const exg_schema_argument *parameter = &op->schema->arguments[a];
+        uint32_t i = input_named(node, parameter->name);
+
+        if (i == node->input_count || !is_by_position(&node->inputs[i], parameter)) {
+            missed = missed == NULL ? parameter : missed;
+        } else if (parameter->keyword_only) {
+            exg_found(v, "NOD-005", EXG_AT_INDEX(path, "inputs", i),
+                      "'%s' of %s is passed by position", parameter->name, op->target);
+        } else if (missed != NULL) {
+            exg_found(v, "NOD-024", EXG_AT_INDEX(path, "inputs", i),
+                      "'%s' of %s is passed by position, behind '%s', which is not",
+                      parameter->name, op->target, missed->name);
+            return;
         }
     }
 }
@@ -257,8 +289,11 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
         exg_verify_flags(v, node, path);
         exg_verify_subgraphs(v, shapes->graph, node, path);
     }
-    if (op == NULL && !exg_is_vmap_mark(node->target) &&
-        strcmp(node->target, EXG_ACCESS_SUBCLASS) != 0) { /* which WGT-013 speaks of */
+    if (strcmp(node->target, EXG_ACCESS_SUBCLASS) == 0) { /* WGT-013 speaks of what it reads */
+        if (!exg_node_accesses_subclass(node)) {
+            exg_found(v, "NOD-004", path, "%s wants src_subclass_tensor and attr", node->target);
+        }
+    } else if (op == NULL && !exg_is_vmap_mark(node->target)) {
         check_known(v, shapes, node, path);
     }
     if (op == NULL) {
@@ -271,8 +306,8 @@ static void check_node(exg_verifier *v, exg_shapes *shapes, exg_writes *writes,
     if (v->functional_dialect) {
         check_functional(v, op, fine ? args : NULL, path);
     }
-    if (v->tells_all && op->symbolic == NULL) {
-        check_kinds(v, op, node, path);
+    if (v->tells_all && !target->is_size_operator) {
+        check_passing(v, op, node, path);
     }
     if (fine) {
         exg_writes_check(writes, node, op, args, path);
@@ -413,6 +448,10 @@ static void check_marks(exg_verifier *v, const exg_graph *graph, const exg_model
         }
         here.index = n;
         here.node = last = node;
+        if (v->graphs_sound && !exg_vmap_mark_is_sound(graph, node)) {
+            exg_found(v, "GRF-010", &here, "'%s' of torch.vmap has other arguments",
+                      node->name == NULL ? node->target : node->name);
+        }
         if (!exg_vmap_mark_fits(node->target, &open)) {
             exg_found(v, "GRF-013", &here, "'%s' is in no call of torch.vmap",
                       node->name == NULL ? node->target : node->name);

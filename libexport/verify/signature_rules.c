@@ -103,6 +103,39 @@ static void check_input(exg_verifier *v, uint32_t i)
     }
 }
 
+/* A constant has no value in the graph, and a name in PyTorch's. */
+static void check_constant_names(exg_verifier *v)
+{
+    const exg_program *p = v->program;
+    exg_map names;
+    uint32_t first = 0;
+
+    while (first < p->signature.input_count &&
+           !exg_is_constant(p->signature.inputs[first].arg.kind)) {
+        first++;
+    }
+    if (first == p->signature.input_count) {
+        return;
+    }
+    exg_map_init(&names, v->arena);
+    for (uint32_t id = 0; id < p->graph->value_count; id++) {
+        v->failed = v->failed || (p->graph->values[id].name != NULL &&
+                                  !exg_map_put(&names, p->graph->values[id].name, id));
+    }
+    for (uint32_t i = first; i < p->signature.input_count; i++) {
+        const exg_signature_argument *arg = &p->signature.inputs[i].arg;
+
+        if (!exg_is_constant(arg->kind) || arg->name == NULL || arg->name[0] == '\0') {
+            continue;
+        }
+        if (exg_map_find(&names, arg->name) != EXG_MAP_NONE) {
+            exg_found(v, "SIG-004", EXG_AT_INDEX(EXG_AT(NULL, "signature"), "input_specs", i),
+                      "another value is called '%s' too", arg->name);
+        }
+        v->failed = v->failed || !exg_map_put(&names, arg->name, i);
+    }
+}
+
 /* Input specs by kind and by what they are for: a user input by its name, the others
  * by their targets. */
 typedef struct names {
@@ -399,6 +432,7 @@ void exg_verify_signature(exg_verifier *v)
             check_input(v, i);
         }
     }
+    check_constant_names(v);
     check_input_order(v, &inputs);
     for (uint32_t o = 0; o < p->signature.output_count; o++) {
         const exg_argument *output = v->outputs_paired ? &p->graph->outputs[o] : NULL;

@@ -202,6 +202,11 @@ static uint32_t count_results(const exg_node *node)
     return count;
 }
 
+static bool is_missing(const exg_argument *result, const exg_argument *output)
+{
+    return result->kind == EXG_ARGUMENT_NONE && output->kind == EXG_ARGUMENT_TENSOR;
+}
+
 static void check_results(call *c, size_t row)
 {
     const exg_graph *last = c->graphs[c->graph_count - 1];
@@ -221,10 +226,16 @@ static void check_results(call *c, size_t row)
         for (uint32_t o = 0; rows[row].same_results && o < c->node->output_count &&
                              c->node->output_count == graph->output_count;
              o++) {
-            if (!alike(meta_of(graph, &graph->outputs[o]), 0,
-                       meta_of(c->outer, &c->node->outputs[o]))) {
+            const exg_argument *result = &graph->outputs[o];
+            const exg_argument *output = &c->node->outputs[o];
+
+            if (!alike(meta_of(graph, result), 0, meta_of(c->outer, output))) {
                 exg_found(c->v, "GRF-011", c->path,
                           "result %u of a subgraph has another dtype or size than the node's", o);
+            } else if (is_missing(result, output)) {
+                exg_found(c->v, "GRF-011", c->path,
+                          "a subgraph gives nothing as result %u, which is a tensor of the node",
+                          o);
             }
         }
     }

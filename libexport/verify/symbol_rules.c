@@ -10,6 +10,7 @@ typedef struct symbols {
     exg_verifier *v;
     exg_map seen;     /* symbols of the graph */
     exg_map produced; /* symbols that are a size of an input or a node's result */
+    exg_map ranged;   /* symbols that have a range */
     exg_map *noting;  /* where note() puts them */
 } symbols;
 
@@ -275,6 +276,7 @@ static void check_range(symbols *s, uint32_t i)
     const exg_term *symbol;
     int64_t value;
 
+    v->failed = v->failed || !exg_map_put(&s->ranged, range->symbol, i);
     if (!read_expression(v, range->symbol, &expression, path)) {
         return;
     }
@@ -423,9 +425,16 @@ static void check_unbacked(symbols *s)
     for (uint32_t i = 0; any && i < s->seen.capacity; i++) {
         const char *name = s->seen.slots[i].key;
 
-        if (name != NULL && is_unbacked(name) && exg_map_find(&s->produced, name) == EXG_MAP_NONE) {
+        if (name == NULL || !is_unbacked(name)) {
+            continue;
+        }
+        if (exg_map_find(&s->produced, name) == EXG_MAP_NONE) {
             exg_found(s->v, "GRF-006", EXG_AT(NULL, "graph"),
                       "no node makes the size '%s', and no input has it", name);
+        } else if (s->v->tells_all && s->v->program->origin != EXG_ORIGIN_EARLY &&
+                   exg_map_find(&s->ranged, name) == EXG_MAP_NONE) {
+            exg_found(s->v, "SYM-015", EXG_AT(NULL, "range_constraints"), "'%s' has no range",
+                      name);
         }
     }
 }
@@ -436,6 +445,7 @@ void exg_verify_symbols(exg_verifier *v)
 
     exg_map_init(&s.seen, v->arena);
     exg_map_init(&s.produced, v->arena);
+    exg_map_init(&s.ranged, v->arena);
     exg_map_init(&v->expressions_by_text, v->arena);
     use_graph(&s, v->program->graph, EXG_AT(NULL, "graph"));
     check_hints(&s);

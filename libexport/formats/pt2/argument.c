@@ -33,6 +33,17 @@ exg_status exg_item_value_name(exg_decoder *d, exg_json value, void *item)
     return exg_decode_struct(d, value, item, fields, EXG_FIELD_COUNT(fields));
 }
 
+/* True, or an empty tuple; an early program may have anything here. */
+static exg_status item_none(exg_decoder *d, exg_json value, void *item)
+{
+    bool said;
+
+    (void)item;
+    return d->own != NULL || exg_json_type_of(value) == EXG_JSON_ARRAY
+               ? EXG_OK
+               : exg_json_bool(value, &said, d->err);
+}
+
 static bool tag_is(const char *tag, uint32_t length, const char *name)
 {
     return exg_decode_key_is(tag, length, name, (uint32_t)strlen(name));
@@ -49,7 +60,7 @@ static exg_status item_optional_tensor(exg_decoder *d, exg_json value, void *ite
     EXG_TRY(exg_decode_union(d, value, &tag, &length, &payload));
     if (tag_is(tag, length, "as_none")) {
         *id = EXG_NO_VALUE;
-        return EXG_OK;
+        return item_none(d, payload, NULL);
     }
     if (!tag_is(tag, length, "as_tensor")) {
         return exg_decode_unknown_tag(d, value, "OptionalTensorArgument", tag);
@@ -93,7 +104,7 @@ static exg_status get_bool(exg_json value, void *out, exg_error *err)
     return exg_json_bool(value, out, err);
 }
 
-/* SymExprHint: a union with the tag of the sort; schema 1 wrote the bare number. */
+/* SymExprHint: a union with the tag of the sort; an early program has the bare number. */
 static exg_status field_hint(exg_decoder *d, exg_json value, void *base, const exg_field *field)
 {
     sym_target *sym = base;
@@ -102,7 +113,7 @@ static exg_status field_hint(exg_decoder *d, exg_json value, void *base, const e
     exg_json payload = value;
 
     (void)field;
-    if (exg_json_type_of(value) == EXG_JSON_OBJECT) {
+    if (d->own == NULL || exg_json_type_of(value) == EXG_JSON_OBJECT) {
         EXG_TRY(exg_decode_union(d, value, &tag, &length, &payload));
         if (!tag_is(tag, length, sym->form->hint)) {
             return exg_json_fault(value, d->err, EXG_MALFORMED, "SYM-002",
@@ -326,14 +337,6 @@ static exg_status item_bounds(exg_decoder *d, exg_json value, void *item)
 }
 
 /* ---- scalars ------------------------------------------------------------------------------ */
-
-static exg_status item_none(exg_decoder *d, exg_json value, void *item)
-{
-    (void)d;
-    (void)value;
-    (void)item;
-    return EXG_OK;
-}
 
 exg_status exg_item_int(exg_decoder *d, exg_json value, void *item)
 {

@@ -55,6 +55,7 @@ static exg_extra_file extra;
 static exg_string_pair pairs_of[3];
 static exg_extra_file extras[2];
 static const char *guard;
+static const char *twice[] = {"x", "x"};
 static int64_t numbers[3];
 static bool bools[2];
 static exg_named_argument two_inputs[2];
