@@ -58,6 +58,41 @@ static exg_status soft_threshold(exg_operator_call *call, exg_error *err)
     return need_floats(call, err);
 }
 
+/* On a GPU: the addresses of x and y, then what launch_soft_threshold() says. */
+static const char soft_threshold_text[] =
+    "typedef struct parameters {\n"
+    "    const float *x;\n"
+    "    float *y;\n"
+    "    long long count;\n"
+    "    float limit;\n"
+    "} parameters;\n"
+    "\n"
+    "extern \"C\" __global__ void soft_threshold(parameters p)\n"
+    "{\n"
+    "    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "\n"
+    "    if (i < p.count) {\n"
+    "        p.y[i] = copysignf(fmaxf(fabsf(p.x[i]) - p.limit, 0), p.x[i]);\n"
+    "    }\n"
+    "}\n";
+
+static exg_status launch_soft_threshold(const exg_operator_call *call, exg_operator_launch *launch,
+                                        exg_error *err)
+{
+    struct {
+        int64_t count;
+        float limit;
+    } numbers = {count_of(&call->inputs[0]), (float)exg_operator_float(call, 1)};
+
+    if (call->inputs[0].dtype != EXG_DTYPE_F32 || numbers.limit < 0) {
+        return EXG_OPERATOR_FAIL(err, UNSUPPORTED, "the host says what is wrong");
+    }
+    memcpy(launch->parameters, &numbers, sizeof(numbers));
+    launch->parameter_bytes = sizeof(numbers);
+    launch->blocks[0] = (uint32_t)((numbers.count + launch->threads - 1) / launch->threads);
+    return EXG_OK;
+}
+
 /* ---- mylib::project: it splits over ranks, and its rows over threads ------------------------- */
 
 static exg_status project_shape(exg_operator_call *call, exg_error *err)
@@ -265,7 +300,10 @@ static const exg_operator_definition operators[] = {
     {.size = sizeof(exg_operator_definition),
      .schema = "mylib::soft_threshold(Tensor x, float limit=0.5) -> Tensor",
      .shape = shape_as_input,
-     .kernel = soft_threshold},
+     .kernel = soft_threshold,
+     .device_text = soft_threshold_text,
+     .device_entry = "soft_threshold",
+     .device_launch = launch_soft_threshold},
     {.size = sizeof(exg_operator_definition),
      .schema = "mylib::project(Tensor x, Tensor weight) -> Tensor",
      .shape = project_shape,

@@ -102,6 +102,24 @@ static bool returns_own(const exg_function_schema *schema)
     return false;
 }
 
+static exg_status check_device_text(const addition *a)
+{
+    const exg_operator_definition *d = &a->definition;
+    int parts = (d->device_text != NULL) + (d->device_entry != NULL) + (d->device_launch != NULL);
+
+    if (parts % 3 != 0) {
+        return refuse(a, "has some of device_text, device_entry and device_launch",
+                      "give all three, or none");
+    }
+    if (parts > 0 && (a->schema->is_mutable || d->effect || d->length != NULL)) {
+        return refuse(a,
+                      "has a device text, and writes, has an effect, or a size that lies in the "
+                      "data",
+                      "leave the text out: the host computes it, between copies");
+    }
+    return EXG_OK;
+}
+
 static exg_status check_functions(const addition *a)
 {
     const exg_operator_definition *d = &a->definition;
@@ -121,16 +139,19 @@ static exg_status check_functions(const addition *a)
                       "give one of them");
     }
     if (d->decomposition != NULL) {
-        return d->shape == NULL && d->length == NULL && d->sharding == NULL && !d->effect
+        return d->shape == NULL && d->length == NULL && d->sharding == NULL && !d->effect &&
+                       d->device_text == NULL
                    ? EXG_OK
                    : refuse(a,
-                            "has a decomposition, which says shape, length, sharding, effect too",
+                            "has a decomposition, which says shape, length, sharding, effect, "
+                            "device text too",
                             "leave them out");
     }
     if (d->shape == NULL && returns_own(a->schema)) {
         return refuse(a, "has a kernel, and no shape function for its results", "give one");
     }
-    return check_kernel(a);
+    EXG_TRY(check_kernel(a));
+    return check_device_text(a);
 }
 
 static uint32_t count_tensors(const exg_function_schema *schema, bool *has_list)
@@ -360,6 +381,14 @@ static exg_status check_parameters(const exg_function_schema *schema, exg_error 
     return EXG_OK;
 }
 
+static bool keep_text(exg_arena *arena, const char **text)
+{
+    bool is_there = *text != NULL;
+
+    *text = exg_arena_strdup(arena, *text);
+    return !is_there || *text != NULL;
+}
+
 static exg_status read_definition(addition *a, const void *item)
 {
     exg_arena *arena = a->operators->arena;
@@ -389,9 +418,9 @@ static exg_status read_definition(addition *a, const void *item)
     a->schema = schema;
     a->target = exg_arena_printf(arena, "torch.ops.%s.%s.%s", schema->name_space, schema->name,
                                  schema->overload[0] == '\0' ? "default" : schema->overload);
-    if (a->target == NULL ||
-        (a->definition.sharding != NULL &&
-         (a->definition.sharding = exg_arena_strdup(arena, a->definition.sharding)) == NULL)) {
+    if (a->target == NULL || !keep_text(arena, &a->definition.sharding) ||
+        !keep_text(arena, &a->definition.device_text) ||
+        !keep_text(arena, &a->definition.device_entry)) {
         return EXG_OUT_OF_MEMORY(a->err);
     }
     a->definition.schema = schema->text;

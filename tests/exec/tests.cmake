@@ -55,6 +55,9 @@ set_tests_properties(exec_cuda_epilogues_libraries PROPERTIES
 
 add_test(NAME exec_cuda_found COMMAND sh tests/exec/cuda/found.sh $<TARGET_FILE:exg>
   ${EXG_STANDIN_DIRECTORY} ${EXG_STANDIN_LIBRARIES} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+add_test(NAME exec_cuda_library COMMAND sh tests/exec/cuda/library.sh $<TARGET_FILE:exg>
+  ${CMAKE_C_COMPILER} libexport/include WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+set_tests_properties(exec_cuda_library PROPERTIES ENVIRONMENT "${EXG_STANDIN_ENVIRONMENT}")
 add_test(NAME exec_cuda_step COMMAND sh tests/exec/cuda/step.sh $<TARGET_FILE:exg>
   ${EXG_STANDIN_DIRECTORY} ${EXG_STANDIN_LIBRARIES} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 if(NOT EXG_SANITIZE AND TARGET exg_mpi)

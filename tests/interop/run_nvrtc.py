@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = "nvidia-cuda-nvrtc"
 FAMILIES = ["attention", "convolution", "draw", "index", "matmul", "move", "norm", "pointwise",
             "recurrent", "reduce", "weight_product"]
@@ -51,6 +52,19 @@ def compile_family(build, nvrtc, driver, architecture, one_of, family):
     return count, None if done.returncode == 0 and count > 0 else (faults or ["nothing was compiled"])[0]
 
 
+def compile_library(exg, nvrtc, driver):
+    """The text of an operator that a library gives, as its example has it: what is wrong, or None."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = pathlib.Path(folder) / "mylib.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-I", ROOT / "libexport" / "include", ROOT / "examples" / "operators" / "mylib.c", "-o", library, "-lm"],
+                       check=True)
+        environment = dict(os.environ, XDG_CACHE_HOME=folder, LD_LIBRARY_PATH=f"{driver}:{nvrtc}", EXG_STANDIN_ARCHITECTURE="90")
+        done = subprocess.run([exg, "plan", ROOT / "fixtures" / "operator_library" / "plain.pt2", "--ops", library, "--device", "cuda"],
+                              env=environment, capture_output=True, text=True)
+    left = [line for line in done.stdout.splitlines() if "soft_threshold" in line and "(host)" in line]
+    return done.stderr if done.returncode != 0 else left[0] if left else None
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--exg", type=pathlib.Path, default=pathlib.Path("build/release/cli/exg"), help="of a built tree with tests")
@@ -72,6 +86,10 @@ def main():
             print(f"sm_{architecture} {family}: {count} programs" + (f": {fault}" if fault else ""), flush=True)
             failed += fault is not None
             passed += fault is None
+        fault = compile_library(options.exg.resolve(), nvrtc, driver)
+        print("sm_90 an operator of a library" + (f": {fault}" if fault else ""))
+        failed += fault is not None
+        passed += fault is None
     print(f"{passed} passed, {failed} failed, {time.monotonic() - begin:.0f} s")
     return failed > 0
 

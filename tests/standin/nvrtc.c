@@ -1,6 +1,9 @@
 /* nvrtc.c - a stand-in for libnvrtc: the same entry points, over the host's C compiler. What
  * it gives as code is a shared object for the emulator (cuda.c).
  *
+ * A text of somebody else's, which does not include common.h, is to be of the common part of C
+ * and CUDA C++, but for a few words of CUDA and the heads of its kernels, whose parameter is p.
+ *
  * Texts that are included by a name with a folder are written out as they are given; those
  * that stand for C's own headers (math.h) are left to the host's.
  */
@@ -92,6 +95,52 @@ static int write_text(const char *folder, const char *name, const char *text)
     return fclose(file) != 0 || wrong;
 }
 
+/* CUDA's words in those of common.h. */
+static const char words[] = "#include \"libexec/kernels/cuda/common.h\"\n"
+                            "typedef struct standin_place { int x, y, z; } standin_place;\n"
+                            "#define threadIdx ((standin_place){exg_emulated->thread, 0, 0})\n"
+                            "#define blockDim ((standin_place){exg_emulated->threads, 1, 1})\n"
+                            "#define blockIdx (*(const standin_place *)exg_emulated->block)\n"
+                            "#define gridDim (*(const standin_place *)exg_emulated->blocks)\n"
+                            "#line 1\n";
+
+/* A kernel's head, NAME(TYPE p), becomes KERNEL(NAME, TYPE). */
+static int write_source(const char *folder, const char *source)
+{
+    static const char head[] = "extern \"C\" __global__ void ";
+    const char *rest = source;
+    const char *kernel;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to;
+    int wrong;
+
+    if (strstr(source, "common.h") != NULL) {
+        return write_text(folder, "text.c", source);
+    }
+    to = open_memstream(&text, &bytes);
+    if (to == NULL) {
+        return 1;
+    }
+    (void)fputs(words, to);
+    while ((kernel = strstr(rest, head)) != NULL) {
+        const char *name = kernel + sizeof(head) - 1;
+        const char *type = strchr(name, '(');
+        const char *end = type == NULL ? NULL : strstr(type, " p)");
+
+        if (end == NULL) {
+            break;
+        }
+        (void)fprintf(to, "%.*sKERNEL(%.*s, %.*s)", (int)(kernel - rest), rest, (int)(type - name),
+                      name, (int)(end - type - 1), type + 1);
+        rest = end + strlen(" p)");
+    }
+    (void)fputs(rest, to);
+    wrong = fclose(to) != 0 || write_text(folder, "text.c", text);
+    free(text);
+    return wrong;
+}
+
 int nvrtcCreateProgram(standin_program **program, const char *source, const char *name, int count,
                        const char *const *headers, const char *const *names)
 {
@@ -107,7 +156,7 @@ int nvrtcCreateProgram(standin_program **program, const char *source, const char
     for (int i = 0; i < count; i++) {
         wrong |= strchr(names[i], '/') != NULL && write_text(p->folder, names[i], headers[i]);
     }
-    wrong |= write_text(p->folder, "text.c", source);
+    wrong |= write_source(p->folder, source);
     *program = p;
     return wrong ? COMPILE_ERROR : 0;
 }

@@ -5,6 +5,8 @@
  * linalg_* and what goes with them, the order of rows (unique along a dimension), convolutions of
  * bytes (which no program that runs on devices has).
  *
+ * An operator of a library has the text that the library gives (registered.c).
+ *
  * To add one: a row here, prepare() in the file of its family, a text, and its line in
  * CMakeLists.txt. The tests run the host kernels' own tests on it.
  */
@@ -68,6 +70,7 @@
     X(pointwise)                                                                                   \
     X(prod)                                                                                        \
     X(recurrent)                                                                                   \
+    X(registered)                                                                                  \
     X(rms_norm)                                                                                    \
     X(roll)                                                                                        \
     X(scalar_tensor)                                                                               \

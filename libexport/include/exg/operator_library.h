@@ -58,6 +58,22 @@ typedef struct exg_operator_call {
 /* EXG_OK, or a status other than that, with what is wrong in `err`: EXG_OPERATOR_FAIL. */
 typedef exg_status exg_operator_function(exg_operator_call *call, exg_error *err);
 
+/* How a kernel for a GPU is launched: what the function below fills in. */
+typedef struct exg_operator_launch {
+    size_t size;        /* that the caller has */
+    uint32_t blocks[3]; /* of the grid, 1 each at first; 0: nothing is launched */
+    uint32_t threads;   /* of a block, of one dimension; 256 at first */
+    /* What comes behind the addresses in the kernel's parameter, laid out as a struct that begins
+     * at a multiple of 8 bytes: sizes and numbers of the call. */
+    uint32_t parameter_bytes;
+    uint64_t parameters[64];
+} exg_operator_launch;
+
+/* Of a call with sizes and dtypes, without data, once for a plan. EXG_OK, or UNSUPPORTED: then the
+ * host computes this call. */
+typedef exg_status exg_operator_launch_function(const exg_operator_call *call,
+                                                exg_operator_launch *launch, exg_error *err);
+
 /* What goes back by the tensor argument at `position` (schema order), given what goes back by the
  * results; EXG_NO_REF: nothing. Emits operators. */
 typedef exg_ref exg_operator_derivative(exg_builder *b, const exg_argument *args,
@@ -76,7 +92,8 @@ typedef struct exg_operator_definition {
      * call's output_count, 1 at first; exg_operator_lengthen() makes it another. There is room for
      * EXG_RESULTS_MAX before, of which output_count may be set as it is. */
     exg_operator_function *shape;
-    /* Computes the outputs, which have memory; on a device the host does, between copies. Results
+    /* Computes the outputs, which have memory; on a device the host does, between copies, unless
+     * there is a text for that (device_text). Results
      * depend on the arguments alone: what is the same in every run is computed once, and calls that
      * nobody reads are left out. */
     exg_operator_function *kernel;
@@ -94,6 +111,16 @@ typedef struct exg_operator_definition {
     /* The kernel does more than give results (it logs): every call is made, in every run, though
      * nobody reads what it gives, on every rank. In programs alone: exg_dispatch() refuses it. */
     bool effect;
+    /* Beside `kernel`, one for NVIDIA GPUs, all three: a text of CUDA C++, which NVRTC compiles
+     * when a plan for one is made (DEV-007: it does not), the name of its function, which is
+     * extern "C" __global__ void, and its launch. The function has one parameter, a struct by
+     * value: the addresses of the inputs, as in call->inputs, NULL for one that is absent, those
+     * of the outputs, then `parameters` of the launch. Products and sums are not fused unless the
+     * text says so (fmaf). Not of an operator that writes, has an effect, or a size that lies in
+     * the data: there, and without a text, the host computes, between copies. */
+    const char *device_text;
+    const char *device_entry;
+    exg_operator_launch_function *device_launch;
 } exg_operator_definition;
 
 typedef struct exg_operator_library {

@@ -448,7 +448,6 @@ static void what_has_no_row_is_left_to_the_host(void **state)
         "matrix_exp",
         "pivots_order",
         "qr_factor",
-        "registered",
         "resample",
         "row_order",
         "solve_triangular",

@@ -34,6 +34,15 @@ static exg_status nothing(exg_operator_call *call, exg_error *err)
     return EXG_OK;
 }
 
+static exg_status never_launched(const exg_operator_call *call, exg_operator_launch *launch,
+                                 exg_error *err)
+{
+    (void)call;
+    (void)launch;
+    (void)err;
+    return EXG_UNSUPPORTED;
+}
+
 static exg_status failing(exg_operator_call *call, exg_error *err)
 {
     return EXG_OPERATOR_FAIL(err, USAGE, "%u inputs are too many", call->input_count);
@@ -65,7 +74,8 @@ static void decomposed(exg_builder *b, const exg_argument *args, exg_argument *r
     {                                                                                              \
         .size = sizeof(exg_operator_definition), .schema = (text), __VA_ARGS__                     \
     }
-#define KERNEL .shape = alike, .kernel = nothing
+#define KERNEL    .shape = alike, .kernel = nothing
+#define ON_DEVICE .device_text = "", .device_entry = "f", .device_launch = never_launched
 
 #define FOUR      "Tensor, Tensor, Tensor, Tensor"
 #define SEVENTEEN FOUR ", " FOUR ", " FOUR ", " FOUR ", Tensor"
@@ -105,10 +115,20 @@ static const struct {
     {"LIB-005", "returns nothing and writes nothing", ITEM("t::f(Tensor x) -> ()", KERNEL)},
     {"LIB-005", "lies in the data",
      ITEM("t::f(Tensor(a!) x) -> Tensor", KERNEL, .length = minus_one)},
-    {"LIB-005", "effect too",
+    {"LIB-005", "effect, device text too",
      ITEM("t::f(Tensor x) -> Tensor", .decomposition = decomposed, .effect = true)},
     {"LIB-005", "lies in the data",
      ITEM("t::f(Tensor x) -> Tensor", KERNEL, .length = minus_one, .effect = true)},
+    {"LIB-005", "device_text, device_entry and device_launch",
+     ITEM("t::f(Tensor x) -> Tensor", KERNEL, .device_text = "")},
+    {"LIB-005", "has a device text, and writes",
+     ITEM("t::f(Tensor(a!) x) -> ()", .kernel = nothing, ON_DEVICE)},
+    {"LIB-005", "has a device text, and writes",
+     ITEM("t::f(Tensor x) -> Tensor", KERNEL, ON_DEVICE, .effect = true)},
+    {"LIB-005", "has a device text, and writes",
+     ITEM("t::f(Tensor x) -> Tensor", KERNEL, ON_DEVICE, .length = minus_one)},
+    {"LIB-005", "effect, device text too",
+     ITEM("t::f(Tensor x) -> Tensor", .decomposition = decomposed, ON_DEVICE)},
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "a")},
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "a,b->ab")},
     {"LIB-006", "is no sharding", ITEM("t::f(Tensor x) -> Tensor", KERNEL, .sharding = "A->A")},
