@@ -38,16 +38,17 @@ endfunction()
 set(same "(= ${PROJECT_VERSION})")
 set(CPACK_COMPONENTS_ALL)
 package(runtime libexg${EXG_ABI} "The libraries: libexg_export opens, verifies and converts, libexg_exec runs." SECTION libs
-  SUGGESTS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchvision"
+  SUGGESTS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchaudio, exg-plugin-torchvision"
   CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/triggers)
 package(dev libexg-dev "Headers, archives, CMake package, pkg-config files." SECTION libdevel
   DEPENDS "libexg${EXG_ABI} ${same}"
   RECOMMENDS "libzstd-dev, libxxhash-dev, libdeflate-dev, zlib1g-dev, libsimdjson-dev, liblzma-dev, libbz2-dev, pkg-config")
 package(tools exg "The command, its presets, the manual, completions for bash, zsh and fish."
-  RECOMMENDS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchvision"
+  RECOMMENDS "exg-plugin-lapack, exg-plugin-crypto, exg-plugin-http, exg-plugin-torchaudio, exg-plugin-torchvision"
   SUGGESTS "exg-plugin-mpi, exg-plugin-cuda")
 set(plugin_mpi "ranks in processes of their own, by MPI")
 set(plugin_lapack "factorisations of matrices, by LAPACK")
+set(plugin_torchaudio "operators of torchaudio")
 set(plugin_torchvision "operators of torchvision")
 set(plugin_cuda "devices of CUDA")
 set(plugin_http "models on a server, by libcurl")

@@ -18,7 +18,7 @@ tag=$("$python" -c 'import platform, sys
 name, version = platform.libc_ver()
 print(f"manylinux_{version.replace(chr(46), chr(95))}_{platform.machine()}")')
 cp -r "$here/exg" "$work/exg"
-for component in runtime tools lapack torchvision cuda http crypto mpi; do
+for component in runtime tools lapack torchaudio torchvision cuda http crypto mpi; do
     cmake --install "$build" --prefix "$work/exg" --component "$component" --strip > "$work/log" || {
         cat "$work/log"
         exit 1

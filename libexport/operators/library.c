@@ -11,6 +11,7 @@
 static const struct {
     const char *prefix, *file;
 } shipped[] = {
+    {"torch.ops.torchaudio.", "libexg_torchaudio.so"},
     {"torch.ops.torchvision.", "libexg_torchvision.so"},
 };
 

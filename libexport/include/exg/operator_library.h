@@ -6,8 +6,9 @@
  * Either way the operators are rows of that exg_operators and of no other: programs that are
  * verified against it run them, on ranks of a mesh too, and a dispatcher over it dispatches them.
  *
- * No file names a library: what is loaded is what the user names, and libexg_torchvision.so, which
- * is beside the other plugins, for programs with operators of torchvision.
+ * No file names a library: what is loaded is what the user names, and libexg_torchvision.so and
+ * libexg_torchaudio.so, which are beside the other plugins, for programs with operators of
+ * torchvision and torchaudio.
  *
  * A shared object of kernels needs no symbol of exg: what they use is in the call, or inline here.
  * One with decompositions or derivatives calls exg_emit() and its kin (operators.h) of whoever
@@ -149,8 +150,9 @@ EXG_NODISCARD exg_status exg_operators_register(exg_operators *operators,
 EXG_NODISCARD exg_status exg_operators_load(exg_operators *operators, const char *path,
                                             exg_error *err);
 
-/* Loads what comes with exg for operators of `program`: of torchvision. Does nothing where there
- * are none, where one of their namespace is there already, or that part is not installed. */
+/* Loads what comes with exg for operators of `program`: of torchvision, of torchaudio. Does nothing
+ * where there are none, where one of their namespace is there already, or that part is not
+ * installed. */
 EXG_NODISCARD exg_status exg_operators_load_for(exg_operators *operators,
                                                 const exg_program *program, exg_error *err);
 

@@ -1,0 +1,31 @@
+/* torchaudio.h - operators of torchaudio: one function each for shape and kernel.
+ *
+ * Meaning: src/libtorchaudio of torchaudio 2.11, and the papers that it names: connectionist
+ * temporal classification (Graves 2006), and transducers (Graves 2012). */
+#ifndef EXG_LIBEXEC_LIBRARIES_TORCHAUDIO_H
+#define EXG_LIBEXEC_LIBRARIES_TORCHAUDIO_H
+
+#include <exg/operator_library.h>
+
+exg_operator_function exg_lfilter_core_loop;
+exg_operator_function exg_overdrive_core_loop;
+exg_operator_function exg_forced_align_shape;
+exg_operator_function exg_forced_align;
+exg_operator_function exg_rnnt_loss_shape;
+exg_operator_function exg_rnnt_loss;
+
+/* The greatest of a tensor of int32 or int64, of one dim; -1 of none. */
+static inline int64_t exg_audio_greatest(const exg_tensor *lengths)
+{
+    int64_t greatest = -1;
+
+    for (int64_t i = 0; i < lengths->sizes[0]; i++) {
+        int64_t length = lengths->dtype == EXG_DTYPE_I64 ? ((const int64_t *)lengths->data)[i]
+                                                         : ((const int32_t *)lengths->data)[i];
+
+        greatest = length > greatest ? length : greatest;
+    }
+    return greatest;
+}
+
+#endif
