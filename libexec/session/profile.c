@@ -90,7 +90,8 @@ const exg_step_profile *exg_session_rank_profile_at(exg_session *session, uint32
                                   .target = step->target,
                                   .kernel = step->kernel->name,
                                   .module = step->module,
-                                  .fused = step->fused};
+                                  .fused = step->fused,
+                                  .origin = step->origin};
     profile->device = "";
     if (session->context.devices != NULL && !step->on_host) {
         profile->device = session->context.devices[rank]->table->name;
