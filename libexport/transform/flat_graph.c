@@ -1,7 +1,6 @@
 /* flat_graph.c - what is known of a graph before it runs: who reads what last, and which
  * elements of tensors are read as numbers that need not be known. */
 #include "libexport/transform/flat_graph.h"
-#include "libexport/transform/origin.h"
 #include "libexport/weights/storage.h"
 
 #include <string.h>
@@ -207,7 +206,6 @@ exg_status exg_flat_graph_create(const exg_program *program, const exg_operators
                                  exg_arena *arena, exg_flat_graph **flat, exg_error *err)
 {
     exg_flat_graph *c = EXG_NEW(arena, exg_flat_graph);
-    exg_graph noted;
 
     *flat = c;
     if (c == NULL) {
@@ -217,8 +215,7 @@ exg_status exg_flat_graph_create(const exg_program *program, const exg_operators
     c->reads.operators = operators;
     c->reads.is_functional = !exg_program_has_dialect(program, "TRAINING");
     c->flat = *program;
-    EXG_TRY(exg_note_origins(program->graph, arena, &noted, err));
-    EXG_TRY(exg_inline(&noted, arena, &c->graph, err));
+    EXG_TRY(exg_inline(program->graph, arena, &c->graph, err));
     EXG_TRY(find_written(c, arena, err));
     return describe(c, arena, err);
 }

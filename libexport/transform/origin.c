@@ -1,8 +1,8 @@
 /* origin.c - the names of the program's nodes, among the metadata of what is made of them. */
 #include "libexport/transform/origin.h"
+#include "libexport/program/metadata.h"
 
 #include <exg/module.h>
-#include <string.h>
 
 #define ORIGIN "exg.origin"
 
@@ -13,22 +13,9 @@ const char *exg_node_origin(const exg_node *node)
 
 exg_status exg_node_note_origin(exg_arena *arena, exg_node *node, const char *name, exg_error *err)
 {
-    const uint32_t count = node->metadata.count;
-    exg_string_pair *items;
-
-    if (name == NULL || exg_node_origin(node) != NULL) {
-        return EXG_OK;
-    }
-    items = EXG_NEW_ARRAY(arena, exg_string_pair, count + 1);
-    if (items == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    if (count > 0) {
-        memcpy(items, node->metadata.items, count * sizeof(*items));
-    }
-    items[count] = (exg_string_pair){ORIGIN, name};
-    node->metadata = (exg_string_map){items, count + 1};
-    return EXG_OK;
+    return name == NULL || exg_node_origin(node) != NULL
+               ? EXG_OK
+               : exg_node_add_metadata(arena, node, ORIGIN, name, err);
 }
 
 /* What the node is called, or else the first tensor that it gives. */
@@ -42,17 +29,18 @@ static const char *name_of(const exg_graph *graph, const exg_node *node)
                               : NULL;
 }
 
-exg_status exg_note_origins(const exg_graph *graph, exg_arena *arena, exg_graph *noted,
+exg_status exg_note_origins(const exg_graph *graph, exg_arena *arena, exg_graph **noted,
                             exg_error *err)
 {
-    *noted = *graph;
-    noted->nodes = exg_arena_memdup(arena, graph->nodes, graph->node_count, sizeof(*graph->nodes));
-    if (noted->nodes == NULL) {
+    exg_node *nodes = exg_arena_memdup(arena, graph->nodes, graph->node_count, sizeof(*nodes));
+
+    *noted = exg_arena_memdup(arena, graph, 1, sizeof(*graph));
+    if (nodes == NULL || *noted == NULL) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    (*noted)->nodes = nodes;
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        EXG_TRY(
-            exg_node_note_origin(arena, &noted->nodes[n], name_of(graph, &graph->nodes[n]), err));
+        EXG_TRY(exg_node_note_origin(arena, &nodes[n], name_of(graph, &graph->nodes[n]), err));
     }
     return EXG_OK;
 }

@@ -1,7 +1,8 @@
 /* origin.h - which node of the program another was made of.
  *
- * Passes hand a node's metadata to what they make of it. Before the first of them each node gets
- * its own name there; what comes of a graph that it runs has the name of the node too. */
+ * Passes hand a node's metadata to what they make of it. Before the first of those that lead to a
+ * run, each node gets its own name there; what comes of a graph that it runs has the name of the
+ * node too. */
 #ifndef EXG_LIBEXPORT_TRANSFORM_ORIGIN_H
 #define EXG_LIBEXPORT_TRANSFORM_ORIGIN_H
 
@@ -16,7 +17,7 @@ const char *exg_node_origin(const exg_node *node);
 exg_status exg_node_note_origin(exg_arena *arena, exg_node *node, const char *name, exg_error *err);
 
 /* The same graph in *noted, each of its nodes with its name. */
-exg_status exg_note_origins(const exg_graph *graph, exg_arena *arena, exg_graph *noted,
+exg_status exg_note_origins(const exg_graph *graph, exg_arena *arena, exg_graph **noted,
                             exg_error *err);
 
 #endif
