@@ -117,6 +117,39 @@ static void marks_of_vmap_that_do_not_match_are_refused(void **state)
     }
 }
 
+/* Calls in calls, which begin before the first node and end behind the last one. */
+static void calls_of_vmap_are_not_nested_without_end(void **state)
+{
+    enum { DEEP = 1000 };
+    static exg_node nodes[2 * DEEP + 64];
+    float x[12] = {0};
+    float y[8] = {0};
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), floats("y", y, 2, 4)};
+    exg_session *session = NULL;
+    exg_graph *graph;
+    exg_status status;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(named("examples.pt2"), &l);
+    graph = l.program->graph;
+    assert_true(graph->node_count < 64);
+    for (uint32_t n = 0; n < DEEP; n++) {
+        nodes[n] = (exg_node){.target = MARK("_vmap_increment_nesting")};
+        nodes[DEEP + graph->node_count + n] = (exg_node){.target = MARK("_vmap_decrement_nesting")};
+    }
+    memcpy(nodes + DEEP, graph->nodes, graph->node_count * sizeof(*nodes));
+    graph->nodes = nodes;
+    graph->node_count += 2 * DEEP;
+    status = exg_session_create(&l.verified, NULL, &session, &err);
+    status = status == EXG_OK ? exg_session_run(session, inputs, 2, &err) : status;
+    assert_int_equal(status, EXG_LIMIT);
+    assert_string_equal(err.code, "LIM-001");
+    exg_session_destroy(session);
+    unload_fixture(&l);
+}
+
 /* ---- plans --------------------------------------------------------------------------------- */
 
 /* ones(k, 2) * k, x[:k] / max|x|, arange(k), x[:1] + max|x| */
@@ -526,6 +559,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_on_ranks),
         cmocka_unit_test(marks_of_vmap_that_do_not_match_are_refused),
+        cmocka_unit_test(calls_of_vmap_are_not_nested_without_end),
         cmocka_unit_test(plans_are_found_again_by_the_numbers),
         cmocka_unit_test(running_again_allocates_nothing),
         cmocka_unit_test(plans_for_old_numbers_go),
