@@ -233,7 +233,7 @@ class Precise(Model):
 
     def forward(self, x):
         y = self.norm(super().forward(x)) + torch.arange(8, dtype=x.dtype)
-        return y, y.softmax(-1), torch.zeros(3, 1, dtype=x.dtype) + y.sum(-1, keepdim=True), (y > 0).sum() / 2, y.tril().softmax(-1).masked_fill(y > 1, torch.finfo(x.dtype).min)
+        return y, y.softmax(-1), torch.zeros(3, 1, dtype=x.dtype) + y.sum(-1, keepdim=True), (y > 0).sum() / 2, y.tril().softmax(-1).masked_fill(y > 1, max(torch.finfo(d).min for d in (x.dtype, torch.float32)))
 
 
 def precise(exg, name):
