@@ -1,1 +1,1 @@
-gzip -c fixtures/weights/little.gguf | exg verify - && printf '' | exg verify -
+exg verify - < fixtures/mlp.pt2
