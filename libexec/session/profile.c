@@ -99,6 +99,8 @@ const exg_step_profile *exg_session_rank_profile_at(exg_session *session, uint32
     }
     exg_plan_executor_times(executor, index, &profile->start_ns, &profile->last_ns,
                             &profile->total_ns);
+    profile->start_ns -= /* else it did not run */
+        profile->start_ns < session->start_ns ? profile->start_ns : session->start_ns;
     exg_step_work(step, session->context.operators, &profile->flops, &profile->bytes);
     return profile;
 }

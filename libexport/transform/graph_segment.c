@@ -515,13 +515,15 @@ static exg_status tell(exg_graph_segment *s, exg_error *err)
 {
     const char *name = s->node->name == NULL ? "" : s->node->name;
 
-    s->break_reason =
-        s->graph_break == EXG_GRAPH_BREAK_LOOP
-            ? exg_arena_printf(s->arena, "then the loop '%s' (%s)", name, s->node->target)
-            : exg_arena_printf(s->arena,
-                               "then a number is read for '%s' (%s), and what "
-                               "follows is planned for it",
-                               name, s->node->target);
+    s->break_reason = s->graph_break == EXG_GRAPH_BREAK_LOOP
+                          ? exg_arena_printf(s->arena,
+                                             "here the loop '%s' (%s) begins: it and what "
+                                             "follows are planned in a run",
+                                             name, s->node->target)
+                          : exg_arena_printf(s->arena,
+                                             "here a number is read for '%s' (%s): what follows "
+                                             "is planned in a run",
+                                             name, s->node->target);
     return s->break_reason == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
