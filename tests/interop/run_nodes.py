@@ -281,6 +281,19 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+def reduces_within(exg, name, word, left):
+    """Of the graphs of branches and loops no more is left than the command needs; PyTorch takes the program."""
+    small = exg.path(".pt2")
+    command = f"! {exg.binary} inspect {{}} --graph | grep -q {word}"
+    exg.command("reduce", ROOT / f"fixtures/{name}.pt2", small, "--", "sh", "-c", command)
+    program = torch.export.load(small)
+    program.module()
+    within = [node.target for module in program.graph_module.children() for node in module.graph.nodes if node.op == "call_function" and "getitem" not in str(node.target)]
+    if sum("full" not in str(target) for target in within) != left or not any(word in str(target) for target in within):
+        fail(f"nodes in graphs within are {within}")
+
+
 if __name__ == "__main__":
     sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True), "hints": (Hinted, True), "examples": (Examples, False)}), ("nodes: ", forks, {"a branch in vmap": ()}), ("nested: ", nested, NESTED), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
-                       ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)})))
+                       ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)}),
+                       ("nodes: reduced within ", reduces_within, {"a branch": ("branch", "aten.sin", 1), "a loop": ("loops", "aten.tanh", 2)})))
