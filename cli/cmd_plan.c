@@ -242,6 +242,7 @@ static exg_status print_json(const cli_call *call, exg_session *session, bool pr
 {
     const char *report = exg_session_partition_report(session);
     const char *unchecked = exg_session_unchecked(session);
+    const char *reason = exg_session_break_reason(session);
     const exg_session_stats *stats = exg_session_statistics(session);
     exg_text modes = EXG_TEXT_EMPTY;
     exg_text text = EXG_TEXT_EMPTY;
@@ -256,6 +257,7 @@ static exg_status print_json(const cli_call *call, exg_session *session, bool pr
     put_place_json(&text, stats->partition);
     exg_json_member_bool(&text, "checked", call->check);
     exg_json_member_text(&text, "unchecked", unchecked == NULL ? "" : unchecked);
+    exg_json_member_text(&text, "ends_at", reason == NULL ? "" : reason);
     if (call->device != NULL) {
         exg_json_member_text(&text, "device", call->device);
         exg_json_member_text(&text, "collectives_through", stats->collectives_through);

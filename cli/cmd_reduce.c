@@ -118,14 +118,17 @@ static exg_status offer(reducer *r, exg_program *candidate, bool *taken)
     return EXG_OK;
 }
 
-/* The part that gives `outputs`, with these values as constants. */
+/* The part that gives `outputs`, with these values as constants, of graph `graph` as
+ * exg_part_options counts. */
 static exg_status offer_part(reducer *r, const exg_value_id *outputs, uint32_t count,
-                             const exg_value_id *constants, uint32_t constant_count, bool *taken)
+                             const exg_value_id *constants, uint32_t constant_count, uint32_t graph,
+                             bool *taken)
 {
     const exg_part_options options = {.size = sizeof(options),
                                       .constants = constants,
                                       .constant_count = constant_count,
-                                      .constant = r->splat};
+                                      .constant = r->splat,
+                                      .graph = graph};
     exg_program *part;
 
     *taken = false;
@@ -184,7 +187,7 @@ static exg_status reduce_outputs(reducer *r)
     bool taken = false;
 
     if (status == EXG_OK && count > 0) { /* without what it writes, first */
-        status = offer_part(r, ids, count, NULL, 0, &taken);
+        status = offer_part(r, ids, count, NULL, 0, 0, &taken);
     }
     for (uint32_t size = count / 2 + count % 2; status == EXG_OK && size > 0 && count > 1;
          size = size == 1 ? 0 : size / 2 + size % 2) {
@@ -195,7 +198,7 @@ static exg_status reduce_outputs(reducer *r)
             memcpy(fewer + at, ids + at + left, (count - at - left) * sizeof(*ids));
             taken = false;
             if (left < count) {
-                status = offer_part(r, fewer, count - left, NULL, 0, &taken);
+                status = offer_part(r, fewer, count - left, NULL, 0, 0, &taken);
             }
             if (taken) { /* the copy has the same numbers */
                 count -= left;
@@ -219,24 +222,36 @@ static bool is_constant(const exg_node *node)
 }
 
 /* Nodes that compute. */
-static uint32_t count_nodes(const exg_program *program)
+static uint32_t count_nodes(const exg_graph *graph)
 {
     uint32_t count = 0;
 
-    for (uint32_t n = 0; n < program->graph->node_count; n++) {
-        count += !is_constant(&program->graph->nodes[n]);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        count += !is_constant(&graph->nodes[n]);
+    }
+    return count;
+}
+
+/* Those in graphs that nodes run. */
+static uint32_t count_within(const exg_program *program)
+{
+    const exg_graph *graph;
+    uint32_t count = 0;
+
+    for (uint32_t k = 1; (graph = exg_graph_within(program->graph, k)) != NULL; k++) {
+        count += count_nodes(graph);
     }
     return count;
 }
 
 /* What each node gives, where that is one tensor; in order. NULL: out of memory. */
-static exg_value_id *list_nodes(const exg_program *program, uint32_t *count)
+static exg_value_id *list_nodes(const exg_graph *graph, uint32_t *count)
 {
-    exg_value_id *ids = calloc((size_t)program->graph->node_count + 1, sizeof(*ids));
+    exg_value_id *ids = calloc((size_t)graph->node_count + 1, sizeof(*ids));
 
     *count = 0;
-    for (uint32_t n = 0; ids != NULL && n < program->graph->node_count; n++) {
-        const exg_node *node = &program->graph->nodes[n];
+    for (uint32_t n = 0; ids != NULL && n < graph->node_count; n++) {
+        const exg_node *node = &graph->nodes[n];
 
         if (node->output_count == 1 && node->outputs[0].kind == EXG_ARGUMENT_TENSOR &&
             !is_constant(node)) {
@@ -250,7 +265,7 @@ static exg_value_id *list_nodes(const exg_program *program, uint32_t *count)
 static exg_status cut_end(reducer *r)
 {
     uint32_t count;
-    exg_value_id *ids = list_nodes(r->program, &count);
+    exg_value_id *ids = list_nodes(r->program->graph, &count);
     exg_status status = ids == NULL ? EXG_OUT_OF_MEMORY(r->err) : EXG_OK;
     uint32_t low = 0;
 
@@ -258,7 +273,7 @@ static exg_status cut_end(reducer *r)
         uint32_t middle = low + (high - low) / 2;
         bool taken;
 
-        status = offer_part(r, &ids[middle], 1, NULL, 0, &taken);
+        status = offer_part(r, &ids[middle], 1, NULL, 0, 0, &taken);
         if (taken) {
             high = middle;
         } else {
@@ -269,16 +284,22 @@ static exg_status cut_end(reducer *r)
     return status;
 }
 
-/* Runs of nodes become constants, half of all, a quarter, ... one; what only they need goes. */
-static exg_status cut_nodes(reducer *r)
+/* The program's own graph, 0, or one that a node runs. */
+static const exg_graph *graph_of(const reducer *r, uint32_t number)
 {
-    uint32_t size = r->program->graph->node_count;
+    return number == 0 ? r->program->graph : exg_graph_within(r->program->graph, number);
+}
+
+/* Runs of nodes become constants, half of all, a quarter, ... one; what only they need goes. */
+static exg_status cut_nodes(reducer *r, uint32_t number)
+{
+    uint32_t size = graph_of(r, number)->node_count;
     exg_status status = EXG_OK;
 
     while (status == EXG_OK && size > 0) {
         uint32_t count;
         uint32_t output_count;
-        exg_value_id *ids = list_nodes(r->program, &count);
+        exg_value_id *ids = list_nodes(graph_of(r, number), &count);
         exg_value_id *outputs = list_outputs(r->program, &output_count);
         bool taken = false;
 
@@ -287,7 +308,8 @@ static exg_status cut_nodes(reducer *r)
              end -= end < size ? end : size) {
             uint32_t left = end < size ? end : size;
 
-            status = offer_part(r, outputs, output_count, &ids[end - left], left, &taken);
+            status = offer_part(r, outputs, number == 0 ? output_count : 0, &ids[end - left], left,
+                                number, &taken);
         }
         size = taken ? size : size / 2;
         free(ids);
@@ -331,8 +353,11 @@ static exg_status reduce(reducer *r)
     do {
         before = r->program->graph->node_count;
         EXG_TRY(cut_end(r));
-        EXG_TRY(cut_nodes(r));
+        EXG_TRY(cut_nodes(r, 0));
     } while (r->program->graph->node_count < before);
+    for (uint32_t k = 1; graph_of(r, k) != NULL; k++) { /* a node may go with the graphs in it */
+        EXG_TRY(cut_nodes(r, k));
+    }
     return reduce_inputs(r);
 }
 
@@ -384,27 +409,12 @@ static void end(reducer *r)
     exg_program_destroy(r->program);
 }
 
-/* Nodes in graphs that nodes run, which stay whole. */
-static uint32_t count_inner(const exg_program *program)
+static exg_status report(const reducer *r, const exg_program *whole)
 {
-    uint32_t count = 0;
-
-    for (uint32_t n = 0; n < program->graph->node_count; n++) {
-        const exg_node *node = &program->graph->nodes[n];
-
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            count += node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH
-                         ? node->inputs[i].arg.as_graph->graph->node_count
-                         : 0;
-        }
-    }
-    return count;
-}
-
-static exg_status report(const reducer *r, uint32_t before)
-{
-    const uint32_t inner = count_inner(r->program);
-    const uint32_t nodes = count_nodes(r->program);
+    const uint32_t before = count_nodes(whole->graph);
+    const uint32_t within_before = count_within(whole);
+    const uint32_t within = count_within(r->program);
+    const uint32_t nodes = count_nodes(r->program->graph);
     const int code = WIFEXITED(r->state) ? WEXITSTATUS(r->state) : 128 + WTERMSIG(r->state);
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
@@ -414,6 +424,8 @@ static exg_status report(const reducer *r, uint32_t before)
         exg_json_member_text(&text, "written", r->call->paths[1]);
         exg_json_member_uint(&text, "nodes_before", before);
         exg_json_member_uint(&text, "nodes", nodes);
+        exg_json_member_uint(&text, "within_before", within_before);
+        exg_json_member_uint(&text, "within", within);
         exg_json_member_int(&text, "exit_code", code);
         exg_json_member_uint(&text, "tries", r->tries);
         cli_json_end(&text);
@@ -424,10 +436,10 @@ static exg_status report(const reducer *r, uint32_t before)
         exg_text_printf(&text, " of %u, the command ends with %d; ", before, code);
         exg_text_count(&text, r->tries, "run");
         exg_text_puts(&text, " of it\n");
-        if (inner > 0) {
-            exg_text_puts(&text, "as they were: ");
-            exg_text_count(&text, inner, "node");
-            exg_text_puts(&text, " in graphs of branches and loops\n");
+        if (within_before > 0) {
+            exg_text_puts(&text, "in graphs of branches and loops: ");
+            exg_text_count(&text, within, "node");
+            exg_text_printf(&text, " of %u\n", within_before);
         }
     }
     status = cli_put(r->call->out, &text, r->err);
@@ -449,7 +461,7 @@ exg_status cmd_reduce(const cli_call *call, exg_error *err)
     status = status == EXG_OK ? reduce(&r) : status;
     status =
         status == EXG_OK ? exg_save(r.program, call->paths[1], r.format, &options, err) : status;
-    status = status == EXG_OK ? report(&r, count_nodes(p.program)) : status;
+    status = status == EXG_OK ? report(&r, p.program) : status;
     end(&r);
     cli_close(&p);
     return status;

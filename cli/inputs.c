@@ -49,8 +49,25 @@ static exg_status add_input(cli_inputs *inputs, const char *name, const exg_name
     return EXG_OK;
 }
 
-/* NAME=FILE.npy, or FILE.safetensors with one tensor an input. */
-static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
+/* The user input of a program that has one; NULL: it has several, or none. */
+static const char *only_input(const exg_program *program)
+{
+    const char *name = NULL;
+
+    for (uint32_t i = 0; i < program->signature.input_count; i++) {
+        if (program->signature.inputs[i].kind == EXG_INPUT_USER) {
+            if (name != NULL) {
+                return NULL;
+            }
+            name = program->signature.inputs[i].arg.name;
+        }
+    }
+    return name;
+}
+
+/* NAME=FILE.npy, or FILE.safetensors with one tensor an input; FILE.npy alone is the only input. */
+static exg_status read_file(const exg_program *program, cli_inputs *inputs, char *word,
+                            exg_error *err)
 {
     char *equals = strchr(word, '=');
     const char *path = equals == NULL ? word : equals + 1;
@@ -68,11 +85,14 @@ static exg_status read_file(cli_inputs *inputs, char *word, exg_error *err)
         return add_input(inputs, word, &file->items[0], err);
     }
     for (uint32_t i = 0; i < file->count; i++) {
-        if (file->items[i].name[0] == '\0') {
+        const char *name =
+            file->items[i].name[0] == '\0' ? only_input(program) : file->items[i].name;
+
+        if (name == NULL) {
             return exg_error_fix(err, EXG_FAIL(err, USAGE, "CLI-004", "'%s' names no input", path),
                                  "write --input NAME=%s", path);
         }
-        EXG_TRY(add_input(inputs, file->items[i].name, &file->items[i], err));
+        EXG_TRY(add_input(inputs, name, &file->items[i], err));
     }
     return EXG_OK;
 }
@@ -267,7 +287,7 @@ static exg_status read_given(const cli_call *call, const cli_program *p, cli_inp
             return EXG_OUT_OF_MEMORY(err);
         }
         inputs->blocks[inputs->block_count++] = word;
-        EXG_TRY(read_file(inputs, word, err));
+        EXG_TRY(read_file(p->program, inputs, word, err));
     }
     EXG_TRY(cli_take_shapes(call, inputs, err));
     return resolve_paths(p->program, inputs, err);

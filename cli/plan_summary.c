@@ -155,6 +155,7 @@ void cli_put_plan_summary(exg_text *text, const cli_call *call, exg_session *ses
                         stats->plan->host_count);
     }
     if (reason != NULL) {
+        put_title(text, "not whole");
         exg_text_printf(text, "%s\n", reason);
     }
 }

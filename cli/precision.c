@@ -1,10 +1,13 @@
 /* precision.c - --precision: the program as if it had been exported in another floating-point
  * dtype. Weights, what nodes give, and dtypes that nodes are told become that one; what an operator
- * gives in a dtype of its own keeps it. */
+ * gives in a dtype of its own keeps it. Numbers that the dtype cannot hold become its largest, as
+ * torch.finfo gives them to masks. */
 #include "cli/cli.h"
 
 #include <exg/memory.h>
 #include <exg/weights_edit.h>
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +78,21 @@ static exg_status infer(const caster *c, exg_graph *graph, exg_node *node, exg_a
     return EXG_OK;
 }
 
+/* The largest finite number of those that models are computed in. */
+static double largest(exg_dtype dtype)
+{
+    switch (dtype) {
+    case EXG_DTYPE_F16:
+        return 65504;
+    case EXG_DTYPE_BF16:
+        return 0x1.FEp127;
+    case EXG_DTYPE_F32:
+        return FLT_MAX;
+    default:
+        return DBL_MAX;
+    }
+}
+
 static exg_status cast_graph(const caster *c, exg_graph *graph, exg_arena *scratch, uint32_t depth)
 {
     if (depth > DEPTH_MAX) {
@@ -95,6 +113,8 @@ static exg_status cast_graph(const caster *c, exg_graph *graph, exg_arena *scrat
 
             if (arg->kind == EXG_ARGUMENT_SCALAR_TYPE && is_cast(arg->as_scalar_type)) {
                 arg->as_scalar_type = c->dtype;
+            } else if (arg->kind == EXG_ARGUMENT_FLOAT && isfinite(arg->as_float)) {
+                arg->as_float = fmax(-largest(c->dtype), fmin(arg->as_float, largest(c->dtype)));
             } else if (arg->kind == EXG_ARGUMENT_GRAPH) {
                 EXG_TRY(cast_graph(c, arg->as_graph->graph, scratch, depth + 1));
             }

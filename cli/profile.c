@@ -91,6 +91,7 @@ static void put_step(exg_text *text, const exg_step_profile *step, uint32_t runs
 {
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "name", step->name);
+    exg_json_member_text(text, "origin", step->origin);
     exg_json_member_text(text, "operator", step->target);
     exg_json_member_text(text, "module", step->module);
     exg_json_member_text(text, "kernel", step->kernel);
@@ -184,6 +185,7 @@ static void put_event(exg_text *text, const exg_step_profile *step, uint32_t pro
     exg_json_member_fixed(text, "ts", (double)step->start_ns / 1e3, 3);
     exg_json_member_fixed(text, "dur", (double)step->last_ns / 1e3, 3);
     exg_json_member_open(text, "args", '{');
+    exg_json_member_text(text, "origin", step->origin);
     exg_json_member_text(text, "operator", step->target);
     exg_json_member_text(text, "module", step->module);
     exg_json_member_uint(text, "nodes", step->fused);

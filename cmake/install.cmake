@@ -67,12 +67,18 @@ if(NOT EXG_SANITIZE AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULAT
   install(FILES ${pages}/fish/exg.fish COMPONENT tools
     DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
-# Of the dev package pages and examples: the links in the pages hold.
+# Pages go with the command, whose README leads to them, and with the headers; examples, which those lead to, with the headers.
 set(EXG_DEV_DOCDIR ${CMAKE_INSTALL_DATAROOTDIR}/doc/libexg-dev)
 file(GLOB pages_of_docs CONFIGURE_DEPENDS docs/*.md docs/record_nodes.py)
 file(GLOB examples CONFIGURE_DEPENDS examples/*.c examples/*.cpp examples/*.f90)
-install(FILES ${pages_of_docs} DESTINATION ${EXG_DEV_DOCDIR}/docs COMPONENT dev)
-install(DIRECTORY docs/cookbook DESTINATION ${EXG_DEV_DOCDIR}/docs COMPONENT dev)
+foreach(to "tools:${CMAKE_INSTALL_DOCDIR}" "dev:${EXG_DEV_DOCDIR}")
+  string(REPLACE ":" ";" to ${to})
+  list(GET to 0 component)
+  list(GET to 1 folder)
+  install(FILES ${pages_of_docs} DESTINATION ${folder}/docs COMPONENT ${component})
+  install(DIRECTORY docs/cookbook DESTINATION ${folder}/docs COMPONENT ${component})
+  install(FILES schema/README.md schema/rules.md DESTINATION ${folder}/schema COMPONENT ${component})
+endforeach()
 install(FILES ${examples} DESTINATION ${EXG_DEV_DOCDIR}/examples COMPONENT dev)
 install(DIRECTORY examples/operators DESTINATION ${EXG_DEV_DOCDIR}/examples COMPONENT dev)
 install(FILES README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)

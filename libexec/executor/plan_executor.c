@@ -20,7 +20,7 @@ typedef struct patch {
     int64_t byte_offset;
 } patch;
 
-/* Of a step: since the run began, and how long. */
+/* Of a step: when it began, by the clock, and how long it took. */
 typedef struct step_time {
     uint64_t start_ns, last_ns, total_ns;
 } step_time;
@@ -653,8 +653,7 @@ static exg_status run_steps(exg_plan_executor *executor, exg_error *err)
 
 static exg_status run_measured(exg_plan_executor *executor, exg_error *err)
 {
-    uint64_t begin = exg_now_ns();
-    uint64_t start = begin;
+    uint64_t start = exg_now_ns();
 
     for (uint32_t s = executor->plan->folded_count; s < executor->plan->step_count; s++) {
         step_time *time = &executor->times[s];
@@ -665,7 +664,7 @@ static exg_status run_measured(exg_plan_executor *executor, exg_error *err)
             EXG_TRY(executor->device->table->wait(executor->device, err));
         }
         end = exg_now_ns();
-        time->start_ns = start - begin;
+        time->start_ns = start;
         time->last_ns = end - start;
         time->total_ns += end - start;
         start = end;

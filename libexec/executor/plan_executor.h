@@ -79,7 +79,7 @@ exg_status exg_plan_executor_run(exg_plan_executor *executor, exg_error *err);
 /* The name of the step that a run is at; from any thread. */
 const char *exg_plan_executor_at(const exg_plan_executor *executor);
 
-/* What step `index` took; all 0 unless measured. */
+/* When step `index` began, by the clock (exg_now_ns), and what it took; all 0 unless measured. */
 void exg_plan_executor_times(const exg_plan_executor *executor, uint32_t index, uint64_t *start_ns,
                              uint64_t *last_ns, uint64_t *total_ns);
 

@@ -1,6 +1,7 @@
 /* emit.c - adds steps and buffers to a plan, and says what steps read and write. */
 #include "libexec/plan/emit.h"
 #include "libexec/device/device.h"
+#include "libexport/transform/origin.h"
 
 #include <exg/module.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static bool note_origin(exg_planner *p, exg_step *step)
 {
     exg_module_frame module = {.path = ""};
     exg_source_line source = {.line = 0};
+    const char *origin = p->origin == NULL ? NULL : exg_node_origin(p->origin);
 
     if (p->origin != NULL) {
         module = exg_node_module(p->origin);
@@ -49,12 +51,14 @@ static bool note_origin(exg_planner *p, exg_step *step)
     }
     step->target = exg_arena_strdup(p->arena, p->origin == NULL ? "" : p->origin->target);
     step->module = exg_arena_printf(p->arena, "%.*s", (int)module.path_length, module.path);
+    step->origin = exg_arena_strdup(p->arena, origin == NULL ? "" : origin);
     step->source =
         source.line == 0
             ? ""
             : exg_arena_printf(p->arena, "%.*s:%u: %.*s", (int)source.file_length, source.file,
                                source.line, (int)source.code_length, source.code);
-    return step->target != NULL && step->module != NULL && step->source != NULL;
+    return step->target != NULL && step->module != NULL && step->origin != NULL &&
+           step->source != NULL;
 }
 
 exg_status exg_planner_step(exg_planner *p, const exg_kernel *kernel, const char *name,

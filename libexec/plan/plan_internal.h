@@ -52,6 +52,7 @@ typedef struct exg_step {
     exg_location *outputs;
     const char *name;            /* of the node, or what the step is for */
     const char *target, *module; /* of the node; "" without one */
+    const char *origin;          /* node of the program; "": of none */
     const char *source;          /* the user's line it comes from, or "" */
     uint32_t fused;              /* nodes inside */
     bool is_folded;              /* depends on weights alone: runs once, before the first run */

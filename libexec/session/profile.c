@@ -90,7 +90,8 @@ const exg_step_profile *exg_session_rank_profile_at(exg_session *session, uint32
                                   .target = step->target,
                                   .kernel = step->kernel->name,
                                   .module = step->module,
-                                  .fused = step->fused};
+                                  .fused = step->fused,
+                                  .origin = step->origin};
     profile->device = "";
     if (session->context.devices != NULL && !step->on_host) {
         profile->device = session->context.devices[rank]->table->name;
@@ -98,6 +99,8 @@ const exg_step_profile *exg_session_rank_profile_at(exg_session *session, uint32
     }
     exg_plan_executor_times(executor, index, &profile->start_ns, &profile->last_ns,
                             &profile->total_ns);
+    profile->start_ns -= /* else it did not run */
+        profile->start_ns < session->start_ns ? profile->start_ns : session->start_ns;
     exg_step_work(step, session->context.operators, &profile->flops, &profile->bytes);
     return profile;
 }

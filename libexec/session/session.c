@@ -584,7 +584,6 @@ static exg_status take_inputs(exg_session *s, const exg_session_input *inputs, u
 static exg_status run(exg_session *session, const exg_session_input *inputs, uint32_t input_count,
                       bool launches, exg_error *err)
 {
-    uint64_t start;
     exg_status status;
 
     session->output_count = 0;
@@ -602,13 +601,13 @@ static exg_status run(exg_session *session, const exg_session_input *inputs, uin
         status = exg_session_wait(session, err);
     }
     EXG_TRY(agree(session, inputs, input_count, status, err));
-    start = exg_now_ns();
+    session->start_ns = exg_now_ns();
     set_inputs(session, inputs, input_count);
     session->context.launches = launches;
     session->owes = session->owes || launches;
     EXG_TRY(run_routine(session, err));
     EXG_TRY(exg_session_follow(session, false, err));
-    session->run_ns = exg_now_ns() - start;
+    session->run_ns = exg_now_ns() - session->start_ns;
     session->context.runs++;
     collect_outputs(session);
     return EXG_OK;

@@ -41,8 +41,8 @@ struct exg_session {
     int64_t *last_sizes;               /* of the last inputs: the plan is known without binding */
     uint32_t last_count;
     exg_arena *arena;
-    uint64_t run_ns;
-    exg_agreement agreement; /* of processes */
+    uint64_t start_ns, run_ns; /* of the last run */
+    exg_agreement agreement;   /* of processes */
 };
 
 /* Maps the inputs by what they are called. (input_names.c) */

@@ -381,8 +381,7 @@ static exg_status place_node(partitioner *p, uint32_t index)
     if (is_placed) {
         exg_placement *lies = &p->forms[n.results[0]].items[0].placement;
 
-        exg_report_node(p, node->name, node->target,
-                        &(exg_strategy){.results = lies, .operands = lies}, 1, 1, 0);
+        exg_report_node(p, node, &(exg_strategy){.results = lies, .operands = lies}, 1, 1, 0);
         return exg_builder_status(p->r.builder);
     }
     EXG_TRY(move_operands(p, &n, strategy, &refs));
@@ -400,8 +399,7 @@ static exg_status place_node(partitioner *p, uint32_t index)
     if (n.call.result_count > 0) {
         work = time_of(p, &n, refs, (exg_ref){exg_node_result(node, results, 0)});
     }
-    exg_report_node(p, node->name, node->target, strategy, n.call.operand_count,
-                    n.call.result_count, work);
+    exg_report_node(p, node, strategy, n.call.operand_count, n.call.result_count, work);
     return EXG_OK;
 }
 
@@ -652,7 +650,7 @@ static exg_status place_outputs(partitioner *p)
                                    maker_of(graph, graph->outputs[o].as_tensor)));
         }
     }
-    exg_report_node(p, "output", "", &(exg_strategy){0}, 0, 0, 0);
+    exg_report_node(p, &(exg_node){.name = "output", .target = ""}, &(exg_strategy){0}, 0, 0, 0);
     return exg_builder_status(p->r.builder);
 }
 

@@ -234,8 +234,8 @@ exg_status exg_find_readers(exg_partitioner *p);
 
 /* report.c: what was decided, told. */
 void exg_report_move(exg_partitioner *p, exg_value_id id, exg_placement from, exg_placement to);
-void exg_report_node(exg_partitioner *p, const char *name, const char *target,
-                     const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns);
+void exg_report_node(exg_partitioner *p, const exg_node *node, const exg_strategy *strategy,
+                     uint32_t operands, uint32_t results, double ns);
 
 /* Why nothing is split where `mode` was asked for; NULL: nothing was. */
 const char *exg_why_unsplit(exg_partition_mode mode);

@@ -1,6 +1,7 @@
 /* report.c - what the partitioner decided: a line for each node that is split or moves
  * something, or as JSON an object for each node. */
 #include "libexec/sharding/partitioner.h"
+#include "libexport/transform/origin.h"
 
 #include <exg/json_writer.h>
 #include <inttypes.h>
@@ -91,14 +92,16 @@ static bool is_plain(const exg_strategy *strategy, uint32_t operands, uint32_t r
 }
 
 /* An object a line. */
-static void put_node(exg_partitioner *p, const char *name, const char *target,
-                     const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns)
+static void put_node(exg_partitioner *p, const exg_node *placed, const exg_strategy *strategy,
+                     uint32_t operands, uint32_t results, double ns)
 {
+    const char *origin = exg_node_origin(placed);
     exg_text node = EXG_TEXT_EMPTY;
 
     exg_json_put_open(&node, '{');
-    exg_json_member_text(&node, "node", or_none(name));
-    exg_json_member_text(&node, "target", or_none(target));
+    exg_json_member_text(&node, "node", or_none(placed->name));
+    exg_json_member_text(&node, "origin", origin == NULL ? "" : origin);
+    exg_json_member_text(&node, "target", or_none(placed->target));
     member_placements(p, &node, "results", strategy->results, results);
     member_placements(p, &node, "operands", strategy->operands, operands);
     exg_json_member_fixed(&node, "ns", ns, 0);
@@ -111,8 +114,8 @@ static void put_node(exg_partitioner *p, const char *name, const char *target,
     exg_text_free(&node);
 }
 
-void exg_report_node(exg_partitioner *p, const char *name, const char *target,
-                     const exg_strategy *strategy, uint32_t operands, uint32_t results, double ns)
+void exg_report_node(exg_partitioner *p, const exg_node *node, const exg_strategy *strategy,
+                     uint32_t operands, uint32_t results, double ns)
 {
     bool plain = is_plain(strategy, operands, results);
     exg_text *text = p->report;
@@ -122,13 +125,13 @@ void exg_report_node(exg_partitioner *p, const char *name, const char *target,
         return;
     }
     if (p->json) {
-        put_node(p, name, target, strategy, operands, results, ns);
+        put_node(p, node, strategy, operands, results, ns);
     } else {
         exg_text_puts(text, exg_text_part(text, &p->moves));
         if (!plain && results > 0) {
-            exg_text_printf(text, "%s: ", or_none(name));
+            exg_text_printf(text, "%s: ", or_none(node->name));
             put_placements(p, text, strategy->results, results);
-            exg_text_printf(text, " <- %s(", target);
+            exg_text_printf(text, " <- %s(", node->target);
             put_placements(p, text, strategy->operands, operands);
             exg_text_puts(text, ")\n");
         }

@@ -232,7 +232,11 @@ static void changed(comparison *c, const char *part, const char *name, const cha
 {
     exg_text out = EXG_TEXT_EMPTY;
 
-    exg_text_printf(&out, "%s %s: %s -> %s", part, name, from, to);
+    if (strcmp(from, to) == 0) { /* names are numbered in each program */
+        exg_text_printf(&out, "%s %s: %s, which is another value in each", part, name, from);
+    } else {
+        exg_text_printf(&out, "%s %s: %s -> %s", part, name, from, to);
+    }
     found_in(c, exg_differ_keep(c->m->d, &out));
 }
 

@@ -24,7 +24,7 @@ typedef struct annotating {
     exg_map nodes; /* by the names of what they give: their numbers */
     exg_annotations *made;
     uint32_t capacity, found;
-    uint32_t copies; /* rows that are of no node of any program */
+    uint32_t copies; /* rows that are of no node of any program: of what is around it */
     exg_error *err;
 } annotating;
 
@@ -82,34 +82,6 @@ static exg_status list_of(annotating *a, exg_json object, const char *key, exg_t
     return EXG_OK;
 }
 
-static bool has_graph(const exg_node *node)
-{
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Nodes of a graph that is run in the place of its node are called after that: "cond_sin". */
-static uint32_t node_of(const annotating *a, const char *name)
-{
-    const exg_graph *graph = a->program->graph;
-    uint32_t node = exg_map_find(&a->nodes, name);
-
-    for (uint32_t n = 0; node == EXG_MAP_NONE && n < graph->node_count; n++) {
-        const char *holder = graph->nodes[n].name;
-        const size_t length = holder == NULL ? 0 : strlen(holder);
-
-        if (length > 0 && strncmp(name, holder, length) == 0 && name[length] == '_' &&
-            has_graph(&graph->nodes[n])) {
-            node = n;
-        }
-    }
-    return node;
-}
-
 static exg_status add(annotating *a, const char *name, int64_t ns, exg_text *how)
 {
     exg_annotations *made = a->made;
@@ -129,11 +101,11 @@ static exg_status add(annotating *a, const char *name, int64_t ns, exg_text *how
         a->capacity = room;
     }
     row = &made->items[made->count++];
-    row->node = node_of(a, name);
+    row->node = exg_map_find(&a->nodes, name);
     row->ns = (uint64_t)ns;
     row->how = how->failed ? NULL : exg_arena_strdup(a->arena, exg_text_string(how));
     a->found += row->node != EXG_MAP_NONE;
-    a->copies += strcmp(name, "output") == 0 || strcmp(name, "write back") == 0;
+    a->copies += name[0] == '\0';
     return row->how == NULL ? EXG_OUT_OF_MEMORY(a->err) : EXG_OK;
 }
 
@@ -146,7 +118,7 @@ static exg_status read_step(annotating *a, exg_json step)
     int64_t ns;
     exg_status status;
 
-    EXG_TRY(text_of(a, step, "name", &name));
+    EXG_TRY(text_of(a, step, "origin", &name));
     EXG_TRY(text_of(a, step, "kernel", &kernel));
     EXG_TRY(count_of(a, step, "nodes", &nodes));
     EXG_TRY(count_of(a, step, "ns", &ns));
@@ -189,7 +161,7 @@ static exg_status read_placed(annotating *a, exg_json node, int64_t dim)
     int64_t ns;
     exg_status status;
 
-    EXG_TRY(text_of(a, node, "node", &name));
+    EXG_TRY(text_of(a, node, "origin", &name));
     EXG_TRY(count_of(a, node, "ns", &ns));
     exg_text_printf(&how, "dim %" PRId64 ": ", dim);
     status = list_of(a, node, "results", &how);
@@ -279,8 +251,7 @@ static exg_status read_rows(annotating *a, exg_json root)
     if (a->made->count == 0) {
         return foreign(a, "it says nothing of nodes");
     }
-    /* Many may be nodes that nodes are made of. */
-    if (a->found < (a->made->count - a->copies) / 8 + 1) {
+    if (2 * a->found < a->made->count - a->copies) {
         return exg_error_fix(a->err,
                              EXG_FAIL(a->err, MISMATCH, "ANN-002",
                                       "of %u rows of %s %u are of nodes of this program",

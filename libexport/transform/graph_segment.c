@@ -5,6 +5,7 @@
 #include "libexport/operators/symbolic.h"
 #include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/layout.h"
+#include "libexport/transform/origin.h"
 #include "libexport/transform/segment_builder.h"
 #include "libexport/transform/simplify.h"
 #include "libexport/transform/ways_out.h"
@@ -514,13 +515,15 @@ static exg_status tell(exg_graph_segment *s, exg_error *err)
 {
     const char *name = s->node->name == NULL ? "" : s->node->name;
 
-    s->break_reason =
-        s->graph_break == EXG_GRAPH_BREAK_LOOP
-            ? exg_arena_printf(s->arena, "then the loop '%s' (%s)", name, s->node->target)
-            : exg_arena_printf(s->arena,
-                               "then a number is read for '%s' (%s), and what "
-                               "follows is planned for it",
-                               name, s->node->target);
+    s->break_reason = s->graph_break == EXG_GRAPH_BREAK_LOOP
+                          ? exg_arena_printf(s->arena,
+                                             "here the loop '%s' (%s) begins: it and what "
+                                             "follows are planned in a run",
+                                             name, s->node->target)
+                          : exg_arena_printf(s->arena,
+                                             "here a number is read for '%s' (%s): what follows "
+                                             "is planned in a run",
+                                             name, s->node->target);
     return s->break_reason == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
 }
 
@@ -656,23 +659,36 @@ static exg_status make_first(exg_graph_segment *s, const exg_program *program,
     return exg_graph_segment_make(s, flat, NULL, NULL, err);
 }
 
-exg_status exg_graph_segment_begin(const exg_program *program, const exg_operators *operators,
-                                   const exg_symbols *symbols, const exg_tensor_meta *const *metas,
-                                   const exg_argument *numbers, exg_graph_segment **segment,
-                                   exg_error *err)
+static exg_status begin(const exg_program *program, const exg_operators *operators,
+                        const exg_symbols *symbols, const exg_tensor_meta *const *metas,
+                        const exg_argument *numbers, bool notes_origins,
+                        exg_graph_segment **segment, exg_error *err)
 {
+    exg_program noted = *program;
     exg_graph_segment *s;
-    exg_status status;
+    exg_status status = EXG_OK;
 
     *segment = NULL;
     EXG_TRY(exg_graph_segment_new(exg_arena_allocator(program->arena), 0, &s, err));
-    status = make_first(s, program, operators, symbols, metas, numbers, err);
+    if (notes_origins) {
+        status = exg_note_origins(program->graph, s->arena, &noted.graph, err);
+    }
+    status =
+        status == EXG_OK ? make_first(s, &noted, operators, symbols, metas, numbers, err) : status;
     if (status != EXG_OK) {
         exg_graph_segment_destroy(s);
         return status;
     }
     *segment = s;
     return EXG_OK;
+}
+
+exg_status exg_graph_segment_begin(const exg_program *program, const exg_operators *operators,
+                                   const exg_symbols *symbols, const exg_tensor_meta *const *metas,
+                                   const exg_argument *numbers, exg_graph_segment **segment,
+                                   exg_error *err)
+{
+    return begin(program, operators, symbols, metas, numbers, true, segment, err);
 }
 
 /* ---- ready to be planned -------------------------------------------------------------------- */
@@ -761,8 +777,8 @@ exg_status exg_first_segment(const exg_verified *verified, const exg_symbols *sy
         *break_reason = NULL;
     }
     EXG_REQUIRE(err, verified->program, verified->operators);
-    EXG_TRY(exg_graph_segment_begin(verified->program, verified->operators, symbols, NULL, NULL,
-                                    &segment, err));
+    EXG_TRY(
+        begin(verified->program, verified->operators, symbols, NULL, NULL, false, &segment, err));
     if (break_reason != NULL && segment->break_reason != NULL) {
         *break_reason = strdup(segment->break_reason);
         status = *break_reason == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;

@@ -9,6 +9,7 @@
  */
 #include "libexport/transform/inline.h"
 #include "libexport/transform/autocast.h"
+#include "libexport/transform/origin.h"
 #include "libexport/transform/vmap.h"
 
 #include <exg/transform.h>
@@ -24,6 +25,8 @@ typedef struct inliner {
     /* By value: computed in 16 bits, and recorded as float32. NULL: there is none yet. */
     bool *narrow;
     uint32_t narrow_capacity;
+    exg_string_map metadata; /* of the node that is at work: what is made for it has the same */
+    const char *origin;      /* of nodes of graphs that are inlined: the node that runs them */
     exg_error *err;
 } inliner;
 
@@ -227,8 +230,9 @@ static exg_status add_node(inliner *l, const char *target, const exg_named_argum
                        .outputs = output,
                        .input_count = count,
                        .output_count = 1,
+                       .metadata = l->metadata,
                        .is_hop_single_tensor_return = EXG_UNSET};
-    return EXG_OK;
+    return exg_node_note_origin(l->arena, node, l->origin, l->err);
 }
 
 /* ---- autocast ------------------------------------------------------------------------------- */
@@ -333,6 +337,7 @@ static exg_status copy_node(inliner *l, const exg_node *in, exg_value_id *map,
         EXG_TRY(mapped(l, &copy.outputs[o], map));
     }
     EXG_TRY(cast_inputs(l, &copy, mode));
+    EXG_TRY(exg_node_note_origin(l->arena, &copy, l->origin, l->err));
     out = new_node(l);
     if (out == NULL) {
         return EXG_OUT_OF_MEMORY(l->err);
@@ -390,6 +395,7 @@ static exg_status inline_graph(inliner *l, const exg_node *node, const exg_graph
                                const value_list *operands, exg_value_id *map,
                                const exg_autocast *mode, uint32_t depth)
 {
+    const char *outer = l->origin;
     exg_graph unmarked;
     exg_value_id *inner;
     value_list given;
@@ -398,7 +404,9 @@ static exg_status inline_graph(inliner *l, const exg_node *node, const exg_graph
     EXG_TRY(exg_unmark_vmap(graph, l->arena, &unmarked, l->err));
     graph = &unmarked;
     EXG_TRY(inner_values(l, node, graph, operands, map, &inner));
+    l->origin = outer != NULL ? outer : exg_node_origin(node);
     EXG_TRY(inline_nodes(l, graph, inner, mode, depth + 1));
+    l->origin = outer;
     results = values_of(l, graph->outputs, graph->output_count);
     given = values_of(l, node->outputs, node->output_count);
     if (results.ids == NULL || given.ids == NULL || results.count != given.count) {
@@ -615,6 +623,7 @@ static exg_status inline_nodes(inliner *l, const exg_graph *graph, exg_value_id 
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
 
+        l->metadata = node->metadata;
         EXG_TRY_IN(l->err,
                    is_wrapper(node->target)         ? inline_call(l, node, map, mode, depth)
                    : has_effects(node->target)      ? inline_effects(l, node, map, mode)

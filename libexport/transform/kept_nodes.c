@@ -5,8 +5,10 @@
 #include "libexport/operators/aten.h"
 #include "libexport/operators/registered.h"
 #include "libexport/program/expression.h"
+#include "libexport/program/metadata.h"
 #include "libexport/transform/flat_graph.h"
 
+#include <exg/module.h>
 #include <exg/operator_id_new.h>
 #include <stdlib.h>
 #include <string.h>
@@ -508,50 +510,26 @@ static exg_status take_one(taker *t, const exg_node *node)
 
 static exg_status add_source(taker *t, uint32_t number, const exg_node *node)
 {
+    const char *text = exg_arena_printf(t->arena, "%u", number);
     exg_node own = *node;
-    uint32_t count = node->metadata.count;
 
-    own.metadata.items = EXG_NEW_ARRAY(t->arena, exg_string_pair, count + 1);
-    own.metadata.count = count + 1;
-    if (own.metadata.items == NULL) {
+    if (text == NULL) {
         return EXG_OUT_OF_MEMORY(t->err);
     }
-    if (count > 0) {
-        memcpy(own.metadata.items, node->metadata.items, count * sizeof(*own.metadata.items));
-    }
-    own.metadata.items[count] = (exg_string_pair){SOURCE, exg_arena_printf(t->arena, "%u", number)};
-    return own.metadata.items[count].value == NULL ? EXG_OUT_OF_MEMORY(t->err) : add_left(t, &own);
+    EXG_TRY(exg_node_add_metadata(t->arena, &own, SOURCE, text, t->err));
+    return add_left(t, &own);
 }
 
 uint32_t exg_node_source(const exg_node *node)
 {
-    for (uint32_t i = 0; i < node->metadata.count; i++) {
-        if (strcmp(node->metadata.items[i].key, SOURCE) == 0) {
-            return (uint32_t)strtoul(node->metadata.items[i].value, NULL, 10);
-        }
-    }
-    return UINT32_MAX;
+    const char *text = exg_node_metadata(node, SOURCE);
+
+    return text == NULL ? UINT32_MAX : (uint32_t)strtoul(text, NULL, 10);
 }
 
 exg_status exg_node_forget_source(exg_arena *arena, exg_node *node, exg_error *err)
 {
-    uint32_t count = 0;
-    exg_string_pair *items;
-
-    if (exg_node_source(node) == UINT32_MAX) {
-        return EXG_OK;
-    }
-    items = EXG_NEW_ARRAY(arena, exg_string_pair, node->metadata.count);
-    if (items == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    for (uint32_t i = 0; i < node->metadata.count; i++) {
-        if (strcmp(node->metadata.items[i].key, SOURCE) != 0) {
-            items[count++] = node->metadata.items[i];
-        }
-    }
-    node->metadata = (exg_string_map){items, count};
-    return EXG_OK;
+    return exg_node_drop_metadata(arena, node, SOURCE, err);
 }
 
 typedef struct opened {

@@ -327,12 +327,14 @@ static exg_status drop_weights(exg_program *program, exg_error *err)
     return EXG_OK;
 }
 
-static exg_status drop_unneeded(parter *p)
+/* Nodes that nothing needs; *needed: by value, is it? */
+static exg_status drop_nodes(parter *p, bool **needed)
 {
     exg_graph *graph = p->program->graph;
     bool *live = EXG_NEW_ARRAY(p->program->arena, bool, graph->value_count);
     uint32_t first = graph->node_count;
 
+    *needed = live;
     if (live == NULL) {
         return EXG_OUT_OF_MEMORY(p->err);
     }
@@ -351,6 +353,14 @@ static exg_status drop_unneeded(parter *p)
     }
     graph->nodes += first;
     graph->node_count -= first;
+    return EXG_OK;
+}
+
+static exg_status drop_unneeded(parter *p)
+{
+    bool *live;
+
+    EXG_TRY(drop_nodes(p, &live));
     drop_inputs(p, live);
     return drop_weights(p->program, p->err);
 }
@@ -555,8 +565,52 @@ static exg_status begin(parter *p, const exg_value_id *values, uint32_t count)
     return EXG_OK;
 }
 
+/* *n graphs further, or as many as there are. */
+static exg_graph *walk(const exg_graph *graph, uint32_t *n)
+{
+    exg_graph *found = NULL;
+
+    for (uint32_t k = 0; found == NULL && k < graph->node_count; k++) {
+        const exg_node *node = &graph->nodes[k];
+
+        for (uint32_t i = 0; found == NULL && i < node->input_count; i++) {
+            if (node->inputs[i].arg.kind == EXG_ARGUMENT_GRAPH) {
+                exg_graph *within = node->inputs[i].arg.as_graph->graph;
+
+                found = --*n == 0 ? within : walk(within, n);
+            }
+        }
+    }
+    return found;
+}
+
+exg_graph *exg_graph_within(const exg_graph *graph, uint32_t n)
+{
+    return graph == NULL || n == 0 ? NULL : walk(graph, &n);
+}
+
+/* Constants in a graph that a node runs. */
+static exg_status make_within(const parter *p)
+{
+    exg_program view = *p->program; /* of which only the graph is another */
+    parter q = {.operators = p->operators, .program = &view, .options = p->options, .err = p->err};
+    bool *live;
+
+    view.graph = exg_graph_within(p->program->graph, p->options.graph);
+    if (view.graph == NULL) {
+        return EXG_FAIL(p->err, USAGE, "BLD-002", "the program has no graph %u", p->options.graph);
+    }
+    EXG_TRY(begin(&q, NULL, 0));
+    EXG_TRY(make_nodes(&q));
+    EXG_TRY(drop_nodes(&q, &live));
+    return drop_values(&q);
+}
+
 static exg_status make(parter *p, const exg_value_id *values, uint32_t count)
 {
+    if (p->options.graph > 0) {
+        return make_within(p);
+    }
     EXG_TRY(begin(p, values, count));
     EXG_TRY(make_nodes(p));
     EXG_TRY(put_outputs(p, values, count));

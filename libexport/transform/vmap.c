@@ -10,12 +10,14 @@
  *
  * Nodes that read an example, directly or not, go into the map; the others are the same for all
  * examples and stay before it, as numbers must that what comes later reads. What the map's graph
- * writes of its example is copied back after it. Values keep their ids, in the map's graph too.
+ * writes of its example is copied back after it. A call in the call goes one way or the other as a
+ * whole. Values keep their ids, in the map's graph too.
  */
 #include "libexport/transform/vmap.h"
 
 #include <string.h>
 
+#define DEPTH_MAX   64 /* calls in calls */
 #define PREDISPATCH "torch._functorch.predispatch."
 
 typedef enum mark {
@@ -75,6 +77,7 @@ typedef struct unmarker {
     exg_graph *out;
     place *places;      /* by value id of the graph that has marks */
     uint32_t *examples; /* 1 + the example that the value may be a view of, 0: none */
+    uint32_t depth;     /* calls that are being read */
     exg_error *err;
 } unmarker;
 
@@ -289,6 +292,7 @@ static bool tensor_and_dim(const exg_graph *graph, const exg_node *node, exg_val
     return true;
 }
 
+/* A mark that only says something makes no value. */
 static bool makes_nothing(const exg_node *node)
 {
     for (uint32_t o = 0; o < node->output_count; o++) {
@@ -416,7 +420,8 @@ static uint32_t unit_of(const exg_node *nodes, uint32_t count)
     return 0;
 }
 
-/* A mark that only says something makes no value. */
+static exg_status unmark_call(unmarker *u, const exg_node *first, uint32_t count);
+
 /* Into the map, or before it. */
 static exg_status sort_unit(unmarker *u, call *c, const exg_node *nodes, uint32_t count)
 {
@@ -429,12 +434,17 @@ static exg_status sort_unit(unmarker *u, call *c, const exg_node *nodes, uint32_
             return refuse(u, &nodes[n], "reads the result of the call");
         }
     }
+    for (uint32_t n = 0; !mapped && c->node_count > 0 && n < count; n++) {
+        if (writes(nodes[n].target)) {
+            return refuse(u, &nodes[n], "writes what is not of one example");
+        }
+    }
+    if (!mapped && count > 1) {
+        return unmark_call(u, nodes, count);
+    }
     for (uint32_t n = 0; n < count; n++) {
         uint32_t example = mapped ? example_of(u, &nodes[n]) : 0;
 
-        if (!mapped && c->node_count > 0 && writes(nodes[n].target)) {
-            return refuse(u, &nodes[n], "writes what is not of one example");
-        }
         if (example > 0 && writes(nodes[n].target)) {
             c->written[example - 1] = true;
         }
@@ -633,11 +643,27 @@ static exg_status begin_call(unmarker *u, const exg_node *first, uint32_t count,
                : EXG_OK;
 }
 
+/* Nothing outside of the call may read what is of one example of it. */
+static void end_call(unmarker *u, const call *c)
+{
+    for (uint32_t e = 0; e < c->example_count; e++) {
+        u->places[c->examples[e]] = PLACE_AFTER;
+    }
+    for (uint32_t n = 0; n < c->node_count; n++) {
+        set_outputs(u, &c->nodes[n], PLACE_AFTER, 0);
+    }
+    u->depth--;
+}
+
 /* The call that begins at `first`, of `count` nodes. */
 static exg_status unmark_call(unmarker *u, const exg_node *first, uint32_t count)
 {
     call c;
 
+    if (++u->depth > DEPTH_MAX) {
+        return EXG_FAIL(u->err, LIMIT, "LIM-001", "torch.vmap is nested more than %d deep",
+                        DEPTH_MAX);
+    }
     EXG_TRY(begin_call(u, first, count, &c));
     for (uint32_t n = 1; n + 1 < count;) {
         uint32_t unit = unit_of(&first[n], count - n);
@@ -656,7 +682,9 @@ static exg_status unmark_call(unmarker *u, const exg_node *first, uint32_t count
         }
         n += unit;
     }
-    return finish_call(u, &c);
+    EXG_TRY(finish_call(u, &c));
+    end_call(u, &c);
+    return EXG_OK;
 }
 
 /* ---- graphs ------------------------------------------------------------------------------ */
@@ -699,8 +727,7 @@ static exg_status start(unmarker *u, const exg_graph *graph)
 exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *out, exg_error *err)
 {
     unmarker u = {.arena = arena, .out = out, .err = err};
-    search left = {NULL, PLACE_MAP, false};
-
+    search left = {NULL, PLACE_AFTER, false};
     bool found = false;
 
     *out = *graph;
@@ -718,7 +745,7 @@ exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *
             EXG_TRY_IN(err, unmark_call(&u, node, unit), "nodes[%u]", n);
         } else if (is != MARK_NOT && is != MARK_IDLE) {
             return alone(&u, node);
-        } else if (reads(&u, node, PLACE_MAP)) {
+        } else if (reads(&u, node, PLACE_AFTER)) {
             return refuse(&u, node, "is read after the call");
         } else if (is == MARK_NOT) {
             out->nodes[out->node_count++] = *node;

@@ -2,6 +2,8 @@
 #include "libexport/base/require.h"
 #include "libexport/verify/verifier.h"
 
+#include <string.h>
+
 static void check_archive(exg_verifier *v, const char *path, const exg_file_info *info)
 {
     const exg_model_path *archive = EXG_AT(NULL, "archive");
@@ -10,7 +12,7 @@ static void check_archive(exg_verifier *v, const char *path, const exg_file_info
         exg_found(v, "ARC-010", archive, "'%s'%s stored at a multiple of 64 bytes",
                   info->loose_member, info->loose_count > 1 ? " and others are not" : " is not");
     }
-    if (exg_format_from_path(path) != EXG_FORMAT_PT2) {
+    if (strcmp(path, "-") != 0 && exg_format_from_path(path) != EXG_FORMAT_PT2) {
         exg_found(v, "ARC-013", archive, "the name is '%s'", path);
     }
 }

@@ -17,6 +17,8 @@ if(PYTHON3)
   endif()
   add_test(NAME cli_json COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/json_members.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME cli_trace COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/trace.py $<TARGET_FILE:exg>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   add_test(NAME cli_hostile COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/hostile.py $<TARGET_FILE:exg>
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(cli_hostile PROPERTIES TIMEOUT 300)

@@ -27,7 +27,7 @@ def table(head, lines):
 def tables():
     """Each by its name on the page."""
     read = [(name, files, summary, carries) for _, name, files, summary, carries in rows("libexport/include/exg/weights_format.def", "EXG_WEIGHTS_FORMAT")]
-    foreign = [row[-2:] for row in rows("libexport/formats/foreign.def", "EXG_FOREIGN_(?:MAGIC|SHAPE)")]
+    foreign = dict.fromkeys(tuple(row[-2:]) for row in rows("libexport/formats/foreign.def", "EXG_FOREIGN_(?:MAGIC|SHAPE)")) # one line for kinds that are told alike
     folders = []
     for line in re.findall(rf"^EXG_MODEL_(NAME|OR)\({TEXT}\)", (ROOT / "libexport/formats/model_folder.def").read_text(), re.M):
         if line[0] == "NAME":

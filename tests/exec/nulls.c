@@ -140,6 +140,7 @@ static void check_transform(void)
     NULLED(exg_bind_hints(NULL, NULL, NULL, &err));
     NULLED(exg_bind_asked(NULL, NULL, 0, NULL, NULL, &err));
     NULLED(exg_program_part(NULL, NULL, NULL, 0, NULL, NULL, &err));
+    assert_null(exg_graph_within(NULL, 1));
     NULLED(exg_program_unwrap(NULL, NULL, &err));
     NULLED(exg_program_take_blocks(NULL, NULL, NULL, &err));
     NULLED(exg_weights_wrap(NULL, NULL, NULL, &err));

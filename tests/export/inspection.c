@@ -181,13 +181,13 @@ static void what_a_run_says_belongs_to_nodes(void **state)
 {
     static const char path[] = "annotations.test.json";
     static const char run[] =
-        "{\"format\": 1, \"profile\": [{\"name\": \"linear_1\", \"kernel\": \"linear\", "
+        "{\"format\": 1, \"profile\": [{\"origin\": \"linear_1\", \"kernel\": \"linear\", "
         "\"nodes\": 1, \"ns\": 7}]}";
     static const char plan[] =
-        "{\"format\": 1, \"mesh\": [{\"dim\": 0, \"nodes\": [{\"node\": \"relu\", \"ns\": 5, "
+        "{\"format\": 1, \"mesh\": [{\"dim\": 0, \"nodes\": [{\"origin\": \"relu\", \"ns\": 5, "
         "\"results\": [\"S(0)\"], \"moves\": []}]}]}";
     static const char negative[] =
-        "{\"format\": 1, \"profile\": [{\"name\": \"relu\", \"kernel\": \"x\", \"nodes\": 1, "
+        "{\"format\": 1, \"profile\": [{\"origin\": \"relu\", \"kernel\": \"x\", \"nodes\": 1, "
         "\"ns\": -7}]}";
     inspected i = inspect("fixtures/mlp.pt2");
     exg_annotations *said;

@@ -125,6 +125,40 @@ class Examples(torch.nn.Module):
         return written + same, pairs, plain
 
 
+def nested(exg, function):
+    """Calls of torch.vmap in calls that they need not, or do not, read: outputs as PyTorch has them."""
+    program, inputs, expected = exg.path(".pt2"), exg.path(".safetensors"), exg.path(".safetensors")
+    x = torch.randn(3, 4)
+
+    class Nested(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    torch.export.save(torch.export.export(Nested(), (x,), strict=True), program)
+    safetensors.torch.save_file({"x": x}, inputs)
+    safetensors.torch.save_file({"0": function(x).contiguous()}, expected)
+    exg.command("verify", program)
+    for options in ((), ("--mesh", "2", "--place", "data")):
+        exg.command("run", program, "--input", inputs, "--expect", expected, *options)
+
+
+def mask(x):
+    """As transformers makes masks: the second level has an example that nothing reads."""
+    at, counts = torch.arange(4), torch.tensor([0, 2])
+    rule = lambda b, h, q, k: (k <= q) & (k >= counts[b])
+    for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
+        rule = torch.vmap(rule, in_dims=dims)
+    return x.new_ones(2, 5, 4, 4) * rule(torch.arange(2), torch.arange(5), at, at)
+
+
+NESTED = {
+    "a mask": (mask,),
+    "the inner alone": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: b.sin() * 2)(x))(x),),
+    "the inner first": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: b.sin() * 2)(x).sum(0) * a)(x),),
+    "three, the middle one alone": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: torch.vmap(lambda c: c * 2)(x) + a)(x))(x),),
+}
+
+
 class Forked(torch.nn.Module):
     """A branch inside of torch.vmap."""
 
@@ -191,7 +225,7 @@ def compares(exg):
 
 
 class Precise(Model):
-    """With a dtype that is said, a result that is float32 in any case, and a norm."""
+    """With a dtype that is said, a result that is float32 in any case, a norm, and a mask of the least number."""
 
     def __init__(self):
         super().__init__()
@@ -199,7 +233,7 @@ class Precise(Model):
 
     def forward(self, x):
         y = self.norm(super().forward(x)) + torch.arange(8, dtype=x.dtype)
-        return y, y.softmax(-1), torch.zeros(3, 1, dtype=x.dtype) + y.sum(-1, keepdim=True), (y > 0).sum() / 2
+        return y, y.softmax(-1), torch.zeros(3, 1, dtype=x.dtype) + y.sum(-1, keepdim=True), (y > 0).sum() / 2, y.tril().softmax(-1).masked_fill(y > 1, max(torch.finfo(d).min for d in (x.dtype, torch.float32)))
 
 
 def precise(exg, name):
@@ -247,6 +281,19 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+def reduces_within(exg, name, word, left):
+    """Of the graphs of branches and loops no more is left than the command needs; PyTorch takes the program."""
+    small = exg.path(".pt2")
+    command = f"! {exg.binary} inspect {{}} --graph | grep -q {word}"
+    exg.command("reduce", ROOT / f"fixtures/{name}.pt2", small, "--", "sh", "-c", command)
+    program = torch.export.load(small)
+    program.module()
+    within = [node.target for module in program.graph_module.children() for node in module.graph.nodes if node.op == "call_function" and "getitem" not in str(node.target)]
+    if sum("full" not in str(target) for target in within) != left or not any(word in str(target) for target in within):
+        fail(f"nodes in graphs within are {within}")
+
+
 if __name__ == "__main__":
-    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True), "hints": (Hinted, True), "examples": (Examples, False)}), ("nodes: ", forks, {"a branch in vmap": ()}), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
-                       ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)})))
+    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True), "hints": (Hinted, True), "examples": (Examples, False)}), ("nodes: ", forks, {"a branch in vmap": ()}), ("nested: ", nested, NESTED), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
+                       ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)}),
+                       ("nodes: reduced within ", reduces_within, {"a branch": ("branch", "aten.sin", 1), "a loop": ("loops", "aten.tanh", 2)})))

@@ -59,6 +59,6 @@ inside 'apt-get -qq install -y --no-install-recommends /packages/libexg-dev_*.de
     /root/run fixtures/mlp.pt2'
 
 echo "== purged"
-inside 'apt-get -qq purge -y exg "exg-plugin-*" libexg1 libexg-dev > /dev/null
+inside 'apt-get -qq purge -y --auto-remove exg "exg-plugin-*" libexg1 libexg-dev gcc cpp libc6-dev pkg-config > /dev/null
     ! ls /usr/bin/exg /usr/lib/*/libexg* /usr/include/exg 2> /dev/null'
 echo "== done"

@@ -44,7 +44,9 @@ while read -r name; do
     done
     zcat "$work/all/usr/share/doc/$name/changelog.gz" | grep -q "Tue, 14 Nov 2023" || fail "the changelog of $name is of another day"
 done < "$work/names"
-[ -s "$(find "$work/all" -path '*/libexg-dev/docs/c.md')" ] || fail "libexg-dev has no pages"
+for page in libexg-dev/docs/c.md exg/docs/debug.md exg/docs/cookbook/README.md exg/schema/rules.md; do
+    [ -s "$(find "$work/all" -path "*/doc/$page")" ] || fail "no package has doc/$page"
+done
 if command -v lintian > /dev/null; then # more than Debian's own checks of a build is not asked for
     lintian --fail-on error,warning --no-tag-display-limit "$work"/one/*.deb > "$work/lintian" 2>&1 || fail "$(cat "$work/lintian")"
 fi

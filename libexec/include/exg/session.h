@@ -404,6 +404,8 @@ typedef struct exg_step_profile {
                          * are looked up */
     const char *device; /* that computed it, "cuda"; "" the host, for a device between copies too */
     uint32_t device_index; /* which of those; 0 of the host */
+    const char *origin; /* node of the session's program, that the step comes from; of graphs in it
+                         * the one that runs them; "" of copies around the program */
 } exg_step_profile;
 
 /* Steps of the plan of the last run (on a mesh: rank 0's), when the session profiles; 0

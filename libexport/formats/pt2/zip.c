@@ -185,7 +185,7 @@ static exg_status tell_cut(const exg_zip *zip, exg_error *err)
     } else {
         status = ZIP_FAIL(zip, zip->length, err, "ZIP-END",
                           "the archive is cut short: its directory, at the end, is gone; the last "
-                          "member that begins here is %.*s, with %llu bytes of what follows it",
+                          "member that begins is %.*s, %llu bytes before the end",
                           (int)(length < 200 ? length : 200), name,
                           (unsigned long long)(left < header ? 0 : left - header));
     }

@@ -147,6 +147,10 @@ typedef struct exg_part_options {
     double constant;
     bool drops_inputs; /* user inputs that the values do not need go too, and sample inputs then:
                           it is called with a tuple of the others. Not with `keeps` */
+    uint32_t graph;    /* 0: `constants` are of the program's graph; else of the n-th of the graphs
+                          that nodes run, one in another behind it (exg_graph_within), and what only
+                          they need goes in that one; there are no `values` then, and all else stays
+                          as it is. USAGE BLD-002: there is no such graph */
 } exg_part_options;
 
 /* A copy of the program that gives these values of its graph, tensors, as user outputs: as they are
@@ -160,6 +164,10 @@ EXG_NODISCARD exg_status exg_program_part(const exg_program *program,
                                           const exg_value_id *values, uint32_t count,
                                           const exg_part_options *options, exg_program **out,
                                           exg_error *err);
+
+/* The n-th, from 1 on, of the graphs that nodes of `graph` run: branches, bodies of loops. Those in
+ * another one come behind it. NULL: there are not as many. */
+exg_graph *exg_graph_within(const exg_graph *graph, uint32_t n);
 
 /* ---- programs to be saved ---------------------------------------------------------------- */
 

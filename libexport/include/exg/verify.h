@@ -103,9 +103,10 @@ EXG_NODISCARD exg_status exg_verify(const exg_program *program, const exg_operat
 EXG_NODISCARD exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
                                          const exg_check_options *options, exg_error *err);
 
-/* What exg_open() found of the file `path` that other readers would mind, and whether the files
- * of weights beside it are there, and long enough; reads none. Adds to `diagnostics`, which
- * exg_verify() made. MALFORMED (WGT-015) when one is not: err holds the first. NO_MEMORY. */
+/* What exg_open() found of the file `path` ("-": one that has no name) that other readers would
+ * mind, and whether the files of weights beside it are there, and long enough; reads none. Adds to
+ * `diagnostics`, which exg_verify() made. MALFORMED (WGT-015) when one is not: err holds the first.
+ * NO_MEMORY. */
 EXG_NODISCARD exg_status exg_verify_file(const exg_program *program, const char *path,
                                          const exg_file_info *info, exg_diagnostics *diagnostics,
                                          exg_error *err);

@@ -1,1 +1,1 @@
-exg diff fixtures/mlp.pt2 fixtures/tied.pt2 --html $T/p.html > $T/out 2>&1; grep -c '<table id="nodes">' $T/p.html; exg diff fixtures/mlp.inputs.safetensors fixtures/mlp.inputs.safetensors --html $T/q.html; exg diff fixtures/archives/several.pt2 fixtures/archives/named.pt2 --html $T/q.html
+exg diff fixtures/mlp.pt2 fixtures/tied.pt2 --html $T/p.html > $T/out 2>&1; grep -c '<tbody id="nodes">' $T/p.html; exg diff fixtures/mlp.inputs.safetensors fixtures/mlp.inputs.safetensors --html $T/q.html; exg diff fixtures/archives/several.pt2 fixtures/archives/named.pt2 --html $T/q.html

@@ -88,7 +88,7 @@ static void marks_of_vmap_that_do_not_match_are_refused(void **state)
         {5, MARK("_remove_batch_dim"), "GRF-010"},
         {8, MARK("_add_batch_dim"), "GRF-010"},
         {8, "torch.ops.aten.alias.default", "GRF-010"},  /* one example as an output */
-        {9, MARK("_vmap_increment_nesting"), "GRF-013"}, /* calls that do not end */
+        {9, MARK("_vmap_increment_nesting"), "GRF-010"}, /* of how many? */
         {30, MARK("lazy_load_decompositions"), "GRF-010"},
         {51, "torch.ops.aten.alias.default", "GRF-010"},
     };
@@ -115,6 +115,44 @@ static void marks_of_vmap_that_do_not_match_are_refused(void **state)
         exg_session_destroy(session);
         unload_fixture(&l);
     }
+}
+
+/* Calls in calls, which begin before the first node and end behind the last one. */
+static void calls_of_vmap_are_not_nested_without_end(void **state)
+{
+    static exg_named_argument begin[] = {
+        {"", {.kind = EXG_ARGUMENT_INT, .as_int = 3}, EXG_KIND_POSITIONAL},
+        {"", {.kind = EXG_ARGUMENT_STRING, .as_string = "error"}, EXG_KIND_POSITIONAL},
+    };
+    enum { DEEP = 1000 };
+    static exg_node nodes[2 * DEEP + 64];
+    float x[12] = {0};
+    float y[8] = {0};
+    const exg_session_input inputs[] = {floats("x", x, 3, 4), floats("y", y, 2, 4)};
+    exg_session *session = NULL;
+    exg_graph *graph;
+    exg_status status;
+    exg_error err;
+    loaded l;
+
+    (void)state;
+    load_fixture(named("examples.pt2"), &l);
+    graph = l.program->graph;
+    assert_true(graph->node_count < 64);
+    for (uint32_t n = 0; n < DEEP; n++) {
+        nodes[n] = (exg_node){
+            .target = MARK("_vmap_increment_nesting"), .inputs = begin, .input_count = 2};
+        nodes[DEEP + graph->node_count + n] = (exg_node){.target = MARK("_vmap_decrement_nesting")};
+    }
+    memcpy(nodes + DEEP, graph->nodes, graph->node_count * sizeof(*nodes));
+    graph->nodes = nodes;
+    graph->node_count += 2 * DEEP;
+    status = exg_session_create(&l.verified, NULL, &session, &err);
+    status = status == EXG_OK ? exg_session_run(session, inputs, 2, &err) : status;
+    assert_int_equal(status, EXG_LIMIT);
+    assert_string_equal(err.code, "LIM-001");
+    exg_session_destroy(session);
+    unload_fixture(&l);
 }
 
 /* ---- plans --------------------------------------------------------------------------------- */
@@ -526,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_on_ranks),
         cmocka_unit_test(marks_of_vmap_that_do_not_match_are_refused),
+        cmocka_unit_test(calls_of_vmap_are_not_nested_without_end),
         cmocka_unit_test(plans_are_found_again_by_the_numbers),
         cmocka_unit_test(running_again_allocates_nothing),
         cmocka_unit_test(plans_for_old_numbers_go),

@@ -1,0 +1,1 @@
+exg verify - < fixtures/mlp.pt2
