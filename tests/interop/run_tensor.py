@@ -17,7 +17,7 @@ F = nn.functional
 RANKS = (2, 3, 4, 5, 6, 8, 16, 64)
 RUN_RANKS = (2, 3, 4, 6, 8)
 PIECES = ((2, 2), (2, 3), (3, 2), (2, 4), (4, 2))
-IN_PIECES = ("gqa", "kv2", "kv3", "mha", "joined", "stacked", "grouped", "vit", "conv", "t5")
+IN_PIECES = ("gqa", "kv2", "kv3", "mha", "gpt2", "joined", "stacked", "turned", "grouped", "torch", "vit", "moe", "conv", "t5")
 
 
 class RMSNorm(nn.Module):
@@ -426,7 +426,7 @@ KINDS = {
     ),
     "moe": lambda: (
         Experts(),
-        (torch.randn(2, 10, 64),),
+        (torch.randn(12, 5, 64),),
         [
             {**attention("a", False), **column("gate", "up", "down")},
             {**attention("a", False), "gate": "S(2)", "up": "S(2)", "down": "S(1)"},
