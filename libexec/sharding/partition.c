@@ -515,8 +515,8 @@ static exg_status split_by_mode(partitioner *p, uint32_t input)
     if (p->mode == EXG_PARTITION_EXPERT && exg_is_of_experts(spec, meta, p->uses[id])) {
         return split_input(p, input, spec->target, exg_shard(0));
     }
-    if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && meta->rank > 1 &&
-        exg_meta_bytes(meta) > 0) {
+    if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
+        meta->rank > 1) {
         EXG_TRY(split_input(p, input, spec->target, exg_shard(exg_dim_of_pieces(p, meta))));
         p->forms[id].in_pieces = p->forms[id].has_whole = true;
     }
