@@ -356,6 +356,11 @@ exg_status exg_in_form(partitioner *p, exg_value_id id, exg_placement want, exg_
     from = *source;
     if (p->forms[id].gathered != NULL) {
         EXG_TRY(gather_form(p, id, want, &from));
+        if (from.placement.kind == EXG_REPLICATE && want.kind == EXG_SHARD) {
+            /* As was decided elsewhere: along later dims, too, all of it is gathered, and cut then.
+             */
+            from.ref = EMIT(p->r.builder, alias_default, from.ref);
+        }
     }
     *ref =
         exg_same_place(from.placement, want) ? from.ref : emit_move(p, &from, want, meta_of(p, id));

@@ -423,11 +423,25 @@ static exg_status part_matrices(exg_finder *f, const exg_node *node, const exg_o
     return exg_finder_set(f, node, made);
 }
 
+/* What it sees may lie otherwise than it did. */
+static exg_status keep_view(exg_finder *f, const exg_node *node, const exg_operator *op,
+                            bool *written)
+{
+    exg_argument args[EXG_ARGUMENTS_MAX];
+
+    if (op->id != EXG_OP_view_default) {
+        return EXG_OK;
+    }
+    *written = true;
+    EXG_TRY(exg_rewrite_args(&f->r, node, &op, args));
+    return exg_rewrite_copy(&f->r, node, op, args);
+}
+
 static exg_status part_any(exg_finder *f, const exg_node *node, const exg_operator *op,
                            bool *written)
 {
-    static exg_finder_write *const parts[] = {part_view, part_product, part_biased, part_matrices,
-                                              part_seen};
+    static exg_finder_write *const parts[] = {part_view,     part_product, part_biased,
+                                              part_matrices, part_seen,    keep_view};
 
     for (uint32_t k = 0; !*written && k < sizeof(parts) / sizeof(parts[0]); k++) {
         EXG_TRY(parts[k](f, node, op, written));

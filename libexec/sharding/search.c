@@ -248,9 +248,10 @@ static exg_status choose_together(exg_placer *t, const bool *open, bool experts,
     EXG_TRY(choose_from(&c, 0, t->functional, &(exg_partition_summary){0}));
     EXG_TRY(try_pipelines(&c));
     for (uint32_t d = 0; d < t->mesh->ndim; d++) {
-        t->options[d].mode = open[d] ? c.best.of.modes[d] : t->options[d].mode;
-        if (t->options[d].mode == EXG_PARTITION_PIPELINE) {
-            t->options[d].microbatches = c.best.of.microbatches;
+        if (open[d]) {
+            t->options[d].mode = c.best.of.modes[d];
+            t->options[d].microbatches =
+                c.best.of.modes[d] == EXG_PARTITION_PIPELINE ? c.best.of.microbatches : 0;
         }
     }
     return EXG_OK;
