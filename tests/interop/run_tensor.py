@@ -17,6 +17,7 @@ F = nn.functional
 RANKS = (2, 3, 4, 5, 6, 8, 16, 64)
 RUN_RANKS = (2, 3, 4, 6, 8)
 PIECES = ((2, 2), (2, 3), (3, 2), (2, 4), (4, 2))
+COMBINED = (("3x2x2", "tensor,fsdp,expert"), ("2x2x2", "fsdp,sequence,fsdp"), ("2x3", "fsdp,auto"), ("5", "pipeline"))
 CORE = (("2", "tensor"), ("3", "tensor"), ("3", "data"), ("2x2", "data,tensor"))
 IN_PIECES = ("gqa", "kv2", "kv3", "mha", "gpt2", "joined", "stacked", "turned", "grouped", "torch", "vit", "moe", "conv", "t5")
 
@@ -503,13 +504,13 @@ def no_worse_than_vllm(exg, name, path, module, inputs, ranks, table):
         fail(f"tensor moves {found[0]} bytes and holds {found[1]}, vLLM {ideal[0]:.0f} and {ideal[1]:.0f}")
 
 
-def agrees(exg, path, inputs, expected, ranks):
+def agrees(exg, path, inputs, expected, ranks, place="tensor"):
     files = exg.path(".safetensors"), exg.path(".safetensors")
     names = [spec.arg.name for spec in torch.export.load(path).graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     safetensors.torch.save_file(dict(zip(names, inputs)), files[0])
     safetensors.torch.save_file({"0": expected.contiguous()}, files[1])
     words = ["--input", files[0], "--expect", files[1], "--rtol", "1e-3", "--atol", "1e-4"]
-    exg.command("run", path, *words, "--mesh", ranks, "--place", "tensor")
+    exg.command("run", path, *words, "--mesh", ranks, "--place", place)
 
 
 def compare(exg, name, path, files, ranks, table):
@@ -590,6 +591,9 @@ def check(exg, report, name, table):
     torch.export.save(program.run_decompositions(), core)
     for mesh, place in CORE:
         report.check(f"{name} of core operators, {place} over {mesh}", lambda: as_if_not_decomposed(exg, path, core, mesh, place))
+    for mesh, place in COMBINED:
+        report.check(f"{name} run as {place}", lambda: agrees(exg, path, inputs, expected, mesh, place))
+        report.check(f"{name} of core operators run as {place}", lambda: agrees(exg, core, inputs, expected, mesh, place))
     for ranks in (2, 3) if inputs[0].shape[0] > 1 else ():
         report.check(f"{name} by rows over {ranks}", lambda: only_results_move(exg, path, expected, ranks))
     for data, tensor in PIECES if name in IN_PIECES else ():
