@@ -19,6 +19,8 @@ exg_status exg_executable_plan_rank(exg_session_context *e, exg_executable *b,
     memcpy(options, e->partitioning.options, sizeof(options));
     for (uint32_t d = 0; !first && d < e->mesh.ndim; d++) { /* AUTO is decided */
         options[d].mode = b->partition.modes[d];
+        options[d].microbatches =
+            options[d].mode == EXG_PARTITION_PIPELINE ? b->partition.microbatches : 0;
     }
     status = exg_partition_noting(functional, e->operators, options, &goal, &e->mesh, rank,
                                   b->named_inputs, pattern, &b->choices,

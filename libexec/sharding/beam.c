@@ -10,7 +10,6 @@
 #include "libexport/operators/lower.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WIDTH_MIN 4
@@ -502,21 +501,37 @@ static double cost_on(const beam *b, uint32_t index, const exg_strategy *s, way 
     return cost;
 }
 
+#define SLOTS_AT_ONCE 8
+
 /* Has a cheaper way all that this one has at hand? */
-static bool is_beaten(const beam *b, const way *ways, uint32_t count, const way *w)
+static bool is_beaten(const beam *b, uint32_t count, const way *w)
 {
     for (uint32_t i = 0; i < count; i++) {
-        bool has = true;
+        const forms *covered = b->covered[i];
+        const forms *needed = w->at_hand;
+        const forms *end = needed + b->slots;
+        forms missing = 0;
 
-        for (uint32_t s = 0; has && s < b->slots; s++) {
-            has =
-                (w->at_hand[s] & ~ways[i].at_hand[s]) == 0 || ways[i].at_hand[s] == EXG_FORM_WHOLE;
+        while (missing == 0 && needed < end) {
+            for (size_t k = 0; k < SLOTS_AT_ONCE; k++) {
+                missing |= needed[k] & ~covered[k];
+            }
+            needed += SLOTS_AT_ONCE;
+            covered += SLOTS_AT_ONCE;
         }
-        if (has) {
+        if (missing == 0) {
             return true;
         }
     }
     return false;
+}
+
+/* What a way with such values needs no more than: all is made of the whole. */
+static void cover(const beam *b, forms *covered, const way *w)
+{
+    for (uint32_t s = 0; s < b->slots; s++) {
+        covered[s] = w->at_hand[s] == EXG_FORM_WHOLE ? ~(forms)0 : w->at_hand[s];
+    }
 }
 
 static void do_step(beam *b, uint32_t index)
@@ -539,7 +554,7 @@ static void do_step(beam *b, uint32_t index)
             found = exg_candidate_keep(b->candidates, found, EXG_BEAM_CANDIDATES * b->width, c);
         }
     }
-    qsort(b->candidates, found, sizeof(*b->candidates), exg_candidate_order);
+    exg_candidate_sort(b->candidates, found);
     for (uint32_t c = 0; c < found && kept < b->width; c++) {
         const exg_candidate *next = &b->candidates[c];
         const exg_strategy *s = &at->n.call.strategies[at->options[next->option].strategy];
@@ -552,7 +567,8 @@ static void do_step(beam *b, uint32_t index)
         memcpy(to[kept].at_hand, from[next->parent].at_hand, bytes);
         (void)go_on(b, at, s, &to[kept]);
         take_results(b, index, s, &to[kept]);
-        if (!is_beaten(b, to, kept, &to[kept])) {
+        if (!is_beaten(b, kept, &to[kept])) {
+            cover(b, b->covered[kept], &to[kept]);
             b->steps[index].parent[kept] = (uint16_t)next->parent;
             b->steps[index].option[kept] = (uint16_t)next->option;
             kept++;
@@ -686,12 +702,15 @@ static void choose_width(beam *b)
 /* Room for the ways. */
 static bool open_ways(beam *b)
 {
-    for (uint32_t i = 0; i < 2; i++) {
-        for (uint32_t w = 0; w < b->width; w++) {
-            b->ways[i][w].at_hand = EXG_NEW_ARRAY(b->arena, forms, b->slots + 1);
-            if (b->ways[i][w].at_hand == NULL) {
-                return false;
-            }
+    const uint32_t slots = (b->slots / SLOTS_AT_ONCE + 1) * SLOTS_AT_ONCE;
+
+    for (uint32_t w = 0; w < b->width; w++) {
+        b->covered[w] = EXG_NEW_ARRAY(b->arena, forms, slots);
+        b->ways[0][w].at_hand = EXG_NEW_ARRAY(b->arena, forms, slots);
+        b->ways[1][w].at_hand = EXG_NEW_ARRAY(b->arena, forms, slots);
+        if (b->covered[w] == NULL || b->ways[0][w].at_hand == NULL ||
+            b->ways[1][w].at_hand == NULL) {
+            return false;
         }
     }
     return true;

@@ -74,6 +74,7 @@ typedef struct exg_beam {
     double moves_count;
     uint32_t width; /* ways that are gone on with */
     exg_beam_way ways[2][EXG_BEAM_WIDTH_MAX];
+    exg_form_bits *covered[EXG_BEAM_WIDTH_MAX]; /* by way that is kept, and slot */
     uint32_t count;
 } exg_beam;
 

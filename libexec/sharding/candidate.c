@@ -4,12 +4,13 @@
 #include <stdbool.h>
 
 /* Is `a` taken after `b`? Of equal ones the first that was found goes first. */
-static bool comes_after(const exg_candidate *a, const exg_candidate *b)
+static inline bool comes_after(const exg_candidate *a, const exg_candidate *b)
 {
     double x = a->cost + a->debt;
     double y = b->cost + b->debt;
 
-    return x != y ? x > y : a->parent != b->parent ? a->parent > b->parent : a->option > b->option;
+    return x > y ||
+           (x == y && (a->parent != b->parent ? a->parent > b->parent : a->option > b->option));
 }
 
 /* A heap whose first comes last: the one at `at` sinks to its place. */
@@ -46,7 +47,16 @@ uint32_t exg_candidate_keep(exg_candidate *heap, uint32_t count, uint32_t room, 
     return count;
 }
 
-int exg_candidate_order(const void *a, const void *b)
+void exg_candidate_sort(exg_candidate *heap, uint32_t count)
 {
-    return comes_after(a, b) ? 1 : -1;
+    for (uint32_t i = count / 2; i-- > 0;) {
+        sink(heap, count, i);
+    }
+    while (count > 1) {
+        exg_candidate last = heap[--count];
+
+        heap[count] = heap[0];
+        heap[0] = last;
+        sink(heap, count, 0);
+    }
 }

@@ -13,7 +13,7 @@ typedef struct exg_candidate {
  * many there are. */
 uint32_t exg_candidate_keep(exg_candidate *heap, uint32_t count, uint32_t room, exg_candidate c);
 
-/* For qsort(): the cheapest first. */
-int exg_candidate_order(const void *a, const void *b);
+/* The cheapest first. */
+void exg_candidate_sort(exg_candidate *heap, uint32_t count);
 
 #endif

@@ -309,10 +309,18 @@ static exg_status gather_form(partitioner *p, exg_value_id id, exg_placement wan
         EXG_TRY(exg_follow_decision(p, at->mesh_dim, &as));
     }
     if (!exg_same_place(from->placement, as)) {
-        if (from->placement.kind != EXG_REPLICATE || as.kind != EXG_SHARD) {
+        form have = *from;
+
+        if (have.placement.kind != EXG_REPLICATE && p->forms[id].has_whole) {
+            have = (form){exg_replicate(), p->forms[id].whole};
+        }
+        if (as.kind == EXG_PARTIAL || (have.placement.kind != EXG_REPLICATE &&
+                                       (have.placement.kind != EXG_SHARD ||
+                                        exg_sharers(have.placement) > 1 || exg_sharers(as) > 1))) {
             return exg_no_such_move(p);
         }
-        *from = (form){as, exg_cut_chunk(p, from->ref, meta, as)};
+        *from = (form){as, exg_same_place(have.placement, as) ? have.ref
+                                                              : emit_move(p, &have, as, meta)};
     }
     from->ref = gather_pieces(p, g, from->ref, !exg_splits_evenly(p, meta, as));
     return EXG_OK;
@@ -356,6 +364,11 @@ exg_status exg_in_form(partitioner *p, exg_value_id id, exg_placement want, exg_
     from = *source;
     if (p->forms[id].gathered != NULL) {
         EXG_TRY(gather_form(p, id, want, &from));
+        if (from.placement.kind == EXG_REPLICATE && want.kind == EXG_SHARD) {
+            /* As was decided elsewhere: along later dims, too, all of it is gathered, and cut then.
+             */
+            from.ref = EMIT(p->r.builder, alias_default, from.ref);
+        }
     }
     *ref =
         exg_same_place(from.placement, want) ? from.ref : emit_move(p, &from, want, meta_of(p, id));

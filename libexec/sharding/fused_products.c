@@ -413,9 +413,7 @@ static exg_status copy_nodes(pass *p)
         }
         EXG_TRY_IN(p->r.err, exg_rewrite_args(&p->r, node, &op, args), "graph.nodes[%u]", n);
         exg_builder_set_origin(p->r.builder, &node->metadata); /* parts that it reads had theirs */
-        EXG_TRY_IN(p->r.err,
-                   exg_rewrite_emit(&p->r, node, op->id, args, op->schema->argument_count),
-                   "graph.nodes[%u]", n);
+        EXG_TRY_IN(p->r.err, exg_rewrite_copy(&p->r, node, op, args), "graph.nodes[%u]", n);
     }
     return exg_rewrite_outputs(&p->r);
 }

@@ -515,7 +515,7 @@ static exg_status split_by_mode(partitioner *p, uint32_t input)
     }
     if (p->mode == EXG_PARTITION_FSDP && spec->kind == EXG_INPUT_PARAMETER && fits &&
         meta->rank > 1) {
-        EXG_TRY(split_input(p, input, spec->target, exg_shard(0)));
+        EXG_TRY(split_input(p, input, spec->target, exg_shard(exg_dim_of_pieces(p, meta))));
         p->forms[id].in_pieces = p->forms[id].has_whole = true;
     }
     return EXG_OK;

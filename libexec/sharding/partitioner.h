@@ -149,6 +149,11 @@ bool exg_node_call_is_weight(const exg_partitioner *p, const exg_node_call *n);
 uint32_t exg_node_result_count(const exg_node *node);
 exg_value_id exg_node_result(const exg_node *node, const exg_argument *made, uint32_t index);
 
+/* pieces.c: the dim along which a weight is held in pieces: the first, which is gathered as it
+ * lies, unless it is too short for that, as a number of experts may be. Along later mesh dims the
+ * same one may be split. */
+int32_t exg_dim_of_pieces(const exg_partitioner *p, const exg_tensor_meta *meta);
+
 /* pieces.c, too: where such a gather, at node `index`, is placed: what reads it finds what it is
  * of.
  */

@@ -161,19 +161,33 @@ static exg_status check_moves(const exg_program *functional, const exg_operators
 }
 
 /* What ranks may have apart is written apart. */
-static exg_status part_weights(const exg_program *functional, const exg_operators *operators,
-                               exg_program **apart, exg_error *err)
+static exg_status part_views(const exg_program *functional, const exg_operators *operators,
+                             exg_program **apart, exg_error *err)
 {
     exg_program *parted;
     exg_status status;
 
     EXG_TRY(exg_part_joined_views(functional, operators, &parted, err));
-    status = exg_take_products_apart(parted, operators, apart, err);
-    if (status == EXG_OK && *apart == NULL) {
-        status = exg_drop_dead(parted, operators, apart, err);
-    }
+    status = exg_drop_dead(parted, operators, apart, err);
     exg_program_destroy(parted);
     return status;
+}
+
+/* Does the mode itself say how values lie, rather than a file or a cut between nodes? */
+static bool is_by_mode(exg_partition_mode mode)
+{
+    return mode != EXG_PARTITION_REPLICATE && mode != EXG_PARTITION_PIPELINE &&
+           mode != EXG_PARTITION_PATTERNS;
+}
+
+static bool splits_values(const exg_placer *t)
+{
+    bool any = false;
+
+    for (uint32_t d = 0; d < t->mesh->ndim; d++) {
+        any = any || (t->mesh->sizes[d] > 1 && is_by_mode(t->options[d].mode));
+    }
+    return any;
 }
 
 /* Are matrices of weights split along any mesh dim? Or may they be, where `maybe`. */
@@ -209,8 +223,9 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
                     .parts = parts};
     exg_text text = EXG_TEXT_EMPTY;
     bool by_cost[EXG_MESH_DIMS_MAX] = {false};
-    exg_program *apart = NULL;
-    exg_status status;
+    exg_program *views = NULL; /* that are apart */
+    exg_program *products = NULL;
+    exg_status status = EXG_OK;
 
     *local = NULL;
     EXG_TRY(check_moves(functional, operators, err));
@@ -219,12 +234,18 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
         t.options[d] = options[d];
         by_cost[d] = options[d].mode == EXG_PARTITION_AUTO;
     }
-    if (splits_weights(&t, true)) {
-        EXG_TRY(part_weights(functional, operators, &apart, err));
-        t.functional = apart;
+    if (splits_values(&t)) {
+        EXG_TRY(part_views(functional, operators, &views, err));
+        t.functional = views;
     }
-    status = exg_choose_modes(&t, err);
-    t.functional = splits_weights(&t, false) ? t.functional : functional;
+    if (splits_weights(&t, true)) {
+        status = exg_take_products_apart(t.functional, operators, &products, err);
+        t.functional = products == NULL ? t.functional : products;
+    }
+    status = status == EXG_OK ? exg_choose_modes(&t, err) : status;
+    if (!splits_weights(&t, false)) {
+        t.functional = splits_values(&t) ? views : functional;
+    }
     if (status == EXG_OK) {
         status = exg_placer_place(&t, report == NULL ? NULL : &text, summary, local, err);
     }
@@ -234,7 +255,8 @@ exg_status exg_partition_noting(const exg_program *functional, const exg_operato
     if (status == EXG_OK && report != NULL && goal->compares) {
         exg_compare_modes(&t, by_cost, summary);
     }
-    exg_program_destroy(apart);
+    exg_program_destroy(views);
+    exg_program_destroy(products);
     if (status != EXG_OK) {
         exg_program_destroy(*local);
         *local = NULL;

@@ -10,6 +10,40 @@
 
 #include <string.h>
 
+/* What the largest of so many pieces of a dim is, over what each were if they were equal. */
+static double unevenness(int64_t length, uint32_t pieces)
+{
+    int64_t offset;
+    int64_t largest;
+
+    exg_chunk(length, pieces, 0, &offset, &largest);
+    return (double)largest * pieces / (double)length;
+}
+
+#define MUCH_MORE_EVEN 1.1
+
+int32_t exg_dim_of_pieces(const exg_partitioner *p, const exg_tensor_meta *meta)
+{
+    uint32_t pieces = p->n;
+    int32_t best = 0;
+
+    for (uint32_t d = p->mesh_dim + 1; p->mesh != NULL && d < p->mesh->ndim; d++) {
+        exg_partition_mode mode = p->placing[d].mode;
+
+        pieces *= mode == EXG_PARTITION_TENSOR || mode == EXG_PARTITION_EXPERT ||
+                          mode == EXG_PARTITION_FSDP
+                      ? p->mesh->sizes[d]
+                      : 1;
+    }
+    for (int32_t d = 1; d < (int32_t)meta->rank; d++) {
+        if (meta->sizes[d].value > 1 && unevenness(meta->sizes[d].value, pieces) * MUCH_MORE_EVEN <
+                                            unevenness(meta->sizes[best].value, pieces)) {
+            best = d;
+        }
+    }
+    return best;
+}
+
 /* What is known of the values of a program before it is placed. */
 typedef struct finder {
     exg_partitioner *p;

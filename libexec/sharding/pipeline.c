@@ -226,7 +226,7 @@ static exg_status add_known(pipeline *p, batch *b, const exg_node *node, const e
         exg_rewrite_set(&b->r, node, &p->results[found]);
         return EXG_OK;
     }
-    EXG_TRY(exg_rewrite_emit(&b->r, node, op->id, args, op->schema->argument_count));
+    EXG_TRY(exg_rewrite_copy(&b->r, node, op, args));
     if (key == NULL || node->output_count != 1 || node->outputs[0].kind != EXG_ARGUMENT_TENSOR) {
         return EXG_OK;
     }
@@ -241,9 +241,8 @@ static exg_status add_node(pipeline *p, batch *b, uint32_t n)
     const exg_operator *op;
 
     EXG_TRY_IN(p->r.err, exg_rewrite_args(&b->r, node, &op, args), "graph.nodes[%u]", n);
-    return is_free_node(b, n)
-               ? add_known(p, b, node, op, args)
-               : exg_rewrite_emit(&b->r, node, op->id, args, op->schema->argument_count);
+    return is_free_node(b, n) ? add_known(p, b, node, op, args)
+                              : exg_rewrite_copy(&b->r, node, op, args);
 }
 
 static void note_needed(void *user, exg_value_id *id)

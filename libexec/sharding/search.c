@@ -87,6 +87,22 @@ static bool is_tried(const choosing *c, uint32_t d, exg_partition_mode mode)
            (mode == EXG_PARTITION_REPLICATE || c->trial.mesh->sizes[d] > 1);
 }
 
+/* Is there a dim before that is whole, and might as well be this one? */
+static bool is_tried_before(const choosing *c, uint32_t d, exg_partition_mode mode)
+{
+    const exg_placer *t = &c->trial;
+    const exg_link *links = t->goal.costs->links;
+
+    for (uint32_t k = 0; mode != EXG_PARTITION_REPLICATE && k < d; k++) {
+        if (c->open[k] && t->options[k].mode == EXG_PARTITION_REPLICATE &&
+            t->mesh->sizes[k] == t->mesh->sizes[d] && links[k].message_ns == links[d].message_ns &&
+            links[k].ns_per_byte == links[d].ns_per_byte) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Of the dims from `d` on; those before are placed, which left `whole`. */
 static exg_status choose_from(choosing *c, uint32_t d, const exg_program *whole,
                               const exg_partition_summary *sum)
@@ -111,7 +127,7 @@ static exg_status choose_from(choosing *c, uint32_t d, const exg_program *whole,
         bool uneven = false;
         exg_status status;
 
-        if (c->open[d] && !is_tried(c, d, mode)) {
+        if (c->open[d] && (!is_tried(c, d, mode) || is_tried_before(c, d, mode))) {
             continue;
         }
         t->options[d].mode = mode;
@@ -232,9 +248,10 @@ static exg_status choose_together(exg_placer *t, const bool *open, bool experts,
     EXG_TRY(choose_from(&c, 0, t->functional, &(exg_partition_summary){0}));
     EXG_TRY(try_pipelines(&c));
     for (uint32_t d = 0; d < t->mesh->ndim; d++) {
-        t->options[d].mode = open[d] ? c.best.of.modes[d] : t->options[d].mode;
-        if (t->options[d].mode == EXG_PARTITION_PIPELINE) {
-            t->options[d].microbatches = c.best.of.microbatches;
+        if (open[d]) {
+            t->options[d].mode = c.best.of.modes[d];
+            t->options[d].microbatches =
+                c.best.of.modes[d] == EXG_PARTITION_PIPELINE ? c.best.of.microbatches : 0;
         }
     }
     return EXG_OK;

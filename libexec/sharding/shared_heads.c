@@ -13,6 +13,7 @@
 
 /* What is known of a value, from those that read it. */
 typedef struct heads {
+    bool is_weight;   /* a weight, or made of one alone */
     bool is_attended; /* an attention reads it as keys or values, or a product of two activations */
     int64_t count;    /* heads that are repeated later; 0: none are */
     int64_t repeated; /* how many they are then */
@@ -25,8 +26,9 @@ typedef struct finder {
     const exg_graph *graph;
     heads *of; /* by value */
     uint32_t node;
-    const heads *result; /* of the node */
-    uint32_t parts;      /* of its operands */
+    const heads *result;  /* of the node */
+    uint32_t parts;       /* of its operands */
+    uint32_t activations; /* among its operands */
 } finder;
 
 static const exg_tensor_meta *meta_of(const finder *f, exg_value_id id)
@@ -36,7 +38,7 @@ static const exg_tensor_meta *meta_of(const finder *f, exg_value_id id)
 
 static bool is_activation(const finder *f, exg_value_id id)
 {
-    return id != EXG_NO_VALUE && meta_of(f, id) != NULL && !f->p->forms[id].is_weight;
+    return id != EXG_NO_VALUE && meta_of(f, id) != NULL && !f->of[id].is_weight;
 }
 
 static exg_value_id operand_of(const exg_node *node, const char *name)
@@ -125,6 +127,20 @@ static void visit_operands(finder *f, const exg_node *node,
     }
 }
 
+static void count_activation(void *user, exg_value_id *id)
+{
+    finder *f = user;
+
+    f->activations += is_activation(f, *id);
+}
+
+static uint32_t count_activations(finder *f, const exg_node *node)
+{
+    f->activations = 0;
+    visit_operands(f, node, count_activation);
+    return f->activations;
+}
+
 /* As many as heads and ranks have in common. Where ranks have not equally many heads of queries
  * those are gathered for the attention, and those of keys and values with them. */
 static uint32_t parts_of(const finder *f, const heads *h)
@@ -163,7 +179,7 @@ static void look_back(finder *f, uint32_t n)
     if (op->id == EXG_OP_attention || op->id == EXG_OP_attention_of_softmax) {
         note_attention(f, node);
     } else if (op->id == EXG_OP_bmm_default || op->id == EXG_OP_baddbmm_default) {
-        f->result = &(heads){.is_attended = true};
+        f->result = &(heads){.is_attended = count_activations(f, node) > 1};
         visit_operands(f, node, pass_back);
     } else if (passes(op)) {
         f->result = result;
@@ -184,6 +200,23 @@ static void take_parts(void *user, exg_value_id *id)
     uint32_t parts = *id == EXG_NO_VALUE ? 0 : f->of[*id].parts;
 
     f->parts = parts > 0 ? parts : f->parts;
+}
+
+/* From weights to what is made of them alone. */
+static void look_for_weights(finder *f)
+{
+    for (exg_value_id v = 0; v < f->graph->value_count; v++) {
+        f->of[v].is_weight = f->p->forms[v].is_weight;
+    }
+    for (uint32_t n = 0; n < f->graph->node_count; n++) {
+        const exg_node *node = &f->graph->nodes[n];
+        const exg_operator *op = exg_operators_find(f->p->r.operators, node->target);
+        exg_value_id made = exg_result_of(node);
+
+        if (op != NULL && made != EXG_NO_VALUE && passes(op) && count_activations(f, node) == 0) {
+            f->of[made].is_weight = true;
+        }
+    }
 }
 
 /* Heads that have been repeated stay so until they are attended to. */
@@ -215,6 +248,7 @@ exg_status exg_find_shared_heads(exg_partitioner *p)
     if (f.of == NULL || p->parts == NULL) {
         return EXG_OUT_OF_MEMORY(p->r.err);
     }
+    look_for_weights(&f);
     for (uint32_t n = graph->node_count; n-- > 0;) {
         look_back(&f, n);
     }

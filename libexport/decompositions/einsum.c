@@ -178,16 +178,74 @@ static uint32_t sequence_of(const labelled *large, const labelled *small, uint8_
     return count;
 }
 
+typedef struct label_group {
+    uint8_t labels[LABELS];
+    uint32_t count;
+    int64_t size; /* of all together */
+} label_group;
+
+#define COLUMNS_MIN 8 /* of a product that is worth its own */
+
+/* Labels that one operand alone has and that lie in it on both sides of its depth, as in "edf" of
+ * "nd,edf->enf", are no view as one dim: it would be copied, and often is the weights of experts.
+ * Those before the depth are made a batch instead, in which the other operand is the same each
+ * time. */
+static void leave_apart(exg_builder *b, const labelled *l, const label_group *depth,
+                        label_group *own, label_group *batch)
+{
+    exg_dims dims = exg_lower_dims(b, l->x);
+    label_group before = {.size = 1};
+    label_group behind = {.size = 1};
+
+    for (uint32_t i = 0; i < own->count; i++) {
+        int at = find_label(l, own->labels[i]);
+        bool is_before = true;
+
+        for (uint32_t k = 0; k < depth->count; k++) {
+            is_before = is_before && at < find_label(l, depth->labels[k]);
+        }
+        label_group *side = is_before ? &before : &behind;
+
+        side->labels[side->count++] = own->labels[i];
+        side->size *= dims.n[at];
+    }
+    if (batch->count == 0 && depth->count > 0 && before.size > 1 && behind.size >= COLUMNS_MIN) {
+        *batch = before;
+        *own = behind;
+    }
+}
+
+/* Dims in the order of the groups, as a matrix of each of the batch. */
+static exg_ref as_matrices(exg_builder *b, const labelled *l, const label_group *batch,
+                           const label_group *rows, const label_group *columns)
+{
+    const label_group *const groups[] = {batch, rows, columns};
+    uint8_t order[2 * EXG_SHAPE_RANK_MAX];
+    uint32_t count = 0;
+    bool is_repeated = batch->count > 0 && find_label(l, batch->labels[0]) < 0;
+    exg_ref x;
+
+    for (uint32_t g = is_repeated; g < 3; g++) {
+        memcpy(order + count, groups[g]->labels, groups[g]->count);
+        count += groups[g]->count;
+    }
+    x = EMIT(b, reshape_default, ordered(b, l, order, count),
+             INTS(b, is_repeated ? 1 : batch->size, rows->size, columns->size));
+    return is_repeated ? EMIT(b, expand_default, x, INTS(b, batch->size, rows->size, columns->size))
+                       : x;
+}
+
 /* The product of two, summed over what nobody needs any more, as one bmm: shared and
  * needed labels are its batch, shared ones not needed its depth. */
 static labelled multiplied(exg_builder *b, labelled *l, labelled *r, const bool *needed)
 {
     const labelled whole = *l;
     uint8_t sequence[2 * EXG_SHAPE_RANK_MAX];
-    uint8_t group[4][LABELS]; /* batch, left, right, depth */
-    uint32_t count[4] = {0};
-    int64_t size[4] = {1, 1, 1, 1};
-    uint8_t order[EXG_SHAPE_RANK_MAX * 2];
+    label_group group[4] = {{.size = 1}, {.size = 1}, {.size = 1}, {.size = 1}};
+    label_group *batch = &group[0];
+    label_group *rows = &group[1];
+    label_group *columns = &group[2];
+    label_group *depth = &group[3];
     exg_dims left;
     exg_dims right;
     exg_dims out = {.rank = 0};
@@ -206,33 +264,28 @@ static labelled multiplied(exg_builder *b, labelled *l, labelled *r, const bool 
         const uint8_t label = sequence[at];
         int i = find_label(l, label);
         int j = find_label(r, label);
-        uint32_t k = j < 0 ? 1 : i < 0 ? 2 : needed[label] ? 0 : 3;
+        label_group *of = &group[j < 0 ? 1 : i < 0 ? 2 : needed[label] ? 0 : 3];
 
-        group[k][count[k]++] = label;
-        size[k] *= i >= 0 ? left.n[i] : right.n[j];
+        of->labels[of->count++] = label;
+        of->size *= i >= 0 ? left.n[i] : right.n[j];
     }
+    leave_apart(b, r, depth, columns, batch);
+    leave_apart(b, l, depth, rows, batch);
     for (uint32_t k = 0; k < 3; k++) {
-        for (uint32_t i = 0; i < count[k]; i++) {
-            int at = find_label(k == 2 ? r : l, group[k][i]);
+        for (uint32_t i = 0; i < group[k].count; i++) {
+            int at = find_label(l, group[k].labels[i]);
 
-            made.label[made.rank++ % EXG_SHAPE_RANK_MAX] = group[k][i];
-            out.n[out.rank++ % EXG_SHAPE_RANK_MAX] = k == 2 ? right.n[at] : left.n[at];
+            made.label[made.rank++ % EXG_SHAPE_RANK_MAX] = group[k].labels[i];
+            out.n[out.rank++ % EXG_SHAPE_RANK_MAX] =
+                at >= 0 ? left.n[at] : right.n[find_label(r, group[k].labels[i])];
         }
     }
     if (made.rank > EXG_SHAPE_RANK_MAX) {
         exg_lower_refuse(b, "einsum: too many dims");
         return *l;
     }
-    n = count[0];
-    memcpy(order, group[0], n);
-    memcpy(order + n, group[1], count[1]);
-    memcpy(order + n + count[1], group[3], count[3]);
-    x = EMIT(b, reshape_default, ordered(b, l, order, n + count[1] + count[3]),
-             INTS(b, size[0], size[1], size[3]));
-    memcpy(order + n, group[3], count[3]);
-    memcpy(order + n + count[3], group[2], count[2]);
-    y = EMIT(b, reshape_default, ordered(b, r, order, n + count[3] + count[2]),
-             INTS(b, size[0], size[3], size[2]));
+    x = as_matrices(b, l, batch, rows, depth);
+    y = as_matrices(b, r, batch, depth, columns);
     made.x = exg_lower_shaped(b, EMIT(b, bmm_default, x, y), &out);
     return made;
 }

@@ -34,7 +34,9 @@ static bool may_be_any(const char *name)
 /* Lists with an element a part, not a dim. */
 static bool may_be_long(const char *name)
 {
-    static const char *const names[] = {"split_sizes", "indices", "path"};
+    static const char *const names[] = {
+        "split_sizes", "split_size", "output_split_sizes", "input_split_sizes", "ranks",
+        "indices",     "path"};
 
     return is_among(name, names, sizeof(names) / sizeof(names[0]));
 }

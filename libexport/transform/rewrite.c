@@ -200,6 +200,14 @@ exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_i
     return EXG_OK;
 }
 
+exg_status exg_rewrite_copy(exg_rewrite *r, const exg_node *node, const exg_operator *op,
+                            const exg_argument *args)
+{
+    return exg_rewrite_emit(r, node,
+                            op->id == EXG_OP_view_default ? EXG_OP_reshape_default : op->id, args,
+                            op->schema->argument_count);
+}
+
 exg_status exg_rewrite_outputs(exg_rewrite *r)
 {
     const exg_graph *graph = r->in->graph;

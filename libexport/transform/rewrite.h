@@ -49,6 +49,11 @@ exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_oper
 exg_status exg_rewrite_emit(exg_rewrite *r, const exg_node *node, exg_operator_id op,
                             const exg_argument *args, uint32_t count);
 
+/* Emits the node's own operator where what it reads may lie otherwise than it did: a view that
+ * crosses that is a copy. */
+exg_status exg_rewrite_copy(exg_rewrite *r, const exg_node *node, const exg_operator *op,
+                            const exg_argument *args);
+
 /* Records `results` as the new values of the node's outputs. */
 void exg_rewrite_set(exg_rewrite *r, const exg_node *node, const exg_argument *results);
 

@@ -139,8 +139,8 @@ static void dims_shorter_than_the_mesh_are_split(void **state)
                 }
             }
             assert_true(found && summary->unsplit[0] == NULL);
-            if (modes[m] == EXG_PARTITION_FSDP) { /* a row of each of two matrices */
-                assert_int_equal(summary->weight_bytes, 4 * ((r < 5 ? 6 : 0) + (r < 6 ? 6 : 0)));
+            if (modes[m] == EXG_PARTITION_FSDP) { /* a column of five rows, a row of six columns */
+                assert_int_equal(summary->weight_bytes, r < 6 ? 4 * (5 + 6) : 0);
             }
             free(summary);
             exg_program_destroy(local);

@@ -1,0 +1,1 @@
+exg plan fixtures/mlp.pt2 --mesh 40 --place pipeline --check | sed -n 1,3p; exg run fixtures/mlp.pt2 --input fixtures/mlp.inputs.safetensors --expect fixtures/mlp.expected.safetensors --mesh 40 --place pipeline --microbatches 3 | tail -n 1
