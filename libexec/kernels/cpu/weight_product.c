@@ -190,6 +190,7 @@ static void bring_rows(const weight_run *r, float *rows, float *sums)
 /* As they are, in the order of exg_weight_pairs. */
 static void bring_pairs(const weight_run *r, uint16_t *pairs)
 {
+    enum { STEP = 2 * EXG_WEIGHT_LANES };
     const weight_product *p = r->p;
     const exg_gemm *g = &p->gemm;
 
@@ -197,12 +198,16 @@ static void bring_pairs(const weight_run *r, uint16_t *pairs)
     for (int64_t i = 0; i < g->m; i++) {
         const uint16_t *row = (const void *)exg_matrix_at(r->work.a, &g->a, 0, i, 0);
         uint16_t *to = pairs + i * p->row_stride;
+        int64_t k = 0;
 
-        for (int64_t k = 0; k < g->k; k++) {
-            const int64_t part = k % EXG_WEIGHT_BLOCK / EXG_WEIGHT_LANES;
-
-            to[k / EXG_WEIGHT_BLOCK * EXG_WEIGHT_BLOCK + part / 2 * 2 * EXG_WEIGHT_LANES +
-               k % EXG_WEIGHT_LANES * 2 + part % 2] = row[k];
+        for (; k + STEP <= g->k; k += STEP) {
+            for (int64_t lane = 0; lane < EXG_WEIGHT_LANES; lane++) {
+                to[k + 2 * lane] = row[k + lane];
+                to[k + 2 * lane + 1] = row[k + EXG_WEIGHT_LANES + lane];
+            }
+        }
+        for (int64_t at = 0; k + at < g->k; at++) {
+            to[k + at % EXG_WEIGHT_LANES * 2 + at / EXG_WEIGHT_LANES] = row[k + at];
         }
     }
 }
