@@ -21,4 +21,13 @@ static inline void exg_ask(const void *at, int64_t bytes)
     }
 }
 
+/* The same for what comes in a while: as far as the second cache, to which many more lines are on
+ * their way at a time. */
+static inline void exg_ask_far(const void *at, int64_t bytes)
+{
+    for (int64_t k = 0; k < bytes; k += 64) {
+        __builtin_prefetch((const char *)at + k, 0, 2);
+    }
+}
+
 #endif

@@ -105,7 +105,8 @@ typedef struct exg_move {
     int64_t rows; /* product of all sizes but the last */
     int64_t rows_of_block;
     uint32_t block_count;
-    bool is_transposed; /* the last two dimensions, in tiles */
+    bool is_transposed;  /* the last two dimensions, in tiles */
+    int64_t asked_ahead; /* bytes of src */
 } exg_move;
 
 /* Strides count elements of `element_bytes`. */

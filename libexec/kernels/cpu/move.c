@@ -8,7 +8,7 @@
 #include "libexec/kernels/stream.h"
 
 #define TILE      64   /* rows of a transposed task */
-#define ASKED_MAX 8192 /* bytes of the row after one that is read backwards */
+#define ASKED_MAX 8192 /* bytes of a row that is asked for before it is read */
 
 /* Of any alignment: some are several of a tensor's. */
 typedef uint16_t element2 __attribute__((aligned(1), may_alias));
@@ -105,6 +105,20 @@ static void find_transpose(exg_move *m)
     }
 }
 
+/* How far from a row the one is that is read in a while, if dense rows do not follow one another,
+ * which processors would foresee; else 0. */
+static int64_t ahead_of(const exg_move *m)
+{
+    const uint32_t last = m->rank - 1;
+    const int64_t row = m->sizes[last] * m->element_bytes;
+
+    if (m->is_transposed || last == 0 || m->src_strides[last] != m->element_bytes ||
+        m->src_strides[last - 1] == row) {
+        return 0;
+    }
+    return m->src_strides[last - 1] * exg_ceil_div(ASKED_MAX, row);
+}
+
 void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const int64_t *dst_strides,
                    const int64_t *src_strides, uint32_t element_bytes)
 {
@@ -150,6 +164,7 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const in
         move->rows_of_block = exg_items_per_block(row, EXG_GRAIN);
     }
     move->block_count = exg_block_count(move->rows, move->rows_of_block);
+    move->asked_ahead = ahead_of(move);
 }
 
 #define DEFINE_ROW(type, name)                                                                     \
@@ -392,6 +407,10 @@ static void move_block(void *context, uint32_t block)
         src += index[d] * m->src_strides[d];
     }
     for (int64_t row = first; row < end; row++) {
+        if (m->asked_ahead != 0) {
+            exg_ask_far(src + m->asked_ahead,
+                        EXG_MIN(m->sizes[last] * m->element_bytes, ASKED_MAX));
+        }
         if (m->is_transposed) {
             int64_t i = row % tiles * TILE;
 

@@ -118,32 +118,92 @@ static reduce_state row_int(const reduce_run_context *r, const void *x, int64_t 
 
 #define FEW 16 /* terms of which a loop is over before a row's has begun */
 
-/* Sums of `count` dense lines of f32, or of their squares, a few terms each, one after the other.
- */
-static void sum_few(const float *x, bool squares, int64_t terms, int64_t count,
-                    reduce_state *states)
-{
-    for (int64_t k = 0; k < count; k++) {
-        double sum = 0;
+/* `count` dense lines of a few terms each, one after the other. */
+#define FEW_LINES(type, result, step)                                                              \
+    for (int64_t k = 0; k < count; k++) {                                                          \
+        reduce_state s = start;                                                                    \
+                                                                                                   \
+        for (int64_t i = 0; i < terms; i++) {                                                      \
+            const type v = ((const type *)x)[k * terms + i];                                       \
+                                                                                                   \
+            s.result = step;                                                                       \
+        }                                                                                          \
+        states[k] = s;                                                                             \
+    }                                                                                              \
+    break
 
-        for (int64_t i = 0; i < terms; i++) {
-            float term = x[k * terms + i];
-
-            sum += (double)(squares ? term * term : term);
-        }
-        states[k].f = sum;
+#define FEW_REAL(name, type)                                                                       \
+    static void name(reduce_op op, const void *x, int64_t terms, int64_t count,                    \
+                     reduce_state start, reduce_state *states)                                     \
+    {                                                                                              \
+        switch (op) {                                                                              \
+        case SQUARES:                                                                              \
+            FEW_LINES(type, f, s.f + (double)(v * v));                                             \
+        case PROD:                                                                                 \
+            FEW_LINES(type, f, s.f *(double)v);                                                    \
+        case AMAX:                                                                                 \
+            FEW_LINES(type, f, v > s.f || v != v ? v : s.f);                                       \
+        case AMIN:                                                                                 \
+            FEW_LINES(type, f, v < s.f || v != v ? v : s.f);                                       \
+        case ANY:                                                                                  \
+            FEW_LINES(type, i, s.i | (v != 0));                                                    \
+        case ALL:                                                                                  \
+            FEW_LINES(type, i, s.i &(v != 0));                                                     \
+        default:                                                                                   \
+            FEW_LINES(type, f, s.f + (double)v);                                                   \
+        }                                                                                          \
     }
+
+#define FEW_INTEGER(name, type)                                                                    \
+    static void name(reduce_op op, const void *x, int64_t terms, int64_t count,                    \
+                     reduce_state start, reduce_state *states)                                     \
+    {                                                                                              \
+        switch (op) {                                                                              \
+        case PROD:                                                                                 \
+            FEW_LINES(type, i, (int64_t)((uint64_t)s.i * (uint64_t)v));                            \
+        case AMAX:                                                                                 \
+            FEW_LINES(type, i, v > s.i ? v : s.i);                                                 \
+        case AMIN:                                                                                 \
+            FEW_LINES(type, i, v < s.i ? v : s.i);                                                 \
+        case ANY:                                                                                  \
+            FEW_LINES(type, i, s.i | (v != 0));                                                    \
+        case ALL:                                                                                  \
+            FEW_LINES(type, i, s.i &(v != 0));                                                     \
+        default:                                                                                   \
+            FEW_LINES(type, i, (int64_t)((uint64_t)s.i + (uint64_t)v));                            \
+        }                                                                                          \
+    }
+
+FEW_REAL(few_f32, float)
+FEW_REAL(few_f64, double)
+FEW_INTEGER(few_i32, int32_t)
+FEW_INTEGER(few_i64, int64_t)
+
+/* Terms are few and follow one another, as outputs do. */
+static bool is_few(const reduce_params *p)
+{
+    return p->op != SPREAD && p->terms.count > 0 && p->terms.count <= FEW && p->terms.rank == 1 &&
+           p->terms.strides[0] == 1 && p->kept.rank == 1 && p->kept.strides[0] == p->terms.count;
 }
 
-/* Outputs that sum_few takes. */
-static bool is_few(const reduce_run_context *r)
+/* Of as many outputs as are brought in at once, `count` at most; gives how many. */
+static int64_t reduce_few(const reduce_run_context *r, int64_t output, int64_t count,
+                          reduce_state *states)
 {
     const reduce_params *p = r->p;
+    const int64_t terms = p->terms.count;
+    const int64_t lines = EXG_MIN(count, REDUCE_CHUNK / terms);
+    const reduce_state start = reduce_start(p, r->op);
+    reduce_values to;
+    reduce_values scratch;
+    const void *x =
+        reduce_bring(p, r->in + output * terms * p->in_bytes, lines * terms, 1, &to, &scratch);
 
-    return (r->op == SUM || r->op == SQUARES || r->op == MEAN) && p->in_dtype == EXG_DTYPE_F32 &&
-           p->compute == EXG_COMPUTE_F32 && p->terms.count <= FEW && p->pieces == 1 &&
-           p->terms.rank == 1 && p->terms.strides[0] == 1 && p->kept.rank == 1 &&
-           p->kept.strides[0] == p->terms.count;
+    (p->compute == EXG_COMPUTE_F32   ? few_f32
+     : p->compute == EXG_COMPUTE_F64 ? few_f64
+     : p->compute == EXG_COMPUTE_I32 ? few_i32
+                                     : few_i64)(r->op, x, terms, lines, start, states);
+    return lines;
 }
 
 static double row_bf16(const reduce_run_context *r, const void *x, int64_t count, double mean)
@@ -221,10 +281,8 @@ static void reduce_task(void *context, uint32_t block)
                 exg_reduce_flush(r, &c, count);
             }
             states = c.states;
-        } else if (is_few(r)) {
-            count = EXG_MIN(end - output, REDUCE_COLUMNS);
-            sum_few((const float *)(const void *)r->in + output * p->terms.count, r->op == SQUARES,
-                    p->terms.count, count, states);
+        } else if (is_few(p) && p->pieces == 1) {
+            count = reduce_few(r, output, EXG_MIN(end - output, REDUCE_COLUMNS), states);
         } else {
             count = EXG_MIN(end - output, REDUCE_COLUMNS);
             for (int64_t k = 0; k < count; k++) {
@@ -333,13 +391,19 @@ static void split_dims(reduce_params *p, const exg_tensor *in, uint32_t mask)
     }
 }
 
+/* Terms are few, not side by side, and of many outputs: those go together wherever they are. */
+static bool has_few_apart(const reduce_params *p)
+{
+    return p->terms.count <= FEW && !is_few(p) && p->kept.sizes[p->kept.rank - 1] >= FEW;
+}
+
 static void cut(reduce_params *p)
 {
     int64_t kept_stride = p->kept.strides[p->kept.rank - 1];
     int64_t term_stride = p->terms.strides[p->terms.rank - 1];
 
     p->by_columns = p->kept.count > 1 && p->kept.sizes[p->kept.rank - 1] > 1 &&
-                    kept_stride < term_stride && p->terms.count > 1;
+                    (kept_stride < term_stride || has_few_apart(p)) && p->terms.count > 1;
     p->outputs_of_task = EXG_MIN(exg_items_per_block(p->terms.count, EXG_GRAIN), p->kept.count);
     if (p->by_columns) { /* whole rows of outputs, where there is room for one */
         int64_t row = p->kept.sizes[p->kept.rank - 1];

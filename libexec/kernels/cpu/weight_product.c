@@ -7,6 +7,7 @@
  * Half bytes are made once, of bytes that hold 16 values, by the packer.
  */
 #include "libexec/kernels/cpu/gemm.h"
+#include "libexec/kernels/stream.h"
 #include "libexport/base/element.h"
 #include "libexport/operators/shape.h"
 
@@ -66,6 +67,8 @@ static void load_factor(const weight_run *r, uint32_t operand, const exg_matrix 
     const int64_t groups = r->p->groups;
 
     if (m->column == 1 && m->row == groups) {
+        exg_ask(exg_matrix_at(data, m, 0, j + count, 0),
+                count * groups * (int64_t)exg_dtype_bytes(m->dtype));
         load((uint32_t)(count * groups), to, exg_matrix_at(data, m, 0, j, 0), 1);
         return;
     }
@@ -86,7 +89,7 @@ static void load_factors(const weight_run *r, int64_t j, int64_t count, exg_weig
     if (!exg_tensor_is_absent(&call->inputs[SCALE])) {
         load_factor(r, SCALE, &p->scale, j, count, scales);
     } else {
-        for (int64_t i = 0; i < n && p->has_scales; i++) {
+        for (int64_t i = 0; i < n; i++) {
             scales[i] = 1;
         }
     }
@@ -102,10 +105,10 @@ static void load_factors(const weight_run *r, int64_t j, int64_t count, exg_weig
     if (!exg_tensor_is_absent(&call->inputs[ZERO])) {
         load_factor(r, ZERO, &p->zero, j, count, room);
         for (int64_t i = 0; i < n; i++) {
-            shifts[i] -= room[i] * (p->has_scales ? scales[i] : 1);
+            shifts[i] -= room[i] * scales[i];
         }
     }
-    w->scales = p->has_scales ? scales : NULL;
+    w->scales = scales;
     w->shifts = p->has_shifts ? shifts : NULL;
 }
 
@@ -143,6 +146,7 @@ static void pack_columns(const void *context, const void *run, int64_t batch, in
             exg_weight w = weight_from(run, j + first + i);
 
             load_factors(run, j + first + i, 1, &w, scales, shifts);
+            w.scales = p->has_scales ? scales : NULL;
             if (are_pairs) {
                 EXG_LOOPS(exg_loops_weight)
                     ->widen_bf16[p->form](&w, 0, k, depth, elements.bf16 + i * depth);
@@ -186,6 +190,7 @@ static void bring_rows(const weight_run *r, float *rows, float *sums)
 /* As they are, in the order of exg_weight_pairs. */
 static void bring_pairs(const weight_run *r, uint16_t *pairs)
 {
+    enum { STEP = 2 * EXG_WEIGHT_LANES };
     const weight_product *p = r->p;
     const exg_gemm *g = &p->gemm;
 
@@ -193,12 +198,16 @@ static void bring_pairs(const weight_run *r, uint16_t *pairs)
     for (int64_t i = 0; i < g->m; i++) {
         const uint16_t *row = (const void *)exg_matrix_at(r->work.a, &g->a, 0, i, 0);
         uint16_t *to = pairs + i * p->row_stride;
+        int64_t k = 0;
 
-        for (int64_t k = 0; k < g->k; k++) {
-            const int64_t part = k % EXG_WEIGHT_BLOCK / EXG_WEIGHT_LANES;
-
-            to[k / EXG_WEIGHT_BLOCK * EXG_WEIGHT_BLOCK + part / 2 * 2 * EXG_WEIGHT_LANES +
-               k % EXG_WEIGHT_LANES * 2 + part % 2] = row[k];
+        for (; k + STEP <= g->k; k += STEP) {
+            for (int64_t lane = 0; lane < EXG_WEIGHT_LANES; lane++) {
+                to[k + 2 * lane] = row[k + lane];
+                to[k + 2 * lane + 1] = row[k + EXG_WEIGHT_LANES + lane];
+            }
+        }
+        for (int64_t at = 0; k + at < g->k; at++) {
+            to[k + at % EXG_WEIGHT_LANES * 2 + at / EXG_WEIGHT_LANES] = row[k + at];
         }
     }
 }

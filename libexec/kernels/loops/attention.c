@@ -8,9 +8,8 @@
 
 #define LANES   EXG_VF32
 #define ROWS    4
-#define KEYS    4 /* side by side */
-#define VECTORS 4 /* of values, side by side */
-#define AHEAD   4096
+#define KEYS    4  /* side by side */
+#define VECTORS 4  /* of values, side by side */
 #define LINE    64 /* bytes */
 #define UNROLL  _Pragma("GCC unroll 32")
 #define INLINE  static inline __attribute__((always_inline))
@@ -70,7 +69,7 @@ INLINE float sum_lanes(reals v)
 INLINE void ask_ahead(const char *at, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += LINE) {
-        __builtin_prefetch(at + AHEAD + i);
+        EXG_ASK_FAR(at + i);
     }
 }
 

@@ -14,7 +14,6 @@
 #define TILE_VECTORS   3
 #define DOT_DEPTH      1024
 #define DOT_LINE       64 /* bytes */
-#define DOT_AHEAD      4096
 #define STREAM_VECTORS 2
 #define STREAM_AHEAD   8  /* rows of b */
 #define STREAM_FLAT    32 /* so few that what comes next are their next columns */

@@ -175,7 +175,7 @@ static inline __attribute__((always_inline)) REAL GEMM(dot_one)(const exg_dtype 
     for (; k + 4 * LANES <= depth; k += 4 * LANES) {
         UNROLL for (int at = 0; at < 4 * LANES * bytes; at += DOT_LINE)
         {
-            __builtin_prefetch(b + k * bytes + at + DOT_AHEAD);
+            EXG_ASK_FAR(b + k * bytes + at);
         }
         UNROLL for (int i = 0; i < 4; i++)
         {

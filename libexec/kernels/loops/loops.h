@@ -462,7 +462,7 @@ typedef struct exg_weight {
     int64_t stride;
     int64_t depth, groups; /* of as many elements each; of half bytes whole 16 */
     float low;             /* 0 of float8 */
-    const float *scales;   /* (rows, groups), or NULL: 1 */
+    const float *scales;   /* (rows, groups); as it is widened NULL too: 1 */
     const float *shifts;   /* or NULL: 0 */
 } exg_weight;
 

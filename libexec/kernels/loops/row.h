@@ -10,6 +10,8 @@
 #define EXG_UNROLL _Pragma("GCC unroll 8")
 
 typedef float exg_float8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef double exg_double2 __attribute__((vector_size(16), aligned(8), may_alias));
+typedef double exg_double4 __attribute__((vector_size(32), aligned(8), may_alias));
 typedef double exg_double8 __attribute__((vector_size(64), aligned(8), may_alias));
 
 /* The lanes of a stretch in double, halved again and again: of 32, lane k takes k + 16,
@@ -30,12 +32,10 @@ typedef double exg_double8 __attribute__((vector_size(64), aligned(8), may_alias
                 sums[k] += sums[k + half];                                                         \
             }                                                                                      \
         }                                                                                          \
-        for (int half = 4; half > 0; half /= 2) {                                                  \
-            for (int k = 0; k < half; k++) {                                                       \
-                sums[0][k] += sums[0][k + half];                                                   \
-            }                                                                                      \
-        }                                                                                          \
-        return sums[0][0];                                                                         \
+        const exg_double4 four = ((exg_double4 *)sums)[0] + ((exg_double4 *)sums)[1];              \
+        const exg_double2 two = ((const exg_double2 *)&four)[0] + ((const exg_double2 *)&four)[1]; \
+                                                                                                   \
+        return two[0] + two[1];                                                                    \
     }
 
 #define EXG_ROW_FAR                                                                                \

@@ -22,6 +22,12 @@ typedef float exg_vf32 __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(4),
 typedef double exg_vf64 __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(8), may_alias));
 typedef char exg_vbytes __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(1), may_alias));
 
+/* Asks for the line that a stretch of memory reaches in a while, as far as the second cache: many
+ * more lines are on their way there at a time than to the first, and from there processors bring
+ * on what they foresee. */
+#define EXG_FAR_AHEAD   16384 /* bytes */
+#define EXG_ASK_FAR(at) __builtin_prefetch((const char *)(at) + EXG_FAR_AHEAD, 0, 2)
+
 #define EXG_VF32 (EXG_VECTOR_BYTES / 4) /* floats of a vector */
 #define EXG_VF64 (EXG_VECTOR_BYTES / 8)
 

@@ -4,7 +4,6 @@
  * side. The sums of a group are scaled as vectors, and their lanes are added at the end.
  */
 #include "libexec/kernels/loops/weight.h"
-#include "libexec/kernels/loops/vector.h"
 
 #include <string.h>
 
@@ -31,7 +30,6 @@ typedef int32_t words __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(4), 
 typedef uint32_t bits __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(4), may_alias));
 typedef int8_t signed_bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef uint8_t unsigned_bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
-typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
 /* ---- elements --------------------------------------------------------------------------- */
 
@@ -154,17 +152,6 @@ INLINE reals widen_halves(const char *block, int first, int part, half_values lo
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
-INLINE float sum_lanes(reals v)
-{
-    four folded = ((const four *)&v)[0];
-
-    UNROLL for (int i = 1; i < LANES / 4; i++)
-    {
-        folded += ((const four *)&v)[i];
-    }
-    return (folded[0] + folded[1]) + (folded[2] + folded[3]);
-}
-
 typedef struct tile_sums {
     reals lanes[ROWS][COLUMNS];
     float rest[ROWS][COLUMNS]; /* of what is less than a vector */
@@ -183,7 +170,7 @@ INLINE void put_tile(const exg_weight *w, const int rows, const int columns, int
         UNROLL for (int i = 0; i < columns; i++)
         {
             c[r * c_stride + i] =
-                sum_lanes(sums->lanes[r][i]) + sums->rest[r][i] +
+                exg_weight_lanes_sum(sums->lanes[r][i]) + sums->rest[r][i] +
                 (w->shifts == NULL ? 0 : shift_of(w, j + i, x->sums + r * w->groups));
         }
     }
@@ -223,7 +210,7 @@ RARE void add_rests(const exg_weight_form form, const exg_weight *w, const int r
     for (int64_t g = 0; g < w->groups; g++) {
         for (int i = 0; i < columns; i++) {
             const uint8_t *bytes = (const uint8_t *)w->bytes + (j + i) * w->stride;
-            float scale = exg_weight_scale(w, j + i, g);
+            float scale = w->scales[(j + i) * w->groups + g];
 
             for (int64_t k = g * size + size / LANES * LANES; k < (g + 1) * size; k++) {
                 float y = (widen_byte(form, bytes[k]) + w->low) * scale;
@@ -236,12 +223,11 @@ RARE void add_rests(const exg_weight_form form, const exg_weight *w, const int r
     }
 }
 
-/* Asks for a line of each of the rows that come next. */
 INLINE void ask_ahead(const exg_weight *w, const int columns, const char *bytes)
 {
     UNROLL for (int i = 0; i < columns; i++)
     {
-        __builtin_prefetch(bytes + (columns + i) * w->stride);
+        exg_weight_ask(w, columns, bytes + i * w->stride);
     }
 }
 
@@ -272,7 +258,7 @@ INLINE void group_of_bytes(const exg_weight_form form, const bool adds, const ex
     }
     UNROLL for (int i = 0; i < columns; i++)
     {
-        float scale = exg_weight_scale(w, j + i, g);
+        float scale = w->scales[(j + i) * w->groups + g];
 
         UNROLL for (int r = 0; r < rows; r++)
         {
@@ -320,7 +306,7 @@ INLINE void block_of_halves(const exg_weight *w, const int rows, const int colum
         }
         UNROLL for (int i = 0; i < columns; i++)
         {
-            float scale = exg_weight_scale(w, j + i, place->group);
+            float scale = w->scales[(j + i) * w->groups + place->group];
 
             UNROLL for (int r = 0; r < rows; r++)
             {
@@ -451,7 +437,8 @@ INLINE void widen_of(const exg_weight_form form, const exg_weight *w, int64_t j,
         int64_t g = k / size;
         int64_t end = (g + 1) * size < first + count ? (g + 1) * size : first + count;
 
-        scale_and_shift(end - k, y + k - first, exg_weight_scale(w, j, g),
+        scale_and_shift(end - k, y + k - first,
+                        w->scales == NULL ? 1 : w->scales[j * w->groups + g],
                         w->shifts == NULL ? 0 : w->shifts[j * w->groups + g]);
         k = end;
     }

@@ -40,63 +40,84 @@ typedef struct place {
     int64_t group, left, steps;
 } place;
 
-INLINE void add_block(const exg_weight *w, const int rows, const int columns, int64_t j,
-                      int64_t block, __m512i table, const exg_weight_pairs *x, place *at,
+/* One step of a block, which becomes part of the sums of its group. */
+INLINE void add_step(const int rows, const int columns, const __m512i *halves, const int step,
+                     __m512i table, const uint16_t *pairs, int64_t pairs_stride,
+                     __m512 (*group)[COLUMNS])
+{
+    __m512i y[COLUMNS];
+
+    UNROLL for (int i = 0; i < columns; i++)
+    {
+        y[i] = _mm512_permutexvar_epi16((__m512i)((words)halves[i] >> (4 * step)), table);
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        __m512i v = _mm512_loadu_si512(pairs + r * pairs_stride + step * STEP);
+
+        UNROLL for (int i = 0; i < columns; i++)
+        {
+            group[r][i] = _mm512_dpbf16_ps(group[r][i], (__m512bh)v, (__m512bh)y[i]);
+        }
+    }
+}
+
+/* A group's sums are over: they are scaled, and those of the next begin. */
+INLINE void end_group(const exg_weight *w, const int rows, const int columns, const float *scales,
+                      __m512 (*group)[COLUMNS], __m512 (*sums)[COLUMNS])
+{
+    UNROLL for (int i = 0; i < columns; i++)
+    {
+        const __m512 scale = _mm512_set1_ps(scales[i * w->groups]);
+
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            sums[r][i] = _mm512_fmadd_ps(group[r][i], scale, sums[r][i]);
+            group[r][i] = _mm512_setzero_ps();
+        }
+    }
+}
+
+/* `is_step`: groups are of one step, the commonest size: nothing is counted then, and no branch
+ * stands between the products. */
+INLINE void add_block(const bool is_step, const exg_weight *w, const int rows, const int columns,
+                      int64_t j, int64_t block, __m512i table, const exg_weight_pairs *x, place *at,
                       __m512 (*sums)[COLUMNS])
 {
     const char *bytes = w->bytes + j * w->stride + block * HALF_BYTES;
+    const uint16_t *pairs = x->data + block * EXG_WEIGHT_BLOCK;
+    const float *scales = w->scales + j * w->groups;
     __m512 group[ROWS][COLUMNS];
+    __m512i halves[COLUMNS];
 
-    UNROLL for (int r = 0; r < rows; r++)
+    UNROLL for (int i = 0; i < columns; i++)
     {
-        UNROLL for (int i = 0; i < columns; i++)
+        exg_weight_ask(w, columns, bytes + i * w->stride);
+        halves[i] = _mm512_loadu_si512(bytes + i * w->stride);
+        UNROLL for (int r = 0; r < rows; r++)
         {
             group[r][i] = _mm512_setzero_ps();
         }
     }
     UNROLL for (int step = 0; step < STEPS; step++)
     {
-        __m512i y[COLUMNS];
+        add_step(rows, columns, halves, step, table, pairs, x->stride, group);
+        if (is_step) {
+            const int64_t g = block * STEPS + step;
 
-        UNROLL for (int i = 0; i < columns; i++)
-        {
-            __m512i halves = _mm512_loadu_si512(bytes + i * w->stride);
-            const __m512i shifted = (__m512i)((words)halves >> (4 * step));
-
-            y[i] = _mm512_permutexvar_epi16(shifted, table);
-        }
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            __m512i v = _mm512_loadu_si512(x->data + r * x->stride + block * EXG_WEIGHT_BLOCK +
-                                           step * STEP);
-
-            UNROLL for (int i = 0; i < columns; i++)
-            {
-                group[r][i] = _mm512_dpbf16_ps(group[r][i], (__m512bh)v, (__m512bh)y[i]);
+            end_group(w, rows, columns, scales + (g < w->groups ? g : 0), group, sums);
+        } else if (--at->left == 0 || step + 1 == STEPS) {
+            end_group(w, rows, columns, scales + at->group, group, sums);
+            if (at->left == 0 && at->group + 1 < w->groups) { /* past the end x is 0 */
+                at->group++;
+                at->left = at->steps;
             }
-        }
-        if (--at->left > 0 && step + 1 < STEPS) {
-            continue;
-        }
-        UNROLL for (int i = 0; i < columns; i++)
-        {
-            __m512 scale = _mm512_set1_ps(exg_weight_scale(w, j + i, at->group));
-
-            UNROLL for (int r = 0; r < rows; r++)
-            {
-                sums[r][i] = _mm512_fmadd_ps(group[r][i], scale, sums[r][i]);
-                group[r][i] = _mm512_setzero_ps();
-            }
-        }
-        if (at->left == 0 && at->group + 1 < w->groups) { /* past the end x is 0 */
-            at->group++;
-            at->left = at->steps;
         }
     }
 }
 
-INLINE void tile(const exg_weight *w, const int rows, const int columns, int64_t j, __m512i table,
-                 const exg_weight_pairs *x, float *c, int64_t c_stride)
+INLINE void tile(const bool is_step, const exg_weight *w, const int rows, const int columns,
+                 int64_t j, __m512i table, const exg_weight_pairs *x, float *c, int64_t c_stride)
 {
     place at = {.steps = w->depth / w->groups / STEP};
     __m512 sums[ROWS][COLUMNS];
@@ -110,38 +131,34 @@ INLINE void tile(const exg_weight *w, const int rows, const int columns, int64_t
         }
     }
     for (int64_t block = 0; block * EXG_WEIGHT_BLOCK < w->depth; block++) {
-        UNROLL for (int i = 0; i < columns; i++) /* the rows that come next */
-        {
-            __builtin_prefetch(w->bytes + (j + columns + i) * w->stride + block * HALF_BYTES);
-        }
-        add_block(w, rows, columns, j, block, table, x, &at, sums);
+        add_block(is_step, w, rows, columns, j, block, table, x, &at, sums);
     }
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int i = 0; i < columns; i++)
         {
             c[r * c_stride + i] =
-                _mm512_reduce_add_ps(sums[r][i]) +
+                exg_weight_lanes_sum((exg_vf32)sums[r][i]) +
                 (w->shifts == NULL ? 0 : exg_weight_shift(w, j + i, x->sums + r * w->groups));
         }
     }
 }
 
-INLINE void dot_rows(const exg_weight *w, const int rows, int64_t n, __m512i table,
-                     const exg_weight_pairs *x, float *c, int64_t c_stride)
+INLINE void dot_rows(const bool is_step, const exg_weight *w, const int rows, int64_t n,
+                     __m512i table, const exg_weight_pairs *x, float *c, int64_t c_stride)
 {
     int64_t j = 0;
 
     for (; j + COLUMNS <= n; j += COLUMNS) {
-        tile(w, rows, COLUMNS, j, table, x, c + j, c_stride);
+        tile(is_step, w, rows, COLUMNS, j, table, x, c + j, c_stride);
     }
     for (; j < n; j++) {
-        tile(w, rows, 1, j, table, x, c + j, c_stride);
+        tile(is_step, w, rows, 1, j, table, x, c + j, c_stride);
     }
 }
 
-static void dot_halves(const exg_weight *w, int64_t m, int64_t n, const exg_weight_pairs *x,
-                       float *c, int64_t c_stride)
+INLINE void dot(const bool is_step, const exg_weight *w, int64_t m, int64_t n,
+                const exg_weight_pairs *x, float *c, int64_t c_stride)
 {
     const __m512i table = table_from(w->low);
 
@@ -152,12 +169,22 @@ static void dot_halves(const exg_weight *w, int64_t m, int64_t n, const exg_weig
         of.sums = x->sums == NULL ? NULL : x->sums + i * w->groups;
         rows = m - i >= ROWS ? ROWS : m - i >= 2 ? 2 : 1;
         if (rows == ROWS) {
-            dot_rows(w, ROWS, n, table, &of, at, c_stride);
+            dot_rows(is_step, w, ROWS, n, table, &of, at, c_stride);
         } else if (rows == 2) {
-            dot_rows(w, 2, n, table, &of, at, c_stride);
+            dot_rows(is_step, w, 2, n, table, &of, at, c_stride);
         } else {
-            dot_rows(w, 1, n, table, &of, at, c_stride);
+            dot_rows(is_step, w, 1, n, table, &of, at, c_stride);
         }
+    }
+}
+
+static void dot_halves(const exg_weight *w, int64_t m, int64_t n, const exg_weight_pairs *x,
+                       float *c, int64_t c_stride)
+{
+    if (w->depth / w->groups == STEP) {
+        dot(true, w, m, n, x, c, c_stride);
+    } else {
+        dot(false, w, m, n, x, c, c_stride);
     }
 }
 

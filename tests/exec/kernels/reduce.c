@@ -9,7 +9,7 @@
 static const int64_t shapes[][3] = {{2, 5, 1},     {1, 3000, 1},  {3, 77, 4},  {1, 200, 300},
                                     {4, 1, 3},     {70, 30, 1},   {2, 3, 129}, {1, 100000, 1},
                                     {1, 70000, 3}, {2, 70, 1100}, {2, 64, 9},  {1, 63, 40},
-                                    {1, 128, 33}};
+                                    {1, 128, 33},  {1500, 3, 1}};
 
 typedef enum operation { SUM, MEAN, PROD, AMAX, AMIN, ANY, ALL, SQUARES, VAR, STD } operation;
 
