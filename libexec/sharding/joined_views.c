@@ -267,13 +267,16 @@ static exg_status part_biased(exg_finder *f, const exg_node *node, const exg_ope
     const exg_value_id product = exg_operand(node, 0);
     const exg_value_id bias = exg_operand(node, 1);
     const exg_node *maker = product == EXG_NO_VALUE ? NULL : before_views(f, product);
-    const exg_tensor_meta *result = exg_meta_of(f, node->outputs[0].as_tensor);
+    const exg_tensor_meta *result;
     exg_argument args[EXG_ARGUMENTS_MAX];
     double alpha = 0;
     exg_ref made;
 
-    if (op->id != EXG_OP_add_Tensor || maker == NULL || bias == EXG_NO_VALUE ||
-        f->uses[product] != 1 || exg_operator_normalize(op, node, args, f->r.err) != EXG_OK ||
+    if (op->id != EXG_OP_add_Tensor || maker == NULL || bias == EXG_NO_VALUE) {
+        return EXG_OK;
+    }
+    result = exg_meta_of(f, node->outputs[0].as_tensor);
+    if (f->uses[product] != 1 || exg_operator_normalize(op, node, args, f->r.err) != EXG_OK ||
         !exg_number_of(&args[2], &alpha) || alpha != 1 || exg_meta_of(f, bias)->rank != 1 ||
         exg_meta_of(f, bias)->dtype != result->dtype ||
         exg_meta_of(f, bias)->sizes[0].value != result->sizes[result->rank - 1].value ||

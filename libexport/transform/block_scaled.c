@@ -5,7 +5,6 @@
 #include "libexport/base/arena.h"
 #include "libexport/formats/pt2/subclass.h"
 #include "libexport/transform/input_parts.h"
-#include "libexport/transform/subclass.h"
 #include "libexport/weights/storage.h"
 
 #include <ctype.h>
@@ -356,7 +355,8 @@ static exg_status prepare(writing *w, bool **is_accessed)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const exg_node *node = &graph->nodes[n];
 
-        if (exg_node_accesses_subclass(node)) {
+        if (strcmp(node->target, EXG_ACCESS_SUBCLASS) == 0 && node->input_count > 0 &&
+            node->inputs[0].arg.kind == EXG_ARGUMENT_TENSOR) {
             (*is_accessed)[node->inputs[0].arg.as_tensor] = true;
         }
     }
