@@ -186,8 +186,22 @@ void exg_move_plan(exg_move *move, uint32_t rank, const int64_t *sizes, const in
                 to[i] = from[count - 1 - i];                                                       \
             }                                                                                      \
         } else {                                                                                   \
-            for (int64_t i = 0; i < count; i++) {                                                  \
-                *(type *)(dst + i * dst_stride) = *(const type *)(src + i * src_stride);           \
+            int64_t i = 0;                                                                         \
+                                                                                                   \
+            for (; i + 4 <= count; i += 4) { /* one by one, a loop is what takes the time */       \
+                const type a = *(const type *)src, b = *(const type *)(src + src_stride);          \
+                const type c = *(const type *)(src + 2 * src_stride);                              \
+                const type d = *(const type *)(src + 3 * src_stride);                              \
+                                                                                                   \
+                *(type *)dst = a;                                                                  \
+                *(type *)(dst + dst_stride) = b;                                                   \
+                *(type *)(dst + 2 * dst_stride) = c;                                               \
+                *(type *)(dst + 3 * dst_stride) = d;                                               \
+                src += 4 * src_stride;                                                             \
+                dst += 4 * dst_stride;                                                             \
+            }                                                                                      \
+            for (; i < count; i++, src += src_stride, dst += dst_stride) {                         \
+                *(type *)dst = *(const type *)src;                                                 \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
