@@ -25,7 +25,7 @@ typedef char exg_vbytes __attribute__((vector_size(EXG_VECTOR_BYTES), aligned(1)
 /* Asks for the line that a stretch of memory reaches in a while, as far as the second cache: many
  * more lines are on their way there at a time than to the first, and from there processors bring
  * on what they foresee. */
-#define EXG_FAR_AHEAD   16384 /* bytes */
+#define EXG_FAR_AHEAD   32768 /* bytes */
 #define EXG_ASK_FAR(at) __builtin_prefetch((const char *)(at) + EXG_FAR_AHEAD, 0, 2)
 
 #define EXG_VF32 (EXG_VECTOR_BYTES / 4) /* floats of a vector */
