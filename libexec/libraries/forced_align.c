@@ -21,12 +21,6 @@ exg_status exg_forced_align_shape(exg_operator_call *call, exg_error *err)
     return EXG_OK;
 }
 
-static int64_t integer_at(const exg_tensor *t, int64_t i)
-{
-    return t->dtype == EXG_DTYPE_I64 ? ((const int64_t *)t->data)[i]
-                                     : ((const int32_t *)t->data)[i];
-}
-
 static bool is_integer(const exg_tensor *t)
 {
     return t->dtype == EXG_DTYPE_I32 || t->dtype == EXG_DTYPE_I64;
@@ -56,10 +50,10 @@ static exg_status check(const exg_operator_call *call, exg_error *err)
         return EXG_OPERATOR_FAIL(err, USAGE, "the lengths are not those of the tensors");
     }
     for (int64_t i = 0; i < targets->sizes[1]; i++) {
-        if (integer_at(targets, i) < 0 || integer_at(targets, i) >= x->sizes[2]) {
+        if (exg_audio_integer(targets, i) < 0 || exg_audio_integer(targets, i) >= x->sizes[2]) {
             return EXG_OPERATOR_FAIL(err, USAGE, "target %lld is no class", (long long)i);
         }
-        repeats += i > 0 && integer_at(targets, i) == integer_at(targets, i - 1);
+        repeats += i > 0 && exg_audio_integer(targets, i) == exg_audio_integer(targets, i - 1);
     }
     return x->sizes[1] >= targets->sizes[1] + repeats
                ? EXG_OK
@@ -70,7 +64,8 @@ static exg_status check(const exg_operator_call *call, exg_error *err)
 
 static int64_t label_of(const exg_operator_call *call, int64_t state)
 {
-    return state % 2 == 0 ? exg_operator_int(call, 4) : integer_at(&call->inputs[1], state / 2);
+    return state % 2 == 0 ? exg_operator_int(call, 4)
+                          : exg_audio_integer(&call->inputs[1], state / 2);
 }
 
 /* From which of the states before, so many states back, state `s` is reached best. */

@@ -218,11 +218,10 @@ static exg_status take_repeated(exg_finder *f, const exg_node *product, exg_valu
     return exg_builder_status(b);
 }
 
-/* `node` is a product, or one in the sizes that it is seen in. */
-static exg_status take_product(exg_finder *f, const exg_node *node, exg_value_id bias,
-                               exg_ref *made)
+/* `node`, a call of `op`, is a product, or one in the sizes that it is seen in. */
+static exg_status take_product(exg_finder *f, const exg_node *node, const exg_operator *op,
+                               exg_value_id bias, exg_ref *made)
 {
-    const exg_operator *op = exg_operators_find(f->r.operators, node->target);
     const exg_node *repeated = op->id == EXG_OP_bmm_default ? node : NULL;
 
     *made = EXG_NO_REF;
@@ -239,8 +238,7 @@ static exg_status part_product(exg_finder *f, const exg_node *node, const exg_op
 {
     exg_ref made;
 
-    (void)op;
-    EXG_TRY(take_product(f, node, EXG_NO_VALUE, &made));
+    EXG_TRY(take_product(f, node, op, EXG_NO_VALUE, &made));
     *written = made.id != EXG_NO_VALUE;
     return *written ? exg_finder_set(f, node, made) : EXG_OK;
 }
@@ -266,24 +264,26 @@ static exg_status part_biased(exg_finder *f, const exg_node *node, const exg_ope
 {
     const exg_value_id product = exg_operand(node, 0);
     const exg_value_id bias = exg_operand(node, 1);
-    const exg_node *maker = product == EXG_NO_VALUE ? NULL : before_views(f, product);
+    const exg_node *maker;
     const exg_tensor_meta *result;
     exg_argument args[EXG_ARGUMENTS_MAX];
     double alpha = 0;
     exg_ref made;
 
-    if (op->id != EXG_OP_add_Tensor || maker == NULL || bias == EXG_NO_VALUE) {
+    if (op->id != EXG_OP_add_Tensor || product == EXG_NO_VALUE || bias == EXG_NO_VALUE) {
         return EXG_OK;
     }
+    maker = before_views(f, product);
     result = exg_meta_of(f, node->outputs[0].as_tensor);
-    if (f->uses[product] != 1 || exg_operator_normalize(op, node, args, f->r.err) != EXG_OK ||
+    if (maker == NULL || f->uses[product] != 1 ||
+        exg_operator_normalize(op, node, args, f->r.err) != EXG_OK ||
         !exg_number_of(&args[2], &alpha) || alpha != 1 || exg_meta_of(f, bias)->rank != 1 ||
         exg_meta_of(f, bias)->dtype != result->dtype ||
         exg_meta_of(f, bias)->sizes[0].value != result->sizes[result->rank - 1].value ||
         !exg_tensor_meta_same_shape(exg_meta_of(f, product), result)) {
         return EXG_OK;
     }
-    EXG_TRY(take_product(f, maker, bias, &made));
+    EXG_TRY(take_product(f, maker, exg_operators_find(f->r.operators, maker->target), bias, &made));
     if (made.id == EXG_NO_VALUE ||
         !exg_tensor_meta_same_shape(exg_ref_meta(f->r.builder, made), result)) {
         return EXG_OK;

@@ -149,6 +149,7 @@ static void use_subgraph(scope *s, const exg_graph_argument *arg, const exg_mode
     exg_verify_graph(s->v, arg->graph, s->graph, EXG_AT(path, "as_graph.graph"));
 }
 
+/* c10::DeviceType; extensions rename privateuseone, mostly to "npu". */
 static bool is_device_type(const char *type)
 {
     static const char *const types[] = {
@@ -276,7 +277,6 @@ static bool can_be_reached(const exg_tensor_meta *meta)
     return true;
 }
 
-/* c10::DeviceType; extensions rename privateuseone, mostly to "npu". */
 static void check_meta(scope *s, exg_value_id id, const exg_model_path *path)
 {
     const exg_tensor_meta *meta = s->graph->values[id].tensor;

@@ -110,6 +110,17 @@ class Report:
         return 1 if self.failed or not self.passed else 0
 
 
+class Function(torch.nn.Module):
+    """A module of a function alone."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
 def run_cases(description, *tables, more=()):
     """The main() of a test of named cases. Of a table: what stands before its names, what is called with an Exg and a case's
     values, and the cases by name. Those named in `more` run with --all."""

@@ -3,7 +3,7 @@ what they carried after each iteration. See README.md beside this file."""
 
 import sys
 
-from run_interop import run_cases, same, torch
+from run_interop import Function, run_cases, same, torch
 from torch._higher_order_ops.while_loop import while_loop_stack_output_op
 from torch.utils import _pytree as pytree
 
@@ -12,15 +12,6 @@ draw = torch.manual_seed(1)
 X, W, B, TABLE = torch.randn(4, 8, generator=draw), torch.randn(3, 8), torch.randn(3), torch.randn(10, 16)
 BAG = (torch.tensor([1, 2, 4, 5, 9]), torch.tensor([0, 2, 2]))
 LARGE = torch.tensor([[1e5, -1e5, 1e-6, 3e-5, 65504, 65519, 0.1, 1]] * 3)
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 class Buffer(torch.nn.Module):

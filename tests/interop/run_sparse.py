@@ -4,7 +4,7 @@ elements that are open. PyTorch saves no other sparse layout, and no sparse weig
 import subprocess
 import sys
 
-from run_interop import fail, run_cases, same, torch
+from run_interop import Function, fail, run_cases, same, torch
 from torch.utils import _pytree as pytree
 
 X = torch.tensor([[0.0, 2, 0], [3, 0, 4.0]])
@@ -13,15 +13,6 @@ Y, B = torch.randn(3, 4, generator=torch.manual_seed(1)), torch.randn(2, 4)
 EDGES = torch.tensor([[0, 1, 2, 2, 4], [1, 2, 0, 3, 4]])
 AUTO = torch.export.Dim.AUTO
 coo, mm = torch.sparse_coo_tensor, torch.sparse.mm
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def made(i, v):

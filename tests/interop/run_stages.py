@@ -9,7 +9,7 @@ import itertools
 import sys
 import tempfile
 
-from run_interop import LENGTHS, Exg, Mismatch, Report, allows, fail, fresh, is_dynamic, program_fixtures, same, torch, torch_call
+from run_interop import LENGTHS, Exg, Function, Mismatch, Report, allows, fail, fresh, is_dynamic, program_fixtures, same, torch, torch_call
 from torch._higher_order_ops.map import map as over_slices
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
@@ -95,15 +95,6 @@ def check(exg, source, stage):
         left = left and {str(target) for target in left - source.allowed if target.namespace == "aten"} - LEFT
         if left:
             fail(f"not core ATen: {', '.join(sorted(left))}")
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 F = torch.nn.functional

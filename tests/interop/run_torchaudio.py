@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import safetensors.torch
-from run_interop import fail, run_cases, torch
+from run_interop import Function, fail, run_cases, torch
 
 LIBRARY = torch.library.Library("torchaudio", "DEF")
 
@@ -87,15 +87,6 @@ T = torch.ops.torchaudio
 # ---- cases --------------------------------------------------------------------------------------
 
 
-class Called(torch.nn.Module):
-    def __init__(self, call):
-        super().__init__()
-        self.call = call
-
-    def forward(self, *args):
-        return self.call(*args)
-
-
 def filtered(x, a):
     return T._lfilter_core_loop(x, a, x.new_zeros(x.shape[0], x.shape[1], x.shape[2] + a.shape[1] - 1)) * 1
 
@@ -144,7 +135,7 @@ CASES = {
 
 
 def saved(exg, call, args, is_decomposed):
-    program = torch.export.export(Called(call), tuple(x.clone() for x in args))
+    program = torch.export.export(Function(call), tuple(x.clone() for x in args))
     path = exg.path(".pt2")
     torch.export.save(program.run_decompositions() if is_decomposed else program, path)
     return path, dict(zip(program.graph_signature.user_inputs, args))

@@ -3,7 +3,7 @@
 import sys
 
 import run_interop
-from run_interop import fail, run_cases, torch
+from run_interop import Function, fail, run_cases, torch
 
 try:
     import torchvision
@@ -13,15 +13,6 @@ except (ImportError, RuntimeError) as error:  # of another PyTorch
     sys.exit(0)
 
 run_interop.DEADLINE = 300
-
-
-class Called(torch.nn.Module):
-    def __init__(self, call):
-        super().__init__()
-        self.call = call
-
-    def forward(self, *args):
-        return self.call(*args)
 
 
 def compare(exg, module, args, rtol=1e-4, atol=1e-5, meshes=(), strict=False):
@@ -66,14 +57,14 @@ def check_nms(exg, count, dtype, threshold, ties):
         scores = (scores * 3).round() / 3
     if count > 10:
         scores[3] = float("nan")
-    call = Called(lambda b, s: torch.ops.torchvision.nms(b, s, threshold))
+    call = Function(lambda b, s: torch.ops.torchvision.nms(b, s, threshold))
     compare(exg, call, (boxes(count, 10).to(dtype), scores), 0, 0, MESHES)
 
 
 def check_roi(exg, call, count, dtype, turned, channels=6):
     torch.manual_seed(count)
     x = torch.randn(3, channels, 7, 10, dtype=dtype)
-    compare(exg, Called(call), (x, rois(3, count, 20, turned).to(dtype)), 1e-4, 1e-5, MESHES)
+    compare(exg, Function(call), (x, rois(3, count, 20, turned).to(dtype)), 1e-4, 1e-5, MESHES)
 
 
 def check_deform(exg, dtype, stride, padding, dilation, groups, offset_groups, masked):
@@ -84,7 +75,7 @@ def check_deform(exg, dtype, stride, padding, dilation, groups, offset_groups, m
     offset = torch.randn(2, 2 * offset_groups * 6, *size, dtype=dtype) * 3
     mask = torch.rand(2, offset_groups * 6, *size, dtype=dtype) if masked else None
     bias = torch.randn(6, dtype=dtype) if masked else None
-    call = Called(lambda x, weight, offset: ops.deform_conv2d(x, offset, weight, bias, stride, padding, dilation, mask))
+    call = Function(lambda x, weight, offset: ops.deform_conv2d(x, offset, weight, bias, stride, padding, dilation, mask))
     compare(exg, call, (x, weight, offset), 1e-4, 1e-4, MESHES)
 
 
@@ -159,7 +150,7 @@ def detector(make, **options):
         for name, parameter in model.named_parameters():
             if ("cls" in name or "class" in name) and parameter.dim() > 1:
                 parameter.mul_(HEADS.get(make.__name__, 1))
-    return Called(lambda x: model([x])[0]), model
+    return Function(lambda x: model([x])[0]), model
 
 
 def check_detector(exg, name, strict, options):
