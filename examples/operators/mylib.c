@@ -341,14 +341,4 @@ static const exg_operator_definition operators[] = {
      .effect = true},
 };
 
-const exg_operator_library *exg_operator_library_get(void);
-const exg_operator_library *exg_operator_library_get(void)
-{
-    static const exg_operator_library library = {.size = sizeof(exg_operator_library),
-                                                 .version = EXG_OPERATOR_LIBRARY_VERSION,
-                                                 .count = sizeof(operators) / sizeof(operators[0]),
-                                                 .items = operators,
-                                                 .name = "mylib"};
-
-    return &library;
-}
+EXG_OPERATOR_LIBRARY(operators, "mylib")

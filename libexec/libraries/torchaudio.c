@@ -21,15 +21,4 @@ static const exg_operator_definition operators[] = {
              .shape = exg_rnnt_loss_shape, .kernel = exg_rnnt_loss),
 };
 
-__attribute__((visibility("default"))) exg_operator_library_get_fn exg_operator_library_get;
-
-const exg_operator_library *exg_operator_library_get(void)
-{
-    static const exg_operator_library library = {.size = sizeof(exg_operator_library),
-                                                 .version = EXG_OPERATOR_LIBRARY_VERSION,
-                                                 .count = sizeof(operators) / sizeof(operators[0]),
-                                                 .items = operators,
-                                                 .name = "torchaudio"};
-
-    return &library;
-}
+EXG_OPERATOR_LIBRARY(operators, "torchaudio")

@@ -136,6 +136,21 @@ typedef struct exg_operator_library {
 #define EXG_OPERATOR_LIBRARY_FUNCTION "exg_operator_library_get"
 typedef const exg_operator_library *exg_operator_library_get_fn(void);
 
+/* Defines that function, of the array `definitions`, which is called `called` in messages. */
+#define EXG_OPERATOR_LIBRARY(definitions, called)                                                  \
+    __attribute__((visibility("default"))) exg_operator_library_get_fn exg_operator_library_get;   \
+    const exg_operator_library *exg_operator_library_get(void)                                     \
+    {                                                                                              \
+        static const exg_operator_library library = {.size = sizeof(exg_operator_library),         \
+                                                     .version = EXG_OPERATOR_LIBRARY_VERSION,      \
+                                                     .count = sizeof(definitions) /                \
+                                                              sizeof((definitions)[0]),            \
+                                                     .items = (definitions),                       \
+                                                     .name = (called)};                            \
+                                                                                                   \
+        return &library;                                                                           \
+    }
+
 /* Adds the operators of `library` to `operators`, all or none; before it is used by others. Texts
  * are copied; functions and `user` must stay as long as `operators`. USAGE LIB-002 (another
  * version, or a size that was not set), LIB-004 (an operator that is there already), LIB-005 (one
