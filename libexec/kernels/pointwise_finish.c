@@ -277,12 +277,20 @@ static void find_direct_stores(exg_pointwise *p)
 }
 
 /* Deals the operands that come from memory, and the results that go there through the caches, to
- * formulas that ask for what comes next of them: to heavy ones, where there are any. */
+ * formulas that ask for what comes next of them: to heavy ones, where there are any. Several light
+ * loops fill the first cache with their tile buffers: what is asked for then waits in the second. */
 static void deal_flows(exg_pointwise *p)
 {
     uint8_t takers[EXG_INSTRUCTION_MAX];
     uint32_t count = 0;
+    uint32_t loops = 0;
 
+    for (uint8_t k = p->invariant_count; k < p->instruction_count; k++) {
+        const exg_instruction *i = &p->instructions[k];
+
+        loops += i->kind == EXG_INSTRUCTION_FORMULA && !i->is_chained;
+    }
+    p->asks_far = loops > 1 && !p->has_heavy;
     for (int heavy = 1; heavy >= 0 && count == 0; heavy--) {
         for (uint8_t k = p->invariant_count; k < p->instruction_count; k++) {
             const exg_instruction *i = &p->instructions[k];

@@ -92,7 +92,8 @@ struct exg_pointwise {
     uint32_t tile_most, tile; /* elements */
     exg_copy_loop *copy;      /* past the caches */
     bool by_rows;             /* tiles do not cross rows */
-    bool asks;                /* operands come from memory */
+    bool asks;                /* operands come from memory: */
+    bool asks_far;            /* as far as the second cache, since tile buffers fill the first */
     bool has_heavy;
     uint8_t instruction_count;
     uint8_t invariant_count; /* the first so many instructions are invariant */

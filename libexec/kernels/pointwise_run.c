@@ -162,6 +162,11 @@ static void *target_of(const run *r, const exg_instruction *i, const tile *t, ch
     return buffers + r->p->values[i->target].offset;
 }
 
+static int64_t asked_ahead(const exg_pointwise *p)
+{
+    return p->asks_far ? EXG_ASKED_AHEAD_FAR : EXG_ASKED_AHEAD;
+}
+
 /* The formula and those before it that run with it. */
 static void apply_chain(const exg_instruction *i, const tile *t, uint32_t count, void *target,
                         const exg_flow *flow)
@@ -194,8 +199,9 @@ static void apply(const run *r, const exg_instruction *i, tile *t, char *buffers
         !is_near && goes_past_caches(r, i) && target == operand_at(r, i->operand, t);
     if (flow.is_past_caches || (!is_near && i->asked_count > 0)) {
         flow.count = i->asked_count;
+        flow.is_asked_far = r->p->asks_far;
         for (uint32_t k = 0; k < i->asked_count; k++) {
-            flow.at[k] = operand_at(r, i->asked[k], t) + EXG_ASKED_AHEAD;
+            flow.at[k] = operand_at(r, i->asked[k], t) + asked_ahead(r->p);
             flow.bytes[k] = r->p->operands[i->asked[k]].element_bytes;
         }
         flows = &flow;
@@ -245,8 +251,13 @@ static void ask(const run *r, const tile *t)
     for (uint8_t o = 0; o < p->operand_count; o++) {
         if (exg_is_asked_for(&p->operands[o])) {
             int64_t bytes = p->operands[o].element_bytes;
+            const char *const at = r->data[o] + t->start * bytes + asked_ahead(p);
 
-            exg_ask(r->data[o] + t->start * bytes + EXG_ASKED_AHEAD, t->count * bytes);
+            if (p->asks_far) {
+                exg_ask_far(at, t->count * bytes);
+            } else {
+                exg_ask(at, t->count * bytes);
+            }
         }
     }
 }

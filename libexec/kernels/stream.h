@@ -6,7 +6,8 @@
 
 #define EXG_STREAM_BYTES (4 << 20) /* operands and results that are near up to here */
 
-#define EXG_ASKED_AHEAD 4096 /* bytes between what is asked for and what is computed */
+#define EXG_ASKED_AHEAD     4096  /* bytes between what is asked for and what is computed, */
+#define EXG_ASKED_AHEAD_FAR 12288 /* where it comes as far as the second cache first */
 
 /* The size of a result that no cache keeps until it is read: half the processor's last cache, since
  * operands want the other half; 32 MiB at most. */
