@@ -278,7 +278,8 @@ static void find_direct_stores(exg_pointwise *p)
 
 /* Deals the operands that come from memory, and the results that go there through the caches, to
  * formulas that ask for what comes next of them: to heavy ones, where there are any. Several light
- * loops fill the first cache with their tile buffers: what is asked for then waits in the second. */
+ * loops fill the first cache with their tile buffers: what is asked for then waits in the second.
+ */
 static void deal_flows(exg_pointwise *p)
 {
     uint8_t takers[EXG_INSTRUCTION_MAX];

@@ -58,13 +58,16 @@ bool exg_planner_is_constant(const exg_planner *p, const exg_node *node)
         (kernel != NULL && (kernel->flags & EXG_KERNEL_EACH_RUN) != 0)) {
         return false;
     }
-    for (uint32_t i = 0; i < node->input_count; i++) {
+    for (uint32_t i = 0; i < node->input_count && in.constant; i++) {
         exg_argument_visit_values(&node->inputs[i].arg, weigh, &in);
+    }
+    if (!in.constant) {
+        return false;
     }
     for (uint32_t o = 0; o < node->output_count; o++) {
         exg_argument_visit_values(&node->outputs[o], weigh, &out);
     }
-    return in.constant && (op->view != NULL || out.bytes <= in.bytes || out.bytes <= SMALL_BYTES);
+    return op->view != NULL || out.bytes <= in.bytes || out.bytes <= SMALL_BYTES;
 }
 
 exg_status exg_planner_find_constants(exg_planner *p)

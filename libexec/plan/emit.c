@@ -4,6 +4,7 @@
 #include "libexport/transform/origin.h"
 
 #include <exg/module.h>
+#include <stdio.h>
 #include <string.h>
 
 extern const exg_kernel exg_kernel_copy;
@@ -38,25 +39,53 @@ exg_status exg_planner_buffer(exg_planner *p, uint64_t bytes, uint32_t *buffer)
                                   buffer);
 }
 
-/* Which node and which of the user's modules the step comes from. */
+/* "file:line: code", or "" */
+static const char *source_text(exg_arena *arena, const exg_node *node)
+{
+    exg_source_line source;
+    char line[16];
+    char *text;
+    char *to;
+    int digits;
+
+    if (!exg_node_source_line(node, &source) || source.line == 0) {
+        return "";
+    }
+    digits = snprintf(line, sizeof(line), ":%u: ", source.line);
+    text = to =
+        exg_arena_alloc(arena, source.file_length + (size_t)digits + source.code_length + 1, 1);
+    if (text != NULL) {
+        memcpy(to, source.file, source.file_length);
+        to += source.file_length;
+        memcpy(to, line, (size_t)digits);
+        memcpy(to + digits, source.code, source.code_length);
+    }
+    return text;
+}
+
+/* Which node and which of the user's modules the step comes from. What is made from one node of the
+ * program has its metadata, and its steps come one after the other. */
 static bool note_origin(exg_planner *p, exg_step *step)
 {
-    exg_module_frame module = {.path = ""};
-    exg_source_line source = {.line = 0};
-    const char *origin = p->origin == NULL ? NULL : exg_node_origin(p->origin);
+    exg_noted *noted = &p->noted;
 
-    if (p->origin != NULL) {
-        module = exg_node_module(p->origin);
-        (void)exg_node_source_line(p->origin, &source);
+    step->target = step->module = step->origin = step->source = "";
+    if (p->origin == NULL) {
+        return true;
     }
-    step->target = exg_arena_strdup(p->arena, p->origin == NULL ? "" : p->origin->target);
-    step->module = exg_arena_printf(p->arena, "%.*s", (int)module.path_length, module.path);
-    step->origin = exg_arena_strdup(p->arena, origin == NULL ? "" : origin);
-    step->source =
-        source.line == 0
-            ? ""
-            : exg_arena_printf(p->arena, "%.*s:%u: %.*s", (int)source.file_length, source.file,
-                               source.line, (int)source.code_length, source.code);
+    if (noted->metadata == NULL || noted->metadata != p->origin->metadata.items) {
+        const char *origin = exg_node_origin(p->origin);
+        exg_module_frame module = exg_node_module(p->origin);
+
+        noted->metadata = p->origin->metadata.items;
+        noted->module = exg_arena_strndup(p->arena, module.path, module.path_length);
+        noted->origin = exg_arena_strdup(p->arena, origin == NULL ? "" : origin);
+        noted->source = source_text(p->arena, p->origin);
+    }
+    step->target = exg_arena_strdup(p->arena, p->origin->target);
+    step->module = noted->module;
+    step->origin = noted->origin;
+    step->source = noted->source;
     return step->target != NULL && step->module != NULL && step->origin != NULL &&
            step->source != NULL;
 }

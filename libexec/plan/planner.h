@@ -18,6 +18,12 @@ typedef struct exg_group {
     int64_t sizes[EXG_RANK_MAX];
 } exg_group;
 
+/* What is said of a node in each of its steps. */
+typedef struct exg_noted {
+    const exg_string_pair *metadata; /* the node's; NULL: of none yet */
+    const char *module, *origin, *source;
+} exg_noted;
+
 typedef struct exg_planner {
     const exg_program *program;
     const exg_graph *graph;
@@ -38,6 +44,7 @@ typedef struct exg_planner {
     bool *constant;           /* by value id: the same in every run */
     bool folds;               /* steps being added are folded */
     const exg_node *origin;   /* steps being added come from it; NULL: from no node */
+    exg_noted noted;          /* of the last one */
     uint32_t buffer_capacity, step_capacity, buffer_uses_capacity;
     const struct exg_grid *grid;
     struct exg_accelerator *device; /* NULL: the host */

@@ -216,8 +216,6 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
     if (status == EXG_OK && !is_part && b->segment->graph_break == EXG_GRAPH_BREAK_END) {
         status = find_in_place(e, b, functional, err);
     }
-    exg_program_destroy(b->segment->program); /* planned: not needed any more */
-    b->segment->program = NULL;
     status = status == EXG_OK && !is_part && b->segment->depth == 0
                  ? exg_partition_check_patterns(e->program, e->operators, e->partitioning.options,
                                                 e->options.mesh.ndim, err)
@@ -236,7 +234,9 @@ static exg_status make_ranks(exg_session_context *e, exg_executable *b, bool is_
         (e->options.plan_only ? e->options.check_ranks : !e->options.processes)) {
         status = exg_check_collectives(e, b, functional, err);
     }
-    exg_program_destroy(functional);
+    exg_program_destroy(functional); /* planned: neither is needed any more */
+    exg_program_destroy(b->segment->program);
+    b->segment->program = NULL;
     return status == EXG_OK ? create_tables(b, err) : status;
 }
 

@@ -40,6 +40,7 @@ typedef struct chunk {
     struct chunk *next;
     uint64_t capacity; /* bytes after this header */
     uint64_t used;
+    uint64_t dirty;        /* the first so many bytes may be no zeros */
     uint64_t mapped_bytes; /* of this chunk with its header when mapped, else 0 */
 } chunk;
 
@@ -102,16 +103,9 @@ void exg_forget(const exg_allocator *allocator, void *block, uint64_t bytes)
     }
 }
 
-/* Zeroed. */
 static void *allocate(const exg_allocator *allocator, size_t bytes)
 {
-    void *block;
-
-    if (allocator == NULL) {
-        return calloc(1, bytes);
-    }
-    block = exg_allocate(allocator, bytes);
-    return block == NULL ? NULL : memset(block, 0, bytes);
+    return allocator == NULL ? malloc(bytes) : exg_allocate(allocator, bytes);
 }
 
 exg_arena *exg_arena_create(const exg_allocator *allocator, uint64_t budget)
@@ -119,9 +113,8 @@ exg_arena *exg_arena_create(const exg_allocator *allocator, uint64_t budget)
     exg_arena *arena = allocate(allocator, sizeof(*arena));
 
     if (arena != NULL) {
-        arena->allocator = allocator;
-        arena->budget = budget;
-        arena->chunk_bytes = CHUNK_BYTES_MIN;
+        *arena =
+            (exg_arena){.allocator = allocator, .budget = budget, .chunk_bytes = CHUNK_BYTES_MIN};
     }
     return arena;
 }
@@ -171,9 +164,8 @@ void exg_arena_reset(exg_arena *arena)
     if (c != NULL) {
         free_chunks(arena->allocator, c->next);
         c->next = NULL;
-        UNPOISON(c + 1, c->used);
-        memset(c + 1, 0, c->used);
         POISON(c + 1, c->used);
+        c->dirty = c->used > c->dirty ? c->used : c->dirty;
         c->used = 0;
     }
     arena->used = 0;
@@ -230,7 +222,7 @@ static chunk *grow(exg_arena *arena, uint64_t bytes)
         if (c == NULL) {
             return NULL;
         }
-        c->capacity = capacity;
+        *c = (chunk){.capacity = capacity, .dirty = capacity}; /* zeroed block by block */
     }
     POISON(c + 1, c->capacity);
     c->next = arena->newest;
@@ -264,9 +256,12 @@ void *exg_arena_alloc(exg_arena *arena, size_t count, size_t size)
         }
     }
     block = (char *)(c + 1) + c->used;
+    UNPOISON(block, bytes);
+    if (c->used < c->dirty) {
+        memset(block, 0, bytes);
+    }
     c->used += taken;
     arena->used += taken;
-    UNPOISON(block, bytes);
     return block;
 }
 

@@ -134,7 +134,10 @@ exg_status exg_operator_normalize(const exg_operator *op, const exg_node *node, 
     }
     for (uint32_t i = 0; i < node->input_count; i++) {
         const exg_named_argument *input = &node->inputs[i];
-        uint32_t at = input->name[0] == '\0' ? i : position_of(schema, input->name);
+        uint32_t at = input->name[0] == '\0' || (i < schema->argument_count &&
+                                                 input->name == schema->arguments[i].name)
+                          ? i
+                          : position_of(schema, input->name);
 
         if (at < schema->argument_count && input->name[0] == '\0' &&
             schema->arguments[at].keyword_only) {

@@ -18,10 +18,26 @@ const exg_operator *exg_operators_get(const exg_operators *operators, exg_operat
                                              : operators->added[id - EXG_OPERATOR_COUNT];
 }
 
+const exg_operator **exg_operators_by_address(const exg_operators *operators, const char *target)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)target * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t at = (uint32_t)(hash >> 51);
+
+    while (operators->by_address[at] != NULL && operators->by_address[at]->target != target) {
+        at = (at + 1) % EXG_ADDRESSES;
+    }
+    return &operators->by_address[at];
+}
+
 const exg_operator *exg_operators_find(const exg_operators *operators, const char *target)
 {
-    uint32_t index = exg_map_find(&operators->by_target, target);
+    const exg_operator *same = *exg_operators_by_address(operators, target);
+    uint32_t index;
 
+    if (same != NULL) {
+        return same;
+    }
+    index = exg_map_find(&operators->by_target, target);
     return index == EXG_MAP_NONE ? NULL : exg_operators_get(operators, (exg_operator_id)index);
 }
 

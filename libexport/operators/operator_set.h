@@ -15,8 +15,14 @@ struct exg_operators {
     exg_dtype_lowerings *of_dtypes; /* likewise */
     exg_aten *aten;                 /* likewise; NULL: what is emitted is for our kernels */
     exg_map by_target;
-    exg_operator **added; /* of libraries, numbered from EXG_OPERATOR_COUNT on */
+    const exg_operator **by_address; /* of their targets, which nodes that we make have: a hash */
+    exg_operator **added;            /* of libraries, numbered from EXG_OPERATOR_COUNT on */
     uint32_t added_count, added_capacity;
 };
+
+#define EXG_ADDRESSES 8192 /* places of the hash, a power of two, most of them free */
+
+/* The place of the operator whose target this very text is, or the free one where it belongs. */
+const exg_operator **exg_operators_by_address(const exg_operators *operators, const char *target);
 
 #endif

@@ -99,6 +99,7 @@ static const row rows[] = {
 #undef EXG_SYMBOLIC
 };
 _Static_assert(sizeof(rows) / sizeof(rows[0]) == EXG_OPERATOR_COUNT, "one row an operator");
+_Static_assert(EXG_OPERATOR_COUNT <= EXG_ADDRESSES / 2, "at most half of the places are taken");
 
 static const struct {
     exg_operator_id of, size, sized;
@@ -187,6 +188,7 @@ static exg_status fill(exg_operators *operators, exg_operator_id id, exg_text *m
     if (op->target == NULL || !exg_map_put(&operators->by_target, op->target, id)) {
         return EXG_OUT_OF_MEMORY(err);
     }
+    *exg_operators_by_address(operators, op->target) = op;
     return EXG_OK;
 }
 
@@ -206,8 +208,11 @@ exg_status exg_operators_create(exg_operators **operators, exg_error *err)
     table->arena = arena;
     table->items = EXG_NEW_ARRAY(arena, exg_operator, EXG_OPERATOR_COUNT);
     table->of_dtypes = EXG_NEW_ARRAY(arena, exg_dtype_lowerings, EXG_OPERATOR_COUNT);
+    table->by_address = EXG_NEW_ARRAY(arena, const exg_operator *, EXG_ADDRESSES);
     exg_map_init(&table->by_target, arena);
-    status = table->items == NULL || table->of_dtypes == NULL ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+    status = table->items == NULL || table->of_dtypes == NULL || table->by_address == NULL
+                 ? EXG_OUT_OF_MEMORY(err)
+                 : EXG_OK;
     for (uint32_t id = 0; status == EXG_OK && id < EXG_OPERATOR_COUNT; id++) {
         status = fill(table, (exg_operator_id)id, &made, err);
     }

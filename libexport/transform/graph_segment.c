@@ -3,6 +3,7 @@
 #include "libexport/base/require.h"
 #include "libexport/operators/lower.h"
 #include "libexport/operators/symbolic.h"
+#include "libexport/program/expression.h"
 #include "libexport/transform/auto_functionalized.h"
 #include "libexport/transform/layout.h"
 #include "libexport/transform/origin.h"
@@ -579,10 +580,13 @@ exg_status exg_graph_segment_make(exg_graph_segment *s, exg_flat_graph *flat,
                                   exg_error *err)
 {
     exg_segment_builder m = {.segment = s, .flat = flat, .answer = answer, .err = err};
+    exg_expressions expressions;
 
     s->flat = flat;
     EXG_TRY(exg_rewrite_begin(&m.r, &flat->flat, flat->operators, err));
     m.r.symbols = &flat->symbols;
+    exg_expressions_init(&expressions, m.r.out->arena);
+    m.r.expressions = &expressions;
     exg_builder_set_lowering(m.r.builder, true);
     return exg_rewrite_finish(&m.r, build(&m, state), &s->program);
 }
@@ -759,10 +763,14 @@ exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps, 
         status = keep_state(segment->flat, pure, err);
     }
     if (status == EXG_OK) {
-        status = exg_simplify_for(pure, operators, on_host, functional, err);
+        status = exg_simplify_here(&pure, operators, on_host, err);
     }
-    exg_program_destroy(pure);
-    return status;
+    if (status != EXG_OK) {
+        exg_program_destroy(pure);
+        return status;
+    }
+    *functional = pure;
+    return EXG_OK;
 }
 
 exg_status exg_first_segment(const exg_verified *verified, const exg_symbols *symbols,

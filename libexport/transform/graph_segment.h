@@ -128,7 +128,8 @@ exg_status exg_graph_segment_resume_loop(const exg_graph_segment *before,
 void exg_graph_segment_destroy(exg_graph_segment *segment); /* NULL is allowed */
 
 /* The segment ready to be planned: functional and simplified (simplify.h). With `keeps` what the
- * program may write from run to run is the session's here too, written in this segment or not. */
+ * program may write from run to run is the session's here too, written in this segment or not. It
+ * may hold lists of the segment's own program, which must stay as long. */
 exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps, bool on_host,
                                         exg_program **functional, exg_error *err);
 
@@ -154,9 +155,11 @@ exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *
  * PyTorch's, since what aliases what depends on them. */
 void exg_input_given(const exg_program *in, uint32_t i, exg_tensor_meta *meta);
 
-/* A copy with numbers for the symbols. MALFORMED, USAGE INP-006 (a negative size). */
+/* A copy with numbers for the symbols. `expressions` NULL: each is read for this time alone.
+ * MALFORMED, USAGE INP-006 (a negative size). */
 exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbols,
-                             exg_arena *arena, exg_tensor_meta **out, exg_error *err);
+                             struct exg_expressions *expressions, exg_arena *arena,
+                             exg_tensor_meta **out, exg_error *err);
 
 /* A copy with sizes and strides of its own, or NULL; row-major strides, offset 0. */
 exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta);

@@ -81,8 +81,8 @@ static const exg_tensor_meta *recorded_of(exg_rewrite *r, exg_value_id old)
     if (meta == NULL || exg_tensor_meta_is_static(meta)) {
         return meta;
     }
-    return r->symbols != NULL &&
-                   exg_meta_evaluate(meta, r->symbols, r->out->arena, &known, NULL) == EXG_OK
+    return r->symbols != NULL && exg_meta_evaluate(meta, r->symbols, r->expressions, r->out->arena,
+                                                   &known, NULL) == EXG_OK
                ? known
                : NULL;
 }

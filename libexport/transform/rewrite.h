@@ -14,7 +14,8 @@
 typedef struct exg_rewrite {
     const exg_program *in;
     const exg_operators *operators;
-    const exg_symbols *symbols; /* of what `in` records; NULL: it has none */
+    const exg_symbols *symbols;          /* of what `in` records; NULL: it has none */
+    struct exg_expressions *expressions; /* of symbols: those that were read; NULL: none is kept */
     exg_program *out;
     exg_builder *builder;
     exg_ref *refs;    /* by old value id */
@@ -32,8 +33,6 @@ exg_status exg_rewrite_begin(exg_rewrite *r, const exg_program *in, const exg_op
 /* Adds every input of the old program to the new one, in order. */
 exg_status exg_rewrite_inputs(exg_rewrite *r);
 
-/* The row of a node (UNSUPPORTED OPR-003 without one), its arguments normalized. What is
- * emitted from here on has the node's metadata. */
 /* A text of the old program for the new one; NULL for NULL, and where memory ran out, which sticks
  * in the builder. */
 const char *exg_rewrite_text(exg_rewrite *r, const char *text);
@@ -41,6 +40,8 @@ const char *exg_rewrite_text(exg_rewrite *r, const char *text);
 /* An argument of the old graph as one of the new. */
 exg_status exg_rewrite_argument(exg_rewrite *r, exg_argument *arg);
 
+/* The row of a node (UNSUPPORTED OPR-003 without one), its arguments normalized. What is
+ * emitted from here on has the node's metadata. */
 exg_status exg_rewrite_args(exg_rewrite *r, const exg_node *node, const exg_operator **op,
                             exg_argument *args);
 

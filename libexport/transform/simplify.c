@@ -78,17 +78,11 @@ static exg_status rewrite_live(exg_rewrite *r, const bool *live)
     return exg_rewrite_outputs(r);
 }
 
-exg_status exg_drop_dead(const exg_program *functional, const exg_operators *operators,
-                         exg_program **out, exg_error *err)
+/* Which values something uses; NULL: no memory. */
+static bool *find_live(const exg_graph *graph, const exg_operators *operators, exg_arena *arena)
 {
-    const exg_graph *graph = functional->graph;
-    exg_rewrite r;
-    bool *live;
-    exg_status status;
+    bool *live = EXG_NEW_ARRAY(arena, bool, graph->value_count);
 
-    *out = NULL;
-    EXG_TRY(exg_rewrite_begin(&r, functional, operators, err));
-    live = EXG_NEW_ARRAY(r.out->arena, bool, graph->value_count);
     for (uint32_t i = 0; live != NULL && i < graph->output_count; i++) {
         exg_argument_visit_values(&graph->outputs[i], mark, live);
     }
@@ -99,8 +93,74 @@ exg_status exg_drop_dead(const exg_program *functional, const exg_operators *ope
             }
         }
     }
+    return live;
+}
+
+exg_status exg_drop_dead(const exg_program *functional, const exg_operators *operators,
+                         exg_program **out, exg_error *err)
+{
+    exg_rewrite r;
+    bool *live;
+    exg_status status;
+
+    *out = NULL;
+    EXG_TRY(exg_rewrite_begin(&r, functional, operators, err));
+    live = find_live(functional->graph, operators, r.out->arena);
     status = live == NULL ? EXG_OUT_OF_MEMORY(err) : rewrite_live(&r, live);
     return exg_rewrite_finish(&r, status, out);
+}
+
+/* What stands for each value: itself, or what it is an alias of. */
+static void follow(void *user, exg_value_id *id)
+{
+    const exg_value_id *stands = user;
+
+    if (*id != EXG_NO_VALUE) {
+        *id = stands[*id];
+    }
+}
+
+/* The same in the program's own graph, which is many times faster. Values that nothing defines any
+ * more stay in its table: a plan does not look at them. */
+static exg_status drop_dead_here(exg_program *program, const exg_operators *operators,
+                                 exg_error *err)
+{
+    exg_graph *graph = program->graph;
+    const bool *live = find_live(graph, operators, program->arena);
+    exg_value_id *stands = EXG_NEW_ARRAY(program->arena, exg_value_id, graph->value_count);
+    uint32_t kept = 0;
+
+    if (live == NULL || stands == NULL) {
+        return EXG_OUT_OF_MEMORY(err);
+    }
+    for (uint32_t v = 0; v < graph->value_count; v++) {
+        stands[v] = v;
+    }
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        exg_node *node = &graph->nodes[n];
+        const exg_operator *op = exg_operators_find(operators, node->target);
+
+        if (!is_live(operators, node, live)) {
+            continue;
+        }
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            exg_argument_visit_values(&node->inputs[i].arg, follow, stands);
+        }
+        if (op != NULL && op->id == EXG_OP_alias_default) {
+            stands[node->outputs[0].as_tensor] = node->inputs[0].arg.as_tensor;
+            continue;
+        }
+        graph->nodes[kept++] = *node;
+    }
+    graph->node_count = kept;
+    for (uint32_t i = 0; i < graph->output_count; i++) {
+        exg_argument_visit_values(&graph->outputs[i], follow, stands);
+        if (graph->outputs[i].kind == EXG_ARGUMENT_TENSOR) {
+            program->signature.outputs[i].arg.name =
+                graph->values[graph->outputs[i].as_tensor].name;
+        }
+    }
+    return EXG_OK;
 }
 
 typedef exg_status pass(const exg_program *functional, const exg_operators *operators,
@@ -138,28 +198,44 @@ static bool calls(const exg_program *program, const exg_operators *operators, ex
     return false;
 }
 
-exg_status exg_simplify_for(const exg_program *functional, const exg_operators *operators,
-                            bool on_host, exg_program **out, exg_error *err)
+/* Runs the passes that the program is for; what they made, or NULL where none had to. */
+static exg_status run_passes(const exg_program *program, const exg_operators *operators,
+                             bool on_host, exg_program **made, exg_error *err)
 {
-    const exg_program *program = functional;
-    exg_program *made = NULL;
     exg_status status = EXG_OK;
 
-    *out = NULL;
+    *made = NULL;
     for (size_t i = 0; i < sizeof(passes) / sizeof(passes[0]) && status == EXG_OK; i++) {
         if (passes[i].where != (on_host ? ON_DEVICE : ON_HOST) &&
             calls(program, operators, passes[i].op)) {
             exg_program *next = NULL;
 
             status = passes[i].run(program, operators, &next, err);
-            exg_program_destroy(made);
-            program = made = next;
+            exg_program_destroy(*made);
+            program = *made = next;
         }
     }
-    if (status == EXG_OK) {
-        status = exg_drop_dead(program, operators, out, err);
+    return status;
+}
+
+exg_status exg_simplify_here(exg_program **functional, const exg_operators *operators, bool on_host,
+                             exg_error *err)
+{
+    exg_program *made;
+    exg_program *copy = NULL;
+    exg_status status = run_passes(*functional, operators, on_host, &made, err);
+
+    if (status == EXG_OK && made == NULL) {
+        return drop_dead_here(*functional, operators, err);
+    }
+    if (status == EXG_OK) { /* what a pass makes may still hold lists of what it was made from */
+        status = exg_drop_dead(made, operators, &copy, err);
     }
     exg_program_destroy(made);
+    if (status == EXG_OK) {
+        exg_program_destroy(*functional);
+        *functional = copy;
+    }
     return status;
 }
 
@@ -167,5 +243,13 @@ exg_status exg_simplify(const exg_program *functional, const exg_operators *oper
                         exg_program **out, exg_error *err)
 {
     EXG_REQUIRE(err, functional, operators, out);
-    return exg_simplify_for(functional, operators, true, out, err);
+    exg_program *made;
+    exg_status status = run_passes(functional, operators, true, &made, err);
+
+    *out = NULL;
+    if (status == EXG_OK) {
+        status = exg_drop_dead(made == NULL ? functional : made, operators, out, err);
+    }
+    exg_program_destroy(made);
+    return status;
 }

@@ -88,9 +88,9 @@ exg_tensor_meta *exg_meta_copy(exg_arena *arena, const exg_tensor_meta *meta)
     return copy == NULL || copy->sizes == NULL || copy->strides == NULL ? NULL : copy;
 }
 
-static exg_status evaluate_meta(const exg_tensor_meta *in, const exg_symbols *symbols,
-                                exg_expressions *expressions, exg_arena *arena,
-                                exg_tensor_meta **out, exg_error *err)
+exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbols,
+                             exg_expressions *expressions, exg_arena *arena, exg_tensor_meta **out,
+                             exg_error *err)
 {
     exg_tensor_meta *meta = exg_meta_copy(arena, in);
 
@@ -109,12 +109,6 @@ static exg_status evaluate_meta(const exg_tensor_meta *in, const exg_symbols *sy
     EXG_TRY(evaluate_size(symbols, expressions, &meta->storage_offset, err));
     *out = meta;
     return EXG_OK;
-}
-
-exg_status exg_meta_evaluate(const exg_tensor_meta *in, const exg_symbols *symbols,
-                             exg_arena *arena, exg_tensor_meta **out, exg_error *err)
-{
-    return evaluate_meta(in, symbols, NULL, arena, out, err);
 }
 
 static exg_status copy_values(specializer *s)
@@ -137,8 +131,8 @@ static exg_status copy_values(specializer *s)
         EXG_TRY(has_unknown(s, in->values[v].tensor, &unknown));
         if (!unknown) {
             EXG_TRY_IN(s->err,
-                       evaluate_meta(in->values[v].tensor, s->symbols, &s->expressions, s->arena,
-                                     &out->values[v].tensor, s->err),
+                       exg_meta_evaluate(in->values[v].tensor, s->symbols, &s->expressions,
+                                         s->arena, &out->values[v].tensor, s->err),
                        "tensor_values[\"%s\"]", in->values[v].name);
         }
     }
@@ -202,7 +196,7 @@ exg_status exg_input_meta(const exg_program *in, uint32_t i, const exg_symbols *
 {
     const exg_value *value = &in->graph->values[in->graph->inputs[i].as_tensor];
 
-    EXG_TRY_IN(err, exg_meta_evaluate(value->tensor, symbols, arena, meta, err),
+    EXG_TRY_IN(err, exg_meta_evaluate(value->tensor, symbols, NULL, arena, meta, err),
                "tensor_values[\"%s\"]", value->name);
     return EXG_OK;
 }

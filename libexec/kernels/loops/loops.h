@@ -51,8 +51,8 @@ typedef enum exg_formula {
 #define EXG_FLOW_ASKED_MAX 4
 
 /* What a loop does besides where operands come from memory and results go there: asks for the
- * lines from `at` on, `bytes` with every element, as far as the first cache or the second, and lets `out`, aligned to 64 bytes then, go past
- * the caches. No address is wrong. */
+ * lines from `at` on, `bytes` with every element, as far as the first cache or the second, and lets
+ * `out`, aligned to 64 bytes then, go past the caches. No address is wrong. */
 typedef struct exg_flow {
     const char *at[EXG_FLOW_ASKED_MAX];
     uint32_t bytes[EXG_FLOW_ASKED_MAX];

@@ -63,7 +63,8 @@ static double ROW(product)(int64_t count, const REAL *x)
     for (int k = 0; i < count; i++, k++) {
         lanes[k] *= (double)x[i];
     }
-    for (int half = LANES / 2; half > 0; half /= 2) {
+    EXG_UNROLL for (int half = LANES / 2; half > 0; half /= 2)
+    {
         for (int k = 0; k < half; k++) {
             lanes[k] *= lanes[k + half];
         }
@@ -131,7 +132,8 @@ static double ROW(sum_squares)(int64_t count, const REAL *x, REAL mean, const ex
             lanes[k] = x[i] better lanes[k] ? x[i] : lanes[k];                                     \
             odd[k] = x[i] != x[i] ? x[i] : odd[k];                                                 \
         }                                                                                          \
-        for (int half = LANES / 2; half > 0; half /= 2) {                                          \
+        EXG_UNROLL for (int half = LANES / 2; half > 0; half /= 2)                                 \
+        {                                                                                          \
             for (int k = 0; k < half; k++) {                                                       \
                 lanes[k] = lanes[k + half] better lanes[k] ? lanes[k + half] : lanes[k];           \
                 odd[k] = odd[k + half] != odd[k + half] ? odd[k + half] : odd[k];                  \
