@@ -27,6 +27,8 @@ def parts(args):
     commands = {
         "operators": [python, FOLDER / "operators.py", "--exg", args.exg, "--rounds", "3", "--seconds", "0.05"],
         "products": [products, "1"],
+        "growing_cache": [python, FOLDER / "growing_cache.py", "--bench",
+                          os.path.join(os.path.dirname(args.exg), "../tests/bench_growing_cache")],
     }
     if args.cache:
         models = [python, FOLDER / "models.py", "--exg", args.exg, "--cache", args.cache, "--against", "eager"]

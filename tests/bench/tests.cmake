@@ -7,6 +7,7 @@ endfunction()
 
 if(NOT EXG_FUZZ)
   exg_bench(session bench/session.c)
+  exg_bench(growing_cache bench/growing_cache.c)
   exg_bench(comm bench/comm.c)
   if(TARGET exg_mpi)
     exg_bench(comm_mpi bench/comm_mpi.c) # mpirun -n 2 bench_comm_mpi
