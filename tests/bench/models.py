@@ -23,6 +23,7 @@ import time
 import torch
 
 from decoder import Int4, Int8, decoder, experts
+from networks import lstm, mamba, perceptron, unet, whisper
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = {"f32": 2e-4, "bf16": 1e-1}
@@ -100,6 +101,14 @@ MODELS = {
     "minilm-b32": lambda dtype: bert(6, 384, 32),
     "bert-b32": lambda dtype: bert(12, 768, 32),
     "experts": lambda dtype: experts(16),
+    "unet": unet,
+    "whisper": whisper,
+    "mamba": mamba,
+    "lstm-b1": lambda dtype: lstm(1),
+    "lstm-b16": lambda dtype: lstm(16),
+    "mlp-b1": lambda dtype: perceptron(1),
+    "mlp-b16": lambda dtype: perceptron(16),
+    "mlp-b64": lambda dtype: perceptron(64),
     "decoder-step": lambda dtype: decoder(None, 1),
     "decoder-prefill": lambda dtype: decoder(None, 512),
     "decoder-int8-step": lambda dtype: decoder(Int8, 1),

@@ -161,15 +161,15 @@ static inline __attribute__((always_inline)) void GEMM(dot_columns)(
     }
 }
 
-/* Of one row with one of b, which is read as one stretch: processors foresee it up to the end of a
- * page, so that what is on the next one is asked for. */
-static inline __attribute__((always_inline)) REAL GEMM(dot_one)(const exg_dtype dtype,
-                                                                int64_t depth, const REAL *a,
-                                                                const char *b)
+/* Of one row with one of b, up to the last whole vector; the sums of the lanes. b is read as one
+ * stretch: processors foresee it up to the end of a page, so that what is on the next one is asked
+ * for. */
+static inline __attribute__((always_inline)) VECTOR GEMM(dot_lanes)(const exg_dtype dtype,
+                                                                    int64_t depth, const REAL *a,
+                                                                    const char *b)
 {
     const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
     VECTOR sums[4] = {{0}};
-    REAL totals[4];
     int64_t k = 0;
 
     for (; k + 4 * LANES <= depth; k += 4 * LANES) {
@@ -186,22 +186,54 @@ static inline __attribute__((always_inline)) REAL GEMM(dot_one)(const exg_dtype 
     for (; k + LANES <= depth; k += LANES) {
         sums[0] += *(const VECTOR *)(a + k) * GEMM(widen)(b + k * bytes, dtype);
     }
-    GEMM(lanes_sums)(4, sums, totals);
-    totals[0] = (totals[0] + totals[1]) + (totals[2] + totals[3]);
-    for (; k < depth; k++) {
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* The rest of it. */
+static inline __attribute__((always_inline)) REAL GEMM(dot_rest)(const exg_dtype dtype,
+                                                                 int64_t depth, const REAL *a,
+                                                                 const char *b)
+{
+    REAL total = 0;
+
+    for (int64_t k = depth / LANES * LANES; k < depth; k++) {
         REAL y;
 
         if (dtype == DTYPE) {
-            memcpy(&y, b + k * bytes, sizeof(y));
+            memcpy(&y, b + k * (int)sizeof(y), sizeof(y));
         } else {
             uint16_t narrow;
 
-            memcpy(&narrow, b + k * bytes, 2);
+            memcpy(&narrow, b + k * 2, 2);
             y = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(narrow) : exg_f16_to_f32(narrow);
         }
-        totals[0] += a[k] * y;
+        total += a[k] * y;
     }
-    return totals[0];
+    return total;
+}
+
+/* One row with all of b. The lanes of four are summed at once: for one by itself that takes as long
+ * as hundreds of products. */
+static inline __attribute__((always_inline)) void GEMM(dot_row)(const exg_dtype dtype, int64_t n,
+                                                                int64_t depth, const REAL *a,
+                                                                const char *b, int64_t b_stride,
+                                                                REAL *c)
+{
+    const int64_t row = b_stride * (dtype == DTYPE ? (int)sizeof(REAL) : 2);
+
+    for (int64_t j = 0; j < n; j += 4) {
+        const int count = n - j < 4 ? (int)(n - j) : 4;
+        VECTOR sums[4] = {{0}};
+        REAL totals[4];
+
+        for (int i = 0; i < count; i++) {
+            sums[i] = GEMM(dot_lanes)(dtype, depth, a, b + (j + i) * row);
+        }
+        GEMM(lanes_sums)(4, sums, totals);
+        for (int i = 0; i < count; i++) {
+            c[j + i] = totals[i] + GEMM(dot_rest)(dtype, depth, a, b + (j + i) * row);
+        }
+    }
 }
 
 static inline __attribute__((always_inline)) void GEMM(dot_of)(const exg_dtype dtype, int64_t m,
@@ -214,10 +246,8 @@ static inline __attribute__((always_inline)) void GEMM(dot_of)(const exg_dtype d
     /* with many rows, some columns of b stay in the first cache while all pass by */
     const int64_t step = m > 3 && depth > DOT_DEPTH ? DOT_DEPTH : depth > 0 ? depth : 1;
 
-    for (int64_t j = 0; m == 1 && j < n; j++) {
-        c[j] = GEMM(dot_one)(dtype, depth, a, b + j * b_stride * bytes);
-    }
     if (m == 1) {
+        GEMM(dot_row)(dtype, n, depth, a, b, b_stride, c);
         return;
     }
     for (int64_t k = 0; k < depth || k == 0; k += step) {
