@@ -3,9 +3,9 @@
  * Everything in loops/ is compiled once per instruction set, its names ending in
  * _generic, _v3 (AVX2, FMA, F16C) or _v4 (AVX-512). A family exports one table
  * of functions; EXG_LOOPS(family) is the best table for this machine. Products of bytes have
- * a table _vnni (AVX512-VNNI) and one _amx besides, products of bf16 as they are (by half bytes
- * too) only _bf16, for processors whose AVX512-BF16 outruns their f32 (AMD's, from Zen 4 on), and
- * _amx; all else takes _v4 there.
+ * a table _vnni (AVX512-VNNI) and one _amx besides, products of bf16 as they are only _bf16, for
+ * processors whose AVX512-BF16 outruns their f32 (AMD's, from Zen 4 on), and _amx; those of bf16
+ * by half bytes only _bf16, which is AMX's too; all else takes _v4 there.
  *
  * A process that uses AMX needs leave of the Linux kernel, which the first question for the
  * machine's best asks for once; from then on signal stacks of less than AT_MINSIGSTKSZ are
@@ -50,9 +50,12 @@ void exg_isa_assume(exg_isa isa);
 #define EXG_LOOPS_DECLARE_BYTES(type, name)                                                        \
     EXG_LOOPS_DECLARE(type, name);                                                                 \
     extern const type name##_vnni, name##_amx
-#define EXG_LOOPS_DECLARE_BF16(type, name) extern const type name##_bf16, name##_amx
+#define EXG_LOOPS_DECLARE_BF16(type, name) extern const type name##_bf16
+#define EXG_LOOPS_DECLARE_PAIRS(type, name)                                                        \
+    EXG_LOOPS_DECLARE_BF16(type, name);                                                            \
+    extern const type name##_amx
 
-/* EXG_LOOPS_BF16: NULL where there is none. A build without those of v4 has none of what is on
+/* EXG_LOOPS_BF16, EXG_LOOPS_PAIRS: NULL where there is none. A build without those of v4 has none of what is on
  * them either (EXG_LOOPS_FOR_HERE in CMakeLists.txt). */
 #if defined(EXG_HAVE_V4_LOOPS)
 #define EXG_LOOPS(name)                                                                            \
@@ -63,10 +66,9 @@ void exg_isa_assume(exg_isa isa);
     (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx                                             \
      : exg_isa_current() >= EXG_ISA_VNNI ? &name##_vnni                                            \
                                          : EXG_LOOPS(name))
-#define EXG_LOOPS_BF16(name)                                                                       \
-    (exg_isa_current() >= EXG_ISA_AMX    ? &name##_amx                                             \
-     : exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16                                            \
-                                         : NULL)
+#define EXG_LOOPS_BF16(name) (exg_isa_current() >= EXG_ISA_BF16 ? &name##_bf16 : NULL)
+#define EXG_LOOPS_PAIRS(name)                                                                      \
+    (exg_isa_current() >= EXG_ISA_AMX ? &name##_amx : EXG_LOOPS_BF16(name))
 #else
 #if defined(EXG_HAVE_X86_64_LOOPS)
 #define EXG_LOOPS(name) (exg_isa_current() == EXG_ISA_V3 ? &name##_v3 : &name##_generic)
@@ -74,6 +76,7 @@ void exg_isa_assume(exg_isa isa);
 #define EXG_LOOPS(name) (&name##_generic)
 #endif
 #define EXG_LOOPS_BF16(name)  NULL
+#define EXG_LOOPS_PAIRS(name) NULL
 #define EXG_LOOPS_BYTES(name) EXG_LOOPS(name)
 #endif
 

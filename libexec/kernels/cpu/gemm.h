@@ -144,7 +144,7 @@ typedef struct exg_gemm_packing {
 } exg_gemm_packing;
 
 /* The loops that multiply bf16 as it is, or NULL. */
-#define EXG_GEMM_PAIRS() EXG_LOOPS_BF16(exg_loops_gemm_pairs)
+#define EXG_GEMM_PAIRS() EXG_LOOPS_PAIRS(exg_loops_gemm_pairs)
 
 /* Bytes that one row of A, or column of B, takes in panels of `depth`. */
 static inline int64_t exg_gemm_panel_bytes(const exg_gemm_loops *loops, int64_t depth)

@@ -416,7 +416,7 @@ EXG_LOOPS_DECLARE(exg_gemm_loops, exg_loops_gemm_f64);
 
 /* Products of bf16 summed in f32; packs bf16, and f32 dense along the depth, which it rounds.
  * Has no loops for few rows. */
-EXG_LOOPS_DECLARE_BF16(exg_gemm_loops, exg_loops_gemm_pairs);
+EXG_LOOPS_DECLARE_PAIRS(exg_gemm_loops, exg_loops_gemm_pairs);
 
 /* Products of bytes, signed or not, summed in int32, which wraps. A panel holds groups of
  * the depth, [depth / group, rounded up][width][group], zeros where there are fewer, and what
