@@ -247,11 +247,8 @@ static exg_status put_rows(sweep *s)
 exg_status cli_sweep(const cli_call *call, const cli_program *program, const cli_inputs *inputs,
                      exg_error *err)
 {
-    sweep s = {.call = call,
-               .program = program,
-               .inputs = inputs,
-               .ends_at = EXG_TEXT_EMPTY,
-               .err = err};
+    sweep s = {
+        .call = call, .program = program, .inputs = inputs, .ends_at = EXG_TEXT_EMPTY, .err = err};
     exg_status status;
 
     if (exg_program_has_collectives(program->program, program->operators)) {

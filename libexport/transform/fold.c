@@ -35,8 +35,8 @@ typedef struct product {
 
 typedef struct fold {
     exg_rewrite r;
-    bool *constant;          /* by old value: depends on weights alone */
-    uint32_t *uses;          /* by old value */
+    bool *constant;     /* by old value: depends on weights alone */
+    uint32_t *uses;     /* by old value */
     product **products; /* by old value: the convolution that makes it */
 } fold;
 
@@ -117,7 +117,7 @@ static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const e
     }
     if (rows[row].weight != EXG_OP_NONE && meta != NULL) {
         exg_argument pair[2] = {before->args[1], exg_arg_ref(EMIT(b, reshape_default, factor,
-                                                             INTS_OF(b, sizes, meta->rank)))};
+                                                                  INTS_OF(b, sizes, meta->rank)))};
 
         now[1] = exg_arg_ref(exg_emit(b, rows[row].weight, pair, 2));
     }
