@@ -38,7 +38,9 @@ exg_status cli_put_statistics_json(exg_text *text, const cli_inspection *i,
                                    const exg_weight *weight, exg_error *err);
 void cli_put_tree(exg_text *text, const cli_inspection *i); /* --tree */
 void cli_note_filter(const cli_inspection *i);              /* a warning, where it fits nothing */
-void cli_put_dot(exg_text *text, const cli_inspection *i);  /* --dot */
+/* "aten.add.Tensor" of "torch.ops.aten.add.Tensor": what a box is called. */
+const char *cli_short_target(const char *target);
+void cli_put_dot(exg_text *text, const cli_inspection *i);      /* --dot */
 void cli_put_explorer(exg_text *text, const cli_inspection *i); /* --model-explorer */
 exg_status cli_put_node(exg_text *text, const cli_inspection *i, exg_error *err); /* --node */
 exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_error *err);
