@@ -206,11 +206,11 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
         cli_put_dot(text, i);
     } else if (table && call->json) {
         cli_json_begin(text);
-        cli_put_tables_json(text, i);
+        EXG_TRY(cli_put_tables_json(text, i, err));
         cli_json_end(text);
     } else if (call->json) {
         cli_json_begin(text);
-        cli_put_summary_json(text, i);
+        EXG_TRY(cli_put_summary_json(text, i, err));
         cli_json_end(text);
     } else if (!table) {
         put_summary(text, i);
@@ -218,10 +218,7 @@ static exg_status show(exg_text *text, const cli_inspection *i, exg_error *err)
     if (call->tree && !call->json) {
         cli_put_tree(text, i);
     }
-    if (call->weights_list && !call->json) {
-        cli_put_weights(text, i);
-    }
-    return EXG_OK;
+    return call->weights_list && !call->json ? cli_put_weights(text, i, err) : EXG_OK;
 }
 
 static exg_status check_options(const cli_call *call, exg_error *err)

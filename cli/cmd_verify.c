@@ -474,6 +474,9 @@ static exg_status find_all(const cli_call *call, cli_program *p, bool is_first,
         status = exg_verify_data(p->program, found, &options, err);
         cli_progress_end();
     }
+    if (status == EXG_OK && call->values) {
+        status = exg_verify_values(p->program, found, (uint32_t)call->threads, err);
+    }
     /* A fault that is no finding is of another file than this one. */
     return status == EXG_MALFORMED && found->error_count > 0 ? EXG_OK : status;
 }

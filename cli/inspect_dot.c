@@ -99,12 +99,23 @@ static void note_used(void *user, exg_value_id *id)
     }
 }
 
+const char *cli_short_target(const char *target)
+{
+    static const char *const before[] = {"torch.ops.", "torch._functorch.predispatch."};
+
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+        if (strncmp(target, before[i], strlen(before[i])) == 0) {
+            return target + strlen(before[i]);
+        }
+    }
+    return target;
+}
+
 static void put_node_label(edges *e, const exg_node *node)
 {
     exg_text label = EXG_TEXT_EMPTY;
 
-    exg_text_puts(&label,
-                  strncmp(node->target, "torch.ops.", 10) == 0 ? node->target + 10 : node->target);
+    exg_text_puts(&label, cli_short_target(node->target));
     e->label = &label;
     for (uint32_t a = 0; a < node->input_count; a++) {
         exg_argument copy = node->inputs[a].arg;

@@ -194,9 +194,7 @@ static void put_node(explorer *e, const exg_node *node)
     snprintf(id, sizeof(id), "n%u", e->node);
     exg_json_put_open(e->text, '{');
     exg_json_member_text(e->text, "id", id);
-    exg_json_member_text(e->text, "label",
-                         strncmp(node->target, "torch.ops.", 10) == 0 ? node->target + 10
-                                                                      : node->target);
+    exg_json_member_text(e->text, "label", cli_short_target(node->target));
     put_namespace(e->text, node);
     put_inner_graphs(e, node);
     exg_json_member_open(e->text, "attrs", '[');

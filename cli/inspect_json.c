@@ -83,7 +83,7 @@ static void put_ranges(exg_text *text, const exg_program *program)
     exg_json_put_close(text, '}');
 }
 
-static void put_weights(exg_text *text, const cli_inspection *i)
+static exg_status put_weights(exg_text *text, const cli_inspection *i, exg_error *err)
 {
     static const char *const kinds[] = {"parameter", "buffer", "constant"};
     uint32_t count;
@@ -101,9 +101,11 @@ static void put_weights(exg_text *text, const cli_inspection *i)
         if (weight->meta != NULL) {
             put_meta(text, weight->meta);
         }
+        EXG_TRY(cli_put_statistics_json(text, i, weight, err));
         exg_json_put_close(text, '}');
     }
     exg_json_put_close(text, ']');
+    return EXG_OK;
 }
 
 void cli_put_modules_json(exg_text *text, const cli_inspection *i)
@@ -162,7 +164,7 @@ static void put_origin(exg_text *text, const exg_program *program)
     exg_json_put_close(text, ']');
 }
 
-void cli_put_summary_json(exg_text *text, const cli_inspection *i)
+exg_status cli_put_summary_json(exg_text *text, const cli_inspection *i, exg_error *err)
 {
     const exg_program *program = i->p->program;
     const exg_inspection *found = i->found;
@@ -189,18 +191,20 @@ void cli_put_summary_json(exg_text *text, const cli_inspection *i)
     }
     exg_json_put_close(text, '}');
     cli_put_modules_json(text, i);
-    put_weights(text, i);
+    EXG_TRY(put_weights(text, i, err));
     put_archive(text, i->p);
+    return EXG_OK;
 }
 
-void cli_put_tables_json(exg_text *text, const cli_inspection *i)
+exg_status cli_put_tables_json(exg_text *text, const cli_inspection *i, exg_error *err)
 {
     if (i->call->tree) {
         cli_put_modules_json(text, i);
     }
     if (i->call->weights_list || i->call->filter != NULL || i->call->sort != NULL) {
-        put_weights(text, i);
+        return put_weights(text, i, err);
     }
+    return EXG_OK;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */

@@ -148,12 +148,14 @@ exg_status cli_put_program_page(exg_text *text, const cli_inspection *i, exg_err
     if (status == EXG_OK || status == EXG_MALFORMED) { /* its faults are part of the page */
         cli_json_begin(&json);
         exg_json_member_open(&json, "summary", '{');
-        cli_put_summary_json(&json, i);
+        status = cli_put_summary_json(&json, i, err);
         exg_json_put_close(&json, '}');
         cli_put_nodes_json(&json, i->p->program->graph);
         put_inner(&json, i);
         put_alive(&json, i);
-        status = i->call->annotate == NULL ? EXG_OK : put_annotations(&json, i, err);
+        if (status == EXG_OK && i->call->annotate != NULL) {
+            status = put_annotations(&json, i, err);
+        }
         cli_json_diagnostics(&json, "diagnostics", &found);
         exg_json_put_close(&json, '}');
         cli_put_page(text, &json);

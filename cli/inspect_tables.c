@@ -62,7 +62,8 @@ static bool passes(const char *filter, const char *name)
                                           : strstr(name, filter) != NULL;
 }
 
-static void put_row(exg_text *text, const cli_inspection *i, const row *r, int width)
+static exg_status put_row(exg_text *text, const cli_inspection *i, const row *r, int width,
+                          exg_error *err)
 {
     exg_weight_kind kind = i->found->kinds[r->weight - i->weights->items];
     exg_text name = EXG_TEXT_EMPTY;
@@ -75,13 +76,16 @@ static void put_row(exg_text *text, const cli_inspection *i, const row *r, int w
     exg_text_printf(text, "  %-*s  %-20s ", width, exg_text_part(text, &name),
                     exg_text_part(text, &shape));
     exg_text_bytes(text, r->bytes);
-    exg_text_printf(text, "  storage %u%s%s\n", r->weight->storage,
+    exg_text_printf(text, "  storage %u%s%s", r->weight->storage,
                     kind == EXG_WEIGHT_CONSTANT ? ", constant"
                     : kind == EXG_WEIGHT_BUFFER ? ", buffer"
                                                 : "",
                     r->weight->use_pickle ? ", pickled, kept raw" : "");
     exg_text_free(&name);
     exg_text_free(&shape);
+    EXG_TRY(cli_put_statistics(text, i, r->weight, err));
+    exg_text_putc(text, '\n');
+    return EXG_OK;
 }
 
 /* Those that pass, in order; *count is set. NULL: out of memory. */
@@ -140,7 +144,7 @@ void cli_note_filter(const cli_inspection *i)
     exg_text_free(&text);
 }
 
-void cli_put_weights(exg_text *text, const cli_inspection *i)
+exg_status cli_put_weights(exg_text *text, const cli_inspection *i, exg_error *err)
 {
     uint32_t count = 0;
     row *rows = list_rows(i, &count);
@@ -158,8 +162,10 @@ void cli_put_weights(exg_text *text, const cli_inspection *i)
     exg_text_bytes(text, sum);
     exg_text_putc(text, '\n');
     for (uint32_t r = 0; rows != NULL && r < count; r++) {
-        put_row(text, i, &rows[r], (int)(width < NAME_COLUMNS_MAX ? width : NAME_COLUMNS_MAX));
+        EXG_TRY(put_row(text, i, &rows[r],
+                        (int)(width < NAME_COLUMNS_MAX ? width : NAME_COLUMNS_MAX), err));
     }
+    return EXG_OK;
 }
 
 /* ---- modules ------------------------------------------------------------------------------- */

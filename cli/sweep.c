@@ -22,6 +22,7 @@ typedef struct sweep {
     const cli_inputs *inputs;
     row *rows;
     uint32_t count, capacity;
+    exg_text ends_at; /* why all plans are of the beginning alone; empty: of the whole */
     exg_error *err;
 } sweep;
 
@@ -41,8 +42,7 @@ static row *add_row(sweep *s)
     return &s->rows[s->count++];
 }
 
-static exg_status plan_row(const sweep *s, const cli_call *call, exg_session_options *options,
-                           row *out)
+static exg_status plan_row(sweep *s, const cli_call *call, exg_session_options *options, row *out)
 {
     exg_session *session = NULL;
     exg_status status = exg_session_create(&s->program->verified, options, &session, s->err);
@@ -53,6 +53,9 @@ static exg_status plan_row(const sweep *s, const cli_call *call, exg_session_opt
     if (status == EXG_OK) {
         exg_text modes = EXG_TEXT_EMPTY;
 
+        if (s->ends_at.length == 0 && exg_session_break_reason(session) != NULL) {
+            exg_text_puts(&s->ends_at, exg_session_break_reason(session));
+        }
         out->placed = *exg_session_statistics(session)->partition;
         out->fits = true;
         cli_put_modes(&modes, call, &out->placed);
@@ -207,7 +210,7 @@ static void put_row_json(exg_text *text, const row *r)
     exg_json_put_close(text, '}');
 }
 
-static exg_status put_rows(const sweep *s)
+static exg_status put_rows(sweep *s)
 {
     exg_text text = EXG_TEXT_EMPTY;
     exg_status status;
@@ -231,7 +234,10 @@ static exg_status put_rows(const sweep *s)
     }
     if (s->call->json) {
         exg_json_put_close(&text, ']');
+        exg_json_member_text(&text, "ends_at", exg_text_part(&text, &s->ends_at));
         cli_json_end(&text);
+    } else if (s->ends_at.length > 0) {
+        exg_text_printf(&text, "not whole: %s\n", exg_text_part(&text, &s->ends_at));
     }
     status = cli_put(s->call->out, &text, s->err);
     exg_text_free(&text);
@@ -241,7 +247,8 @@ static exg_status put_rows(const sweep *s)
 exg_status cli_sweep(const cli_call *call, const cli_program *program, const cli_inputs *inputs,
                      exg_error *err)
 {
-    sweep s = {.call = call, .program = program, .inputs = inputs, .err = err};
+    sweep s = {
+        .call = call, .program = program, .inputs = inputs, .ends_at = EXG_TEXT_EMPTY, .err = err};
     exg_status status;
 
     if (exg_program_has_collectives(program->program, program->operators)) {
@@ -255,6 +262,7 @@ exg_status cli_sweep(const cli_call *call, const cli_program *program, const cli
         qsort(s.rows, s.count, sizeof(*s.rows), by_time);
         status = put_rows(&s);
     }
+    exg_text_free(&s.ends_at);
     free(s.rows);
     return status;
 }

@@ -30,31 +30,11 @@ static void put_numbers(exg_text *text, const exg_sym_int *numbers, uint32_t cou
     exg_text_putc(text, ']');
 }
 
-/* Has the tensor numbers that can be looked at? */
-static bool has_numbers(const exg_weight *weight)
-{
-    return weight->meta != NULL && !weight->use_pickle && weight->encoding == NULL &&
-           !exg_dtype_is_complex(weight->meta->dtype);
-}
-
-static void put_statistics(exg_text *text, const exg_weight_statistics *s)
-{
-    exg_text_printf(text, "  min %.6g max %.6g mean %.6g deviation %.6g", cli_plain(s->min),
-                    cli_plain(s->max), cli_plain(s->mean), cli_plain(s->deviation));
-    if (s->nan > 0) {
-        exg_text_printf(text, " NaN %" PRIu64, s->nan);
-    }
-    if (s->infinite > 0) {
-        exg_text_printf(text, " infinite %" PRIu64, s->infinite);
-    }
-}
-
 static exg_status put_tensor(exg_text *text, const cli_inspection *i, const exg_weight *weight,
                              exg_error *err)
 {
     const exg_weights *weights = i->weights;
     const exg_tensor_meta *meta = weight->meta;
-    exg_weight_statistics statistics;
 
     exg_text_puts(text, "  ");
     exg_text_plain(text, weight->fqn, false);
@@ -73,10 +53,7 @@ static exg_status put_tensor(exg_text *text, const cli_inspection *i, const exg_
     if (weights->storages[weight->storage].byte_order == EXG_BIG_ENDIAN) {
         exg_text_puts(text, " big endian");
     }
-    if (i->call->values && has_numbers(weight)) {
-        EXG_TRY(exg_weight_measure(i->weights, weight, &statistics, err));
-        put_statistics(text, &statistics);
-    }
+    EXG_TRY(cli_put_statistics(text, i, weight, err));
     exg_text_putc(text, '\n');
     return EXG_OK;
 }
@@ -213,31 +190,10 @@ static void put_json_numbers(exg_text *text, const char *key, const exg_sym_int 
     exg_json_put_close(text, ']');
 }
 
-static void put_json_statistics(exg_text *text, const exg_weight_statistics *s)
-{
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {
-        {"min", s->min}, {"max", s->max}, {"mean", s->mean}, {"deviation", s->deviation}};
-
-    exg_json_member_open(text, "statistics", '{');
-    for (size_t n = 0; n < sizeof(numbers) / sizeof(numbers[0]); n++) {
-        exg_json_put_key(text, numbers[n].key);
-        cli_json_number(text, numbers[n].value, 17);
-    }
-    exg_json_member_uint(text, "nan", s->nan);
-    exg_json_member_uint(text, "infinite", s->infinite);
-    exg_json_member_uint(text, "zero", s->zero);
-    exg_json_member_uint(text, "denormal", s->denormal);
-    exg_json_put_close(text, '}');
-}
-
 static exg_status print_json_tensor(exg_text *text, const cli_inspection *i,
                                     const exg_weight *weight, exg_error *err)
 {
     const exg_tensor_meta *meta = weight->meta;
-    exg_weight_statistics statistics;
 
     exg_json_put_open(text, '{');
     exg_json_member_text(text, "name", weight->fqn);
@@ -249,10 +205,7 @@ static exg_status print_json_tensor(exg_text *text, const cli_inspection *i,
     if (weight->encoding != NULL) {
         exg_json_member_text(text, "encoding", weight->encoding);
     }
-    if (i->call->values && has_numbers(weight)) {
-        EXG_TRY(exg_weight_measure(i->weights, weight, &statistics, err));
-        put_json_statistics(text, &statistics);
-    }
+    EXG_TRY(cli_put_statistics_json(text, i, weight, err));
     exg_json_put_close(text, '}');
     return EXG_OK;
 }
@@ -373,17 +326,16 @@ static exg_status show(exg_text *text, const cli_inspection *i, const char *form
     }
     if (call->json) {
         cli_json_begin(text);
-        cli_put_tables_json(text, i);
+        EXG_TRY(cli_put_tables_json(text, i, err));
         cli_json_end(text);
         return EXG_OK;
     }
     if (call->tree) {
         cli_put_tree(text, i);
     }
-    if (call->weights_list || call->filter != NULL || call->sort != NULL) {
-        cli_put_weights(text, i);
-    }
-    return EXG_OK;
+    return call->weights_list || call->filter != NULL || call->sort != NULL
+               ? cli_put_weights(text, i, err)
+               : EXG_OK;
 }
 
 exg_status cli_inspect_weights(const cli_call *call, exg_error *err)

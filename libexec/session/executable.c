@@ -5,6 +5,7 @@
 #include "libexec/session/plan_rank.h"
 #include "libexec/session/work.h"
 #include "libexport/base/checked.h"
+#include "libexport/transform/origin.h"
 
 #include <exg/scalar.h>
 #include <inttypes.h>

@@ -100,6 +100,7 @@ static exg_status part_view(exg_finder *f, const exg_node *node, const exg_opera
     }
     x = f->r.refs[exg_operand(joins, 0)];
     x = EMIT(b, reshape_default, x, INTS_OF(b, r.sizes, r.rank));
+    exg_builder_set_origin(b, &node->metadata); /* whose work it is */
     exg_builder_next_names(b, &node->name, node->name != NULL);
     x = EMIT(b, permute_default, x, INTS_OF(b, parts, count));
     *written = true;
@@ -178,6 +179,7 @@ static exg_status take_rows(exg_finder *f, const exg_node *seen, exg_value_id bi
     *made = EMIT(b, reshape_default, f->r.refs[exg_operand(joins, 0)], INTS_OF(b, sizes, dims + 1));
     weight = f->r.refs[of.matrix];
     weight = of.turned ? EMIT(b, permute_default, weight, INTS(b, 1, 0)) : weight;
+    exg_builder_set_origin(b, &maker->metadata);
     exg_builder_next_names(b, &maker->name, maker->name != NULL);
     *made = EMIT(b, linear_default, *made, weight,
                  bias == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(f->r.refs[bias]));
@@ -212,6 +214,7 @@ static exg_status take_repeated(exg_finder *f, const exg_node *product, exg_valu
     *made = EMIT(b, reshape_default, f->r.refs[exg_operand(repeat, 0)],
                  INTS(b, all->sizes[1].value, all->sizes[2].value));
     *made = EMIT(b, permute_default, *made, INTS(b, 1, 0));
+    exg_builder_set_origin(b, &product->metadata);
     exg_builder_next_names(b, &product->name, product->name != NULL);
     *made = EMIT(b, linear_default, f->r.refs[exg_operand(product, 0)], *made,
                  bias == EXG_NO_VALUE ? exg_arg_none() : exg_arg_ref(f->r.refs[bias]));
@@ -418,6 +421,7 @@ static exg_status part_matrices(exg_finder *f, const exg_node *node, const exg_o
     rows = EMIT(b, expand_default, f->r.refs[exg_operand(product, 0)], INTS_OF(b, sizes, 3));
     made = EMIT(b, permute_default, f->r.refs[exg_operand(copy, 0)], INTS_OF(b, m.dims, m.rank));
     made = EMIT(b, reshape_default, made, INTS(b, m.count, m.depth, m.columns));
+    exg_builder_set_origin(b, &product->metadata);
     exg_builder_next_names(b, &product->name, product->name != NULL);
     made = EMIT(b, bmm_default, rows, made);
     made = EMIT(b, permute_default, made, INTS(b, 1, 0, 2));

@@ -27,11 +27,17 @@ static const struct {
 #define CONVOLUTION_ARGS 9
 #define WEIGHT_RANK_MAX  5
 
+/* A convolution that may be folded into. */
+typedef struct product {
+    const exg_node *node;
+    exg_argument args[CONVOLUTION_ARGS];
+} product;
+
 typedef struct fold {
     exg_rewrite r;
-    bool *constant;          /* by old value: depends on weights alone */
-    uint32_t *uses;          /* by old value */
-    exg_argument **products; /* by old value: the arguments of the convolution that makes it */
+    bool *constant;     /* by old value: depends on weights alone */
+    uint32_t *uses;     /* by old value */
+    product **products; /* by old value: the convolution that makes it */
 } fold;
 
 static bool is_state(const exg_program *program, uint32_t input)
@@ -63,13 +69,13 @@ static bool is_constant(const fold *f, const exg_node *node, const exg_operator 
 }
 
 /* One element a channel of `product`, broadcast along the rest. */
-static bool is_by_channel(const exg_tensor_meta *factor, const exg_tensor_meta *product)
+static bool is_by_channel(const exg_tensor_meta *factor, const exg_tensor_meta *result)
 {
-    for (uint32_t d = 0; d < product->rank; d++) {
-        uint32_t missing = product->rank - factor->rank;
+    for (uint32_t d = 0; d < result->rank; d++) {
+        uint32_t missing = result->rank - factor->rank;
         int64_t size = d < missing ? 1 : factor->sizes[d - missing].value;
 
-        if (size != (d == 1 ? product->sizes[1].value : 1)) {
+        if (size != (d == 1 ? result->sizes[1].value : 1)) {
             return false;
         }
     }
@@ -81,12 +87,12 @@ static bool can_fold(const fold *f, const exg_node *node, uint32_t row, const ex
     const exg_value *values = f->r.in->graph->values;
     exg_value_id x = node->inputs[0].arg.as_tensor;
     exg_value_id s = node->inputs[1].arg.as_tensor;
-    const exg_tensor_meta *product = values[x].tensor;
+    const exg_tensor_meta *result = values[x].tensor;
 
-    return f->products[x] != NULL && f->uses[x] == 1 && f->constant[s] && product->rank >= 3 &&
-           values[s].tensor->rank <= product->rank && is_by_channel(values[s].tensor, product) &&
-           values[s].tensor->dtype == product->dtype &&
-           values[node->outputs[0].as_tensor].tensor->dtype == product->dtype &&
+    return f->products[x] != NULL && f->uses[x] == 1 && f->constant[s] && result->rank >= 3 &&
+           values[s].tensor->rank <= result->rank && is_by_channel(values[s].tensor, result) &&
+           values[s].tensor->dtype == result->dtype &&
+           values[node->outputs[0].as_tensor].tensor->dtype == result->dtype &&
            (rows[row].weight != EXG_OP_NONE || exg_get_float(&args[2]) == 1);
 }
 
@@ -94,12 +100,12 @@ static bool can_fold(const fold *f, const exg_node *node, uint32_t row, const ex
 static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const exg_argument *args)
 {
     exg_builder *b = f->r.builder;
-    const exg_argument *product = f->products[node->inputs[0].arg.as_tensor];
-    exg_argument *now =
-        exg_arena_memdup(f->r.out->arena, product, CONVOLUTION_ARGS, sizeof(*product));
+    const product *before = f->products[node->inputs[0].arg.as_tensor];
+    product *made = exg_arena_memdup(f->r.out->arena, before, 1, sizeof(*before));
+    exg_argument *now = made == NULL ? NULL : made->args;
     exg_ref factor = exg_get_ref(&args[1]);
-    exg_ref weight = exg_get_ref(&product[1]);
-    exg_ref bias = exg_get_ref(&product[2]);
+    exg_ref weight = exg_get_ref(&before->args[1]);
+    exg_ref bias = exg_get_ref(&before->args[2]);
     const exg_tensor_meta *meta = exg_ref_meta(b, weight);
     int64_t sizes[WEIGHT_RANK_MAX] = {0};
 
@@ -110,14 +116,14 @@ static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const e
         sizes[d] = d == 0 ? meta->sizes[0].value : 1;
     }
     if (rows[row].weight != EXG_OP_NONE && meta != NULL) {
-        exg_argument pair[2] = {product[1], exg_arg_ref(EMIT(b, reshape_default, factor,
-                                                             INTS_OF(b, sizes, meta->rank)))};
+        exg_argument pair[2] = {before->args[1], exg_arg_ref(EMIT(b, reshape_default, factor,
+                                                                  INTS_OF(b, sizes, meta->rank)))};
 
         now[1] = exg_arg_ref(exg_emit(b, rows[row].weight, pair, 2));
     }
     factor = EMIT(b, reshape_default, factor, INTS_OF(b, sizes, 1));
     if (bias.id != EXG_NO_VALUE) {
-        exg_argument pair[2] = {product[2], exg_arg_ref(factor)};
+        exg_argument pair[2] = {before->args[2], exg_arg_ref(factor)};
 
         now[2] = exg_arg_ref(exg_emit(b, rows[row].bias, pair, 2));
     } else if (rows[row].no_bias != EXG_OP_NONE) {
@@ -125,7 +131,8 @@ static exg_status fold_node(fold *f, const exg_node *node, uint32_t row, const e
 
         now[2] = exg_arg_ref(exg_emit(b, rows[row].no_bias, &one, 1));
     }
-    f->products[node->outputs[0].as_tensor] = now;
+    f->products[node->outputs[0].as_tensor] = made;
+    exg_builder_set_origin(b, &before->node->metadata); /* whose work it is */
     return exg_rewrite_emit(&f->r, node, EXG_OP_convolution_default, now, CONVOLUTION_ARGS);
 }
 
@@ -142,12 +149,13 @@ static exg_status note_product(fold *f, const exg_node *node, const exg_argument
         values[weight->as_tensor].tensor->rank == result->rank &&
         (dtype == EXG_DTYPE_F32 || dtype == EXG_DTYPE_F64) &&
         (exg_get_ref(&args[2]).id == EXG_NO_VALUE || f->constant[node->inputs[2].arg.as_tensor])) {
-        exg_argument *kept =
-            exg_arena_memdup(f->r.out->arena, args, CONVOLUTION_ARGS, sizeof(*args));
+        product *kept = EXG_NEW(f->r.out->arena, product);
 
         if (kept == NULL) {
             return EXG_OUT_OF_MEMORY(f->r.err);
         }
+        kept->node = node;
+        memcpy(kept->args, args, sizeof(kept->args));
         f->products[node->outputs[0].as_tensor] = kept;
     }
     return EXG_OK;
@@ -182,7 +190,7 @@ static exg_status prepare(fold *f)
 
     f->constant = EXG_NEW_ARRAY(arena, bool, graph->value_count);
     f->uses = exg_graph_count_uses(arena, graph);
-    f->products = EXG_NEW_ARRAY(arena, exg_argument *, graph->value_count);
+    f->products = EXG_NEW_ARRAY(arena, product *, graph->value_count);
     if (f->constant == NULL || f->uses == NULL || f->products == NULL) {
         return EXG_OUT_OF_MEMORY(f->r.err);
     }

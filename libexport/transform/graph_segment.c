@@ -5,6 +5,7 @@
 #include "libexport/operators/symbolic.h"
 #include "libexport/program/expression.h"
 #include "libexport/transform/auto_functionalized.h"
+#include "libexport/transform/batch.h"
 #include "libexport/transform/layout.h"
 #include "libexport/transform/origin.h"
 #include "libexport/transform/segment_builder.h"
@@ -17,18 +18,6 @@
 #include <exg/transform.h>
 #include <inttypes.h>
 #include <string.h>
-
-exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node)
-{
-    exg_source_line source;
-
-    if (exg_node_source_line(node, &source)) {
-        (void)exg_error_source(err, status, "%.*s:%u: %.*s", (int)source.file_length, source.file,
-                               source.line, (int)source.code_length, source.code);
-    }
-    return exg_error_within(err, status, "node '%s'",
-                            node->name == NULL ? node->target : node->name);
-}
 
 /* ---- values ----------------------------------------------------------------------------- */
 
@@ -335,13 +324,19 @@ static exg_status do_unknown(exg_segment_builder *m, const exg_node *node)
 static exg_status do_any(exg_segment_builder *m, const exg_node *node)
 {
     const exg_operator *op = exg_operators_find(m->r.operators, node->target);
+    bool done;
 
     switch (exg_higher_order_of(node->target)) {
     case EXG_HIGHER_ORDER_COND:
         return do_cond(m, node);
+    case EXG_HIGHER_ORDER_MAP:
+        EXG_TRY(exg_batch_map(m, node, &done));
+        if (done) {
+            return EXG_OK;
+        }
+        /* fall through */
     case EXG_HIGHER_ORDER_WHILE_LOOP:
     case EXG_HIGHER_ORDER_SCAN:
-    case EXG_HIGHER_ORDER_MAP:
         m->segment->graph_break = EXG_GRAPH_BREAK_LOOP;
         m->segment->node = node;
         return EXG_OK;

@@ -133,9 +133,6 @@ void exg_graph_segment_destroy(exg_graph_segment *segment); /* NULL is allowed *
 exg_status exg_graph_segment_functional(exg_graph_segment *segment, bool keeps, bool on_host,
                                         exg_program **functional, exg_error *err);
 
-/* Names the node, and the user's line it comes from, in the error just set. */
-exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node);
-
 /* A number as a truth value. */
 bool exg_is_true(const exg_argument *number);
 

@@ -7,6 +7,7 @@
 #include "libexport/program/expression.h"
 #include "libexport/program/metadata.h"
 #include "libexport/transform/flat_graph.h"
+#include "libexport/transform/origin.h"
 
 #include <exg/module.h>
 #include <exg/operator_id_new.h>

@@ -44,3 +44,15 @@ exg_status exg_note_origins(const exg_graph *graph, exg_arena *arena, exg_graph 
     }
     return EXG_OK;
 }
+
+exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node)
+{
+    exg_source_line source;
+
+    if (exg_node_source_line(node, &source)) {
+        (void)exg_error_source(err, status, "%.*s:%u: %.*s", (int)source.file_length, source.file,
+                               source.line, (int)source.code_length, source.code);
+    }
+    return exg_error_within(err, status, "node '%s'",
+                            node->name == NULL ? node->target : node->name);
+}

@@ -20,4 +20,7 @@ exg_status exg_node_note_origin(exg_arena *arena, exg_node *node, const char *na
 exg_status exg_note_origins(const exg_graph *graph, exg_arena *arena, exg_graph **noted,
                             exg_error *err);
 
+/* Names the node, and the user's line it comes from, in the error just set. */
+exg_status exg_error_at_node(exg_error *err, exg_status status, const exg_node *node);
+
 #endif

@@ -7,6 +7,7 @@
 #include "libexport/transform/graph_segment.h"
 #include "libexport/transform/idle.h"
 #include "libexport/transform/inline.h"
+#include "libexport/transform/origin.h"
 
 #include <exg/operator_id_new.h>
 #include <exg/transform.h>

@@ -1,5 +1,6 @@
 /* resume.c - the segment after one that has run: with the number it waited for, or with the
  * results of its loop. */
+#include "libexport/transform/origin.h"
 #include "libexport/transform/segment_builder.h"
 
 #include <exg/transform.h>

@@ -4,6 +4,7 @@
 #include "libexport/base/require.h"
 #include "libexport/operators/aten.h"
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/origin.h"
 
 #include <exg/transform.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* symbolic_numbers.c - programs of several numbers, compared: the same but for numbers, which
  * become sizes in symbols and values. */
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/origin.h"
 #include "libexport/transform/symbolic_stage.h"
 
 #include <inttypes.h>

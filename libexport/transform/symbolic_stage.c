@@ -8,6 +8,7 @@
  */
 #include "libexport/transform/symbolic_stage.h"
 #include "libexport/transform/graph_segment.h"
+#include "libexport/transform/origin.h"
 #include "libexport/transform/sampler.h"
 
 #include <exg/operator_id_new.h>

@@ -19,6 +19,7 @@
 
 #define DEPTH_MAX   64 /* calls in calls */
 #define PREDISPATCH "torch._functorch.predispatch."
+#define GRAPH_NAME  "vmap"
 
 typedef enum mark {
     MARK_NOT,
@@ -556,7 +557,7 @@ static exg_status add_map(unmarker *u, const call *c, exg_value_id *results)
     if (body == NULL) {
         return EXG_OUT_OF_MEMORY(u->err);
     }
-    body->name = "vmap";
+    body->name = GRAPH_NAME;
     EXG_TRY(map_graph(u, c, &k, &body->graph));
     for (uint32_t r = 0; r < c->removed_count; r++) {
         exg_value_id whole = c->removed[r]->outputs[0].as_tensor;
@@ -685,6 +686,12 @@ static exg_status unmark_call(unmarker *u, const exg_node *first, uint32_t count
     EXG_TRY(finish_call(u, &c));
     end_call(u, &c);
     return EXG_OK;
+}
+
+bool exg_is_vmap_map(const exg_node *node)
+{
+    return node->input_count > 0 && node->inputs[0].arg.kind == EXG_ARGUMENT_GRAPH &&
+           strcmp(node->inputs[0].arg.as_graph->name, GRAPH_NAME) == 0;
 }
 
 /* ---- graphs ------------------------------------------------------------------------------ */

@@ -23,4 +23,7 @@ bool exg_vmap_mark_fits(const char *target, uint32_t *open);
 exg_status exg_unmark_vmap(const exg_graph *graph, exg_arena *arena, exg_graph *out,
                            exg_error *err);
 
+/* Is the map one of those? */
+bool exg_is_vmap_map(const exg_node *node);
+
 #endif

@@ -164,6 +164,19 @@ static exg_status check_values(exg_verifier *v, exg_weights *weights, uint32_t t
     return status;
 }
 
+exg_status exg_verify_values(const exg_program *program, exg_diagnostics *diagnostics,
+                             uint32_t threads, exg_error *err)
+{
+    EXG_REQUIRE(err, program, diagnostics);
+    exg_verifier v = {.program = program,
+                      .found = diagnostics,
+                      .capacity = diagnostics->count,
+                      .tells_all = true};
+
+    EXG_TRY(check_values(&v, program->weights, threads, err));
+    return v.failed ? EXG_OUT_OF_MEMORY(err) : EXG_OK;
+}
+
 /* ---- all --------------------------------------------------------------------------------------
  */
 

@@ -140,6 +140,10 @@ exg_status exg_weights_own_mapping(exg_weights *weights, exg_mapping *mapping, e
 exg_status exg_weights_map_below(exg_weights *weights, const char *folder, const char *name,
                                  const uint8_t **data, uint64_t *length, exg_error *err);
 
+/* The place of a fault in a storage's bytes: "storages[3], of layer.weight". */
+exg_status exg_storage_within(const exg_weights *weights, uint32_t storage, exg_status status,
+                              exg_error *err);
+
 /* How files that these weights name are read. */
 void exg_weights_read_files(exg_weights *weights, exg_reading reading);
 exg_reading exg_weights_reading(const exg_weights *weights);

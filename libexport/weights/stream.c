@@ -89,9 +89,8 @@ static exg_status make_room(stream *s, uint32_t slots, uint32_t workers, exg_err
                                                : EXG_OK;
 }
 
-/* "storages[3], of layer.weight" */
-static exg_status within_storage(const exg_weights *weights, uint32_t storage, exg_status status,
-                                 exg_error *err)
+exg_status exg_storage_within(const exg_weights *weights, uint32_t storage, exg_status status,
+                              exg_error *err)
 {
     const exg_storage *s = &weights->storages[storage];
     const char *beside = s->location == NULL ? "" : " in ";
@@ -114,7 +113,7 @@ static exg_status compare(stream *s, exg_status status, exg_error *err)
 
     EXG_TRY(status);
     if (compared != EXG_OK) {
-        return within_storage(s->weights, s->storage, compared, err);
+        return exg_storage_within(s->weights, s->storage, compared, err);
     }
     if (exg_checksum_is_known(&storage->checksum)) {
         exg_storage_check_end(s->weights, s->storage, true);
@@ -224,7 +223,7 @@ static exg_status check_storage(exg_weights *weights, uint32_t storage, exg_pool
                             : EXG_OK;
 
     if (status != EXG_OK) {
-        return within_storage(weights, storage, status, err);
+        return exg_storage_within(weights, storage, status, err);
     }
     return exg_checksum_is_known(&s->checksum) || s->kind == EXG_STORAGE_FRAMES
                ? exg_storage_stream(weights, storage, pool, count_bytes, all, err)

@@ -18,7 +18,7 @@ CALLS = [
     ("error", "inspect fixtures/bad/JSN-001.pt2"), ("error", "verify no/such.pt2"),
     ("version", "--version"), ("devices", "devices"),
     ("program", "inspect fixtures/lm.core.dynamic.pt2"), ("program", "inspect fixtures/examples.pt2"),
-    ("tables", "inspect fixtures/lm.core.dynamic.pt2 --tree --list-weights"),
+    ("tables", "inspect fixtures/lm.core.dynamic.pt2 --tree --list-weights"), ("tables", "inspect fixtures/mlp.pt2 --list-weights --values"),
     ("weights", "inspect fixtures/weights/little.gguf"), ("weights", "inspect fixtures/weights/nested.pt"),
     ("weights", "inspect fixtures/weights/later.safetensors --values"),
     ("signature", "inspect fixtures/lm.core.dynamic.pt2 --signature"), ("signature", "inspect fixtures/regression.joint.pt2 --signature"),

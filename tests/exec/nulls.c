@@ -157,6 +157,7 @@ static void check_verify(void)
 
     NULLED(exg_verify(NULL, NULL, NULL, NULL, &err));
     NULLED(exg_verify_data(NULL, NULL, NULL, &err));
+    NULLED(exg_verify_values(NULL, NULL, 0, &err));
     NULLED(exg_file_describe(NULL, NULL, NULL, &err));
     NULLED(exg_save_programs(NULL, 1, NULL, EXG_FORMAT_PT2, NULL, &err));
     NULLED(exg_verify_file(NULL, NULL, NULL, NULL, &err));

@@ -140,6 +140,7 @@ def nested(exg, function):
     exg.command("verify", program)
     for options in ((), ("--mesh", "2", "--place", "data")):
         exg.command("run", program, "--input", inputs, "--expect", expected, *options)
+    return program
 
 
 def mask(x):
@@ -156,6 +157,44 @@ NESTED = {
     "the inner alone": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: b.sin() * 2)(x))(x),),
     "the inner first": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: b.sin() * 2)(x).sum(0) * a)(x),),
     "three, the middle one alone": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: torch.vmap(lambda c: c * 2)(x) + a)(x))(x),),
+}
+
+
+def batched(exg, function, loops):
+    """Maps with one example at a time and those whose nodes run once: the same outputs, and what is left to plan is told."""
+    told = subprocess.run([exg.binary, "plan", nested(exg, function), "--summary"], capture_output=True, text=True, check=True).stdout
+    if ("not whole" in told) != loops:
+        fail(f"a loop is {'not ' * loops}planned apart: {told}")
+
+
+def mapped(body, *rest):
+    return lambda x: torch._higher_order_ops.map(body, x, *rest)
+
+
+def written(x, body):
+    """What is written to the result of a call is written to what it is a view of."""
+    y = torch.vmap(body)(x)
+    y.add_(1)
+    return y + x
+
+
+BATCHED = {  # (function, does a loop stay?)
+    "a mask": (mask, False),
+    "dims elsewhere": (lambda x: torch.vmap(lambda a, b: a * 2 + b, in_dims=(1, None), out_dims=1)(x, x[:, 0]), False),
+    "fewer dims than another": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: a * b + 1)(x.sum(0)))(x), False),
+    "numbers of two dtypes": (lambda x: torch.vmap(lambda n: n * 0.5 + n)(torch.arange(3)) + x[:, 0], False),
+    "dtypes and dims": (lambda x: torch.vmap(lambda a, n: a.half() + n, in_dims=(0, 0))(x, torch.arange(3.0, dtype=torch.float64)).float(), True),
+    "what is looked up": (lambda x: torch.vmap(lambda i: torch.vmap(lambda j: x[i, j] * x[j])(torch.tensor([2, 0])))(torch.tensor([1, -1])), False),
+    "an example looked into": (lambda x: torch.vmap(lambda a: a[torch.tensor([3, 0])])(x), True),
+    "an example itself": (lambda x: written(x + 0, lambda a: a.detach()), False),
+    "a view of an example": (lambda x: written(x + 0, lambda a: a.unsqueeze(0)), False),
+    "what is the same for all": (lambda x: torch.vmap(lambda a: (a * 2, torch.ones(2)))(x)[1] + x[:, :2], False),
+    "views": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: b.unsqueeze(-1).expand(2, -1, 3).transpose(0, -1) * a.unsqueeze(0)[0, 0])(x))(x), True),
+    "views alone": (lambda x: torch.vmap(lambda a: torch.vmap(lambda b: b.unsqueeze(-1).expand(2, -1, 3).transpose(0, -1) + 1)(x) + a.unsqueeze(-1))(x), False),
+    "a sum": (lambda x: torch.vmap(lambda a: a.sum() * 2)(x), True),
+    "random numbers": (lambda x: torch.vmap(lambda a: (a + torch.rand(4)).floor() - a.floor() < 2, randomness="different")(x), True),
+    "a map": (mapped(lambda a, n: a.sin() * n + 1, torch.ones(4)), False),
+    "none": (lambda x: torch.vmap(lambda a: a.exp())(x[:0]).sum() + x, False),
 }
 
 
@@ -294,6 +333,6 @@ def reduces_within(exg, name, word, left):
 
 
 if __name__ == "__main__":
-    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True), "hints": (Hinted, True), "examples": (Examples, False)}), ("nodes: ", forks, {"a branch in vmap": ()}), ("nested: ", nested, NESTED), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
+    sys.exit(run_cases(__doc__, ("nodes: ", as_recorded, PROGRAMS), ("nodes: ", writes, {"what is written later": ()}), ("nodes: ", inner, {"modes": (Modes, False), "regions": (Regions, True), "hints": (Hinted, True), "examples": (Examples, False)}), ("nodes: ", forks, {"a branch in vmap": ()}), ("nested: ", nested, NESTED), ("batched: ", batched, BATCHED), ("precision: ", precise, {name: (name,) for name in ("bf16", "f16", "f64")}), ("nodes: ", compares, {"two programs": ()}),
                        ("nodes: reduced ", reduces, {"division": ("integer", "RUN-001", 1), "decomposed": ("integer.core", "RUN-001", 1)}),
                        ("nodes: reduced within ", reduces_within, {"a branch": ("branch", "aten.sin", 1), "a loop": ("loops", "aten.tanh", 2)})))

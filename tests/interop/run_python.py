@@ -56,6 +56,8 @@ def runs(exg, folder):
     assert [a.name for a in opened.inputs] == ["x", "scale"] and opened.inputs[0].shape[1] == 6
     assert isinstance(opened.inputs[0].shape[0], str)
     assert opened.verify(data=True) == []
+    assert [(f.code, f.where) for f in exg.open(FIXTURES / "bf16.pt2").verify(values=True)] == [("WGT-021", 'weights["2.bias"]')]
+    assert [n for n, t in torch.export.load(FIXTURES / "bf16.pt2").state_dict.items() if not t.any()] == ["2.bias"]
     assert str(opened).startswith("ExportedProgram:") and "aten.relu.default" in opened.graph
     assert opened.inspect()["parameters"] == sum(p.numel() for p in program.parameters())
     session = opened.session(threads=1)

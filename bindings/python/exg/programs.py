@@ -165,13 +165,15 @@ class Program:
         call(lib.exg_operators_load, self._table(), path_of(library))
         self._verified = None
 
-    def verify(self, *, data: bool = False) -> List[Diagnostic]:
-        """Every rule that is broken, errors and notes alike; none raises. data: also read all weights and compare checksums."""
+    def verify(self, *, data: bool = False, values: bool = False) -> List[Diagnostic]:
+        """Every rule that is broken, errors and notes alike; none raises. data: also read all weights and compare checksums;
+        values: also look for NaN, infinities, zeros and denormal numbers in them."""
         found = ffi.gc(ffi.new("exg_diagnostics *"), lib.exg_diagnostics_free)
         verified = ffi.new("exg_verified *")
         err = ffi.new("exg_error *")
         for step in [lambda: lib.exg_verify(self._pointer, self._table(), verified, found, err)] + [
-            lambda: lib.exg_verify_data(self._pointer, found, ffi.NULL, err)] * data:  # fmt: skip
+            lambda: lib.exg_verify_data(self._pointer, found, ffi.NULL, err)] * data + [
+            lambda: lib.exg_verify_values(self._pointer, found, 0, err)] * values:  # fmt: skip
             status = step()
             if status not in (lib.EXG_OK, lib.EXG_MALFORMED):
                 call(lambda e: (ffi.memmove(e, err, ffi.sizeof("exg_error")), status)[1])

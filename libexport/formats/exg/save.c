@@ -169,6 +169,7 @@ static exg_status open_output(exg_saver *s, const char *path, output *out)
 static exg_status write_payloads(exg_saver *s, const output *out)
 {
     uint32_t skip = out->skip;
+    exg_status status;
 
     for (uint32_t i = out->first; i < out->end; i++) {
         if ((s->stored[i].location != NULL) != out->beside) {
@@ -178,7 +179,10 @@ static exg_status write_payloads(exg_saver *s, const output *out)
             skip--;
             continue;
         }
-        EXG_TRY_IN(s->err, exg_payload_write(s, out->writer, i), "storages[%u]", s->source[i]);
+        status = exg_payload_write(s, out->writer, i);
+        if (status != EXG_OK) {
+            return exg_storage_within(s->weights, s->source[i], status, s->err);
+        }
         if (s->resume != NULL) {
             EXG_TRY(exg_resume_note(s->resume, s, i));
         }

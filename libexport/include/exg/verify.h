@@ -36,7 +36,8 @@ typedef enum exg_keeper {
     EXG_KEEPER_VERIFYING, /* exg_verify() finds it */
     EXG_KEEPER_DATA,      /* exg_verify_data() reads the weights for it */
     EXG_KEEPER_FILE,      /* exg_verify_file() looks at the file, and at those beside it */
-    EXG_KEEPER_WEIGHTS,   /* exg_weights_verify() finds it in a file of weights */
+    EXG_KEEPER_WEIGHTS,   /* exg_weights_verify() finds it in a file of weights; what elements are,
+                             exg_verify_values() in a program too */
     EXG_KEEPER_NOTHING    /* no file can break it here; `fix` says why */
 } exg_keeper;
 
@@ -102,6 +103,13 @@ EXG_NODISCARD exg_status exg_verify(const exg_program *program, const exg_operat
  * MALFORMED when a checksum differs: err holds the first. IO, NO_MEMORY. */
 EXG_NODISCARD exg_status exg_verify_data(const exg_program *program, exg_diagnostics *diagnostics,
                                          const exg_check_options *options, exg_error *err);
+
+/* Reads all elements of floating-point weights: finds NaN and infinities, tensors of zeros alone,
+ * denormal numbers (WGT-020 to WGT-022, which are no errors). Adds to `diagnostics`, which
+ * exg_verify() made. `threads` 0: every core. MALFORMED, IO of bytes that cannot be read;
+ * NO_MEMORY. */
+EXG_NODISCARD exg_status exg_verify_values(const exg_program *program, exg_diagnostics *diagnostics,
+                                           uint32_t threads, exg_error *err);
 
 /* What exg_open() found of the file `path` ("-": one that has no name) that other readers would
  * mind, and whether the files of weights beside it are there, and long enough; reads none. Adds to

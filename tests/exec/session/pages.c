@@ -102,10 +102,10 @@ static void bind(const exg_program *program, const exg_operators *operators,
 {
     exg_partition_options place = {.size = sizeof(place), .mode = mode};
     exg_mesh_shape mesh = {1, {ranks}};
-    exg_program *functional, *local;
+    exg_program *functional = NULL, *local = NULL;
     exg_weight_bindings bindings = {.is_of_mesh = true};
-    exg_weight_store *store;
-    exg_plan *plan;
+    exg_weight_store *store = NULL;
+    exg_plan *plan = NULL;
     exg_grid grid;
     exg_error err;
 
@@ -223,8 +223,8 @@ static void few_rows_go_to_the_pieces(void **state)
 {
     const model *m = *state;
     exg_partition_options place = {.size = sizeof(place), .mode = EXG_PARTITION_FSDP};
-    exg_partition_summary *placed;
-    exg_program *program, *functional, *local;
+    exg_partition_summary *placed = NULL;
+    exg_program *program, *functional = NULL, *local = NULL;
     exg_error err;
 
     if (exg_open(m->path, NULL, &program, NULL, &err) != EXG_OK ||

@@ -1,0 +1,1 @@
+exg repack fixtures/mlp.pt2 $T/half.pt2 --strip --splat 0.5 && exg inspect $T/half.pt2 --list-weights --values --filter up; exg repack fixtures/mlp.pt2 $T/none.pt2 --strip && exg verify $T/none.pt2 --values; rm $T/*; exg inspect fixtures/mlp.pt2 --values
