@@ -354,12 +354,33 @@ static exg_status place_stages(const exg_placer *t, uint32_t dim, exg_arena *are
     return status;
 }
 
+/* Costs where stages wait for one another: of the ranks that share cores fewer compute at once. */
+static exg_costs costs_of_stages(const exg_placer *t, uint32_t dim)
+{
+    exg_pipeline_shape shape = exg_placer_shape(t, dim);
+    exg_costs own = *t->goal.costs;
+    double ranks = 1;
+    double busy;
+
+    for (uint32_t d = 0; d < t->mesh->ndim; d++) {
+        ranks *= t->mesh->sizes[d];
+    }
+    busy = ranks * shape.batches / exg_pipeline_ticks(&shape) * shape.stages / shape.ranks;
+    exg_costs_scale(&own, exg_costs_sharing(&own, busy) / exg_costs_sharing(&own, ranks));
+    return own;
+}
+
 static exg_status place_pipeline(const exg_placer *t, uint32_t dim, exg_text *report,
                                  exg_partition_summary *sum, exg_program **local, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err)
-                                      : place_stages(t, dim, arena, report, sum, local, err);
+    exg_costs costs = costs_of_stages(t, dim);
+    exg_placer own = *t;
+    exg_status status;
+
+    own.goal.costs = &costs;
+    status = arena == NULL ? EXG_OUT_OF_MEMORY(err)
+                           : place_stages(&own, dim, arena, report, sum, local, err);
 
     exg_arena_destroy(arena);
     return status;
