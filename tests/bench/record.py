@@ -31,7 +31,7 @@ def parts(args):
     }
     if args.cache:
         placed = sorted(pathlib.Path(args.cache).glob("mesh/*.pt2"))  # of mesh_models.py
-        commands["strategies"] = [python, FOLDER / "strategies.py", "--exg", args.exg, "--processor", "--rounds", "2", *placed]
+        commands["strategies"] = [python, FOLDER / "strategies.py", "--exg", args.exg, "--rounds", "2", *placed]
         commands["regret"] = [python, FOLDER / "regret.py", "--exg", args.exg, "--tries", "200", *placed]
         models = [python, FOLDER / "models.py", "--exg", args.exg, "--cache", args.cache, "--against", "eager"]
         commands["models"] = models
