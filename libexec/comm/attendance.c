@@ -97,6 +97,13 @@ static int call_up(const exg_attendance *a, uint32_t local_rank)
     return call;
 }
 
+uint32_t exg_local_processes(void)
+{
+    exg_attendance job;
+
+    return find_job(&job) ? job.local_size : 0;
+}
+
 exg_attendance *exg_attendance_begin(void)
 {
     exg_attendance *a = calloc(1, sizeof(*a));

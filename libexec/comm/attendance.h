@@ -18,4 +18,7 @@ void exg_attendance_tell(exg_attendance *a, char *text, uint32_t room);
 
 void exg_attendance_end(exg_attendance *a); /* NULL is allowed */
 
+/* As many of the job as run on this node; 0: nobody said. */
+uint32_t exg_local_processes(void);
+
 #endif

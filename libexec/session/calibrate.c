@@ -1,98 +1,21 @@
-/* calibrate.c - what work and moves take on this machine: a product, a sum over memory, a
- * short and a long all-reduce between threads or processes. Each is the shortest of several; of
- * all-reduces of batches, for one of them alone may find that the others were there before.
+/* calibrate.c - what work and moves take on this machine: work as calibrate_work.c has it, a short
+ * and a long all-reduce between threads or processes. Each is the shortest of several batches, for
+ * one all-reduce alone may find that the others were there before.
  */
+#include "libexec/comm/attendance.h"
 #include "libexec/comm/collectives.h"
 #include "libexec/comm/team.h"
+#include "libexec/session/calibrate_work.h"
 #include "libexec/session/context.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
 
-#include <exg/emit.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE       512       /* of the matrices multiplied */
-#define ELEMENTS   (1 << 23) /* of the tensor summed: beyond the caches of a core */
 #define LONG_BYTES (UINT64_C(4) << 20)
 #define TIMES      7
 #define RANKS_MAX  64
-
-/* y = f(x, x) for a square x (a product), or an x of ELEMENTS (a sum). */
-static exg_status build(const exg_operators *operators, bool product, exg_program **program,
-                        exg_error *err)
-{
-    int64_t sizes[2] = {product ? SIDE : ELEMENTS / SIDE, SIDE};
-    exg_builder *b;
-    exg_tensor_meta meta;
-    exg_argument y;
-    exg_ref x;
-
-    EXG_TRY(exg_program_create(NULL, EXG_ARENA_UNBOUNDED, program, err));
-    if (exg_builder_create(operators, *program, &b, err) != EXG_OK) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    meta = exg_builder_meta(b, EXG_DTYPE_F32, sizes, 2);
-    x = exg_builder_input(b, "x", &meta, EXG_INPUT_USER, NULL, EXG_UNSET);
-    y = exg_arg_ref(product ? EMIT(b, mm_default, x, x) : EMIT(b, add_Tensor, x, x));
-    exg_builder_output(b, &y, EXG_OUTPUT_USER, NULL);
-    return exg_builder_finish(b, err);
-}
-
-static exg_status time_runs(exg_session *session, bool product, uint64_t *shortest, exg_error *err)
-{
-    int64_t rows = product ? SIDE : ELEMENTS / SIDE;
-    exg_session_input input = {
-        .name = "x", .tensor = {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = {rows, SIDE}}};
-    exg_status status = EXG_OK;
-
-    exg_tensor_set_contiguous(&input.tensor);
-    input.tensor.data = calloc((size_t)(rows * SIDE), sizeof(float));
-    if (input.tensor.data == NULL) {
-        return EXG_OUT_OF_MEMORY(err);
-    }
-    *shortest = UINT64_MAX;
-    for (int i = 0; status == EXG_OK && i < TIMES; i++) {
-        uint64_t ns;
-
-        status = exg_session_run(session, &input, 1, err);
-        ns = exg_session_statistics(session)->run_ns;
-        *shortest = ns < *shortest ? ns : *shortest;
-    }
-    free(input.tensor.data);
-    return status;
-}
-
-static exg_status time_session(const exg_program *program, const exg_operators *operators,
-                               bool product, uint64_t *shortest, exg_error *err)
-{
-    exg_session_options options = {.size = sizeof(options), .thread_count = 1};
-    exg_session *session = NULL;
-    exg_verified verified;
-    exg_status status;
-
-    EXG_TRY(exg_verify(program, operators, &verified, NULL, err));
-    EXG_TRY(exg_session_create(&verified, &options, &session, err));
-    status = time_runs(session, product, shortest, err);
-    exg_session_destroy(session);
-    return status;
-}
-
-static exg_status time_program(bool product, uint64_t *shortest, exg_error *err)
-{
-    exg_operators *operators;
-    exg_program *program = NULL;
-    exg_status status;
-
-    EXG_TRY(exg_operators_create(&operators, err));
-    status = build(operators, product, &program, err);
-    if (status == EXG_OK) {
-        status = time_session(program, operators, product, shortest, err);
-    }
-    exg_program_destroy(program);
-    exg_operators_destroy(operators);
-    return status;
-}
 
 /* ---- links ------------------------------------------------------------------------------ */
 
@@ -184,20 +107,26 @@ static exg_status time_reduce(uint32_t ranks, exg_communicator *world, uint64_t 
     return status;
 }
 
+/* Cores that all ranks have together, where each node has as many ranks as this one. */
+static double cores_of(uint32_t ranks, const exg_communicator *world)
+{
+    uint32_t here = world == NULL ? ranks : exg_local_processes();
+
+    return here == 0 ? 0 : (double)exg_core_count() * ranks / here;
+}
+
 static exg_status measure(uint32_t ranks, exg_communicator *world, exg_costs *costs, exg_error *err)
 {
     double others = 2.0 * (ranks - 1) / ranks;
-    uint64_t product;
-    uint64_t sum;
+    uint32_t cores = exg_core_count();
     uint64_t message;
     uint64_t moved;
 
-    EXG_TRY(time_program(true, &product, err));
-    EXG_TRY(time_program(false, &sum, err));
+    costs->cores = cores_of(ranks, world);
+    cores = world != NULL ? 1 : ranks < cores ? ranks : cores; /* processes all do it at once */
+    EXG_TRY(exg_calibrate_work(cores, costs, err));
     EXG_TRY(time_reduce(ranks, world, sizeof(double), &message, err));
     EXG_TRY(time_reduce(ranks, world, LONG_BYTES, &moved, err));
-    costs->ns_per_flop = (double)product / (2.0 * SIDE * SIDE * SIDE);
-    costs->ns_per_touched = (double)sum / (3.0 * ELEMENTS * sizeof(float)); /* x twice, and y */
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
         double bytes =
             (double)(moved > message ? moved - message : 0) / (others * (double)LONG_BYTES);

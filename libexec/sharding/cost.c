@@ -7,13 +7,32 @@
 
 void exg_costs_init(exg_costs *costs, size_t size)
 {
-    exg_costs own = {.ns_per_flop = 0.02, .ns_per_touched = 0.1};
+    exg_costs own = {
+        .size = size < sizeof(own) ? size : sizeof(own),
+#define EXG_COST(member, built_in) .member = (built_in),
+#include "libexec/sharding/costs.def"
+#undef EXG_COST
+    };
 
-    own.size = size < sizeof(own) ? size : sizeof(own);
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
         own.links[d] = (exg_link){.message_ns = 6000, .ns_per_byte = 0.12};
     }
     memcpy(costs, &own, own.size);
+}
+
+double exg_costs_sharing(const exg_costs *costs, double busy)
+{
+    return costs->cores > 0 && busy > costs->cores ? busy / costs->cores : 1;
+}
+
+void exg_costs_scale(exg_costs *costs, double factor)
+{
+    const double cores = costs->cores;
+
+#define EXG_COST(member, built_in) costs->member *= factor;
+#include "libexec/sharding/costs.def"
+#undef EXG_COST
+    costs->cores = cores;
 }
 
 double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32_t mesh_size)

@@ -7,6 +7,12 @@
 #define EXG_COST_TO_PARTIAL_NS 1.0 /* a summand made on the spot: nearly free */
 #define EXG_COST_IMPOSSIBLE    1e300
 
+/* How many times as long work takes a rank while so many of the mesh compute: they share cores. */
+double exg_costs_sharing(const exg_costs *costs, double busy);
+
+/* All work, not moves, takes so many times as long. */
+void exg_costs_scale(exg_costs *costs, double factor);
+
 /* Bytes that a rank receives when a tensor of `bytes` moves between placements. */
 double exg_move_bytes(exg_placement from, exg_placement to, double bytes, uint32_t mesh_size);
 

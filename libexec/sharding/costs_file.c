@@ -1,5 +1,5 @@
 /* costs_file.c - a table of costs, as a file:
- *   {"ns_per_flop": 0.02, "ns_per_touched": 0.1,
+ *   {"ns_per_flop": 0.02, "ns_per_touched": 0.1, ... as in costs.def,
  *    "links": [{"message_ns": 6000, "ns_per_byte": 0.12}]}
  * and a "note", which says where the numbers come from; one link a mesh dim; the last stands for
  * all that follow. What is absent is built in; an unknown member is refused, and so is a table of
@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A member, if it is there: a number of nanoseconds. */
-static exg_status read_ns(exg_json object, const char *key, double *ns, exg_error *err)
+/* A member, if it is there. */
+static exg_status read_number(exg_json object, const char *key, double *number, exg_error *err)
 {
     exg_json value;
     int64_t whole;
@@ -25,11 +25,11 @@ static exg_status read_ns(exg_json object, const char *key, double *ns, exg_erro
     }
     if (exg_json_type_of(value) == EXG_JSON_INT) {
         EXG_TRY_IN(err, exg_json_int(value, &whole, err), "%s", key);
-        *ns = (double)whole;
+        *number = (double)whole;
     } else {
-        EXG_TRY_IN(err, exg_json_double(value, ns, err), "%s", key);
+        EXG_TRY_IN(err, exg_json_double(value, number, err), "%s", key);
     }
-    return *ns >= 0 ? EXG_OK : EXG_FAIL(err, USAGE, "CLI-004", "'%s' is a time, and below 0", key);
+    return *number >= 0 ? EXG_OK : EXG_FAIL(err, USAGE, "CLI-004", "'%s' is below 0", key);
 }
 
 /* Every member is one of `known`, which ends in NULL: a misspelt one would go unseen. */
@@ -79,9 +79,9 @@ static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
             return EXG_FAIL(err, USAGE, "CLI-004", "links[%u] is not an object", d);
         }
         EXG_TRY_IN(err, check_members(link, of_link, err), "links[%u]", d);
-        EXG_TRY_IN(err, read_ns(link, "message_ns", &costs->links[d].message_ns, err), "links[%u]",
-                   d);
-        EXG_TRY_IN(err, read_ns(link, "ns_per_byte", &costs->links[d].ns_per_byte, err),
+        EXG_TRY_IN(err, read_number(link, "message_ns", &costs->links[d].message_ns, err),
+                   "links[%u]", d);
+        EXG_TRY_IN(err, read_number(link, "ns_per_byte", &costs->links[d].ns_per_byte, err),
                    "links[%u]", d);
         d++;
     }
@@ -93,7 +93,11 @@ static exg_status read_links(exg_json links, exg_costs *costs, exg_error *err)
 
 static exg_status read_all(exg_json root, exg_costs *costs, exg_error *err)
 {
-    static const char *const known[] = {"note", "ns_per_flop", "ns_per_touched", "links", NULL};
+    static const char *const known[] = {"note",
+#define EXG_COST(member, built_in) #member,
+#include "libexec/sharding/costs.def"
+#undef EXG_COST
+                                        "links", NULL};
     exg_json links, note;
 
     if (exg_json_type_of(root) != EXG_JSON_OBJECT) {
@@ -106,8 +110,9 @@ static exg_status read_all(exg_json root, exg_costs *costs, exg_error *err)
     if (exg_json_count(root) == (exg_json_find(root, "note", &note) ? 1u : 0u)) {
         return EXG_FAIL(err, USAGE, "CLI-004", "the table of costs is empty");
     }
-    EXG_TRY(read_ns(root, "ns_per_flop", &costs->ns_per_flop, err));
-    EXG_TRY(read_ns(root, "ns_per_touched", &costs->ns_per_touched, err));
+#define EXG_COST(member, built_in) EXG_TRY(read_number(root, #member, &costs->member, err));
+#include "libexec/sharding/costs.def"
+#undef EXG_COST
     return exg_json_find(root, "links", &links) ? read_links(links, costs, err) : EXG_OK;
 }
 
@@ -134,14 +139,19 @@ exg_status exg_costs_save(const exg_costs *costs, const char *path, exg_error *e
 {
     EXG_REQUIRE(err, costs, path);
     exg_costs own;
-    char text[300];
+    exg_text text = EXG_TEXT_EMPTY;
+    exg_status status;
 
     exg_costs_init(&own, sizeof(own));
     EXG_TRY(EXG_READ_OPTIONS(exg_costs, &own, costs, err));
-    snprintf(text, sizeof(text),
-             "{\"ns_per_flop\": %.6g, \"ns_per_touched\": %.6g,\n"
-             " \"links\": [{\"message_ns\": %.0f, \"ns_per_byte\": %.6g}]}\n",
-             own.ns_per_flop, own.ns_per_touched, own.links[0].message_ns,
-             own.links[0].ns_per_byte);
-    return exg_file_write(path, text, strlen(text), err);
+    exg_text_puts(&text, "{");
+#define EXG_COST(member, built_in) exg_text_printf(&text, "\"" #member "\": %.6g,\n ", own.member);
+#include "libexec/sharding/costs.def"
+#undef EXG_COST
+    exg_text_printf(&text, "\"links\": [{\"message_ns\": %.0f, \"ns_per_byte\": %.6g}]}\n",
+                    own.links[0].message_ns, own.links[0].ns_per_byte);
+    status =
+        text.failed ? EXG_OUT_OF_MEMORY(err) : exg_file_write(path, text.data, text.length, err);
+    exg_text_free(&text);
+    return status;
 }

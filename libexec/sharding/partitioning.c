@@ -1,4 +1,5 @@
 /* partitioning.c - what placing is asked for, checked, and done. */
+#include "libexec/sharding/cost.h"
 #include "libexec/sharding/placer.h"
 #include "libexport/base/options.h"
 #include "libexport/base/require.h"
@@ -33,7 +34,13 @@ static exg_status check_times(const double *times, uint32_t count, exg_error *er
 
 static exg_status check_costs(const exg_costs *costs, exg_error *err)
 {
-    EXG_TRY(check_times((const double[]){costs->ns_per_flop, costs->ns_per_touched}, 2, err));
+    const double work[] = {
+#define EXG_COST(member, built_in) costs->member,
+#include "libexec/sharding/costs.def"
+#undef EXG_COST
+    };
+
+    EXG_TRY(check_times(work, sizeof(work) / sizeof(work[0]), err));
     for (uint32_t d = 0; d < EXG_MESH_DIMS_MAX; d++) {
         const exg_link *link = &costs->links[d];
 
@@ -78,6 +85,7 @@ exg_status exg_partitioning_read(exg_partitioning *placing, const exg_partition_
                                  exg_error *err)
 {
     uint32_t pipelines = 0;
+    double ranks = 1;
 
     *placing = (exg_partitioning){0};
     if (mesh->ndim > EXG_MESH_DIMS_MAX) {
@@ -98,7 +106,12 @@ exg_status exg_partitioning_read(exg_partitioning *placing, const exg_partition_
     EXG_TRY_IN(err, EXG_READ_OPTIONS(exg_costs, &placing->costs, placing->goal.costs, err),
                "goal.costs");
     placing->goal.costs = &placing->costs;
-    return check_costs(&placing->costs, err);
+    EXG_TRY(check_costs(&placing->costs, err));
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        ranks *= mesh->sizes[d];
+    }
+    exg_costs_scale(&placing->costs, exg_costs_sharing(&placing->costs, ranks));
+    return EXG_OK;
 }
 
 static exg_status check_rank(const exg_mesh_shape *mesh, uint32_t rank, exg_error *err)

@@ -300,6 +300,30 @@ exg_pipeline_shape exg_placer_shape(const exg_placer *t, uint32_t dim)
         .batches = options->microbatches > 0 ? options->microbatches : 1};
 }
 
+/* Where the program is cut, which is the same for all ranks: found for the first, and noted. */
+static exg_status find_stages(const exg_placer *t, uint32_t dim, uint32_t count, exg_arena *arena,
+                              exg_stages *stages, exg_error *err)
+{
+    exg_choices *known = t->choices;
+    exg_stages *noted;
+
+    if (known == NULL) {
+        return exg_stages_find(t->functional, t->operators, &t->goal, dim, count, arena, stages,
+                               err);
+    }
+    if (known->stages == NULL) {
+        noted = EXG_NEW_ARRAY(known->arena, exg_stages, 1);
+        if (noted == NULL) {
+            return EXG_OUT_OF_MEMORY(err);
+        }
+        EXG_TRY(exg_stages_find(t->functional, t->operators, &t->goal, dim, count, known->arena,
+                                noted, err));
+        known->stages = noted;
+    }
+    *stages = *known->stages;
+    return EXG_OK;
+}
+
 /* All micro-batches, and the rank's stages of them. */
 static exg_status place_stages(const exg_placer *t, uint32_t dim, exg_arena *arena,
                                exg_text *report, exg_partition_summary *sum, exg_program **local,
@@ -319,8 +343,7 @@ static exg_status place_stages(const exg_placer *t, uint32_t dim, exg_arena *are
         return EXG_OUT_OF_MEMORY(err);
     }
     with.stage_arena = arena;
-    status = exg_stages_find(t->functional, t->operators, &t->goal, dim, shape.stages, arena,
-                             &stages, err);
+    status = find_stages(t, dim, shape.stages, arena, &stages, err);
     for (uint32_t k = 0; status == EXG_OK && k < stages.count; k++) {
         shape.used = stages.nodes[k] > 0 ? k + 1 : shape.used;
     }
@@ -354,12 +377,33 @@ static exg_status place_stages(const exg_placer *t, uint32_t dim, exg_arena *are
     return status;
 }
 
+/* Costs where stages wait for one another: of the ranks that share cores fewer compute at once. */
+static exg_costs costs_of_stages(const exg_placer *t, uint32_t dim)
+{
+    exg_pipeline_shape shape = exg_placer_shape(t, dim);
+    exg_costs own = *t->goal.costs;
+    double ranks = 1;
+    double busy;
+
+    for (uint32_t d = 0; d < t->mesh->ndim; d++) {
+        ranks *= t->mesh->sizes[d];
+    }
+    busy = ranks * shape.batches / exg_pipeline_ticks(&shape) * shape.stages / shape.ranks;
+    exg_costs_scale(&own, exg_costs_sharing(&own, busy) / exg_costs_sharing(&own, ranks));
+    return own;
+}
+
 static exg_status place_pipeline(const exg_placer *t, uint32_t dim, exg_text *report,
                                  exg_partition_summary *sum, exg_program **local, exg_error *err)
 {
     exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-    exg_status status = arena == NULL ? EXG_OUT_OF_MEMORY(err)
-                                      : place_stages(t, dim, arena, report, sum, local, err);
+    exg_costs costs = costs_of_stages(t, dim);
+    exg_placer own = *t;
+    exg_status status;
+
+    own.goal.costs = &costs;
+    status = arena == NULL ? EXG_OUT_OF_MEMORY(err)
+                           : place_stages(&own, dim, arena, report, sum, local, err);
 
     exg_arena_destroy(arena);
     return status;

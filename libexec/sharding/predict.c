@@ -8,6 +8,7 @@
 
 #include <exg/operator_id_new.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,19 +42,46 @@ bool exg_product_operands(exg_operator_id op, uint32_t *activation, uint32_t *we
     return op == EXG_OP_mm_default || op == EXG_OP_addmm_default || op == EXG_OP_linear_default;
 }
 
-/* The two operands that `op` multiplies; false: none. */
-static bool factors(exg_operator_id op, uint32_t *a, uint32_t *b)
-{
-    bool is_product = exg_product_operands(op, a, b);
+/* What multiplies two of its operands, and the member of exg_costs that says what that takes. */
+typedef struct factors {
+    exg_operator_id op;
+    uint32_t a, b;
+    size_t rate;
+} factors;
 
-    if (op == EXG_OP_baddbmm_default) {
-        *a = 1;
-        *b = 2;
+static const factors multipliers[] = {
+#define RATE(member) offsetof(exg_costs, member)
+    {EXG_OP_bmm_default, 0, 1, RATE(ns_per_batched_flop)},
+    {EXG_OP_baddbmm_default, 1, 2, RATE(ns_per_batched_flop)},
+    {EXG_OP_product_of_bytes, 0, 1, RATE(ns_per_flop)},
+    {EXG_OP_convolution_default, 0, 1, RATE(ns_per_convolution_flop)},
+    {EXG_OP_convolution_of_bytes, 0, 1, RATE(ns_per_convolution_flop)},
+    {EXG_OP_attention, 0, 1, RATE(ns_per_attention_flop)},
+    {EXG_OP_attention_of_softmax, 0, 1, RATE(ns_per_attention_flop)},
+    {EXG_OP_recurrent, 0, 1, RATE(ns_per_recurrent_flop)},
+#undef RATE
+};
+
+static bool find_factors(exg_operator_id op, factors *found)
+{
+    *found = (factors){.op = op, .rate = offsetof(exg_costs, ns_per_flop)};
+    if (exg_product_operands(op, &found->a, &found->b)) {
+        return true;
     }
-    return is_product || op == EXG_OP_product_of_bytes || op == EXG_OP_baddbmm_default ||
-           op == EXG_OP_bmm_default || op == EXG_OP_convolution_default ||
-           op == EXG_OP_convolution_of_bytes || op == EXG_OP_attention ||
-           op == EXG_OP_attention_of_softmax;
+    for (size_t i = 0; i < sizeof(multipliers) / sizeof(multipliers[0]); i++) {
+        if (multipliers[i].op == op) {
+            *found = multipliers[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static double rate_of(const exg_costs *costs, const factors *f)
+{
+    const double *own = (const double *)((const char *)costs + f->rate);
+
+    return *own > 0 ? *own : costs->ns_per_flop;
 }
 
 static double flops_of(exg_operator_id op, const exg_tensor_meta *a, const exg_tensor_meta *b,
@@ -67,18 +95,20 @@ static double flops_of(exg_operator_id op, const exg_tensor_meta *a, const exg_t
     if (op == EXG_OP_attention || op == EXG_OP_attention_of_softmax) {
         return 2 * (numel(a) + out) * (double)b->sizes[b->rank - 2].value;
     }
+    if (op == EXG_OP_recurrent) { /* all gates of all steps, each by the state before */
+        return 2 * numel(a) * (double)b->sizes[b->rank - 1].value;
+    }
     return 2 * out * (double)a->sizes[a->rank - 1].value;
 }
 
 double exg_operator_flops(const exg_operator *op, const exg_tensor_meta *const *operands,
                           uint32_t count, const exg_tensor_meta *result)
 {
-    uint32_t a;
-    uint32_t b;
+    factors f;
 
-    return op != NULL && result != NULL && factors(op->id, &a, &b) && b < count &&
-                   operands[a] != NULL && operands[b] != NULL
-               ? flops_of(op->id, operands[a], operands[b], result)
+    return op != NULL && result != NULL && find_factors(op->id, &f) && f.b < count &&
+                   operands[f.a] != NULL && operands[f.b] != NULL
+               ? flops_of(op->id, operands[f.a], operands[f.b], result)
                : 0;
 }
 
@@ -95,8 +125,7 @@ double exg_predict_work(const exg_costs *costs, const exg_operator *op,
 {
     double touched = result == NULL ? 0 : exg_meta_bytes(result);
     double computed = 0;
-    uint32_t a;
-    uint32_t b;
+    factors f;
 
     if (op->view != NULL || result == NULL) {
         return 0;
@@ -108,10 +137,10 @@ double exg_predict_work(const exg_costs *costs, const exg_operator *op,
             i == 0 && exg_operator_looks_up(op) ? fmin(bytes, exg_meta_bytes(result)) : bytes;
     }
     touched *= costs->ns_per_touched;
-    if (factors(op->id, &a, &b) && b < count) {
-        computed = flops_of(op->id, operands[a], operands[b], result) * costs->ns_per_flop;
+    if (find_factors(op->id, &f) && f.b < count) {
+        computed = flops_of(op->id, operands[f.a], operands[f.b], result) * rate_of(costs, &f);
     }
-    return computed > touched ? computed : touched;
+    return costs->ns_per_node + (computed > touched ? computed : touched);
 }
 
 /* ---- moves --------------------------------------------------------------------------- */

@@ -51,6 +51,7 @@ typedef struct exg_choices {
     /* Of the first rank's, and the last others'; as they are by themselves, and where what other
      * ranks have decided is followed. */
     exg_choice by_dim[EXG_MESH_DIMS_MAX][2][2];
+    const struct exg_stages *stages; /* of a pipeline, pipeline.h; NULL: not found yet */
 } exg_choices;
 
 /* Is it handed to the caller? */

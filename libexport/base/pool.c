@@ -179,8 +179,7 @@ void exg_pool_watch(exg_pool *pool, const exg_stop *stop)
     }
 }
 
-/* Cores this process may use. */
-static uint32_t core_count(void)
+uint32_t exg_core_count(void)
 {
     cpu_set_t set;
 
@@ -192,7 +191,7 @@ static uint32_t core_count(void)
 
 exg_status exg_pool_create(uint32_t thread_count, exg_pool **out, exg_error *err)
 {
-    uint32_t cores = thread_count == 0 ? core_count() : 0;
+    uint32_t cores = thread_count == 0 ? exg_core_count() : 0;
     uint32_t count = thread_count > 0               ? thread_count
                      : cores < EXG_POOL_THREADS_MAX ? cores
                                                     : EXG_POOL_THREADS_MAX;

@@ -17,6 +17,9 @@ typedef struct exg_pool exg_pool;
 
 #define EXG_POOL_THREADS_MAX 1024
 
+/* Cores that this process may use; at least 1. */
+uint32_t exg_core_count(void);
+
 /* `thread_count` workers in all, the caller counted; 0: one per core this process
  * may use. 1 starts no thread; where the system refuses a thread, those before it do. USAGE
  * POOL-002: more than there may be. NO_MEMORY. */

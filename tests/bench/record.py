@@ -2,7 +2,8 @@
 that a loss is seen where a page of the same kind of machine was before.
 
     build/venv/bin/python tests/bench/record.py --exg build/release/cli/exg [--only operators,products]
-        [--cache FOLDER] [--kind NAME]      (--cache: models, decoder too)
+        [--cache FOLDER] [--kind NAME]      (--cache: models, decoder too; strategies and regret, of what mesh_models.py wrote
+                                            to FOLDER/mesh)
 
 Each part of a page is what one command printed. --only: those parts alone; the others stay as they
 are. --kind: the page's name; else the vendor, the widest instructions and the cores of the machine.
@@ -31,6 +32,9 @@ def parts(args):
                           os.path.join(os.path.dirname(args.exg), "../tests/bench_growing_cache")],
     }
     if args.cache:
+        placed = sorted(pathlib.Path(args.cache).glob("mesh/*.pt2"))  # of mesh_models.py
+        commands["strategies"] = [python, FOLDER / "strategies.py", "--exg", args.exg, "--rounds", "2", *placed]
+        commands["regret"] = [python, FOLDER / "regret.py", "--exg", args.exg, "--tries", "200", *placed]
         models = [python, FOLDER / "models.py", "--exg", args.exg, "--cache", args.cache, "--against", "eager"]
         commands["models"] = models
         commands["decoder"] = [*models, "--only", "decoder-step,decoder-int8-step,decoder-int4-step",

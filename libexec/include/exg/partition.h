@@ -91,6 +91,12 @@ typedef struct exg_costs {
     double ns_per_flop;    /* of a product */
     double ns_per_touched; /* byte read or written by any other operator */
     exg_link links[EXG_MESH_DIMS_MAX];
+    /* Of a product of several matrices (bmm), of attention, a convolution, a recurrent layer; 0: as
+     * ns_per_flop. */
+    double ns_per_batched_flop, ns_per_attention_flop, ns_per_convolution_flop,
+        ns_per_recurrent_flop;
+    double ns_per_node; /* of any operator that is not a view: to begin it */
+    double cores;       /* that the ranks of the mesh have together; 0: each its own */
 } exg_costs;
 
 /* Of a core and threads beside it. `size`: sizeof(exg_costs). */
@@ -98,9 +104,9 @@ void exg_costs_init(exg_costs *costs, size_t size);
 
 /* A table of costs as a file, {"note": "of what, measured how", "ns_per_flop": 0.02,
  * "ns_per_touched": 0.1, "links":
- * [{"message_ns": 6000, "ns_per_byte": 0.12}]}: one link a mesh dim, the last stands for all that
- * follow; what is absent is as exg_costs_init has it. costs->size is set before. IO CLI-005; USAGE
- * CLI-004, MALFORMED: what the file says wrongly. */
+ * [{"message_ns": 6000, "ns_per_byte": 0.12}]}, and the other members by name: one link a mesh dim,
+ * the last stands for all that follow; what is absent is as exg_costs_init has it. costs->size is
+ * set before. IO CLI-005; USAGE CLI-004, MALFORMED: what the file says wrongly. */
 EXG_NODISCARD exg_status exg_costs_open(const char *path, exg_costs *costs, exg_error *err);
 
 /* Writes such a file, with the first link. IO. */

@@ -375,6 +375,36 @@ static void moves_beside_computation_are_predicted_once(void **state)
     }
 }
 
+/* Four ranks on two cores take twice the time for work, stages of which one runs at once do not; on
+ * four cores, or where nothing is said, each has its own. */
+static void ranks_share_cores(void **state)
+{
+    static const exg_mesh_shape mesh = {1, {4}, {NULL}};
+    static const struct {
+        exg_partition_mode mode;
+        double cores, times;
+    } rows[] = {{EXG_PARTITION_DATA, 4, 1},
+                {EXG_PARTITION_DATA, 2, 2},
+                {EXG_PARTITION_DATA, 1, 4},
+                {EXG_PARTITION_PIPELINE, 2, 1},
+                {EXG_PARTITION_PIPELINE, 1, 1}};
+    const fixture *f = fixture_named("lm.core.static.pt2");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        exg_costs costs;
+        exg_partition_goal goal = {.size = sizeof(goal), .costs = &costs};
+        double alone;
+        double shared;
+
+        exg_costs_init(&costs, sizeof(costs));
+        alone = summary_by(&goal, f, &mesh, &rows[i].mode).work_ns;
+        costs.cores = rows[i].cores;
+        shared = summary_by(&goal, f, &mesh, &rows[i].mode).work_ns;
+        assert_true(fabs(shared - rows[i].times * alone) <= 1e-6 * shared);
+    }
+}
+
 /* Times that are added up in another order differ in their last bits: that hides nothing. */
 static void what_is_hidden_is_never_below_nothing(void **state)
 {
@@ -468,6 +498,9 @@ static void costs_are_measured_and_used(void **state)
     assert_int_equal(exg_costs_measure(2, false, &costs, &err), EXG_OK);
     assert_true(costs.ns_per_flop > 0 && costs.ns_per_touched > 0);
     assert_true(costs.links[0].message_ns > 0 && costs.links[0].ns_per_byte >= 0);
+    assert_true(costs.ns_per_batched_flop > 0 && costs.ns_per_attention_flop > 0);
+    assert_true(costs.ns_per_convolution_flop > 0 && costs.ns_per_recurrent_flop > 0);
+    assert_true(costs.ns_per_node > 0 && costs.cores >= 1);
     assert_int_equal(exg_costs_measure(1, false, &costs, &err), EXG_USAGE);
 }
 
@@ -741,6 +774,7 @@ int main(void)
         cmocka_unit_test(auto_is_predicted_no_worse_than_any_strategy),
         cmocka_unit_test(moves_beside_computation_are_predicted_once),
         cmocka_unit_test(what_is_hidden_is_never_below_nothing),
+        cmocka_unit_test(ranks_share_cores),
         cmocka_unit_test(collectives_are_parted_where_it_pays),
         cmocka_unit_test(auto_keeps_to_a_memory_limit),
         cmocka_unit_test(costs_are_measured_and_used),

@@ -21,7 +21,10 @@ static void costs_come_back_as_they_were_saved(void **state)
     exg_costs costs = {.size = sizeof(costs),
                        .ns_per_flop = 0.5,
                        .ns_per_touched = 0.25,
-                       .links = {{.message_ns = 700, .ns_per_byte = 0.125}}};
+                       .links = {{.message_ns = 700, .ns_per_byte = 0.125}},
+                       .ns_per_attention_flop = 2,
+                       .ns_per_node = 300,
+                       .cores = 16};
     exg_costs back = {.size = sizeof(back)};
     exg_costs older = {.size = offsetof(exg_costs, links)};
 
@@ -29,6 +32,8 @@ static void costs_come_back_as_they_were_saved(void **state)
     assert_int_equal(exg_costs_save(&costs, path, NULL), EXG_OK);
     assert_int_equal(exg_costs_open(path, &back, NULL), EXG_OK);
     assert_true(back.ns_per_flop == 0.5 && back.ns_per_touched == 0.25);
+    assert_true(back.ns_per_attention_flop == 2 && back.ns_per_batched_flop == 0);
+    assert_true(back.ns_per_node == 300 && back.cores == 16);
     assert_true(back.links[0].message_ns == 700 && back.links[0].ns_per_byte == 0.125);
     assert_true(back.links[EXG_MESH_DIMS_MAX - 1].message_ns == 700); /* the last stands for all */
     assert_int_equal(exg_costs_open(path, &older, NULL), EXG_OK);
@@ -41,6 +46,7 @@ static void a_table_of_costs_says_what_is_wrong_in_it(void **state)
                                       "{}",
                                       "{\"ns_per_flops\": 1}",
                                       "{\"ns_per_flop\": -1}",
+                                      "{\"cores\": -2}",
                                       "{\"links\": [1]}",
                                       "{\"links\": [{\"latency\": 1}]}"};
     exg_error err;

@@ -57,11 +57,41 @@ static void lookups_take_what_is_looked_up(void **state)
                      (2. * 8 * 512 * 4 + 8 * 8) * costs.ns_per_touched) < 1e-6);
 }
 
+/* A kind with a rate of its own takes that, and the rate of products where it has none; to begin a
+ * node takes a time beside. */
+static void kinds_have_rates_of_their_own(void **state)
+{
+    exg_sym_int a[3] = {{.value = 32}, {.value = 64}, {.value = 128}};
+    exg_sym_int b[3] = {{.value = 32}, {.value = 128}, {.value = 16}};
+    exg_sym_int y[3] = {{.value = 32}, {.value = 64}, {.value = 16}};
+    exg_sym_int weight[2] = {{.value = 128}, {.value = 32}};
+    exg_sym_int state_sizes[3] = {{.value = 32}, {.value = 64}, {.value = 32}};
+    const exg_tensor_meta metas[] = {{.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = a},
+                                     {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = b},
+                                     {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = y},
+                                     {.dtype = EXG_DTYPE_F32, .rank = 2, .sizes = weight},
+                                     {.dtype = EXG_DTYPE_F32, .rank = 3, .sizes = state_sizes}};
+    const exg_operator bmm = {.id = EXG_OP_bmm_default}, lstm = {.id = EXG_OP_recurrent};
+    const double of_bmm = 2. * 32 * 64 * 128 * 16, of_lstm = 2. * 32 * 64 * 128 * 32;
+    const exg_tensor_meta *factors[] = {&metas[0], &metas[1]}, *cells[] = {&metas[0], &metas[3]};
+    exg_costs costs = {.size = sizeof(costs), .ns_per_flop = 0.5};
+
+    (void)state;
+    assert_true(exg_predict_work(&costs, &bmm, factors, 2, &metas[2]) == of_bmm * 0.5);
+    assert_true(exg_predict_work(&costs, &lstm, cells, 2, &metas[4]) == of_lstm * 0.5);
+    costs.ns_per_batched_flop = 2;
+    costs.ns_per_recurrent_flop = 4;
+    costs.ns_per_node = 100;
+    assert_true(exg_predict_work(&costs, &bmm, factors, 2, &metas[2]) == of_bmm * 2 + 100);
+    assert_true(exg_predict_work(&costs, &lstm, cells, 2, &metas[4]) == of_lstm * 4 + 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_counted_by_their_operations),
         cmocka_unit_test(lookups_take_what_is_looked_up),
+        cmocka_unit_test(kinds_have_rates_of_their_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
