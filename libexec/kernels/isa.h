@@ -55,8 +55,8 @@ void exg_isa_assume(exg_isa isa);
     EXG_LOOPS_DECLARE_BF16(type, name);                                                            \
     extern const type name##_amx
 
-/* EXG_LOOPS_BF16, EXG_LOOPS_PAIRS: NULL where there is none. A build without those of v4 has none of what is on
- * them either (EXG_LOOPS_FOR_HERE in CMakeLists.txt). */
+/* EXG_LOOPS_BF16, EXG_LOOPS_PAIRS: NULL where there is none. A build without those of v4 has none
+ * of what is on them either (EXG_LOOPS_FOR_HERE in CMakeLists.txt). */
 #if defined(EXG_HAVE_V4_LOOPS)
 #define EXG_LOOPS(name)                                                                            \
     (exg_isa_current() >= EXG_ISA_V4   ? &name##_v4                                                \
