@@ -264,8 +264,36 @@ static exg_placement on_the_way(const partitioner *p, const exg_tensor_meta *met
     return is_parted(p, meta, from) ? exg_shard(from.dim) : exg_replicate();
 }
 
-/* A rank's piece of `x`, gathered; `is_uneven`: ranks elsewhere have an x of another length. */
-static exg_ref gather_pieces(partitioner *p, const exg_gathered *g, exg_ref x, bool is_uneven)
+/* Ranks elsewhere along the partitioner's mesh dim may have more or less of a value that is placed
+ * so, and cut other lengths than this one. */
+static void note_cuts_elsewhere(const partitioner *p, const exg_gathered *first,
+                                const exg_tensor_meta *meta, exg_placement as)
+{
+    int64_t before = -1;
+
+    for (uint32_t place = 0; p->patterns != NULL && place < p->n && !exg_splits_evenly(p, meta, as);
+         place++) {
+        int64_t offset;
+        int64_t length;
+
+        exg_chunk(meta->sizes[as.dim].value, p->n, place, &offset, &length);
+        if (length == before) { /* chunks never grow */
+            continue;
+        }
+        before = length;
+        for (const exg_gathered *g = first; g != NULL; g = g->inner) {
+            if (g->dim == as.dim) {
+                exg_shard_pattern_note(&p->patterns[g->mesh_dim], length);
+                exg_chunk(length, p->mesh->sizes[g->mesh_dim],
+                          exg_mesh_shape_coordinate(p->mesh, p->mesh_rank, g->mesh_dim), &offset,
+                          &length);
+            }
+        }
+    }
+}
+
+/* A rank's piece of `x`, gathered. */
+static exg_ref gather_pieces(partitioner *p, const exg_gathered *g, exg_ref x)
 {
     const exg_gathered *cuts[EXG_MESH_DIMS_MAX];
     int64_t lengths[EXG_MESH_DIMS_MAX];
@@ -281,7 +309,6 @@ static exg_ref gather_pieces(partitioner *p, const exg_gathered *g, exg_ref x, b
                   exg_mesh_shape_coordinate(p->mesh, p->mesh_rank, g->mesh_dim), &offset, &own);
         if (p->patterns != NULL) {
             exg_shard_pattern_note(&p->patterns[g->mesh_dim], lengths[count]);
-            p->patterns[g->mesh_dim].by_rank = p->patterns[g->mesh_dim].by_rank || is_uneven;
         }
         x = EMIT(p->r.builder, slice_Tensor, x, g->dim, exg_arg_int(offset),
                  exg_arg_int(offset + own), 1);
@@ -322,7 +349,8 @@ static exg_status gather_form(partitioner *p, exg_value_id id, exg_placement wan
         *from = (form){as, exg_same_place(have.placement, as) ? have.ref
                                                               : emit_move(p, &have, as, meta)};
     }
-    from->ref = gather_pieces(p, g, from->ref, !exg_splits_evenly(p, meta, as));
+    note_cuts_elsewhere(p, g, meta, as);
+    from->ref = gather_pieces(p, g, from->ref);
     return EXG_OK;
 }
 
