@@ -9,6 +9,7 @@
 #define FEW_TERMS  64 /* up to here one thread takes an output */
 #define BLOCKS_MAX (1 << 20)
 
+#define WARP          32
 #define COLUMNS       32   /* outputs of a block of reduce.cu that go side by side */
 #define BLOCKS_WANTED 8    /* for each multiprocessor */
 #define FEW_OF_PART   2048 /* terms of a part, at least */
@@ -68,7 +69,7 @@ static exg_status add_parts(exg_kernel_call *call, const cuda_reduce_params *par
     parts->blocks[0] =
         (uint32_t)(by_columns ? exg_ceil_div(params->outputs, COLUMNS) : params->outputs);
     parts->blocks[1] = (uint32_t)params->part_count;
-    exg_cuda_grid(join, params->outputs);
+    exg_cuda_grid(join, params->outputs * WARP);
     call->workspace_bytes = bytes + (uint64_t)params->outputs * sizeof(double);
     return EXG_OK;
 }
@@ -178,8 +179,7 @@ static exg_status softmax(exg_kernel_call *call, const char *is_log, exg_error *
                          exg_cuda_dtype(call->outputs[0].dtype),
                          in->dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : "", is_log,
                          exg_cuda_row_options(threads, params.size, bytes, row, sizeof(row))));
-    launch->blocks[0] = (uint32_t)EXG_MIN(params.rows, BLOCKS_MAX);
-    launch->threads = threads;
+    exg_cuda_row_grid(launch, threads, params.rows);
     return EXG_OK;
 }
 

@@ -6,24 +6,47 @@
 #include "libexec/device/cuda/operand.h"
 #include "libexec/kernels/cpu/common.h"
 
-#define FEW        64 /* elements of a line that one thread takes */
-#define MANY_LINES 16384
-#define BLOCKS_MAX (1 << 20)
-#define TOPK_MAX   1024 /* that a block of topk.cu keeps */
-#define RUN        16   /* items brought in order by one thread */
+#include <stdio.h>
 
-/* One thread a line, or one block. */
-static void grid_of_lines(exg_cuda_launch *launch, int64_t lines, bool by_thread)
+#define WARP          32
+#define FEW           64 /* elements of a line that one thread takes */
+#define MANY_LINES    16384
+#define BLOCKS_MAX    (1 << 20)
+#define BLOCK         256  /* threads */
+#define TILE          2048 /* of scan.cu */
+#define TILES_LEAST   4    /* of a part */
+#define BLOCKS_WANTED 8    /* for each multiprocessor */
+#define TOPK_MAX      1024 /* that a block of topk.cu keeps */
+#define RUN           16   /* items brought in order by one thread */
+
+/* Who takes a line: neighbours in a warp are to read what lies side by side. */
+typedef enum line_way { BY_BLOCK, BY_THREAD, BY_COLUMNS } line_way;
+
+static line_way way_of(exg_around around)
 {
-    exg_cuda_grid(launch, lines);
-    if (!by_thread) {
-        launch->blocks[0] = (uint32_t)EXG_MIN(lines, BLOCKS_MAX);
-    }
+    bool is_side_by_side = around.inner == 1;
+    int64_t lines = around.outer * around.inner;
+
+    return around.size <= FEW    ? BY_THREAD
+           : is_side_by_side     ? BY_BLOCK
+           : lines >= MANY_LINES ? BY_THREAD
+                                 : BY_COLUMNS;
 }
 
-static bool goes_by_thread(int64_t lines, int64_t size)
+static const char *option_of(line_way way)
 {
-    return size <= FEW || lines >= MANY_LINES;
+    static const char *const options[] = {"", "-DBY_THREAD", "-DCOLUMNS"};
+
+    return options[way];
+}
+
+static void grid_of_lines(exg_cuda_launch *launch, int64_t lines, line_way way)
+{
+    exg_cuda_grid(launch, lines);
+    if (way != BY_THREAD) {
+        lines = way == BY_COLUMNS ? exg_ceil_div(lines, WARP) : lines;
+        launch->blocks[0] = (uint32_t)EXG_MIN(lines, BLOCKS_MAX);
+    }
 }
 
 /* ---- extremes ------------------------------------------------------------------------------ */
@@ -35,9 +58,8 @@ static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_valu
     cuda_extreme_params params;
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
-    char row[EXG_CUDA_ROW_OPTIONS];
-    uint32_t threads;
-    bool by_thread;
+    uint32_t threads = BLOCK;
+    line_way way;
 
     if (!exg_compute_of(in->dtype, &compute)) {
         return exg_unsupported_dtype("max or min", in->dtype, err);
@@ -51,17 +73,16 @@ static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_valu
     if (params.rows * params.size == 0) {
         return EXG_OK;
     }
-    by_thread = goes_by_thread(params.rows, params.size);
-    threads = exg_cuda_threads_of_row(call, params.rows, params.size);
-    EXG_TRY(EXG_CUDA_ADD(
-        call, "extreme", "extreme", has_values ? "i0 o0 o1" : "i0 oz o0", params, &launch, err,
-        "-DIN=%s %s %s %s", exg_cuda_dtype(in->dtype), kind, has_values ? "-DHAS_VALUES" : "",
-        by_thread ? "-DBY_THREAD"
-                  : exg_cuda_row_options(threads, params.size, 0, row, sizeof(row))));
-    grid_of_lines(launch, params.rows, by_thread);
-    if (!by_thread) {
-        launch->threads = threads;
+    way = way_of(around);
+    if (way == BY_BLOCK) {
+        threads = exg_cuda_threads_of_row(call, params.rows, params.size);
     }
+    EXG_TRY(EXG_CUDA_ADD(call, "extreme", "extreme", has_values ? "i0 o0 o1" : "i0 oz o0", params,
+                         &launch, err, "-DIN=%s %s %s %s -DBLOCK_THREADS=%u",
+                         exg_cuda_dtype(in->dtype), kind, has_values ? "-DHAS_VALUES" : "",
+                         option_of(way), threads));
+    grid_of_lines(launch, params.rows, way);
+    launch->threads = threads;
     return EXG_OK;
 }
 
@@ -79,17 +100,30 @@ EXTREME(argmin, "-DIS_MIN", false);
 
 /* ---- scans --------------------------------------------------------------------------------- */
 
-/* `out` is an output, or workspace. */
-static exg_status add_scan(exg_kernel_call *call, exg_around around, exg_dtype out_dtype,
-                           const char *slots, const char *kind, exg_error *err)
+/* Of a few long lines, so that all multiprocessors have some. */
+static void split_lines(const exg_cuda_device *d, cuda_scan_params *p)
 {
-    exg_dtype in = call->inputs[0].dtype;
+    int64_t wanted = BLOCKS_WANTED * (int64_t)d->processors / p->rows;
+    int64_t tiles = exg_ceil_div(p->size, TILE);
+    int64_t of_part = exg_ceil_div(tiles, EXG_MAX(EXG_MIN(wanted, tiles / TILES_LEAST), 1));
+
+    p->part_size = of_part * TILE;
+    p->part_count = exg_ceil_div(p->size, p->part_size);
+}
+
+/* From `dtype` at one slot to `out_dtype` at the other; the totals of parts come behind the
+ * workspace that is asked for already. */
+static exg_status add_scan(exg_kernel_call *call, exg_around around, exg_dtype in,
+                           exg_dtype out_dtype, const char *slots, const char *kind, exg_error *err)
+{
     cuda_scan_params params = {
         .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
     exg_compute loaded;
     exg_compute compute;
     exg_cuda_launch *launch = NULL;
-    bool by_thread = goes_by_thread(params.rows, params.size);
+    char options[192];
+    line_way way = way_of(around);
+    uint64_t totals = (call->workspace_bytes + 7) / 8 * 8;
 
     if (!exg_compute_of(in, &loaded) || !exg_compute_of(out_dtype, &compute)) {
         return exg_unsupported_dtype("cumsum", in, err);
@@ -97,13 +131,30 @@ static exg_status add_scan(exg_kernel_call *call, exg_around around, exg_dtype o
     if (params.rows * params.size == 0) {
         return EXG_OK;
     }
-    EXG_TRY(
-        EXG_CUDA_ADD(call, "scan", "scan", slots, params, &launch, err,
-                     "-DIN=%s -DOUT=%s %s %s %s %s", exg_cuda_dtype(in), exg_cuda_dtype(out_dtype),
-                     kind, compute <= EXG_COMPUTE_F64 ? "-DREAL" : "",
-                     compute == EXG_COMPUTE_F32 && out_dtype != EXG_DTYPE_F32 ? "-DIS_NARROW" : "",
-                     by_thread ? "-DBY_THREAD" : ""));
-    grid_of_lines(launch, params.rows, by_thread);
+    (void)snprintf(options, sizeof(options), "-DIN=%s -DOUT=%s %s %s %s %s -DBLOCK_THREADS=%d",
+                   exg_cuda_dtype(in), exg_cuda_dtype(out_dtype), kind,
+                   compute <= EXG_COMPUTE_F64 ? "-DREAL" : "",
+                   compute == EXG_COMPUTE_F32 && out_dtype != EXG_DTYPE_F32 ? "-DIS_NARROW" : "",
+                   option_of(way), BLOCK);
+    params.part_count = 1;
+    params.part_size = params.size;
+    if (way == BY_BLOCK) {
+        split_lines((const exg_cuda_device *)call->device, &params);
+    }
+    if (params.part_count > 1) {
+        call->workspace_bytes =
+            totals + (uint64_t)(params.rows * params.part_count) * sizeof(double);
+        EXG_TRY(EXG_CUDA_ADD(call, "scan", "scan_totals", slots, params, &launch, err,
+                             "%s -DTOTALS", options));
+        launch->slots[2].offset = totals;
+        grid_of_lines(launch, params.rows, way);
+        launch->blocks[1] = (uint32_t)params.part_count;
+    }
+    EXG_TRY(EXG_CUDA_ADD(call, "scan", "scan", slots, params, &launch, err, "%s %s", options,
+                         params.part_count > 1 ? "-DPARTS" : ""));
+    launch->slots[2].offset = totals;
+    grid_of_lines(launch, params.rows, way);
+    launch->blocks[1] = (uint32_t)params.part_count;
     return EXG_OK;
 }
 
@@ -112,8 +163,8 @@ static exg_status scan(exg_kernel_call *call, const char *kind, exg_error *err)
     const exg_tensor *in = &call->inputs[0];
 
     EXG_TRY(exg_cuda_step_begin(call, err));
-    return add_scan(call, exg_around_dim(in, exg_call_dim(call, 1, in->rank)),
-                    call->outputs[0].dtype, "i0 o0", kind, err);
+    return add_scan(call, exg_around_dim(in, exg_call_dim(call, 1, in->rank)), in->dtype,
+                    call->outputs[0].dtype, "i0 o0 w", kind, err);
 }
 
 static exg_status cumsum_prepare(exg_kernel_call *call, exg_error *err)
@@ -142,7 +193,8 @@ static exg_status places_prepare(exg_kernel_call *call, exg_error *err)
     memcpy(params.sizes, mask->sizes, sizeof(params.sizes));
     EXG_TRY(exg_cuda_step_begin(call, err));
     call->workspace_bytes = (uint64_t)params.numel * sizeof(int64_t);
-    EXG_TRY(add_scan(call, (exg_around){1, params.numel, 1}, EXG_DTYPE_I64, "i0 w", "", err));
+    EXG_TRY(add_scan(call, (exg_around){1, params.numel, 1}, EXG_DTYPE_B8, EXG_DTYPE_I64, "i0 w w",
+                     "", err));
     EXG_TRY(EXG_CUDA_ADD(call, "nonzero", "places", "i0 w o0 f", params, &launch, err, "%s", ""));
     exg_cuda_grid(launch, EXG_MAX(params.numel, 1));
     return EXG_OK;
@@ -238,17 +290,15 @@ static exg_status add_topk(exg_kernel_call *call, const cuda_sort_params *params
     exg_dtype dtype = call->inputs[0].dtype;
     exg_cuda_launch *launch = NULL;
     uint32_t threads = exg_cuda_threads_of_row(call, params->lines, params->size);
-    char row[EXG_CUDA_ROW_OPTIONS];
     int most = 16;
 
     while (most < params->kept) {
         most *= 2;
     }
     EXG_TRY(EXG_CUDA_ADD(call, "topk", "topk", "i0 iz o0 o1", *params, &launch, err,
-                         "-DIN=%s -DELEMENT=element_%u %s %s -DKEPT_MAX=%d %s",
+                         "-DIN=%s -DELEMENT=element_%u %s %s -DKEPT_MAX=%d -DBLOCK_THREADS=%u",
                          exg_cuda_dtype(dtype), exg_dtype_bytes(dtype), kind_of_key(dtype),
-                         is_descending ? "-DIS_DESCENDING" : "", most,
-                         exg_cuda_row_options(threads, params->size, 0, row, sizeof(row))));
+                         is_descending ? "-DIS_DESCENDING" : "", most, threads));
     launch->threads = threads;
     launch->blocks[0] = (uint32_t)EXG_MIN(params->lines, INT32_MAX);
     return EXG_OK;

@@ -45,9 +45,9 @@ static inline float exg_f16_to_f32(uint16_t half)
 
 #ifdef __CUDACC__
 
-/* LAUNCH_MAX: threads of a block, where they may be more than any kernel's registers allow. */
-#ifdef LAUNCH_MAX
-#define BOUNDS __launch_bounds__(LAUNCH_MAX)
+/* A multiprocessor is to have at least 1024 threads, so one has 64 registers at most. */
+#ifdef BLOCK_THREADS
+#define BOUNDS __launch_bounds__(BLOCK_THREADS, BLOCK_THREADS < 1024 ? 1024 / BLOCK_THREADS : 1)
 #else
 #define BOUNDS
 #endif
@@ -70,7 +70,6 @@ static inline float exg_f16_to_f32(uint16_t half)
 #define SHARED                 __shared__
 #define BARRIER()              __syncthreads()
 #define THREAD                 ((int)threadIdx.x)
-#define THREADS                ((int)blockDim.x)
 #define BLOCK_X                ((int)blockIdx.x)
 #define BLOCK_Y                ((int)blockIdx.y)
 #define BLOCK_Z                ((int)blockIdx.z)
@@ -127,7 +126,6 @@ void exg_shared_range(char **first, char **end)
 #define SHARED    static __attribute__((section("exg_shared")))
 #define BARRIER() exg_emulated->barrier()
 #define THREAD    (exg_emulated->thread)
-#define THREADS   (exg_emulated->threads)
 #define BLOCK_X   (exg_emulated->block[0])
 #define BLOCK_Y   (exg_emulated->block[1])
 #define BLOCK_Z   (exg_emulated->block[2])
@@ -171,6 +169,16 @@ DEFINE_SHUFFLE(i32, int32_t)
 DEFINE_SHUFFLE(i64, int64_t)
 
 #define WARP 32
+
+/* BLOCK_THREADS: the threads of a block, where the text is told, so that what goes over them is
+ * unrolled. */
+#ifdef BLOCK_THREADS
+#define THREADS BLOCK_THREADS
+#elif defined(__CUDACC__)
+#define THREADS ((int)blockDim.x)
+#else
+#define THREADS (exg_emulated->threads)
+#endif
 
 /* Every i below count, shared out over all threads of the launch. */
 #define FOR_EACH(i, count)                                                                         \

@@ -137,7 +137,7 @@ typedef struct cuda_norm_params {
     void *out, *mean, *factor;
     int64_t rows, size;
     int64_t channels, area, groups; /* of group norm: a row is (channels, area) */
-    double eps;
+    double eps, share;              /* share: 1 / size */
 } cuda_norm_params;
 
 /* The first extreme of each (outer, inner) of (outer, size, inner); values may be NULL. */
@@ -150,8 +150,9 @@ typedef struct cuda_extreme_params {
 /* Sums or products so far, along size of (outer, size, inner). */
 typedef struct cuda_scan_params {
     const void *in;
-    void *out;
+    void *out, *totals; /* (rows, part_count), where lines are split */
     int64_t rows, size, inner;
+    int64_t part_count, part_size;
 } cuda_scan_params;
 
 /* ---- in order ------------------------------------------------------------------------------ */

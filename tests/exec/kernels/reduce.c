@@ -338,39 +338,53 @@ static void argmax_without_a_dimension_is_flat_and_stops_at_nan(void **state)
 
 /* ---- scans -------------------- */
 
+static void check_scan(exg_dtype d, const int64_t *n, bool is_product)
+{
+    exg_dtype result = result_dtype(SUM, d);
+    exg_argument args[] = {arg_tensor(), arg_int(-2), arg_none()};
+    kernel_case c = {.kernel = is_product ? &exg_kernel_cumprod : &exg_kernel_cumsum,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 1,
+                     .output_count = 1};
+    double *want;
+
+    c.inputs[0] = make_random(d, 3, n, is_product ? 0.9 : -1, 1.05);
+    want = values_of(&c.inputs[0]);
+    for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
+        if (i / n[2] % n[1] > 0) {
+            want[i] = is_product ? want[i] * want[i - n[2]] : want[i] + want[i - n[2]];
+        }
+    }
+    c.outputs[0] = make_tensor(result, 3, n);
+    /* bf16 and f16 round at every step */
+    expect_kernel(&c, 0, want,
+                  exg_dtype_bytes(d) == 2 ? tolerance_of(d, 8) * (double)n[1]
+                                          : tolerance_of(result, 99));
+    free(want);
+    free_tensors();
+}
+
 static void scans_run_along_their_dimension(void **state)
 {
     (void)state;
     for (uint32_t d = 0; d < COUNT(real_dtypes); d++) {
         for (uint32_t s = 0; s < 7; s++) {
-            for (int is_product = 0; is_product < 2; is_product++) {
-                const int64_t *n = shapes[s];
-                exg_dtype result = result_dtype(SUM, real_dtypes[d]);
-                exg_argument args[] = {arg_tensor(), arg_int(-2), arg_none()};
-                kernel_case c = {.kernel = is_product ? &exg_kernel_cumprod : &exg_kernel_cumsum,
-                                 .args = args,
-                                 .arg_count = 3,
-                                 .input_count = 1,
-                                 .output_count = 1};
-                double *want;
-
-                c.inputs[0] = make_random(real_dtypes[d], 3, n, is_product ? 0.9 : -1, 1.05);
-                want = values_of(&c.inputs[0]);
-                for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
-                    if (i / n[2] % n[1] > 0) {
-                        want[i] = is_product ? want[i] * want[i - n[2]] : want[i] + want[i - n[2]];
-                    }
-                }
-                c.outputs[0] = make_tensor(result, 3, n);
-                /* bf16 and f16 round at every step */
-                expect_kernel(&c, 0, want,
-                              exg_dtype_bytes(real_dtypes[d]) == 2
-                                  ? tolerance_of(real_dtypes[d], 8) * (double)n[1]
-                                  : tolerance_of(result, 99));
-                free(want);
-                free_tensors();
-            }
+            check_scan(real_dtypes[d], shapes[s], false);
+            check_scan(real_dtypes[d], shapes[s], true);
         }
+    }
+}
+
+/* Devices split these. */
+static void scans_run_along_long_lines(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_I32, EXG_DTYPE_B8};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
+        check_scan(dtypes[d], SIZES(1, 70001, 1), false);
+        check_scan(dtypes[d], SIZES(3, 20000, 1), false);
     }
 }
 
@@ -627,6 +641,7 @@ int main(void)
         cmocka_unit_test(extremes_come_with_the_place_of_the_first),
         cmocka_unit_test(argmax_without_a_dimension_is_flat_and_stops_at_nan),
         cmocka_unit_test(scans_run_along_their_dimension),
+        cmocka_unit_test(scans_run_along_long_lines),
         cmocka_unit_test(running_extremes_come_with_the_place_of_the_latest),
         cmocka_unit_test(no_extreme_runs_along_nothing),
         cmocka_unit_test(distances_are_of_every_two_rows),
