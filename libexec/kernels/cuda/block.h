@@ -45,4 +45,41 @@
         return a;                                                                                  \
     }
 
+/* block_NAME_before(own, all): `joined`, of an a and the b after it, over the own of the threads
+ * before this one; *all: of all. `start`: what nothing comes to. */
+#define DEFINE_BLOCK_SCAN(name, type, shuffle, joined, start)                                      \
+    static inline type join_##name(type a, type b)                                                 \
+    {                                                                                              \
+        return joined;                                                                             \
+    }                                                                                              \
+                                                                                                   \
+    static inline type block_##name##_before(type own, type *all)                                  \
+    {                                                                                              \
+        SHARED type warps[WARPS_MAX];                                                              \
+        type sum = own; /* of the lanes that differ from this one in the bits seen so far */       \
+        type before = start;                                                                       \
+                                                                                                   \
+        for (int lanes = 1; lanes < WARP; lanes *= 2) {                                            \
+            const type others = shuffle(sum, lanes);                                               \
+                                                                                                   \
+            if ((THREAD & lanes) != 0) {                                                           \
+                before = join_##name(others, before);                                              \
+                sum = join_##name(others, sum);                                                    \
+            } else {                                                                               \
+                sum = join_##name(sum, others);                                                    \
+            }                                                                                      \
+        }                                                                                          \
+        if (THREAD % WARP == 0) {                                                                  \
+            warps[THREAD / WARP] = sum;                                                            \
+        }                                                                                          \
+        BARRIER();                                                                                 \
+        sum = *all = start;                                                                        \
+        for (int w = 0; w < THREADS / WARP; w++) {                                                 \
+            sum = w == THREAD / WARP ? *all : sum;                                                 \
+            *all = join_##name(*all, warps[w]);                                                    \
+        }                                                                                          \
+        BARRIER();                                                                                 \
+        return join_##name(sum, before);                                                           \
+    }
+
 #endif

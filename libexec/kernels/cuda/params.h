@@ -159,15 +159,22 @@ typedef struct cuda_scan_params {
 
 /* Something to be brought in order by its key, and which one of its line it is. */
 typedef struct cuda_item {
-    uint64_t key;
-    int64_t index;
+    uint32_t key;
+    int32_t index;
 } cuda_item;
 
-/* Lines of `size` items; runs of `width` are in order already. */
-typedef struct cuda_merge_params {
-    void *from, *to;
-    int64_t lines, size, width;
-} cuda_merge_params;
+typedef struct cuda_wide_item {
+    uint64_t key;
+    int64_t index;
+} cuda_wide_item;
+
+/* Lines of `size` items, in `chunks` each; the bits of keys that say their order. Of one digit,
+ * from first_bit on, where items move. */
+typedef struct cuda_radix_params {
+    void *from, *to, *counts;
+    int64_t lines, size, chunks;
+    int32_t first_bit, end_bit;
+} cuda_radix_params;
 
 /* Elements of (outer, size, inner), lines along size, and `kept` of each. */
 typedef struct cuda_sort_params {
@@ -242,11 +249,18 @@ typedef struct cuda_place_params {
 } cuda_place_params;
 
 /* What `items`, in order, say goes into out: source (line, item, w) to (line, key, w), w in a
- * slice of the operands that an item stands for. Equal keys: one after the other. */
+ * slice of the operands that an item stands for. Equal keys: one after the other.
+ *
+ * Where they are combined, a piece of a line at a time, what a run of equal ones comes to so far
+ * that goes over the end of a piece is left as a part: two of each piece, with their keys
+ * (scatter.cu). */
 typedef struct cuda_scatter_params {
     const void *items, *source;
     void *out;
+    void *part_keys, *parts;      /* (lines, pieces, 2), and by w */
+    const void *from_keys, *from; /* the same of the pieces that this goes over */
     int64_t lines, size, slice;
+    int64_t pieces;
     uint64_t element[2];               /* where there is no source */
     int64_t key_stride;                /* of out */
     cuda_view out_line, source_line;   /* their offsets, by line */

@@ -93,35 +93,7 @@ KERNEL(scan, cuda_scan_params)
 
 DEFINE_BLOCK(join, state, SHUFFLE_STATE, STEP(a, b))
 
-/* What the threads before come to, and *all what all come to. */
-static inline state sum_before(state own, state *all)
-{
-    SHARED state warps[WARPS_MAX];
-    state sum = own; /* of the lanes that agree with this one in the bits not seen yet */
-    state before = START;
-
-    for (int lanes = 1; lanes < WARP; lanes *= 2) {
-        const state others = SHUFFLE_STATE(sum, lanes);
-
-        if ((THREAD & lanes) != 0) {
-            before = STEP(others, before);
-            sum = STEP(others, sum);
-        } else {
-            sum = STEP(sum, others);
-        }
-    }
-    if (THREAD % WARP == 0) {
-        warps[THREAD / WARP] = sum;
-    }
-    BARRIER();
-    sum = *all = START;
-    for (int w = 0; w < THREADS / WARP; w++) {
-        sum = w == THREAD / WARP ? *all : sum;
-        *all = STEP(*all, warps[w]);
-    }
-    BARRIER();
-    return STEP(sum, before);
-}
+DEFINE_BLOCK_SCAN(sum, state, SHUFFLE_STATE, STEP(a, b), START)
 
 /* EACH elements, of which `count` are there. */
 static inline void take(const STORAGE(IN) *from, int64_t count, state x[EACH])
@@ -226,7 +198,7 @@ KERNEL(scan, cuda_scan_params)
             for (int e = 0; e < EACH; e++) {
                 own = STEP(own, x[e]);
             }
-            own = STEP(so_far, sum_before(own, &all));
+            own = STEP(so_far, block_sum_before(own, &all));
             UNROLL
             for (int e = 0; e < EACH; e++) {
                 own = STEP(own, x[e]);

@@ -1,4 +1,4 @@
-/* Reductions, extremes, scans and sort against plain loops. */
+/* Reductions, extremes, scans, sort and sums by place against plain loops. */
 #include "tests/exec/kernels/harness.h"
 
 #include <math.h>
@@ -607,6 +607,20 @@ static void sort_is_stable_both_ways_and_topk_is_its_beginning(void **state)
     }
 }
 
+/* Devices sort these chunk by chunk. */
+static void sort_brings_long_lines_in_order(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_I64,  EXG_DTYPE_F16, EXG_DTYPE_F64,
+                                       EXG_DTYPE_I16, EXG_DTYPE_BF16, EXG_DTYPE_U8};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
+        check_sort(dtypes[d], SIZES(1, 5003, 1), d % 2 == 0, -1);
+        check_sort(dtypes[d], SIZES(1, 2100, 3), d % 2 != 0, -1);
+        check_sort(dtypes[d], SIZES(2, 2048, 1), d % 2 != 0, -1);
+    }
+}
+
 static void numbers_that_no_signed_one_holds_are_the_greatest(void **state)
 {
     static const uint64_t numbers[] = {UINT64_MAX, 0, UINT64_C(1) << 63, 7, INT64_MAX};
@@ -628,6 +642,64 @@ static void numbers_that_no_signed_one_holds_are_the_greatest(void **state)
     free_tensors();
 }
 
+/* ---- by place --------------- */
+
+/* `count` elements, each `slice` wide, to `places` places, most of them to place 1: sums of whole
+ * numbers, which are exact, products of -1 and 1, the greatest and the least. */
+static void check_combined(const exg_kernel *kernel, exg_dtype dtype, int64_t count, int64_t slice,
+                           int64_t places)
+{
+    exg_argument args[] = {arg_tensor(), arg_int(0), arg_tensor(), arg_tensor()};
+    kernel_case c = {
+        .kernel = kernel, .args = args, .arg_count = 4, .input_count = 3, .output_count = 1};
+    const bool is_product = kernel == &exg_kernel_scatter_prod;
+    exg_tensor index = make_indices(1, SIZES(count), 0, places);
+    double *want;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (i % 7 != 0) {
+            set(&index, i, 1);
+        }
+    }
+    c.inputs[0] = make_tensor(dtype, 2, SIZES(places, slice));
+    c.inputs[1] = expanded(index, 2, SIZES(slice, count));
+    c.inputs[1] = transposed(c.inputs[1], 0, 1);
+    c.inputs[2] = make_tensor(dtype, 2, SIZES(count, slice));
+    for (int64_t i = 0; i < places * slice; i++) {
+        set(&c.inputs[0], i, is_product ? 1 : (double)(i % 3));
+    }
+    want = values_of(&c.inputs[0]);
+    for (int64_t i = 0; i < count * slice; i++) {
+        double x = is_product ? (i % 5 == 0 ? -1 : 1) : (double)(i % 11 - 4);
+        double *to = &want[(int64_t)get(&index, i / slice) * slice + i % slice];
+
+        set(&c.inputs[2], i, x);
+        *to = is_product                                          ? *to * x
+              : kernel == &exg_kernel_scatter_add                 ? *to + x
+              : (kernel == &exg_kernel_scatter_amax) == (x > *to) ? x
+                                                                  : *to;
+    }
+    c.outputs[0] = make_tensor(dtype, 2, SIZES(places, slice));
+    expect_kernel(&c, 0, want, 0);
+    free(want);
+    free_tensors();
+}
+
+/* Devices combine these piece by piece. */
+static void many_elements_of_one_place_are_combined(void **state)
+{
+    static const exg_kernel *const combining[] = {&exg_kernel_scatter_add, &exg_kernel_scatter_prod,
+                                                  &exg_kernel_scatter_amax,
+                                                  &exg_kernel_scatter_amin};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(combining); k++) {
+        check_combined(combining[k], EXG_DTYPE_F32, 9001, 1, 2000);
+        check_combined(combining[k], EXG_DTYPE_I64, 300, 3, 5);
+        check_combined(combining[k], EXG_DTYPE_F64, 64, 2, 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -646,6 +718,8 @@ int main(void)
         cmocka_unit_test(no_extreme_runs_along_nothing),
         cmocka_unit_test(distances_are_of_every_two_rows),
         cmocka_unit_test(sort_is_stable_both_ways_and_topk_is_its_beginning),
+        cmocka_unit_test(sort_brings_long_lines_in_order),
+        cmocka_unit_test(many_elements_of_one_place_are_combined),
     };
 
     return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
