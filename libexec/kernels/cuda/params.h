@@ -157,13 +157,13 @@ typedef struct cuda_scan_params {
 
 /* ---- in order ------------------------------------------------------------------------------ */
 
-/* Something to be brought in order by its key, and which one of its line it is. */
-typedef struct cuda_item {
+/* Something to be brought in order by its key, and which one of its line it is: one word. */
+typedef struct __attribute__((aligned(8))) cuda_item {
     uint32_t key;
     int32_t index;
 } cuda_item;
 
-typedef struct cuda_wide_item {
+typedef struct __attribute__((aligned(16))) cuda_wide_item {
     uint64_t key;
     int64_t index;
 } cuda_wide_item;
