@@ -66,6 +66,11 @@ exg_status exg_executable_set_rank_inputs(const exg_session_context *context,
                                           exg_executable *executable, uint32_t input,
                                           exg_error *err);
 
+/* Does user output `index` stay where the rank, of those here, has it? What is whole on every
+ * rank's device the first one brings to the host, unless it is bound. */
+bool exg_executable_leaves_output(const exg_session_context *context,
+                                  const exg_executable *executable, uint32_t rank, uint32_t index);
+
 /* Of the last segment: user outputs go where the context says. USAGE RUN-014. */
 exg_status exg_executable_bind_outputs(const exg_session_context *context,
                                        exg_executable *executable, exg_error *err);

@@ -319,7 +319,8 @@ typedef struct exg_session_output {
 uint32_t exg_session_output_count(const exg_session *session);
 const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index);
 
-/* The same as a rank that runs here has it; NULL: there is none. */
+/* The same as a rank that runs here has it; NULL: there is none. Of a device, what is whole on
+ * every rank and not bound is that of the first one here. */
 const exg_session_output *exg_session_rank_output_at(const exg_session *session, uint32_t rank,
                                                      uint32_t index);
 

@@ -442,6 +442,53 @@ static void each_rank_keeps_the_order_of_a_stream(void **state)
     close_session(&m);
 }
 
+/* What is whole on every rank comes to the host once, unless a rank has it bound. */
+static void whole_results_are_brought_down_once(void **state)
+{
+    const exg_placement places[] = {exg_shard(0)};
+    const uint64_t results = (CACHE + WIDTH) * sizeof(float);
+    float x[WIDTH], cache[CACHE], own[CACHE];
+    exg_session_input inputs[2];
+    made m;
+
+    (void)state;
+    open_session(&m, false, line(), places, false);
+    for (int i = 0; i < CACHE; i++) {
+        cache[i] = cache_after(0, i);
+    }
+    inputs[1] = tensor_input("cache", cache, ROWS, WIDTH);
+    for (int step = 0; step < 3; step++) {
+        exg_output_binding place = {sizeof(place), own, sizeof(own), false};
+        uint32_t bound = m.end - 1; /* in the third run */
+
+        inputs[0] = x_input(x, 0);
+        if (step == 2) {
+            expect_ok(exg_session_bind_rank_output(m.session, bound, 1, &place, &m.err), &m.err);
+        }
+        if (is_noted()) {
+            keep_calls();
+        }
+        expect_ok(exg_session_run(m.session, inputs, 2, &m.err), &m.err);
+        for (uint32_t r = m.first; r < m.end; r++) {
+            const float *got = exg_session_rank_output_at(m.session, r, 1)->tensor.data;
+
+            assert_true((got == own) == (step == 2 && r == bound));
+            for (int i = 0; i < CACHE; i++) {
+                assert_float_equal(got[i], cache_after(1, i), 1e-3);
+            }
+        }
+        expect_results(&m, 0);
+        if (is_noted()) { /* and notes of faults */
+            const uint64_t more = step == 2 ? sizeof(own) : 0;
+
+            assert_in_range(bytes_of("cuMemcpyDtoHAsync "), results + more,
+                            results + more + m.ranks * 300);
+            drop_calls();
+        }
+    }
+    close_session(&m);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void expect_refused(const made *m, exg_status status, const char *code)
@@ -504,6 +551,7 @@ int main(void)
         cmocka_unit_test(ranks_have_all_of_it),
         cmocka_unit_test(a_part_that_stays_is_an_input_there),
         cmocka_unit_test(each_rank_keeps_the_order_of_a_stream),
+        cmocka_unit_test(whole_results_are_brought_down_once),
         cmocka_unit_test(what_is_not_a_ranks_is_refused),
     };
     const struct CMUnitTest by_processes[] = {
