@@ -313,6 +313,21 @@ void exg_executable_expect_input(exg_executable *executable, uint32_t input, con
     }
 }
 
+exg_status exg_executable_check_whole(const exg_executable *executable, uint32_t input,
+                                      exg_error *err)
+{
+    const exg_local_parts *parts = &executable->parts;
+    bool is_whole = true;
+
+    for (uint32_t d = 0; parts->inputs != NULL && d < parts->ndim; d++) {
+        is_whole = is_whole && parts->inputs[input * parts->ndim + d].kind == EXG_REPLICATE;
+    }
+    return is_whole ? EXG_OK
+                    : EXG_FAIL(err, USAGE, "INP-015",
+                               "input '%s' is split over the mesh: each rank is given its part",
+                               exg_executable_plan(executable)->inputs[input].name);
+}
+
 void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data, bool there)
 {
     for (uint32_t r = 0; r < executable->rank_count; r++) {

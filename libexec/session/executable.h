@@ -50,6 +50,10 @@ const exg_plan *exg_executable_plan(const exg_executable *executable); /* of ran
 void exg_executable_expect_input(exg_executable *executable, uint32_t input, const void *data,
                                  bool there);
 
+/* Is the input whole on every rank? USAGE INP-015: ranks take parts of it (options.local_parts). */
+exg_status exg_executable_check_whole(const exg_executable *executable, uint32_t input,
+                                      exg_error *err);
+
 /* Takes its turn in the scratch: before its inputs are set. LIMIT, NO_MEMORY, DEVICE. */
 exg_status exg_executable_settle(const exg_session_context *context, exg_executable *executable,
                                  exg_error *err);
