@@ -8,6 +8,7 @@
 typedef COMPUTE(IN) real;
 
 #define THREADS_MAX 1024
+#define BATCH       4 /* elements that a thread asks for at once */
 
 typedef struct best {
     real value;
@@ -42,10 +43,19 @@ static inline best best_of(const cuda_extreme_params *p, int64_t row, int64_t fi
     const int64_t base = row / p->inner * p->size * p->inner + row % p->inner;
     best found = {0, -1};
 
-    for (int64_t i = first; i < end; i += step) {
-        const best x = {LOAD(IN)(p->in, base + i * p->inner), i};
+    for (int64_t i = first; i < end; i += BATCH * step) {
+        real x[BATCH];
 
-        found = better_of(found, x);
+        UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            x[b] = i + b * step < end ? LOAD(IN)(p->in, base + (i + b * step) * p->inner) : 0;
+        }
+        UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            const best next = {x[b], i + b * step < end ? i + b * step : -1};
+
+            found = better_of(found, next);
+        }
     }
     return found;
 }
