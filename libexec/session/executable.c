@@ -314,6 +314,21 @@ void exg_executable_expect_input(exg_executable *executable, uint32_t input, con
     }
 }
 
+exg_status exg_executable_check_whole(const exg_executable *executable, uint32_t input,
+                                      exg_error *err)
+{
+    const exg_local_parts *parts = &executable->parts;
+    bool is_whole = true;
+
+    for (uint32_t d = 0; parts->inputs != NULL && d < parts->ndim; d++) {
+        is_whole = is_whole && parts->inputs[input * parts->ndim + d].kind == EXG_REPLICATE;
+    }
+    return is_whole ? EXG_OK
+                    : EXG_FAIL(err, USAGE, "INP-015",
+                               "input '%s' is split over the mesh: each rank is given its part",
+                               exg_executable_plan(executable)->inputs[input].name);
+}
+
 void exg_executable_set_input(exg_executable *executable, uint32_t input, void *data, bool there)
 {
     for (uint32_t r = 0; r < executable->rank_count; r++) {
@@ -504,6 +519,25 @@ static exg_status bind_output(exg_plan_executor *executor, uint32_t o, uint32_t 
     return EXG_OK;
 }
 
+/* Where the rank has user output `index`, as it was asked for. */
+static exg_output_binding binding_of(const exg_session_context *context, uint32_t rank,
+                                     uint32_t index)
+{
+    if (context->rank_places != NULL) {
+        return context->rank_places[rank * context->program->graph->output_count + index];
+    }
+    return rank == 0 ? context->bound[index] : (exg_output_binding){0};
+}
+
+bool exg_executable_leaves_output(const exg_session_context *context, const exg_executable *b,
+                                  uint32_t rank, uint32_t index)
+{
+    exg_output_binding own = binding_of(context, rank, index);
+
+    return rank > 0 && context->devices != NULL && !context->is_spmd && b->parts.inputs == NULL &&
+           own.data == NULL && !own.on_device;
+}
+
 exg_status exg_executable_bind_outputs(const exg_session_context *context, exg_executable *b,
                                        exg_error *err)
 {
@@ -515,16 +549,16 @@ exg_status exg_executable_bind_outputs(const exg_session_context *context, exg_e
         if (!exg_is_user_output(exg_executable_plan(b)->outputs[at].kind)) {
             continue;
         }
-        if (context->rank_places == NULL) {
-            EXG_TRY(bind_output(b->executors[0], at, index, &context->bound[index], err));
-        }
-        for (uint32_t r = 0; context->rank_places != NULL && r < b->rank_count; r++) {
-            uint32_t stride = context->program->graph->output_count;
+        for (uint32_t r = 0; r < b->rank_count; r++) {
+            exg_output_binding own = binding_of(context, r, index);
 
-            EXG_TRY_IN(err,
-                       bind_output(b->executors[r], at, index,
-                                   &context->rank_places[r * stride + index], err),
-                       "rank %u", context->first_rank + r);
+            own.on_device = own.on_device || exg_executable_leaves_output(context, b, r, index);
+            if (context->rank_places == NULL) {
+                EXG_TRY(bind_output(b->executors[r], at, index, &own, err));
+            } else {
+                EXG_TRY_IN(err, bind_output(b->executors[r], at, index, &own, err), "rank %u",
+                           context->first_rank + r);
+            }
         }
         index++;
     }

@@ -50,6 +50,10 @@ const exg_plan *exg_executable_plan(const exg_executable *executable); /* of ran
 void exg_executable_expect_input(exg_executable *executable, uint32_t input, const void *data,
                                  bool there);
 
+/* Is the input whole on every rank? USAGE INP-015: ranks take parts of it (options.local_parts). */
+exg_status exg_executable_check_whole(const exg_executable *executable, uint32_t input,
+                                      exg_error *err);
+
 /* Takes its turn in the scratch: before its inputs are set. LIMIT, NO_MEMORY, DEVICE. */
 exg_status exg_executable_settle(const exg_session_context *context, exg_executable *executable,
                                  exg_error *err);
@@ -65,6 +69,11 @@ void exg_executable_expect_rank_inputs(const exg_session_context *context,
 exg_status exg_executable_set_rank_inputs(const exg_session_context *context,
                                           exg_executable *executable, uint32_t input,
                                           exg_error *err);
+
+/* Does user output `index` stay where the rank, of those here, has it? What is whole on every
+ * rank's device the first one brings to the host, unless it is bound. */
+bool exg_executable_leaves_output(const exg_session_context *context,
+                                  const exg_executable *executable, uint32_t rank, uint32_t index);
 
 /* Of the last segment: user outputs go where the context says. USAGE RUN-014. */
 exg_status exg_executable_bind_outputs(const exg_session_context *context,

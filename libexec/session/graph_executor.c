@@ -386,6 +386,7 @@ static exg_status set_inputs(exg_graph_executor *r, exg_executable *b, void *con
         if (!r->is_part && exg_ranks_have(r->context, p)) {
             EXG_TRY(exg_executable_set_rank_inputs(r->context, b, p, err));
         } else if (!r->is_part) {
+            EXG_TRY(exg_executable_check_whole(b, p, err));
             exg_executable_set_input(b, p, data[p], r->context->there[p]);
         }
         for (uint32_t at = 0; r->is_part && at < places; at++) {

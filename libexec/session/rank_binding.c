@@ -58,9 +58,6 @@ static exg_status check_input(const exg_session *s, uint32_t at, uint32_t index,
     if (input->tensor.rank > EXG_RANK_MAX || !exg_tensor_is_contiguous(&input->tensor)) {
         return EXG_FAIL(err, USAGE, "INP-008", "input '%s' is not row-major", input->name);
     }
-    if (input->tensor.data == NULL && exg_tensor_numel(&input->tensor) > 0) {
-        return EXG_FAIL(err, USAGE, "INP-008", "input '%s' has no data", input->name);
-    }
     return !input->on_device || input->tensor.data == NULL || is_there(s, at, input->tensor.data)
                ? EXG_OK
                : EXG_FAIL(err, USAGE, "INP-015",
@@ -89,6 +86,10 @@ exg_status exg_session_bind_rank_input(exg_session *session, uint32_t rank,
     EXG_TRY_IN(err, check_input(session, at, index, input, err), "rank %u", rank);
     EXG_TRY(create_tables(session, err));
     own = &session->context.rank_inputs[at * session->verified.program->graph->input_count + index];
+    if (input->tensor.data == NULL && exg_tensor_numel(&input->tensor) > 0) { /* none any more */
+        *own = (exg_rank_input){0};
+        return EXG_OK;
+    }
     own->input = *input;
     own->input.name = name;
     return EXG_OK;

@@ -490,8 +490,10 @@ static void collect_outputs(exg_session *s)
         if (exg_is_user_output(
                 exg_executable_plan(last)->outputs[last->segment->first_output + o].kind)) {
             for (uint32_t r = 0; r < s->context.rank_count; r++) {
+                bool is_left = exg_executable_leaves_output(&s->context, last, r, s->output_count);
+
                 s->outputs[r * s->output_room + s->output_count] =
-                    exg_executable_output(last, r, o);
+                    exg_executable_output(last, is_left ? 0 : r, o);
             }
             s->output_count++;
         }

@@ -77,6 +77,10 @@ SAME(sizeof(choice), sizeof(cudnnConvolutionFwdAlgoPerf_t));
 SAME(offsetof(choice, memory), offsetof(cudnnConvolutionFwdAlgoPerf_t, memory));
 SAME(offsetof(choice, determinism), offsetof(cudnnConvolutionFwdAlgoPerf_t, determinism));
 SAME(offsetof(choice, math), offsetof(cudnnConvolutionFwdAlgoPerf_t, mathType));
+SAME(sizeof(choice), sizeof(cudnnConvolutionBwdDataAlgoPerf_t));
+SAME(offsetof(choice, memory), offsetof(cudnnConvolutionBwdDataAlgoPerf_t, memory));
+SAME(offsetof(choice, determinism), offsetof(cudnnConvolutionBwdDataAlgoPerf_t, determinism));
+SAME(offsetof(choice, math), offsetof(cudnnConvolutionBwdDataAlgoPerf_t, mathType));
 """,
     "nccl.h": """
 SAME(ncclInt8, 0); SAME(ncclInt32, 2); SAME(ncclInt64, 4); SAME(ncclFloat16, 6); SAME(ncclFloat32, 7); SAME(ncclFloat64, 8);

@@ -10,7 +10,7 @@ import torch
 import exg
 
 cuda = ctypes.CDLL("libcuda.so.1")
-context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+contexts, streams = [ctypes.c_void_p() for _ in range(2)], [ctypes.c_void_p() for _ in range(2)]  # of each GPU
 asked = []  # with what stream a producer was asked for its tensor
 
 
@@ -34,9 +34,10 @@ new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 class OnGpu:
     """A tensor of bfloat16 that torch.cuda would have, with 128 bytes before it."""
 
-    def __init__(self, values, device_type=2):
-        self.like, self.device_type = values.contiguous(), device_type
+    def __init__(self, values, device_type=2, device=0):
+        self.like, self.device_type, self.device = values.contiguous(), device_type, device
         self.block = ctypes.c_uint64()
+        check(cuda.cuCtxSetCurrent(contexts[device]))
         check(cuda.cuMemAlloc_v2(ctypes.byref(self.block), ctypes.c_size_t(256 + self.like.nbytes)))
         self.copy("cuMemcpyHtoDAsync_v2", self.at(), ctypes.c_void_p(self.like.data_ptr()))
 
@@ -44,8 +45,9 @@ class OnGpu:
         return ctypes.c_uint64(self.block.value + 256)
 
     def copy(self, how, to, source):
-        check(getattr(cuda, how)(to, source, ctypes.c_size_t(self.like.nbytes), stream))
-        check(cuda.cuStreamSynchronize(stream))
+        check(cuda.cuCtxSetCurrent(contexts[self.device]))
+        check(getattr(cuda, how)(to, source, ctypes.c_size_t(self.like.nbytes), streams[self.device]))
+        check(cuda.cuStreamSynchronize(streams[self.device]))
 
     def values(self):
         here = torch.empty_like(self.like)
@@ -53,20 +55,21 @@ class OnGpu:
         return here
 
     def __dlpack_device__(self):
-        return (self.device_type, 0)
+        return (self.device_type, self.device)
 
     def __dlpack__(self, stream=None):
         asked.append(stream)
         sizes = (ctypes.c_int64 * self.like.dim())(*self.like.shape)
-        self.managed = Managed(self.block.value, self.device_type, 0, self.like.dim(), 4, 16, 1, sizes, None, 256, None, None)
+        self.managed = Managed(self.block.value, self.device_type, self.device, self.like.dim(), 4, 16, 1, sizes, None, 256, None, None)
         return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
 
 
 def main():
     check(cuda.cuInit(0))
-    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-    check(cuda.cuCtxSetCurrent(context))
-    check(cuda.cuStreamCreate(ctypes.byref(stream), 0))
+    for device in range(2):
+        check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(contexts[device]), device))
+        check(cuda.cuCtxSetCurrent(contexts[device]))
+        check(cuda.cuStreamCreate(ctypes.byref(streams[device]), 0))
     torch.manual_seed(1)
     x, cache, rows = torch.randn(1, 5).bfloat16(), torch.randn(4, 5).bfloat16(), torch.tensor([2, 0])
     session = exg.open(sys.argv[1]).session(threads=1, device="cuda")
@@ -84,6 +87,27 @@ def main():
         raise AssertionError("memory of another kind of device was taken")
     except TypeError as fault:
         assert "not in memory of the CPU or of an NVIDIA GPU" in str(fault), fault
+    caches = [OnGpu(cache, device=rank) for rank in range(2)]
+    session = exg.open(sys.argv[1]).session(threads=1, device="cuda", mesh=2, place="replicate")
+    for rank, own in enumerate(caches):  # each on a GPU of its own
+        session.bind_rank_input(rank, "cache", own)
+        session.bind_rank_output(rank, 1, own)
+    for _ in range(3):
+        cache = cache + x
+        got = session(x=x, rows=rows)
+        assert torch.equal(got[0].torch(), cache[rows] * x)
+        for rank, own in enumerate(caches):
+            assert session.rank_outputs(rank)[1] is own and torch.equal(own.values(), cache)
+    for rank in range(2):
+        session.bind_rank_input(rank, "cache")
+        session.bind_rank_output(rank, 1)
+    got = session(x=x, rows=rows, cache=cache)
+    assert torch.equal(got[1].torch(), cache + x) and torch.equal(session.rank_outputs(1)[1].torch(), cache + x)
+    try:
+        session.rank_outputs(2)
+        raise AssertionError("there is a third rank of two")
+    except IndexError:
+        pass
     print("on a GPU: right")
 
 

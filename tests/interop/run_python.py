@@ -290,7 +290,8 @@ def on_gpu(folder, standins):
     x, rows = torch.randn(1, 5).bfloat16(), torch.tensor([2, 0])
     torch.export.save(torch.export.export(Cache(), (x, torch.randn(4, 5).bfloat16(), rows)), folder / "cache.bf16.pt2")
     subprocess.run([sys.executable, ROOT / "tests/interop/python_gpu.py", folder / "cache.bf16.pt2"], check=True,
-                   env=os.environ | {"PYTHONPATH": str(folder / "site"), "LD_LIBRARY_PATH": str(standins), "XDG_CACHE_HOME": str(folder / "cache")})  # fmt: skip
+                   env=os.environ | {"PYTHONPATH": str(folder / "site"), "LD_LIBRARY_PATH": str(standins), "XDG_CACHE_HOME": str(folder / "cache"),
+                                     "EXG_STANDIN_DEVICES": "2"})  # fmt: skip
 
 
 def main():

@@ -82,6 +82,13 @@ typedef struct work {
     X(cudnnGetConvolutionForwardAlgorithm_v7,                                                      \
       (handle * h, const tensor *x, const tensor *w, const convolution *c, const tensor *y,        \
        int most, int *found, choice *choices))                                                     \
+    X(cudnnGetConvolutionBackwardDataAlgorithm_v7,                                                 \
+      (handle * h, const tensor *w, const tensor *y, const convolution *c, const tensor *x,        \
+       int most, int *found, choice *choices))                                                     \
+    X(cudnnConvolutionBackwardData,                                                                \
+      (handle * h, const void *alpha, const tensor *of_w, const void *w, const tensor *of_y,       \
+       const void *y, const convolution *c, int algorithm, void *workspace,                        \
+       size_t workspace_bytes, const void *beta, const tensor *of_x, void *x))                     \
     X(cudnnConvolutionForward,                                                                     \
       (handle * h, const void *alpha, const tensor *of_x, const void *x, const tensor *of_w,       \
        const void *w, const convolution *c, int algorithm, void *workspace,                        \
@@ -365,6 +372,89 @@ int cudnnConvolutionForward(handle *h, const void *alpha, const tensor *of_x, co
     }
     return standin_ask(h->stream, convolve, &k, sizeof(k)) == 0 ? 0 : EXECUTION;
 }
+
+/* ---- and back ------------------------------------------------------------------------------ */
+
+int cudnnGetConvolutionBackwardDataAlgorithm_v7(handle *h, const tensor *w, const tensor *y,
+                                                const convolution *c, const tensor *x, int most,
+                                                int *found, choice *choices)
+{
+    int status = cudnnGetConvolutionForwardAlgorithm_v7(h, x, w, c, y, most, found, choices);
+
+    *found = status == 0 ? 3 : 0; /* the fourth is the way forward's */
+    return status;
+}
+
+/* One element of what the convolution was given, at `at`, from what it gave. */
+static double element_back(const work *k, const int *at)
+{
+    const int *w = k->of_w.sizes;
+    const int taps = k->c.rank == 3 ? w[2] * w[3] * w[4] : w[2] * w[3];
+    const int outs = w[0] / k->c.groups; /* of a group */
+    const int group = at[1] / w[1];
+    double sum = 0;
+
+    for (int i = 0; i < outs * taps; i++) {
+        const int channel = group * outs + i / taps;
+        int64_t from = at[0] * (int64_t)k->of_y.strides[0] + channel * (int64_t)k->of_y.strides[1];
+        int rest = i % taps;
+        bool is_inside = true;
+
+        for (int d = k->c.rank - 1; d >= 0; d--) {
+            int p = at[2 + d] + k->c.padding[d] - rest % w[2 + d] * k->c.dilation[d];
+
+            is_inside = is_inside && p >= 0 && p % k->c.stride[d] == 0 &&
+                        p / k->c.stride[d] < k->of_y.sizes[2 + d];
+            from += (int64_t)(p / k->c.stride[d]) * k->of_y.strides[2 + d];
+            rest /= w[2 + d];
+        }
+        if (is_inside) {
+            sum += number_load(k->y, kind_of(k->of_y.type), from) *
+                   number_load(k->w, kind_of(k->of_y.type),
+                               ((int64_t)channel * w[1] + at[1] % w[1]) * taps + i % taps);
+        }
+    }
+    return sum;
+}
+
+static const char *convolve_back(const void *params)
+{
+    const work *k = params;
+    const number_kind kind = kind_of(k->of_x.type);
+    char *x = (char *)(uintptr_t)k->x;
+
+    for (int64_t i = 0; i < numel(&k->of_x); i++) {
+        int at[RANK_MAX];
+        double sum;
+
+        for (int d = 0; d < k->of_x.rank; d++) {
+            at[d] = (int)(i / k->of_x.strides[d] % k->of_x.sizes[d]);
+        }
+        sum = element_back(k, at);
+        sum += k->beta == 0 ? 0 : k->beta * number_load(x, kind, i);
+        number_store(x, kind, i, sum);
+    }
+    return NULL;
+}
+
+int cudnnConvolutionBackwardData(handle *h, const void *alpha, const tensor *of_w, const void *w,
+                                 const tensor *of_y, const void *y, const convolution *c,
+                                 int algorithm, void *workspace, size_t workspace_bytes,
+                                 const void *beta, const tensor *of_x, void *x)
+{
+    const work k = {
+        *of_x,   *of_w, *of_y, *c, x, w, NULL, NULL, (void *)(uintptr_t)y, factor(of_x->type, beta),
+        IDENTITY};
+
+    standin_log("cudnnConvolutionBackwardData %d of %d groups%s", algorithm, c->groups,
+                k.beta != 0 ? " beta" : "");
+    if (algorithm != GOOD || !is_right(&k, alpha, algorithm, workspace, workspace_bytes)) {
+        return BAD_PARAM;
+    }
+    return standin_ask(h->stream, convolve_back, &k, sizeof(k)) == 0 ? 0 : EXECUTION;
+}
+
+/* ---- what goes with it --------------------------------------------------------------------- */
 
 /* A number for each channel. */
 static bool is_bias(const tensor *bias, const tensor *y)

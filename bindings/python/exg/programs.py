@@ -191,16 +191,18 @@ class Program:
     # ---- out
 
     def session(self, *, threads: int = 0, mesh: Union[int, Sequence[int], None] = None, place: Union[str, Sequence[str], None] = None,
-                device: Optional[str] = None, seed: int = 0, memory_limit: int = 0, time_limit: float = 0, check: bool = True):  # fmt: skip
+                device: Optional[str] = None, seed: int = 0, memory_limit: int = 0, time_limit: float = 0, check: bool = True,
+                local_parts: bool = False):  # fmt: skip
         """The program, verified, planned and ready to be called.
 
         threads: of the pool; 0: one a core. mesh: ranks, which are threads, in a grid: 4, (2, 4). place: how the program lies on the mesh, one
         for each of its dims: "data", "tensor", "fsdp", "sequence", "auto", or a file of placements. device: "cpu", "cuda", "cuda:1".
-        memory_limit: bytes. time_limit: seconds a run. check: compare weights with their checksums. Raises exg.Error.
+        memory_limit: bytes. time_limit: seconds a run. check: compare weights with their checksums.
+        local_parts: of inputs and outputs that are split over the mesh each rank has its own part (bind_rank_input). Raises exg.Error.
         """
         from .sessions import Session
 
-        return Session(self, threads, mesh, place, device, seed, memory_limit, time_limit, check)
+        return Session(self, threads, mesh, place, device, seed, memory_limit, time_limit, check, local_parts)
 
     def save(self, path: Union[str, "os.PathLike[str]"], *, compress: Optional[str] = None, external: Optional[bool] = None,
              deduplicate: bool = False, strict: bool = False, progress: Optional[Callable[[int, int], None]] = None) -> None:  # fmt: skip

@@ -41,7 +41,7 @@ def _leaves(name, value):
 class Session:
     """Made by Program.session(). One call at a time; what the program writes (buffers, a cache) lasts from call to call."""
 
-    def __init__(self, program, threads, mesh, place, device, seed, memory_limit, time_limit, check):
+    def __init__(self, program, threads, mesh, place, device, seed, memory_limit, time_limit, check, local_parts):
         sizes = () if mesh is None else (mesh,) if isinstance(mesh, int) else tuple(mesh)
         if place is not None and not sizes:
             raise ValueError("place has no meaning without mesh")
@@ -52,7 +52,7 @@ class Session:
         self._arena = ffi.gc(lib.exg_arena_create(ffi.NULL, 2**64 - 1), lib.exg_arena_destroy)
         options = ffi.new("exg_session_options *", {
             "size": ffi.sizeof("exg_session_options"), "thread_count": threads, "seed": seed,
-            "time_limit_ns": int(time_limit * 1e9), "no_check": not check})  # fmt: skip
+            "time_limit_ns": int(time_limit * 1e9), "no_check": not check, "local_parts": local_parts})  # fmt: skip
         goal = ffi.new("exg_partition_goal *", {"size": ffi.sizeof("exg_partition_goal"), "memory_limit": memory_limit})
         self._device = None if device is None else ffi.new("char[]", device.encode())
         options.goal = goal
@@ -69,8 +69,9 @@ class Session:
         call(lib.exg_session_create, self._verified, options, made)
         self._pointer = ffi.gc(made[0], lib.exg_session_destroy)
         self._names = [a.name for a in program.inputs]
-        self._bound: Dict[str, Tuple[Any, Borrowed]] = {}
-        self._placed: Dict[int, Tuple[Any, Borrowed]] = {}
+        self._bound: Dict[Any, Tuple[Any, Borrowed]] = {}  # by name, or rank and name
+        self._placed: Dict[Any, Tuple[Any, Borrowed]] = {}  # by index, or rank and index
+        self._whole: Dict[str, Any] = {}  # inputs that ranks have in memory of their own
 
     def __call__(self, *positional: Any, **named: Any) -> Tuple[Any, ...]:
         """Runs the program. Inputs are taken in order or by name, that of the placeholder or the argument's, and a dict or list for one that
@@ -116,6 +117,15 @@ class Session:
     def bind_output(self, index: int, tensor: Any = None) -> None:
         """Output `index` of each call is written to the memory of `tensor`, which the call then gives for it; None: it is the call's own
         again. It may be the tensor of an input: so a cache is brought up to date in place."""
+        place, held = self._place(index, tensor)
+        with self._lock:
+            call(lib.exg_session_bind_output, self._pointer, index, place)
+            self._release(self._placed, index)
+            if held is not None:
+                self._placed[index] = (tensor, held)
+
+    @staticmethod
+    def _place(index, tensor):
         held = None if tensor is None else Borrowed(tensor, f"output {index}")
         if held is not None and (not held.is_own or held._value is not tensor):
             held.close()
@@ -124,22 +134,58 @@ class Session:
         if held is not None:
             place.data, place.on_device = held.tensor.data, held.on_device
             place.bytes = lib.exg_tensor_numel(held.tensor) * lib.exg_dtype_bytes(held.tensor.dtype)
+        return place, held
+
+    def bind_rank_input(self, rank: int, name: str, tensor: Any = None, sizes: Optional[Sequence[int]] = None) -> None:
+        """The same of one rank of the mesh, whose memory the tensor is in: the whole input, or with local_parts the rank's part of one of these
+        sizes. None: the rank has none of its own any more. All ranks have one, or none."""
+        word = ffi.new("char[]", name.encode())
+        given = ffi.new("exg_session_input *", {"name": word})
+        whole = ffi.new("exg_session_input *", {"name": word})
+        held = None if tensor is None else Borrowed(tensor, name)
+        if held is None:  # without data
+            given.tensor.rank = given.tensor.sizes[0] = given.tensor.strides[0] = 1
+        else:
+            given.tensor, given.on_device = held.tensor[0], held.on_device
+            whole.tensor = held.tensor[0]
+            whole.tensor.data = ffi.NULL
+            _set_sizes(whole.tensor, [given.tensor.sizes[d] for d in range(given.tensor.rank)] if sizes is None else sizes)
         with self._lock:
-            call(lib.exg_session_bind_output, self._pointer, index, place)
-            self._release(self._placed, index)
             if held is not None:
-                self._placed[index] = (tensor, held)
+                call(lib.exg_session_bind_input, self._pointer, whole)
+                self._whole[name] = word
+            call(lib.exg_session_bind_rank_input, self._pointer, rank, given)
+            self._release(self._bound, (rank, name))
+            if held is not None:
+                self._bound[rank, name] = ((tensor, word), held)
+
+    def bind_rank_output(self, rank: int, index: int, tensor: Any = None) -> None:
+        """The same of one rank of the mesh: its whole output, or with local_parts its part."""
+        place, held = self._place(index, tensor)
+        with self._lock:
+            call(lib.exg_session_bind_rank_output, self._pointer, rank, index, place)
+            self._release(self._placed, (rank, index))
+            if held is not None:
+                self._placed[rank, index] = (tensor, held)
+
+    def rank_outputs(self, rank: int) -> Tuple[Any, ...]:
+        """What the last call gave, as a rank of the mesh has it."""
+        with self._lock:
+            return tuple(self._outputs(rank))
 
     @staticmethod
     def _release(bound, key):
         if key in bound:
             bound.pop(key)[1].close()
 
-    def _outputs(self):
+    def _outputs(self, rank=0):
         for i in range(lib.exg_session_output_count(self._pointer)):
-            output = lib.exg_session_output_at(self._pointer, i)
-            if i in self._placed and output.constant.kind == lib.EXG_ARGUMENT_TENSOR:
-                tensor, held = self._placed[i]
+            output = lib.exg_session_rank_output_at(self._pointer, rank, i)
+            if output == ffi.NULL:
+                raise IndexError(f"there is no rank {rank}")
+            key = (rank, i) if (rank, i) in self._placed else i
+            if key in self._placed and output.constant.kind == lib.EXG_ARGUMENT_TENSOR:
+                tensor, held = self._placed[key]
                 shape, want = ([t.sizes[d] for d in range(t.rank)] for t in (held.tensor, output.tensor))
                 if shape != want or held.tensor.dtype != output.tensor.dtype:
                     raise TypeError(f"output {i} is {want}, and is bound to a tensor of {shape} or of another dtype")
@@ -186,6 +232,14 @@ class Session:
         with self._lock:
             s = lib.exg_session_statistics(self._pointer)
             return {"runs": s.runs, "run_ns": s.run_ns, "plan_ns": s.plan_ns, "plans": s.plan_count, "memory_bytes": s.memory_bytes}
+
+
+def _set_sizes(tensor, sizes):
+    """Row-major."""
+    tensor.rank, step = len(sizes), 1
+    for d in reversed(range(len(sizes))):
+        tensor.sizes[d], tensor.strides[d] = sizes[d], step
+        step *= sizes[d]
 
 
 def _constant(argument) -> Optional[Union[int, float, bool, str]]:

@@ -4,7 +4,8 @@
  *
  * activation(convolution + z + bias) is one call, which rounds once, with the one algorithm that it
  * allows where there is no activation. What the library then says it cannot do so is done part by
- * part, the sum in the result: bias and z first, so that it is rounded as rarely as can be.
+ * part, the sum in the result: bias and z first, so that it is rounded as rarely as can be. So is a
+ * transposed convolution, which is the way back of one: from what that gives to what it was given.
  */
 #include "libexec/device/cuda/dnn.h"
 #include "libexec/device/cuda/epilogue.h"
@@ -39,6 +40,7 @@ typedef struct dnn_choice { /* cudnnConvolutionFwdAlgoPerf_t */
 typedef struct dnn_params {
     const void *x, *w, *bias, *z;
     void *y, *workspace;
+    bool is_transposed;
     int type, compute, rank; /* rank: of the tensors, 4 or 5 */
     int of_x[5], of_w[5], of_y[5];
     int padding[3], stride[3], dilation[3], groups;
@@ -127,7 +129,17 @@ static int describe(const exg_cuda_dnn *dnn, const dnn_params *p, int math, desc
 /* Can all be one call with this algorithm? */
 static bool goes_whole(const dnn_params *p, int algorithm, bool has_bias)
 {
-    return has_bias && (p->activation == ACTIVATION_RELU || algorithm == ALGORITHM_PRECOMPUTED);
+    return has_bias && !p->is_transposed &&
+           (p->activation == ACTIVATION_RELU || algorithm == ALGORITHM_PRECOMPUTED);
+}
+
+static int propose(const exg_cuda_dnn *dnn, const dnn_params *p, const description *d, int *count,
+                   dnn_choice choices[CHOICES])
+{
+    return p->is_transposed ? dnn->choose_backward(dnn->handle, d->w, d->x, d->convolution, d->y,
+                                                   CHOICES, count, choices)
+                            : dnn->choose(dnn->handle, d->x, d->w, d->convolution, d->y, CHOICES,
+                                          count, choices);
 }
 
 /* The best that does all in one call, else the best. */
@@ -141,8 +153,7 @@ static bool choose(const exg_cuda_dnn *dnn, exg_dtype dtype, bool has_bias, dnn_
     int count = 0;
     bool chosen = false;
 
-    if (describe(dnn, p, math, &d) == 0 &&
-        dnn->choose(dnn->handle, d.x, d.w, d.convolution, d.y, CHOICES, &count, choices) == 0) {
+    if (describe(dnn, p, math, &d) == 0 && propose(dnn, p, &d, &count, choices) == 0) {
         for (int i = 0; i < count; i++) {
             bool is_good = choices[i].status == 0 && choices[i].memory <= WORKSPACE_MOST &&
                            choices[i].determinism == DETERMINISTIC;
@@ -184,14 +195,18 @@ static bool types_of(exg_dtype dtype, dnn_params *p)
 static bool sizes_of(const cuda_convolution_params *c, dnn_params *p)
 {
     bool is_flat = c->size[0] == 1 && c->kernel[0] == 1 && c->result[0] == 1 && c->padding[0] == 0;
-    const int64_t heads[3][2] = {{c->batch, c->groups * c->in_channels},
-                                 {c->groups * c->out_channels, c->in_channels},
-                                 {c->batch, c->groups * c->out_channels}};
+    const int64_t ins = c->groups * c->in_channels;
+    const int64_t outs = c->groups * c->out_channels;
+    const int64_t heads[3][2] = {
+        {c->batch, ins},
+        {c->is_transposed ? ins : outs, c->is_transposed ? c->out_channels : c->in_channels},
+        {c->batch, outs}};
     const int64_t *spatial[3] = {c->size, c->kernel, c->result};
     int *to[3] = {p->of_x, p->of_w, p->of_y};
 
     p->rank = is_flat ? 4 : 5;
     p->groups = (int)c->groups;
+    p->is_transposed = c->is_transposed != 0;
     for (int t = 0; t < 3; t++) {
         int64_t numel = 1;
 
@@ -207,13 +222,18 @@ static bool sizes_of(const cuda_convolution_params *c, dnn_params *p)
     }
     for (int d = 0; d < p->rank - 2; d++) {
         int from = d + 5 - p->rank;
+        /* as the program has it */
+        int64_t stride = c->is_transposed ? c->gap[from] : c->stride[from];
+        int64_t padding = c->is_transposed
+                              ? c->dilation[from] * (c->kernel[from] - 1) - c->padding[from]
+                              : c->padding[from];
 
-        if (c->padding[from] < 0 || c->padding[from] > INT32_MAX || c->stride[from] > INT32_MAX ||
+        if (padding < 0 || padding > INT32_MAX || stride > INT32_MAX ||
             c->dilation[from] > INT32_MAX) {
             return false;
         }
-        p->padding[d] = (int)c->padding[from];
-        p->stride[d] = (int)c->stride[from];
+        p->padding[d] = (int)padding;
+        p->stride[d] = (int)stride;
         p->dilation[d] = (int)c->dilation[from];
     }
     return true;
@@ -264,7 +284,11 @@ static int ask_parts(const exg_cuda_dnn *dnn, const dnn_params *p, const descrip
         status = dnn->add(dnn->handle, f.one, d->y, p->z, beta, d->y, p->y);
         beta = f.one;
     }
-    if (status == 0) {
+    if (status == 0 && p->is_transposed) {
+        status =
+            dnn->backward(dnn->handle, f.one, d->w, p->w, d->x, p->x, d->convolution,
+                          p->choice.algorithm, p->workspace, p->choice.memory, beta, d->y, p->y);
+    } else if (status == 0) {
         status =
             dnn->forward(dnn->handle, f.one, d->x, p->x, d->w, p->w, d->convolution,
                          p->choice.algorithm, p->workspace, p->choice.memory, beta, d->y, p->y);
@@ -314,7 +338,7 @@ exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params
     exg_cuda_launch *launch;
 
     *taken = false;
-    if (convolution->is_transposed || !types_of(dtype, &p) || !sizes_of(convolution, &p)) {
+    if (!types_of(dtype, &p) || !sizes_of(convolution, &p)) {
         return EXG_OK;
     }
     if (is_read && e.activation == EXG_CUDA_RELU) {

@@ -9,7 +9,7 @@
 
 /* Adds the convolution of operand 0 with operand 1, and operand 2 as bias where it is there, to the
  * call's step as calls of cuDNN and sets *taken. Not taken: the library is not there, or not made
- * for this (transposed ones, integers). */
+ * for this (integers). */
 exg_status exg_cuda_dnn_add(exg_kernel_call *call, const cuda_convolution_params *convolution,
                             bool *taken, exg_error *err);
 

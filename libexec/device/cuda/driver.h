@@ -170,6 +170,13 @@ typedef struct dnn_activation_handle *dnn_activation;
     X(choose, "cudnnGetConvolutionForwardAlgorithm_v7",                                            \
       (dnn_handle handle, dnn_tensor x, dnn_filter w, dnn_convolution convolution, dnn_tensor y,   \
        int most, int *found, void *choices))                                                       \
+    X(choose_backward, "cudnnGetConvolutionBackwardDataAlgorithm_v7",                              \
+      (dnn_handle handle, dnn_filter w, dnn_tensor y, dnn_convolution convolution, dnn_tensor x,   \
+       int most, int *found, void *choices))                                                       \
+    X(backward, "cudnnConvolutionBackwardData",                                                    \
+      (dnn_handle handle, const void *alpha, dnn_filter of_w, const void *w, dnn_tensor of_y,      \
+       const void *y, dnn_convolution convolution, int algorithm, void *workspace,                 \
+       size_t workspace_bytes, const void *beta, dnn_tensor of_x, void *x))                        \
     X(forward, "cudnnConvolutionForward",                                                          \
       (dnn_handle handle, const void *alpha, dnn_tensor of_x, const void *x, dnn_filter of_w,      \
        const void *w, dnn_convolution convolution, int algorithm, void *workspace,                 \

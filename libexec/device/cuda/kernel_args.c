@@ -10,6 +10,10 @@
 
 #define OPTIONS_MAX 512
 #define EACH_MAX    32 /* elements of a row that a thread keeps */
+#define BLOCKS_MAX  (1 << 20)
+
+#define WARP          32
+#define BLOCK_OF_ROWS 256 /* threads, of a block whose warps take a row each */
 
 static void add_slots(exg_cuda_launch *launch, const char *slots)
 {
@@ -61,10 +65,10 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
 uint32_t exg_cuda_threads_of_row(const exg_kernel_call *call, int64_t rows, int64_t size)
 {
     const exg_cuda_device *d = (const exg_cuda_device *)call->device;
-    uint32_t most = rows > 2 * (int64_t)d->processors ? 256 : 1024;
-    uint32_t threads = 32;
+    int64_t each = rows > 32 * (int64_t)d->processors ? 16 : 4; /* elements of a thread */
+    uint32_t threads = WARP;
 
-    while (threads < most && (int64_t)threads * 4 < size) {
+    while (threads < 1024 && threads * each < size) {
         threads *= 2;
     }
     return threads;
@@ -76,11 +80,21 @@ const char *exg_cuda_row_options(uint32_t threads, int64_t size, uint32_t bytes,
     int64_t vector = bytes == 0 ? 1 : EXG_CUDA_WORD / bytes;
     int64_t each = exg_ceil_div(size, vector * threads) * vector;
     bool fits = bytes > 0 && size > 0 && each <= EACH_MAX && each * bytes <= EACH_MAX * 4;
+    int length = threads == WARP
+                     ? snprintf(text, text_bytes, "-DROW_IS_WARP -DBLOCK_THREADS=%d", BLOCK_OF_ROWS)
+                     : snprintf(text, text_bytes, "-DBLOCK_THREADS=%u", threads);
 
     if (fits) {
-        (void)snprintf(text, text_bytes, "-DLAUNCH_MAX=%u -DEACH=%d", threads, (int)each);
-    } else {
-        (void)snprintf(text, text_bytes, "-DLAUNCH_MAX=%u", threads);
+        (void)snprintf(text + length, text_bytes - (size_t)length, " -DEACH=%d", (int)each);
     }
     return text;
+}
+
+void exg_cuda_row_grid(exg_cuda_launch *launch, uint32_t threads, int64_t rows)
+{
+    bool by_warp = threads == WARP;
+    int64_t blocks = by_warp ? exg_ceil_div(rows, BLOCK_OF_ROWS / WARP) : rows;
+
+    launch->threads = by_warp ? BLOCK_OF_ROWS : threads;
+    launch->blocks[0] = (uint32_t)EXG_MIN(blocks, BLOCKS_MAX);
 }

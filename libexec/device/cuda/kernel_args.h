@@ -19,15 +19,18 @@ exg_status exg_cuda_add(exg_kernel_call *call, const char *file, const char *ent
                         exg_cuda_launch **launch, exg_error *err, const char *options, ...)
     __attribute__((format(printf, 9, 10)));
 
-/* Of a block that takes a row of `size`: as many as have work, and more where there are few rows
- * to fill the device with. A power of two, a warp at least. */
+/* Of those that take a row of `size` together: as many as have work, and more where there are few
+ * rows to fill the device with. A power of two, a warp at least. */
 uint32_t exg_cuda_threads_of_row(const exg_kernel_call *call, int64_t rows, int64_t size);
 
-/* What the text of such a kernel is told: LAUNCH_MAX, and EACH of row.h for elements of `bytes`,
- * unless a thread would have to keep too much of the row, or `bytes` is 0. */
-#define EXG_CUDA_ROW_OPTIONS 48 /* bytes of the text */
+/* What a text by rows (row.h) is told: whether a warp takes a row or a block, and EACH for elements
+ * of `bytes`, unless a thread would have to keep too much of the row, or `bytes` is 0. */
+#define EXG_CUDA_ROW_OPTIONS 64 /* bytes of the text */
 const char *exg_cuda_row_options(uint32_t threads, int64_t size, uint32_t bytes, char *text,
                                  size_t text_bytes);
+
+/* The grid of such a kernel. */
+void exg_cuda_row_grid(exg_cuda_launch *launch, uint32_t threads, int64_t rows);
 
 #define EXG_CUDA_KERNEL(name_, flags_)                                                             \
     const exg_kernel exg_cuda_##name_ = {                                                          \

@@ -14,6 +14,7 @@
 #define EXG_LIBEXEC_DEVICE_CUDA_KERNEL_TABLE_H
 
 #include "libexec/device/cuda/cuda.h"
+#include "libexec/kernels/cpu/common.h"
 #include "libexec/kernels/cuda/params.h"
 #include "libexec/kernels/pieces.h"
 
@@ -107,10 +108,34 @@ exg_status exg_cuda_add_copy_of_self(exg_kernel_call *call, exg_error *err);
 /* Fills the result. */
 exg_status exg_cuda_add_fill(exg_kernel_call *call, const uint64_t element[2], exg_error *err);
 
-/* Brings `lines` times `size` cuda_item at the start of the workspace in order by key, equal ones
- * as they were; *at: where they are then. Asks for the workspace, and may be left to the caller
- * to fill before: its launches come after those added so far. */
-exg_status exg_cuda_add_sort(exg_kernel_call *call, int64_t lines, int64_t size, uint64_t *at,
+/* Sums (or with "-DIS_PRODUCT" products) so far along a dimension, from the first of three slots to
+ * the second, which may be the same place; those in the workspace are at `at`. The third is the
+ * workspace, for what lines that are split need: it comes behind what is asked for already. */
+exg_status exg_cuda_add_scan(exg_kernel_call *call, exg_around around, exg_dtype in,
+                             exg_dtype out_dtype, const char *slots, uint64_t at, const char *kind,
+                             exg_error *err);
+
+/* Lines of items (item.h), and the bits of their keys that say the order. */
+typedef struct exg_cuda_order {
+    int64_t lines, size;
+    bool is_wide;
+    int32_t first_bit, end_bit;
+} exg_cuda_order;
+
+static inline uint32_t exg_cuda_item_bytes(bool is_wide)
+{
+    return is_wide ? sizeof(cuda_wide_item) : sizeof(cuda_item);
+}
+
+static inline const char *exg_cuda_item_option(bool is_wide)
+{
+    return is_wide ? "-DWIDE" : "";
+}
+
+/* Brings the items at the start of the workspace in order, equal ones as they were; *sorted: where
+ * they are then. Asks for the workspace, and may be left to the caller to fill before: its launches
+ * come after those added so far. */
+exg_status exg_cuda_add_sort(exg_kernel_call *call, const exg_cuda_order *order, uint64_t *sorted,
                              exg_error *err);
 
 /* The indices of index and index_put: operands 1 and on, `count` of them, some absent. Writes

@@ -4,8 +4,6 @@
 #include "libexec/device/cuda/operand.h"
 #include "libexec/kernels/cpu/common.h"
 
-#define BLOCKS_MAX (1 << 20)
-
 /* Floats all, and doubles with doubles only, as the host has it. */
 static exg_status check(const exg_kernel_call *call, exg_error *err)
 {
@@ -57,6 +55,7 @@ static exg_status norm(exg_kernel_call *call, const char *kind, const char *slot
     if (params->rows == 0) {
         return EXG_OK;
     }
+    params->share = 1 / (double)params->size;
     threads = exg_cuda_threads_of_row(call, params->rows, params->size);
     EXG_TRY(EXG_CUDA_ADD(call, "norm", "normalize", slots, *params, &launch, err,
                          "-DX=%s -DWEIGHT=%s -DBIAS=%s -DMEAN=%s -DFACTOR=%s -D%s %s",
@@ -64,8 +63,7 @@ static exg_status norm(exg_kernel_call *call, const char *kind, const char *slot
                          exg_cuda_dtype_or(call, 2, dtype), exg_cuda_dtype(output_dtype(call, 1)),
                          exg_cuda_dtype(output_dtype(call, 2)), kind,
                          exg_cuda_row_options(threads, params->size, bytes, row, sizeof(row))));
-    launch->blocks[0] = (uint32_t)EXG_MIN(params->rows, BLOCKS_MAX);
-    launch->threads = threads;
+    exg_cuda_row_grid(launch, threads, params->rows);
     return EXG_OK;
 }
 

@@ -9,10 +9,12 @@
 #define FEW_TERMS  64 /* up to here one thread takes an output */
 #define BLOCKS_MAX (1 << 20)
 
+#define WARP          32
 #define COLUMNS       32   /* outputs of a block of reduce.cu that go side by side */
 #define BLOCKS_WANTED 8    /* for each multiprocessor */
 #define FEW_OF_PART   2048 /* terms of a part, at least */
 #define FEW_ROWS      64   /* the same of columns */
+#define FEW_COLUMNS   8    /* that a warp of softmax.cu has side by side */
 #define PARTS_MAX     1024
 
 /* The dimensions of a mask, or the others, as a view. */
@@ -68,7 +70,7 @@ static exg_status add_parts(exg_kernel_call *call, const cuda_reduce_params *par
     parts->blocks[0] =
         (uint32_t)(by_columns ? exg_ceil_div(params->outputs, COLUMNS) : params->outputs);
     parts->blocks[1] = (uint32_t)params->part_count;
-    exg_cuda_grid(join, params->outputs);
+    exg_cuda_grid(join, params->outputs * WARP);
     call->workspace_bytes = bytes + (uint64_t)params->outputs * sizeof(double);
     return EXG_OK;
 }
@@ -161,6 +163,7 @@ static exg_status softmax(exg_kernel_call *call, const char *is_log, exg_error *
     cuda_softmax_params params = {
         .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
     exg_cuda_launch *launch = NULL;
+    bool by_columns = around.inner >= FEW_COLUMNS && params.rows / WARP < INT32_MAX;
     bool is_row = around.inner == 1 && call->outputs[0].dtype == in->dtype;
     uint32_t bytes = is_row ? exg_dtype_bytes(in->dtype) : 0;
     char row[EXG_CUDA_ROW_OPTIONS];
@@ -173,13 +176,17 @@ static exg_status softmax(exg_kernel_call *call, const char *is_log, exg_error *
         return EXG_OK;
     }
     threads = exg_cuda_threads_of_row(call, params.rows, params.size);
-    EXG_TRY(EXG_CUDA_ADD(call, "softmax", "softmax", "i0 o0", params, &launch, err,
-                         "-DIN=%s -DOUT=%s %s %s %s", exg_cuda_dtype(in->dtype),
-                         exg_cuda_dtype(call->outputs[0].dtype),
-                         in->dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : "", is_log,
-                         exg_cuda_row_options(threads, params.size, bytes, row, sizeof(row))));
-    launch->blocks[0] = (uint32_t)EXG_MIN(params.rows, BLOCKS_MAX);
-    launch->threads = threads;
+    EXG_TRY(EXG_CUDA_ADD(
+        call, "softmax", "softmax", "i0 o0", params, &launch, err, "-DIN=%s -DOUT=%s %s %s %s",
+        exg_cuda_dtype(in->dtype), exg_cuda_dtype(call->outputs[0].dtype),
+        in->dtype == EXG_DTYPE_F64 ? "-DIS_DOUBLE" : "", is_log,
+        by_columns ? "-DCOLUMNS"
+                   : exg_cuda_row_options(threads, params.size, bytes, row, sizeof(row))));
+    if (by_columns) {
+        launch->blocks[0] = (uint32_t)exg_ceil_div(params.rows, WARP);
+    } else {
+        exg_cuda_row_grid(launch, threads, params.rows);
+    }
     return EXG_OK;
 }
 

@@ -7,6 +7,10 @@
 #include "libexec/device/cuda/operand.h"
 #include "libexec/kernels/cpu/common.h"
 
+/* Items, and parts, that a thread of scatter.cu goes over. */
+#define PIECE_OF_ITEMS 32
+#define PIECE_OF_PARTS 128
+
 /* Dimensions put together, with the strides of up to three tensors. */
 typedef struct dims {
     exg_tensor of[3];
@@ -24,45 +28,117 @@ static void add_dim(dims *d, int64_t size, int64_t a, int64_t b, int64_t c)
     d->count *= size;
 }
 
-/* What is written, by which kind: "" moves the elements. `source` is the operand's slot. */
-static exg_status add_scatter(exg_kernel_call *call, cuda_scatter_params *params,
-                              const char *source, const char *kind, exg_error *err)
+/* The order of items whose keys are places below `count`, and of those that are nowhere. */
+static exg_cuda_order order_of(int64_t lines, int64_t size, int64_t count)
 {
-    exg_dtype dtype = call->outputs[0].dtype;
+    exg_cuda_order order = {.lines = lines, .size = size, .is_wide = count >= UINT32_MAX};
+
+    while (order.end_bit < 64 && (uint64_t)count >> order.end_bit != 0) {
+        order.end_bit++;
+    }
+    return order;
+}
+
+/* Items of which none is brought in order are there too. */
+static void need_items(exg_kernel_call *call, const exg_cuda_order *order)
+{
+    call->workspace_bytes =
+        (uint64_t)(order->lines * order->size) * exg_cuda_item_bytes(order->is_wide);
+}
+
+static exg_status add_moves(exg_kernel_call *call, const cuda_scatter_params *params,
+                            const char *source, const exg_cuda_order *order, uint64_t sorted,
+                            exg_error *err)
+{
     char slots[] = "w i2 o0";
-    uint64_t sorted;
-    exg_compute compute;
     exg_cuda_launch *launch = NULL;
 
-    if (kind[0] != '\0' && !exg_compute_of(dtype, &compute)) {
-        return exg_unsupported_dtype("scatter", dtype, err);
-    }
     memcpy(slots + 2, source, 2);
-    EXG_TRY(exg_cuda_add_sort(call, params->lines, params->size, &sorted, err));
-    EXG_TRY(EXG_CUDA_ADD(
-        call, "scatter", "scatter", slots, *params, &launch, err, "-DELEMENT=element_%u %s %s%s",
-        exg_dtype_bytes(dtype), kind,
-        kind[0] == '\0' ? "" : "-DOUT=", kind[0] == '\0' ? "" : exg_cuda_dtype(dtype)));
+    EXG_TRY(EXG_CUDA_ADD(call, "scatter", "scatter", slots, *params, &launch, err,
+                         "-DELEMENT=element_%u %s", exg_dtype_bytes(call->outputs[0].dtype),
+                         exg_cuda_item_option(order->is_wide)));
     launch->slots[0].offset = sorted;
     exg_cuda_grid(launch, params->lines * params->size * params->slice);
     return EXG_OK;
 }
 
-/* The items are first in the workspace, also where nothing is sorted. */
-static void need_items(exg_kernel_call *call, int64_t count)
+/* Where in the workspace the parts of pieces are. */
+typedef struct parts {
+    uint64_t keys, values;
+} parts;
+
+/* Behind what is asked for already. */
+static parts need_parts(exg_kernel_call *call, int64_t count, int64_t slice)
 {
-    call->workspace_bytes = EXG_MAX(call->workspace_bytes, (uint64_t)count * sizeof(cuda_item));
+    parts at = {.keys = (call->workspace_bytes + 7) / 8 * 8};
+
+    at.values = at.keys + (uint64_t)count * sizeof(uint64_t);
+    call->workspace_bytes = at.values + (uint64_t)(count * slice) * sizeof(uint64_t);
+    return at;
+}
+
+/* Pieces of the items, then of the parts that they leave, until there is one of each line. */
+static exg_status add_combined(exg_kernel_call *call, cuda_scatter_params params,
+                               const char *source, const char *kind, const exg_cuda_order *order,
+                               uint64_t sorted, exg_error *err)
+{
+    char slots[] = "w i2 o0 w w w w";
+    const char *dtype = exg_cuda_dtype(call->outputs[0].dtype);
+    bool is_first = true;
+    parts from = {0};
+
+    memcpy(slots + 2, source, 2);
+    for (params.pieces = 0; params.pieces != 1; params.size = 2 * params.pieces) {
+        exg_cuda_launch *launch = NULL;
+        int64_t piece = is_first ? PIECE_OF_ITEMS : PIECE_OF_PARTS;
+        parts to;
+
+        params.pieces = exg_ceil_div(params.size, piece);
+        to = need_parts(call, params.lines * params.pieces * 2, params.slice);
+        EXG_TRY(EXG_CUDA_ADD(call, "scatter", is_first ? "scatter_combine" : "scatter_join", slots,
+                             params, &launch, err, "-DOUT=%s %s -DPIECE=%d %s %s", dtype, kind,
+                             (int)piece, is_first ? "" : "-DPARTS",
+                             exg_cuda_item_option(order->is_wide)));
+        launch->slots[0].offset = sorted;
+        launch->slots[3].offset = to.keys;
+        launch->slots[4].offset = to.values;
+        launch->slots[5].offset = from.keys;
+        launch->slots[6].offset = from.values;
+        exg_cuda_grid(launch, params.lines * params.pieces * params.slice);
+        from = to;
+        is_first = false;
+    }
+    return EXG_OK;
+}
+
+/* What is written, by which kind: "" moves the elements. `source` is the operand's slot. */
+static exg_status add_scatter(exg_kernel_call *call, const cuda_scatter_params *params,
+                              const char *source, const char *kind, const exg_cuda_order *order,
+                              exg_error *err)
+{
+    exg_dtype dtype = call->outputs[0].dtype;
+    uint64_t sorted;
+    exg_compute compute;
+
+    if (kind[0] != '\0' && !exg_compute_of(dtype, &compute)) {
+        return exg_unsupported_dtype("scatter", dtype, err);
+    }
+    EXG_TRY(exg_cuda_add_sort(call, order, &sorted, err));
+    return kind[0] == '\0' ? add_moves(call, params, source, order, sorted, err)
+                           : add_combined(call, *params, source, kind, order, sorted, err);
 }
 
 /* Items by an index along one dimension. */
-static exg_status add_place(exg_kernel_call *call, const cuda_place_params *params, exg_error *err)
+static exg_status add_place(exg_kernel_call *call, const cuda_place_params *params,
+                            const exg_cuda_order *order, exg_error *err)
 {
     exg_cuda_launch *launch = NULL;
 
-    EXG_TRY(EXG_CUDA_ADD(call, "scatter", "place", "i1 w f", *params, &launch, err, "-DINDEX=%s",
-                         exg_cuda_dtype(call->inputs[1].dtype)));
+    EXG_TRY(EXG_CUDA_ADD(call, "scatter", "place", "i1 w f", *params, &launch, err, "-DINDEX=%s %s",
+                         exg_cuda_dtype(call->inputs[1].dtype),
+                         exg_cuda_item_option(order->is_wide)));
     exg_cuda_grid(launch, params->lines * params->size);
-    need_items(call, params->lines * params->size);
+    need_items(call, order);
     return EXG_OK;
 }
 
@@ -112,6 +188,7 @@ static exg_status scatter(exg_kernel_call *call, const char *kind, bool has_sour
     const exg_tensor *index = &call->inputs[1];
     cuda_scatter_params params = {0};
     cuda_place_params place;
+    exg_cuda_order order;
 
     if (!has_source && !exg_call_element(call, 3, call->outputs[0].dtype, params.element)) {
         return exg_unsupported_dtype("scatter", call->outputs[0].dtype, err);
@@ -123,8 +200,9 @@ static exg_status scatter(exg_kernel_call *call, const char *kind, bool has_sour
     }
     EXG_TRY(exg_require_index("scatter", index->dtype, err));
     lay_out(call, exg_call_dim(call, 1, index->rank), has_source, &place, &params);
-    EXG_TRY(add_place(call, &place, err));
-    return add_scatter(call, &params, has_source ? "i2" : "iz", kind, err);
+    order = order_of(place.lines, place.size, place.dim_size);
+    EXG_TRY(add_place(call, &place, &order, err));
+    return add_scatter(call, &params, has_source ? "i2" : "iz", kind, &order, err);
 }
 
 #define SCATTER(name, kind, has_source)                                                            \
@@ -175,6 +253,7 @@ static exg_status index_copy_prepare(exg_kernel_call *call, exg_error *err)
     dims item = {.count = 1};
     cuda_place_params place = {.lines = 1, .size = count, .dim_size = around.size, .stride = 1};
     cuda_scatter_params params = {.lines = 1, .size = count, .key_stride = around.inner};
+    exg_cuda_order order = order_of(1, count, around.size);
 
     EXG_TRY(exg_require_index("index_copy", index->dtype, err));
     EXG_TRY(exg_cuda_step_begin(call, err));
@@ -197,8 +276,8 @@ static exg_status index_copy_prepare(exg_kernel_call *call, exg_error *err)
 
         return add_put(call, "i1 iz iz iz iz iz i2 o0 f", &one, &params, false, err);
     }
-    EXG_TRY(add_place(call, &place, err));
-    return params.slice == 0 ? EXG_OK : add_scatter(call, &params, "i2", "", err);
+    EXG_TRY(add_place(call, &place, &order, err));
+    return params.slice == 0 ? EXG_OK : add_scatter(call, &params, "i2", "", &order, err);
 }
 
 EXG_CUDA_KERNEL(index_copy, EXG_KERNEL_IN_PLACE);
@@ -236,12 +315,24 @@ static void lay_out_put(const exg_kernel_call *call, uint32_t count, const cuda_
     params->source_item = exg_cuda_view(&item.of[1]);
 }
 
+/* Behind every place that the indices may say. */
+static int64_t end_of(const cuda_index_params *index)
+{
+    int64_t end = 1;
+
+    for (int64_t n = 0; n < index->count; n++) {
+        end += (index->sizes[n] > 0 ? index->sizes[n] - 1 : 0) * index->strides[n];
+    }
+    return end;
+}
+
 static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
 {
     const exg_tensor *out = &call->outputs[0];
     uint32_t count = call->input_count - 2;
     cuda_index_params index = {0};
     cuda_scatter_params params = {0};
+    exg_cuda_order order;
     exg_cuda_launch *launch = NULL;
     char slots[] = "iz " EXG_CUDA_NO_INDICES " w f";
     char source[] = "i0";
@@ -265,13 +356,15 @@ static exg_status index_put_prepare(exg_kernel_call *call, exg_error *err)
         memcpy(put + strlen(EXG_CUDA_NO_INDICES) + 1, source, 2);
         return add_put(call, put, &index, &params, true, err);
     }
-    EXG_TRY(EXG_CUDA_ADD(call, "index", "index_places", slots, index, &launch, err, "%s", ""));
+    order = order_of(1, params.size, end_of(&index));
+    EXG_TRY(EXG_CUDA_ADD(call, "index", "index_places", slots, index, &launch, err, "%s",
+                         exg_cuda_item_option(order.is_wide)));
     exg_cuda_grid(launch, params.size);
-    need_items(call, params.size);
+    need_items(call, &order);
     if (params.slice == 0) {
         return EXG_OK;
     }
-    return add_scatter(call, &params, source, exg_call_bool(call, 3) ? "-DADD" : "", err);
+    return add_scatter(call, &params, source, exg_call_bool(call, 3) ? "-DADD" : "", &order, err);
 }
 
 EXG_CUDA_KERNEL(index_put, EXG_KERNEL_IN_PLACE);

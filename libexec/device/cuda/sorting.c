@@ -1,218 +1,122 @@
-/* sorting.c - along one dimension: max_dim, min_dim, argmax, argmin, cumsum, cumprod, sort, topk,
- * searchsorted; and masks: places, checked.
- */
+/* sorting.c - sort and topk along one dimension, and items in order for scatter.c. */
 #include "libexec/device/cuda/kernel_args.h"
 #include "libexec/device/cuda/kernel_table.h"
 #include "libexec/device/cuda/operand.h"
 #include "libexec/kernels/cpu/common.h"
 
-#define FEW        64 /* elements of a line that one thread takes */
-#define MANY_LINES 16384
-#define BLOCKS_MAX (1 << 20)
 #define TOPK_MAX   1024 /* that a block of topk.cu keeps */
-#define RUN        16   /* items brought in order by one thread */
+#define FEW        16   /* items that one thread brings in order */
+#define CHUNK      2048 /* of sort.cu */
+#define DIGIT_BITS 8
+#define DIGITS     (1 << DIGIT_BITS) /* and threads of a block */
+#define BLOCKS_MAX (1 << 22)
 
-/* One thread a line, or one block. */
-static void grid_of_lines(exg_cuda_launch *launch, int64_t lines, bool by_thread)
+/* ---- items --------------------------------------------------------------------------------- */
+
+/* Where in the workspace what is. */
+typedef struct places {
+    uint64_t from, to, counts;
+} places;
+
+static exg_status add_radix(exg_kernel_call *call, const exg_cuda_order *order, const char *entry,
+                            const places *at, int32_t bit, int64_t threads, exg_error *err)
 {
-    exg_cuda_grid(launch, lines);
-    if (!by_thread) {
-        launch->blocks[0] = (uint32_t)EXG_MIN(lines, BLOCKS_MAX);
-    }
-}
-
-static bool goes_by_thread(int64_t lines, int64_t size)
-{
-    return size <= FEW || lines >= MANY_LINES;
-}
-
-/* ---- extremes ------------------------------------------------------------------------------ */
-
-static exg_status extreme(exg_kernel_call *call, const char *kind, bool has_values, exg_error *err)
-{
-    const exg_tensor *in = &call->inputs[0];
-    exg_around around = {1, exg_tensor_numel(in), 1};
-    cuda_extreme_params params;
-    exg_compute compute;
+    cuda_radix_params params = {.lines = order->lines,
+                                .size = order->size,
+                                .chunks = exg_ceil_div(order->size, CHUNK),
+                                .first_bit = bit,
+                                .end_bit = order->end_bit};
     exg_cuda_launch *launch = NULL;
-    char row[EXG_CUDA_ROW_OPTIONS];
-    uint32_t threads;
-    bool by_thread;
 
-    if (!exg_compute_of(in->dtype, &compute)) {
-        return exg_unsupported_dtype("max or min", in->dtype, err);
-    }
-    if (!exg_call_is_none(call, 1)) {
-        around = exg_around_dim(in, exg_call_dim(call, 1, in->rank));
-    }
-    params = (cuda_extreme_params){
-        .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
-    EXG_TRY(exg_cuda_step_begin(call, err));
-    if (params.rows * params.size == 0) {
-        return EXG_OK;
-    }
-    by_thread = goes_by_thread(params.rows, params.size);
-    threads = exg_cuda_threads_of_row(call, params.rows, params.size);
-    EXG_TRY(EXG_CUDA_ADD(
-        call, "extreme", "extreme", has_values ? "i0 o0 o1" : "i0 oz o0", params, &launch, err,
-        "-DIN=%s %s %s %s", exg_cuda_dtype(in->dtype), kind, has_values ? "-DHAS_VALUES" : "",
-        by_thread ? "-DBY_THREAD"
-                  : exg_cuda_row_options(threads, params.size, 0, row, sizeof(row))));
-    grid_of_lines(launch, params.rows, by_thread);
-    if (!by_thread) {
-        launch->threads = threads;
+    EXG_TRY(EXG_CUDA_ADD(call, "sort", entry, "w w w", params, &launch, err,
+                         "%s -DBLOCK_THREADS=%d", exg_cuda_item_option(order->is_wide), DIGITS));
+    launch->slots[0].offset = at->from;
+    launch->slots[1].offset = at->to;
+    launch->slots[2].offset = at->counts;
+    launch->threads = DIGITS;
+    launch->blocks[0] = (uint32_t)EXG_MIN(exg_ceil_div(threads, DIGITS), BLOCKS_MAX);
+    return EXG_OK;
+}
+
+/* Digit by digit, from one half of the workspace to the other and back. */
+static exg_status add_moves(exg_kernel_call *call, const exg_cuda_order *order, places *at,
+                            exg_error *err)
+{
+    int64_t counts = DIGITS * exg_ceil_div(order->size, CHUNK);
+    int64_t threads = order->lines * counts;
+
+    for (int32_t bit = order->first_bit; bit < order->end_bit; bit += DIGIT_BITS) {
+        places next = {at->to, at->from, at->counts};
+
+        EXG_TRY(add_radix(call, order, "sort_count", at, bit, threads, err));
+        EXG_TRY(exg_cuda_add_scan(call, (exg_around){order->lines, counts, 1}, EXG_DTYPE_I32,
+                                  EXG_DTYPE_I32, "w w w", at->counts, "", err));
+        EXG_TRY(add_radix(call, order, "sort_move", at, bit, threads, err));
+        *at = next;
     }
     return EXG_OK;
 }
 
-#define EXTREME(name, kind, has_values)                                                            \
-    static exg_status name##_prepare(exg_kernel_call *call, exg_error *err)                        \
-    {                                                                                              \
-        return extreme(call, kind, has_values, err);                                               \
-    }                                                                                              \
-    EXG_CUDA_KERNEL(name, 0)
-
-EXTREME(max_dim, "", true);
-EXTREME(min_dim, "-DIS_MIN", true);
-EXTREME(argmax, "", false);
-EXTREME(argmin, "-DIS_MIN", false);
-
-/* ---- scans --------------------------------------------------------------------------------- */
-
-/* `out` is an output, or workspace. */
-static exg_status add_scan(exg_kernel_call *call, exg_around around, exg_dtype out_dtype,
-                           const char *slots, const char *kind, exg_error *err)
-{
-    exg_dtype in = call->inputs[0].dtype;
-    cuda_scan_params params = {
-        .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
-    exg_compute loaded;
-    exg_compute compute;
-    exg_cuda_launch *launch = NULL;
-    bool by_thread = goes_by_thread(params.rows, params.size);
-
-    if (!exg_compute_of(in, &loaded) || !exg_compute_of(out_dtype, &compute)) {
-        return exg_unsupported_dtype("cumsum", in, err);
-    }
-    if (params.rows * params.size == 0) {
-        return EXG_OK;
-    }
-    EXG_TRY(
-        EXG_CUDA_ADD(call, "scan", "scan", slots, params, &launch, err,
-                     "-DIN=%s -DOUT=%s %s %s %s %s", exg_cuda_dtype(in), exg_cuda_dtype(out_dtype),
-                     kind, compute <= EXG_COMPUTE_F64 ? "-DREAL" : "",
-                     compute == EXG_COMPUTE_F32 && out_dtype != EXG_DTYPE_F32 ? "-DIS_NARROW" : "",
-                     by_thread ? "-DBY_THREAD" : ""));
-    grid_of_lines(launch, params.rows, by_thread);
-    return EXG_OK;
-}
-
-static exg_status scan(exg_kernel_call *call, const char *kind, exg_error *err)
-{
-    const exg_tensor *in = &call->inputs[0];
-
-    EXG_TRY(exg_cuda_step_begin(call, err));
-    return add_scan(call, exg_around_dim(in, exg_call_dim(call, 1, in->rank)),
-                    call->outputs[0].dtype, "i0 o0", kind, err);
-}
-
-static exg_status cumsum_prepare(exg_kernel_call *call, exg_error *err)
-{
-    return scan(call, "", err);
-}
-
-static exg_status cumprod_prepare(exg_kernel_call *call, exg_error *err)
-{
-    return scan(call, "-DIS_PRODUCT", err);
-}
-
-EXG_CUDA_KERNEL(cumsum, 0);
-EXG_CUDA_KERNEL(cumprod, 0);
-
-static exg_status places_prepare(exg_kernel_call *call, exg_error *err)
-{
-    const exg_tensor *mask = &call->inputs[0];
-    cuda_places_params params = {
-        .numel = exg_tensor_numel(mask), .most = call->outputs[0].sizes[0], .rank = mask->rank};
-    exg_cuda_launch *launch = NULL;
-
-    if (mask->dtype != EXG_DTYPE_B8) {
-        return exg_unsupported_dtype("places", mask->dtype, err);
-    }
-    memcpy(params.sizes, mask->sizes, sizeof(params.sizes));
-    EXG_TRY(exg_cuda_step_begin(call, err));
-    call->workspace_bytes = (uint64_t)params.numel * sizeof(int64_t);
-    EXG_TRY(add_scan(call, (exg_around){1, params.numel, 1}, EXG_DTYPE_I64, "i0 w", "", err));
-    EXG_TRY(EXG_CUDA_ADD(call, "nonzero", "places", "i0 w o0 f", params, &launch, err, "%s", ""));
-    exg_cuda_grid(launch, EXG_MAX(params.numel, 1));
-    return EXG_OK;
-}
-
-EXG_CUDA_KERNEL(places, 0);
-
-static exg_status checked_prepare(exg_kernel_call *call, exg_error *err)
-{
-    cuda_check_params params = {.numel = exg_tensor_numel(&call->inputs[1])};
-    exg_cuda_launch *launch = NULL;
-
-    if (call->inputs[1].dtype != EXG_DTYPE_B8) {
-        return exg_unsupported_dtype("checked", call->inputs[1].dtype, err);
-    }
-    EXG_TRY(exg_cuda_step_begin(call, err));
-    EXG_TRY(exg_cuda_add_copy_of_self(call, err));
-    if (params.numel == 0) {
-        return EXG_OK;
-    }
-    EXG_TRY(EXG_CUDA_ADD(call, "nonzero", "check", "i1 f", params, &launch, err, "%s", ""));
-    exg_cuda_grid(launch, params.numel);
-    return EXG_OK;
-}
-
-EXG_CUDA_KERNEL(checked, EXG_KERNEL_IN_PLACE);
-
-/* ---- order --------------------------------------------------------------------------------- */
-
-static exg_status add_merge(exg_kernel_call *call, const char *entry, cuda_merge_params params,
-                            int64_t threads, uint64_t from, uint64_t to, exg_error *err)
-{
-    exg_cuda_launch *launch = NULL;
-
-    EXG_TRY(EXG_CUDA_ADD(call, "sort", entry, "w w", params, &launch, err, "%s", ""));
-    launch->slots[0].offset = from;
-    launch->slots[1].offset = to;
-    exg_cuda_grid(launch, threads);
-    return EXG_OK;
-}
-
-exg_status exg_cuda_add_sort(exg_kernel_call *call, int64_t lines, int64_t size, uint64_t *at,
+exg_status exg_cuda_add_sort(exg_kernel_call *call, const exg_cuda_order *order, uint64_t *sorted,
                              exg_error *err)
 {
-    uint64_t bytes = (uint64_t)(lines * size) * sizeof(cuda_item);
-    uint64_t from = 0;
-    uint64_t to = bytes;
-    cuda_merge_params params = {.lines = lines, .size = size, .width = RUN};
+    uint64_t bytes = (uint64_t)(order->lines * order->size) * exg_cuda_item_bytes(order->is_wide);
+    places at = {0, bytes, 2 * bytes};
 
-    call->workspace_bytes = size > RUN ? 2 * bytes : bytes;
-    *at = 0;
-    if (size <= 1 || lines == 0) {
+    call->workspace_bytes = bytes;
+    *sorted = 0;
+    if (order->size <= 1 || order->lines == 0) {
         return EXG_OK;
     }
-    EXG_TRY(add_merge(call, "runs", params, lines * exg_ceil_div(size, RUN), 0, 0, err));
-    for (; params.width < size; params.width *= 2) {
-        uint64_t other = from;
-
-        EXG_TRY(add_merge(call, "merge", params, lines * size, from, to, err));
-        from = to;
-        to = other;
+    if (order->size > INT32_MAX) {
+        return exg_cuda_refuse("more than 2^31 elements in order", err);
     }
-    *at = from;
+    if (order->size <= FEW) {
+        return add_radix(call, order, "sort_few", &at, 0, order->lines, err);
+    }
+    if (order->size <= CHUNK) {
+        return add_radix(call, order, "sort_line", &at, order->first_bit, order->lines * DIGITS,
+                         err);
+    }
+    call->workspace_bytes =
+        at.counts +
+        (uint64_t)(order->lines * DIGITS * exg_ceil_div(order->size, CHUNK)) * sizeof(int32_t);
+    EXG_TRY(add_moves(call, order, &at, err));
+    *sorted = at.from;
     return EXG_OK;
 }
+
+/* ---- sort, topk ------------------------------------------------------------------------------ */
 
 /* What key.h is told of the dtype. */
 static const char *kind_of_key(exg_dtype dtype)
 {
-    return exg_dtype_is_float(dtype) ? "-DIS_FLOAT" : dtype == EXG_DTYPE_U64 ? "-DIS_UNSIGNED" : "";
+    char class = exg_dtype_class(dtype);
+    bool is_wide = exg_dtype_bytes(dtype) == 8;
+
+    if (class == 'F') {
+        return is_wide ? "-DIS_FLOAT -DWIDE" : "-DIS_FLOAT";
+    }
+    if (class == 'I') {
+        return is_wide ? "-DWIDE" : "";
+    }
+    return is_wide ? "-DIS_UNSIGNED -DWIDE" : "-DIS_UNSIGNED";
+}
+
+/* The bits that its keys differ in: of an integer its own; a float of 8 or 16 bits is one of 32
+ * with zeros behind, of float16 all but 13 of them. */
+static exg_cuda_order order_of(exg_dtype dtype, int64_t lines, int64_t size)
+{
+    int32_t bits = 8 * (int32_t)exg_dtype_bytes(dtype);
+    bool is_narrow_float = exg_dtype_is_float(dtype) && bits < 32;
+
+    return (exg_cuda_order){.lines = lines,
+                            .size = size,
+                            .is_wide = bits == 64,
+                            .first_bit = !is_narrow_float         ? 0
+                                         : dtype == EXG_DTYPE_F16 ? 8
+                                                                  : 16,
+                            .end_bit = is_narrow_float ? 32 : bits};
 }
 
 static exg_status add_sort_step(exg_kernel_call *call, const cuda_sort_params *params,
@@ -238,24 +142,22 @@ static exg_status add_topk(exg_kernel_call *call, const cuda_sort_params *params
     exg_dtype dtype = call->inputs[0].dtype;
     exg_cuda_launch *launch = NULL;
     uint32_t threads = exg_cuda_threads_of_row(call, params->lines, params->size);
-    char row[EXG_CUDA_ROW_OPTIONS];
     int most = 16;
 
     while (most < params->kept) {
         most *= 2;
     }
     EXG_TRY(EXG_CUDA_ADD(call, "topk", "topk", "i0 iz o0 o1", *params, &launch, err,
-                         "-DIN=%s -DELEMENT=element_%u %s %s -DKEPT_MAX=%d %s",
+                         "-DIN=%s -DELEMENT=element_%u %s %s -DKEPT_MAX=%d -DBLOCK_THREADS=%u",
                          exg_cuda_dtype(dtype), exg_dtype_bytes(dtype), kind_of_key(dtype),
-                         is_descending ? "-DIS_DESCENDING" : "", most,
-                         exg_cuda_row_options(threads, params->size, 0, row, sizeof(row))));
+                         is_descending ? "-DIS_DESCENDING" : "", most, threads));
     launch->threads = threads;
     launch->blocks[0] = (uint32_t)EXG_MIN(params->lines, INT32_MAX);
     return EXG_OK;
 }
 
 /* `kept` of each line; below 0: all. */
-static exg_status order(exg_kernel_call *call, int64_t kept, exg_error *err)
+static exg_status sort(exg_kernel_call *call, int64_t kept, exg_error *err)
 {
     const exg_tensor *in = &call->inputs[0];
     exg_around around = exg_around_dim(in, exg_call_dim(call, 2, in->rank));
@@ -264,6 +166,7 @@ static exg_status order(exg_kernel_call *call, int64_t kept, exg_error *err)
                                .size = around.size,
                                .inner = around.inner,
                                .kept = kept < 0 ? around.size : kept};
+    exg_cuda_order order = order_of(in->dtype, params.lines, params.size);
     exg_compute compute;
     uint64_t sorted;
 
@@ -279,50 +182,20 @@ static exg_status order(exg_kernel_call *call, int64_t kept, exg_error *err)
     }
     EXG_TRY(add_sort_step(call, &params, "keys", "i0 w", params.lines * params.size, is_descending,
                           0, err));
-    EXG_TRY(exg_cuda_add_sort(call, params.lines, params.size, &sorted, err));
+    EXG_TRY(exg_cuda_add_sort(call, &order, &sorted, err));
     return add_sort_step(call, &params, "take", "i0 w o0 o1", params.lines * params.kept,
                          is_descending, sorted, err);
 }
 
 static exg_status sort_prepare(exg_kernel_call *call, exg_error *err)
 {
-    return order(call, -1, err);
+    return sort(call, -1, err);
 }
 
 static exg_status topk_prepare(exg_kernel_call *call, exg_error *err)
 {
-    return order(call, exg_call_int(call, 1), err);
+    return sort(call, exg_call_int(call, 1), err);
 }
 
 EXG_CUDA_KERNEL(sort, 0);
 EXG_CUDA_KERNEL(topk, 0);
-
-static exg_status searchsorted_prepare(exg_kernel_call *call, exg_error *err)
-{
-    const exg_tensor *edges = &call->inputs[0];
-    const exg_tensor *values = &call->inputs[1];
-    cuda_search_params params = {.size = edges->sizes[edges->rank - 1],
-                                 .own_edges = edges->rank > 1,
-                                 .width = values->rank == 0 ? 1 : values->sizes[values->rank - 1],
-                                 .is_right = exg_call_bool(call, 2)};
-    int64_t numel = exg_tensor_numel(values);
-    exg_compute compute;
-    exg_cuda_launch *launch = NULL;
-
-    if (!exg_compute_of(values->dtype, &compute) || edges->dtype != values->dtype) {
-        return exg_unsupported_dtype("searchsorted", values->dtype, err);
-    }
-    EXG_TRY(exg_require_index("searchsorted", call->outputs[0].dtype, err));
-    EXG_TRY(exg_cuda_step_begin(call, err));
-    if (numel == 0) {
-        return EXG_OK;
-    }
-    params.lines = numel / params.width;
-    EXG_TRY(EXG_CUDA_ADD(call, "search", "search", "i0 i1 o0", params, &launch, err,
-                         "-DIN=%s -DOUT=%s", exg_cuda_dtype(values->dtype),
-                         exg_cuda_dtype(call->outputs[0].dtype)));
-    exg_cuda_grid(launch, numel);
-    return EXG_OK;
-}
-
-EXG_CUDA_KERNEL(searchsorted, 0);

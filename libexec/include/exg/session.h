@@ -112,9 +112,10 @@ typedef struct exg_session_options {
     bool has_plan_rank;
     uint32_t plan_rank;
     /* On a mesh: of a user input that is split a rank is given its own part, as DTensor.from_local
-     * has it, and of a user output it keeps its own part (summands are added up). Else inputs and
-     * outputs are whole on every rank. exg_session_input_placements() says what the parts are. In a
-     * pipeline all is whole. */
+     * has it (exg_session_bind_rank_input(); the whole one is refused by INP-015), and of a user
+     * output it keeps its own part (summands are added up). Else inputs and outputs are whole on
+     * every rank. exg_session_input_placements() says what the parts are. In a pipeline all is
+     * whole. */
     bool local_parts;
     /* On a mesh, on "cuda": `stream` of each rank that runs here (NULL: none); read in each run. */
     void *const *rank_streams;
@@ -211,9 +212,10 @@ EXG_NODISCARD exg_status exg_session_bind_output(exg_session *session, uint32_t 
  * (`on_device`), or the host's. `rank` is one that runs here, of processes this one. All ranks that
  * run here have such an input, or none: the whole one is described by exg_session_bind_input(), or
  * in the run, by a tensor without data. With options.local_parts `input` is the rank's part of the
- * whole. What the program writes to it is written there. As the two above; USAGE INP-003, INP-004,
- * when it runs: it is not what the rank takes; INP-015, INP-016. Without a mesh, and where each
- * rank has a session, the same as the two above. */
+ * whole. What the program writes to it is written there. A tensor without data: the rank has none
+ * of its own any more. As the two above; USAGE INP-003, INP-004, when it runs: it is not what the
+ * rank takes; INP-015, INP-016. Without a mesh, and where each rank has a session, the same as the
+ * two above. */
 EXG_NODISCARD exg_status exg_session_bind_rank_input(exg_session *session, uint32_t rank,
                                                      const exg_session_input *input,
                                                      exg_error *err);
@@ -319,7 +321,8 @@ typedef struct exg_session_output {
 uint32_t exg_session_output_count(const exg_session *session);
 const exg_session_output *exg_session_output_at(const exg_session *session, uint32_t index);
 
-/* The same as a rank that runs here has it; NULL: there is none. */
+/* The same as a rank that runs here has it; NULL: there is none. Of a device, what is whole on
+ * every rank and not bound is that of the first one here. */
 const exg_session_output *exg_session_rank_output_at(const exg_session *session, uint32_t rank,
                                                      uint32_t index);
 

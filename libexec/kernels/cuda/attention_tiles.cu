@@ -89,14 +89,26 @@ static inline void load_tile(half_bits *to, int width, const head_rows *head, in
 
 #ifdef ALIGNED
     if ((uint64_t)head->at % 16 == 0) {
-        for (int i = THREAD; i < KEYS * width / 8; i += WARPS * WARP) {
-            const int r = i / (width / 8);
-            const int c = i % (width / 8) * 8;
-            const int is_there = first + r < head->rows && from + c < head->columns;
+        const int words = width / 8; /* of a row; warps take rows, their threads words */
+        const int rows = WARP / words > 0 ? WARP / words : 1;
+        const int step = rows * WARPS;
+        const int r = THREAD / WARP * rows + (rows > 1 ? THREAD % WARP / words : 0);
+        const int word = rows > 1 ? THREAD % WARP % words : THREAD % WARP;
+        const int is_taken = THREAD % WARP < rows * words || rows == 1;
+        const int left = head->rows - first - r;
+        const half_bits *at = head->at + (first + r) * head->row_stride + from + word * 8;
+        half_bits *put = to + r * line + word * 8;
 
-            copy_16(to + r * line + c,
-                    is_there ? head->at + (first + r) * head->row_stride + from + c : head->at,
-                    is_there);
+        UNROLL
+        for (int k = 0; k < KEYS; k += step) {
+            UNROLL
+            for (int w = 0; w < words; w += WARP) {
+                if (is_taken && word + w < words && r + k < KEYS) {
+                    copy_16(put + k * line + w * 8, at + w * 8,
+                            k < left && from + (word + w) * 8 < head->columns);
+                }
+            }
+            at += step * head->row_stride;
         }
         return;
     }
@@ -280,8 +292,6 @@ static ALWAYS_INLINE float finish_scores(const cuda_attention_params *p, const t
                                          int half, int k, float scores[KEYS / 8][4])
 {
     const int keys = (int)p->keys;
-    const int is_partly_seen =
-        k + KEYS > keys || (p->is_causal && k + KEYS - 1 > rows->least);
     float most = rows->greatest[half];
 #ifndef HAS_MASK
     const float factor = (float)p->scale * LOG2_OF_E;
@@ -292,19 +302,31 @@ static ALWAYS_INLINE float finish_scores(const cuda_attention_params *p, const t
         UNROLL
         for (int c = 0; c < 2; c++) {
             float *score = &scores[j][2 * half + c];
-            const int at = k + j * 8 + 2 * (THREAD % 4) + c;
 
 #ifdef HAS_MASK
-            *score = masked_score(p, *score, rows->of_mask[half], at, keys);
+            *score = masked_score(p, *score, rows->of_mask[half],
+                                  k + j * 8 + 2 * (THREAD % 4) + c, keys);
 #else
             *score *= factor;
 #endif
-            if (is_partly_seen &&
-                (at >= keys || (p->is_causal && at > rows->of[half].row))) {
-                *score = -INFINITY;
-            }
-            most = *score > most ? *score : most;
         }
+    }
+    if (k + KEYS > keys || (p->is_causal && k + KEYS - 1 > rows->least)) { /* some are not seen */
+        const int seen = p->is_causal && rows->of[half].row < keys ? rows->of[half].row + 1 : keys;
+
+        UNROLL
+        for (int j = 0; j < KEYS / 8; j++) {
+            UNROLL
+            for (int c = 0; c < 2; c++) {
+                if (k + j * 8 + 2 * (THREAD % 4) + c >= seen) {
+                    scores[j][2 * half + c] = -INFINITY;
+                }
+            }
+        }
+    }
+    UNROLL
+    for (int j = 0; j < KEYS / 8; j++) {
+        most = fmaxf(most, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
     }
     for (int lanes = 1; lanes <= 2; lanes *= 2) {
         const float other = shuffle_f32(most, lanes);

@@ -45,9 +45,9 @@ static inline float exg_f16_to_f32(uint16_t half)
 
 #ifdef __CUDACC__
 
-/* LAUNCH_MAX: threads of a block, where they may be more than any kernel's registers allow. */
-#ifdef LAUNCH_MAX
-#define BOUNDS __launch_bounds__(LAUNCH_MAX)
+/* A multiprocessor is to have at least 1024 threads, so one has 64 registers at most. */
+#ifdef BLOCK_THREADS
+#define BOUNDS __launch_bounds__(BLOCK_THREADS, BLOCK_THREADS < 1024 ? 1024 / BLOCK_THREADS : 1)
 #else
 #define BOUNDS
 #endif
@@ -69,8 +69,8 @@ static inline float exg_f16_to_f32(uint16_t half)
 #endif
 #define SHARED                 __shared__
 #define BARRIER()              __syncthreads()
+#define WARP_BARRIER()         __syncwarp()
 #define THREAD                 ((int)threadIdx.x)
-#define THREADS                ((int)blockDim.x)
 #define BLOCK_X                ((int)blockIdx.x)
 #define BLOCK_Y                ((int)blockIdx.y)
 #define BLOCK_Z                ((int)blockIdx.z)
@@ -86,6 +86,24 @@ static inline float exg_f16_to_f32(uint16_t half)
     {                                                                                              \
         return __shfl_xor_sync(0xffffffffu, x, lanes);                                             \
     }
+
+static inline int bits_in(uint32_t word)
+{
+    return __popc(word);
+}
+
+static inline uint32_t warp_equal(int x, int bits)
+{
+    uint32_t equal = 0xffffffffu;
+
+    UNROLL
+    for (int b = 0; b < bits; b++) {
+        const uint32_t set = __ballot_sync(0xffffffffu, x >> b & 1);
+
+        equal &= (x >> b & 1) != 0 ? set : ~set;
+    }
+    return equal;
+}
 
 #else
 
@@ -126,12 +144,17 @@ void exg_shared_range(char **first, char **end)
 #endif
 #define SHARED    static __attribute__((section("exg_shared")))
 #define BARRIER() exg_emulated->barrier()
-#define THREAD    (exg_emulated->thread)
-#define THREADS   (exg_emulated->threads)
-#define BLOCK_X   (exg_emulated->block[0])
-#define BLOCK_Y   (exg_emulated->block[1])
-#define BLOCK_Z   (exg_emulated->block[2])
-#define BLOCKS_X  (exg_emulated->blocks[0])
+#define WARP_BARRIER()                                                                             \
+    do {                                                                                           \
+        int none = 0;                                                                              \
+                                                                                                   \
+        exg_emulated->shuffle(&none, (int)sizeof(none), 0);                                        \
+    } while (0)
+#define THREAD   (exg_emulated->thread)
+#define BLOCK_X  (exg_emulated->block[0])
+#define BLOCK_Y  (exg_emulated->block[1])
+#define BLOCK_Z  (exg_emulated->block[2])
+#define BLOCKS_X (exg_emulated->blocks[0])
 #define UNROLL
 #define NO_UNROLL
 #define ALWAYS_INLINE          inline
@@ -161,16 +184,45 @@ static inline int exg_add_to(int *at, int more)
         return x;                                                                                  \
     }
 
+static inline int bits_in(uint32_t word)
+{
+    return __builtin_popcount(word);
+}
+
+static inline uint32_t warp_equal(int x, int bits)
+{
+    int all[32];
+    uint32_t equal = 0;
+
+    (void)bits;
+    exg_emulated->gather(all, &x, (int)sizeof(x));
+    for (int lane = 0; lane < 32; lane++) {
+        equal |= (uint32_t)(all[lane] == x) << lane;
+    }
+    return equal;
+}
+
 #endif
 
-/* shuffle_f32(x, lanes): the x of the thread whose number in the warp differs in the bits
- * of `lanes`. */
+/* bits_in(word): how many are set. warp_equal(x, bits): a bit for each thread of the warp whose x,
+ * of so many bits, is the same. shuffle_f32(x, lanes): the x of the thread whose number in the warp
+ * differs in the bits of `lanes`. */
 DEFINE_SHUFFLE(f32, float)
 DEFINE_SHUFFLE(f64, double)
 DEFINE_SHUFFLE(i32, int32_t)
 DEFINE_SHUFFLE(i64, int64_t)
 
 #define WARP 32
+
+/* BLOCK_THREADS: the threads of a block, where the text is told, so that what goes over them is
+ * unrolled. */
+#ifdef BLOCK_THREADS
+#define THREADS BLOCK_THREADS
+#elif defined(__CUDACC__)
+#define THREADS ((int)blockDim.x)
+#else
+#define THREADS (exg_emulated->threads)
+#endif
 
 /* Every i below count, shared out over all threads of the launch. */
 #define FOR_EACH(i, count)                                                                         \

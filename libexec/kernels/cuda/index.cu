@@ -1,8 +1,7 @@
 /* index.cu - elements chosen by index tensors. INDEX: their dtype (of pick and gather). An
  * index outside its dimension raises INDEX and gives zero. ELEMENT: of what is read.
  */
-#include "libexec/kernels/cuda/common.h"
-#include "libexec/kernels/cuda/params.h"
+#include "libexec/kernels/cuda/item.h"
 
 #ifdef ELEMENT
 static inline ELEMENT element_or_zero(const void *memory, int64_t at, int is_inside)
@@ -108,9 +107,9 @@ KERNEL(index_places, cuda_index_params)
     FOR_EACH(i, p.numel) {
         int is_inside;
         const int64_t self = offset_of(&p, i, &is_inside);
-        cuda_item *item = (cuda_item *)p.out + i;
+        order_item *item = (order_item *)p.out + i;
 
-        item->key = is_inside ? (uint64_t)self : UINT64_MAX;
+        item->key = is_inside ? (order_key)self : NOWHERE;
         item->index = i;
     }
 }

@@ -1,25 +1,36 @@
-/* key.h - what elements are sorted by. IN: their dtype, IS_FLOAT, IS_UNSIGNED. */
+/* key.h - what elements are sorted by. IN: their dtype, IS_FLOAT, IS_UNSIGNED; WIDE: keys of 64
+ * bits, which numbers of 64 bits have.
+ */
 #ifndef EXG_LIBEXEC_KERNELS_CUDA_KEY_H
 #define EXG_LIBEXEC_KERNELS_CUDA_KEY_H
 
-#include "libexec/kernels/cuda/common.h"
+#include "libexec/kernels/cuda/item.h"
 
-/* In the order of the elements, NaN last, -0 equal to 0. */
-static inline uint64_t key_of(COMPUTE(IN) x)
+#ifdef WIDE
+typedef double key_float;
+#else
+typedef float key_float;
+#endif
+
+#define KEY_BITS (8 * (int)sizeof(order_key))
+
+/* In the order of the elements, NaN last, -0 equal to 0. Of integers the bits that an element
+ * has. */
+static inline order_key key_of(COMPUTE(IN) x)
 {
 #ifdef IS_FLOAT
-    const double wide = x == 0 ? 0 : (double)x;
-    uint64_t bits;
+    const key_float number = x == 0 ? 0 : (key_float)x;
+    order_key bits;
 
-    memcpy(&bits, &wide, sizeof(bits));
-    if (wide != wide) {
-        return UINT64_MAX;
+    memcpy(&bits, &number, sizeof(bits));
+    if (number != number) {
+        return NOWHERE;
     }
-    return bits >> 63 != 0 ? ~bits : bits | (uint64_t)1 << 63;
+    return bits >> (KEY_BITS - 1) != 0 ? ~bits : bits | (order_key)1 << (KEY_BITS - 1);
 #elif defined(IS_UNSIGNED)
-    return (uint64_t)x;
+    return (order_key)x;
 #else
-    return (uint64_t)(int64_t)x ^ (uint64_t)1 << 63;
+    return (order_key)x + ((order_key)1 << (8 * sizeof(STORAGE(IN)) - 1));
 #endif
 }
 

@@ -1,23 +1,22 @@
-/* norm.cu - layer, rms and group norm, one row a block. X: the dtype of rows; WEIGHT, BIAS of
+/* norm.cu - layer, rms and group norm, row by row. X: the dtype of rows; WEIGHT, BIAS of
  * those; MEAN, FACTOR of the statistics handed out. One of LAYER, RMS, GROUP. y may be x.
  * EACH: a thread keeps so many elements of the row (row.h); X, WEIGHT and BIAS are of one size, the
  * weight and bias as long as the row.
  */
-#include "libexec/kernels/cuda/block.h"
 #include "libexec/kernels/cuda/params.h"
 #include "libexec/kernels/cuda/row.h"
 
 typedef COMPUTE(X) real;
 
-DEFINE_BLOCK(sum, double, shuffle_f64, a + b)
+DEFINE_ROW_JOIN(sum, double, shuffle_f64, a + b)
 
 static inline void keep_statistics(const cuda_norm_params *p, int64_t row, double mean,
                                    double factor)
 {
-    if (THREAD == 0 && p->mean != 0) {
+    if (ROW_THREAD == 0 && p->mean != 0) {
         STORE(MEAN)(p->mean, row, (COMPUTE(MEAN))mean);
     }
-    if (THREAD == 0 && p->factor != 0) {
+    if (ROW_THREAD == 0 && p->factor != 0) {
         STORE(FACTOR)(p->factor, row, (COMPUTE(FACTOR))factor);
     }
 }
@@ -27,7 +26,11 @@ DEFINE_ROW(row, X, real)
 DEFINE_ROW(weight, WEIGHT, real)
 DEFINE_ROW(bias, BIAS, real)
 
-/* A thread sums its few in the type of the row, the block in double. */
+/* 1 / sqrt(x) in the type of the row: in doubles each thread would take longer with it than with
+ * its elements. */
+#define ROOT(x) (1 / (sizeof(real) == sizeof(double) ? (real)sqrt(x) : (real)sqrtf((float)(x))))
+
+/* A thread sums its few in the type of the row, all of them in double. */
 static inline double mean_of(const cuda_norm_params *p, const real x[EACH])
 {
     real sum = 0;
@@ -39,7 +42,7 @@ static inline double mean_of(const cuda_norm_params *p, const real x[EACH])
     for (int i = 0; i < EACH; i++) {
         sum += x[i]; /* zeros past the end */
     }
-    return block_sum((double)sum) / (double)p->size;
+    return row_sum((double)sum) * p->share;
 }
 
 static inline double factor_of(const cuda_norm_params *p, const real x[EACH], real mean)
@@ -52,18 +55,18 @@ static inline double factor_of(const cuda_norm_params *p, const real x[EACH], re
 
         squares += d * d;
     }
-    return 1.0 / sqrt(block_sum((double)squares) / (double)p->size + p->eps);
+    return ROOT(row_sum((double)squares) * p->share + p->eps);
 }
 
 KERNEL(normalize, cuda_norm_params)
 {
-    for (int64_t r = BLOCK_X; r < p.rows; r += BLOCKS_X) {
+    FOR_EACH_ROW(r, p.rows) {
         const int64_t base = r * p.size;
         double mean;
         double factor;
         real x[EACH];
 
-        row_load(x, p.in, base, p.size, 0);
+        row_load(x, p.in, base, (int)p.size, 0);
         mean = mean_of(&p, x);
         factor = factor_of(&p, x, (real)mean);
         UNROLL
@@ -73,7 +76,7 @@ KERNEL(normalize, cuda_norm_params)
         if (p.weight != 0) {
             real by[EACH];
 
-            weight_load(by, p.weight, 0, p.size, 0);
+            weight_load(by, p.weight, 0, (int)p.size, 0);
             UNROLL
             for (int i = 0; i < EACH; i++) {
                 x[i] *= by[i];
@@ -82,13 +85,13 @@ KERNEL(normalize, cuda_norm_params)
         if (p.bias != 0) {
             real by[EACH];
 
-            bias_load(by, p.bias, 0, p.size, 0);
+            bias_load(by, p.bias, 0, (int)p.size, 0);
             UNROLL
             for (int i = 0; i < EACH; i++) {
                 x[i] += by[i];
             }
         }
-        row_store(p.out, base, p.size, x);
+        row_store(p.out, base, (int)p.size, x);
         keep_statistics(&p, r, mean, factor);
     }
 }
@@ -98,10 +101,10 @@ static inline double mean_of(const cuda_norm_params *p, int64_t base)
     double sum = 0;
 
 #ifndef RMS
-    for (int64_t i = THREAD; i < p->size; i += THREADS) {
+    for (int64_t i = ROW_THREAD; i < p->size; i += ROW_THREADS) {
         sum += (double)LOAD(X)(p->in, base + i);
     }
-    sum = block_sum(sum) / (double)p->size;
+    sum = row_sum(sum) / (double)p->size;
 #endif
     return sum;
 }
@@ -110,22 +113,22 @@ static inline double factor_of(const cuda_norm_params *p, int64_t base, real mea
 {
     double squares = 0;
 
-    for (int64_t i = THREAD; i < p->size; i += THREADS) {
+    for (int64_t i = ROW_THREAD; i < p->size; i += ROW_THREADS) {
         const double d = (double)(LOAD(X)(p->in, base + i) - mean);
 
         squares += d * d;
     }
-    return 1.0 / sqrt(block_sum(squares) / (double)p->size + p->eps);
+    return 1.0 / sqrt(row_sum(squares) / (double)p->size + p->eps);
 }
 
 KERNEL(normalize, cuda_norm_params)
 {
-    for (int64_t row = BLOCK_X; row < p.rows; row += BLOCKS_X) {
+    FOR_EACH_ROW(row, p.rows) {
         const int64_t base = row * p.size;
         const double mean = mean_of(&p, base);
         const double factor = factor_of(&p, base, (real)mean);
 
-        for (int64_t i = THREAD; i < p.size; i += THREADS) {
+        for (int64_t i = ROW_THREAD; i < p.size; i += ROW_THREADS) {
 #ifdef GROUP
             const int64_t at = row % p.groups * p.channels + i / p.area;
 #else

@@ -137,7 +137,7 @@ typedef struct cuda_norm_params {
     void *out, *mean, *factor;
     int64_t rows, size;
     int64_t channels, area, groups; /* of group norm: a row is (channels, area) */
-    double eps;
+    double eps, share;              /* share: 1 / size */
 } cuda_norm_params;
 
 /* The first extreme of each (outer, inner) of (outer, size, inner); values may be NULL. */
@@ -150,23 +150,31 @@ typedef struct cuda_extreme_params {
 /* Sums or products so far, along size of (outer, size, inner). */
 typedef struct cuda_scan_params {
     const void *in;
-    void *out;
+    void *out, *totals; /* (rows, part_count), where lines are split */
     int64_t rows, size, inner;
+    int64_t part_count, part_size;
 } cuda_scan_params;
 
 /* ---- in order ------------------------------------------------------------------------------ */
 
-/* Something to be brought in order by its key, and which one of its line it is. */
-typedef struct cuda_item {
-    uint64_t key;
-    int64_t index;
+/* Something to be brought in order by its key, and which one of its line it is: one word. */
+typedef struct __attribute__((aligned(8))) cuda_item {
+    uint32_t key;
+    int32_t index;
 } cuda_item;
 
-/* Lines of `size` items; runs of `width` are in order already. */
-typedef struct cuda_merge_params {
-    void *from, *to;
-    int64_t lines, size, width;
-} cuda_merge_params;
+typedef struct __attribute__((aligned(16))) cuda_wide_item {
+    uint64_t key;
+    int64_t index;
+} cuda_wide_item;
+
+/* Lines of `size` items, in `chunks` each; the bits of keys that say their order. Of one digit,
+ * from first_bit on, where items move. */
+typedef struct cuda_radix_params {
+    void *from, *to, *counts;
+    int64_t lines, size, chunks;
+    int32_t first_bit, end_bit;
+} cuda_radix_params;
 
 /* Elements of (outer, size, inner), lines along size, and `kept` of each. */
 typedef struct cuda_sort_params {
@@ -241,11 +249,18 @@ typedef struct cuda_place_params {
 } cuda_place_params;
 
 /* What `items`, in order, say goes into out: source (line, item, w) to (line, key, w), w in a
- * slice of the operands that an item stands for. Equal keys: one after the other. */
+ * slice of the operands that an item stands for. Equal keys: one after the other.
+ *
+ * Where they are combined, a piece of a line at a time, what a run of equal ones comes to so far
+ * that goes over the end of a piece is left as a part: two of each piece, with their keys
+ * (scatter.cu). */
 typedef struct cuda_scatter_params {
     const void *items, *source;
     void *out;
+    void *part_keys, *parts;      /* (lines, pieces, 2), and by w */
+    const void *from_keys, *from; /* the same of the pieces that this goes over */
     int64_t lines, size, slice;
+    int64_t pieces;
     uint64_t element[2];               /* where there is no source */
     int64_t key_stride;                /* of out */
     cuda_view out_line, source_line;   /* their offsets, by line */

@@ -206,23 +206,29 @@ KERNEL(reduce_part, cuda_reduce_params)
 #endif
 }
 
-/* The parts of an output together: the result, or with MEANS what its squares need. */
+/* The parts of an output together, by a warp: the result, or with MEANS what its squares need. */
 KERNEL(reduce_parts, cuda_reduce_params)
 {
-    FOR_EACH(output, p.outputs) {
-        const state *parts = (const state *)p.parts + output * p.part_count;
-        state a = parts[0];
+    const int64_t warps = (int64_t)BLOCKS_X * (THREADS / WARP);
 
-        for (int64_t part = 1; part < p.part_count; part++) {
+    for (int64_t output = (int64_t)BLOCK_X * (THREADS / WARP) + THREAD / WARP; output < p.outputs;
+         output += warps) {
+        const state *parts = (const state *)p.parts + output * p.part_count;
+        state a = START;
+
+        for (int64_t part = THREAD % WARP; part < p.part_count; part += WARP) {
             const state b = parts[part];
 
             a = JOINED;
         }
+        a = warp_join(a);
+        if (THREAD % WARP == 0) {
 #ifdef MEANS
-        ((double *)p.means)[output] = a / (double)p.terms;
+            ((double *)p.means)[output] = a / (double)p.terms;
 #else
-        finish(&p, output, a);
+            finish(&p, output, a);
 #endif
+        }
     }
 }
 #else

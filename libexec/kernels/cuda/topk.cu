@@ -8,6 +8,7 @@
 #include "libexec/kernels/cuda/params.h"
 
 #define DIGITS      256
+#define BATCH       8 /* keys that a thread asks for at once */
 #define THREADS_MAX 1024
 
 typedef struct line_of {
@@ -15,9 +16,9 @@ typedef struct line_of {
     int64_t base;
 } line_of;
 
-static inline uint64_t key_at(const line_of *line, int64_t i)
+static inline order_key key_at(const line_of *line, int64_t i)
 {
-    const uint64_t key = key_of(LOAD(IN)(line->p->in, line->base + i * line->p->inner));
+    const order_key key = key_of(LOAD(IN)(line->p->in, line->base + i * line->p->inner));
 
 #ifdef IS_DESCENDING
     return ~key;
@@ -26,9 +27,23 @@ static inline uint64_t key_at(const line_of *line, int64_t i)
 #endif
 }
 
+/* Those of elements i, i + THREADS, ...: all are on their way before the first is looked at. Gives
+ * how many there are. */
+static inline int load_keys(const line_of *line, int64_t i, order_key keys[BATCH])
+{
+    const int64_t left = (line->p->size - i + THREADS - 1) / THREADS;
+    const int count = left < BATCH ? (int)left : BATCH;
+
+    UNROLL
+    for (int b = 0; b < BATCH; b++) {
+        keys[b] = b < count ? key_at(line, i + b * THREADS) : 0;
+    }
+    return count;
+}
+
 /* Keys below `key` in the digits of `mask` are kept, and `equal` of those that agree. */
 typedef struct limit {
-    uint64_t key, mask;
+    order_key key, mask;
     int equal, all_equal; /* are all kept that agree? */
 } limit;
 
@@ -43,7 +58,7 @@ static inline limit find_limit(const line_of *line)
         found.all_equal = 0;
     }
     NO_UNROLL
-    for (int shift = 56; shift >= 0; shift -= 8) {
+    for (int shift = KEY_BITS - 8; shift >= 0; shift -= 8) {
         limit so_far;
 
         for (int d = THREAD; d < DIGITS; d += THREADS) {
@@ -54,11 +69,15 @@ static inline limit find_limit(const line_of *line)
         if (so_far.all_equal) {
             break;
         }
-        for (int64_t i = THREAD; i < line->p->size; i += THREADS) {
-            const uint64_t key = key_at(line, i);
+        for (int64_t i = THREAD; i < line->p->size; i += BATCH * THREADS) {
+            order_key keys[BATCH];
+            const int count = load_keys(line, i, keys);
 
-            if ((key & so_far.mask) == so_far.key) {
-                ADD_TO(&counts[key >> shift & (DIGITS - 1)], 1);
+            UNROLL
+            for (int b = 0; b < BATCH; b++) {
+                if (b < count && (keys[b] & so_far.mask) == so_far.key) {
+                    ADD_TO(&counts[keys[b] >> shift & (DIGITS - 1)], 1);
+                }
             }
         }
         BARRIER();
@@ -68,8 +87,8 @@ static inline limit find_limit(const line_of *line)
             for (; counts[digit] < found.equal; digit++) {
                 found.equal -= counts[digit];
             }
-            found.key |= (uint64_t)digit << shift;
-            found.mask |= (uint64_t)(DIGITS - 1) << shift;
+            found.key |= (order_key)digit << shift;
+            found.mask |= (order_key)(DIGITS - 1) << shift;
             found.all_equal = counts[digit] == found.equal;
         }
         BARRIER();
@@ -80,7 +99,7 @@ static inline limit find_limit(const line_of *line)
 
 KERNEL(topk, cuda_sort_params)
 {
-    SHARED uint64_t keys[KEPT_MAX];
+    SHARED order_key keys[KEPT_MAX];
     SHARED int64_t places[KEPT_MAX];
     SHARED int agreeing[THREADS_MAX]; /* of each thread's stretch, then of those before it */
     SHARED int taken;
@@ -95,15 +114,21 @@ KERNEL(topk, cuda_sort_params)
             taken = 0;
         }
         BARRIER();
-        for (int64_t i = THREAD; i < p.size; i += THREADS) {
-            const uint64_t key = key_at(&line, i);
-            const uint64_t digits = key & last.mask;
+        for (int64_t i = THREAD; i < p.size; i += BATCH * THREADS) {
+            order_key some[BATCH];
+            const int count = load_keys(&line, i, some);
 
-            if (digits < last.key || (last.all_equal && digits == last.key)) {
-                const int to = ADD_TO(&taken, 1);
+            UNROLL
+            for (int b = 0; b < BATCH; b++) {
+                const order_key digits = some[b] & last.mask;
 
-                keys[to] = key;
-                places[to] = i;
+                if (b < count &&
+                    (digits < last.key || (last.all_equal && digits == last.key))) {
+                    const int to = ADD_TO(&taken, 1);
+
+                    keys[to] = some[b];
+                    places[to] = i + b * THREADS;
+                }
             }
         }
         if (!last.all_equal) { /* the first of them, in the order of the line */

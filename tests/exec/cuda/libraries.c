@@ -199,17 +199,21 @@ static void a_device_tells_which_libraries_there_are(void **state)
 
 /* ---- convolutions -------------------------------------------------------------------------- */
 
-/* (1, in, size...) by (out, in / groups, kernel...), with a bias. */
+/* (1, in, size...) by (out, in / groups, kernel...), or transposed (in, out / groups, kernel...),
+ * with a bias. */
 typedef struct geometry {
+    bool is_transposed;
     uint32_t rank;
     int64_t in, out, groups, size[2], kernel[2], result[2], stride[2], padding[2], dilation[2];
 } geometry;
 
 static geometry geometries[] = {
-    {1, 2, 3, 1, {9}, {3}, {5}, {2}, {1}, {1}},
-    {1, 4, 4, 2, {9}, {2}, {9}, {1}, {2}, {4}},
-    {2, 2, 2, 1, {6, 7}, {3, 2}, {6, 3}, {1, 2}, {1, 0}, {1, 2}},
-    {2, 3, 6, 3, {5, 5}, {1, 3}, {5, 5}, {1, 1}, {0, 1}, {1, 1}},
+    {false, 1, 2, 3, 1, {9}, {3}, {5}, {2}, {1}, {1}},
+    {false, 1, 4, 4, 2, {9}, {2}, {9}, {1}, {2}, {4}},
+    {false, 2, 2, 2, 1, {6, 7}, {3, 2}, {6, 3}, {1, 2}, {1, 0}, {1, 2}},
+    {false, 2, 3, 6, 3, {5, 5}, {1, 3}, {5, 5}, {1, 1}, {0, 1}, {1, 1}},
+    {true, 2, 4, 6, 2, {3, 5}, {3, 2}, {7, 6}, {2, 1}, {0, 0}, {1, 1}},
+    {true, 1, 2, 3, 1, {4}, {3}, {9}, {2}, {1}, {2}},
 };
 
 static void contiguous(exg_tensor *t, uint32_t spatial, int64_t first, int64_t second,
@@ -229,6 +233,8 @@ static void contiguous(exg_tensor *t, uint32_t spatial, int64_t first, int64_t s
 /* Its numbers are the kernels' tests'; here, that it goes to the library. */
 static void convolutions_of_every_geometry_are_calls_of_cudnn(void **state)
 {
+    uint32_t back = 0; /* transposed ones */
+
     (void)state;
     for (uint32_t i = 0; i < sizeof(geometries) / sizeof(geometries[0]); i++) {
         geometry *g = &geometries[i];
@@ -251,12 +257,14 @@ static void convolutions_of_every_geometry_are_calls_of_cudnn(void **state)
             args[3 + k].count = g->rank;
             args[3 + k].as_ints = lists[k];
         }
-        args[6].kind = EXG_ARGUMENT_BOOL; /* false */
+        args[6].kind = EXG_ARGUMENT_BOOL;
+        args[6].as_bool = g->is_transposed;
         args[7].kind = EXG_ARGUMENT_INTS;
         args[8].kind = EXG_ARGUMENT_INT;
         args[8].as_int = g->groups;
         contiguous(&operands[0], g->rank, 1, g->in, g->size);
-        contiguous(&operands[1], g->rank, g->out, g->in / g->groups, g->kernel);
+        contiguous(&operands[1], g->rank, g->is_transposed ? g->in : g->out,
+                   (g->is_transposed ? g->out : g->in) / g->groups, g->kernel);
         operands[2] = operands[0];
         operands[2].rank = 1;
         operands[2].sizes[0] = g->out;
@@ -271,7 +279,9 @@ static void convolutions_of_every_geometry_are_calls_of_cudnn(void **state)
         expect_ok(table->allocate(device, 4096, &out.data, &err), &err);
         expect_ok(table->launch(device, kernel, &call, 3, &err), &err);
         expect_ok(table->wait(device, &err), &err);
-        assert_int_equal(calls_of("cudnnConvolutionBiasActivationForward 1 of"), i + 1);
+        back += g->is_transposed;
+        assert_int_equal(calls_of("cudnnConvolutionBackwardData 6 of"), back);
+        assert_int_equal(calls_of("cudnnConvolutionBiasActivationForward 1 of"), i + 1 - back);
         assert_int_equal(calls_of("cudnnConvolutionForward"), 0);
         exg_arena_destroy(call.arena);
     }

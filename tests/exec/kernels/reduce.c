@@ -1,4 +1,4 @@
-/* Reductions, extremes, scans and sort against plain loops. */
+/* Reductions, extremes, scans, sort and sums by place against plain loops. */
 #include "tests/exec/kernels/harness.h"
 
 #include <math.h>
@@ -338,39 +338,53 @@ static void argmax_without_a_dimension_is_flat_and_stops_at_nan(void **state)
 
 /* ---- scans -------------------- */
 
+static void check_scan(exg_dtype d, const int64_t *n, bool is_product)
+{
+    exg_dtype result = result_dtype(SUM, d);
+    exg_argument args[] = {arg_tensor(), arg_int(-2), arg_none()};
+    kernel_case c = {.kernel = is_product ? &exg_kernel_cumprod : &exg_kernel_cumsum,
+                     .args = args,
+                     .arg_count = 3,
+                     .input_count = 1,
+                     .output_count = 1};
+    double *want;
+
+    c.inputs[0] = make_random(d, 3, n, is_product ? 0.9 : -1, 1.05);
+    want = values_of(&c.inputs[0]);
+    for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
+        if (i / n[2] % n[1] > 0) {
+            want[i] = is_product ? want[i] * want[i - n[2]] : want[i] + want[i - n[2]];
+        }
+    }
+    c.outputs[0] = make_tensor(result, 3, n);
+    /* bf16 and f16 round at every step */
+    expect_kernel(&c, 0, want,
+                  exg_dtype_bytes(d) == 2 ? tolerance_of(d, 8) * (double)n[1]
+                                          : tolerance_of(result, 99));
+    free(want);
+    free_tensors();
+}
+
 static void scans_run_along_their_dimension(void **state)
 {
     (void)state;
     for (uint32_t d = 0; d < COUNT(real_dtypes); d++) {
         for (uint32_t s = 0; s < 7; s++) {
-            for (int is_product = 0; is_product < 2; is_product++) {
-                const int64_t *n = shapes[s];
-                exg_dtype result = result_dtype(SUM, real_dtypes[d]);
-                exg_argument args[] = {arg_tensor(), arg_int(-2), arg_none()};
-                kernel_case c = {.kernel = is_product ? &exg_kernel_cumprod : &exg_kernel_cumsum,
-                                 .args = args,
-                                 .arg_count = 3,
-                                 .input_count = 1,
-                                 .output_count = 1};
-                double *want;
-
-                c.inputs[0] = make_random(real_dtypes[d], 3, n, is_product ? 0.9 : -1, 1.05);
-                want = values_of(&c.inputs[0]);
-                for (int64_t i = 0; i < n[0] * n[1] * n[2]; i++) {
-                    if (i / n[2] % n[1] > 0) {
-                        want[i] = is_product ? want[i] * want[i - n[2]] : want[i] + want[i - n[2]];
-                    }
-                }
-                c.outputs[0] = make_tensor(result, 3, n);
-                /* bf16 and f16 round at every step */
-                expect_kernel(&c, 0, want,
-                              exg_dtype_bytes(real_dtypes[d]) == 2
-                                  ? tolerance_of(real_dtypes[d], 8) * (double)n[1]
-                                  : tolerance_of(result, 99));
-                free(want);
-                free_tensors();
-            }
+            check_scan(real_dtypes[d], shapes[s], false);
+            check_scan(real_dtypes[d], shapes[s], true);
         }
+    }
+}
+
+/* Devices split these. */
+static void scans_run_along_long_lines(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_F64, EXG_DTYPE_I32, EXG_DTYPE_B8};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
+        check_scan(dtypes[d], SIZES(1, 70001, 1), false);
+        check_scan(dtypes[d], SIZES(3, 20000, 1), false);
     }
 }
 
@@ -593,6 +607,20 @@ static void sort_is_stable_both_ways_and_topk_is_its_beginning(void **state)
     }
 }
 
+/* Devices sort these chunk by chunk. */
+static void sort_brings_long_lines_in_order(void **state)
+{
+    static const exg_dtype dtypes[] = {EXG_DTYPE_F32, EXG_DTYPE_I64,  EXG_DTYPE_F16, EXG_DTYPE_F64,
+                                       EXG_DTYPE_I16, EXG_DTYPE_BF16, EXG_DTYPE_U8};
+
+    (void)state;
+    for (uint32_t d = 0; d < COUNT(dtypes); d++) {
+        check_sort(dtypes[d], SIZES(1, 5003, 1), d % 2 == 0, -1);
+        check_sort(dtypes[d], SIZES(1, 2100, 3), d % 2 != 0, -1);
+        check_sort(dtypes[d], SIZES(2, 2048, 1), d % 2 != 0, -1);
+    }
+}
+
 static void numbers_that_no_signed_one_holds_are_the_greatest(void **state)
 {
     static const uint64_t numbers[] = {UINT64_MAX, 0, UINT64_C(1) << 63, 7, INT64_MAX};
@@ -614,6 +642,64 @@ static void numbers_that_no_signed_one_holds_are_the_greatest(void **state)
     free_tensors();
 }
 
+/* ---- by place --------------- */
+
+/* `count` elements, each `slice` wide, to `places` places, most of them to place 1: sums of whole
+ * numbers, which are exact, products of -1 and 1, the greatest and the least. */
+static void check_combined(const exg_kernel *kernel, exg_dtype dtype, int64_t count, int64_t slice,
+                           int64_t places)
+{
+    exg_argument args[] = {arg_tensor(), arg_int(0), arg_tensor(), arg_tensor()};
+    kernel_case c = {
+        .kernel = kernel, .args = args, .arg_count = 4, .input_count = 3, .output_count = 1};
+    const bool is_product = kernel == &exg_kernel_scatter_prod;
+    exg_tensor index = make_indices(1, SIZES(count), 0, places);
+    double *want;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (i % 7 != 0) {
+            set(&index, i, 1);
+        }
+    }
+    c.inputs[0] = make_tensor(dtype, 2, SIZES(places, slice));
+    c.inputs[1] = expanded(index, 2, SIZES(slice, count));
+    c.inputs[1] = transposed(c.inputs[1], 0, 1);
+    c.inputs[2] = make_tensor(dtype, 2, SIZES(count, slice));
+    for (int64_t i = 0; i < places * slice; i++) {
+        set(&c.inputs[0], i, is_product ? 1 : (double)(i % 3));
+    }
+    want = values_of(&c.inputs[0]);
+    for (int64_t i = 0; i < count * slice; i++) {
+        double x = is_product ? (i % 5 == 0 ? -1 : 1) : (double)(i % 11 - 4);
+        double *to = &want[(int64_t)get(&index, i / slice) * slice + i % slice];
+
+        set(&c.inputs[2], i, x);
+        *to = is_product                                          ? *to * x
+              : kernel == &exg_kernel_scatter_add                 ? *to + x
+              : (kernel == &exg_kernel_scatter_amax) == (x > *to) ? x
+                                                                  : *to;
+    }
+    c.outputs[0] = make_tensor(dtype, 2, SIZES(places, slice));
+    expect_kernel(&c, 0, want, 0);
+    free(want);
+    free_tensors();
+}
+
+/* Devices combine these piece by piece. */
+static void many_elements_of_one_place_are_combined(void **state)
+{
+    static const exg_kernel *const combining[] = {&exg_kernel_scatter_add, &exg_kernel_scatter_prod,
+                                                  &exg_kernel_scatter_amax,
+                                                  &exg_kernel_scatter_amin};
+
+    (void)state;
+    for (uint32_t k = 0; k < COUNT(combining); k++) {
+        check_combined(combining[k], EXG_DTYPE_F32, 9001, 1, 2000);
+        check_combined(combining[k], EXG_DTYPE_I64, 300, 3, 5);
+        check_combined(combining[k], EXG_DTYPE_F64, 64, 2, 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -627,10 +713,13 @@ int main(void)
         cmocka_unit_test(extremes_come_with_the_place_of_the_first),
         cmocka_unit_test(argmax_without_a_dimension_is_flat_and_stops_at_nan),
         cmocka_unit_test(scans_run_along_their_dimension),
+        cmocka_unit_test(scans_run_along_long_lines),
         cmocka_unit_test(running_extremes_come_with_the_place_of_the_latest),
         cmocka_unit_test(no_extreme_runs_along_nothing),
         cmocka_unit_test(distances_are_of_every_two_rows),
         cmocka_unit_test(sort_is_stable_both_ways_and_topk_is_its_beginning),
+        cmocka_unit_test(sort_brings_long_lines_in_order),
+        cmocka_unit_test(many_elements_of_one_place_are_combined),
     };
 
     return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);

@@ -442,13 +442,107 @@ static void each_rank_keeps_the_order_of_a_stream(void **state)
     close_session(&m);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
-
 static void expect_refused(const made *m, exg_status status, const char *code)
 {
     assert_int_equal(status, EXG_USAGE);
     assert_string_equal(m->err.code, code);
 }
+
+/* Then what the run is given goes to all of them, as before, or is refused where they take parts.
+ */
+static void ranks_give_their_inputs_back(bool parts)
+{
+    const exg_placement places[] = {exg_shard(0)};
+    float x[WIDTH], cache[CACHE];
+    exg_session_input none = tensor_input("cache", NULL, ROWS, WIDTH);
+    exg_session_input inputs[2];
+    box boxes[RANKS_MAX];
+    made m;
+
+    open_session(&m, false, line(), places, parts);
+    for (int round = 0; round < 2; round++) {
+        bind_caches(&m, parts ? places : NULL, 1, boxes);
+        inputs[0] = x_input(x, 0);
+        expect_ok(exg_session_run(m.session, inputs, 1, &m.err), &m.err);
+        expect_results(&m, 0);
+        for (uint32_t r = m.first; r < m.end; r++) {
+            expect_ok(exg_session_bind_rank_input(m.session, r, &none, &m.err), &m.err);
+            expect_ok(exg_session_bind_rank_output(m.session, r, 1, NULL, &m.err), &m.err);
+        }
+        for (int i = 0; i < CACHE; i++) {
+            cache[i] = cache_after(1, i);
+        }
+        inputs[0] = x_input(x, 1);
+        inputs[1] = tensor_input("cache", cache, ROWS, WIDTH);
+        if (parts) { /* it is not cut here */
+            expect_refused(&m, exg_session_run(m.session, inputs, 2, &m.err), "INP-015");
+        } else {
+            expect_ok(exg_session_run(m.session, inputs, 2, &m.err), &m.err);
+            expect_results(&m, 1);
+        }
+        for (uint32_t r = m.first; r < m.end; r++) {
+            copy_cache(&m, &boxes[r], 1, false); /* as the first run left it */
+            exg_session_free(m.session, boxes[r].data);
+        }
+    }
+    close_session(&m);
+}
+
+static void inputs_of_ranks_are_given_back(void **state)
+{
+    (void)state;
+    ranks_give_their_inputs_back(false);
+    ranks_give_their_inputs_back(true);
+}
+
+/* What is whole on every rank comes to the host once, unless a rank has it bound. */
+static void whole_results_are_brought_down_once(void **state)
+{
+    const exg_placement places[] = {exg_shard(0)};
+    const uint64_t results = (CACHE + WIDTH) * sizeof(float);
+    float x[WIDTH], cache[CACHE], own[CACHE];
+    exg_session_input inputs[2];
+    made m;
+
+    (void)state;
+    open_session(&m, false, line(), places, false);
+    for (int i = 0; i < CACHE; i++) {
+        cache[i] = cache_after(0, i);
+    }
+    inputs[1] = tensor_input("cache", cache, ROWS, WIDTH);
+    for (int step = 0; step < 3; step++) {
+        exg_output_binding place = {sizeof(place), own, sizeof(own), false};
+        uint32_t bound = m.end - 1; /* in the third run */
+
+        inputs[0] = x_input(x, 0);
+        if (step == 2) {
+            expect_ok(exg_session_bind_rank_output(m.session, bound, 1, &place, &m.err), &m.err);
+        }
+        if (is_noted()) {
+            keep_calls();
+        }
+        expect_ok(exg_session_run(m.session, inputs, 2, &m.err), &m.err);
+        for (uint32_t r = m.first; r < m.end; r++) {
+            const float *got = exg_session_rank_output_at(m.session, r, 1)->tensor.data;
+
+            assert_true((got == own) == (step == 2 && r == bound));
+            for (int i = 0; i < CACHE; i++) {
+                assert_float_equal(got[i], cache_after(1, i), 1e-3);
+            }
+        }
+        expect_results(&m, 0);
+        if (is_noted()) { /* and notes of faults */
+            const uint64_t more = step == 2 ? sizeof(own) : 0;
+
+            assert_in_range(bytes_of("cuMemcpyDtoHAsync "), results + more,
+                            results + more + m.ranks * 300);
+            drop_calls();
+        }
+    }
+    close_session(&m);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static void what_is_not_a_ranks_is_refused(void **state)
 {
@@ -477,9 +571,6 @@ static void what_is_not_a_ranks_is_refused(void **state)
                        "INP-015");
         whole.on_device = false;
     }
-    whole.tensor.data = NULL;
-    expect_refused(&m, exg_session_bind_rank_input(m.session, 1, &whole, &m.err), "INP-008");
-    whole.tensor.data = here;
     expect_ok(exg_session_bind_input(m.session, &whole, &m.err), &m.err);
     expect_ok(exg_session_bind_rank_input(m.session, 1, &whole, &m.err), &m.err); /* alone */
     expect_refused(&m, exg_session_run(m.session, &input, 1, &m.err), "INP-015");
@@ -504,6 +595,8 @@ int main(void)
         cmocka_unit_test(ranks_have_all_of_it),
         cmocka_unit_test(a_part_that_stays_is_an_input_there),
         cmocka_unit_test(each_rank_keeps_the_order_of_a_stream),
+        cmocka_unit_test(whole_results_are_brought_down_once),
+        cmocka_unit_test(inputs_of_ranks_are_given_back),
         cmocka_unit_test(what_is_not_a_ranks_is_refused),
     };
     const struct CMUnitTest by_processes[] = {
