@@ -290,53 +290,105 @@ static bool issue_alike(const exg_collective_trace *a, const exg_collective_trac
     return alike;
 }
 
+#define PLACES_MAX 12 /* ranks of a mesh of two dims */
+
+typedef struct noted_plan {
+    exg_collective_trace trace;
+    exg_shard_pattern cuts[EXG_MESH_DIMS_MAX];
+} noted_plan;
+
+static void plan_noting(const exg_program *program, const exg_operators *operators,
+                        const exg_mesh_shape *mesh, const exg_partition_mode *modes, uint32_t rank,
+                        exg_arena *arena, noted_plan *plan)
+{
+    exg_partition_options options[EXG_MESH_DIMS_MAX];
+    exg_program *local = NULL;
+    exg_plan *whole = NULL;
+    exg_partition_summary summary;
+    exg_partitioning placing;
+    exg_grid grid;
+
+    for (uint32_t d = 0; d < mesh->ndim; d++) {
+        options[d] = (exg_partition_options){.size = sizeof(options[d]), .mode = modes[d]};
+    }
+    assert_int_equal(exg_paper_grid(mesh, rank, false, &grid, NULL), EXG_OK);
+    assert_int_equal(exg_partitioning_read(&placing, options, NULL, mesh, NULL), EXG_OK);
+    assert_int_equal(exg_partition_noting(program, operators, placing.options, &placing.goal, mesh,
+                                          rank, UINT32_MAX, plan->cuts, NULL, NULL, &local,
+                                          &summary, NULL, NULL),
+                     EXG_OK);
+    assert_int_equal(exg_plan_rank(local, operators, NULL, &grid, NULL, NULL, &whole, NULL),
+                     EXG_OK);
+    assert_int_equal(exg_collective_trace_of(whole, arena, &plan->trace, NULL), EXG_OK);
+    exg_plan_destroy(whole);
+    exg_program_destroy(local);
+    exg_grid_close(&grid);
+}
+
 /* What the proof takes from one rank for another holds of the other's own plan. */
+static void check_alike(const exg_program *program, const exg_operators *operators,
+                        const exg_mesh_shape *mesh, const exg_partition_mode *modes)
+{
+    const uint32_t size = exg_mesh_shape_size(mesh);
+    exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
+    noted_plan *plans = EXG_NEW_ARRAY(arena, noted_plan, size);
+
+    for (uint32_t r = 0; r < size; r++) {
+        plan_noting(program, operators, mesh, modes, r, arena, &plans[r]);
+    }
+    for (uint32_t r = 0; r < size; r++) {
+        uint32_t like = 0; /* dim by dim, as those that share the places before see it */
+
+        for (uint32_t d = 0; d < mesh->ndim; d++) {
+            uint32_t own = exg_mesh_shape_coordinate(mesh, r, d);
+            uint32_t place = 0;
+
+            while (!exg_equal_shards(&plans[like].cuts[d], mesh->sizes[d], place, own)) {
+                place++;
+            }
+            like += place * exg_mesh_shape_stride(mesh, d);
+        }
+        if (!issue_alike(&plans[r].trace, &plans[like].trace)) {
+            fail_msg("modes %d %d over %ux%u: rank %u is not like %u", modes[0], modes[1],
+                     mesh->sizes[0], mesh->ndim > 1 ? mesh->sizes[1] : 1, r, like);
+        }
+    }
+    exg_arena_destroy(arena);
+}
+
 static void ranks_cut_alike_issue_the_same(void **state)
 {
+    static const exg_partition_mode pairs[][2] = {{EXG_PARTITION_FSDP, EXG_PARTITION_TENSOR},
+                                                  {EXG_PARTITION_TENSOR, EXG_PARTITION_FSDP},
+                                                  {EXG_PARTITION_FSDP, EXG_PARTITION_FSDP},
+                                                  {EXG_PARTITION_DATA, EXG_PARTITION_TENSOR},
+                                                  {EXG_PARTITION_FSDP, EXG_PARTITION_DATA}};
+    /* of the second all but parts of parts are even: 8 over 3 are 3, 3 and 2, and those over 4 */
+    static const int64_t sizes[][3] = {{5, 8, 7}, {60, 60, 8}};
     exg_operators *operators;
 
     (void)state;
     assert_int_equal(exg_operators_create(&operators, NULL), EXG_OK);
-    for (uint32_t n = 2; n <= 7; n++) {
-        for (int mode = EXG_PARTITION_REPLICATE; mode < EXG_PARTITION_AUTO; mode++) {
-            exg_arena *arena = exg_arena_create(NULL, EXG_ARENA_UNBOUNDED);
-            exg_program *program = make(operators, 5, 8, 7);
-            exg_mesh_shape mesh = {1, {n}, {NULL}};
-            exg_partition_options options = {.size = sizeof(options),
-                                             .mode = (exg_partition_mode)mode};
-            exg_collective_trace traces[7];
-            exg_shard_pattern cuts[7][EXG_MESH_DIMS_MAX];
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+        exg_program *program = make(operators, sizes[s][0], sizes[s][1], sizes[s][2]);
 
-            for (uint32_t r = 0; r < n; r++) {
-                exg_program *local = NULL;
-                exg_plan *plan = NULL;
-                exg_partition_summary summary;
-                exg_partitioning placing;
-                exg_grid grid;
+        for (uint32_t n = 2; n <= 7; n++) {
+            exg_mesh_shape line = {1, {n}, {NULL}};
 
-                assert_int_equal(exg_paper_grid(&mesh, r, false, &grid, NULL), EXG_OK);
-                assert_int_equal(exg_partitioning_read(&placing, &options, NULL, &mesh, NULL),
-                                 EXG_OK);
-                assert_int_equal(exg_partition_noting(program, operators, placing.options,
-                                                      &placing.goal, &mesh, r, UINT32_MAX, cuts[r],
-                                                      NULL, NULL, &local, &summary, NULL, NULL),
-                                 EXG_OK);
-                assert_int_equal(
-                    exg_plan_rank(local, operators, NULL, &grid, NULL, NULL, &plan, NULL), EXG_OK);
-                assert_int_equal(exg_collective_trace_of(plan, arena, &traces[r], NULL), EXG_OK);
-                exg_plan_destroy(plan);
-                exg_program_destroy(local);
-                exg_grid_close(&grid);
+            for (int mode = EXG_PARTITION_REPLICATE; mode < EXG_PARTITION_AUTO; mode++) {
+                exg_partition_mode modes[2] = {(exg_partition_mode)mode, EXG_PARTITION_REPLICATE};
+
+                check_alike(program, operators, &line, modes);
             }
-            for (uint32_t a = 0; a < n; a++) {
-                for (uint32_t b = 0; b < n; b++) {
-                    assert_true(!exg_equal_shards(&cuts[0][0], n, a, b) ||
-                                issue_alike(&traces[a], &traces[b]));
+            for (uint32_t m = 2; n * m <= PLACES_MAX; m++) {
+                exg_mesh_shape mesh = {2, {n, m}, {NULL}};
+
+                for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+                    check_alike(program, operators, &mesh, pairs[i]);
                 }
             }
-            exg_program_destroy(program);
-            exg_arena_destroy(arena);
         }
+        exg_program_destroy(program);
     }
     exg_operators_destroy(operators);
 }
