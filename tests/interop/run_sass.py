@@ -36,7 +36,8 @@ BUDGETS = [
     ("scan", "-DIN=F32 -DOUT=F32 -DREAL -DBLOCK_THREADS=256", {"LDG.E.128": 2, "STG.E.128": 2}, 350, 64),
     ("scan", "-DIN=F32 -DOUT=F32 -DREAL -DBLOCK_THREADS=256 -DTOTALS", {"LDG.E.128": 2}, 280, 40),
     ("reduce", "-DIN=F32 -DOUT=F32 -DSUM -DREAL -DPARTS", {"LDG.E.128": 1, "CALL": 1, "I2F.U64": 1}, 900, 40),
-    ("sort", "-DBLOCK_THREADS=256", {"VOTE": 144, "LDG.E.64": 16, "STG.E.64": 16, "CALL": 1, "I2F.U64": 1}, 2500, 64),
+    # From 13.5 on NVRTC keeps an address of sort_move in memory, once a chunk of 2,048 items; 13.0 does not.
+    ("sort", "-DBLOCK_THREADS=256", {"VOTE": 144, "LDG.E.64": 16, "STG.E.64": 16, "CALL": 1, "I2F.U64": 1, "LDL": 0, "STL": 0}, 2500, 64),
     ("topk", "-DIN=F32 -DIS_FLOAT -DELEMENT=element_4 -DKEPT_MAX=64 -DBLOCK_THREADS=1024", {"ATOMS": 16, "CALL": 1, "I2F.U64": 1}, 1800, 64),
     ("weight_rows", f"-DA=BF16 -DROWS=1 -DUNIT=16 {BYTES}", {"LDG.E.128": 3}, 350, 40),
     ("weight_rows", f"-DA=BF16 -DROWS=8 -DUNIT=16 {BYTES}", {"LDG.E.128": 17}, 1000, 80),
