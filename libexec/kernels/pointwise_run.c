@@ -251,13 +251,9 @@ static void ask(const run *r, const tile *t)
     for (uint8_t o = 0; o < p->operand_count; o++) {
         if (exg_is_asked_for(&p->operands[o])) {
             int64_t bytes = p->operands[o].element_bytes;
-            const char *const at = r->data[o] + t->start * bytes + asked_ahead(p);
 
-            if (p->asks_far) {
-                exg_ask_far(at, t->count * bytes);
-            } else {
-                exg_ask(at, t->count * bytes);
-            }
+            exg_ask_as(p->asks_far, r->data[o] + t->start * bytes + asked_ahead(p),
+                       t->count * bytes);
         }
     }
 }

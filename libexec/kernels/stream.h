@@ -2,6 +2,7 @@
 #ifndef EXG_LIBEXEC_KERNELS_STREAM_H
 #define EXG_LIBEXEC_KERNELS_STREAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define EXG_STREAM_BYTES (4 << 20) /* operands and results that are near up to here */
@@ -28,6 +29,15 @@ static inline void exg_ask_far(const void *at, int64_t bytes)
 {
     for (int64_t k = 0; k < bytes; k += 64) {
         __builtin_prefetch((const char *)at + k, 0, 2);
+    }
+}
+
+static inline void exg_ask_as(bool is_far, const void *at, int64_t bytes)
+{
+    if (is_far) {
+        exg_ask_far(at, bytes);
+    } else {
+        exg_ask(at, bytes);
     }
 }
 

@@ -21,7 +21,7 @@ const exg_operator *exg_operators_get(const exg_operators *operators, exg_operat
 const exg_operator **exg_operators_by_address(const exg_operators *operators, const char *target)
 {
     uint64_t hash = (uint64_t)(uintptr_t)target * UINT64_C(0x9e3779b97f4a7c15);
-    uint32_t at = (uint32_t)(hash >> 51);
+    uint32_t at = (uint32_t)(hash >> 32) % EXG_ADDRESSES;
 
     while (operators->by_address[at] != NULL && operators->by_address[at]->target != target) {
         at = (at + 1) % EXG_ADDRESSES;

@@ -3,22 +3,13 @@ their gradients. No GPU is needed: PyTorch exports with tensors that have a devi
 
 import sys
 
-from run_interop import run_cases, same, torch
+from run_interop import Function, run_cases, same, torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 A = torch.ops.aten
 F = torch.nn.functional
 STAND_IN = torch.library.Library("stand_in", "DEF")  # for operators that PyTorch does not export where it finds no GPU
 CASES = {}  # name -> (function for CUDA, the same for the CPU, inputs)
-
-
-class Call(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 def attention():
@@ -121,7 +112,7 @@ cells()
 def check(exg, cuda, cpu, inputs):
     with FakeTensorMode(allow_non_fake_inputs=True):
         fakes = tuple(torch.empty(x.shape, dtype=x.dtype, device="cuda") for x in inputs)
-        program = torch.export.export(Call(cuda), fakes, strict=False)
+        program = torch.export.export(Function(cuda), fakes, strict=False)
     for node in program.graph.nodes:
         if str(node.target).startswith("stand_in."):
             node.target = getattr(A, str(node.target).split(".")[1]).default

@@ -13,13 +13,8 @@ static inline __attribute__((always_inline)) void exg_flow_ask(const exg_flow *f
                                                                uint32_t element, uint32_t elements)
 {
     for (uint32_t k = 0; k < flow->count; k++) {
-        const char *const at = flow->at[k] + (size_t)element * flow->bytes[k];
-
-        if (flow->is_asked_far) {
-            exg_ask_far(at, elements * flow->bytes[k]);
-        } else {
-            exg_ask(at, elements * flow->bytes[k]);
-        }
+        exg_ask_as(flow->is_asked_far, flow->at[k] + (size_t)element * flow->bytes[k],
+                   elements * flow->bytes[k]);
     }
 }
 

@@ -44,6 +44,21 @@ static inline __attribute__((always_inline)) VECTOR GEMM(widen)(const char *memo
     return v;
 }
 
+/* One element of b. */
+static inline __attribute__((always_inline)) REAL GEMM(widen_one)(const char *at,
+                                                                  const exg_dtype dtype)
+{
+    uint16_t narrow;
+    REAL y;
+
+    if (dtype == DTYPE) {
+        memcpy(&y, at, sizeof(y));
+        return y;
+    }
+    memcpy(&narrow, at, 2);
+    return dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(narrow) : exg_f16_to_f32(narrow);
+}
+
 /* Dot products of `rows` rows of a with `columns` rows of b. On the way as much is asked for of
  * `ahead`, if it is not NULL, as is read of a row of b. */
 static inline __attribute__((always_inline)) void GEMM(dot_tile)(
@@ -90,16 +105,8 @@ static inline __attribute__((always_inline)) void GEMM(dot_tile)(
     }
     for (; k < depth; k++) {
         for (int j = 0; j < columns; j++) {
-            const char *at = b + (j * b_stride + k) * bytes;
-            uint16_t narrow;
-            REAL y;
+            const REAL y = GEMM(widen_one)(b + (j * b_stride + k) * bytes, dtype);
 
-            if (dtype == DTYPE) {
-                memcpy(&y, at, sizeof(y));
-            } else {
-                memcpy(&narrow, at, 2);
-                y = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(narrow) : exg_f16_to_f32(narrow);
-            }
             for (int i = 0; i < rows; i++) {
                 c[i * c_stride + j] += a[i * a_stride + k] * y;
             }
@@ -194,20 +201,11 @@ static inline __attribute__((always_inline)) REAL GEMM(dot_rest)(const exg_dtype
                                                                  int64_t depth, const REAL *a,
                                                                  const char *b)
 {
+    const int bytes = dtype == DTYPE ? (int)sizeof(REAL) : 2;
     REAL total = 0;
 
     for (int64_t k = depth / LANES * LANES; k < depth; k++) {
-        REAL y;
-
-        if (dtype == DTYPE) {
-            memcpy(&y, b + k * (int)sizeof(y), sizeof(y));
-        } else {
-            uint16_t narrow;
-
-            memcpy(&narrow, b + k * 2, 2);
-            y = dtype == EXG_DTYPE_BF16 ? exg_bf16_to_f32(narrow) : exg_f16_to_f32(narrow);
-        }
-        total += a[k] * y;
+        total += a[k] * GEMM(widen_one)(b + k * bytes, dtype);
     }
     return total;
 }
