@@ -8,11 +8,9 @@
 
 #include <stdio.h>
 
-#define WARP          32
 #define OPTIONS       192 /* bytes of a text */
 #define FEW           64  /* elements of a line that one thread takes */
 #define MANY_LINES    16384
-#define BLOCKS_MAX    (1 << 20)
 #define BLOCK         256  /* threads */
 #define TILE          2048 /* of scan.cu */
 #define TILES_LEAST   4    /* of a part */
@@ -43,8 +41,8 @@ static void grid_of_lines(exg_cuda_launch *launch, int64_t lines, line_way way)
 {
     exg_cuda_grid(launch, lines);
     if (way != BY_THREAD) {
-        lines = way == BY_COLUMNS ? exg_ceil_div(lines, WARP) : lines;
-        launch->blocks[0] = (uint32_t)EXG_MIN(lines, BLOCKS_MAX);
+        lines = way == BY_COLUMNS ? exg_ceil_div(lines, EXG_CUDA_WARP) : lines;
+        launch->blocks[0] = (uint32_t)EXG_MIN(lines, EXG_CUDA_BLOCKS_MAX);
     }
 }
 

@@ -10,9 +10,7 @@
 
 #define OPTIONS_MAX 512
 #define EACH_MAX    32 /* elements of a row that a thread keeps */
-#define BLOCKS_MAX  (1 << 20)
 
-#define WARP          32
 #define BLOCK_OF_ROWS 256 /* threads, of a block whose warps take a row each */
 
 static void add_slots(exg_cuda_launch *launch, const char *slots)
@@ -66,7 +64,7 @@ uint32_t exg_cuda_threads_of_row(const exg_kernel_call *call, int64_t rows, int6
 {
     const exg_cuda_device *d = (const exg_cuda_device *)call->device;
     int64_t each = rows > 32 * (int64_t)d->processors ? 16 : 4; /* elements of a thread */
-    uint32_t threads = WARP;
+    uint32_t threads = EXG_CUDA_WARP;
 
     while (threads < 1024 && threads * each < size) {
         threads *= 2;
@@ -80,7 +78,7 @@ const char *exg_cuda_row_options(uint32_t threads, int64_t size, uint32_t bytes,
     int64_t vector = bytes == 0 ? 1 : EXG_CUDA_WORD / bytes;
     int64_t each = exg_ceil_div(size, vector * threads) * vector;
     bool fits = bytes > 0 && size > 0 && each <= EACH_MAX && each * bytes <= EACH_MAX * 4;
-    int length = threads == WARP
+    int length = threads == EXG_CUDA_WARP
                      ? snprintf(text, text_bytes, "-DROW_IS_WARP -DBLOCK_THREADS=%d", BLOCK_OF_ROWS)
                      : snprintf(text, text_bytes, "-DBLOCK_THREADS=%u", threads);
 
@@ -92,9 +90,9 @@ const char *exg_cuda_row_options(uint32_t threads, int64_t size, uint32_t bytes,
 
 void exg_cuda_row_grid(exg_cuda_launch *launch, uint32_t threads, int64_t rows)
 {
-    bool by_warp = threads == WARP;
-    int64_t blocks = by_warp ? exg_ceil_div(rows, BLOCK_OF_ROWS / WARP) : rows;
+    bool by_warp = threads == EXG_CUDA_WARP;
+    int64_t blocks = by_warp ? exg_ceil_div(rows, BLOCK_OF_ROWS / EXG_CUDA_WARP) : rows;
 
     launch->threads = by_warp ? BLOCK_OF_ROWS : threads;
-    launch->blocks[0] = (uint32_t)EXG_MIN(blocks, BLOCKS_MAX);
+    launch->blocks[0] = (uint32_t)EXG_MIN(blocks, EXG_CUDA_BLOCKS_MAX);
 }

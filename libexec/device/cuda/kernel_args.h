@@ -4,7 +4,9 @@
 
 #include "libexec/device/cuda/cuda.h"
 
-#define EXG_CUDA_WORD 16 /* bytes that a thread moves at once, where memory allows */
+#define EXG_CUDA_WORD       16        /* bytes that a thread moves at once, where memory allows */
+#define EXG_CUDA_WARP       32        /* threads */
+#define EXG_CUDA_BLOCKS_MAX (1 << 20) /* of kernels whose blocks go on to the next row */
 
 /* Adds a launch to the call's step, which it begins where there is none: kernel `entry` of
  * libexec/kernels/cuda/FILE.cu. `slots` are the addresses that the parameters begin with:

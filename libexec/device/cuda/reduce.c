@@ -6,10 +6,8 @@
 
 #include <stdio.h>
 
-#define FEW_TERMS  64 /* up to here one thread takes an output */
-#define BLOCKS_MAX (1 << 20)
+#define FEW_TERMS 64 /* up to here one thread takes an output */
 
-#define WARP          32
 #define COLUMNS       32   /* outputs of a block of reduce.cu that go side by side */
 #define BLOCKS_WANTED 8    /* for each multiprocessor */
 #define FEW_OF_PART   2048 /* terms of a part, at least */
@@ -70,7 +68,7 @@ static exg_status add_parts(exg_kernel_call *call, const cuda_reduce_params *par
     parts->blocks[0] =
         (uint32_t)(by_columns ? exg_ceil_div(params->outputs, COLUMNS) : params->outputs);
     parts->blocks[1] = (uint32_t)params->part_count;
-    exg_cuda_grid(join, params->outputs * WARP);
+    exg_cuda_grid(join, params->outputs * EXG_CUDA_WARP);
     call->workspace_bytes = bytes + (uint64_t)params->outputs * sizeof(double);
     return EXG_OK;
 }
@@ -131,7 +129,7 @@ static exg_status reduce(exg_kernel_call *call, const char *kind, exg_error *err
                          by_thread ? "-DBY_THREAD" : ""));
     exg_cuda_grid(launch, params.outputs);
     if (!by_thread) {
-        launch->blocks[0] = (uint32_t)EXG_MIN(params.outputs, BLOCKS_MAX);
+        launch->blocks[0] = (uint32_t)EXG_MIN(params.outputs, EXG_CUDA_BLOCKS_MAX);
     }
     return EXG_OK;
 }
@@ -163,7 +161,7 @@ static exg_status softmax(exg_kernel_call *call, const char *is_log, exg_error *
     cuda_softmax_params params = {
         .rows = around.outer * around.inner, .size = around.size, .inner = around.inner};
     exg_cuda_launch *launch = NULL;
-    bool by_columns = around.inner >= FEW_COLUMNS && params.rows / WARP < INT32_MAX;
+    bool by_columns = around.inner >= FEW_COLUMNS && params.rows / EXG_CUDA_WARP < INT32_MAX;
     bool is_row = around.inner == 1 && call->outputs[0].dtype == in->dtype;
     uint32_t bytes = is_row ? exg_dtype_bytes(in->dtype) : 0;
     char row[EXG_CUDA_ROW_OPTIONS];
@@ -183,7 +181,7 @@ static exg_status softmax(exg_kernel_call *call, const char *is_log, exg_error *
         by_columns ? "-DCOLUMNS"
                    : exg_cuda_row_options(threads, params.size, bytes, row, sizeof(row))));
     if (by_columns) {
-        launch->blocks[0] = (uint32_t)exg_ceil_div(params.rows, WARP);
+        launch->blocks[0] = (uint32_t)exg_ceil_div(params.rows, EXG_CUDA_WARP);
     } else {
         exg_cuda_row_grid(launch, threads, params.rows);
     }
